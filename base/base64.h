@@ -1,0 +1,15 @@
+// Base64 (RFC 4648, with padding) for binary blobs that travel in JSON, such as transport addresses. Pure
+// functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace ringmaster {
+
+std::string EncodeBase64(std::string_view bytes);
+Result<std::string> DecodeBase64(std::string_view text);
+
+}  // namespace ringmaster

@@ -1,0 +1,111 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "base/fd.h"
+
+namespace ringmaster {
+
+Error ErrnoError(std::string_view what, int error_number) {
+  Code code = Code::kUnavailable;
+  switch (error_number) {
+    case ENOENT:
+      code = Code::kNotFound;
+      break;
+    case EEXIST:
+    case ENOTEMPTY:
+      code = Code::kAlreadyExists;
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      code = Code::kForbidden;
+      break;
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+      code = Code::kExhausted;
+      break;
+    case EISDIR:
+    case ENOTDIR:
+    case EINVAL:
+      code = Code::kInvalid;
+      break;
+    default:
+      break;
+  }
+  return {code, fmt::format("{}: {}", what, std::strerror(error_number))};
+}
+
+Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError("open " + path, errno);
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoError("read " + path, errno);
+    if (got == 0) return text;
+    if (text.size() + static_cast<size_t>(got) > max_bytes) {
+      return Error{Code::kExhausted, fmt::format("{}: larger than {} bytes", path, max_bytes)};
+    }
+    text.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+Status WriteFileDurable(const std::string& path, std::span<const std::byte> bytes) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoError("create " + path, errno);
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t put = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return ErrnoError("write " + path, errno);
+    done += static_cast<size_t>(put);
+  }
+  if (::fsync(fd.get()) != 0) return ErrnoError("fsync " + path, errno);
+  return Ok();
+}
+
+Status FsyncFolder(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError("open " + path, errno);
+  if (::fsync(fd.get()) != 0) return ErrnoError("fsync " + path, errno);
+  return Ok();
+}
+
+Status WriteFileAtomic(const std::string& path, std::string_view text) {
+  const std::string aside = fmt::format("{}.tmp-{}", path, ::getpid());
+  if (Status written = WriteFileDurable(aside, std::as_bytes(std::span(text.data(), text.size())));
+      !written.ok()) {
+    ::unlink(aside.c_str());
+    return written;
+  }
+  if (::rename(aside.c_str(), path.c_str()) != 0) {
+    const int why = errno;
+    ::unlink(aside.c_str());
+    return ErrnoError("rename to " + path, why);
+  }
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return FsyncFolder(parent.empty() ? "." : parent);
+}
+
+Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return ErrnoError("create folder " + path, error.value());
+  if (::access(path.c_str(), W_OK | X_OK) != 0) return ErrnoError("write to folder " + path, errno);
+  return Ok();
+}
+
+}  // namespace ringmaster

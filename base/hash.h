@@ -1,0 +1,21 @@
+// xxHash3: checksums of chunks and the hash of weights that users compare. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace ringmaster {
+
+uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
+
+// Sixteen hexadecimal digits, as printed in summaries and logs.
+std::string HashHex(uint64_t hash);
+
+template <class T>
+std::span<const std::byte> AsBytes(std::span<const T> values) {
+  return std::as_bytes(values);
+}
+
+}  // namespace ringmaster

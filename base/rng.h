@@ -1,0 +1,41 @@
+// Counter-based randomness: every value is a pure function of its keys, so that it does not matter who asks,
+// or when.
+#pragma once
+
+#include <cstdint>
+
+namespace ringmaster {
+
+// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection of 64 bits that mixes well.
+constexpr uint64_t Mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// 64 random bits keyed by up to four numbers (for example seed, step, micro-batch, element).
+constexpr uint64_t KeyedRandom(uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0) {
+  return Mix64(Mix64(Mix64(Mix64(a) ^ b) ^ c) ^ d);
+}
+
+// A seeded stream, for simulators, jitter and tests. Not shared between threads.
+class SplitMix64 {
+ public:
+  explicit SplitMix64(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {
+    const uint64_t result = Mix64(state_);
+    state_ += 0x9e3779b97f4a7c15ULL;
+    return result;
+  }
+  // Uniform in [0, bound); bound > 0. The bias of the modulo is below 2^-32 for every bound used here.
+  uint64_t Below(uint64_t bound) { return Next() % bound; }
+  // Uniform in [0, 1).
+  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
+  bool Chance(double probability) { return Uniform() < probability; }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace ringmaster

@@ -1,0 +1,22 @@
+// Time as the pure cores see it: values handed in by a shell. Only shells call Now().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace ringmaster {
+
+using Duration = std::chrono::nanoseconds;
+using Time = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+inline constexpr Time kNever = Time::max();
+
+// For shells. Pure code takes `Time now` as an argument.
+inline Time Now() { return std::chrono::steady_clock::now(); }
+
+inline double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+inline int64_t ToMs(Duration d) { return std::chrono::duration_cast<milliseconds>(d).count(); }
+
+}  // namespace ringmaster

@@ -1,0 +1,29 @@
+# Language level, warnings as errors, sanitizers and ccache: the same for every target of ours.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(ringmaster_flags INTERFACE)
+target_compile_options(ringmaster_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow -Wnon-virtual-dtor -Werror
+  # A sum must not depend on what the compiler fuses: bits are part of our contract.
+  -ffp-contract=off)
+target_include_directories(ringmaster_flags INTERFACE ${CMAKE_SOURCE_DIR})
+if(RINGMASTER_SANITIZE)
+  target_compile_options(ringmaster_flags INTERFACE -fsanitize=${RINGMASTER_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(ringmaster_flags INTERFACE -fsanitize=${RINGMASTER_SANITIZE})
+  if(RINGMASTER_SANITIZE MATCHES "undefined")
+    target_compile_options(ringmaster_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+  if(RINGMASTER_SANITIZE MATCHES "thread")
+    target_compile_options(ringmaster_flags INTERFACE -Wno-tsan)  # fences are understood by g++ 12's tsan only in part
+  endif()
+endif()

@@ -1,0 +1,51 @@
+// What the coordinator tells the controller about one job: facts for core::decide and for people. Value
+// types.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/messages.h"
+
+namespace ringmaster::rendezvous {
+
+enum class GangPhase : uint8_t {
+  kForming,   // no generation has trained yet, or one is being agreed
+  kActive,    // a generation trains
+  kPaused,    // fewer members than min: survivors hold the state in memory and wait
+  kStopping,  // a stop was ordered and is under way
+  kStopped,   // stopped at a durable boundary
+  kFinished,  // all steps done, final checkpoint published
+  kFailed,    // a Fatal, or states disagree with no majority: no restart helps
+};
+
+struct FailureRecord {
+  std::string pod;
+  std::string evidence;
+  int32_t exit_code = 0;
+  std::string message;
+  bool operator==(const FailureRecord&) const = default;
+};
+
+struct Report {
+  GangPhase phase = GangPhase::kForming;
+  Generation generation = 0;
+  int32_t generations = 0;               // published so far
+  std::vector<std::string> live_pods;    // in rank order
+  std::vector<std::string> silent_pods;  // connection is there, nothing is heard: stopped or cut off
+  int64_t step = 0;                      // newest committed step heard of
+  int64_t total_steps = 0;
+  double loss = 0;
+  double samples_per_second = 0;
+  int64_t checkpoint_step = -1;
+  int32_t worker_failures = 0;            // Down events of members (not planned leaves)
+  int32_t failures_without_progress = 0;  // generations lost in a row without a commit in between
+  int64_t lost_steps = 0;                 // committed steps that had to be done again (all copies were lost)
+  std::optional<FailureRecord> last_failure;
+  std::optional<Done> done;
+  bool operator==(const Report&) const = default;
+};
+
+}  // namespace ringmaster::rendezvous

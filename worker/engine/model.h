@@ -1,0 +1,91 @@
+// A model on one device: forward and backward by hand, as pure functions of (parameters, batch).
+//
+// Determinism contract: equal parameters and batch give equal bits, whatever the number of threads, the
+// alignment of buffers, or what ran before. Work is cut by shape only, never by thread count. Thread rule:
+// one thread calls at a time; a Model owns its activations. Spans are memory of the model's device (the host
+// for every device that exists now).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "worker/engine/layout.h"
+
+namespace ringmaster::engine {
+
+enum class ModelKind : uint8_t { kGpt, kMlp, kCnn };
+enum class Precision : uint8_t { kFp32, kBf16 };
+
+struct ModelConfig {
+  ModelKind kind = ModelKind::kGpt;
+  // gpt
+  int layers = 4;
+  int heads = 4;
+  int width = 128;  // mlp: hidden units; cnn: channels of the first stage (doubled per stage)
+  int context = 128;
+  int vocabulary = 256;
+  // mlp, cnn
+  int channels = 1;
+  int height = 28;
+  int image_width = 28;
+  int classes = 10;
+  Precision precision = Precision::kFp32;
+  int max_samples = 1;  // per call; activations are allocated for this many
+  int threads = 1;
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// What one call works on. gpt: tokens and targets are [samples, context]. mlp, cnn: images are
+// [samples, channels, height, width] in [0, 1] scaled by the dataset, targets [samples].
+struct Batch {
+  int samples = 0;
+  std::span<const int32_t> tokens;
+  std::span<const float> images;
+  std::span<const int32_t> targets;
+};
+
+// Sums over samples of a per-sample mean (gpt: over tokens; images: one prediction), taken in sample order in
+// double.
+struct Sums {
+  double loss = 0;
+  int64_t correct = 0;  // arg max equals the target
+  int64_t predictions = 0;
+  bool operator==(const Sums&) const = default;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const Layout& layout() const = 0;
+  virtual const ModelConfig& config() const = 0;
+
+  // Initial parameters from the seed alone (GPT-2's scheme for gpt; He for the others). Padding is zeroed.
+  virtual void Initialise(uint64_t seed, std::span<float> params) const = 0;
+
+  // Gradient of Sums::loss (a sum over samples) into `grads`, which is overwritten, padding zero. on_final(i)
+  // is called on the calling thread as soon as bucket i is final, i = 0, 1, ... Returns kCancelled soon after
+  // *cancel becomes true (checked at least once per layer); grads are garbage then. batch.samples may be
+  // smaller than max_samples, also 0 (grads become 0).
+  virtual Result<Sums> ForwardBackward(std::span<const float> params, const Batch& batch,
+                                       std::span<float> grads, const std::function<void(int)>& on_final,
+                                       const std::atomic<bool>* cancel) = 0;
+
+  virtual Sums Evaluate(std::span<const float> params, const Batch& batch) = 0;
+
+  // gpt only: logits [samples, context, vocabulary] of the last Evaluate or Logits call's batch, for sampling
+  // and tests.
+  virtual Result<std::span<const float>> Logits(std::span<const float> params, const Batch& batch) = 0;
+
+  // Bytes of activations and scratch that this object holds: the arithmetic of docs and of out-of-memory
+  // messages.
+  virtual int64_t ActivationBytes() const = 0;
+};
+
+// kInvalid when the configuration is impossible (width not divisible by heads, ...), with field and reason.
+Result<std::unique_ptr<Model>> CreateModel(const ModelConfig& config);
+
+}  // namespace ringmaster::engine
