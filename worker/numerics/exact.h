@@ -28,26 +28,32 @@ using engine::kBlock;
 inline constexpr int32_t kUnknown = -1000;
 // Maximum of a block that holds a NaN or an infinity.
 inline constexpr int32_t kNotFinite = 1000;
-// Maximum of a block that is all zero.
+// Maximum of a block that is all zero. What maxima are filled with before a step.
 inline constexpr int32_t kZero = -999;
+// Exponents are kUnknown or in this range: 2^(L - E) is then a normal float for every L. Blocks whose largest
+// value is below 2^-96 are quantised with that exponent; above, 128 plus two bits of slack is the most.
+inline constexpr int32_t kMinExponent = -96;
+inline constexpr int32_t kMaxExponent = 130;
 
 // The bits L left for one micro-batch. micro_batches in [1, 65536].
 int QuantumBits(int micro_batches);
 
-// First micro-batch of a step: overwrite = true. `grads` and `sums` are whole blocks of equal length;
-// exponents and maxima have one entry per block. maxima[b] = max(maxima[b], smallest e with |g| <= 2^e for
-// all g of the block). A block whose maximum exceeds its exponent contributes 0 (the step will be redone).
+// First micro-batch of a step: overwrite = true; sums and maxima are then set instead of added to. `grads`
+// and `sums` are whole blocks of equal length; exponents and maxima have one entry per block. maxima[b] =
+// max(maxima[b], smallest e with |g| <= 2^e for all g of the block). A block whose maximum exceeds its
+// exponent contributes 0 (the step will be redone).
 void Accumulate(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
                 bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima);
 void AccumulateReference(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
                          bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima);
 
-// After maxima were reduced by max over all members: must the step be redone?
+// After maxima were reduced by max over all members: must the step be redone? Blocks that are not finite do
+// not count (no exponent would help): ask NotFinite as well.
 bool Overflowed(std::span<const int32_t> maxima, std::span<const int32_t> exponents);
 bool NotFinite(std::span<const int32_t> maxima);
 
 // Exponents for doing the same step again, and for the next step (two bits of slack). Blocks that were zero
-// keep theirs, or stay unknown.
+// or not finite keep theirs, or stay unknown.
 void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents);
 void ExponentsForNext(std::span<const int32_t> maxima, std::span<int32_t> exponents);
 
@@ -56,8 +62,8 @@ void ExponentsForNext(std::span<const int32_t> maxima, std::span<int32_t> expone
 void Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits, double scale,
             std::span<float> out);
 
-// Euclidean norm with a fixed order: per block in double, then over blocks. Equal bits for equal input, any
-// thread count.
+// Euclidean norm with a fixed order: per block in double, in sixteen lanes, then over blocks. Equal bits for
+// equal input, any thread count.
 double Norm(std::span<const float> values);
 double NormReference(std::span<const float> values);
 

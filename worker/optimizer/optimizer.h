@@ -24,7 +24,7 @@ struct Config {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;  // decoupled, only where Parameter::decay
+  double weight_decay = 0;  // only where Parameter::decay. AdamW: decoupled; SGD: added to the gradient
   double clip_norm = 0;     // 0: none
   bool operator==(const Config&) const = default;
 };

@@ -1,0 +1,113 @@
+// Exponents: of values, for the step done again, for the next step; and the whole loop of them.
+#include <gtest/gtest.h>
+
+#include "tests/unit/numerics/values.h"
+#include "worker/numerics/exact.h"
+#include "worker/numerics/exponent.h"
+
+namespace ringmaster::numerics {
+namespace {
+
+int32_t Of(float value) { return ExponentOfBits(std::bit_cast<uint32_t>(value) & 0x7fffffffU); }
+
+TEST(Exponent, IsTheSmallestPowerThatHolds) {
+  EXPECT_EQ(Of(0.0F), kZero);
+  EXPECT_EQ(Of(-0.0F), kZero);
+  EXPECT_EQ(Of(1.0F), 0);
+  EXPECT_EQ(Of(-1.0F), 0);
+  EXPECT_EQ(Of(1.0000001F), 1);
+  EXPECT_EQ(Of(0.5F), -1);
+  EXPECT_EQ(Of(3.0F), 2);
+  EXPECT_EQ(Of(std::numeric_limits<float>::max()), 128);
+  EXPECT_EQ(Of(std::numeric_limits<float>::min()), -126);
+  EXPECT_EQ(Of(0x1p-149F), -149);
+  EXPECT_EQ(Of(0x3p-149F), -147);
+  EXPECT_EQ(Of(0x1p-127F), -127);
+  EXPECT_EQ(Of(std::numeric_limits<float>::infinity()), kNotFinite);
+  EXPECT_EQ(Of(-std::numeric_limits<float>::quiet_NaN()), kNotFinite);
+  for (uint64_t seed = 1; seed <= 20000; ++seed) {
+    const auto bits = static_cast<uint32_t>(KeyedRandom(seed) % 0x7f800000U);
+    if (bits == 0) continue;
+    const double value = std::bit_cast<float>(bits);
+    const int32_t e = ExponentOfBits(bits);
+    ASSERT_LE(value, std::ldexp(1.0, e)) << bits;
+    ASSERT_GT(value, std::ldexp(1.0, e - 1)) << bits;
+  }
+}
+
+TEST(Exponent, ScalesAreNormalFloatsOverTheWholeRange) {
+  for (int32_t e = kMinExponent; e <= kMaxExponent; ++e) {
+    for (int bits = 14; bits <= 30; ++bits) {
+      const float scale = QuantiseScale(bits, e);
+      ASSERT_TRUE(std::isnormal(scale)) << bits << " " << e;
+      ASSERT_EQ(double{scale}, std::ldexp(1.0, bits - e));
+    }
+  }
+}
+
+TEST(Exponent, RedoAndNextFollowTheMaxima) {
+  const std::vector<int32_t> maxima{kZero, kNotFinite, 5, -149, 128, kUnknown};
+  std::vector<int32_t> redo{3, 4, kUnknown, 7, 0, kUnknown};
+  std::vector<int32_t> next = redo;
+  ExponentsForRedo(maxima, redo);
+  EXPECT_EQ(redo, (std::vector<int32_t>{3, 4, 5, kMinExponent, 128, kUnknown}));
+  ExponentsForNext(maxima, next);
+  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, kMinExponent, kMaxExponent, kUnknown}));
+}
+
+TEST(Exponent, VerdictsOnOddBlocks) {
+  const std::vector<int32_t> exponents{3, 3};
+  EXPECT_FALSE(Overflowed(std::vector<int32_t>{3, kZero}, exponents));
+  EXPECT_TRUE(Overflowed(std::vector<int32_t>{3, 4}, exponents));
+  // No exponent helps against a NaN: it must not cause a redo for ever.
+  EXPECT_FALSE(Overflowed(std::vector<int32_t>{3, kNotFinite}, exponents));
+  EXPECT_TRUE(Overflowed(std::vector<int32_t>{4, kNotFinite}, exponents));
+  EXPECT_TRUE(NotFinite(std::vector<int32_t>{3, kNotFinite}));
+  EXPECT_FALSE(NotFinite(std::vector<int32_t>{3, kZero}));
+}
+
+TEST(Exponent, OneRedoIsAlwaysEnough) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SplitMix64 random(seed);
+    std::vector<int32_t> exponents(3, kUnknown);
+    int redone = 0;
+    for (int step = 0; step < 6; ++step) {
+      const auto grads = Ordinary(random, 3 * kBlock, static_cast<int>(random.Below(240)) - 120);
+      std::vector<int32_t> sums(grads.size());
+      std::vector<int32_t> maxima(3, kZero);
+      Accumulate(grads, exponents, 24, true, sums, maxima);
+      if (Overflowed(maxima, exponents)) {
+        ++redone;
+        ExponentsForRedo(maxima, exponents);
+        Accumulate(grads, exponents, 24, true, sums, maxima);
+      }
+      ASSERT_FALSE(Overflowed(maxima, exponents)) << "seed " << seed << " step " << step;
+      ExponentsForNext(maxima, exponents);
+    }
+    EXPECT_GE(redone, 1);  // the first step always
+  }
+}
+
+TEST(Decode, RoundTripsToTheQuantum) {
+  SplitMix64 random(7);
+  for (const int center : {-120, -40, 0, 40, 120}) {
+    const auto grads = Ordinary(random, kBlock, center);
+    std::vector<int32_t> exponents{kUnknown};
+    std::vector<int32_t> sums(kBlock);
+    std::vector<int32_t> maxima{kZero};
+    Accumulate(grads, exponents, 30, true, sums, maxima);
+    ExponentsForRedo(maxima, exponents);
+    Accumulate(grads, exponents, 30, true, sums, maxima);
+    std::vector<float> out(kBlock);
+    Decode(sums, exponents, 30, 1.0, out);
+    const double quantum = std::ldexp(1.0, exponents[0] - 30);
+    for (size_t i = 0; i < out.size(); ++i) {
+      // Half a quantum from rint, half an ulp from the float.
+      ASSERT_LE(std::abs(double{out[i]} - double{grads[i]}),
+                0.5 * quantum + std::abs(double{grads[i]}) * 0x1p-24);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::numerics
