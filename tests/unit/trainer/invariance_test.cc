@@ -1,0 +1,296 @@
+// The promise of exact numerics, on real models over the real fabric: the bits of the state after n steps are
+// a function of the job alone, not of the number of ranks, of threads, or of who joined when.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/rng.h"
+#include "worker/trainer/step.h"
+#include "worker/trainer/transfer.h"
+#include "worker/trainer/validate.h"
+
+namespace ringmaster::trainer {
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = testing::TempDir() + "invariance_XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string File(const std::string& name, const std::string& bytes) {
+    std::ofstream(path_ + "/" + name, std::ios::binary) << bytes;
+    return path_ + "/" + name;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string Words(size_t bytes) {
+  static constexpr std::string_view kWords[] = {"ring ",      "master ", "of ",  "many ",
+                                                "gradients ", "and ",    "bits "};
+  SplitMix64 rng(7);
+  std::string text;
+  while (text.size() < bytes) text += kWords[rng.Below(std::size(kWords))];
+  return text;
+}
+
+std::string Images(int count) {
+  const auto word = [](uint32_t value) {
+    return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+                       static_cast<char>(value >> 8), static_cast<char>(value)};
+  };
+  SplitMix64 rng(8);
+  std::string out = word(2051) + word(static_cast<uint32_t>(count)) + word(28) + word(28);
+  for (int i = 0; i < count * 28 * 28; ++i) out += static_cast<char>(rng.Next());
+  return out;
+}
+
+std::string Labels(int count) {
+  SplitMix64 rng(9);
+  std::string out{0, 0, 8, 1, 0, 0, static_cast<char>(count >> 8), static_cast<char>(count)};
+  for (int i = 0; i < count; ++i) out += static_cast<char>(rng.Below(10));
+  return out;
+}
+
+RunConfig Gpt(Folder* folder) {
+  RunConfig config;
+  config.model = {.kind = engine::ModelKind::kGpt,
+                  .layers = 2,
+                  .heads = 2,
+                  .width = 32,
+                  .context = 16,
+                  .vocabulary = 256,
+                  .max_samples = 2};
+  config.data = {.kind = data::Kind::kText,
+                 .path = folder->File("text", Words(4000)),
+                 .validation_path = "",
+                 .validation_fraction = 0.1,
+                 .context = 16};
+  config.optimizer.clip_norm = 1.0;
+  config.optimizer.weight_decay = 0.1;
+  config.schedule = {.kind = optimizer::ScheduleKind::kCosine,
+                     .base = 1e-2,
+                     .final = 0,
+                     .warmup_steps = 2,
+                     .total_steps = 30};
+  config.samples_per_step = 24;
+  config.micro_batches = 12;
+  config.steps = 30;
+  config.seed = 3;
+  return config;
+}
+
+RunConfig Image(Folder* folder, engine::ModelKind kind) {
+  folder->File("train-images-idx3-ubyte", Images(200));
+  folder->File("train-labels-idx1-ubyte", Labels(200));
+  folder->File("t10k-images-idx3-ubyte", Images(50));
+  folder->File("t10k-labels-idx1-ubyte", Labels(50));
+  RunConfig config = Gpt(folder);
+  config.model = {.kind = kind, .layers = 2, .width = 8, .max_samples = 2};
+  config.data = {.kind = data::Kind::kIdx, .path = folder->path(), .validation_path = ""};
+  config.optimizer.kind = optimizer::Kind::kSgd;
+  return config;
+}
+
+struct Outcome {
+  uint64_t params = 0;
+  uint64_t optimizer = 0;
+  std::vector<double> losses;
+  double validation = 0;
+  bool operator==(const Outcome&) const = default;
+};
+
+// One rank with everything a trainer process has.
+struct Rank {
+  RunConfig config;
+  std::unique_ptr<data::Dataset> dataset;
+  std::unique_ptr<engine::Model> model;
+  std::unique_ptr<fabric::Fabric> fabric;
+  std::unique_ptr<TrainState> state;
+  std::unique_ptr<Stepper> stepper;
+  std::unique_ptr<fabric::Communicator> comm;
+  std::atomic<bool> cancel{false};
+  Outcome outcome;
+
+  explicit Rank(const RunConfig& from) : config(from) {
+    dataset = OpenData(&config).value();
+    model = engine::CreateModel(config.model).value();
+    fabric = fabric::Fabric::Create({.transport = "shm", .timeout = seconds(60), .host_id = ""}).value();
+    state = TrainState::Create(fabric.get(), model->layout(), config.optimizer.kind, config.exact).value();
+    stepper = Stepper::Create({&config, dataset.get(), model.get(), fabric.get(), state.get()}).value();
+  }
+  void Initialise() {
+    model->Initialise(config.seed, state->current().params);
+    state->Adopt(0, {});
+  }
+  void Steps(int64_t until) {
+    while (state->step() < until) {
+      const auto result = stepper->Run(comm.get(), &cancel, [] { return false; });
+      ASSERT_TRUE(result.ok()) << result.error().message;
+      outcome.losses.push_back(result->loss);
+    }
+    outcome.params = state->ParamsHash();
+    outcome.optimizer = state->OptimizerHash();
+  }
+};
+
+using Ranks = std::vector<std::unique_ptr<Rank>>;
+
+void OnAll(Ranks* ranks, const std::function<void(Rank*)>& work) {
+  std::vector<std::thread> threads;
+  for (auto& rank : *ranks) threads.emplace_back([&work, &rank] { work(rank.get()); });
+  for (auto& thread : threads) thread.join();
+}
+
+void Connect(Ranks* ranks, uint64_t generation) {
+  std::vector<std::string> addresses;
+  for (auto& rank : *ranks) {
+    rank->comm.reset();
+    addresses.push_back(rank->fabric->Address());
+  }
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < ranks->size(); ++r) {
+    threads.emplace_back([&, r] {
+      Rank& rank = *(*ranks)[r];
+      rank.comm = rank.fabric->Connect({generation, static_cast<int>(r), addresses}).value();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+Outcome Train(const RunConfig& config, int world, int64_t steps) {
+  Ranks ranks;
+  for (int r = 0; r < world; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  OnAll(&ranks, [&](Rank* rank) {
+    if (rank->comm->rank() == 0) rank->Initialise();
+    const std::vector<int32_t> sources = {0};
+    ASSERT_TRUE(ShareState(rank->comm.get(), sources, rank->state.get()).ok());
+    rank->Steps(steps);
+    const auto validation = Validate(rank->config, *rank->dataset, rank->model.get(),
+                                     rank->state->current().params, rank->comm.get(), &rank->cancel);
+    ASSERT_TRUE(validation.ok());
+    rank->outcome.validation = validation->loss;
+  });
+  for (const auto& rank : ranks) EXPECT_EQ(rank->outcome, ranks[0]->outcome) << "rank " << rank->comm->rank();
+  return ranks[0]->outcome;
+}
+
+class Invariance : public testing::TestWithParam<engine::ModelKind> {
+ protected:
+  RunConfig Config() {
+    return GetParam() == engine::ModelKind::kGpt ? Gpt(&folder_) : Image(&folder_, GetParam());
+  }
+  Folder folder_;
+};
+
+TEST_P(Invariance, BitsDoNotDependOnTheWorldSize) {
+  const RunConfig config = Config();
+  const Outcome alone = Train(config, 1, 12);
+  EXPECT_LT(alone.losses.back(), alone.losses.front());
+  for (const int world : {2, 3, 4, 6, 12}) EXPECT_EQ(Train(config, world, 12), alone) << "world " << world;
+}
+
+TEST_P(Invariance, BitsDoNotDependOnTheNumberOfThreads) {
+  RunConfig config = Config();
+  const Outcome one = Train(config, 1, 6);
+  for (const int threads : {2, 3}) {
+    config.model.threads = threads;
+    EXPECT_EQ(Train(config, 2, 6), one) << "threads " << threads;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Invariance,
+                         testing::Values(engine::ModelKind::kGpt, engine::ModelKind::kMlp,
+                                         engine::ModelKind::kCnn));
+
+TEST(Membership, JoinLossAndRollBackLeaveTheBitsAlone) {
+  Folder folder;
+  const RunConfig config = Gpt(&folder);
+  const Outcome reference = Train(config, 1, 20);
+
+  Ranks ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  OnAll(&ranks, [](Rank* rank) {
+    if (rank->comm->rank() == 0) rank->Initialise();
+    ASSERT_TRUE(ShareState(rank->comm.get(), std::vector<int32_t>{0}, rank->state.get()).ok());
+    rank->Steps(5);
+  });
+  // A third joins; both others are sources.
+  ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 2);
+  OnAll(&ranks, [](Rank* rank) {
+    ASSERT_TRUE(ShareState(rank->comm.get(), std::vector<int32_t>{0, 1}, rank->state.get()).ok());
+    rank->Steps(11);
+  });
+  // The first is lost; one survivor had committed a step more and rolls it back.
+  ranks.erase(ranks.begin());
+  ranks[1]->state->RollBack();
+  ranks[0]->state->RollBack();
+  ASSERT_EQ(ranks[0]->state->step(), 10);
+  Connect(&ranks, 3);
+  OnAll(&ranks, [](Rank* rank) { rank->Steps(20); });
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->outcome.params, reference.params);
+    EXPECT_EQ(rank->outcome.optimizer, reference.optimizer);
+  }
+}
+
+TEST(Membership, AnInterruptedStepChangesNothing) {
+  Folder folder;
+  const RunConfig config = Gpt(&folder);
+  const Outcome reference = Train(config, 1, 8);
+  Ranks ranks;
+  ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  Rank& rank = *ranks[0];
+  rank.Initialise();
+  rank.Steps(4);
+  const uint64_t before = rank.state->ParamsHash();
+  rank.cancel = true;
+  const auto interrupted = rank.stepper->Run(rank.comm.get(), &rank.cancel, [] { return false; });
+  ASSERT_FALSE(interrupted.ok());
+  EXPECT_EQ(interrupted.error().code, Code::kCancelled);
+  EXPECT_EQ(rank.state->ParamsHash(), before);
+  rank.cancel = false;
+  rank.Steps(8);
+  EXPECT_EQ(rank.outcome.params, reference.params);
+}
+
+TEST(Numerics, FastAgreesWithExactUpToRounding) {
+  Folder folder;
+  RunConfig config = Gpt(&folder);
+  const Outcome exact = Train(config, 2, 10);
+  config.exact = false;
+  const Outcome fast = Train(config, 2, 10);
+  EXPECT_NE(fast.params, exact.params);
+  for (size_t i = 0; i < fast.losses.size(); ++i) EXPECT_NEAR(fast.losses[i], exact.losses[i], 1e-3) << i;
+}
+
+TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
+  Folder folder;
+  RunConfig config = Gpt(&folder);
+  config.schedule.base = 1e30;
+  config.optimizer.clip_norm = 0;
+  Ranks ranks;
+  ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  ranks[0]->Initialise();
+  Result<StepResult> last = StepResult{};
+  for (int i = 0; i < 30 && last.ok(); ++i) {
+    last = ranks[0]->stepper->Run(ranks[0]->comm.get(), &ranks[0]->cancel, [] { return false; });
+  }
+  ASSERT_FALSE(last.ok());
+  EXPECT_EQ(last.error().code, Code::kInvalid);
+  EXPECT_NE(last.error().message.find("learningRate"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringmaster::trainer

@@ -1,0 +1,80 @@
+#include "worker/trainer/run_config.h"
+
+#include <gtest/gtest.h>
+
+namespace ringmaster::trainer {
+namespace {
+
+api::TrainingJob Job() {
+  api::TrainingJob job;
+  job.spec.framework = "native";
+  job.spec.training.emplace();
+  job.spec.training->model.kind = "gpt";
+  job.spec.training->data.kind = "text";
+  job.spec.training->data.path = "/nowhere/at/all";
+  job.spec.training->steps = 10;
+  return job;
+}
+
+TEST(RunConfig, TakesEverythingFromTheJob) {
+  api::TrainingJob job = Job();
+  job.spec.training->optimizer.learningRate = "0.25";
+  job.spec.training->optimizer.clipNorm = "1.5";
+  job.spec.training->batch = {96, 12};
+  const auto config = MakeRunConfig(job, 2);
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->schedule.base, 0.25);
+  EXPECT_EQ(config->optimizer.clip_norm, 1.5);
+  EXPECT_EQ(config->SamplesPerMicroBatch(), 8);
+  EXPECT_EQ(config->model.max_samples, 8);
+  EXPECT_EQ(config->model.vocabulary, 256);
+}
+
+TEST(RunConfig, NamesTheFieldOfABadNumber) {
+  api::TrainingJob job = Job();
+  job.spec.training->optimizer.beta2 = "much";
+  const auto config = MakeRunConfig(job, 1);
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.error().message.find("spec.training.optimizer.beta2"), std::string::npos);
+}
+
+TEST(RunConfig, MissingDataNamesThePath) {
+  auto config = MakeRunConfig(Job(), 1).value();
+  const auto data = OpenData(&config);
+  ASSERT_FALSE(data.ok());
+  EXPECT_NE(data.error().message.find("/nowhere/at/all"), std::string::npos);
+}
+
+TEST(RunConfig, DescriptionsComeBack) {
+  const auto config = MakeRunConfig(Job(), 1).value();
+  engine::Layout layout;
+  const Json meta = DescribeRun(config, layout, {3, 77});
+  EXPECT_EQ(CursorFromDescription(meta).value(), (data::Cursor{3, 77}));
+  engine::ModelConfig model = ModelFromDescription(meta).value();
+  model.max_samples = config.model.max_samples;
+  EXPECT_EQ(model, config.model);
+  EXPECT_EQ(TokenizerFromDescription(meta).value(), "bytes");
+}
+
+TEST(RunConfig, TheFingerprintKnowsWhatShapesBits) {
+  const auto config = MakeRunConfig(Job(), 1).value();
+  const engine::Layout layout;
+  const std::string base = Fingerprint(config, layout, 1);
+  EXPECT_NE(Fingerprint(config, layout, 2), base);
+  auto other = config;
+  other.seed = 99;
+  EXPECT_NE(Fingerprint(other, layout, 1), base);
+  other = config;
+  other.model.threads = 7;  // neither threads nor length of the run shape bits
+  other.steps = 1000;
+  EXPECT_EQ(Fingerprint(other, layout, 1), base);
+}
+
+TEST(RunConfig, ForeignDescriptionsAreRefused) {
+  EXPECT_FALSE(ModelFromDescription(Json::object()).ok());
+  EXPECT_FALSE(ModelFromDescription({{"model", {{"kind", "gpt"}}}}).ok());
+  EXPECT_FALSE(CursorFromDescription({{"cursor", {{"epoch", -1}, {"position", 0}}}}).ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::trainer

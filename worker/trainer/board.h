@@ -1,0 +1,61 @@
+// One small all-reduce for everything that is not a gradient: maxima of blocks, votes, and numbers that
+// exactly one rank knows (the loss of a micro-batch). The maximum of "mine" and "unknown" is "mine", so a
+// gather is a max, every rank ends up with all numbers, and may then sum them in one fixed order: the result
+// does not depend on who had what.
+//
+// Layout: [votes | maxima | words]. Thread rule: main thread.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+
+#include "base/check.h"
+#include "base/result.h"
+#include "worker/fabric/communicator.h"
+
+namespace ringmaster::trainer {
+
+class Board {
+ public:
+  enum Vote : int { kStandStill = 0, kVotes = 16 };
+
+  static int64_t Words(int64_t maxima, int64_t numbers) { return kVotes + maxima + 2 * numbers; }
+
+  // `memory` holds Words(maxima, numbers) or more.
+  Board(std::span<int32_t> memory, int64_t maxima, int64_t numbers)
+      : all_(memory.first(static_cast<size_t>(Words(maxima, numbers)))),
+        maxima_(all_.subspan(kVotes, static_cast<size_t>(maxima))),
+        words_(all_.subspan(kVotes + static_cast<size_t>(maxima))) {}
+
+  void Clear(int32_t smallest_maximum) {
+    for (int32_t& vote : all_.first(kVotes)) vote = 0;
+    for (int32_t& maximum : maxima_) maximum = smallest_maximum;
+    for (int32_t& word : words_) word = INT32_MIN;
+  }
+
+  void Cast(Vote vote) { all_[static_cast<size_t>(vote)] = 1; }
+  bool Voted(Vote vote) const { return all_[static_cast<size_t>(vote)] != 0; }
+  std::span<int32_t> maxima() { return maxima_; }
+
+  void Put(int64_t index, uint64_t bits) {
+    words_[static_cast<size_t>(2 * index)] = static_cast<int32_t>(bits & 0xffffffff);
+    words_[static_cast<size_t>(2 * index + 1)] = static_cast<int32_t>(bits >> 32);
+  }
+  void PutDouble(int64_t index, double value) { Put(index, std::bit_cast<uint64_t>(value)); }
+  uint64_t Get(int64_t index) const {
+    const auto low = static_cast<uint32_t>(words_[static_cast<size_t>(2 * index)]);
+    const auto high = static_cast<uint32_t>(words_[static_cast<size_t>(2 * index + 1)]);
+    return static_cast<uint64_t>(high) << 32 | low;
+  }
+  double GetDouble(int64_t index) const { return std::bit_cast<double>(Get(index)); }
+
+  Status Exchange(fabric::Communicator* comm) { return comm->AllReduce(all_, fabric::ReduceOp::kMax); }
+
+ private:
+  std::span<int32_t> all_;
+  std::span<int32_t> maxima_;
+  std::span<int32_t> words_;
+};
+
+}  // namespace ringmaster::trainer

@@ -1,0 +1,118 @@
+#include "worker/trainer/channel.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "rendezvous/codec.h"
+
+namespace ringmaster::trainer {
+
+using rendezvous::Exit;
+using rendezvous::Generation;
+using rendezvous::Message;
+using rendezvous::NewGeneration;
+using rendezvous::Prepare;
+using rendezvous::Urgency;
+
+Channel::Channel(Fd fd, std::function<void(Generation)> abort)
+    : fd_(std::move(fd)), abort_(std::move(abort)) {
+  reader_ = std::thread([this] { ReadLoop(); });
+}
+
+Channel::~Channel() {
+  closing_ = true;
+  ::shutdown(fd_.get(), SHUT_RD);
+  reader_.join();
+}
+
+void Channel::Send(const Message& message) {
+  const std::string frame = rendezvous::Encode(message);
+  const std::lock_guard lock(send_mutex_);
+  size_t done = 0;
+  while (done < frame.size()) {
+    const ssize_t put = ::send(fd_.get(), frame.data() + done, frame.size() - done, MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return;  // the agent is gone; the reader thread ends the process
+    done += static_cast<size_t>(put);
+  }
+}
+
+std::optional<Message> Channel::WaitForOrder(std::optional<Duration> limit) {
+  std::unique_lock lock(mutex_);
+  const auto ready = [this] { return order_.has_value(); };
+  if (limit.has_value()) {
+    if (!arrived_.wait_for(lock, *limit, ready)) return std::nullopt;
+  } else {
+    arrived_.wait(lock, ready);
+  }
+  return std::exchange(order_, std::nullopt);
+}
+
+bool Channel::Begin(Generation generation) {
+  const std::lock_guard lock(mutex_);
+  if (exiting_ || newest_ > generation) return false;
+  cancel_ = false;
+  boundary_ = false;
+  return true;
+}
+
+void Channel::ReadLoop() {
+  rendezvous::Decoder decoder;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      if (closing_) return;
+      // Without its agent a trainer is nobody's: whoever it talks to could not be told that it is dead.
+      log::Error("the agent is gone; leaving");
+      ::_exit(75);
+    }
+    decoder.Feed({buffer, static_cast<size_t>(got)});
+    while (true) {
+      auto message = decoder.Next();
+      if (!message.ok()) {
+        log::Error("agent channel: {}", message.error().message);
+        ::_exit(70);
+      }
+      if (!message->has_value()) break;
+      Take(*std::move(*message));
+    }
+  }
+}
+
+void Channel::Take(Message message) {
+  Generation abort_up_to = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (exiting_) return;
+    if (std::holds_alternative<Exit>(message)) {
+      exiting_ = true;
+      cancel_ = true;
+      abort_up_to = UINT64_MAX;
+    } else if (const auto* prepare = std::get_if<Prepare>(&message)) {
+      // Equal is possible: a boundary order of a generation may turn into an abort of it.
+      if (prepare->generation < newest_) return;
+      newest_ = prepare->generation;
+      if (prepare->urgency == Urgency::kAbort) {
+        cancel_ = true;
+        abort_up_to = prepare->generation - 1;
+      } else {
+        boundary_ = true;
+      }
+    } else if (const auto* formed = std::get_if<NewGeneration>(&message)) {
+      if (formed->generation < newest_) return;
+      newest_ = formed->generation;
+    } else {
+      return;  // nothing else is an order
+    }
+    order_ = std::move(message);
+  }
+  if (abort_up_to > 0) abort_(abort_up_to);
+  arrived_.notify_all();
+}
+
+}  // namespace ringmaster::trainer

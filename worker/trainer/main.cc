@@ -1,0 +1,118 @@
+#include "worker/trainer/main.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "api/load.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "worker/trainer/trainer.h"
+
+namespace ringmaster::trainer {
+namespace {
+
+Result<std::string> Variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') {
+    return Error{Code::kInvalid, fmt::format("{} is not set: trainers are started by an agent", name)};
+  }
+  return std::string(value);
+}
+
+Result<int> Number(const char* name) {
+  RM_ASSIGN(const std::string text, Variable(name));
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    return Error{Code::kInvalid, fmt::format("{}: not a number: {}", name, text)};
+  }
+  return value;
+}
+
+int UsableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Result<api::TrainingJob> LoadJob() {
+  RM_ASSIGN(const std::string path, Variable("RINGMASTER_JOB_FILE"));
+  RM_ASSIGN(const std::string text, ReadFile(path));
+  api::Loaded loaded = api::LoadYaml(text);
+  if (!loaded.problems.empty())
+    return Error{Code::kInvalid, path + ": " + loaded.problems.front().ToString()};
+  return std::move(loaded.job);
+}
+
+Result<Trainer::Parts> Prepare(agent::TrainerSlot* slot, Channel* channel) {
+  Trainer::Parts parts;
+  parts.slot = slot;
+  parts.channel = channel;
+  RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
+  RM_ASSIGN(const api::TrainingJob job, LoadJob());
+  const int threads = std::getenv("RINGMASTER_THREADS") != nullptr ? 0 : UsableCpus();
+  RM_ASSIGN(parts.config, MakeRunConfig(job, threads));
+  if (threads == 0) {
+    RM_ASSIGN(parts.config.model.threads, Number("RINGMASTER_THREADS"));
+    parts.config.model.threads = std::max(1, parts.config.model.threads);
+  }
+  RM_ASSIGN(parts.dataset, OpenData(&parts.config));
+  RM_ASSIGN(parts.model, engine::CreateModel(parts.config.model));
+  parts.model->SetProgressHook([slot] { slot->Heartbeat(); });
+  return parts;
+}
+
+}  // namespace
+
+int TrainMain(int /*argc*/, char** /*argv*/) {
+  const char* member = std::getenv("RINGMASTER_MEMBER");
+  const char* pod = std::getenv("RINGMASTER_POD");
+  log::Init(fmt::format("trainer pod={} member={:.8}", pod == nullptr ? "-" : pod,
+                        member == nullptr ? "-" : member));
+  const auto refuse = [](const Error& error, int code) {
+    log::Error("{}", error.message);
+    return code;
+  };
+  const auto slot_fd = Number("RINGMASTER_SLOT_FD");
+  if (!slot_fd.ok()) return refuse(slot_fd.error(), 64);
+  auto slot = agent::TrainerSlot::Attach(*slot_fd);
+  if (!slot.ok()) return refuse(slot.error(), 70);
+  slot->SetActivity(agent::Activity::kStarting);
+  const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
+  if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
+
+  // Aborts arrive on the channel's thread from now on, before there is a fabric to abort.
+  std::atomic<fabric::Fabric*> fabric{nullptr};
+  Channel channel{Fd(*channel_fd), [&fabric](rendezvous::Generation generation) {
+                    if (fabric::Fabric* made = fabric.load()) made->Abort(generation);
+                  }};
+  const auto fail = [&](const Error& error) {
+    log::Error("{}", error.message);
+    channel.Send(rendezvous::Fatal{64, error.message});
+    return 64;
+  };
+  auto parts = Prepare(&slot.value(), &channel);
+  if (!parts.ok()) return fail(parts.error());
+  fabric::FabricOptions options;
+  options.transport = parts->config.transport;
+  auto made = fabric::Fabric::Create(options);
+  if (!made.ok()) return fail(made.error().In("fabric"));
+  fabric = made->get();
+  parts->fabric = std::move(made).value();
+  auto trainer = Trainer::Create(std::move(parts).value());
+  if (!trainer.ok()) {
+    // Too little memory here may be enough elsewhere or later: a failure, not bad input.
+    if (trainer.error().code == Code::kExhausted) return refuse(trainer.error(), 71);
+    return fail(trainer.error());
+  }
+  const int code = (*trainer)->Run();
+  fabric = nullptr;
+  return code;
+}
+
+}  // namespace ringmaster::trainer

@@ -1,0 +1,11 @@
+// `ringmaster-worker train`: started by an agent, which passes the job and the shared descriptors in the
+// environment (RINGMASTER_JOB_FILE, RINGMASTER_MEMBER, RINGMASTER_CHANNEL_FD, RINGMASTER_SLOT_FD,
+// RINGMASTER_THREADS).
+#pragma once
+
+namespace ringmaster::trainer {
+
+// Exit codes: 0 done, 64 the input is wrong and no restart helps, 70 our mistake, 75 cut off from the job.
+int TrainMain(int argc, char** argv);
+
+}  // namespace ringmaster::trainer

@@ -1,0 +1,108 @@
+#include "worker/trainer/reporter.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/hash.h"
+
+namespace ringmaster::trainer {
+namespace {
+
+using rendezvous::StepRecord;
+
+// What can be under way when a speaker dies is a few batches; steps take a tenth of a millisecond at the very
+// least.
+constexpr size_t kKept = 1024;
+constexpr size_t kInCheckpoint = 256;
+constexpr Duration kBatch = milliseconds(20);
+
+// Doubles as bit patterns: a record repeated from a checkpoint must be the same text as the first one.
+Json ToJson(const StepRecord& record) {
+  return Json::array({record.step, std::bit_cast<uint64_t>(record.loss),
+                      std::bit_cast<uint64_t>(record.learning_rate),
+                      std::bit_cast<uint64_t>(record.gradient_norm), record.samples, record.generation,
+                      record.workers, std::bit_cast<uint64_t>(record.seconds)});
+}
+
+std::optional<StepRecord> FromJson(const Json& json) {
+  if (!json.is_array() || json.size() != 8) return std::nullopt;
+  if (!std::ranges::all_of(json, [](const Json& item) { return item.is_number_integer(); }))
+    return std::nullopt;
+  StepRecord record;
+  record.step = json[0].get<int64_t>();
+  record.loss = std::bit_cast<double>(json[1].get<uint64_t>());
+  record.learning_rate = std::bit_cast<double>(json[2].get<uint64_t>());
+  record.gradient_norm = std::bit_cast<double>(json[3].get<uint64_t>());
+  record.samples = json[4].get<int64_t>();
+  record.generation = json[5].get<uint64_t>();
+  record.workers = json[6].get<int32_t>();
+  record.seconds = std::bit_cast<double>(json[7].get<uint64_t>());
+  return record;
+}
+
+}  // namespace
+
+void Reporter::StartGeneration(int64_t step, bool speaks) {
+  while (!kept_.empty() && kept_.back().step > step) kept_.pop_back();
+  last_ = kept_.empty() ? std::nullopt : std::optional(kept_.back());
+  std::erase_if(pending_.records, [step](const StepRecord& record) { return record.step > step; });
+  if (speaks && (!speaks_ || repeat_)) pending_.records.assign(kept_.begin(), kept_.end());
+  repeat_ = false;
+  speaks_ = speaks;
+  first_of_generation_ = true;
+}
+
+void Reporter::Committed(const StepRecord& record) {
+  kept_.push_back(record);
+  if (kept_.size() > kKept) kept_.pop_front();
+  last_ = record;
+  if (!speaks_) return;
+  pending_.records.push_back(record);
+  const Time now = Now();
+  if (first_of_generation_ || now - last_flush_ >= kBatch) Flush();
+  first_of_generation_ = false;
+}
+
+void Reporter::CheckpointPublished(int64_t step) {
+  pending_.checkpoint_step = step;
+  Flush();
+}
+
+void Reporter::Note(const std::string& text) {
+  pending_.note = text;
+  Flush();
+}
+
+void Reporter::Flush() {
+  last_flush_ = Now();
+  const bool something =
+      !pending_.records.empty() || pending_.checkpoint_step.has_value() || !pending_.note.empty();
+  if (speaks_ && something) {
+    pending_.total_steps = total_steps_;
+    channel_->Send(pending_);
+  }
+  pending_ = {};
+}
+
+Json Reporter::RecordsForCheckpoint() const {
+  Json records = Json::array();
+  const size_t count = std::min(kept_.size(), kInCheckpoint);
+  for (auto it = kept_.end() - static_cast<ptrdiff_t>(count); it != kept_.end(); ++it)
+    records.push_back(ToJson(*it));
+  return records;
+}
+
+void Reporter::Restore(const Json& records) {
+  kept_.clear();
+  last_.reset();
+  if (!records.is_array()) return;
+  for (const Json& item : records) {
+    const auto record = FromJson(item);
+    if (!record.has_value()) break;
+    kept_.push_back(*record);
+  }
+  if (!kept_.empty()) last_ = kept_.back();
+  repeat_ = true;
+}
+
+}  // namespace ringmaster::trainer

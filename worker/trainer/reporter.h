@@ -1,0 +1,52 @@
+// Tells the world about committed steps, off the critical path: rank 0 sends them in batches. Every member
+// keeps the newest records, so that a new rank 0 can repeat what its predecessor may have taken with it;
+// checkpoints carry them as well, for the case that everybody dies. Receivers keep the first record of each
+// step.
+//
+// Thread rule: main thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/time.h"
+#include "worker/trainer/channel.h"
+
+namespace ringmaster::trainer {
+
+class Reporter {
+ public:
+  Reporter(Channel* channel, int64_t total_steps) : channel_(channel), total_steps_(total_steps) {}
+
+  // A generation starts at `step`: later records were rolled back. `speaks`: this member is rank 0 in it.
+  void StartGeneration(int64_t step, bool speaks);
+
+  void Committed(const rendezvous::StepRecord& record);
+  void CheckpointPublished(int64_t step);
+  // For people, sent at once.
+  void Note(const std::string& text);
+  void Flush();
+
+  // The newest records, for a checkpoint's description, and back from one.
+  Json RecordsForCheckpoint() const;
+  void Restore(const Json& records);
+
+  const std::optional<rendezvous::StepRecord>& last() const { return last_; }
+
+ private:
+  Channel* const channel_;
+  const int64_t total_steps_;
+  bool speaks_ = false;
+  bool repeat_ = true;  // the next time this member speaks it repeats what it kept
+  std::deque<rendezvous::StepRecord> kept_;
+  std::optional<rendezvous::StepRecord> last_;
+  rendezvous::Progress pending_;
+  Time last_flush_{};
+  bool first_of_generation_ = false;
+};
+
+}  // namespace ringmaster::trainer

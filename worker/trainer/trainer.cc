@@ -1,0 +1,291 @@
+#include "worker/trainer/trainer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "worker/trainer/transfer.h"
+
+namespace ringmaster::trainer {
+
+using agent::Activity;
+using rendezvous::Done;
+using rendezvous::Exit;
+using rendezvous::Fatal;
+using rendezvous::Join;
+using rendezvous::MemberStatus;
+using rendezvous::NewGeneration;
+using rendezvous::Prepare;
+
+namespace {
+
+// After a failed operation an order must follow: somebody died, and the coordinator hears of it without our
+// help. If none comes, it is us who are cut off.
+constexpr Duration kOrderLimit = seconds(30);
+constexpr int kExitFenced = 75;
+constexpr int kExitInternal = 70;
+constexpr int kExitBadInput = 64;
+
+}  // namespace
+
+Trainer::Trainer(Parts parts)
+    : parts_(std::move(parts)),
+      layout_(parts_.model->layout()),
+      fingerprint_(Fingerprint(parts_.config, layout_, parts_.dataset->Fingerprint())),
+      reporter_(parts_.channel, parts_.config.steps) {}
+
+Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
+  std::unique_ptr<Trainer> trainer(new Trainer(std::move(parts)));
+  Parts& own = trainer->parts_;
+  RM_ASSIGN(trainer->state_, TrainState::Create(own.fabric.get(), trainer->layout_, own.config.optimizer.kind,
+                                                own.config.exact));
+  RM_ASSIGN(trainer->stepper_, Stepper::Create({&own.config, own.dataset.get(), own.model.get(),
+                                                own.fabric.get(), trainer->state_.get()}));
+  return trainer;
+}
+
+int Trainer::Run() {
+  Channel& channel = *parts_.channel;
+  channel.Send(Join{parts_.member, parts_.fabric->Address()});
+  std::optional<Duration> limit;
+  while (true) {
+    parts_.slot->SetActivity(Activity::kWaiting);
+    const auto order = channel.WaitForOrder(limit);
+    limit.reset();
+    if (!order.has_value()) {
+      log::Error("no order came after a failed operation; leaving, a fresh trainer will join");
+      return kExitFenced;
+    }
+    if (const auto* exit = std::get_if<Exit>(&*order)) {
+      log::Info("exit code={} reason=\"{}\"", exit->code, exit->reason);
+      return exit->code;
+    }
+    if (const auto* prepare = std::get_if<Prepare>(&*order)) {
+      Answer(*prepare);
+      continue;
+    }
+    const Status status = Work(std::get<NewGeneration>(*order));
+    if (fatal_.has_value()) return FailForGood(*fatal_);
+    if (status.ok() || status.error().code == Code::kCancelled) continue;
+    log::Warn("generation {} ended: {}: {}", std::get<NewGeneration>(*order).generation,
+              CodeName(status.error().code), status.error().message);
+    if (status.error().code == Code::kCorrupt || status.error().code == Code::kInternal) return kExitInternal;
+    limit = kOrderLimit;
+  }
+}
+
+void Trainer::Answer(const Prepare& prepare) {
+  comm_.reset();
+  MemberStatus status;
+  status.generation = prepare.generation;
+  status.member = parts_.member;
+  status.has_state = state_->present();
+  if (status.has_state) {
+    status.step = state_->step();
+    status.can_roll_back = state_->can_roll_back();
+    status.params_hash = state_->ParamsHash();
+    status.optimizer_hash = state_->OptimizerHash();
+  }
+  parts_.channel->Send(status);
+}
+
+Status Trainer::Work(const NewGeneration& formed) {
+  const auto self = std::ranges::find(formed.members, parts_.member, &rendezvous::Member::id);
+  if (self == formed.members.end()) return Ok();  // a standby of this generation
+  if (!parts_.channel->Begin(formed.generation)) return Ok();
+  fabric::Group group;
+  group.generation = formed.generation;
+  group.rank = static_cast<int>(self - formed.members.begin());
+  for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
+  comm_.reset();
+  RM_ASSIGN(comm_, parts_.fabric->Connect(group));
+  parts_.slot->SetGeneration(formed.generation);
+  log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
+            formed.members.size(), parts_.fabric->TransportName());
+  RM_TRY(Synchronise(formed));
+  reporter_.StartGeneration(state_->step(), group.rank == 0);
+  last_commit_ = Now();
+  if (formed.stop) return Finish(false);
+  const int64_t steps = parts_.config.steps;
+  RM_TRY(TrainToTheEnd());
+  return state_->step() >= steps ? Finish(true) : Ok();
+}
+
+Status Trainer::Synchronise(const NewGeneration& formed) {
+  std::vector<int32_t> sources = formed.sources;
+  if (sources.empty()) {
+    sources = {0};
+    if (comm_->rank() == 0) RM_TRY(LoadOrInitialise());
+  } else if (std::ranges::find(sources, comm_->rank()) != sources.end()) {
+    if (state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back())
+      state_->RollBack();
+    if (!state_->present() || state_->step() != formed.start_step) {
+      return Error{Code::kInternal, fmt::format("named as a source of step {}, but at step {}",
+                                                formed.start_step, state_->present() ? state_->step() : -1)};
+    }
+  }
+  RM_TRY(ShareState(comm_.get(), sources, state_.get()));
+  parts_.slot->SetStep(state_->step());
+  return Ok();
+}
+
+Status Trainer::LoadOrInitialise() {
+  parts_.slot->SetActivity(Activity::kStarting);
+  const RunConfig& config = parts_.config;
+  if (!config.checkpoint_path.empty()) {
+    auto loaded = checkpoint::LoadNewest(config.checkpoint_path, fingerprint_);
+    if (loaded.ok()) {
+      for (const std::string& skipped : loaded->skipped) log::Warn("checkpoint passed over: {}", skipped);
+      for (const TrainState::Part& part : state_->Parts()) {
+        const auto* found = loaded->Find(part.name);
+        if (found == nullptr || found->type != part.type || found->bytes.size() != part.bytes.size()) {
+          fatal_ = fmt::format(
+              "{}: array {} is missing or has another size; remove the checkpoint or run with --fresh",
+              loaded->path, part.name);
+          return Error{Code::kInvalid, *fatal_};
+        }
+        std::ranges::copy(found->bytes, part.bytes.begin());
+      }
+      RM_ASSIGN(const data::Cursor cursor, CursorFromDescription(loaded->meta));
+      if (loaded->meta.contains("records")) reporter_.Restore(loaded->meta["records"]);
+      state_->Adopt(loaded->step, cursor);
+      published_step_ = loaded->step;
+      log::Info("continuing from {} step={}", loaded->path, loaded->step);
+      return Ok();
+    }
+    if (loaded.error().code != Code::kNotFound) {
+      fatal_ = loaded.error().message;
+      return loaded.error();
+    }
+  }
+  const TrainState::Image& image = state_->current();
+  parts_.model->Initialise(config.seed, image.params);
+  std::ranges::fill(image.state0, 0.0f);
+  std::ranges::fill(image.state1, 0.0f);
+  state_->Adopt(0, {});
+  log::Info("starting from seed={} parameters={}", config.seed, layout_.trainable);
+  return Ok();
+}
+
+Status Trainer::TrainToTheEnd() {
+  Channel& channel = *parts_.channel;
+  const RunConfig& config = parts_.config;
+  while (state_->step() < config.steps) {
+    parts_.slot->SetActivity(Activity::kComputing);
+    auto result =
+        stepper_->Run(comm_.get(), &channel.cancelled(), [&channel] { return channel.boundary_wanted(); });
+    if (!result.ok()) {
+      if (result.error().code == Code::kInvalid) fatal_ = result.error().message;
+      return result.error();
+    }
+    const Time now = Now();
+    reporter_.Committed({state_->step(), result->loss, result->learning_rate, result->gradient_norm,
+                         result->samples, comm_->generation(), comm_->world(),
+                         ToSeconds(now - last_commit_)});
+    last_commit_ = now;
+    parts_.slot->SetStep(state_->step());
+    NoticePublished();
+    const bool due = config.checkpoint_every_steps > 0 && state_->step() % config.checkpoint_every_steps == 0;
+    if (due && comm_->rank() == 0 && state_->step() < config.steps) {
+      if (Status saved = SaveCheckpoint(false); !saved.ok()) {
+        log::Error("checkpoint of step {}: {}; training goes on", state_->step(), saved.error().message);
+        reporter_.Note("checkpoint failed: " + saved.error().message);
+      }
+    }
+    if (result->stand_still) {
+      reporter_.Flush();
+      return Ok();
+    }
+    if (config.validate_every_steps > 0 && state_->step() % config.validate_every_steps == 0 &&
+        state_->step() < config.steps) {
+      RM_ASSIGN(const Validation validation,
+                Validate(config, *parts_.dataset, parts_.model.get(), state_->current().params, comm_.get(),
+                         &channel.cancelled()));
+      reporter_.Note(fmt::format("step {}: validation loss {:.4f}", state_->step(), validation.loss));
+    }
+  }
+  return Ok();
+}
+
+Status Trainer::Finish(bool finished) {
+  reporter_.Flush();
+  Done done;
+  done.finished = finished;
+  done.step = state_->step();
+  done.loss = reporter_.last().has_value() ? reporter_.last()->loss : 0;
+  if (finished) {
+    reporter_.Note("validating");
+    parts_.slot->SetActivity(Activity::kComputing);
+    RM_ASSIGN(const Validation validation,
+              Validate(parts_.config, *parts_.dataset, parts_.model.get(), state_->current().params,
+                       comm_.get(), &parts_.channel->cancelled()));
+    if (validation.samples > 0) {
+      done.validation_loss = validation.loss;
+      done.validation_accuracy = validation.accuracy;
+    }
+  }
+  parts_.slot->SetActivity(Activity::kSaving);
+  if (comm_->rank() == 0 && !parts_.config.checkpoint_path.empty()) {
+    if (Status saved = SaveCheckpoint(true); !saved.ok()) {
+      fatal_ = fmt::format("the checkpoint of step {} could not be written: {}; make room and run again",
+                           state_->step(), saved.error().message);
+      return saved;
+    }
+  }
+  done.weights_hash = HashHex(state_->ParamsHash());
+  done.optimizer_hash = HashHex(state_->OptimizerHash());
+  parts_.slot->SetActivity(Activity::kWaiting);
+  // Nobody says "done" before the checkpoint is there; whoever still lives then can say it.
+  RM_TRY(comm_->Barrier());
+  parts_.channel->Send(done);
+  return Ok();
+}
+
+Status Trainer::SaveCheckpoint(bool wait) {
+  if (writer_ == nullptr) {
+    RM_ASSIGN(writer_, checkpoint::Writer::Create(parts_.config.checkpoint_path,
+                                                  parts_.config.checkpoint_keep, parts_.member));
+  }
+  checkpoint::Snapshot snapshot;
+  snapshot.step = state_->step();
+  snapshot.model = fingerprint_;
+  snapshot.meta = DescribeRun(parts_.config, layout_, state_->current().cursor);
+  snapshot.meta["records"] = reporter_.RecordsForCheckpoint();
+  for (const TrainState::Part& part : state_->Parts())
+    snapshot.arrays.push_back({part.name, part.type, part.bytes});
+  RM_TRY(writer_->Start(snapshot));
+  if (!wait) return Ok();
+  RM_TRY(writer_->Wait());
+  NoticePublished();
+  return Ok();
+}
+
+void Trainer::NoticePublished() {
+  if (writer_ == nullptr) return;
+  const auto published = writer_->Poll();
+  if (!published.ok()) {
+    log::Error("checkpoint: {}; training goes on", published.error().message);
+    reporter_.Note("checkpoint failed: " + published.error().message);
+    return;
+  }
+  if (*published <= published_step_) return;
+  published_step_ = *published;
+  reporter_.CheckpointPublished(published_step_);
+}
+
+int Trainer::FailForGood(const std::string& message) {
+  log::Error("{}", message);
+  parts_.channel->Send(Fatal{kExitBadInput, message});
+  parts_.slot->SetActivity(Activity::kWaiting);
+  // The agent ends us; a bounded wait covers an agent that is busy dying itself.
+  const Time deadline = Now() + seconds(10);
+  while (Now() < deadline) {
+    const auto order = parts_.channel->WaitForOrder(seconds(1));
+    if (order.has_value() && std::holds_alternative<Exit>(*order)) return std::get<Exit>(*order).code;
+  }
+  return kExitBadInput;
+}
+
+}  // namespace ringmaster::trainer

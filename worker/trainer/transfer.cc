@@ -1,0 +1,77 @@
+#include "worker/trainer/transfer.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/hash.h"
+
+namespace ringmaster::trainer {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{4} << 20;
+
+struct Head {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  int64_t position = 0;
+  uint64_t params_hash = 0;
+  uint64_t optimizer_hash = 0;
+};
+
+// The state as pieces, the same list on every member.
+std::vector<std::span<std::byte>> Pieces(TrainState* state) {
+  std::vector<std::span<std::byte>> pieces;
+  for (const TrainState::Part& part : state->Parts()) {
+    for (size_t begin = 0; begin < part.bytes.size(); begin += kPieceBytes) {
+      pieces.push_back(part.bytes.subspan(begin, std::min(kPieceBytes, part.bytes.size() - begin)));
+    }
+  }
+  return pieces;
+}
+
+Status Serve(fabric::Communicator* comm, std::span<const int32_t> sources, size_t mine,
+             std::span<const int> receivers, TrainState* state) {
+  const data::Cursor& cursor = state->current().cursor;
+  if (mine == 0) {
+    const Head head = {state->step(), cursor.epoch, cursor.position, state->ParamsHash(),
+                       state->OptimizerHash()};
+    for (const int receiver : receivers) RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
+  }
+  const auto pieces = Pieces(state);
+  for (size_t p = mine; p < pieces.size(); p += sources.size()) {
+    for (const int receiver : receivers) RM_TRY(comm->Send(pieces[p], receiver));
+  }
+  return Ok();
+}
+
+Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state) {
+  state->Discard();
+  Head head;
+  RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&head, 1)), sources[0]));
+  const auto pieces = Pieces(state);
+  for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
+  state->Adopt(head.step, {head.epoch, head.position});
+  if (state->ParamsHash() != head.params_hash || state->OptimizerHash() != head.optimizer_hash) {
+    state->Discard();
+    return Error{
+        Code::kCorrupt,
+        fmt::format("the state of step {} arrived with other bits than it was sent with", head.step)};
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state) {
+  CHECK(!sources.empty());
+  std::vector<int> receivers;
+  for (int rank = 0; rank < comm->world(); ++rank) {
+    if (std::ranges::find(sources, rank) == sources.end()) receivers.push_back(rank);
+  }
+  if (receivers.empty()) return Ok();
+  const auto mine = std::ranges::find(sources, comm->rank());
+  if (mine == sources.end()) return Fetch(comm, sources, state);
+  return Serve(comm, sources, static_cast<size_t>(mine - sources.begin()), receivers, state);
+}
+
+}  // namespace ringmaster::trainer

@@ -1,0 +1,47 @@
+#include "worker/trainer/validate.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "worker/numerics/exact.h"
+#include "worker/trainer/board.h"
+#include "worker/trainer/reader.h"
+
+namespace ringmaster::trainer {
+
+Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
+                            std::span<const float> params, fabric::Communicator* comm,
+                            const std::atomic<bool>* cancel) {
+  Validation result;
+  result.samples = dataset.size(data::Split::kValidation);
+  if (result.samples == 0) return result;
+  const int64_t piece = config.SamplesPerMicroBatch();
+  const int64_t pieces = (result.samples + piece - 1) / piece;
+  // Three numbers per piece: loss, correct, predictions.
+  std::vector<int32_t> memory(static_cast<size_t>(Board::Words(0, 3 * pieces)));
+  Board board(memory, 0, 3 * pieces);
+  board.Clear(0);
+  MicroBatchReader reader(dataset, static_cast<int>(piece));
+  for (int64_t p = comm->rank(); p < pieces; p += comm->world()) {
+    if (cancel->load(std::memory_order_relaxed)) return Error{Code::kCancelled, "validation was interrupted"};
+    const engine::Batch batch = reader.Validation(p * piece, std::min((p + 1) * piece, result.samples));
+    const engine::Sums sums = model->Evaluate(params, batch);
+    board.PutDouble(3 * p, sums.loss);
+    board.Put(3 * p + 1, static_cast<uint64_t>(sums.correct));
+    board.Put(3 * p + 2, static_cast<uint64_t>(sums.predictions));
+  }
+  RM_TRY(board.Exchange(comm));
+  std::vector<double> losses;
+  uint64_t correct = 0;
+  uint64_t predictions = 0;
+  for (int64_t p = 0; p < pieces; ++p) {
+    losses.push_back(board.GetDouble(3 * p));
+    correct += board.Get(3 * p + 1);
+    predictions += board.Get(3 * p + 2);
+  }
+  result.loss = numerics::OrderedSum(losses) / static_cast<double>(result.samples);
+  if (predictions > 0) result.accuracy = static_cast<double>(correct) / static_cast<double>(predictions);
+  return result;
+}
+
+}  // namespace ringmaster::trainer

@@ -1,0 +1,26 @@
+// Loss and accuracy over the validation split, shared among the ranks by fixed pieces and summed in the order
+// of the pieces: every rank gets the same bits, whatever the world size. Thread rule: main thread.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "base/result.h"
+#include "worker/data/dataset.h"
+#include "worker/engine/model.h"
+#include "worker/fabric/communicator.h"
+#include "worker/trainer/run_config.h"
+
+namespace ringmaster::trainer {
+
+struct Validation {
+  int64_t samples = 0;  // 0: there is no validation split
+  double loss = 0;      // mean over samples
+  double accuracy = 0;  // share of predictions that are right
+};
+
+Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
+                            std::span<const float> params, fabric::Communicator* comm,
+                            const std::atomic<bool>* cancel);
+
+}  // namespace ringmaster::trainer
