@@ -1,0 +1,387 @@
+#include "worker/agent/agent.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+
+#include "base/file.h"
+#include "base/log.h"
+
+namespace ringmaster::agent {
+namespace {
+
+using rendezvous::Message;
+
+constexpr Duration kWindLimit = seconds(2);  // for each part of the end that may hang
+
+std::string NewUuid() {
+  const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
+  CHECK(uuid.ok(), "{}", uuid.error().message);
+  return uuid.value().substr(0, 36);
+}
+
+rendezvous::MemberOptions OptionsOf(const Config& config) {
+  rendezvous::MemberOptions options;
+  // The secret is put in when it is sent: Agent::Send.
+  options.hello = {config.job, config.pod, NewUuid(), ""};
+  return options;
+}
+
+timespec ToTimespec(Duration wait) {
+  const auto whole = std::chrono::duration_cast<seconds>(wait);
+  return {whole.count(), (wait - whole).count()};
+}
+
+int ExitCodeOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+// Whoever is left among our children: orphans that left their process group.
+void KillChildren() {
+  const auto self = ::syscall(SYS_gettid);
+  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), self));
+  if (!list.ok()) return;
+  const char* at = list.value().data();
+  const char* const end = at + list.value().size();
+  while (at < end) {
+    pid_t pid = 0;
+    const auto [next, error] = std::from_chars(at, end, pid);
+    if (error != std::errc()) return;
+    ::kill(pid, SIGKILL);
+    at = next + 1;
+  }
+}
+
+}  // namespace
+
+// The revents of one poll, by who asked.
+struct Agent::Ready {
+  enum Who : size_t { kDeath, kChannel, kSignals, kLink, kOut, kErr, kOutTarget, kErrTarget, kCount };
+  std::array<pollfd, kCount> polled;
+  short Of(Who who) const { return polled[who].revents; }
+};
+
+Agent::Agent(Config config)
+    : config_(std::move(config)),
+      core_(OptionsOf(config_)),
+      link_(config_.coordinator_host, config_.coordinator_port),
+      out_(STDOUT_FILENO),
+      err_(STDERR_FILENO) {}
+
+int Agent::Run() {
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&mask, signal);
+  signals_ = Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  CHECK(signals_.valid(), "signalfd: error {}", errno);
+
+  Feed(rendezvous::Started{});
+  while (!exit_) {
+    const Ready ready = Wait();
+    OnReady(ready, Now());
+  }
+  Wind();
+  if (exit_->code != 0) WriteTerminationLog(config_.termination_log, exit_->message, TailText());
+  log::Info("end code={} {}", exit_->code, exit_->message);
+  return exit_->code;
+}
+
+Agent::Ready Agent::Wait() {
+  Ready ready;
+  const bool watched = hang_watch_.has_value();
+  auto& polled = ready.polled;
+  polled[Ready::kDeath] = {watched ? trainer_->death_fd() : -1, POLLIN, 0};
+  polled[Ready::kChannel] = {-1, POLLIN, 0};
+  if (channel_open_) {
+    const bool unsent = trainer_->channel().wants_write();
+    polled[Ready::kChannel] = {trainer_->channel().fd(),
+                               static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0};
+  }
+  polled[Ready::kSignals] = {signals_.get(), POLLIN, 0};
+  polled[Ready::kLink] = link_.PollFor();
+  polled[Ready::kOut] = {out_.read_fd(), POLLIN, 0};
+  polled[Ready::kErr] = {err_.read_fd(), POLLIN, 0};
+  polled[Ready::kOutTarget] = {out_.write_fd(), POLLOUT, 0};
+  polled[Ready::kErrTarget] = {err_.write_fd(), POLLOUT, 0};
+
+  const Time due = std::min({core_.next_wakeup(), sample_at_, link_.deadline()});
+  const Time now = Now();
+  const timespec wait =
+      ToTimespec(std::clamp<Duration>(due == kNever ? seconds(1) : due - now, Duration::zero(), seconds(1)));
+  if (::ppoll(polled.data(), polled.size(), &wait, nullptr) < 0) {
+    CHECK(errno == EINTR, "ppoll: error {}", errno);
+    for (pollfd& one : polled) one.revents = 0;
+  }
+  return ready;
+}
+
+void Agent::OnReady(const Ready& ready, Time now) {
+  // Death first: others wait for this news. What the trainer said before it died goes ahead of it.
+  if (ready.Of(Ready::kDeath) != 0) {
+    ReadChannel(now);
+    LoseTrainer("mutex", "");
+  } else if (ready.Of(Ready::kChannel) != 0) {
+    if ((ready.Of(Ready::kChannel) & POLLOUT) != 0) (void)trainer_->channel().Flush();
+    ReadChannel(now);
+  }
+  if (ready.Of(Ready::kSignals) != 0) OnSignals();
+  OnLink(ready.Of(Ready::kLink), now);
+  if (ready.Of(Ready::kOut) != 0) out_.OnReadable();
+  if (ready.Of(Ready::kErr) != 0) err_.OnReadable();
+  out_.Flush(now);
+  err_.Flush(now);
+  if (now >= sample_at_) Sample(now);
+  if (now >= core_.next_wakeup()) Feed(rendezvous::Tick{});
+}
+
+void Agent::Feed(const rendezvous::MemberEvent& event) {
+  events_.push_back(event);
+  if (executing_) return;  // a command's own consequence: the loop below takes it up
+  executing_ = true;
+  while (!events_.empty()) {
+    const rendezvous::MemberEvent next = std::move(events_.front());
+    events_.pop_front();
+    core_.On(next, Now());
+    for (const rendezvous::MemberCommand& command : core_.Take()) Execute(command);
+  }
+  executing_ = false;
+}
+
+void Agent::Execute(const rendezvous::MemberCommand& command) {
+  if (std::holds_alternative<rendezvous::Connect>(command)) {
+    link_.Connect(Now());
+  } else if (const auto* up = std::get_if<rendezvous::SendCoordinator>(&command)) {
+    Send(up->message);
+  } else if (const auto* down = std::get_if<rendezvous::SendTrainer>(&command)) {
+    SendTrainer(down->message);
+  } else if (const auto* start = std::get_if<rendezvous::StartTrainer>(&command)) {
+    Start(start->member);
+  } else if (std::holds_alternative<rendezvous::KillTrainer>(command)) {
+    if (trainer_) trainer_->Kill();
+  } else {
+    exit_ = std::get<rendezvous::ExitAgent>(command);
+  }
+}
+
+// ---- the coordinator
+
+void Agent::Send(Message message) {
+  if (link_.state() != CoordinatorLink::State::kUp) return;
+  if (auto* hello = std::get_if<rendezvous::Hello>(&message)) {
+    Result<std::string> secret = ReadSecret(config_.secret_file);
+    if (!secret.ok()) {
+      LoseLink(secret.error());
+      return;
+    }
+    hello->secret = std::move(secret).value();
+  }
+  if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
+}
+
+void Agent::OnLink(short revents, Time now) {
+  const CoordinatorLink::State before = link_.state();
+  const Status status = link_.OnReady(revents, now);
+  if (!status.ok()) {
+    if (before == CoordinatorLink::State::kUp) ReadLink();
+    LoseLink(status.error());
+    return;
+  }
+  const bool is_up = link_.state() == CoordinatorLink::State::kUp;
+  if (is_up && before != CoordinatorLink::State::kUp) {
+    log::Info("connected to the coordinator");
+    Feed(rendezvous::Connected{});
+  } else if (is_up && revents != 0) {
+    ReadLink();
+  }
+}
+
+void Agent::ReadLink() {
+  while (link_.state() == CoordinatorLink::State::kUp) {
+    Result<std::optional<Message>> message = link_.Next();
+    if (!message.ok()) return LoseLink(message.error());
+    if (!message.value()) return;
+    Feed(rendezvous::FromCoordinator{std::move(*message.value())});
+  }
+}
+
+void Agent::LoseLink(const Error& why) {
+  if (link_.state() == CoordinatorLink::State::kIdle) return;
+  const bool was_up = link_.state() == CoordinatorLink::State::kUp;
+  if (was_up) {
+    log::Warn("lost the coordinator: {}", why.message);
+  } else {
+    log::Debug("no coordinator: {}", why.message);
+  }
+  link_.Close();
+  Feed(rendezvous::Disconnected{});
+}
+
+// ---- the trainer
+
+void Agent::Start(const std::string& member) {
+  CHECK(!trainer_, "the last trainer has not been reaped");
+  fatal_said_ = false;
+  Result<std::unique_ptr<TrainerProcess>> started = TrainerProcess::Start(config_.trainer, member);
+  if (!started.ok()) {
+    log::Error("cannot start the trainer: {}", started.error().message);
+    Feed(rendezvous::TrainerReaped{kExitInternal});
+    return;
+  }
+  trainer_ = std::move(started).value();
+  out_.Attach(trainer_->TakeStdout());
+  err_.Attach(trainer_->TakeStderr());
+  hang_watch_.emplace(config_.limits);
+  channel_open_ = true;
+  channel_ended_at_.reset();
+  sample_at_ = Now();
+  log::Info("trainer member={} pid={} started", member, trainer_->pid());
+}
+
+void Agent::SendTrainer(const Message& message) {
+  if (!channel_open_) return;
+  if (const Status sent = trainer_->channel().Send(message); !sent.ok()) {
+    // A dead trainer is told of by better witnesses; one that does not read for this long is not alive.
+    log::Warn("cannot tell the trainer: {}", sent.error().message);
+    if (sent.error().code == Code::kExhausted) LoseTrainer("hang", "the trainer does not read its orders");
+  }
+}
+
+void Agent::ReadChannel(Time now) {
+  if (!channel_open_) return;
+  const Status status = trainer_->channel().Receive();
+  while (channel_open_) {
+    Result<std::optional<Message>> message = trainer_->channel().Next();
+    if (!message.ok()) return LoseTrainer("corrupt", "the trainer's channel: " + message.error().message);
+    if (!message.value()) break;
+    if (std::holds_alternative<rendezvous::Fatal>(*message.value())) fatal_said_ = true;
+    Feed(rendezvous::FromTrainer{std::move(*message.value())});
+  }
+  if (!status.ok() && channel_open_) {
+    channel_open_ = false;
+    channel_ended_at_ = now;
+  }
+}
+
+void Agent::LoseTrainer(const std::string& evidence, const std::string& message) {
+  if (!hang_watch_) return;  // told before
+  hang_watch_.reset();
+  channel_open_ = false;
+  sample_at_ = kNever;
+  log::Warn("trainer member={} pid={} lost evidence={} {}", trainer_->member(), trainer_->pid(), evidence,
+            message);
+  Feed(rendezvous::TrainerLost{evidence, message});
+}
+
+void Agent::Sample(Time now) {
+  sample_at_ = now + kSampleInterval;
+  if (const Status watching = trainer_->WatchWhenReady(); !watching.ok()) {
+    log::Warn("no sentinel, its end will be seen later: {}", watching.error().message);
+  }
+  // Its exit, if it is one, comes with a code a moment later; that is the better news.
+  if (channel_ended_at_ && now - *channel_ended_at_ > kEofGrace) {
+    return LoseTrainer("eof", "the trainer closed its channel");
+  }
+  const Slot& slot = trainer_->slot();
+  const TrainerProcess::Stopped stopped = trainer_->ReadStopped();
+  // Whoever switched hang detection off may be debugging.
+  const bool hangs_matter = config_.limits.step != Duration::zero();
+  const HangWatch::Sample sample = {
+      .ready = slot.ready.load(std::memory_order_acquire) != 0,
+      .activity = static_cast<Activity>(slot.activity.load(std::memory_order_relaxed)),
+      .heartbeat = slot.heartbeat.load(std::memory_order_relaxed),
+      .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter),
+  };
+  if (const auto verdict = hang_watch_->Feed(now, sample)) LoseTrainer(verdict->evidence, verdict->message);
+}
+
+// ---- the process
+
+void Agent::OnSignals() {
+  signalfd_siginfo info;
+  bool children = false;
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) {
+      children = true;
+    } else {
+      log::Info("signal {}: leaving", info.ssi_signo);
+      Feed(rendezvous::Terminate{});
+    }
+  }
+  if (children) Reap();
+}
+
+void Agent::Reap() {
+  while (true) {
+    siginfo_t info = {};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const bool is_trainer = trainer_ && info.si_pid == trainer_->pid();
+    // Its group goes with it, while the id is still surely its own.
+    if (is_trainer) trainer_->Kill();
+    int status = 0;
+    ::waitpid(info.si_pid, &status, 0);
+    if (is_trainer) OnTrainerExit(status);
+  }
+}
+
+void Agent::OnTrainerExit(int status) {
+  const Time now = Now();
+  const int code = ExitCodeOf(status);
+  ReadChannel(now);
+  err_.Finish(now);
+  out_.Finish(now);
+  log::Info("trainer member={} pid={} ended code={}", trainer_->member(), trainer_->pid(), code);
+  hang_watch_.reset();
+  channel_open_ = false;
+  sample_at_ = kNever;
+  trainer_.reset();
+  if (code == kExitBadConfiguration && !fatal_said_) {
+    Feed(rendezvous::FromTrainer{rendezvous::Fatal{code, TailText()}});
+  }
+  Feed(rendezvous::TrainerReaped{code});
+}
+
+void Agent::Wind() {
+  Time deadline = Now() + kWindLimit;
+  while (link_.wants_write() && Now() < deadline) {
+    pollfd wait = {link_.PollFor().fd, POLLOUT, 0};
+    ::poll(&wait, 1, 50);
+    if (wait.revents != 0 && !link_.OnReady(POLLOUT, Now()).ok()) break;
+  }
+  link_.Close();
+
+  if (trainer_) trainer_->Kill();
+  KillChildren();
+  deadline = Now() + kWindLimit;
+  while (trainer_ && Now() < deadline) {
+    Reap();
+    if (!trainer_) break;
+    pollfd wait = {signals_.get(), POLLIN, 0};
+    ::poll(&wait, 1, 50);
+  }
+  // Not even SIGKILL ended it: its sentinel still waits, and this process ends all the same.
+  if (trainer_) (void)trainer_.release();
+
+  deadline = Now() + kWindLimit;
+  while ((out_.write_fd() >= 0 || err_.write_fd() >= 0) && Now() < deadline) {
+    std::array<pollfd, 2> wait = {pollfd{out_.write_fd(), POLLOUT, 0}, pollfd{err_.write_fd(), POLLOUT, 0}};
+    ::poll(wait.data(), wait.size(), 50);
+    out_.Flush(Now());
+    err_.Flush(Now());
+  }
+}
+
+std::string Agent::TailText() const {
+  std::string text;
+  for (const std::string& line : err_.tail()) text += line + "\n";
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,138 @@
+#include "worker/agent/config.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "base/file.h"
+
+namespace ringmaster::agent {
+namespace {
+
+constexpr int64_t kMaxSeconds = 30LL * 24 * 3600;
+constexpr size_t kMaxSecretBytes = size_t{64} << 10;
+
+class Reader {
+ public:
+  explicit Reader(const GetEnv& get) : get_(get) {}
+
+  std::string Required(const char* name) {
+    const std::optional<std::string> value = get_(name);
+    if (!value || value->empty()) {
+      Problem(name, "is not set");
+      return {};
+    }
+    return *value;
+  }
+  std::string Optional(const char* name) { return get_(name).value_or(std::string()); }
+
+  std::string ReadableFile(const char* name) {
+    const std::string path = Required(name);
+    if (!path.empty() && ::access(path.c_str(), R_OK) != 0) {
+      Problem(name, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    }
+    return path;
+  }
+
+  // nullopt: not set, or a problem.
+  std::optional<Duration> Seconds(const char* name) {
+    const std::string text = Optional(name);
+    if (text.empty()) return std::nullopt;
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMaxSeconds) {
+      Problem(name,
+              fmt::format("must be a whole number of seconds from 0 to {} (got \"{}\")", kMaxSeconds, text));
+      return std::nullopt;
+    }
+    return seconds(value);
+  }
+
+  void Problem(const char* name, const std::string& what) {
+    if (!problems_.empty()) problems_ += "; ";
+    problems_ += fmt::format("{}: {}", name, what);
+  }
+  const std::string& problems() const { return problems_; }
+
+ private:
+  const GetEnv& get_;
+  std::string problems_;
+};
+
+bool IsPort(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= 65535;
+}
+
+void ReadCoordinator(Reader& reader, Config* config) {
+  constexpr const char* kName = "RINGMASTER_COORDINATOR";
+  const std::string text = reader.Required(kName);
+  if (text.empty()) return;
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || !IsPort(text.substr(colon + 1)) || colon == 0) {
+    reader.Problem(kName, fmt::format("must be host:port (got \"{}\")", text));
+    return;
+  }
+  config->coordinator_port = text.substr(colon + 1);
+  std::string host = text.substr(0, colon);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (!bracketed && host.find(':') != std::string::npos) {
+    reader.Problem(kName, fmt::format("an IPv6 address must stand in brackets (got \"{}\")", text));
+    return;
+  }
+  config->coordinator_host = host;
+}
+
+std::vector<std::string> SplitWords(const std::string& text) {
+  std::vector<std::string> words;
+  size_t begin = 0;
+  while ((begin = text.find_first_not_of(' ', begin)) != std::string::npos) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return words;
+}
+
+}  // namespace
+
+Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder) {
+  Reader reader(get);
+  Config config;
+  config.job = reader.Required("RINGMASTER_JOB");
+  const size_t slash = config.job.find('/');
+  if (!config.job.empty() && (slash == std::string::npos || slash == 0 || slash + 1 == config.job.size())) {
+    reader.Problem("RINGMASTER_JOB", fmt::format("must be namespace/name (got \"{}\")", config.job));
+  }
+  config.pod = reader.Required("RINGMASTER_POD");
+  ReadCoordinator(reader, &config);
+  config.secret_file = reader.ReadableFile("RINGMASTER_SECRET_FILE");
+  config.job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
+  config.termination_log = reader.Optional("RINGMASTER_TERMINATION_LOG");
+  config.trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"));
+  if (config.trainer.empty()) config.trainer = {program_folder + "/ringmaster-worker", "train"};
+  if (::access(config.trainer[0].c_str(), X_OK) != 0) {
+    reader.Problem("RINGMASTER_TRAINER",
+                   fmt::format("cannot run {}: {}", config.trainer[0], std::strerror(errno)));
+  }
+  if (const auto limit = reader.Seconds("RINGMASTER_STARTUP_SECONDS")) config.limits.startup = *limit;
+  if (reader.Optional("RINGMASTER_STEP_SECONDS") != "auto") {
+    config.limits.step = reader.Seconds("RINGMASTER_STEP_SECONDS");
+  }
+  if (!reader.problems().empty()) return Error{Code::kInvalid, reader.problems()};
+  return config;
+}
+
+Result<std::string> ReadSecret(const std::string& path) {
+  RM_ASSIGN(std::string secret, ReadFile(path, kMaxSecretBytes));
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (secret.empty()) return Error{Code::kInvalid, path + ": the secret is empty"};
+  return secret;
+}
+
+}  // namespace ringmaster::agent

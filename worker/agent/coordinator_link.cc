@@ -1,0 +1,95 @@
+#include "worker/agent/coordinator_link.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+
+namespace ringmaster::agent {
+namespace {
+
+void SetOption(int fd, int level, int option, int value) {
+  // Best effort: a link without them works, only less quickly.
+  ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+void CoordinatorLink::Connect(Time now) {
+  Close();
+  state_ = State::kResolving;
+  deadline_ = now + kConnectLimit;
+  resolver_.Start(host_, port_);
+}
+
+void CoordinatorLink::Close() {
+  resolver_.Cancel();
+  connecting_.Reset();
+  stream_.reset();
+  state_ = State::kIdle;
+  deadline_ = kNever;
+}
+
+pollfd CoordinatorLink::PollFor() const {
+  switch (state_) {
+    case State::kIdle:
+      break;
+    case State::kResolving:
+      return {resolver_.fd(), POLLIN, 0};
+    case State::kConnecting:
+      return {connecting_.get(), POLLOUT, 0};
+    case State::kUp:
+      return {stream_->fd(), static_cast<short>(stream_->wants_write() ? POLLIN | POLLOUT : POLLIN), 0};
+  }
+  return {-1, 0, 0};
+}
+
+Status CoordinatorLink::OnReady(short revents, Time now) {
+  if (revents == 0) {
+    if (now >= deadline_) return Error{Code::kDeadlineExceeded, "no connection in time"};
+    return Ok();
+  }
+  switch (state_) {
+    case State::kIdle:
+      return Ok();
+    case State::kResolving:
+      return OnResolved();
+    case State::kConnecting:
+      return OnConnected();
+    case State::kUp:
+      break;
+  }
+  if ((revents & POLLOUT) != 0) RM_TRY(stream_->Flush());
+  if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0) return stream_->Receive();
+  return Ok();
+}
+
+Status CoordinatorLink::OnResolved() {
+  RM_ASSIGN(const std::vector<SocketAddress> addresses, resolver_.Take());
+  if (addresses.empty()) return Error{Code::kUnavailable, "look up " + host_ + ": no address"};
+  const SocketAddress& address = addresses[attempt_++ % addresses.size()];
+  connecting_ = Fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!connecting_.valid()) return ErrnoError("socket", errno);
+  const int rc =
+      ::connect(connecting_.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
+  if (rc != 0 && errno != EINPROGRESS) return ErrnoError("connect to " + host_, errno);
+  state_ = State::kConnecting;
+  return Ok();
+}
+
+Status CoordinatorLink::OnConnected() {
+  int why = 0;
+  socklen_t length = sizeof why;
+  if (::getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &why, &length) != 0) why = errno;
+  if (why != 0) return ErrnoError("connect to " + host_, why);
+  SetOption(connecting_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(connecting_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  stream_ = std::make_unique<FrameStream>(std::move(connecting_));
+  state_ = State::kUp;
+  deadline_ = kNever;
+  return Ok();
+}
+
+}  // namespace ringmaster::agent

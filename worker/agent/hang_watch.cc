@@ -1,0 +1,69 @@
+#include "worker/agent/hang_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ringmaster::agent {
+
+std::optional<HangWatch::Verdict> HangWatch::Feed(Time now, const Sample& sample) {
+  const Duration gap = last_ ? std::clamp(now - *last_, Duration::zero(), kLongestGap) : Duration::zero();
+  last_ = now;
+
+  stopped_ = sample.stopped ? stopped_ + gap : Duration::zero();
+  if (stopped_ > limits_.stopped) {
+    return Verdict{"stopped", fmt::format("the trainer was stopped for {} ms", ToMs(stopped_))};
+  }
+  // A stopped trainer is judged as stopped alone: its silence says nothing about how it computes.
+  if (sample.stopped) return std::nullopt;
+
+  silent_ += gap;
+  const uint64_t beats = sample.heartbeat - previous_.heartbeat;
+  if (sample.activity != previous_.activity || sample.ready != previous_.ready || beats > 0) {
+    const bool computed_all_along =
+        sample.activity == Activity::kComputing && previous_.activity == Activity::kComputing;
+    if (computed_all_along && beats > 0) Learn(silent_ / static_cast<int64_t>(beats));
+    silent_ = Duration::zero();
+  }
+  previous_ = sample;
+
+  const Activity activity = sample.ready ? sample.activity : Activity::kStarting;
+  Duration limit{};
+  const char* doing = "";
+  switch (activity) {
+    case Activity::kStarting:
+      limit = limits_.startup;
+      doing = "starting";
+      break;
+    case Activity::kComputing:
+      limit = StepLimit();
+      doing = "computing";
+      break;
+    case Activity::kSaving:
+      limit = limits_.saving;
+      doing = "saving";
+      break;
+    case Activity::kWaiting:
+      break;
+  }
+  if (limit == Duration::zero() || silent_ <= limit) return std::nullopt;
+  return Verdict{"hang", fmt::format("no sign of progress for {:.1f} s while {} (limit {:.1f} s)",
+                                     ToSeconds(silent_), doing, ToSeconds(limit))};
+}
+
+Duration HangWatch::StepLimit() const {
+  if (limits_.step) return *limits_.step;
+  if (learned_ == 0) return kUnlearned;
+  const size_t count = std::min(learned_, intervals_.size());
+  auto sorted = intervals_;
+  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(count / 2);
+  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<ptrdiff_t>(count));
+  return std::max(kFloor, *middle * kFactor);
+}
+
+void HangWatch::Learn(Duration interval) {
+  intervals_[learned_ % intervals_.size()] = interval;
+  ++learned_;
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,30 @@
+#include "worker/agent/termination.h"
+
+#include <span>
+
+#include "base/file.h"
+#include "base/log.h"
+
+namespace ringmaster::agent {
+namespace {
+
+constexpr size_t kMaxBytes = 4000;  // Kubernetes keeps 4096
+
+}  // namespace
+
+void WriteTerminationLog(const std::string& path, const std::string& message, const std::string& tail) {
+  if (path.empty()) return;
+  std::string text = message.substr(0, kMaxBytes);
+  if (!tail.empty() && text.size() + 1 < kMaxBytes && message.find(tail) == std::string::npos) {
+    const size_t room = kMaxBytes - text.size() - 1;
+    text += '\n';
+    text += tail.size() <= room ? tail : tail.substr(tail.size() - room);  // the newest lines matter most
+  }
+  text += '\n';
+  if (WriteFileAtomic(path, text).ok()) return;
+  // In a pod the file is a mount of its own, which nothing can be renamed over.
+  const Status plain = WriteFileDurable(path, std::as_bytes(std::span(text.data(), text.size())));
+  if (!plain.ok()) log::Warn("no termination message: {}", plain.error().message);
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,172 @@
+#include "worker/agent/trainer_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+
+namespace ringmaster::agent {
+namespace {
+
+constexpr const char* kSecretVariable = "RINGMASTER_SECRET_FILE=";
+
+struct Pipe {
+  Fd read;
+  Fd write;
+};
+
+Result<Pipe> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
+bool Sets(const char* entry, const char* name) {
+  const size_t length = std::strlen(name);
+  return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+std::vector<std::string> ChildEnvironment(int channel_fd, int slot_fd, const std::string& member) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool ours = Sets(*entry, kChannelFdVariable) || Sets(*entry, kSlotFdVariable) ||
+                      Sets(*entry, kMemberVariable) ||
+                      std::strncmp(*entry, kSecretVariable, std::strlen(kSecretVariable)) == 0;
+    if (!ours) environment.emplace_back(*entry);
+  }
+  environment.push_back(fmt::format("{}={}", kChannelFdVariable, channel_fd));
+  environment.push_back(fmt::format("{}={}", kSlotFdVariable, slot_fd));
+  environment.push_back(fmt::format("{}={}", kMemberVariable, member));
+  return environment;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& text : strings) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct ChildPlan {
+  pid_t agent;
+  char* const* argv;
+  char* const* envp;
+  int channel, slot, out, err, failure;
+};
+
+bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
+
+// Between fork and exec: async-signal-safe calls only. Never returns.
+[[noreturn]] void RunChild(const ChildPlan& plan) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The agent may have died before the line above took effect.
+  if (::getppid() != plan.agent) ::_exit(0);
+  ::setpgid(0, 0);
+  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // the agent's own privilege
+  struct sigaction fallback = {};
+  fallback.sa_handler = SIG_DFL;
+  ::sigaction(SIGPIPE, &fallback, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  if (nothing >= 0 && ::dup2(nothing, STDIN_FILENO) == STDIN_FILENO && nothing != STDIN_FILENO) {
+    ::close(nothing);
+  }
+  if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0 &&
+      KeepOpen(plan.channel) && KeepOpen(plan.slot)) {
+    ::execve(plan.argv[0], plan.argv, plan.envp);
+  }
+  const int why = errno;
+  [[maybe_unused]] const ssize_t told = ::write(plan.failure, &why, sizeof why);
+  ::_exit(127);
+}
+
+// Zero when exec worked: the pipe then closes without a word.
+int ReadFailure(int fd) {
+  int why = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(fd, &why, sizeof why);
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof why ? why : 0;
+}
+
+Status SetNonBlocking(int fd) {
+  if (::fcntl(fd, F_SETFL, O_NONBLOCK) != 0) return ErrnoError("make a pipe non-blocking", errno);
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<std::string>& command,
+                                                              const std::string& member) {
+  RM_ASSIGN(SlotPage page, SlotPage::Create());
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return ErrnoError("socketpair", errno);
+  Fd ours(ends[0]);
+  const Fd theirs(ends[1]);
+  RM_ASSIGN(Pipe out, MakePipe());
+  RM_ASSIGN(Pipe err, MakePipe());
+  RM_ASSIGN(Pipe failure, MakePipe());
+  RM_TRY(SetNonBlocking(out.read.get()));
+  RM_TRY(SetNonBlocking(err.read.get()));
+
+  std::vector<std::string> arguments = command;
+  std::vector<std::string> environment = ChildEnvironment(theirs.get(), page.fd(), member);
+  const std::vector<char*> argv = Pointers(arguments);
+  const std::vector<char*> envp = Pointers(environment);
+  const ChildPlan plan = {::getpid(), argv.data(),     envp.data(),     theirs.get(),
+                          page.fd(),  out.write.get(), err.write.get(), failure.write.get()};
+
+  const pid_t pid = ::fork();
+  if (pid < 0) return ErrnoError("fork", errno);
+  if (pid == 0) RunChild(plan);
+  failure.write.Reset();
+  if (const int why = ReadFailure(failure.read.get()); why != 0) {
+    return ErrnoError("run " + command[0], why);  // the zombie is reaped with the orphans
+  }
+
+  auto process = std::make_unique<TrainerProcess>(Private{}, std::move(page), std::move(ours));
+  process->pid_ = pid;
+  process->member_ = member;
+  process->stdout_ = std::move(out.read);
+  process->stderr_ = std::move(err.read);
+  return process;
+}
+
+Status TrainerProcess::WatchWhenReady() {
+  if (sentinel_ || page_.slot().ready.load(std::memory_order_acquire) == 0) return Ok();
+  RM_ASSIGN(sentinel_, Sentinel::Start(page_.slot()));
+  return Ok();
+}
+
+TrainerProcess::Stopped TrainerProcess::ReadStopped() const {
+  // "pid (name) S ...": the name may hold anything, so the state is looked for from the end.
+  char text[512];
+  const Fd fd(::open(fmt::format("/proc/{}/stat", pid_).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return {};
+  const ssize_t got = ::read(fd.get(), text, sizeof text);
+  if (got <= 0) return {};
+  const std::string_view stat(text, static_cast<size_t>(got));
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return {};
+  const char state = stat[name_end + 2];
+  return {state == 'T', state == 't'};
+}
+
+void TrainerProcess::Kill() const {
+  ::kill(-pid_, SIGKILL);
+  ::kill(pid_, SIGKILL);
+}
+
+}  // namespace ringmaster::agent
