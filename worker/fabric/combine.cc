@@ -1,0 +1,111 @@
+#include "worker/fabric/combine.h"
+
+#include <algorithm>
+#include <cstring>
+
+// One binary for all machines: the loader picks the widest version the CPU has. Sanitizers do not survive
+// the resolvers this needs.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define RM_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define RM_CLONES
+#endif
+
+namespace ringmaster::fabric {
+namespace {
+
+constexpr size_t kBlock = 1024;  // elements: two blocks stay in the first-level cache
+
+struct Int32Sum {
+  using Type = int32_t;
+  static int32_t Apply(int32_t a, int32_t b) {
+    return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+  }
+};
+struct Int32Max {
+  using Type = int32_t;
+  static int32_t Apply(int32_t a, int32_t b) { return a < b ? b : a; }
+};
+struct FloatSum {
+  using Type = float;
+  static float Apply(float a, float b) { return a + b; }
+};
+struct FloatMax {
+  using Type = float;
+  static float Apply(float a, float b) { return a < b ? b : a; }
+};
+
+// dst may equal a or b; every element is read before it is written, so iterations are independent.
+template <class Op, class T = typename Op::Type>
+inline __attribute__((always_inline)) void Two(T* dst, const T* a, const T* b, size_t count) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) dst[i] = Op::Apply(a[i], b[i]);
+}
+
+template <class Op, class T = typename Op::Type>
+inline __attribute__((always_inline)) void Three(T* dst, const T* a, const T* b, const T* c, size_t count) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) dst[i] = Op::Apply(Op::Apply(a[i], b[i]), c[i]);
+}
+
+template <class Op, class T = typename Op::Type>
+inline __attribute__((always_inline)) void Four(T* dst, const T* a, const T* b, const T* c, const T* d,
+                                                size_t count) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) dst[i] = Op::Apply(Op::Apply(Op::Apply(a[i], b[i]), c[i]), d[i]);
+}
+
+template <class Op, class T = typename Op::Type>
+inline __attribute__((always_inline)) void Many(T* dst, const std::byte* const* sources, size_t source_count,
+                                                size_t count) {
+  const auto at = [&](size_t s, size_t i) { return reinterpret_cast<const T*>(sources[s]) + i; };
+  if (source_count == 2) return Two<Op>(dst, at(0, 0), at(1, 0), count);
+  if (source_count == 3) return Three<Op>(dst, at(0, 0), at(1, 0), at(2, 0), count);
+  if (source_count == 4) return Four<Op>(dst, at(0, 0), at(1, 0), at(2, 0), at(3, 0), count);
+  T sum[kBlock];
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t length = std::min(kBlock, count - begin);
+    Four<Op>(sum, at(0, begin), at(1, begin), at(2, begin), at(3, begin), length);
+    for (size_t s = 4; s + 1 < source_count; ++s) Two<Op>(sum, sum, at(s, begin), length);
+    Two<Op>(dst + begin, sum, at(source_count - 1, begin), length);
+  }
+}
+
+RM_CLONES void SumInt32(int32_t* dst, const std::byte* const* sources, size_t n, size_t count) {
+  Many<Int32Sum>(dst, sources, n, count);
+}
+RM_CLONES void MaxInt32(int32_t* dst, const std::byte* const* sources, size_t n, size_t count) {
+  Many<Int32Max>(dst, sources, n, count);
+}
+RM_CLONES void SumFloat(float* dst, const std::byte* const* sources, size_t n, size_t count) {
+  Many<FloatSum>(dst, sources, n, count);
+}
+RM_CLONES void MaxFloat(float* dst, const std::byte* const* sources, size_t n, size_t count) {
+  Many<FloatMax>(dst, sources, n, count);
+}
+
+}  // namespace
+
+void Combiner::Combine(std::byte* dst, std::span<const std::byte* const> sources, size_t count) const {
+  CHECK(!sources.empty());
+  if (count == 0) return;
+  if (sources.size() == 1) {
+    if (dst != sources[0]) std::memcpy(dst, sources[0], count * kElementBytes);
+    return;
+  }
+  if (element == Element::kInt32) {
+    auto* out = reinterpret_cast<int32_t*>(dst);
+    (op == ReduceOp::kSum ? SumInt32 : MaxInt32)(out, sources.data(), sources.size(), count);
+  } else {
+    auto* out = reinterpret_cast<float*>(dst);
+    (op == ReduceOp::kSum ? SumFloat : MaxFloat)(out, sources.data(), sources.size(), count);
+  }
+}
+
+void Combiner::Accumulate(std::byte* dst, const std::byte* src, size_t count) const {
+  const std::byte* const sources[] = {dst, src};
+  Combine(dst, sources, count);
+}
+
+}  // namespace ringmaster::fabric

@@ -1,0 +1,32 @@
+// The arithmetic of reductions. Sources are added in the order given, element by element, whatever the block
+// size or the instruction set, so float results are reproducible. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "worker/fabric/communicator.h"
+
+namespace ringmaster::fabric {
+
+enum class Element : uint8_t { kInt32, kFloat };
+
+inline constexpr size_t kElementBytes = 4;  // of both
+
+// An element type and an operation, as collectives hand them down to memory and wire.
+struct Combiner {
+  Element element = Element::kInt32;
+  ReduceOp op = ReduceOp::kSum;
+
+  // dst = sources[0] + sources[1] + ... over `count` elements. dst may be one of the sources (exactly, not
+  // shifted). At least one source.
+  void Combine(std::byte* dst, std::span<const std::byte* const> sources, size_t count) const;
+
+  // dst = dst + src.
+  void Accumulate(std::byte* dst, const std::byte* src, size_t count) const;
+
+  bool operator==(const Combiner&) const = default;
+};
+
+}  // namespace ringmaster::fabric

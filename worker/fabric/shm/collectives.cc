@@ -1,0 +1,270 @@
+#include "worker/fabric/shm/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace ringmaster::fabric::shm {
+namespace {
+
+constexpr size_t kLine = 64;
+// A rank's share of one piece of a large reduction: small enough that peers find the sum in its cache.
+constexpr size_t kShareBytes = 256 << 10;
+constexpr size_t kCopyBytes = 1 << 20;  // between two looks at the clock of generations
+
+struct Range {
+  size_t begin;
+  size_t length;
+};
+
+// Share `q` of `total` bytes, cut at cache lines so that no two ranks write the same one.
+Range Share(size_t total, int q, int world) {
+  const size_t each = (total / world + (total % world != 0) + kLine - 1) / kLine * kLine;
+  const size_t begin = std::min(total, each * q);
+  return {begin, std::min(each, total - begin)};
+}
+
+uint32_t Tag(Kind kind, const Combiner* combiner, int root) {
+  uint32_t tag = static_cast<uint32_t>(kind);
+  if (combiner != nullptr)
+    tag |= static_cast<uint32_t>(combiner->element) << 8 | static_cast<uint32_t>(combiner->op) << 9;
+  return tag | static_cast<uint32_t>(root + 1) << 16;
+}
+
+}  // namespace
+
+Result<bool> Collectives::Begin(std::span<const std::byte> data, uint32_t tag, int source) {
+  const uint64_t half = operations_++ % 2;
+  Descriptor& own = group_.own().descriptors[half];
+  const auto place = group_.domain().Find(data.data(), data.size());
+  own = {place ? place->segment : 0, place ? place->offset : 0, data.size(), tag, place ? 0u : 1u};
+  RM_TRY(group_.AwaitAll(group_.Publish()));
+  // Copied before they are judged: a peer that moves on may change them at any time.
+  std::vector<Descriptor> all(group_.world());
+  for (int q = 0; q < group_.world(); ++q) all[q] = group_.page(q).descriptors[half];
+  RM_TRY(group_.VerifyAll());
+  bool direct = true;
+  shown_.assign(group_.world(), nullptr);
+  for (int q = 0; q < group_.world(); ++q) {
+    if (all[q].kind != tag || all[q].bytes != data.size())
+      return group_.Fail({Code::kInternal,
+                          fmt::format("rank {} is in another operation (tag {:#x}, {} bytes; ours {:#x}, {})",
+                                      q, all[q].kind, all[q].bytes, tag, data.size())});
+    if (source >= 0 && source != q) continue;
+    shown_[q] = q == group_.rank() ? data.data() : group_.Data(q, all[q]);
+    if (all[q].staged != 0) {
+      direct = false;
+    } else if (shown_[q] == nullptr) {
+      return group_.Fail({Code::kInternal, fmt::format("rank {} shows memory that it has not announced", q)});
+    }
+  }
+  return direct;
+}
+
+Status Collectives::End() {
+  RM_TRY(group_.VerifyAll());
+  return group_.AwaitAll(group_.Publish());
+}
+
+std::byte* Collectives::OwnStaging(size_t piece, size_t offset) {
+  return group_.domain().staging() + kCollectiveStaging + piece % 2 * kHalfBytes + offset;
+}
+
+const std::byte* Collectives::Staging(int q, size_t piece, size_t offset) {
+  return group_.Staging(q, kCollectiveStaging + piece % 2 * kHalfBytes + offset);
+}
+
+Status Collectives::Copy(int q, std::byte* dst, const std::byte* src, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kCopyBytes) {
+    std::memcpy(dst + at, src + at, std::min(kCopyBytes, bytes - at));
+    RM_TRY(group_.Verify(q));
+  }
+  return Ok();
+}
+
+Status Collectives::Barrier() { return group_.AwaitAll(group_.Publish()); }
+
+Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag) {
+  const uint64_t half = operations_++ % 2;
+  SmallSlot& own = group_.own().small[half];
+  own.kind = tag;
+  own.bytes = static_cast<uint32_t>(data.size());
+  std::memcpy(own.data, data.data(), data.size());
+  RM_TRY(group_.AwaitAll(group_.Publish()));
+  const std::byte* sources[kMaxRanks];
+  for (int q = 0; q < group_.world(); ++q) {
+    const SmallSlot& slot = group_.page(q).small[half];
+    if (slot.kind != tag || slot.bytes != data.size()) {
+      RM_TRY(group_.VerifyAll());
+      return group_.Fail({Code::kInternal, fmt::format("rank {} is in another operation", q)});
+    }
+    sources[q] = slot.data;
+  }
+  combiner.Combine(data.data(), {sources, static_cast<size_t>(group_.world())}, data.size() / kElementBytes);
+  return group_.VerifyAll();
+}
+
+Status Collectives::Reduce(std::span<std::byte> data, const Combiner& combiner, int root) {
+  if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
+  const uint32_t tag = Tag(root < 0 ? Kind::kAllReduce : Kind::kReduce, &combiner, root);
+  if (data.size() <= kSmallBytes) return SmallReduce(data, combiner, tag);
+  RM_ASSIGN(const bool direct, Begin(data, tag, -1));
+  return direct ? ReduceDirect(data, combiner, root) : ReduceStaged(data, combiner, root);
+}
+
+// In step i everyone sums its share of piece i, and then copies the other shares of piece i - 1: the owners
+// had the time of one sum to get there first.
+Status Collectives::ReduceDirect(std::span<std::byte> data, const Combiner& combiner, int root) {
+  const int world = group_.world();
+  const int rank = group_.rank();
+  const size_t piece_bytes = kShareBytes * world;
+  const size_t pieces = (data.size() + piece_bytes - 1) / piece_bytes;
+  std::vector<const std::byte*> sources(world);
+  uint64_t phase = 0;
+  for (size_t i = 0; i <= pieces; ++i) {
+    if (i < pieces) {
+      const size_t begin = i * piece_bytes;
+      const Range own = Share(std::min(piece_bytes, data.size() - begin), rank, world);
+      for (int q = 0; q < world; ++q) sources[q] = shown_[q] + begin + own.begin;
+      combiner.Combine(data.data() + begin + own.begin, sources, own.length / kElementBytes);
+      phase = group_.Publish();
+    }
+    if (i == 0 || (root >= 0 && root != rank)) continue;
+    const uint64_t summed = i < pieces ? phase - 1 : phase;
+    const size_t begin = (i - 1) * piece_bytes;
+    for (int d = 1; d < world; ++d) {
+      const int q = (rank + d) % world;
+      const Range share = Share(std::min(piece_bytes, data.size() - begin), q, world);
+      RM_TRY(group_.Await(q, summed));
+      std::memcpy(data.data() + begin + share.begin, shown_[q] + begin + share.begin, share.length);
+    }
+  }
+  return End();
+}
+
+Status Collectives::ReduceStaged(std::span<std::byte> data, const Combiner& combiner, int root) {
+  const int world = group_.world();
+  const int rank = group_.rank();
+  std::vector<const std::byte*> sources(world);
+  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
+    const std::span<std::byte> piece = data.subspan(begin, std::min(kHalfBytes, data.size() - begin));
+    const size_t number = pieces_++;
+    std::memcpy(OwnStaging(number, 0), piece.data(), piece.size());
+    RM_TRY(group_.AwaitAll(group_.Publish()));
+    const Range own = Share(piece.size(), rank, world);
+    for (int q = 0; q < world; ++q) sources[q] = Staging(q, number, own.begin);
+    combiner.Combine(OwnStaging(number, own.begin), sources, own.length / kElementBytes);
+    const uint64_t summed = group_.Publish();
+    if (root >= 0 && root != rank) continue;
+    std::memcpy(piece.data() + own.begin, OwnStaging(number, own.begin), own.length);
+    for (int d = 1; d < world; ++d) {
+      const int q = (rank + d) % world;
+      const Range share = Share(piece.size(), q, world);
+      RM_TRY(group_.Await(q, summed));
+      std::memcpy(piece.data() + share.begin, Staging(q, number, share.begin), share.length);
+    }
+  }
+  return group_.VerifyAll();
+}
+
+Status Collectives::ReduceScatter(std::span<std::byte> data, const Combiner& combiner) {
+  const int world = group_.world();
+  const int rank = group_.rank();
+  if (world == 1 || data.empty()) return group_.VerifyAll();
+  const size_t share = data.size() / world;
+  RM_ASSIGN(const bool direct, Begin(data, Tag(Kind::kReduceScatter, &combiner, 0), -1));
+  std::vector<const std::byte*> sources(world);
+  std::byte* own = data.data() + rank * share;
+  if (direct) {
+    for (size_t begin = 0; begin < share; begin += kCopyBytes) {
+      for (int q = 0; q < world; ++q) sources[q] = shown_[q] + rank * share + begin;
+      combiner.Combine(own + begin, sources, std::min(kCopyBytes, share - begin) / kElementBytes);
+      RM_TRY(group_.VerifyAll());
+    }
+    return End();
+  }
+  // Each piece carries a part of every share.
+  const size_t part = kHalfBytes / world / kLine * kLine;
+  for (size_t begin = 0; begin < share; begin += part) {
+    const size_t length = std::min(part, share - begin);
+    const size_t number = pieces_++;
+    for (int q = 0; q < world; ++q)
+      std::memcpy(OwnStaging(number, q * part), data.data() + q * share + begin, length);
+    RM_TRY(group_.AwaitAll(group_.Publish()));
+    for (int q = 0; q < world; ++q) sources[q] = Staging(q, number, rank * part);
+    combiner.Combine(own + begin, sources, length / kElementBytes);
+  }
+  return group_.VerifyAll();
+}
+
+Status Collectives::AllGather(std::span<std::byte> data) {
+  const int world = group_.world();
+  const int rank = group_.rank();
+  if (world == 1 || data.empty()) return group_.VerifyAll();
+  const size_t share = data.size() / world;
+  RM_ASSIGN(const bool direct, Begin(data, Tag(Kind::kAllGather, nullptr, 0), -1));
+  if (direct) {
+    for (int d = 1; d < world; ++d) {
+      const int q = (rank + d) % world;
+      RM_TRY(Copy(q, data.data() + q * share, shown_[q] + q * share, share));
+    }
+    return End();
+  }
+  for (size_t begin = 0; begin < share; begin += kHalfBytes) {
+    const size_t length = std::min(kHalfBytes, share - begin);
+    const size_t number = pieces_++;
+    std::memcpy(OwnStaging(number, 0), data.data() + rank * share + begin, length);
+    RM_TRY(group_.AwaitAll(group_.Publish()));
+    for (int q = 0; q < world; ++q)
+      if (q != rank) std::memcpy(data.data() + q * share + begin, Staging(q, number, 0), length);
+  }
+  return group_.VerifyAll();
+}
+
+Status Collectives::Broadcast(std::span<std::byte> data, int root) {
+  if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
+  RM_ASSIGN(const bool direct, Begin(data, Tag(Kind::kBroadcast, nullptr, root), root));
+  const bool source = root == group_.rank();
+  if (direct) {
+    if (!source) RM_TRY(Copy(root, data.data(), shown_[root], data.size()));
+    return End();
+  }
+  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
+    const size_t length = std::min(kHalfBytes, data.size() - begin);
+    const size_t number = pieces_++;
+    if (source) std::memcpy(OwnStaging(number, 0), data.data() + begin, length);
+    RM_TRY(group_.AwaitAll(group_.Publish()));
+    if (!source) std::memcpy(data.data() + begin, Staging(root, number, 0), length);
+  }
+  return group_.VerifyAll();
+}
+
+Status Collectives::AllToAll(std::span<const std::byte> in, std::span<std::byte> out) {
+  const int world = group_.world();
+  const int rank = group_.rank();
+  const size_t share = in.size() / world;
+  if (in.empty()) return group_.VerifyAll();
+  std::memcpy(out.data() + rank * share, in.data() + rank * share, share);
+  if (world == 1) return group_.VerifyAll();
+  RM_ASSIGN(const bool direct, Begin(in, Tag(Kind::kAllToAll, nullptr, 0), -1));
+  if (direct) {
+    for (int d = 1; d < world; ++d) {
+      const int q = (rank + d) % world;
+      RM_TRY(Copy(q, out.data() + q * share, shown_[q] + rank * share, share));
+    }
+    return End();
+  }
+  const size_t part = kHalfBytes / world / kLine * kLine;
+  for (size_t begin = 0; begin < share; begin += part) {
+    const size_t length = std::min(part, share - begin);
+    const size_t number = pieces_++;
+    for (int q = 0; q < world; ++q)
+      std::memcpy(OwnStaging(number, q * part), in.data() + q * share + begin, length);
+    RM_TRY(group_.AwaitAll(group_.Publish()));
+    for (int q = 0; q < world; ++q)
+      if (q != rank) std::memcpy(out.data() + q * share + begin, Staging(q, number, rank * part), length);
+  }
+  return group_.VerifyAll();
+}
+
+}  // namespace ringmaster::fabric::shm

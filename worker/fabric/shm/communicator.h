@@ -1,0 +1,13 @@
+// Collectives by pulling: every member reads what it needs straight from its peers' memory.
+#pragma once
+
+#include <memory>
+
+#include "worker/fabric/communicator.h"
+#include "worker/fabric/shm/group.h"
+
+namespace ringmaster::fabric::shm {
+
+std::unique_ptr<Communicator> NewCommunicator(std::unique_ptr<Group> group);
+
+}  // namespace ringmaster::fabric::shm

@@ -1,0 +1,76 @@
+// The control page: all that a member publishes to its same-host peers. Only the owner writes it; peers have
+// it mapped read-only.
+//
+// Why a peer can never take garbage for data: whatever the owner has published stays unchanged until all
+// peers have said that they have read it, or until the owner gave the generation up. It says so in
+// `stopped` before it touches a byte, and readers look at `stopped` after each read.
+//
+// Plain data; both sides are of the same build (kLayout is compared).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ringmaster::fabric::shm {
+
+inline constexpr size_t kMaxRanks = 256;         // on one host
+inline constexpr size_t kSmallBytes = 4096;      // up to this size data travels inside the control page
+inline constexpr size_t kHalfBytes = 512 << 10;  // staging for collectives and for sends: two halves each
+inline constexpr size_t kCollectiveStaging = 0;  // offsets in the staging segment
+inline constexpr size_t kSendStaging = 2 * kHalfBytes;
+inline constexpr size_t kStagingBytes = 4 * kHalfBytes;
+
+// Indices in MemberAddress::segments.
+inline constexpr size_t kControlSegment = 0;
+inline constexpr size_t kStagingSegment = 1;
+
+// What the owner shows to peers in one operation.
+struct Descriptor {
+  uint64_t segment = 0;  // index in MemberAddress::segments
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint32_t kind = 0;    // the operation, so that mismatched calls are noticed
+  uint32_t staged = 0;  // the data is not in a segment: it comes in pieces through the staging area
+};
+
+// A small message, inline.
+struct alignas(64) SmallSlot {
+  uint32_t kind = 0;
+  uint32_t bytes = 0;
+  alignas(16) std::byte data[kSmallBytes];
+};
+
+// One direction of a pairwise transfer; [rank of the other side].
+struct alignas(64) Cell {
+  std::atomic<uint64_t> count;  // pieces offered, or pieces taken
+  Descriptor descriptor;        // of the current transfer (offering side only)
+};
+
+struct ControlPage {
+  static constexpr uint64_t kMagic = 0x52494e4746414231;  // "RINGFAB1"
+  static constexpr uint64_t kLayout = 1;
+
+  uint64_t magic;
+  uint64_t layout;
+  int64_t pid;
+  char uuid[32];
+
+  // The hot line. `phase` counts steps of the current generation; its low half is the futex word.
+  alignas(64) std::atomic<uint64_t> phase;
+  std::atomic<uint64_t> stopped;  // generations up to this one are over for the owner
+  std::atomic<uint64_t> ready;    // the generation that `phase`, cells and descriptors belong to
+  std::atomic<uint32_t> closed;   // the Fabric was destroyed
+
+  alignas(64) std::atomic<uint32_t> sleepers;  // the owner sleeps in a futex on some peer's word
+
+  alignas(64) Descriptor descriptors[2];  // by parity of the operation
+  SmallSlot small[2];                     // by parity of the operation
+  Cell offers[kMaxRanks];
+  Cell takes[kMaxRanks];
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(sizeof(Cell) == 64);
+
+}  // namespace ringmaster::fabric::shm

@@ -1,0 +1,68 @@
+// The shared memory of one process: what it owns for as long as the Fabric lives, and the peers it has
+// mapped.
+//
+// Allocate, Address and Connect belong to the communication thread; Abort to any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "worker/fabric/address.h"
+#include "worker/fabric/communicator.h"
+#include "worker/fabric/shm/control.h"
+#include "worker/fabric/shm/memory.h"
+#include "worker/fabric/shm/peer.h"
+
+namespace ringmaster::fabric::shm {
+
+class Domain {
+ public:
+  static Result<std::unique_ptr<Domain>> Create(const std::string& uuid, Duration timeout);
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+  ~Domain();
+
+  Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label);
+  std::vector<Segment> Segments() const;
+
+  // As Fabric::Connect, for members that are all on this host.
+  Result<std::unique_ptr<Communicator>> Connect(uint64_t generation, int rank,
+                                                const std::vector<MemberAddress>& members);
+  // Ends all operations of `generation` and older, here and at the peers.
+  void Abort(uint64_t generation);
+
+  // --- for Group ---
+  // Tells the peers that all up to `generation` is over for us. Any thread.
+  void GiveUp(uint64_t generation);
+  ControlPage& page() { return *reinterpret_cast<ControlPage*>(memories_[kControlSegment].mapping.data()); }
+  std::byte* staging() { return memories_[kStagingSegment].mapping.data(); }
+  Duration timeout() const { return timeout_; }
+  uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
+  // Where own memory lies, for a descriptor; nothing when it is not ours to share.
+  struct Place {
+    uint64_t segment;
+    uint64_t offset;
+  };
+  std::optional<Place> Find(const std::byte* data, size_t bytes) const;
+
+ private:
+  explicit Domain(Duration timeout) : timeout_(timeout) {}
+  Status OpenPeers(int rank, const std::vector<MemberAddress>& members);
+
+  const Duration timeout_;
+  std::vector<OwnMemory> memories_;                     // in the order of Segments()
+  std::map<std::string, std::unique_ptr<Peer>> peers_;  // by uuid
+  std::atomic<uint64_t> aborted_{0};
+};
+
+}  // namespace ringmaster::fabric::shm

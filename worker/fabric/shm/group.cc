@@ -1,0 +1,140 @@
+#include "worker/fabric/shm/group.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/fabric/shm/futex.h"
+
+namespace ringmaster::fabric::shm {
+namespace {
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+// With a CPU for every member it pays to spin for about as long as a sleep and a wake-up cost. With fewer,
+// whoever spins keeps the one it waits for from running.
+Group::Group(Domain& domain, uint64_t generation, int rank, std::vector<const Peer*> peers, int cpus)
+    : domain_(domain),
+      own_(domain.page()),
+      generation_(generation),
+      rank_(rank),
+      peers_(std::move(peers)),
+      spins_(world() <= cpus ? 4000 : 50),
+      yields_(world() <= cpus ? 10 : 50) {}
+
+const std::byte* Group::Data(int q, const Descriptor& descriptor, uint64_t offset) const {
+  CHECK(q != rank_ && offset <= descriptor.bytes);
+  return peers_[q]->Data(descriptor.segment, descriptor.offset + offset, descriptor.bytes - offset);
+}
+
+const std::byte* Group::Staging(int q, size_t offset) {
+  return q == rank_ ? domain_.staging() + offset : peers_[q]->Data(kStagingSegment, offset, 0);
+}
+
+Status Group::Meet() {
+  for (int q = 0; q < world(); ++q) {
+    if (q == rank_) continue;
+    RM_TRY(AwaitWord(q, page(q).ready, generation_));
+    if (page(q).ready.load(std::memory_order_acquire) != generation_)
+      return Fail({Code::kCancelled, fmt::format("rank {} has moved on to a newer generation", q)});
+  }
+  return Ok();
+}
+
+uint64_t Group::Publish() {
+  Raise(own_.phase, ++phase_);
+  return phase_;
+}
+
+void Group::Raise(std::atomic<uint64_t>& word, uint64_t value) {
+  word.store(value, std::memory_order_release);
+  // Pairs with the fence of a peer that goes to sleep: it sees the new value, or we see that it sleeps.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const Peer* peer : peers_) {
+    if (peer != nullptr && peer->page().sleepers.load(std::memory_order_relaxed) != 0) {
+      FutexWakeAll(word);
+      return;
+    }
+  }
+}
+
+Status Group::AwaitAll(uint64_t phase) {
+  for (int q = 0; q < world(); ++q)
+    if (q != rank_) RM_TRY(Await(q, phase));
+  return Ok();
+}
+
+Status Group::AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value) {
+  if (failure_) return *failure_;
+  for (int i = 0; word.load(std::memory_order_acquire) < value; ++i) {
+    if (i >= spins_) {
+      RM_TRY(AwaitSlowly(q, word, value));
+      break;
+    }
+    Pause();
+  }
+  return Verify(q);
+}
+
+Status Group::Verify(int q) {
+  // What was read before must not move below the look at `stopped`.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (domain_.aborted() >= generation_ || page(q).stopped.load(std::memory_order_relaxed) >= generation_) {
+    const bool own = domain_.aborted() >= generation_;
+    return Fail({Code::kCancelled, own ? fmt::format("generation {} was aborted", generation_)
+                                       : fmt::format("rank {} gave up generation {}", q, generation_)});
+  }
+  return Ok();
+}
+
+Status Group::VerifyAll() {
+  for (int q = 0; q < world(); ++q)
+    if (q != rank_) RM_TRY(Verify(q));
+  return Ok();
+}
+
+Status Group::AwaitSlowly(int q, const std::atomic<uint64_t>& word, uint64_t value) {
+  for (int i = 0; i < yields_; ++i) {
+    ::sched_yield();
+    if (word.load(std::memory_order_acquire) >= value) return Ok();
+  }
+  const Time start = Now();
+  Duration nap = std::chrono::microseconds(200);
+  while (true) {
+    own_.sleepers.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const uint64_t seen = word.load(std::memory_order_acquire);
+    if (seen < value) FutexWait(word, static_cast<uint32_t>(seen), nap);
+    own_.sleepers.store(0, std::memory_order_relaxed);
+    if (word.load(std::memory_order_acquire) >= value) return Ok();
+    RM_TRY(Verify(q));
+    // Only the one we wait for: if that one waits for a dead one itself, it will tell us.
+    if (peers_[q]->Gone()) {
+      if (word.load(std::memory_order_acquire) >= value) return Ok();  // it did this much before it went
+      return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
+    }
+    if (Now() - start > domain_.timeout())
+      return Fail({Code::kDeadlineExceeded,
+                   fmt::format("rank {} made no progress in {:.1f} s", q, ToSeconds(domain_.timeout()))});
+    nap = std::min<Duration>(nap * 2, milliseconds(2));
+  }
+}
+
+Error Group::Fail(Error error) {
+  if (!failure_) {
+    failure_ = error;
+    domain_.GiveUp(generation_);
+  }
+  return *failure_;
+}
+
+}  // namespace ringmaster::fabric::shm

@@ -1,0 +1,64 @@
+// The members of one generation on one host, and how they wait for each other: everything that the pull
+// collectives are made of. Used by the communication thread only.
+//
+// All members go through the same phases in the same order. Publish() says "I have reached the next phase";
+// Await(q, phase) waits until q has. What Await promises on success: q had not given the generation up when
+// it reached the phase. What Verify promises: nothing read from q so far was changed under the reader.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "worker/fabric/shm/domain.h"
+
+namespace ringmaster::fabric::shm {
+
+class Group {
+ public:
+  Group(Domain& domain, uint64_t generation, int rank, std::vector<const Peer*> peers, int cpus);
+
+  int rank() const { return rank_; }
+  int world() const { return static_cast<int>(peers_.size()); }
+  uint64_t generation() const { return generation_; }
+  Domain& domain() { return domain_; }
+  ControlPage& own() { return own_; }
+  const ControlPage& page(int q) const { return q == rank_ ? own_ : peers_[q]->page(); }
+  const std::byte* Data(int q, const Descriptor& descriptor, uint64_t offset = 0) const;
+  const std::byte* Staging(int q, size_t offset);
+
+  // All peers have entered the generation.
+  Status Meet();
+
+  uint64_t Publish();
+  Status Await(int q, uint64_t phase) { return AwaitWord(q, page(q).phase, phase); }
+  Status AwaitAll(uint64_t phase);
+  Status Verify(int q);
+  Status VerifyAll();
+
+  // Raises one of our own words that peers may sleep on.
+  void Raise(std::atomic<uint64_t>& word, uint64_t value);
+  Status AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value);
+
+  // The first failure: tells the peers and makes every later operation fail the same way.
+  Error Fail(Error error);
+  const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  Status AwaitSlowly(int q, const std::atomic<uint64_t>& word, uint64_t value);
+
+  Domain& domain_;
+  ControlPage& own_;
+  const uint64_t generation_;
+  const int rank_;
+  const std::vector<const Peer*> peers_;  // nullptr at our own rank
+  const int spins_;
+  const int yields_;
+  uint64_t phase_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace ringmaster::fabric::shm

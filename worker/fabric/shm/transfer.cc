@@ -1,0 +1,69 @@
+#include "worker/fabric/shm/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ringmaster::fabric::shm {
+namespace {
+
+constexpr size_t kCopyBytes = 1 << 20;  // between two looks at the clock of generations
+
+size_t HalfOffset(uint64_t piece) { return kSendStaging + piece % 2 * kHalfBytes; }
+
+}  // namespace
+
+Status Transfers::Send(std::span<const std::byte> data, int peer) {
+  if (data.empty()) return group_.Verify(peer);
+  Cell& offer = group_.own().offers[peer];
+  const std::atomic<uint64_t>& taken = group_.page(peer).takes[group_.rank()].count;
+  uint64_t& offered = offered_[peer];
+  const auto place = group_.domain().Find(data.data(), data.size());
+  offer.descriptor = {place ? place->segment : 0, place ? place->offset : 0, data.size(), 0, place ? 0u : 1u};
+  if (place) {
+    group_.Raise(offer.count, ++offered);
+    return group_.AwaitWord(peer, taken, offered);
+  }
+  const uint64_t before = offered;
+  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
+    if (offered - before >= 2) RM_TRY(group_.AwaitWord(peer, taken, offered - 1));
+    std::memcpy(group_.domain().staging() + HalfOffset(offered), data.data() + begin,
+                std::min(kHalfBytes, data.size() - begin));
+    group_.Raise(offer.count, ++offered);
+  }
+  return group_.AwaitWord(peer, taken, offered);
+}
+
+Status Transfers::Receive(std::span<std::byte> data, int peer) {
+  if (data.empty()) return group_.Verify(peer);
+  const Cell& offer = group_.page(peer).offers[group_.rank()];
+  std::atomic<uint64_t>& take = group_.own().takes[peer].count;
+  uint64_t& taken = taken_[peer];
+  RM_TRY(group_.AwaitWord(peer, offer.count, taken + 1));
+  const Descriptor descriptor = offer.descriptor;
+  RM_TRY(group_.Verify(peer));
+  if (descriptor.bytes != data.size())
+    return group_.Fail({Code::kInternal, fmt::format("rank {} sends {} bytes where {} are expected", peer,
+                                                     descriptor.bytes, data.size())});
+  if (descriptor.staged == 0) {
+    const std::byte* source = group_.Data(peer, descriptor);
+    if (source == nullptr)
+      return group_.Fail(
+          {Code::kInternal, fmt::format("rank {} sends memory that it has not announced", peer)});
+    for (size_t at = 0; at < data.size(); at += kCopyBytes) {
+      std::memcpy(data.data() + at, source + at, std::min(kCopyBytes, data.size() - at));
+      RM_TRY(group_.Verify(peer));
+    }
+    group_.Raise(take, ++taken);
+    return Ok();
+  }
+  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
+    RM_TRY(group_.AwaitWord(peer, offer.count, taken + 1));
+    std::memcpy(data.data() + begin, group_.Staging(peer, HalfOffset(taken)),
+                std::min(kHalfBytes, data.size() - begin));
+    RM_TRY(group_.Verify(peer));
+    group_.Raise(take, ++taken);
+  }
+  return Ok();
+}
+
+}  // namespace ringmaster::fabric::shm

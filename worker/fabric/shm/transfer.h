@@ -1,0 +1,28 @@
+// Bulk transfer between two same-host ranks, pulled by the receiver. Independent of the phases of the
+// collectives: the two sides count pieces in cells of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "worker/fabric/shm/group.h"
+
+namespace ringmaster::fabric::shm {
+
+class Transfers {
+ public:
+  explicit Transfers(Group& group) : group_(group), offered_(group.world()), taken_(group.world()) {}
+
+  Status Send(std::span<const std::byte> data, int peer);
+  Status Receive(std::span<std::byte> data, int peer);
+
+ private:
+  Group& group_;
+  std::vector<uint64_t> offered_;  // pieces, by receiver
+  std::vector<uint64_t> taken_;    // pieces, by sender
+};
+
+}  // namespace ringmaster::fabric::shm
