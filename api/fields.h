@@ -1,0 +1,51 @@
+// Field tables: one constexpr tuple per struct of training_job.h, in fields_training.h, fields_spec.h and
+// fields_status.h. From the one table come decode, encode, defaults, bounds, the reference and the CRD
+// schema. The default of a field is what a default-constructed struct holds, so it is written in one place
+// only.
+//
+// To add a field: a member in training_job.h and a line in the table. A test fails when a string, list or
+// integer of the table has no bound.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "api/schema.h"
+#include "api/training_job.h"
+
+namespace ringmaster::api {
+
+template <class S, class M>
+struct Field {
+  const char* name;
+  M S::*member;
+  Rules rules;
+  const char* help;
+};
+
+// A function and not a deduction guide: clang 14, which builds the fuzzers, deduces no aggregates.
+template <class S, class M>
+constexpr Field<S, M> F(const char* name, M S::*member, Rules rules, const char* help) {
+  return {name, member, rules, help};
+}
+
+// Specialised for every struct: `static constexpr auto kFields = std::tuple(F(...), ...)`, and where needed
+// `kIgnored` (names the API server knows and we do not read) and `kOpen` (unknown fields are skipped).
+template <class S>
+struct Table;
+
+template <class S>
+concept HasTable = requires {
+  Table<S>::kFields;
+};
+
+// Calls visit(field) for every field of S, in order.
+template <HasTable S, class Visit>
+constexpr void ForEachField(Visit&& visit) {
+  std::apply([&](const auto&... field) { (visit(field), ...); }, Table<S>::kFields);
+}
+
+}  // namespace ringmaster::api

@@ -1,0 +1,62 @@
+#include "api/load.h"
+
+#include <algorithm>
+
+#include "api/check.h"
+#include "api/codec.h"
+#include "api/fields_status.h"
+#include "api/node.h"
+#include "api/rules.h"
+#include "api/set.h"
+#include "api/yaml.h"
+
+namespace ringmaster::api {
+namespace {
+
+// Tree -> job, with everything that is wrong. `known` are problems of the text itself.
+Loaded Decode(const Node& root, std::vector<Problem> known) {
+  Loaded loaded;
+  loaded.problems = std::move(known);
+  CheckTree(root, JobSchema(), loaded.problems);
+  ReadValue(root, loaded.job);
+  const size_t before = loaded.problems.size();
+  CheckRules(loaded.job, loaded.problems);
+  for (size_t i = before; i < loaded.problems.size(); ++i) {
+    const Mark mark = Locate(root, loaded.problems[i].path);
+    loaded.problems[i].line = mark.line;
+    loaded.problems[i].column = mark.column;
+  }
+  return loaded;
+}
+
+}  // namespace
+
+std::string Problem::ToString() const {
+  std::string text = line > 0 ? fmt::format("{}:{}: ", line, column) : std::string();
+  if (!path.empty()) text += path + ": ";
+  return text + message;
+}
+
+Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets) {
+  Parsed parsed = ParseYaml(text);
+  if (!parsed.whole) return {{}, std::move(parsed.problems)};
+  std::erase_if(parsed.root.members, [](const Member& member) { return member.key == "status"; });
+  for (const auto& [path, value] : sets) ApplySet(parsed.root, path, value, parsed.problems);
+  Loaded loaded = Decode(parsed.root, std::move(parsed.problems));
+  std::stable_sort(loaded.problems.begin(), loaded.problems.end(), [](const Problem& a, const Problem& b) {
+    return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+  });
+  return loaded;
+}
+
+Loaded FromJson(const Json& value) {
+  auto root = NodeFromJson(value);
+  if (!root.ok()) return {{}, {{"", root.error().message}}};
+  return Decode(*root, {});
+}
+
+Json ToJson(const TrainingJob& job) { return WriteValue(job); }
+
+std::vector<Problem> Validate(const TrainingJob& job) { return FromJson(ToJson(job)).problems; }
+
+}  // namespace ringmaster::api

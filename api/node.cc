@@ -1,0 +1,87 @@
+#include "api/node.h"
+
+#include <charconv>
+
+#include "api/path.h"
+
+namespace ringmaster::api {
+namespace {
+
+bool Convert(const Json& value, int depth, Node& out) {
+  if (depth > kMaxDepth) return false;
+  if (value.is_object()) {
+    out.kind = Node::Kind::kObject;
+    for (const auto& [key, child] : value.items()) {
+      out.members.push_back({key, {}, {}});
+      if (!Convert(child, depth + 1, out.members.back().value)) return false;
+    }
+  } else if (value.is_array()) {
+    out.kind = Node::Kind::kList;
+    for (const Json& child : value) {
+      out.items.emplace_back();
+      if (!Convert(child, depth + 1, out.items.back())) return false;
+    }
+  } else {
+    out.scalar = value;
+    if (value.is_number()) out.text = DumpJson(value);
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Node> NodeFromJson(const Json& value) {
+  Node node;
+  if (!Convert(value, 1, node)) return Error{Code::kInvalid, fmt::format("nested deeper than {}", kMaxDepth)};
+  return node;
+}
+
+Json NodeToJson(const Node& node) {
+  if (node.kind == Node::Kind::kScalar) return node.scalar;
+  if (node.kind == Node::Kind::kList) {
+    Json list = Json::array();
+    for (const Node& item : node.items) list.push_back(NodeToJson(item));
+    return list;
+  }
+  Json object = Json::object();
+  for (const Member& member : node.members) object[member.key] = NodeToJson(member.value);
+  return object;
+}
+
+std::string Describe(const Node& node) {
+  if (node.kind == Node::Kind::kList) return "a list";
+  if (node.kind == Node::Kind::kObject) return "an object";
+  if (node.scalar.is_number()) return node.text;
+  std::string text = DumpJson(node.scalar);
+  constexpr size_t kLongest = 60;
+  if (text.size() > kLongest) {
+    size_t end = kLongest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+      --end;  // not inside a character
+    text = text.substr(0, end) + "...\"";
+  }
+  return text;
+}
+
+Mark Locate(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  const auto segments = SplitPath(path);
+  if (!segments.ok()) return root.mark;
+  for (const PathSegment& segment : *segments) {
+    const Node* next = nullptr;
+    if (segment.bracketed && node->kind == Node::Kind::kList) {
+      size_t index = 0;
+      const char* end = segment.text.data() + segment.text.size();
+      if (std::from_chars(segment.text.data(), end, index).ptr == end && index < node->items.size()) {
+        next = &node->items[index];
+      }
+    } else {
+      next = node->Find(segment.text);
+    }
+    if (next == nullptr || next->mark.line == 0) break;
+    node = next;
+  }
+  return node->mark;
+}
+
+}  // namespace ringmaster::api

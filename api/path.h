@@ -1,0 +1,34 @@
+// Paths into a manifest: spec.restart.rules[0].action, metadata.labels[example.com/team]. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ringmaster::api {
+
+struct PathSegment {
+  std::string text;
+  bool bracketed = false;  // [text]: an index of a list, or a key with dots of a map
+};
+
+// kInvalid: empty, an empty segment, a bracket that does not close, more than 64 segments.
+Result<std::vector<PathSegment>> SplitPath(std::string_view path);
+
+// A place in a tree while it is walked. It points at its parent, so keep it on the stack.
+struct Path {
+  const Path* parent = nullptr;
+  std::string_view name;  // empty for items of lists and for the root
+  int index = -1;
+
+  Path Child(std::string_view field) const { return {this, field, -1}; }
+  Path Item(size_t i) const { return {this, {}, static_cast<int>(i)}; }
+  std::string ToString() const;
+};
+
+// Whether `path` is `ancestor` or lies under it.
+bool IsUnder(std::string_view path, std::string_view ancestor);
+
+}  // namespace ringmaster::api

@@ -1,0 +1,104 @@
+// The Markdown reference of all fields.
+#include <fmt/format.h>
+
+#include "api/check.h"
+#include "api/forms.h"
+#include "api/load.h"
+#include "api/schema.h"
+
+namespace ringmaster::api {
+namespace {
+
+std::string TypeName(const Schema& schema) {
+  switch (schema.type) {
+    case Type::kObject:
+      return "object";
+    case Type::kList:
+      return "list of " + TypeName(schema.item.front()) + "s";
+    case Type::kMap:
+      return "map of " + TypeName(schema.item.front()) + "s";
+    case Type::kString:
+      return schema.rules.form == Form::kDecimal ? "decimal in quotes" : "string";
+    case Type::kInteger:
+      return "integer";
+    case Type::kIntOrString:
+      return "integer or string";
+    case Type::kBool:
+      return "boolean";
+    case Type::kAnyObject:
+      return "object";
+  }
+  return {};
+}
+
+std::string Allowed(const Schema& schema) {
+  const Rules& rules = schema.rules;
+  std::vector<std::string> parts;
+  if (rules.values != nullptr) {
+    std::string values;
+    for (const std::string_view value : Values(rules)) {
+      if (value.empty()) continue;
+      if (!values.empty()) values += ", ";
+      values += fmt::format("`{}`", value);
+    }
+    parts.push_back(std::move(values));
+  } else if (rules.form == Form::kSlots || rules.form == Form::kAutoSeconds) {
+    parts.push_back(TextOf(rules.form).words + 3);  // without "be "
+  }
+  const Schema& value = schema.item.empty() ? schema : schema.item.front();
+  if (value.type == Type::kInteger && rules.max < std::numeric_limits<int64_t>::max()) {
+    parts.push_back(fmt::format("{} to {}", rules.min, rules.max));
+  }
+  if (rules.form == Form::kDecimal) {
+    std::string range;
+    if (rules.above > -std::numeric_limits<double>::infinity()) range = fmt::format("above {}", rules.above);
+    if (rules.at_least > -std::numeric_limits<double>::infinity())
+      range = fmt::format("from {}", rules.at_least);
+    if (rules.at_most < std::numeric_limits<double>::infinity())
+      range += fmt::format(" to {}", rules.at_most);
+    if (rules.below < std::numeric_limits<double>::infinity())
+      range += fmt::format(" to below {}", rules.below);
+    parts.push_back(std::move(range));
+  }
+  if (rules.max_items > 0) parts.push_back(fmt::format("at most {} entries", rules.max_items));
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
+  return text;
+}
+
+std::string DefaultOf(const Schema& schema) {
+  if (schema.rules.required) return "**required**";
+  if (schema.default_value.is_null()) return "";
+  return fmt::format("`{}`", DumpJson(schema.default_value));
+}
+
+void Section(const Schema& schema, const std::string& path, std::string& out) {
+  out += fmt::format("\n## {}\n\n", path);
+  if (!schema.help.empty()) out += schema.help + "\n\n";
+  out += "| Field | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n";
+  for (const Schema& field : schema.fields) {
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", field.name, TypeName(field), DefaultOf(field),
+                       Allowed(field), field.help);
+  }
+  for (const Schema& field : schema.fields) {
+    const Schema& inner = field.item.empty() ? field : field.item.front();
+    const std::string inner_path = path + "." + field.name + (field.type == Type::kList ? "[]" : "");
+    if (inner.type == Type::kObject) Section(inner, inner_path, out);
+  }
+}
+
+}  // namespace
+
+std::string ReferenceMarkdown() {
+  std::string out =
+      "# TrainingJob reference\n\n"
+      "Written by the field tables in `api/fields_*.h`; `RINGMASTER_UPDATE=1 scripts/test` is not needed to "
+      "read "
+      "it.\n";
+  for (const Schema& field : JobSchema().fields) {
+    if (field.type == Type::kObject) Section(field, field.name, out);
+  }
+  return out;
+}
+
+}  // namespace ringmaster::api

@@ -1,0 +1,213 @@
+#include "api/rules.h"
+
+#include <charconv>
+#include <initializer_list>
+#include <regex>
+
+#include "api/path.h"
+
+namespace ringmaster::api {
+namespace {
+
+class Rulebook {
+ public:
+  Rulebook(const TrainingJob& job, std::vector<Problem>& problems)
+      : spec_(job.spec), problems_(problems), known_(problems.size()) {}
+
+  void Check() {
+    Workers();
+    Framework();
+    Network();
+    Restart();
+    if (spec_.training.has_value()) {
+      Model(*spec_.training);
+      Batch(*spec_.training);
+      Length(*spec_.training);
+    }
+  }
+
+ private:
+  // Whether the fields a rule reads are free of problems. A field is not free when it, an ancestor (it was
+  // not read) or a descendant is wrong.
+  bool Clean(std::initializer_list<std::string_view> paths) const {
+    for (size_t i = 0; i < known_; ++i) {
+      for (const std::string_view path : paths) {
+        if (IsUnder(path, problems_[i].path) || IsUnder(problems_[i].path, path)) return false;
+      }
+    }
+    return true;
+  }
+  void Add(std::string path, std::string message) {
+    problems_.push_back({std::move(path), std::move(message)});
+  }
+
+  void Workers() {
+    const auto& workers = spec_.workers;
+    const bool min_clean = Clean({"spec.workers.min"}), max_clean = Clean({"spec.workers.max"});
+    const bool replicas_clean = Clean({"spec.workers.replicas"});
+    if (workers.min && workers.max && min_clean && max_clean && *workers.min > *workers.max) {
+      Add("spec.workers.min",
+          fmt::format("must be at most spec.workers.max (got {} > {})", *workers.min, *workers.max));
+    } else if (workers.min && min_clean && replicas_clean && *workers.min > workers.replicas) {
+      Add("spec.workers.min",
+          fmt::format("must be at most spec.workers.replicas (got {} > {})", *workers.min, workers.replicas));
+    }
+    if (workers.max && max_clean && replicas_clean && *workers.max < workers.replicas) {
+      Add("spec.workers.max", fmt::format("must be at least spec.workers.replicas (got {} < {})",
+                                          *workers.max, workers.replicas));
+    }
+  }
+
+  void Framework() {
+    if (!Clean({"spec.framework"})) return;
+    const bool native = spec_.framework == "native";
+    if (native && !spec_.training && Clean({"spec.training"})) {
+      Add("spec.training", "required when spec.framework is native");
+    }
+    if (!native && spec_.training) {
+      Add("spec.training", fmt::format("only for spec.framework native (got \"{}\")", spec_.framework));
+    }
+    if (!native && spec_.workers.template_.is_null() && Clean({"spec.workers.template"})) {
+      Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
+    }
+  }
+
+  void Model(const Training& training) {
+    const auto& model = training.model;
+    const auto& data = training.data;
+    if (!Clean({"spec.training.model.kind"})) return;
+    const bool gpt = model.kind == "gpt";
+    if (gpt && Clean({"spec.training.model.width", "spec.training.model.heads"}) &&
+        model.width % model.heads != 0) {
+      Add("spec.training.model.width",
+          fmt::format("must be a multiple of spec.training.model.heads (got {} and {})", model.width,
+                      model.heads));
+    }
+    if (!Clean({"spec.training.data.kind"})) return;
+    const bool tokens = data.kind == "text" || data.kind == "tokens";
+    if (gpt != tokens) {
+      Add("spec.training.data.kind",
+          fmt::format("must be {} for model kind {} (got \"{}\")", gpt ? "text or tokens" : "idx or cifar10",
+                      model.kind, data.kind));
+    } else if (gpt) {
+      Tokens(model, data);
+    }
+  }
+
+  void Tokens(const api::Model& model, const Data& data) {
+    if (!Clean({"spec.training.model.tokenizer"})) return;
+    const char* wanted = data.kind == "text" ? "bytes" : "none";
+    if (model.tokenizer != wanted) {
+      return Add("spec.training.model.tokenizer",
+                 fmt::format("must be {} for data kind {} (got \"{}\")", wanted, data.kind, model.tokenizer));
+    }
+    if (!Clean({"spec.training.model.vocabulary"})) return;
+    if (model.tokenizer == "none" && model.vocabulary == 0) {
+      Add("spec.training.model.vocabulary",
+          "must be above 0 when tokenizer is none: how many tokens the data has");
+    }
+    if (model.tokenizer == "bytes" && model.vocabulary != 0 && model.vocabulary != 256) {
+      Add("spec.training.model.vocabulary",
+          fmt::format("must be 256, or left out, when tokenizer is bytes (got {})", model.vocabulary));
+    }
+  }
+
+  void Batch(const Training& training) {
+    const auto& batch = training.batch;
+    if (!Clean({"spec.training.batch.microBatches"})) return;
+    if (Clean({"spec.training.batch.samplesPerStep"}) && batch.samplesPerStep % batch.microBatches != 0) {
+      Add("spec.training.batch.samplesPerStep",
+          fmt::format("must be a multiple of spec.training.batch.microBatches (got {} and {})",
+                      batch.samplesPerStep, batch.microBatches));
+    }
+    if (!Clean({"spec.workers"})) return;
+    const auto& workers = spec_.workers;
+    int64_t slots = 1;  // "gpu" is known only where the pods run; there the worker checks it
+    if (workers.slots != "gpu") {
+      std::from_chars(workers.slots.data(), workers.slots.data() + workers.slots.size(), slots);
+    }
+    const int64_t ranks = workers.EffectiveMax() * slots;
+    if (batch.microBatches >= ranks) return;
+    const char* limit = workers.max ? "spec.workers.max" : "spec.workers.replicas";
+    if (slots == 1) {
+      Add("spec.training.batch.microBatches",
+          fmt::format("must be at least {} (got {} < {}): every worker needs one", limit, batch.microBatches,
+                      ranks));
+    } else {
+      Add("spec.training.batch.microBatches",
+          fmt::format("must be at least {} times spec.workers.slots (got {} < {}): every rank needs one",
+                      limit, batch.microBatches, ranks));
+    }
+  }
+
+  void Length(const Training& training) {
+    if (!Clean({"spec.training.steps", "spec.training.epochs"})) return;
+    if ((training.steps > 0) == (training.epochs > 0)) {
+      Add("spec.training", fmt::format("exactly one of steps and epochs must be given (got {})",
+                                       training.steps > 0 ? "both" : "neither"));
+      return;
+    }
+    const auto& optimizer = training.optimizer;
+    if (Clean({"spec.training.optimizer.warmupSteps"}) && training.steps > 0 &&
+        optimizer.warmupSteps > training.steps) {
+      Add("spec.training.optimizer.warmupSteps",
+          fmt::format("must be at most spec.training.steps (got {} > {})", optimizer.warmupSteps,
+                      training.steps));
+    }
+    if (!Clean({"spec.training.optimizer.minLearningRate", "spec.training.optimizer.learningRate"})) return;
+    const auto least = ParseDecimal(optimizer.minLearningRate), rate = ParseDecimal(optimizer.learningRate);
+    if (least.ok() && rate.ok() && *least > *rate) {
+      Add("spec.training.optimizer.minLearningRate",
+          fmt::format("must be at most spec.training.optimizer.learningRate (got {} > {})",
+                      optimizer.minLearningRate, optimizer.learningRate));
+    }
+  }
+
+  void Network() {
+    if (!spec_.network.rdma || !Clean({"spec.network.rdma"})) return;
+    const Rdma& rdma = *spec_.network.rdma;
+    if (rdma.resource.empty() == rdma.claimTemplate.empty()) {
+      Add("spec.network.rdma", fmt::format("exactly one of resource and claimTemplate must be given (got {})",
+                                           rdma.resource.empty() ? "neither" : "both"));
+    }
+  }
+
+  void Restart() {
+    const auto& backoff = spec_.restart.backoff;
+    if (Clean({"spec.restart.backoff"}) && backoff.initialSeconds > backoff.maxSeconds) {
+      Add("spec.restart.backoff.initialSeconds",
+          fmt::format("must be at most spec.restart.backoff.maxSeconds (got {} > {})", backoff.initialSeconds,
+                      backoff.maxSeconds));
+    }
+    const auto& rules = spec_.restart.rules;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const std::string when = fmt::format("spec.restart.rules[{}].when", i);
+      if (!Clean({when})) continue;
+      if (rules[i].on == RuleMatch{}) Add(when, "must name at least one thing to match");
+      for (size_t k = 0; k < i; ++k) {
+        if (rules[k].on != rules[i].on) continue;
+        Add(when, fmt::format("matches the same as spec.restart.rules[{}]: it would never be used", k));
+        break;
+      }
+      Regex(when + ".messageRegex", rules[i].on.messageRegex);
+    }
+  }
+
+  void Regex(std::string path, const std::string& text) {
+    try {
+      const std::regex compiled(text, std::regex::ECMAScript);
+    } catch (const std::regex_error& e) {
+      Add(std::move(path), std::string("is no regular expression: ") + e.what());
+    }
+  }
+
+  const Spec& spec_;
+  std::vector<Problem>& problems_;
+  const size_t known_;
+};
+
+}  // namespace
+
+void CheckRules(const TrainingJob& job, std::vector<Problem>& problems) { Rulebook(job, problems).Check(); }
+
+}  // namespace ringmaster::api

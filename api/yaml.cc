@@ -1,0 +1,330 @@
+#include "api/yaml.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <map>
+#include <sstream>
+
+#include "api/scalar.h"
+
+namespace ringmaster::api {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr int64_t kMaxCost = 100'000;  // of a whole tree with its aliases unfolded; see CostOf
+constexpr const char* kStringTag = "tag:yaml.org,2002:str";
+
+Mark ToMark(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
+
+// One per value, and more for long text.
+int64_t CostOf(const Node& node) {
+  return 1 + static_cast<int64_t>(node.text.size() + (node.scalar.is_string()
+                                                          ? node.scalar.get_ref<const std::string&>().size()
+                                                          : 0)) /
+                 64;
+}
+
+// Builds the tree from the parser's events. Going through events, not through yaml-cpp's nodes, keeps
+// positions and duplicate keys, and an alias never becomes a cycle: an anchor is known only when its value is
+// complete. After Stop, events are ignored (yaml-cpp bounds its own recursion).
+class Builder : public YAML::EventHandler {
+ public:
+  explicit Builder(Parsed& out) : out_(out) {}
+
+  bool started() const { return started_; }
+  bool document_is_null() const { return document_.IsNull(); }
+  Mark document_mark() const { return document_mark_; }
+  Node TakeDocument() { return std::move(document_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    started_ = true;
+    document_mark_ = ToMark(mark);
+    document_ = Node();
+    document_.mark = document_mark_;
+    frames_.clear();
+    anchors_.clear();
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (!out_.whole) return;
+    if (ExpectsKey()) return BadKey(mark, "a key is missing");
+    Node node;
+    node.mark = ToMark(mark);
+    Add(std::move(node), anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (!out_.whole) return;
+    if (ExpectsKey()) return BadKey(mark, "a key must be plain text, not an alias");
+    const auto it = anchors_.find(anchor);
+    if (it == anchors_.end()) return Stop(mark, "the alias contains itself");
+    if (frames_.size() + it->second.depth > kMaxDepth) return StopDeep(mark);
+    cost_ += it->second.cost;
+    if (cost_ > kMaxCost) return Stop(mark, "the aliases unfold to too much");
+    Node copy = it->second.node;
+    copy.mark = ToMark(mark);
+    Attach(std::move(copy), it->second.depth, it->second.cost);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    if (!out_.whole) return;
+    const bool plain = tag == "?";
+    if (!plain && tag != "!" && tag != kStringTag)
+      Report(ToMark(mark), "tags such as " + tag + " are not supported");
+    if (ExpectsKey()) return Key(ToMark(mark), plain, value);
+    Node node;
+    node.mark = ToMark(mark);
+    node.scalar = value;
+    if (plain) {
+      PlainScalar resolved = ResolvePlain(value);
+      if (resolved.refused.empty()) {
+        if (resolved.value.is_number()) node.text = value;
+        node.scalar = std::move(resolved.value);
+      } else {
+        Report(node.mark, resolved.refused);
+        node.reported = true;
+      }
+    }
+    Add(std::move(node), anchor);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    Open(mark, tag, anchor, Node::Kind::kList);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    Open(mark, tag, anchor, Node::Kind::kObject);
+  }
+  void OnSequenceEnd() override { Close(); }
+  void OnMapEnd() override { Close(); }
+
+  void Stop(const YAML::Mark& mark, std::string message) { Stop(ToMark(mark), std::move(message)); }
+  void Stop(Mark mark, std::string message) {
+    if (!out_.whole) return;
+    Report(mark, std::move(message));
+    out_.whole = false;
+  }
+
+ private:
+  // A list or object that is not complete yet.
+  struct Frame {
+    Node node;
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    std::map<std::string, int> lines;  // of the keys so far
+    bool is_key = false;               // it stands where a key should: refused, kept only to be skipped
+    bool has_key = false;
+    bool drop = false;  // the key was refused: its value goes nowhere
+    std::string key;
+    Mark key_mark;
+    size_t depth = 1;  // levels in `node`
+    int64_t cost = 1;
+  };
+  struct Anchored {
+    Node node;
+    size_t depth;
+    int64_t cost;
+  };
+
+  bool ExpectsKey() const {
+    return !frames_.empty() && frames_.back().node.kind == Node::Kind::kObject && !frames_.back().has_key;
+  }
+
+  // Of the value that comes next.
+  std::string PathHere() const {
+    std::string path;
+    for (const Frame& frame : frames_) {
+      if (frame.node.kind == Node::Kind::kList) {
+        path += fmt::format("[{}]", frame.node.items.size());
+      } else if (frame.has_key) {
+        if (!path.empty()) path += '.';
+        path += frame.key;
+      }
+    }
+    return path;
+  }
+
+  void Report(Mark mark, std::string message) {
+    constexpr size_t kMostProblems = 100;
+    if (out_.problems.size() < kMostProblems) {
+      out_.problems.push_back({PathHere(), std::move(message), mark.line, mark.column});
+    }
+  }
+  void StopDeep(const YAML::Mark& mark) { Stop(mark, fmt::format("nested deeper than {}", kMaxDepth)); }
+
+  void BadKey(const YAML::Mark& mark, const char* message) {
+    Report(ToMark(mark), message);
+    Frame& frame = frames_.back();
+    frame.key.clear();
+    frame.has_key = true;
+    frame.drop = true;
+  }
+
+  void Key(Mark mark, bool plain, const std::string& key) {
+    Frame& frame = frames_.back();
+    frame.drop = false;
+    if (plain && key == "<<") {
+      Report(mark, "merge keys (<<) are not supported: write the fields out");
+      frame.drop = true;
+    } else if (plain) {
+      const PlainScalar resolved = ResolvePlain(key);
+      if (!resolved.refused.empty()) {
+        Report(mark, "key: " + resolved.refused);
+        frame.drop = true;
+      } else if (!resolved.value.is_string()) {
+        Report(mark, "key: plain " + key + " is not text: quote it");
+        frame.drop = true;
+      }
+    }
+    frame.key = key;
+    frame.key_mark = mark;
+    frame.has_key = true;
+    const auto [first, is_new] = frame.lines.try_emplace(key, mark.line);
+    if (!is_new) {
+      Report(mark, fmt::format("duplicate key; the first is at line {}", first->second));
+      frame.drop = true;
+    }
+  }
+
+  void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
+    if (!out_.whole) return;
+    if (frames_.size() >= kMaxDepth) return StopDeep(mark);
+    if (!tag.empty() && tag != "?" && tag != "!")
+      Report(ToMark(mark), "tags such as " + tag + " are not supported");
+    Frame frame;
+    frame.is_key = ExpectsKey();
+    if (frame.is_key) BadKey(mark, "a key must be plain text, not a list or an object");
+    frame.node.kind = kind;
+    frame.node.mark = ToMark(mark);
+    frame.anchor = anchor;
+    if (++cost_ > kMaxCost) return Stop(mark, "too many values");
+    frames_.push_back(std::move(frame));
+  }
+
+  void Close() {
+    if (!out_.whole) return;
+    Frame frame = std::move(frames_.back());
+    frames_.pop_back();
+    if (frame.anchor != YAML::NullAnchor) {
+      anchors_.insert_or_assign(frame.anchor, Anchored{frame.node, frame.depth, frame.cost});
+    }
+    if (!frame.is_key) Attach(std::move(frame.node), frame.depth, frame.cost);
+  }
+
+  void Add(Node node, YAML::anchor_t anchor) {
+    const int64_t cost = CostOf(node);
+    cost_ += cost;
+    if (cost_ > kMaxCost) return Stop(node.mark, "too many values");
+    if (anchor != YAML::NullAnchor) anchors_.insert_or_assign(anchor, Anchored{node, 0, cost});
+    Attach(std::move(node), 0, cost);
+  }
+
+  void Attach(Node node, size_t depth, int64_t cost) {
+    if (frames_.empty()) {
+      document_ = std::move(node);
+      return;
+    }
+    Frame& frame = frames_.back();
+    frame.depth = std::max(frame.depth, depth + 1);
+    frame.cost += cost;
+    if (frame.node.kind == Node::Kind::kList) {
+      frame.node.items.push_back(std::move(node));
+      return;
+    }
+    if (!frame.drop) frame.node.members.push_back({std::move(frame.key), frame.key_mark, std::move(node)});
+    frame.has_key = false;
+    frame.drop = false;
+  }
+
+  Parsed& out_;
+  Node document_;
+  Mark document_mark_;
+  bool started_ = false;
+  std::vector<Frame> frames_;
+  std::map<YAML::anchor_t, Anchored> anchors_;
+  int64_t cost_ = 0;
+};
+
+// The place of the first byte that is no part of UTF-8 text, or of a control character; line 0 when there is
+// none.
+Mark FindBadByte(std::string_view text) {
+  Mark mark{1, 1};
+  size_t i = 0;
+  while (i < text.size()) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    size_t extra = 0;
+    if (c < 0x80) {
+      if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F) return mark;
+    } else if (c >= 0xC2 && c <= 0xDF) {
+      extra = 1;
+    } else if (c >= 0xE0 && c <= 0xEF) {
+      extra = 2;
+    } else if (c >= 0xF0 && c <= 0xF4) {
+      extra = 3;
+    } else {
+      return mark;
+    }
+    if (i + extra >= text.size()) return mark;
+    for (size_t k = 1; k <= extra; ++k) {
+      const auto d = static_cast<unsigned char>(text[i + k]);
+      if ((d & 0xC0) != 0x80) return mark;
+      if (k == 1 && ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) ||
+                     (c == 0xF4 && d > 0x8F))) {
+        return mark;
+      }
+    }
+    i += extra + 1;
+    if (c == '\n') {
+      ++mark.line;
+      mark.column = 1;
+    } else {
+      ++mark.column;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Parsed ParseYaml(std::string_view text) {
+  Parsed parsed;
+  const auto fail = [&](std::string message, Mark mark) {
+    parsed.problems.push_back({"", std::move(message), mark.line, mark.column});
+    parsed.whole = false;
+  };
+  if (text.size() > kMaxBytes) {
+    fail(fmt::format("larger than {} bytes", kMaxBytes), {});
+    return parsed;
+  }
+  if (const Mark bad = FindBadByte(text); bad.line != 0) {
+    fail("not UTF-8 text, or a control character", bad);
+    return parsed;
+  }
+  Builder builder(parsed);
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    if (!parser.HandleNextDocument(builder)) {
+      fail("there is no document", {});
+      return parsed;
+    }
+    parsed.root = builder.TakeDocument();
+    while (parsed.whole && parser.HandleNextDocument(builder)) {
+      if (!builder.document_is_null()) {
+        builder.Stop(builder.document_mark(), "several documents: give one per file");
+      }
+    }
+  } catch (const YAML::Exception& e) {
+    if (parsed.whole) fail("not valid YAML: " + e.msg, e.mark.is_null() ? Mark{} : ToMark(e.mark));
+  } catch (const std::exception& e) {
+    if (parsed.whole) fail(std::string("not valid YAML: ") + e.what(), {});
+  }
+  if (parsed.whole && parsed.root.IsNull()) fail("there is no document", {});
+  return parsed;
+}
+
+}  // namespace ringmaster::api
