@@ -1,0 +1,35 @@
+// What every subcommand shares: exit codes, the way a refusal is told, and one entry function per file.
+//
+// An entry function adds its subcommand to the app and leaves its exit code in `exit_code` when it was the
+// one chosen. Main thread only.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ringmaster::cli {
+
+// A contract with scripts: never renumber.
+enum ExitCode : int {
+  kSucceeded = 0,
+  kFailed = 1,
+  kBadInput = 2,
+  kInterrupted = 130,
+};
+
+// Prints "ringmaster: <message>" to stderr and gives back kBadInput.
+int Refuse(const Error& error);
+
+void AddRun(CLI::App& app, int& exit_code);
+void AddValidate(CLI::App& app, int& exit_code);
+void AddSample(CLI::App& app, int& exit_code);
+void AddExport(CLI::App& app, int& exit_code);
+void AddDevices(CLI::App& app, int& exit_code);
+void AddVersion(CLI::App& app, int& exit_code);
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,36 @@
+// How much of the wall time went into steps that count, and how fast they were.
+//
+// goodput = sum over this run's committed steps of min(seconds, 2 x median) / wall time since the first step
+// began. A step that took longer than twice the median (a recovery inside it, a stopped worker) counts only
+// with twice the median, so what failures cost shows. Pure; times come in as seconds of one clock.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rendezvous/messages.h"
+
+namespace ringmaster::cli {
+
+class Goodput {
+ public:
+  // `now` is when the record was received. Steps come in order, each once.
+  void Add(const rendezvous::StepRecord& record, double now);
+
+  double Ratio() const;             // 0 without steps, at most 1
+  double SamplesPerSecond() const;  // over the whole run
+  // Over the newest steps: what a progress line shows.
+  double RecentSamplesPerSecond() const;
+  double RecentSecondsPerStep() const;
+  double MedianSeconds() const;
+
+ private:
+  static constexpr size_t kRecent = 30;
+  std::vector<double> seconds_;
+  std::vector<int64_t> samples_;
+  int64_t total_samples_ = 0;
+  double begin_ = 0;
+  double end_ = 0;
+};
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,33 @@
+// `ringmaster validate`: the manifest alone, no data is opened and nothing is started.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/manifest.h"
+
+namespace ringmaster::cli {
+
+void AddValidate(CLI::App& app, int& exit_code) {
+  struct Flags {
+    std::vector<std::string> files;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      app.add_subcommand("validate", "Check manifests; exit 0 when all are good, 2 otherwise");
+  command->add_option("FILE", flags->files, "Manifests (YAML or JSON)")->required();
+  command->footer("Example:\n  ringmaster validate examples/*.yaml");
+  command->callback([flags, &exit_code] {
+    exit_code = kSucceeded;
+    for (const std::string& file : flags->files) {
+      if (auto job = LoadManifest(file, {}, 0); job.ok())
+        std::printf("%s: ok (%s)\n", file.c_str(), job->metadata.name.c_str());
+      else
+        exit_code = Refuse(job.error());
+    }
+  });
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,17 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/command.h"
+
+namespace ringmaster::cli {
+
+void AddVersion(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("version", "Print the version and exit");
+  command->footer("Example:\n  ringmaster version");
+  command->callback([&exit_code] {
+    std::printf("ringmaster %s (ringmaster.dev/v1alpha1)\n", RINGMASTER_VERSION);
+    exit_code = kSucceeded;
+  });
+}
+
+}  // namespace ringmaster::cli

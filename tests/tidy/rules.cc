@@ -1,0 +1,181 @@
+#include "tests/tidy/rules.h"
+
+#include <regex>
+
+namespace ringmaster::tidy {
+namespace {
+
+// Calls `visit(number, line)` for every line.
+template <class Visit>
+void EachLine(std::string_view text, Visit visit) {
+  int number = 1;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    visit(number++, text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::vector<Finding> Matches(std::string_view text, const std::regex& pattern, const std::string& what) {
+  std::vector<Finding> findings;
+  EachLine(text, [&](int number, std::string_view line) {
+    if (std::regex_search(line.begin(), line.end(), pattern)) findings.push_back({number, what});
+  });
+  return findings;
+}
+
+// Code alone: comments and string literals blanked, line by line. Good enough for the rules here; raw strings
+// over several lines are the caller's to avoid.
+std::string CodeOnly(std::string_view text) {
+  std::string code;
+  bool block_comment = false;
+  EachLine(text, [&](int, std::string_view line) {
+    bool in_string = false;
+    for (size_t i = 0; i < line.size(); ++i) {
+      const std::string_view two = line.substr(i, 2);
+      if (block_comment) {
+        if (two == "*/") block_comment = false, ++i;
+      } else if (in_string) {
+        if (line[i] == '\\')
+          ++i;
+        else if (line[i] == '"')
+          in_string = false;
+      } else if (two == "//") {
+        break;
+      } else if (two == "/*") {
+        block_comment = true;
+        ++i;
+      } else if (line[i] == '"' && (i == 0 || line[i - 1] != '\'')) {
+        in_string = true;
+      } else {
+        code += line[i];
+      }
+    }
+    code += '\n';
+  });
+  return code;
+}
+
+}  // namespace
+
+const Arrows& HouseArrows() {
+  static const Arrows kArrows = {
+      {"base", {}},
+      {"api", {"base"}},
+      {"rendezvous", {"base", "api"}},
+      {"operator/core", {"base", "api", "rendezvous"}},
+      {"operator/control", {"base", "api", "rendezvous", "operator/core"}},
+      {"operator/local", {"base", "api", "rendezvous", "operator/core", "operator/control"}},
+      {"operator/sim", {"base", "api", "rendezvous", "operator/core", "operator/control"}},
+      {"worker/fabric", {"base"}},
+      {"worker/engine", {"base"}},
+      {"worker/data", {"base"}},
+      {"worker/checkpoint", {"base"}},
+      {"worker/devices", {"base"}},
+      {"worker/numerics", {"base", "worker/engine"}},
+      {"worker/optimizer", {"base", "worker/engine"}},
+      {"worker/agent", {"base", "api", "rendezvous"}},
+      {"worker/trainer",
+       {"base", "api", "rendezvous", "worker/agent", "worker/fabric", "worker/engine", "worker/numerics",
+        "worker/optimizer", "worker/data", "worker/checkpoint"}},
+      {"worker", {"base", "api", "rendezvous"}},
+      {"cli", {"base", "api", "rendezvous", "operator", "worker"}},
+  };
+  return kArrows;
+}
+
+std::string FolderOf(std::string_view path, const Arrows& arrows) {
+  std::string best;
+  for (const auto& [folder, allowed] : arrows)
+    if (path.starts_with(folder + "/") && folder.size() > best.size()) best = folder;
+  return best;
+}
+
+std::vector<Finding> WrongArrows(std::string_view path, std::string_view text, const Arrows& arrows) {
+  std::vector<Finding> findings;
+  const std::string from = FolderOf(path, arrows);
+  if (from.empty()) return findings;
+  static const std::regex kInclude(R"re(^\s*#\s*include\s*"([^"]+)")re");
+  EachLine(text, [&](int number, std::string_view line) {
+    std::cmatch match;
+    if (!std::regex_search(line.data(), line.data() + line.size(), match, kInclude)) return;
+    const std::string target = match[1];
+    const std::string to = FolderOf(target, arrows);
+    if (to.empty()) {
+      findings.push_back(
+          {number, "#include \"" + target + "\": give the path from the root of the repository"});
+      return;
+    }
+    bool allowed = to == from || to.starts_with(from + "/");
+    for (const std::string& folder : arrows.at(from))
+      allowed = allowed || to == folder || to.starts_with(folder + "/");
+    if (!allowed) findings.push_back({number, from + " must not know " + to + " (" + target + ")"});
+  });
+  return findings;
+}
+
+std::vector<Finding> HeaderRules(std::string_view text) {
+  static const std::regex kUsing(R"(\busing\s+namespace\b)");
+  std::vector<Finding> findings = Matches(CodeOnly(text), kUsing, "`using namespace` in a header");
+  if (text.find("#pragma once\n") == std::string_view::npos) findings.push_back({0, "no #pragma once"});
+  return findings;
+}
+
+std::vector<Finding> LeftoverMarks(std::string_view text) {
+  // Spelled in two halves so that this file does not find itself.
+  static const std::regex kMarks(
+      "\\b("
+      "TO"
+      "DO|FIX"
+      "ME|XX"
+      "X|HA"
+      "CK)\\b");
+  return Matches(text, kMarks, "a note to oneself: do it, or open an issue");
+}
+
+std::vector<Finding> TooLong(std::string_view text, int max_lines) {
+  int lines = 0;
+  EachLine(text, [&](int, std::string_view) { ++lines; });
+  if (lines <= max_lines) return {};
+  return {{0, std::to_string(lines) + " lines, more than " + std::to_string(max_lines)}};
+}
+
+std::vector<Finding> Sleeps(std::string_view text) {
+  static const std::regex kSleep(
+      R"(\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|\bsleep\s*\()");
+  return Matches(CodeOnly(text), kSleep, "a test sleeps: wait for the event, with a deadline");
+}
+
+std::vector<Finding> RawMemory(std::string_view text) {
+  static const std::regex kRaw(
+      R"((^|[^\w:])new\s+[A-Za-z_:]|\bdelete\s+[A-Za-z_*(]|\bdelete\s*\[\]|\b(malloc|calloc|realloc)\s*\()");
+  static const std::regex kOwned(
+      R"((unique_ptr|shared_ptr)\s*<[^;]*>\s*(\w+\s*)?[({]\s*new\b|reset\s*\(\s*new\b)");
+  std::vector<Finding> findings;
+  EachLine(CodeOnly(text), [&](int number, std::string_view line) {
+    if (std::regex_search(line.begin(), line.end(), kRaw) &&
+        !std::regex_search(line.begin(), line.end(), kOwned))
+      findings.push_back({number, "raw memory: let an owner hold it"});
+  });
+  return findings;
+}
+
+std::vector<std::string> RelativeLinks(std::string_view markdown) {
+  static const std::regex kLink(R"(\]\(([^)\s]+)\))");
+  std::vector<std::string> links;
+  bool fenced = false;
+  EachLine(markdown, [&](int, std::string_view line) {
+    if (line.starts_with("```")) fenced = !fenced;
+    if (fenced) return;
+    for (std::cregex_iterator it(line.data(), line.data() + line.size(), kLink), end; it != end; ++it) {
+      std::string target = (*it)[1];
+      target = target.substr(0, target.find('#'));
+      if (!target.empty() && target.find("://") == std::string::npos && !target.starts_with("mailto:"))
+        links.push_back(target);
+    }
+  });
+  return links;
+}
+
+}  // namespace ringmaster::tidy

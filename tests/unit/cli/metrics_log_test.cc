@@ -1,0 +1,129 @@
+#include "cli/metrics_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+#include "tests/unit/cli/folder_for_test.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using rendezvous::StepRecord;
+using testing::ElementsAre;
+
+StepRecord Step(int64_t step, double loss = 1.0) {
+  StepRecord record;
+  record.step = step;
+  record.loss = loss;
+  record.samples = 4;
+  record.workers = 2;
+  return record;
+}
+
+std::vector<int64_t> StepsIn(const std::string& text) {
+  std::vector<int64_t> steps;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    steps.push_back(JsonInt(*ParseJson(line), "step").value());
+  return steps;
+}
+
+std::vector<int64_t> StepsOf(const Result<std::vector<StepRecord>>& records) {
+  std::vector<int64_t> steps;
+  for (const StepRecord& record : records.value()) steps.push_back(record.step);
+  return steps;
+}
+
+TEST(MetricsLine, KeepsEveryBitOfDoubles) {
+  StepRecord record = Step(3, 1.0 / 3);
+  record.learning_rate = 3e-4;
+  record.gradient_norm = std::nextafter(2.0, 3.0);
+  record.generation = (uint64_t{1} << 32) | 5;
+  const Json line = ParseJson(MetricsLine(record)).value();
+  EXPECT_EQ(line["loss"].get<double>(), record.loss);
+  EXPECT_EQ(line["lr"].get<double>(), record.learning_rate);
+  EXPECT_EQ(line["gradNorm"].get<double>(), record.gradient_norm);
+  EXPECT_EQ(line["generation"].get<uint64_t>(), record.generation);
+  EXPECT_EQ(line.size(), 8U);
+}
+
+TEST(MetricsLine, NotANumberIsStillJson) {
+  EXPECT_TRUE(ParseJson(MetricsLine(Step(1, std::nan("")))).value()["loss"].is_null());
+}
+
+TEST(MetricsLog, KeepsTheFirstOfEachStepInOrder) {
+  const FolderForTest folder;
+  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  EXPECT_THAT(StepsOf(log->Add(Step(1, 1.5))), ElementsAre(1));
+  EXPECT_THAT(StepsOf(log->Add(Step(2))), ElementsAre(2));
+  EXPECT_THAT(StepsOf(log->Add(Step(1, 9.0))), ElementsAre());
+  EXPECT_THAT(StepsOf(log->Add(Step(3))), ElementsAre(3));
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3));
+  EXPECT_NE(folder.Read("m").find("\"loss\":1.5"), std::string::npos);
+}
+
+TEST(MetricsLog, ARecordBehindAGapWaitsForTheMissingOnes) {
+  const FolderForTest folder;
+  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  EXPECT_THAT(StepsOf(log->Add(Step(3))), ElementsAre());
+  EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));
+  EXPECT_THAT(StepsOf(log->Add(Step(2))), ElementsAre(2, 3));
+  EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre());
+  EXPECT_THAT(StepsOf(log->Finish()), ElementsAre(6));
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 6));
+}
+
+TEST(MetricsLog, AGapThatNobodyFillsIsGivenUp) {
+  const FolderForTest folder;
+  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  size_t written = 0;
+  for (int64_t step = 2; step <= 100; ++step) written += log->Add(Step(step)).value().size();
+  EXPECT_EQ(written, 99U);
+}
+
+TEST(MetricsLog, ResumeDropsStepsPastTheCheckpointAndATornLine) {
+  const FolderForTest folder;
+  std::string text;
+  for (int64_t step = 1; step <= 7; ++step) text += MetricsLine(Step(step)) + "\n";
+  text += MetricsLine(Step(8)).substr(0, 20);
+  folder.Write("m", text);
+  auto log = MetricsLog::Open(folder.path("m"), 5).value();
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre(6));
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST(MetricsLog, ResumeWithATornLineBeforeTheCheckpointWaitsForRepeats) {
+  const FolderForTest folder;
+  folder.Write("m", MetricsLine(Step(1)) + "\n" + MetricsLine(Step(2)) + "\n" + "{\"step\":3,");
+  auto log = MetricsLog::Open(folder.path("m"), 5).value();
+  EXPECT_EQ(log->last_step(), 2);
+  for (int64_t step = 1; step <= 6; ++step) ASSERT_TRUE(log->Add(Step(step)).ok());
+  EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST(MetricsLog, ResumeWithoutTheFileGoesOnBehindTheCheckpoint) {
+  const FolderForTest folder;
+  auto log = MetricsLog::Open(folder.path("m"), 5).value();
+  EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre(6));
+}
+
+TEST(MetricsLog, FromTheStartEmptiesTheFile) {
+  const FolderForTest folder;
+  folder.Write("m", MetricsLine(Step(1)) + "\n");
+  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  EXPECT_EQ(folder.Read("m"), "");
+  EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));
+}
+
+TEST(MetricsLog, AFolderThatIsNotThereIsAnErrorWithItsPath) {
+  auto log = MetricsLog::Open("/nowhere/m", 0);
+  ASSERT_FALSE(log.ok());
+  EXPECT_NE(log.error().message.find("/nowhere/m"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringmaster::cli

@@ -1,0 +1,90 @@
+#include "cli/progress_display.h"
+
+#include <gtest/gtest.h>
+
+namespace ringmaster::cli {
+namespace {
+
+ProgressState State() {
+  ProgressState state;
+  state.step = 50;
+  state.total_steps = 200;
+  state.loss = 1.23456;
+  state.samples_per_second = 640;
+  state.seconds_per_step = 0.1;
+  state.workers_alive = 3;
+  state.workers_wanted = 4;
+  return state;
+}
+
+TEST(FormatEta, ReadsLikeAClock) {
+  EXPECT_EQ(FormatEta(0), "0:00");
+  EXPECT_EQ(FormatEta(9.4), "0:09");
+  EXPECT_EQ(FormatEta(125), "2:05");
+  EXPECT_EQ(FormatEta(3723), "1:02:03");
+  EXPECT_EQ(FormatEta(-1), "0:00");
+}
+
+TEST(FormatPlain, TellsEverything) {
+  EXPECT_EQ(FormatPlain(State()), "step 50/200  loss 1.2346  640 samples/s  workers 3/4  ETA 0:15");
+}
+
+TEST(FormatPlain, BeforeTheFirstStepThereIsNoLoss) {
+  ProgressState state;
+  state.total_steps = 10;
+  state.workers_wanted = 2;
+  state.note = "starting workers";
+  EXPECT_EQ(FormatPlain(state), "step 0/10  workers 0/2  starting workers");
+}
+
+TEST(FormatBar, FillsAQuarterAtAQuarter) {
+  const std::string bar = FormatBar(State(), 200, false);
+  EXPECT_EQ(bar.substr(0, 42), "[==========                              ]");
+}
+
+TEST(FormatBar, NeverExceedsTheTerminal) {
+  for (int width = 1; width < 200; ++width)
+    EXPECT_LE(FormatBar(State(), width, false).size(), static_cast<size_t>(std::max(20, width - 1))) << width;
+}
+
+TEST(FormatBar, ColoursOnlyWhenAsked) {
+  EXPECT_EQ(FormatBar(State(), 120, false).find('\x1b'), std::string::npos);
+  EXPECT_NE(FormatBar(State(), 120, true).find("\x1b[33m"), std::string::npos);  // a worker is missing
+}
+
+TEST(ParseProgressStyle, AutoLooksAtTheTerminal) {
+  EXPECT_EQ(*ParseProgressStyle("auto", true), ProgressStyle::kBar);
+  EXPECT_EQ(*ParseProgressStyle("auto", false), ProgressStyle::kPlain);
+  EXPECT_EQ(*ParseProgressStyle("json", true), ProgressStyle::kJson);
+  EXPECT_FALSE(ParseProgressStyle("fancy", true).ok());
+}
+
+TEST(ProgressDisplay, PlainPrintsAtMostALinePerSecond) {
+  testing::internal::CaptureStdout();
+  ProgressDisplay display(ProgressStyle::kPlain);
+  ProgressState state = State();
+  const Time start = Now();
+  for (int i = 0; i < 100; ++i) {  // 100 steps in 1.98 s
+    state.step = i;
+    display.Update(state, start + milliseconds(20 * i));
+  }
+  const std::string during = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::count(during.begin(), during.end(), '\n'), 2);
+}
+
+TEST(ProgressDisplay, JsonPrintsTheMetricsLineAndWhenItCame) {
+  testing::internal::CaptureStdout();
+  ProgressDisplay display(ProgressStyle::kJson);
+  rendezvous::StepRecord record;
+  record.step = 4;
+  display.Step(record, 12.5);
+  display.Say("not for scripts");
+  display.Finish();
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(text.substr(0, 10), "{\"step\":4,");
+  EXPECT_NE(text.find("\"monotonicSeconds\":12.500000}\n"), std::string::npos);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+}  // namespace
+}  // namespace ringmaster::cli
