@@ -1,0 +1,51 @@
+#include "operator/control/convert.h"
+
+namespace ringmaster::control {
+namespace {
+
+core::Rule FromApi(const api::RestartRule& rule) {
+  core::Rule result;
+  result.exit_codes = rule.on.exitCodes;
+  result.node_unreachable = rule.on.nodeUnreachable;
+  result.hang = rule.on.hang;
+  result.pod_condition = rule.on.podCondition;
+  result.message_regex = rule.on.messageRegex;
+  result.action = rule.action == "Fail"     ? core::RuleAction::kFail
+                  : rule.action == "Ignore" ? core::RuleAction::kIgnore
+                                            : core::RuleAction::kRestart;
+  result.charge = rule.charge;
+  return result;
+}
+
+}  // namespace
+
+core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t spec_generation) {
+  const api::Spec& spec = job.spec;
+  core::Job result;
+  result.name = job.metadata.name;
+  result.uid = uid;
+  result.spec_generation = spec_generation;
+  result.native = spec.framework == "native";
+  result.suspend = spec.suspend;
+  result.replicas = spec.workers.replicas;
+  result.min = spec.workers.EffectiveMin();
+  result.max = spec.workers.EffectiveMax();
+  result.grace = seconds(spec.checkpoint.gracePeriodSeconds);
+  result.max_restarts = spec.restart.maxRestarts;
+  result.max_without_progress = spec.restart.maxWithoutProgress;
+  result.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
+  result.backoff_max = seconds(spec.restart.backoff.maxSeconds);
+  for (const api::RestartRule& rule : spec.restart.rules) result.rules.push_back(FromApi(rule));
+  result.startup_limit = seconds(spec.health.startupSeconds);
+  result.unreachable_node_limit = seconds(spec.health.unreachableNodeSeconds);
+  result.active_deadline = seconds(spec.lifecycle.activeDeadlineSeconds);
+  result.ttl = seconds(spec.lifecycle.ttlSecondsAfterFinished);
+  result.clean_pods = spec.lifecycle.cleanPods == "None"  ? core::CleanPods::kNone
+                      : spec.lifecycle.cleanPods == "All" ? core::CleanPods::kAll
+                                                          : core::CleanPods::kRunning;
+  return result;
+}
+
+Key KeyOf(const api::TrainingJob& job) { return {job.metadata.namespace_, job.metadata.name}; }
+
+}  // namespace ringmaster::control

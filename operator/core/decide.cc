@@ -1,0 +1,68 @@
+#include "operator/core/decide.h"
+
+#include <utility>
+
+#include "operator/core/steps.h"
+#include "operator/core/summary.h"
+
+namespace ringmaster::core {
+
+Decision Decide(const Observed& o, Time now) {
+  if (o.job.deleted) return {{}, {}, std::nullopt, "deleted: its pods go with it"};
+  if (o.status.ended()) return AfterEnd(o, now);
+
+  Wake wake;
+  if (auto decision = CheckEnd(o, now, wake)) return *std::move(decision);
+  const Ledger& ledger = o.status.ledger;
+  if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, wake);
+  if (ledger.attempt == 0) {
+    Ledger next = ledger;
+    BeginAttempt(o, next);
+    next.start_time = now;
+    next.active_since = now;
+    return WriteLedger(o, std::move(next), now, "accepted",
+                       {{false, "Accepted", "starting with " + std::to_string(o.job.Target()) + " workers"}});
+  }
+  if (auto decision = CheckFailures(o, now, wake)) return *std::move(decision);
+  return Converge(o, now, wake);
+}
+
+Decision WriteLedger(const Observed& o, Ledger ledger, Time now, std::string reason,
+                     std::vector<Event> events) {
+  Observed after = o;
+  after.status.ledger = std::move(ledger);
+  after.status.display = Summarize(after, now);
+  return {{SetStatus{std::move(after.status)}}, std::move(events), std::nullopt, std::move(reason)};
+}
+
+void BeginAttempt(const Observed& o, Ledger& ledger) {
+  for (const Pod& pod : o.pods) ledger.attempt = std::max(ledger.attempt, pod.attempt);
+  ledger.attempt += 1;
+  ledger.gang_size = o.job.Target();
+  ledger.counted.clear();
+  ledger.ready_since.reset();
+  ledger.stepped = false;
+  ledger.base_step = o.report ? o.report->step : 0;
+}
+
+bool SaysNow(const Observed& o, rendezvous::GangPhase phase) {
+  if (!o.job.native || !o.report || o.report->phase != phase) return false;
+  const auto& floor = o.status.ledger.report_floor;
+  return !floor || o.report->generation > *floor;
+}
+
+void Remove(const Pod& pod, Duration grace, Time now, std::vector<Action>& actions, Wake& wake) {
+  if (!pod.alive()) grace = Duration{0};
+  if (!pod.deleting()) {
+    actions.push_back(DeletePod{pod.name, pod.uid, grace});
+    return;
+  }
+  const Time overstayed = *pod.delete_by + kOverstayMargin;
+  if (now >= overstayed || (grace == Duration{0} && *pod.delete_by > now)) {
+    actions.push_back(DeletePod{pod.name, pod.uid, Duration{0}});
+  } else {
+    wake.By(overstayed);
+  }
+}
+
+}  // namespace ringmaster::core

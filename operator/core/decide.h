@@ -1,0 +1,18 @@
+// The operator's brain: what to do next about one job. Pure: the same world and time give the same decision,
+// and it may be asked as often as one likes.
+#pragma once
+
+#include "operator/core/model.h"
+
+namespace ringmaster::core {
+
+// Small safety margins against reports that lag behind what pods do.
+inline constexpr Duration kSilentGuard = seconds(3);      // a pod younger than this is not believed silent
+inline constexpr Duration kExitGuard = seconds(2);        // exit 0: the report of the finish may still come
+inline constexpr Duration kGoodbyeGuard = seconds(3);     // after success agents end by themselves
+inline constexpr Duration kDrainGrace = seconds(30);      // at most, for pods of an attempt that is given up
+inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace a pod is removed by force
+
+Decision Decide(const Observed& observed, Time now);
+
+}  // namespace ringmaster::core

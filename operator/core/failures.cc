@@ -1,0 +1,228 @@
+// What went wrong since the last look, and what the rules and budgets say about it. Everything found here
+// leads to exactly one status write; the repair follows from what that write says (converge.cc).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/core/decide.h"
+#include "operator/core/rules.h"
+#include "operator/core/steps.h"
+
+namespace ringmaster::core {
+namespace {
+
+struct Finding {
+  Failure failure;
+  Verdict verdict;
+  std::string uid;
+};
+
+bool Contains(const std::vector<std::string>& sorted_or_not, const std::string& value) {
+  return std::find(sorted_or_not.begin(), sorted_or_not.end(), value) != sorted_or_not.end();
+}
+
+std::string Describe(const Failure& failure) {
+  std::string text = failure.pod;
+  switch (failure.cause) {
+    case Cause::kExit:
+      text += fmt::format(" ended with exit code {}", failure.exit_code);
+      break;
+    case Cause::kLeft:
+      text += " left before the work was done";
+      break;
+    case Cause::kHang:
+      text += " hung";
+      break;
+    case Cause::kSilent:
+      text += " fell silent: stopped or cut off";
+      break;
+    case Cause::kNodeUnreachable:
+      text += fmt::format(" is on the unreachable node {}", failure.node);
+      break;
+    case Cause::kStartupTimeout:
+      text += " has shown no step in time";
+      break;
+  }
+  if (!failure.message.empty()) text += ": " + failure.message;
+  return text;
+}
+
+// nullopt: nothing is wrong with this pod, as far as can be said now.
+std::optional<Failure> Examine(const Observed& o, const Pod& pod, Time now, Wake& wake) {
+  Failure failure{pod.attempt, pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message, "", now};
+  if (pod.phase == PodPhase::kFailed) return failure;
+  if (pod.phase == PodPhase::kSucceeded) {
+    if (!o.job.native) return std::nullopt;  // its part of the work is done
+    const Time believed = pod.ended.value_or(now) + kExitGuard;
+    if (now < believed) {
+      wake.By(believed);
+      return std::nullopt;
+    }
+    failure.cause = Cause::kLeft;
+    return failure;
+  }
+  if (pod.unreachable_since) {
+    const Time limit = *pod.unreachable_since + o.job.unreachable_node_limit;
+    if (now >= limit) {
+      failure.cause = Cause::kNodeUnreachable;
+      return failure;
+    }
+    wake.By(limit);
+  }
+  if (o.job.native && o.report && pod.phase == PodPhase::kRunning &&
+      Contains(o.report->silent_pods, pod.name)) {
+    // The report knows names, not incarnations: it may still mean the one before.
+    const Time believed = pod.started + kSilentGuard;
+    if (now >= believed) {
+      failure.cause = Cause::kSilent;
+      return failure;
+    }
+    wake.By(believed);
+  }
+  return std::nullopt;
+}
+
+std::vector<Finding> ExaminePods(const Observed& o, Time now, Wake& wake) {
+  std::vector<Finding> findings;
+  const Ledger& ledger = o.status.ledger;
+  const int32_t size = o.job.native ? o.job.Target() : ledger.gang_size;
+  for (const Pod& pod : o.pods) {
+    // A pod that is leaving by our order is judged by that order, not by its exit code.
+    if (pod.attempt != ledger.attempt || pod.rank >= size || pod.deleting()) continue;
+    if (Contains(ledger.counted, pod.uid)) continue;
+    auto failure = Examine(o, pod, now, wake);
+    if (!failure) continue;
+    Verdict verdict = Judge(o.job.rules, *failure, pod.conditions);
+    failure->rule = verdict.rule;
+    findings.push_back({*std::move(failure), std::move(verdict), pod.uid});
+  }
+  return findings;
+}
+
+// A trainer that died inside a living pod is restarted by its agent: nothing to repair, but a rule of the
+// user may say that the job has failed.
+std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
+  const Ledger& ledger = o.status.ledger;
+  if (!o.job.native || !o.report || !o.report->last_failure) return std::nullopt;
+  if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
+  const auto& record = *o.report->last_failure;
+  if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // seen as its pod
+  Failure failure{ledger.attempt, record.pod, "", record.exit_code, Cause::kExit, record.message, "", now};
+  if (record.evidence == "hang" || record.evidence == "stopped") failure.cause = Cause::kHang;
+  auto verdict = JudgeByRules(o.job.rules, failure, {});
+  if (!verdict) verdict = Verdict{RuleAction::kRestart, false, "restarted in place by its agent"};
+  failure.rule = verdict->rule;
+  return Finding{std::move(failure), *std::move(verdict), ""};
+}
+
+std::optional<Finding> ExamineStartup(const Observed& o, Time now, Wake& wake) {
+  const Ledger& ledger = o.status.ledger;
+  if (!o.job.native || ledger.stepped || !ledger.ready_since || o.job.startup_limit == Duration{0})
+    return std::nullopt;
+  const Time limit = *ledger.ready_since + o.job.startup_limit;
+  if (now < limit) {
+    wake.By(limit);
+    return std::nullopt;
+  }
+  Failure failure{ledger.attempt,
+                  PodName(o.job.name, ledger.attempt, 0),
+                  "",
+                  0,
+                  Cause::kStartupTimeout,
+                  fmt::format("no step within {} s of all pods running (health.startupSeconds)",
+                              ToMs(o.job.startup_limit) / 1000),
+                  "",
+                  now};
+  Verdict verdict = Judge(o.job.rules, failure, {});
+  failure.rule = verdict.rule;
+  return Finding{std::move(failure), std::move(verdict), ""};
+}
+
+void CountInRow(const Observed& o, Ledger& ledger, Time now) {
+  const int64_t step = o.report ? o.report->step : 0;
+  const bool progressed = o.job.native
+                              ? step != ledger.step_at_failure
+                              : ledger.ready_since && now - *ledger.ready_since >= 2 * o.job.backoff_max;
+  ledger.failures_in_row = progressed ? 1 : ledger.failures_in_row + 1;
+  ledger.step_at_failure = step;
+  ledger.not_before = now + BackoffDelay(o.job, ledger.failures_in_row);
+}
+
+}  // namespace
+
+std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
+  const Ledger& ledger = o.status.ledger;
+  if (o.report && o.report->failures_without_progress > o.job.max_without_progress) {
+    return Fail(o, ledger, now, Reason::kNoProgress,
+                fmt::format("{} failures in a row without a step in between, more than "
+                            "restart.maxWithoutProgress = {}{}",
+                            o.report->failures_without_progress, o.job.max_without_progress,
+                            o.report->last_failure ? "; the last: " + o.report->last_failure->pod + ": " +
+                                                         o.report->last_failure->message
+                                                   : ""));
+  }
+
+  std::vector<Finding> findings = ExaminePods(o, now, wake);
+  const bool pod_lost = !findings.empty();
+  bool whole_gang = pod_lost && !o.job.native;
+  if (!pod_lost) {
+    if (auto startup = ExamineStartup(o, now, wake)) {
+      findings.push_back(*std::move(startup));
+      whole_gang = true;
+    }
+  }
+  const bool repair = !findings.empty();
+  if (auto trainer = ExamineTrainer(o, now)) findings.push_back(*std::move(trainer));
+  if (findings.empty()) return std::nullopt;
+
+  Ledger next = ledger;
+  if (o.report) {
+    next.worker_failures = o.report->worker_failures;
+    next.restarts.without_progress = o.report->failures_without_progress;
+  }
+  for (const Finding& finding : findings) {
+    if (finding.verdict.action != RuleAction::kFail) continue;
+    next.last_failure = finding.failure;
+    const bool bad =
+        finding.failure.cause == Cause::kExit && finding.failure.exit_code == kExitBadConfiguration;
+    return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kRuleMatched,
+                Describe(finding.failure) + " (" + finding.verdict.rule + ")");
+  }
+
+  std::vector<Event> events;
+  bool counted = false;
+  bool charged = false;
+  for (const Finding& finding : findings) {
+    if (finding.verdict.action == RuleAction::kIgnore) continue;
+    if (!counted) next.last_failure = finding.failure;
+    counted = true;
+    charged |= repair && finding.verdict.charge;
+    events.push_back({true, CauseName(finding.failure.cause), Describe(finding.failure)});
+  }
+  if (!repair) return WriteLedger(o, std::move(next), now, "a trainer was lost", std::move(events));
+
+  // What is found lost together is one restart.
+  if (charged && next.restarts.charged >= o.job.max_restarts) {
+    return Fail(
+        o, std::move(next), now, Reason::kRestartBudgetSpent,
+        fmt::format("{}, and restart.maxRestarts = {} is used up",
+                    Describe(next.last_failure.value_or(findings.front().failure)), o.job.max_restarts));
+  }
+  next.restarts.total += counted ? 1 : 0;
+  next.restarts.charged += charged ? 1 : 0;
+  CountInRow(o, next, now);
+  if (whole_gang) {
+    BeginAttempt(o, next);
+    return WriteLedger(o, std::move(next), now, "the whole gang restarts", std::move(events));
+  }
+  std::erase_if(next.counted, [&](const std::string& uid) {
+    return std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) { return pod.uid == uid; });
+  });
+  for (const Finding& finding : findings)
+    if (!finding.uid.empty()) next.counted.push_back(finding.uid);
+  std::sort(next.counted.begin(), next.counted.end());
+  return WriteLedger(o, std::move(next), now, "lost pods are replaced", std::move(events));
+}
+
+}  // namespace ringmaster::core

@@ -1,0 +1,66 @@
+// What the user asked for, reduced to what a decision needs. control/convert.h makes it from the API object,
+// so that core knows neither JSON nor YAML. Value types.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+
+namespace ringmaster::core {
+
+enum class RuleAction : uint8_t {
+  kRestart,
+  kFail,
+  kIgnore,  // replaced as with kRestart, but it counts nowhere and is not remembered as the last failure
+};
+
+// Every given member must match; a rule without any matches everything.
+struct Rule {
+  std::vector<int32_t> exit_codes;
+  std::optional<bool> node_unreachable;
+  std::optional<bool> hang;
+  std::string pod_condition;
+  std::string message_regex;
+  RuleAction action = RuleAction::kRestart;
+  bool charge = true;
+  bool operator==(const Rule&) const = default;
+};
+
+enum class CleanPods : uint8_t { kNone, kRunning, kAll };
+
+struct Job {
+  std::string name;
+  std::string uid;              // another one when a job is deleted and made again under the same name
+  int64_t spec_generation = 1;  // rises with every change of the wish
+  bool deleted = false;
+  bool native = true;  // our own trainer: the coordinator keeps survivors, one lost pod is replaced alone
+  bool suspend = false;
+
+  int32_t replicas = 1;
+  int32_t min = 1;
+  int32_t max = 1;
+
+  Duration grace = seconds(120);  // for a checkpoint, when pods are asked to stop
+  int32_t max_restarts = 10;
+  int32_t max_without_progress = 3;
+  Duration backoff_initial = seconds(5);
+  Duration backoff_max = seconds(300);
+  std::vector<Rule> rules;
+
+  Duration startup_limit = seconds(1800);  // all pods run -> first step
+  Duration unreachable_node_limit = seconds(60);
+  Duration active_deadline{0};  // 0: none; time spent suspended does not count
+  std::optional<Duration> ttl;  // after the end the job itself is deleted
+  CleanPods clean_pods = CleanPods::kRunning;
+  Duration progress_interval = seconds(5);  // at most one status write per interval for progress alone
+
+  // How many workers are wanted: the scale subresource, held between min and max.
+  int32_t Target() const { return std::clamp(replicas, min, std::max(min, max)); }
+  bool operator==(const Job&) const = default;
+};
+
+}  // namespace ringmaster::core

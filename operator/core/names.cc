@@ -1,0 +1,247 @@
+// Words for people: names, logs, failing seeds.
+#include <fmt/format.h>
+
+#include "operator/core/model.h"
+
+namespace ringmaster::core {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+const char* PodPhaseName(PodPhase phase) {
+  switch (phase) {
+    case PodPhase::kPending:
+      return "Pending";
+    case PodPhase::kRunning:
+      return "Running";
+    case PodPhase::kSucceeded:
+      return "Succeeded";
+    case PodPhase::kFailed:
+      return "Failed";
+  }
+  return "?";
+}
+
+const char* GangPhaseName(rendezvous::GangPhase phase) {
+  using rendezvous::GangPhase;
+  switch (phase) {
+    case GangPhase::kForming:
+      return "Forming";
+    case GangPhase::kActive:
+      return "Active";
+    case GangPhase::kPaused:
+      return "Paused";
+    case GangPhase::kStopping:
+      return "Stopping";
+    case GangPhase::kStopped:
+      return "Stopped";
+    case GangPhase::kFinished:
+      return "Finished";
+    case GangPhase::kFailed:
+      return "Failed";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
+  return fmt::format("{}-{}-{}", job, attempt, rank);
+}
+
+std::string ToString(const Action& action) {
+  return std::visit(Overloaded{
+                        [](const SetStatus& a) {
+                          const Ledger& l = a.status.ledger;
+                          return fmt::format("SetStatus(attempt {}, {}, charged {}, {})", l.attempt,
+                                             PhaseName(a.status.display.phase), l.restarts.charged,
+                                             ReasonName(l.outcome_reason));
+                        },
+                        [](const CreatePod& a) { return fmt::format("CreatePod({})", a.name); },
+                        [](const DeletePod& a) {
+                          return fmt::format("DeletePod({} uid {}, grace {} ms)", a.name, a.uid,
+                                             ToMs(a.grace));
+                        },
+                        [](const SetGang& a) {
+                          return fmt::format("SetGang(attempt {}, {}..{}, target {}{})", a.attempt, a.min,
+                                             a.max, a.target, a.stop ? ", stop" : "");
+                        },
+                        [](const DeleteJob&) { return std::string("DeleteJob"); },
+                    },
+                    action);
+}
+
+std::string ToString(const Decision& decision) {
+  std::string text = decision.reason;
+  for (const Action& action : decision.actions) text += "; " + ToString(action);
+  for (const Event& event : decision.events) text += "; event " + event.reason + ": " + event.message;
+  return text;
+}
+
+std::string ToString(const Observed& observed, Time now) {
+  const Ledger& l = observed.status.ledger;
+  std::string text = fmt::format(
+      "job {} uid {} target {} [{}..{}]{}{}{} | attempt {} charged {} row {}{}{}{}", observed.job.name,
+      observed.job.uid, observed.job.Target(), observed.job.min, observed.job.max,
+      observed.job.native ? "" : " foreign", observed.job.suspend ? " suspend" : "",
+      observed.job.deleted ? " deleted" : "", l.attempt, l.restarts.charged, l.failures_in_row,
+      l.stop_since ? " stopping" : "", l.suspended ? " suspended" : "",
+      l.outcome == Outcome::kNone ? "" : fmt::format(" ended {}", ReasonName(l.outcome_reason)));
+  if (l.not_before && *l.not_before > now) text += fmt::format(" back-off {} ms", ToMs(*l.not_before - now));
+  for (const Pod& pod : observed.pods) {
+    text += fmt::format(" | {} uid {} {}{}", pod.name, pod.uid, PodPhaseName(pod.phase),
+                        pod.deleting() ? " deleting" : "");
+    if (!pod.alive()) text += fmt::format(" {}", pod.exit_code);
+  }
+  if (observed.report) {
+    text += fmt::format(" | gang {} gen {} step {} live {} silent {}", GangPhaseName(observed.report->phase),
+                        observed.report->generation, observed.report->step, observed.report->live_pods.size(),
+                        observed.report->silent_pods.size());
+  }
+  return text;
+}
+
+const char* ReasonName(Reason reason) {
+  switch (reason) {
+    case Reason::kUnknown:
+      return "Unknown";
+    case Reason::kAccepted:
+      return "Accepted";
+    case Reason::kSuspendRequested:
+      return "SuspendRequested";
+    case Reason::kStopping:
+      return "Stopping";
+    case Reason::kNotSuspended:
+      return "NotSuspended";
+    case Reason::kAllPodsPlaced:
+      return "AllPodsPlaced";
+    case Reason::kWaitingForPods:
+      return "WaitingForPods";
+    case Reason::kAllPodsRunning:
+      return "AllPodsRunning";
+    case Reason::kBackOff:
+      return "BackOff";
+    case Reason::kGangFormed:
+      return "GangFormed";
+    case Reason::kGangForming:
+      return "GangForming";
+    case Reason::kGangPaused:
+      return "GangPaused";
+    case Reason::kNotReported:
+      return "NotReported";
+    case Reason::kStepAdvanced:
+      return "StepAdvanced";
+    case Reason::kStarting:
+      return "Starting";
+    case Reason::kEnded:
+      return "Ended";
+    case Reason::kBelowTarget:
+      return "BelowTarget";
+    case Reason::kAsWished:
+      return "AsWished";
+    case Reason::kAllStepsDone:
+      return "AllStepsDone";
+    case Reason::kAllPodsSucceeded:
+      return "AllPodsSucceeded";
+    case Reason::kNotFinished:
+      return "NotFinished";
+    case Reason::kNotFailed:
+      return "NotFailed";
+    case Reason::kBadConfiguration:
+      return "BadConfiguration";
+    case Reason::kRuleMatched:
+      return "RuleMatched";
+    case Reason::kRestartBudgetSpent:
+      return "RestartBudgetSpent";
+    case Reason::kNoProgress:
+      return "NoProgress";
+    case Reason::kDeadlineExceeded:
+      return "DeadlineExceeded";
+    case Reason::kTrainingFailed:
+      return "TrainingFailed";
+  }
+  return "?";
+}
+
+const char* ConditionName(ConditionType type) {
+  switch (type) {
+    case ConditionType::kAdmitted:
+      return "Admitted";
+    case ConditionType::kScheduled:
+      return "Scheduled";
+    case ConditionType::kReady:
+      return "Ready";
+    case ConditionType::kFabricReady:
+      return "FabricReady";
+    case ConditionType::kProgressing:
+      return "Progressing";
+    case ConditionType::kDegraded:
+      return "Degraded";
+    case ConditionType::kSuspended:
+      return "Suspended";
+    case ConditionType::kSucceeded:
+      return "Succeeded";
+    case ConditionType::kFailed:
+      return "Failed";
+  }
+  return "?";
+}
+
+const char* TruthName(Truth truth) {
+  switch (truth) {
+    case Truth::kUnknown:
+      return "Unknown";
+    case Truth::kFalse:
+      return "False";
+    case Truth::kTrue:
+      return "True";
+  }
+  return "?";
+}
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kPending:
+      return "Pending";
+    case Phase::kStarting:
+      return "Starting";
+    case Phase::kRunning:
+      return "Running";
+    case Phase::kResizing:
+      return "Resizing";
+    case Phase::kRestarting:
+      return "Restarting";
+    case Phase::kSuspending:
+      return "Suspending";
+    case Phase::kSuspended:
+      return "Suspended";
+    case Phase::kSucceeded:
+      return "Succeeded";
+    case Phase::kFailed:
+      return "Failed";
+  }
+  return "?";
+}
+
+const char* CauseName(Cause cause) {
+  switch (cause) {
+    case Cause::kExit:
+      return "Exit";
+    case Cause::kLeft:
+      return "Left";
+    case Cause::kHang:
+      return "Hang";
+    case Cause::kSilent:
+      return "Silent";
+    case Cause::kNodeUnreachable:
+      return "NodeUnreachable";
+    case Cause::kStartupTimeout:
+      return "StartupTimeout";
+  }
+  return "?";
+}
+
+}  // namespace ringmaster::core

@@ -1,0 +1,68 @@
+#include "operator/core/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+
+namespace ringmaster::core {
+namespace {
+
+// Longer messages are cut: the matcher of the standard library recurses per character.
+constexpr size_t kMaxMatchedBytes = 2048;
+
+bool MessageMatches(const std::string& pattern, const std::string& message) {
+  try {
+    const std::regex regex(pattern, std::regex::ECMAScript);
+    return std::regex_search(message.substr(0, kMaxMatchedBytes), regex);
+  } catch (const std::regex_error&) {
+    return false;  // validation refuses bad patterns; one that is too complex matches nothing
+  }
+}
+
+bool Matches(const Rule& rule, const Failure& failure, const std::vector<std::string>& pod_conditions) {
+  if (!rule.exit_codes.empty() &&
+      std::find(rule.exit_codes.begin(), rule.exit_codes.end(), failure.exit_code) == rule.exit_codes.end())
+    return false;
+  if (rule.node_unreachable && *rule.node_unreachable != (failure.cause == Cause::kNodeUnreachable))
+    return false;
+  const bool hang = failure.cause == Cause::kHang || failure.cause == Cause::kSilent ||
+                    failure.cause == Cause::kStartupTimeout;
+  if (rule.hang && *rule.hang != hang) return false;
+  if (!rule.pod_condition.empty() &&
+      std::find(pod_conditions.begin(), pod_conditions.end(), rule.pod_condition) == pod_conditions.end())
+    return false;
+  return rule.message_regex.empty() || MessageMatches(rule.message_regex, failure.message);
+}
+
+}  // namespace
+
+std::optional<Verdict> JudgeByRules(const std::vector<Rule>& rules, const Failure& failure,
+                                    const std::vector<std::string>& pod_conditions) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (Matches(rules[i], failure, pod_conditions))
+      return Verdict{rules[i].action, rules[i].charge, fmt::format("restart.rules[{}]", i)};
+  }
+  return std::nullopt;
+}
+
+Verdict Judge(const std::vector<Rule>& rules, const Failure& failure,
+              const std::vector<std::string>& pod_conditions) {
+  if (auto verdict = JudgeByRules(rules, failure, pod_conditions)) return *verdict;
+  if (failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration)
+    return {RuleAction::kFail, true, "default: exit code 64 is a bad configuration"};
+  if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)
+    return {RuleAction::kRestart, false, "default: exit code 75 is not the pod's fault"};
+  if (failure.cause == Cause::kLeft) return {RuleAction::kRestart, false, "default: planned leave"};
+  if (failure.cause == Cause::kNodeUnreachable) return {RuleAction::kRestart, false, "default: node lost"};
+  return {RuleAction::kRestart, true, "default"};
+}
+
+Duration BackoffDelay(const Job& job, int32_t failures_in_row) {
+  if (failures_in_row <= 1) return Duration{0};
+  Duration delay = job.backoff_initial;
+  for (int32_t i = 2; i < failures_in_row && delay < job.backoff_max; ++i) delay *= 2;
+  return std::min(job.backoff_max, delay);
+}
+
+}  // namespace ringmaster::core

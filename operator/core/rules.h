@@ -1,0 +1,34 @@
+// Which restart rule fits a failure, and how long to wait. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/core/job.h"
+#include "operator/core/status.h"
+
+namespace ringmaster::core {
+
+inline constexpr int32_t kExitBadConfiguration = 64;  // no restart helps
+inline constexpr int32_t kExitPeerLost = 75;          // stale attempt, lost peer: not the pod's fault
+
+struct Verdict {
+  RuleAction action = RuleAction::kRestart;
+  bool charge = true;
+  std::string rule;  // for people
+  bool operator==(const Verdict&) const = default;
+};
+
+// The user's rules in order, first match wins; nullopt when none fits.
+std::optional<Verdict> JudgeByRules(const std::vector<Rule>& rules, const Failure& failure,
+                                    const std::vector<std::string>& pod_conditions);
+
+// Never empty: behind the user's rules stand ours. Exit 64 fails the job; exit 75, a planned leave and a lost
+// node are not charged; everything else is.
+Verdict Judge(const std::vector<Rule>& rules, const Failure& failure,
+              const std::vector<std::string>& pod_conditions);
+
+// The first failure after progress is repaired at once; then initial, twice that, ... up to max.
+Duration BackoffDelay(const Job& job, int32_t failures_in_row);
+
+}  // namespace ringmaster::core

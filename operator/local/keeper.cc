@@ -1,0 +1,151 @@
+#include "operator/local/keeper.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace ringmaster::local {
+namespace {
+
+// How long the destructor waits for the kernel to end what got SIGKILL.
+constexpr Duration kBurialLimit = seconds(5);
+
+void SignalProcess(const Process& process, int signal) {
+  ::syscall(SYS_pidfd_send_signal, process.pidfd.get(), signal, nullptr, 0);
+}
+
+bool Readable(int fd) {
+  pollfd item{fd, POLLIN, 0};
+  return ::poll(&item, 1, 0) == 1;
+}
+
+}  // namespace
+
+Keeper::Keeper(OnStart on_start, OnExit on_exit)
+    : on_start_(std::move(on_start)),
+      on_exit_(std::move(on_exit)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { Run(); }) {
+  CHECK(wake_.valid());
+}
+
+Keeper::~Keeper() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void Keeper::Start(std::string id, SpawnSpec spec) {
+  Post([this, id = std::move(id), spec = std::move(spec)] { StartNow(id, spec); });
+}
+
+void Keeper::Stop(const std::string& id, Duration grace) {
+  Post([this, id, grace] { StopNow(id, grace); });
+}
+
+void Keeper::Signal(const std::string& id, int signal) {
+  Post([this, id, signal] {
+    if (auto it = children_.find(id); it != children_.end()) SignalProcess(it->second.process, signal);
+  });
+}
+
+void Keeper::Post(std::function<void()> task) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  ::eventfd_write(wake_.get(), 1);
+}
+
+void Keeper::Run() {
+  for (;;) {
+    std::vector<pollfd> items{{wake_.get(), POLLIN, 0}};
+    Time due = kNever;
+    for (const auto& [id, child] : children_) {
+      items.push_back({child.process.pidfd.get(), POLLIN, 0});
+      due = std::min(due, child.kill_at);
+    }
+    // Rounded up, so that it is due when we wake.
+    const int64_t wait_ms = due == kNever ? -1 : std::clamp<int64_t>(ToMs(due - Now()) + 1, 0, 60'000);
+    ::poll(items.data(), items.size(), static_cast<int>(wait_ms));
+    eventfd_t ignored = 0;
+    ::eventfd_read(wake_.get(), &ignored);
+
+    std::vector<std::function<void()>> tasks;
+    {
+      std::lock_guard lock(mutex_);
+      if (closing_) break;
+      tasks.swap(tasks_);
+    }
+    for (const auto& task : tasks) task();
+    CollectEnded();
+    KillOverdue(Now());
+  }
+  KillAll();
+}
+
+void Keeper::StartNow(const std::string& id, const SpawnSpec& spec) {
+  auto process = Spawn(spec);
+  if (!process.ok()) return on_start_(id, process.error());
+  const pid_t pid = process->pid;
+  const bool inserted = children_.emplace(id, Child{std::move(process).value(), kNever}).second;
+  CHECK(inserted, "id {} is used twice", id);
+  on_start_(id, pid);
+}
+
+void Keeper::StopNow(const std::string& id, Duration grace) {
+  auto it = children_.find(id);
+  if (it == children_.end()) return;
+  Child& child = it->second;
+  child.kill_at = std::min(child.kill_at, Now() + grace);
+  if (grace > Duration{0})
+    SignalProcess(child.process, SIGTERM);
+  else
+    SignalGroup(child.process.pid, SIGKILL);
+}
+
+void Keeper::CollectEnded() {
+  std::vector<std::pair<std::string, int>> ended;
+  for (auto it = children_.begin(); it != children_.end();) {
+    const Process& process = it->second.process;
+    if (!Readable(process.pidfd.get())) {
+      ++it;
+      continue;
+    }
+    ended.emplace_back(it->first, PeekExitCode(process));
+    SignalGroup(process.pid, SIGKILL);  // before reaping: the number is still ours
+    Reap(process);
+    it = children_.erase(it);
+  }
+  for (const auto& [id, code] : ended) on_exit_(id, code);
+}
+
+void Keeper::KillOverdue(Time now) {
+  for (auto& [id, child] : children_) {
+    if (child.kill_at > now) continue;
+    SignalGroup(child.process.pid, SIGKILL);
+    child.kill_at = kNever;
+  }
+}
+
+void Keeper::KillAll() {
+  for (const auto& [id, child] : children_) SignalGroup(child.process.pid, SIGKILL);
+  for (const auto& [id, child] : children_) Reap(child.process);
+  const Time limit = Now() + kBurialLimit;
+  for (const auto& [id, child] : children_) {
+    while (GroupAlive(child.process.pid) && Now() < limit) ::usleep(1000);
+  }
+  children_.clear();
+}
+
+}  // namespace ringmaster::local

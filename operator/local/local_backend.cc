@@ -1,0 +1,387 @@
+#include "operator/local/local_backend.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+
+#include "base/file.h"
+#include "operator/control/convert.h"
+#include "operator/core/rules.h"
+
+namespace ringmaster::local {
+
+using control::Key;
+using control::Kind;
+using control::Revision;
+
+namespace {
+
+constexpr size_t kMaxMessageBytes = 4096;
+constexpr size_t kMaxFileBytes = size_t{1} << 20;  // a pod that writes more says nothing
+constexpr Duration kCollectGrace = seconds(10);  // for pods of a deleted job
+
+core::Job ToCore(const api::TrainingJob& job, const std::string& uid, int64_t generation) {
+  core::Job result = control::FromApi(job, uid, generation);
+  result.ttl.reset();
+  result.progress_interval = seconds(1);  // nobody else pays for a status write here
+  return result;
+}
+
+Error NoJob(const Key& key) { return {Code::kNotFound, "no job " + key.ToString()}; }
+
+}  // namespace
+
+Result<std::unique_ptr<LocalBackend>> LocalBackend::Create(Options options) {
+  CHECK(!options.argv.empty());
+  RM_TRY(MakeFolder(options.directory + "/pods"));
+  RM_TRY(MakeFolder(options.directory + "/logs"));
+  // Pods run in folders of their own, so no path may be relative to ours.
+  char* absolute = ::realpath(options.directory.c_str(), nullptr);
+  if (absolute == nullptr) return ErrnoError(options.directory, errno);
+  options.directory = absolute;
+  std::free(absolute);  // NOLINT: realpath's contract
+  return std::unique_ptr<LocalBackend>(new LocalBackend(std::move(options)));
+}
+
+LocalBackend::LocalBackend(Options options)
+    : options_(std::move(options)),
+      keeper_(std::make_unique<Keeper>(
+          [this](const std::string& uid, const Result<pid_t>& pid) { OnStart(uid, pid); },
+          [this](const std::string& uid, int exit_code) { OnExit(uid, exit_code); })) {}
+
+LocalBackend::~LocalBackend() { keeper_.reset(); }
+
+// ---- the user's side
+
+Result<Key> LocalBackend::Submit(const api::TrainingJob& job) {
+  const Key key = control::KeyOf(job);
+  {
+    std::lock_guard lock(mutex_);
+    if (jobs_.contains(key)) return Error{Code::kAlreadyExists, "job " + key.ToString() + " exists"};
+    JobEntry& entry = jobs_[key];
+    entry.job = ToCore(job, fmt::format("job-{}", next_uid_++), 1);
+    entry.revision = ++job_revision_;
+  }
+  Notify(key);
+  return key;
+}
+
+Status LocalBackend::Replace(const api::TrainingJob& job) {
+  return Change(control::KeyOf(job), [&](JobEntry& entry) {
+    const bool suspend = entry.job.suspend;
+    entry.job = ToCore(job, entry.job.uid, entry.job.spec_generation);
+    entry.job.suspend |= suspend;  // an order to stop outlasts a reload
+  });
+}
+
+Status LocalBackend::SetSuspend(const Key& key, bool suspend) {
+  return Change(key, [suspend](JobEntry& entry) { entry.job.suspend = suspend; });
+}
+
+Status LocalBackend::Scale(const Key& key, int32_t replicas) {
+  return Change(key, [replicas](JobEntry& entry) { entry.job.replicas = replicas; });
+}
+
+Status LocalBackend::Delete(const Key& key) {
+  {
+    std::lock_guard lock(mutex_);
+    JobEntry* entry = Find(key);
+    if (entry == nullptr) return NoJob(key);
+    DeleteEntry(key, *entry);
+  }
+  Notify(key);
+  return Ok();
+}
+
+Status LocalBackend::Change(const Key& key, const std::function<void(JobEntry&)>& change) {
+  {
+    std::lock_guard lock(mutex_);
+    JobEntry* entry = Find(key);
+    if (entry == nullptr || entry->job.deleted) return NoJob(key);
+    change(*entry);
+    entry->job.spec_generation += 1;
+    entry->revision = ++job_revision_;
+  }
+  Notify(key);
+  return Ok();
+}
+
+void LocalBackend::SetReport(const Key& key, rendezvous::Report report) {
+  {
+    std::lock_guard lock(mutex_);
+    JobEntry* entry = Find(key);
+    if (entry == nullptr) return;
+    entry->report = std::move(report);
+  }
+  Notify(key);
+}
+
+Status LocalBackend::SignalPod(const Key& key, const std::string& pod, int signal) {
+  std::lock_guard lock(mutex_);
+  const JobEntry* entry = Find(key);
+  if (entry == nullptr) return NoJob(key);
+  auto it = entry->pods.find(pod);
+  if (it == entry->pods.end() || it->second.phase != core::PodPhase::kRunning)
+    return Error{Code::kNotFound, "no running pod " + pod};
+  keeper_->Signal(it->second.uid, signal);
+  return Ok();
+}
+
+bool LocalBackend::SettledLocked(const Key& key) const {
+  const JobEntry* entry = Find(key);
+  if (entry == nullptr) return true;
+  const bool over = entry->status.ended() || entry->status.ledger.suspended;
+  return over && std::none_of(entry->pods.begin(), entry->pods.end(),
+                              [](const auto& item) { return item.second.alive(); });
+}
+
+bool LocalBackend::Settled(const Key& key) const {
+  std::lock_guard lock(mutex_);
+  return SettledLocked(key);
+}
+
+bool LocalBackend::WaitSettled(const Key& key, Duration limit) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, Now() + limit, [&] { return SettledLocked(key); });
+}
+
+// ---- the view
+
+LocalBackend::JobEntry* LocalBackend::Find(const Key& key) {
+  auto it = jobs_.find(key);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const LocalBackend::JobEntry* LocalBackend::Find(const Key& key) const {
+  auto it = jobs_.find(key);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+std::optional<control::Snapshot> LocalBackend::Observe(const Key& key) const {
+  std::lock_guard lock(mutex_);
+  const JobEntry* entry = Find(key);
+  if (entry == nullptr) return std::nullopt;
+  control::Snapshot snapshot{{entry->job, entry->status, {}, entry->report, entry->order}, entry->revision};
+  auto& pods = snapshot.observed.pods;
+  for (const auto& [name, pod] : entry->pods) pods.push_back(pod);
+  std::sort(pods.begin(), pods.end(), [](const core::Pod& a, const core::Pod& b) {
+    return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
+  });
+  return snapshot;
+}
+
+Revision LocalBackend::Seen(Kind kind) const {
+  std::lock_guard lock(mutex_);
+  return kind == Kind::kJob ? job_revision_ : pod_revision_;
+}
+
+std::vector<Key> LocalBackend::Keys() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Key> keys;
+  for (const auto& [key, entry] : jobs_) keys.push_back(key);
+  return keys;
+}
+
+void LocalBackend::Subscribe(std::function<void(const Key&)> changed) {
+  std::lock_guard lock(mutex_);
+  subscribers_.push_back(std::move(changed));
+}
+
+void LocalBackend::Notify(const Key& key) const {
+  std::vector<std::function<void(const Key&)>> subscribers;
+  {
+    std::lock_guard lock(mutex_);
+    subscribers = subscribers_;
+  }
+  changed_.notify_all();
+  for (const auto& subscriber : subscribers) subscriber(key);
+}
+
+// ---- writes
+
+void LocalBackend::Execute(control::Write write, std::function<void(Result<Revision>)> done) {
+  Result<Revision> result = NoJob(write.key);
+  {
+    std::lock_guard lock(mutex_);
+    JobEntry* entry = Find(write.key);
+    if (entry != nullptr && entry->job.uid == write.job_uid)
+      result = std::visit([&](const auto& action) { return Apply(write, *entry, action); }, write.action);
+  }
+  if (result.ok()) {
+    // Before the acknowledgement: who decides next may rely on the coordinator knowing.
+    if (const auto* order = std::get_if<core::SetGang>(&write.action); order != nullptr && options_.on_gang)
+      options_.on_gang(write.key, *order);
+    if (const auto* set = std::get_if<core::SetStatus>(&write.action); set != nullptr && options_.on_status)
+      options_.on_status(write.key, set->status);
+    Notify(write.key);
+  }
+  done(std::move(result));
+}
+
+Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry,
+                                     const core::SetStatus& action) {
+  if (!write.if_revision || *write.if_revision != entry.revision)
+    return Error{Code::kConflict, "job " + write.key.ToString() + " has changed meanwhile"};
+  entry.status = action.status;
+  entry.revision = ++job_revision_;
+  return entry.revision;
+}
+
+Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry,
+                                     const core::CreatePod& action) {
+  if (entry.job.deleted) return Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"};
+  if (entry.pods.contains(action.name)) return Error{Code::kAlreadyExists, "pod " + action.name + " exists"};
+  core::Pod pod;
+  pod.name = action.name;
+  pod.uid = fmt::format("pod-{}", next_uid_++);
+  pod.attempt = action.attempt;
+  pod.rank = action.rank;
+  pod.node = "localhost";
+  pod.started = Now();
+  by_uid_[pod.uid] = {write.key, pod.name};
+  keeper_->Start(pod.uid, SpecOf(write.key, pod.name));
+  entry.pods.emplace(pod.name, std::move(pod));
+  return ++pod_revision_;
+}
+
+Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry,
+                                     const core::DeletePod& action) {
+  auto it = entry.pods.find(action.name);
+  if (it == entry.pods.end()) return Error{Code::kNotFound, "no pod " + action.name};
+  if (it->second.uid != action.uid)
+    return Error{Code::kConflict, "pod " + action.name + " is another one by now"};
+  if (it->second.alive())
+    StopPod(it->second, action.grace);
+  else
+    RemovePod(write.key, entry, action.name);
+  return ++pod_revision_;
+}
+
+Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry, const core::SetGang& action) {
+  entry.order = action;
+  return Revision{0};
+}
+
+Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry, const core::DeleteJob&) {
+  DeleteEntry(write.key, entry);
+  return Revision{0};
+}
+
+void LocalBackend::StopPod(core::Pod& pod, Duration grace) {
+  const Time by = Now() + grace;
+  pod.delete_by = pod.delete_by ? std::min(*pod.delete_by, by) : by;
+  keeper_->Stop(pod.uid, grace);
+}
+
+// `entry` may be gone afterwards.
+void LocalBackend::RemovePod(const Key& key, JobEntry& entry, const std::string& name) {
+  entry.pods.erase(name);
+  ++pod_revision_;
+  if (entry.job.deleted && entry.pods.empty()) {
+    jobs_.erase(key);
+    ++job_revision_;
+  }
+}
+
+void LocalBackend::DeleteEntry(const Key& key, JobEntry& entry) {
+  entry.job.deleted = true;
+  entry.revision = ++job_revision_;
+  std::vector<std::string> ended;
+  for (auto& [name, pod] : entry.pods) {
+    if (pod.alive())
+      StopPod(pod, std::min(entry.job.grace, kCollectGrace));
+    else
+      ended.push_back(name);
+  }
+  ++pod_revision_;
+  if (entry.pods.empty()) {
+    jobs_.erase(key);
+    return;
+  }
+  for (const std::string& name : ended) RemovePod(key, entry, name);
+}
+
+void LocalBackend::ReadThrough(const Key&, std::function<void(Status)> done) {
+  done(Ok());  // the view is the truth here
+}
+
+void LocalBackend::Record(const Key& key, const core::Event& event) {
+  if (options_.on_event) options_.on_event(key, event);
+}
+
+// ---- processes
+
+std::string LocalBackend::TerminationLog(const std::string& pod) const {
+  return options_.directory + "/pods/" + pod + "/termination-message";
+}
+
+SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod) const {
+  SpawnSpec spec;
+  spec.argv = options_.argv;
+  spec.folder = options_.directory + "/pods/" + pod;
+  spec.log = options_.directory + "/logs/" + pod + ".log";
+  spec.environment = options_.environment.extra;
+  spec.environment["RINGMASTER_JOB"] = key.ToString();
+  spec.environment["RINGMASTER_POD"] = pod;
+  spec.environment["RINGMASTER_JOB_FILE"] = options_.environment.job_file;
+  spec.environment["RINGMASTER_COORDINATOR"] = options_.environment.coordinator;
+  spec.environment["RINGMASTER_SECRET_FILE"] = options_.environment.secret_file;
+  spec.environment["RINGMASTER_TERMINATION_LOG"] = TerminationLog(pod);
+  ::unlink(TerminationLog(pod).c_str());  // of the incarnation before
+  return spec;
+}
+
+void LocalBackend::OnStart(const std::string& uid, const Result<pid_t>& pid) {
+  if (!pid.ok()) return EndPod(uid, core::kExitBadConfiguration, pid.error().message);
+  Key key;
+  {
+    std::lock_guard lock(mutex_);
+    auto it = by_uid_.find(uid);
+    if (it == by_uid_.end()) return;
+    key = it->second.first;
+    core::Pod& pod = jobs_.at(key).pods.at(it->second.second);
+    pod.phase = core::PodPhase::kRunning;
+    pod.started = Now();
+    ++pod_revision_;
+  }
+  Notify(key);
+}
+
+void LocalBackend::OnExit(const std::string& uid, int exit_code) {
+  std::string message;
+  {
+    std::lock_guard lock(mutex_);
+    auto it = by_uid_.find(uid);
+    if (it == by_uid_.end()) return;
+    auto text = ReadFile(TerminationLog(it->second.second), kMaxFileBytes);
+    if (text.ok()) message = text->substr(0, kMaxMessageBytes);
+  }
+  EndPod(uid, exit_code, message);
+}
+
+void LocalBackend::EndPod(const std::string& uid, int exit_code, const std::string& message) {
+  Key key;
+  {
+    std::lock_guard lock(mutex_);
+    auto node = by_uid_.extract(uid);
+    if (node.empty()) return;
+    std::string name;
+    std::tie(key, name) = node.mapped();
+    JobEntry& entry = jobs_.at(key);
+    core::Pod& pod = entry.pods.at(name);
+    pod.phase = exit_code == 0 ? core::PodPhase::kSucceeded : core::PodPhase::kFailed;
+    pod.exit_code = exit_code;
+    pod.message = message;
+    pod.ended = Now();
+    ++pod_revision_;
+    if (pod.deleting()) RemovePod(key, entry, name);
+  }
+  Notify(key);
+}
+
+}  // namespace ringmaster::local

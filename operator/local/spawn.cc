@@ -1,0 +1,167 @@
+#include "operator/local/spawn.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace ringmaster::local {
+namespace {
+
+constexpr int kReportFd = 3;  // in the child: where a failed start is told
+
+std::vector<std::string> MergedEnvironment(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!added.contains(std::string(text.substr(0, text.find('='))))) merged.emplace_back(text);
+  }
+  for (const auto& [name, value] : added) merged.push_back(name + "=" + value);
+  return merged;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Everything the child needs, made before fork: after it only async-signal-safe calls are allowed.
+struct ChildPlan {
+  char* const* argv;
+  char* const* environment;
+  const char* folder;
+  int log;
+  int null;
+  int report;
+  pid_t parent;
+};
+
+[[noreturn]] void ReportAndExit(int fd, int error) {
+  [[maybe_unused]] const ssize_t written = ::write(fd, &error, sizeof error);
+  ::_exit(127);
+}
+
+[[noreturn]] void RunChild(const ChildPlan& plan) {
+  // Handlers and ignored signals of ours (SIGPIPE, SIGINT) are not the child's business.
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
+  ::setsid();
+  if (::dup2(plan.report, kReportFd) < 0) ::_exit(127);
+  ::fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
+  if (::dup2(plan.null, 0) < 0 || ::dup2(plan.log, 1) < 0 || ::dup2(plan.log, 2) < 0)
+    ReportAndExit(kReportFd, errno);
+  ::syscall(SYS_close_range, kReportFd + 1, ~0U, 0);
+  if (::chdir(plan.folder) != 0) ReportAndExit(kReportFd, errno);
+  ::execve(plan.argv[0], plan.argv, plan.environment);
+  ReportAndExit(kReportFd, errno);
+}
+
+// Above the numbers that the child gives a new meaning.
+Result<Fd> OpenHigh(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    Error error = ErrnoError("open " + path, errno);
+    error.code = Code::kInvalid;
+    return error;
+  }
+  Fd low(fd);
+  Fd high(::fcntl(fd, F_DUPFD_CLOEXEC, kReportFd + 1));
+  if (!high.valid()) return Error{Code::kUnavailable, ErrnoError("dup", errno).message};
+  return high;
+}
+
+}  // namespace
+
+Result<Process> Spawn(const SpawnSpec& spec) {
+  CHECK(!spec.argv.empty());
+  if (Status made = MakeFolder(spec.folder); !made.ok()) return Error{Code::kInvalid, made.error().message};
+  RM_ASSIGN(Fd log, OpenHigh(spec.log, O_WRONLY | O_CREAT | O_APPEND));
+  RM_ASSIGN(Fd null, OpenHigh("/dev/null", O_RDONLY));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error{Code::kUnavailable, ErrnoError("pipe", errno).message};
+  Fd reader(ends[0]);
+  Fd writer(::fcntl(ends[1], F_DUPFD_CLOEXEC, kReportFd + 1));
+  ::close(ends[1]);
+
+  std::vector<std::string> arguments = spec.argv;
+  std::vector<std::string> environment = MergedEnvironment(spec.environment);
+  const std::vector<char*> argv = Pointers(arguments);
+  const std::vector<char*> envp = Pointers(environment);
+  const ChildPlan plan{argv.data(), envp.data(),  spec.folder.c_str(), log.get(),
+                       null.get(),  writer.get(), ::getpid()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return Error{Code::kUnavailable, ErrnoError("fork", errno).message};
+  if (pid == 0) RunChild(plan);
+
+  writer.Reset();
+  // Nobody but us reaps it, so the pid is still its own.
+  Process process{pid, Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))};
+  CHECK(process.pidfd.valid(), "pidfd_open: {}", std::strerror(errno));
+  int failure = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(reader.get(), &failure, sizeof failure);
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof failure) {
+    Reap(process);
+    return Error{Code::kInvalid, ErrnoError("start " + spec.argv[0], failure).message};
+  }
+  return process;
+}
+
+int PeekExitCode(const Process& process) {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(process.pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+}
+
+void Reap(const Process& process) {
+  while (::waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void SignalGroup(pid_t group, int signal) { ::kill(-group, signal); }
+
+bool GroupAlive(pid_t group) {
+  if (::kill(-group, 0) != 0 && errno == ESRCH) return false;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
+  if (!folder) return false;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])) == 0) continue;
+    auto stat = ReadFile(fmt::format("/proc/{}/stat", entry->d_name));
+    if (!stat.ok()) continue;
+    // "pid (name) state ppid pgrp ...": the name may hold anything, so look behind the last parenthesis.
+    const size_t end = stat->rfind(')');
+    char state = 0;
+    int parent = 0;
+    int process_group = 0;
+    if (end == std::string::npos ||
+        std::sscanf(stat->c_str() + end + 1, " %c %d %d", &state, &parent, &process_group) != 3)
+      continue;
+    if (process_group == group && state != 'Z' && state != 'X') return true;
+  }
+  return false;
+}
+
+}  // namespace ringmaster::local
