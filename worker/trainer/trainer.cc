@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "worker/trainer/memory.h"
 #include "worker/trainer/transfer.h"
 
 namespace ringmaster::trainer {
@@ -233,6 +234,11 @@ Status Trainer::Finish(bool finished) {
                            state_->step(), saved.error().message);
       return saved;
     }
+  }
+  if (const auto have = ProportionalBytes(); have.ok()) {
+    const MemoryNeed need = NeedOf(parts_.config, *parts_.model);
+    log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}", static_cast<double>(*have) / (1 << 20),
+              static_cast<double>(*have) / static_cast<double>(need.Total()), need.ToString());
   }
   done.weights_hash = HashHex(state_->ParamsHash());
   done.optimizer_hash = HashHex(state_->OptimizerHash());

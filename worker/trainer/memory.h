@@ -1,0 +1,31 @@
+// How much memory a trainer needs, by arithmetic, and how much it has, by the kernel's count. Pure, and a
+// reader of /proc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "worker/engine/model.h"
+#include "worker/trainer/run_config.h"
+
+namespace ringmaster::trainer {
+
+// Bytes of one trainer: state counts twice, since the undo image is as large as the current one.
+struct MemoryNeed {
+  int64_t weights = 0;
+  int64_t optimizer = 0;
+  int64_t undo = 0;
+  int64_t gradients = 0;  // of one micro-batch, and the sum over micro-batches
+  int64_t activations = 0;
+  int64_t Total() const { return weights + optimizer + undo + gradients + activations; }
+  std::string ToString() const;  // "weights 3.2 MiB + optimizer 6.4 MiB + ... = 21.0 MiB"
+};
+
+MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model);
+
+// Proportional set size of this process: pages shared with peers count in shares. kUnavailable where the
+// kernel does not tell.
+Result<int64_t> ProportionalBytes();
+
+}  // namespace ringmaster::trainer
