@@ -31,7 +31,7 @@ struct MemberOptions {
   Duration connect_backoff_max = milliseconds(300);
   Duration restart_backoff_min = milliseconds(100);  // a trainer that fell sooner than `stable_after` waits
   Duration restart_backoff_max = seconds(10);        // this long, doubled each time; others start at once
-  Duration stable_after = seconds(10);
+  Duration stable_after = seconds(5);
   Duration exit_grace = seconds(10);  // Exit -> the trainer has ended, else it is killed
   Duration leave_grace =
       seconds(100);  // Leave -> Exit from the coordinator, else killed (pod grace is limited)
@@ -119,16 +119,15 @@ class MemberCore {
 
   void OnConnected(Time now);
   void OnCoordinator(const Message& message, Time now);
+  void OnExit(const Exit& exit, Time now);
   void OnTrainer(const Message& message, Time now);
-  void OnLost(const std::string& evidence, const std::string& message, Time now);
+  void OnLost(const std::string& evidence, const std::string& message);
   void OnReaped(int32_t exit_code, Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
-  void Say(Message message, Time now);  // to the coordinator, when there is a connection
-  void EndBy(int32_t code, const std::string& reason, Time deadline, Time now);
+  void Say(Message message);  // to the coordinator, when there is a connection
+  void EndBy(int32_t code, const std::string& reason, Time deadline);
   void Finish(int32_t code, const std::string& reason);
-  void ForgetTrainer();
-  Duration RestartDelay(Time now);
 
   MemberOptions options_;
   std::vector<MemberCommand> commands_;
@@ -136,6 +135,7 @@ class MemberCore {
   Time deadline_ = kNever;  // of kLeaving and kEnding
   int32_t end_code_ = 0;
   std::string end_reason_;
+  bool exit_heard_ = false;
 
   bool connected_ = false;
   Time connect_at_ = kNever;

@@ -1,0 +1,311 @@
+#include "rendezvous/codec.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "base/json.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+// ---- the field tables: one Visit per struct serves both directions
+// ------------------------------------------------
+
+template <class V>
+void Visit(V& v, Hello& m) {
+  v("job", m.job), v("pod", m.pod), v("agent", m.agent), v("secret", m.secret);
+}
+template <class V>
+void Visit(V& v, Join& m) {
+  v("member", m.member), v("address", m.address);
+}
+template <class V>
+void Visit(V& v, MemberStatus& m) {
+  v("generation", m.generation), v("member", m.member), v("hasState", m.has_state), v("step", m.step);
+  v("canRollBack", m.can_roll_back), v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
+}
+template <class V>
+void Visit(V& v, Down& m) {
+  v("member", m.member), v("evidence", m.evidence), v("exitCode", m.exit_code), v("message", m.message);
+}
+template <class V>
+void Visit(V& v, Leave& m) {
+  v("reason", m.reason);
+}
+template <class V>
+void Visit(V& v, StepRecord& m) {
+  v("step", m.step), v("loss", m.loss), v("lr", m.learning_rate), v("gradNorm", m.gradient_norm);
+  v("samples", m.samples), v("generation", m.generation), v("workers", m.workers), v("seconds", m.seconds);
+}
+template <class V>
+void Visit(V& v, Progress& m) {
+  v("records", m.records), v("totalSteps", m.total_steps), v("checkpointStep", m.checkpoint_step);
+  v("note", m.note);
+}
+template <class V>
+void Visit(V& v, Done& m) {
+  v("finished", m.finished), v("step", m.step), v("loss", m.loss), v("validationLoss", m.validation_loss);
+  v("validationAccuracy", m.validation_accuracy), v("weightsHash", m.weights_hash);
+  v("optimizerHash", m.optimizer_hash);
+}
+template <class V>
+void Visit(V& v, Fatal& m) {
+  v("exitCode", m.exit_code), v("message", m.message);
+}
+template <class V>
+void Visit(V&, Ping&) {}
+template <class V>
+void Visit(V& v, Welcome& m) {
+  v("job", m.job);
+}
+template <class V>
+void Visit(V& v, Prepare& m) {
+  v("generation", m.generation), v("urgency", m.urgency), v("stop", m.stop);
+}
+template <class V>
+void Visit(V& v, Member& m) {
+  v("id", m.id), v("pod", m.pod), v("address", m.address);
+}
+template <class V>
+void Visit(V& v, NewGeneration& m) {
+  v("generation", m.generation), v("members", m.members), v("sources", m.sources);
+  v("startStep", m.start_step), v("stop", m.stop);
+}
+template <class V>
+void Visit(V& v, Evict& m) {
+  v("member", m.member), v("reason", m.reason);
+}
+template <class V>
+void Visit(V& v, Exit& m) {
+  v("code", m.code), v("reason", m.reason);
+}
+
+// In the order of the alternatives of Message.
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
+    "hello", "join", "status",  "down",    "leave",         "progress", "done",
+    "fatal", "ping", "welcome", "prepare", "newGeneration", "evict",    "exit"};
+
+// ---- values -> JSON
+// -----------------------------------------------------------------------------------------
+
+struct Writer {
+  Json object = Json::object();
+
+  template <class T>
+  void operator()(const char* key, T& value) {
+    object[key] = ToValue(value);
+  }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) {
+    if (value) object[key] = ToValue(*value);
+  }
+
+  template <class T>
+  static Json ToValue(T& value) {
+    if constexpr (std::is_same_v<T, double>) {
+      // JSON has no NaN or infinity: those go as their bits, so that every double survives the trip.
+      if (!std::isfinite(value)) return fmt::format("0x{:016x}", std::bit_cast<uint64_t>(value));
+      return value;
+    } else if constexpr (std::is_same_v<T, Urgency>) {
+      return value == Urgency::kAbort ? "abort" : "boundary";
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+      return value;
+    } else {
+      Writer writer;
+      Visit(writer, value);
+      return std::move(writer.object);
+    }
+  }
+  template <class T>
+  static Json ToValue(std::vector<T>& values) {
+    Json array = Json::array();
+    for (T& value : values) array.push_back(ToValue(value));
+    return array;
+  }
+};
+
+// ---- JSON -> values
+// -----------------------------------------------------------------------------------------
+
+bool Read(const Json& json, std::string& out) {
+  if (!json.is_string()) return false;
+  out = json.get_ref<const std::string&>();
+  return true;
+}
+bool Read(const Json& json, bool& out) {
+  if (!json.is_boolean()) return false;
+  out = json.get<bool>();
+  return true;
+}
+bool Read(const Json& json, uint64_t& out) {
+  if (!json.is_number_unsigned()) return false;
+  out = json.get<uint64_t>();
+  return true;
+}
+bool Read(const Json& json, int64_t& out) {
+  if (!json.is_number_integer()) return false;
+  if (json.is_number_unsigned() &&
+      json.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return false;
+  }
+  out = json.get<int64_t>();
+  return true;
+}
+bool Read(const Json& json, int32_t& out) {
+  int64_t wide = 0;
+  if (!Read(json, wide) || !std::in_range<int32_t>(wide)) return false;
+  out = static_cast<int32_t>(wide);
+  return true;
+}
+bool Read(const Json& json, double& out) {
+  if (json.is_number()) {
+    out = json.get<double>();
+    return true;
+  }
+  if (!json.is_string()) return false;
+  const std::string& text = json.get_ref<const std::string&>();
+  if (text.size() != 18 || !text.starts_with("0x")) return false;
+  uint64_t bits = 0;
+  for (const char c : std::string_view(text).substr(2)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return false;
+    bits = bits << 4 | static_cast<uint64_t>(digit);
+  }
+  out = std::bit_cast<double>(bits);
+  return !std::isfinite(out);
+}
+bool Read(const Json& json, Urgency& out) {
+  if (json == "abort") return out = Urgency::kAbort, true;
+  if (json == "boundary") return out = Urgency::kBoundary, true;
+  return false;
+}
+
+struct Reader {
+  const Json& object;
+  std::string error = {};  // of the first bad member, with its path
+
+  template <class T>
+  void operator()(const char* key, T& value) {
+    if (!error.empty()) return;
+    const auto it = object.find(key);
+    if (it == object.end()) {
+      error = fmt::format("{}: missing", key);
+    } else {
+      Convert(key, *it, value);
+    }
+  }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) {
+    if (!error.empty()) return;
+    const auto it = object.find(key);
+    if (it == object.end() || it->is_null()) {
+      value.reset();
+    } else {
+      Convert(key, *it, value.emplace());
+    }
+  }
+
+  template <class T>
+  void Convert(const std::string& path, const Json& json, T& value) {
+    if constexpr (requires { Read(json, value); }) {
+      if (!Read(json, value)) error = fmt::format("{}: wrong type or out of range", path);
+    } else {
+      if (!json.is_object()) {
+        error = fmt::format("{}: must be an object", path);
+        return;
+      }
+      Reader inner{json};
+      Visit(inner, value);
+      if (!inner.error.empty()) error = fmt::format("{}.{}", path, inner.error);
+    }
+  }
+  template <class T>
+  void Convert(const std::string& path, const Json& json, std::vector<T>& values) {
+    if (!json.is_array()) {
+      error = fmt::format("{}: must be an array", path);
+      return;
+    }
+    values.clear();
+    values.reserve(json.size());
+    for (size_t i = 0; i < json.size() && error.empty(); ++i) {
+      Convert(fmt::format("{}[{}]", path, i), json[i], values.emplace_back());
+    }
+  }
+};
+
+template <size_t I = 0>
+Result<Message> DecodeAs(size_t index, const Json& object) {
+  if constexpr (I == std::variant_size_v<Message>) {
+    return Error{Code::kInvalid, "type: unknown"};
+  } else {
+    if (I != index) return DecodeAs<I + 1>(index, object);
+    std::variant_alternative_t<I, Message> value;
+    Reader reader{object};
+    Visit(reader, value);
+    if (!reader.error.empty()) {
+      return Error{Code::kInvalid, fmt::format("{}: {}", kTypeNames[I], reader.error)};
+    }
+    return Message(std::in_place_index<I>, std::move(value));
+  }
+}
+
+}  // namespace
+
+std::string Encode(const Message& message) {
+  Writer writer;
+  // The tables take mutable references so that one of them serves both directions; nothing is written.
+  std::visit([&](const auto& m) { Visit(writer, const_cast<std::remove_cvref_t<decltype(m)>&>(m)); },
+             message);
+  writer.object["type"] = std::string(kTypeNames[message.index()]);
+  const std::string body = DumpJson(writer.object);
+  CHECK(body.size() <= kMaxFrameBytes, "a {} message of {} bytes", kTypeNames[message.index()], body.size());
+  std::string frame;
+  frame.reserve(4 + body.size());
+  for (int shift = 24; shift >= 0; shift -= 8)
+    frame.push_back(static_cast<char>(body.size() >> shift & 0xff));
+  frame += body;
+  return frame;
+}
+
+Result<Message> DecodeBody(std::string_view json) {
+  RM_ASSIGN(const Json object, ParseJson(json));
+  if (!object.is_object()) return Error{Code::kInvalid, "a message must be a JSON object"};
+  const auto type = object.find("type");
+  if (type == object.end() || !type->is_string()) return Error{Code::kInvalid, "type: missing"};
+  const std::string& name = type->get_ref<const std::string&>();
+  size_t index = 0;
+  while (index < kTypeNames.size() && kTypeNames[index] != name) ++index;
+  return DecodeAs(index, object);
+}
+
+void Decoder::Feed(std::string_view bytes) {
+  if (begin_ > 0 && begin_ >= buffer_.size() / 2) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+  }
+  buffer_.append(bytes);
+}
+
+Result<std::optional<Message>> Decoder::Next() {
+  if (buffer_.size() - begin_ < 4) return std::optional<Message>();
+  size_t length = 0;
+  for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(buffer_[begin_ + i]);
+  if (length > kMaxFrameBytes) {
+    return Error{Code::kInvalid, fmt::format("frame of {} bytes: the limit is {}", length, kMaxFrameBytes)};
+  }
+  if (buffer_.size() - begin_ - 4 < length) return std::optional<Message>();
+  RM_ASSIGN(Message message, DecodeBody(std::string_view(buffer_).substr(begin_ + 4, length)));
+  begin_ += 4 + length;
+  if (begin_ == buffer_.size()) {
+    buffer_.clear();
+    begin_ = 0;
+  }
+  return std::optional<Message>(std::move(message));
+}
+
+}  // namespace ringmaster::rendezvous

@@ -1,0 +1,376 @@
+// Agents, their messages, and what these mean for the membership. What follows from it is in round.cc.
+#include "rendezvous/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "rendezvous/mutation.h"
+
+namespace ringmaster::rendezvous {
+
+Coordinator::Coordinator(const CoordinatorOptions& options) : options_(options) {
+  CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
+  newest_step_ = recorded_step_ = options_.known_step;
+  report_.step = options_.known_step;
+  report_.checkpoint_step = options_.known_checkpoint;
+}
+
+std::vector<CoordinatorOutput> Coordinator::Take() { return std::exchange(outputs_, {}); }
+
+void Coordinator::On(const CoordinatorEvent& event, Time now) {
+  if (started_at_ == kNever) {
+    started_at_ = last_on_ = last_join_ = retry_at_ = now;
+    silence_check_at_ = now + options_.silence_limit / 8;
+  }
+  // We are called at least at every silence check. If we were not, it was us who slept: nobody was silent.
+  if (const Duration gap = now - last_on_; gap > options_.silence_limit / 2) {
+    for (auto& [agent, peer] : peers_) peer.heard += gap;
+  }
+  last_on_ = now;
+
+  if (const auto* connected = std::get_if<AgentConnected>(&event)) {
+    OnConnected(*connected, now);
+  } else if (const auto* gone = std::get_if<AgentGone>(&event)) {
+    OnGone(gone->connection, now);
+  } else if (const auto* from = std::get_if<MessageFrom>(&event)) {
+    if (const auto it = connections_.find(from->connection); it != connections_.end()) {
+      Peer& peer = *it->second;
+      peer.heard = now;
+      if (peer.silent) {
+        peer.silent = false;
+        peer.lost_at = kNever;
+        report_dirty_ = true;
+        // It may have been dropped from the round meanwhile.
+        if (round_ && peer.usable()) AddToRound(peer, now);
+      }
+      OnMessage(peer, from->message, now);
+    }
+  } else if (const auto* limits = std::get_if<SetLimits>(&event)) {
+    CHECK(limits->min >= 1 && limits->min <= limits->max, "min {} max {}", limits->min, limits->max);
+    options_.min = limits->min;
+    options_.target = limits->target;
+    options_.max = limits->max;
+    if (WantsBoundary()) boundary_at_ = std::min(boundary_at_, now + options_.growth_window);
+  } else if (std::holds_alternative<RequestStop>(event)) {
+    if (!stop_requested_ && !ended_) {
+      stop_requested_ = report_dirty_ = true;
+      boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
+      Say("stop ordered: workers stand still after this step, then checkpoint");
+    }
+  }
+  if (now >= silence_check_at_) CheckSilence(now);
+  Advance(now);
+  if (report_dirty_) RefreshReport();
+}
+
+void Coordinator::OnConnected(const AgentConnected& event, Time now) {
+  const Hello& hello = event.hello;
+  // A pod has one agent at a time: a new one means that the old one is gone for good.
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    Peer& old = (it++)->second;
+    if (old.pod != hello.pod || old.agent == hello.agent) continue;
+    if (!old.member.empty()) OnDown(old, Down{old.member, "eof", 0, "its agent was replaced"}, now);
+    Forget(old);
+  }
+  Peer& peer = peers_[hello.agent];
+  if (peer.connection != 0) {
+    connections_.erase(peer.connection);
+    outputs_.push_back(CloseConnection{peer.connection});
+  }
+  peer.agent = hello.agent;
+  peer.pod = hello.pod;
+  peer.connection = event.connection;
+  peer.heard = now;
+  peer.silent = false;
+  connections_[event.connection] = &peer;
+  Send(peer, Welcome{options_.job});
+  if (ended_) {
+    Send(peer, Exit{exit_code_, exit_reason_});
+    return;
+  }
+  // A member is back only with its Join: what was sent to it before may be lost.
+  if (!peer.member.empty()) Unreachable(peer, now);
+  report_dirty_ = true;
+}
+
+void Coordinator::OnGone(ConnectionId connection, Time now) {
+  const auto it = connections_.find(connection);
+  if (it == connections_.end()) return;
+  Peer& peer = *it->second;
+  connections_.erase(it);
+  peer.connection = 0;
+  report_dirty_ = true;
+  if (peer.member.empty()) {
+    Forget(peer);
+    return;
+  }
+  Unreachable(peer, now);
+}
+
+void Coordinator::Unreachable(Peer& peer, Time now) {
+  if (peer.lost_at == kNever) peer.lost_at = now;
+  report_dirty_ = true;
+  MemberLost(peer, InCurrent(peer), now);
+}
+
+void Coordinator::MemberLost(const Peer& peer, bool was_member, Time now) {
+  if (active_ && was_member && !(round_ && RM_MUTANT(kNoUpgrade))) {
+    // Also during a boundary Prepare: the step that was to be finished together never will be.
+    abort_at_ = std::min(abort_at_, now + options_.gather_window);
+  } else if (round_) {
+    DropFromRound(peer, was_member);
+  }
+}
+
+void Coordinator::CheckSilence(Time now) {
+  silence_check_at_ = now + options_.silence_limit / 8;
+  std::vector<Peer*> expired;
+  for (auto& [agent, peer] : peers_) {
+    if (peer.connection != 0 && !peer.silent && now - peer.heard >= options_.silence_limit) {
+      if (RM_MUTANT(kSilenceIgnored)) continue;
+      peer.silent = true;
+      Say(peer.pod + " is silent");
+      Unreachable(peer, now);
+    }
+    // Nobody waits for it any more. Should it still come back, it is a candidate like any other.
+    if (peer.connection == 0 && !active_ && now - peer.lost_at > options_.holder_grace) {
+      expired.push_back(&peer);
+    }
+  }
+  for (Peer* peer : expired) Forget(*peer);
+}
+
+void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
+  if (ended_) return;
+  if (const auto* join = std::get_if<Join>(&message)) {
+    OnJoin(peer, *join, now);
+  } else if (const auto* status = std::get_if<MemberStatus>(&message)) {
+    OnStatus(peer, *status);
+  } else if (const auto* down = std::get_if<Down>(&message)) {
+    OnDown(peer, *down, now);
+  } else if (const auto* leave = std::get_if<Leave>(&message)) {
+    OnLeave(peer, *leave, now);
+  } else if (const auto* progress = std::get_if<Progress>(&message)) {
+    OnProgress(peer, *progress);
+  } else if (const auto* done = std::get_if<Done>(&message)) {
+    OnDone(peer, *done, now);
+  } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
+    CountFailure(peer, {peer.pod, "exit", fatal->exit_code, fatal->message});
+    End(GangPhase::kFailed, fatal->exit_code, fatal->message);
+  }
+}
+
+void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
+  if (dead_.contains(join.member) && !RM_MUTANT(kDeadNotRemembered)) {
+    Send(peer, rendezvous::Evict{join.member, "the job has gone on without it"});
+    return;
+  }
+  report_dirty_ = true;
+  if (peer.member == join.member) {
+    // The same incarnation on a new connection. What was sent meanwhile may be lost: say it again.
+    peer.lost_at = kNever;
+    peer.loss_counted = false;
+    if (active_ && InCurrent(peer)) Send(peer, current_);
+    if (round_) AddToRound(peer, now);
+    retry_at_ = now;
+    return;
+  }
+  if (!peer.member.empty()) OnDown(peer, Down{peer.member, "exit", 0, "its trainer was restarted"}, now);
+  peer.member = join.member;
+  peer.address = join.address;
+  peer.join_order = ++joins_;
+  peer.lost_at = kNever;
+  peer.loss_counted = false;
+  peer.may_hold_state = false;
+  peer.failed_starts = 0;
+  last_join_ = now;
+  retry_at_ = now;  // whoever comes may be the one that was waited for
+  if (round_) {
+    AddToRound(peer, now);
+  } else if (WantsBoundary()) {
+    boundary_at_ = std::min(boundary_at_, now + options_.growth_window);
+  }
+}
+
+void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
+  if (!round_ || peer.member != status.member) return;
+  if (status.generation != round_->generation && !RM_MUTANT(kStatusNotFenced)) return;
+  for (Answer& answer : round_->answers) {
+    if (answer.peer == &peer) answer.status = status;
+  }
+}
+
+void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
+  report_dirty_ = true;
+  if (down.member == peer.failed_member) {
+    // The second half of the story: the exit code is known after the death.
+    if (report_.last_failure && report_.last_failure->pod == peer.pod) {
+      if (down.exit_code != 0) report_.last_failure->exit_code = down.exit_code;
+      if (!down.message.empty()) report_.last_failure->message = down.message;
+    }
+    return;
+  }
+  if (dead_.contains(down.member)) return;  // we knew, and said so
+  const bool joined = peer.member == down.member && !peer.member.empty();
+  if (!joined && !peer.member.empty()) return;  // of an earlier incarnation
+  peer.failed_member = down.member;
+  if (!joined) {
+    if (peer.leaving) return;
+    ++peer.failed_starts;
+    CountFailure(peer, {peer.pod, down.evidence, down.exit_code, down.message});
+    return;
+  }
+  if (!peer.leaving && !peer.loss_counted) {
+    CountFailure(peer, {peer.pod, down.evidence, down.exit_code, down.message});
+  }
+  const bool in_current = InCurrent(peer);
+  dead_.insert(peer.member);
+  peer.member.clear();
+  peer.may_hold_state = false;
+  peer.outvoted.reset();
+  MemberLost(peer, in_current, now);
+  if (peer.leaving) Release(peer);
+}
+
+void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
+  if (peer.leaving) return;
+  Say(peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
+  peer.leaving = true;
+  const bool needed = InCurrent(peer) || round_.has_value() || current_.generation == 0 || !active_;
+  if (peer.member.empty() || !needed) {
+    Release(peer);
+    return;
+  }
+  if (WantsBoundary()) boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
+}
+
+void Coordinator::OnProgress(Peer& peer, const Progress& progress) {
+  if (!InCurrent(peer)) return;
+  Progress out = progress;
+  out.records.clear();
+  double samples = 0;
+  double elapsed = 0;
+  for (const StepRecord& record : progress.records) {
+    if (record.step > newest_step_) {
+      newest_step_ = record.step;
+      lost_generations_ = 0;
+      for (auto& [agent, other] : peers_) other.failed_starts = 0;
+    }
+    if (record.step <= recorded_step_) continue;
+    recorded_step_ = record.step;
+    report_.loss = record.loss;
+    samples += static_cast<double>(record.samples);
+    elapsed += record.seconds;
+    out.records.push_back(record);
+  }
+  if (elapsed > 0) {
+    // Smoothed: one batch of records may be a single short step.
+    const double rate = samples / elapsed;
+    const double old = report_.samples_per_second;
+    report_.samples_per_second = old == 0 ? rate : 0.7 * old + 0.3 * rate;
+  }
+  report_.total_steps = progress.total_steps;
+  if (progress.checkpoint_step) {
+    report_.checkpoint_step = std::max(report_.checkpoint_step, *progress.checkpoint_step);
+  }
+  report_dirty_ = true;
+  outputs_.push_back(ProgressOut{std::move(out)});
+}
+
+void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
+  if (!InCurrent(peer)) return;
+  if (done.finished) {
+    newest_step_ = std::max(newest_step_, done.step);
+    report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
+    report_.done = done;
+    End(GangPhase::kFinished, 0, "finished");
+    return;
+  }
+  if (!current_.stop) return;
+  report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
+  report_dirty_ = true;
+  if (stop_requested_) {
+    report_.done = done;
+    End(GangPhase::kStopped, 0, "stopped by order");
+    return;
+  }
+  // Everyone who held the state leaves. It is durable now, and waits there for new workers.
+  Say("checkpoint written at step " + std::to_string(done.step) + ": the last holders of the state leave");
+  ReleaseLeavers();
+  round_.reset();
+  active_ = survivors_hold_ = false;
+  abort_at_ = boundary_at_ = kNever;
+  retry_at_ = now;
+  current_ = {};
+}
+
+void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
+  Say(peer.pod + " failed (" + record.evidence +
+      (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
+      (record.message.empty() ? "" : ": " + record.message));
+  ++report_.worker_failures;
+  report_.last_failure = std::move(record);
+  report_dirty_ = true;
+}
+
+void Coordinator::Forget(Peer& peer) {
+  if (peer.connection != 0) {
+    connections_.erase(peer.connection);
+    outputs_.push_back(CloseConnection{peer.connection});
+  }
+  if (round_) std::erase_if(round_->answers, [&](const Answer& answer) { return answer.peer == &peer; });
+  report_dirty_ = true;
+  peers_.erase(std::string(peer.agent));
+}
+
+void Coordinator::ThrowOut(Peer& peer, const std::string& reason) {
+  dead_.insert(peer.member);
+  if (peer.connection != 0) Send(peer, rendezvous::Evict{peer.member, reason});
+  peer.failed_member = peer.member;  // its Down is no news
+  peer.member.clear();
+  peer.may_hold_state = false;
+  peer.outvoted.reset();
+  report_dirty_ = true;
+  if (peer.leaving) Release(peer);
+}
+
+void Coordinator::Send(const Peer& peer, Message message) {
+  if (peer.connection != 0) outputs_.push_back(SendTo{peer.connection, std::move(message)});
+}
+
+bool Coordinator::InCurrent(const Peer& peer) const {
+  return !peer.member.empty() && std::any_of(current_.members.begin(), current_.members.end(),
+                                             [&](const Member& m) { return m.id == peer.member; });
+}
+
+void Coordinator::RefreshReport() {
+  report_dirty_ = false;
+  Report& r = report_;
+  r.generation = current_.generation;
+  r.step = newest_step_;
+  r.live_pods.clear();
+  r.silent_pods.clear();
+  int32_t failed_starts = 0;
+  std::map<std::string, const Peer*> by_member;
+  for (const auto& [agent, peer] : peers_) {
+    if (peer.silent) r.silent_pods.push_back(peer.pod);
+    if (peer.usable()) by_member[peer.member] = &peer;
+    failed_starts = std::max(failed_starts, peer.failed_starts);
+  }
+  for (const Member& member : current_.members) {
+    if (const auto it = by_member.find(member.id); it != by_member.end()) {
+      r.live_pods.push_back(it->second->pod);
+    }
+  }
+  r.failures_without_progress = std::max(lost_generations_, failed_starts);
+  if (!ended_) {
+    r.phase = stop_requested_   ? GangPhase::kStopping
+              : active_         ? GangPhase::kActive
+              : survivors_hold_ ? GangPhase::kPaused
+                                : GangPhase::kForming;
+  }
+  outputs_.push_back(ReportChanged{});
+}
+
+}  // namespace ringmaster::rendezvous

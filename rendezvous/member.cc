@@ -1,0 +1,261 @@
+#include "rendezvous/member.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/mutation.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+// Enough to cover what a broken connection may have swallowed; a record is 72 bytes.
+constexpr size_t kRecentRecords = 64;
+
+// A trainer that says so itself: no restart would help.
+constexpr int32_t kFatalExitCode = 64;
+
+constexpr const char* kEvicted = "evicted";
+
+}  // namespace
+
+MemberCore::MemberCore(const MemberOptions& options)
+    : options_(options),
+      connect_backoff_(options.connect_backoff_min),
+      restart_backoff_(options.restart_backoff_min) {}
+
+std::vector<MemberCommand> MemberCore::Take() { return std::exchange(commands_, {}); }
+
+void MemberCore::On(const MemberEvent& event, Time now) {
+  if (stage_ == Stage::kEnded) return;
+  if (std::holds_alternative<Started>(event)) {
+    connect_at_ = restart_at_ = disconnected_since_ = now;
+  } else if (std::holds_alternative<Connected>(event)) {
+    OnConnected(now);
+  } else if (std::holds_alternative<Disconnected>(event)) {
+    if (connected_) disconnected_since_ = now;
+    connected_ = false;
+    ping_at_ = kNever;
+    connect_at_ = now + connect_backoff_;
+    connect_backoff_ = std::min(connect_backoff_ * 2, options_.connect_backoff_max);
+  } else if (const auto* from_coordinator = std::get_if<FromCoordinator>(&event)) {
+    OnCoordinator(from_coordinator->message, now);
+  } else if (const auto* from_trainer = std::get_if<FromTrainer>(&event)) {
+    OnTrainer(from_trainer->message, now);
+  } else if (const auto* lost = std::get_if<TrainerLost>(&event)) {
+    OnLost(lost->evidence, lost->message);
+  } else if (const auto* reaped = std::get_if<TrainerReaped>(&event)) {
+    OnReaped(reaped->exit_code, now);
+  } else if (std::holds_alternative<Terminate>(event)) {
+    OnTerminate(now);
+  }
+  OnTick(now);
+}
+
+void MemberCore::OnTick(Time now) {
+  if (stage_ == Stage::kEnded) return;
+  if (now >= deadline_) {
+    if (stage_ == Stage::kLeaving) {
+      Finish(143, "no answer to the leave");
+    } else {
+      Finish(end_code_, end_reason_);
+    }
+    return;
+  }
+  if (!connected_ && options_.give_up_after > Duration::zero() &&
+      now - disconnected_since_ >= options_.give_up_after) {
+    Finish(1, "no coordinator");
+    return;
+  }
+  if (now >= connect_at_) {
+    connect_at_ = kNever;
+    commands_.push_back(Connect{});
+  }
+  if (connected_ && now >= ping_at_) {
+    ping_at_ = now + options_.ping_interval;
+    commands_.push_back(SendCoordinator{Ping{}});
+  }
+  if (now >= restart_at_) {
+    restart_at_ = kNever;
+    if (!RM_MUTANT(kMemberIdReused) || incarnation_ == 0) ++incarnation_;
+    member_ = options_.hello.agent + "." + std::to_string(incarnation_);
+    trainer_ = Trainer::kRunning;
+    started_at_ = now;
+    commands_.push_back(StartTrainer{member_});
+  }
+}
+
+void MemberCore::OnConnected(Time now) {
+  connected_ = true;
+  connect_at_ = kNever;
+  connect_backoff_ = options_.connect_backoff_min;
+  ping_at_ = now + options_.ping_interval;
+  Say(options_.hello);
+  if (RM_MUTANT(kNothingRepeated)) return;
+  if (down_) Say(*down_);
+  if (join_) Say(*join_);
+  if (!recent_.empty()) {
+    Progress progress = progress_;
+    progress.records.assign(recent_.begin(), recent_.end());
+    Say(std::move(progress));
+  }
+  if (done_) Say(*done_);
+  if (stage_ == Stage::kLeaving) Say(Leave{"terminated"});
+  if (fatal_) Say(*fatal_);
+}
+
+void MemberCore::OnCoordinator(const Message& message, Time now) {
+  if (const auto* exit = std::get_if<Exit>(&message)) {
+    OnExit(*exit, now);
+    return;
+  }
+  if (stage_ == Stage::kEnding || trainer_ != Trainer::kRunning || !join_) return;
+  if (const auto* prepare = std::get_if<Prepare>(&message)) {
+    if (RM_MUTANT(kMemberNotFenced)) {
+      commands_.push_back(SendTrainer{*prepare});
+      return;
+    }
+    if (prepare->generation < prepared_) return;
+    if (prepare->generation == prepared_) {
+      // Said again on a new connection. The trainer has it; its answer may have been lost.
+      if (status_) Say(*status_);
+      return;
+    }
+    prepared_ = prepare->generation;
+    status_.reset();
+    commands_.push_back(SendTrainer{*prepare});
+  } else if (const auto* next = std::get_if<NewGeneration>(&message)) {
+    if (!RM_MUTANT(kMemberNotFenced)) {
+      if (next->generation != prepared_ || next->generation == delivered_) return;
+    }
+    delivered_ = next->generation;
+    done_.reset();
+    commands_.push_back(SendTrainer{*next});
+  } else if (const auto* evict = std::get_if<Evict>(&message)) {
+    if (evict->member == member_) OnLost(kEvicted, evict->reason);
+  }
+}
+
+void MemberCore::OnTrainer(const Message& message, Time now) {
+  if (trainer_ != Trainer::kRunning) return;
+  if (const auto* join = std::get_if<Join>(&message)) {
+    join_ = Join{member_, join->address};
+    down_.reset();
+    Say(*join_);
+  } else if (const auto* status = std::get_if<MemberStatus>(&message)) {
+    if (status->generation != prepared_ && !RM_MUTANT(kMemberNotFenced)) return;
+    status_ = *status;
+    status_->member = member_;
+    Say(*status_);
+  } else if (const auto* progress = std::get_if<Progress>(&message)) {
+    recent_.insert(recent_.end(), progress->records.begin(), progress->records.end());
+    while (recent_.size() > kRecentRecords) recent_.pop_front();
+    progress_ = *progress;
+    progress_.records.clear();
+    Say(*progress);
+  } else if (const auto* done = std::get_if<Done>(&message)) {
+    done_ = *done;
+    Say(*done);
+  } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
+    fatal_ = *fatal;
+    Say(*fatal);
+    EndBy(fatal->exit_code, fatal->message, now + options_.fatal_grace);
+  }
+}
+
+void MemberCore::OnLost(const std::string& evidence, const std::string& message) {
+  if (trainer_ != Trainer::kRunning) return;
+  trainer_ = Trainer::kLost;
+  commands_.push_back(KillTrainer{});
+  join_.reset();
+  status_.reset();
+  done_.reset();
+  recent_.clear();
+  // Who evicted it needs no telling.
+  if (stage_ == Stage::kEnding || evidence == kEvicted) return;
+  down_ = Down{member_, evidence, 0, message};
+  Say(*down_);
+}
+
+void MemberCore::OnReaped(int32_t exit_code, Time now) {
+  if (trainer_ == Trainer::kNone) return;
+  if (trainer_ == Trainer::kRunning) OnLost("exit", "");
+  trainer_ = Trainer::kNone;
+  member_.clear();
+  if (stage_ == Stage::kEnding) {
+    // After a Fatal, the coordinator's word (or the deadline) is still awaited: it must have heard.
+    if (exit_heard_) Finish(end_code_, end_reason_);
+    return;
+  }
+  if (exit_code == kFatalExitCode) {
+    fatal_ = Fatal{exit_code, "the trainer ended with exit code 64"};
+    Say(*fatal_);
+    EndBy(exit_code, fatal_->message, now + options_.fatal_grace);
+    return;
+  }
+  if (down_) {
+    down_->exit_code = exit_code;
+    Say(*down_);  // the same member again, now with its exit code
+  }
+  if (stage_ == Stage::kLeaving) return;
+  if (now - started_at_ >= options_.stable_after) {
+    restart_backoff_ = options_.restart_backoff_min;
+    restart_at_ = now;
+  } else {
+    restart_at_ = now + restart_backoff_;
+    restart_backoff_ = std::min(restart_backoff_ * 2, options_.restart_backoff_max);
+  }
+}
+
+void MemberCore::OnTerminate(Time now) {
+  if (stage_ != Stage::kRunning) {
+    Finish(143, "terminated");
+    return;
+  }
+  stage_ = Stage::kLeaving;
+  deadline_ = now + options_.leave_grace;
+  restart_at_ = kNever;
+  Say(Leave{"terminated"});
+}
+
+void MemberCore::OnExit(const Exit& exit, Time now) {
+  if (exit_heard_) return;
+  exit_heard_ = true;
+  // Our own Fatal is the better reason.
+  if (fatal_) {
+    EndBy(fatal_->exit_code, fatal_->message, now + options_.exit_grace);
+  } else {
+    EndBy(exit.code, exit.reason, now + options_.exit_grace);
+  }
+  if (trainer_ == Trainer::kRunning) commands_.push_back(SendTrainer{exit});
+  if (trainer_ == Trainer::kNone) Finish(end_code_, end_reason_);
+}
+
+// The agent ends with `code` once its trainer has ended, at the deadline in any case.
+void MemberCore::EndBy(int32_t code, const std::string& reason, Time deadline) {
+  stage_ = Stage::kEnding;
+  deadline_ = deadline;
+  end_code_ = code;
+  end_reason_ = reason;
+  restart_at_ = kNever;
+}
+
+void MemberCore::Finish(int32_t code, const std::string& reason) {
+  if (trainer_ == Trainer::kRunning) commands_.push_back(KillTrainer{});
+  commands_.push_back(ExitAgent{code, reason});
+  stage_ = Stage::kEnded;
+}
+
+void MemberCore::Say(Message message) {
+  if (connected_) commands_.push_back(SendCoordinator{std::move(message)});
+}
+
+Time MemberCore::next_wakeup() const {
+  if (stage_ == Stage::kEnded) return kNever;
+  Time wake = std::min({deadline_, connect_at_, ping_at_, restart_at_});
+  if (!connected_ && options_.give_up_after > Duration::zero()) {
+    wake = std::min(wake, disconnected_since_ + options_.give_up_after);
+  }
+  return wake;
+}
+
+}  // namespace ringmaster::rendezvous
