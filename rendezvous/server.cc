@@ -1,0 +1,319 @@
+#include "rendezvous/server.h"
+
+#include <boost/asio.hpp>
+#include <deque>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "rendezvous/codec.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr size_t kMaxHelloBytes = 64 << 10;  // nobody unknown may make us hold more
+constexpr size_t kMaxOutboxBytes = size_t{64} << 20;
+constexpr auto kHelloDeadline = seconds(10);
+constexpr auto kFlushDeadline = milliseconds(500);
+
+// Takes the same time wherever the first difference is.
+bool SameSecret(const std::string& a, const std::string& b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[b.empty() ? 0 : i % b.size()]));
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(const ServerOptions& options, ServerCallbacks callbacks)
+      : options_(options), callbacks_(std::move(callbacks)), acceptor_(io_), flush_timer_(io_) {}
+
+  Status Listen() {
+    error_code error;
+    const auto address = asio::ip::make_address(options_.host, error);
+    if (error) return Error{Code::kInvalid, options_.host + ": not an address: " + error.message()};
+    const tcp::endpoint endpoint(address, options_.port);
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) port_ = acceptor_.local_endpoint(error).port();
+    if (error) {
+      return Error{Code::kUnavailable,
+                   fmt::format("cannot listen on {}:{}: {}", options_.host, options_.port, error.message())};
+    }
+    Accept();
+    thread_ = std::thread([this] { io_.run(); });
+    return Ok();
+  }
+
+  uint16_t port() const { return port_; }
+
+  void AddJob(const CoordinatorOptions& options) {
+    asio::post(io_, [this, options] {
+      const bool added = jobs_.try_emplace(options.job, std::make_unique<Job>(io_, options)).second;
+      CHECK(added, "job {} is there already", options.job);
+      Feed(options.job, TimePassed{});
+    });
+  }
+
+  void Order(const std::string& job, CoordinatorEvent event) {
+    asio::post(io_, [this, job, event = std::move(event)] {
+      if (jobs_.contains(job)) Feed(job, event);
+    });
+  }
+
+  void Shutdown() {
+    if (!thread_.joinable()) return;
+    CHECK(std::this_thread::get_id() != thread_.get_id(), "Shutdown from a callback");
+    asio::post(io_, [this] {
+      closing_ = true;
+      error_code ignored;
+      acceptor_.close(ignored);
+      for (auto& [name, job] : jobs_) job->timer.cancel();
+      flush_timer_.expires_after(kFlushDeadline);
+      flush_timer_.async_wait([this](error_code) { io_.stop(); });
+      StopWhenFlushed();
+    });
+    thread_.join();
+  }
+
+ private:
+  struct Job {
+    Job(asio::io_context& io, const CoordinatorOptions& options) : coordinator(options), timer(io) {}
+    Coordinator coordinator;
+    asio::steady_timer timer;
+    Time timer_at = kNever;
+  };
+
+  struct Connection {
+    Connection(tcp::socket s, asio::io_context& io) : socket(std::move(s)), hello_timer(io) {}
+    ConnectionId id = 0;
+    tcp::socket socket;
+    asio::steady_timer hello_timer;
+    std::string peer;  // address, for logs
+    std::string job;   // empty: no Hello yet
+    std::string pod;
+    Decoder decoder;
+    std::array<char, 16 << 10> input;
+    std::deque<std::string> outbox;
+    size_t outbox_bytes = 0;
+    size_t hello_bytes = 0;
+    bool writing = false;
+    bool close_when_written = false;
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+
+  void Accept() {
+    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      if (closing_ || error == asio::error::operation_aborted) return;
+      if (error) {
+        // Out of descriptors, most likely. Trying again at once would spin.
+        log::Warn("rendezvous: accept: {}", error.message());
+        accept_pause_.expires_after(milliseconds(100));
+        accept_pause_.async_wait([this](error_code) { Accept(); });
+        return;
+      }
+      error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      auto c = std::make_shared<Connection>(std::move(socket), io_);
+      c->id = ++last_connection_;
+      const auto remote = c->socket.remote_endpoint(ignored);
+      c->peer = ignored ? "?" : fmt::format("{}:{}", remote.address().to_string(), remote.port());
+      connections_[c->id] = c;
+      c->hello_timer.expires_after(kHelloDeadline);
+      c->hello_timer.async_wait([this, c](error_code e) {
+        if (!e && c->job.empty()) Close(c, "no hello");
+      });
+      Read(c);
+      Accept();
+    });
+  }
+
+  void Read(const ConnectionPtr& c) {
+    c->socket.async_read_some(asio::buffer(c->input), [this, c](error_code error, size_t n) {
+      if (!connections_.contains(c->id)) return;
+      if (error) {
+        Close(c, "");
+        return;
+      }
+      if (c->job.empty() && (c->hello_bytes += n) > kMaxHelloBytes) {
+        Close(c, "too much before hello");
+        return;
+      }
+      c->decoder.Feed({c->input.data(), n});
+      while (connections_.contains(c->id)) {
+        Result<std::optional<Message>> next = c->decoder.Next();
+        if (!next.ok()) {
+          Close(c, next.error().message);
+          return;
+        }
+        if (!next->has_value()) break;
+        OnMessage(c, std::move(**next));
+      }
+      if (connections_.contains(c->id)) Read(c);
+    });
+  }
+
+  void OnMessage(const ConnectionPtr& c, Message message) {
+    if (!c->job.empty()) {
+      Feed(c->job, MessageFrom{c->id, std::move(message)});
+      return;
+    }
+    auto* hello = std::get_if<Hello>(&message);
+    if (hello == nullptr) {
+      Close(c, "the first message must be hello");
+    } else if (!SameSecret(hello->secret, options_.secret)) {
+      Close(c, "wrong secret");
+    } else if (!jobs_.contains(hello->job)) {
+      Close(c, "unknown job " + hello->job);
+    } else if (hello->agent.empty() || hello->pod.empty()) {
+      Close(c, "hello without agent or pod");
+    } else {
+      c->hello_timer.cancel();
+      c->job = hello->job;
+      c->pod = hello->pod;
+      hello->secret.clear();
+      Feed(c->job, AgentConnected{c->id, std::move(*hello)});
+    }
+  }
+
+  // One event through the job's coordinator, and what comes of it.
+  void Feed(const std::string& name, const CoordinatorEvent& event) {
+    if (closing_) return;
+    Job& job = *jobs_.at(name);
+    job.coordinator.On(event, Now());
+    bool report = false;
+    for (CoordinatorOutput& output : job.coordinator.Take()) {
+      if (const auto* send = std::get_if<SendTo>(&output)) {
+        if (const auto it = connections_.find(send->connection); it != connections_.end()) {
+          Send(it->second, send->message);
+        }
+      } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
+        if (const auto it = connections_.find(close->connection); it != connections_.end()) {
+          const ConnectionPtr c = it->second;
+          c->close_when_written = true;  // the coordinator has forgotten it already
+          Write(c);
+        }
+      } else if (const auto* progress = std::get_if<ProgressOut>(&output)) {
+        if (callbacks_.on_progress) callbacks_.on_progress(name, progress->progress);
+      } else if (const auto* line = std::get_if<EventLine>(&output)) {
+        if (callbacks_.on_event) callbacks_.on_event(name, line->text);
+      } else {
+        report = true;
+      }
+    }
+    if (report && callbacks_.on_report) callbacks_.on_report(name, job.coordinator.report());
+    const Time wake = job.coordinator.next_wakeup();
+    if (wake == job.timer_at) return;
+    job.timer_at = wake;
+    if (wake == kNever) {
+      job.timer.cancel();
+      return;
+    }
+    job.timer.expires_at(wake);
+    job.timer.async_wait([this, name](error_code error) {
+      if (error || closing_) return;
+      jobs_.at(name)->timer_at = kNever;
+      Feed(name, TimePassed{});
+    });
+  }
+
+  void Send(const ConnectionPtr& c, const Message& message) {
+    std::string frame = Encode(message);
+    c->outbox_bytes += frame.size();
+    c->outbox.push_back(std::move(frame));
+    if (c->outbox_bytes > kMaxOutboxBytes) {
+      // It does not read. Not from within the coordinator's own output: the next turn tells it.
+      asio::post(io_, [this, c] { Close(c, "does not read"); });
+      return;
+    }
+    Write(c);
+  }
+
+  void Write(const ConnectionPtr& c) {
+    if (c->writing) return;
+    if (c->outbox.empty()) {
+      if (c->close_when_written) Close(c, "");
+      StopWhenFlushed();
+      return;
+    }
+    c->writing = true;
+    asio::async_write(c->socket, asio::buffer(c->outbox.front()), [this, c](error_code error, size_t) {
+      c->writing = false;
+      if (!connections_.contains(c->id)) return;
+      if (error) {
+        Close(c, "");
+        return;
+      }
+      c->outbox_bytes -= c->outbox.front().size();
+      c->outbox.pop_front();
+      Write(c);
+    });
+  }
+
+  void Close(const ConnectionPtr& c, const std::string& why) {
+    if (connections_.erase(c->id) == 0) return;
+    if (!why.empty()) {
+      log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
+                c->pod.empty() ? "" : " pod=", c->pod, why);
+    }
+    error_code ignored;
+    c->hello_timer.cancel();
+    c->socket.close(ignored);
+    // Not at once: Close is also called while the coordinator's outputs are being carried out.
+    if (!c->job.empty()) asio::post(io_, [this, c] { Feed(c->job, AgentGone{c->id}); });
+    StopWhenFlushed();
+  }
+
+  void StopWhenFlushed() {
+    if (!closing_) return;
+    for (const auto& [id, c] : connections_) {
+      if (!c->outbox.empty()) return;
+    }
+    io_.stop();
+  }
+
+  const ServerOptions options_;
+  const ServerCallbacks callbacks_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_pause_{io_};
+  asio::steady_timer flush_timer_;
+  uint16_t port_ = 0;
+  bool closing_ = false;
+  ConnectionId last_connection_ = 0;
+  std::map<ConnectionId, ConnectionPtr> connections_;
+  std::map<std::string, std::unique_ptr<Job>> jobs_;
+  std::thread thread_;
+};
+
+Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, ServerCallbacks callbacks) {
+  auto impl = std::make_unique<Impl>(options, std::move(callbacks));
+  RM_TRY(impl->Listen());
+  return std::make_unique<Server>(std::move(impl));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() { Shutdown(); }
+
+uint16_t Server::port() const { return impl_->port(); }
+void Server::AddJob(const CoordinatorOptions& options) { impl_->AddJob(options); }
+void Server::SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max) {
+  impl_->Order(job, rendezvous::SetLimits{min, target, max});
+}
+void Server::RequestStop(const std::string& job) { impl_->Order(job, rendezvous::RequestStop{}); }
+void Server::Shutdown() { impl_->Shutdown(); }
+
+}  // namespace ringmaster::rendezvous
