@@ -14,7 +14,7 @@ namespace ringmaster::engine {
 inline constexpr int64_t kBlock = 1024;
 
 struct Parameter {
-  std::string name;  // ours: "h.0.attn.qkv.weight"
+  std::string name;  // gpt: Hugging Face GPT-2 names, "h.0.attn.c_attn.weight"
   std::vector<int64_t> shape;
   int64_t offset = 0;  // in elements, a multiple of kBlock
   int64_t size = 0;    // product of shape; the padding behind it stays zero

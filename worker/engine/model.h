@@ -22,8 +22,8 @@ enum class Precision : uint8_t { kFp32, kBf16 };
 
 struct ModelConfig {
   ModelKind kind = ModelKind::kGpt;
+  int layers = 4;  // gpt: blocks; mlp: hidden layers; cnn: stages of convolution, ReLU and 2x2 max-pooling
   // gpt
-  int layers = 4;
   int heads = 4;
   int width = 128;  // mlp: hidden units; cnn: channels of the first stage (doubled per stage)
   int context = 128;
@@ -40,7 +40,9 @@ struct ModelConfig {
 };
 
 // What one call works on. gpt: tokens and targets are [samples, context]. mlp, cnn: images are
-// [samples, channels, height, width] in [0, 1] scaled by the dataset, targets [samples].
+// [samples, channels, height, width] scaled by the dataset, targets [samples]. A target below 0 does not
+// count: neither in the loss nor in its mean. Tokens must be below the vocabulary, targets below it or the
+// classes.
 struct Batch {
   int samples = 0;
   std::span<const int32_t> tokens;
@@ -48,8 +50,8 @@ struct Batch {
   std::span<const int32_t> targets;
 };
 
-// Sums over samples of a per-sample mean (gpt: over tokens; images: one prediction), taken in sample order in
-// double.
+// Sums over samples of a per-sample mean (gpt: over the tokens that count; images: one prediction), taken in
+// sample order in double.
 struct Sums {
   double loss = 0;
   int64_t correct = 0;  // arg max equals the target
@@ -69,16 +71,21 @@ class Model {
   // Gradient of Sums::loss (a sum over samples) into `grads`, which is overwritten, padding zero. on_final(i)
   // is called on the calling thread as soon as bucket i is final, i = 0, 1, ... Returns kCancelled soon after
   // *cancel becomes true (checked at least once per layer); grads are garbage then. batch.samples may be
-  // smaller than max_samples, also 0 (grads become 0).
+  // smaller than max_samples, also 0 (grads become 0). kInvalid when a token or target is out of range.
   virtual Result<Sums> ForwardBackward(std::span<const float> params, const Batch& batch,
                                        std::span<float> grads, const std::function<void(int)>& on_final,
                                        const std::atomic<bool>* cancel) = 0;
 
+  // Loss alone. A token or target out of range is the caller's mistake here.
   virtual Sums Evaluate(std::span<const float> params, const Batch& batch) = 0;
 
-  // gpt only: logits [samples, context, vocabulary] of the last Evaluate or Logits call's batch, for sampling
-  // and tests.
+  // Logits of this batch, valid until the next call: gpt [samples, context, vocabulary], the others [samples,
+  // classes]. Targets are not looked at. For sampling and tests.
   virtual Result<std::span<const float>> Logits(std::span<const float> params, const Batch& batch) = 0;
+
+  // Called from the calling thread at least once per layer, forward and backward: a sign of life for whoever
+  // watches for hangs. Must be quick and must not throw.
+  virtual void SetProgressHook(std::function<void()> hook) = 0;
 
   // Bytes of activations and scratch that this object holds: the arithmetic of docs and of out-of-memory
   // messages.

@@ -1,0 +1,89 @@
+#include "worker/engine/kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/unit/engine/fixtures.h"
+#include "worker/engine/exec.h"
+
+namespace ringmaster::engine {
+namespace {
+
+using kernels::Product;
+
+struct Shape {
+  int64_t m, n, k;
+};
+const Shape kShapes[] = {{1, 1, 1}, {3, 5, 7}, {16, 16, 16}, {129, 257, 65}, {130, 511, 33}, {64, 33, 300}};
+
+std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, size_t misalign, int threads) {
+  const std::vector<float> a = RandomFloats(1, s.m * s.k + 8), b = RandomFloats(2, s.k * s.n + 8);
+  std::vector<float> a_moved(a.size() + 16), b_moved(b.size() + 16), c(static_cast<size_t>(s.m * s.n) + 16);
+  std::copy(a.begin(), a.end(), a_moved.begin() + static_cast<std::ptrdiff_t>(misalign));
+  std::copy(b.begin(), b.end(), b_moved.begin() + static_cast<std::ptrdiff_t>(misalign));
+  const std::vector<float> before = RandomFloats(3, s.m * s.n);
+  std::copy(before.begin(), before.end(), c.begin() + static_cast<std::ptrdiff_t>(misalign));
+  const Product product{.m = s.m,
+                        .n = s.n,
+                        .k = s.k,
+                        .a = {a_moved.data() + misalign, ta ? s.m : s.k, ta},
+                        .b = {b_moved.data() + misalign, tb ? s.k : s.n, tb},
+                        .c = c.data() + misalign,
+                        .ldc = s.n,
+                        .accumulate = accumulate};
+  if (threads == 0) {
+    kernels::MatmulReference(product);
+  } else {
+    Exec exec(threads, Precision::kFp32, kernels::FastKernels());
+    exec.Matmul(product);
+  }
+  return {c.begin() + static_cast<std::ptrdiff_t>(misalign),
+          c.begin() + static_cast<std::ptrdiff_t>(misalign) + s.m * s.n};
+}
+
+TEST(Matmul, AgreesWithTheReferenceForEveryOrientation) {
+  for (const Shape& s : kShapes)
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const bool accumulate : {false, true}) {
+          const std::vector<float> want = Multiply(s, ta, tb, accumulate, 0, 0);
+          const std::vector<float> got = Multiply(s, ta, tb, accumulate, 0, 1);
+          for (size_t i = 0; i < want.size(); ++i)
+            ASSERT_NEAR(got[i], want[i], 2e-6 * std::sqrt(static_cast<double>(s.k)) + 1e-6)
+                << s.m << "x" << s.n << "x" << s.k << " ta=" << ta << " tb=" << tb << " element " << i;
+        }
+}
+
+TEST(Matmul, BitsDependNeitherOnThreadsNorOnAlignment) {
+  for (const Shape& s : kShapes)
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        const std::vector<float> want = Multiply(s, ta, tb, true, 0, 1);
+        for (const auto& [misalign, threads] : {std::pair{size_t{0}, 2}, std::pair{size_t{0}, 3},
+                                                std::pair{size_t{1}, 1}, std::pair{size_t{7}, 2}}) {
+          const std::vector<float> got = Multiply(s, ta, tb, true, misalign, threads);
+          ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
+              << s.m << "x" << s.n << "x" << s.k << " misalign=" << misalign << " threads=" << threads;
+        }
+      }
+}
+
+TEST(Matmul, EpilogueAddsBiasAndResidual) {
+  const int64_t m = 150, n = 300, k = 9;
+  const std::vector<float> a = RandomFloats(4, m * k), b = RandomFloats(5, k * n), bias = RandomFloats(6, n),
+                           residual = RandomFloats(7, m * n);
+  std::vector<float> plain(static_cast<size_t>(m * n)), got(static_cast<size_t>(m * n));
+  Exec exec(2, Precision::kFp32, kernels::FastKernels());
+  Product product{
+      .m = m, .n = n, .k = k, .a = {a.data(), k}, .b = {b.data(), n}, .c = plain.data(), .ldc = n};
+  exec.Matmul(product);
+  product.c = got.data();
+  exec.Matmul(product, {.bias = bias.data(), .residual = residual.data()});
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_EQ(got[i], plain[i] + bias[i % static_cast<size_t>(n)] + residual[i]);
+}
+
+}  // namespace
+}  // namespace ringmaster::engine

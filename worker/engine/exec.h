@@ -1,0 +1,60 @@
+// Where a model's work runs: the kernels of this CPU, the threads, and the matrix products cut into panels. A
+// device with streams would put its own Exec behind the same calls.
+//
+// Every cut depends on the shape of the work alone, never on the number of threads: see the determinism
+// contract in model.h. One thread, the model's caller, uses an Exec at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "worker/engine/kernels/kernels.h"
+#include "worker/engine/kernels/matmul.h"
+#include "worker/engine/model.h"
+#include "worker/engine/thread_pool.h"
+
+namespace ringmaster::engine {
+
+// What is added to a product while its panel is still in cache.
+struct Epilogue {
+  const float* bias = nullptr;      // [n]
+  const float* residual = nullptr;  // [m, n], rows ldc apart as in C
+};
+
+class Exec {
+ public:
+  Exec(int threads, Precision precision, const kernels::Kernels& kernels);
+
+  const kernels::Kernels& kernels() const { return kernels_; }
+  int threads() const { return pool_.threads(); }
+  Precision precision() const { return precision_; }
+  int64_t ScratchBytes() const { return 0; }
+
+  // op(A) op(B) (+ C) + epilogue, by panels.
+  void Matmul(const kernels::Product& product, const Epilogue& epilogue = {});
+
+  // work(unit, worker) for units in [0, units).
+  template <class Work>
+  void Units(int64_t units, const Work& work) {
+    pool_.Run(units, work);
+  }
+
+  // work(begin, end) over [0, n) in pieces of `grain`: for kernels whose pieces do not touch each other.
+  template <class Work>
+  void Pieces(int64_t n, int64_t grain, const Work& work) {
+    pool_.Run((n + grain - 1) / grain, [&](int64_t unit, int) {
+      const int64_t begin = unit * grain;
+      work(begin, std::min(n, begin + grain));
+    });
+  }
+
+  // Rows of a piece so that it has about 16 Ki elements.
+  static int64_t RowGrain(int64_t width) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width)); }
+
+ private:
+  const kernels::Kernels& kernels_;
+  Precision precision_;
+  ThreadPool pool_;
+};
+
+}  // namespace ringmaster::engine

@@ -1,0 +1,17 @@
+// What follows a matrix product, and the gradient of a bias.
+#pragma once
+
+#include "worker/engine/kernels/declare.h"
+
+namespace ringmaster::engine::kernels {
+
+// c[r, i] += bias[i] + residual[r, i]; either may be null. ldc and ldr are the distances between rows.
+using AddBiasFn = void(int64_t rows, int64_t columns, float* c, int64_t ldc, const float* bias,
+                       const float* residual, int64_t ldr);
+RM_DECLARE_KERNEL(AddBias)
+
+// sums[i] = sum over r of x[r, i], rows added in order.
+using ColumnSumsFn = void(int64_t rows, int64_t columns, const float* x, int64_t ldx, float* sums);
+RM_DECLARE_KERNEL(ColumnSums)
+
+}  // namespace ringmaster::engine::kernels
