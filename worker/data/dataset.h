@@ -42,9 +42,9 @@ struct Shape {
 // (targets are the inputs shifted by one). Images: images [n, c, h, w] as (byte / 255 - mean) / deviation
 // with constants of the data kind, and targets [n].
 struct Buffers {
-  std::span<int32_t> tokens;
-  std::span<float> images;
-  std::span<int32_t> targets;
+  std::span<int32_t> tokens{};
+  std::span<float> images{};
+  std::span<int32_t> targets{};
 };
 
 class Dataset {

@@ -1,0 +1,99 @@
+// The IDX parser on whole files: good ones, broken ones, lying ones.
+#include "worker/data/idx.h"
+
+#include <gmock/gmock.h>
+
+#include "base/rng.h"
+#include "tests/unit/data/files.h"
+
+namespace ringmaster::data {
+namespace {
+
+using testing::HasSubstr;
+
+Result<IdxArray> Parse(const std::string& file) {
+  return ParseIdx(std::as_bytes(std::span(file.data(), file.size())));
+}
+
+std::string WhyNotIdx(const std::string& file) {
+  const auto parsed = Parse(file);
+  return parsed.ok() ? "parsed" : parsed.error().message;
+}
+
+std::string Values(const IdxArray& array) {
+  return {reinterpret_cast<const char*>(array.values.data()), array.values.size()};
+}
+
+TEST(Idx, PlainAndGzippedGiveTheSame) {
+  const std::string file = Idx({2, 3, 2}, "abcdefghijkl");
+  for (const std::string& bytes : {file, Gzip(file)}) {
+    const auto parsed = Parse(bytes);
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+    EXPECT_EQ(parsed->dims, (std::vector<int64_t>{2, 3, 2}));
+    EXPECT_EQ(Values(*parsed), "abcdefghijkl");
+  }
+  // Fewer bytes than the longest header.
+  const auto tiny = Parse(Gzip(Idx({1}, "x")));
+  ASSERT_TRUE(tiny.ok());
+  EXPECT_EQ(Values(*tiny), "x");
+}
+
+TEST(Idx, LargeGzippedFilesGrowInPieces) {
+  std::string data(5 << 20, '\0');
+  SplitMix64 random(1);
+  for (size_t i = 0; i < data.size(); i += 7) data[i] = static_cast<char>(random.Next());
+  const auto parsed = Parse(Gzip(Idx({5, 1 << 20}, data)));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_TRUE(Values(*parsed) == data);
+}
+
+TEST(Idx, OneMemberAfterAnother) {
+  const std::string file = Idx({4}, "abcd");
+  const auto parsed = Parse(Gzip(file.substr(0, 5)) + Gzip(file.substr(5)));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(Values(*parsed), "abcd");
+}
+
+TEST(Idx, EveryTruncationIsNoticed) {
+  const std::string plain = Idx({2, 3}, "abcdef");
+  const std::string packed = Gzip(plain);
+  for (size_t n = 0; n < plain.size(); ++n) EXPECT_FALSE(Parse(plain.substr(0, n)).ok()) << n;
+  for (size_t n = 0; n < packed.size(); ++n) EXPECT_FALSE(Parse(packed.substr(0, n)).ok()) << n;
+}
+
+TEST(Idx, NoBitFlipInAGzipGivesOtherData) {
+  const std::string good(600, 'q');
+  const std::string packed = Gzip(Idx({2, 300}, good));
+  // Behind the ten bytes of the gzip header, some of which (the time, the system) mean nothing.
+  for (size_t bit = 10 * 8; bit < packed.size() * 8; ++bit) {
+    std::string bad = packed;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    // A few bits of the stream mean nothing (padding) and may change without harm.
+    const auto parsed = Parse(bad);
+    EXPECT_TRUE(!parsed.ok() || Values(*parsed) == good) << "bit " << bit;
+  }
+}
+
+TEST(Idx, SaysWhatIsWrong) {
+  EXPECT_THAT(WhyNotIdx(""), HasSubstr("empty"));
+  EXPECT_THAT(WhyNotIdx("PK\x03\x04 and more"), HasSubstr("not an IDX file (it begins with 50 4b 03 04)"));
+  EXPECT_THAT(WhyNotIdx(std::string("\0\0\x0d\x01\0\0\0\x01zzzz", 12)), HasSubstr("type 0x0d"));
+  EXPECT_THAT(WhyNotIdx(std::string("\0\0\x08\x07", 4) + std::string(100, 'x')), HasSubstr("7 dimensions"));
+  EXPECT_THAT(WhyNotIdx(Idx({3, 0}, "")), HasSubstr("a dimension is 0"));
+  EXPECT_THAT(WhyNotIdx(Idx({3, 2}, "abcd")), HasSubstr("promises 6 bytes, 4 are there"));
+  EXPECT_THAT(WhyNotIdx(Idx({3, 2}, "abcdefg")), HasSubstr("more data than its header says"));
+  EXPECT_THAT(WhyNotIdx(Gzip(Idx({3, 2}, "abcdefg"))), HasSubstr("more data than its header says"));
+  EXPECT_THAT(WhyNotIdx(Idx({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, "")), HasSubstr("2^40"));
+  EXPECT_THAT(WhyNotIdx(Gzip(Idx({4}, "abcd")) + "rubbish"), HasSubstr("not gzip follow"));
+}
+
+TEST(Idx, LyingHeadersTakeNoMemory) {
+  // Four gigabytes promised by a hundred bytes: refused before anything is allocated.
+  EXPECT_THAT(WhyNotIdx(Gzip(Idx({0xfffffff0}, "abcd"))), HasSubstr("cannot hold"));
+  // A bomb: much more data than the header says is not decompressed.
+  EXPECT_THAT(WhyNotIdx(Gzip(Idx({10}, std::string(64 << 20, '\0')))),
+              HasSubstr("more data than its header says"));
+}
+
+}  // namespace
+}  // namespace ringmaster::data

@@ -1,0 +1,43 @@
+#include "worker/data/dataset.h"
+
+#include <exception>
+#include <new>
+
+#include "worker/data/image_dataset.h"
+#include "worker/data/token_dataset.h"
+
+namespace ringmaster::data {
+namespace {
+
+Result<std::unique_ptr<Dataset>> OpenKind(const Config& config) {
+  switch (config.kind) {
+    case Kind::kText:
+    case Kind::kTokens:
+      return OpenTokens(config);
+    case Kind::kIdx:
+      return OpenIdx(config);
+    case Kind::kCifar10:
+      return OpenCifar10(config);
+  }
+  return Error{Code::kInternal, "unknown kind of data"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> Dataset::Open(const Config& config) {
+  if (config.path.empty()) return Error{Code::kInvalid, "the data path is empty; give a file or a folder"};
+  if (!(config.validation_fraction >= 0 && config.validation_fraction < 1)) {
+    return Error{Code::kInvalid,
+                 fmt::format("the validation fraction must be at least 0 and below 1 (got {})",
+                             config.validation_fraction)};
+  }
+  try {
+    return OpenKind(config);
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kExhausted, config.path + ": does not fit into memory; give the worker more"};
+  } catch (const std::exception& e) {
+    return Error{Code::kInvalid, config.path + ": " + e.what()};
+  }
+}
+
+}  // namespace ringmaster::data

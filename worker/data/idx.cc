@@ -1,0 +1,106 @@
+#include "worker/data/idx.h"
+
+#include <algorithm>
+
+#include "worker/data/gzip.h"
+
+namespace ringmaster::data {
+namespace {
+
+constexpr size_t kMaxDims = 4;
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr int64_t kMaxGzipped = int64_t{1} << 33;
+
+Error Truncated(uint64_t want, uint64_t have) {
+  return {Code::kCorrupt,
+          fmt::format("is truncated: its header promises {} bytes, {} are there", want, have)};
+}
+
+Result<IdxArray> ParseGzipped(std::span<const std::byte> file) {
+  RM_ASSIGN(GzipReader reader, GzipReader::Create(file));
+  std::vector<std::byte> head(4 + 4 * kMaxDims);
+  RM_ASSIGN(const size_t got, reader.Read(head));
+  head.resize(got);
+  RM_ASSIGN(IdxHeader header, ParseIdxHeader(head));
+  const auto elements = static_cast<size_t>(header.elements);
+  if (elements / kMaxExpansion > file.size()) {
+    return Error{Code::kCorrupt,
+                 fmt::format("is truncated or damaged: its header promises {} bytes, which {} "
+                             "compressed bytes cannot hold",
+                             elements, file.size())};
+  }
+  if (header.elements > kMaxGzipped) {
+    return Error{Code::kInvalid,
+                 fmt::format("promises {} bytes, too many to decompress into memory; decompress "
+                             "the file on disk (gunzip)",
+                             elements)};
+  }
+  IdxArray array;
+  array.dims = std::move(header.dims);
+  array.owned.assign(head.begin() + static_cast<std::ptrdiff_t>(header.bytes), head.end());
+  // In growing pieces, so that memory is taken only for what really comes; one byte more than promised, to
+  // see that nothing follows.
+  bool more = true;
+  while (more && array.owned.size() <= elements) {
+    const size_t have = array.owned.size();
+    const size_t want = std::min(elements + 1, std::max(have * 2, size_t{1} << 20));
+    array.owned.resize(want);
+    RM_ASSIGN(const size_t came, reader.Read(std::span(array.owned).subspan(have)));
+    array.owned.resize(have + came);
+    more = have + came == want;
+  }
+  if (array.owned.size() < elements) return Truncated(elements, array.owned.size());
+  if (array.owned.size() > elements) return Error{Code::kCorrupt, "holds more data than its header says"};
+  array.values = array.owned;
+  return array;
+}
+
+}  // namespace
+
+Result<IdxHeader> ParseIdxHeader(std::span<const std::byte> available) {
+  const auto at = [&](size_t i) { return std::to_integer<uint32_t>(available[i]); };
+  if (available.empty()) return Error{Code::kCorrupt, "is empty"};
+  if (available.size() < 4) return Error{Code::kCorrupt, "is truncated: it ends within the header"};
+  if (at(0) != 0 || at(1) != 0) {
+    return Error{Code::kInvalid,
+                 fmt::format("is not an IDX file (it begins with {:02x} {:02x} {:02x} {:02x})", at(0), at(1),
+                             at(2), at(3))};
+  }
+  if (at(2) != 8) {
+    return Error{Code::kInvalid,
+                 fmt::format("is an IDX file of type 0x{:02x}; only unsigned bytes (0x08) are read", at(2))};
+  }
+  const size_t dims = at(3);
+  if (dims == 0 || dims > kMaxDims) {
+    return Error{Code::kInvalid, fmt::format("has {} dimensions; 1 to {} are read", dims, kMaxDims)};
+  }
+  IdxHeader header;
+  header.bytes = 4 + 4 * dims;
+  if (available.size() < header.bytes)
+    return Error{Code::kCorrupt, "is truncated: it ends within the header"};
+  header.elements = 1;
+  for (size_t d = 0; d < dims; ++d) {
+    const size_t i = 4 + 4 * d;
+    const int64_t size = at(i) << 24 | at(i + 1) << 16 | at(i + 2) << 8 | at(i + 3);
+    if (size == 0) return Error{Code::kInvalid, "holds no elements: a dimension is 0"};
+    if (header.elements > kMaxElements / size) return Error{Code::kInvalid, "promises more than 2^40 bytes"};
+    header.dims.push_back(size);
+    header.elements *= size;
+  }
+  return header;
+}
+
+Result<IdxArray> ParseIdx(std::span<const std::byte> file) {
+  if (LooksLikeGzip(file)) return ParseGzipped(file);
+  RM_ASSIGN(IdxHeader header, ParseIdxHeader(file));
+  const auto elements = static_cast<size_t>(header.elements);
+  const size_t have = file.size() - header.bytes;
+  if (have < elements) return Truncated(elements, have);
+  if (have > elements) return Error{Code::kCorrupt, "holds more data than its header says"};
+  IdxArray array;
+  array.dims = std::move(header.dims);
+  array.values = file.subspan(header.bytes);
+  return array;
+}
+
+}  // namespace ringmaster::data

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <array>
+
+#include "worker/data/folder.h"
+#include "worker/data/idx.h"
+#include "worker/data/image_dataset.h"
+
+namespace ringmaster::data {
+namespace {
+
+// Of Fashion-MNIST's training images; near enough for the rest of the family.
+constexpr ImageConstants kConstants{.mean = {0.2860F}, .deviation = {0.3530F}};
+
+const char* const kRemedy = "copy or download it again";
+
+// "<folder>/<stem>", or with .gz; empty when neither is there.
+std::string Find(const std::string& folder, const std::string& stem) {
+  for (const char* suffix : {"", ".gz"}) {
+    const std::string path = folder + "/" + stem + suffix;
+    if (IsFile(path)) return path;
+  }
+  return {};
+}
+
+// Opens one file of the pair and keeps its bytes alive in `part`.
+Result<IdxArray> Load(const std::string& path, size_t dims, const char* what, ImagePart* part) {
+  RM_ASSIGN(FileView file, FileView::Open(path));
+  auto parsed = ParseIdx(file.bytes());
+  if (!parsed.ok()) return Problem(parsed.error().code, path, parsed.error().message, kRemedy);
+  if (parsed->dims.size() != dims) {
+    return Problem(Code::kInvalid, path,
+                   fmt::format("has {} dimensions; {} have {}", parsed->dims.size(), what, dims),
+                   "check that images and labels are not swapped");
+  }
+  if (parsed->owned.empty()) {
+    part->files.push_back(std::move(file));
+  } else {
+    part->owned.push_back(std::move(parsed->owned));
+    parsed->values = part->owned.back();
+  }
+  return std::move(*parsed);
+}
+
+struct Pair {
+  ImagePart part;
+  int64_t height = 0;
+  int64_t width = 0;
+  std::string labels_path;
+};
+
+Result<Pair> LoadPair(const std::string& folder, const std::string& prefix) {
+  const std::string image_stem = prefix + "-images-idx3-ubyte";
+  const std::string label_stem = prefix + "-labels-idx1-ubyte";
+  const std::string images_path = Find(folder, image_stem);
+  Pair pair;
+  pair.labels_path = Find(folder, label_stem);
+  for (const auto& [path, stem] :
+       {std::pair{images_path, image_stem}, std::pair{pair.labels_path, label_stem}}) {
+    if (path.empty()) {
+      return Problem(Code::kNotFound, folder + "/" + stem + "[.gz]", "is not there",
+                     "give the folder that holds the four files of the MNIST layout");
+    }
+  }
+  pair.part.name = prefix;
+  RM_ASSIGN(const IdxArray images, Load(images_path, 3, "images", &pair.part));
+  RM_ASSIGN(const IdxArray labels, Load(pair.labels_path, 1, "labels", &pair.part));
+  if (images.dims[0] != labels.dims[0]) {
+    return Problem(Code::kInvalid, images_path,
+                   fmt::format("holds {} images, but {} holds {} labels", images.dims[0], pair.labels_path,
+                               labels.dims[0]),
+                   kRemedy);
+  }
+  pair.height = images.dims[1];
+  pair.width = images.dims[2];
+  constexpr int64_t kMaxSide = 4096;
+  if (pair.height > kMaxSide || pair.width > kMaxSide) {
+    return Problem(Code::kInvalid, images_path, fmt::format("has images of {} x {}", pair.height, pair.width),
+                   fmt::format("images of at most {0} x {0} are read", kMaxSide));
+  }
+  pair.part.count = images.dims[0];
+  pair.part.image_stride = static_cast<size_t>(pair.height * pair.width);
+  pair.part.label_stride = 1;
+  pair.part.images = images.values;
+  pair.part.labels = labels.values;
+  return pair;
+}
+
+// Ten, or as many as the training labels need. A label above nine must be reached without gaps: a damaged
+// byte is not a class.
+Result<int> Classes(const Pair& train) {
+  std::array<int64_t, 256> seen{};
+  for (const std::byte label : train.part.labels) ++seen[std::to_integer<size_t>(label)];
+  int top = 255;
+  while (top > 0 && seen[static_cast<size_t>(top)] == 0) --top;
+  for (int label = 1; top >= 10 && label < top; ++label) {
+    if (seen[static_cast<size_t>(label)] > 0) continue;
+    return Problem(Code::kInvalid, train.labels_path,
+                   fmt::format("label {} is out of range: no sample has label {}", top, label), kRemedy);
+  }
+  return std::max(10, top + 1);
+}
+
+Status CheckLabels(const Pair& pair, int classes) {
+  for (size_t i = 0; i < pair.part.labels.size(); ++i) {
+    const int label = std::to_integer<int>(pair.part.labels[i]);
+    if (label < classes) continue;
+    return Problem(Code::kInvalid, pair.labels_path,
+                   fmt::format("label {} of sample {} is out of range: the training data has {} classes",
+                               label, i, classes),
+                   kRemedy);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
+  for (const std::string& folder : {config.path, config.validation_path}) {
+    if (folder.empty() || IsFolder(folder)) continue;
+    const bool file = IsFile(folder);
+    return Problem(file ? Code::kInvalid : Code::kNotFound, folder, file ? "is a file" : "is not there",
+                   "give the folder that holds train-images-idx3-ubyte and its companions");
+  }
+  RM_ASSIGN(Pair train, LoadPair(config.path, "train"));
+  RM_ASSIGN(const int classes, Classes(train));
+  Shape shape{.tokens = false,
+              .channels = 1,
+              .height = static_cast<int>(train.height),
+              .width = static_cast<int>(train.width),
+              .classes = classes};
+  std::vector<ImagePart> validation;
+  const std::string& folder = config.validation_path.empty() ? config.path : config.validation_path;
+  if (!config.validation_path.empty() || !Find(folder, "t10k-images-idx3-ubyte").empty()) {
+    RM_ASSIGN(Pair held_out, LoadPair(folder, "t10k"));
+    RM_TRY(CheckLabels(held_out, classes));
+    if (held_out.height != train.height || held_out.width != train.width) {
+      return Problem(Code::kInvalid, folder,
+                     fmt::format("has validation images of {} x {}, training images are {} x {}",
+                                 held_out.height, held_out.width, train.height, train.width),
+                     "give two files of one data set");
+    }
+    validation.push_back(std::move(held_out.part));
+  }
+  std::vector<ImagePart> parts;
+  parts.push_back(std::move(train.part));
+  return MakeImageDataset(shape, kConstants, std::move(parts), std::move(validation),
+                          config.validation_fraction);
+}
+
+}  // namespace ringmaster::data
