@@ -29,8 +29,7 @@ std::string NewUuid() {
   return uuid.value().substr(0, 36);
 }
 
-rendezvous::MemberOptions OptionsOf(const Config& config) {
-  rendezvous::MemberOptions options;
+rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOptions options) {
   // The secret is put in when it is sent: Agent::Send.
   options.hello = {config.job, config.pod, NewUuid(), ""};
   return options;
@@ -68,9 +67,9 @@ struct Agent::Ready {
   short Of(Who who) const { return polled[who].revents; }
 };
 
-Agent::Agent(Config config)
+Agent::Agent(Config config, const rendezvous::MemberOptions& timing)
     : config_(std::move(config)),
-      core_(OptionsOf(config_)),
+      core_(OptionsOf(config_, timing)),
       link_(config_.coordinator_host, config_.coordinator_port),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {}
@@ -181,6 +180,10 @@ void Agent::Send(Message message) {
       return;
     }
     hello->secret = std::move(secret).value();
+  }
+  // A trainer that ended as if fatally without saying why: its last lines say more than its exit code.
+  if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_said_) {
+    if (const std::string tail = TailText(); !tail.empty()) fatal->message = tail;
   }
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
 }
@@ -341,9 +344,6 @@ void Agent::OnTrainerExit(int status) {
   channel_open_ = false;
   sample_at_ = kNever;
   trainer_.reset();
-  if (code == kExitBadConfiguration && !fatal_said_) {
-    Feed(rendezvous::FromTrainer{rendezvous::Fatal{code, TailText()}});
-  }
   Feed(rendezvous::TrainerReaped{code});
 }
 

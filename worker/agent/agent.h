@@ -28,7 +28,8 @@ class Agent {
   static constexpr Duration kSampleInterval = milliseconds(20);
   static constexpr Duration kEofGrace = milliseconds(200);
 
-  explicit Agent(Config config);
+  // `timing` without `hello`, which follows from the configuration.
+  explicit Agent(Config config, const rendezvous::MemberOptions& timing = {});
 
   // Until the core says ExitAgent; returns the exit code. Writes the termination log unless it is 0.
   int Run();
