@@ -1,0 +1,79 @@
+#include <sched.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+
+#include "worker/devices/devices.h"
+#include "worker/devices/text_file.h"
+
+namespace ringmaster::devices {
+namespace {
+
+constexpr std::array kFeatures = {"avx2",        "fma",         "avx512f",  "avx512bw", "avx512_vnni",
+                                  "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
+                                  "asimd",       "sve",         "bf16"};
+
+// cgroup 2: "max 100000" or "50000 100000"; cgroup 1: two files, -1 for no limit.
+double CpuQuota(const std::string& root) {
+  if (const auto both = ReadTrimmed(root + "/sys/fs/cgroup/cpu.max")) {
+    const auto quota = LeadingNumber(*both);
+    const size_t blank = both->find(' ');
+    const auto period = blank == std::string::npos ? std::nullopt : LeadingNumber(both->substr(blank));
+    if (quota && period && *period > 0) return static_cast<double>(*quota) / static_cast<double>(*period);
+    return 0;
+  }
+  const auto quota = ReadNumber(root + "/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  const auto period = ReadNumber(root + "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (!quota || !period || *quota <= 0 || *period <= 0) return 0;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+int64_t MemoryLimit(const std::string& root, int64_t total) {
+  auto limit = ReadNumber(root + "/sys/fs/cgroup/memory.max");  // "max" is no number
+  if (!limit) limit = ReadNumber(root + "/sys/fs/cgroup/memory/memory.limit_in_bytes");
+  // cgroup 1 says "none" with a number near 2^63.
+  return limit && *limit < total ? *limit : 0;
+}
+
+bool HasWord(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
+}
+
+}  // namespace
+
+Cpu ReadCpu(const std::string& root) {
+  Cpu cpu;
+  const std::string info = ReadTrimmed(root + "/proc/cpuinfo").value_or("");
+  cpu.model = FieldOf(info, "model name").value_or(FieldOf(info, "CPU implementer").value_or("unknown"));
+  for (size_t at = 0; at != std::string::npos; at = info.find("\nprocessor", at + 1)) {
+    if (info.compare(at == 0 ? 0 : at + 1, 9, "processor") == 0) ++cpu.logical;
+  }
+  const std::string flags = FieldOf(info, "flags").value_or(FieldOf(info, "Features").value_or(""));
+  for (const char* feature : kFeatures) {
+    if (HasWord(flags, feature)) cpu.features.emplace_back(feature);
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  cpu.usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cpu.logical;
+  cpu.quota = CpuQuota(root);
+  return cpu;
+}
+
+Memory ReadMemory(const std::string& root) {
+  Memory memory;
+  const std::string info = ReadTrimmed(root + "/proc/meminfo").value_or("");
+  const auto bytes = [&info](const char* key) {
+    return LeadingNumber(FieldOf(info, key).value_or("")).value_or(0) * 1024;
+  };
+  memory.total_bytes = bytes("MemTotal");
+  memory.available_bytes = bytes("MemAvailable");
+  memory.limit_bytes = MemoryLimit(root, memory.total_bytes);
+  struct statvfs about = {};
+  if (::statvfs((root + "/dev/shm").c_str(), &about) == 0) {
+    memory.shm_bytes = static_cast<int64_t>(about.f_blocks) * static_cast<int64_t>(about.f_frsize);
+  }
+  return memory;
+}
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "worker/devices/devices.h"
+#include "worker/devices/text_file.h"
+
+namespace ringmaster::devices {
+namespace {
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// "4: ACTIVE" -> "ACTIVE"
+std::string AfterColon(const std::string& text) {
+  const size_t colon = text.find(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+// A RoCE port names its network device in the first entry of its GID table; the old way is the PCI function's
+// only network device.
+std::string NetworkDevice(const std::string& device, const std::string& port) {
+  if (auto name = ReadTrimmed(port + "/gid_attrs/ndevs/0"); name && !name->empty()) return *name;
+  const std::vector<std::string> names = NamesIn(device + "/device/net");
+  return names.size() == 1 ? names[0] : std::string();
+}
+
+}  // namespace
+
+std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>* notes) {
+  const std::string folder = root + "/sys/class/infiniband";
+  std::vector<RdmaPort> found;
+  for (const std::string& name : NamesIn(folder)) {
+    const std::string device = folder + "/" + name;
+    for (const std::string& number : NamesIn(device + "/ports")) {
+      const std::string port = device + "/ports/" + number;
+      RdmaPort one;
+      one.device = name;
+      one.port = static_cast<int32_t>(LeadingNumber(number).value_or(0));
+      one.state = AfterColon(ReadTrimmed(port + "/state").value_or("unknown"));
+      one.rate = ReadTrimmed(port + "/rate").value_or("");
+      one.link_layer = ReadTrimmed(port + "/link_layer").value_or("");
+      one.node_guid = ReadTrimmed(device + "/node_guid").value_or("");
+      one.numa_node = static_cast<int32_t>(ReadNumber(device + "/device/numa_node").value_or(-1));
+      if (one.link_layer == "Ethernet") one.netdev = NetworkDevice(device, port);
+      found.push_back(std::move(one));
+    }
+  }
+  if (found.empty()) {
+    notes->push_back("RDMA: no device under /sys/class/infiniband");
+    return found;
+  }
+  // In a pod the kernel shows the node's devices even where the pod was given none.
+  if (NamesIn(root + "/dev/infiniband").empty()) {
+    notes->push_back("RDMA: devices are there, but /dev/infiniband is not: this process cannot use them");
+  }
+  return found;
+}
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,57 @@
+// Small files of /proc and /sys, for the readers of this folder. Pure but for the file.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace ringmaster::devices {
+
+// Without white space at both ends; nullopt when it cannot be read.
+inline std::optional<std::string> ReadTrimmed(const std::string& path) {
+  Result<std::string> text = ReadFile(path, size_t{1} << 20);
+  if (!text.ok()) return std::nullopt;
+  const std::string& all = text.value();
+  const size_t begin = all.find_first_not_of(" \t\n");
+  if (begin == std::string::npos) return std::string();
+  return all.substr(begin, all.find_last_not_of(" \t\n") - begin + 1);
+}
+
+// The number at the head of the text ("4096 kB" -> 4096).
+inline std::optional<int64_t> LeadingNumber(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return std::nullopt;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+inline std::optional<int64_t> ReadNumber(const std::string& path) {
+  const std::optional<std::string> text = ReadTrimmed(path);
+  return text ? LeadingNumber(*text) : std::nullopt;
+}
+
+// The value of the first line "key<blanks>: value" of a file such as /proc/cpuinfo.
+inline std::optional<std::string> FieldOf(std::string_view text, std::string_view key) {
+  size_t line = 0;
+  while (line < text.size()) {
+    const size_t end = std::min(text.find('\n', line), text.size());
+    const std::string_view one = text.substr(line, end - line);
+    if (one.starts_with(key)) {
+      const size_t colon = one.find(':');
+      const size_t blanks = one.find_first_not_of(" \t", key.size());
+      if (colon != std::string_view::npos && blanks == colon) {
+        const size_t value = one.find_first_not_of(" \t", colon + 1);
+        return value == std::string_view::npos ? std::string() : std::string(one.substr(value));
+      }
+    }
+    line = end + 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ringmaster::devices
