@@ -1,0 +1,213 @@
+// The collectives over messages, on the deterministic network: right answers under every delay, and an error
+// for every survivor whatever message a rank dies at.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/rng.h"
+#include "tests/unit/fabric/oracle.h"
+#include "worker/fabric/algorithms.h"
+#include "worker/fabric/loopback/domain.h"
+#include "worker/fabric/message_communicator.h"
+
+namespace ringmaster::fabric::testing {
+namespace {
+
+using loopback::Domain;
+using loopback::NetworkOptions;
+
+// Runs `body` as each rank in a thread of its own and returns what they returned.
+std::vector<Status> RunRanks(Domain& domain, int world,
+                             const std::function<Status(std::unique_ptr<Transport>)>& body) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int rank = 0; rank < world; ++rank) transports.push_back(domain.Connect(rank));
+  std::vector<Status> statuses(world);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank)
+    threads.emplace_back([&, rank] { statuses[rank] = body(std::move(transports[rank])); });
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+Status Everything(Communicator& communicator, size_t elements, uint64_t seed) {
+  std::vector<std::byte> memory(2 * communicator.world() * elements * 4);
+  return CheckAll(communicator, elements, seed, memory);
+}
+
+class LoopbackWorld : public ::testing::TestWithParam<int> {};
+
+TEST_P(LoopbackWorld, AllCollectivesUnderRandomDelays) {
+  const int world = GetParam();
+  for (const uint64_t max_delay : {0, 3, 1000}) {
+    for (const size_t elements : {size_t{0}, size_t{1}, size_t{13}, size_t{997}, size_t{10007}}) {
+      NetworkOptions options;
+      options.world = world;
+      options.seed = KeyedRandom(max_delay, elements, world);
+      options.max_delay = max_delay;
+      options.segment_bytes = elements % 2 == 0 ? 512 : 4096;
+      Domain domain(options);
+      const auto statuses = RunRanks(domain, world, [&](std::unique_ptr<Transport> transport) {
+        const auto communicator = NewMessageCommunicator(std::move(transport));
+        return Everything(*communicator, elements, options.seed);
+      });
+      for (int rank = 0; rank < world; ++rank)
+        ASSERT_TRUE(statuses[rank].ok()) << "delay " << max_delay << ": " << statuses[rank].error().message;
+    }
+  }
+}
+
+TEST_P(LoopbackWorld, LargeAllReduce) {
+  const int world = GetParam();
+  NetworkOptions options;
+  options.world = world;
+  options.segment_bytes = 256 << 10;
+  Domain domain(options);
+  const size_t elements = (1 << 20) + 1;
+  const auto statuses = RunRanks(domain, world, [&](std::unique_ptr<Transport> transport) {
+    const auto communicator = NewMessageCommunicator(std::move(transport));
+    std::vector<std::byte> memory(elements * 4);
+    return CheckAllReduce(*communicator, elements, 5, memory);
+  });
+  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.error().message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, LoopbackWorld, ::testing::Range(1, 10));
+
+// Floats whose sum depends on the order: every algorithm must give all ranks the same bits, the same ones
+// under every delay, and close to the reference.
+TEST(Loopback, FloatBitsDoNotDependOnTiming) {
+  using Algorithm = Status (*)(Transport&, uint32_t, std::span<std::byte>, const Combiner&);
+  const Combiner sum{Element::kFloat, ReduceOp::kSum};
+  const size_t elements = 500;
+  for (int world = 2; world <= 9; ++world) {
+    std::vector<float> reference;
+    for (const Algorithm algorithm : {&ReferenceAllReduce, &RingAllReduce, &DoublingAllReduce}) {
+      std::vector<float> first;
+      for (uint64_t seed = 0; seed < 5; ++seed) {
+        NetworkOptions options;
+        options.world = world;
+        options.seed = seed;
+        options.max_delay = seed * 10;
+        Domain domain(options);
+        std::vector<std::vector<float>> data(world);
+        const auto statuses = RunRanks(domain, world, [&](std::unique_ptr<Transport> transport) {
+          std::vector<float>& own = data[transport->rank()];
+          own.resize(elements);
+          for (size_t i = 0; i < elements; ++i)
+            own[i] = static_cast<float>(SplitMix64(KeyedRandom(7, transport->rank(), i)).Uniform() - 0.5);
+          return algorithm(*transport, 0, std::as_writable_bytes(std::span(own)), sum);
+        });
+        for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.error().message;
+        if (first.empty()) first = data[0];
+        for (int rank = 0; rank < world; ++rank)
+          ASSERT_TRUE(std::equal(first.begin(), first.end(), data[rank].begin()))
+              << "world " << world << " seed " << seed;
+      }
+      if (reference.empty()) reference = first;
+      for (size_t i = 0; i < elements; ++i) ASSERT_NEAR(first[i], reference[i], 1e-5);
+    }
+  }
+}
+
+// What a rank does in the death tests: a bit of everything, in segments.
+Status Program(Communicator& communicator) {
+  std::vector<int32_t> data(600);
+  RM_TRY(communicator.AllReduce(std::span(data).first(10), ReduceOp::kSum));
+  RM_TRY(Everything(communicator, 150, 3));
+  return communicator.AllReduce(std::span<int32_t>(data), ReduceOp::kMax);
+}
+
+class LoopbackDeath : public ::testing::TestWithParam<bool> {};
+
+TEST_P(LoopbackDeath, AtEveryMessageIndexEverySurvivorGetsAnError) {
+  const bool announced = GetParam();
+  for (const int world : {2, 3, 5}) {
+    NetworkOptions options;
+    options.world = world;
+    options.segment_bytes = 256;
+    options.max_delay = 5;
+    const auto program = [](std::unique_ptr<Transport> transport) -> Status {
+      const auto communicator = NewMessageCommunicator(std::move(transport));
+      RM_TRY(Program(*communicator));
+      // Nobody may take a death for success for good: at the latest the next barrier tells.
+      return communicator->Barrier();
+    };
+    std::vector<uint64_t> messages;
+    {
+      Domain domain(options);
+      for (const Status& status : RunRanks(domain, world, program))
+        ASSERT_TRUE(status.ok()) << status.error().message;
+      for (int rank = 0; rank < world; ++rank) messages.push_back(domain.messages(rank));
+    }
+    for (int victim = 0; victim < world; ++victim) {
+      // The last barrier's messages may be all that is missing: a survivor that has them may succeed.
+      uint64_t in_last_barrier = 1;
+      while ((1 << in_last_barrier) < world) ++in_last_barrier;
+      for (uint64_t at = 0; at < messages[victim]; ++at) {
+        options.victim = victim;
+        options.end_at = at;
+        options.announced = announced;
+        Domain domain(options);
+        const auto statuses = RunRanks(domain, world, program);
+        EXPECT_FALSE(statuses[victim].ok());
+        for (int rank = 0; rank < world; ++rank) {
+          if (rank == victim) continue;
+          if (statuses[rank].ok()) {
+            ASSERT_GE(at + in_last_barrier, messages[victim])
+                << "rank " << rank << " took the death of " << victim << " at " << at << " for success";
+            continue;
+          }
+          const Code code = statuses[rank].error().code;
+          ASSERT_TRUE(code == Code::kUnavailable || code == Code::kDeadlineExceeded)
+              << "world " << world << " victim " << victim << " at " << at << ": "
+              << statuses[rank].error().message;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AnnouncedOrSilent, LoopbackDeath, ::testing::Bool());
+
+TEST(Loopback, AbortEndsEveryRank) {
+  NetworkOptions options;
+  options.world = 3;
+  Domain domain(options);
+  const auto statuses = RunRanks(domain, 3, [&](std::unique_ptr<Transport> transport) -> Status {
+    const int rank = transport->rank();
+    const auto communicator = NewMessageCommunicator(std::move(transport));
+    RM_TRY(communicator->Barrier());
+    if (rank == 2) {
+      domain.Abort();
+      return Error{Code::kCancelled, "own"};
+    }
+    return communicator->Barrier();
+  });
+  for (const Status& status : statuses) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::kCancelled);
+  }
+}
+
+// Different calls are an error of the program, and found.
+TEST(Loopback, MismatchedCallsAreReported) {
+  NetworkOptions options;
+  options.world = 2;
+  Domain domain(options);
+  const auto statuses = RunRanks(domain, 2, [&](std::unique_ptr<Transport> transport) -> Status {
+    const int rank = transport->rank();
+    const auto communicator = NewMessageCommunicator(std::move(transport));
+    std::vector<int32_t> data(rank == 0 ? 4 : 5);
+    return communicator->AllReduce(std::span<int32_t>(data), ReduceOp::kSum);
+  });
+  EXPECT_TRUE(std::any_of(statuses.begin(), statuses.end(), [](const Status& status) {
+    return !status.ok() && status.error().code == Code::kInternal;
+  }));
+}
+
+}  // namespace
+}  // namespace ringmaster::fabric::testing

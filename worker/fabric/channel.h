@@ -1,0 +1,72 @@
+// One peer's traffic in one generation, without I/O: puts messages back in order, lands them, and keeps the
+// number under way within a window, so that a fast sender cannot fill a slow receiver's memory.
+//
+// The window counts messages: a sender may be kWindow ahead of what the receiver has landed. The receiver
+// tells its progress every kCreditEvery messages. Used by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "worker/fabric/transport.h"
+
+namespace ringmaster::fabric {
+
+struct Outgoing {
+  uint64_t sequence = 0;
+  Stamp stamp;
+  std::span<const std::byte> data;
+};
+
+class Channel {
+ public:
+  static constexpr uint64_t kWindow = 32;
+  static constexpr uint64_t kCreditEvery = 8;
+
+  // --- sending ---
+  void Queue(Stamp stamp, std::span<const std::byte> data);
+  // The next message that the window lets go.
+  std::optional<Outgoing> Next();
+  bool drained() const { return queue_.empty(); }
+  // The peer has landed its first `landed` messages.
+  void OnCredit(uint64_t landed);
+
+  // --- receiving ---
+  Status Post(Stamp stamp, const Landing& landing);
+  // A message came in, in whatever order; lands it now or keeps a copy. kInternal: the peer runs something
+  // else.
+  Status OnMessage(uint64_t sequence, Stamp stamp, std::span<const std::byte> message);
+  uint64_t landed() const { return landed_; }
+  // What to tell the peer now, if it is time to.
+  std::optional<uint64_t> CreditDue();
+
+ private:
+  struct Expected {
+    Stamp stamp;
+    Landing landing;
+  };
+  struct Kept {
+    Stamp stamp;
+    std::vector<std::byte> bytes;
+  };
+  Status LandNext(Stamp stamp, std::span<const std::byte> message);
+
+  std::deque<Outgoing> queue_;
+  uint64_t queued_ = 0;
+  uint64_t sent_ = 0;
+  uint64_t credited_ = 0;
+
+  std::deque<Expected> expected_;
+  std::map<uint64_t, Kept> kept_;  // by sequence: early, or without a landing yet
+  std::vector<std::vector<std::byte>> spare_;
+  uint64_t landed_ = 0;
+  uint64_t told_ = 0;
+};
+
+}  // namespace ringmaster::fabric

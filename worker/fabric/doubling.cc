@@ -1,0 +1,56 @@
+#include <bit>
+#include <vector>
+
+#include "worker/fabric/algorithms.h"
+
+namespace ringmaster::fabric {
+
+Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+                         const Combiner& combiner) {
+  const int rank = transport.rank();
+  const auto core = static_cast<int>(std::bit_floor(static_cast<unsigned>(transport.world())));
+  const int extra = transport.world() - core;
+  // An extra rank gives its data to a core rank and takes the result from there.
+  if (rank >= core) {
+    RM_TRY(transport.Send(rank - core, {operation, 0}, data));
+    RM_TRY(transport.Flush());
+    RM_TRY(transport.Post(rank - core, {operation, 1}, {data, Landing::Action::kCopy, {}}));
+    return transport.Wait(rank - core);
+  }
+  if (rank < extra) {
+    RM_TRY(transport.Post(rank + core, {operation, 0}, {data, Landing::Action::kAppend, combiner}));
+    RM_TRY(transport.Wait(rank + core));
+  }
+  std::vector<std::byte> outgoing(data.size());  // the sum moves on while the old one is under way
+  uint32_t step = 2;
+  for (int distance = 1; distance < core; distance *= 2, ++step) {
+    const int peer = rank ^ distance;
+    std::copy(data.begin(), data.end(), outgoing.begin());
+    RM_TRY(transport.Send(peer, {operation, step}, outgoing));
+    // Both partners compute lower + upper: the same bits.
+    const auto action = peer < rank ? Landing::Action::kPrepend : Landing::Action::kAppend;
+    RM_TRY(transport.Post(peer, {operation, step}, {data, action, combiner}));
+    RM_TRY(transport.Wait(peer));
+    RM_TRY(transport.Flush());
+  }
+  if (rank < extra) {
+    RM_TRY(transport.Send(rank + core, {operation, 1}, data));
+    RM_TRY(transport.Flush());
+  }
+  return Ok();
+}
+
+Status DoublingBarrier(Transport& transport, uint32_t operation) {
+  const int world = transport.world();
+  uint32_t step = 0;
+  for (int distance = 1; distance < world; distance *= 2, ++step) {
+    const int to = (transport.rank() + distance) % world;
+    const int from = (transport.rank() + world - distance) % world;
+    RM_TRY(transport.Send(to, {operation, step}, {}));
+    RM_TRY(transport.Post(from, {operation, step}, {}));
+    RM_TRY(transport.Wait(from));
+  }
+  return transport.Flush();
+}
+
+}  // namespace ringmaster::fabric

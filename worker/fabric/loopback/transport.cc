@@ -1,0 +1,54 @@
+#include "worker/fabric/loopback/transport.h"
+
+namespace ringmaster::fabric::loopback {
+
+template <class Ready>
+Status Domain::WaitUntil(std::unique_lock<std::mutex>& lock, int rank, const Ready& ready) {
+  Rank& self = ranks_[rank];
+  while (true) {
+    if (aborted_) return Error{Code::kCancelled, "aborted"};
+    if (self.failure) return *self.failure;
+    RM_TRY(Pump(rank));
+    if (ready(self)) return Ok();
+    self.waiting = true;
+    AdvanceIfAllWait();
+    while (self.waiting) self.changed.wait(lock);
+  }
+}
+
+LoopbackTransport::~LoopbackTransport() {
+  const std::lock_guard lock(domain_.mutex_);
+  domain_.ranks_[rank_].left = true;
+  domain_.AdvanceIfAllWait();
+}
+
+Status LoopbackTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data) {
+  const std::lock_guard lock(domain_.mutex_);
+  domain_.ranks_[rank_].channels[peer].Queue(stamp, data);
+  return domain_.Pump(rank_);
+}
+
+Status LoopbackTransport::Post(int peer, Stamp stamp, const Landing& landing) {
+  const std::lock_guard lock(domain_.mutex_);
+  return domain_.ranks_[rank_].channels[peer].Post(stamp, landing);
+}
+
+Status LoopbackTransport::Wait(int peer) {
+  std::unique_lock lock(domain_.mutex_);
+  uint64_t& waited = domain_.ranks_[rank_].waited[peer];
+  RM_TRY(domain_.WaitUntil(lock, rank_,
+                           [&](const Domain::Rank& self) { return self.channels[peer].landed() > waited; }));
+  ++waited;
+  return Ok();
+}
+
+Status LoopbackTransport::Flush() {
+  std::unique_lock lock(domain_.mutex_);
+  return domain_.WaitUntil(lock, rank_, [](const Domain::Rank& self) {
+    for (const Channel& channel : self.channels)
+      if (!channel.drained()) return false;
+    return true;
+  });
+}
+
+}  // namespace ringmaster::fabric::loopback

@@ -1,0 +1,138 @@
+#include "worker/fabric/message_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "worker/fabric/algorithms.h"
+
+namespace ringmaster::fabric {
+namespace {
+
+// Up to here the latency of a message outweighs sending everything log2(world) times.
+constexpr size_t kDoublingBytes = 16 << 10;
+constexpr size_t kTreeBytes = 32 << 10;
+
+class MessageCommunicator final : public Communicator {
+ public:
+  explicit MessageCommunicator(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
+
+  int rank() const override { return transport_->rank(); }
+  int world() const override { return transport_->world(); }
+  uint64_t generation() const override { return transport_->generation(); }
+
+  Status AllReduce(std::span<int32_t> data, ReduceOp op) override {
+    return AllReduceBytes(std::as_writable_bytes(data), {Element::kInt32, op});
+  }
+  Status AllReduce(std::span<float> data, ReduceOp op) override {
+    return AllReduceBytes(std::as_writable_bytes(data), {Element::kFloat, op});
+  }
+  Status ReduceScatter(std::span<int32_t> data, ReduceOp op) override {
+    return ReduceScatterBytes(std::as_writable_bytes(data), {Element::kInt32, op});
+  }
+  Status ReduceScatter(std::span<float> data, ReduceOp op) override {
+    return ReduceScatterBytes(std::as_writable_bytes(data), {Element::kFloat, op});
+  }
+
+  Status AllGather(std::span<std::byte> data) override {
+    RM_TRY(CheckShares(data.size()));
+    return Run(data.empty(), [&](uint32_t operation) { return RingAllGather(*transport_, operation, data); });
+  }
+
+  Status Broadcast(std::span<std::byte> data, int root) override {
+    RM_TRY(CheckRank(root));
+    return Run(data.empty(), [&](uint32_t operation) {
+      return data.size() <= Small(kTreeBytes) ? TreeBroadcast(*transport_, operation, data, root)
+                                              : ChainBroadcast(*transport_, operation, data, root);
+    });
+  }
+
+  Status Reduce(std::span<int32_t> data, ReduceOp op, int root) override {
+    return ReduceBytes(std::as_writable_bytes(data), {Element::kInt32, op}, root);
+  }
+  Status Reduce(std::span<float> data, ReduceOp op, int root) override {
+    return ReduceBytes(std::as_writable_bytes(data), {Element::kFloat, op}, root);
+  }
+
+  Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
+    RM_TRY(CheckShares(in.size()));
+    if (in.size() != out.size()) return Error{Code::kInternal, "all-to-all: in and out differ in size"};
+    if (world() == 1 && !in.empty()) std::memcpy(out.data(), in.data(), in.size());
+    return Run(in.empty(),
+               [&](uint32_t operation) { return PairwiseAllToAll(*transport_, operation, in, out); });
+  }
+
+  Status Barrier() override {
+    return Run(false, [&](uint32_t operation) { return DoublingBarrier(*transport_, operation); });
+  }
+
+  Status Send(std::span<const std::byte> data, int peer) override {
+    RM_TRY(CheckPeer(peer));
+    return Keep(SendBulk(*transport_, data, peer));
+  }
+  Status Receive(std::span<std::byte> data, int peer) override {
+    RM_TRY(CheckPeer(peer));
+    return Keep(ReceiveBulk(*transport_, data, peer));
+  }
+
+ private:
+  size_t Small(size_t limit) const { return std::min(limit, transport_->segment_bytes()); }
+
+  Status AllReduceBytes(std::span<std::byte> data, const Combiner& combiner) {
+    return Run(data.empty(), [&](uint32_t operation) {
+      return data.size() <= Small(kDoublingBytes) ? DoublingAllReduce(*transport_, operation, data, combiner)
+                                                  : RingAllReduce(*transport_, operation, data, combiner);
+    });
+  }
+  Status ReduceScatterBytes(std::span<std::byte> data, const Combiner& combiner) {
+    RM_TRY(CheckShares(data.size() / kElementBytes));
+    return Run(data.empty(),
+               [&](uint32_t operation) { return RingReduceScatter(*transport_, operation, data, combiner); });
+  }
+  Status ReduceBytes(std::span<std::byte> data, const Combiner& combiner, int root) {
+    RM_TRY(CheckRank(root));
+    return Run(data.empty(), [&](uint32_t operation) {
+      return data.size() <= Small(kTreeBytes) ? TreeReduce(*transport_, operation, data, combiner, root)
+                                              : RingReduce(*transport_, operation, data, combiner, root);
+    });
+  }
+
+  template <class Algorithm>
+  Status Run(bool empty, const Algorithm& algorithm) {
+    if (failure_) return *failure_;
+    const uint32_t operation = operation_++ & 0x7fffffff;
+    if (empty || world() == 1) return Ok();
+    return Keep(algorithm(operation));
+  }
+  Status Keep(Status status) {
+    if (!status.ok() && !failure_) failure_ = status.error();
+    return status;
+  }
+
+  Status CheckShares(size_t size) const {
+    if (size % world() == 0) return Ok();
+    return Error{Code::kInternal, fmt::format("{} elements are not {} equal shares", size, world())};
+  }
+  Status CheckRank(int q) const {
+    if (q >= 0 && q < world()) return Ok();
+    return Error{Code::kInternal, fmt::format("no rank {} among {}", q, world())};
+  }
+  Status CheckPeer(int q) const {
+    RM_TRY(CheckRank(q));
+    if (q != rank()) return Ok();
+    return Error{Code::kInternal, "a transfer to oneself"};
+  }
+
+  std::unique_ptr<Transport> transport_;
+  uint32_t operation_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> NewMessageCommunicator(std::unique_ptr<Transport> transport) {
+  return std::make_unique<MessageCommunicator>(std::move(transport));
+}
+
+}  // namespace ringmaster::fabric

@@ -1,0 +1,14 @@
+// The collectives over a Transport: picks the algorithm by size and world, numbers the operations, remembers
+// the first failure.
+#pragma once
+
+#include <memory>
+
+#include "worker/fabric/communicator.h"
+#include "worker/fabric/transport.h"
+
+namespace ringmaster::fabric {
+
+std::unique_ptr<Communicator> NewMessageCommunicator(std::unique_ptr<Transport> transport);
+
+}  // namespace ringmaster::fabric

@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <cstring>
+
+#include "worker/fabric/algorithms.h"
+
+namespace ringmaster::fabric {
+namespace {
+
+constexpr uint32_t kBulk = UINT32_MAX;  // in place of an operation number: only two ranks take part
+constexpr size_t kAhead = 16;
+
+size_t Segments(const Transport& transport, size_t bytes) {
+  return (bytes + transport.segment_bytes() - 1) / transport.segment_bytes();
+}
+
+template <class Span>
+Span Segment(const Transport& transport, Span data, size_t k) {
+  const size_t segment = transport.segment_bytes();
+  return data.subspan(k * segment, std::min(segment, data.size() - k * segment));
+}
+
+Status Take(Transport& transport, uint32_t operation, std::span<std::byte> data, int peer) {
+  const size_t count = Segments(transport, data.size());
+  for (size_t k = 0; k < count + kAhead; ++k) {
+    if (k >= kAhead) RM_TRY(transport.Wait(peer));
+    if (k < count)
+      RM_TRY(transport.Post(peer, {operation, static_cast<uint32_t>(k)},
+                            {Segment(transport, data, k), Landing::Action::kCopy, {}}));
+  }
+  return Ok();
+}
+
+Status Give(Transport& transport, uint32_t operation, std::span<const std::byte> data, int peer) {
+  for (size_t k = 0; k < Segments(transport, data.size()); ++k)
+    RM_TRY(transport.Send(peer, {operation, static_cast<uint32_t>(k)}, Segment(transport, data, k)));
+  return Ok();
+}
+
+}  // namespace
+
+Status PairwiseAllToAll(Transport& transport, uint32_t operation, std::span<const std::byte> in,
+                        std::span<std::byte> out) {
+  const int world = transport.world();
+  const int rank = transport.rank();
+  const size_t share = in.size() / world;
+  std::memcpy(out.data() + rank * share, in.data() + rank * share, share);
+  for (int d = 1; d < world; ++d) {
+    const int to = (rank + d) % world;
+    const int from = (rank + world - d) % world;
+    RM_TRY(Give(transport, operation, in.subspan(to * share, share), to));
+    RM_TRY(Take(transport, operation, out.subspan(from * share, share), from));
+  }
+  return transport.Flush();
+}
+
+Status SendBulk(Transport& transport, std::span<const std::byte> data, int peer) {
+  RM_TRY(Give(transport, kBulk, data, peer));
+  return transport.Flush();
+}
+
+Status ReceiveBulk(Transport& transport, std::span<std::byte> data, int peer) {
+  return Take(transport, kBulk, data, peer);
+}
+
+}  // namespace ringmaster::fabric

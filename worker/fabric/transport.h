@@ -1,0 +1,65 @@
+// Messages between the ranks of one generation: what the collectives of remote peers are written over.
+// ucx/ implements it for networks, loopback/ for tests; shm/ has no messages, its members read each other's
+// memory.
+//
+// Thread rule: one thread, the one that calls the Communicator. Progress is made in Wait and Flush only.
+//
+// Order: messages of one peer land in the order in which that peer sent them. Between peers there is none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "worker/fabric/combine.h"
+
+namespace ringmaster::fabric {
+
+// Travels with every message and is compared with what the receiver expects, so that ranks which do not run
+// the same operation notice.
+struct Stamp {
+  uint32_t operation = 0;
+  uint32_t step = 0;
+  bool operator==(const Stamp&) const = default;
+};
+
+// What becomes of a message.
+struct Landing {
+  enum class Action : uint8_t {
+    kCopy,    // data = message
+    kAppend,  // data = data + message
+    kPrepend  // data = message + data
+  };
+  std::span<std::byte> data;  // exactly as long as the message
+  Action action = Action::kCopy;
+  Combiner combiner;
+};
+
+void Land(const Landing& landing, const std::byte* message);
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int world() const = 0;
+  virtual uint64_t generation() const = 0;
+  // The longest message. A multiple of 64.
+  virtual size_t segment_bytes() const = 0;
+
+  // Queues a message; never blocks. `data` must stay as it is until Flush.
+  virtual Status Send(int peer, Stamp stamp, std::span<const std::byte> data) = 0;
+
+  // Says where the next message of `peer` that has no landing yet is to go; never blocks. It may land at any
+  // time from now on.
+  virtual Status Post(int peer, Stamp stamp, const Landing& landing) = 0;
+
+  // Until the oldest landing of `peer` that was not waited for yet is filled.
+  virtual Status Wait(int peer) = 0;
+
+  // Until everything sent so far has left, so that its memory may change.
+  virtual Status Flush() = 0;
+};
+
+}  // namespace ringmaster::fabric
