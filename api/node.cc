@@ -78,7 +78,8 @@ Mark Locate(const Node& root, std::string_view path) {
     } else {
       next = node->Find(segment.text);
     }
-    if (next == nullptr || next->mark.line == 0) break;
+    if (next == nullptr) break;
+    if (next->mark.line == 0) return {};  // from --set
     node = next;
   }
   return node->mark;

@@ -60,7 +60,8 @@ Json NodeToJson(const Node& node);
 // "four", 12, a list: for messages. Long and unprintable text is shortened and escaped.
 std::string Describe(const Node& node);
 
-// Where the value at `path` (spec.restart.rules[0].action) stands, or its nearest ancestor that exists.
+// Where the value at `path` (spec.restart.rules[0].action) stands, or its nearest ancestor that exists. Line
+// 0 when that is not from a file.
 Mark Locate(const Node& root, std::string_view path);
 
 }  // namespace ringmaster::api

@@ -94,7 +94,7 @@ std::string ReferenceMarkdown() {
       "# TrainingJob reference\n\n"
       "Written by the field tables in `api/fields_*.h`; `RINGMASTER_UPDATE=1 scripts/test` is not needed to "
       "read "
-      "it.\n";
+      "repository with RINGMASTER_UPDATE=1.\n";
   for (const Schema& field : JobSchema().fields) {
     if (field.type == Type::kObject) Section(field, field.name, out);
   }

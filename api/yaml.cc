@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "api/scalar.h"
@@ -33,13 +34,13 @@ class Builder : public YAML::EventHandler {
  public:
   explicit Builder(Parsed& out) : out_(out) {}
 
-  bool started() const { return started_; }
   bool document_is_null() const { return document_.IsNull(); }
   Mark document_mark() const { return document_mark_; }
   Node TakeDocument() { return std::move(document_); }
+  // Byte of the text at which the last scalar that is not plain begins.
+  const std::optional<YAML::Mark>& last_quoted() const { return last_quoted_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    started_ = true;
     document_mark_ = ToMark(mark);
     document_ = Node();
     document_.mark = document_mark_;
@@ -73,6 +74,7 @@ class Builder : public YAML::EventHandler {
                 const std::string& value) override {
     if (!out_.whole) return;
     const bool plain = tag == "?";
+    if (!plain) last_quoted_ = mark;
     if (!plain && tag != "!" && tag != kStringTag)
       Report(ToMark(mark), "tags such as " + tag + " are not supported");
     if (ExpectsKey()) return Key(ToMark(mark), plain, value);
@@ -104,8 +106,10 @@ class Builder : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
   void Stop(const YAML::Mark& mark, std::string message) { Stop(ToMark(mark), std::move(message)); }
+  // What was found before may be a consequence: only the reason to stop is reported.
   void Stop(Mark mark, std::string message) {
     if (!out_.whole) return;
+    out_.problems.clear();
     Report(mark, std::move(message));
     out_.whole = false;
   }
@@ -243,7 +247,7 @@ class Builder : public YAML::EventHandler {
   Parsed& out_;
   Node document_;
   Mark document_mark_;
-  bool started_ = false;
+  std::optional<YAML::Mark> last_quoted_;
   std::vector<Frame> frames_;
   std::map<YAML::anchor_t, Anchored> anchors_;
   int64_t cost_ = 0;
@@ -258,7 +262,7 @@ Mark FindBadByte(std::string_view text) {
     const auto c = static_cast<unsigned char>(text[i]);
     size_t extra = 0;
     if (c < 0x80) {
-      if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F) return mark;
+      if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r')) return mark;
     } else if (c >= 0xC2 && c <= 0xDF) {
       extra = 1;
     } else if (c >= 0xE0 && c <= 0xEF) {
@@ -288,11 +292,28 @@ Mark FindBadByte(std::string_view text) {
   return {};
 }
 
+// yaml-cpp takes the end of the text for the end of a quoted scalar when it stands at the start of a line.
+bool IsClosed(std::string_view text, size_t begin) {
+  if (begin >= text.size()) return true;
+  const char quote = text[begin];
+  if (quote != '"' && quote != '\'') return true;  // a block scalar
+  for (size_t i = begin + 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      if (quote == '"' || i + 1 == text.size() || text[i + 1] != quote) return true;
+      ++i;  // '' is a quote
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Parsed ParseYaml(std::string_view text) {
   Parsed parsed;
   const auto fail = [&](std::string message, Mark mark) {
+    parsed.problems.clear();
     parsed.problems.push_back({"", std::move(message), mark.line, mark.column});
     parsed.whole = false;
   };
@@ -300,6 +321,8 @@ Parsed ParseYaml(std::string_view text) {
     fail(fmt::format("larger than {} bytes", kMaxBytes), {});
     return parsed;
   }
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (const Mark bad = FindBadByte(text); bad.line != 0) {
     fail("not UTF-8 text, or a control character", bad);
     return parsed;
@@ -322,6 +345,10 @@ Parsed ParseYaml(std::string_view text) {
     if (parsed.whole) fail("not valid YAML: " + e.msg, e.mark.is_null() ? Mark{} : ToMark(e.mark));
   } catch (const std::exception& e) {
     if (parsed.whole) fail(std::string("not valid YAML: ") + e.what(), {});
+  }
+  if (const auto& quoted = builder.last_quoted();
+      parsed.whole && quoted && !IsClosed(text, static_cast<size_t>(quoted->pos))) {
+    fail("not valid YAML: the quote is never closed", ToMark(*quoted));
   }
   if (parsed.whole && parsed.root.IsNull()) fail("there is no document", {});
   return parsed;

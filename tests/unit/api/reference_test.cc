@@ -1,0 +1,77 @@
+// docs/job-reference.md is what the tables say; RINGMASTER_UPDATE=1 rewrites it. And the tables are complete.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "api/load.h"
+#include "api/schema.h"
+#include "base/file.h"
+
+namespace ringmaster::api {
+namespace {
+
+TEST(Reference, FileIsUpToDate) {
+  const std::string path = "docs/job-reference.md";
+  if (std::getenv("RINGMASTER_UPDATE") != nullptr) {
+    ASSERT_TRUE(WriteFileAtomic(path, ReferenceMarkdown()).ok());
+  }
+  const auto text = ReadFile(path);
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_TRUE(*text == ReferenceMarkdown())
+      << path << " is out of date: run this test with RINGMASTER_UPDATE=1";
+}
+
+// The CRD needs every list, map, string and integer bounded, and people need every field described.
+void Check(const Schema& schema, const std::string& path) {
+  const Rules& rules = schema.rules;
+  switch (schema.type) {
+    case Type::kString:
+    case Type::kIntOrString:
+      EXPECT_GT(rules.max_length, 0) << path;
+      break;
+    case Type::kInteger:
+      EXPECT_GT(rules.min, std::numeric_limits<int64_t>::min()) << path;
+      if (schema.bits == 32) {
+        EXPECT_GE(rules.min, INT32_MIN) << path;
+        EXPECT_LE(rules.max, INT32_MAX) << path;
+      }
+      break;
+    case Type::kList:
+    case Type::kMap:
+      EXPECT_GT(rules.max_items, 0) << path;
+      ASSERT_EQ(schema.item.size(), 1u) << path;
+      Check(schema.item.front(), path + "[]");
+      break;
+    case Type::kObject:
+      EXPECT_FALSE(schema.fields.empty()) << path;
+      break;
+    case Type::kBool:
+    case Type::kAnyObject:
+      break;
+  }
+  for (const Schema& field : schema.fields) {
+    EXPECT_GT(field.help.size(), 3u) << path << "." << field.name;
+    EXPECT_EQ(field.help.find('|'), std::string::npos) << path << "." << field.name;  // it stands in a table
+    Check(field, path + "." + field.name);
+  }
+}
+
+TEST(Tables, EveryFieldIsDescribedAndBounded) { Check(JobSchema(), ""); }
+
+// Defaults pass their own field's checks; what is left are the fields that have no default.
+TEST(Tables, DefaultsAreValid) {
+  TrainingJob job;
+  job.spec.training.emplace();
+  std::string all;
+  for (const Problem& problem : Validate(job)) all += problem.ToString() + "\n";
+  EXPECT_EQ(all,
+            "metadata.name: must not be empty\n"
+            "spec.framework: must not be empty\n"
+            "spec.training.data.kind: must not be empty\n"
+            "spec.training.data.path: must not be empty\n"
+            "spec.training.model.kind: must not be empty\n"
+            "spec.training: exactly one of steps and epochs must be given (got neither)\n");
+}
+
+}  // namespace
+}  // namespace ringmaster::api
