@@ -9,6 +9,34 @@
 namespace ringmaster::api {
 namespace {
 
+constexpr const char* kIntroduction = R"(# TrainingJob reference
+
+Generated from the field tables in `api/fields_*.h`: after a change there, run `api_test` from the root of the
+repository with `RINGMASTER_UPDATE=1`.
+
+A whole job:
+
+```yaml
+apiVersion: ringmaster.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: my-first-job}
+spec:
+  framework: native
+  workers: {replicas: 4, min: 1, max: 8}
+  training:
+    model: {kind: gpt}
+    data: {kind: text, path: /data/text}
+    optimizer: {learningRate: "1e-3"}
+    steps: 1000
+```
+
+A field that is left out, or null, has its default. An unknown field is refused. Decimal numbers stand in quotes.
+Plain `yes`, `no`, `on`, `off`, `y`, `n`, numbers with leading zeros or to another base, duplicate keys, merge keys
+(`<<`), tags and several documents in a file are refused: readers of YAML disagree about them. `ringmaster validate
+FILE` names everything that is wrong in one go. With `--set PATH=VALUE`, text and decimals need no quotes:
+`--set spec.training.optimizer.learningRate=0.01`, `--set spec.restart.rules[0].action=Fail`.
+)";
+
 std::string TypeName(const Schema& schema) {
   switch (schema.type) {
     case Type::kObject:
@@ -60,6 +88,21 @@ std::string Allowed(const Schema& schema) {
       range += fmt::format(" to below {}", rules.below);
     parts.push_back(std::move(range));
   }
+  switch (rules.form) {
+    case Form::kDnsLabel:
+      parts.emplace_back("DNS label, at most 63 characters");
+      break;
+    case Form::kDnsSubdomain:
+      parts.emplace_back("DNS name");
+      break;
+    case Form::kQualifiedName:
+    case Form::kResource:
+    case Form::kNetwork:
+      parts.emplace_back(TextOf(rules.form).words + 3);
+      break;
+    default:
+      break;
+  }
   if (rules.max_items > 0) parts.push_back(fmt::format("at most {} entries", rules.max_items));
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
@@ -90,11 +133,7 @@ void Section(const Schema& schema, const std::string& path, std::string& out) {
 }  // namespace
 
 std::string ReferenceMarkdown() {
-  std::string out =
-      "# TrainingJob reference\n\n"
-      "Written by the field tables in `api/fields_*.h`; `RINGMASTER_UPDATE=1 scripts/test` is not needed to "
-      "read "
-      "repository with RINGMASTER_UPDATE=1.\n";
+  std::string out = kIntroduction;
   for (const Schema& field : JobSchema().fields) {
     if (field.type == Type::kObject) Section(field, field.name, out);
   }

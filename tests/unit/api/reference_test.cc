@@ -21,6 +21,14 @@ TEST(Reference, FileIsUpToDate) {
       << path << " is out of date: run this test with RINGMASTER_UPDATE=1";
 }
 
+TEST(Reference, ItsExampleIsAJob) {
+  const std::string text = ReferenceMarkdown();
+  const size_t begin = text.find("```yaml\n") + 8, end = text.find("```", begin);
+  const Loaded loaded = LoadYaml(text.substr(begin, end - begin));
+  for (const Problem& problem : loaded.problems) ADD_FAILURE() << problem.ToString();
+  EXPECT_EQ(loaded.job.metadata.name, "my-first-job");
+}
+
 // The CRD needs every list, map, string and integer bounded, and people need every field described.
 void Check(const Schema& schema, const std::string& path) {
   const Rules& rules = schema.rules;
