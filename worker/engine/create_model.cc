@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "worker/engine/model.h"
+#include "worker/engine/models/cnn.h"
 #include "worker/engine/models/gpt.h"
 #include "worker/engine/models/mlp.h"
 
@@ -24,6 +26,9 @@ Status Validate(const ModelConfig& config) {
   RM_TRY(AtLeastOne("width", config.width));
   RM_TRY(AtLeastOne("max_samples", config.max_samples));
   RM_TRY(AtLeastOne("threads", config.threads));
+  if (config.precision == Precision::kBf16 && !kernels::MatmulBf16::Supported())
+    return Error{Code::kInvalid,
+                 "precision: bf16 needs a CPU with AVX512_BF16 or AMX, which this one lacks; use fp32"};
   if (config.kind == ModelKind::kGpt) {
     RM_TRY(AtLeastOne("heads", config.heads));
     RM_TRY(AtLeastOne("context", config.context));
@@ -37,6 +42,18 @@ Status Validate(const ModelConfig& config) {
   RM_TRY(AtLeastOne("height", config.height));
   RM_TRY(AtLeastOne("image_width", config.image_width));
   RM_TRY(AtLeastOne("classes", config.classes));
+  if (config.kind != ModelKind::kCnn) return Ok();
+  const int side = std::min(config.height, config.image_width);
+  int most = 0;
+  while (most < 20 && (side >> (most + 1)) >= 1) ++most;
+  if (config.layers > most)
+    return Error{Code::kInvalid,
+                 fmt::format("layers: every stage halves the image, so {} x {} allows at most {} "
+                             "(got {})",
+                             config.height, config.image_width, most, config.layers)};
+  if ((int64_t{config.width} << (config.layers - 1)) > kLargestExtent)
+    return Error{Code::kInvalid, fmt::format("width: {} doubled {} times is more than {} channels",
+                                             config.width, config.layers - 1, kLargestExtent)};
   return Ok();
 }
 
@@ -51,7 +68,7 @@ Result<std::unique_ptr<Model>> CreateModel(const ModelConfig& config) {
       case ModelKind::kMlp:
         return std::unique_ptr<Model>(std::make_unique<Mlp>(config, kernels::FastKernels()));
       case ModelKind::kCnn:
-        break;
+        return std::unique_ptr<Model>(std::make_unique<Cnn>(config, kernels::FastKernels()));
     }
   } catch (const std::bad_alloc&) {
     return Error{Code::kExhausted,

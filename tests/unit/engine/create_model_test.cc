@@ -23,6 +23,11 @@ TEST(CreateModel, RefusesImpossibleConfigurationsWithFieldAndReason) {
     change(config);
     return config;
   };
+  const auto cnn = [](auto change) {
+    ModelConfig config = SmallCnn();
+    change(config);
+    return config;
+  };
   const Bad table[] = {
       {gpt([](ModelConfig& c) { c.layers = 0; }), "layers: must be at least 1 (got 0)"},
       {gpt([](ModelConfig& c) { c.heads = 5; }), "width: must be divisible by heads (got 24 and 5)"},
@@ -34,6 +39,10 @@ TEST(CreateModel, RefusesImpossibleConfigurationsWithFieldAndReason) {
       {gpt([](ModelConfig& c) { c.width = 1 << 21; }), "width: must be at most 1048576 (got 2097152)"},
       {mlp([](ModelConfig& c) { c.classes = 0; }), "classes: must be at least 1 (got 0)"},
       {mlp([](ModelConfig& c) { c.height = 0; }), "height: must be at least 1 (got 0)"},
+      {cnn([](ModelConfig& c) { c.layers = 3; }),
+       "layers: every stage halves the image, so 7 x 9 allows at most 2 (got 3)"},
+      {cnn([](ModelConfig& c) { c.width = 1 << 20; }),
+       "width: 1048576 doubled 1 times is more than 1048576 channels"},
   };
   for (const Bad& bad : table) {
     const auto model = CreateModel(bad.config);
@@ -44,7 +53,7 @@ TEST(CreateModel, RefusesImpossibleConfigurationsWithFieldAndReason) {
 }
 
 TEST(CreateModel, InitialisesFromTheSeedAlone) {
-  for (const ModelConfig& config : {SmallGpt(), SmallMlp()}) {
+  for (const ModelConfig& config : {SmallGpt(), SmallMlp(), SmallCnn()}) {
     const auto model = Make(config);
     std::vector<float> a(static_cast<size_t>(model->layout().elements), 9.0f), b = a, c = a;
     model->Initialise(1, a);

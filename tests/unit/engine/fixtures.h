@@ -42,6 +42,17 @@ inline ModelConfig SmallMlp() {
           .max_samples = 5};
 }
 
+inline ModelConfig SmallCnn() {
+  return {.kind = ModelKind::kCnn,
+          .layers = 2,
+          .width = 5,
+          .channels = 2,
+          .height = 7,
+          .image_width = 9,
+          .classes = 11,
+          .max_samples = 6};
+}
+
 inline std::unique_ptr<Model> Make(const ModelConfig& config) {
   auto model = CreateModel(config);
   EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().message);

@@ -258,6 +258,43 @@ TEST(Kernels, LayerNorm) {
   }
 }
 
+TEST(Kernels, Convolution) {
+  for (const auto& [height, width] : {std::pair{1, 1}, std::pair{2, 3}, std::pair{5, 4}, std::pair{7, 8}})
+    for (const int64_t channels : {1, 2, 16, 19, 40})
+      Compare(
+          [&](const Kernels& k) {
+            const int64_t pixels = height * width;
+            Outputs patches(static_cast<size_t>(pixels * 9 * channels), 5.0f);
+            k.Patches(height, width, channels, RandomFloats(25, pixels * channels).data(), patches.data());
+            Outputs image(static_cast<size_t>(pixels * channels), 5.0f);
+            k.PatchesBackward(height, width, channels, RandomFloats(26, pixels * channels * 9).data(),
+                              image.data());
+            patches.insert(patches.end(), image.begin(), image.end());
+            return patches;
+          },
+          1e-6, "Convolution");
+}
+
+TEST(Kernels, MaxPool) {
+  for (const auto& [height, width] : {std::pair{2, 2}, std::pair{3, 5}, std::pair{6, 4}})
+    for (const int64_t channels : {1, 3, 16, 21})
+      Compare(
+          [&](const Kernels& k) {
+            Outputs image = RandomFloats(27, height * width * channels);
+            for (float& value : image) value = std::round(value * 2);  // many equals
+            const int64_t n = (height / 2) * (width / 2) * channels;
+            Outputs out(static_cast<size_t>(n)), d_image(image.size(), 5.0f);
+            std::vector<uint8_t> winner(static_cast<size_t>(n), 77);
+            k.MaxPoolForward(height, width, channels, image.data(), out.data(), winner.data());
+            k.MaxPoolBackward(height, width, channels, RandomFloats(28, n).data(), winner.data(),
+                              d_image.data());
+            out.insert(out.end(), winner.begin(), winner.end());
+            out.insert(out.end(), d_image.begin(), d_image.end());
+            return out;
+          },
+          0, "MaxPool");
+}
+
 TEST(Kernels, Relu) {
   for (const int64_t n : kSizes)
     Compare(

@@ -56,7 +56,10 @@ TEST(Layout, SmallGptGetsABucketPerBlockAndASmallLastOne) {
   EXPECT_LT(layout.buckets.back().end - layout.buckets.back().begin, 64 * 1024);
 }
 
-TEST(Layout, OthersAreSound) { ExpectSound(Make(SmallMlp())->layout()); }
+TEST(Layout, OthersAreSound) {
+  ExpectSound(Make(SmallMlp())->layout());
+  ExpectSound(Make(SmallCnn())->layout());
+}
 
 TEST(LayoutBuilder, MergesSmallGroupsAndCutsLargeOnes) {
   LayoutBuilder builder;

@@ -18,7 +18,8 @@ struct Shape {
 };
 const Shape kShapes[] = {{1, 1, 1}, {3, 5, 7}, {16, 16, 16}, {129, 257, 65}, {130, 511, 33}, {64, 33, 300}};
 
-std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, size_t misalign, int threads) {
+std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, size_t misalign, int threads,
+                            Precision precision = Precision::kFp32) {
   const std::vector<float> a = RandomFloats(1, s.m * s.k + 8), b = RandomFloats(2, s.k * s.n + 8);
   std::vector<float> a_moved(a.size() + 16), b_moved(b.size() + 16), c(static_cast<size_t>(s.m * s.n) + 16);
   std::copy(a.begin(), a.end(), a_moved.begin() + static_cast<std::ptrdiff_t>(misalign));
@@ -36,7 +37,7 @@ std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, s
   if (threads == 0) {
     kernels::MatmulReference(product);
   } else {
-    Exec exec(threads, Precision::kFp32, kernels::FastKernels());
+    Exec exec(threads, precision, kernels::FastKernels());
     exec.Matmul(product);
   }
   return {c.begin() + static_cast<std::ptrdiff_t>(misalign),
@@ -68,6 +69,48 @@ TEST(Matmul, BitsDependNeitherOnThreadsNorOnAlignment) {
               << s.m << "x" << s.n << "x" << s.k << " misalign=" << misalign << " threads=" << threads;
         }
       }
+}
+
+class MatmulBf16 : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kernels::MatmulBf16::Supported()) GTEST_SKIP() << "this CPU has no bf16 products";
+  }
+};
+
+// The product of operands rounded to bf16, in double: what the bf16 path must give but for the order of sums.
+std::vector<float> RoundedProduct(const Shape& s, bool ta, bool tb, bool accumulate) {
+  const std::vector<float> a = RandomFloats(1, s.m * s.k + 8), b = RandomFloats(2, s.k * s.n + 8);
+  std::vector<uint16_t> a16(a.size()), b16(b.size());
+  kernels::ReferenceKernels().ToBf16(1, static_cast<int64_t>(a.size()), a.data(), 0, a16.data(), 0);
+  kernels::ReferenceKernels().ToBf16(1, static_cast<int64_t>(b.size()), b.data(), 0, b16.data(), 0);
+  std::vector<float> c = RandomFloats(3, s.m * s.n);
+  kernels::MatmulBf16Reference({.m = s.m,
+                                .n = s.n,
+                                .k = s.k,
+                                .a = {a16.data(), ta ? s.m : s.k, ta},
+                                .b = {b16.data(), tb ? s.k : s.n, tb},
+                                .c = c.data(),
+                                .ldc = s.n,
+                                .accumulate = accumulate});
+  return c;
+}
+
+TEST_F(MatmulBf16, AgreesWithTheReferenceForEveryOrientation) {
+  // Also deeper than one panel, and with either side the longer one.
+  const Shape shapes[] = {{1, 1, 1}, {3, 5, 7}, {129, 257, 65}, {300, 64, 33}, {17, 130, 4100}, {2100, 9, 5}};
+  for (const Shape& s : shapes)
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const bool accumulate : {false, true}) {
+          const std::vector<float> want = RoundedProduct(s, ta, tb, accumulate);
+          const std::vector<float> got = Multiply(s, ta, tb, accumulate, 0, 1, Precision::kBf16);
+          for (size_t i = 0; i < want.size(); ++i)
+            ASSERT_NEAR(got[i], want[i], 4e-6 * std::sqrt(static_cast<double>(s.k)) + 1e-6)
+                << s.m << "x" << s.n << "x" << s.k << " ta=" << ta << " tb=" << tb << " element " << i;
+          const std::vector<float> threaded = Multiply(s, ta, tb, accumulate, 3, 3, Precision::kBf16);
+          ASSERT_EQ(std::memcmp(got.data(), threaded.data(), got.size() * sizeof(float)), 0);
+        }
 }
 
 TEST(Matmul, EpilogueAddsBiasAndResidual) {

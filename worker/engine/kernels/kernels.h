@@ -8,18 +8,21 @@
 
 #include "worker/engine/kernels/bias.h"
 #include "worker/engine/kernels/causal_softmax.h"
+#include "worker/engine/kernels/conv.h"
 #include "worker/engine/kernels/convert.h"
 #include "worker/engine/kernels/cross_entropy.h"
 #include "worker/engine/kernels/embedding.h"
 #include "worker/engine/kernels/gelu.h"
 #include "worker/engine/kernels/layernorm.h"
+#include "worker/engine/kernels/maxpool.h"
 #include "worker/engine/kernels/relu.h"
 
-#define RM_FOR_ALL_KERNELS(do_)                                                                       \
-  do_(AddBias) do_(ColumnSums) do_(CausalSoftmax) do_(CausalSoftmaxBackward) do_(RowDots) do_(ToBf16) \
-      do_(CrossEntropy) do_(CrossEntropyGradient) do_(EmbeddingForward) do_(EmbeddingBackward)        \
-          do_(PositionBackward) do_(GeluForward) do_(GeluBackward) do_(LayerNormForward)              \
-              do_(LayerNormBackward) do_(LayerNormBackwardParams) do_(ReluForward) do_(ReluBackward)
+#define RM_FOR_ALL_KERNELS(do_)                                                                             \
+  do_(AddBias) do_(ColumnSums) do_(CausalSoftmax) do_(CausalSoftmaxBackward) do_(RowDots) do_(Patches)      \
+      do_(PatchesBackward) do_(ToBf16) do_(CrossEntropy) do_(CrossEntropyGradient) do_(EmbeddingForward)    \
+          do_(EmbeddingBackward) do_(PositionBackward) do_(GeluForward) do_(GeluBackward)                   \
+              do_(LayerNormForward) do_(LayerNormBackward) do_(LayerNormBackwardParams) do_(MaxPoolForward) \
+                  do_(MaxPoolBackward) do_(ReluForward) do_(ReluBackward)
 
 namespace ringmaster::engine::kernels {
 

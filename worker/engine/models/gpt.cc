@@ -67,6 +67,14 @@ Gpt::Gpt(const ModelConfig& config, const kernels::Kernels& kernels)
   d_residual_ = Buffer<float>(rows * c);
   d_wide_ = Buffer<float>(rows * 4 * c);
   d_narrow_ = Buffer<float>(rows * c);
+  for (const int64_t out : {c, 3 * c, 4 * c}) {
+    exec_.Reserve(rows, out, c);
+    exec_.Reserve(rows, c, out);
+    exec_.Reserve(c, out, rows);
+  }
+  exec_.Reserve(rows, config.vocabulary, c);
+  exec_.Reserve(rows, c, config.vocabulary);
+  exec_.Reserve(config.vocabulary, c, rows);
   for (int t = 0; t < config.threads; ++t)
     attention_scratch_.emplace_back(kernels::AttentionScratch(config.context));
 }
