@@ -6,15 +6,20 @@
 #include <utility>
 
 #include "worker/fabric/address.h"
+#include "worker/fabric/message_communicator.h"
 #include "worker/fabric/shm/domain.h"
+#include "worker/fabric/ucx/domain.h"
 
 namespace ringmaster::fabric {
 namespace {
 
-class LocalFabric final : public Fabric {
+enum class Use { kAuto, kShm, kUcx };
+
+class TwoWayFabric final : public Fabric {
  public:
-  LocalFabric(MemberAddress self, std::unique_ptr<shm::Domain> shm)
-      : self_(std::move(self)), shm_(std::move(shm)) {}
+  TwoWayFabric(Use use, MemberAddress self, std::unique_ptr<shm::Domain> shm,
+               std::unique_ptr<ucx::Domain> ucx)
+      : use_(use), self_(std::move(self)), shm_(std::move(shm)), ucx_(std::move(ucx)) {}
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
     return shm_->Allocate(bytes, label);
@@ -23,6 +28,7 @@ class LocalFabric final : public Fabric {
   std::string Address() const override {
     MemberAddress address = self_;
     address.segments = shm_->Segments();
+    if (ucx_ != nullptr) address.ucx = ucx_->address();
     return EncodeAddress(address);
   }
 
@@ -36,29 +42,59 @@ class LocalFabric final : public Fabric {
     if (group.rank < 0 || static_cast<size_t>(group.rank) >= members.size() ||
         members[group.rank].uuid != self_.uuid)
       return Error{Code::kInvalid, fmt::format("rank {} is not ours", group.rank)};
-    for (const MemberAddress& member : members)
-      if (member.host_id != self_.host_id)
-        return Error{Code::kInvalid, "transport shm: members are on different hosts"};
-    return shm_->Connect(group.generation, group.rank, members);
+
+    const bool one_host = std::all_of(members.begin(), members.end(), [&](const MemberAddress& member) {
+      return member.host_id == self_.host_id;
+    });
+    if (use_ == Use::kShm && !one_host)
+      return Error{Code::kInvalid, "transport shm was asked for, but the members are on different hosts"};
+    if (use_ == Use::kUcx || !one_host) {
+      RM_ASSIGN(auto transport, ucx_->Connect(group.generation, group.rank, members));
+      name_ = members.size() == 1 ? "none" : "ucx:" + ucx_->Transports();
+      return NewMessageCommunicator(std::move(transport));
+    }
+    RM_ASSIGN(auto communicator, shm_->Connect(group.generation, group.rank, members));
+    name_ = members.size() == 1 ? "none" : "shm";
+    return communicator;
   }
 
-  void Abort(uint64_t generation) override { shm_->Abort(generation); }
-  std::string TransportName() const override { return "shm"; }
+  void Abort(uint64_t generation) override {
+    shm_->Abort(generation);
+    if (ucx_ != nullptr) ucx_->Abort(generation);
+  }
+
+  std::string TransportName() const override { return name_; }
 
  private:
+  const Use use_;
   const MemberAddress self_;
-  std::unique_ptr<shm::Domain> shm_;
+  const std::unique_ptr<shm::Domain> shm_;
+  const std::unique_ptr<ucx::Domain> ucx_;  // nullptr with Use::kShm
+  std::string name_ = "none";
 };
+
+Result<Use> ParseUse(const std::string& transport) {
+  if (transport == "auto") return Use::kAuto;
+  if (transport == "shm") return Use::kShm;
+  if (transport == "ucx") return Use::kUcx;
+  return Error{Code::kInvalid, fmt::format("transport: must be auto, shm or ucx (got \"{}\")", transport)};
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::Create(const FabricOptions& options) {
+  RM_ASSIGN(const Use use, ParseUse(options.transport));
   MemberAddress self;
   self.uuid = NewUuid();
   self.host_id = options.host_id.empty() ? HostId() : options.host_id;
   self.pid = ::getpid();
   RM_ASSIGN(auto shm, shm::Domain::Create(self.uuid, options.timeout));
-  return std::unique_ptr<Fabric>(std::make_unique<LocalFabric>(std::move(self), std::move(shm)));
+  std::unique_ptr<ucx::Domain> ucx;
+  if (use != Use::kShm) {
+    RM_ASSIGN(ucx, ucx::Domain::Create(self.uuid, options.timeout));
+  }
+  return std::unique_ptr<Fabric>(
+      std::make_unique<TwoWayFabric>(use, std::move(self), std::move(shm), std::move(ucx)));
 }
 
 }  // namespace ringmaster::fabric

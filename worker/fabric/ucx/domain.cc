@@ -1,0 +1,132 @@
+#include "worker/fabric/ucx/domain.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/fabric/ucx/transport.h"
+
+namespace ringmaster::fabric::ucx {
+namespace {
+
+// An endpoint may fail while it is set up because the peer closed an older one to us at the same time.
+constexpr int kAttempts = 4;
+constexpr auto kNap = milliseconds(10);
+
+}  // namespace
+
+Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration timeout) {
+  auto domain = std::unique_ptr<Domain>(new Domain(uuid, timeout));
+  Domain* const self = domain.get();
+  RM_ASSIGN(domain->worker_, Worker::Create([self](const Header& header, std::span<const std::byte> data) {
+              self->OnMessage(header, data);
+            }));
+  return domain;
+}
+
+void Domain::Abort(uint64_t generation) {
+  uint64_t current = aborted_.load(std::memory_order_relaxed);
+  while (current < generation && !aborted_.compare_exchange_weak(current, generation)) {
+  }
+  worker_->Signal();
+}
+
+void Domain::Step(Time& idle_since) {
+  if (worker_->Progress()) {
+    idle_since = kNever;
+    return;
+  }
+  const Time now = Now();
+  if (idle_since == kNever) idle_since = now;
+  if (now - idle_since >= patience_) worker_->Sleep(kNap);
+}
+
+void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
+  if (header.kind == Kind::kHello) {
+    const std::string uuid(reinterpret_cast<const char*>(data.data()), data.size());
+    const auto peer = peers_.find(uuid);
+    uint64_t& hello = peer != peers_.end() ? peer->second.hello : strangers_[uuid];
+    hello = std::max(hello, header.generation);
+    return;
+  }
+  // What is left of older generations ends here.
+  if (transport_ != nullptr && header.generation == generation_) transport_->OnMessage(header, data);
+}
+
+Status Domain::Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank) {
+  if (peer.endpoint == nullptr || peer.endpoint->failed()) {
+    peer.endpoint.reset();
+    RM_ASSIGN(peer.endpoint, worker_->Connect(member.ucx));
+  }
+  peer.endpoint->Send({generation, 0, 0, 0, rank, Kind::kHello, 0}, std::as_bytes(std::span(uuid_)));
+  return Ok();
+}
+
+Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank,
+                                                   const std::vector<MemberAddress>& members) {
+  CHECK(transport_ == nullptr, "the older communicator is still there");
+  if (generation <= generation_)
+    return Error{Code::kInvalid, fmt::format("generation {} is not newer than the last", generation)};
+  if (aborted() >= generation)
+    return Error{Code::kCancelled, fmt::format("generation {} was aborted", generation)};
+  generation_ = generation;
+
+  std::map<std::string, Peer> kept;
+  int neighbours = 0;
+  for (const MemberAddress& member : members) {
+    if (member.host_id == members[rank].host_id) ++neighbours;
+    if (member.uuid == uuid_) continue;
+    if (member.ucx.empty())
+      return Error{Code::kInvalid, fmt::format("process {} runs without UCX", member.pid)};
+    Peer& peer = kept[member.uuid];
+    if (const auto known = peers_.find(member.uuid); known != peers_.end()) peer = std::move(known->second);
+    if (const auto stranger = strangers_.find(member.uuid); stranger != strangers_.end())
+      peer.hello = std::max(peer.hello, stranger->second);
+  }
+  if (kept.size() + 1 != members.size()) return Error{Code::kInvalid, "a member is listed twice"};
+  peers_ = std::move(kept);  // closes the endpoints to those who left
+  strangers_.clear();
+  patience_ = neighbours <= UsableCpus() ? Duration(std::chrono::microseconds(50)) : Duration(0);
+
+  // Before the first hello goes out: who has the hellos of all may send at once.
+  auto transport = std::make_unique<UcxTransport>(*this, generation, rank, members.size());
+  if (auto met = Meet(*transport, members); !met.ok()) return transport->Fail(met.error());
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& members) {
+  std::vector<int> attempts(members.size());
+  Time idle_since = kNever;
+  while (true) {
+    bool all = true;
+    for (size_t q = 0; q < members.size(); ++q) {
+      if (q == static_cast<size_t>(transport.rank())) continue;
+      Peer& peer = peers_.at(members[q].uuid);
+      if (attempts[q] == 0 || peer.endpoint->failed()) {
+        if (attempts[q]++ == kAttempts) return Error{Code::kUnavailable, fmt::format("rank {} is gone", q)};
+        transport.SetEndpoint(static_cast<int>(q), nullptr);
+        RM_TRY(Greet(peer, members[q], generation_, transport.rank()));
+        transport.SetEndpoint(static_cast<int>(q), peer.endpoint.get());
+      }
+      if (peer.hello > generation_)
+        return Error{Code::kCancelled, fmt::format("rank {} has moved on to a newer generation", q)};
+      all = all && peer.hello == generation_ && peer.endpoint->in_flight() == 0;
+    }
+    if (all) return Ok();
+    RM_TRY(transport.Check());
+    Step(idle_since);
+    if (idle_since != kNever && Now() - idle_since > timeout_)
+      return Error{Code::kDeadlineExceeded,
+                   fmt::format("members did not meet in {:.1f} s", ToSeconds(timeout_))};
+  }
+}
+
+std::string Domain::Transports() const {
+  std::string names;
+  for (const auto& [uuid, peer] : peers_) {
+    const std::string name = peer.endpoint != nullptr ? peer.endpoint->Transports() : "";
+    if (names.find(name) == std::string::npos) names += (names.empty() ? "" : "+") + name;
+  }
+  return names;
+}
+
+}  // namespace ringmaster::fabric::ucx

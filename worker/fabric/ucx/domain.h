@@ -1,0 +1,72 @@
+// The network side of one process: its UCX worker and the endpoints to its peers, which stay from generation
+// to generation while the peer does.
+//
+// Connect and the Transport belong to the communication thread; Abort to any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "worker/fabric/address.h"
+#include "worker/fabric/transport.h"
+#include "worker/fabric/ucx/wire.h"
+#include "worker/fabric/ucx/worker.h"
+
+namespace ringmaster::fabric::ucx {
+
+class UcxTransport;
+
+class Domain {
+ public:
+  static Result<std::unique_ptr<Domain>> Create(const std::string& uuid, Duration timeout);
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  const std::string& address() const { return worker_->address(); }
+
+  // Meets all members of the generation. The older Transport must be gone.
+  Result<std::unique_ptr<Transport>> Connect(uint64_t generation, int rank,
+                                             const std::vector<MemberAddress>& members);
+  void Abort(uint64_t generation);
+
+  // "tcp", "rc_mlx5": of the endpoints there are.
+  std::string Transports() const;
+
+  // --- for UcxTransport ---
+  Worker& worker() { return *worker_; }
+  Duration timeout() const { return timeout_; }
+  uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
+  void Attach(UcxTransport* transport) { transport_ = transport; }
+  // Makes progress; when there is none for a while, sleeps. `idle_since` is the caller's, kNever at first.
+  void Step(Time& idle_since);
+
+ private:
+  struct Peer {
+    std::unique_ptr<Endpoint> endpoint;
+    uint64_t hello = 0;  // the newest generation it has said hello for
+  };
+
+  Domain(std::string uuid, Duration timeout) : uuid_(std::move(uuid)), timeout_(timeout) {}
+  void OnMessage(const Header& header, std::span<const std::byte> data);
+  Status Meet(UcxTransport& transport, const std::vector<MemberAddress>& members);
+  Status Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
+
+  const std::string uuid_;
+  const Duration timeout_;
+  std::unique_ptr<Worker> worker_;
+  std::map<std::string, Peer> peers_;          // of the current generation, by uuid
+  std::map<std::string, uint64_t> strangers_;  // hellos of those who are not among them
+  UcxTransport* transport_ = nullptr;
+  uint64_t generation_ = 0;
+  Duration patience_ = {};  // idle time before a sleep
+  std::atomic<uint64_t> aborted_{0};
+};
+
+}  // namespace ringmaster::fabric::ucx

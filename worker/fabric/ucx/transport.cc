@@ -1,0 +1,125 @@
+#include "worker/fabric/ucx/transport.h"
+
+namespace ringmaster::fabric::ucx {
+
+UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t world)
+    : domain_(domain),
+      generation_(generation),
+      rank_(rank),
+      endpoints_(world),
+      channels_(world),
+      waited_(world) {
+  domain_.Attach(this);
+}
+
+UcxTransport::~UcxTransport() { domain_.Attach(nullptr); }
+
+Header UcxTransport::MakeHeader(Kind kind) const { return {generation_, 0, 0, 0, rank_, kind, 0}; }
+
+void UcxTransport::Pump(int peer) {
+  while (const auto next = channels_[peer].Next()) {
+    Header header = MakeHeader(Kind::kData);
+    header.sequence = next->sequence;
+    header.operation = next->stamp.operation;
+    header.step = next->stamp.step;
+    endpoints_[peer]->Send(header, next->data);
+  }
+  if (const auto landed = channels_[peer].CreditDue()) {
+    Header header = MakeHeader(Kind::kCredit);
+    header.sequence = *landed;
+    endpoints_[peer]->Send(header, {});
+  }
+}
+
+Status UcxTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data) {
+  RM_TRY(Check());
+  channels_[peer].Queue(stamp, data);
+  Pump(peer);
+  return Ok();
+}
+
+Status UcxTransport::Post(int peer, Stamp stamp, const Landing& landing) {
+  RM_TRY(Check());
+  if (auto status = channels_[peer].Post(stamp, landing); !status.ok()) return Fail(status.error());
+  return Ok();
+}
+
+Status UcxTransport::Wait(int peer) {
+  Time idle_since = kNever;
+  while (channels_[peer].landed() == waited_[peer]) {
+    RM_TRY(Check());
+    RM_TRY(CheckPeer(peer));
+    for (int q = 0; q < world(); ++q)
+      if (q != rank_) Pump(q);
+    domain_.Step(idle_since);
+    if (idle_since != kNever && Now() - idle_since > domain_.timeout())
+      return Fail({Code::kDeadlineExceeded,
+                   fmt::format("rank {} made no progress in {:.1f} s", peer, ToSeconds(domain_.timeout()))});
+  }
+  ++waited_[peer];
+  return Check();
+}
+
+Status UcxTransport::Flush() {
+  Time idle_since = kNever;
+  for (int q = 0; q < world(); ++q) {
+    if (q == rank_) continue;
+    while (!channels_[q].drained() || endpoints_[q]->in_flight() > 0) {
+      RM_TRY(Check());
+      RM_TRY(CheckPeer(q));
+      for (int other = 0; other < world(); ++other)
+        if (other != rank_) Pump(other);
+      domain_.Step(idle_since);
+      if (idle_since != kNever && Now() - idle_since > domain_.timeout())
+        return Fail({Code::kDeadlineExceeded,
+                     fmt::format("rank {} took nothing in {:.1f} s", q, ToSeconds(domain_.timeout()))});
+    }
+    Pump(q);  // credits that fell due
+  }
+  return Check();
+}
+
+Status UcxTransport::Check() {
+  if (failure_) return *failure_;
+  if (domain_.aborted() >= generation_)
+    return Fail({Code::kCancelled, fmt::format("generation {} was aborted", generation_)});
+  return Ok();
+}
+
+// Only a peer that we need something of: one that has done its part may leave.
+Status UcxTransport::CheckPeer(int peer) {
+  if (!endpoints_[peer]->failed()) return Ok();
+  return Fail({Code::kUnavailable, fmt::format("rank {} is gone", peer)});
+}
+
+Error UcxTransport::Fail(Error error) {
+  if (failure_) return *failure_;
+  failure_ = error;
+  // Others may be waiting for what we shall never send.
+  for (Endpoint* endpoint : endpoints_)
+    if (endpoint != nullptr) endpoint->Send(MakeHeader(Kind::kStop), {});
+  return error;
+}
+
+void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> data) {
+  if (failure_ || header.rank < 0 || header.rank >= world() || header.rank == rank_) return;
+  switch (header.kind) {
+    case Kind::kData:
+      if (auto status =
+              channels_[header.rank].OnMessage(header.sequence, {header.operation, header.step}, data);
+          !status.ok())
+        failure_ = status.error().In(fmt::format("rank {}", header.rank));
+      break;
+    case Kind::kCredit:
+      channels_[header.rank].OnCredit(header.sequence);
+      break;
+    case Kind::kStop:
+      failure_ =
+          Error{Code::kCancelled, fmt::format("rank {} gave up generation {}", header.rank, generation_)};
+      break;
+    case Kind::kHello:
+      break;
+  }
+}
+
+}  // namespace ringmaster::fabric::ucx

@@ -1,0 +1,56 @@
+// The messages of one generation over UCX. Used by the communication thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "worker/fabric/channel.h"
+#include "worker/fabric/transport.h"
+#include "worker/fabric/ucx/domain.h"
+#include "worker/fabric/ucx/wire.h"
+
+namespace ringmaster::fabric::ucx {
+
+class UcxTransport final : public Transport {
+ public:
+  UcxTransport(Domain& domain, uint64_t generation, int rank, size_t world);
+  ~UcxTransport() override;
+
+  int rank() const override { return rank_; }
+  int world() const override { return static_cast<int>(endpoints_.size()); }
+  uint64_t generation() const override { return generation_; }
+  size_t segment_bytes() const override { return kSegmentBytes; }
+
+  Status Send(int peer, Stamp stamp, std::span<const std::byte> data) override;
+  Status Post(int peer, Stamp stamp, const Landing& landing) override;
+  Status Wait(int peer) override;
+  Status Flush() override;
+
+  // --- for the domain ---
+  void SetEndpoint(int peer, Endpoint* endpoint) { endpoints_[peer] = endpoint; }
+  // While it makes progress: a message of this generation.
+  void OnMessage(const Header& header, std::span<const std::byte> data);
+  Status Check();
+  // The first failure: tells the peers and makes everything else fail the same way.
+  Error Fail(Error error);
+
+ private:
+  Header MakeHeader(Kind kind) const;
+  void Pump(int peer);
+  Status CheckPeer(int peer);
+
+  Domain& domain_;
+  const uint64_t generation_;
+  const int rank_;
+  std::vector<Endpoint*> endpoints_;  // nullptr at our own rank
+  std::vector<Channel> channels_;
+  std::vector<uint64_t> waited_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace ringmaster::fabric::ucx

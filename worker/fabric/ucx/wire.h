@@ -1,0 +1,26 @@
+// The header of every active message. Plain data, little-endian hosts of the same build on both sides.
+#pragma once
+
+#include <cstdint>
+
+namespace ringmaster::fabric::ucx {
+
+enum class Kind : uint16_t {
+  kHello,   // payload: uuid of the sender, who has entered `generation`
+  kData,    // payload: message number `sequence` of the sender's channel to us
+  kCredit,  // `sequence` messages of ours have landed
+  kStop,    // the sender gave `generation` up
+};
+
+struct Header {
+  uint64_t generation;
+  uint64_t sequence;
+  uint32_t operation;
+  uint32_t step;
+  int32_t rank;  // of the sender
+  Kind kind;
+  uint16_t reserved;
+};
+static_assert(sizeof(Header) == 32);
+
+}  // namespace ringmaster::fabric::ucx

@@ -1,0 +1,226 @@
+#include "worker/fabric/ucx/worker.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ringmaster::fabric::ucx {
+namespace {
+
+constexpr unsigned kMessageId = 1;
+
+Error UcxError(const std::string& what, ucs_status_t status) {
+  return {Code::kUnavailable, fmt::format("{}: {}", what, ucs_status_string(status))};
+}
+
+struct Setting {
+  const char* name;
+  const char* value;
+};
+
+// Over TCP one message of ours is one fragment (see kSegmentBytes). The user's own UCX_ variables win.
+constexpr Setting kSettings[] = {
+    {"TCP_TX_SEG_SIZE", "256k"},
+    {"TCP_RX_SEG_SIZE", "256k"},
+};
+
+}  // namespace
+
+// One message on its way: what UCX sends from.
+struct Worker::Buffer {
+  Worker* worker = nullptr;
+  Endpoint* endpoint = nullptr;  // nullptr when that is gone
+  Header header;
+  std::vector<std::byte> data;
+};
+
+Result<std::unique_ptr<Worker>> Worker::Create(Handler handler) {
+  auto self = std::unique_ptr<Worker>(new Worker);
+  self->handler_ = std::move(handler);
+
+  ucp_config_t* config = nullptr;
+  if (const auto status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
+    return UcxError("ucp_config_read", status);
+  const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> config_owner(config, ucp_config_release);
+  for (const Setting& setting : kSettings) {
+    if (std::getenv(("UCX_" + std::string(setting.name)).c_str()) != nullptr) continue;
+    if (const auto status = ucp_config_modify(config, setting.name, setting.value); status != UCS_OK)
+      log::Warn("ucx setting={} value={} error={}", setting.name, setting.value, ucs_status_string(status));
+  }
+  ucp_params_t params = {};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  if (const auto status = ucp_init(&params, config, &self->context_); status != UCS_OK)
+    return UcxError("ucp_init", status);
+
+  ucp_worker_params_t worker_params = {};
+  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  if (const auto status = ucp_worker_create(self->context_, &worker_params, &self->worker_); status != UCS_OK)
+    return UcxError("ucp_worker_create", status);
+  if (const auto status = ucp_worker_get_efd(self->worker_, &self->event_fd_); status != UCS_OK)
+    return UcxError("ucp_worker_get_efd", status);
+
+  ucp_am_handler_param_t handler_params = {};
+  handler_params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler_params.id = kMessageId;
+  handler_params.flags = UCP_AM_FLAG_WHOLE_MSG;
+  handler_params.cb = OnMessage;
+  handler_params.arg = self.get();
+  if (const auto status = ucp_worker_set_am_recv_handler(self->worker_, &handler_params); status != UCS_OK)
+    return UcxError("ucp_worker_set_am_recv_handler", status);
+
+  ucp_address_t* address = nullptr;
+  size_t bytes = 0;
+  if (const auto status = ucp_worker_get_address(self->worker_, &address, &bytes); status != UCS_OK)
+    return UcxError("ucp_worker_get_address", status);
+  self->address_.assign(reinterpret_cast<const char*>(address), bytes);
+  ucp_worker_release_address(self->worker_, address);
+  return self;
+}
+
+Worker::~Worker() {
+  if (worker_ != nullptr) {
+    // The closes are local matters; should one not end, destroying the worker ends it.
+    const Time deadline = Now() + milliseconds(200);
+    while (!closing_.empty() && Now() < deadline) {
+      Progress();
+      Reap();
+    }
+    for (void* request : closing_) ucp_request_free(request);
+    ucp_worker_destroy(worker_);
+  }
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
+  Reap();
+  auto endpoint = std::unique_ptr<Endpoint>(new Endpoint(*this));
+  ucp_ep_params_t params = {};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {OnError, endpoint.get()};
+  if (const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_); status != UCS_OK)
+    return UcxError("ucp_ep_create", status);
+  return endpoint;
+}
+
+void Worker::Sleep(Duration limit) {
+  if (ucp_worker_arm(worker_) != UCS_OK) return;  // something came meanwhile
+  pollfd poll = {event_fd_, POLLIN, 0};
+  ::poll(&poll, 1, static_cast<int>(std::max<int64_t>(1, ToMs(limit))));
+}
+
+void Worker::Signal() { ucp_worker_signal(worker_); }
+
+Worker::Buffer* Worker::TakeBuffer(size_t bytes) {
+  if (free_.empty()) {
+    buffers_.push_back(std::make_unique<Buffer>());
+    buffers_.back()->worker = this;
+    free_.push_back(buffers_.back().get());
+  }
+  Buffer* const buffer = free_.back();
+  free_.pop_back();
+  buffer->data.resize(bytes);
+  return buffer;
+}
+
+void Worker::Reap() {
+  std::erase_if(closing_, [](void* request) {
+    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucp_request_free(request);
+    return true;
+  });
+}
+
+ucs_status_t Worker::OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                               const ucp_am_recv_param_t* param) {
+  Header copy;
+  // Only eager messages are sent; anything else is not from one of us.
+  if (header_bytes != sizeof copy || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
+  std::memcpy(&copy, header, sizeof copy);
+  static_cast<Worker*>(self)->handler_(copy, {static_cast<const std::byte*>(data), bytes});
+  return UCS_OK;
+}
+
+void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
+  auto* const buffer = static_cast<Buffer*>(argument);
+  if (buffer->endpoint != nullptr) {
+    --buffer->endpoint->in_flight_;
+    if (status != UCS_OK) buffer->endpoint->failed_ = true;
+  }
+  buffer->endpoint = nullptr;
+  buffer->worker->free_.push_back(buffer);
+  if (request != nullptr) ucp_request_free(request);
+}
+
+void Worker::OnError(void* endpoint, ucp_ep_h, ucs_status_t status) {
+  static_cast<Endpoint*>(endpoint)->failed_ = true;
+  log::Debug("ucx endpoint failed: {}", ucs_status_string(status));
+}
+
+void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
+  if (failed_) return;
+  Worker::Buffer* const buffer = worker_.TakeBuffer(data.size());
+  buffer->endpoint = this;
+  buffer->header = header;
+  std::copy(data.begin(), data.end(), buffer->data.begin());
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  param.cb.send = Worker::OnSent;
+  param.user_data = buffer;
+  ++in_flight_;
+  const ucs_status_ptr_t request = ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
+                                                   buffer->data.data(), buffer->data.size(), &param);
+  if (!UCS_PTR_IS_PTR(request)) Worker::OnSent(nullptr, UCS_PTR_STATUS(request), buffer);  // done, or refused
+}
+
+Endpoint::~Endpoint() {
+  for (const auto& buffer : worker_.buffers_)
+    if (buffer->endpoint == this) buffer->endpoint = nullptr;
+  if (ep_ == nullptr) return;
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  const ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &param);
+  if (UCS_PTR_IS_PTR(request)) worker_.closing_.push_back(request);
+}
+
+std::string Endpoint::Transports() const {
+  char* text = nullptr;
+  size_t bytes = 0;
+  FILE* const stream = ::open_memstream(&text, &bytes);
+  if (stream == nullptr) return "unknown";
+  ucp_ep_print_info(ep_, stream);
+  std::fclose(stream);
+  std::istringstream lines(std::string(text, bytes));
+  std::free(text);
+  // "#   lane[0]:  2:tcp/lo.0 md[1] -> addr[0].md[0]/tcp/sysdev[255] am am_bw#0 wireup"
+  std::set<std::string> found;
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t lane = line.find("lane[");
+    if (lane == std::string::npos) continue;
+    const size_t slash = line.find('/', lane);
+    const size_t colon = line.rfind(':', slash);
+    if (slash == std::string::npos || colon == std::string::npos) continue;
+    found.insert(line.substr(colon + 1, slash - colon - 1));
+  }
+  std::string names;
+  for (const std::string& name : found) names += (names.empty() ? "" : "+") + name;
+  return names.empty() ? "unknown" : names;
+}
+
+}  // namespace ringmaster::fabric::ucx

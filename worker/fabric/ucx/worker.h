@@ -1,0 +1,95 @@
+// A UCX worker with its endpoints: active messages in, active messages out, sleep and wake-up. Knows nothing
+// of generations.
+//
+// Everything belongs to the communication thread but for Signal. What is sent is copied into buffers of the
+// worker's own first: UCX may hold on to a message long after the operation that sent it was aborted and its
+// memory has other contents, and must then still send what was meant.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "worker/fabric/ucx/wire.h"
+
+namespace ringmaster::fabric::ucx {
+
+// Payload of the longest message: with all headers it stays within one UCX fragment over TCP, so that it is
+// handed to us in the buffer it was received into.
+inline constexpr size_t kSegmentBytes = 224 << 10;
+
+class Worker;
+
+// A connection to one peer process.
+class Endpoint {
+ public:
+  ~Endpoint();  // closes by force; the rest happens while the worker makes progress
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  void Send(const Header& header, std::span<const std::byte> data);
+  bool failed() const { return failed_; }
+  size_t in_flight() const { return in_flight_; }
+  // "tcp", "rc_mlx5+tcp": what the lanes for active messages are.
+  std::string Transports() const;
+
+ private:
+  friend class Worker;
+  explicit Endpoint(Worker& worker) : worker_(worker) {}
+
+  Worker& worker_;
+  ucp_ep_h ep_ = nullptr;
+  bool failed_ = false;
+  size_t in_flight_ = 0;
+};
+
+class Worker {
+ public:
+  using Handler = std::function<void(const Header& header, std::span<const std::byte> data)>;
+
+  // `handler` is called from Progress.
+  static Result<std::unique_ptr<Worker>> Create(Handler handler);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker();
+
+  const std::string& address() const { return address_; }
+  Result<std::unique_ptr<Endpoint>> Connect(const std::string& address);
+
+  // Handles what is there; true when there was something.
+  bool Progress() { return ucp_worker_progress(worker_) != 0; }
+  // Sleeps until something comes, Signal or the limit.
+  void Sleep(Duration limit);
+  // Ends a sleep, from any thread.
+  void Signal();
+
+ private:
+  friend class Endpoint;
+  struct Buffer;
+
+  Worker() = default;
+  Buffer* TakeBuffer(size_t bytes);
+  void Reap();  // closes that have come to an end
+  static ucs_status_t OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                const ucp_am_recv_param_t* param);
+  static void OnSent(void* request, ucs_status_t status, void* buffer);
+  static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
+
+  Handler handler_;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  std::string address_;
+  int event_fd_ = -1;
+  std::vector<std::unique_ptr<Buffer>> buffers_;  // all
+  std::vector<Buffer*> free_;
+  std::vector<void*> closing_;
+};
+
+}  // namespace ringmaster::fabric::ucx
