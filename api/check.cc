@@ -6,14 +6,10 @@
 #include "api/forms.h"
 #include "api/path.h"
 #include "api/suggest.h"
+#include "api/text.h"
 
 namespace ringmaster::api {
 namespace {
-
-int CodePoints(std::string_view text) {
-  return static_cast<int>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
 
 class Checker {
  public:

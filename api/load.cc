@@ -8,6 +8,7 @@
 #include "api/node.h"
 #include "api/rules.h"
 #include "api/set.h"
+#include "api/text.h"
 #include "api/yaml.h"
 
 namespace ringmaster::api {
@@ -29,6 +30,11 @@ Loaded Decode(const Node& root, std::vector<Problem> known) {
   return loaded;
 }
 
+void CountCharacters(std::string_view text, std::vector<Problem>& problems) {
+  for (Problem& problem : problems)
+    problem.column = InCharacters(text, {problem.line, problem.column}).column;
+}
+
 }  // namespace
 
 std::string Problem::ToString() const {
@@ -39,13 +45,17 @@ std::string Problem::ToString() const {
 
 Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets) {
   Parsed parsed = ParseYaml(text);
-  if (!parsed.whole) return {{}, std::move(parsed.problems)};
+  if (!parsed.whole) {
+    CountCharacters(text, parsed.problems);
+    return {{}, std::move(parsed.problems)};
+  }
   std::erase_if(parsed.root.members, [](const Member& member) { return member.key == "status"; });
   for (const auto& [path, value] : sets) ApplySet(parsed.root, path, value, parsed.problems);
   Loaded loaded = Decode(parsed.root, std::move(parsed.problems));
   std::stable_sort(loaded.problems.begin(), loaded.problems.end(), [](const Problem& a, const Problem& b) {
     return std::pair(a.line, a.column) < std::pair(b.line, b.column);
   });
+  CountCharacters(text, loaded.problems);
   return loaded;
 }
 

@@ -15,8 +15,8 @@ namespace ringmaster::api {
 inline constexpr int kMaxDepth = 64;
 
 struct Mark {
-  int line = 0;  // 1-based; 0: not from a file
-  int column = 0;
+  int line = 0;    // 1-based; 0: not from a file
+  int column = 0;  // 1-based, in bytes
   bool operator==(const Mark&) const = default;
 };
 

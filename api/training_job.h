@@ -149,7 +149,7 @@ struct RuleMatch {
 };
 
 struct RestartRule {
-  RuleMatch on;
+  RuleMatch on;                    // `when` in the manifest: YAML 1.1 takes a plain key `on` for a boolean
   std::string action = "Restart";  // Restart | Fail | Ignore
   bool charge = true;
   bool excludeNode = false;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "api/scalar.h"
+#include "api/text.h"
 
 namespace ringmaster::api {
 namespace {
@@ -253,45 +254,6 @@ class Builder : public YAML::EventHandler {
   int64_t cost_ = 0;
 };
 
-// The place of the first byte that is no part of UTF-8 text, or of a control character; line 0 when there is
-// none.
-Mark FindBadByte(std::string_view text) {
-  Mark mark{1, 1};
-  size_t i = 0;
-  while (i < text.size()) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    size_t extra = 0;
-    if (c < 0x80) {
-      if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r')) return mark;
-    } else if (c >= 0xC2 && c <= 0xDF) {
-      extra = 1;
-    } else if (c >= 0xE0 && c <= 0xEF) {
-      extra = 2;
-    } else if (c >= 0xF0 && c <= 0xF4) {
-      extra = 3;
-    } else {
-      return mark;
-    }
-    if (i + extra >= text.size()) return mark;
-    for (size_t k = 1; k <= extra; ++k) {
-      const auto d = static_cast<unsigned char>(text[i + k]);
-      if ((d & 0xC0) != 0x80) return mark;
-      if (k == 1 && ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) ||
-                     (c == 0xF4 && d > 0x8F))) {
-        return mark;
-      }
-    }
-    i += extra + 1;
-    if (c == '\n') {
-      ++mark.line;
-      mark.column = 1;
-    } else {
-      ++mark.column;
-    }
-  }
-  return {};
-}
-
 // yaml-cpp takes the end of the text for the end of a quoted scalar when it stands at the start of a line.
 bool IsClosed(std::string_view text, size_t begin) {
   if (begin >= text.size()) return true;
@@ -321,8 +283,7 @@ Parsed ParseYaml(std::string_view text) {
     fail(fmt::format("larger than {} bytes", kMaxBytes), {});
     return parsed;
   }
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text = WithoutByteOrderMark(text);
   if (const Mark bad = FindBadByte(text); bad.line != 0) {
     fail("not UTF-8 text, or a control character", bad);
     return parsed;

@@ -104,6 +104,9 @@ TEST(Yaml, TroubleIsNamedWithItsPlace) {
       {"---\n...\n", "there is no document"},
       {"a: \xff\n", "1:4: not UTF-8 text"},
       {"a: é\nb: \xc3(\n", "2:4: not UTF-8 text"},
+      {"a: \xc3", "1:4: not UTF-8 text"},
+      {"a: \xf4\x90\x80\x80\n", "1:4: not UTF-8 text"},
+      {"a: \xc0\x80\n", "1:4: not UTF-8 text"},
       {"a: \xed\xa0\x80\n", "1:4: not UTF-8 text"},
       {"a: \x01\n", "1:4: not UTF-8 text, or a control character"},
       {std::string("a: \0\n", 5), "1:4: not UTF-8 text, or a control character"},
@@ -182,6 +185,18 @@ TEST(Yaml, PlacesAreThoseOfTheFile) {
       "18:15: spec.restart.rules[0].action: must be one of Restart, Fail, Ignore (got \"fail\"); did you "
       "mean "
       "\"Fail\"?\n");
+}
+
+TEST(Yaml, ColumnsCountCharacters) {
+  EXPECT_EQ(LoadYaml("{\"é🙂é\": yes}").problems.back().ToString().substr(0, 5), "1:9: ");
+  EXPECT_EQ(LoadYaml("\xEF\xBB\xBF{\"é🙂é\": yes}").problems.back().column, 9);
+  EXPECT_EQ(LoadYaml("a: b\n# é\nk: é é\xff").problems.at(0).column, 7);
+}
+
+TEST(Yaml, LineEndsOfWindowsAreLineEnds) {
+  const Parsed parsed = ParseYaml("a: b\r\nc:\r\n  - d\r\n  - \"e\"\r\n  - yes\r\n");
+  EXPECT_EQ(NodeToJson(parsed.root), (Json{{"a", "b"}, {"c", {"d", "e", "yes"}}}));
+  EXPECT_EQ(All(parsed.problems).substr(0, 10), "5:5: c[2]:");
 }
 
 TEST(Yaml, AThousandMistakesGiveAHundredProblems) {
