@@ -1,0 +1,128 @@
+// The invariants.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tests/sim/rendezvous/world.h"
+
+namespace ringmaster::rendezvous::sim {
+
+namespace {
+
+// Between what happens and what the coordinator can know of it: reconnecting, and messages under way.
+constexpr Duration kMargin = milliseconds(600);
+constexpr Duration kHolderGrace = milliseconds(1500);
+
+}  // namespace
+
+void World::Fail(const std::string& what) {
+  if (!outcome_.ok || tainted_) return;
+  outcome_.ok = false;
+  outcome_.violation = what;
+  Trace("VIOLATION: " + what);
+}
+
+void World::CheckPublished(size_t index, const NewGeneration& next) {
+  Coord& coord = coordinators_[index];
+  if (next.generation == coord.published) {
+    // The same again, for a member on a new connection.
+    if (!(rings_[next.generation].generation == next)) Fail("two versions of one generation");
+    return;
+  }
+  ++outcome_.generations;
+  if (next.generation < coord.published) Fail("an older generation was published");
+  if (const auto ring = rings_.find(next.generation); ring != rings_.end()) {
+    Fail("a generation was published twice");
+    return;
+  }
+  coord.published = next.generation;
+  rings_[next.generation].generation = next;
+  const auto size = static_cast<int32_t>(next.members.size());
+  if (size < coord.min && !next.stop) Fail(fmt::format("{} members, below min {}", size, coord.min));
+  if (size > coord.max && !next.stop) Fail(fmt::format("{} members, above max {}", size, coord.max));
+  if (next.sources.empty() != (next.start_step < 0)) Fail("sources and start_step do not fit");
+  std::set<std::string> in;
+  for (const Member& member : next.members) {
+    in.insert(member.id);
+    if (coord.evicted.contains(member.id)) Fail(member.id + " was evicted and is a member again");
+    if (const auto it = coord.was_member.find(member.id); it != coord.was_member.end() && it->second) {
+      Fail(member.id + " was left out and is a member again");
+    }
+    coord.was_member[member.id] = false;
+  }
+  for (auto& [id, left_out] : coord.was_member) {
+    if (!in.contains(id) && size < coord.max && !next.stop) left_out = true;
+  }
+
+  // Corrupt states that no healthy one speaks against cannot be known for what they are.
+  size_t healthy = 0;
+  size_t corrupt = 0;
+  for (const Told& told : told_[next.generation]) ++(told.corrupt ? corrupt : healthy);
+  if (corrupt > 0 && healthy <= corrupt) tainted_ = true;
+  if (!stop_ordered_ || !next.stop) CheckNotLost(coord, next);
+}
+
+// A committed step is not lost while a holder lives that can be reached, or soon may be again.
+void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
+  const int64_t from = std::max(next.start_step, next.sources.empty() ? disk_.step : 0);
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    const Agent& agent = *agents_[i];
+    const Trainer& trainer = agent.trainer;
+    if (!agent.alive || !trainer.alive() || trainer.stopped || !trainer.state.has) continue;
+    if (trainer.state.step <= from + (next.sources.empty() ? 0 : 1)) continue;
+    if (coord.evicted.contains(trainer.id) || corrupt_members_.contains(trainer.id)) continue;
+    if (agent.core->member() != trainer.id) continue;  // its agent has given it up
+    const Duration away = now_ - agent.trouble_at;
+    const bool reachable = !agent.in_trouble && away > kMargin;
+    const bool soon = away < kHolderGrace - kMargin;
+    if (!reachable && !soon) continue;
+    Fail(fmt::format("generation starts from step {} while {} holds {}", from, trainer.id,
+                     trainer.state.step));
+    return;
+  }
+}
+
+// A leaver may go when somebody else has what it has, or the disk has it.
+void World::CheckRelease(size_t index) {
+  const Agent& leaver = *agents_[index];
+  const State& state = leaver.trainer.state;
+  if (!leaver.alive || !leaver.trainer.alive() || !state.has || state.content != Canon(state.step)) return;
+  if (disk_.step >= state.step - 1) return;
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    if (i == index) continue;
+    const Agent& other = *agents_[i];
+    // Who died a moment ago was counted on with reason.
+    const bool lately = now_ - other.trainer_died_at < seconds(3) && other.died_with.has;
+    const State& held = lately ? other.died_with : other.trainer.state;
+    if (held.has && held.step >= state.step - 1) return;
+  }
+  Fail(fmt::format("a{} may leave with the only copy of step {}", index, state.step));
+}
+
+void World::CheckEnded(const Coordinator& core) {
+  ended_ = true;
+  end_phase_ = core.report().phase;
+  Trace(fmt::format("ended: phase {}, step {}, disk {}", static_cast<int>(end_phase_), core.report().step,
+                    disk_.step));
+  if (disk_.content != Canon(disk_.step)) Fail("the checkpoint has another content");
+  if (end_phase_ == GangPhase::kFinished) {
+    if (disk_.step != plan_.total_steps) Fail("finished without the final checkpoint");
+  } else if (end_phase_ == GangPhase::kStopped) {
+    if (!stop_ordered_) Fail("stopped without an order");
+    for (const auto& agent : agents_) {
+      const State& state = agent->trainer.state;
+      if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_trouble) continue;
+      if (now_ - agent->trouble_at < kMargin || agent->core->member() != agent->trainer.id) continue;
+      if (state.content != Canon(state.step) || corrupt_members_.contains(agent->trainer.id)) continue;
+      if (disk_.step < state.step - 1) {
+        Fail(fmt::format("stopped: {} has step {}, the disk {}", agent->trainer.id, state.step, disk_.step));
+      }
+    }
+  } else if (!corrupted_) {
+    Fail("failed: " + core.report().last_failure.value_or(FailureRecord{}).message);
+  }
+  // Agents out of reach are their own business now; they hear of the end when they come back.
+  if (!faults_over_) FaultsOver();
+}
+
+}  // namespace ringmaster::rendezvous::sim

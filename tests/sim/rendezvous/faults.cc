@@ -1,0 +1,264 @@
+// What goes wrong, and when.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/rendezvous/world.h"
+
+namespace ringmaster::rendezvous::sim {
+
+Plan Plan::Draw(SplitMix64& rng) {
+  Plan plan;
+  plan.target = static_cast<int32_t>(1 + rng.Below(5));
+  plan.min = static_cast<int32_t>(1 + rng.Below(static_cast<uint64_t>(plan.target)));
+  plan.max = plan.target + static_cast<int32_t>(rng.Below(3));
+  plan.total_steps = static_cast<int64_t>(8 + rng.Below(40));
+  plan.checkpoint_every = static_cast<int64_t>(3 + rng.Below(30));
+  plan.step_time = milliseconds(10 + rng.Below(60));
+  plan.faults_end = milliseconds(500 + rng.Below(3500));
+  plan.discards_at_once = rng.Chance(0.5);
+  plan.through_codec = rng.Chance(1.0 / 64);
+  plan.stops = rng.Chance(0.15);
+  const auto rate = [&](double chance, int64_t low_ms, int64_t high_ms) {
+    if (!rng.Chance(chance)) return Duration::zero();
+    return Duration(
+        milliseconds(low_ms + static_cast<int64_t>(rng.Below(static_cast<uint64_t>(high_ms - low_ms)))));
+  };
+  plan.kill_trainer = rate(0.5, 40, 1500);
+  plan.kill_agent = rate(0.35, 100, 2000);
+  plan.reset = rate(0.35, 30, 1000);
+  plan.partition = rate(0.25, 200, 2000);
+  plan.stop_agent = rate(0.2, 300, 2000);
+  plan.stop_trainer = rate(0.2, 300, 2000);
+  plan.coordinator = rate(0.2, 300, 3000);
+  plan.scale = rate(0.3, 150, 1500);
+  plan.leave = rate(0.3, 150, 1500);
+  plan.kill_at_event = rng.Chance(0.4) ? 0.002 + 0.03 * rng.Uniform() : 0;
+  plan.corrupt = rng.Chance(0.1) ? 0.05 : 0;
+  return plan;
+}
+
+void World::ScheduleFaults() {
+  Repeat(plan_.kill_trainer, [this] {
+    if (const auto agent = AnyAgent()) EndTrainer(*agent, 137, true);
+  });
+  Repeat(plan_.kill_agent, [this] {
+    if (const auto agent = AnyAgent()) KillAgent(*agent, 137);
+  });
+  Repeat(plan_.reset, [this] {
+    // One connection, or all of them at once (a proxy restarts).
+    const bool all = rng_.Chance(0.2);
+    for (size_t i = 0; i < agents_.size(); ++i) {
+      if (agents_[i]->link != 0 && (all || rng_.Below(agents_.size()) == 0))
+        Break(agents_[i]->link, true, true);
+    }
+  });
+  Repeat(plan_.partition, [this] {
+    const Duration duration = Between(milliseconds(20), milliseconds(2500));
+    const bool several = rng_.Chance(0.3);
+    for (size_t pod = 0; pod < pods_.size(); ++pod) {
+      if (several ? rng_.Chance(0.5) : rng_.Below(pods_.size()) == 0) CutOff(pod, duration);
+    }
+  });
+  Repeat(plan_.stop_agent, [this] {
+    if (const auto agent = AnyAgent()) StopAgent(*agent, Between(milliseconds(10), milliseconds(2500)));
+  });
+  Repeat(plan_.stop_trainer, [this] {
+    if (const auto agent = AnyAgent()) StopTrainer(*agent, Between(milliseconds(10), milliseconds(2500)));
+  });
+  Repeat(plan_.coordinator, [this] {
+    const size_t old = coordinators_.size() - 1;
+    if (!coordinators_[old].alive) return;
+    if (rng_.Chance(0.3)) {
+      // The new one is in office before the old one has noticed; nobody new talks to the old one.
+      StartCoordinator();
+      std::vector<uint64_t> moved;
+      for (auto& [id, link] : links_) {
+        if (link.coordinator == old && link.open && rng_.Chance(0.6)) moved.push_back(id);
+      }
+      for (const uint64_t id : moved) Break(id, true, true);
+      After(Between(milliseconds(10), milliseconds(400)), [this, old] { KillCoordinator(old); });
+      return;
+    }
+    KillCoordinator(old);
+    After(Between(milliseconds(10), milliseconds(800)), [this] { StartCoordinator(); });
+  });
+  Repeat(plan_.scale, [this] { Scale(); });
+  Repeat(plan_.leave, [this] { LeaveByPlan(); });
+  if (plan_.stops) After(Between(milliseconds(100), plan_.faults_end), [this] { OrderStop(); });
+  After(plan_.faults_end, [this] { FaultsOver(); });
+}
+
+// Poisson-like, until the faults are over or the job has ended.
+void World::Repeat(Duration mean, std::function<void()> what) {
+  if (mean == Duration::zero()) return;
+  After(Between(mean / 10, mean * 2), [this, mean, what = std::move(what)] {
+    if (faults_over_ || ended_) return;
+    ++outcome_.faults;
+    what();
+    Repeat(mean, what);
+  });
+}
+
+void World::FaultsOver() {
+  Trace("faults are over");
+  faults_over_ = true;
+  for (size_t pod = 0; pod < pods_.size(); ++pod) Reconnect(pod);
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    ContinueAgent(i);
+    ContinueTrainer(i);
+  }
+  for (Pod& pod : pods_) pod.wanted = pod.wanted || pod.agent.has_value();
+  After(milliseconds(200), [this] { KeepPods(); });
+}
+
+std::optional<size_t> World::AnyAgent() {
+  std::vector<size_t> alive;
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    if (agents_[i]->alive) alive.push_back(i);
+  }
+  if (alive.empty()) return std::nullopt;
+  return alive[rng_.Below(alive.size())];
+}
+
+// At a protocol event: the trainer it happens to, its agent, or a bystander dies.
+void World::MaybeDieHere(size_t index) {
+  if (faults_over_ || ended_ || plan_.kill_at_event == 0 || !rng_.Chance(plan_.kill_at_event)) return;
+  ++outcome_.faults;
+  const uint64_t who = rng_.Below(4);
+  if (who == 0) {
+    KillAgent(index, 137);
+  } else if (who == 1) {
+    if (const auto other = AnyAgent()) EndTrainer(*other, 137, true);
+  } else {
+    EndTrainer(index, 137, true);
+  }
+}
+
+void World::CutOff(size_t pod, Duration duration) {
+  if (pods_[pod].cut_off) return;
+  Trace(pods_[pod].name + " is cut off");
+  pods_[pod].cut_off = true;
+  const uint64_t cut = ++pods_[pod].cuts;
+  const auto cut_agent = pods_[pod].agent;
+  if (cut_agent) Trouble(*cut_agent, true);
+  // TCP gives up on the agent's side; the coordinator's side stays half open.
+  After(milliseconds(1200), [this, pod, cut, cut_agent] {
+    if (!pods_[pod].cut_off || pods_[pod].cuts != cut || !cut_agent) return;
+    if (agents_[*cut_agent]->link != 0) Break(agents_[*cut_agent]->link, false, true);
+  });
+  After(duration, [this, pod, cut] {
+    if (pods_[pod].cuts == cut) Reconnect(pod);
+  });
+}
+
+void World::Reconnect(size_t pod) {
+  if (!pods_[pod].cut_off) return;
+  Trace(pods_[pod].name + " is back on the network");
+  pods_[pod].cut_off = false;
+  if (!pods_[pod].agent) return;
+  const size_t index = *pods_[pod].agent;
+  Agent& agent = *agents_[index];
+  Trouble(index, agent.stopped);
+  if (agent.link != 0) {
+    for (auto& held : std::exchange(links_[agent.link].held, {})) held();
+  }
+  if (!agent.trainer.stopped) {
+    for (auto& late : std::exchange(agent.trainer.backlog, {})) late();
+  }
+}
+
+void World::StopAgent(size_t index, Duration duration) {
+  if (agents_[index]->stopped) return;
+  Trace(fmt::format("agent a{} is stopped", index));
+  agents_[index]->stopped = true;
+  Trouble(index, true);
+  After(duration, [this, index] { ContinueAgent(index); });
+}
+
+void World::ContinueAgent(size_t index) {
+  Agent& agent = *agents_[index];
+  if (!agent.stopped) return;
+  Trace(fmt::format("agent a{} goes on", index));
+  agent.stopped = false;
+  Trouble(index, pods_[agent.pod].cut_off);
+  for (auto& late : std::exchange(agent.backlog, {})) late();
+  ToAgent(index, Tick{});
+}
+
+void World::StopTrainer(size_t index, Duration duration) {
+  Trainer& trainer = agents_[index]->trainer;
+  if (trainer.stopped || !trainer.alive()) return;
+  Trace(trainer.id + " is stopped");
+  trainer.stopped = true;
+  const uint64_t epoch = trainer.epoch;
+  After(duration, [this, index, epoch] {
+    if (agents_[index]->trainer.epoch == epoch) ContinueTrainer(index);
+  });
+  // Agents find a stopped trainer, mostly.
+  if (rng_.Chance(0.3)) return;
+  After(milliseconds(300), [this, index, epoch] {
+    Agent& agent = *agents_[index];
+    if (agent.trainer.epoch == epoch && agent.trainer.stopped && agent.trainer.alive()) {
+      ToAgent(index, TrainerLost{"stopped", ""});
+    }
+  });
+}
+
+void World::ContinueTrainer(size_t index) {
+  Trainer& trainer = agents_[index]->trainer;
+  if (!trainer.stopped) return;
+  Trace(trainer.id + " goes on");
+  trainer.stopped = false;
+  for (auto& late : std::exchange(trainer.backlog, {})) late();
+}
+
+void World::Scale() {
+  if (!coordinators_.back().alive || stop_ordered_) return;
+  plan_.target = static_cast<int32_t>(1 + rng_.Below(6));
+  if (rng_.Chance(0.5)) plan_.min = static_cast<int32_t>(1 + rng_.Below(static_cast<uint64_t>(plan_.target)));
+  plan_.min = std::min(plan_.min, plan_.target);
+  plan_.max = std::max(plan_.target, plan_.target + static_cast<int32_t>(rng_.Below(2)));
+  Trace(fmt::format("scaled to {} (min {}, max {})", plan_.target, plan_.min, plan_.max));
+  Coord& coord = coordinators_.back();
+  coord.min = plan_.min;
+  coord.max = plan_.max;
+  ToCoordinator(coordinators_.size() - 1, SetLimits{plan_.min, plan_.target, plan_.max});
+  int32_t wanted = 0;
+  for (const Pod& pod : pods_) wanted += pod.wanted ? 1 : 0;
+  for (; wanted < plan_.target; ++wanted) {
+    pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
+    After(Between(milliseconds(1), milliseconds(200)), [this] { KeepPods(); });
+  }
+  for (size_t pod = pods_.size(); pod-- > 0 && wanted > plan_.target;) {
+    if (!pods_[pod].wanted) continue;
+    pods_[pod].wanted = false;
+    --wanted;
+    if (pods_[pod].agent) {
+      agents_[*pods_[pod].agent]->terminated = true;
+      ToAgent(*pods_[pod].agent, Terminate{});
+    }
+  }
+}
+
+// A drain: SIGTERM, and another pod instead; sometimes all of them at once.
+void World::LeaveByPlan() {
+  const bool all = rng_.Chance(0.1);
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    Agent& agent = *agents_[i];
+    if (!agent.alive || agent.terminated || !(all || rng_.Below(agents_.size()) == 0)) continue;
+    Trace(fmt::format("agent a{} is told to leave", i));
+    agent.terminated = true;
+    ToAgent(i, Terminate{});
+  }
+}
+
+void World::OrderStop() {
+  if (ended_) return;
+  Trace("stop ordered");
+  stop_ordered_ = true;
+  ToCoordinator(coordinators_.size() - 1, RequestStop{});
+}
+
+}  // namespace ringmaster::rendezvous::sim

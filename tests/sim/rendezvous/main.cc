@@ -1,0 +1,99 @@
+// rendezvous_sim [--seed N] [--seeds M] [--mutation K|all] [--mutation-seeds M] [--trace]
+//
+// Runs seeds N .. N+M-1. A broken invariant prints the seed and the line that runs it again; exit 1. With
+// --mutation, the mistake K is planted and must be noticed within --mutation-seeds seeds; exit 1 if it is
+// not.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "rendezvous/mutation.h"
+#include "tests/sim/rendezvous/world.h"
+
+namespace ringmaster::rendezvous {
+
+thread_local Mutation planted_mutation = Mutation::kNone;
+
+namespace sim {
+namespace {
+
+struct Flags {
+  uint64_t seed = 1;
+  uint64_t seeds = 1000;
+  uint64_t mutation_seeds = 5000;
+  std::string mutation;
+  bool trace = false;
+};
+
+int RunSeeds(const Flags& flags) {
+  uint64_t events = 0, generations = 0, faults = 0;
+  Duration time{};
+  for (uint64_t seed = flags.seed; seed < flags.seed + flags.seeds; ++seed) {
+    const Outcome outcome = World(seed, flags.trace).Run();
+    if (!outcome.ok) {
+      fmt::print("seed {}: {}\n  again: rendezvous_sim --seed {} --seeds 1 --trace\n", seed,
+                 outcome.violation, seed);
+      return 1;
+    }
+    events += outcome.events;
+    generations += outcome.generations;
+    faults += outcome.faults;
+    time += outcome.end - Time{};
+  }
+  fmt::print("{} seeds from {}: {} events, {} generations, {} faults, {:.0f} s of virtual time\n",
+             flags.seeds, flags.seed, events, generations, faults, ToSeconds(time));
+  return 0;
+}
+
+bool Caught(int mutation, const Flags& flags) {
+  planted_mutation = static_cast<Mutation>(mutation);
+  for (uint64_t seed = flags.seed; seed < flags.seed + flags.mutation_seeds; ++seed) {
+    const Outcome outcome = World(seed, flags.trace).Run();
+    if (outcome.ok) continue;
+    fmt::print("mutation {}: caught by seed {}: {}\n", mutation, seed, outcome.violation);
+    return true;
+  }
+  fmt::print("mutation {}: NOT CAUGHT in {} seeds from {}\n", mutation, flags.mutation_seeds, flags.seed);
+  return false;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--trace") {
+      flags.trace = true;
+      continue;
+    }
+    if (i + 1 == argc) {
+      fmt::print(stderr, "{}: needs a value\n", flag);
+      return 2;
+    }
+    const char* value = argv[++i];
+    if (flag == "--seed") {
+      flags.seed = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--seeds") {
+      flags.seeds = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--mutation-seeds") {
+      flags.mutation_seeds = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--mutation") {
+      flags.mutation = value;
+    } else {
+      fmt::print(stderr, "{}: unknown flag\n", flag);
+      return 2;
+    }
+  }
+  if (flags.mutation.empty()) return RunSeeds(flags);
+  if (flags.mutation != "all") return Caught(std::atoi(flags.mutation.c_str()), flags) ? 0 : 1;
+  bool all = true;
+  for (int k = 1; k < static_cast<int>(Mutation::kCount); ++k) all = Caught(k, flags) && all;
+  return all ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace sim
+}  // namespace ringmaster::rendezvous
+
+int main(int argc, char** argv) { return ringmaster::rendezvous::sim::Main(argc, argv); }

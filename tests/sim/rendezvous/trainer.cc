@@ -1,0 +1,400 @@
+// The model of a trainer: steps that need everybody, commits that differ by at most one, one undo, the
+// boundary agreed in band, state fetched from sources that may die meanwhile.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/rendezvous/world.h"
+
+namespace ringmaster::rendezvous::sim {
+
+uint64_t Canon(int64_t step) {
+  static thread_local std::vector<uint64_t> known = {Mix64(0xca11ab1e)};
+  while (known.size() <= static_cast<size_t>(step)) {
+    known.push_back(NextContent(known.back(), static_cast<int64_t>(known.size())));
+  }
+  return known[static_cast<size_t>(step)];
+}
+
+uint64_t NextContent(uint64_t content, int64_t next_step) {
+  return KeyedRandom(content, static_cast<uint64_t>(next_step));
+}
+
+void World::StartTrainer(size_t index, const std::string& id) {
+  Trainer& trainer = agents_[index]->trainer;
+  const uint64_t epoch = trainer.epoch + 1;
+  trainer = Trainer{};
+  trainer.epoch = epoch;
+  trainer.id = id;
+  trainer.mode = Mode::kStarting;
+  if (!members_.emplace(id, std::pair(index, epoch)).second) Fail("the id " + id + " was used twice");
+  InTrainer(index, Between(milliseconds(5), milliseconds(150)), [this, index](Agent& agent) {
+    agent.trainer.mode = Mode::kStanding;
+    FromTrainerTo(index, Join{"", "address-of-" + agent.trainer.id});
+  });
+}
+
+// The process is gone. `tell`: its agent lives and will notice.
+void World::EndTrainer(size_t index, int32_t exit_code, bool tell) {
+  Agent& agent = *agents_[index];
+  Trainer& trainer = agent.trainer;
+  if (trainer.alive()) {
+    Trace(fmt::format("{}: trainer {} ends with {}", pods_[agent.pod].name, trainer.id, exit_code));
+    agent.trainer_died_at = now_;
+    agent.died_with = trainer.state;
+    trainer.mode = Mode::kGone;
+    trainer.state = {};
+    trainer.backlog.clear();
+    if (trainer.generation) {
+      if (const auto ring = rings_.find(trainer.generation->generation); ring != rings_.end()) {
+        ring->second.broken = true;
+      }
+    }
+  } else if (trainer.epoch == 0 || exit_code == -1) {
+    return;
+  }
+  if (!tell) return;
+  const uint64_t epoch = trainer.epoch;
+  const auto if_same = [this, index, epoch](MemberEvent event) {
+    return [this, index, epoch, event = std::move(event)] {
+      if (agents_[index]->trainer.epoch == epoch) ToAgent(index, event);
+    };
+  };
+  const Time noticed = std::max(trainer.last_up, now_) + Between(Duration(50'000), milliseconds(2));
+  if (rng_.Chance(0.8)) At(noticed, if_same(TrainerLost{"mutex", ""}));
+  At(noticed + Between(milliseconds(1), milliseconds(80)), if_same(TrainerReaped{exit_code}));
+}
+
+void World::InTrainer(size_t index, Duration delay, std::function<void(Agent&)> what) {
+  const uint64_t epoch = agents_[index]->trainer.epoch;
+  After(delay, [this, index, epoch, what = std::move(what)] { RunInTrainer(index, epoch, what); });
+}
+
+void World::RunInTrainer(size_t index, uint64_t epoch, const std::function<void(Agent&)>& what) {
+  Agent& agent = *agents_[index];
+  if (!outcome_.ok || !agent.alive || agent.trainer.epoch != epoch || !agent.trainer.alive()) return;
+  if (agent.trainer.stopped) {
+    agent.trainer.backlog.push_back([this, index, epoch, what] { RunInTrainer(index, epoch, what); });
+    return;
+  }
+  what(agent);
+}
+
+void World::FromTrainerTo(size_t index, Message message) {
+  Trainer& trainer = agents_[index]->trainer;
+  trainer.last_up = std::max(trainer.last_up, now_) + Between(Duration(5'000), Duration(200'000));
+  const uint64_t epoch = trainer.epoch;
+  At(trainer.last_up, [this, index, epoch, message = Wire(message)] {
+    if (agents_[index]->trainer.epoch == epoch) ToAgent(index, FromTrainer{message});
+  });
+}
+
+void World::ToTrainer(size_t index, const Message& message) {
+  MaybeDieHere(index);
+  if (!agents_[index]->trainer.alive()) return;
+  if (const auto* prepare = std::get_if<Prepare>(&message)) {
+    OnPrepare(index, *prepare);
+  } else if (const auto* next = std::get_if<NewGeneration>(&message)) {
+    OnNewGeneration(index, *next);
+  } else if (std::holds_alternative<Exit>(message)) {
+    EndTrainer(index, 0, true);
+  }
+}
+
+void World::OnPrepare(size_t index, const Prepare& prepare) {
+  Trainer& trainer = agents_[index]->trainer;
+  if (prepare.generation <= trainer.prepared) Fail("a trainer was given an older Prepare");
+  trainer.prepared = prepare.generation;
+  trainer.prepare = prepare;
+  trainer.answered = false;
+  const Generation generation = prepare.generation;
+  const bool at_work =
+      trainer.mode == Mode::kStepping || trainer.mode == Mode::kFetching || trainer.mode == Mode::kLoading;
+  if (prepare.urgency == Urgency::kBoundary && at_work) return;  // its next Enter carries the wish
+  const Duration quiesce = at_work ? Between(Duration(50'000), milliseconds(6)) : Duration(20'000);
+  InTrainer(index, quiesce, [this, index, generation](Agent&) { Answer(index, generation); });
+}
+
+void World::Answer(size_t index, Generation generation) {
+  Trainer& trainer = agents_[index]->trainer;
+  if (trainer.prepared != generation || trainer.answered) return;
+  trainer.answered = true;
+  trainer.mode = Mode::kStanding;
+  if (trainer.state.has && plan_.corrupt > 0 && rng_.Chance(plan_.corrupt)) {
+    Trace(trainer.id + " is corrupt");
+    trainer.state.content ^= 1ULL << rng_.Below(64);
+    corrupted_ = true;
+    corrupt_members_.insert(trainer.id);
+  }
+  if (trainer.state.has) {
+    told_[generation].push_back({trainer.state.content != Canon(trainer.state.step), trainer.state.step});
+  }
+  MemberStatus status;
+  status.generation = generation;
+  status.has_state = trainer.state.has;
+  status.step = trainer.state.step;
+  status.can_roll_back = trainer.undo.has_value();
+  status.params_hash = trainer.state.content;
+  status.optimizer_hash = Mix64(trainer.state.content);
+  FromTrainerTo(index, status);
+  MaybeDieHere(index);
+}
+
+void World::OnNewGeneration(size_t index, const NewGeneration& next) {
+  Trainer& trainer = agents_[index]->trainer;
+  if (!trainer.prepare || !trainer.answered || next.generation != trainer.prepared) {
+    Fail("a trainer was given a generation that it did not stand still for");
+    return;
+  }
+  const auto me = std::find_if(next.members.begin(), next.members.end(),
+                               [&](const Member& member) { return member.id == trainer.id; });
+  if (me == next.members.end()) {
+    Fail("a trainer was given a generation that it is no member of");
+    return;
+  }
+  trainer.rank = static_cast<size_t>(me - next.members.begin());
+  trainer.generation = next;
+  trainer.ready = trainer.saved = false;
+  Ring& ring = rings_[next.generation];
+  if (ring.generation.generation == 0) ring.generation = next;
+  const bool source = std::find(next.sources.begin(), next.sources.end(),
+                                static_cast<int32_t>(trainer.rank)) != next.sources.end();
+  if (source) {
+    State& state = trainer.state;
+    if (state.has && state.step == next.start_step + 1) {
+      if (!trainer.undo) {
+        Fail(trainer.id + " is to go back a step and cannot");
+        return;
+      }
+      state = *trainer.undo;
+      trainer.undo.reset();
+    }
+    if (!state.has || state.step != next.start_step) {
+      Fail(fmt::format("{} is a source of step {} and has {}", trainer.id, next.start_step,
+                       state.has ? state.step : -1));
+      return;
+    }
+    Ready(index);
+    return;
+  }
+  if (next.sources.empty() && trainer.rank == 0) {
+    trainer.mode = Mode::kLoading;
+    trainer.state = {};
+    trainer.undo.reset();
+    const Generation generation = next.generation;
+    InTrainer(index, Between(milliseconds(5), milliseconds(60)), [this, index, generation](Agent& agent) {
+      if (agent.trainer.mode != Mode::kLoading || agent.trainer.generation->generation != generation) return;
+      agent.trainer.state = disk_;
+      Ready(index);
+    });
+    return;
+  }
+  trainer.mode = Mode::kFetching;
+  if (plan_.discards_at_once || corrupt_members_.contains(trainer.id)) {
+    trainer.state = {};
+    trainer.undo.reset();
+  }
+  Fetch(index);
+}
+
+void World::Fetch(size_t index) {
+  Trainer& trainer = agents_[index]->trainer;
+  const NewGeneration& next = *trainer.generation;
+  const Generation generation = next.generation;
+  std::vector<size_t> sources(next.sources.begin(), next.sources.end());
+  if (sources.empty()) sources.push_back(0);
+  const auto usable = [this, generation](const std::string& id) -> Trainer* {
+    Trainer* source = Find(id);
+    if (source == nullptr || !source->ready || !source->state.has) return nullptr;
+    return source->generation->generation == generation ? source : nullptr;
+  };
+  std::vector<std::string> choice;
+  for (const size_t rank : sources) {
+    if (usable(next.members[rank].id) != nullptr) choice.push_back(next.members[rank].id);
+  }
+  if (choice.empty()) {
+    const uint64_t epoch = trainer.epoch;
+    rings_[generation].waiting.push_back([this, index, epoch, generation] {
+      RunInTrainer(index, epoch, [this, index, generation](Agent& agent) {
+        if (agent.trainer.mode != Mode::kFetching || agent.trainer.generation->generation != generation)
+          return;
+        Fetch(index);
+      });
+    });
+    return;
+  }
+  const std::string from = choice[rng_.Below(choice.size())];
+  const State state = usable(from)->state;
+  InTrainer(
+      index, Between(milliseconds(1), milliseconds(150)),
+      [this, index, generation, from, state, usable](Agent& agent) {
+        if (agent.trainer.mode != Mode::kFetching || agent.trainer.generation->generation != generation) {
+          return;
+        }
+        if (usable(from) == nullptr) {  // it died under way: try another
+          Fetch(index);
+          return;
+        }
+        agent.trainer.state = state;
+        agent.trainer.undo.reset();
+        corrupt_members_.erase(agent.trainer.id);
+        Ready(index);
+      });
+  MaybeDieHere(index);
+}
+
+// Holds the state of start_step: steps begin, or what is ordered instead.
+void World::Ready(size_t index) {
+  Trainer& trainer = agents_[index]->trainer;
+  trainer.ready = true;
+  trainer.mode = Mode::kStepping;
+  const Generation generation = trainer.generation->generation;
+  for (auto& waiting : std::exchange(rings_[generation].waiting, {})) waiting();
+  if (trainer.generation->stop) {
+    trainer.mode = Mode::kFinal;
+    if (trainer.rank == 0) Finish(index);
+    return;
+  }
+  if (trainer.state.step >= plan_.total_steps) {
+    trainer.mode = Mode::kFinal;
+    if (trainer.rank == 0) Finish(index);
+    return;
+  }
+  InTrainer(index, Between(plan_.step_time / 2, plan_.step_time), [this, index, generation](Agent& agent) {
+    if (agent.trainer.mode != Mode::kStepping || agent.trainer.generation->generation != generation) return;
+    Enter(index);
+  });
+}
+
+// Gives its gradients for the next step to the others.
+void World::Enter(size_t index) {
+  Agent& agent = *agents_[index];
+  Trainer& trainer = agent.trainer;
+  if (pods_[agent.pod].cut_off) {  // what it sends arrives when the network is back
+    const uint64_t epoch = trainer.epoch;
+    const Generation generation = trainer.generation->generation;
+    trainer.backlog.push_back([this, index, epoch, generation] {
+      RunInTrainer(index, epoch, [this, index, generation](Agent& a) {
+        if (a.trainer.mode == Mode::kStepping && a.trainer.generation->generation == generation) Enter(index);
+      });
+    });
+    return;
+  }
+  Ring& ring = rings_[trainer.generation->generation];
+  const int64_t step = trainer.state.step + 1;
+  if (ring.step != step) {
+    if (ring.step != 0 && (step != ring.step + 1 || ring.entered != ring.generation.members.size())) {
+      Fail(fmt::format("members of one generation are at steps {} and {}", step, ring.step));
+      return;
+    }
+    ring.step = step;
+    ring.entered = 0;
+    ring.wish = ring.mixed = false;
+  }
+  if (ring.entered == 0) ring.content = trainer.state.content;
+  ring.mixed = ring.mixed || ring.content != trainer.state.content;
+  ring.wish = ring.wish || (!trainer.answered && trainer.prepare->urgency == Urgency::kBoundary);
+  if (++ring.entered < ring.generation.members.size()) return;
+  const uint64_t content = NextContent(ring.mixed ? ~ring.content : ring.content, step);
+  for (const Member& member : ring.generation.members) {
+    size_t other = 0;
+    if (Find(member.id, &other) == nullptr) continue;
+    const Generation generation = ring.generation.generation;
+    const bool wish = ring.wish;
+    InTrainer(other, Between(Duration(50'000), milliseconds(4)),
+              [this, other, generation, step, content, wish](Agent&) {
+                Commit(other, generation, step, content, wish);
+              });
+  }
+}
+
+void World::Commit(size_t index, Generation generation, int64_t step, uint64_t content, bool wish) {
+  Agent& agent = *agents_[index];
+  Trainer& trainer = agent.trainer;
+  if (trainer.mode != Mode::kStepping || trainer.generation->generation != generation) return;
+  const auto& ring = rings_[generation];
+  if (pods_[agent.pod].cut_off || (ring.broken && rng_.Chance(0.4))) {
+    trainer.mode = Mode::kStuck;  // part of the sum never came: it waits for orders
+    if (!trainer.answered) {
+      const Generation prepared = trainer.prepared;
+      InTrainer(index, Duration(20'000), [this, index, prepared](Agent&) { Answer(index, prepared); });
+    }
+    return;
+  }
+  trainer.undo = trainer.state;
+  trainer.state = {true, step, content};
+  Trace(fmt::format("{} commits step {}", trainer.id, step));
+  if (content != Canon(step)) Fail(fmt::format("step {} was committed with another content", step));
+  newest_commit_ = std::max(newest_commit_, step);
+  StepRecord record;
+  record.step = step;
+  record.samples = 8;
+  record.seconds = 0.05;
+  record.generation = generation;
+  trainer.records.push_back(record);
+  if (trainer.rank == 0) {
+    if (step % 2 == 0 || step == plan_.total_steps) Report(index, 4);
+    if (step % plan_.checkpoint_every == 0) {
+      const State snapshot = trainer.state;
+      InTrainer(index, Between(milliseconds(2), milliseconds(40)), [this, snapshot](Agent&) {
+        if (snapshot.step > disk_.step) disk_ = snapshot;
+      });
+    }
+  }
+  MaybeDieHere(index);
+  if (!trainer.alive()) return;
+  if (wish) {
+    trainer.mode = Mode::kStanding;
+    if (!trainer.answered) Answer(index, trainer.prepared);
+    return;
+  }
+  if (step >= plan_.total_steps) {
+    trainer.mode = Mode::kFinal;
+    if (trainer.rank == 0) Finish(index);
+    if (!trainer.answered) Answer(index, trainer.prepared);
+    return;
+  }
+  InTrainer(index, Between(plan_.step_time / 2, plan_.step_time), [this, index, generation](Agent& a) {
+    if (a.trainer.mode != Mode::kStepping || a.trainer.generation->generation != generation) return;
+    Enter(index);
+  });
+}
+
+// Rank 0 makes the state durable and says so.
+void World::Finish(size_t index) {
+  const Generation generation = agents_[index]->trainer.generation->generation;
+  InTrainer(index, Between(milliseconds(2), milliseconds(40)), [this, index, generation](Agent& agent) {
+    Trainer& trainer = agent.trainer;
+    if (trainer.mode != Mode::kFinal || trainer.generation->generation != generation) return;
+    if (trainer.state.step > disk_.step) disk_ = trainer.state;
+    Done done;
+    done.finished = trainer.state.step >= plan_.total_steps;
+    done.step = trainer.state.step;
+    trainer.saved = true;
+    Report(index, 5);
+    FromTrainerTo(index, done);
+    MaybeDieHere(index);
+  });
+}
+
+void World::Report(size_t index, size_t newest) {
+  Trainer& trainer = agents_[index]->trainer;
+  Progress progress;
+  progress.total_steps = plan_.total_steps;
+  progress.checkpoint_step = disk_.step;
+  while (trainer.records.size() > newest) trainer.records.pop_front();
+  progress.records.assign(trainer.records.begin(), trainer.records.end());
+  FromTrainerTo(index, progress);
+}
+
+Trainer* World::Find(const std::string& member, size_t* index) {
+  const auto it = members_.find(member);
+  if (it == members_.end()) return nullptr;
+  Agent& agent = *agents_[it->second.first];
+  if (!agent.alive || agent.trainer.epoch != it->second.second || !agent.trainer.alive()) return nullptr;
+  if (index != nullptr) *index = it->second.first;
+  return &agent.trainer;
+}
+
+}  // namespace ringmaster::rendezvous::sim

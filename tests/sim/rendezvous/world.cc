@@ -1,0 +1,340 @@
+#include "tests/sim/rendezvous/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+#include "rendezvous/codec.h"
+
+namespace ringmaster::rendezvous::sim {
+namespace {
+
+constexpr Duration kTimeLimit = seconds(90);  // after the faults: enough for every deadline in a row
+
+}  // namespace
+
+World::World(uint64_t seed, bool trace) : seed_(seed), trace_(trace), rng_(Mix64(seed ^ 0x5eed)) {
+  plan_ = Plan::Draw(rng_);
+}
+
+Outcome World::Run() {
+  disk_ = {true, 0, Canon(0)};
+  for (int32_t i = 0; i < plan_.target; ++i) {
+    pods_.push_back({"pod-" + std::to_string(i), std::nullopt, true, false, 0});
+  }
+  StartCoordinator();
+  for (size_t pod = 0; pod < pods_.size(); ++pod) {
+    After(Between(milliseconds(0), milliseconds(300)), [this, pod] {
+      if (!pods_[pod].agent) StartAgent(pod);
+    });
+  }
+  ScheduleFaults();
+  const Time limit = Time{} + plan_.faults_end + kTimeLimit;
+  while (outcome_.ok && !tainted_ && !queue_.empty()) {
+    Item item = std::move(const_cast<Item&>(queue_.top()));
+    queue_.pop();
+    now_ = item.at;
+    if (now_ > limit) {
+      Fail("stuck: the end is not reached though all faults are over");
+      break;
+    }
+    ++outcome_.events;
+    item.what();
+    if (ended_ && AllAgentsGone()) break;
+  }
+  if (outcome_.ok && !tainted_ && !(ended_ && AllAgentsGone())) Fail("nothing is left to happen");
+  outcome_.end = now_;
+  return outcome_;
+}
+
+void World::At(Time when, std::function<void()> what) { queue_.push({when, ++order_, std::move(what)}); }
+
+Duration World::Between(Duration low, Duration high) {
+  return low + Duration(static_cast<int64_t>(rng_.Below(static_cast<uint64_t>((high - low).count()) + 1)));
+}
+
+void World::Trace(const std::string& text) {
+  if (trace_) std::printf("%10.3f ms  %s\n", ToSeconds(now_ - Time{}) * 1e3, text.c_str());
+}
+
+// ---- coordinators
+
+void World::StartCoordinator() {
+  CoordinatorOptions options;
+  options.job = "default/job";
+  options.min = plan_.min;
+  options.target = plan_.target;
+  options.max = plan_.max;
+  options.term = static_cast<uint32_t>(coordinators_.size() + 1);
+  options.status_deadline = seconds(1);
+  options.candidate_deadline = milliseconds(600);
+  options.boundary_deadline = seconds(2);
+  options.silence_limit = seconds(1);
+  options.holder_grace = milliseconds(1500);
+  if (!coordinators_.empty()) {
+    const rendezvous::Report& old = coordinators_.back().core->report();
+    options.resumed = true;
+    options.known_step = old.step;
+    options.known_checkpoint = old.checkpoint_step;
+  }
+  Coord coord;
+  coord.core = std::make_unique<Coordinator>(options);
+  coord.min = plan_.min;
+  coord.max = plan_.max;
+  coordinators_.push_back(std::move(coord));
+  Trace(fmt::format("coordinator {} starts", coordinators_.size()));
+  const size_t index = coordinators_.size() - 1;
+  ToCoordinator(index, TimePassed{});
+  if (stop_ordered_) ToCoordinator(index, RequestStop{});
+}
+
+void World::KillCoordinator(size_t index) {
+  if (!coordinators_[index].alive) return;
+  coordinators_[index].alive = false;
+  Trace(fmt::format("coordinator {} dies", index + 1));
+  for (auto& [id, link] : links_) {
+    if (link.coordinator == index && link.open) Break(id, false, true);
+  }
+}
+
+void World::ToCoordinator(size_t index, const CoordinatorEvent& event) {
+  if (!coordinators_[index].alive || !outcome_.ok) return;
+  coordinators_[index].core->On(event, now_);
+  CarryOut(index);
+}
+
+void World::CarryOut(size_t index) {
+  Coordinator& core = *coordinators_[index].core;
+  bool changed = false;
+  for (CoordinatorOutput& output : core.Take()) {
+    Coord& coord = coordinators_[index];
+    if (auto* send = std::get_if<SendTo>(&output)) {
+      if (const auto* next = std::get_if<NewGeneration>(&send->message)) CheckPublished(index, *next);
+      if (const auto* evict = std::get_if<Evict>(&send->message)) coord.evicted.insert(evict->member);
+      if (std::holds_alternative<Exit>(send->message) && core.report().phase < GangPhase::kStopped) {
+        CheckRelease(links_[send->connection].agent);
+      }
+      SendDown(send->connection, std::move(send->message));
+    } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
+      if (links_[close->connection].open) Break(close->connection, false, true);
+    } else if (const auto* progress = std::get_if<ProgressOut>(&output)) {
+      for (const StepRecord& record : progress->progress.records) {
+        if (record.step <= coord.last_record) Fail("a step was recorded twice or out of order");
+        coord.last_record = record.step;
+      }
+    } else if (const auto* line = std::get_if<EventLine>(&output)) {
+      Trace("  -- " + line->text);
+    } else {
+      changed = true;
+    }
+  }
+  if (changed) {
+    const GangPhase phase = core.report().phase;
+    if (phase >= GangPhase::kStopped && !ended_) CheckEnded(core);
+  }
+  const Time wake = core.next_wakeup();
+  Coord& coord = coordinators_[index];
+  if (wake == kNever || wake == coord.wake_at) return;
+  coord.wake_at = wake;
+  At(std::max(wake, now_), [this, index, wake] {
+    if (coordinators_[index].wake_at != wake) return;
+    coordinators_[index].wake_at = kNever;
+    ToCoordinator(index, TimePassed{});
+  });
+}
+
+// ---- agents
+
+size_t World::StartAgent(size_t pod) {
+  const size_t index = agents_.size();
+  auto agent = std::make_unique<Agent>();
+  agent->pod = pod;
+  agent->name = "a" + std::to_string(index);
+  MemberOptions options;
+  options.hello = {"default/job", pods_[pod].name, agent->name, "secret"};
+  options.exit_grace = seconds(2);
+  options.leave_grace = seconds(30);
+  agent->core = std::make_unique<MemberCore>(options);
+  agent->trouble_at = now_;
+  agents_.push_back(std::move(agent));
+  pods_[pod].agent = index;
+  Trace(fmt::format("{}: agent a{} starts", pods_[pod].name, index));
+  ToAgent(index, Started{});
+  return index;
+}
+
+void World::KillAgent(size_t index, int32_t code) {
+  Agent& agent = *agents_[index];
+  if (!agent.alive) return;
+  Trace(fmt::format("{}: agent a{} ends with {}", pods_[agent.pod].name, index, code));
+  EndTrainer(index, 137, false);
+  agent.alive = false;
+  agent.backlog.clear();
+  if (agent.link != 0) Break(agent.link, true, false);
+  const size_t pod = agent.pod;
+  if (pods_[pod].agent == index) pods_[pod].agent.reset();
+  if (agent.terminated && code == 0 && !faults_over_) pods_[pod].wanted = false;
+  if (!ended_) After(Between(milliseconds(50), milliseconds(600)), [this] { KeepPods(); });
+}
+
+// What a controller does: a pod that is wanted and has no agent gets one.
+void World::KeepPods() {
+  if (ended_) return;
+  int32_t wanted = 0;
+  for (const Pod& pod : pods_) wanted += pod.wanted ? 1 : 0;
+  for (Pod& pod : pods_) {
+    if (!pod.wanted && wanted < plan_.target) {
+      pod.wanted = true;
+      ++wanted;
+    }
+  }
+  for (size_t pod = 0; pod < pods_.size(); ++pod) {
+    if (pods_[pod].wanted && !pods_[pod].agent) StartAgent(pod);
+  }
+}
+
+bool World::AllAgentsGone() const {
+  return std::none_of(agents_.begin(), agents_.end(), [](const auto& agent) { return agent->alive; });
+}
+
+void World::ToAgent(size_t index, MemberEvent event) {
+  Agent& agent = *agents_[index];
+  if (!agent.alive || !outcome_.ok) return;
+  if (agent.stopped) {
+    agent.backlog.push_back([this, index, event = std::move(event)] { ToAgent(index, event); });
+    return;
+  }
+  agent.core->On(event, now_);
+  DrainAgent(index);
+}
+
+void World::DrainAgent(size_t index) {
+  Agent& agent = *agents_[index];
+  for (MemberCommand& command : agent.core->Take()) {
+    if (!agent.alive) return;
+    if (std::holds_alternative<Connect>(command)) {
+      OpenLink(index);
+    } else if (auto* up = std::get_if<SendCoordinator>(&command)) {
+      SendUp(agent.link, std::move(up->message));
+    } else if (auto* down = std::get_if<SendTrainer>(&command)) {
+      Trainer& trainer = agent.trainer;
+      trainer.last_down = std::max(trainer.last_down, now_) + Between(Duration(5'000), Duration(200'000));
+      const uint64_t epoch = trainer.epoch;
+      At(trainer.last_down, [this, index, epoch, message = Wire(down->message)] {
+        RunInTrainer(index, epoch, [this, index, message](Agent&) { ToTrainer(index, message); });
+      });
+    } else if (const auto* start = std::get_if<rendezvous::StartTrainer>(&command)) {
+      StartTrainer(index, start->member);
+    } else if (std::holds_alternative<KillTrainer>(command)) {
+      EndTrainer(index, 137, true);
+    } else if (const auto* exit = std::get_if<ExitAgent>(&command)) {
+      KillAgent(index, exit->code);
+      return;
+    }
+  }
+  const Time wake = agent.core->next_wakeup();
+  if (wake == kNever || wake == agent.wake_at) return;
+  agent.wake_at = wake;
+  At(std::max(wake, now_), [this, index, wake] {
+    if (agents_[index]->wake_at != wake) return;
+    agents_[index]->wake_at = kNever;
+    ToAgent(index, Tick{});
+  });
+}
+
+void World::Trouble(size_t index, bool on) {
+  Agent& agent = *agents_[index];
+  agent.in_trouble = on;
+  agent.trouble_at = now_;
+}
+
+// ---- network
+
+void World::OpenLink(size_t index) {
+  const Duration delay = Between(Duration(100'000), milliseconds(2));
+  After(delay, [this, index] {
+    Agent& agent = *agents_[index];
+    if (!agent.alive) return;
+    // Mostly the one in office; its predecessor, while it has not noticed that it is not.
+    const size_t target = coordinators_.size() - 1;
+    if (pods_[agent.pod].cut_off || !coordinators_[target].alive) {
+      After(milliseconds(50), [this, index] { ToAgent(index, Disconnected{}); });
+      return;
+    }
+    const uint64_t id = ++last_link_;
+    Link& link = links_[id];
+    link.agent = index;
+    link.coordinator = target;
+    link.last_up = link.last_down = now_;
+    agent.link = id;
+    Trouble(index, agent.stopped);
+    ToAgent(index, Connected{});
+  });
+}
+
+void World::Break(uint64_t id, bool tell_coordinator, bool tell_agent) {
+  Link& link = links_[id];
+  if (!link.open) return;
+  link.open = false;
+  link.held.clear();
+  const size_t index = link.agent;
+  if (agents_[index]->link == id) agents_[index]->link = 0;
+  if (!agents_[index]->in_trouble) agents_[index]->trouble_at = now_;
+  if (tell_coordinator) {
+    After(Between(Duration(100'000), milliseconds(3)),
+          [this, id] { ToCoordinator(links_[id].coordinator, AgentGone{id}); });
+  }
+  if (tell_agent) {
+    After(Between(Duration(100'000), milliseconds(3)), [this, index] { ToAgent(index, Disconnected{}); });
+  }
+}
+
+Message World::Wire(const Message& message) {
+  if (!plan_.through_codec) return message;
+  Decoder decoder;
+  decoder.Feed(Encode(message));
+  Result<std::optional<Message>> decoded = decoder.Next();
+  CHECK(decoded.ok() && decoded->has_value() && **decoded == message, "the codec changed a message");
+  return **decoded;
+}
+
+void World::SendUp(uint64_t id, Message message) {
+  const auto it = links_.find(id);
+  if (it == links_.end() || !it->second.open) return;
+  Link& link = it->second;
+  link.last_up = std::max(link.last_up, now_) + Between(Duration(30'000), Duration(900'000));
+  At(link.last_up, [this, id, message = Wire(message)] { Deliver(id, true, message); });
+}
+
+void World::SendDown(uint64_t id, Message message) {
+  const auto it = links_.find(id);
+  if (it == links_.end() || !it->second.open) return;
+  Link& link = it->second;
+  link.last_down = std::max(link.last_down, now_) + Between(Duration(30'000), Duration(900'000));
+  At(link.last_down, [this, id, message = Wire(message)] { Deliver(id, false, message); });
+}
+
+// In the order sent, per direction. What is under way when the link breaks is lost.
+void World::Deliver(uint64_t id, bool up, const Message& message) {
+  Link& link = links_[id];
+  if (!link.open) return;
+  if (pods_[agents_[link.agent]->pod].cut_off) {
+    link.held.push_back([this, id, up, message] { Deliver(id, up, message); });
+    return;
+  }
+  if (!up) {
+    ToAgent(link.agent, FromCoordinator{message});
+    return;
+  }
+  if (const auto* hello = std::get_if<Hello>(&message)) {
+    link.said_hello = true;
+    ToCoordinator(link.coordinator, AgentConnected{id, *hello});
+  } else {
+    ToCoordinator(link.coordinator, MessageFrom{id, message});
+  }
+}
+
+}  // namespace ringmaster::rendezvous::sim

@@ -1,0 +1,251 @@
+// A whole gang in virtual time: coordinators, agents, trainers, pods, a network, and the faults of one seed.
+// The coordinator and member cores are the real ones; trainers, network and the pods' keeper are models. A
+// run is a pure function of its seed. The first broken invariant ends it.
+//
+// world.cc: time, network, agents, coordinators. trainer.cc: the model of a trainer. faults.cc: what goes
+// wrong, and when. checks.cc: the invariants.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/time.h"
+#include "rendezvous/coordinator.h"
+#include "rendezvous/member.h"
+
+namespace ringmaster::rendezvous::sim {
+
+// The shape of one run. Every seed draws which faults exist at all, and how often (a swarm: a seed with few
+// kinds of faults goes deeper into those).
+struct Plan {
+  int32_t min = 1, target = 1, max = 1;
+  int64_t total_steps = 0;
+  int64_t checkpoint_every = 0;
+  Duration step_time{};
+  Duration faults_end{};
+  bool discards_at_once = false;  // trainers drop their state when told to fetch, not when the fetch is done
+  bool through_codec = false;     // every message is encoded and decoded
+  bool stops = false;             // RequestStop on the way
+  // Mean time between faults of a kind over the whole gang; zero: none.
+  Duration kill_trainer{}, kill_agent{}, reset{}, partition{}, stop_agent{}, stop_trainer{}, coordinator{},
+      scale{}, leave{};
+  double kill_at_event = 0;  // at every protocol event of a trainer: it, or another, dies
+  double corrupt = 0;        // at every status: its state has flipped a bit
+  static Plan Draw(SplitMix64& rng);
+};
+
+struct State {
+  bool has = false;
+  int64_t step = 0;
+  uint64_t content = 0;
+};
+
+// What the state of a step must be, whoever computed it.
+uint64_t Canon(int64_t step);
+uint64_t NextContent(uint64_t content, int64_t next_step);
+
+struct Ring {  // the trainers of one generation, joined by their collectives
+  NewGeneration generation;
+  int64_t step = 0;  // that is being reduced; 0: none yet
+  size_t entered = 0;
+  uint64_t content = 0;                        // what the sum comes to
+  bool mixed = false;                          // contributions from different states
+  bool wish = false;                           // somebody wants to stand still after this step
+  bool broken = false;                         // a member is gone
+  std::vector<std::function<void()>> waiting;  // fetchers without a ready source
+};
+
+enum class Mode { kStarting, kStanding, kLoading, kFetching, kStepping, kStuck, kFinal, kGone };
+
+struct Trainer {
+  uint64_t epoch = 0;  // rises with each start: late events of an earlier one are dropped
+  std::string id;
+  Mode mode = Mode::kGone;
+  bool stopped = false;  // SIGSTOP
+  State state;
+  std::optional<State> undo;
+  std::optional<Prepare> prepare;
+  bool answered = true;
+  Generation prepared = 0;
+  std::optional<NewGeneration> generation;
+  size_t rank = 0;
+  bool ready = false;           // holds start_step's state in the current generation
+  bool saved = false;           // wrote Done in the current generation
+  Time last_up{}, last_down{};  // of its channel to the agent
+  std::deque<StepRecord> records;
+  std::vector<std::function<void()>> backlog;  // while stopped or cut off
+  bool alive() const { return mode != Mode::kGone; }
+};
+
+struct Agent {
+  size_t pod = 0;
+  std::string name;
+  std::unique_ptr<MemberCore> core;
+  bool alive = true;
+  bool stopped = false;
+  bool terminated = false;
+  uint64_t link = 0;
+  Time wake_at = kNever;
+  Time trouble_at{};  // since when (or when lately) the coordinator could not hear it
+  bool in_trouble = false;
+  Time trainer_died_at{};
+  State died_with;
+  Trainer trainer;
+  std::vector<std::function<void()>> backlog;
+};
+
+struct Pod {
+  std::string name;
+  std::optional<size_t> agent;  // index into agents_
+  bool wanted = true;
+  bool cut_off = false;  // partitioned
+  uint64_t cuts = 0;
+};
+
+struct Link {
+  size_t agent = 0;
+  size_t coordinator = 0;
+  bool open = true;
+  bool said_hello = false;
+  Time last_up{}, last_down{};
+  std::vector<std::function<void()>> held;  // while the pod is cut off
+};
+
+struct Coord {
+  std::unique_ptr<Coordinator> core;
+  bool alive = true;
+  Time wake_at = kNever;
+  int32_t min = 1, max = 1;
+  std::set<std::string> evicted;
+  std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
+  int64_t last_record = 0;
+  Generation published = 0;
+};
+
+struct Outcome {
+  bool ok = true;
+  std::string violation;
+  uint64_t events = 0;
+  uint32_t generations = 0;
+  uint32_t faults = 0;
+  Time end{};
+};
+
+class World {
+ public:
+  World(uint64_t seed, bool trace);
+  Outcome Run();
+
+ private:
+  // ---- world.cc
+  void At(Time when, std::function<void()> what);
+  void After(Duration delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
+  Duration Between(Duration low, Duration high);
+  void Trace(const std::string& text);
+  void StartCoordinator();
+  void KillCoordinator(size_t index);
+  void ToCoordinator(size_t index, const CoordinatorEvent& event);
+  void CarryOut(size_t coordinator);
+  size_t StartAgent(size_t pod);
+  void KillAgent(size_t agent, int32_t code);
+  void ToAgent(size_t agent, MemberEvent event);
+  void DrainAgent(size_t agent);
+  void OpenLink(size_t agent);
+  void Break(uint64_t link, bool tell_coordinator, bool tell_agent);
+  void SendUp(uint64_t link, Message message);
+  void SendDown(uint64_t link, Message message);
+  void Deliver(uint64_t link, bool up, const Message& message);
+  void Trouble(size_t agent, bool on);
+  void KeepPods();
+  bool AllAgentsGone() const;
+  Message Wire(const Message& message);
+
+  // ---- trainer.cc
+  void StartTrainer(size_t agent, const std::string& id);
+  void EndTrainer(size_t agent, int32_t exit_code, bool tell);
+  void ToTrainer(size_t agent, const Message& message);
+  void FromTrainerTo(size_t agent, Message message);
+  void InTrainer(size_t agent, Duration delay, std::function<void(Agent&)> what);
+  void RunInTrainer(size_t agent, uint64_t epoch, const std::function<void(Agent&)>& what);
+  void OnPrepare(size_t agent, const Prepare& prepare);
+  void Answer(size_t agent, Generation generation);
+  void OnNewGeneration(size_t agent, const NewGeneration& next);
+  void Fetch(size_t agent);
+  void Ready(size_t agent);
+  void Enter(size_t agent);
+  void Commit(size_t agent, Generation generation, int64_t step, uint64_t content, bool wish);
+  void Finish(size_t agent);
+  void Report(size_t agent, size_t newest);
+  Trainer* Find(const std::string& member, size_t* agent = nullptr);
+  void MaybeDieHere(size_t agent);
+
+  // ---- faults.cc
+  void ScheduleFaults();
+  void Repeat(Duration mean, std::function<void()> what);
+  void FaultsOver();
+  std::optional<size_t> AnyAgent();
+  void CutOff(size_t pod, Duration duration);
+  void Reconnect(size_t pod);
+  void StopAgent(size_t agent, Duration duration);
+  void ContinueAgent(size_t agent);
+  void StopTrainer(size_t agent, Duration duration);
+  void ContinueTrainer(size_t agent);
+  void Scale();
+  void LeaveByPlan();
+  void OrderStop();
+
+  // ---- checks.cc
+  void Fail(const std::string& what);
+  void CheckPublished(size_t coordinator, const NewGeneration& next);
+  void CheckNotLost(const Coord& coordinator, const NewGeneration& next);
+  void CheckRelease(size_t agent);
+  void CheckEnded(const Coordinator& core);
+
+  uint64_t seed_;
+  bool trace_;
+  SplitMix64 rng_;
+  Plan plan_;
+  Time now_{};
+  struct Item {
+    Time at;
+    uint64_t order;
+    std::function<void()> what;
+    bool operator<(const Item& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+  std::priority_queue<Item> queue_;
+  uint64_t order_ = 0;
+  Outcome outcome_;
+  bool tainted_ = false;  // corruption without healthy witnesses: nobody could have known
+  bool corrupted_ = false;
+
+  std::vector<Coord> coordinators_;  // the last one is the one in office
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::vector<Pod> pods_;
+  std::map<uint64_t, Link> links_;
+  uint64_t last_link_ = 0;
+  std::map<Generation, Ring> rings_;
+  std::map<std::string, std::pair<size_t, uint64_t>> members_;  // id -> agent, trainer epoch
+  struct Told {
+    bool corrupt = false;
+    int64_t step = 0;
+  };
+  std::map<Generation, std::vector<Told>> told_;  // statuses with state
+  std::set<std::string> corrupt_members_;
+  State disk_;
+  int64_t newest_commit_ = 0;
+  bool faults_over_ = false;
+  bool stop_ordered_ = false;
+  bool ended_ = false;
+  GangPhase end_phase_ = GangPhase::kForming;
+};
+
+}  // namespace ringmaster::rendezvous::sim
