@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <string_view>
 
 namespace ringmaster::cli {
 
@@ -44,9 +47,25 @@ Strike ChaosPlan::NextStrike() {
 
 std::vector<int> ChildrenOf(int pid) {
   std::vector<int> children;
-  std::ifstream file(fmt::format("/proc/{}/task/{}/children", pid, pid));
-  for (int child = 0; file >> child;) children.push_back(child);
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
+    std::ifstream file(task.path() / "children");
+    for (int child = 0; file >> child;) children.push_back(child);
+  }
   return children;
+}
+
+std::vector<Victim> FindVictims(int pid) {
+  static constexpr std::string_view kName = "RINGMASTER_POD=";
+  std::vector<Victim> victims;
+  for (const int child : ChildrenOf(pid)) {
+    std::ifstream environment(fmt::format("/proc/{}/environ", child));
+    for (std::string variable; std::getline(environment, variable, '\0');)
+      if (variable.starts_with(kName))
+        victims.push_back({variable.substr(kName.size()), child, ChildrenOf(child)});
+  }
+  std::sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) { return a.pod < b.pod; });
+  return victims;
 }
 
 std::string Carry(const Strike& strike, const std::vector<Victim>& victims, int signal) {

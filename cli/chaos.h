@@ -51,8 +51,11 @@ struct Victim {
   std::vector<int> trainer_pids;
 };
 
-// The children of a process by /proc; empty when it is gone.
+// The children of a process (of any of its threads) by /proc; empty when it is gone.
 std::vector<int> ChildrenOf(int pid);
+
+// The agents that `pid` keeps, known by RINGMASTER_POD in their environment, with their trainers; by pod.
+std::vector<Victim> FindVictims(int pid);
 
 // Sends the signal and says what was done ("SIGKILL to the trainer (pid 123) of gpt-1-2"); empty when there
 // was nobody to hit.

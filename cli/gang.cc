@@ -1,0 +1,26 @@
+#include "cli/gang.h"
+
+namespace ringmaster::cli {
+
+void Gang::Order(const core::SetGang& order) {
+  if (order.stop) {
+    // Nothing to stop before the first coordinator.
+    if (term_ > 0 && !stopping_) server_->RequestStop(job_);
+    stopping_ = true;
+    return;
+  }
+  if (term_ == 0 || stopping_) {
+    rendezvous::CoordinatorOptions options;
+    options.job = job_;
+    options.min = order.min;
+    options.target = order.target;
+    options.max = order.max;
+    options.term = ++term_;
+    server_->AddJob(options);
+    stopping_ = false;
+    return;
+  }
+  server_->SetLimits(job_, order.min, order.target, order.max);
+}
+
+}  // namespace ringmaster::cli
