@@ -11,6 +11,22 @@
 namespace ringmaster::core {
 namespace {
 
+// An agent that was stopped before it ever spoke is in no report: it is noticed by its absence.
+std::vector<Absence> Absent(const Observed& o, Time now) {
+  std::vector<Absence> absent;
+  for (const Pod& pod : o.pods) {
+    if (pod.phase != PodPhase::kRunning || pod.deleting() || pod.attempt != o.status.ledger.attempt) continue;
+    const bool live = o.report && std::find(o.report->live_pods.begin(), o.report->live_pods.end(),
+                                            pod.name) != o.report->live_pods.end();
+    if (live) continue;
+    const auto& before = o.status.ledger.absent;
+    const auto known =
+        std::find_if(before.begin(), before.end(), [&](const Absence& item) { return item.uid == pod.uid; });
+    absent.push_back(known != before.end() ? *known : Absence{pod.uid, now});
+  }
+  return absent;
+}
+
 // Things seen that later decisions need to know, whatever happens to what shows them now.
 Ledger Milestones(const Observed& o, int32_t target, Time now) {
   Ledger next = o.status.ledger;
@@ -18,6 +34,7 @@ Ledger Milestones(const Observed& o, int32_t target, Time now) {
   for (const Pod& pod : o.pods)
     running += pod.attempt == next.attempt && pod.rank < target && pod.phase == PodPhase::kRunning ? 1 : 0;
   if (!next.ready_since && running == target) next.ready_since = now;
+  if (o.job.native) next.absent = Absent(o, now);
   if (o.report) {
     if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
       next.stepped = true;

@@ -8,7 +8,7 @@
 namespace ringmaster::core {
 
 Decision Decide(const Observed& o, Time now) {
-  if (o.job.deleted) return {{}, {}, std::nullopt, "deleted: its pods go with it"};
+  if (o.job.deleted) return AfterDeletion(o, now);
   if (o.status.ended()) return AfterEnd(o, now);
 
   Wake wake;
@@ -42,6 +42,7 @@ void BeginAttempt(const Observed& o, Ledger& ledger) {
   ledger.counted.clear();
   ledger.ready_since.reset();
   ledger.stepped = false;
+  ledger.absent.clear();
   ledger.base_step = o.report ? o.report->step : 0;
 }
 

@@ -64,6 +64,16 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
   return std::nullopt;
 }
 
+// The collector ends the pods of a deleted job. It waits for ever for one on a dead node; we do not.
+Decision AfterDeletion(const Observed& o, Time now) {
+  Decision decision;
+  Wake wake;
+  for (const Pod& pod : o.pods) Remove(pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+  decision.reason = "deleted";
+  decision.requeue_at = wake.at();
+  return decision;
+}
+
 Decision AfterEnd(const Observed& o, Time now) {
   Decision decision;
   Wake wake;

@@ -80,6 +80,17 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, Time now, Wake
     }
     wake.By(believed);
   }
+  for (const Absence& absence : o.status.ledger.absent) {
+    if (absence.uid != pod.uid || o.job.startup_limit == Duration{0}) continue;
+    const Time limit = absence.since + o.job.startup_limit;
+    if (now >= limit) {
+      failure.cause = Cause::kSilent;
+      failure.message =
+          fmt::format("took no part for {} s (health.startupSeconds)", ToMs(o.job.startup_limit) / 1000);
+      return failure;
+    }
+    wake.By(limit);
+  }
   return std::nullopt;
 }
 

@@ -124,6 +124,13 @@ struct Restarts {
   bool operator==(const Restarts&) const = default;
 };
 
+// A pod that runs and takes no part in the gang.
+struct Absence {
+  std::string uid;
+  Time since{};
+  bool operator==(const Absence&) const = default;
+};
+
 struct Ledger {
   int64_t attempt = 0;    // fencing token of the pod set; 0: none was made yet; never falls, never used twice
   int32_t gang_size = 0;  // of this attempt: frameworks other than native cannot change it
@@ -135,6 +142,7 @@ struct Ledger {
   std::optional<Time> not_before;   // back-off: no pod is made earlier
   int32_t worker_failures = 0;      // of the report, judged so far
   std::optional<Time> ready_since;  // all pods of this attempt ran at that time; unset by a new attempt
+  std::vector<Absence> absent;      // native; by pod, in rank order
   int64_t base_step = 0;            // of the report when the attempt began: a first step differs
   bool stepped = false;             // this attempt has shown a step
 

@@ -38,6 +38,7 @@ void Remove(const Pod& pod, Duration grace, Time now, std::vector<Action>& actio
 std::optional<Decision> CheckEnd(const Observed& observed, Time now, Wake& wake);
 Decision Fail(const Observed& observed, Ledger ledger, Time now, Reason reason, std::string message);
 Decision AfterEnd(const Observed& observed, Time now);
+Decision AfterDeletion(const Observed& observed, Time now);
 
 // suspend.cc: the job is to be suspended, is on the way, is, or is to be resumed.
 Decision Suspend(const Observed& observed, Time now, Wake& wake);

@@ -1,0 +1,47 @@
+// How much goes wrong in one simulated run. Each seed draws its own rates, so that some runs are calm in all
+// respects but one (as in swarm testing).
+#pragma once
+
+#include "base/rng.h"
+#include "base/time.h"
+
+namespace ringmaster::sim {
+
+struct Faults {
+  Duration until{0};          // since the start; afterwards nothing goes wrong any more
+  Duration watch_lag_max{0};  // of a change on its way to the view
+  Duration request_max{0};    // of a request, and again of its reply
+  double lost_request = 0;    // per write
+  double lost_reply = 0;
+  double conflict = 0;          // per status write, without a reason
+  double failed_read = 0;       // per live read
+  double controller_crash = 0;  // per command
+  double stuck_deletion = 0;    // per graceful deletion: the node is gone
+  double pod_crash = 0;         // per pod and second
+  double pod_silent = 0;        // per pod and second
+  double node_lost = 0;         // per pod and second
+  double user_edit = 0;         // per second
+
+  static Faults None() { return {}; }
+
+  static Faults Draw(SplitMix64& rng) {
+    const auto rate = [&](double most) { return rng.Chance(0.5) ? 0 : most * rng.Uniform(); };
+    Faults f;
+    f.until = milliseconds(20'000 + static_cast<int64_t>(rng.Below(60'000)));
+    f.watch_lag_max = milliseconds(rng.Chance(0.3) ? 0 : static_cast<int64_t>(rng.Below(4000)));
+    f.request_max = milliseconds(1 + static_cast<int64_t>(rng.Below(400)));
+    f.lost_request = rate(0.3);
+    f.lost_reply = rate(0.3);
+    f.conflict = rate(0.3);
+    f.failed_read = rate(0.5);
+    f.controller_crash = rate(0.08);
+    f.stuck_deletion = rate(0.5);
+    f.pod_crash = rate(0.15);
+    f.pod_silent = rate(0.05);
+    f.node_lost = rate(0.02);
+    f.user_edit = rate(0.15);
+    return f;
+  }
+};
+
+}  // namespace ringmaster::sim

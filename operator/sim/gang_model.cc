@@ -1,0 +1,126 @@
+#include "operator/sim/gang_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringmaster::sim {
+
+using rendezvous::GangPhase;
+
+namespace {
+
+constexpr Duration kJoinDelay = milliseconds(800);
+constexpr int64_t kStepsPerTick = 2;
+constexpr int64_t kCheckpointEvery = 10;
+constexpr Duration kForeignWork = seconds(25);
+
+bool IsMember(const PodTruth& p, int64_t attempt, Time now) {
+  return p.pod.attempt == attempt && p.pod.phase == core::PodPhase::kRunning && !p.silent && !p.stuck &&
+         now - p.pod.started >= kJoinDelay;
+}
+
+}  // namespace
+
+void GangModel::Tick(World& world, const control::Key& key) {
+  auto it = world.jobs_.find(key);
+  if (it == world.jobs_.end()) return;
+  if (it->second.job.native)
+    TickNative(world, key, it->second);
+  else
+    TickForeign(world, key, it->second);
+}
+
+void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job) {
+  GangState& gang = job.gang;
+  if (!gang.order) return;
+  const rendezvous::Report before = gang.report;
+  rendezvous::Report& report = gang.report;
+  const Time now = world.scheduler_.now();
+
+  std::vector<std::string> members;
+  report.live_pods.clear();
+  report.silent_pods.clear();
+  for (const auto& [name, p] : job.pods) {
+    if (p.pod.attempt == gang.order->attempt && p.pod.phase == core::PodPhase::kRunning && p.joined &&
+        (p.silent || p.stuck))
+      report.silent_pods.push_back(name);
+    if (!IsMember(p, gang.order->attempt, now)) continue;
+    job.pods.at(name).joined = true;
+    members.push_back(p.pod.uid);
+    report.live_pods.push_back(name);
+  }
+  const auto lost = std::count_if(gang.members.begin(), gang.members.end(), [&](const std::string& uid) {
+    return std::find(members.begin(), members.end(), uid) == members.end();
+  });
+  const bool over = report.phase == GangPhase::kStopped || report.phase == GangPhase::kFinished;
+  if (lost > 0 && !over) {
+    report.worker_failures += static_cast<int32_t>(lost);
+    report.failures_without_progress += 1;
+    report.last_failure = rendezvous::FailureRecord{"some-pod", "eof", 137, "connection lost"};
+    if (members.empty()) gang.step = gang.checkpoint_step;
+  }
+  if (members != gang.members && !over) {
+    gang.members = members;
+    report.generation += 1;
+    report.generations += 1;
+  }
+
+  const auto size = static_cast<int32_t>(members.size());
+  if (over) {
+    for (const std::string& uid : members) world.EndPod(key, uid, 0, "");
+  } else if (gang.order->stop) {
+    if (size == 0 || report.phase == GangPhase::kStopping) {
+      report.phase = GangPhase::kStopped;
+      gang.checkpoint_step = gang.step;
+    } else {
+      report.phase = GangPhase::kStopping;
+    }
+  } else if (size < gang.order->min) {
+    report.phase = report.generations > 0 && size > 0 ? GangPhase::kPaused : GangPhase::kForming;
+  } else {
+    report.phase = GangPhase::kActive;
+    gang.step = std::min(gang.total_steps, gang.step + kStepsPerTick);
+    gang.checkpoint_step = gang.step / kCheckpointEvery * kCheckpointEvery;
+    report.failures_without_progress = 0;
+    if (gang.step == gang.total_steps) {
+      report.phase = GangPhase::kFinished;
+      report.done = rendezvous::Done{};
+      report.done->finished = true;
+      report.done->step = gang.step;
+    }
+  }
+  report.step = report.phase == GangPhase::kForming ? report.step : gang.step;
+  report.total_steps = gang.total_steps;
+  report.checkpoint_step = gang.checkpoint_step;
+  if (report != before) world.ReportChanged(key);
+}
+
+void GangModel::TickForeign(World& world, const control::Key& key, JobTruth& job) {
+  const int64_t attempt = job.status.ledger.attempt;
+  int32_t running = 0;
+  int32_t succeeded = 0;
+  bool lost = false;
+  std::vector<std::string> alive;
+  for (const auto& [name, p] : job.pods) {
+    if (p.pod.attempt != attempt) continue;
+    if (p.pod.phase == core::PodPhase::kSucceeded) succeeded += 1;
+    if (p.pod.phase == core::PodPhase::kFailed || p.stuck || p.pod.deleting()) lost = true;
+    if (p.pod.phase != core::PodPhase::kRunning || p.stuck) continue;
+    running += 1;
+    alive.push_back(p.pod.uid);
+  }
+  if (job.foreign_attempt != attempt) {
+    job.foreign_attempt = attempt;
+    job.foreign_work = Duration{0};
+  }
+  const bool complete = running + succeeded == job.status.ledger.gang_size;
+  if (lost && running > 0 && job.foreign_work > Duration{0}) {
+    for (const std::string& uid : alive) world.EndPod(key, uid, 75, "lost a peer");
+  } else if (complete && !lost) {
+    job.foreign_work += kTick;
+    if (job.foreign_work >= kForeignWork)
+      for (const std::string& uid : alive) world.EndPod(key, uid, 0, "");
+  }
+}
+
+}  // namespace ringmaster::sim

@@ -1,0 +1,20 @@
+// What runs in the pods, roughly: native jobs have a coordinator that trains with whoever is there, waits
+// below min, stops on order, and reports; other frameworks need all pods at once and lose all with one.
+#pragma once
+
+#include "operator/sim/world.h"
+
+namespace ringmaster::sim {
+
+class GangModel {
+ public:
+  static constexpr Duration kTick = milliseconds(500);
+
+  static void Tick(World& world, const control::Key& key);
+
+ private:
+  static void TickNative(World& world, const control::Key& key, JobTruth& job);
+  static void TickForeign(World& world, const control::Key& key, JobTruth& job);
+};
+
+}  // namespace ringmaster::sim

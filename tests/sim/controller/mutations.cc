@@ -1,0 +1,182 @@
+#include "tests/sim/controller/mutations.h"
+
+#include <algorithm>
+
+namespace ringmaster::sim {
+namespace {
+
+using core::Decision;
+using core::Observed;
+
+Decision NoDrain(Observed o, Time now) {
+  std::erase_if(o.pods, [&](const core::Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
+  return core::Decide(o, now);
+}
+
+Decision ForgetsToCharge(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions)
+    if (auto* set = std::get_if<core::SetStatus>(&action))
+      set->status.ledger.restarts.charged = o.status.ledger.restarts.charged;
+  return decision;
+}
+
+Decision ActsBeforeCounting(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  if (decision.reason != "lost pods are replaced") return decision;
+  const std::vector<std::string> counted =
+      std::get<core::SetStatus>(decision.actions.front()).status.ledger.counted;
+  decision.actions.clear();
+  for (const core::Pod& pod : o.pods) {
+    if (std::find(counted.begin(), counted.end(), pod.uid) != counted.end())
+      decision.actions.push_back(core::DeletePod{pod.name, pod.uid, pod.alive() ? o.job.grace : Duration{0}});
+  }
+  return decision;
+}
+
+Decision ReusesAttempt(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions) {
+    auto* set = std::get_if<core::SetStatus>(&action);
+    if (set != nullptr && o.status.ledger.suspended) set->status.ledger.attempt = o.status.ledger.attempt;
+  }
+  return decision;
+}
+
+Decision MixesDecision(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  const auto* set =
+      decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front());
+  if (set == nullptr) return decision;
+  Observed after = o;
+  after.status = set->status;
+  for (core::Action& action : core::Decide(after, now).actions)
+    if (!std::holds_alternative<core::SetStatus>(action)) decision.actions.push_back(std::move(action));
+  return decision;
+}
+
+Decision RevivesEndedJob(Observed o, Time now) {
+  if (o.status.ledger.outcome == core::Outcome::kFailed) o.status.ledger.outcome = core::Outcome::kNone;
+  return core::Decide(o, now);
+}
+
+Decision ActsBeforeAttempt(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  const auto* set =
+      decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front());
+  if (set == nullptr || set->status.ledger.attempt == o.status.ledger.attempt || !o.pods.empty())
+    return decision;
+  const int64_t attempt = set->status.ledger.attempt;
+  decision.actions = {core::CreatePod{core::PodName(o.job.name, attempt, 0), attempt, 0}};
+  return decision;
+}
+
+Decision AlwaysForce(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions)
+    if (auto* remove = std::get_if<core::DeletePod>(&action)) remove->grace = Duration{0};
+  return decision;
+}
+
+Decision IgnoresStop(Observed o, Time now) {
+  if (o.status.ledger.stop_since && o.pods.size() < static_cast<size_t>(o.job.Target())) {
+    o.status.ledger.stop_since.reset();
+    o.job.suspend = false;
+  }
+  return core::Decide(o, now);
+}
+
+Decision NoOverstay(Observed o, Time now) {
+  for (core::Pod& pod : o.pods)
+    if (pod.delete_by) pod.delete_by = std::max(*pod.delete_by, now);
+  return core::Decide(o, now);
+}
+
+}  // namespace
+
+const char* MutationName(Mutation mutation) {
+  switch (mutation) {
+    case Mutation::kNone:
+      return "none";
+    case Mutation::kNoFreshnessGate:
+      return "no-freshness-gate";
+    case Mutation::kAmbiguousIsDone:
+      return "ambiguous-is-done";
+    case Mutation::kNoDrain:
+      return "no-drain";
+    case Mutation::kForgetsToCharge:
+      return "forgets-to-charge";
+    case Mutation::kActsBeforeCounting:
+      return "acts-before-counting";
+    case Mutation::kIgnoresBackoff:
+      return "ignores-backoff";
+    case Mutation::kForgetsToRequeue:
+      return "forgets-to-requeue";
+    case Mutation::kReusesAttempt:
+      return "reuses-attempt";
+    case Mutation::kLeavesPodsBehind:
+      return "leaves-pods-behind";
+    case Mutation::kMixesDecision:
+      return "mixes-decision";
+    case Mutation::kRevivesEndedJob:
+      return "revives-ended-job";
+    case Mutation::kActsBeforeAttempt:
+      return "acts-before-attempt";
+    case Mutation::kUnlimitedBudget:
+      return "unlimited-budget";
+    case Mutation::kAlwaysForce:
+      return "always-force";
+    case Mutation::kIgnoresStop:
+      return "ignores-stop";
+    case Mutation::kNoOverstay:
+      return "no-overstay";
+  }
+  return "?";
+}
+
+Decider Mutate(Mutation mutation) {
+  switch (mutation) {
+    case Mutation::kNoDrain:
+      return NoDrain;
+    case Mutation::kForgetsToCharge:
+      return ForgetsToCharge;
+    case Mutation::kActsBeforeCounting:
+      return ActsBeforeCounting;
+    case Mutation::kIgnoresBackoff:
+      return [](Observed o, Time now) {
+        o.status.ledger.not_before.reset();
+        return core::Decide(o, now);
+      };
+    case Mutation::kForgetsToRequeue:
+      return [](const Observed& o, Time now) {
+        Decision decision = core::Decide(o, now);
+        decision.requeue_at.reset();
+        return decision;
+      };
+    case Mutation::kReusesAttempt:
+      return ReusesAttempt;
+    case Mutation::kLeavesPodsBehind:
+      return [](const Observed& o, Time now) { return o.status.ended() ? Decision{} : core::Decide(o, now); };
+    case Mutation::kMixesDecision:
+      return MixesDecision;
+    case Mutation::kRevivesEndedJob:
+      return RevivesEndedJob;
+    case Mutation::kActsBeforeAttempt:
+      return ActsBeforeAttempt;
+    case Mutation::kUnlimitedBudget:
+      return [](Observed o, Time now) {
+        o.job.max_restarts = 1'000'000;
+        return core::Decide(o, now);
+      };
+    case Mutation::kAlwaysForce:
+      return AlwaysForce;
+    case Mutation::kIgnoresStop:
+      return IgnoresStop;
+    case Mutation::kNoOverstay:
+      return NoOverstay;
+    default:
+      return core::Decide;
+  }
+}
+
+}  // namespace ringmaster::sim

@@ -1,0 +1,25 @@
+// One seeded run: a job, a faulty world, the real controller, a checker. The same seed gives the same run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tests/sim/controller/mutations.h"
+
+namespace ringmaster::sim {
+
+struct RunResult {
+  std::optional<std::string> breach;
+  uint64_t decisions = 0;
+  uint64_t crashes = 0;
+  int64_t attempts = 0;
+  int32_t restarts = 0;
+  bool succeeded = false;
+  bool failed = false;
+  Duration elapsed{0};  // virtual
+};
+
+RunResult RunSeed(uint64_t seed, Mutation mutation, bool trace);
+
+}  // namespace ringmaster::sim
