@@ -48,7 +48,6 @@ class Checker {
     Add(path, node.mark, std::move(message));
   }
   void Add(const Path& path, Mark mark, std::string message) {
-    constexpr size_t kMostProblems = 100;  // enough for people; bounds what a hostile manifest costs
     if (problems_.size() >= kMostProblems) return;
     problems_.push_back({path.ToString(), std::move(message), mark.line, mark.column});
   }

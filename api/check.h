@@ -9,7 +9,10 @@
 
 namespace ringmaster::api {
 
-// Appends a problem for everything wrong in `node`, with its place.
+// Enough for people; bounds what a hostile manifest costs.
+inline constexpr size_t kMostProblems = 100;
+
+// Appends a problem for everything wrong in `node`, with its place, until there are kMostProblems.
 void CheckTree(const Node& node, const Schema& schema, std::vector<Problem>& problems);
 
 // "must be one of a, b, c": the words for a value that is none of Rules::values.

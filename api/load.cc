@@ -21,7 +21,7 @@ Loaded Decode(const Node& root, std::vector<Problem> known) {
   CheckTree(root, JobSchema(), loaded.problems);
   ReadValue(root, loaded.job);
   const size_t before = loaded.problems.size();
-  CheckRules(loaded.job, loaded.problems);
+  if (before < kMostProblems) CheckRules(loaded.job, loaded.problems);
   for (size_t i = before; i < loaded.problems.size(); ++i) {
     const Mark mark = Locate(root, loaded.problems[i].path);
     loaded.problems[i].line = mark.line;
@@ -40,7 +40,18 @@ void CountCharacters(std::string_view text, std::vector<Problem>& problems) {
 std::string Problem::ToString() const {
   std::string text = line > 0 ? fmt::format("{}:{}: ", line, column) : std::string();
   if (!path.empty()) text += path + ": ";
-  return text + message;
+  text += message;
+  // Keys of a hostile manifest must not steer a terminal or break a line.
+  std::string printable;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      printable += fmt::format("\\x{:02x}", byte);
+    } else {
+      printable += c;
+    }
+  }
+  return printable;
 }
 
 Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "api/check.h"
 #include "api/scalar.h"
 #include "api/text.h"
 
@@ -154,7 +155,6 @@ class Builder : public YAML::EventHandler {
   }
 
   void Report(Mark mark, std::string message) {
-    constexpr size_t kMostProblems = 100;
     if (out_.problems.size() < kMostProblems) {
       out_.problems.push_back({PathHere(), std::move(message), mark.line, mark.column});
     }

@@ -200,9 +200,18 @@ TEST(Yaml, LineEndsOfWindowsAreLineEnds) {
 }
 
 TEST(Yaml, AThousandMistakesGiveAHundredProblems) {
-  std::string text = "spec:\n";
-  for (int i = 0; i < 1000; ++i) text += fmt::format("  unknown{}: yes\n", i);
-  EXPECT_LE(LoadYaml(text).problems.size(), 200u);
+  for (const char* line : {"  unknown{}: yes\n", "  unknown{}: 1\n"}) {
+    std::string text = "spec:\n";
+    for (int i = 0; i < 1000; ++i) text += fmt::format(fmt::runtime(line), i);
+    EXPECT_EQ(LoadYaml(text).problems.size(), 100u);
+  }
+}
+
+TEST(Problem, PrintsNoControlCharacters) {
+  EXPECT_EQ(LoadYaml("{\"\\e[31m\\n\": 1}").problems.back().ToString(), "1:2: \\x1b[31m\\x0a: unknown field");
+  EXPECT_EQ((Problem{"a.b", "is wrong", 3, 4}).ToString(), "3:4: a.b: is wrong");
+  EXPECT_EQ((Problem{"a.b", "is wrong"}).ToString(), "a.b: is wrong");
+  EXPECT_EQ((Problem{"", "is wrong", 3, 4}).ToString(), "3:4: is wrong");
 }
 
 }  // namespace
