@@ -78,10 +78,7 @@ Result<std::unique_ptr<Communicator>> Member::ConnectAll(uint64_t generation) {
 
 void Member::Tell(const std::string& line) { SendLine(socket_, line); }
 
-std::string Member::Listen() {
-  std::string buffer;  // one line at a time by protocol
-  return ReceiveLine(socket_, buffer, Now() + seconds(120));
-}
+std::string Member::Listen() { return ReceiveLine(socket_, buffer_, Now() + seconds(120)); }
 
 Processes::Processes(int count, const std::function<Status(Member&)>& body) {
   for (int id = 0; id < count; ++id) {

@@ -38,6 +38,7 @@ class Member {
  private:
   int id_;
   int socket_;
+  std::string buffer_;
   std::unique_ptr<Fabric> fabric_;
   std::span<std::byte> memory_;
   std::vector<std::string> addresses_;

@@ -1,6 +1,7 @@
 #include "worker/fabric/ucx/domain.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "worker/fabric/ucx/transport.h"
@@ -43,13 +44,19 @@ void Domain::Step(Time& idle_since) {
 void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
   if (header.kind == Kind::kHello) {
     const std::string uuid(reinterpret_cast<const char*>(data.data()), data.size());
-    const auto peer = peers_.find(uuid);
-    uint64_t& hello = peer != peers_.end() ? peer->second.hello : strangers_[uuid];
+    uint64_t& hello = peers_[uuid].hello;
     hello = std::max(hello, header.generation);
     return;
   }
   // What is left of older generations ends here.
   if (transport_ != nullptr && header.generation == generation_) transport_->OnMessage(header, data);
+}
+
+// A stopped process that wakes up in an old generation learns of its end from this.
+void Domain::PartWith(Peer& peer, uint64_t generation) {
+  if (peer.member && peer.endpoint != nullptr)
+    peer.endpoint->Send({generation, 0, 0, 0, -1, Kind::kStop, 0}, {});
+  peer.member = false;
 }
 
 Status Domain::Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank) {
@@ -68,25 +75,25 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
     return Error{Code::kInvalid, fmt::format("generation {} is not newer than the last", generation)};
   if (aborted() >= generation)
     return Error{Code::kCancelled, fmt::format("generation {} was aborted", generation)};
-  generation_ = generation;
 
-  std::map<std::string, Peer> kept;
   int neighbours = 0;
+  std::set<std::string> uuids;
   for (const MemberAddress& member : members) {
     if (member.host_id == members[rank].host_id) ++neighbours;
-    if (member.uuid == uuid_) continue;
     if (member.ucx.empty())
       return Error{Code::kInvalid, fmt::format("process {} runs without UCX", member.pid)};
-    Peer& peer = kept[member.uuid];
-    if (const auto known = peers_.find(member.uuid); known != peers_.end()) peer = std::move(known->second);
-    if (const auto stranger = strangers_.find(member.uuid); stranger != strangers_.end())
-      peer.hello = std::max(peer.hello, stranger->second);
+    if (!uuids.insert(member.uuid).second) return Error{Code::kInvalid, "a member is listed twice"};
   }
-  if (kept.size() + 1 != members.size()) return Error{Code::kInvalid, "a member is listed twice"};
-  peers_ = std::move(kept);  // closes the endpoints to those who left
-  strangers_.clear();
   patience_ = neighbours <= UsableCpus() ? Duration(std::chrono::microseconds(50)) : Duration(0);
-
+  for (auto& [uuid, peer] : peers_)
+    if (!uuids.contains(uuid)) PartWith(peer, generation_);
+  // Of the dead nothing stays; of strangers only a hello for a generation to come.
+  std::erase_if(peers_, [&](const auto& item) {
+    const auto& [uuid, peer] = item;
+    return !uuids.contains(uuid) && (peer.endpoint == nullptr || peer.endpoint->failed()) &&
+           peer.hello < generation;
+  });
+  generation_ = generation;
   // Before the first hello goes out: who has the hellos of all may send at once.
   auto transport = std::make_unique<UcxTransport>(*this, generation, rank, members.size());
   if (auto met = Meet(*transport, members); !met.ok()) return transport->Fail(met.error());
@@ -100,7 +107,8 @@ Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& m
     bool all = true;
     for (size_t q = 0; q < members.size(); ++q) {
       if (q == static_cast<size_t>(transport.rank())) continue;
-      Peer& peer = peers_.at(members[q].uuid);
+      Peer& peer = peers_[members[q].uuid];
+      peer.member = true;
       if (attempts[q] == 0 || peer.endpoint->failed()) {
         if (attempts[q]++ == kAttempts) return Error{Code::kUnavailable, fmt::format("rank {} is gone", q)};
         transport.SetEndpoint(static_cast<int>(q), nullptr);
@@ -123,7 +131,8 @@ Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& m
 std::string Domain::Transports() const {
   std::string names;
   for (const auto& [uuid, peer] : peers_) {
-    const std::string name = peer.endpoint != nullptr ? peer.endpoint->Transports() : "";
+    if (!peer.member || peer.endpoint == nullptr) continue;
+    const std::string name = peer.endpoint->Transports();
     if (names.find(name) == std::string::npos) names += (names.empty() ? "" : "+") + name;
   }
   return names;

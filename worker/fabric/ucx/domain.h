@@ -1,5 +1,5 @@
-// The network side of one process: its UCX worker and the endpoints to its peers, which stay from generation
-// to generation while the peer does.
+// The network side of one process: its UCX worker and the endpoints to its peers. An endpoint stays from
+// generation to generation, also while its peer is not a member (it may come back), until it fails.
 //
 // Connect and the Transport belong to the communication thread; Abort to any thread.
 #pragma once
@@ -50,19 +50,20 @@ class Domain {
  private:
   struct Peer {
     std::unique_ptr<Endpoint> endpoint;
-    uint64_t hello = 0;  // the newest generation it has said hello for
+    uint64_t hello = 0;   // the newest generation it has said hello for
+    bool member = false;  // of the current generation
   };
 
   Domain(std::string uuid, Duration timeout) : uuid_(std::move(uuid)), timeout_(timeout) {}
   void OnMessage(const Header& header, std::span<const std::byte> data);
+  void PartWith(Peer& peer, uint64_t generation);
   Status Meet(UcxTransport& transport, const std::vector<MemberAddress>& members);
   Status Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
 
   const std::string uuid_;
   const Duration timeout_;
   std::unique_ptr<Worker> worker_;
-  std::map<std::string, Peer> peers_;          // of the current generation, by uuid
-  std::map<std::string, uint64_t> strangers_;  // hellos of those who are not among them
+  std::map<std::string, Peer> peers_;  // of the current generation, by uuid
   UcxTransport* transport_ = nullptr;
   uint64_t generation_ = 0;
   Duration patience_ = {};  // idle time before a sleep

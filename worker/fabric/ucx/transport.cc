@@ -102,7 +102,14 @@ Error UcxTransport::Fail(Error error) {
 }
 
 void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> data) {
-  if (failure_ || header.rank < 0 || header.rank >= world() || header.rank == rank_) return;
+  if (failure_) return;
+  if (header.kind == Kind::kStop) {
+    failure_ = Error{Code::kCancelled, header.rank < 0 ? fmt::format("generation {} is over", generation_)
+                                                       : fmt::format("rank {} gave up generation {}",
+                                                                     header.rank, generation_)};
+    return;
+  }
+  if (header.rank < 0 || header.rank >= world() || header.rank == rank_) return;
   switch (header.kind) {
     case Kind::kData:
       if (auto status =
@@ -114,9 +121,6 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
       channels_[header.rank].OnCredit(header.sequence);
       break;
     case Kind::kStop:
-      failure_ =
-          Error{Code::kCancelled, fmt::format("rank {} gave up generation {}", header.rank, generation_)};
-      break;
     case Kind::kHello:
       break;
   }

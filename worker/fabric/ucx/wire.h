@@ -17,7 +17,7 @@ struct Header {
   uint64_t sequence;
   uint32_t operation;
   uint32_t step;
-  int32_t rank;  // of the sender
+  int32_t rank;  // of the sender; -1: not a member any more
   Kind kind;
   uint16_t reserved;
 };

@@ -1,6 +1,7 @@
 #include "worker/fabric/ucx/worker.h"
 
 #include <poll.h>
+#include <ucs/config/global_opts.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -21,16 +22,24 @@ Error UcxError(const std::string& what, ucs_status_t status) {
   return {Code::kUnavailable, fmt::format("{}: {}", what, ucs_status_string(status))};
 }
 
+// Over TCP one message of ours is one fragment (see kSegmentBytes), sent from our buffer without another
+// copy. The names are those of UCX's tables; users know them with a prefix, and their own variables win. The
+// order counts: the second may not exceed the first.
 struct Setting {
+  const char* variable;
   const char* name;
   const char* value;
 };
-
-// Over TCP one message of ours is one fragment (see kSegmentBytes). The user's own UCX_ variables win.
 constexpr Setting kSettings[] = {
-    {"TCP_TX_SEG_SIZE", "256k"},
-    {"TCP_RX_SEG_SIZE", "256k"},
+    {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "256k"},
+    {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "256k"},
+    {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
 };
+
+// A peer's death is news for us, not an error to print; what matters comes back as a status.
+void QuietenUcx() {
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+}
 
 }  // namespace
 
@@ -46,14 +55,16 @@ Result<std::unique_ptr<Worker>> Worker::Create(Handler handler) {
   auto self = std::unique_ptr<Worker>(new Worker);
   self->handler_ = std::move(handler);
 
+  QuietenUcx();
   ucp_config_t* config = nullptr;
   if (const auto status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
     return UcxError("ucp_config_read", status);
   const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> config_owner(config, ucp_config_release);
   for (const Setting& setting : kSettings) {
-    if (std::getenv(("UCX_" + std::string(setting.name)).c_str()) != nullptr) continue;
+    if (std::getenv(setting.variable) != nullptr) continue;
     if (const auto status = ucp_config_modify(config, setting.name, setting.value); status != UCS_OK)
-      log::Warn("ucx setting={} value={} error={}", setting.name, setting.value, ucs_status_string(status));
+      log::Warn("ucx setting={} value={} error={}", setting.variable, setting.value,
+                ucs_status_string(status));
   }
   ucp_params_t params = {};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
