@@ -115,11 +115,11 @@ void Coordinator::Unreachable(Peer& peer, Time now) {
 }
 
 void Coordinator::MemberLost(const Peer& peer, bool was_member, Time now) {
+  if (round_) DropFromRound(peer, was_member);
   if (active_ && was_member && !(round_ && RM_MUTANT(kNoUpgrade))) {
-    // Also during a boundary Prepare: the step that was to be finished together never will be.
+    // Also during a boundary Prepare: unless all others stand still already, the step that was to be finished
+    // together never will be.
     abort_at_ = std::min(abort_at_, now + options_.gather_window);
-  } else if (round_) {
-    DropFromRound(peer, was_member);
   }
 }
 

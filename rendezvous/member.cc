@@ -115,17 +115,22 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
       return;
     }
     if (prepare->generation < prepared_) return;
-    if (prepare->generation == prepared_) {
+    if (prepare->generation == prepared_ && asked_) {
       // Said again on a new connection. The trainer has it; its answer may have been lost.
       if (status_) Say(*status_);
       return;
     }
     prepared_ = prepare->generation;
+    asked_ = true;
     status_.reset();
     commands_.push_back(SendTrainer{*prepare});
   } else if (const auto* next = std::get_if<NewGeneration>(&message)) {
     if (!RM_MUTANT(kMemberNotFenced)) {
-      if (next->generation != prepared_ || next->generation == delivered_) return;
+      // It may also be for an incarnation that has died meanwhile.
+      const bool for_us = status_.has_value() &&
+                          std::any_of(next->members.begin(), next->members.end(),
+                                      [&](const rendezvous::Member& member) { return member.id == member_; });
+      if (next->generation != prepared_ || next->generation == delivered_ || !for_us) return;
     }
     delivered_ = next->generation;
     done_.reset();
@@ -168,6 +173,7 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message)
   commands_.push_back(KillTrainer{});
   join_.reset();
   status_.reset();
+  asked_ = false;
   done_.reset();
   recent_.clear();
   // Who evicted it needs no telling.

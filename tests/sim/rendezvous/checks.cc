@@ -44,6 +44,10 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   std::set<std::string> in;
   for (const Member& member : next.members) {
     in.insert(member.id);
+    if (!members_.contains(member.id)) {
+      Fail("a member that never was: " + member.id);
+      return;
+    }
     if (coord.evicted.contains(member.id)) Fail(member.id + " was evicted and is a member again");
     if (const auto it = coord.was_member.find(member.id); it != coord.was_member.end() && it->second) {
       Fail(member.id + " was left out and is a member again");
@@ -51,7 +55,9 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
     coord.was_member[member.id] = false;
   }
   for (auto& [id, left_out] : coord.was_member) {
-    if (!in.contains(id) && size < coord.max && !next.stop) left_out = true;
+    // Left out for want of room, or by its own wish, it may come back.
+    const bool by_plan = agents_[members_.at(id).first]->terminated;
+    if (!in.contains(id) && size < coord.max && !next.stop && !by_plan) left_out = true;
   }
 
   // Corrupt states that no healthy one speaks against cannot be known for what they are.
@@ -70,8 +76,12 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
     const Trainer& trainer = agent.trainer;
     if (!agent.alive || !trainer.alive() || trainer.stopped || !trainer.state.has) continue;
     if (trainer.state.step <= from + (next.sources.empty() ? 0 : 1)) continue;
+    const auto out = coord.was_member.find(trainer.id);
+    if (out != coord.was_member.end() && out->second) continue;
     if (coord.evicted.contains(trainer.id) || corrupt_members_.contains(trainer.id)) continue;
     if (agent.core->member() != trainer.id) continue;  // its agent has given it up
+    // Whoever still talks to the predecessor cannot be known here (leases keep two from being in office).
+    if (agent.link != 0 && &coordinators_[links_[agent.link].coordinator] != &coord) continue;
     const Duration away = now_ - agent.trouble_at;
     const bool reachable = !agent.in_trouble && away > kMargin;
     const bool soon = away < kHolderGrace - kMargin;
@@ -93,8 +103,9 @@ void World::CheckRelease(size_t index) {
     const Agent& other = *agents_[i];
     // Who died a moment ago was counted on with reason.
     const bool lately = now_ - other.trainer_died_at < seconds(3) && other.died_with.has;
-    const State& held = lately ? other.died_with : other.trainer.state;
+    const State& held = other.trainer.state;
     if (held.has && held.step >= state.step - 1) return;
+    if (lately && other.died_with.step >= state.step - 1) return;
   }
   Fail(fmt::format("a{} may leave with the only copy of step {}", index, state.step));
 }

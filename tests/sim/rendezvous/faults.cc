@@ -13,10 +13,10 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.target = static_cast<int32_t>(1 + rng.Below(5));
   plan.min = static_cast<int32_t>(1 + rng.Below(static_cast<uint64_t>(plan.target)));
   plan.max = plan.target + static_cast<int32_t>(rng.Below(3));
-  plan.total_steps = static_cast<int64_t>(8 + rng.Below(40));
+  plan.total_steps = static_cast<int64_t>(8 + rng.Below(110));
   plan.checkpoint_every = static_cast<int64_t>(3 + rng.Below(30));
   plan.step_time = milliseconds(10 + rng.Below(60));
-  plan.faults_end = milliseconds(500 + rng.Below(3500));
+  plan.faults_end = milliseconds(500 + rng.Below(6000));
   plan.discards_at_once = rng.Chance(0.5);
   plan.through_codec = rng.Chance(1.0 / 64);
   plan.stops = rng.Chance(0.15);

@@ -144,7 +144,7 @@ void World::Answer(size_t index, Generation generation) {
 void World::OnNewGeneration(size_t index, const NewGeneration& next) {
   Trainer& trainer = agents_[index]->trainer;
   if (!trainer.prepare || !trainer.answered || next.generation != trainer.prepared) {
-    Fail("a trainer was given a generation that it did not stand still for");
+    Fail(trainer.id + " was given a generation that it did not stand still for");
     return;
   }
   const auto me = std::find_if(next.members.begin(), next.members.end(),
@@ -313,8 +313,16 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
   Agent& agent = *agents_[index];
   Trainer& trainer = agent.trainer;
   if (trainer.mode != Mode::kStepping || trainer.generation->generation != generation) return;
-  const auto& ring = rings_[generation];
-  if (pods_[agent.pod].cut_off || (ring.broken && rng_.Chance(0.4))) {
+  if (pods_[agent.pod].cut_off) {  // the sum arrives when the network is back
+    const uint64_t epoch = trainer.epoch;
+    trainer.backlog.push_back([this, index, epoch, generation, step, content, wish] {
+      RunInTrainer(index, epoch, [this, index, generation, step, content, wish](Agent&) {
+        Commit(index, generation, step, content, wish);
+      });
+    });
+    return;
+  }
+  if (rings_[generation].broken && rng_.Chance(0.4)) {
     trainer.mode = Mode::kStuck;  // part of the sum never came: it waits for orders
     if (!trainer.answered) {
       const Generation prepared = trainer.prepared;

@@ -133,7 +133,8 @@ void World::CarryOut(size_t index) {
   }
   if (changed) {
     const GangPhase phase = core.report().phase;
-    if (phase >= GangPhase::kStopped && !ended_) CheckEnded(core);
+    // What one that is out of office believes is no end: its successor will find the job done, or go on.
+    if (phase >= GangPhase::kStopped && !ended_ && index + 1 == coordinators_.size()) CheckEnded(core);
   }
   const Time wake = core.next_wakeup();
   Coord& coord = coordinators_[index];
