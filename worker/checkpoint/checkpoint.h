@@ -1,8 +1,9 @@
 // Checkpoints: chunked, checksummed, world-size independent, published atomically.
 //
-//   DIR/step-000000000300/MANIFEST      written last: JSON with the chunk table, the run's fingerprint and
-//   its own hash DIR/step-000000000300/chunk-00000   raw little-endian bytes of one piece of one array
-//   DIR/step-000000000300.tmp-<unique>  one being written; never read; swept when it is stale
+//   DIR/step-000000000300/MANIFEST       written last: JSON with the chunk table, the run's fingerprint and
+//                                        its own hash
+//   DIR/step-000000000300/chunk-00000    raw little-endian bytes of one piece of one array
+//   DIR/step-000000000300.tmp-<unique>   one being written; never read; swept when its writer is dead
 //
 // A folder without a MANIFEST that verifies does not exist as far as anybody is concerned.
 // docs/checkpoint-format.md.
@@ -51,7 +52,8 @@ struct Loaded {
 // Writes in the background. Thread rule: one owner thread.
 class Writer {
  public:
-  // `unique` names this process (its member id); `keep` >= 1 newest good ones stay.
+  // `unique` names this process (its member id); `keep` >= 1 newest good ones stay. Fails when the folder
+  // cannot be made or written to.
   static Result<std::unique_ptr<Writer>> Create(const std::string& folder, int keep,
                                                 const std::string& unique);
   virtual ~Writer() = default;  // waits for the write in progress
@@ -60,8 +62,8 @@ class Writer {
   // progress. A step that is already published is skipped.
   virtual Status Start(const Snapshot& snapshot) = 0;
 
-  // The newest step known to be published (by whomever), or -1. Does not block. An error of the last write,
-  // once.
+  // The newest step this writer knows to be published (by itself, or found there when it came to write it),
+  // or -1. Does not block. An error of the last write, once: training may go on, the message says what to do.
   virtual Result<int64_t> Poll() = 0;
 
   // Blocks until nothing is in progress; the outcome of the last write.
@@ -69,6 +71,7 @@ class Writer {
 };
 
 // The newest checkpoint that verifies completely (every chunk read and hashed). kNotFound when there is none;
+// kCorrupt when there are some but all are damaged (starting over must be a decision, not an accident);
 // kInvalid when the newest good one is of another model (message names both). `expected_model` empty: any.
 Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model);
 

@@ -1,0 +1,106 @@
+#include <filesystem>
+#include <new>
+
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/names.h"
+#include "worker/checkpoint/verify.h"
+
+namespace ringmaster::checkpoint {
+namespace {
+
+Result<Loaded> LoadFolder(const std::string& folder) {
+  RM_ASSIGN(Manifest manifest, ReadManifest(folder));
+  RM_TRY(CheckSizes(folder, manifest));
+  Loaded loaded;
+  loaded.step = manifest.step;
+  loaded.path = folder;
+  loaded.model = std::move(manifest.model);
+  loaded.meta = std::move(manifest.meta);
+  for (ArrayEntry& array : manifest.arrays) {
+    Loaded::Part part{std::move(array.name), std::move(array.type), {}};
+    part.bytes.resize(static_cast<size_t>(array.bytes));
+    size_t at = 0;
+    for (const Chunk& chunk : array.chunks) {
+      const auto bytes = static_cast<size_t>(chunk.bytes);
+      RM_TRY(ReadChunk(folder, chunk, std::span(part.bytes).subspan(at, bytes)));
+      at += bytes;
+    }
+    loaded.arrays.push_back(std::move(part));
+  }
+  return loaded;
+}
+
+Result<Loaded> LoadFolderWithinMemory(const std::string& folder) {
+  try {
+    return LoadFolder(folder);
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kExhausted, folder + ": does not fit into memory; give the worker more"};
+  }
+}
+
+}  // namespace
+
+const Loaded::Part* Loaded::Find(const std::string& name) const {
+  for (const Part& part : arrays) {
+    if (part.name == name) return &part;
+  }
+  return nullptr;
+}
+
+Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model) {
+  RM_ASSIGN(const std::vector<int64_t> steps, StepsIn(folder));
+  std::vector<std::string> skipped;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step));
+    if (!loaded.ok()) {
+      // Damage (and a disk that fails to read) is a reason to take an older one. What this process may not
+      // read, cannot hold, or does not understand is not: going back silently would lose steps.
+      const Code code = loaded.error().code;
+      if (code != Code::kCorrupt && code != Code::kUnavailable) return loaded;
+      skipped.push_back(loaded.error().message);
+      continue;
+    }
+    if (!expected_model.empty() && loaded->model != expected_model) {
+      return Error{
+          Code::kInvalid,
+          fmt::format("{}: is a checkpoint of another model or data ({}, this job is {}); give the job "
+                      "another folder, or start over with --fresh",
+                      loaded->path, loaded->model, expected_model)};
+    }
+    loaded->skipped = std::move(skipped);
+    return loaded;
+  }
+  if (skipped.empty()) return Error{Code::kNotFound, folder + ": holds no checkpoint"};
+  std::string all;
+  for (const std::string& why : skipped) all += "\n  " + why;
+  return Error{Code::kCorrupt,
+               folder +
+                   ": every checkpoint is damaged; restore one from a copy, or start over with "
+                   "--fresh:" +
+                   all};
+}
+
+Result<Loaded> Load(const std::string& path) {
+  std::string folder = path;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  std::error_code error;
+  const bool single = ParseStepName(std::filesystem::path(folder).filename().string()).has_value() ||
+                      std::filesystem::exists(folder + "/" + std::string(kManifestName), error);
+  if (!single) return LoadNewest(folder, "");
+  if (!std::filesystem::is_directory(folder, error)) {
+    return Error{Code::kNotFound, folder + ": is not a folder; give a checkpoint folder (.../step-...)"};
+  }
+  return LoadFolderWithinMemory(folder);
+}
+
+std::vector<int64_t> List(const std::string& folder) {
+  const auto steps = StepsIn(folder);
+  std::vector<int64_t> good;
+  if (!steps.ok()) return good;
+  for (const int64_t step : *steps) {
+    if (ReadManifest(folder + "/" + StepName(step)).ok()) good.push_back(step);
+  }
+  return good;
+}
+
+}  // namespace ringmaster::checkpoint

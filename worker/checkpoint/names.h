@@ -1,0 +1,23 @@
+// Names in a checkpoint folder. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ringmaster::checkpoint {
+
+inline constexpr std::string_view kManifestName = "MANIFEST";
+inline constexpr std::string_view kLockName = "LOCK";
+
+std::string StepName(int64_t step);                           // "step-000000000300"
+std::optional<int64_t> ParseStepName(std::string_view name);  // exactly what StepName gives, else nothing
+
+std::string TemporaryName(int64_t step, std::string_view unique);  // "step-000000000300.tmp-<unique>"
+bool IsTemporaryName(std::string_view name);
+
+std::string ChunkName(int64_t index);  // "chunk-00000"
+bool IsChunkName(std::string_view name);
+
+}  // namespace ringmaster::checkpoint

@@ -1,0 +1,56 @@
+// Writes a checkpoint, publishes it, and removes what is too old: the whole of the work, in the caller's
+// thread. One thread at a time; several processes may work in one folder.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "worker/checkpoint/file_system.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace ringmaster::checkpoint {
+
+inline constexpr size_t kChunkBytes = size_t{16} << 20;
+
+// A snapshot that owns its bytes.
+struct Copy {
+  struct Array {
+    std::string name;
+    std::string type;
+    std::vector<std::byte> bytes;
+  };
+  int64_t step = 0;
+  std::string model;
+  Json meta;
+  std::vector<Array> arrays;
+};
+
+class Publisher {
+ public:
+  Publisher(FileSystem* files, std::string folder, int keep, std::string unique,
+            size_t chunk_bytes = kChunkBytes);
+
+  // When this returns Ok, the checkpoint of copy.step is on the disk, complete, and survives a loss of power:
+  // ours, or one that was there and verified.
+  Status Publish(const Copy& copy);
+
+ private:
+  Status Write(const Copy& copy, const std::string& folder);
+  Result<ArrayEntry> WriteArray(const Copy::Array& array, const std::string& folder, int64_t* next_chunk);
+  Status MoveIntoPlace(const std::string& from, int64_t step, const std::string& model);
+  bool IsGood(int64_t step, const std::string& model);
+  Status RemoveOld(const std::string& model);
+
+  FileSystem* files_;
+  std::string folder_;
+  int keep_;
+  std::string unique_;
+  size_t chunk_bytes_;
+  std::set<int64_t> good_;  // known to be whole: written by us, or read and verified
+};
+
+}  // namespace ringmaster::checkpoint

@@ -1,0 +1,115 @@
+#include "worker/checkpoint/temporary.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "worker/checkpoint/names.h"
+#include "worker/checkpoint/verify.h"
+
+namespace ringmaster::checkpoint {
+namespace {
+
+constexpr int kAttempts = 16;
+constexpr time_t kStaleWithoutLocks_s = 24 * 60 * 60;
+
+enum class Lock { kTaken, kHeldByAnother, kUnsupported };
+
+Lock TryLock(const Fd& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return Lock::kTaken;
+  return errno == EWOULDBLOCK ? Lock::kHeldByAnother : Lock::kUnsupported;
+}
+
+// Is the open file still the one at this path?
+bool StillThere(const Fd& file, const std::string& path) {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(file.get(), &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
+bool UntouchedForLong(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && info.st_mtime + kStaleWithoutLocks_s < ::time(nullptr);
+}
+
+bool MayRemove(const Fd& lock, const std::string& folder) {
+  const std::string path = folder + "/" + std::string(kLockName);
+  switch (TryLock(lock)) {
+    case Lock::kTaken:
+      return StillThere(lock, path);  // else it was published, or removed by another, meanwhile
+    case Lock::kHeldByAnother:
+      return false;
+    case Lock::kUnsupported:
+      break;
+  }
+  return UntouchedForLong(folder);
+}
+
+}  // namespace
+
+Result<Temporary> Temporary::Create(FileSystem* files, const std::string& parent, int64_t step,
+                                    std::string_view unique) {
+  // Another attempt is needed when the name is taken by what an earlier process of the same name left, or
+  // when a sweeper was quicker to the lock than we were.
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::string suffix = attempt == 0 ? "" : fmt::format("-{}", attempt);
+    const std::string path = parent + "/" + TemporaryName(step, std::string(unique) + suffix);
+    const Status made = files->MakeFolder(path);
+    if (!made.ok() && made.error().code == Code::kAlreadyExists) continue;
+    RM_TRY(made);
+    const std::string lock_path = path + "/" + std::string(kLockName);
+    auto lock = files->Create(lock_path);
+    if (!lock.ok() && lock.error().code == Code::kNotFound) continue;
+    RM_TRY(lock.ok() ? Ok() : Status(lock.error()));
+    const Lock locked = TryLock(*lock);
+    if (locked == Lock::kHeldByAnother || !StillThere(*lock, lock_path)) continue;
+    return Temporary(path, std::move(*lock));
+  }
+  return Error{
+      Code::kUnavailable,
+      fmt::format("{}: no name is free for a temporary folder; remove the step-*.tmp-* folders", parent)};
+}
+
+Status RemoveWithFiles(FileSystem* files, const std::string& path) {
+  const auto gone_is_fine = [](const Status& removed) {
+    return removed.ok() || removed.error().code == Code::kNotFound ? Ok() : removed;
+  };
+  // The lock goes last: as long as it is there and held, nobody else starts on this folder.
+  for (const std::string& name : NamesIn(path)) {
+    if (name != kLockName) RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + name)));
+  }
+  RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + std::string(kLockName))));
+  return gone_is_fine(files->RemoveFolder(path));
+}
+
+Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::string_view unique) {
+  const std::string from = parent + "/" + StepName(step);
+  Status moved = Ok();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::string to = parent + "/" + TemporaryName(step, fmt::format("{}-old-{}", unique, attempt));
+    moved = files->Rename(from, to);
+    if (moved.ok()) return RemoveWithFiles(files, to);
+    if (moved.error().code == Code::kNotFound) return Ok();
+    if (moved.error().code != Code::kAlreadyExists) break;
+  }
+  return moved;
+}
+
+void Sweep(FileSystem* files, const std::string& parent) {
+  for (const std::string& name : NamesIn(parent)) {
+    if (!IsTemporaryName(name)) continue;
+    const std::string folder = parent + "/" + name;
+    const std::string lock_path = folder + "/" + std::string(kLockName);
+    // Made when it is not there: a writer between its two first calls finds it held and takes another name.
+    const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!lock.valid() || !MayRemove(lock, folder)) continue;
+    const Status removed = RemoveWithFiles(files, folder);
+    (void)removed;  // the next sweep tries again
+  }
+}
+
+}  // namespace ringmaster::checkpoint
