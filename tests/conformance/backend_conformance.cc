@@ -1,0 +1,288 @@
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "tests/conformance/harness.h"
+
+namespace ringmaster::conformance {
+
+using control::Kind;
+using control::Revision;
+using core::PodPhase;
+
+void BackendConformance::SetUp() {
+  harness_ = GetParam()();
+  key_ = harness_->Submit("job");
+  ASSERT_TRUE(harness_->Await([&] { return backend().Observe(key_).has_value(); }));
+  uid_ = backend().Observe(key_)->observed.job.uid;
+}
+
+std::optional<core::Pod> BackendConformance::PodOf(const std::string& name) {
+  const auto snapshot = backend().Observe(key_);
+  if (!snapshot) return std::nullopt;
+  for (const core::Pod& pod : snapshot->observed.pods)
+    if (pod.name == name) return pod;
+  return std::nullopt;
+}
+
+Result<Revision> BackendConformance::Write(core::Action action, std::optional<Revision> if_revision) {
+  // Shared: an answer that comes after the limit must not write into this frame.
+  struct Answer {
+    std::mutex mutex;
+    std::optional<Result<Revision>> result;
+  };
+  auto answer = std::make_shared<Answer>();
+  backend().Execute({key_, uid_, std::move(action), if_revision}, [answer](Result<Revision> result) {
+    std::lock_guard lock(answer->mutex);
+    answer->result = std::move(result);
+  });
+  const bool answered = harness_->Await([&] {
+    std::lock_guard lock(answer->mutex);
+    return answer->result.has_value();
+  });
+  if (!answered) return Error{Code::kDeadlineExceeded, "no answer"};
+  std::lock_guard lock(answer->mutex);
+  return *answer->result;
+}
+
+Result<Revision> BackendConformance::Create(int32_t rank) {
+  return Write(core::CreatePod{Name(rank), 1, rank});
+}
+
+Result<Revision> BackendConformance::Delete(const std::string& name, Duration grace) {
+  const auto pod = PodOf(name);
+  return Write(core::DeletePod{name, pod ? pod->uid : "none", grace});
+}
+
+bool BackendConformance::AwaitPod(const std::string& name, PodPhase phase) {
+  return harness_->Await([&] {
+    const auto pod = PodOf(name);
+    return pod && pod->phase == phase;
+  });
+}
+
+bool BackendConformance::AwaitNoPod(const std::string& name) {
+  return harness_->Await([&] { return !PodOf(name); });
+}
+
+namespace {
+
+TEST_P(BackendConformance, APodThatIsCreatedRuns) {
+  ASSERT_TRUE(Create(kRuns).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
+  const auto pod = PodOf(Name(kRuns));
+  EXPECT_EQ(pod->attempt, 1);
+  EXPECT_EQ(pod->rank, kRuns);
+  EXPECT_FALSE(pod->uid.empty());
+  EXPECT_FALSE(pod->deleting());
+}
+
+TEST_P(BackendConformance, CreatingTwiceIsAlreadyExists) {
+  ASSERT_TRUE(Create(kRuns).ok());
+  const auto again = Create(kRuns);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, Code::kAlreadyExists) << again.error().message;
+}
+
+TEST_P(BackendConformance, DeletingWhatIsMissingIsNotFound) {
+  const auto result = Delete("job-1-99", seconds(1));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, Code::kNotFound) << result.error().message;
+}
+
+TEST_P(BackendConformance, DeletingAnotherIncarnationIsAConflict) {
+  ASSERT_TRUE(Create(kRuns).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
+  const auto result = Write(core::DeletePod{Name(kRuns), "another-uid", seconds(1)});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, Code::kConflict) << result.error().message;
+  EXPECT_EQ(PodOf(Name(kRuns))->phase, PodPhase::kRunning);
+}
+
+TEST_P(BackendConformance, AStaleStatusWriteIsAConflict) {
+  const Revision first = backend().Observe(key_)->job_revision;
+  core::SetStatus set;
+  set.status.ledger.attempt = 1;
+  const auto written = Write(set, first);
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  set.status.ledger.attempt = 2;
+  const auto stale = Write(set, first);
+  ASSERT_FALSE(stale.ok());
+  EXPECT_EQ(stale.error().code, Code::kConflict) << stale.error().message;
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kJob) >= *written; }));
+  EXPECT_EQ(backend().Observe(key_)->observed.status.ledger.attempt, 1);
+  EXPECT_GT(backend().Observe(key_)->job_revision, first);
+}
+
+TEST_P(BackendConformance, AWriteForANamesakeIsNotFound) {
+  uid_ = "uid-of-a-job-that-was";
+  for (const core::Action& action :
+       std::vector<core::Action>{core::CreatePod{Name(kRuns), 1, kRuns}, core::SetStatus{},
+                                 core::DeletePod{Name(kRuns), "x", seconds(1)}}) {
+    const auto result = Write(action, backend().Observe(key_)->job_revision);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, Code::kNotFound) << result.error().message;
+  }
+  EXPECT_TRUE(backend().Observe(key_)->observed.pods.empty());
+}
+
+TEST_P(BackendConformance, AViewThatReachedTheRevisionOfAWriteShowsIt) {
+  const auto created = Create(kRuns);
+  ASSERT_TRUE(created.ok());
+  ASSERT_GT(*created, 0U);
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod) >= *created; }));
+  EXPECT_TRUE(PodOf(Name(kRuns)).has_value());
+
+  const auto deleted = Delete(Name(kRuns), seconds(30));
+  ASSERT_TRUE(deleted.ok());
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod) >= *deleted; }));
+  const auto pod = PodOf(Name(kRuns));
+  EXPECT_TRUE(!pod || pod->deleting());
+}
+
+TEST_P(BackendConformance, ALiveReadShowsWhatWasDoneBefore) {
+  ASSERT_TRUE(Create(kRuns).ok());
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  backend().ReadThrough(key_, [done](Status status) { *done = status.ok(); });
+  ASSERT_TRUE(harness_->Await([&] { return done->load(); }));
+  EXPECT_TRUE(PodOf(Name(kRuns)).has_value());
+}
+
+TEST_P(BackendConformance, EveryChangeIsFollowedByANotification) {
+  struct Seen {
+    std::mutex mutex;
+    std::set<std::pair<std::string, PodPhase>> phases;
+    int64_t attempt = 0;
+    bool ordered = false;
+    bool gone = false;
+  };
+  auto seen = std::make_shared<Seen>();
+  // Only what can be observed from within a notification counts.
+  backend().Subscribe([this, seen](const control::Key& key) {
+    const auto snapshot = backend().Observe(key);
+    std::lock_guard lock(seen->mutex);
+    if (!snapshot) return;
+    for (const core::Pod& pod : snapshot->observed.pods) seen->phases.emplace(pod.name, pod.phase);
+    seen->gone = snapshot->observed.pods.empty();
+    seen->attempt = snapshot->observed.status.ledger.attempt;
+    seen->ordered = snapshot->observed.order.has_value();
+  });
+  const auto has = [&](int32_t rank, PodPhase phase) {
+    std::lock_guard lock(seen->mutex);
+    return seen->phases.contains({Name(rank), phase});
+  };
+  ASSERT_TRUE(Create(kRuns).ok());
+  EXPECT_TRUE(harness_->Await([&] { return has(kRuns, PodPhase::kRunning); }));
+  ASSERT_TRUE(Create(kFails).ok());
+  EXPECT_TRUE(harness_->Await([&] { return has(kFails, PodPhase::kFailed); }));
+  core::SetStatus set;
+  set.status.ledger.attempt = 7;
+  ASSERT_TRUE(Write(set, backend().Observe(key_)->job_revision).ok());
+  EXPECT_TRUE(harness_->Await([&] {
+    std::lock_guard lock(seen->mutex);
+    return seen->attempt == 7;
+  }));
+  ASSERT_TRUE(Write(core::SetGang{1, 1, 2, 2, false}).ok());
+  EXPECT_TRUE(harness_->Await([&] {
+    std::lock_guard lock(seen->mutex);
+    return seen->ordered;
+  }));
+  ASSERT_TRUE(Delete(Name(kRuns), Duration{0}).ok());
+  ASSERT_TRUE(Delete(Name(kFails), Duration{0}).ok());
+  EXPECT_TRUE(harness_->Await([&] {
+    std::lock_guard lock(seen->mutex);
+    return seen->gone;
+  }));
+}
+
+TEST_P(BackendConformance, ExitCodeAndLastWordsAreSeen) {
+  ASSERT_TRUE(Create(kFails).ok());
+  ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
+  const auto pod = PodOf(Name(kFails));
+  EXPECT_EQ(pod->exit_code, 7);
+  EXPECT_EQ(pod->message, kLastWords);
+  EXPECT_TRUE(pod->ended.has_value());
+}
+
+TEST_P(BackendConformance, SuccessIsSeen) {
+  ASSERT_TRUE(Create(kSucceeds).ok());
+  ASSERT_TRUE(AwaitPod(Name(kSucceeds), PodPhase::kSucceeded));
+  EXPECT_EQ(PodOf(Name(kSucceeds))->exit_code, 0);
+}
+
+TEST_P(BackendConformance, DeathBySignalIs128PlusItsNumber) {
+  ASSERT_TRUE(Create(kCrashes).ok());
+  ASSERT_TRUE(AwaitPod(Name(kCrashes), PodPhase::kFailed));
+  EXPECT_EQ(PodOf(Name(kCrashes))->exit_code, 137);
+}
+
+TEST_P(BackendConformance, APodThatIsToldToEndGoesAway) {
+  ASSERT_TRUE(Create(kRuns).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
+  ASSERT_TRUE(Delete(Name(kRuns), seconds(600)).ok());  // it does as it is told, long before
+  EXPECT_TRUE(AwaitNoPod(Name(kRuns)));
+}
+
+TEST_P(BackendConformance, ADeafPodGoesAwayAfterItsGrace) {
+  ASSERT_TRUE(Create(kDeaf).ok());
+  ASSERT_TRUE(AwaitPod(Name(kDeaf), PodPhase::kRunning));
+  ASSERT_TRUE(Delete(Name(kDeaf), milliseconds(300)).ok());
+  EXPECT_TRUE(AwaitNoPod(Name(kDeaf)));
+}
+
+TEST_P(BackendConformance, ForceCutsAGraceShort) {
+  ASSERT_TRUE(Create(kDeaf).ok());
+  ASSERT_TRUE(AwaitPod(Name(kDeaf), PodPhase::kRunning));
+  const std::string uid = PodOf(Name(kDeaf))->uid;
+  ASSERT_TRUE(Delete(Name(kDeaf), seconds(600)).ok());
+  // A program that was told before it went deaf is gone by itself.
+  const auto forced = Write(core::DeletePod{Name(kDeaf), uid, Duration{0}});
+  EXPECT_TRUE(forced.ok() || forced.error().code == Code::kNotFound) << forced.error().message;
+  EXPECT_TRUE(AwaitNoPod(Name(kDeaf)));
+}
+
+TEST_P(BackendConformance, AnEndedPodStaysUntilDeletedAndItsNameIsFreeThen) {
+  ASSERT_TRUE(Create(kFails).ok());
+  ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
+  const std::string first = PodOf(Name(kFails))->uid;
+  ASSERT_EQ(Create(kFails).error().code, Code::kAlreadyExists);
+  const auto deleted = Delete(Name(kFails), seconds(30));
+  ASSERT_TRUE(deleted.ok());
+  ASSERT_TRUE(AwaitNoPod(Name(kFails)));
+  ASSERT_TRUE(Create(kFails).ok());
+  ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
+  EXPECT_NE(PodOf(Name(kFails))->uid, first);
+}
+
+TEST_P(BackendConformance, PodsComeSorted) {
+  for (const int32_t rank : {kDeaf, kRuns, kCrashes, kSucceeds}) ASSERT_TRUE(Create(rank).ok());
+  ASSERT_TRUE(harness_->Await([&] { return backend().Observe(key_)->observed.pods.size() == 4; }));
+  int32_t last = -1;
+  const auto snapshot = backend().Observe(key_);
+  for (const core::Pod& pod : snapshot->observed.pods) {
+    EXPECT_GT(pod.rank, last);
+    last = pod.rank;
+  }
+}
+
+TEST_P(BackendConformance, AnOrderToTheGangIsRemembered) {
+  const core::SetGang order{1, 2, 8, 4, false};
+  ASSERT_TRUE(Write(order).ok());
+  EXPECT_EQ(backend().Observe(key_)->observed.order, order);
+}
+
+TEST_P(BackendConformance, DeletingTheJobDeletesItsPods) {
+  for (const int32_t rank : {kRuns, kFails}) ASSERT_TRUE(Create(rank).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
+  ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
+  harness_->DeleteJob(key_);
+  EXPECT_TRUE(harness_->Await([&] { return !backend().Observe(key_).has_value(); }));
+  const auto late = Create(kRuns);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, Code::kNotFound) << late.error().message;
+  EXPECT_TRUE(backend().Keys().empty());
+}
+
+}  // namespace
+}  // namespace ringmaster::conformance

@@ -1,0 +1,70 @@
+// The local backend under the suite, with real processes: each pod is a small shell script.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/time.h"
+#include "operator/local/local_backend.h"
+#include "tests/conformance/harness.h"
+
+namespace ringmaster::conformance {
+namespace {
+
+constexpr const char* kScript = R"(case "${RINGMASTER_POD##*-}" in
+0) trap 'exit 0' TERM; while :; do sleep 60 & wait $!; done ;;
+1) exit 0 ;;
+2) printf 'out of cheese' > "$RINGMASTER_TERMINATION_LOG"; exit 7 ;;
+3) trap '' TERM; while :; do sleep 60; done ;;
+4) kill -KILL $$ ;;
+esac
+)";
+
+class LocalHarness final : public Harness {
+ public:
+  LocalHarness() {
+    std::string pattern = testing::TempDir() + "conformance-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    std::ofstream(folder_ + "/worker.sh") << kScript;
+    local::LocalBackend::Options options;
+    options.argv = {"/bin/sh", folder_ + "/worker.sh"};
+    options.directory = folder_;
+    auto backend = local::LocalBackend::Create(std::move(options));
+    CHECK(backend.ok(), "{}", backend.error().message);
+    backend_ = std::move(backend).value();
+  }
+  ~LocalHarness() override {
+    backend_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  control::Backend& backend() override { return *backend_; }
+
+  control::Key Submit(const std::string& name) override {
+    api::TrainingJob job;
+    job.metadata.name = name;
+    job.spec.framework = "native";
+    return backend_->Submit(job).value();
+  }
+
+  void DeleteJob(const control::Key& key) override { EXPECT_TRUE(backend_->Delete(key).ok()); }
+
+  bool Await(const std::function<bool()>& condition) override {
+    const Time limit = Now() + seconds(60);
+    while (!condition()) {
+      if (Now() >= limit) return false;
+      ::usleep(1000);
+    }
+    return true;
+  }
+
+ private:
+  std::string folder_;
+  std::unique_ptr<local::LocalBackend> backend_;
+};
+
+std::unique_ptr<Harness> MakeLocal() { return std::make_unique<LocalHarness>(); }
+
+INSTANTIATE_TEST_SUITE_P(Local, BackendConformance, testing::Values(MakeLocal));
+
+}  // namespace
+}  // namespace ringmaster::conformance

@@ -1,0 +1,68 @@
+// The simulated backend under the suite: without faults, and with a view that lags.
+#include "operator/sim/sim_backend.h"
+#include "tests/conformance/harness.h"
+
+namespace ringmaster::conformance {
+namespace {
+
+sim::Behaviour BehaviourOf(const core::Pod& pod) {
+  switch (pod.rank) {
+    case kSucceeds:
+      return {milliseconds(10), 0, "", false};
+    case kFails:
+      return {milliseconds(10), 7, kLastWords, false};
+    case kDeaf:
+      return {std::nullopt, 0, "", true};
+    case kCrashes:
+      return {milliseconds(10), 137, "", false};
+    default:
+      return {};
+  }
+}
+
+class SimHarness final : public Harness {
+ public:
+  explicit SimHarness(const sim::Faults& faults)
+      : world_(scheduler_, {7, faults, BehaviourOf, false}), backend_(world_, scheduler_, faults, 9) {}
+
+  control::Backend& backend() override { return backend_; }
+
+  control::Key Submit(const std::string& name) override {
+    core::Job job;
+    job.name = name;
+    const control::Key key{"default", name};
+    world_.Submit(key, job, 100);
+    return key;
+  }
+
+  void DeleteJob(const control::Key& key) override { world_.Delete(key); }
+
+  bool Await(const std::function<bool()>& condition) override {
+    while (!condition()) {
+      if (scheduler_.NextAt() == kNever) return false;  // nothing will ever happen again
+      scheduler_.Step();
+    }
+    return true;
+  }
+
+ private:
+  sim::Scheduler scheduler_;
+  sim::World world_;
+  sim::SimBackend backend_;
+};
+
+std::unique_ptr<Harness> MakePrompt() { return std::make_unique<SimHarness>(sim::Faults::None()); }
+
+std::unique_ptr<Harness> MakeLagging() {
+  sim::Faults faults;
+  faults.until = seconds(1'000'000);
+  faults.watch_lag_max = seconds(3);
+  faults.request_max = milliseconds(400);
+  return std::make_unique<SimHarness>(faults);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, BackendConformance, testing::Values(MakePrompt));
+INSTANTIATE_TEST_SUITE_P(SimLagging, BackendConformance, testing::Values(MakeLagging));
+
+}  // namespace
+}  // namespace ringmaster::conformance
