@@ -258,6 +258,8 @@ void Agent::SendTrainer(const Message& message) {
 
 void Agent::ReadChannel(Time now) {
   if (!channel_open_) return;
+  // Whoever hears of a member can rely on the sentinel.
+  PostSentinel();
   const Status status = trainer_->channel().Receive();
   while (channel_open_) {
     Result<std::optional<Message>> message = trainer_->channel().Next();
@@ -282,11 +284,15 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
   Feed(rendezvous::TrainerLost{evidence, message});
 }
 
-void Agent::Sample(Time now) {
-  sample_at_ = now + kSampleInterval;
+void Agent::PostSentinel() {
   if (const Status watching = trainer_->WatchWhenReady(); !watching.ok()) {
     log::Warn("no sentinel, its end will be seen later: {}", watching.error().message);
   }
+}
+
+void Agent::Sample(Time now) {
+  sample_at_ = now + kSampleInterval;
+  PostSentinel();
   // Its exit, if it is one, comes with a code a moment later; that is the better news.
   if (channel_ended_at_ && now - *channel_ended_at_ > kEofGrace) {
     return LoseTrainer("eof", "the trainer closed its channel");

@@ -51,6 +51,7 @@ class Agent {
   void LoseLink(const Error& why);
   void ReadChannel(Time now);
   void LoseTrainer(const std::string& evidence, const std::string& message);
+  void PostSentinel();
   void Sample(Time now);
   void Reap();
   void OnTrainerExit(int status);

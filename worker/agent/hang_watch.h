@@ -16,7 +16,7 @@ namespace ringmaster::agent {
 
 struct HangLimits {
   Duration startup = seconds(1800);  // zero: no limit
-  std::optional<Duration> step;      // nullopt: learned from the trainer; zero: hangs are not looked for
+  std::optional<Duration> step{};    // nullopt: learned from the trainer; zero: hangs are not looked for
   Duration saving = seconds(600);
   Duration stopped = milliseconds(150);
 };

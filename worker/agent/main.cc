@@ -1,5 +1,6 @@
 // ringmaster-agent: the process keeper of a pod, a program of its own so that it stays small. It links
 // nothing of what a trainer needs. `ringmaster-worker agent` becomes this program by exec.
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,6 +20,8 @@ using namespace ringmaster;
 // The sooner the agent runs after a death, the sooner the others go on. Needs a privilege; does without.
 constexpr int kNiceness = -10;
 
+constexpr int kLargeBlock = 64 << 10;
+
 std::optional<std::string> FromEnvironment(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) return std::nullopt;
@@ -33,6 +36,9 @@ void PrepareProcess() {
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::setpriority(PRIO_PROCESS, 0, kNiceness);
+  // What a large message took goes back to the system at once.
+  ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+  ::mallopt(M_TRIM_THRESHOLD, kLargeBlock);
 }
 
 int Main() {

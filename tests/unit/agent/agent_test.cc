@@ -1,0 +1,154 @@
+// ringmaster-agent as a process, when all goes well.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "base/file.h"
+#include "tests/unit/agent/rig.h"
+
+namespace ringmaster::agent {
+namespace {
+
+using rendezvous::Exit;
+using rendezvous::Join;
+using rendezvous::Leave;
+
+TEST(Agent, IntroducesItselfAndJoins) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "idle");
+  const auto hello = coordinator.Accept();
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->job, "default/test");
+  EXPECT_EQ(hello->pod, "test-1-0");
+  EXPECT_EQ(hello->secret, AgentProcess::kSecret);
+  EXPECT_EQ(hello->agent.size(), 36u);
+  const Join join = coordinator.Expect<Join>();
+  EXPECT_EQ(join.member, hello->agent + ".1");
+  EXPECT_EQ(Children(agent.pid()), join.address) << "the trainer's address is its pid";
+  EXPECT_TRUE(coordinator.ExpectPing());
+}
+
+TEST(Agent, RelaysOrdersAndAnswers) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "idle");
+  ASSERT_TRUE(coordinator.Accept());
+  const Join join = coordinator.Expect<Join>();
+  coordinator.Send(rendezvous::Prepare{7, rendezvous::Urgency::kAbort, false});
+  const auto status = coordinator.Expect<rendezvous::MemberStatus>();
+  EXPECT_EQ(status.generation, 7u);
+  EXPECT_EQ(status.member, join.member);
+}
+
+TEST(Agent, EndsWithTheCodeOfTheCoordinator) {
+  for (const int code : {0, 75}) {
+    TestCoordinator coordinator;
+    AgentProcess agent(coordinator, "idle");
+    ASSERT_TRUE(coordinator.Accept());
+    coordinator.Expect<Join>();
+    coordinator.Send(Exit{code, "by order"});
+    EXPECT_EQ(agent.Wait(), code);
+    EXPECT_EQ(agent.TerminationLog().find("by order"), code == 0 ? std::string::npos : 0) << code;
+  }
+}
+
+TEST(Agent, SigtermIsAPlannedLeave) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "ignore-signals");
+  ASSERT_TRUE(coordinator.Accept());
+  const Join join = coordinator.Expect<Join>();
+  agent.Signal(SIGTERM);
+  coordinator.Expect<Leave>();
+  // The trainer is still needed until the others can do without it.
+  coordinator.Send(rendezvous::Prepare{7, rendezvous::Urgency::kBoundary, false});
+  EXPECT_EQ(coordinator.Expect<rendezvous::MemberStatus>().member, join.member);
+  coordinator.Send(Exit{0, "left"});
+  EXPECT_EQ(agent.Wait(), 0);
+  EXPECT_EQ(agent.TerminationLog(), "");
+}
+
+TEST(Agent, ASecondSigtermEndsAtOnce) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "stubborn");
+  ASSERT_TRUE(coordinator.Accept());
+  const Join join = coordinator.Expect<Join>();
+  const Fd trainer = OpenPid(std::stoi(join.address));
+  agent.Signal(SIGTERM);
+  coordinator.Expect<Leave>();
+  agent.Signal(SIGTERM);
+  EXPECT_EQ(agent.Wait(), 128 + SIGTERM);
+  EXPECT_TRUE(WaitReadable(trainer.get()));
+}
+
+TEST(Agent, TrainsOnWithoutACoordinatorAndComesBack) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "idle");
+  const auto hello = coordinator.Accept();
+  ASSERT_TRUE(hello);
+  const Join join = coordinator.Expect<Join>();
+  for (int i = 0; i < 3; ++i) {
+    coordinator.Hang();
+    const auto again = coordinator.Accept();
+    ASSERT_TRUE(again);
+    EXPECT_EQ(*again, *hello);
+    EXPECT_EQ(coordinator.Expect<Join>(), join) << "the same trainer";
+  }
+}
+
+TEST(Agent, ReadsTheSecretAnewForEveryConnection) {
+  TestFolder folder;
+  ASSERT_TRUE(WriteFileAtomic(folder.Path("token"), "first").ok());
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "idle", {{"RINGMASTER_SECRET_FILE", folder.Path("token")}});
+  auto hello = coordinator.Accept();
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->secret, "first");
+  ASSERT_TRUE(WriteFileAtomic(folder.Path("token"), "second").ok());
+  coordinator.Hang();
+  hello = coordinator.Accept();
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->secret, "second");
+}
+
+TEST(Agent, FindsTheCoordinatorByName) {
+  TestCoordinator coordinator;
+  std::string address = coordinator.address();
+  address.replace(0, address.find(':'), "localhost");
+  AgentProcess agent(coordinator, "idle", {{"RINGMASTER_COORDINATOR", address}});
+  EXPECT_TRUE(coordinator.Accept());
+}
+
+TEST(Agent, BadConfigurationIsRefusedAndExplained) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "idle", {{"RINGMASTER_JOB", ""}, {"RINGMASTER_STEP_SECONDS", "soon"}});
+  EXPECT_EQ(agent.Wait(), 64);
+  for (const std::string& said : {agent.TerminationLog(), agent.Output()}) {
+    EXPECT_NE(said.find("RINGMASTER_JOB: is not set"), std::string::npos) << said;
+    EXPECT_NE(said.find("RINGMASTER_STEP_SECONDS: must be"), std::string::npos) << said;
+  }
+}
+
+TEST(Agent, IsSmall) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+  GTEST_SKIP() << "the budget is for release builds";
+#endif
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "lines 20000");
+  ASSERT_TRUE(coordinator.Accept());
+  coordinator.Expect<rendezvous::Progress>();
+  const int64_t steady = RssKib(agent.pid());
+  // A generation of 256 members, with addresses of a kilobyte.
+  rendezvous::NewGeneration large{9, {}, {}, 0, false};
+  for (int i = 0; i < 256; ++i)
+    large.members.push_back({fmt::format("m{}", i), "pod", std::string(1024, 'a')});
+  coordinator.Send(rendezvous::Prepare{9, rendezvous::Urgency::kAbort, false});
+  EXPECT_EQ(coordinator.Expect<rendezvous::MemberStatus>().generation, 9u);
+  coordinator.Send(large);
+  coordinator.Send(rendezvous::Prepare{10, rendezvous::Urgency::kAbort, false});
+  EXPECT_EQ(coordinator.Expect<rendezvous::MemberStatus>().generation, 10u);
+  const int64_t rss = RssKib(agent.pid());
+  std::printf("agent: %ld KiB, %ld KiB after a large generation\n", steady, rss);
+  EXPECT_GT(rss, 0);
+  EXPECT_LE(rss, 4096);
+}
+
+}  // namespace
+}  // namespace ringmaster::agent

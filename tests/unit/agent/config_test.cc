@@ -1,0 +1,125 @@
+#include "worker/agent/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/file.h"
+
+namespace ringmaster::agent {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  ConfigTest() {
+    std::string name = std::filesystem::temp_directory_path() / "ringmaster-config-XXXXXX";
+    CHECK(::mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+    CHECK(WriteFileAtomic(folder_ + "/secret", "s3cret\n").ok());
+    CHECK(WriteFileAtomic(folder_ + "/job.yaml", "{}").ok());
+    variables_ = {{"RINGMASTER_JOB", "team/gpt"},
+                  {"RINGMASTER_POD", "gpt-1-0"},
+                  {"RINGMASTER_COORDINATOR", "10.0.0.1:7000"},
+                  {"RINGMASTER_SECRET_FILE", folder_ + "/secret"},
+                  {"RINGMASTER_JOB_FILE", folder_ + "/job.yaml"},
+                  {"RINGMASTER_TRAINER", "/bin/sh -c  true"}};
+  }
+  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
+
+  Result<Config> Load() const {
+    return LoadConfig(
+        [this](const char* name) -> std::optional<std::string> {
+          const auto found = variables_.find(name);
+          if (found == variables_.end()) return std::nullopt;
+          return found->second;
+        },
+        "/nowhere");
+  }
+
+  std::string folder_;
+  Variables variables_;
+};
+
+TEST_F(ConfigTest, ReadsAll) {
+  variables_["RINGMASTER_STARTUP_SECONDS"] = "7";
+  variables_["RINGMASTER_STEP_SECONDS"] = "3";
+  variables_["RINGMASTER_TERMINATION_LOG"] = "/tmp/words";
+  const auto config = Load();
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config.value().job, "team/gpt");
+  EXPECT_EQ(config.value().coordinator_host, "10.0.0.1");
+  EXPECT_EQ(config.value().coordinator_port, "7000");
+  EXPECT_EQ(config.value().trainer, (std::vector<std::string>{"/bin/sh", "-c", "true"}));
+  EXPECT_EQ(config.value().limits.startup, seconds(7));
+  EXPECT_EQ(config.value().limits.step, std::optional<Duration>(seconds(3)));
+  EXPECT_EQ(config.value().termination_log, "/tmp/words");
+}
+
+TEST_F(ConfigTest, StepLimitIsLearnedUnlessSaid) {
+  EXPECT_EQ(Load().value().limits.step, std::nullopt);
+  variables_["RINGMASTER_STEP_SECONDS"] = "auto";
+  EXPECT_EQ(Load().value().limits.step, std::nullopt);
+  variables_["RINGMASTER_STEP_SECONDS"] = "0";
+  EXPECT_EQ(Load().value().limits.step, std::optional<Duration>(Duration::zero()));
+}
+
+TEST_F(ConfigTest, IPv6StandsInBrackets) {
+  variables_["RINGMASTER_COORDINATOR"] = "[fd00::1]:7000";
+  EXPECT_EQ(Load().value().coordinator_host, "fd00::1");
+  variables_["RINGMASTER_COORDINATOR"] = "fd00::1:7000";
+  EXPECT_FALSE(Load().ok());
+}
+
+TEST_F(ConfigTest, NamesEveryProblemAtOnce) {
+  variables_ = {};
+  const auto config = Load();
+  ASSERT_FALSE(config.ok());
+  for (const char* name : {"RINGMASTER_JOB:", "RINGMASTER_POD", "RINGMASTER_COORDINATOR",
+                           "RINGMASTER_SECRET_FILE", "RINGMASTER_JOB_FILE", "RINGMASTER_TRAINER"}) {
+    EXPECT_NE(config.error().message.find(name), std::string::npos)
+        << name << " in " << config.error().message;
+  }
+}
+
+TEST_F(ConfigTest, RefusesWhatIsWrong) {
+  const Variables good = variables_;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"RINGMASTER_JOB", "gpt"},
+      {"RINGMASTER_JOB", "/gpt"},
+      {"RINGMASTER_JOB", "team/"},
+      {"RINGMASTER_POD", ""},
+      {"RINGMASTER_COORDINATOR", "host"},
+      {"RINGMASTER_COORDINATOR", "host:"},
+      {"RINGMASTER_COORDINATOR", ":7000"},
+      {"RINGMASTER_COORDINATOR", "host:0"},
+      {"RINGMASTER_COORDINATOR", "host:65536"},
+      {"RINGMASTER_COORDINATOR", "host:7000x"},
+      {"RINGMASTER_SECRET_FILE", "/nowhere/secret"},
+      {"RINGMASTER_JOB_FILE", "/nowhere/job.yaml"},
+      {"RINGMASTER_TRAINER", "/nowhere/trainer"},
+      {"RINGMASTER_STARTUP_SECONDS", "soon"},
+      {"RINGMASTER_STARTUP_SECONDS", "-1"},
+      {"RINGMASTER_STEP_SECONDS", "1.5"},
+      {"RINGMASTER_STEP_SECONDS", "99999999999999999999"},
+  };
+  for (const auto& [name, value] : cases) {
+    variables_ = good;
+    variables_[name] = value;
+    const auto config = Load();
+    ASSERT_FALSE(config.ok()) << name << "=" << value;
+    EXPECT_EQ(config.error().message.find(name), 0u) << config.error().message;
+  }
+}
+
+TEST_F(ConfigTest, ReadsTheSecretWithoutItsNewline) {
+  EXPECT_EQ(ReadSecret(folder_ + "/secret").value(), "s3cret");
+  CHECK(WriteFileAtomic(folder_ + "/secret", "\n").ok());
+  EXPECT_FALSE(ReadSecret(folder_ + "/secret").ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::agent

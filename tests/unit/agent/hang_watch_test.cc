@@ -1,0 +1,136 @@
+#include "worker/agent/hang_watch.h"
+
+#include <gtest/gtest.h>
+
+namespace ringmaster::agent {
+namespace {
+
+constexpr Duration kTick = milliseconds(20);
+
+// Feeds a watch every 20 ms of virtual time.
+class Rig {
+ public:
+  explicit Rig(HangLimits limits) : watch_(limits) {}
+
+  // Feeds `sample` for `span`; the verdict, if one falls.
+  std::optional<HangWatch::Verdict> Hold(HangWatch::Sample sample, Duration span) {
+    for (Duration passed{}; passed < span; passed += kTick) {
+      now_ += kTick;
+      if (auto verdict = watch_.Feed(now_, sample)) return verdict;
+    }
+    return std::nullopt;
+  }
+  // Computes with a heartbeat every `interval` for `beats` beats.
+  std::optional<HangWatch::Verdict> Compute(Duration interval, int beats) {
+    for (int i = 0; i < beats; ++i) {
+      if (auto verdict = Hold({true, Activity::kComputing, ++heartbeat_, false}, interval)) return verdict;
+    }
+    return std::nullopt;
+  }
+  std::optional<HangWatch::Verdict> Silence(Activity activity, Duration span) {
+    return Hold({true, activity, heartbeat_, false}, span);
+  }
+  void Jump(Duration span) { now_ += span; }
+  const HangWatch& watch() const { return watch_; }
+
+ private:
+  HangWatch watch_;
+  Time now_{};
+  uint64_t heartbeat_ = 0;
+};
+
+TEST(HangWatch, ComputingWithoutHeartbeatIsAHang) {
+  Rig rig({.step = seconds(2)});
+  EXPECT_FALSE(rig.Compute(milliseconds(100), 50));
+  EXPECT_FALSE(rig.Silence(Activity::kComputing, milliseconds(1800)));
+  const auto verdict = rig.Silence(Activity::kComputing, milliseconds(400));
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->evidence, "hang");
+  EXPECT_NE(verdict->message.find("computing"), std::string::npos) << verdict->message;
+}
+
+TEST(HangWatch, WaitingIsNeverAHang) {
+  Rig rig({.step = seconds(1)});
+  EXPECT_FALSE(rig.Compute(milliseconds(100), 5));
+  EXPECT_FALSE(rig.Silence(Activity::kWaiting, std::chrono::hours(2)));
+}
+
+TEST(HangWatch, AChangeOfActivityIsProgress) {
+  Rig rig({.step = seconds(1)});
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(rig.Silence(Activity::kComputing, milliseconds(900)));
+    EXPECT_FALSE(rig.Silence(Activity::kWaiting, milliseconds(40)));
+  }
+}
+
+TEST(HangWatch, SavingHasItsOwnGenerousLimit) {
+  Rig rig({.step = seconds(1)});
+  EXPECT_FALSE(rig.Silence(Activity::kSaving, seconds(590)));
+  EXPECT_TRUE(rig.Silence(Activity::kSaving, seconds(20)));
+}
+
+TEST(HangWatch, StartingHasItsLimitWithAndWithoutTheSlot) {
+  for (const bool ready : {false, true}) {
+    Rig rig({.startup = seconds(30)});
+    EXPECT_FALSE(rig.Hold({ready, Activity::kStarting, 0, false}, seconds(29))) << ready;
+    const auto verdict = rig.Hold({ready, Activity::kStarting, 0, false}, seconds(2));
+    ASSERT_TRUE(verdict) << ready;
+    EXPECT_NE(verdict->message.find("starting"), std::string::npos);
+  }
+}
+
+TEST(HangWatch, ZeroMeansNoLimit) {
+  Rig rig({.startup = Duration::zero(), .step = Duration::zero()});
+  EXPECT_FALSE(rig.Hold({true, Activity::kStarting, 0, false}, std::chrono::hours(2)));
+  EXPECT_FALSE(rig.Silence(Activity::kComputing, std::chrono::hours(2)));
+}
+
+TEST(HangWatch, LearnsFromTheMedianAndHasAFloor) {
+  Rig quick({});
+  EXPECT_EQ(quick.watch().StepLimit(), HangWatch::kUnlearned);
+  EXPECT_FALSE(quick.Compute(milliseconds(40), 100));
+  EXPECT_EQ(quick.watch().StepLimit(), HangWatch::kFloor);
+
+  Rig slow({});
+  EXPECT_FALSE(slow.Compute(seconds(4), 41));
+  EXPECT_EQ(slow.watch().StepLimit(), seconds(80));
+  // A few outliers do not move it.
+  EXPECT_FALSE(slow.Compute(seconds(40), 3));
+  EXPECT_EQ(slow.watch().StepLimit(), seconds(80));
+  EXPECT_FALSE(slow.Silence(Activity::kComputing, seconds(30)));
+  EXPECT_TRUE(slow.Silence(Activity::kComputing, seconds(60)));
+}
+
+TEST(HangWatch, StoppedIsSeenInAnyActivity) {
+  for (const Activity activity :
+       {Activity::kStarting, Activity::kComputing, Activity::kWaiting, Activity::kSaving}) {
+    Rig rig({});
+    EXPECT_FALSE(rig.Silence(activity, seconds(1)));
+    EXPECT_FALSE(rig.Hold({true, activity, 0, true}, milliseconds(120)));
+    const auto verdict = rig.Hold({true, activity, 0, true}, milliseconds(100));
+    ASSERT_TRUE(verdict);
+    EXPECT_EQ(verdict->evidence, "stopped");
+  }
+}
+
+TEST(HangWatch, ABriefStopIsForgiven) {
+  Rig rig({});
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_FALSE(rig.Hold({true, Activity::kWaiting, 0, true}, milliseconds(120)));
+    EXPECT_FALSE(rig.Silence(Activity::kWaiting, milliseconds(20)));
+  }
+}
+
+TEST(HangWatch, TimeInWhichNobodyLookedCountsLittle) {
+  Rig rig({.startup = seconds(5), .step = seconds(1)});
+  EXPECT_FALSE(rig.Compute(milliseconds(100), 5));
+  rig.Jump(std::chrono::hours(1));  // the agent was stopped, perhaps the trainer, too
+  EXPECT_FALSE(rig.Silence(Activity::kComputing, milliseconds(700)));
+  rig.Jump(std::chrono::hours(1));
+  EXPECT_FALSE(rig.Hold({true, Activity::kComputing, 5, true}, milliseconds(60)));
+  // It still finds what does not move while it looks.
+  EXPECT_TRUE(rig.Silence(Activity::kComputing, seconds(2)));
+}
+
+}  // namespace
+}  // namespace ringmaster::agent

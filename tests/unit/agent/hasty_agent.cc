@@ -1,0 +1,27 @@
+// ringmaster-agent, but a trainer that fell is started again at once, however often it falls.
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <cstdlib>
+
+#include "worker/agent/agent.h"
+
+int main() {
+  using namespace ringmaster;
+  sigset_t ours;
+  ::sigemptyset(&ours);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
+  ::sigprocmask(SIG_BLOCK, &ours, nullptr);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  auto config = agent::LoadConfig(
+      [](const char* name) -> std::optional<std::string> {
+        const char* value = std::getenv(name);
+        if (value == nullptr) return std::nullopt;
+        return value;
+      },
+      ".");
+  if (!config.ok()) return agent::kExitBadConfiguration;
+  rendezvous::MemberOptions timing;
+  timing.restart_backoff_min = timing.restart_backoff_max = milliseconds(1);
+  return agent::Agent(std::move(config).value(), timing).Run();
+}

@@ -1,0 +1,160 @@
+#include "worker/agent/log_pipe.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/check.h"
+
+namespace ringmaster::agent {
+namespace {
+
+struct Pipe {
+  Fd read;
+  Fd write;
+};
+
+Pipe MakePipe(int flags) {
+  int ends[2];
+  CHECK(::pipe2(ends, O_CLOEXEC | flags) == 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+std::string Drain(int fd) {
+  std::string all;
+  char chunk[8192];
+  ssize_t got = 0;
+  while ((got = ::read(fd, chunk, sizeof chunk)) > 0) all.append(chunk, static_cast<size_t>(got));
+  return all;
+}
+
+// A trainer's output on one side, our own on the other.
+class LogPipeTest : public ::testing::Test {
+ protected:
+  LogPipeTest() : source_(MakePipe(O_NONBLOCK)), target_(MakePipe(O_NONBLOCK)), pipe_(target_.write.get()) {
+    pipe_.Attach(std::move(source_.read));
+  }
+  void Print(const std::string& text) {
+    ASSERT_EQ(::write(source_.write.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    pipe_.OnReadable();
+    pipe_.Flush(now_);
+  }
+  std::string Output() { return Drain(target_.read.get()); }
+
+  Pipe source_;
+  Pipe target_;
+  Time now_{};
+  LogPipe pipe_;
+};
+
+TEST_F(LogPipeTest, CarriesWholeLinesAsTheyAre) {
+  Print("one\ntw");
+  EXPECT_EQ(Output(), "one\n");
+  Print("o\n");
+  EXPECT_EQ(Output(), "two\n");
+  const std::string odd("\0\xff\x1b[0m\r\n", 8);
+  Print(odd);
+  EXPECT_EQ(Output(), odd);
+}
+
+TEST_F(LogPipeTest, ALongLineGoesOutInPieces) {
+  const std::string piece(10'000, 'x');
+  Print(piece);
+  EXPECT_EQ(Output(), "");
+  Print(piece);
+  std::string all = Output();
+  EXPECT_FALSE(all.empty());
+  Print("\n");
+  all += Output();
+  EXPECT_TRUE(all == piece + piece + "\n") << all.size() << " bytes";
+}
+
+TEST_F(LogPipeTest, TheEndOfTheTrainerEndsTheLine) {
+  Print("half a line");
+  pipe_.Finish(now_);
+  EXPECT_EQ(Output(), "half a line\n");
+  EXPECT_EQ(pipe_.tail().back(), "half a line");
+  EXPECT_EQ(pipe_.read_fd(), -1);
+}
+
+TEST_F(LogPipeTest, FinishTakesWhatIsLeftThoughTheWriterLives) {
+  const std::string text = "left in the pipe\n";
+  ASSERT_EQ(::write(source_.write.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  pipe_.Finish(now_);  // source_.write is still open, as in a grandchild
+  EXPECT_EQ(Output(), text);
+}
+
+TEST_F(LogPipeTest, RemembersTheNewestLines) {
+  for (int i = 0; i < 100; ++i) Print("line " + std::to_string(i) + "\n");
+  ASSERT_EQ(pipe_.tail().size(), LogPipe::kTailLines);
+  EXPECT_EQ(pipe_.tail().front(), "line 80");
+  EXPECT_EQ(pipe_.tail().back(), "line 99");
+  Print(std::string(5000, 'y') + "\n");
+  EXPECT_EQ(pipe_.tail().back(), std::string(LogPipe::kMaxTailLine, 'y'));
+}
+
+TEST_F(LogPipeTest, ASlowReaderSlowsTheTrainerDownFirst) {
+  const std::string line(1023, 'z');
+  int written = 0;
+  // Until the trainer's own pipe is full, too.
+  while (::write(source_.write.get(), (line + "\n").data(), line.size() + 1) > 0) {
+    ++written;
+    pipe_.OnReadable();
+    pipe_.Flush(now_);
+  }
+  EXPECT_EQ(pipe_.read_fd(), -1) << "a full buffer reads no more";
+  std::string all;
+  for (int i = 0; i < 100; ++i) {
+    all += Output();
+    pipe_.OnReadable();
+    pipe_.Flush(now_);
+  }
+  all += Output();
+  EXPECT_EQ(all.size(), static_cast<size_t>(written) * 1024) << "nothing is lost";
+  EXPECT_EQ(pipe_.dropped_bytes(), 0u);
+}
+
+TEST_F(LogPipeTest, AReaderThatIsGivenUpOnDoesNotHoldTheTrainer) {
+  const std::string line(1023, 'z');
+  uint64_t written = 0;
+  for (int i = 0; i < 2000; ++i) {
+    now_ += milliseconds(20);
+    if (::write(source_.write.get(), (line + "\n").data(), line.size() + 1) > 0) written += line.size() + 1;
+    pipe_.OnReadable();
+    pipe_.Flush(now_);
+  }
+  EXPECT_GT(written, 1'500'000u) << "the trainer goes on";
+  EXPECT_GT(pipe_.dropped_bytes(), 0u);
+  std::string all;
+  for (int i = 0; i < 100; ++i) {
+    all += Output();
+    pipe_.OnReadable();
+    pipe_.Flush(now_);
+  }
+  EXPECT_NE(all.find(std::to_string(pipe_.dropped_bytes()) + " bytes of output dropped"), std::string::npos);
+}
+
+TEST_F(LogPipeTest, AReaderThatIsGoneIsNoTrouble) {
+  ::signal(SIGPIPE, SIG_IGN);  // as the agent does
+  target_.read.Reset();
+  for (int i = 0; i < 1000; ++i) Print("nobody hears this\n");
+  EXPECT_EQ(pipe_.write_fd(), -1);
+}
+
+TEST_F(LogPipeTest, ANewStreamStartsANewTail) {
+  Print("old\n");
+  Pipe next = MakePipe(O_NONBLOCK);
+  pipe_.Finish(now_);
+  pipe_.Attach(std::move(next.read));
+  EXPECT_TRUE(pipe_.tail().empty());
+  ASSERT_EQ(::write(next.write.get(), "new\n", 4), 4);
+  pipe_.OnReadable();
+  pipe_.Flush(now_);
+  EXPECT_EQ(Output(), "old\nnew\n");
+}
+
+}  // namespace
+}  // namespace ringmaster::agent

@@ -1,0 +1,48 @@
+#include "worker/agent/termination.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace ringmaster::agent {
+namespace {
+
+class TerminationTest : public ::testing::Test {
+ protected:
+  TerminationTest() {
+    std::string name = std::filesystem::temp_directory_path() / "ringmaster-termination-XXXXXX";
+    CHECK(::mkdtemp(name.data()) != nullptr);
+    path_ = name + "/words";
+  }
+  ~TerminationTest() override { std::filesystem::remove_all(std::filesystem::path(path_).parent_path()); }
+  std::string Written() const { return ReadFile(path_).value(); }
+  std::string path_;
+};
+
+TEST_F(TerminationTest, SaysWhyAndTheLastLines) {
+  WriteTerminationLog(path_, "the trainer failed", "line 1\nline 2");
+  EXPECT_EQ(Written(), "the trainer failed\nline 1\nline 2\n");
+}
+
+TEST_F(TerminationTest, KeepsTheNewestOfALongTail) {
+  WriteTerminationLog(path_, "why", std::string(10'000, 'x') + "the end");
+  EXPECT_LE(Written().size(), 4096u);
+  EXPECT_EQ(Written().substr(0, 4), "why\n");
+  EXPECT_TRUE(Written().ends_with("the end\n"));
+}
+
+TEST_F(TerminationTest, DoesNotSayTheSameTwice) {
+  WriteTerminationLog(path_, "no such folder: /data", "no such folder: /data");
+  EXPECT_EQ(Written(), "no such folder: /data\n");
+}
+
+TEST_F(TerminationTest, NobodyLooks) {
+  WriteTerminationLog("", "why", "");
+  WriteTerminationLog("/nowhere/words", "why", "");
+}
+
+}  // namespace
+}  // namespace ringmaster::agent
