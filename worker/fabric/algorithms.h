@@ -17,6 +17,9 @@ namespace ringmaster::fabric {
 // reduce-scatter, where share c has to end at rank c: c+1, c+2, ... around to c.
 Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                      const Combiner& combiner);
+// The same for two ranks only, in one round. Sum order: rank 0, rank 1.
+Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+                         const Combiner& combiner);
 Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std::byte> data,
                          const Combiner& combiner);
 Status RingAllGather(Transport& transport, uint32_t operation, std::span<std::byte> data);

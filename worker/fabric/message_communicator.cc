@@ -81,8 +81,10 @@ class MessageCommunicator final : public Communicator {
 
   Status AllReduceBytes(std::span<std::byte> data, const Combiner& combiner) {
     return Run(data.empty(), [&](uint32_t operation) {
-      return data.size() <= Small(kDoublingBytes) ? DoublingAllReduce(*transport_, operation, data, combiner)
-                                                  : RingAllReduce(*transport_, operation, data, combiner);
+      if (data.size() <= Small(kDoublingBytes))
+        return DoublingAllReduce(*transport_, operation, data, combiner);
+      if (world() == 2) return ExchangeAllReduce(*transport_, operation, data, combiner);
+      return RingAllReduce(*transport_, operation, data, combiner);
     });
   }
   Status ReduceScatterBytes(std::span<std::byte> data, const Combiner& combiner) {

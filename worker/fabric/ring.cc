@@ -7,7 +7,9 @@ namespace ringmaster::fabric {
 namespace {
 
 constexpr size_t kLine = 64;
-constexpr uint32_t kAhead = 16;         // landings posted before their message can have come
+constexpr uint32_t kAhead = 16;  // landings posted before their message can have come
+constexpr size_t kExchangeBytes = 128 << 10;
+constexpr uint32_t kExchangeAhead = 2;
 constexpr size_t kShortest = 16 << 10;  // shorter segments cost more in messages than they gain in overlap
 
 struct Ring {
@@ -30,10 +32,12 @@ struct Ring {
 };
 
 Ring MakeRing(Transport& transport, uint32_t operation, std::span<std::byte> data, size_t share) {
-  // At least two segments per share where that is worth a message: one travels while the other is summed.
-  const size_t half = (share / 2 + kLine - 1) / kLine * kLine;
-  const size_t segment = std::min(transport.segment_bytes(), std::max(kShortest, half));
-  const size_t segments = std::max<size_t>(1, (share + segment - 1) / segment);
+  // Equal segments, at least two per share where that is worth a message: one travels while the other is
+  // summed.
+  const size_t fewest = share >= 2 * kShortest ? 2 : 1;
+  const size_t segments =
+      std::max(fewest, (share + transport.segment_bytes() - 1) / transport.segment_bytes());
+  const size_t segment = std::max(kLine, (share + segments * kLine - 1) / (segments * kLine) * kLine);
   return {transport, operation, data, share, segment, static_cast<uint32_t>(segments)};
 }
 
@@ -83,6 +87,29 @@ Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::by
                 return step < rounds ? Landing{segment, Landing::Action::kPrepend, combiner}
                                      : Landing{segment, Landing::Action::kCopy, {}};
               });
+}
+
+// Between two ranks a ring would send the same bytes in twice the rounds.
+Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+                         const Combiner& combiner) {
+  const int peer = 1 - transport.rank();
+  const auto action = peer == 0 ? Landing::Action::kPrepend : Landing::Action::kAppend;
+  const size_t most = std::min(kExchangeBytes, transport.segment_bytes());
+  const size_t segments = (data.size() + most - 1) / most;
+  const size_t segment = (data.size() + segments * kLine - 1) / (segments * kLine) * kLine;
+  uint32_t waiting = 0;
+  uint32_t k = 0;
+  for (size_t begin = 0; begin < data.size(); begin += segment, ++k) {
+    const auto piece = data.subspan(begin, std::min(segment, data.size() - begin));
+    RM_TRY(transport.Send(peer, {operation, k}, piece));
+    RM_TRY(transport.Settle(peer));  // before the other's values come on top
+    RM_TRY(transport.Post(peer, {operation, k}, {piece, action, combiner}));
+    if (++waiting <= kExchangeAhead) continue;
+    RM_TRY(transport.Wait(peer));
+    --waiting;
+  }
+  for (; waiting > 0; --waiting) RM_TRY(transport.Wait(peer));
+  return transport.Flush();
 }
 
 Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std::byte> data,

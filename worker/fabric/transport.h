@@ -2,7 +2,8 @@
 // ucx/ implements it for networks, loopback/ for tests; shm/ has no messages, its members read each other's
 // memory.
 //
-// Thread rule: one thread, the one that calls the Communicator. Progress is made in Wait and Flush only.
+// Thread rule: one thread, the one that calls the Communicator. Progress is made in Wait, Settle and Flush
+// only.
 //
 // Order: messages of one peer land in the order in which that peer sent them. Between peers there is none.
 #pragma once
@@ -48,7 +49,7 @@ class Transport {
   // The longest message. A multiple of 64.
   virtual size_t segment_bytes() const = 0;
 
-  // Queues a message; never blocks. `data` must stay as it is until Flush.
+  // Queues a message; never blocks. `data` must stay as it is until Settle or Flush.
   virtual Status Send(int peer, Stamp stamp, std::span<const std::byte> data) = 0;
 
   // Says where the next message of `peer` that has no landing yet is to go; never blocks. It may land at any
@@ -58,7 +59,10 @@ class Transport {
   // Until the oldest landing of `peer` that was not waited for yet is filled.
   virtual Status Wait(int peer) = 0;
 
-  // Until everything sent so far has left, so that its memory may change.
+  // Until the memory of everything sent to `peer` so far may change. It may still need us to leave.
+  virtual Status Settle(int peer) = 0;
+
+  // Until everything sent so far has left: it needs no more progress of ours.
   virtual Status Flush() = 0;
 };
 

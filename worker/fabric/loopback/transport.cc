@@ -42,6 +42,12 @@ Status LoopbackTransport::Wait(int peer) {
   return Ok();
 }
 
+Status LoopbackTransport::Settle(int peer) {
+  std::unique_lock lock(domain_.mutex_);
+  return domain_.WaitUntil(lock, rank_,
+                           [&](const Domain::Rank& self) { return self.channels[peer].drained(); });
+}
+
 Status LoopbackTransport::Flush() {
   std::unique_lock lock(domain_.mutex_);
   return domain_.WaitUntil(lock, rank_, [](const Domain::Rank& self) {

@@ -17,17 +17,18 @@ UcxTransport::~UcxTransport() { domain_.Attach(nullptr); }
 Header UcxTransport::MakeHeader(Kind kind) const { return {generation_, 0, 0, 0, rank_, kind, 0}; }
 
 void UcxTransport::Pump(int peer) {
-  while (const auto next = channels_[peer].Next()) {
+  Channel& channel = channels_[peer];
+  if (const auto landed = channel.CreditDue()) {
+    Header header = MakeHeader(Kind::kCredit);
+    header.sequence = *landed;
+    endpoints_[peer]->Send(header, {});
+  }
+  while (const auto next = channel.Next()) {
     Header header = MakeHeader(Kind::kData);
     header.sequence = next->sequence;
     header.operation = next->stamp.operation;
     header.step = next->stamp.step;
     endpoints_[peer]->Send(header, next->data);
-  }
-  if (const auto landed = channels_[peer].CreditDue()) {
-    Header header = MakeHeader(Kind::kCredit);
-    header.sequence = *landed;
-    endpoints_[peer]->Send(header, {});
   }
 }
 
@@ -44,39 +45,40 @@ Status UcxTransport::Post(int peer, Stamp stamp, const Landing& landing) {
   return Ok();
 }
 
-Status UcxTransport::Wait(int peer) {
+// Makes progress until `done`, which needs something of `peer`.
+template <class Done>
+Status UcxTransport::Until(int peer, const Done& done) {
   Time idle_since = kNever;
-  while (channels_[peer].landed() == waited_[peer]) {
+  while (!done()) {
     RM_TRY(Check());
     RM_TRY(CheckPeer(peer));
+    domain_.Step(idle_since);
     for (int q = 0; q < world(); ++q)
       if (q != rank_) Pump(q);
-    domain_.Step(idle_since);
-    if (idle_since != kNever && Now() - idle_since > domain_.timeout())
+    if (idle_since != kNever && Now() - idle_since > domain_.timeout() && !done())
       return Fail({Code::kDeadlineExceeded,
                    fmt::format("rank {} made no progress in {:.1f} s", peer, ToSeconds(domain_.timeout()))});
   }
-  ++waited_[peer];
   return Check();
 }
 
+Status UcxTransport::Wait(int peer) {
+  RM_TRY(Until(peer, [&] { return channels_[peer].landed() > waited_[peer]; }));
+  ++waited_[peer];
+  return Ok();
+}
+
+Status UcxTransport::Settle(int peer) {
+  return Until(peer, [&] { return channels_[peer].drained(); });
+}
+
 Status UcxTransport::Flush() {
-  Time idle_since = kNever;
   for (int q = 0; q < world(); ++q) {
     if (q == rank_) continue;
-    while (!channels_[q].drained() || endpoints_[q]->in_flight() > 0) {
-      RM_TRY(Check());
-      RM_TRY(CheckPeer(q));
-      for (int other = 0; other < world(); ++other)
-        if (other != rank_) Pump(other);
-      domain_.Step(idle_since);
-      if (idle_since != kNever && Now() - idle_since > domain_.timeout())
-        return Fail({Code::kDeadlineExceeded,
-                     fmt::format("rank {} took nothing in {:.1f} s", q, ToSeconds(domain_.timeout()))});
-    }
-    Pump(q);  // credits that fell due
+    Pump(q);
+    RM_TRY(Until(q, [&] { return channels_[q].drained() && endpoints_[q]->in_flight() == 0; }));
   }
-  return Check();
+  return Ok();
 }
 
 Status UcxTransport::Check() {

@@ -29,6 +29,7 @@ class UcxTransport final : public Transport {
   Status Send(int peer, Stamp stamp, std::span<const std::byte> data) override;
   Status Post(int peer, Stamp stamp, const Landing& landing) override;
   Status Wait(int peer) override;
+  Status Settle(int peer) override;
   Status Flush() override;
 
   // --- for the domain ---
@@ -43,6 +44,8 @@ class UcxTransport final : public Transport {
   Header MakeHeader(Kind kind) const;
   void Pump(int peer);
   Status CheckPeer(int peer);
+  template <class Done>
+  Status Until(int peer, const Done& done);
 
   Domain& domain_;
   const uint64_t generation_;

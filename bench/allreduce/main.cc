@@ -1,0 +1,165 @@
+// Our all-reduce, measured: forks the ranks itself.
+//
+//   bench_allreduce shm|shm-private|ucx NP LARGEST_BYTES    prints "bytes min_us median_us" per size
+//   bench_allreduce probe
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "bench/allreduce/plan.h"
+#include "bench/allreduce/probe.h"
+#include "worker/fabric/fabric.h"
+
+namespace ringmaster::bench {
+namespace {
+
+constexpr int kMaxRanks = 16;
+constexpr size_t kMaxSamples = 256;
+
+// The ranks' way to each other before there is a fabric, and for the results.
+struct Board {
+  std::atomic<int> written;
+  char addresses[kMaxRanks][16384];
+  double times[kMaxRanks][kMaxSamples];
+};
+
+struct Run {
+  std::string transport;
+  bool shared = true;
+  int world = 2;
+  size_t largest = 0;
+};
+
+template <class T>
+T Must(Result<T> result, const char* what) {
+  if (!result.ok()) {
+    fmt::print(stderr, "{}: {}\n", what, result.error().message);
+    std::_Exit(1);
+  }
+  return std::move(result).value();
+}
+
+void Must(const Status& status) {
+  if (status.ok()) return;
+  fmt::print(stderr, "{}\n", status.error().message);
+  std::_Exit(1);
+}
+
+bool RunRank(const Run& run, Board& board, int rank) {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= run.world) {
+    int nth = rank;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &set) || nth-- != 0) continue;
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      // The fabric counts CPUs by affinity: pin only after it has.
+      set = one;
+      break;
+    }
+  } else {
+    CPU_ZERO(&set);
+  }
+  fabric::FabricOptions options;
+  options.transport = run.transport;
+  const auto fabric = Must(fabric::Fabric::Create(options), "fabric");
+  std::span<std::byte> memory =
+      Must(fabric->Allocate(std::max<size_t>(run.largest, 4096), "bench"), "allocate");
+  std::vector<float> own(run.shared ? 0 : run.largest / sizeof(float) + 16);
+  float* const data = run.shared ? reinterpret_cast<float*>(memory.data()) : own.data();
+  const std::string address = fabric->Address();
+  CHECK(address.size() < sizeof board.addresses[0]);
+  std::memcpy(board.addresses[rank], address.c_str(), address.size() + 1);
+  board.written.fetch_add(1);
+  while (board.written.load() < run.world) ::sched_yield();
+  fabric::Group group;
+  group.generation = 1;
+  group.rank = rank;
+  for (int q = 0; q < run.world; ++q) group.addresses.emplace_back(board.addresses[q]);
+  const auto communicator = Must(fabric->Connect(group), "connect");
+  if (CPU_COUNT(&set) == 1) ::sched_setaffinity(0, sizeof set, &set);
+
+  bool good = true;
+  for (const Case& c : Cases(run.largest)) {
+    good = Measure(
+               c, data, rank, run.world,
+               [&](float* values, size_t count) {
+                 Must(communicator->AllReduce(std::span(values, count), fabric::ReduceOp::kSum));
+               },
+               [&] { Must(communicator->Barrier()); },
+               [&](const std::vector<double>& mine) {
+                 std::copy(mine.begin(), mine.end(), board.times[rank]);
+                 Must(communicator->Barrier());
+                 std::vector<double> slowest = mine;
+                 for (size_t i = 0; i < slowest.size(); ++i)
+                   for (int q = 0; q < run.world; ++q) slowest[i] = std::max(slowest[i], board.times[q][i]);
+                 Must(communicator->Barrier());
+                 return slowest;
+               }) &&
+           good;
+  }
+  if (!good) fmt::print(stderr, "rank {}: wrong sum\n", rank);
+  return good;
+}
+
+int RunAll(const Run& run) {
+  void* const memory =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  auto* const board = new (memory) Board;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < run.world; ++rank) {
+    const pid_t pid = ::fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const bool good = RunRank(run, *board, rank);
+      std::fflush(stdout);
+      ::_exit(good ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  int failed = 0;
+  for (const pid_t pid : children) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++failed;
+  }
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ringmaster::bench
+
+int main(int argc, char** argv) {
+  using ringmaster::bench::Run;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 1 && words[0] == "probe") {
+    ringmaster::bench::PrintProbe();
+    return 0;
+  }
+  if (words.size() != 3) {
+    fmt::print(stderr,
+               "usage: bench_allreduce shm|shm-private|ucx NP LARGEST_BYTES, or bench_allreduce probe\n");
+    return 2;
+  }
+  Run run;
+  run.shared = words[0] == "shm";
+  run.transport = words[0] == "ucx" ? "ucx" : "shm";
+  run.world = std::clamp(std::atoi(words[1].c_str()), 1, ringmaster::bench::kMaxRanks);
+  run.largest = std::strtoull(words[2].c_str(), nullptr, 10);
+  return ringmaster::bench::RunAll(run);
+}
