@@ -25,6 +25,7 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr auto kTick = milliseconds(100);  // the display's and the chaos clock
+constexpr auto kFarewell = seconds(3);     // how long workers may take to leave once the result is durable
 
 Result<std::string> WorkerProgram() {
   std::error_code error;
@@ -187,10 +188,17 @@ class Session::Impl {
     return snapshot ? snapshot->observed.status : core::Status{};
   }
 
-  bool Over() const {
+  // The result is durable: what still lives (a stopped process, mostly) cannot change it.
+  bool Durable() const {
+    return JobStatus().ended() || (Stopped() && view_->report().phase == rendezvous::GangPhase::kStopped);
+  }
+
+  bool Over() {
     if (interrupts_ > 1) return true;
-    if (!backend_->Settled(key_)) return false;
-    return Stopped() || JobStatus().ended();
+    if (backend_->Settled(key_) && (Stopped() || JobStatus().ended())) return true;
+    if (!Durable()) return false;
+    if (!durable_since_) durable_since_ = Now();
+    return Now() - *durable_since_ > kFarewell;
   }
 
   int Finish() {
@@ -240,6 +248,7 @@ class Session::Impl {
   std::optional<control::Loop> loop_;
   ChaosPlan chaos_;
   std::optional<Time> next_strike_;
+  std::optional<Time> durable_since_;
   int interrupts_ = 0;
   std::string trouble_;  // why the run had to be ended from here
 };

@@ -1,0 +1,240 @@
+"""What the process tests share: tiny data, tiny jobs, runs of `ringmaster`, and a look at what is left behind.
+
+Nothing here sleeps: every wait is for an event (a line, an exit, a pidfd) with a deadline.
+"""
+
+import json
+import os
+import pathlib
+import queue
+import random
+import select
+import signal
+import struct
+import subprocess
+import threading
+import time
+
+DEADLINE_S = 120  # for anything that should take seconds, on a slow and busy machine
+
+WORDS = "the of and a to in he was that it his her with as had for she not at but be on they him is have".split()
+
+
+def make_data(folder: pathlib.Path) -> None:
+    """Text, and images in the MNIST layout: a few kilobytes each, the same on every call."""
+    dice = random.Random(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "text.txt").write_text(" ".join(dice.choice(WORDS) for _ in range(6000)))
+    images = folder / "images"
+    images.mkdir(exist_ok=True)
+    for split, count in (("train", 240), ("t10k", 40)):
+        labels = bytes(dice.randrange(10) for _ in range(count))
+        pixels = bytes(min(255, label * 20 + dice.randrange(40)) for label in labels for _ in range(64))
+        (images / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, count, 8, 8) + pixels)
+        (images / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + labels)
+
+
+def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
+             every: int = 10) -> str:
+    """A manifest. Restarts are not limited here: the schedules below kill far more than a real machine does."""
+    if model == "gpt":
+        training = f"""
+    model: {{kind: gpt, layers: 2, heads: 2, width: 32, context: 32, tokenizer: bytes}}
+    data: {{kind: text, path: {data}/text.txt}}"""
+    else:
+        training = f"""
+    model: {{kind: {model}, layers: 2, width: {48 if model == "mlp" else 4}}}
+    data: {{kind: idx, path: {data}/images}}"""
+    return f"""apiVersion: ringmaster.dev/v1alpha1
+kind: TrainingJob
+metadata: {{name: tiny-{model}}}
+spec:
+  framework: native
+  workers: {{replicas: {workers}, min: {minimum}, max: 6}}
+  training:{training}
+    batch: {{samplesPerStep: 12, microBatches: 6}}
+    optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
+    steps: {steps}
+  checkpoint: {{everySteps: {every}, keep: 2, gracePeriodSeconds: 60}}
+  restart: {{maxRestarts: 100000, maxWithoutProgress: 100000, backoff: {{initialSeconds: 0, maxSeconds: 1}}}}
+{extra}"""
+
+
+class Run:
+    """One `ringmaster run`; its metrics lines arrive as they are printed."""
+
+    def __init__(self, binary, job, out, *flags, progress="json", env=None, preexec=None):
+        self.out = pathlib.Path(out)
+        self.lines = queue.Queue()
+        self.errors = []
+        self.process = subprocess.Popen(
+            [str(binary), "run", str(job), "--out", str(out), "--progress", progress, *map(str, flags)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(env or {})}, preexec_fn=preexec)
+        self.readers = [threading.Thread(target=self._read_out, daemon=True),
+                        threading.Thread(target=self._read_err, daemon=True)]
+        for reader in self.readers:
+            reader.start()
+
+    def _read_out(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def _read_err(self):
+        self.errors.extend(self.process.stderr)
+
+    def next_line(self, timeout_s=DEADLINE_S):
+        """The next line, None when the output has ended. Raises queue.Empty at the deadline."""
+        return self.lines.get(timeout=timeout_s)
+
+    def wait_for_step(self, step, timeout_s=DEADLINE_S):
+        """The newest step printed, once it is at least `step`; None when the run ended before."""
+        end = time.monotonic() + timeout_s
+        while (line := self.next_line(max(0.01, end - time.monotonic()))) is not None:
+            seen = json.loads(line)["step"]
+            if seen >= step:
+                return seen
+        return None
+
+    def wait(self, timeout_s=DEADLINE_S):
+        code = self.process.wait(timeout_s)
+        for reader in self.readers:
+            reader.join(10)
+        return code
+
+    def within(self, seconds):
+        """Lets that much time pass, or less when the run ends before: False then."""
+        try:
+            self.process.wait(seconds)
+            return False
+        except subprocess.TimeoutExpired:
+            return True
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stderr(self):
+        return "".join(self.errors)
+
+    def workers(self):
+        """{pod: (agent pid, [trainer pids])} of this run, by its secret file in the environment."""
+        return workers_of(self.out)
+
+
+def environment_of(pid):
+    try:
+        raw = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    return dict(part.split("=", 1) for part in raw.decode(errors="replace").split("\0") if "=" in part)
+
+
+def processes_of(out):
+    """{pid: (parent, pod)} of every living process that was started for the run in `out`."""
+    secret = str(pathlib.Path(out).absolute() / ".run" / "secret")
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        environment = environment_of(entry)
+        if environment.get("RINGMASTER_SECRET_FILE") != secret:
+            continue
+        try:
+            stat = pathlib.Path(f"/proc/{entry}/stat").read_text()
+        except OSError:
+            continue
+        state, parent = stat[stat.rindex(")") + 2:].split()[:2]
+        if state not in "ZX":
+            found[int(entry)] = (int(parent), environment.get("RINGMASTER_POD", "?"))
+    return found
+
+
+def workers_of(out):
+    processes = processes_of(out)
+    workers = {}
+    for pid, (parent, pod) in processes.items():
+        if parent not in processes:
+            workers.setdefault(pod, (pid, []))
+    for pid, (parent, pod) in processes.items():
+        if parent in processes and pod in workers:
+            workers[pod][1].append(pid)
+    return workers
+
+
+def kill(pid, number):
+    try:
+        os.kill(pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def wait_gone(out, timeout_s=20):
+    """Waits for the end of every process of the run; gives back those that stayed."""
+    end = time.monotonic() + timeout_s
+    while processes := processes_of(out):
+        pid = next(iter(processes))
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            ready, _, _ = select.select([handle], [], [], max(0.0, end - time.monotonic()))
+        finally:
+            os.close(handle)
+        if not ready:
+            break
+    return processes_of(out)
+
+
+def summary(out):
+    return json.loads((pathlib.Path(out) / "summary.json").read_text())
+
+
+def metrics(out):
+    return [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
+
+
+# What must be equal text in every run: where and how fast it was computed may differ.
+SAME_KEYS = ("step", "loss", "lr", "gradNorm", "samples")
+
+
+def curve(out):
+    return [json.dumps([record[key] for key in SAME_KEYS]) for record in metrics(out)]
+
+
+def newest_chunks(out):
+    """{file name: bytes} of the newest checkpoint, without its manifest (which tells of the run, too)."""
+    folders = sorted((pathlib.Path(out) / "checkpoints").glob("step-[0-9]*"))
+    folders = [folder for folder in folders if (folder / "MANIFEST").exists()]
+    if not folders:
+        return {}
+    return {path.name: path.read_bytes() for path in sorted(folders[-1].glob("chunk-*"))}
+
+
+def differences(out, reference):
+    """What a finished run has different from an undisturbed one, in words."""
+    found = []
+    ours, theirs = summary(out), summary(reference)
+    for key in ("phase", "step", "weightsHash", "optimizerHash"):
+        if ours[key] != theirs[key]:
+            found.append(f"summary {key}: {ours[key]} instead of {theirs[key]}")
+    for key in ("loss", "validation"):
+        if json.dumps(ours[key]) != json.dumps(theirs[key]):
+            found.append(f"summary {key}: {ours[key]} instead of {theirs[key]}")
+    ours, theirs = curve(out), curve(reference)
+    if ours != theirs:
+        steps = [json.loads(line)[0] for line in ours]
+        if steps != list(range(1, len(theirs) + 1)):
+            found.append(f"metrics: steps are not each once and in order: {steps}")
+        else:
+            first = next(i for i in range(len(theirs)) if ours[i] != theirs[i])
+            found.append(f"metrics of step {first + 1}: {ours[first]} instead of {theirs[first]}")
+    ours, theirs = newest_chunks(out), newest_chunks(reference)
+    if not theirs or ours != theirs:
+        found.append(f"the final checkpoint differs: {sorted(ours)} against {sorted(theirs)}")
+    return found
+
+
+SIGNAL_NAMES = {signal.SIGKILL: "SIGKILL", signal.SIGSTOP: "SIGSTOP", signal.SIGCONT: "SIGCONT"}
