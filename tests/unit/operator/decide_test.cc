@@ -1,0 +1,274 @@
+// Life without failures: start, scale, suspend, end.
+#include <gtest/gtest.h>
+
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+using rendezvous::GangPhase;
+
+TEST(Decide, AttemptIsWrittenBeforeAnythingIsMade) {
+  Observed o = NewWorld(3);
+  const Decision first = Decide(o, kT0);
+  EXPECT_EQ(Written(first).attempt, 1);
+  Obey(o, first, kT0);
+  const Decision second = Decide(o, kT0);
+  EXPECT_EQ(All<SetGang>(second), (std::vector<SetGang>{{1, 1, 8, 3, false}}));
+  EXPECT_EQ(All<CreatePod>(second),
+            (std::vector<CreatePod>{{"job-1-0", 1, 0}, {"job-1-1", 1, 1}, {"job-1-2", 1, 2}}));
+  EXPECT_TRUE(All<SetStatus>(second).empty());
+}
+
+TEST(Decide, SameWorldSameDecision) {
+  for (const Observed& o : {NewWorld(), RunningWorld(), RunningWorld(3, false)})
+    EXPECT_EQ(Decide(o, kT0), Decide(o, kT0));
+}
+
+TEST(Decide, ARunningJobIsLeftAlone) {
+  Observed o = RunningWorld();
+  const Decision decision = Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(decision.reason, "as wished");
+  EXPECT_EQ(o.pods.size(), 2U);
+  EXPECT_EQ(o.status.display.phase, Phase::kRunning);
+  EXPECT_EQ(o.status.display.Of(ConditionType::kReady).truth, Truth::kTrue);
+  EXPECT_EQ(o.status.display.Of(ConditionType::kFabricReady).reason, Reason::kGangFormed);
+  EXPECT_EQ(o.status.display.Of(ConditionType::kProgressing).reason, Reason::kStepAdvanced);
+}
+
+TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
+  Observed o = RunningWorld();
+  Settle(o, kT0);
+  o.report->step = 11;
+  const Decision early = Decide(o, kT0 + seconds(1));
+  EXPECT_TRUE(early.actions.empty());
+  ASSERT_TRUE(early.requeue_at.has_value());
+  EXPECT_LE(*early.requeue_at, kT0 + o.job.progress_interval);
+  Settle(o, kT0 + o.job.progress_interval);
+  EXPECT_EQ(o.status.display.progress.step, 11);
+}
+
+TEST(Decide, GrowingMakesOnlyTheMissingRanks) {
+  Observed o = RunningWorld(2);
+  o.job.replicas = 4;
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(All<CreatePod>(decision), (std::vector<CreatePod>{{"job-1-2", 1, 2}, {"job-1-3", 1, 3}}));
+  EXPECT_EQ(All<SetGang>(decision).at(0).target, 4);
+  EXPECT_TRUE(All<DeletePod>(decision).empty());
+}
+
+TEST(Decide, ShrinkingLetsTheHighestRanksLeaveInPeace) {
+  Observed o = RunningWorld(4);
+  o.job.replicas = 2;
+  const Decision decision = Decide(o, kT0);
+  const auto removed = All<DeletePod>(decision);
+  ASSERT_EQ(removed.size(), 2U);
+  EXPECT_EQ(removed[0].name, "job-1-2");
+  EXPECT_EQ(removed[1].name, "job-1-3");
+  EXPECT_EQ(removed[0].grace, o.job.grace);
+  // What they end with is not a failure.
+  o.pods[3] = Ended(3, 1);
+  o.order->target = 2;
+  EXPECT_TRUE(All<SetStatus>(Decide(o, kT0)).empty());
+}
+
+TEST(Decide, TheTargetIsHeldBetweenMinAndMax) {
+  Observed o = RunningWorld(2);
+  o.job.replicas = 50;
+  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 6U);
+  o.job.min = 2;
+  o.job.replicas = 0;
+  EXPECT_TRUE(All<DeletePod>(Decide(o, kT0)).empty());
+}
+
+TEST(Decide, OtherFrameworksRestartForAnotherSize) {
+  Observed o = RunningWorld(2, false);
+  o.job.replicas = 3;
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 0);
+  const Decision drain = Decide(o, kT0);
+  EXPECT_EQ(All<DeletePod>(drain).size(), 2U);
+  EXPECT_TRUE(All<CreatePod>(drain).empty());  // I3
+  Obey(o, drain, kT0);
+  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 3U);
+}
+
+TEST(Decide, NothingIsMadeWhileAnOldPodIsLeaving) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.attempt = 2;
+  o.status.ledger.ready_since.reset();
+  for (Pod& pod : o.pods) pod.delete_by = kT0 + seconds(5);
+  const Decision decision = Decide(o, kT0);
+  EXPECT_TRUE(All<CreatePod>(decision).empty());
+  EXPECT_TRUE(All<DeletePod>(decision).empty());
+}
+
+TEST(Decide, APodThatOverstaysIsForced) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.attempt = 2;
+  o.status.ledger.ready_since.reset();
+  for (Pod& pod : o.pods) pod.delete_by = kT0;
+  const auto removed = All<DeletePod>(Decide(o, kT0 + kOverstayMargin));
+  ASSERT_EQ(removed.size(), 2U);
+  EXPECT_TRUE(removed[0].force());
+}
+
+TEST(Decide, PodsAheadOfTheStatusRaiseTheAttemptPastThem) {
+  Observed o = RunningWorld(2);
+  o.pods.push_back(MakePod(7, 0));
+  EXPECT_EQ(Written(Decide(o, kT0)).attempt, 8);
+}
+
+TEST(Decide, SuspendingStopsWithACheckpointThenRemovesAll) {
+  Observed o = RunningWorld(2);
+  o.job.suspend = true;
+  Obey(o, Decide(o, kT0), kT0);
+  ASSERT_EQ(o.status.ledger.stop_since, kT0);
+  const Decision order = Decide(o, kT0);
+  ASSERT_EQ(All<SetGang>(order).size(), 1U);
+  EXPECT_TRUE(All<SetGang>(order)[0].stop);
+  EXPECT_TRUE(All<DeletePod>(order).empty());  // they write their checkpoint now
+  Settle(o, kT0 + seconds(1));
+  EXPECT_EQ(o.pods.size(), 2U);
+  o.report->phase = GangPhase::kStopped;
+  Settle(o, kT0 + seconds(2));
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_TRUE(o.status.ledger.suspended);
+  EXPECT_EQ(o.status.display.phase, Phase::kSuspended);
+  EXPECT_EQ(o.status.ledger.active_before, seconds(2));
+}
+
+TEST(Decide, AStopThatTakesTooLongIsForced) {
+  Observed o = RunningWorld(2);
+  o.job.suspend = true;
+  Settle(o, kT0);
+  const auto removed = All<DeletePod>(Decide(o, kT0 + o.job.grace));
+  ASSERT_EQ(removed.size(), 2U);
+  EXPECT_TRUE(removed[0].force());
+}
+
+TEST(Decide, ResumingIsAnotherAttemptAndTheOldReportDoesNotCount) {
+  Observed o = RunningWorld(2);
+  o.job.suspend = true;
+  Settle(o, kT0);
+  o.report->phase = GangPhase::kStopped;
+  Settle(o, kT0 + seconds(1));
+  ASSERT_TRUE(o.status.ledger.suspended);
+  o.job.suspend = false;
+  Settle(o, kT0 + seconds(100));
+  EXPECT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_EQ(o.pods.size(), 2U);
+  EXPECT_EQ(o.pods[0].name, "job-2-0");
+  EXPECT_EQ(o.order, (SetGang{2, 1, 8, 2, false}));
+  EXPECT_FALSE(o.status.ledger.suspended);
+}
+
+TEST(Decide, AStopIsCarriedThroughEvenWhenTheWishIsTakenBack) {
+  Observed o = RunningWorld(2);
+  o.job.suspend = true;
+  Settle(o, kT0);
+  o.job.suspend = false;
+  EXPECT_EQ(Settle(o, kT0 + seconds(1)).reason.substr(0, 8), "stopping");
+  o.report->phase = GangPhase::kStopped;
+  Settle(o, kT0 + seconds(2));
+  EXPECT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_FALSE(o.status.ledger.stop_since.has_value());
+}
+
+TEST(Decide, AJobSubmittedSuspendedMakesNothing) {
+  Observed o = NewWorld();
+  o.job.suspend = true;
+  Settle(o, kT0);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_TRUE(o.status.ledger.suspended);
+  EXPECT_EQ(o.status.ledger.attempt, 0);
+}
+
+TEST(Decide, FinishedIsSuccessAndAgentsMayEndByThemselves) {
+  Observed o = RunningWorld(2);
+  o.report->phase = GangPhase::kFinished;
+  o.report->done = rendezvous::Done{true, 100, 1.5, 0, {}, "abc", "def"};
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
+  EXPECT_EQ(o.status.display.phase, Phase::kSucceeded);
+  EXPECT_EQ(o.status.display.weights_hash, "abc");
+  const Decision wait = Settle(o, kT0);
+  EXPECT_EQ(o.pods.size(), 2U);
+  EXPECT_EQ(wait.requeue_at, kT0 + kGoodbyeGuard);
+  Settle(o, kT0 + kGoodbyeGuard);
+  EXPECT_TRUE(o.pods.empty());
+}
+
+TEST(Decide, FinishedWinsOverASuspendUnderWay) {
+  Observed o = RunningWorld(2);
+  o.job.suspend = true;
+  Settle(o, kT0);
+  o.report->phase = GangPhase::kFinished;
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
+}
+
+TEST(Decide, CleanPodsSaysWhatIsRemoved) {
+  for (const auto& [clean, left] :
+       {std::pair{CleanPods::kNone, 2}, std::pair{CleanPods::kRunning, 1}, std::pair{CleanPods::kAll, 0}}) {
+    Observed o = RunningWorld(2, false);
+    o.job.clean_pods = clean;
+    o.pods[1] = Ended(1, 64);
+    Settle(o, kT0);
+    EXPECT_EQ(o.status.ledger.outcome, Outcome::kFailed);
+    EXPECT_EQ(static_cast<int>(o.pods.size()), left);
+  }
+}
+
+TEST(Decide, AfterItsTimeToLiveTheJobIsDeleted) {
+  Observed o = RunningWorld(1);
+  o.job.ttl = seconds(60);
+  o.report->phase = GangPhase::kFinished;
+  Settle(o, kT0);
+  o.pods.clear();
+  EXPECT_TRUE(All<DeleteJob>(Decide(o, kT0 + seconds(59))).empty());
+  EXPECT_EQ(All<DeleteJob>(Decide(o, kT0 + seconds(60))).size(), 1U);
+}
+
+TEST(Decide, TheDeadlineCountsActiveTimeOnly) {
+  Observed o = RunningWorld(2);
+  o.job.active_deadline = seconds(100);
+  Settle(o, kT0 + seconds(40));
+  o.job.suspend = true;
+  Settle(o, kT0 + seconds(40));
+  o.report->phase = GangPhase::kStopped;
+  Settle(o, kT0 + seconds(40));
+  ASSERT_TRUE(o.status.ledger.suspended);
+  Settle(o, kT0 + seconds(4000));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+  o.job.suspend = false;
+  Settle(o, kT0 + seconds(5000));
+  Settle(o, kT0 + seconds(5059));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+  Settle(o, kT0 + seconds(5060));
+  EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kDeadlineExceeded);
+  EXPECT_TRUE(o.pods.empty());
+}
+
+TEST(Decide, OtherFrameworksSucceedWhenAllPodsDo) {
+  Observed o = RunningWorld(2, false);
+  o.pods[0] = Ended(0, 0);
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+  o.pods[1] = Ended(1, 0);
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kAllPodsSucceeded);
+}
+
+TEST(Decide, ADeletedJobOnlyLosesPods) {
+  Observed o = RunningWorld(2);
+  o.job.deleted = true;
+  o.pods.pop_back();
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(All<DeletePod>(decision).size(), decision.actions.size());
+  EXPECT_EQ(decision.actions.size(), 1U);
+}
+
+}  // namespace
+}  // namespace ringmaster::core

@@ -1,0 +1,336 @@
+// What happens when something breaks: counting, rules, budgets, back-off.
+#include <gtest/gtest.h>
+
+#include "operator/core/rules.h"
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+using rendezvous::GangPhase;
+
+Rule OnExit(int32_t code, RuleAction action, bool charge = true) {
+  Rule rule;
+  rule.exit_codes = {code};
+  rule.action = action;
+  rule.charge = charge;
+  return rule;
+}
+
+TEST(Failures, OneLostPodIsCountedThenReplacedAlone) {
+  Observed o = RunningWorld(3);
+  o.pods[1] = Ended(1, 137);
+  const Decision first = Decide(o, kT0);
+  const Ledger ledger = Written(first);
+  EXPECT_EQ(ledger.restarts.charged, 1);
+  EXPECT_EQ(ledger.restarts.total, 1);
+  EXPECT_EQ(ledger.attempt, 1);
+  EXPECT_EQ(ledger.counted, std::vector<std::string>{"uid-job-1-1"});
+  EXPECT_EQ(ledger.last_failure->exit_code, 137);
+  Obey(o, first, kT0);
+  const Decision second = Decide(o, kT0);
+  ASSERT_EQ(second.actions.size(), 1U);
+  EXPECT_EQ(All<DeletePod>(second).at(0).name, "job-1-1");
+  Obey(o, second, kT0);
+  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)), (std::vector<CreatePod>{{"job-1-1", 1, 1}}));
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+}
+
+TEST(Failures, OtherFrameworksRestartAsAGang) {
+  Observed o = RunningWorld(3, false);
+  o.pods[1] = Ended(1, 1);
+  o.pods[2] = Ended(2, 75);
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+  EXPECT_EQ(o.status.ledger.restarts.total, 1);
+  Settle(o, kT0);
+  ASSERT_EQ(o.pods.size(), 3U);
+  EXPECT_EQ(o.pods[0].name, "job-2-0");
+}
+
+TEST(Failures, OtherFrameworksRestartWhenAPodVanishes) {
+  Observed o = RunningWorld(3, false);
+  o.pods.erase(o.pods.begin());
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.attempt, 2);
+  EXPECT_EQ(ledger.restarts.charged, 0);
+}
+
+TEST(Failures, ANativePodThatVanishesIsMadeAgain) {
+  Observed o = RunningWorld(3);
+  o.pods.erase(o.pods.begin());
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(All<CreatePod>(decision), (std::vector<CreatePod>{{"job-1-0", 1, 0}}));
+}
+
+TEST(Failures, BadConfigurationEndsTheJobWithThePodsWords) {
+  Observed o = RunningWorld(2);
+  o.pods[0] = Ended(0, 64, "spec.training.data.path: no such file");
+  const Decision decision = Decide(o, kT0);
+  const Ledger ledger = Written(decision);
+  EXPECT_EQ(ledger.outcome_reason, Reason::kBadConfiguration);
+  EXPECT_NE(ledger.outcome_message.find("no such file"), std::string::npos);
+  EXPECT_TRUE(decision.events.at(0).warning);
+}
+
+TEST(Failures, AFatalReportEndsTheJob) {
+  Observed o = RunningWorld(2);
+  o.report->phase = GangPhase::kFailed;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "exit", 64, "the states disagree"};
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.outcome_reason, Reason::kTrainingFailed);
+  EXPECT_NE(ledger.outcome_message.find("the states disagree"), std::string::npos);
+}
+
+TEST(Failures, TheTableOfExitCodes) {
+  struct Row {
+    int32_t code;
+    bool charged;
+    bool fails;
+  };
+  for (const Row& row : {Row{1, true, false}, Row{70, true, false}, Row{75, false, false},
+                         Row{137, true, false}, Row{143, true, false}, Row{64, true, true}}) {
+    Observed o = RunningWorld(2);
+    o.pods[0] = Ended(0, row.code);
+    const Ledger ledger = Written(Decide(o, kT0));
+    EXPECT_EQ(ledger.outcome == Outcome::kFailed, row.fails) << row.code;
+    EXPECT_EQ(ledger.restarts.charged, row.charged && !row.fails ? 1 : 0) << row.code;
+  }
+}
+
+TEST(Failures, RulesAreTriedInOrder) {
+  Observed o = RunningWorld(2);
+  o.job.rules = {OnExit(3, RuleAction::kRestart, false), OnExit(3, RuleAction::kFail)};
+  o.pods[0] = Ended(0, 3);
+  Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  EXPECT_EQ(ledger.last_failure->rule, "restart.rules[0]");
+  std::swap(o.job.rules[0], o.job.rules[1]);
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
+}
+
+TEST(Failures, ARuleMayAllowExitCode64) {
+  Observed o = RunningWorld(2);
+  o.job.rules = {OnExit(64, RuleAction::kRestart)};
+  o.pods[0] = Ended(0, 64);
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome, Outcome::kNone);
+}
+
+TEST(Failures, RulesByMessage) {
+  Rule rule;
+  rule.message_regex = "Xid (48|63)|ECC";
+  rule.charge = false;
+  Observed o = RunningWorld(2);
+  o.job.rules = {rule};
+  o.pods[0] = Ended(0, 1, "NVRM: Xid 63 on GPU 2");
+  EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 0);
+  o.pods[0].message = "Xid 7";
+  EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 1);
+  o.job.rules[0].message_regex = "((";  // validation refuses it; here it matches nothing
+  EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 1);
+}
+
+TEST(Failures, EveryMemberOfARuleMustMatch) {
+  Failure failure;
+  failure.exit_code = 1;
+  failure.message = "boom";
+  Rule rule = OnExit(1, RuleAction::kFail);
+  rule.message_regex = "bang";
+  EXPECT_FALSE(JudgeByRules({rule}, failure, {}).has_value());
+  rule.message_regex = "bo+m";
+  EXPECT_TRUE(JudgeByRules({rule}, failure, {}).has_value());
+  rule.pod_condition = "DisruptionTarget";
+  EXPECT_FALSE(JudgeByRules({rule}, failure, {}).has_value());
+  EXPECT_TRUE(JudgeByRules({rule}, failure, {"Ready", "DisruptionTarget"}).has_value());
+  rule.hang = true;
+  EXPECT_FALSE(JudgeByRules({rule}, failure, {"DisruptionTarget"}).has_value());
+}
+
+TEST(Failures, AnIgnoredFailureIsRepairedAndNotRemembered) {
+  Observed o = RunningWorld(2);
+  o.job.rules = {OnExit(3, RuleAction::kIgnore)};
+  o.pods[0] = Ended(0, 3);
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.restarts.total, 0);
+  EXPECT_FALSE(ledger.last_failure.has_value());
+  EXPECT_EQ(ledger.counted.size(), 1U);
+}
+
+TEST(Failures, TheBudgetEndsTheJob) {
+  Observed o = RunningWorld(2);
+  o.job.max_restarts = 1;
+  o.job.backoff_initial = o.job.backoff_max = milliseconds(1);
+  Time now = kT0;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+    o.pods[0].phase = PodPhase::kFailed;
+    o.pods[0].exit_code = 1;
+    o.report->step += 1;
+    now += seconds(10);
+    Settle(o, now);
+  }
+  EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kRestartBudgetSpent);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+}
+
+TEST(Failures, PodsLostTogetherAreOneRestart) {
+  Observed o = RunningWorld(4);
+  for (int32_t rank : {0, 1, 3}) o.pods[static_cast<size_t>(rank)] = Ended(rank, 137);
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.restarts.charged, 1);
+  EXPECT_EQ(ledger.counted.size(), 3U);
+}
+
+TEST(Failures, NoProgressEndsTheJob) {
+  Observed o = RunningWorld(2);
+  o.report->failures_without_progress = o.job.max_without_progress;
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome, Outcome::kNone);
+  o.report->failures_without_progress += 1;
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kNoProgress);
+}
+
+TEST(Failures, TheFirstRepairIsAtOnceTheNextOnesWait) {
+  Observed o = RunningWorld(2);
+  Time now = kT0;
+  const auto fail = [&] {
+    o.pods[0].phase = PodPhase::kFailed;
+    o.pods[0].exit_code = 1;
+    Settle(o, now);
+  };
+  fail();
+  EXPECT_EQ(o.pods.size(), 2U);  // made again already
+  o.pods[0].started = now;
+  fail();
+  EXPECT_EQ(o.pods.size(), 1U);
+  EXPECT_EQ(o.status.ledger.not_before, now + seconds(5));
+  EXPECT_EQ(Decide(o, now + seconds(4)).requeue_at, now + seconds(5));
+  now += seconds(5);
+  Settle(o, now);
+  EXPECT_EQ(o.pods.size(), 2U);
+  fail();
+  EXPECT_EQ(o.status.ledger.not_before, now + seconds(10));
+  now += seconds(10);
+  Settle(o, now);
+  o.report->step += 1;  // progress: patience is back
+  fail();
+  EXPECT_EQ(o.pods.size(), 2U);
+}
+
+TEST(Failures, BackoffDoublesUpToItsLimit) {
+  Job job;
+  EXPECT_EQ(BackoffDelay(job, 1), seconds(0));
+  EXPECT_EQ(BackoffDelay(job, 2), seconds(5));
+  EXPECT_EQ(BackoffDelay(job, 3), seconds(10));
+  EXPECT_EQ(BackoffDelay(job, 8), seconds(300));
+  EXPECT_EQ(BackoffDelay(job, 2'000'000'000), seconds(300));
+}
+
+TEST(Failures, ASilentPodIsForcedOutAndReplaced) {
+  Observed o = RunningWorld(2);
+  o.report->silent_pods = {"job-1-1"};
+  // The report may still mean the incarnation before this one.
+  EXPECT_EQ(Settle(o, kT0 + seconds(1)).requeue_at, kT0 + kSilentGuard);
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+  const Decision counted = Decide(o, kT0 + kSilentGuard);
+  EXPECT_EQ(Written(counted).last_failure->cause, Cause::kSilent);
+  Obey(o, counted, kT0 + kSilentGuard);
+  const auto removed = All<DeletePod>(Decide(o, kT0 + kSilentGuard));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_TRUE(removed[0].force());
+  o.report->silent_pods.clear();
+  Settle(o, kT0 + kSilentGuard);
+  EXPECT_EQ(o.pods.size(), 2U);
+}
+
+TEST(Failures, APodThatNeverTakesPartIsReplaced) {
+  Observed o = RunningWorld(2);
+  o.report->live_pods = {"job-1-0"};
+  Settle(o, kT0);
+  Settle(o, kT0 + o.job.startup_limit - seconds(1));
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+  Settle(o, kT0 + o.job.startup_limit);
+  EXPECT_EQ(o.status.ledger.restarts.total, 1);
+  EXPECT_EQ(o.status.ledger.last_failure->pod, "job-1-1");
+}
+
+TEST(Failures, AnUnreachableNodeIsGivenALimitThenTheRuleSpeaks) {
+  Observed o = RunningWorld(2);
+  o.pods[1].unreachable_since = kT0;
+  o.pods[1].node = "gpu-7";
+  Settle(o, kT0 + seconds(59));
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+  const Ledger ledger = Written(Decide(o, kT0 + seconds(60)));
+  EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  Rule rule;
+  rule.node_unreachable = true;
+  rule.action = RuleAction::kFail;
+  o.job.rules = {rule};
+  EXPECT_EQ(Written(Decide(o, kT0 + seconds(60))).outcome, Outcome::kFailed);
+}
+
+TEST(Failures, AnEarlyExitZeroIsAPlannedLeave) {
+  Observed o = RunningWorld(2);
+  o.pods[1] = Ended(1, 0);
+  EXPECT_EQ(Settle(o, kT0).requeue_at, kT0 + kExitGuard);  // the finish may still be reported
+  const Ledger ledger = Written(Decide(o, kT0 + kExitGuard));
+  EXPECT_EQ(ledger.last_failure->cause, Cause::kLeft);
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  o.report->phase = GangPhase::kFinished;
+  EXPECT_EQ(Written(Decide(o, kT0 + kExitGuard)).outcome, Outcome::kSucceeded);
+}
+
+TEST(Failures, ATrainerLostInsideItsPodIsOnlyRemembered) {
+  Observed o = RunningWorld(2);
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 41, "assertion"};
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(Written(decision).last_failure->exit_code, 41);
+  EXPECT_EQ(Written(decision).restarts.total, 0);
+  Settle(o, kT0);
+  EXPECT_EQ(o.pods.size(), 2U);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  o.report->worker_failures = 2;
+  o.job.rules = {OnExit(41, RuleAction::kFail)};
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
+}
+
+TEST(Failures, AHangRuleSeesAHungTrainer) {
+  Observed o = RunningWorld(2);
+  Rule rule;
+  rule.hang = true;
+  rule.action = RuleAction::kFail;
+  o.job.rules = {rule};
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "hang", 137, ""};
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
+}
+
+TEST(Failures, NoStepInTimeRestartsTheGang) {
+  Observed o = RunningWorld(2);
+  o.status.ledger.stepped = false;
+  o.report->phase = GangPhase::kForming;
+  o.report->step = 0;
+  Settle(o, kT0 + o.job.startup_limit - seconds(1));
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  const Ledger ledger = Written(Decide(o, kT0 + o.job.startup_limit));
+  EXPECT_EQ(ledger.attempt, 2);
+  EXPECT_EQ(ledger.restarts.charged, 1);
+  EXPECT_EQ(ledger.last_failure->cause, Cause::kStartupTimeout);
+}
+
+TEST(Failures, DuringAStopExitCodesAreNotJudged) {
+  Observed o = RunningWorld(2);
+  o.job.suspend = true;
+  Settle(o, kT0);
+  o.pods[0] = Ended(0, 143);
+  o.pods[1] = Ended(1, 0);
+  Settle(o, kT0 + seconds(5));
+  EXPECT_TRUE(o.status.ledger.suspended);
+  EXPECT_EQ(o.status.ledger.restarts.total, 0);
+}
+
+}  // namespace
+}  // namespace ringmaster::core

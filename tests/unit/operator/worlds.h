@@ -1,0 +1,119 @@
+// Small worlds for table tests of core::Decide, and an interpreter that carries decisions out at once.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "operator/core/decide.h"
+
+namespace ringmaster::core {
+
+inline constexpr Time kT0 = Time{} + seconds(10'000);
+
+inline Pod MakePod(int64_t attempt, int32_t rank, PodPhase phase = PodPhase::kRunning) {
+  Pod pod;
+  pod.name = PodName("job", attempt, rank);
+  pod.uid = "uid-" + pod.name;
+  pod.attempt = attempt;
+  pod.rank = rank;
+  pod.phase = phase;
+  pod.started = kT0;
+  return pod;
+}
+
+inline Pod Ended(int32_t rank, int32_t exit_code, const std::string& message = "") {
+  Pod pod = MakePod(1, rank, exit_code == 0 ? PodPhase::kSucceeded : PodPhase::kFailed);
+  pod.exit_code = exit_code;
+  pod.message = message;
+  pod.ended = kT0;
+  return pod;
+}
+
+// A native job of `target` workers (elastic 1..8) as submitted.
+inline Observed NewWorld(int32_t target = 2) {
+  Observed o;
+  o.job.name = "job";
+  o.job.uid = "uid-job";
+  o.job.replicas = target;
+  o.job.min = 1;
+  o.job.max = 8;
+  o.job.grace = seconds(20);
+  return o;
+}
+
+// The same, running attempt 1 for a while: all pods are up, the gang trains at step 10.
+inline Observed RunningWorld(int32_t target = 2, bool native = true) {
+  Observed o = NewWorld(target);
+  o.job.native = native;
+  Ledger& l = o.status.ledger;
+  l.attempt = 1;
+  l.gang_size = target;
+  l.start_time = l.active_since = kT0;
+  l.ready_since = kT0;
+  l.stepped = native;
+  for (int32_t rank = 0; rank < target; ++rank) o.pods.push_back(MakePod(1, rank));
+  if (native) {
+    o.order = SetGang{1, o.job.min, o.job.max, target, false};
+    o.report.emplace();
+    o.report->phase = rendezvous::GangPhase::kActive;
+    o.report->generation = 5;
+    o.report->step = 10;
+    o.report->total_steps = 100;
+    for (const Pod& pod : o.pods) o.report->live_pods.push_back(pod.name);
+  }
+  return o;
+}
+
+inline const SetStatus* StatusOf(const Decision& decision) {
+  return decision.actions.size() == 1 ? std::get_if<SetStatus>(&decision.actions.front()) : nullptr;
+}
+
+// The ledger that the decision writes; a CHECK fails when it writes none.
+inline Ledger Written(const Decision& decision) {
+  const SetStatus* set = StatusOf(decision);
+  CHECK(set != nullptr, "{}", ToString(decision));
+  return set->status.ledger;
+}
+
+template <class A>
+std::vector<A> All(const Decision& decision) {
+  std::vector<A> found;
+  for (const Action& action : decision.actions)
+    if (const A* a = std::get_if<A>(&action)) found.push_back(*a);
+  return found;
+}
+
+// An ideal world: everything happens at once, pods obey.
+inline void Obey(Observed& o, const Decision& decision, Time now) {
+  for (const Action& action : decision.actions) {
+    if (const auto* set = std::get_if<SetStatus>(&action)) o.status = set->status;
+    if (const auto* order = std::get_if<SetGang>(&action)) o.order = *order;
+    if (const auto* create = std::get_if<CreatePod>(&action)) {
+      Pod pod = MakePod(create->attempt, create->rank);
+      static int incarnations = 0;
+      pod.uid += "-" + std::to_string(++incarnations);
+      pod.started = now;
+      o.pods.push_back(pod);
+    }
+    if (const auto* remove = std::get_if<DeletePod>(&action))
+      std::erase_if(o.pods, [&](const Pod& pod) { return pod.uid == remove->uid; });
+  }
+  std::sort(o.pods.begin(), o.pods.end(), [](const Pod& a, const Pod& b) {
+    return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
+  });
+}
+
+// Asks and obeys until nothing more is asked for.
+inline Decision Settle(Observed& o, Time now) {
+  Decision decision = Decide(o, now);
+  for (int i = 0; !decision.actions.empty(); ++i) {
+    CHECK(i < 50, "no fixpoint: {}", ToString(decision));
+    Obey(o, decision, now);
+    decision = Decide(o, now);
+  }
+  return decision;
+}
+
+}  // namespace ringmaster::core
