@@ -1,0 +1,319 @@
+// The machine around the core: queue, gate, back-off, and what it does with errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "operator/control/controller.h"
+#include "operator/control/convert.h"
+
+namespace ringmaster::control {
+namespace {
+
+constexpr Time kT0 = Time{} + seconds(10'000);
+const Key kKey{"default", "job"};
+const Key kOther{"default", "other"};
+
+TEST(WorkQueue, AKeyIsTakenOnceAndAgainWhenItChangedMeanwhile) {
+  WorkQueue<std::string> queue;
+  queue.Add("a");
+  queue.Add("a");
+  EXPECT_EQ(queue.NextWakeup(), Time::min());
+  EXPECT_EQ(queue.Take(kT0), "a");
+  EXPECT_EQ(queue.Take(kT0), std::nullopt);
+  queue.Add("a");
+  EXPECT_EQ(queue.Take(kT0), std::nullopt);  // never twice at a time
+  queue.Done("a");
+  EXPECT_EQ(queue.Take(kT0), "a");
+  queue.Done("a");
+  EXPECT_EQ(queue.NextWakeup(), kNever);
+}
+
+TEST(WorkQueue, TheEarliestDueTimeCounts) {
+  WorkQueue<std::string> queue;
+  queue.AddAt("a", kT0 + seconds(5));
+  queue.AddAt("a", kT0 + seconds(9));
+  queue.AddAt("b", kT0 + seconds(7));
+  queue.AddAt("b", kT0 + seconds(3));
+  EXPECT_EQ(queue.NextWakeup(), kT0 + seconds(3));
+  EXPECT_EQ(queue.Take(kT0 + seconds(2)), std::nullopt);
+  EXPECT_EQ(queue.Take(kT0 + seconds(3)), "b");
+  EXPECT_EQ(queue.NextWakeup(), kT0 + seconds(5));
+  queue.DropDue("a");
+  EXPECT_EQ(queue.NextWakeup(), kNever);
+}
+
+TEST(WorkQueue, FirstComeFirstServed) {
+  WorkQueue<std::string> queue;
+  for (const char* key : {"c", "a", "b"}) queue.Add(key);
+  for (const char* key : {"c", "a", "b"}) EXPECT_EQ(queue.Take(kT0), key);
+}
+
+TEST(Backoff, DoublesWithJitterUpToItsLimitAndForgets) {
+  Backoff<std::string> backoff(3);
+  Duration due = Backoff<std::string>::kFirst;
+  for (int i = 0; i < 40; ++i) {
+    const Duration delay = backoff.Next("a");
+    EXPECT_GE(delay, due / 2);
+    EXPECT_LE(delay, due);
+    due = std::min<Duration>(2 * due, Backoff<std::string>::kLast);
+  }
+  backoff.Reset("a");
+  EXPECT_LE(backoff.Next("a"), Backoff<std::string>::kFirst);
+}
+
+// A view that says what the test wants.
+class FakeView final : public View {
+ public:
+  std::optional<Snapshot> Observe(const Key& key) const override {
+    if (!exists || key != kKey) return std::nullopt;
+    Snapshot snapshot;
+    snapshot.observed.job.uid = "uid-1";
+    snapshot.job_revision = 17;
+    return snapshot;
+  }
+  Revision Seen(Kind kind) const override { return seen[static_cast<size_t>(kind)]; }
+  std::vector<Key> Keys() const override { return {kKey}; }
+
+  bool exists = true;
+  Revision seen[2] = {100, 100};
+};
+
+class ControllerTest : public testing::Test {
+ protected:
+  ControllerTest() {
+    Controller::Options options;
+    options.decide = [this](const core::Observed&, Time) {
+      decided += 1;
+      return decision;
+    };
+    controller.emplace(view, std::move(options));
+  }
+
+  std::vector<Command> Step(ControlEvent event) {
+    controller->On(event, now);
+    return controller->TakeCommands(now);
+  }
+  // The commands of one decision about kKey.
+  std::vector<Command> Ask() { return Step(Changed{kKey}); }
+  static uint64_t IdOf(const Command& command) {
+    if (const auto* write = std::get_if<DoWrite>(&command)) return write->id;
+    return std::get<DoRead>(command).id;
+  }
+
+  FakeView view;
+  core::Decision decision{{}, {}, std::nullopt, "test"};
+  int decided = 0;
+  Time now = kT0;
+  std::optional<Controller> controller;
+};
+
+const core::Action kCreate = core::CreatePod{"job-1-0", 1, 0};
+
+TEST_F(ControllerTest, AStatusWriteCarriesTheRevisionItWasDecidedOn) {
+  decision.actions = {core::SetStatus{}};
+  const auto commands = Ask();
+  ASSERT_EQ(commands.size(), 1U);
+  const auto& write = std::get<DoWrite>(commands[0]).write;
+  EXPECT_EQ(write.if_revision, 17U);
+  EXPECT_EQ(write.job_uid, "uid-1");
+  EXPECT_EQ(write.key, kKey);
+}
+
+TEST_F(ControllerTest, NoSecondDecisionWhileTheFirstIsCarriedOut) {
+  decision.actions = {kCreate, kCreate};
+  const auto commands = Ask();
+  ASSERT_EQ(commands.size(), 2U);
+  EXPECT_TRUE(Ask().empty());
+  EXPECT_TRUE(Step(WriteDone{IdOf(commands[0]), Revision{0}}).empty());
+  EXPECT_EQ(decided, 1);
+  decision.actions.clear();
+  Step(WriteDone{IdOf(commands[1]), Revision{0}});
+  EXPECT_EQ(decided, 2);  // the change that came meanwhile is not lost
+}
+
+TEST_F(ControllerTest, NoDecisionFromAViewThatHasNotSeenOurWrite) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Step(WriteDone{IdOf(commands[0]), Revision{101}});
+  EXPECT_TRUE(Ask().empty());
+  EXPECT_EQ(decided, 1);
+  view.seen[static_cast<size_t>(Kind::kPod)] = 101;
+  Ask();
+  EXPECT_EQ(decided, 2);
+}
+
+TEST_F(ControllerTest, TheGateIsPerKind) {
+  decision.actions = {core::SetStatus{}};
+  auto commands = Ask();
+  view.seen[static_cast<size_t>(Kind::kPod)] = 500;
+  Step(WriteDone{IdOf(commands[0]), Revision{101}});
+  Ask();
+  EXPECT_EQ(decided, 1);
+}
+
+TEST_F(ControllerTest, AViewThatStaysBehindIsReadThrough) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Step(WriteDone{IdOf(commands[0]), Revision{101}});
+  EXPECT_TRUE(Ask().empty());
+  EXPECT_EQ(controller->NextWakeup(), now + seconds(10));
+  now += seconds(10);
+  commands = controller->TakeCommands(now);
+  ASSERT_EQ(commands.size(), 1U);
+  ASSERT_TRUE(std::holds_alternative<DoRead>(commands[0]));
+  Step(ReadDone{IdOf(commands[0]), Ok()});
+  EXPECT_EQ(decided, 2);
+}
+
+TEST_F(ControllerTest, ErrorsThatMayMeanAStaleViewAreFollowedByALiveRead) {
+  for (const Code code : {Code::kAmbiguous, Code::kConflict, Code::kAlreadyExists, Code::kNotFound}) {
+    decision.actions = {kCreate};
+    auto commands = Ask();
+    ASSERT_EQ(commands.size(), 1U) << CodeName(code);
+    const int before = decided;
+    EXPECT_TRUE(Step(WriteDone{IdOf(commands[0]), Error{code, "x"}}).empty());
+    now = controller->NextWakeup();
+    commands = controller->TakeCommands(now);
+    ASSERT_EQ(commands.size(), 1U);
+    ASSERT_TRUE(std::holds_alternative<DoRead>(commands[0])) << CodeName(code);
+    EXPECT_EQ(decided, before);
+    decision.actions.clear();
+    Step(ReadDone{IdOf(commands[0]), Ok()});
+    EXPECT_EQ(decided, before + 1);
+  }
+}
+
+TEST_F(ControllerTest, ALiveReadThatFailsIsRepeated) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Step(WriteDone{IdOf(commands[0]), Error{Code::kAmbiguous, "x"}});
+  for (int i = 0; i < 3; ++i) {
+    now = std::max(now, controller->NextWakeup());
+    commands = controller->TakeCommands(now);
+    ASSERT_EQ(commands.size(), 1U);
+    ASSERT_TRUE(std::holds_alternative<DoRead>(commands[0]));
+    Step(ReadDone{IdOf(commands[0]), Error{Code::kUnavailable, "x"}});
+  }
+  EXPECT_EQ(decided, 1);
+}
+
+TEST_F(ControllerTest, WhatWasSurelyNotDoneIsDecidedAnewWithGrowingPatience) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Duration last{0};
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(commands.size(), 1U);
+    Step(WriteDone{IdOf(commands[0]), Error{Code::kUnavailable, "x"}});
+    const Duration delay = controller->NextWakeup() - now;
+    EXPECT_GT(delay, last / 2);
+    last = delay;
+    now += delay;
+    commands = controller->TakeCommands(now);
+  }
+  EXPECT_GT(last, milliseconds(200));
+}
+
+TEST_F(ControllerTest, EventsGoOutWhenTheirDecisionIsDone) {
+  decision.actions = {kCreate};
+  decision.events = {{true, "Exit", "job-1-0 ended"}};
+  auto commands = Ask();
+  ASSERT_EQ(commands.size(), 1U);
+  auto after = Step(WriteDone{IdOf(commands[0]), Revision{0}});
+  ASSERT_EQ(after.size(), 1U);
+  EXPECT_EQ(std::get<DoRecord>(after[0]).event.reason, "Exit");
+
+  commands = Ask();
+  after = Step(WriteDone{IdOf(commands[0]), Error{Code::kConflict, "x"}});
+  EXPECT_TRUE(after.empty());
+}
+
+TEST_F(ControllerTest, WritesInFlightAreLimitedAndTheRestFollows) {
+  decision.actions.assign(40, kCreate);
+  auto commands = Ask();
+  EXPECT_EQ(commands.size(), 16U);
+  std::vector<Command> next;
+  for (const Command& command : commands) next = Step(WriteDone{IdOf(command), Revision{0}});
+  EXPECT_EQ(next.size(), 16U);
+  EXPECT_EQ(decided, 2);
+}
+
+TEST_F(ControllerTest, ARequeueIsKeptAndOneInThePastDoesNotSpin) {
+  decision.requeue_at = now + seconds(30);
+  Ask();
+  EXPECT_EQ(controller->NextWakeup(), now + seconds(30));
+  decision.requeue_at = now - seconds(30);
+  Ask();
+  EXPECT_GT(controller->NextWakeup(), now);
+}
+
+TEST_F(ControllerTest, AJobThatIsGoneIsForgotten) {
+  decision.requeue_at = now + seconds(30);
+  Ask();
+  view.exists = false;
+  Ask();
+  EXPECT_EQ(controller->NextWakeup(), kNever);
+  EXPECT_TRUE(Step(Changed{kOther}).empty());
+  EXPECT_EQ(decided, 1);
+}
+
+TEST_F(ControllerTest, AnAnswerNobodyAskedForIsIgnored) {
+  EXPECT_TRUE(Step(WriteDone{4711, Revision{1}}).empty());
+  EXPECT_TRUE(Step(ReadDone{4711, Ok()}).empty());
+}
+
+TEST(Convert, CarriesEveryFieldThatDecisionsNeed) {
+  api::TrainingJob job;
+  job.metadata.name = "gpt";
+  job.metadata.namespace_ = "team";
+  job.spec.framework = "pytorch";
+  job.spec.suspend = true;
+  job.spec.workers.replicas = 8;
+  job.spec.workers.min = 4;
+  job.spec.workers.max = 16;
+  job.spec.checkpoint.gracePeriodSeconds = 33;
+  job.spec.restart.maxRestarts = 7;
+  job.spec.restart.maxWithoutProgress = 2;
+  job.spec.restart.backoff = {1, 9};
+  job.spec.restart.rules.resize(3);
+  job.spec.restart.rules[0].on.exitCodes = {3, 4};
+  job.spec.restart.rules[0].action = "Fail";
+  job.spec.restart.rules[1].on.messageRegex = "Xid";
+  job.spec.restart.rules[1].action = "Ignore";
+  job.spec.restart.rules[2].on.hang = true;
+  job.spec.restart.rules[2].charge = false;
+  job.spec.health.startupSeconds = 11;
+  job.spec.health.unreachableNodeSeconds = 12;
+  job.spec.lifecycle = {13, 14, "All"};
+  const core::Job c = FromApi(job, "uid", 5);
+  EXPECT_EQ(KeyOf(job), (Key{"team", "gpt"}));
+  EXPECT_EQ(c.name, "gpt");
+  EXPECT_EQ(c.uid, "uid");
+  EXPECT_EQ(c.spec_generation, 5);
+  EXPECT_FALSE(c.native);
+  EXPECT_TRUE(c.suspend);
+  EXPECT_EQ(c.Target(), 8);
+  EXPECT_EQ(c.min, 4);
+  EXPECT_EQ(c.max, 16);
+  EXPECT_EQ(c.grace, seconds(33));
+  EXPECT_EQ(c.max_restarts, 7);
+  EXPECT_EQ(c.max_without_progress, 2);
+  EXPECT_EQ(c.backoff_initial, seconds(1));
+  EXPECT_EQ(c.backoff_max, seconds(9));
+  ASSERT_EQ(c.rules.size(), 3U);
+  EXPECT_EQ(c.rules[0].action, core::RuleAction::kFail);
+  EXPECT_THAT(c.rules[0].exit_codes, testing::ElementsAre(3, 4));
+  EXPECT_EQ(c.rules[1].action, core::RuleAction::kIgnore);
+  EXPECT_EQ(c.rules[1].message_regex, "Xid");
+  EXPECT_EQ(c.rules[2].action, core::RuleAction::kRestart);
+  EXPECT_EQ(c.rules[2].hang, true);
+  EXPECT_FALSE(c.rules[2].charge);
+  EXPECT_EQ(c.startup_limit, seconds(11));
+  EXPECT_EQ(c.unreachable_node_limit, seconds(12));
+  EXPECT_EQ(c.active_deadline, seconds(13));
+  EXPECT_EQ(c.ttl, seconds(14));
+  EXPECT_EQ(c.clean_pods, core::CleanPods::kAll);
+}
+
+}  // namespace
+}  // namespace ringmaster::control
