@@ -126,7 +126,7 @@ Summary RunView::MakeSummary(const std::string& phase, const std::string& messag
   summary.tokens_per_sample = tokens_per_sample_;
   if (report_.done) {
     const rendezvous::Done& done = *report_.done;
-    if (!summary.loss) summary.loss = done.loss;
+    if (!summary.loss || state_.step < done.step) summary.loss = done.loss;
     if (done.finished) {
       summary.validation_loss = done.validation_loss;
       summary.validation_accuracy = done.validation_accuracy;
