@@ -34,6 +34,8 @@ class Channel {
   // The next message that the window lets go.
   std::optional<Outgoing> Next();
   bool drained() const { return queue_.empty(); }
+  uint64_t queued() const { return queued_; }
+  uint64_t sent() const { return sent_; }
   // The peer has landed its first `landed` messages.
   void OnCredit(uint64_t landed);
 

@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kLine = 64;
 constexpr uint32_t kAhead = 16;  // landings posted before their message can have come
-constexpr size_t kExchangeBytes = 128 << 10;
-constexpr uint32_t kExchangeAhead = 2;
+constexpr size_t kExchangeBytes = 224 << 10;
+constexpr uint32_t kExchangeAhead = 4;
 constexpr size_t kShortest = 16 << 10;  // shorter segments cost more in messages than they gain in overlap
 
 struct Ring {
@@ -97,13 +97,17 @@ Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std
   const size_t most = std::min(kExchangeBytes, transport.segment_bytes());
   const size_t segments = (data.size() + most - 1) / most;
   const size_t segment = (data.size() + segments * kLine - 1) / (segments * kLine) * kLine;
+  const auto count = static_cast<uint32_t>(segment == 0 ? 0 : (data.size() + segment - 1) / segment);
+  const auto piece = [&](uint32_t k) {
+    return data.subspan(k * segment, std::min(segment, data.size() - k * segment));
+  };
   uint32_t waiting = 0;
-  uint32_t k = 0;
-  for (size_t begin = 0; begin < data.size(); begin += segment, ++k) {
-    const auto piece = data.subspan(begin, std::min(segment, data.size() - begin));
-    RM_TRY(transport.Send(peer, {operation, k}, piece));
-    RM_TRY(transport.Settle(peer));  // before the other's values come on top
-    RM_TRY(transport.Post(peer, {operation, k}, {piece, action, combiner}));
+  for (uint32_t k = 0; k <= count; ++k) {
+    if (k < count) RM_TRY(transport.Send(peer, {operation, k}, piece(k)));
+    if (k == 0) continue;
+    // Our own values must have left before the other's come on top.
+    RM_TRY(transport.Settle(peer, k < count ? 1 : 0));
+    RM_TRY(transport.Post(peer, {operation, k - 1}, {piece(k - 1), action, combiner}));
     if (++waiting <= kExchangeAhead) continue;
     RM_TRY(transport.Wait(peer));
     --waiting;

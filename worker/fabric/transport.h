@@ -49,7 +49,8 @@ class Transport {
   // The longest message. A multiple of 64.
   virtual size_t segment_bytes() const = 0;
 
-  // Queues a message; never blocks. `data` must stay as it is until Settle or Flush.
+  // Queues a message; never blocks. `data` must stay as it is until Settle or Flush, or
+  // until any call has failed.
   virtual Status Send(int peer, Stamp stamp, std::span<const std::byte> data) = 0;
 
   // Says where the next message of `peer` that has no landing yet is to go; never blocks. It may land at any
@@ -59,8 +60,8 @@ class Transport {
   // Until the oldest landing of `peer` that was not waited for yet is filled.
   virtual Status Wait(int peer) = 0;
 
-  // Until the memory of everything sent to `peer` so far may change. It may still need us to leave.
-  virtual Status Settle(int peer) = 0;
+  // Until the memory of all messages to `peer`, but for the newest `behind`, may change.
+  virtual Status Settle(int peer, uint64_t behind) = 0;
 
   // Until everything sent so far has left: it needs no more progress of ours.
   virtual Status Flush() = 0;

@@ -42,10 +42,11 @@ Status LoopbackTransport::Wait(int peer) {
   return Ok();
 }
 
-Status LoopbackTransport::Settle(int peer) {
+Status LoopbackTransport::Settle(int peer, uint64_t behind) {
   std::unique_lock lock(domain_.mutex_);
-  return domain_.WaitUntil(lock, rank_,
-                           [&](const Domain::Rank& self) { return self.channels[peer].drained(); });
+  return domain_.WaitUntil(lock, rank_, [&](const Domain::Rank& self) {
+    return self.channels[peer].sent() + behind >= self.channels[peer].queued();
+  });
 }
 
 Status LoopbackTransport::Flush() {

@@ -23,7 +23,7 @@ class LoopbackTransport final : public Transport {
   Status Send(int peer, Stamp stamp, std::span<const std::byte> data) override;
   Status Post(int peer, Stamp stamp, const Landing& landing) override;
   Status Wait(int peer) override;
-  Status Settle(int peer) override;
+  Status Settle(int peer, uint64_t behind) override;
   Status Flush() override;
 
  private:

@@ -32,7 +32,9 @@ void Domain::Abort(uint64_t generation) {
 }
 
 void Domain::Step(Time& idle_since) {
-  if (worker_->Progress()) {
+  const bool busy = worker_->Progress();
+  if (unanswered_) AnswerHellos();
+  if (busy) {
     idle_since = kNever;
     return;
   }
@@ -41,11 +43,27 @@ void Domain::Step(Time& idle_since) {
   if (now - idle_since >= patience_) worker_->Sleep(kNap);
 }
 
+// A hello may be lost with a connection that the peer has closed and of which we have not heard yet; so it
+// counts only when it was answered. Answers go out between two steps of progress, never within.
+void Domain::AnswerHellos() {
+  unanswered_ = false;
+  for (auto& [uuid, peer] : peers_) {
+    if (peer.hello <= peer.welcomed) continue;
+    if (peer.endpoint == nullptr || peer.endpoint->failed()) {
+      unanswered_ = true;
+      continue;
+    }
+    peer.welcomed = peer.hello;
+    peer.endpoint->Send({peer.hello, 0, 0, 0, -1, Kind::kWelcome, 0}, std::as_bytes(std::span(uuid_)));
+  }
+}
+
 void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
-  if (header.kind == Kind::kHello) {
-    const std::string uuid(reinterpret_cast<const char*>(data.data()), data.size());
-    uint64_t& hello = peers_[uuid].hello;
-    hello = std::max(hello, header.generation);
+  if (header.kind == Kind::kHello || header.kind == Kind::kWelcome) {
+    Peer& peer = peers_[std::string(reinterpret_cast<const char*>(data.data()), data.size())];
+    uint64_t& newest = header.kind == Kind::kHello ? peer.hello : peer.welcome;
+    newest = std::max(newest, header.generation);
+    unanswered_ = true;
     return;
   }
   // What is left of older generations ends here.
@@ -62,6 +80,8 @@ void Domain::PartWith(Peer& peer, uint64_t generation) {
 Status Domain::Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank) {
   if (peer.endpoint == nullptr || peer.endpoint->failed()) {
     peer.endpoint.reset();
+    peer.welcomed = 0;
+    unanswered_ = true;
     RM_ASSIGN(peer.endpoint, worker_->Connect(member.ucx));
   }
   peer.endpoint->Send({generation, 0, 0, 0, rank, Kind::kHello, 0}, std::as_bytes(std::span(uuid_)));
@@ -117,7 +137,8 @@ Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& m
       }
       if (peer.hello > generation_)
         return Error{Code::kCancelled, fmt::format("rank {} has moved on to a newer generation", q)};
-      all = all && peer.hello == generation_ && peer.endpoint->in_flight() == 0;
+      all = all && peer.hello == generation_ && peer.welcome == generation_ && peer.welcomed == generation_ &&
+            peer.endpoint->in_flight() == 0;
     }
     if (all) return Ok();
     RM_TRY(transport.Check());

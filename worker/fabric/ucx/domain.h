@@ -50,12 +50,15 @@ class Domain {
  private:
   struct Peer {
     std::unique_ptr<Endpoint> endpoint;
-    uint64_t hello = 0;   // the newest generation it has said hello for
-    bool member = false;  // of the current generation
+    uint64_t hello = 0;     // the newest generation it has said hello for
+    uint64_t welcome = 0;   // the newest generation for which it has had our hello
+    uint64_t welcomed = 0;  // the newest generation for which we have told it so
+    bool member = false;    // of the current generation
   };
 
   Domain(std::string uuid, Duration timeout) : uuid_(std::move(uuid)), timeout_(timeout) {}
   void OnMessage(const Header& header, std::span<const std::byte> data);
+  void AnswerHellos();
   void PartWith(Peer& peer, uint64_t generation);
   Status Meet(UcxTransport& transport, const std::vector<MemberAddress>& members);
   Status Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
@@ -64,6 +67,7 @@ class Domain {
   const Duration timeout_;
   std::unique_ptr<Worker> worker_;
   std::map<std::string, Peer> peers_;  // of the current generation, by uuid
+  bool unanswered_ = false;            // hellos
   UcxTransport* transport_ = nullptr;
   uint64_t generation_ = 0;
   Duration patience_ = {};  // idle time before a sleep

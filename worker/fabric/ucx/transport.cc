@@ -1,5 +1,7 @@
 #include "worker/fabric/ucx/transport.h"
 
+#include <algorithm>
+
 namespace ringmaster::fabric::ucx {
 
 UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t world)
@@ -12,7 +14,11 @@ UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t
   domain_.Attach(this);
 }
 
-UcxTransport::~UcxTransport() { domain_.Attach(nullptr); }
+UcxTransport::~UcxTransport() {
+  domain_.Attach(nullptr);
+  for (Endpoint* endpoint : endpoints_)
+    if (endpoint != nullptr) endpoint->Recall();
+}
 
 Header UcxTransport::MakeHeader(Kind kind) const { return {generation_, 0, 0, 0, rank_, kind, 0}; }
 
@@ -68,8 +74,10 @@ Status UcxTransport::Wait(int peer) {
   return Ok();
 }
 
-Status UcxTransport::Settle(int peer) {
-  return Until(peer, [&] { return channels_[peer].drained(); });
+Status UcxTransport::Settle(int peer, uint64_t behind) {
+  const Channel& channel = channels_[peer];
+  const uint64_t target = channel.queued() - std::min(behind, channel.queued());
+  return Until(peer, [&] { return channel.sent() >= target && endpoints_[peer]->settled(target); });
 }
 
 Status UcxTransport::Flush() {
@@ -83,6 +91,7 @@ Status UcxTransport::Flush() {
 
 Status UcxTransport::Check() {
   if (failure_) return *failure_;
+  if (news_) return Fail(*news_);
   if (domain_.aborted() >= generation_)
     return Fail({Code::kCancelled, fmt::format("generation {} was aborted", generation_)});
   return Ok();
@@ -100,15 +109,17 @@ Error UcxTransport::Fail(Error error) {
   // Others may be waiting for what we shall never send.
   for (Endpoint* endpoint : endpoints_)
     if (endpoint != nullptr) endpoint->Send(MakeHeader(Kind::kStop), {});
+  for (Endpoint* endpoint : endpoints_)
+    if (endpoint != nullptr) endpoint->Recall();
   return error;
 }
 
 void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> data) {
-  if (failure_) return;
+  if (failure_ || news_) return;
   if (header.kind == Kind::kStop) {
-    failure_ = Error{Code::kCancelled, header.rank < 0 ? fmt::format("generation {} is over", generation_)
-                                                       : fmt::format("rank {} gave up generation {}",
-                                                                     header.rank, generation_)};
+    news_ = Error{Code::kCancelled,
+                  header.rank < 0 ? fmt::format("generation {} is over", generation_)
+                                  : fmt::format("rank {} gave up generation {}", header.rank, generation_)};
     return;
   }
   if (header.rank < 0 || header.rank >= world() || header.rank == rank_) return;
@@ -117,13 +128,14 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
       if (auto status =
               channels_[header.rank].OnMessage(header.sequence, {header.operation, header.step}, data);
           !status.ok())
-        failure_ = status.error().In(fmt::format("rank {}", header.rank));
+        news_ = status.error().In(fmt::format("rank {}", header.rank));
       break;
     case Kind::kCredit:
       channels_[header.rank].OnCredit(header.sequence);
       break;
     case Kind::kStop:
     case Kind::kHello:
+    case Kind::kWelcome:
       break;
   }
 }

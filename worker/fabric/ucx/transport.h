@@ -29,7 +29,7 @@ class UcxTransport final : public Transport {
   Status Send(int peer, Stamp stamp, std::span<const std::byte> data) override;
   Status Post(int peer, Stamp stamp, const Landing& landing) override;
   Status Wait(int peer) override;
-  Status Settle(int peer) override;
+  Status Settle(int peer, uint64_t behind) override;
   Status Flush() override;
 
   // --- for the domain ---
@@ -53,6 +53,7 @@ class UcxTransport final : public Transport {
   std::vector<Endpoint*> endpoints_;  // nullptr at our own rank
   std::vector<Channel> channels_;
   std::vector<uint64_t> waited_;
+  std::optional<Error> news_;  // a failure that a message brought, not yet acted on
   std::optional<Error> failure_;
 };
 

@@ -6,10 +6,11 @@
 namespace ringmaster::fabric::ucx {
 
 enum class Kind : uint16_t {
-  kHello,   // payload: uuid of the sender, who has entered `generation`
-  kData,    // payload: message number `sequence` of the sender's channel to us
-  kCredit,  // `sequence` messages of ours have landed
-  kStop,    // the sender gave `generation` up
+  kHello,    // payload: uuid of the sender, who has entered `generation`
+  kWelcome,  // payload: uuid of the sender, who has had our hello for `generation`
+  kData,     // payload: message number `sequence` of the sender's channel to us
+  kCredit,   // `sequence` messages of ours have landed
+  kStop,     // the sender gave `generation` up
 };
 
 struct Header {

@@ -17,6 +17,7 @@ namespace ringmaster::fabric::ucx {
 namespace {
 
 constexpr unsigned kMessageId = 1;
+constexpr size_t kLendBytes = 16 << 10;  // as UCX_ZCOPY_THRESH below: shorter ones UCX copies anyway
 
 Error UcxError(const std::string& what, ucs_status_t status) {
   return {Code::kUnavailable, fmt::format("{}: {}", what, ucs_status_string(status))};
@@ -48,6 +49,7 @@ struct Worker::Buffer {
   Worker* worker = nullptr;
   Endpoint* endpoint = nullptr;  // nullptr when that is gone
   Header header;
+  bool lent = false;
   std::vector<std::byte> data;
 };
 
@@ -169,6 +171,7 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
   auto* const buffer = static_cast<Buffer*>(argument);
   if (buffer->endpoint != nullptr) {
     --buffer->endpoint->in_flight_;
+    if (buffer->lent) buffer->endpoint->lent_.erase(buffer->header.sequence);
     if (status != UCS_OK) buffer->endpoint->failed_ = true;
   }
   buffer->endpoint = nullptr;
@@ -183,30 +186,55 @@ void Worker::OnError(void* endpoint, ucp_ep_h, ucs_status_t status) {
 
 void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   if (failed_) return;
-  Worker::Buffer* const buffer = worker_.TakeBuffer(data.size());
+  const bool lent = data.size() >= kLendBytes;
+  Worker::Buffer* const buffer = worker_.TakeBuffer(lent ? 0 : data.size());
   buffer->endpoint = this;
   buffer->header = header;
-  std::copy(data.begin(), data.end(), buffer->data.begin());
+  buffer->lent = lent;
+  if (lent) {
+    lent_.insert(header.sequence);
+  } else {
+    std::copy(data.begin(), data.end(), buffer->data.begin());
+  }
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = Worker::OnSent;
   param.user_data = buffer;
   ++in_flight_;
-  const ucs_status_ptr_t request = ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
-                                                   buffer->data.data(), buffer->data.size(), &param);
+  const ucs_status_ptr_t request =
+      ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
+                      lent ? data.data() : buffer->data.data(), data.size(), &param);
   if (!UCS_PTR_IS_PTR(request)) Worker::OnSent(nullptr, UCS_PTR_STATUS(request), buffer);  // done, or refused
 }
 
-Endpoint::~Endpoint() {
-  for (const auto& buffer : worker_.buffers_)
-    if (buffer->endpoint == this) buffer->endpoint = nullptr;
+void Endpoint::Close() {
   if (ep_ == nullptr) return;
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
   const ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &param);
   if (UCS_PTR_IS_PTR(request)) worker_.closing_.push_back(request);
+  ep_ = nullptr;
+}
+
+void Endpoint::Recall() {
+  if (lent_.empty()) return;
+  failed_ = true;
+  Close();
+  // A local matter. Should it ever not be, this process must not go on: its memory would be sent as data.
+  const Time deadline = Now() + seconds(2);
+  while (!lent_.empty()) {
+    worker_.Progress();
+    CHECK(Now() < deadline, "UCX does not give back {} messages of a closed endpoint", lent_.size());
+  }
+}
+
+Endpoint::~Endpoint() {
+  Recall();
+  for (const auto& buffer : worker_.buffers_)
+    if (buffer->endpoint == this) buffer->endpoint = nullptr;
+  Close();
 }
 
 std::string Endpoint::Transports() const {

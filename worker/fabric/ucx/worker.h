@@ -1,9 +1,7 @@
 // A UCX worker with its endpoints: active messages in, active messages out, sleep and wake-up. Knows nothing
 // of generations.
 //
-// Everything belongs to the communication thread but for Signal. What is sent is copied into buffers of the
-// worker's own first: UCX may hold on to a message long after the operation that sent it was aborted and its
-// memory has other contents, and must then still send what was meant.
+// Everything belongs to the communication thread but for Signal.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -11,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,24 +29,32 @@ class Worker;
 // A connection to one peer process.
 class Endpoint {
  public:
-  ~Endpoint();  // closes by force; the rest happens while the worker makes progress
+  ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
+  // Short data is copied. Long data is lent to UCX until the message has left: see settled.
   void Send(const Header& header, std::span<const std::byte> data);
   bool failed() const { return failed_; }
   size_t in_flight() const { return in_flight_; }
+  // Nothing is lent of messages with a sequence below this.
+  bool settled(uint64_t sequence) const { return lent_.empty() || *lent_.begin() >= sequence; }
+  // Takes back what is lent, closing the connection if that is what it takes: a message of an aborted
+  // operation must not leave later, with whatever its memory holds by then.
+  void Recall();
   // "tcp", "rc_mlx5+tcp": what the lanes for active messages are.
   std::string Transports() const;
 
  private:
   friend class Worker;
   explicit Endpoint(Worker& worker) : worker_(worker) {}
+  void Close();  // by force; completes while the worker makes progress
 
   Worker& worker_;
   ucp_ep_h ep_ = nullptr;
   bool failed_ = false;
   size_t in_flight_ = 0;
+  std::set<uint64_t> lent_;  // sequence numbers
 };
 
 class Worker {
