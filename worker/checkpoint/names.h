@@ -9,7 +9,8 @@
 namespace ringmaster::checkpoint {
 
 inline constexpr std::string_view kManifestName = "MANIFEST";
-inline constexpr std::string_view kLockName = "LOCK";
+inline constexpr std::string_view kLockName = "LOCK";         // in a temporary folder
+inline constexpr std::string_view kFolderLockName = ".lock";  // beside the checkpoints
 
 std::string StepName(int64_t step);                           // "step-000000000300"
 std::optional<int64_t> ParseStepName(std::string_view name);  // exactly what StepName gives, else nothing

@@ -26,7 +26,10 @@ Status Publisher::Publish(const Copy& copy) {
   } else {
     RM_ASSIGN(const Temporary temporary, Temporary::Create(files_, folder_, copy.step, unique_));
     Status written = Write(copy, temporary.path());
-    if (written.ok()) written = MoveIntoPlace(temporary.path(), copy.step, copy.model);
+    if (written.ok()) {
+      const FolderLock lock(folder_);
+      written = MoveIntoPlace(temporary.path(), copy.step, copy.model);
+    }
     if (!written.ok()) {
       // Above all the space of a disk that is full must be given back.
       const Status removed = RemoveWithFiles(files_, temporary.path());
@@ -37,8 +40,11 @@ Status Publisher::Publish(const Copy& copy) {
     const Status unlocked = files_->RemoveFile(lock);
     (void)unlocked;  // harmless where it stays; not there when another writer's checkpoint was kept
   }
-  const Status tidy = RemoveOld(copy.model);
-  if (!tidy.ok()) log::Warn("checkpoint: cannot remove an old one: {}", tidy.error().message);
+  {
+    const FolderLock lock(folder_);
+    const Status tidy = RemoveOld(copy.model);
+    if (!tidy.ok()) log::Warn("checkpoint: cannot remove an old one: {}", tidy.error().message);
+  }
   Sweep(files_, folder_);
   return Ok();
 }
@@ -81,10 +87,8 @@ Result<ArrayEntry> Publisher::WriteArray(const Copy::Array& array, const std::st
 
 Status Publisher::MoveIntoPlace(const std::string& from, int64_t step, const std::string& model) {
   const std::string to = folder_ + "/" + StepName(step);
-  constexpr int kAttempts = 4;  // another writer may do the same at the same time
   Status moved = files_->Rename(from, to);
-  for (int attempt = 1; attempt < kAttempts && !moved.ok() && moved.error().code == Code::kAlreadyExists;
-       ++attempt) {
+  if (!moved.ok() && moved.error().code == Code::kAlreadyExists) {
     if (IsGood(step, model)) {  // another writer was quicker, with the same bits
       RM_TRY(files_->SyncFolder(folder_));
       return RemoveWithFiles(files_, from);

@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <ctime>
+#include <thread>
 
+#include "base/log.h"
+#include "base/time.h"
 #include "worker/checkpoint/names.h"
 #include "worker/checkpoint/verify.h"
 
@@ -14,6 +17,7 @@ namespace ringmaster::checkpoint {
 namespace {
 
 constexpr int kAttempts = 16;
+constexpr Duration kLongestWait = seconds(10);
 constexpr time_t kStaleWithoutLocks_s = 24 * 60 * 60;
 
 enum class Lock { kTaken, kHeldByAnother, kUnsupported };
@@ -50,6 +54,21 @@ bool MayRemove(const Fd& lock, const std::string& folder) {
 }
 
 }  // namespace
+
+FolderLock::FolderLock(const std::string& parent)
+    : lock_(
+          ::open((parent + "/" + std::string(kFolderLockName)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (!lock_.valid()) return;
+  const Time deadline = Now() + kLongestWait;
+  while (TryLock(lock_) == Lock::kHeldByAnother) {
+    if (Now() >= deadline) {
+      log::Warn("checkpoint: another writer has held {} for {} s; going on without it", parent,
+                ToSeconds(kLongestWait));
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+}
 
 Result<Temporary> Temporary::Create(FileSystem* files, const std::string& parent, int64_t step,
                                     std::string_view unique) {

@@ -1,4 +1,6 @@
-// The folder a checkpoint is written in before it is published, and what becomes of it when its writer dies.
+// How several processes work in one checkpoint folder: the folders that checkpoints are written in before
+// they are published, what becomes of them when their writer dies, and the lock under which checkpoints are
+// put into place and removed.
 //
 // A writer holds an exclusive lock (flock) on the LOCK file in its folder as long as it lives. A folder whose
 // lock can be taken has no writer: it may be removed. Both sides keep to that, so a live writer's folder is
@@ -14,6 +16,17 @@
 #include "worker/checkpoint/file_system.h"
 
 namespace ringmaster::checkpoint {
+
+// Held while a checkpoint is moved into place or removed, so that no writer judges what another one is just
+// replacing. Without it (a file system without locks, or a holder that stands still for longer than the wait)
+// work goes on: a checkpoint is whole or not there in any case, only a write may fail in vain. Move-only.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& parent);
+
+ private:
+  Fd lock_;
+};
 
 // Move-only. Destruction releases the lock; it removes nothing.
 class Temporary {

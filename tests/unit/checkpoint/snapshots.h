@@ -42,7 +42,8 @@ class Folder {
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename().string());
+      const std::string name = entry.path().filename().string();
+      if (name != ".lock") names.push_back(name);
     }
     std::sort(names.begin(), names.end());
     return names;
