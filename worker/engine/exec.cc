@@ -1,5 +1,8 @@
 #include "worker/engine/exec.h"
 
+#include "base/check.h"
+#include "base/time.h"
+
 namespace ringmaster::engine {
 namespace {
 
@@ -9,19 +12,34 @@ using kernels::Product;
 
 // A panel of a float product: large enough that oneDNN's packing is paid back, small enough that a layer of a
 // small model still gives several threads something to do.
-constexpr int64_t kPanelRows = 128;
-constexpr int64_t kPanelColumns = 256;
+constexpr int64_t kPanelColumns = 384;
+int64_t PanelRows(const Product& p) { return p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128; }
 
-// A panel of a bfloat16 product: this many rows or columns of the larger operand, and at most this depth, so
-// that the converted panel lies in the second-level cache.
-constexpr int64_t kPanelDepth = 2048;
+// A panel of a bfloat16 product: this many rows or columns of the larger operand, to a depth that lets the
+// converted panel lie in the second-level cache, by a part of the smaller operand that lets the result lie
+// there.
 int64_t PanelWidth(int64_t extent) { return extent >= 2048 ? 256 : 128; }
+int64_t PanelDepth(int64_t extent) { return 512 * 1024 / PanelWidth(extent); }
+constexpr int64_t kPanelAcross = 512;
+
+// Results from this size on are written past the caches.
+constexpr int64_t kStreamedElements = 1024 * 1024;
 
 int64_t Count(int64_t n, int64_t grain) { return (n + grain - 1) / grain; }
 
+// Distance between rows of converted operands: whole cache lines, and not a power of two, which would make
+// rows fight for the same cache sets.
+int64_t Stride(int64_t columns) {
+  const int64_t lines = (columns + 31) / 32;
+  return 32 * (lines % 2 == 0 ? lines + 1 : lines);
+}
+// Room for [a, b] or [b, a] at that distance.
+int64_t Room(int64_t a, int64_t b) { return std::max(a * Stride(b), b * Stride(a)); }
+
 // Room for `size` elements; what it held is lost when it grows.
-void Grow(Buffer<uint16_t>& buffer, int64_t size) {
-  if (buffer.size() < size) buffer = Buffer<uint16_t>(size);
+template <class T>
+void Grow(Buffer<T>& buffer, int64_t size) {
+  if (buffer.size() < size) buffer = Buffer<T>(size);
 }
 
 }  // namespace
@@ -33,22 +51,27 @@ Exec::Exec(int threads, Precision precision, const kernels::Kernels& kernels)
 
 void Exec::Reserve(int64_t m, int64_t n, int64_t k) {
   if (precision_ != Precision::kBf16) return;
-  Grow(whole_, std::min(m, n) * k);
+  Grow(whole_, Room(std::min(m, n), k));
   const int64_t extent = std::max(m, n);
-  for (Worker& worker : workers_)
-    Grow(worker.panel, std::min(PanelWidth(extent), extent) * std::min(k, kPanelDepth));
+  const int64_t width = std::min(PanelWidth(extent), extent);
+  for (Worker& worker : workers_) {
+    Grow(worker.panel, Room(width, std::min(k, PanelDepth(extent))));
+    Grow(worker.out, width * std::min(kPanelAcross, std::min(m, n)));
+  }
 }
 
 void Exec::ReserveHere(int64_t m, int64_t n, int64_t k) {
   // With three sides a, b, c the operands of the forward, weight and input products are pairs of the three
   // faces.
-  const int64_t largest = std::max({m * k + k * n, m * k + m * n, m * n + k * n});
+  const int64_t largest =
+      std::max({Room(m, k) + Room(k, n), Room(m, k) + Room(m, n), Room(m, n) + Room(k, n)});
   for (Worker& worker : workers_) Grow(worker.panel, largest);
 }
 
 int64_t Exec::ScratchBytes() const {
   int64_t bytes = whole_.bytes();
-  for (const Worker& worker : workers_) bytes += worker.panel.bytes() + worker.matmul.ScratchBytes();
+  for (const Worker& worker : workers_)
+    bytes += worker.panel.bytes() + worker.out.bytes() + worker.matmul.ScratchBytes();
   return bytes;
 }
 
@@ -62,21 +85,26 @@ void Exec::AddEpilogue(const Product& product, const Epilogue& epilogue, int64_t
 }
 
 void Exec::Matmul(const Product& product, const Epilogue& epilogue) {
+  const Time begin = Now();
   if (precision_ == Precision::kBf16)
     MatmulBf16(product, epilogue);
   else
     MatmulFp32(product, epilogue);
+  effort_.seconds += ToSeconds(Now() - begin);
+  effort_.flops +=
+      2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
 }
 
 void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
-  const int64_t down = Count(product.m, kPanelRows);
+  const int64_t panel_rows = PanelRows(product);
+  const int64_t down = Count(product.m, panel_rows);
   const int64_t across = Count(product.n, kPanelColumns);
   // Neighbouring units share the panel of B.
   pool_.Run(down * across, [&](int64_t unit, int) {
-    const int64_t row = unit % down * kPanelRows;
+    const int64_t row = unit % down * panel_rows;
     const int64_t column = unit / down * kPanelColumns;
     Product panel = product;
-    panel.m = std::min(kPanelRows, product.m - row);
+    panel.m = std::min(panel_rows, product.m - row);
     panel.n = std::min(kPanelColumns, product.n - column);
     panel.a.data = product.a.At(row, 0);
     panel.b.data = product.b.At(0, column);
@@ -87,6 +115,7 @@ void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
 }
 
 void Exec::MatmulBf16(const Product& product, const Epilogue& epilogue) {
+  CHECK(!product.accumulate || epilogue.residual == nullptr);
   // The larger operand is cut along the side that it does not share with the other: B by columns, A by rows.
   const bool cut_b = product.n >= product.m;
   const int64_t extent = cut_b ? product.n : product.m;
@@ -98,40 +127,56 @@ void Exec::MatmulBf16(const Product& product, const Epilogue& epilogue) {
   const bool rows_are_k = small.transposed == cut_b;  // whether its rows in memory run along the depth k
   const int64_t small_rows = rows_are_k ? product.k : std::min(product.m, product.n);
   const int64_t small_columns = rows_are_k ? std::min(product.m, product.n) : product.k;
+  const int64_t small_stride = Stride(small_columns);
   Pieces(small_rows, RowGrain(small_columns), [&](int64_t begin, int64_t end) {
     kernels_.ToBf16(end - begin, small_columns, small.data + begin * small.ld, small.ld,
-                    whole_.get() + begin * small_columns, small_columns);
+                    whole_.get() + begin * small_stride, small_stride);
   });
-  const MatrixBf16 whole{whole_.get(), small_columns, small.transposed};
+  const MatrixBf16 whole{whole_.get(), small_stride, small.transposed};
 
+  const Matrix& large = cut_b ? product.b : product.a;
+  const bool depth_down = large.transposed != cut_b;  // its rows in memory run along k
+  const int64_t across = cut_b ? product.m : product.n;
+  const int64_t panel_depth = PanelDepth(extent);
   pool_.Run(Count(extent, width), [&](int64_t unit, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
     const int64_t at = unit * width;
     const int64_t wide = std::min(width, extent - at);
-    for (int64_t depth = 0; depth < product.k; depth += kPanelDepth) {
-      const int64_t deep = std::min(kPanelDepth, product.k - depth);
-      const Matrix& large = cut_b ? product.b : product.a;
-      const bool depth_down = large.transposed != cut_b;  // its rows in memory run along k
-      const int64_t rows = depth_down ? deep : wide;
-      const int64_t columns = depth_down ? wide : deep;
-      kernels_.ToBf16(rows, columns, cut_b ? large.At(depth, at) : large.At(at, depth), large.ld,
-                      worker.panel.get(), columns);
-      const MatrixBf16 panel{worker.panel.get(), columns, large.transposed};
-      const int64_t row = cut_b ? 0 : at;
-      const int64_t column = cut_b ? at : 0;
-      worker.matmul.Run({.m = cut_b ? product.m : wide,
-                         .n = cut_b ? wide : product.n,
-                         .k = deep,
-                         .a = cut_b ? MatrixBf16{whole.At(0, depth), whole.ld, whole.transposed} : panel,
-                         .b = cut_b ? panel : MatrixBf16{whole.At(depth, 0), whole.ld, whole.transposed},
-                         .c = product.c + row * product.ldc + column,
-                         .ldc = product.ldc,
-                         .accumulate = product.accumulate || depth > 0});
+    for (int64_t begin = 0; begin < across; begin += kPanelAcross) {
+      const int64_t part = std::min(kPanelAcross, across - begin);
+      const int64_t rows = cut_b ? part : wide;
+      const int64_t columns = cut_b ? wide : part;
+      for (int64_t depth = 0; depth < product.k; depth += panel_depth) {
+        const int64_t deep = std::min(panel_depth, product.k - depth);
+        const int64_t panel_columns = depth_down ? wide : deep;
+        const int64_t stride = Stride(panel_columns);
+        // A panel of full depth serves all parts of the other operand.
+        if (begin == 0 || product.k > panel_depth)
+          kernels_.ToBf16(depth_down ? deep : wide, panel_columns,
+                          cut_b ? large.At(depth, at) : large.At(at, depth), large.ld, worker.panel.get(),
+                          stride);
+        const MatrixBf16 panel{worker.panel.get(), stride, large.transposed};
+        const MatrixBf16 other{cut_b ? whole.At(begin, depth) : whole.At(depth, begin), whole.ld,
+                               whole.transposed};
+        worker.matmul.Run({.m = rows,
+                           .n = columns,
+                           .k = deep,
+                           .a = cut_b ? other : panel,
+                           .b = cut_b ? panel : other,
+                           .c = worker.out.get(),
+                           .ldc = columns,
+                           .accumulate = depth > 0});
+      }
+      const int64_t row = cut_b ? begin : at;
+      const int64_t column = cut_b ? at : begin;
+      float* c = product.c + row * product.ldc + column;
+      const float* residual =
+          epilogue.residual == nullptr ? nullptr : epilogue.residual + row * product.ldc + column;
+      kernels_.StorePanel(rows, columns, worker.out.get(), columns,
+                          epilogue.bias == nullptr ? nullptr : epilogue.bias + column,
+                          product.accumulate ? c : residual, product.ldc,
+                          product.m * product.n >= kStreamedElements, c, product.ldc);
     }
-    if (cut_b)
-      AddEpilogue(product, epilogue, 0, product.m, at, wide);
-    else
-      AddEpilogue(product, epilogue, at, wide, 0, product.n);
   });
 }
 
@@ -141,14 +186,14 @@ void Exec::MatmulHere(int worker, const Product& p) {
     return;
   }
   Worker& own = workers_[static_cast<size_t>(worker)];
-  Grow(own.panel, p.m * p.k + p.k * p.n);
+  Grow(own.panel, Room(p.m, p.k) + Room(p.k, p.n));
   const auto convert = [&](const Matrix& from, int64_t rows, int64_t columns, uint16_t* to) {
     if (from.transposed) std::swap(rows, columns);
-    kernels_.ToBf16(rows, columns, from.data, from.ld, to, columns);
-    return MatrixBf16{to, columns, from.transposed};
+    kernels_.ToBf16(rows, columns, from.data, from.ld, to, Stride(columns));
+    return MatrixBf16{to, Stride(columns), from.transposed};
   };
   const MatrixBf16 a = convert(p.a, p.m, p.k, own.panel.get());
-  const MatrixBf16 b = convert(p.b, p.k, p.n, own.panel.get() + p.m * p.k);
+  const MatrixBf16 b = convert(p.b, p.k, p.n, own.panel.get() + Room(p.m, p.k));
   own.matmul.Run(
       {.m = p.m, .n = p.n, .k = p.k, .a = a, .b = b, .c = p.c, .ldc = p.ldc, .accumulate = p.accumulate});
 }

@@ -41,6 +41,8 @@ class Exec {
   void ReserveHere(int64_t m, int64_t n, int64_t k);  // for MatmulHere
   int64_t ScratchBytes() const;
 
+  const ProductEffort& effort() const { return effort_; }
+
   // op(A) op(B) (+ C) + epilogue, by panels over the threads.
   void Matmul(const kernels::Product& product, const Epilogue& epilogue = {});
 
@@ -68,7 +70,8 @@ class Exec {
  private:
   struct Worker {
     kernels::MatmulBf16 matmul;
-    Buffer<uint16_t> panel;
+    Buffer<uint16_t> panel;  // a converted piece of the larger operand
+    Buffer<float> out;       // its product, before it goes to its place
   };
 
   void MatmulFp32(const kernels::Product& product, const Epilogue& epilogue);
@@ -79,6 +82,7 @@ class Exec {
   const kernels::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
+  ProductEffort effort_;
   Buffer<uint16_t> whole_;       // bf16: the smaller operand of the product under way
   std::vector<Worker> workers_;  // bf16: one per thread
 };

@@ -59,6 +59,12 @@ struct Sums {
   bool operator==(const Sums&) const = default;
 };
 
+// What products of matrices have cost so far (attention's own small ones are not counted): for benchmarks.
+struct ProductEffort {
+  double seconds = 0;
+  double flops = 0;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -90,6 +96,8 @@ class Model {
   // Bytes of activations and scratch that this object holds: the arithmetic of docs and of out-of-memory
   // messages.
   virtual int64_t ActivationBytes() const = 0;
+
+  virtual ProductEffort Effort() const = 0;
 };
 
 // kInvalid when the configuration is impossible (width not divisible by heads, ...), with field and reason.

@@ -50,6 +50,22 @@ TEST(Kernels, AddBias) {
           0, "AddBias n=" + std::to_string(n));
 }
 
+TEST(Kernels, StorePanel) {
+  for (const int64_t n : kSizes)
+    for (const int parts : {0, 1, 2, 3})
+      for (const bool stream : {false, true})
+        Compare(
+            [&](const Kernels& k) {
+              Outputs c(static_cast<size_t>(3 * (n + 2) + 1), 5.0f);
+              const Outputs panel = RandomFloats(29, 3 * n), bias = RandomFloats(30, n),
+                            residual = RandomFloats(31, 3 * (n + 1));
+              k.StorePanel(3, n, panel.data(), n, (parts & 1) != 0 ? bias.data() : nullptr,
+                           (parts & 2) != 0 ? residual.data() : nullptr, n + 1, stream, c.data() + 1, n + 2);
+              return c;
+            },
+            0, "StorePanel n=" + std::to_string(n));
+}
+
 TEST(Kernels, ColumnSums) {
   for (const int64_t n : kSizes)
     for (const int64_t rows : {0, 1, 5, 33})

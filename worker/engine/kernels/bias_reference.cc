@@ -11,6 +11,17 @@ void AddBias(int64_t rows, int64_t columns, float* c, int64_t ldc, const float* 
     }
 }
 
+void StorePanel(int64_t rows, int64_t columns, const float* panel, int64_t ldp, const float* bias,
+                const float* residual, int64_t ldr, bool /*stream*/, float* c, int64_t ldc) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < columns; ++i) {
+      float sum = panel[r * ldp + i];
+      if (bias != nullptr) sum += bias[i];
+      if (residual != nullptr) sum += residual[r * ldr + i];
+      c[r * ldc + i] = sum;
+    }
+}
+
 void ColumnSums(int64_t rows, int64_t columns, const float* x, int64_t ldx, float* sums) {
   for (int64_t i = 0; i < columns; ++i) {
     float total = 0;

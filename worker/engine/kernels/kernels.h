@@ -17,12 +17,32 @@
 #include "worker/engine/kernels/maxpool.h"
 #include "worker/engine/kernels/relu.h"
 
-#define RM_FOR_ALL_KERNELS(do_)                                                                             \
-  do_(AddBias) do_(ColumnSums) do_(CausalSoftmax) do_(CausalSoftmaxBackward) do_(RowDots) do_(Patches)      \
-      do_(PatchesBackward) do_(ToBf16) do_(CrossEntropy) do_(CrossEntropyGradient) do_(EmbeddingForward)    \
-          do_(EmbeddingBackward) do_(PositionBackward) do_(GeluForward) do_(GeluBackward)                   \
-              do_(LayerNormForward) do_(LayerNormBackward) do_(LayerNormBackwardParams) do_(MaxPoolForward) \
-                  do_(MaxPoolBackward) do_(ReluForward) do_(ReluBackward)
+// clang-format off
+#define RM_FOR_ALL_KERNELS(do_) \
+  do_(AddBias) \
+  do_(StorePanel) \
+  do_(ColumnSums) \
+  do_(CausalSoftmax) \
+  do_(CausalSoftmaxBackward) \
+  do_(RowDots) \
+  do_(Patches) \
+  do_(PatchesBackward) \
+  do_(ToBf16) \
+  do_(CrossEntropy) \
+  do_(CrossEntropyGradient) \
+  do_(EmbeddingForward) \
+  do_(EmbeddingBackward) \
+  do_(PositionBackward) \
+  do_(GeluForward) \
+  do_(GeluBackward) \
+  do_(LayerNormForward) \
+  do_(LayerNormBackward) \
+  do_(LayerNormBackwardParams) \
+  do_(MaxPoolForward) \
+  do_(MaxPoolBackward) \
+  do_(ReluForward) \
+  do_(ReluBackward)
+// clang-format on
 
 namespace ringmaster::engine::kernels {
 

@@ -8,6 +8,10 @@
 
 #include <cstdint>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace {
 
 #define RM_INLINE inline __attribute__((always_inline))
@@ -63,6 +67,25 @@ RM_INLINE void Store(float* to, const Floats& from, SomeLanes lanes) {
   __builtin_memcpy(values, &from, sizeof(from));
   for (int64_t i = 0; i < lanes.count; ++i) to[i] = values[i];
 }
+
+// Past the caches, to an address that is a multiple of 64 bytes: for what nobody reads soon. FlushStreams
+// comes before another thread may look.
+#if defined(__x86_64__)
+RM_INLINE void Stream(float* to, const Floats& from) {
+  for (int p = 0; p < kParts; ++p)
+#if defined(__AVX512F__)
+    _mm512_stream_ps(to + p * kPart, reinterpret_cast<__m512>(from.part[p]));
+#elif defined(__AVX2__)
+    _mm256_stream_ps(to + p * kPart, reinterpret_cast<__m256>(from.part[p]));
+#else
+    _mm_stream_ps(to + p * kPart, reinterpret_cast<__m128>(from.part[p]));
+#endif
+}
+RM_INLINE void FlushStreams() { _mm_sfence(); }
+#else
+RM_INLINE void Stream(float* to, const Floats& from) { Store(to, from, AllLanes{}); }
+RM_INLINE void FlushStreams() {}
+#endif
 
 #define RM_LANEWISE(op)                                                    \
   RM_INLINE Floats operator op(const Floats& a, const Floats& b) {         \

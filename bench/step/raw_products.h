@@ -1,0 +1,28 @@
+// The matrix products of one GPT step, and how fast oneDNN alone does them: operands ready in memory in the
+// product's own type, called again and again, best of two ways in float. The ceiling that the engine is held
+// to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/engine/model.h"
+
+namespace ringmaster::bench {
+
+struct ProductShape {
+  int64_t m, n, k;
+  bool a_transposed, b_transposed;
+  int64_t count;  // per step
+  double Flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+};
+
+// Of one forward and backward of `samples` samples. Attention's own products are not among them.
+std::vector<ProductShape> ProductsOf(const engine::ModelConfig& config, int samples);
+
+// Seconds of one product by oneDNN with that many threads.
+double RawSeconds(const ProductShape& shape, engine::Precision precision, int threads);
+
+}  // namespace ringmaster::bench
