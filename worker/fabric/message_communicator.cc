@@ -11,7 +11,8 @@ namespace ringmaster::fabric {
 namespace {
 
 // Up to here the latency of a message outweighs sending everything log2(world) times.
-constexpr size_t kDoublingBytes = 16 << 10;
+constexpr size_t kDoublingBytes = 128 << 10;
+constexpr size_t kExchangeFrom = 16 << 10;  // of two ranks: no copy from here on
 constexpr size_t kTreeBytes = 32 << 10;
 
 class MessageCommunicator final : public Communicator {
