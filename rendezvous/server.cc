@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -62,8 +63,17 @@ class Server::Impl {
 
   void AddJob(const CoordinatorOptions& options) {
     asio::post(io_, [this, options] {
-      const bool added = jobs_.try_emplace(options.job, std::make_unique<Job>(io_, options)).second;
-      CHECK(added, "job {} is there already", options.job);
+      // A resumed job gets a fresh coordinator with a higher term; whoever still hangs on the old one must
+      // say Hello again.
+      std::vector<ConnectionPtr> stale;
+      for (const auto& [id, c] : connections_) {
+        if (c->job == options.job) stale.push_back(c);
+      }
+      jobs_.insert_or_assign(options.job, std::make_unique<Job>(io_, options));
+      for (const ConnectionPtr& c : stale) {
+        c->job.clear();  // its end is no news to the new coordinator
+        Close(c, "its job was started anew");
+      }
       Feed(options.job, TimePassed{});
     });
   }

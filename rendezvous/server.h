@@ -40,7 +40,8 @@ class Server {
 
   uint16_t port() const;
 
-  // A job is known from here on; agents that say Hello for another job are turned away.
+  // A job is known from here on; agents that say Hello for another job are turned away. A job of that name
+  // that is there already is replaced (resume after a stop): REQUIRES a higher term.
   void AddJob(const CoordinatorOptions& options);
   void SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max);
   void RequestStop(const std::string& job);

@@ -12,7 +12,7 @@ using rendezvous::StepRecord;
 
 // What can be under way when a speaker dies is a few batches; steps take a tenth of a millisecond at the very
 // least.
-constexpr size_t kKept = 1024;
+constexpr size_t kKept = 2048;
 constexpr size_t kInCheckpoint = 256;
 constexpr Duration kBatch = milliseconds(20);
 
@@ -82,6 +82,14 @@ void Reporter::Flush() {
     channel_->Send(pending_);
   }
   pending_ = {};
+}
+
+void Reporter::TellAll() {
+  rendezvous::Progress all;
+  all.records.assign(kept_.begin(), kept_.end());
+  all.total_steps = total_steps_;
+  all.checkpoint_step = pending_.checkpoint_step;
+  channel_->Send(all);
 }
 
 Json Reporter::RecordsForCheckpoint() const {

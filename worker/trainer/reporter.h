@@ -30,6 +30,9 @@ class Reporter {
   // For people, sent at once.
   void Note(const std::string& text);
   void Flush();
+  // Before the end: every member repeats what it kept. Rank 0's words may be stuck in an agent that was
+  // stopped, and another member's Done would end the job without them.
+  void TellAll();
 
   // The newest records, for a checkpoint's description, and back from one.
   Json RecordsForCheckpoint() const;

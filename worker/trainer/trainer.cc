@@ -245,6 +245,7 @@ Status Trainer::Finish(bool finished) {
   parts_.slot->SetActivity(Activity::kWaiting);
   // Nobody says "done" before the checkpoint is there; whoever still lives then can say it.
   RM_TRY(comm_->Barrier());
+  reporter_.TellAll();
   parts_.channel->Send(done);
   return Ok();
 }
