@@ -9,6 +9,14 @@
 // powers of two, rint, integer sums, single IEEE operations; contraction is off), so the bits are equal.
 #define RM_BODY __attribute__((always_inline)) static inline
 
+// Elements do not depend on each other, even when input and output are the same memory. (Clang checks that at
+// run time.)
+#if defined(__clang__)
+#define RM_NO_OVERLAP
+#else
+#define RM_NO_OVERLAP _Pragma("GCC ivdep")
+#endif
+
 namespace ringmaster::numerics {
 namespace {
 
@@ -33,7 +41,7 @@ template <bool kAdd>
 RM_BODY void Quantise(const float* values, float scale, int32_t* sums) {
   const auto* in = reinterpret_cast<const AliasFloat*>(values);
   auto* out = reinterpret_cast<AliasInt*>(sums);
-#pragma GCC ivdep
+  RM_NO_OVERLAP
   for (int64_t i = 0; i < kBlock; ++i) {
     const auto q = static_cast<int32_t>(__builtin_rintf(in[i] * scale));
     out[i] = kAdd ? out[i] + q : q;
@@ -43,7 +51,7 @@ RM_BODY void Quantise(const float* values, float scale, int32_t* sums) {
 RM_BODY void DecodeBlock(const int32_t* sums, double factor, float* out) {
   const auto* in = reinterpret_cast<const AliasInt*>(sums);
   auto* to = reinterpret_cast<AliasFloat*>(out);
-#pragma GCC ivdep
+  RM_NO_OVERLAP
   for (int64_t i = 0; i < kBlock; ++i) to[i] = static_cast<float>(static_cast<double>(in[i]) * factor);
 }
 
@@ -80,7 +88,11 @@ RM_VARIANT(plain, )
 #if defined(__x86_64__)
 RM_VARIANT(sse41, __attribute__((target("sse4.1"))))
 RM_VARIANT(avx2, __attribute__((target("avx2"))))
+#if defined(__clang__)
+RM_VARIANT(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))))
+#else
 RM_VARIANT(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512"))))
+#endif
 #endif
 
 std::vector<Kernels> Detect() {

@@ -1,0 +1,27 @@
+// The IDX parser, plain and gzipped: no input may crash it or make it take memory the input did not pay for.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/check.h"
+#include "worker/data/gzip.h"
+#include "worker/data/idx.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto file = std::as_bytes(std::span(data, size));
+  const auto parsed = ringmaster::data::ParseIdx(file);
+  if (!parsed.ok()) {
+    CHECK(!parsed.error().message.empty());
+    return 0;
+  }
+  int64_t elements = 1;
+  for (const int64_t dim : parsed->dims) {
+    CHECK(dim >= 1);
+    elements *= dim;
+  }
+  CHECK(static_cast<int64_t>(parsed->values.size()) == elements);
+  CHECK(parsed->values.size() <= size * ringmaster::data::kMaxExpansion);
+  unsigned sum = 0;  // every byte is readable
+  for (const std::byte value : parsed->values) sum += std::to_integer<unsigned>(value);
+  return sum == 0xffffffffU ? 1 : 0;
+}
