@@ -151,7 +151,7 @@ class MemberCore {
   Duration restart_backoff_;
 
   Generation prepared_ = 0;             // newest Prepare seen, over all incarnations
-  bool asked_ = false;  // and this incarnation was given it
+  bool asked_ = false;                  // and this incarnation was given it
   Generation delivered_ = 0;            // newest NewGeneration given to a trainer
   std::optional<MemberStatus> status_;  // the answer to `prepared_`
   std::optional<Join> join_;

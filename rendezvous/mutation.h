@@ -14,7 +14,7 @@ enum class Mutation {
   kNoRollBackCheck,      // plan: leaders go back without asking whether they can
   kHashesIgnored,        // plan: nobody compares states
   kDeadNotRemembered,    // coordinator: takes a member back after it was left out
-  kNoUpgrade,            // coordinator: a death during a boundary Prepare does not abort it
+  kNoUpgrade,            // coordinator: a boundary Prepare never becomes an abort
   kHoldersNotAwaited,    // coordinator: starts from nothing while holders of state may come back
   kMinIgnored,           // coordinator: forms below min
   kMaxIgnored,           // coordinator: forms above max

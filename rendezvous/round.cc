@@ -161,6 +161,7 @@ void Coordinator::OnRoundDeadline(Time now) {
   }
   if (late.empty()) return;
   if (round_->urgency == Urgency::kBoundary) {
+    if (RM_MUTANT(kNoUpgrade)) return;
     // A step may be long, or its peers may wait for one that hangs. Who it is shows in the abort.
     StartRound(Urgency::kAbort, now);
     return;
@@ -350,6 +351,12 @@ void Coordinator::Publish(const Round& round, const RecoveryPlan& plan, std::vec
     if (RM_MUTANT(kDeadNotRemembered)) continue;
     ThrowOut(*peer, "the job has gone on without it");
     if (peer->connection == 0) Forget(*peer);
+  }
+  for (const Member& member : current_.members) {
+    if (RM_MUTANT(kDeadNotRemembered)) continue;
+    const bool there = std::any_of(peers_.begin(), peers_.end(),
+                                   [&](const auto& entry) { return entry.second.member == member.id; });
+    if (!there) dead_.insert(member.id);  // given up long ago, while nobody trained
   }
   current_ = std::move(next);
   active_ = true;

@@ -9,8 +9,6 @@ namespace ringmaster::rendezvous::sim {
 
 namespace {
 
-// Between what happens and what the coordinator can know of it: reconnecting, and messages under way.
-constexpr Duration kMargin = milliseconds(600);
 constexpr Duration kHolderGrace = milliseconds(1500);
 
 }  // namespace
@@ -70,21 +68,24 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
 
 // A committed step is not lost while a holder lives that can be reached, or soon may be again.
 void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
+  if (!next.sources.empty() && next.start_step + 1 < coord.core->report().checkpoint_step) {
+    Fail(fmt::format("starts from step {} though a checkpoint is newer", next.start_step));
+    return;
+  }
   const int64_t from = std::max(next.start_step, next.sources.empty() ? disk_.step : 0);
   for (size_t i = 0; i < agents_.size(); ++i) {
     const Agent& agent = *agents_[i];
     const Trainer& trainer = agent.trainer;
-    if (!agent.alive || !trainer.alive() || trainer.stopped || !trainer.state.has) continue;
+    if (!agent.alive || !trainer.alive() || trainer.stopped || trainer.deaf || !trainer.state.has) continue;
     if (trainer.state.step <= from + (next.sources.empty() ? 0 : 1)) continue;
     const auto out = coord.was_member.find(trainer.id);
     if (out != coord.was_member.end() && out->second) continue;
     if (coord.evicted.contains(trainer.id) || corrupt_members_.contains(trainer.id)) continue;
     if (agent.core->member() != trainer.id) continue;  // its agent has given it up
     // Whoever still talks to the predecessor cannot be known here (leases keep two from being in office).
-    if (agent.link != 0 && &coordinators_[links_[agent.link].coordinator] != &coord) continue;
-    const Duration away = now_ - agent.trouble_at;
-    const bool reachable = !agent.in_trouble && away > kMargin;
-    const bool soon = away < kHolderGrace - kMargin;
+    if (agent.with_predecessor) continue;
+    const bool reachable = !agent.in_trouble && now_ - agent.trouble_until > kMargin;
+    const bool soon = now_ - agent.trouble_since < kHolderGrace - kMargin;
     if (!reachable && !soon) continue;
     Fail(fmt::format("generation starts from step {} while {} holds {}", from, trainer.id,
                      trainer.state.step));
@@ -123,7 +124,7 @@ void World::CheckEnded(const Coordinator& core) {
     for (const auto& agent : agents_) {
       const State& state = agent->trainer.state;
       if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_trouble) continue;
-      if (now_ - agent->trouble_at < kMargin || agent->core->member() != agent->trainer.id) continue;
+      if (now_ - agent->trouble_until < kMargin || agent->core->member() != agent->trainer.id) continue;
       if (state.content != Canon(state.step) || corrupt_members_.contains(agent->trainer.id)) continue;
       if (disk_.step < state.step - 1) {
         Fail(fmt::format("stopped: {} has step {}, the disk {}", agent->trainer.id, state.step, disk_.step));

@@ -35,6 +35,9 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.scale = rate(0.3, 150, 1500);
   plan.leave = rate(0.3, 150, 1500);
   plan.kill_at_event = rng.Chance(0.4) ? 0.002 + 0.03 * rng.Uniform() : 0;
+  plan.vanish = rate(0.15, 500, 4000);
+  plan.deaf = rng.Chance(0.15) ? 0.01 : 0;
+  plan.no_undo = rng.Chance(0.2) ? 0.3 : 0;
   plan.corrupt = rng.Chance(0.1) ? 0.05 : 0;
   return plan;
 }
@@ -45,6 +48,16 @@ void World::ScheduleFaults() {
   });
   Repeat(plan_.kill_agent, [this] {
     if (const auto agent = AnyAgent()) KillAgent(*agent, 137);
+  });
+  Repeat(plan_.vanish, [this] {
+    // A machine loses power: no FIN, and its pod comes back under another name.
+    const auto agent = AnyAgent();
+    if (!agent) return;
+    const size_t pod = agents_[*agent]->pod;
+    KillAgent(*agent, 137, true);
+    if (!pods_[pod].wanted) return;
+    pods_[pod].wanted = false;
+    pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
   });
   Repeat(plan_.reset, [this] {
     // One connection, or all of them at once (a proxy restarts).
@@ -78,6 +91,7 @@ void World::ScheduleFaults() {
         if (link.coordinator == old && link.open && rng_.Chance(0.6)) moved.push_back(id);
       }
       for (const uint64_t id : moved) Break(id, true, true);
+      for (auto& agent : agents_) agent->with_predecessor = agent->link != 0;
       After(Between(milliseconds(10), milliseconds(400)), [this, old] { KillCoordinator(old); });
       return;
     }
@@ -231,6 +245,7 @@ void World::Scale() {
     pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
     After(Between(milliseconds(1), milliseconds(200)), [this] { KeepPods(); });
   }
+  if (rng_.Chance(0.3)) return;  // what is too much stays as a standby
   for (size_t pod = pods_.size(); pod-- > 0 && wanted > plan_.target;) {
     if (!pods_[pod].wanted) continue;
     pods_[pod].wanted = false;

@@ -108,6 +108,11 @@ void World::OnPrepare(size_t index, const Prepare& prepare) {
   trainer.prepared = prepare.generation;
   trainer.prepare = prepare;
   trainer.answered = false;
+  if (trainer.deaf || (!faults_over_ && plan_.deaf > 0 && rng_.Chance(plan_.deaf))) {
+    trainer.deaf = true;
+    trainer.mode = Mode::kStuck;
+    return;
+  }
   const Generation generation = prepare.generation;
   const bool at_work =
       trainer.mode == Mode::kStepping || trainer.mode == Mode::kFetching || trainer.mode == Mode::kLoading;
@@ -118,7 +123,7 @@ void World::OnPrepare(size_t index, const Prepare& prepare) {
 
 void World::Answer(size_t index, Generation generation) {
   Trainer& trainer = agents_[index]->trainer;
-  if (trainer.prepared != generation || trainer.answered) return;
+  if (trainer.prepared != generation || trainer.answered || trainer.deaf) return;
   trainer.answered = true;
   trainer.mode = Mode::kStanding;
   if (trainer.state.has && plan_.corrupt > 0 && rng_.Chance(plan_.corrupt)) {
@@ -331,6 +336,7 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
     return;
   }
   trainer.undo = trainer.state;
+  if (plan_.no_undo > 0 && rng_.Chance(plan_.no_undo)) trainer.undo.reset();
   trainer.state = {true, step, content};
   Trace(fmt::format("{} commits step {}", trainer.id, step));
   if (content != Canon(step)) Fail(fmt::format("step {} was committed with another content", step));

@@ -33,6 +33,8 @@ Outcome World::Run() {
   }
   ScheduleFaults();
   const Time limit = Time{} + plan_.faults_end + kTimeLimit;
+  Time instant = kNever;
+  int in_instant = 0;
   while (outcome_.ok && !tainted_ && !queue_.empty()) {
     Item item = std::move(const_cast<Item&>(queue_.top()));
     queue_.pop();
@@ -41,6 +43,11 @@ Outcome World::Run() {
       Fail("stuck: the end is not reached though all faults are over");
       break;
     }
+    if (item.at != instant) {
+      instant = item.at;
+      in_instant = 0;
+    }
+    if (++in_instant > 20'000) Fail("time stands still: something is due again and again");
     ++outcome_.events;
     item.what();
     if (ended_ && AllAgentsGone()) break;
@@ -159,7 +166,7 @@ size_t World::StartAgent(size_t pod) {
   options.exit_grace = seconds(2);
   options.leave_grace = seconds(30);
   agent->core = std::make_unique<MemberCore>(options);
-  agent->trouble_at = now_;
+  agent->trouble_since = agent->trouble_until = now_;
   agents_.push_back(std::move(agent));
   pods_[pod].agent = index;
   Trace(fmt::format("{}: agent a{} starts", pods_[pod].name, index));
@@ -167,14 +174,14 @@ size_t World::StartAgent(size_t pod) {
   return index;
 }
 
-void World::KillAgent(size_t index, int32_t code) {
+void World::KillAgent(size_t index, int32_t code, bool silently) {
   Agent& agent = *agents_[index];
   if (!agent.alive) return;
   Trace(fmt::format("{}: agent a{} ends with {}", pods_[agent.pod].name, index, code));
   EndTrainer(index, 137, false);
   agent.alive = false;
   agent.backlog.clear();
-  if (agent.link != 0) Break(agent.link, true, false);
+  if (agent.link != 0) Break(agent.link, !silently, false);
   const size_t pod = agent.pod;
   if (pods_[pod].agent == index) pods_[pod].agent.reset();
   if (agent.terminated && code == 0 && !faults_over_) pods_[pod].wanted = false;
@@ -246,10 +253,12 @@ void World::DrainAgent(size_t index) {
   });
 }
 
+// Spells with less than a moment between them are one.
 void World::Trouble(size_t index, bool on) {
   Agent& agent = *agents_[index];
+  if (on && !agent.in_trouble && now_ - agent.trouble_until > kMargin) agent.trouble_since = now_;
+  if (agent.in_trouble || on) agent.trouble_until = now_;
   agent.in_trouble = on;
-  agent.trouble_at = now_;
 }
 
 // ---- network
@@ -271,6 +280,10 @@ void World::OpenLink(size_t index) {
     link.coordinator = target;
     link.last_up = link.last_down = now_;
     agent.link = id;
+    // Its Join and the round that it makes take a moment.
+    if (agent.with_predecessor)
+      After(milliseconds(600), [this, index] { agents_[index]->with_predecessor = false; });
+    Trouble(index, true);
     Trouble(index, agent.stopped);
     ToAgent(index, Connected{});
   });
@@ -283,7 +296,9 @@ void World::Break(uint64_t id, bool tell_coordinator, bool tell_agent) {
   link.held.clear();
   const size_t index = link.agent;
   if (agents_[index]->link == id) agents_[index]->link = 0;
-  if (!agents_[index]->in_trouble) agents_[index]->trouble_at = now_;
+  const bool before = agents_[index]->in_trouble;
+  Trouble(index, true);
+  Trouble(index, before);
   if (tell_coordinator) {
     After(Between(Duration(100'000), milliseconds(3)),
           [this, id] { ToCoordinator(links_[id].coordinator, AgentGone{id}); });

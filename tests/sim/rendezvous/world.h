@@ -37,11 +37,16 @@ struct Plan {
   bool stops = false;             // RequestStop on the way
   // Mean time between faults of a kind over the whole gang; zero: none.
   Duration kill_trainer{}, kill_agent{}, reset{}, partition{}, stop_agent{}, stop_trainer{}, coordinator{},
-      scale{}, leave{};
+      scale{}, leave{}, vanish{};
   double kill_at_event = 0;  // at every protocol event of a trainer: it, or another, dies
+  double deaf = 0;           // at every Prepare: the trainer hangs for good, and its agent does not see it
+  double no_undo = 0;        // at every commit: the step cannot be undone
   double corrupt = 0;        // at every status: its state has flipped a bit
   static Plan Draw(SplitMix64& rng);
 };
+
+// Between what happens and what the coordinator can know of it: reconnecting, and messages under way.
+inline constexpr Duration kMargin = milliseconds(600);
 
 struct State {
   bool has = false;
@@ -71,6 +76,7 @@ struct Trainer {
   std::string id;
   Mode mode = Mode::kGone;
   bool stopped = false;  // SIGSTOP
+  bool deaf = false;
   State state;
   std::optional<State> undo;
   std::optional<Prepare> prepare;
@@ -95,8 +101,10 @@ struct Agent {
   bool terminated = false;
   uint64_t link = 0;
   Time wake_at = kNever;
-  Time trouble_at{};  // since when (or when lately) the coordinator could not hear it
+  Time trouble_since{};  // the coordinator could not hear it from here ...
+  Time trouble_until{};  // ... to here
   bool in_trouble = false;
+  bool with_predecessor = false;  // talked to a coordinator out of office, and to nobody since
   Time trainer_died_at{};
   State died_with;
   Trainer trainer;
@@ -156,7 +164,7 @@ class World {
   void ToCoordinator(size_t index, const CoordinatorEvent& event);
   void CarryOut(size_t coordinator);
   size_t StartAgent(size_t pod);
-  void KillAgent(size_t agent, int32_t code);
+  void KillAgent(size_t agent, int32_t code, bool silently = false);
   void ToAgent(size_t agent, MemberEvent event);
   void DrainAgent(size_t agent);
   void OpenLink(size_t agent);
