@@ -33,6 +33,10 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
     Fail("a generation was published twice");
     return;
   }
+  std::set<std::string> before;
+  if (coord.published != 0) {
+    for (const Member& member : rings_[coord.published].generation.members) before.insert(member.id);
+  }
   coord.published = next.generation;
   rings_[next.generation].generation = next;
   const auto size = static_cast<int32_t>(next.members.size());
@@ -55,14 +59,18 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   for (auto& [id, left_out] : coord.was_member) {
     // Left out for want of room, or by its own wish, it may come back.
     const bool by_plan = agents_[members_.at(id).first]->terminated;
-    if (!in.contains(id) && size < coord.max && !next.stop && !by_plan) left_out = true;
+    if (before.contains(id) && !in.contains(id) && size < coord.max && !next.stop && !by_plan)
+      left_out = true;
   }
 
-  // Corrupt states that no healthy one speaks against cannot be known for what they are.
-  size_t healthy = 0;
-  size_t corrupt = 0;
-  for (const Told& told : told_[next.generation]) ++(told.corrupt ? corrupt : healthy);
-  if (corrupt > 0 && healthy <= corrupt) tainted_ = true;
+  // A corrupt state is known by healthy ones of the same step. Without enough of them nobody could know.
+  std::map<int64_t, std::pair<size_t, size_t>> votes;
+  for (const Told& told : told_[next.generation]) {
+    ++(told.corrupt ? votes[told.step].first : votes[told.step].second);
+  }
+  for (const auto& [step, vote] : votes) {
+    if (vote.first > 0 && vote.first >= vote.second) tainted_ = true;
+  }
   if (!stop_ordered_ || !next.stop) CheckNotLost(coord, next);
 }
 
@@ -98,6 +106,7 @@ void World::CheckRelease(size_t index) {
   const Agent& leaver = *agents_[index];
   const State& state = leaver.trainer.state;
   if (!leaver.alive || !leaver.trainer.alive() || !state.has || state.content != Canon(state.step)) return;
+  if (leaver.trainer.deaf || leaver.trainer.stopped) return;  // thrown out, not released
   if (disk_.step >= state.step - 1) return;
   for (size_t i = 0; i < agents_.size(); ++i) {
     if (i == index) continue;
@@ -126,6 +135,11 @@ void World::CheckEnded(const Coordinator& core) {
       if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_trouble) continue;
       if (now_ - agent->trouble_until < kMargin || agent->core->member() != agent->trainer.id) continue;
       if (state.content != Canon(state.step) || corrupt_members_.contains(agent->trainer.id)) continue;
+      if (agent->trainer.stopped || agent->trainer.deaf || agent->with_predecessor) continue;
+      const Coord& coord = coordinators_.back();
+      const auto out = coord.was_member.find(agent->trainer.id);
+      if (coord.evicted.contains(agent->trainer.id) || (out != coord.was_member.end() && out->second))
+        continue;
       if (disk_.step < state.step - 1) {
         Fail(fmt::format("stopped: {} has step {}, the disk {}", agent->trainer.id, state.step, disk_.step));
       }

@@ -1,0 +1,149 @@
+#include "rendezvous/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/rng.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+constexpr uint64_t kHuge = 0xfedcba9876543210ULL;
+constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
+
+std::vector<Message> OneOfEach() {
+  StepRecord record;
+  record.step = kFar;
+  record.loss = 0.1;
+  record.learning_rate = 5e-324;
+  record.gradient_norm = -0.0;
+  record.samples = std::numeric_limits<int64_t>::min();
+  record.generation = kHuge;
+  record.workers = -1;
+  record.seconds = 1e308;
+  Done done;
+  done.finished = true;
+  done.loss = 1.0 / 3;
+  done.validation_accuracy = 0.25;
+  done.weights_hash = "00ff";
+  return {Hello{"default/job \"x\"", "pod\n", "\u00fc", "s"},
+          Join{"a.1", std::string(5000, 'x')},
+          MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}},
+          Down{"a.1", "mutex", -9, ""},
+          Leave{"drain"},
+          Progress{{record, StepRecord{}}, 9, 7, "validating"},
+          Progress{},
+          done,
+          Done{},
+          Fatal{64, "no such file"},
+          Ping{},
+          Welcome{"j"},
+          Prepare{kHuge, Urgency::kBoundary, true},
+          Prepare{1, Urgency::kAbort, false},
+          NewGeneration{kHuge, {{"a.1", "p", "x"}, {"b.1", "q", "y"}}, {0, 1}, -1, true},
+          Evict{"a.1", "late"},
+          Exit{-1, "finished"}};
+}
+
+Result<std::optional<Message>> Through(const std::string& frame) {
+  Decoder decoder;
+  decoder.Feed(frame);
+  return decoder.Next();
+}
+
+TEST(Codec, EveryMessageComesBack) {
+  std::vector<bool> seen(std::variant_size_v<Message>);
+  for (const Message& message : OneOfEach()) {
+    seen[message.index()] = true;
+    const auto back = Through(Encode(message));
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    ASSERT_TRUE(back.value().has_value());
+    EXPECT_TRUE(*back.value() == message) << Encode(message).substr(4);
+  }
+  for (const bool one : seen) EXPECT_TRUE(one);
+}
+
+TEST(Codec, EveryDoubleKeepsItsBits) {
+  SplitMix64 rng(1);
+  std::vector<double> values = {0.0, -0.0, std::nan("7"), -std::nan("1"), HUGE_VAL, -HUGE_VAL, 5e-324};
+  for (int i = 0; i < 3000; ++i) values.push_back(std::bit_cast<double>(rng.Next()));
+  for (const double value : values) {
+    Done done;
+    done.loss = value;
+    const auto back = Through(Encode(done));
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(std::bit_cast<uint64_t>(std::get<Done>(**back).loss), std::bit_cast<uint64_t>(value));
+  }
+}
+
+TEST(Codec, AnySplitOfTheStream) {
+  std::string stream;
+  for (const Message& message : OneOfEach()) stream += Encode(message);
+  SplitMix64 rng(2);
+  for (int round = 0; round < 50; ++round) {
+    Decoder decoder;
+    std::vector<Message> got;
+    for (size_t at = 0; at < stream.size();) {
+      const size_t n = std::min<size_t>(1 + rng.Below(round < 2 ? 1 : 400), stream.size() - at);
+      decoder.Feed(std::string_view(stream).substr(at, n));
+      at += n;
+      for (;;) {
+        const auto next = decoder.Next();
+        ASSERT_TRUE(next.ok());
+        if (!next.value()) break;
+        got.push_back(*next.value());
+      }
+    }
+    EXPECT_TRUE(got == OneOfEach()) << "seed 2 round " << round;
+  }
+}
+
+TEST(Codec, RefusesWithTheMembersName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "JSON"},
+      {"[]", "object"},
+      {"{}", "type"},
+      {R"({"type":7})", "type"},
+      {R"({"type":"hi"})", "type"},
+      {R"({"type":"join","member":"a"})", "join: address: missing"},
+      {R"({"type":"join","member":1,"address":""})", "member"},
+      {R"({"type":"prepare","generation":-1,"urgency":"abort","stop":false})", "generation"},
+      {R"({"type":"prepare","generation":1.5,"urgency":"abort","stop":false})", "generation"},
+      {R"({"type":"prepare","generation":18446744073709551616,"urgency":"abort","stop":false})",
+       "generation"},
+      {R"({"type":"prepare","generation":1,"urgency":"soon","stop":false})", "urgency"},
+      {R"({"type":"exit","code":2147483648,"reason":""})", "code"},
+      {R"({"type":"exit","code":1e400,"reason":""})", "JSON"},
+      {R"({"type":"exit","code":1,"code":2,"reason":""})", "duplicate"},
+      {R"({"type":"newGeneration","generation":1,"members":[{"id":"a","pod":"p"}],"sources":[],"startStep":0,"stop":false})",
+       "members[0].address: missing"},
+      {R"({"type":"newGeneration","generation":1,"members":{},"sources":[],"startStep":0,"stop":false})",
+       "members"},
+      {R"({"type":"done","finished":true,"step":1,"loss":"0x3ff0000000000000","validationLoss":0,"weightsHash":"","optimizerHash":""})",
+       "loss"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const auto decoded = DecodeBody(text);
+    ASSERT_FALSE(decoded.ok()) << text;
+    EXPECT_EQ(decoded.error().code, Code::kInvalid);
+    EXPECT_NE(decoded.error().message.find(expected), std::string::npos) << decoded.error().message;
+  }
+}
+
+TEST(Codec, IgnoresWhatNewerPeersAdd) {
+  const auto decoded = DecodeBody(R"({"type":"leave","reason":"x","since":{"a":[1]}})");
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_TRUE(*decoded == Message(Leave{"x"}));
+}
+
+TEST(Codec, RefusesAnOversizedFrameByItsLength) {
+  Decoder decoder;
+  decoder.Feed(std::string("\x01\x00\x00\x01", 4));
+  EXPECT_FALSE(decoder.Next().ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::rendezvous
