@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kMaxMessageBytes = 4096;
 constexpr size_t kMaxFileBytes = size_t{1} << 20;  // a pod that writes more says nothing
-constexpr Duration kCollectGrace = seconds(10);  // for pods of a deleted job
+constexpr Duration kCollectGrace = seconds(10);    // for pods of a deleted job
 
 core::Job ToCore(const api::TrainingJob& job, const std::string& uid, int64_t generation) {
   core::Job result = control::FromApi(job, uid, generation);
@@ -73,14 +73,13 @@ Result<Key> LocalBackend::Submit(const api::TrainingJob& job) {
 
 Status LocalBackend::Replace(const api::TrainingJob& job) {
   return Change(control::KeyOf(job), [&](JobEntry& entry) {
-    const bool suspend = entry.job.suspend;
     entry.job = ToCore(job, entry.job.uid, entry.job.spec_generation);
-    entry.job.suspend |= suspend;  // an order to stop outlasts a reload
+    entry.job.suspend |= entry.stop_ordered;
   });
 }
 
 Status LocalBackend::SetSuspend(const Key& key, bool suspend) {
-  return Change(key, [suspend](JobEntry& entry) { entry.job.suspend = suspend; });
+  return Change(key, [suspend](JobEntry& entry) { entry.job.suspend = entry.stop_ordered = suspend; });
 }
 
 Status LocalBackend::Scale(const Key& key, int32_t replicas) {

@@ -93,6 +93,7 @@ class LocalBackend final : public control::Backend {
  private:
   struct JobEntry {
     core::Job job;
+    bool stop_ordered = false;  // by SetSuspend: outlasts a reload of the file
     core::Status status;
     control::Revision revision = 0;
     std::optional<rendezvous::Report> report;

@@ -1,7 +1,9 @@
 // The local backend under the suite, with real processes: each pod is a small shell script.
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 #include "base/time.h"
 #include "operator/local/local_backend.h"
@@ -31,6 +33,7 @@ class LocalHarness final : public Harness {
     auto backend = local::LocalBackend::Create(std::move(options));
     CHECK(backend.ok(), "{}", backend.error().message);
     backend_ = std::move(backend).value();
+    backend_->Subscribe([this](const control::Key&) { changed_.notify_all(); });
   }
   ~LocalHarness() override {
     backend_.reset();
@@ -50,14 +53,18 @@ class LocalHarness final : public Harness {
 
   bool Await(const std::function<bool()>& condition) override {
     const Time limit = Now() + seconds(60);
+    std::unique_lock lock(mutex_);
     while (!condition()) {
       if (Now() >= limit) return false;
-      ::usleep(1000);
+      // Now and then without a change: a condition may depend on more than the view.
+      changed_.wait_for(lock, milliseconds(5));
     }
     return true;
   }
 
  private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::string folder_;
   std::unique_ptr<local::LocalBackend> backend_;
 };

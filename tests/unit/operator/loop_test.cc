@@ -197,6 +197,19 @@ TEST_F(LoopTest, SuspendOrdersAStopAndResumeStartsAnew) {
   EXPECT_EQ(Observe().pods.at(0).name, "gpt-2-0");
 }
 
+TEST_F(LoopTest, AReloadSuspendsAndResumesButDoesNotUndoAnOrderToStop) {
+  Start("exit 1", Job(1));
+  api::TrainingJob suspended = Job(1);
+  suspended.spec.suspend = true;
+  ASSERT_TRUE(backend_->Replace(suspended).ok());
+  EXPECT_TRUE(Observe().job.suspend);
+  ASSERT_TRUE(backend_->Replace(Job(1)).ok());
+  EXPECT_FALSE(Observe().job.suspend);
+  ASSERT_TRUE(backend_->SetSuspend(key_, true).ok());
+  ASSERT_TRUE(backend_->Replace(Job(1)).ok());
+  EXPECT_TRUE(Observe().job.suspend);
+}
+
 TEST_F(LoopTest, DestructionLeavesNoProcess) {
   Start(std::string("trap '' TERM; echo $$ > pid; while :; do sleep 1000; done"), Job(2));
   const auto pid_of = [&](const std::string& pod) {
