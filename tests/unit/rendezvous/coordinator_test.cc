@@ -1,0 +1,253 @@
+#include "rendezvous/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace ringmaster::rendezvous {
+namespace {
+
+// A gang of agents that answer when the test says so.
+class CoordinatorTest : public testing::Test {
+ protected:
+  void Make(int32_t min, int32_t target, int32_t max) {
+    options_.job = "default/job";
+    options_.min = min;
+    options_.target = target;
+    options_.max = max;
+    options_.term = 7;
+    coordinator_.emplace(options_);
+    On(TimePassed{});
+  }
+  void On(const CoordinatorEvent& event) {
+    coordinator_->On(event, now_);
+    for (CoordinatorOutput& output : coordinator_->Take()) {
+      if (auto* send = std::get_if<SendTo>(&output)) sent_.push_back(std::move(*send));
+    }
+  }
+  void Pass(Duration duration) {
+    const Time until = now_ + duration;
+    while (coordinator_->next_wakeup() <= until) {
+      now_ = std::max(now_, coordinator_->next_wakeup());
+      for (ConnectionId c : alive_) On(MessageFrom{c, Ping{}});
+      On(TimePassed{});
+    }
+    now_ = until;
+  }
+  void Join(ConnectionId c) {
+    alive_.push_back(c);
+    On(AgentConnected{c, {"default/job", "pod-" + std::to_string(c), "agent-" + std::to_string(c), ""}});
+    On(MessageFrom{c, rendezvous::Join{Id(c), "x"}});
+  }
+  static std::string Id(ConnectionId c) { return "agent-" + std::to_string(c) + ".1"; }
+  template <class T>
+  std::optional<T> Last(ConnectionId c) {
+    for (auto it = sent_.rbegin(); it != sent_.rend(); ++it) {
+      if (it->connection != c) continue;
+      if (const T* found = std::get_if<T>(&it->message)) return *found;
+    }
+    return std::nullopt;
+  }
+  void Answer(ConnectionId c, int64_t step) {  // -1: no state
+    const auto prepare = Last<Prepare>(c);
+    ASSERT_TRUE(prepare.has_value());
+    MemberStatus status;
+    status.generation = prepare->generation;
+    status.member = Id(c);
+    status.has_state = step >= 0;
+    status.step = std::max<int64_t>(step, 0);
+    status.can_roll_back = step > 0;
+    status.params_hash = static_cast<uint64_t>(step);
+    On(MessageFrom{c, status});
+  }
+  void Form(std::vector<ConnectionId> members) {
+    for (const ConnectionId c : members) Join(c);
+    Pass(seconds(1));
+    for (const ConnectionId c : members) Answer(c, -1);
+    ASSERT_EQ(coordinator_->report().phase, GangPhase::kActive);
+  }
+
+  CoordinatorOptions options_;
+  std::optional<Coordinator> coordinator_;
+  Time now_{};
+  std::vector<SendTo> sent_;
+  std::vector<ConnectionId> alive_;
+};
+
+TEST_F(CoordinatorTest, FormsWhenAllAreThereAndNumbersByTerm) {
+  Make(1, 2, 2);
+  Join(1);
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  Join(2);
+  Answer(1, -1);
+  EXPECT_FALSE(Last<NewGeneration>(1).has_value());
+  Answer(2, -1);
+  const auto next = Last<NewGeneration>(2);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->generation >> 32, 7u);
+  EXPECT_EQ(next->members.size(), 2u);
+  EXPECT_TRUE(next->sources.empty());
+  EXPECT_EQ(next->start_step, -1);
+}
+
+TEST_F(CoordinatorTest, TheLastCallFormsWithFewer) {
+  Make(1, 3, 3);
+  Join(1);
+  Pass(milliseconds(499));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  Pass(milliseconds(2));
+  EXPECT_TRUE(Last<Prepare>(1).has_value());
+}
+
+TEST_F(CoordinatorTest, SteadyStateSendsNothing) {
+  Make(2, 2, 2);
+  Form({1, 2});
+  sent_.clear();
+  Progress progress;
+  progress.records.push_back({});
+  progress.records[0].step = 1;
+  On(MessageFrom{1, progress});
+  Pass(seconds(30));
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(coordinator_->report().step, 1);
+}
+
+TEST_F(CoordinatorTest, ADeathMakesAGenerationOfTheOthers) {
+  Make(1, 3, 3);
+  Form({1, 2, 3});
+  On(MessageFrom{2, Down{Id(2), "mutex", 137, ""}});
+  Pass(milliseconds(2));
+  const auto prepare = Last<Prepare>(1);
+  ASSERT_TRUE(prepare.has_value());
+  EXPECT_EQ(prepare->urgency, Urgency::kAbort);
+  Answer(1, 11);
+  Answer(3, 10);
+  const auto next = Last<NewGeneration>(3);
+  EXPECT_EQ(next->start_step, 10);
+  EXPECT_EQ(next->sources, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(next->members[1].id, Id(3));
+  EXPECT_EQ(coordinator_->report().worker_failures, 1);
+  EXPECT_EQ(coordinator_->report().last_failure->evidence, "mutex");
+  // Its exit code comes later; its id never does.
+  On(MessageFrom{2, rendezvous::Join{Id(2), "x"}});
+  EXPECT_EQ(Last<Evict>(2)->member, Id(2));
+}
+
+TEST_F(CoordinatorTest, ABlipWithinTheWindowStopsNobody) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  sent_.clear();
+  On(AgentGone{2});
+  On(AgentConnected{9, {"default/job", "pod-2", "agent-2", ""}});
+  On(MessageFrom{9, rendezvous::Join{Id(2), "x"}});
+  Pass(milliseconds(100));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  EXPECT_TRUE(Last<NewGeneration>(9).has_value());  // said again: it may have been lost
+}
+
+TEST_F(CoordinatorTest, ADeathDuringABoundaryPrepareAbortsIt) {
+  Make(1, 2, 4);
+  Form({1, 2});
+  Join(3);
+  Pass(milliseconds(50));
+  const auto boundary = Last<Prepare>(1);
+  EXPECT_EQ(boundary->urgency, Urgency::kBoundary);
+  On(AgentGone{2});
+  Pass(milliseconds(2));
+  const auto abort = Last<Prepare>(1);
+  EXPECT_EQ(abort->urgency, Urgency::kAbort);
+  EXPECT_GT(abort->generation, boundary->generation);
+}
+
+TEST_F(CoordinatorTest, BelowMinPausesAndResumesFromMemory) {
+  Make(2, 2, 2);
+  Form({1, 2});
+  On(MessageFrom{2, Down{Id(2), "mutex", 0, ""}});
+  Pass(milliseconds(2));
+  Answer(1, 20);
+  EXPECT_EQ(coordinator_->report().phase, GangPhase::kPaused);
+  EXPECT_EQ(coordinator_->report().live_pods, std::vector<std::string>{"pod-1"});
+  On(AgentGone{2});
+  Join(3);
+  Pass(milliseconds(100));
+  Answer(1, 20);
+  Answer(3, -1);
+  EXPECT_EQ(Last<NewGeneration>(3)->start_step, 20);
+  EXPECT_EQ(Last<NewGeneration>(3)->sources, std::vector<int32_t>{0});
+}
+
+TEST_F(CoordinatorTest, AStopWaitsForTheCheckpoint) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  On(RequestStop{});
+  Pass(milliseconds(5));
+  EXPECT_TRUE(Last<Prepare>(1)->stop);
+  Answer(1, 5);
+  Answer(2, 5);
+  EXPECT_TRUE(Last<NewGeneration>(1)->stop);
+  EXPECT_EQ(coordinator_->report().phase, GangPhase::kStopping);
+  EXPECT_FALSE(Last<Exit>(1).has_value());
+  Done done;
+  done.step = 5;
+  On(MessageFrom{1, done});
+  EXPECT_EQ(coordinator_->report().phase, GangPhase::kStopped);
+  EXPECT_EQ(Last<Exit>(2)->code, 0);
+}
+
+TEST_F(CoordinatorTest, ALeaverGoesWhenTheOthersHaveGoneOn) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  On(MessageFrom{1, Leave{"drain"}});
+  Pass(milliseconds(5));
+  EXPECT_EQ(Last<Prepare>(2)->urgency, Urgency::kBoundary);
+  EXPECT_FALSE(Last<Exit>(1).has_value());
+  Answer(1, 5);
+  Answer(2, 5);
+  EXPECT_EQ(Last<NewGeneration>(2)->members.size(), 1u);
+  EXPECT_EQ(Last<Exit>(1)->reason, "left by plan");
+  EXPECT_EQ(coordinator_->report().worker_failures, 0);
+}
+
+TEST_F(CoordinatorTest, WhoDoesNotStandStillIsEvicted) {
+  Make(1, 3, 3);
+  Form({1, 2, 3});
+  On(MessageFrom{3, Down{Id(3), "mutex", 0, ""}});
+  Pass(milliseconds(2));
+  Answer(1, 5);
+  Pass(seconds(10));
+  EXPECT_EQ(Last<Evict>(2)->member, Id(2));
+  EXPECT_EQ(Last<NewGeneration>(1)->members.size(), 1u);
+}
+
+TEST_F(CoordinatorTest, AFatalEndsTheJobWithItsCode) {
+  Make(1, 2, 2);
+  Join(1);
+  Join(2);
+  On(MessageFrom{1, Fatal{64, "no data"}});
+  EXPECT_EQ(coordinator_->report().phase, GangPhase::kFailed);
+  EXPECT_EQ(Last<Exit>(2)->code, 64);
+  Join(3);
+  EXPECT_EQ(Last<Exit>(3)->code, 64);
+}
+
+TEST_F(CoordinatorTest, GenerationsLostWithoutAStepAreCounted) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  for (int i = 1; i <= 3; ++i) {
+    On(MessageFrom{2, Down{"agent-2." + std::to_string(i), "mutex", 137, ""}});
+    Pass(milliseconds(2));
+    Answer(1, 0);
+    EXPECT_EQ(coordinator_->report().failures_without_progress, i);
+    On(MessageFrom{2, rendezvous::Join{"agent-2." + std::to_string(i + 1), "x"}});
+    Pass(milliseconds(60));
+    Answer(1, 0);
+    MemberStatus status;
+    status.generation = Last<Prepare>(2)->generation;
+    status.member = "agent-2." + std::to_string(i + 1);
+    On(MessageFrom{2, status});
+    ASSERT_EQ(Last<NewGeneration>(1)->members.size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::rendezvous

@@ -1,0 +1,161 @@
+#include "rendezvous/member.h"
+
+#include <gtest/gtest.h>
+
+namespace ringmaster::rendezvous {
+namespace {
+
+class MemberTest : public testing::Test {
+ protected:
+  MemberTest() {
+    options_.hello = {"default/job", "pod-0", "agent", "s"};
+    core_.emplace(options_);
+  }
+  std::vector<MemberCommand> On(const MemberEvent& event) {
+    core_->On(event, now_);
+    return core_->Take();
+  }
+  static bool Has(const std::vector<MemberCommand>& commands, const MemberCommand& wanted) {
+    return std::find(commands.begin(), commands.end(), wanted) != commands.end();
+  }
+  template <class T>
+  static bool Any(const std::vector<MemberCommand>& commands) {
+    return std::any_of(commands.begin(), commands.end(),
+                       [](const auto& c) { return std::holds_alternative<T>(c); });
+  }
+  void Up() {
+    On(Started{});
+    On(Connected{});
+    On(FromTrainer{Join{"", "addr"}});
+  }
+  void StandStill(Generation generation) {
+    On(FromCoordinator{Prepare{generation, Urgency::kAbort, false}});
+    MemberStatus status;
+    status.generation = generation;
+    On(FromTrainer{status});
+  }
+  static NewGeneration Next(Generation generation) {
+    return {generation, {{"agent.1", "pod-0", "addr"}}, {}, -1, false};
+  }
+
+  MemberOptions options_;
+  std::optional<MemberCore> core_;
+  Time now_{};
+};
+
+TEST_F(MemberTest, StartsConnectsAndJoinsUnderItsOwnId) {
+  const auto start = On(Started{});
+  EXPECT_TRUE(Has(start, Connect{}));
+  EXPECT_TRUE(Has(start, StartTrainer{"agent.1"}));
+  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{options_.hello}));
+  EXPECT_TRUE(Has(On(FromTrainer{Join{"", "addr"}}), SendCoordinator{Join{"agent.1", "addr"}}));
+}
+
+TEST_F(MemberTest, FencesWhatIsOlder) {
+  Up();
+  StandStill(5);
+  EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Prepare{4, Urgency::kAbort, false}})));
+  EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(4)})));
+  EXPECT_TRUE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));
+  EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));  // said again
+  // A repeated Prepare is answered from memory.
+  const auto again = On(FromCoordinator{Prepare{5, Urgency::kAbort, false}});
+  EXPECT_FALSE(Any<SendTrainer>(again));
+  EXPECT_TRUE(Any<SendCoordinator>(again));
+}
+
+TEST_F(MemberTest, ANewIncarnationIsNotGivenTheOldOnesGeneration) {
+  Up();
+  StandStill(5);
+  On(TrainerLost{"mutex", ""});
+  On(TrainerReaped{137});
+  now_ += seconds(1);
+  EXPECT_TRUE(Has(On(Tick{}), StartTrainer{"agent.2"}));
+  On(FromTrainer{Join{"", "addr"}});
+  EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));
+}
+
+TEST_F(MemberTest, DeathIsToldAtOnceAndAgainWithTheExitCode) {
+  Up();
+  const auto lost = On(TrainerLost{"mutex", ""});
+  EXPECT_TRUE(Has(lost, SendCoordinator{Down{"agent.1", "mutex", 0, ""}}));
+  EXPECT_TRUE(Has(lost, KillTrainer{}));
+  EXPECT_TRUE(Has(On(TrainerReaped{139}), SendCoordinator{Down{"agent.1", "mutex", 139, ""}}));
+}
+
+TEST_F(MemberTest, QuickCrashesWaitLongerEachTime) {
+  Up();
+  Duration before = Duration::zero();
+  for (int i = 0; i < 4; ++i) {
+    On(TrainerReaped{1});
+    Duration waited = Duration::zero();
+    while (core_->member().empty()) {
+      now_ += milliseconds(10);
+      waited += milliseconds(10);
+      On(Tick{});
+    }
+    EXPECT_GT(waited, before);
+    before = waited;
+  }
+}
+
+TEST_F(MemberTest, EverythingNeededIsSaidOnANewConnection) {
+  Up();
+  StandStill(5);
+  On(FromCoordinator{Next(5)});
+  Progress progress;
+  progress.records.resize(1);
+  On(FromTrainer{progress});
+  On(Disconnected{});
+  Done done;
+  EXPECT_FALSE(Any<SendCoordinator>(On(FromTrainer{done})));
+  const auto again = On(Connected{});
+  EXPECT_TRUE(Has(again, SendCoordinator{options_.hello}));
+  EXPECT_TRUE(Has(again, SendCoordinator{Join{"agent.1", "addr"}}));
+  EXPECT_TRUE(Has(again, SendCoordinator{progress}));
+  EXPECT_TRUE(Has(again, SendCoordinator{done}));
+}
+
+TEST_F(MemberTest, LosingTheCoordinatorStopsNothing) {
+  Up();
+  EXPECT_FALSE(Any<KillTrainer>(On(Disconnected{})));
+  now_ += seconds(1);
+  EXPECT_TRUE(Has(On(Tick{}), Connect{}));
+}
+
+TEST_F(MemberTest, TerminateLeavesByPlanAndTwiceEndsAtOnce) {
+  Up();
+  const auto first = On(Terminate{});
+  EXPECT_TRUE(Any<SendCoordinator>(first));
+  EXPECT_FALSE(Any<KillTrainer>(first));
+  const auto second = On(Terminate{});
+  EXPECT_TRUE(Has(second, KillTrainer{}));
+  EXPECT_TRUE(Any<ExitAgent>(second));
+  EXPECT_TRUE(core_->ended());
+}
+
+TEST_F(MemberTest, ExitWaitsForTheTrainerUpToAGrace) {
+  Up();
+  EXPECT_TRUE(Has(On(FromCoordinator{Exit{0, "finished"}}), SendTrainer{Exit{0, "finished"}}));
+  EXPECT_FALSE(core_->ended());
+  EXPECT_TRUE(Has(On(TrainerReaped{0}), ExitAgent{0, "finished"}));
+}
+
+TEST_F(MemberTest, AFatalTrainerEndsTheAgentWith64) {
+  Up();
+  On(TrainerLost{"exit", ""});
+  EXPECT_TRUE(Any<SendCoordinator>(On(TrainerReaped{64})));
+  EXPECT_FALSE(core_->ended());
+  const auto end = On(FromCoordinator{Exit{64, "x"}});
+  ASSERT_TRUE(Any<ExitAgent>(end));
+  EXPECT_EQ(std::get<ExitAgent>(end.back()).code, 64);
+}
+
+TEST_F(MemberTest, EvictIsForTheNamedOneOnly) {
+  Up();
+  EXPECT_FALSE(Any<KillTrainer>(On(FromCoordinator{Evict{"agent.0", ""}})));
+  EXPECT_TRUE(Any<KillTrainer>(On(FromCoordinator{Evict{"agent.1", ""}})));
+}
+
+}  // namespace
+}  // namespace ringmaster::rendezvous
