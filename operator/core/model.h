@@ -58,7 +58,7 @@ struct Pod {
 
 // What the coordinator is told about one job. A standing order: it holds until the next one.
 struct SetGang {
-  int64_t attempt = 0;  // pods of other attempts are turned away
+  int64_t attempt = 0;  // of the pods that may take part; those of others are drained first
   int32_t min = 1;
   int32_t max = 1;
   int32_t target = 1;
