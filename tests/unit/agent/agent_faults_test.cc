@@ -113,6 +113,13 @@ TEST(AgentFaults, ATrainerThatTalksNonsenseIsReplaced) {
   ExpectDownAndBack(&coordinator, "corrupt");
 }
 
+TEST(AgentFaults, ATrainerThatClosesItsChannelIsReplaced) {
+  TestCoordinator coordinator;
+  AgentProcess agent(coordinator, "close-channel-first");
+  ASSERT_TRUE(coordinator.Accept());
+  ExpectDownAndBack(&coordinator, "eof");
+}
+
 TEST(AgentFaults, ATrainerThatEndsIsReplacedAndItsCodeTold) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "exit-first 71");

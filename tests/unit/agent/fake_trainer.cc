@@ -122,6 +122,10 @@ int main(int argc, char** argv) {
     slot->SetActivity(Activity::kComputing);
     WaitForSignals();
   }
+  if (behaviour == "close-channel-first" && IsFirst()) {
+    ::close(ChannelFd());
+    WaitForSignals();
+  }
   if (behaviour == "stubborn") WaitForSignals();
   if (behaviour == "garbage-first" && IsFirst()) {
     if (::write(ChannelFd(), "\xff\xff\xff\xff nonsense", 13) < 0) return 1;
