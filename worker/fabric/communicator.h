@@ -1,11 +1,15 @@
 // Collectives of one generation.
 //
 // Thread rule: one thread at a time. Every rank makes the same calls in the same order with the same sizes; a
-// difference is a programming error and is reported as kInternal where it shows. On success every rank holds
-// the same bits; float sums are taken in rank order per element, so they do not depend on timing. On failure
-// buffers hold garbage and the communicator is unusable: destroy it. Errors: kCancelled (aborted, or a peer
-// moved on to a newer generation), kUnavailable (a peer died), kDeadlineExceeded (no progress in time). An
-// operation never hangs.
+// difference is a programming error and is reported as kInternal where it shows. On failure buffers hold
+// garbage and the communicator is unusable: destroy it. Errors: kCancelled (aborted, or a peer gave the
+// generation up or moved on to a newer one), kUnavailable (a peer died), kDeadlineExceeded (no progress in
+// time). An operation never hangs.
+//
+// On success of a reduction every rank holds the same bits. The order in which floats are summed is a
+// function of the transport, the world and the size, never of timing: rank order per element in shared
+// memory; over messages a balanced tree over ranks when small, and rank order beginning at the owner of the
+// share when large (see algorithms.h). Integers are exact, so they agree across all of these.
 //
 // Sizes are in elements. world 1 and size 0 are fine everywhere.
 #pragma once

@@ -2,10 +2,10 @@
 // process.
 //
 // Memory rule that makes dead generations harmless: nobody ever writes into a peer's memory. Same-host peers
-// map each other's arenas read-only and pull; on the network, data lands in bounce slots of the receiver
-// after its generation was checked. A process that was stopped, evicted and woken up again can therefore read
-// garbage but never cause any; and it finds out before it returns from the operation, because generations are
-// checked again after every read.
+// map each other's arenas read-only and pull; on the network, the receiver itself takes data out of UCX's
+// receive buffers, after it has checked the generation. A process that was stopped, evicted and woken up
+// again can therefore read garbage but never cause any; and it finds out before it returns from the
+// operation, because generations are checked again after every read.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@
 namespace ringmaster::fabric {
 
 struct FabricOptions {
-  std::string transport = "auto";  // auto: shm for same-host peers, ucx for the others | shm | ucx
+  // auto: shm when all members are on one host, else ucx | shm: an error when they are not | ucx: always
+  std::string transport = "auto";
   Duration timeout = seconds(60);  // an operation without progress for this long fails with kDeadlineExceeded
   std::string host_id;             // empty: boot id + pid namespace of this machine; tests set it
 };
@@ -58,7 +59,8 @@ class Fabric {
   // (also those not yet begun). Never blocks.
   virtual void Abort(uint64_t generation) = 0;
 
-  // "shm", "ucx:tcp", "shm+ucx:rc_mlx5": what really carries data in the current communicator.
+  // "shm", "ucx:tcp", "ucx:rc_mlx5": what really carries data in the current communicator; "none" when there
+  // is nobody to talk to.
   virtual std::string TransportName() const = 0;
 };
 

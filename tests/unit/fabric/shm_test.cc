@@ -1,11 +1,8 @@
 // The shared-memory fabric between real processes.
 #include <gtest/gtest.h>
-#include <signal.h>
 
-#include <thread>
 #include <vector>
 
-#include "base/rng.h"
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
 

@@ -1,6 +1,5 @@
 // The fabric over UCX, between real processes.
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <vector>
 
@@ -32,6 +31,31 @@ TEST_P(UcxWorld, AllCollectives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, UcxWorld, ::testing::Range(1, 10));
+
+// Members on two hosts, as far as they know: auto must go over the network, and say what runs.
+TEST(Ucx, AutoTakesTheNetworkBetweenHosts) {
+  Processes processes(4, [](Member& member) -> Status {
+    FabricOptions options;
+    options.host_id = member.id() < 2 ? "left" : "right";
+    RM_TRY(member.Create(options, 4096));
+    RM_TRY(member.Exchange());
+    std::vector<std::byte> memory(2 * 4 * 5000 * 4);
+    {
+      RM_ASSIGN(auto communicator, member.ConnectAll(1));
+      if (member.fabric().TransportName().rfind("ucx:", 0) != 0)
+        return Error{Code::kInternal, member.fabric().TransportName()};
+      RM_TRY(CheckAll(*communicator, 5000, 1, memory));
+    }
+    // The two on one host, later, share memory.
+    const int first = member.id() / 2 * 2;
+    RM_ASSIGN(auto communicator, member.Connect(2, {first, first + 1}));
+    if (member.fabric().TransportName() != "shm")
+      return Error{Code::kInternal, member.fabric().TransportName()};
+    return CheckAll(*communicator, 5000, 2, memory);
+  });
+  processes.Exchange();
+  for (int id = 0; id < 4; ++id) EXPECT_EQ(processes.Wait(id), "ok");
+}
 
 }  // namespace
 }  // namespace ringmaster::fabric::testing

@@ -1,0 +1,175 @@
+// The parts without I/O: arithmetic, addresses, one peer's traffic.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
+#include "worker/fabric/address.h"
+#include "worker/fabric/channel.h"
+#include "worker/fabric/combine.h"
+#include "worker/fabric/fabric.h"
+
+namespace ringmaster::fabric {
+namespace {
+
+template <class T>
+T Plain(ReduceOp op, T a, T b) {
+  if (op == ReduceOp::kMax) return a < b ? b : a;
+  if constexpr (std::is_same_v<T, int32_t>) {
+    return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
+void CompareWithPlainLoop(Element element) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    for (size_t sources = 1; sources <= 9; ++sources) {
+      for (const size_t count : {0, 1, 7, 63, 1024, 1025, 5000}) {
+        std::vector<std::vector<T>> values(sources, std::vector<T>(count));
+        for (size_t s = 0; s < sources; ++s)
+          for (size_t i = 0; i < count; ++i)
+            values[s][i] = static_cast<T>(static_cast<int32_t>(KeyedRandom(s, i)) /
+                                          (element == Element::kFloat ? 3.7 : 1));
+        std::vector<T> want = values[0];
+        for (size_t s = 1; s < sources; ++s)
+          for (size_t i = 0; i < count; ++i) want[i] = Plain(op, want[i], values[s][i]);
+        // Into a source in the middle, as a rank does with its own share.
+        std::vector<const std::byte*> pointers;
+        for (const auto& value : values) pointers.push_back(reinterpret_cast<const std::byte*>(value.data()));
+        std::vector<T>& target = values[sources / 2];
+        Combiner{element, op}.Combine(reinterpret_cast<std::byte*>(target.data()), pointers, count);
+        ASSERT_EQ(target, want) << sources << " sources, " << count << " elements";
+      }
+    }
+  }
+}
+
+TEST(Combine, EqualsAPlainLoopInSourceOrder) {
+  CompareWithPlainLoop<int32_t>(Element::kInt32);
+  CompareWithPlainLoop<float>(Element::kFloat);
+}
+
+TEST(Address, RoundTripAndRefusals) {
+  MemberAddress address;
+  address.uuid = NewUuid();
+  address.host_id = "somewhere";
+  address.pid = 17;
+  address.segments = {{3, 4096}, {5, 1 << 20}};
+  address.ucx = std::string("\0\xff\n", 3);
+  const std::string text = EncodeAddress(address);
+  EXPECT_EQ(std::count_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }), 0);
+  const auto back = DecodeAddress(text);
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(*back, address);
+  EXPECT_NE(NewUuid(), NewUuid());
+  for (size_t length = 0; length < text.size(); ++length)
+    EXPECT_FALSE(DecodeAddress(text.substr(0, length)).ok());
+  for (const char* bad :
+       {"[]", "{}", R"({"uuid":"x","host":"h","pid":1,"segments":[],"ucx":""})",
+        R"({"uuid":"0123456789abcdef0123456789abcdef","host":"h","pid":0,"segments":[],"ucx":""})",
+        R"({"uuid":"0123456789abcdef0123456789abcdef","host":"h","pid":1,"segments":[[-1,2]],"ucx":""})"})
+    EXPECT_FALSE(DecodeAddress(bad).ok()) << bad;
+}
+
+std::vector<std::byte> Bytes(size_t count, int value) {
+  return std::vector<std::byte>(count, std::byte(value));
+}
+
+TEST(Channel, LandsInOrderWhateverOrderMessagesComeIn) {
+  std::vector<uint64_t> order(20);
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  SplitMix64 random(11);
+  for (int repetition = 0; repetition < 50; ++repetition) {
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+    Channel channel;
+    std::vector<std::byte> data(order.size() * 8);
+    size_t posted = 0;
+    const auto post = [&] {
+      const auto part = std::span(data).subspan(posted * 8, 8);
+      ASSERT_TRUE(channel.Post({1, static_cast<uint32_t>(posted)}, {part, Landing::Action::kCopy, {}}).ok());
+      ++posted;
+    };
+    for (const uint64_t sequence : order) {
+      if (random.Chance(0.5) && posted < order.size()) post();
+      ASSERT_TRUE(
+          channel
+              .OnMessage(sequence, {1, static_cast<uint32_t>(sequence)}, Bytes(8, static_cast<int>(sequence)))
+              .ok());
+    }
+    while (posted < order.size()) post();
+    EXPECT_EQ(channel.landed(), order.size());
+    for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(data[i * 8], std::byte(i));
+  }
+}
+
+TEST(Channel, StopsAtTheWindowAndGoesOnWithCredit) {
+  Channel sender;
+  const auto data = Bytes(4, 1);
+  for (uint64_t i = 0; i < 2 * Channel::kWindow; ++i) sender.Queue({}, data);
+  uint64_t sent = 0;
+  while (sender.Next()) ++sent;
+  EXPECT_EQ(sent, Channel::kWindow);
+  EXPECT_FALSE(sender.drained());
+  sender.OnCredit(5);
+  while (sender.Next()) ++sent;
+  EXPECT_EQ(sent, Channel::kWindow + 5);
+  sender.OnCredit(1000);  // more than was sent: not believed
+  EXPECT_FALSE(sender.Next());
+}
+
+TEST(Channel, RefusesWhatDoesNotFit) {
+  std::vector<std::byte> data(8);
+  const Landing landing{data, Landing::Action::kCopy, {}};
+  const auto refused = [&](uint64_t sequence, Stamp stamp, size_t bytes) {
+    Channel channel;
+    EXPECT_TRUE(channel.Post({1, 2}, landing).ok());
+    return !channel.OnMessage(sequence, stamp, Bytes(bytes, 1)).ok();
+  };
+  EXPECT_FALSE(refused(0, {1, 2}, 8));
+  EXPECT_TRUE(refused(0, {1, 3}, 8));
+  EXPECT_TRUE(refused(0, {2, 2}, 8));
+  EXPECT_TRUE(refused(0, {1, 2}, 4));
+  EXPECT_TRUE(refused(Channel::kWindow, {1, 2}, 8));
+}
+
+TEST(Fabric, RefusesWhatCannotBe) {
+  FabricOptions options;
+  options.transport = "carrier-pigeon";
+  EXPECT_EQ(Fabric::Create(options).error().code, Code::kInvalid);
+  options.transport = "shm";
+  options.host_id = "here";
+  const auto fabric = Fabric::Create(options);
+  ASSERT_TRUE(fabric.ok()) << fabric.error().message;
+  const auto huge = (*fabric)->Allocate(size_t{1} << 50, "the moon");
+  ASSERT_FALSE(huge.ok());
+  EXPECT_EQ(huge.error().code, Code::kExhausted);
+  EXPECT_NE(huge.error().message.find("MiB asked"), std::string::npos) << huge.error().message;
+  const auto memory = (*fabric)->Allocate(10000, "small");
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % 4096, 0u);
+  EXPECT_TRUE(std::all_of(memory->begin(), memory->end(), [](std::byte b) { return b == std::byte(0); }));
+
+  // Another host, with shm asked for.
+  options.host_id = "there";
+  const auto other = Fabric::Create(options);
+  ASSERT_TRUE(other.ok());
+  const auto refused = (*fabric)->Connect({1, 0, {(*fabric)->Address(), (*other)->Address()}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kInvalid);
+  EXPECT_FALSE((*fabric)->Connect({1, 1, {(*fabric)->Address(), (*other)->Address()}}).ok());
+  EXPECT_FALSE((*fabric)->Connect({1, 0, {"rubbish"}}).ok());
+  // Alone it works, and generations rise.
+  {
+    const auto alone = (*fabric)->Connect({2, 0, {(*fabric)->Address()}});
+    ASSERT_TRUE(alone.ok()) << alone.error().message;
+    EXPECT_TRUE((*alone)->Barrier().ok());
+  }
+  EXPECT_FALSE((*fabric)->Connect({2, 0, {(*fabric)->Address()}}).ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::fabric
