@@ -38,8 +38,8 @@ struct CoordinatorOptions {
   int32_t target = 1;  // replicas: the first formation waits for so many
   int32_t max = 1;
   uint32_t term = 0;  // rises with every coordinator of this job
-  // The job has run under an earlier coordinator whose members may still live: they get `holder_grace` to
-  // connect before anything starts from a checkpoint. With what that coordinator had heard.
+  // The job has run under an earlier coordinator whose members may still live (and train on): they get
+  // `holder_grace` to connect before the first generation. With what that coordinator had heard.
   bool resumed = false;
   int64_t known_step = 0;
   int64_t known_checkpoint = -1;
@@ -173,7 +173,8 @@ class Coordinator {
   bool InCurrent(const Peer& peer) const;
   bool CurrentBroken() const;  // a member of the current generation is not there any more
   bool WantsBoundary() const;  // join, leave, stop or shrink to be done
-  std::optional<Time> AwaitHoldersUntil(const RecoveryPlan& plan, Time now) const;
+  // `fresh`: a source is a member of the current generation.
+  std::optional<Time> AwaitHoldersUntil(const RecoveryPlan& plan, bool fresh, Time now) const;
   Time FormationDue() const;  // kNever: too few are there
   Generation NextGeneration();
   void Send(const Peer& peer, Message message);

@@ -45,7 +45,7 @@ void Coordinator::Advance(Time now) {
     boundary_at_ = kNever;
     if (stop_requested_ &&
         std::none_of(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.usable(); }) &&
-        !AwaitHoldersUntil({}, now)) {
+        !AwaitHoldersUntil({}, false, now)) {
       End(GangPhase::kStopped, 0, "stopped by order");
       return;
     }
@@ -84,9 +84,14 @@ Time Coordinator::FormationDue() const {
     else
       ++staying;
   }
-  if (leaving || (stop_requested_ && staying > 0)) return retry_at_;
-  if (staying < options_.min && !(RM_MUTANT(kMinIgnored) && staying > 0)) return kNever;
+  // After a restart of the coordinator nobody knows yet who holds what. The members train on by themselves
+  // meanwhile, so there is time for all of them to connect.
   Time due = retry_at_;
+  if (options_.resumed && current_.generation == 0 && !RM_MUTANT(kHoldersNotAwaited)) {
+    due = std::max(due, started_at_ + options_.holder_grace);
+  }
+  if (leaving || (stop_requested_ && staying > 0)) return due;
+  if (staying < options_.min && !(RM_MUTANT(kMinIgnored) && staying > 0)) return kNever;
   if (staying < options_.target) {
     due = std::max(due, last_join_ + (survivors_hold_ ? options_.growth_window : options_.last_call));
   }
@@ -213,7 +218,11 @@ void Coordinator::CompleteRound(Time now) {
   survivors_hold_ = !plan.sources.empty();
   if (round.failure) CountWithoutProgress();
 
-  if (const auto until = AwaitHoldersUntil(plan, now)) {
+  // A standby's state may be older than we know: the members that trained last are the better witnesses.
+  const bool fresh =
+      current_.generation == 0 || std::any_of(plan.sources.begin(), plan.sources.end(),
+                                              [&](size_t i) { return InCurrent(*round.answers[i].peer); });
+  if (const auto until = AwaitHoldersUntil(plan, fresh, now)) {
     if (now >= retry_at_) Say("waiting for workers that may still hold the state");
     retry_at_ = *until;
     return;
@@ -231,11 +240,10 @@ void Coordinator::CountWithoutProgress() {
 }
 
 // I4. A holder that is only out of reach gets some time; one that is known dead does not count.
-std::optional<Time> Coordinator::AwaitHoldersUntil(const RecoveryPlan& plan, Time now) const {
+std::optional<Time> Coordinator::AwaitHoldersUntil(const RecoveryPlan& plan, bool fresh, Time now) const {
   if (RM_MUTANT(kHoldersNotAwaited)) return std::nullopt;
-  const bool nothing = plan.sources.empty();
   // With a source one step behind the newest step heard of, that step is simply done again, bit for bit.
-  if (!nothing && newest_step_ - plan.start_step < 2) return std::nullopt;
+  if (fresh && !plan.sources.empty() && newest_step_ - plan.start_step < 2) return std::nullopt;
   Time until = now;
   if (options_.resumed) until = std::max(until, started_at_ + options_.holder_grace);
   for (const auto& [agent, peer] : peers_) {

@@ -71,7 +71,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   for (const auto& [step, vote] : votes) {
     if (vote.first > 0 && vote.first >= vote.second) tainted_ = true;
   }
-  if (!stop_ordered_ || !next.stop) CheckNotLost(coord, next);
+  // One that is out of office cannot know what its successor's members hold.
+  if (index + 1 == coordinators_.size() && !(stop_ordered_ && next.stop)) CheckNotLost(coord, next);
 }
 
 // A committed step is not lost while a holder lives that can be reached, or soon may be again.
@@ -106,7 +107,10 @@ void World::CheckRelease(size_t index) {
   const Agent& leaver = *agents_[index];
   const State& state = leaver.trainer.state;
   if (!leaver.alive || !leaver.trainer.alive() || !state.has || state.content != Canon(state.step)) return;
-  if (leaver.trainer.deaf || leaver.trainer.stopped) return;  // thrown out, not released
+  if (leaver.trainer.deaf || leaver.trainer.stopped) return;
+  for (const Coord& coord : coordinators_) {
+    if (coord.evicted.contains(leaver.trainer.id)) return;  // thrown out before
+  }
   if (disk_.step >= state.step - 1) return;
   for (size_t i = 0; i < agents_.size(); ++i) {
     if (i == index) continue;
