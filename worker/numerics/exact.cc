@@ -49,22 +49,26 @@ bool NotFinite(std::span<const int32_t> maxima) {
 
 namespace {
 
-void SetExponents(std::span<const int32_t> maxima, std::span<int32_t> exponents, int32_t slack) {
-  CHECK(maxima.size() == exponents.size());
-  for (size_t b = 0; b < maxima.size(); ++b) {
-    if (maxima[b] <= kZero || maxima[b] == kNotFinite) continue;
-    exponents[b] = std::clamp(maxima[b] + slack, kMinExponent, kMaxExponent);
-  }
-}
+constexpr int32_t kSlack = 2;
+
+bool Usable(int32_t maximum) { return maximum > kZero && maximum != kNotFinite; }
 
 }  // namespace
 
 void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents) {
-  SetExponents(maxima, exponents, 0);
+  CHECK(maxima.size() == exponents.size());
+  for (size_t b = 0; b < maxima.size(); ++b) {
+    if (Usable(maxima[b])) exponents[b] = std::max(exponents[b], std::max(maxima[b], kMinExponent));
+  }
 }
 
-void ExponentsForNext(std::span<const int32_t> maxima, std::span<int32_t> exponents) {
-  SetExponents(maxima, exponents, 2);
+void ExponentsForNext(std::span<const int32_t> maxima, int64_t step, std::span<int32_t> exponents) {
+  CHECK(maxima.size() == exponents.size());
+  const int32_t sink = step % kSinkEvery == 0 ? 1 : 0;
+  for (size_t b = 0; b < maxima.size(); ++b) {
+    if (!Usable(maxima[b])) continue;
+    exponents[b] = std::clamp(std::max(maxima[b] + kSlack, exponents[b] - sink), kMinExponent, kMaxExponent);
+  }
 }
 
 void Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits, double scale,

@@ -4,9 +4,9 @@
 // exponent E agreed by all members before the step; g_v is quantised to q = rint(g * 2^(L - E)) with L = 30 -
 // ceil(log2 V), so that the sum of V of them fits int32 when |g| <= 2^E; integers add in any order. Source:
 // facts on elastic training, section 2.5. The verdict "a block overflowed" is taken per g_v, not per sum, so
-// that it does not depend on who holds which v. The exponent for the next step is this step's largest |g_v|
-// per block plus two bits of slack; a step that overflows is done again with exponents from its own maxima
-// (deterministic, and rare: the first step always).
+// that it does not depend on who holds which v. The exponents of the next step follow from this step's
+// largest |g_v| per block, with two bits of slack; a step that overflows is done again with exponents from
+// its own maxima (deterministic, and rare: the first step always).
 //
 // NaN and infinity: a block with a value that is not finite gets the maximum kNotFinite, on all members
 // alike; the step loop decides what to do.
@@ -52,10 +52,16 @@ void AccumulateReference(std::span<const float> grads, std::span<const int32_t> 
 bool Overflowed(std::span<const int32_t> maxima, std::span<const int32_t> exponents);
 bool NotFinite(std::span<const int32_t> maxima);
 
-// Exponents for doing the same step again, and for the next step (two bits of slack). Blocks that were zero
-// or not finite keep theirs, or stay unknown.
+// Exponents for doing the same step again: those that overflowed become what the maxima ask for, the others
+// stay.
 void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents);
-void ExponentsForNext(std::span<const int32_t> maxima, std::span<int32_t> exponents);
+
+// Exponents for the step after `step`: two bits above this step's maxima, or the old ones where those are
+// higher; they sink by at most one bit every kSinkEvery steps. A block whose gradient is large only now and
+// then (rows of an embedding, when their token occurs) would else overflow each time. Blocks that were zero
+// or not finite keep theirs, or stay unknown.
+inline constexpr int64_t kSinkEvery = 64;
+void ExponentsForNext(std::span<const int32_t> maxima, int64_t step, std::span<int32_t> exponents);
 
 // out = sum * 2^(E - L) * scale, each element by one multiplication in double rounded once. In place over the
 // same bytes is fine (out may alias sums). Not-finite sums cannot occur.

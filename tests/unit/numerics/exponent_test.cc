@@ -45,14 +45,42 @@ TEST(Exponent, ScalesAreNormalFloatsOverTheWholeRange) {
   }
 }
 
-TEST(Exponent, RedoAndNextFollowTheMaxima) {
-  const std::vector<int32_t> maxima{kZero, kNotFinite, 5, -149, 128, kUnknown};
-  std::vector<int32_t> redo{3, 4, kUnknown, 7, 0, kUnknown};
-  std::vector<int32_t> next = redo;
+TEST(Exponent, RedoRaisesWhatOverflowed) {
+  const std::vector<int32_t> maxima{kZero, kNotFinite, 5, 5, -149, 128, kUnknown};
+  std::vector<int32_t> redo{3, 4, kUnknown, 7, kUnknown, 0, kUnknown};
   ExponentsForRedo(maxima, redo);
-  EXPECT_EQ(redo, (std::vector<int32_t>{3, 4, 5, kMinExponent, 128, kUnknown}));
-  ExponentsForNext(maxima, next);
-  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, kMinExponent, kMaxExponent, kUnknown}));
+  EXPECT_EQ(redo, (std::vector<int32_t>{3, 4, 5, 7, kMinExponent, 128, kUnknown}));
+}
+
+TEST(Exponent, NextKeepsTwoBitsAndSinksSlowly) {
+  const std::vector<int32_t> maxima{kZero, kNotFinite, 5, 5, 5, -149, 128, kUnknown, kZero};
+  const std::vector<int32_t> old{3, 4, kUnknown, 6, 9, kUnknown, 0, kUnknown, kUnknown};
+  std::vector<int32_t> next = old;
+  ExponentsForNext(maxima, 1, next);
+  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 9, kMinExponent, kMaxExponent, kUnknown, kUnknown}));
+  next = old;
+  ExponentsForNext(maxima, 3 * kSinkEvery, next);
+  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 8, kMinExponent, kMaxExponent, kUnknown, kUnknown}));
+  // In the long run a block that has become small gets its bits back.
+  std::vector<int32_t> one{40};
+  for (int64_t step = 1; step <= 40 * kSinkEvery; ++step)
+    ExponentsForNext(std::vector<int32_t>{5}, step, one);
+  EXPECT_EQ(one[0], 7);
+}
+
+// An embedding's block: small gradients, and large ones every few steps. Each is expected once only.
+TEST(Exponent, RareLargeGradientsAreRemembered) {
+  std::vector<int32_t> exponents{kUnknown};
+  int redone = 0;
+  for (int64_t step = 1; step <= 400; ++step) {
+    const std::vector<int32_t> maxima{step % 17 == 0 ? -3 : -14};
+    if (Overflowed(maxima, exponents)) {
+      ++redone;
+      ExponentsForRedo(maxima, exponents);
+    }
+    ExponentsForNext(maxima, step, exponents);
+  }
+  EXPECT_EQ(redone, 2);  // the first step, and the first large one
 }
 
 TEST(Exponent, VerdictsOnOddBlocks) {
@@ -82,7 +110,7 @@ TEST(Exponent, OneRedoIsAlwaysEnough) {
         Accumulate(grads, exponents, 24, true, sums, maxima);
       }
       ASSERT_FALSE(Overflowed(maxima, exponents)) << "seed " << seed << " step " << step;
-      ExponentsForNext(maxima, exponents);
+      ExponentsForNext(maxima, step + 1, exponents);
     }
     EXPECT_GE(redone, 1);  // the first step always
   }
