@@ -11,8 +11,8 @@ namespace ringmaster::cli {
 
 void AddDevices(CLI::App& app, int& exit_code) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command =
-      app.add_subcommand("devices", "Show CPUs, memory, GPUs, RDMA devices and UCX transports of this machine");
+  CLI::App* command = app.add_subcommand(
+      "devices", "Show CPUs, memory, GPUs, RDMA devices and UCX transports of this machine");
   command->add_flag("--json", *json, "For programs");
   command->footer("Examples:\n  ringmaster devices\n  ringmaster devices --json | jq .rdma");
   command->callback([json, &exit_code] {

@@ -14,6 +14,7 @@ namespace {
 struct Kept {
   size_t bytes = 0;       // of the file that stay
   int64_t last_step = 0;  // of the last line that stays
+  std::optional<double> last_loss;
 };
 
 // Whole lines in order up to `resume_step`; the first torn or strange line ends it.
@@ -26,7 +27,8 @@ Kept KeepUpTo(const std::string& text, int64_t resume_step) {
     if (!line.ok()) break;
     auto step = JsonInt(*line, "step");
     if (!step.ok() || *step <= kept.last_step || *step > resume_step) break;
-    kept = {end + 1, *step};
+    auto loss = JsonDouble(*line, "loss");
+    kept = {end + 1, *step, loss.ok() ? std::optional(*loss) : std::nullopt};
   }
   return kept;
 }
@@ -51,8 +53,8 @@ std::string MetricsLine(const rendezvous::StepRecord& record) {
       record.samples, record.generation, record.workers, number(record.seconds));
 }
 
-MetricsLog::MetricsLog(Fd file, int64_t last_step, std::string path)
-    : file_(std::move(file)), path_(std::move(path)), last_step_(last_step) {}
+MetricsLog::MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss)
+    : file_(std::move(file)), path_(std::move(path)), last_step_(last_step), last_loss_(last_loss) {}
 
 Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, int64_t resume_step) {
   Kept kept;
@@ -67,12 +69,13 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, in
     return ErrnoError("truncate " + path, errno);
   // With no usable line the steps before the checkpoint are not known any more: go on behind it.
   const int64_t last = kept.bytes == 0 ? resume_step : kept.last_step;
-  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), last, path));
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), path, last, kept.last_loss));
 }
 
 Status MetricsLog::Write(const rendezvous::StepRecord& record) {
   RM_TRY(WriteAll(file_.get(), MetricsLine(record) + "\n", path_));
   last_step_ = record.step;
+  last_loss_ = record.loss;
   return Ok();
 }
 

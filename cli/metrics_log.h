@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,11 @@ class MetricsLog {
   Result<std::vector<rendezvous::StepRecord>> Finish();
 
   int64_t last_step() const { return last_step_; }
+  // Of last_step(); not when the file says nothing about it.
+  std::optional<double> last_loss() const { return last_loss_; }
 
  private:
-  MetricsLog(Fd file, int64_t last_step, std::string path);
+  MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss);
   Status Write(const rendezvous::StepRecord& record);
 
   static constexpr size_t kMaxWaiting =
@@ -47,6 +50,7 @@ class MetricsLog {
   Fd file_;
   const std::string path_;
   int64_t last_step_;
+  std::optional<double> last_loss_;
   std::map<int64_t, rendezvous::StepRecord> waiting_;
 };
 

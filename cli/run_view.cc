@@ -86,7 +86,6 @@ Status RunView::Take(const Inbox::Content& content) {
 
 void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) {
   last_received_ = std::max(last_received_, received);
-  last_loss_ = record.loss;
   if (record.step <= state_.step) return;  // of an earlier run: repeated to fill a gap in the file
   goodput_.Add(record, received);
   state_.step = record.step;
@@ -121,12 +120,12 @@ Summary RunView::MakeSummary(const std::string& phase, const std::string& messag
   summary.message = message;
   summary.step = std::max(state_.step, report_.done ? report_.done->step : 0);
   summary.total_steps = state_.total_steps;
-  summary.loss = last_loss_;
+  summary.loss = metrics_->last_loss();
   summary.language_model = language_model_;
   summary.tokens_per_sample = tokens_per_sample_;
   if (report_.done) {
     const rendezvous::Done& done = *report_.done;
-    if (!summary.loss || state_.step < done.step) summary.loss = done.loss;
+    if (!summary.loss || metrics_->last_step() < done.step) summary.loss = done.loss;
     if (done.finished) {
       summary.validation_loss = done.validation_loss;
       summary.validation_accuracy = done.validation_accuracy;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -58,7 +57,6 @@ class RunView {
   Goodput goodput_;
   ProgressState state_;
   rendezvous::Report report_;
-  std::optional<double> last_loss_;
   int64_t checkpoint_step_ = -1;
   double last_received_ = 0;
 };

@@ -140,6 +140,7 @@ class Session::Impl {
 
   // Only what may change while a job runs is taken over.
   void Reload() {
+    if (Stopped()) return;
     auto job = LoadManifest(options_.file, options_.sets, options_.workers);
     if (!job.ok()) return view_->Announce(true, "ReloadFailed", job.error().message);
     api::TrainingJob wanted = plan_.job;
@@ -155,8 +156,10 @@ class Session::Impl {
                       workers.EffectiveMin(), workers.EffectiveMax(), wanted.spec.workers.replicas));
     if (!workers.min) wanted.spec.workers.min = workers.EffectiveMin();
     if (!workers.max) wanted.spec.workers.max = workers.EffectiveMax();
-    if (const Status replaced = backend_->Replace(wanted); !replaced.ok())
-      return view_->Announce(true, "ReloadFailed", replaced.error().message);
+    Status replaced = backend_->Replace(wanted);
+    // A replaced manifest alone does not lift an order to stop.
+    if (replaced.ok()) replaced = backend_->SetSuspend(key_, wanted.spec.suspend);
+    if (!replaced.ok()) return view_->Announce(true, "ReloadFailed", replaced.error().message);
     plan_.job = std::move(wanted);
     view_->Announce(false, "Reloaded",
                     fmt::format("{}: {} workers wanted{}", options_.file, plan_.job.spec.workers.replicas,

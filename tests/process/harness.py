@@ -3,6 +3,7 @@
 Nothing here sleeps: every wait is for an event (a line, an exit, a pidfd) with a deadline.
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -27,7 +28,7 @@ def make_data(folder: pathlib.Path) -> None:
     (folder / "text.txt").write_text(" ".join(dice.choice(WORDS) for _ in range(6000)))
     images = folder / "images"
     images.mkdir(exist_ok=True)
-    for split, count in (("train", 240), ("t10k", 40)):
+    for split, count in (("train", 250), ("t10k", 40)):  # 250: the last step of an epoch is short
         labels = bytes(dice.randrange(10) for _ in range(count))
         pixels = bytes(min(255, label * 20 + dice.randrange(40)) for label in labels for _ in range(64))
         (images / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, count, 8, 8) + pixels)
@@ -43,7 +44,7 @@ def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, 
     data: {{kind: text, path: {data}/text.txt}}"""
     else:
         training = f"""
-    model: {{kind: {model}, layers: 2, width: {48 if model == "mlp" else 4}}}
+    model: {{kind: {model}, layers: 2, width: {512 if model == "mlp" else 8}}}
     data: {{kind: idx, path: {data}/images}}"""
     return f"""apiVersion: ringmaster.dev/v1alpha1
 kind: TrainingJob
@@ -52,7 +53,7 @@ spec:
   framework: native
   workers: {{replicas: {workers}, min: {minimum}, max: 6}}
   training:{training}
-    batch: {{samplesPerStep: 12, microBatches: 6}}
+    batch: {{samplesPerStep: {12 if model == "gpt" else 48}, microBatches: 6}}
     optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
     steps: {steps}
   checkpoint: {{everySteps: {every}, keep: 2, gracePeriodSeconds: 60}}
@@ -60,17 +61,23 @@ spec:
 {extra}"""
 
 
+def die_with_parent():
+    """In the child: whatever happens to the test, its runs end too."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 class Run:
     """One `ringmaster run`; its metrics lines arrive as they are printed."""
 
-    def __init__(self, binary, job, out, *flags, progress="json", env=None, preexec=None):
+    def __init__(self, binary, job, out, *flags, progress="json"):
         self.out = pathlib.Path(out)
         self.lines = queue.Queue()
         self.errors = []
         self.process = subprocess.Popen(
             [str(binary), "run", str(job), "--out", str(out), "--progress", progress, *map(str, flags)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, **(env or {})}, preexec_fn=preexec)
+            preexec_fn=die_with_parent)
         self.readers = [threading.Thread(target=self._read_out, daemon=True),
                         threading.Thread(target=self._read_err, daemon=True)]
         for reader in self.readers:
@@ -101,6 +108,8 @@ class Run:
         code = self.process.wait(timeout_s)
         for reader in self.readers:
             reader.join(10)
+        self.process.stdout.close()
+        self.process.stderr.close()
         return code
 
     def within(self, seconds):
@@ -118,8 +127,8 @@ class Run:
         return "".join(self.errors)
 
     def workers(self):
-        """{pod: (agent pid, [trainer pids])} of this run, by its secret file in the environment."""
-        return workers_of(self.out)
+        """{pod: (agent pid, [trainer pids])}; only complete workers with a living agent."""
+        return {pod: pids for pod, pids in workers_of(self.out).items() if pids[0] > 0}
 
 
 def environment_of(pid):
@@ -130,36 +139,40 @@ def environment_of(pid):
     return dict(part.split("=", 1) for part in raw.decode(errors="replace").split("\0") if "=" in part)
 
 
-def processes_of(out):
-    """{pid: (parent, pod)} of every living process that was started for the run in `out`."""
-    secret = str(pathlib.Path(out).absolute() / ".run" / "secret")
-    found = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        environment = environment_of(entry)
-        if environment.get("RINGMASTER_SECRET_FILE") != secret:
-            continue
-        try:
-            stat = pathlib.Path(f"/proc/{entry}/stat").read_text()
-        except OSError:
-            continue
-        state, parent = stat[stat.rindex(")") + 2:].split()[:2]
-        if state not in "ZX":
-            found[int(entry)] = (int(parent), environment.get("RINGMASTER_POD", "?"))
-    return found
+def parent_and_state(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None, "X"
+    state, parent = stat[stat.rindex(")") + 2:].split()[:2]
+    return int(parent), state
 
 
 def workers_of(out):
-    processes = processes_of(out)
-    workers = {}
-    for pid, (parent, pod) in processes.items():
-        if parent not in processes:
-            workers.setdefault(pod, (pid, []))
-    for pid, (parent, pod) in processes.items():
-        if parent in processes and pod in workers:
-            workers[pod][1].append(pid)
+    """{pod: (agent, [trainers])} of the run in `out`. Agents are known by their secret's place; trainers, which do not
+    learn it, by being an agent's children, or by the job's place once their agent is dead."""
+    folder = pathlib.Path(out).absolute() / ".run"
+    agents, trainers = {}, []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        environment = environment_of(entry)
+        if environment.get("RINGMASTER_JOB_FILE") != str(folder / "job.json"):
+            continue
+        parent, state = parent_and_state(entry)
+        if state in "ZX":
+            continue
+        if "RINGMASTER_MEMBER" in environment:
+            trainers.append((int(entry), parent, environment.get("RINGMASTER_POD", "?")))
+        else:
+            agents[int(entry)] = environment.get("RINGMASTER_POD", "?")
+    workers = {pod: (pid, []) for pid, pod in agents.items()}
+    for pid, parent, pod in trainers:
+        workers.setdefault(pod, (parent if parent in agents else 0, []))[1].append(pid)
     return workers
+
+
+def processes_of(out):
+    """{pid: pod} of every living process of the run."""
+    return {pid: pod for pod, (agent, trainers) in workers_of(out).items() for pid in [agent, *trainers] if pid > 0}
 
 
 def kill(pid, number):
