@@ -62,12 +62,23 @@ void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> expone
   }
 }
 
-void ExponentsForNext(std::span<const int32_t> maxima, int64_t step, std::span<int32_t> exponents) {
-  CHECK(maxima.size() == exponents.size());
+void ExponentsForNext(const engine::Layout& layout, std::span<const int32_t> maxima, int64_t step,
+                      std::span<int32_t> exponents) {
+  CHECK(maxima.size() == exponents.size() && static_cast<int64_t>(maxima.size()) * kBlock == layout.elements);
   const int32_t sink = step % kSinkEvery == 0 ? 1 : 0;
-  for (size_t b = 0; b < maxima.size(); ++b) {
-    if (!Usable(maxima[b])) continue;
-    exponents[b] = std::clamp(std::max(maxima[b] + kSlack, exponents[b] - sink), kMinExponent, kMaxExponent);
+  for (const engine::Parameter& parameter : layout.parameters) {
+    const auto first = static_cast<size_t>(parameter.offset / kBlock);
+    const auto end = static_cast<size_t>((parameter.offset + parameter.size + kBlock - 1) / kBlock);
+    int32_t top = kUnknown;
+    for (size_t b = first; b < end; ++b) {
+      if (Usable(maxima[b])) top = std::max(top, maxima[b]);
+    }
+    if (top == kUnknown) continue;
+    for (size_t b = first; b < end; ++b) {
+      int32_t exponent = std::max(top, exponents[b] - sink);
+      if (Usable(maxima[b])) exponent = std::max(exponent, maxima[b] + kSlack);
+      exponents[b] = std::clamp(exponent, kMinExponent, kMaxExponent);
+    }
   }
 }
 

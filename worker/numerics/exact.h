@@ -57,11 +57,13 @@ bool NotFinite(std::span<const int32_t> maxima);
 void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents);
 
 // Exponents for the step after `step`: two bits above this step's maxima, or the old ones where those are
-// higher; they sink by at most one bit every kSinkEvery steps. A block whose gradient is large only now and
-// then (rows of an embedding, when their token occurs) would else overflow each time. Blocks that were zero
-// or not finite keep theirs, or stay unknown.
+// higher; they sink by at most one bit every kSinkEvery steps. And at least the largest maximum of the blocks
+// of the same parameter: an embedding's rows have large gradients only when their token occurs, and would
+// else overflow each time one does. Where nothing of a parameter is known (all zero, or not finite), its
+// blocks keep theirs.
 inline constexpr int64_t kSinkEvery = 64;
-void ExponentsForNext(std::span<const int32_t> maxima, int64_t step, std::span<int32_t> exponents);
+void ExponentsForNext(const engine::Layout& layout, std::span<const int32_t> maxima, int64_t step,
+                      std::span<int32_t> exponents);
 
 // out = sum * 2^(E - L) * scale, each element by one multiplication in double rounded once. In place over the
 // same bytes is fine (out may alias sums). Not-finite sums cannot occur.

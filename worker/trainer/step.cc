@@ -95,7 +95,7 @@ Result<StepResult> Stepper::Run(fabric::Communicator* comm, const std::atomic<bo
   Update(result);
   if (config.exact) {
     std::ranges::copy(exponents_, state.next().exponents.begin());
-    numerics::ExponentsForNext(board.maxima(), state.step() + 1, state.next().exponents);
+    numerics::ExponentsForNext(layout_, board.maxima(), state.step() + 1, state.next().exponents);
   }
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();

@@ -10,6 +10,16 @@ namespace {
 
 int32_t Of(float value) { return ExponentOfBits(std::bit_cast<uint32_t>(value) & 0x7fffffffU); }
 
+// A parameter per block.
+engine::Layout OneBlockEach(size_t blocks) {
+  engine::Layout layout;
+  for (size_t b = 0; b < blocks; ++b) {
+    layout.parameters.push_back({"p", {kBlock}, static_cast<int64_t>(b) * kBlock, kBlock, false});
+  }
+  layout.elements = static_cast<int64_t>(blocks) * kBlock;
+  return layout;
+}
+
 TEST(Exponent, IsTheSmallestPowerThatHolds) {
   EXPECT_EQ(Of(0.0F), kZero);
   EXPECT_EQ(Of(-0.0F), kZero);
@@ -53,19 +63,33 @@ TEST(Exponent, RedoRaisesWhatOverflowed) {
 }
 
 TEST(Exponent, NextKeepsTwoBitsAndSinksSlowly) {
-  const std::vector<int32_t> maxima{kZero, kNotFinite, 5, 5, 5, -149, 128, kUnknown, kZero};
-  const std::vector<int32_t> old{3, 4, kUnknown, 6, 9, kUnknown, 0, kUnknown, kUnknown};
+  const std::vector<int32_t> maxima{kZero, kNotFinite, 5, 5, 5, -149, 128, kUnknown};
+  const std::vector<int32_t> old{3, 4, kUnknown, 6, 9, kUnknown, 0, kUnknown};
+  const engine::Layout layout = OneBlockEach(maxima.size());
   std::vector<int32_t> next = old;
-  ExponentsForNext(maxima, 1, next);
-  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 9, kMinExponent, kMaxExponent, kUnknown, kUnknown}));
+  ExponentsForNext(layout, maxima, 1, next);
+  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 9, kMinExponent, kMaxExponent, kUnknown}));
   next = old;
-  ExponentsForNext(maxima, 3 * kSinkEvery, next);
-  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 8, kMinExponent, kMaxExponent, kUnknown, kUnknown}));
+  ExponentsForNext(layout, maxima, 3 * kSinkEvery, next);
+  EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 8, kMinExponent, kMaxExponent, kUnknown}));
   // In the long run a block that has become small gets its bits back.
   std::vector<int32_t> one{40};
-  for (int64_t step = 1; step <= 40 * kSinkEvery; ++step)
-    ExponentsForNext(std::vector<int32_t>{5}, step, one);
+  for (int64_t step = 1; step <= 40 * kSinkEvery; ++step) {
+    ExponentsForNext(OneBlockEach(1), std::vector<int32_t>{5}, step, one);
+  }
   EXPECT_EQ(one[0], 7);
+}
+
+TEST(Exponent, BlocksOfOneParameterHoldItsLargest) {
+  engine::Layout layout;
+  layout.parameters = {{"a", {3000}, 0, 3000, false}, {"b", {1}, 3 * kBlock, 1, false}};
+  layout.elements = 4 * kBlock;
+  std::vector<int32_t> exponents{kUnknown, -3, 20, kUnknown};
+  ExponentsForNext(layout, std::vector<int32_t>{kZero, -20, 6, -9}, 1, exponents);
+  EXPECT_EQ(exponents, (std::vector<int32_t>{6, 6, 20, -7}));
+  // One block that is not finite does not hide the others.
+  ExponentsForNext(layout, std::vector<int32_t>{kNotFinite, 9, 6, kZero}, 1, exponents);
+  EXPECT_EQ(exponents, (std::vector<int32_t>{9, 11, 20, -7}));
 }
 
 // An embedding's block: small gradients, and large ones every few steps. Each is expected once only.
@@ -78,7 +102,7 @@ TEST(Exponent, RareLargeGradientsAreRemembered) {
       ++redone;
       ExponentsForRedo(maxima, exponents);
     }
-    ExponentsForNext(maxima, step, exponents);
+    ExponentsForNext(OneBlockEach(1), maxima, step, exponents);
   }
   EXPECT_EQ(redone, 2);  // the first step, and the first large one
 }
@@ -110,7 +134,7 @@ TEST(Exponent, OneRedoIsAlwaysEnough) {
         Accumulate(grads, exponents, 24, true, sums, maxima);
       }
       ASSERT_FALSE(Overflowed(maxima, exponents)) << "seed " << seed << " step " << step;
-      ExponentsForNext(maxima, step + 1, exponents);
+      ExponentsForNext(OneBlockEach(3), maxima, step + 1, exponents);
     }
     EXPECT_GE(redone, 1);  // the first step always
   }
