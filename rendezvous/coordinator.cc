@@ -182,7 +182,8 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   peer.join_order = ++joins_;
   peer.lost_at = kNever;
   peer.loss_counted = false;
-  peer.may_hold_state = false;
+  // Not asked yet. A trainer that an earlier coordinator knew may hold anything.
+  peer.may_hold_state = options_.resumed && current_.generation == 0;
   peer.failed_starts = 0;
   last_join_ = now;
   retry_at_ = now;  // whoever comes may be the one that was waited for
@@ -216,6 +217,7 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   if (!joined && !peer.member.empty()) return;  // of an earlier incarnation
   peer.failed_member = down.member;
   if (!joined) {
+    dead_.insert(down.member);
     if (peer.leaving) return;
     ++peer.failed_starts;
     CountFailure(peer, {peer.pod, down.evidence, down.exit_code, down.message});

@@ -218,10 +218,12 @@ void Coordinator::CompleteRound(Time now) {
   survivors_hold_ = !plan.sources.empty();
   if (round.failure) CountWithoutProgress();
 
-  // A standby's state may be older than we know: the members that trained last are the better witnesses.
-  const bool fresh =
-      current_.generation == 0 || std::any_of(plan.sources.begin(), plan.sources.end(),
-                                              [&](size_t i) { return InCurrent(*round.answers[i].peer); });
+  // A standby's state may be older than we know, and a new coordinator knows little: better witnesses may
+  // come.
+  const bool fresh = current_.generation == 0
+                         ? !options_.resumed
+                         : std::any_of(plan.sources.begin(), plan.sources.end(),
+                                       [&](size_t i) { return InCurrent(*round.answers[i].peer); });
   if (const auto until = AwaitHoldersUntil(plan, fresh, now)) {
     if (now >= retry_at_) Say("waiting for workers that may still hold the state");
     retry_at_ = *until;
