@@ -50,6 +50,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
       Fail("a member that never was: " + member.id);
       return;
     }
+    if (!answered_[next.generation].contains(member.id))
+      Fail(member.id + " is a member and has not stood still");
     if (coord.evicted.contains(member.id)) Fail(member.id + " was evicted and is a member again");
     if (const auto it = coord.was_member.find(member.id); it != coord.was_member.end() && it->second) {
       Fail(member.id + " was left out and is a member again");

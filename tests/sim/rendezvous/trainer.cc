@@ -135,6 +135,7 @@ void World::Answer(size_t index, Generation generation) {
   if (trainer.state.has) {
     told_[generation].push_back({trainer.state.content != Canon(trainer.state.step), trainer.state.step});
   }
+  answered_[generation].insert(trainer.id);
   MemberStatus status;
   status.generation = generation;
   status.has_state = trainer.state.has;

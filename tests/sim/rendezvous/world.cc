@@ -120,6 +120,10 @@ void World::CarryOut(size_t index) {
     Coord& coord = coordinators_[index];
     if (auto* send = std::get_if<SendTo>(&output)) {
       if (const auto* next = std::get_if<NewGeneration>(&send->message)) CheckPublished(index, *next);
+      if (const auto* prepare = std::get_if<Prepare>(&send->message)) {
+        const auto [it, first] = coord.prepared.emplace(prepare->generation, prepare->urgency);
+        if (!first && it->second != prepare->urgency) Fail("one generation was prepared in two ways");
+      }
       if (const auto* evict = std::get_if<Evict>(&send->message)) coord.evicted.insert(evict->member);
       if (std::holds_alternative<Exit>(send->message) && core.report().phase < GangPhase::kStopped) {
         CheckRelease(links_[send->connection].agent);

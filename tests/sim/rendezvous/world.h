@@ -137,6 +137,7 @@ struct Coord {
   std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
   int64_t last_record = 0;
   Generation published = 0;
+  std::map<Generation, Urgency> prepared;
 };
 
 struct Outcome {
@@ -246,7 +247,8 @@ class World {
     bool corrupt = false;
     int64_t step = 0;
   };
-  std::map<Generation, std::vector<Told>> told_;  // statuses with state
+  std::map<Generation, std::vector<Told>> told_;          // statuses with state
+  std::map<Generation, std::set<std::string>> answered_;  // ids that stood still for it
   std::set<std::string> corrupt_members_;
   State disk_;
   int64_t newest_commit_ = 0;
