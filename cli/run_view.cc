@@ -74,6 +74,7 @@ Status RunView::Take(const Inbox::Content& content) {
       if (!written.ok()) return written.error();
       for (const rendezvous::StepRecord& step : *written) TakeRecord(step, received);
     }
+    TakeNote(progress.note);
     if (progress.total_steps > 0) state_.total_steps = progress.total_steps;
     if (progress.checkpoint_step.value_or(-1) > checkpoint_step_) {
       checkpoint_step_ = *progress.checkpoint_step;
@@ -88,6 +89,7 @@ void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) 
   last_received_ = std::max(last_received_, received);
   if (record.step <= state_.step) return;  // of an earlier run: repeated to fill a gap in the file
   goodput_.Add(record, received);
+  note_.clear();
   state_.step = record.step;
   state_.loss = record.loss;
   state_.samples_per_second = goodput_.RecentSamplesPerSecond();
@@ -98,6 +100,18 @@ void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) 
 void RunView::TakeReport(const rendezvous::Report& report) {
   report_ = report;
   state_.workers_alive = static_cast<int>(report.live_pods.size());
+}
+
+void RunView::TakeNote(const std::string& note) {
+  if (note.starts_with("checkpoint failed")) {
+    events_->Warning("CheckpointFailed", note);
+    if (!checkpoint_failed_) display_.Say(note + "; training goes on, and tries again with the next one");
+    checkpoint_failed_ = true;  // once is enough for people
+  } else if (note.starts_with("step ")) {
+    Announce(false, "Validated", note);
+  } else if (!note.empty()) {
+    note_ = note;
+  }
 }
 
 void RunView::TakeLine(const std::string& line) {
@@ -111,6 +125,7 @@ void RunView::TakeLine(const std::string& line) {
 void RunView::Show(int workers_wanted, bool stopping, Time now) {
   state_.workers_wanted = workers_wanted;
   state_.note = NoteOf(report_, stopping);
+  if (state_.note.empty()) state_.note = note_;
   display_.Update(state_, now);
 }
 

@@ -44,6 +44,7 @@ class RunView {
   void TakeRecord(const rendezvous::StepRecord& record, double received);
   void TakeReport(const rendezvous::Report& report);
   void TakeLine(const std::string& line);
+  void TakeNote(const std::string& note);
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
 
   const OutputPaths paths_;
@@ -58,6 +59,8 @@ class RunView {
   ProgressState state_;
   rendezvous::Report report_;
   int64_t checkpoint_step_ = -1;
+  std::string note_;  // what the trainers say they are at, until the next step
+  bool checkpoint_failed_ = false;
   double last_received_ = 0;
 };
 

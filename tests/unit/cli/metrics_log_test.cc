@@ -101,6 +101,7 @@ TEST(MetricsLog, ResumeWithATornLineBeforeTheCheckpointWaitsForRepeats) {
   folder.Write("m", MetricsLine(Step(1)) + "\n" + MetricsLine(Step(2)) + "\n" + "{\"step\":3,");
   auto log = MetricsLog::Open(folder.path("m"), 5).value();
   EXPECT_EQ(log->last_step(), 2);
+  EXPECT_EQ(log->last_loss(), 1.0);
   for (int64_t step = 1; step <= 6; ++step) ASSERT_TRUE(log->Add(Step(step)).ok());
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5, 6));
 }
