@@ -38,7 +38,9 @@ TEST_F(Damage, EveryFlippedBitIsNoticed) {
   for (const std::string& file : files_) {
     const std::string good = ReadText(file);
     ASSERT_FALSE(good.empty());
-    for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    // Of the manifest every eleventh; Manifest.AnyChangedBitOrLengthIsNoticed takes them all.
+    const size_t stride = file.ends_with("MANIFEST") ? 11 : 1;
+    for (size_t bit = 0; bit < good.size() * 8; bit += stride) {
       std::string bad = good;
       bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
       WriteText(file, bad);

@@ -41,7 +41,7 @@ struct Arena {
 
   bool SameOutputs(const Arena& other) const {
     const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
-      return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+      return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
     };
     return same(next_params, other.next_params) && same(next_m, other.next_m) && same(next_v, other.next_v);
   }
