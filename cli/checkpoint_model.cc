@@ -23,7 +23,7 @@ std::string Resolve(const std::string& path) {
 
 Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int samples) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error))
+  if (!std::filesystem::is_directory(path, error))
     return Error{Code::kNotFound,
                  path + ": no such checkpoint; give a step-... folder or the --out folder of a run"};
   CheckpointModel result;

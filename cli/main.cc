@@ -1,6 +1,7 @@
 // ringmaster: the command line. Each subcommand is a file of its own; this one only chooses.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -31,6 +32,10 @@ int Main(int argc, char** argv) {
   AddExport(app, exit_code);
   AddDevices(app, exit_code);
   AddVersion(app, exit_code);
+  const auto is_first_word = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_first_word).empty())
+    return Refuse(
+        {Code::kInvalid, std::string(argv[1]) + ": no such command; `ringmaster --help` lists them"});
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {

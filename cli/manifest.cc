@@ -38,7 +38,8 @@ Result<std::pair<std::string, std::string>> ParseSet(const std::string& text) {
 
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers) {
   auto text = ReadFile(file, kMaxManifestBytes);
-  if (!text.ok()) return Error{text.error().code, text.error().message + " (the manifest to run)"};
+  if (!text.ok())
+    return Error{text.error().code, text.error().message + "; give the path of a TrainingJob manifest"};
   api::Loaded loaded = api::LoadYaml(*text, sets);
   if (loaded.problems.empty() && workers > 0) {
     Sets all = sets;

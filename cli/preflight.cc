@@ -81,10 +81,6 @@ Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::
     return loaded->step;
   }
   if (loaded.error().code == Code::kNotFound) return int64_t{0};
-  if (loaded.error().code == Code::kInvalid)
-    return Error{
-        Code::kInvalid,
-        loaded.error().message + "; use another --out, or --fresh to remove what is there and start over"};
   return loaded.error();
 }
 
