@@ -20,7 +20,7 @@ struct Combiner {
   ReduceOp op = ReduceOp::kSum;
 
   // dst = sources[0] + sources[1] + ... over `count` elements. dst may be one of the sources (exactly, not
-  // shifted). At least one source.
+  // shifted). At least one source. Any alignment.
   void Combine(std::byte* dst, std::span<const std::byte* const> sources, size_t count) const;
 
   // dst = dst + src.

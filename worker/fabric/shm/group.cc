@@ -28,7 +28,7 @@ Group::Group(Domain& domain, uint64_t generation, int rank, std::vector<const Pe
       generation_(generation),
       rank_(rank),
       peers_(std::move(peers)),
-      spins_(world() <= cpus ? 4000 : 50),
+      spin_(std::chrono::microseconds(world() <= cpus ? 30 : 2)),
       yields_(world() <= cpus ? 10 : 50) {}
 
 const std::byte* Group::Data(int q, const Descriptor& descriptor, uint64_t offset) const {
@@ -74,13 +74,17 @@ Status Group::AwaitAll(uint64_t phase) {
 }
 
 Status Group::AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value) {
+  constexpr int kPausesPerLook = 16;  // at the clock; a pause takes from 10 to 100 ns, by CPU
   if (failure_) return *failure_;
+  Time start = kNever;
   for (int i = 0; word.load(std::memory_order_acquire) < value; ++i) {
-    if (i >= spins_) {
-      RM_TRY(AwaitSlowly(q, word, value));
-      break;
-    }
     Pause();
+    if (i % kPausesPerLook != kPausesPerLook - 1) continue;
+    const Time now = Now();
+    if (start == kNever) start = now;
+    if (now - start < spin_) continue;
+    RM_TRY(AwaitSlowly(q, word, value));
+    break;
   }
   return Verify(q);
 }

@@ -55,7 +55,7 @@ class Group {
   const uint64_t generation_;
   const int rank_;
   const std::vector<const Peer*> peers_;  // nullptr at our own rank
-  const int spins_;
+  const Duration spin_;
   const int yields_;
   uint64_t phase_ = 0;
   std::optional<Error> failure_;
