@@ -144,7 +144,15 @@ std::vector<Finding> TooLong(std::string_view text, int max_lines) {
 std::vector<Finding> Sleeps(std::string_view text) {
   static const std::regex kSleep(
       R"(\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|\bsleep\s*\()");
-  return Matches(CodeOnly(text), kSleep, "a test sleeps: wait for the event, with a deadline");
+  static const std::regex kPolling(R"(\bwhile\s*\(!)");
+  std::vector<Finding> findings;
+  int polling_line = -100;  // of the newest `while (!...)`
+  EachLine(CodeOnly(text), [&](int number, std::string_view line) {
+    if (std::regex_search(line.begin(), line.end(), kPolling)) polling_line = number;
+    if (std::regex_search(line.begin(), line.end(), kSleep) && number - polling_line > 3)
+      findings.push_back({number, "a test sleeps: wait for the event, with a deadline"});
+  });
+  return findings;
 }
 
 std::vector<Finding> RawMemory(std::string_view text) {

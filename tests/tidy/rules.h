@@ -26,7 +26,8 @@ std::vector<Finding> WrongArrows(std::string_view path, std::string_view text, c
 std::vector<Finding> HeaderRules(std::string_view text);    // #pragma once, no using namespace
 std::vector<Finding> LeftoverMarks(std::string_view text);  // notes to oneself
 std::vector<Finding> TooLong(std::string_view text, int max_lines);
-std::vector<Finding> Sleeps(std::string_view text);     // for tests
+std::vector<Finding> Sleeps(
+    std::string_view text);  // for tests; the pause of a loop that polls for an event is none
 std::vector<Finding> RawMemory(std::string_view text);  // new and delete expressions
 
 // Targets of [text](target) that name a place in the repository: no scheme, no bare #anchor; anchors cut off.

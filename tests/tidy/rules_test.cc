@@ -54,6 +54,8 @@ TEST(Sleeps, AreFoundInCodeOnly) {
   EXPECT_EQ(Sleeps("std::this_thread::sleep_for(1ms);\n").size(), 1);
   EXPECT_EQ(Sleeps("  time.sleep(1)\n").size(), 1);
   EXPECT_EQ(Sleeps("::sleep(1);\n").size(), 1);
+  EXPECT_TRUE(Sleeps("while (!done()) {\n  if (late()) return false;\n  sleep_for(1ms);\n}\n").empty());
+  EXPECT_EQ(Sleeps("while (!done()) {\n  a();\n  b();\n  c();\n  sleep_for(1ms);\n}\n").size(), 1);
   EXPECT_TRUE(Sleeps("// no sleep_for here\nlog(\"sleep_for\");\n").empty());
 }
 
