@@ -39,7 +39,7 @@ void Together(int count, const std::function<bool(int)>& body) {
 }
 
 TEST(TwoWriters, SameStepsAtOnceGiveWholeCheckpoints) {
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 10; ++round) {
     const Folder folder;
     Together(4, [&](int i) {
       Publisher publisher(&PosixFiles(), folder.path(), 2, fmt::format("m{}", i), kSmallChunk);
@@ -58,7 +58,7 @@ TEST(TwoWriters, SameStepsAtOnceGiveWholeCheckpoints) {
 }
 
 TEST(TwoWriters, ReplacingADamagedOneAtOnce) {
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 10; ++round) {
     const Folder folder;
     PublishSmall(folder.path(), 1);
     PublishSmall(folder.path(), 2);
