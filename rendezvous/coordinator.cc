@@ -308,7 +308,8 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
 }
 
 void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
-  Say(peer.pod + " failed (" + record.evidence +
+  const bool died = record.evidence == "mutex" || record.evidence == "exit";
+  Say(peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
       (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
       (record.message.empty() ? "" : ": " + record.message));
   ++report_.worker_failures;

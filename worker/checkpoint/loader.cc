@@ -64,7 +64,7 @@ Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected
       return Error{
           Code::kInvalid,
           fmt::format("{}: is a checkpoint of another model or data ({}, this job is {}); give the job "
-                      "another folder, or start over with --fresh",
+                      "another folder (--out, spec.checkpoint.path), or start over with --fresh",
                       loaded->path, loaded->model, expected_model)};
     }
     loaded->skipped = std::move(skipped);

@@ -66,8 +66,9 @@ std::vector<TrainState::Part> TrainState::Parts() {
   return parts;
 }
 
-void TrainState::Adopt(int64_t step, const data::Cursor& cursor) {
+void TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) {
   images_[current_].cursor = cursor;
+  images_[current_].loss = loss;
   step_ = step;
   present_ = true;
   can_roll_back_ = false;

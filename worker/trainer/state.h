@@ -33,6 +33,7 @@ class TrainState {
     std::span<float> state1;
     std::span<int32_t> exponents;
     data::Cursor cursor;
+    double loss = 0;  // of the step that led here; 0 before the first
   };
 
   // A part of the current image under its name in checkpoints.
@@ -59,7 +60,7 @@ class TrainState {
   // Parts of the current image in a fixed order, to be sent, stored, or filled before Adopt.
   std::vector<Part> Parts();
   // The current image was filled from outside: it is the state of `step`.
-  void Adopt(int64_t step, const data::Cursor& cursor);
+  void Adopt(int64_t step, const data::Cursor& cursor, double loss);
   // What is here is worth nothing (a transfer is about to overwrite it).
   void Discard();
 

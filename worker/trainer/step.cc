@@ -97,6 +97,7 @@ Result<StepResult> Stepper::Run(fabric::Communicator* comm, const std::atomic<bo
     std::ranges::copy(exponents_, state.next().exponents.begin());
     numerics::ExponentsForNext(layout_, board.maxima(), state.step() + 1, state.next().exponents);
   }
+  state.next().loss = result.loss;
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();
   return result;

@@ -151,7 +151,7 @@ Status Trainer::LoadOrInitialise() {
       }
       RM_ASSIGN(const data::Cursor cursor, CursorFromDescription(loaded->meta));
       if (loaded->meta.contains("records")) reporter_.Restore(loaded->meta["records"]);
-      state_->Adopt(loaded->step, cursor);
+      state_->Adopt(loaded->step, cursor, reporter_.last().has_value() ? reporter_.last()->loss : 0);
       published_step_ = loaded->step;
       log::Info("continuing from {} step={}", loaded->path, loaded->step);
       return Ok();
@@ -165,7 +165,7 @@ Status Trainer::LoadOrInitialise() {
   parts_.model->Initialise(config.seed, image.params);
   std::ranges::fill(image.state0, 0.0f);
   std::ranges::fill(image.state1, 0.0f);
-  state_->Adopt(0, {});
+  state_->Adopt(0, {}, 0);
   log::Info("starting from seed={} parameters={}", config.seed, layout_.trainable);
   return Ok();
 }
@@ -215,7 +215,7 @@ Status Trainer::Finish(bool finished) {
   Done done;
   done.finished = finished;
   done.step = state_->step();
-  done.loss = reporter_.last().has_value() ? reporter_.last()->loss : 0;
+  done.loss = state_->current().loss;
   if (finished) {
     reporter_.Note("validating");
     parts_.slot->SetActivity(Activity::kComputing);

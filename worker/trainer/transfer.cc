@@ -14,6 +14,7 @@ struct Head {
   int64_t step = 0;
   int64_t epoch = 0;
   int64_t position = 0;
+  double loss = 0;
   uint64_t params_hash = 0;
   uint64_t optimizer_hash = 0;
 };
@@ -33,8 +34,8 @@ Status Serve(fabric::Communicator* comm, std::span<const int32_t> sources, size_
              std::span<const int> receivers, TrainState* state) {
   const data::Cursor& cursor = state->current().cursor;
   if (mine == 0) {
-    const Head head = {state->step(), cursor.epoch, cursor.position, state->ParamsHash(),
-                       state->OptimizerHash()};
+    const Head head = {state->step(),         cursor.epoch,        cursor.position,
+                       state->current().loss, state->ParamsHash(), state->OptimizerHash()};
     for (const int receiver : receivers) RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
   }
   const auto pieces = Pieces(state);
@@ -50,7 +51,7 @@ Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, Train
   RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&head, 1)), sources[0]));
   const auto pieces = Pieces(state);
   for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
-  state->Adopt(head.step, {head.epoch, head.position});
+  state->Adopt(head.step, {head.epoch, head.position}, head.loss);
   if (state->ParamsHash() != head.params_hash || state->OptimizerHash() != head.optimizer_hash) {
     state->Discard();
     return Error{

@@ -127,7 +127,7 @@ struct Rank {
   }
   void Initialise() {
     model->Initialise(config.seed, state->current().params);
-    state->Adopt(0, {});
+    state->Adopt(0, {}, 0);
   }
   void Steps(int64_t until) {
     while (state->step() < until) {
