@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "base/time.h"
+#include "bench/step/beside_engine.h"
 #include "bench/step/raw_products.h"
 #include "worker/engine/model.h"
 #include "worker/optimizer/optimizer.h"
@@ -44,6 +45,7 @@ struct Parts {
   double products = 0;
   double optimizer = 0;
   double flops = 0;
+  int64_t elements = 0;
 };
 
 Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
@@ -85,7 +87,8 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
     measured.push_back({.total = ToSeconds(end - begin),
                         .products = after.seconds - before.seconds,
                         .optimizer = ToSeconds(end - middle),
-                        .flops = after.flops - before.flops});
+                        .flops = after.flops - before.flops,
+                        .elements = model.layout().elements});
   }
   return *std::min_element(measured.begin(), measured.end(),
                            [](const Parts& a, const Parts& b) { return a.total < b.total; });
@@ -106,15 +109,18 @@ void Report(const Case& c, Precision precision, int threads, int rounds) {
   raw();
   const Parts parts = Measure(c, precision, threads, rounds);
   raw();
+  const double numerics = NumericsSeconds(parts.elements, rounds);
+  const double all_reduce = AllReduceSeconds(parts.elements, rounds);
   const double rate = parts.flops / parts.products / 1e9;
   const double raw_rate = raw_flops / raw_seconds / 1e9;
   const double others = parts.total - parts.products - parts.optimizer;
   fmt::print(
       "{:<7} {:<5} threads {}  step {:8.2f} ms  products {:8.2f}  other kernels {:7.2f}  optimizer {:7.2f}  "
+      "| beside it: exact numerics {:6.2f}  all-reduce of 2 ranks {:6.2f} |  "
       "{:7.0f} tokens/s  products {:6.1f} GFLOP/s  oneDNN alone {:6.1f}  ratio {:.2f}\n",
       c.name, precision == Precision::kBf16 ? "bf16" : "fp32", threads, parts.total * 1e3,
-      parts.products * 1e3, others * 1e3, parts.optimizer * 1e3, c.samples * c.config.context / parts.total,
-      rate, raw_rate, rate / raw_rate);
+      parts.products * 1e3, others * 1e3, parts.optimizer * 1e3, numerics * 1e3, all_reduce * 1e3,
+      c.samples * c.config.context / parts.total, rate, raw_rate, rate / raw_rate);
 }
 
 }  // namespace

@@ -15,11 +15,14 @@ double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::string MemoryNeed::ToString() const {
   return fmt::format(
-      "weights {:.1f} + optimizer {:.1f} + undo {:.1f} + gradients {:.1f} + activations {:.1f} = {:.1f} MiB",
-      Mib(weights), Mib(optimizer), Mib(undo), Mib(gradients), Mib(activations), Mib(Total()));
+      "weights {:.1f} + optimizer {:.1f} + undo {:.1f} + gradients {:.1f} + activations {:.1f} + checkpoint "
+      "copy {:.1f} = "
+      "{:.1f} MiB",
+      Mib(weights), Mib(optimizer), Mib(undo), Mib(gradients), Mib(activations), Mib(checkpoint),
+      Mib(Total()));
 }
 
-MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model) {
+MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool writes_checkpoints) {
   const int64_t array = model.layout().elements * static_cast<int64_t>(sizeof(float));
   MemoryNeed need;
   need.weights = array;
@@ -27,6 +30,7 @@ MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model) {
   need.undo = need.weights + need.optimizer;
   need.gradients = 2 * array;
   need.activations = model.ActivationBytes();
+  if (writes_checkpoints) need.checkpoint = need.weights + need.optimizer;
   return need;
 }
 

@@ -18,11 +18,12 @@ struct MemoryNeed {
   int64_t undo = 0;
   int64_t gradients = 0;  // of one micro-batch, and the sum over micro-batches
   int64_t activations = 0;
-  int64_t Total() const { return weights + optimizer + undo + gradients + activations; }
+  int64_t checkpoint = 0;  // the copy that is being written, on the member that writes
+  int64_t Total() const { return weights + optimizer + undo + gradients + activations + checkpoint; }
   std::string ToString() const;  // "weights 3.2 MiB + optimizer 6.4 MiB + ... = 21.0 MiB"
 };
 
-MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model);
+MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool writes_checkpoints);
 
 // Proportional set size of this process: pages shared with peers count in shares. kUnavailable where the
 // kernel does not tell.

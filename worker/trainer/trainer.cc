@@ -236,7 +236,7 @@ Status Trainer::Finish(bool finished) {
     }
   }
   if (const auto have = ProportionalBytes(); have.ok()) {
-    const MemoryNeed need = NeedOf(parts_.config, *parts_.model);
+    const MemoryNeed need = NeedOf(parts_.config, *parts_.model, writer_ != nullptr);
     log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}", static_cast<double>(*have) / (1 << 20),
               static_cast<double>(*have) / static_cast<double>(need.Total()), need.ToString());
   }
