@@ -67,7 +67,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
 
   const auto size = static_cast<int32_t>(members.size());
   if (over) {
-    for (const std::string& uid : members) world.EndPod(key, uid, 0, "");
+    // Its pods end below.
   } else if (gang.order->stop) {
     if (size == 0 || report.phase == GangPhase::kStopping) {
       report.phase = GangPhase::kStopped;
@@ -93,6 +93,10 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   report.total_steps = gang.total_steps;
   report.checkpoint_step = gang.checkpoint_step;
   if (report != before) world.ReportChanged(key);
+  // Last: the end of the last pod of a deleted job takes the job with it, `job` and `gang` included.
+  if (over) {
+    for (const std::string& uid : members) world.EndPod(key, uid, 0, "");
+  }
 }
 
 void GangModel::TickForeign(World& world, const control::Key& key, JobTruth& job) {
