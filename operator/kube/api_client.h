@@ -1,0 +1,82 @@
+// Requests of the Kubernetes API, asynchronous, over an HttpClient. Knows verbs, content types, Status
+// objects and pages; knows nothing about TrainingJobs.
+//
+// Threads: all members from any thread; `done` comes on a thread of the transport, once, and must neither
+// block nor throw. The transport must outlive the client, and requests in flight end before it is destroyed.
+//
+// Errors: Code by HTTP status and the reason of the Status object: 404 kNotFound; 409 kAlreadyExists or
+// kConflict; 410 kGone; 403 kForbidden; 400/405/415/422 kInvalid; 429 and 503 are tried again here, after
+// Retry-After or a growing delay, a bounded number of times, then kUnavailable; 504 and other 5xx of a write
+// kAmbiguous, of a read kUnavailable; 401 once more with the credentials read again, then kForbidden. The
+// message is the server's, with what was asked
+// (`POST pods rm/x-1-0: ...`).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "operator/kube/http_client.h"
+#include "operator/kube/resource.h"
+
+namespace ringmaster::kube {
+
+inline constexpr const char* kFieldManager = "ringmaster-operator";
+
+struct ListOptions {
+  std::string namespace_;  // empty: all
+  std::string label_selector;
+  std::string field_selector;
+  std::string resource_version;  // "0": from the server's cache; empty: the newest
+  bool metadata_only = false;    // PartialObjectMetadata instead of whole objects
+};
+
+struct DeleteOptions {
+  std::string uid;             // precondition
+  int64_t grace_seconds = -1;  // -1: the object's own
+  std::string propagation;     // Background | Foreground | Orphan; empty: the default
+};
+
+class ApiClient {
+ public:
+  using Done = std::function<void(Result<Json>)>;
+  // Every page of a list is given to `on_page` as it comes (items with apiVersion and kind absent, as the
+  // server leaves them); `done` gets the list's metadata with the resourceVersion of the whole.
+  using OnPage = std::function<void(Json items)>;
+
+  explicit ApiClient(HttpClient& http);
+  ~ApiClient();
+
+  void Get(const Resource& resource, const std::string& ns, const std::string& name, Done done);
+  void List(const Resource& resource, const ListOptions& options, OnPage on_page, Done done);  // pages of 500
+  void Create(const Resource& resource, const std::string& ns, const Json& object, Done done);
+  // Server-side apply with our field manager; `subresource` may be "status". The object needs apiVersion,
+  // kind, name.
+  void Apply(const Resource& resource, const std::string& ns, const std::string& name,
+             const std::string& subresource, const Json& object, bool force, Done done);
+  // PUT, for objects of ours alone (Lease): the object carries its resourceVersion.
+  void Update(const Resource& resource, const std::string& ns, const std::string& name,
+              const std::string& subresource, const Json& object, Done done);
+  enum class PatchType { kMerge, kJson, kStrategic };
+  void Patch(const Resource& resource, const std::string& ns, const std::string& name,
+             const std::string& subresource, PatchType type, const Json& body, Done done);
+  void Delete(const Resource& resource, const std::string& ns, const std::string& name,
+              const DeleteOptions& options, Done done);
+  // GET of any path, for discovery ("/apis", "/version").
+  void Raw(const std::string& target, Done done);
+
+  // A watch: `on_line` gets JSON lines {"type","object"}. Ends are those of HttpClient::Stream, mapped to
+  // errors as above; a good end is Ok.
+  std::unique_ptr<HttpStream> Watch(const Resource& resource, const ListOptions& options, bool bookmarks,
+                                    std::function<void(std::string_view)> on_line,
+                                    std::function<void(Status)> on_end);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ringmaster::kube

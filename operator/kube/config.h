@@ -1,0 +1,47 @@
+// Where the API server is and who we are: from kubeconfig files or from the pod we run in. Loading reads
+// files; no network. Secrets in here are never logged.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ringmaster::kube {
+
+// Gives the bearer token of the moment. Any thread.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  virtual Result<std::string> Token() = 0;  // empty: none is needed
+  virtual void Expire() {}                  // the server refused the last one: get another next time
+};
+
+struct ClientConfig {
+  std::string server;  // https://host:port, without a path unless the file has one
+  std::string tls_server_name;
+  std::string ca_pem;  // empty: the system's authorities
+  bool insecure_skip_tls_verify = false;
+  std::string client_cert_pem;
+  std::string client_key_pem;
+  std::string proxy_url;  // empty: HTTPS_PROXY and NO_PROXY of the environment decide
+  std::shared_ptr<TokenSource> token;
+  std::string namespace_ = "default";
+  std::string user_agent = "ringmaster-operator";
+  std::string impersonate_user;
+};
+
+struct ConfigOptions {
+  std::vector<std::string>
+      kubeconfig_paths;          // explicit files; empty: $KUBECONFIG (several, ':'), else ~/.kube/config
+  std::string context;           // empty: current-context
+  bool allow_in_cluster = true;  // when no file is given or found
+};
+
+// Files are merged as kubectl does: the first file that names a thing wins; relative paths in a file are
+// relative to it. kInvalid with file, line and what is missing.
+Result<ClientConfig> LoadConfig(const ConfigOptions& options);
+
+}  // namespace ringmaster::kube
