@@ -18,7 +18,7 @@ Time Elector::RetryAt(Time now) {
   return now + options_.retry_period + Duration(static_cast<int64_t>(rng_.Below(fifth + 1)));
 }
 
-bool Elector::Leading(Time now) const { return !lost_ && held_ && now < *held_ + options_.renew_deadline; }
+Time Elector::RightEnds() const { return !lost_ && held_ ? *held_ + options_.renew_deadline : Time::min(); }
 
 Elector::Todo Elector::Next(Time now) {
   if (held_ && !lost_ && now >= *held_ + options_.renew_deadline) lost_ = true;

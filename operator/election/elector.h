@@ -57,7 +57,9 @@ class Elector {
   void OnWritten(const LeaseRecord& lease, Time now);
   void OnFailed(Time now);
 
-  bool Leading(Time now) const;
+  bool Leading(Time now) const { return now < RightEnds(); }
+  // Time::min() when we have none.
+  Time RightEnds() const;
   bool lost() const { return lost_; }
   // Number of changes of holder, ours included; of use while leading. At least 1.
   int64_t term() const { return record_ ? record_->transitions : 0; }

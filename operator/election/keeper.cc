@@ -1,0 +1,206 @@
+#include "operator/election/keeper.h"
+
+#include <fmt/chrono.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ringmaster::election {
+namespace {
+
+const kube::Resource kLeases{"coordination.k8s.io", "v1", "leases"};
+constexpr Duration kReleaseLimit = seconds(3);
+
+// What the API calls MicroTime. Only for people: no elector decides by it.
+std::string WallNow() {
+  const auto now = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", now);
+}
+
+}  // namespace
+
+Json ToLease(const LeaseRecord& record, const std::string& name, const std::string& acquired,
+             const std::string& renewed) {
+  Json spec = {{"leaseDurationSeconds", std::chrono::duration_cast<seconds>(record.duration).count()},
+               {"leaseTransitions", record.transitions},
+               {"acquireTime", acquired},
+               {"renewTime", renewed}};
+  if (!record.holder.empty()) spec["holderIdentity"] = record.holder;
+  Json metadata = {{"name", name}};
+  if (!record.revision.empty()) metadata["resourceVersion"] = record.revision;
+  return {{"apiVersion", kLeases.ApiVersion()},
+          {"kind", "Lease"},
+          {"metadata", std::move(metadata)},
+          {"spec", std::move(spec)}};
+}
+
+Result<LeaseRecord> FromLease(const Json& lease) {
+  const auto metadata = lease.find("metadata");
+  if (metadata == lease.end() || !metadata->is_object()) return Error{Code::kInvalid, "Lease: no metadata"};
+  LeaseRecord record;
+  RM_ASSIGN(record.revision, JsonString(*metadata, "resourceVersion"));
+  const Json spec = lease.value("spec", Json::object());
+  // Every member is optional; what is missing reads as a Lease that nobody holds.
+  if (spec.contains("holderIdentity") && spec["holderIdentity"].is_string())
+    record.holder = spec["holderIdentity"].get<std::string>();
+  if (spec.contains("leaseDurationSeconds") && spec["leaseDurationSeconds"].is_number_integer())
+    record.duration = seconds(spec["leaseDurationSeconds"].get<int64_t>());
+  if (spec.contains("leaseTransitions") && spec["leaseTransitions"].is_number_integer())
+    record.transitions = spec["leaseTransitions"].get<int64_t>();
+  return record;
+}
+
+class LeaseKeeper::Mailbox {
+ public:
+  struct Answer {
+    Elector::Todo todo;
+    Result<Json> result;
+  };
+
+  void Push(Answer answer) {
+    std::lock_guard lock(mutex_);
+    answers_.push_back(std::move(answer));
+    ready_.notify_all();
+  }
+  void Close() {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    ready_.notify_all();
+  }
+  // An answer, or nullopt at `until` or when closed.
+  std::optional<Answer> Take(Time until) {
+    std::unique_lock lock(mutex_);
+    const auto something = [&] { return closed_ || !answers_.empty(); };
+    if (until == kNever)
+      ready_.wait(lock, something);
+    else
+      ready_.wait_until(lock, until, something);
+    if (answers_.empty()) return std::nullopt;
+    Answer answer = std::move(answers_.front());
+    answers_.pop_front();
+    return answer;
+  }
+  bool closed() const {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Answer> answers_;
+  bool closed_ = false;
+};
+
+LeaseKeeper::LeaseKeeper(kube::ApiClient& api, Options options)
+    : api_(api),
+      options_(std::move(options)),
+      elector_(options_.elector),
+      mailbox_(std::make_shared<Mailbox>()) {}
+
+LeaseKeeper::~LeaseKeeper() { Stop(); }
+
+void LeaseKeeper::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void LeaseKeeper::Stop() {
+  mailbox_->Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string LeaseKeeper::holder() const {
+  std::lock_guard lock(mutex_);
+  return holder_;
+}
+
+bool LeaseKeeper::HeardWithin(Duration age) const {
+  const int64_t heard = heard_.load(std::memory_order_acquire);
+  return heard != INT64_MIN && Now().time_since_epoch().count() - heard <= age.count();
+}
+
+void LeaseKeeper::Run() {
+  while (!mailbox_->closed()) {
+    const Time now = Now();
+    const Elector::Todo todo = elector_.Next(now);
+    Publish(now);
+    if (todo.step != Elector::Step::kWait) {
+      Ask(todo);
+      continue;
+    }
+    if (auto answer = mailbox_->Take(todo.until)) Take(answer->todo, answer->result);
+  }
+  if (const auto release = elector_.Release()) {
+    right_ends_ = INT64_MIN;
+    auto gone = std::make_shared<Mailbox>();
+    api_.Update(kLeases, options_.namespace_, options_.name, "",
+                ToLease(*release, options_.name, acquired_, WallNow()), [gone](Result<Json> result) {
+                  gone->Push({{}, std::move(result)});
+                });
+    const auto answer = gone->Take(Now() + kReleaseLimit);
+    if (!answer || !answer->result.ok())
+      log::Warn("lease={} release=failed: the next leader waits until it expires", options_.name);
+  }
+}
+
+void LeaseKeeper::Ask(const Elector::Todo& todo) {
+  auto done = [mailbox = mailbox_, todo](Result<Json> result) { mailbox->Push({todo, std::move(result)}); };
+  if (todo.step == Elector::Step::kRead)
+    return api_.Get(kLeases, options_.namespace_, options_.name, std::move(done));
+  const std::string now = WallNow();
+  if (acquired_.empty()) acquired_ = now;
+  const Json lease = ToLease(todo.record, options_.name, acquired_, now);
+  if (todo.record.revision.empty())
+    api_.Create(kLeases, options_.namespace_, lease, std::move(done));
+  else
+    api_.Update(kLeases, options_.namespace_, options_.name, "", lease, std::move(done));
+}
+
+void LeaseKeeper::Take(const Elector::Todo& todo, const Result<Json>& answer) {
+  const Time now = Now();
+  if (!answer.ok()) {
+    const bool absent = todo.step == Elector::Step::kRead && answer.error().code == Code::kNotFound;
+    if (absent) {
+      heard_ = now.time_since_epoch().count();
+      return elector_.OnRead(std::nullopt, now);
+    }
+    log::Debug("lease={} error={}", options_.name, answer.error().message);
+    return elector_.OnFailed(now);
+  }
+  heard_ = now.time_since_epoch().count();
+  const Result<LeaseRecord> record = FromLease(answer.value());
+  if (!record.ok()) {
+    log::Warn("lease={} error={}", options_.name, record.error().message);
+    return elector_.OnFailed(now);
+  }
+  if (todo.step == Elector::Step::kRead)
+    elector_.OnRead(record.value(), now);
+  else
+    elector_.OnWritten(record.value(), now);
+}
+
+void LeaseKeeper::Publish(Time now) {
+  right_ends_ = elector_.RightEnds().time_since_epoch().count();
+  {
+    std::lock_guard lock(mutex_);
+    if (holder_ != elector_.holder()) {
+      holder_ = elector_.holder();
+      log::Info("lease={} holder={}", options_.name, holder_.empty() ? "nobody" : holder_);
+    }
+  }
+  if (!elected_ && elector_.Leading(now)) {
+    elected_ = true;
+    log::Info("lease={} elected=true term={}", options_.name, elector_.term());
+    if (options_.on_elected) options_.on_elected(elector_.term());
+  }
+  if (elected_ && elector_.lost()) {
+    elected_ = false;
+    log::Error("lease={} lost=true", options_.name);
+    if (options_.on_lost) options_.on_lost();
+  }
+}
+
+}  // namespace ringmaster::election
