@@ -1,0 +1,314 @@
+"""A real Kubernetes control plane with fake nodes, for tests.
+
+    with Cluster(nodes=4) as c:
+        c.apply_text(open("job.yaml").read())
+        c.kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=30s")
+        c.component("apiserver").restart()
+
+etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok are processes on loopback with ports and a folder
+of their own, so any number of clusters run beside each other. They end with the process that made the Cluster, however
+that ends. README.md has the rest. Standard library only; a Cluster may be used from any thread.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import components
+import kubeapi
+import pki
+from kubeapi import ApiError  # for those who import us
+
+HERE = pathlib.Path(__file__).resolve().parent
+COMPONENTS = components.COMPONENTS
+
+
+class ClusterError(Exception):
+    """The cluster could not be started, or could not do what was asked. The message says why."""
+
+
+class NotBuilt(ClusterError):
+    """The control plane's binary is not there, and e2e/cluster/build has to make it first."""
+
+
+class KubectlError(Exception):
+    """kubectl ended with another code than 0."""
+
+    def __init__(self, arguments, done):
+        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+        super().__init__(f"kubectl {' '.join(arguments)}: exit code {self.code}: {self.stderr.strip()}")
+
+
+def binary():
+    """Where the built control plane is; raises NotBuilt when it is not there."""
+    done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotBuilt(done.stderr.strip())
+    return pathlib.Path(done.stdout.strip()) / "kubekit"
+
+
+class Cluster:
+    """See components.Options for the options (nodes, gpus, rdma, components, node_grace_s, apiserver_flags, ...).
+
+    folder: where everything is kept; made here, so it must be missing or empty. Without it, a temporary folder.
+    detached: the cluster goes on when this process ends, until somebody calls `down` on its folder.
+    """
+
+    def __init__(self, folder=None, detached=False, **options):
+        self.options = components.Options(**options)
+        unknown = set(self.options.components) - set(COMPONENTS)
+        if unknown:
+            raise ClusterError(f"no component {' '.join(sorted(unknown))}; there are: {' '.join(COMPONENTS)}")
+        self.folder = pathlib.Path(folder).absolute() if folder else None
+        self._detached = detached
+        self._supervisor = None
+
+    @classmethod
+    def attach(cls, folder):
+        """A cluster that somebody else started."""
+        folder = pathlib.Path(folder).absolute()
+        try:
+            options = json.loads((folder / "options.json").read_text())
+        except FileNotFoundError:
+            raise ClusterError(f"{folder} is not the folder of a cluster") from None
+        return cls(folder, **options)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, *_):
+        self.stop(keep=kind is not None)
+        if kind is not None:
+            print(f"the cluster's logs are kept in {self.folder}", file=sys.stderr)
+
+    # --- life
+
+    def start(self):
+        """Starts everything and returns when pods can be created. Returns self."""
+        program = binary()
+        if self.folder is None:
+            self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-e2e-"))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if any(self.folder.iterdir()):
+            raise ClusterError(f"{self.folder} is not empty")
+        self.folder.chmod(0o700)
+        (self.folder / "options.json").write_text(json.dumps(dataclasses.asdict(self.options)) + "\n")
+        (self.folder / "binary").write_text(f"{program}\n")
+        with open(self.folder / "supervisor.log", "ab") as log:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-B", HERE / "supervisor.py", self.folder, "detached" if self._detached else "owned"],
+                stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                text=True, start_new_session=True)
+        line = self._supervisor.stdout.readline()
+        self._supervisor.stdout.close()
+        answer = json.loads(line or "{}")
+        if "ready" not in answer:
+            self._supervisor.wait()
+            reason = answer.get("error") or (self.folder / "supervisor.log").read_text()[-2000:]
+            raise ClusterError(f"the cluster did not start: {reason}\nits logs are kept in {self.folder}")
+        return self
+
+    def stop(self, keep=False):
+        """Ends everything, and removes the folder unless `keep`. Also ends what is left of a broken cluster."""
+        keep = keep or bool(os.environ.get("RINGMASTER_KEEP_CLUSTER"))
+        try:
+            self._ask(verb="down", keep=keep)
+        except ClusterError:
+            pass  # the supervisor is gone, and its children with it
+        if self._supervisor:
+            if self._supervisor.stdin:
+                self._supervisor.stdin.close()
+            self._supervisor.wait()
+        if not keep and self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def component(self, name):
+        return Component(self, name)
+
+    def status(self):
+        """What runs: {"components": {name: "running" | "ended with CODE"}, "pids": {name: pid}}."""
+        return self._ask(verb="status")
+
+    def compact(self):
+        """Makes etcd and the API server forget all history: watches end, and who comes back with an old resourceVersion,
+        or goes on with an old list, is told 410. Returns etcd's revision."""
+        return self._ask(verb="compact")["revision"]
+
+    # --- objects
+
+    @property
+    def kubeconfig(self):
+        """Of the administrator."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def server(self):
+        return json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+
+    @property
+    def api(self):
+        """Plain requests as the administrator: c.api.get("/api/v1/pods"); see kubeapi.py."""
+        return self.api_of(self.kubeconfig)
+
+    def api_of(self, kubeconfig):
+        """Plain requests with the token in one of our kubeconfigs."""
+        config = json.loads(pathlib.Path(kubeconfig).read_text())
+        return kubeapi.Api(config["clusters"][0]["cluster"]["server"], self.folder / "pki/ca.crt",
+                           config["users"][0]["user"].get("token"))
+
+    def kubectl(self, *arguments, stdin=None, kubeconfig=None, timeout_s=120):
+        """Runs kubectl and returns its standard output. Raises KubectlError."""
+        arguments = [str(argument) for argument in arguments]
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.folder)}
+        done = subprocess.run([(self.folder / "binary").read_text().strip(), "kubectl", *arguments], input=stdin,
+                              env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
+        if done.returncode:
+            raise KubectlError(arguments, done)
+        return done.stdout
+
+    def apply_text(self, manifests, *arguments, kubeconfig=None):
+        """kubectl apply --server-side of YAML or JSON text."""
+        return self.kubectl("apply", "--server-side", "-f", "-", *arguments, stdin=manifests, kubeconfig=kubeconfig)
+
+    def get(self, kind, name=None, namespace="default"):
+        """An object as a dict, or the list of a kind's objects."""
+        found = json.loads(self.kubectl("get", kind, *([name] if name else []), "-n", namespace, "-o", "json"))
+        return found if name else found["items"]
+
+    def wait(self, condition, what, timeout_s=60, every_s=0.05):
+        """Calls condition() until it returns something true, and returns that. Fails with `what` after timeout_s."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = condition()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout_s} s: {what}")
+            time.sleep(every_s)
+
+    def kubeconfig_of(self, user, *groups):
+        """A kubeconfig for a user, made on the spot; returns its path.
+
+        system:serviceaccount:NAMESPACE:NAME gets a token of that ServiceAccount, valid for a day; anybody else a client
+        certificate with this name and these groups.
+        """
+        safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in "-".join([user, *groups]))
+        parts = user.split(":")
+        if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
+            path = f"/api/v1/namespaces/{parts[2]}/serviceaccounts/{parts[3]}/token"
+            request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                       "spec": {"expirationSeconds": 86400}}
+            credentials = {"token": self.api.request("POST", path, request)["status"]["token"]}
+        else:
+            authority = pki.Pki(self.folder / "pki")
+            name = f"user-{safe}"
+            authority.issue(name, "".join(f"/O={group}" for group in groups) + f"/CN={user}", "clientAuth")
+            credentials = {"client-certificate-data": pki.encoded(authority.certificate(name)),
+                           "client-key-data": pki.encoded(authority.key(name))}
+        file = self.folder / f"kubeconfig-{safe}"
+        pki.write_secret(file, pki.kubeconfig(self.server, self.folder / "pki/ca.crt", credentials))
+        return file
+
+    # --- what kubelets do
+
+    def pod_exit(self, namespace, pod, code, message="", container=None, reason=None):
+        """Ends a running pod: its containers (or one of them) end with this code, the pod is Succeeded or Failed.
+
+        message becomes the termination message. reason: "Completed" and "Error" unless given ("OOMKilled").
+        With `container`, the others go on and the pod with them.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        current = self.api.get(path)
+        statuses = current["status"].get("containerStatuses")
+        if not statuses:
+            raise ClusterError(f"{namespace}/{pod} does not run: its phase is {current['status'].get('phase')}")
+        if container and container not in [status["name"] for status in statuses]:
+            raise ClusterError(f"{namespace}/{pod} has no container {container!r}")
+        for status in statuses:
+            if "running" in status["state"] and container in (None, status["name"]):
+                ended = {"exitCode": code, "reason": reason or ("Error" if code else "Completed"), "finishedAt": now,
+                         "startedAt": status["state"]["running"].get("startedAt"), "message": message}
+                status.update(ready=False, started=False, state={"terminated": ended})
+        codes = [status["state"].get("terminated", {}).get("exitCode") for status in statuses]
+        change = {"containerStatuses": statuses, "conditions": [
+            {"type": kind, "status": "False", "lastTransitionTime": now,
+             "reason": "ContainersNotReady" if None in codes else "PodFailed" if any(codes) else "PodCompleted"}
+            for kind in ("Ready", "ContainersReady")]}
+        if None not in codes:
+            change["phase"] = "Failed" if any(codes) else "Succeeded"
+        self.api.patch(path + "/status", {"status": change}, "strategic")
+
+    def add_nodes(self, *names):
+        """Adds fake nodes to those of the start, which are node-0 and so on."""
+        self._ask(verb="add-nodes", names=names, first=len(self.api.get("/api/v1/nodes")["items"]))
+
+    def lose_node(self, name):
+        """Takes the node's kubelet away: no heartbeat (the node is Unknown after node_grace_s), and pods that are deleted
+        stay Terminating."""
+        self._kubelet(name, "stopped")
+
+    def find_node(self, name):
+        """Brings the kubelet back."""
+        self._kubelet(name, "running")
+
+    def _kubelet(self, name, state):
+        self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {components.KUBELET_LABEL: state}}})
+
+    # --- the supervisor
+
+    def _ask(self, **request):
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            try:
+                directory = os.open(self.folder, os.O_PATH)
+                stack.callback(os.close, directory)
+                connection.connect(f"/proc/self/fd/{directory}/control")  # a long path does not fit into an address
+                stream = stack.enter_context(connection.makefile("rw"))
+                stream.write(json.dumps(request) + "\n")
+                stream.flush()
+                line = stream.readline()
+            except (OSError, TypeError) as error:
+                raise ClusterError(f"no cluster runs in {self.folder}: {error}") from None
+        if not line:
+            raise ClusterError(f"the cluster in {self.folder} ended")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ClusterError(answer["error"])
+        return answer
+
+
+class Component:
+    """One of COMPONENTS. Every method returns when it is done: a started component answers, a stopped one is gone."""
+
+    def __init__(self, cluster, name):
+        self._cluster, self.name = cluster, name
+
+    def start(self):
+        self._cluster._ask(verb="start", component=self.name)
+
+    def stop(self):
+        self._cluster._ask(verb="stop", component=self.name)
+
+    def kill9(self):
+        self._cluster._ask(verb="kill9", component=self.name)
+
+    def restart(self):
+        self._cluster._ask(verb="restart", component=self.name)
+
+    @property
+    def pid(self):
+        """None when it does not run."""
+        return self._cluster.status()["pids"].get(self.name)
+
+    @property
+    def log(self):
+        return (self._cluster.folder / f"{self.name}.log").read_text(errors="replace")

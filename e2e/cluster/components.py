@@ -1,0 +1,210 @@
+"""What runs in a test cluster, and with which flags. Pure functions of the layout: nothing is started here."""
+
+import dataclasses
+import json
+import pathlib
+
+import pki
+
+# In the order in which they start: each needs the one before it, or nothing.
+COMPONENTS = ("etcd", "apiserver", "kcm", "scheduler", "kwok")
+
+FEATURES = "--feature-gates=GenericWorkload=true"  # gangs (PodGroup) in the stock scheduler; off by default in 1.37
+SERVICE_CIDR = "10.96.0.0/16"
+POD_CIDR = "10.200.0.0/16"
+
+# kwok plays the kubelet of the nodes with this label. It is a label rather than an annotation because the API server
+# filters by labels: a node that loses it is let go at once, and so a test can take a node's kubelet away.
+KUBELET_LABEL = "e2e.ringmaster.dev/kubelet"
+
+
+@dataclasses.dataclass
+class Options:
+    """What a cluster is made of. Stored as JSON in its folder."""
+
+    components: list = dataclasses.field(default_factory=lambda: list(COMPONENTS))
+    nodes: int = 4
+    gpus: int = 8  # nvidia.com/gpu per node
+    rdma: dict = dataclasses.field(default_factory=lambda: {"rdma/ib": 8})  # further resources per node
+    cpu: str = "128"
+    memory: str = "1Ti"
+    pods_per_node: int = 110
+    # A node whose kubelet is silent for this long becomes Unknown; Kubernetes' own default.
+    node_grace_s: int = 50
+    # Pods on an unreachable or not ready node are deleted after this long; Kubernetes' own default.
+    eviction_s: int = 300
+    apiserver_flags: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Layout:
+    """Where things are: the folder of the cluster and its ports."""
+
+    folder: pathlib.Path
+    binary: pathlib.Path
+    etcd_port: int
+    etcd_peer_port: int
+    apiserver_port: int
+
+    @property
+    def pki(self):
+        return pki.Pki(self.folder / "pki")
+
+    @property
+    def server(self):
+        return f"https://127.0.0.1:{self.apiserver_port}"
+
+    @property
+    def etcd(self):
+        return f"http://127.0.0.1:{self.etcd_port}"
+
+    def kubeconfig(self, user):
+        return self.folder / ("kubeconfig" if user == "admin" else f"pki/{user}.kubeconfig")
+
+
+# Users with a token that is as old as the cluster: (file, user name, group).
+USERS = (
+    ("admin", "admin", "system:masters"),
+    ("kcm", "system:kube-controller-manager", ""),
+    ("scheduler", "system:kube-scheduler", ""),
+    ("kwok", "kwok", "system:masters"),
+)
+
+
+def command(name, layout, options):
+    """argv of a component."""
+    applet, flags = {"etcd": _etcd, "apiserver": _apiserver, "kcm": _kcm, "scheduler": _scheduler,
+                     "kwok": _kwok}[name](layout, options)
+    return [str(layout.binary), applet, *flags]
+
+
+def _etcd(layout, _):
+    peer = f"http://127.0.0.1:{layout.etcd_peer_port}"
+    return "etcd", [
+        "--name=e2e",
+        f"--data-dir={layout.folder}/etcd",
+        "--unsafe-no-fsync",  # a killed process loses nothing by it, only a machine that loses power does
+        f"--listen-client-urls={layout.etcd}",
+        f"--advertise-client-urls={layout.etcd}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=e2e={peer}",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=warn",
+    ]
+
+
+def _apiserver(layout, options):
+    keys = layout.pki
+    return "kube-apiserver", [
+        f"--etcd-servers={layout.etcd}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={layout.apiserver_port}",
+        "--endpoint-reconciler-type=none",  # a loopback address is no endpoint
+        f"--tls-cert-file={keys.certificate('apiserver')}",
+        f"--tls-private-key-file={keys.key('apiserver')}",
+        f"--client-ca-file={keys.ca}",
+        f"--token-auth-file={keys.folder}/tokens.csv",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={keys.folder}/sa.pub",
+        f"--service-account-signing-key-file={keys.key('sa')}",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
+        "--authorization-mode=Node,RBAC",
+        "--anonymous-auth=true",
+        "--allow-privileged=true",
+        f"--kubelet-client-certificate={keys.certificate('apiserver-kubelet')}",
+        f"--kubelet-client-key={keys.key('apiserver-kubelet')}",
+        "--kubelet-preferred-address-types=InternalIP,Hostname",
+        f"--requestheader-client-ca-file={keys.ca}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={keys.certificate('front-proxy')}",
+        f"--proxy-client-key-file={keys.key('front-proxy')}",
+        FEATURES,
+        "--runtime-config=scheduling.k8s.io/v1beta1=true",
+        f"--default-not-ready-toleration-seconds={options.eviction_s}",
+        f"--default-unreachable-toleration-seconds={options.eviction_s}",
+        *options.apiserver_flags,
+    ]
+
+
+def _kcm(layout, options):
+    keys = layout.pki
+    return "kube-controller-manager", [
+        *_client(layout, "kcm"),
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={keys.key('sa')}",
+        f"--root-ca-file={keys.ca}",
+        f"--cluster-signing-cert-file={keys.ca}",
+        f"--cluster-signing-key-file={keys.ca_key}",
+        "--allocate-node-cidrs=false",
+        f"--cluster-cidr={POD_CIDR}",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
+        # With the default (20/s) its sixty controllers queue for their tokens, and the default ServiceAccount takes 8 s.
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+        f"--node-monitor-period={min(5, max(1, options.node_grace_s // 8))}s",
+        f"--node-monitor-grace-period={options.node_grace_s}s",
+    ]
+
+
+def _scheduler(layout, _):
+    return "kube-scheduler", [*_client(layout, "scheduler"), "--kube-api-qps=1000", "--kube-api-burst=2000"]
+
+
+def _client(layout, user):
+    file = layout.kubeconfig(user)
+    return [
+        f"--kubeconfig={file}", f"--authentication-kubeconfig={file}", f"--authorization-kubeconfig={file}",
+        "--secure-port=0",  # nobody asks them anything, so they listen nowhere
+        "--leader-elect=false",
+        FEATURES,
+    ]
+
+
+def _kwok(layout, options):
+    return "kwok", [
+        f"--kubeconfig={layout.kubeconfig('kwok')}",
+        f"--config={layout.folder}/kwok.yaml",
+        f"--config={pathlib.Path(__file__).resolve().parent}/stages.yaml",
+        f"--manage-nodes-with-label-selector={KUBELET_LABEL}=running",
+        f"--node-lease-duration-seconds={max(2, options.node_grace_s * 4 // 5)}",
+        f"--cidr={POD_CIDR}",
+    ]
+
+
+def kwok_configuration():
+    return json.dumps({
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokConfiguration",
+        "metadata": {"name": "kwok"},
+        "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16, "nodeLeaseParallelism": 16},
+    }) + "\n"
+
+
+def node(name, index, options):
+    """A fake node. Two nodes share a rack and two racks a zone, by index."""
+    resources = {"cpu": options.cpu, "memory": options.memory, "ephemeral-storage": "1Ti",
+                 "pods": str(options.pods_per_node), **{key: str(count) for key, count in options.rdma.items()}}
+    if options.gpus:
+        resources["nvidia.com/gpu"] = str(options.gpus)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                KUBELET_LABEL: "running",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "rack": f"rack-{index // 2}",
+                "topology.kubernetes.io/zone": f"zone-{index // 4}",
+                "topology.kubernetes.io/region": "e2e",
+            },
+        },
+        "status": {"allocatable": resources, "capacity": resources},
+    }

@@ -1,0 +1,380 @@
+"""The process that owns a cluster's components: "supervisor.py FOLDER". Started by cluster.py, not by hand.
+
+Nothing outlives it, and it outlives nobody:
+  - the kernel kills each component when this process ends, however it ends (PR_SET_PDEATHSIG);
+  - its standard input is a pipe from the owner where the cluster belongs to a test: when the owner is gone, however it
+    went, the pipe closes, and everything is killed and the folder removed.
+
+One thread. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
+  {"verb": "start" | "stop" | "kill9" | "restart", "component": NAME}, {"verb": "compact"}, {"verb": "status"},
+  {"verb": "add-nodes", "names": [..], "first": INDEX}, {"verb": "down", "keep": BOOL}
+and its first line on standard output says whether the cluster came up: {"ready": true} or {"error": TEXT}.
+"""
+
+import ctypes
+import http.client
+import json
+import os
+import pathlib
+import random
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import components
+import kubeapi
+import pki
+
+START_TIMEOUT_S = 120  # generous: a loaded machine is slow, and nothing waits longer than it must
+STOP_TIMEOUT_S = 20
+
+
+class Failure(Exception):
+    """An expected failure, with a message for whoever asked."""
+
+
+class OwnerGone(Exception):
+    pass
+
+
+class PortTaken(Exception):
+    pass
+
+
+class Supervisor:
+    def __init__(self, folder, owned):
+        self.folder = pathlib.Path(folder)
+        self.options = components.Options(**json.loads((self.folder / "options.json").read_text()))
+        self.binary = pathlib.Path((self.folder / "binary").read_text().strip())
+        self.owned = owned  # standard input tells when the owner is gone
+        self.processes = {}
+        self.layout = None
+        self.api = None
+
+    # --- bringing it up
+
+    def up(self):
+        self._users()
+        for attempt in range(5):
+            self._take_ports()
+            try:
+                for name in self.options.components:
+                    self.start(name)
+                break
+            except PortTaken as taken:
+                print(f"port taken by another process, trying others: {taken}", file=sys.stderr, flush=True)
+                self.kill_all()
+                shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+        else:
+            raise Failure("no free ports found in 5 attempts")
+        if "apiserver" in self.options.components:
+            self.add_nodes([f"node-{i}" for i in range(self.options.nodes)], 0)
+            self._wait_usable()
+
+    def _users(self):
+        """Certificates, and a token for each of our own users."""
+        pki.Pki(self.folder / "pki").create()
+        tokens = {file: os.urandom(24).hex() for file, _, _ in components.USERS}
+        pki.write_secret(self.folder / "pki/tokens.csv", "".join(
+            f'{tokens[file]},{user},{file},"{group}"\n' for file, user, group in components.USERS))
+        pki.write_secret(self.folder / "pki/tokens.json", json.dumps(tokens))
+        (self.folder / "kwok.yaml").write_text(components.kwok_configuration())
+
+    def _take_ports(self):
+        ports = free_ports(3)
+        self.layout = components.Layout(self.folder, self.binary, *ports)
+        tokens = json.loads((self.folder / "pki/tokens.json").read_text())
+        for file, _, _ in components.USERS:
+            pki.write_secret(self.layout.kubeconfig(file),
+                             pki.kubeconfig(self.layout.server, self.layout.pki.ca, {"token": tokens[file]}))
+        self.api = kubeapi.Api(self.layout.server, self.layout.pki.ca, tokens["admin"])
+
+    def add_nodes(self, names, first):
+        for index, name in enumerate(names):
+            self.api.request("POST", "/api/v1/nodes", components.node(name, first + index, self.options))
+            self._poll()
+
+    def _wait_usable(self):
+        if "kcm" in self.options.components:
+            self._until(lambda: self._exists("/api/v1/namespaces/default/serviceaccounts/default"),
+                        "the controller-manager did not make the default ServiceAccount")
+        if "kwok" in self.options.components:
+            self._until(lambda: self._ready_nodes() >= self.options.nodes, "not every node became Ready")
+
+    def _exists(self, path):
+        try:
+            self.api.get(path)
+            return True
+        except kubeapi.ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+
+    def _ready_nodes(self):
+        nodes = self.api.get("/api/v1/nodes?resourceVersion=0")["items"]
+        return sum(1 for node in nodes for condition in node["status"].get("conditions", [])
+                   if condition["type"] == "Ready" and condition["status"] == "True")
+
+    # --- components
+
+    def start(self, name):
+        """Starts a component and returns when it works. Its port may still be busy for a moment after a kill."""
+        if self._running(name):
+            raise Failure(f"{name} runs already")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        first_time = name not in self.processes
+        if name == "kwok" and not first_time:
+            self._forget_leases()
+        while True:
+            log_size = self._spawn(name)
+            try:
+                self._wait_healthy(name, deadline, log_size)
+                return
+            except PortTaken:
+                if first_time or time.monotonic() > deadline:
+                    raise
+                self._pause(0.2)
+
+    def _spawn(self, name):
+        log = self.folder / f"{name}.log"
+        with open(log, "ab") as output:
+            size = output.tell()
+            supervisor = os.getpid()
+            self.processes[name] = subprocess.Popen(
+                components.command(name, self.layout, self.options), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True,
+                env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder)}, preexec_fn=lambda: die_with(supervisor))
+        return size
+
+    def _wait_healthy(self, name, deadline, log_size):
+        check = {"etcd": self._etcd_healthy, "apiserver": self._apiserver_ready}.get(name)
+        if not check:
+            return
+        while not check():
+            if self.processes[name].poll() is not None:
+                tail = self._log(name, log_size)
+                if "address already in use" in tail:
+                    raise PortTaken(name)
+                raise Failure(f"{name} ended at its start with code {self.processes[name].returncode}; the end of its "
+                              f"log:\n{tail[-2000:]}")
+            if time.monotonic() > deadline:
+                raise Failure(f"{name} was not healthy within {START_TIMEOUT_S} s; see {self.folder}/{name}.log")
+            self._pause(0.02)
+
+    def _log(self, name, offset):
+        with open(self.folder / f"{name}.log", "rb") as file:
+            file.seek(offset)
+            return file.read().decode(errors="replace")
+
+    def _etcd_healthy(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.layout.etcd_port, timeout=2)
+        try:
+            connection.request("GET", "/health")
+            return json.loads(connection.getresponse().read())["health"] == "true"
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        finally:
+            connection.close()
+
+    def _apiserver_ready(self):
+        try:
+            return self.api.request("GET", "/readyz", timeout_s=2) == "ok"
+        except (OSError, http.client.HTTPException, kubeapi.ApiError):
+            return False
+
+    def _forget_leases(self):
+        """A new kwok may not renew the nodes' leases before those of the old one have run out."""
+        try:
+            self.api.request("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+        except (OSError, http.client.HTTPException, kubeapi.ApiError) as error:
+            print(f"leases of the former kwok not removed: {error}", file=sys.stderr, flush=True)
+
+    def stop(self, name, signal_number):
+        if not self._running(name):
+            raise Failure(f"{name} does not run")
+        process = self.processes[name]
+        process.send_signal(signal_number)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _running(self, name):
+        process = self.processes.get(name)
+        return process is not None and process.poll() is None
+
+    def compact(self):
+        """Forgets the history. The API server would go on answering from its memory, so it loses that as well."""
+        done = subprocess.run([self.binary, "etcd-compact", self.layout.etcd], capture_output=True, text=True,
+                              check=False)
+        if done.returncode:
+            raise Failure(done.stderr.strip())
+        if self._running("apiserver"):
+            self.stop("apiserver", signal.SIGKILL)
+            self.start("apiserver")
+        return int(done.stdout)
+
+    def kill_all(self):
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.wait()
+        self.processes.clear()
+
+    # --- requests
+
+    def serve(self, listener):
+        while True:
+            # Children are not waited for here: a component that dies on its own is reported by "status".
+            ready, _, _ = select.select([listener, *self._owner()], [], [])
+            if sys.stdin in ready:
+                self._poll()
+            if listener in ready:
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rw") as stream:
+                    request = json.loads(stream.readline() or "{}")
+                    answer = self._answer(request)
+                    if request.get("verb") == "down":
+                        self.kill_all()
+                        if not request["keep"]:
+                            self.remove_folder()
+                    try:
+                        stream.write(json.dumps(answer) + "\n")
+                        stream.flush()
+                    except OSError:
+                        pass  # whoever asked does not want to know any more
+                    if request.get("verb") == "down":
+                        return
+
+    def _answer(self, request):
+        verb = request.get("verb")
+        name = request.get("component")
+        try:
+            if verb in ("start", "stop", "kill9", "restart") and name not in components.COMPONENTS:
+                raise Failure(f"no component {name!r}; there are: {' '.join(components.COMPONENTS)}")
+            if verb == "start":
+                self.start(name)
+            elif verb == "stop":
+                self.stop(name, signal.SIGTERM)
+            elif verb == "kill9":
+                self.stop(name, signal.SIGKILL)
+            elif verb == "restart":
+                self.stop(name, signal.SIGTERM)
+                self.start(name)
+            elif verb == "compact":
+                return {"revision": self.compact()}
+            elif verb == "add-nodes":
+                self.add_nodes(request["names"], request["first"])
+            elif verb == "status":
+                return {"components": {n: "running" if self._running(n) else f"ended with {p.returncode}"
+                                       for n, p in self.processes.items()},
+                        "pids": {n: p.pid for n, p in self.processes.items() if self._running(n)}}
+            elif verb != "down":
+                raise Failure(f"no verb {verb!r}")
+            return {}
+        except PortTaken:
+            return {"error": f"{name}: its port was taken by another process in the meantime"}
+        except (Failure, OSError, http.client.HTTPException, kubeapi.ApiError) as error:
+            return {"error": str(error)}
+
+    # --- the owner
+
+    def _owner(self):
+        return [sys.stdin] if self.owned else []
+
+    def _poll(self):
+        self._pause(0)
+
+    def _pause(self, seconds):
+        if select.select(self._owner(), [], [], seconds)[0] and not os.read(sys.stdin.fileno(), 1):
+            raise OwnerGone()
+
+    def _until(self, condition, otherwise):
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"{otherwise} within {START_TIMEOUT_S} s; logs are in {self.folder}")
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    raise Failure(f"{name} ended with code {process.returncode}: {self._log(name, 0)[-2000:]}")
+            self._pause(0.05)
+
+    def remove_folder(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def free_ports(count):
+    """Ports that nobody listens on, from below the range that the kernel hands out by itself.
+
+    Nobody can be kept from taking one before its component does, but outside that range nobody takes one by chance, and
+    it is free again when a component is restarted.
+    """
+    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = []
+    while len(ports) < count:
+        port = random.randrange(min(16384, lowest // 2), lowest)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
+    return ports
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent):
+    """In a child before its exec: the kernel kills it when `parent` ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def bind_control(folder):
+    """A Unix socket in the folder, however long its path is."""
+    listener = socket.socket(socket.AF_UNIX)
+    directory = os.open(folder, os.O_PATH)
+    listener.bind(f"/proc/self/fd/{directory}/control")
+    os.close(directory)
+    listener.listen()
+    return listener
+
+
+def interrupted(number, _):
+    raise OwnerGone(signal.Signals(number).name)
+
+
+def main():
+    folder, mode = sys.argv[1:]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    supervisor = Supervisor(folder, owned=mode == "owned")
+    try:
+        try:
+            supervisor.up()
+            listener = bind_control(folder)
+        except (Failure, OSError, RuntimeError, http.client.HTTPException, kubeapi.ApiError) as error:
+            supervisor.kill_all()
+            print(json.dumps({"error": str(error)}), flush=True)
+            return 1
+        print(json.dumps({"ready": True}), flush=True)
+        os.dup2(2, 1)  # whoever waited for that line may be gone
+        supervisor.serve(listener)
+        return 0
+    except OwnerGone:
+        supervisor.kill_all()
+        supervisor.remove_folder()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
