@@ -1,12 +1,11 @@
 #include "operator/election/keeper.h"
 
-#include <fmt/chrono.h>
-
 #include <chrono>
 #include <optional>
 #include <utility>
 
 #include "base/log.h"
+#include "operator/kube/wall_time.h"
 
 namespace ringmaster::election {
 namespace {
@@ -14,11 +13,8 @@ namespace {
 const kube::Resource kLeases{"coordination.k8s.io", "v1", "leases"};
 constexpr Duration kReleaseLimit = seconds(3);
 
-// What the API calls MicroTime. Only for people: no elector decides by it.
-std::string WallNow() {
-  const auto now = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", now);
-}
+// Only for people: no elector decides by it.
+std::string TimeText() { return kube::WallTimeText(kube::TimeText()); }
 
 }  // namespace
 
@@ -150,7 +146,7 @@ void LeaseKeeper::Ask(const Elector::Todo& todo) {
   auto done = [mailbox = mailbox_, todo](Result<Json> result) { mailbox->Push({todo, std::move(result)}); };
   if (todo.step == Elector::Step::kRead)
     return api_.Get(kLeases, options_.namespace_, options_.name, std::move(done));
-  const std::string now = WallNow();
+  const std::string now = TimeText();
   if (acquired_.empty()) acquired_ = now;
   const Json lease = ToLease(todo.record, options_.name, acquired_, now);
   if (todo.record.revision.empty())

@@ -1,0 +1,86 @@
+#include "operator/kube/event_book.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ringmaster::kube {
+namespace {
+
+const EventSubject kJob{"rm", "gpt", "u1"};
+Time At(int64_t s) { return Time{} + seconds(s); }
+
+EventBook Make() {
+  EventBook::Options options;
+  options.salt = "s";
+  return EventBook(options);
+}
+
+TEST(EventBook, TheFirstIsMadeTheRestIsCounted) {
+  EventBook book = Make();
+  book.Note(kJob, true, "PodFailed", "x-1-0: exit 7", At(0));
+  auto todo = book.Take(At(0));
+  ASSERT_EQ(todo.make.size(), 1u);
+  EXPECT_EQ(todo.make[0].note, "x-1-0: exit 7");
+  const std::string name = todo.make[0].name;
+  for (int i = 1; i <= 5; ++i) book.Note(kJob, true, "PodFailed", "x-1-0: exit 7", At(i));
+  todo = book.Take(At(6));
+  EXPECT_TRUE(todo.make.empty());
+  EXPECT_TRUE(todo.count.empty());
+  EXPECT_EQ(book.NextWakeup(), At(60));
+  todo = book.Take(At(60));
+  ASSERT_EQ(todo.count.size(), 1u);
+  EXPECT_EQ(todo.count[0].name, name);
+  EXPECT_EQ(todo.count[0].count, 6);
+  EXPECT_EQ(book.NextWakeup(), kNever);
+}
+
+TEST(EventBook, AfterTheWindowItIsAnotherEvent) {
+  EventBook book = Make();
+  book.Note(kJob, false, "Ready", "8 of 8", At(0));
+  const std::string first = book.Take(At(0)).make.at(0).name;
+  book.Note(kJob, false, "Ready", "8 of 8", At(361));
+  const auto todo = book.Take(At(361));
+  ASSERT_EQ(todo.make.size(), 1u);
+  EXPECT_NE(todo.make[0].name, first);
+}
+
+TEST(EventBook, ManyLikeItBecomeOne) {
+  EventBook book = Make();
+  for (int i = 0; i < 40; ++i) book.Note(kJob, true, "PodFailed", "pod " + std::to_string(i), At(i));
+  const auto todo = book.Take(At(99));
+  ASSERT_EQ(todo.make.size(), 11u);  // ten, and one for the others
+  EXPECT_EQ(todo.make.back().note, "(and others like it) pod 10");
+  ASSERT_EQ(todo.count.size(), 1u);
+  EXPECT_EQ(todo.count[0].name, todo.make.back().name);
+  EXPECT_EQ(todo.count[0].count, 30);
+  EXPECT_EQ(todo.count[0].note, "(and others like it) pod 39");
+}
+
+TEST(EventBook, AJobThatSpeaksTooMuchIsCutAndOthersAreNot) {
+  EventBook book = Make();
+  for (int i = 0; i < 100; ++i) book.Note(kJob, false, "Reason" + std::to_string(i), "n", At(0));
+  EXPECT_EQ(book.Take(At(0)).make.size(), 25u);
+  EXPECT_EQ(book.dropped(), 75);
+  book.Note({"rm", "other", "u2"}, false, "Ready", "n", At(0));
+  EXPECT_EQ(book.Take(At(0)).make.size(), 1u);
+  book.Note(kJob, false, "Later", "n", At(300));
+  book.Note(kJob, false, "Later2", "n", At(300));
+  EXPECT_EQ(book.Take(At(300)).make.size(), 1u);
+}
+
+TEST(EventBook, MemoryIsBounded) {
+  EventBook::Options options;
+  options.capacity = 10;
+  EventBook book(options);
+  for (int i = 0; i < 1000; ++i) {
+    book.Note({"rm", "job" + std::to_string(i), "u" + std::to_string(i)}, false, "Ready", "n", At(i));
+    book.Note({"rm", "job" + std::to_string(i), "u" + std::to_string(i)}, false, "Ready", "n", At(i));
+    EXPECT_EQ(book.Take(At(i)).make.size(), 1u);
+  }
+  // What was forgotten has no count to be told.
+  EXPECT_LE(book.Take(At(100'000)).count.size(), 10u);
+}
+
+}  // namespace
+}  // namespace ringmaster::kube
