@@ -14,7 +14,7 @@ const kube::Resource kLeases{"coordination.k8s.io", "v1", "leases"};
 constexpr Duration kReleaseLimit = seconds(3);
 
 // Only for people: no elector decides by it.
-std::string TimeText() { return kube::WallTimeText(kube::TimeText()); }
+std::string TimeText() { return kube::WallTimeText(kube::WallNow()); }
 
 }  // namespace
 
@@ -133,7 +133,7 @@ void LeaseKeeper::Run() {
     right_ends_ = INT64_MIN;
     auto gone = std::make_shared<Mailbox>();
     api_.Update(kLeases, options_.namespace_, options_.name, "",
-                ToLease(*release, options_.name, acquired_, WallNow()), [gone](Result<Json> result) {
+                ToLease(*release, options_.name, acquired_, TimeText()), [gone](Result<Json> result) {
                   gone->Push({{}, std::move(result)});
                 });
     const auto answer = gone->Take(Now() + kReleaseLimit);
