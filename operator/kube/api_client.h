@@ -32,6 +32,7 @@ struct ListOptions {
   std::string field_selector;
   std::string resource_version;  // "0": from the server's cache; empty: the newest
   bool metadata_only = false;    // PartialObjectMetadata instead of whole objects
+  int32_t timeout_seconds = 0;   // of a watch: after so long the server ends it in good order; 0: its choice
 };
 
 struct DeleteOptions {
