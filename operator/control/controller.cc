@@ -28,7 +28,8 @@ bool ViewIsBehind(Code code) {
 
 std::optional<Kind> KindOf(const core::Action& action) {
   if (std::holds_alternative<core::SetStatus>(action)) return Kind::kJob;
-  if (std::holds_alternative<core::CreatePod>(action) || std::holds_alternative<core::DeletePod>(action))
+  if (std::holds_alternative<core::CreatePod>(action) || std::holds_alternative<core::DeletePod>(action) ||
+      std::holds_alternative<core::ReleaseGang>(action))
     return Kind::kPod;
   return std::nullopt;
 }

@@ -14,7 +14,17 @@ core::Rule FromApi(const api::RestartRule& rule) {
                   : rule.action == "Ignore" ? core::RuleAction::kIgnore
                                             : core::RuleAction::kRestart;
   result.charge = rule.charge;
+  result.exclude_node = rule.excludeNode;
   return result;
+}
+
+core::GangMode ModeOf(const std::string& gang) {
+  if (gang == "none") return core::GangMode::kNone;
+  if (gang == "gate") return core::GangMode::kGate;
+  if (gang == "native") return core::GangMode::kNative;
+  if (gang == "volcano") return core::GangMode::kVolcano;
+  if (gang == "coscheduling") return core::GangMode::kCoscheduling;
+  return core::GangMode::kAuto;
 }
 
 }  // namespace
@@ -36,8 +46,12 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
   result.backoff_max = seconds(spec.restart.backoff.maxSeconds);
   for (const api::RestartRule& rule : spec.restart.rules) result.rules.push_back(FromApi(rule));
+  result.gang = ModeOf(spec.scheduling.gang);
+  result.gang_timeout = seconds(spec.scheduling.timeoutSeconds);
+  result.autoscaler = spec.scheduling.autoscaler;
   result.startup_limit = seconds(spec.health.startupSeconds);
   result.unreachable_node_limit = seconds(spec.health.unreachableNodeSeconds);
+  result.node_exclusion = seconds(spec.health.nodeExclusionSeconds);
   result.active_deadline = seconds(spec.lifecycle.activeDeadlineSeconds);
   result.ttl = seconds(spec.lifecycle.ttlSecondsAfterFinished);
   result.clean_pods = spec.lifecycle.cleanPods == "None"  ? core::CleanPods::kNone

@@ -48,7 +48,12 @@ class View {
 //  - the job exists with this uid (kNotFound otherwise): a late write never touches a namesake;
 //  - SetStatus: the job's revision is `if_revision` (kConflict otherwise);
 //  - CreatePod: no pod of that name exists (kAlreadyExists otherwise);
-//  - DeletePod: a pod of that name exists (kNotFound otherwise) with that uid (kConflict otherwise).
+//  - DeletePod: a pod of that name exists (kNotFound otherwise) with that uid (kConflict otherwise);
+//  - ReleaseGang: as DeletePod for each of its pods, and there is room for all of them, beside what was
+//    released before and has no node yet (kConflict otherwise). One that lost its gate already is fine.
+// PrepareGang has none but the job. Its parts are made one after the other; after an error some may be there.
+// What the world refuses for good (quota, admission, rights) is kForbidden, a wrong object kInvalid, with the
+// world's own words: the controller keeps them for the next decision (core::Refusal).
 struct Write {
   Key key;
   std::string job_uid;
@@ -69,7 +74,8 @@ class Backend : public View {
   virtual void Subscribe(std::function<void(const Key&)> changed) = 0;
 };
 
-// SetGang and the job's own deletion have no view to wait for.
+// SetGang, PrepareGang and the job's own deletion have no view to wait for: their effect is in the view
+// (Observed::order, Observed::prepared) when they are acknowledged.
 std::optional<Kind> KindOf(const core::Action& action);
 
 }  // namespace ringmaster::control

@@ -43,6 +43,9 @@ std::string Describe(const Failure& failure) {
     case Cause::kStartupTimeout:
       text += " has shown no step in time";
       break;
+    case Cause::kCannotStart:
+      text += fmt::format(" cannot start on {}", failure.node);
+      break;
   }
   if (!failure.message.empty()) text += ": " + failure.message;
   return text;

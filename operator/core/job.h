@@ -27,8 +27,12 @@ struct Rule {
   std::string message_regex;
   RuleAction action = RuleAction::kRestart;
   bool charge = true;
+  bool exclude_node = false;  // new pods stay away from the node of the failure for a while
   bool operator==(const Rule&) const = default;
 };
+
+// As asked for; which one it becomes is the backend's discovery (Observed::provider).
+enum class GangMode : uint8_t { kAuto, kNone, kGate, kNative, kVolcano, kCoscheduling };
 
 enum class CleanPods : uint8_t { kNone, kRunning, kAll };
 
@@ -51,8 +55,14 @@ struct Job {
   Duration backoff_max = seconds(300);
   std::vector<Rule> rules;
 
-  Duration startup_limit = seconds(1800);  // all pods run -> first step
+  GangMode gang = GangMode::kAuto;
+  Duration gang_timeout =
+      seconds(600);         // to find nodes for the gang; then it is withdrawn for a while; 0: none
+  bool autoscaler = false;  // pods are shown to the scheduler even when there is no room yet
+
+  Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod placed -> running
   Duration unreachable_node_limit = seconds(60);
+  Duration node_exclusion = seconds(86400);
   Duration active_deadline{0};  // 0: none; time spent suspended does not count
   std::optional<Duration> ttl;  // after the end the job itself is deleted
   CleanPods clean_pods = CleanPods::kRunning;

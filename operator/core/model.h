@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -42,17 +43,26 @@ struct Pod {
   int64_t attempt = 0;
   int32_t rank = 0;
   PodPhase phase = PodPhase::kPending;
-  int32_t exit_code = 0;  // 128 + signal for signals
-  std::string message;    // what it left as its last words
-  std::string node;
+  int32_t exit_code = 0;     // 128 + signal for signals
+  std::string message;       // what it left as its last words
+  std::string ended_reason;  // of its container or of the pod: OOMKilled, Evicted, Error
+  std::string node;          // empty: none was found yet
+  bool gated = false;        // held back from the scheduler by our gate
+  // Why it does not run: of the first container that waits (ImagePullBackOff, CreateContainerConfigError) or
+  // of the scheduler (Unschedulable).
+  std::string waiting_reason;
+  std::string waiting_message;
   std::vector<std::string> conditions;  // types that are true
-  Time started{};
+  Time created{};
+  Time placed{};   // when it got its node
+  Time started{};  // when it began to run; until then, when it was made
   std::optional<Time> ended;
   std::optional<Time> delete_by;          // it was told to end, and should be gone by then
   std::optional<Time> unreachable_since;  // of its node
 
   bool alive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }
   bool deleting() const { return delete_by.has_value(); }
+  bool bound() const { return !node.empty(); }
   bool operator==(const Pod&) const = default;
 };
 
@@ -66,12 +76,59 @@ struct SetGang {
   bool operator==(const SetGang&) const = default;
 };
 
+// Makes what stands beside the pods of an attempt (Service, configuration, gang object) where it is missing.
+// May be asked for again at any time: what is there and right stays as it is.
+struct PrepareGang {
+  int64_t attempt = 0;
+  int32_t size = 1;  // pods
+  int32_t min = 1;   // with how many of them the gang may start
+  bool operator==(const PrepareGang&) const = default;
+};
+
+// Who sees to it that a gang gets its nodes as a whole.
+enum class GangProvider : uint8_t {
+  kNone,       // nobody: every pod for itself
+  kGate,       // we: pods are made gated, and released together when there is room
+  kScheduler,  // a scheduler that knows gangs (native, Volcano, coscheduling)
+};
+
+// Whether the gated pods of the current attempt would find nodes now (core/capacity.h computes it).
+struct Fit {
+  int32_t room = std::numeric_limits<int32_t>::max();  // for so many of them
+  std::string missing;  // when not for all: `needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room`
+  bool operator==(const Fit&) const = default;
+};
+
+// Why the world does not take a write: told by its answer, or known beforehand.
+enum class RefusalKind : uint8_t {
+  kQuota,
+  kPodSecurity,
+  kAdmission,  // a webhook or policy
+  kForbidden,  // our rights do not suffice
+  kInvalid,    // the object is wrong, for example through workers.template
+  kNameTaken,  // something else has the name of a pod
+  kNamespaceEnding,
+  kNoGangProvider,  // scheduling.gang asks for one that the cluster does not have
+};
+struct Refusal {
+  RefusalKind kind = RefusalKind::kForbidden;
+  std::string message;  // what was asked, and the answer
+  Time since{};         // of the first of its row
+  Time retry_at{};      // no pod is made earlier
+  bool operator==(const Refusal&) const = default;
+};
+
 struct Observed {
   Job job;
   Status status;
   std::vector<Pod> pods;                     // sorted by (attempt, rank)
   std::optional<rendezvous::Report> report;  // native only
   std::optional<SetGang> order;              // what the coordinator was last told by this process
+  std::optional<PrepareGang> prepared;       // what stands beside the pods is all there, for this
+  GangProvider provider = GangProvider::kNone;
+  Fit fit;                           // with kGate
+  std::optional<Refusal> preflight;  // known beforehand: pods are not even tried
+  std::optional<Refusal> refusal;  // of the last write about pods; the controller keeps it until one succeeds
   bool operator==(const Observed&) const = default;
 };
 
@@ -83,7 +140,21 @@ struct CreatePod {
   std::string name;
   int64_t attempt = 0;
   int32_t rank = 0;
+  int32_t size = 1;  // pods of this attempt
+  bool gated = false;
+  std::vector<std::string> excluded_nodes;  // sorted
   bool operator==(const CreatePod&) const = default;
+};
+struct PodRef {
+  std::string name;
+  std::string uid;
+  bool operator==(const PodRef&) const = default;
+};
+// Takes the gates of these pods away: all of them have room, or none is touched (kConflict).
+struct ReleaseGang {
+  int64_t attempt = 0;
+  std::vector<PodRef> pods;
+  bool operator==(const ReleaseGang&) const = default;
 };
 struct DeletePod {
   std::string name;
@@ -95,7 +166,7 @@ struct DeletePod {
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action = std::variant<SetStatus, CreatePod, DeletePod, SetGang, DeleteJob>;
+using Action = std::variant<SetStatus, CreatePod, DeletePod, SetGang, DeleteJob, PrepareGang, ReleaseGang>;
 
 // For people. Sent after the actions of its decision were acknowledged; may come twice after a crash.
 struct Event {
@@ -112,6 +183,11 @@ struct Decision {
   std::string reason;
   bool operator==(const Decision&) const = default;
 };
+
+// Names of things that belong to a job begin with this: the job's name, or its beginning and a hash where that
+// is long. The rest of a pod's name (attempts below 10^9, ranks below 10^4) then fits into a host name of 63.
+inline constexpr size_t kLongestNamePart = 48;
+std::string NamePart(const std::string& job);
 
 // `<job>-<attempt>-<rank>`
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank);

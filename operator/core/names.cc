@@ -48,30 +48,44 @@ const char* GangPhaseName(rendezvous::GangPhase phase) {
 
 }  // namespace
 
+std::string NamePart(const std::string& job) {
+  if (job.size() <= kLongestNamePart) return job;
+  uint32_t hash = 2166136261;  // FNV-1a: what is cut off still tells two jobs apart
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  const std::string tail = fmt::format("-{:08x}", hash);
+  return job.substr(0, kLongestNamePart - tail.size()) + tail;
+}
+
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
-  return fmt::format("{}-{}-{}", job, attempt, rank);
+  return fmt::format("{}-{}-{}", NamePart(job), attempt, rank);
 }
 
 std::string ToString(const Action& action) {
-  return std::visit(Overloaded{
-                        [](const SetStatus& a) {
-                          const Ledger& l = a.status.ledger;
-                          return fmt::format("SetStatus(attempt {}, {}, charged {}, {})", l.attempt,
-                                             PhaseName(a.status.display.phase), l.restarts.charged,
-                                             ReasonName(l.outcome_reason));
-                        },
-                        [](const CreatePod& a) { return fmt::format("CreatePod({})", a.name); },
-                        [](const DeletePod& a) {
-                          return fmt::format("DeletePod({} uid {}, grace {} ms)", a.name, a.uid,
-                                             ToMs(a.grace));
-                        },
-                        [](const SetGang& a) {
-                          return fmt::format("SetGang(attempt {}, {}..{}, target {}{})", a.attempt, a.min,
-                                             a.max, a.target, a.stop ? ", stop" : "");
-                        },
-                        [](const DeleteJob&) { return std::string("DeleteJob"); },
-                    },
-                    action);
+  return std::visit(
+      Overloaded{
+          [](const SetStatus& a) {
+            const Ledger& l = a.status.ledger;
+            return fmt::format("SetStatus(attempt {}, {}, charged {}, {})", l.attempt,
+                               PhaseName(a.status.display.phase), l.restarts.charged,
+                               ReasonName(l.outcome_reason));
+          },
+          [](const CreatePod& a) { return fmt::format("CreatePod({}{})", a.name, a.gated ? ", gated" : ""); },
+          [](const DeletePod& a) {
+            return fmt::format("DeletePod({} uid {}, grace {} ms)", a.name, a.uid, ToMs(a.grace));
+          },
+          [](const SetGang& a) {
+            return fmt::format("SetGang(attempt {}, {}..{}, target {}{})", a.attempt, a.min, a.max, a.target,
+                               a.stop ? ", stop" : "");
+          },
+          [](const DeleteJob&) { return std::string("DeleteJob"); },
+          [](const PrepareGang& a) {
+            return fmt::format("PrepareGang(attempt {}, {} pods, min {})", a.attempt, a.size, a.min);
+          },
+          [](const ReleaseGang& a) {
+            return fmt::format("ReleaseGang(attempt {}, {} pods)", a.attempt, a.pods.size());
+          },
+      },
+      action);
 }
 
 std::string ToString(const Decision& decision) {
@@ -95,75 +109,20 @@ std::string ToString(const Observed& observed, Time now) {
     text += fmt::format(" | {} uid {} {}{}", pod.name, pod.uid, PodPhaseName(pod.phase),
                         pod.deleting() ? " deleting" : "");
     if (!pod.alive()) text += fmt::format(" {}", pod.exit_code);
+    if (pod.gated) text += " gated";
+    if (!pod.bound() && !pod.gated) text += " unbound";
+    if (pod.unreachable_since) text += " unreachable";
+    if (!pod.waiting_reason.empty()) text += " " + pod.waiting_reason;
   }
+  if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
+  if (observed.preflight) text += " | preflight: " + observed.preflight->message;
+  if (observed.refusal) text += " | refused: " + observed.refusal->message;
   if (observed.report) {
     text += fmt::format(" | gang {} gen {} step {} live {} silent {}", GangPhaseName(observed.report->phase),
                         observed.report->generation, observed.report->step, observed.report->live_pods.size(),
                         observed.report->silent_pods.size());
   }
   return text;
-}
-
-const char* ReasonName(Reason reason) {
-  switch (reason) {
-    case Reason::kUnknown:
-      return "Unknown";
-    case Reason::kAccepted:
-      return "Accepted";
-    case Reason::kSuspendRequested:
-      return "SuspendRequested";
-    case Reason::kStopping:
-      return "Stopping";
-    case Reason::kNotSuspended:
-      return "NotSuspended";
-    case Reason::kAllPodsPlaced:
-      return "AllPodsPlaced";
-    case Reason::kWaitingForPods:
-      return "WaitingForPods";
-    case Reason::kAllPodsRunning:
-      return "AllPodsRunning";
-    case Reason::kBackOff:
-      return "BackOff";
-    case Reason::kGangFormed:
-      return "GangFormed";
-    case Reason::kGangForming:
-      return "GangForming";
-    case Reason::kGangPaused:
-      return "GangPaused";
-    case Reason::kNotReported:
-      return "NotReported";
-    case Reason::kStepAdvanced:
-      return "StepAdvanced";
-    case Reason::kStarting:
-      return "Starting";
-    case Reason::kEnded:
-      return "Ended";
-    case Reason::kBelowTarget:
-      return "BelowTarget";
-    case Reason::kAsWished:
-      return "AsWished";
-    case Reason::kAllStepsDone:
-      return "AllStepsDone";
-    case Reason::kAllPodsSucceeded:
-      return "AllPodsSucceeded";
-    case Reason::kNotFinished:
-      return "NotFinished";
-    case Reason::kNotFailed:
-      return "NotFailed";
-    case Reason::kBadConfiguration:
-      return "BadConfiguration";
-    case Reason::kRuleMatched:
-      return "RuleMatched";
-    case Reason::kRestartBudgetSpent:
-      return "RestartBudgetSpent";
-    case Reason::kNoProgress:
-      return "NoProgress";
-    case Reason::kDeadlineExceeded:
-      return "DeadlineExceeded";
-    case Reason::kTrainingFailed:
-      return "TrainingFailed";
-  }
-  return "?";
 }
 
 const char* ConditionName(ConditionType type) {
@@ -240,6 +199,24 @@ const char* CauseName(Cause cause) {
       return "NodeUnreachable";
     case Cause::kStartupTimeout:
       return "StartupTimeout";
+    case Cause::kCannotStart:
+      return "CannotStart";
+  }
+  return "?";
+}
+
+const char* SpendingName(Spending spending) {
+  switch (spending) {
+    case Spending::kNothing:
+      return "Nothing";
+    case Spending::kQueue:
+      return "Queue";
+    case Spending::kStartup:
+      return "Startup";
+    case Spending::kRestart:
+      return "Restart";
+    case Spending::kProductive:
+      return "Productive";
   }
   return "?";
 }

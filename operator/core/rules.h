@@ -16,6 +16,7 @@ struct Verdict {
   RuleAction action = RuleAction::kRestart;
   bool charge = true;
   std::string rule;  // for people
+  bool exclude_node = false;
   bool operator==(const Verdict&) const = default;
 };
 

@@ -53,8 +53,33 @@ enum class Reason : uint8_t {
   kNoProgress,
   kDeadlineExceeded,
   kTrainingFailed,
+  // Scheduled: on the way to nodes
+  kPreparing,
+  kWaitingForCapacity,
+  kUnschedulable,
+  kGangTimeout,
+  // Admitted, Scheduled: refused by the cluster
+  kQuotaExceeded,
+  kPodSecurity,
+  kAdmissionRefused,
+  kForbidden,
+  kInvalidPod,
+  kNameTaken,
+  kNamespaceEnding,
+  kNoGangProvider,
+  // Ready: on a node and not running
+  kImagePullFailed,
+  kContainerNotCreated,
 };
 const char* ReasonName(Reason reason);
+
+struct ReasonText {
+  Reason reason;
+  const char* conditions;  // on which it can appear
+  const char* text;        // what it means, and what to do
+};
+// Every reason but kUnknown, in the order of the list above: the table in the documentation is made from it.
+const std::vector<ReasonText>& AllReasons();
 
 enum class ConditionType : uint8_t {
   kAdmitted,
@@ -102,6 +127,7 @@ enum class Cause : uint8_t {
   kSilent,           // the agent is stopped or cut off: its connection is there and nothing comes
   kNodeUnreachable,  // the node has not been heard of for too long
   kStartupTimeout,   // all pods run and no step came
+  kCannotStart,      // it has a node and does not run: image, configuration, volumes
 };
 const char* CauseName(Cause cause);
 
@@ -131,9 +157,35 @@ struct Absence {
   bool operator==(const Absence&) const = default;
 };
 
+// New pods of the job do not go there until then.
+struct ExcludedNode {
+  std::string name;
+  std::string reason;
+  Time until{};
+  bool operator==(const ExcludedNode&) const = default;
+};
+
+// What the time of a job goes into.
+enum class Spending : uint8_t { kNothing, kQueue, kStartup, kRestart, kProductive };
+const char* SpendingName(Spending spending);
+
+struct Goodput {
+  Duration productive{0};
+  Duration queue{0};    // waiting for nodes
+  Duration startup{0};  // from nodes to the first step, the first time and after a resume
+  Duration restart{0};  // from a failure to the next step
+  Duration redone{0};   // steps that were done, lost with all their copies, and done again
+  bool operator==(const Goodput&) const = default;
+};
+
 struct Ledger {
   int64_t attempt = 0;    // fencing token of the pod set; 0: none was made yet; never falls, never used twice
   int32_t gang_size = 0;  // of this attempt: frameworks other than native cannot change it
+  Time attempt_since{};   // when it was decided
+  bool placed = false;    // the gang of this attempt has had its nodes
+  int32_t withdrawals = 0;             // gangs in a row that found no nodes in time
+  std::string withdrawn_for;           // what the last of them missed
+  std::vector<ExcludedNode> excluded;  // sorted by name
   Restarts restarts;
   std::vector<std::string> counted;  // uids of pods that exist and whose failure is in `restarts`; sorted
   std::optional<Failure> last_failure;
@@ -158,6 +210,11 @@ struct Ledger {
   std::string outcome_message;
   std::optional<Time> start_time;
   std::optional<Time> completion_time;
+
+  Goodput goodput;  // up to `accounted`; the time since then goes to `spending`
+  Spending spending = Spending::kNothing;
+  Time accounted{};
+  int64_t lost_steps = 0;  // of the report, accounted so far
   bool operator==(const Ledger&) const = default;
 };
 

@@ -165,7 +165,13 @@ std::optional<control::Snapshot> LocalBackend::Observe(const Key& key) const {
   std::lock_guard lock(mutex_);
   const JobEntry* entry = Find(key);
   if (entry == nullptr) return std::nullopt;
-  control::Snapshot snapshot{{entry->job, entry->status, {}, entry->report, entry->order}, entry->revision};
+  control::Snapshot snapshot;
+  snapshot.observed.job = entry->job;
+  snapshot.observed.status = entry->status;
+  snapshot.observed.report = entry->report;
+  snapshot.observed.order = entry->order;
+  snapshot.observed.prepared = entry->prepared;
+  snapshot.job_revision = entry->revision;
   auto& pods = snapshot.observed.pods;
   for (const auto& [name, pod] : entry->pods) pods.push_back(pod);
   std::sort(pods.begin(), pods.end(), [](const core::Pod& a, const core::Pod& b) {
@@ -241,7 +247,7 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   pod.attempt = action.attempt;
   pod.rank = action.rank;
   pod.node = "localhost";
-  pod.started = Now();
+  pod.created = pod.placed = pod.started = Now();
   by_uid_[pod.uid] = {write.key, pod.name};
   keeper_->Start(pod.uid, SpecOf(write.key, pod.name));
   entry.pods.emplace(pod.name, std::move(pod));
@@ -269,6 +275,25 @@ Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry, con
 Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry, const core::DeleteJob&) {
   DeleteEntry(write.key, entry);
   return Revision{0};
+}
+
+// Nothing stands beside processes.
+Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
+                                     const core::PrepareGang& action) {
+  entry.prepared = action;
+  return Revision{0};
+}
+
+// Processes have no gate.
+Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
+                                     const core::ReleaseGang& action) {
+  for (const core::PodRef& ref : action.pods) {
+    auto it = entry.pods.find(ref.name);
+    if (it == entry.pods.end()) return Error{Code::kNotFound, "no pod " + ref.name};
+    if (it->second.uid != ref.uid)
+      return Error{Code::kConflict, "pod " + ref.name + " is another one by now"};
+  }
+  return pod_revision_;
 }
 
 void LocalBackend::StopPod(core::Pod& pod, Duration grace) {

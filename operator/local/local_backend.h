@@ -98,6 +98,7 @@ class LocalBackend final : public control::Backend {
     control::Revision revision = 0;
     std::optional<rendezvous::Report> report;
     std::optional<core::SetGang> order;
+    std::optional<core::PrepareGang> prepared;
     std::map<std::string, core::Pod> pods;  // by name
   };
 
@@ -116,6 +117,10 @@ class LocalBackend final : public control::Backend {
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::SetGang& action);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
                                   const core::DeleteJob& action);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
+                                  const core::PrepareGang& action);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
+                                  const core::ReleaseGang& action);
   void StopPod(core::Pod& pod, Duration grace);
   void RemovePod(const control::Key& key, JobEntry& entry, const std::string& name);
   void DeleteEntry(const control::Key& key, JobEntry& entry);

@@ -31,7 +31,10 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   auto it = cache_.find(key);
   if (it == cache_.end() || !it->second.job) return std::nullopt;
   const JobPart& job = *it->second.job;
-  control::Snapshot snapshot{{job.job, job.status, {}, {}, {}}, job.revision};
+  control::Snapshot snapshot;
+  snapshot.observed.job = job.job;
+  snapshot.observed.status = job.status;
+  snapshot.job_revision = job.revision;
   for (const auto& [name, pod] : it->second.pods) snapshot.observed.pods.push_back(pod);
   std::sort(snapshot.observed.pods.begin(), snapshot.observed.pods.end(),
             [](const core::Pod& a, const core::Pod& b) {

@@ -140,16 +140,13 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
 void Checker::OnEnd(const Key& key, bool settled) {
   const JobTruth* job = world_.Find(key);
   if (job == nullptr) return;
-  Require(settled, "liveness",
-          fmt::format("not at rest: {}", core::ToString(core::Observed{job->job, job->status,
-                                                                       [&] {
-                                                                         std::vector<core::Pod> pods;
-                                                                         for (const auto& [n, p] : job->pods)
-                                                                           pods.push_back(p.pod);
-                                                                         return pods;
-                                                                       }(),
-                                                                       job->gang.report, job->gang.order},
-                                                        scheduler_.now())));
+  core::Observed o;
+  o.job = job->job;
+  o.status = job->status;
+  for (const auto& [name, p] : job->pods) o.pods.push_back(p.pod);
+  o.report = job->gang.report;
+  o.order = job->gang.order;
+  Require(settled, "liveness", "not at rest: " + core::ToString(o, scheduler_.now()));
 }
 
 }  // namespace ringmaster::sim
