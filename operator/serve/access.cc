@@ -1,0 +1,102 @@
+#include "operator/serve/access.h"
+
+#include <openssl/sha.h>
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ringmaster::serve {
+namespace {
+
+constexpr Duration kKeepAllowed = seconds(60);
+constexpr Duration kKeepRefused = seconds(10);
+constexpr size_t kMaxVerdicts = 256;
+
+const kube::Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews"};
+const kube::Resource kAccessReviews{"authorization.k8s.io", "v1", "subjectaccessreviews"};
+
+std::string Fingerprint(const std::string& token, const std::string& path) {
+  const std::string text = path + '\0' + token;
+  std::string digest(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(digest.data()));
+  return digest;
+}
+
+const Json* At(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+bool IsTrue(const Json* value) { return value != nullptr && value->is_boolean() && value->get<bool>(); }
+
+}  // namespace
+
+class AccessGate::Shared {
+ public:
+  std::optional<Access> Known(const std::string& key, Time now) {
+    std::lock_guard lock(mutex_);
+    const auto it = verdicts_.find(key);
+    if (it == verdicts_.end() || it->second.second <= now) return std::nullopt;
+    return it->second.first;
+  }
+  void Remember(const std::string& key, Access access, Time now) {
+    if (access == Access::kNoAnswer) return;
+    std::lock_guard lock(mutex_);
+    if (verdicts_.size() >= kMaxVerdicts)
+      std::erase_if(verdicts_, [&](const auto& e) { return e.second.second <= now; });
+    if (verdicts_.size() >= kMaxVerdicts) verdicts_.clear();
+    verdicts_[key] = {access, now + (access == Access::kAllowed ? kKeepAllowed : kKeepRefused)};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::pair<Access, Time>> verdicts_;  // and until when each holds
+};
+
+AccessGate::AccessGate(kube::ApiClient& api) : api_(api), shared_(std::make_shared<Shared>()) {}
+AccessGate::~AccessGate() = default;
+
+void AccessGate::Ask(const std::string& token, const std::string& path, Done done) {
+  if (token.empty()) return done(Access::kUnknown);
+  const std::string key = Fingerprint(token, path);
+  if (const auto known = shared_->Known(key, Now())) return done(*known);
+  auto decided = [shared = shared_, key, done = std::move(done)](Access access) {
+    shared->Remember(key, access, Now());
+    done(access);
+  };
+  const Json review = {
+      {"apiVersion", kTokenReviews.ApiVersion()}, {"kind", "TokenReview"}, {"spec", {{"token", token}}}};
+  api_.Create(kTokenReviews, "", review, [this, path, decided](Result<Json> answer) {
+    if (!answer.ok()) {
+      log::Warn("metrics token_review=failed error={}", answer.error().message);
+      return decided(Access::kNoAnswer);
+    }
+    const Json* status = At(answer.value(), "status");
+    const Json* user = status != nullptr ? At(*status, "user") : nullptr;
+    if (status == nullptr || user == nullptr || !IsTrue(At(*status, "authenticated")))
+      return decided(Access::kUnknown);
+    Json spec = {{"nonResourceAttributes", {{"path", path}, {"verb", "get"}}}};
+    if (const Json* name = At(*user, "username")) spec["user"] = *name;
+    if (const Json* groups = At(*user, "groups")) spec["groups"] = *groups;
+    if (const Json* uid = At(*user, "uid")) spec["uid"] = *uid;
+    if (const Json* extra = At(*user, "extra")) spec["extra"] = *extra;
+    const Json access = {{"apiVersion", kAccessReviews.ApiVersion()},
+                         {"kind", "SubjectAccessReview"},
+                         {"spec", std::move(spec)}};
+    api_.Create(kAccessReviews, "", access, [decided](Result<Json> verdict) {
+      if (!verdict.ok()) {
+        log::Warn("metrics access_review=failed error={}", verdict.error().message);
+        return decided(Access::kNoAnswer);
+      }
+      const Json* outcome = At(verdict.value(), "status");
+      decided(outcome != nullptr && IsTrue(At(*outcome, "allowed")) ? Access::kAllowed : Access::kForbidden);
+    });
+  });
+}
+
+}  // namespace ringmaster::serve

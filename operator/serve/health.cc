@@ -1,0 +1,48 @@
+#include "operator/serve/health.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace ringmaster::serve {
+namespace {
+
+HttpAnswer Check(const std::vector<HealthCheck>& checks, const HttpQuery& query) {
+  std::string lines;
+  bool well = true;
+  for (const HealthCheck& check : checks) {
+    const std::string problem = check.problem();
+    if (problem.empty()) {
+      lines += fmt::format("[+]{} ok\n", check.name);
+    } else {
+      lines += fmt::format("[-]{} failed: {}\n", check.name, problem);
+      well = false;
+    }
+  }
+  const std::string what = query.path.substr(1);
+  HttpAnswer answer;
+  if (!well) {
+    answer.status = 503;
+    answer.body = lines + what + " check failed\n";
+  } else if (query.query == "verbose" || query.query.starts_with("verbose=") ||
+             query.query.starts_with("verbose&")) {
+    answer.body = lines + what + " check passed\n";
+  } else {
+    answer.body = "ok";
+  }
+  return answer;
+}
+
+}  // namespace
+
+HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready) {
+  live.insert(live.begin(), {"ping", [] { return std::string(); }});
+  ready.insert(ready.begin(), {"ping", [] { return std::string(); }});
+  return [live = std::move(live), ready = std::move(ready)](const HttpQuery& query, const HttpReply& reply) {
+    if (query.path == "/healthz" || query.path == "/livez") return reply(Check(live, query));
+    if (query.path == "/readyz") return reply(Check(ready, query));
+    reply({404, "text/plain; charset=utf-8", "not found: there are /healthz, /livez and /readyz\n"});
+  };
+}
+
+}  // namespace ringmaster::serve

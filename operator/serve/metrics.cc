@@ -1,0 +1,237 @@
+#include "operator/serve/metrics.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "base/file.h"
+
+namespace ringmaster::serve {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+
+const Labels kController = {{"controller", "trainingjob"}};
+const Labels kQueue = {{"controller", "trainingjob"}, {"name", "trainingjob"}};
+
+// controller-runtime's and client-go's own, in seconds.
+const Histogram::BucketBoundaries kReconcileBuckets = {
+    0.005, 0.01, 0.025, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6,
+    0.7,   0.8,  0.9,   1,    1.25, 1.5,  1.75, 2,    2.5, 3,    3.5, 4,    4.5, 5,
+    6,     7,    8,     9,    10,   15,   20,   25,   30,  40,   50,  60};
+const Histogram::BucketBoundaries kQueueBuckets = {1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 10};
+const Histogram::BucketBoundaries kRequestBuckets = {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60};
+const Histogram::BucketBoundaries kStartBuckets = {1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600};
+
+template <class Builder>
+auto& Build(Builder builder, prometheus::Registry& registry, std::vector<Metrics::Described>& table,
+            const char* type, const char* name, const char* help) {
+  table.push_back({name, type, help});
+  return builder.Name(name).Help(help).Register(registry);
+}
+
+// Fields of /proc/self/stat behind the name, which may hold spaces: state is [0].
+std::vector<std::string> ProcessStat() {
+  std::vector<std::string> fields;
+  const Result<std::string> text = ReadFile("/proc/self/stat", 4096);
+  if (!text.ok()) return fields;
+  std::string_view rest = text.value();
+  rest.remove_prefix(std::min(rest.size(), rest.rfind(')') + 2));
+  while (!rest.empty()) {
+    const size_t end = rest.find(' ');
+    fields.emplace_back(rest.substr(0, end));
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  return fields;
+}
+
+double Number(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
+
+int64_t OpenDescriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  int64_t count = -3;  // ".", ".." and the folder itself
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+}  // namespace
+
+class Metrics::Impl {
+ public:
+  Family<Counter>& MakeCounter(const char* name, const char* help) {
+    return Build(BuildCounter(), registry, table, "counter", name, help);
+  }
+  Family<Gauge>& MakeGauge(const char* name, const char* help) {
+    return Build(BuildGauge(), registry, table, "gauge", name, help);
+  }
+  Family<Histogram>& MakeHistogram(const char* name, const char* help) {
+    return Build(BuildHistogram(), registry, table, "histogram", name, help);
+  }
+
+  prometheus::Registry registry;
+  std::vector<Described> table;
+
+  Family<Counter>& reconciles = MakeCounter("controller_runtime_reconcile_total",
+                                            "Decisions by result: success, error, requeue_after.");
+  Family<Counter>& reconcile_errors =
+      MakeCounter("controller_runtime_reconcile_errors_total", "Decisions of which a write failed.");
+  Family<Histogram>& reconcile_time = MakeHistogram("controller_runtime_reconcile_time_seconds",
+                                                    "From a decision to the last answer of its writes.");
+  Family<Gauge>& max_concurrent =
+      MakeGauge("controller_runtime_max_concurrent_reconciles", "Decisions at a time; their writes overlap.");
+  Family<Gauge>& active_workers =
+      MakeGauge("controller_runtime_active_workers", "Writes that wait for their answer.");
+  Family<Gauge>& queue_depth = MakeGauge("workqueue_depth", "Jobs that wait for a decision.");
+  Family<Counter>& queue_adds = MakeCounter("workqueue_adds_total", "Times a job was put into the queue.");
+  Family<Counter>& queue_retries =
+      MakeCounter("workqueue_retries_total", "Times a job was put back after a failure.");
+  Family<Histogram>& queue_wait =
+      MakeHistogram("workqueue_queue_duration_seconds", "How long a job waited in the queue.");
+  Family<Histogram>& queue_work =
+      MakeHistogram("workqueue_work_duration_seconds", "How long a decision took.");
+  Family<Counter>& requests = MakeCounter(
+      "rest_client_requests_total", "Answers of the API server by method and code; <error> when none came.");
+  Family<Histogram>& request_time =
+      MakeHistogram("rest_client_request_duration_seconds", "Time to an answer, by verb.");
+  Family<Counter>& request_retries =
+      MakeCounter("rest_client_request_retries_total", "Requests sent once more.");
+  Family<Gauge>& leading =
+      MakeGauge("leader_election_master_status", "1 while this process holds the Lease.");
+  Family<Gauge>& jobs = MakeGauge("ringmaster_jobs", "Jobs by phase.");
+  Family<Gauge>& pods = MakeGauge("ringmaster_worker_pods", "Worker pods known.");
+  Family<Gauge>& gangs_waiting = MakeGauge("ringmaster_gangs_waiting", "Gangs that wait for room.");
+  Family<Gauge>& workers_connected =
+      MakeGauge("ringmaster_workers_connected", "Agents connected to the rendezvous of this process.");
+  Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects held in memory, by kind.");
+  Family<Counter>& restarts =
+      MakeCounter("ringmaster_restarts_total", "Worker sets started anew, by charged: true, false.");
+  Family<Counter>& ended =
+      MakeCounter("ringmaster_jobs_ended_total", "Jobs that ended, by outcome and reason.");
+  Family<Histogram>& first_step = MakeHistogram("ringmaster_first_step_seconds",
+                                                "From the creation of a job to its first committed step.");
+  Family<Counter>& events_dropped =
+      MakeCounter("ringmaster_events_dropped_total", "Events left out because one job made too many.");
+  Family<Gauge>& cpu = MakeGauge("process_cpu_seconds_total", "User and system CPU time.");
+  Family<Gauge>& resident = MakeGauge("process_resident_memory_bytes", "Resident memory.");
+  Family<Gauge>& virtual_memory = MakeGauge("process_virtual_memory_bytes", "Virtual memory.");
+  Family<Gauge>& descriptors = MakeGauge("process_open_fds", "Open file descriptors.");
+  Family<Gauge>& max_descriptors = MakeGauge("process_max_fds", "How many there may be.");
+  Family<Gauge>& started = MakeGauge("process_start_time_seconds", "Start, in seconds since the epoch.");
+
+  std::mutex mutex;
+  std::function<Gauges()> read;
+
+  void ReadProcess() {
+    const std::vector<std::string> stat = ProcessStat();
+    if (stat.size() > 21) {
+      const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+      cpu.Add({}).Set((Number(stat[11]) + Number(stat[12])) / ticks);
+      virtual_memory.Add({}).Set(Number(stat[20]));
+      resident.Add({}).Set(Number(stat[21]) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+    }
+    descriptors.Add({}).Set(static_cast<double>(OpenDescriptors()));
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+      max_descriptors.Add({}).Set(static_cast<double>(limit.rlim_cur));
+  }
+
+  void ReadGauges() {
+    std::function<Gauges()> current;
+    {
+      std::lock_guard lock(mutex);
+      current = read;
+    }
+    if (!current) return;
+    const Gauges now = current();
+    queue_depth.Add(kQueue).Set(static_cast<double>(now.queue_depth));
+    active_workers.Add(kController).Set(static_cast<double>(now.writes_in_flight));
+    pods.Add({}).Set(static_cast<double>(now.pods));
+    gangs_waiting.Add({}).Set(static_cast<double>(now.gangs_waiting));
+    workers_connected.Add({}).Set(static_cast<double>(now.workers_connected));
+    for (const auto& [phase, count] : now.jobs_by_phase)
+      jobs.Add({{"phase", phase}}).Set(static_cast<double>(count));
+    for (const auto& [kind, count] : now.cached_objects)
+      cached.Add({{"kind", kind}}).Set(static_cast<double>(count));
+  }
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
+  impl_->max_concurrent.Add(kController).Set(1);
+  const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
+  impl_->started.Add({}).Set(now.count());
+  // Series that exist from the beginning: a rate over them starts at zero and not at the first event.
+  for (const char* result : {"success", "error", "requeue_after"})
+    impl_->reconciles.Add({{"controller", "trainingjob"}, {"result", result}});
+  impl_->reconcile_errors.Add(kController);
+  for (const char* charged : {"true", "false"}) impl_->restarts.Add({{"charged", charged}});
+}
+Metrics::~Metrics() = default;
+
+void Metrics::Reconciled(const std::string& result, Duration took) {
+  impl_->reconciles.Add({{"controller", "trainingjob"}, {"result", result}}).Increment();
+  if (result == "error") impl_->reconcile_errors.Add(kController).Increment();
+  impl_->reconcile_time.Add(kController, kReconcileBuckets).Observe(ToSeconds(took));
+}
+void Metrics::QueueAdded() { impl_->queue_adds.Add(kQueue).Increment(); }
+void Metrics::QueueRetried() { impl_->queue_retries.Add(kQueue).Increment(); }
+void Metrics::QueueWaited(Duration waited, Duration worked) {
+  impl_->queue_wait.Add(kQueue, kQueueBuckets).Observe(ToSeconds(waited));
+  impl_->queue_work.Add(kQueue, kQueueBuckets).Observe(ToSeconds(worked));
+}
+void Metrics::Requested(const std::string& method, int code, Duration took) {
+  impl_->requests.Add({{"method", method}, {"code", code == 0 ? "<error>" : std::to_string(code)}})
+      .Increment();
+  impl_->request_time.Add({{"verb", method}}, kRequestBuckets).Observe(ToSeconds(took));
+}
+void Metrics::RequestRetried() { impl_->request_retries.Add({}).Increment(); }
+void Metrics::Leading(const std::string& lease, bool leads) {
+  impl_->leading.Add({{"name", lease}}).Set(leads ? 1 : 0);
+}
+void Metrics::Restarted(bool charged) {
+  impl_->restarts.Add({{"charged", charged ? "true" : "false"}}).Increment();
+}
+void Metrics::JobEnded(bool succeeded, const std::string& reason) {
+  impl_->ended.Add({{"outcome", succeeded ? "Succeeded" : "Failed"}, {"reason", reason}}).Increment();
+}
+void Metrics::FirstStep(Duration after_creation) {
+  impl_->first_step.Add({}, kStartBuckets).Observe(ToSeconds(after_creation));
+}
+void Metrics::EventsDropped(int64_t count) {
+  impl_->events_dropped.Add({}).Increment(static_cast<double>(count));
+}
+
+void Metrics::SetGauges(std::function<Gauges()> read) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->read = std::move(read);
+}
+
+std::string Metrics::Text() const {
+  impl_->ReadProcess();
+  impl_->ReadGauges();
+  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+}
+
+std::vector<Metrics::Described> Metrics::Describe() const { return impl_->table; }
+
+}  // namespace ringmaster::serve

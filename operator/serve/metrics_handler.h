@@ -1,0 +1,13 @@
+// GET /metrics: open (for loopback), or for those alone whom an AccessGate lets in.
+#pragma once
+
+#include "operator/serve/access.h"
+#include "operator/serve/http_server.h"
+#include "operator/serve/metrics.h"
+
+namespace ringmaster::serve {
+
+// `gate` may be null: everybody may read. Both must outlive the server.
+HttpHandler MetricsHandler(const Metrics& metrics, AccessGate* gate);
+
+}  // namespace ringmaster::serve
