@@ -142,7 +142,7 @@ struct CreatePod {
   int32_t rank = 0;
   int32_t size = 1;  // pods of this attempt
   bool gated = false;
-  std::vector<std::string> excluded_nodes;  // sorted
+  std::vector<std::string> excluded_nodes{};  // sorted
   bool operator==(const CreatePod&) const = default;
 };
 struct PodRef {
@@ -153,7 +153,7 @@ struct PodRef {
 // Takes the gates of these pods away: all of them have room, or none is touched (kConflict).
 struct ReleaseGang {
   int64_t attempt = 0;
-  std::vector<PodRef> pods;
+  std::vector<PodRef> pods{};
   bool operator==(const ReleaseGang&) const = default;
 };
 struct DeletePod {
