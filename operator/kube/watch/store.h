@@ -1,0 +1,257 @@
+// A copy of a collection, as compact typed values: each object is decoded the moment it arrives, and its JSON
+// is dropped. Fed by a reflector; read by anybody.
+//
+// Threads: the sink's side by one thread at a time; everything else from any thread. Values are shared and
+// immutable. `changed` runs on the writing thread without the lock, after the change can be read.
+//
+// Invariants:
+//  - half a listing is never visible: items are gathered aside and swapped in at the end;
+//  - an object never goes back in time: what is older than what is held is dropped. A live read of a group
+//    (ReplaceGroup) leaves a floor, below which nothing that comes about the group counts, be it an event or
+//    a listing that began before;
+//  - revision() says: everything up to here is in the store, and rises after the change can be read.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "operator/kube/watch/meta.h"
+#include "operator/kube/watch/sink.h"
+
+namespace ringmaster::kube {
+
+template <class T>
+class Store final : public ReflectorSink {
+ public:
+  using Value = std::shared_ptr<const T>;
+  struct Hooks {
+    // The value of an object; null when it is of no interest. `before` is what is held of it, or null.
+    std::function<Value(const Json& object, const Meta& meta, const Value& before)> decode;
+    // Which group an object belongs to; empty: none. By its value, since JSON is gone afterwards.
+    std::function<std::string(const T&)> group;
+    std::function<void(const std::string& key, const Value& before, const Value& after)> changed;
+  };
+
+  explicit Store(Hooks hooks) : hooks_(std::move(hooks)) {}
+
+  // ---- readers
+
+  Value Get(const std::string& key) const {
+    std::lock_guard lock(mutex_);
+    return Held(key);
+  }
+  // In the order of their keys.
+  std::vector<Value> Group(const std::string& group) const {
+    std::lock_guard lock(mutex_);
+    std::vector<Value> values;
+    const auto it = groups_.find(group);
+    if (it == groups_.end()) return values;
+    for (const std::string& key : it->second) values.push_back(objects_.at(key).value);
+    return values;
+  }
+  std::vector<Value> All() const {
+    std::lock_guard lock(mutex_);
+    std::vector<Value> values;
+    values.reserve(objects_.size());
+    for (const auto& [key, entry] : objects_) values.push_back(entry.value);
+    return values;
+  }
+  std::vector<std::string> Keys() const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> keys;
+    for (const auto& [key, entry] : objects_) keys.push_back(key);
+    return keys;
+  }
+  size_t size() const {
+    std::lock_guard lock(mutex_);
+    return objects_.size();
+  }
+  Revision revision() const {
+    std::lock_guard lock(mutex_);
+    return revision_;
+  }
+  bool synced() const {
+    std::lock_guard lock(mutex_);
+    return synced_;
+  }
+
+  // ---- a live read: these are all objects of the group at `revision`
+
+  void ReplaceGroup(const std::string& group, const std::vector<Json>& objects, Revision revision) {
+    std::vector<Change> changes;
+    Objects fresh;
+    for (const Json& object : objects) Decode(object, 0, fresh);
+    {
+      std::lock_guard lock(mutex_);
+      Revision& floor = floors_[group];
+      if (revision < floor) return;  // a newer read overtook this one
+      floor = revision;
+      if (const auto it = groups_.find(group); it != groups_.end()) {
+        const std::set<std::string> keys = it->second;
+        for (const std::string& key : keys)
+          if (!fresh.contains(key) && objects_.at(key).revision <= revision) Remove(key, changes);
+      }
+      for (auto& [key, entry] : fresh) {
+        const auto it = objects_.find(key);
+        if (it == objects_.end() || it->second.revision < entry.revision) Put(key, std::move(entry), changes);
+      }
+      DropFloors();
+    }
+    Tell(changes);
+  }
+
+  // ---- the reflector's side
+
+  void Begin() override { side_.clear(); }
+
+  void Item(const Json& object) override { Decode(object, 0, side_); }
+
+  void End(Revision revision) override {
+    std::vector<Change> changes;
+    {
+      std::lock_guard lock(mutex_);
+      std::vector<std::string> gone;
+      for (const auto& [key, entry] : objects_)
+        if (!side_.contains(key) && Floor(*entry.value) <= revision) gone.push_back(key);
+      for (const std::string& key : gone) Remove(key, changes);
+      for (auto& [key, entry] : side_) {
+        if (Floor(*entry.value) > revision) continue;
+        const auto it = objects_.find(key);
+        // Another revision, even a lower one: what the server says now is the truth.
+        if (it == objects_.end() || it->second.revision != entry.revision)
+          Put(key, std::move(entry), changes);
+      }
+      revision_ = revision;
+      synced_ = true;
+      DropFloors();
+    }
+    Objects().swap(side_);
+    Tell(changes);
+  }
+
+  void Apply(const Json& object, Revision revision) override {
+    std::vector<Change> changes;
+    Objects fresh;
+    const std::string key = Decode(object, revision, fresh);
+    {
+      std::lock_guard lock(mutex_);
+      const auto it = objects_.find(key);
+      if (auto entry = fresh.find(key); entry == fresh.end()) {
+        if (it != objects_.end() && it->second.revision <= revision) Remove(key, changes);
+      } else if (Floor(*entry->second.value) < revision &&
+                 (it == objects_.end() || it->second.revision < revision)) {
+        Put(key, std::move(entry->second), changes);
+      }
+      Advance(revision);
+    }
+    Tell(changes);
+  }
+
+  void Delete(const Json& object, Revision revision) override {
+    std::vector<Change> changes;
+    {
+      std::lock_guard lock(mutex_);
+      const Meta meta = ReadMeta(object);
+      const auto it = objects_.find(meta.key);
+      if (it != objects_.end() && it->second.revision <= revision) Remove(meta.key, changes);
+      Advance(revision);
+    }
+    Tell(changes);
+  }
+
+  void Bookmark(Revision revision) override {
+    std::lock_guard lock(mutex_);
+    Advance(revision);
+  }
+
+ private:
+  struct Entry {
+    Value value;
+    Revision revision = 0;
+  };
+  using Objects = std::unordered_map<std::string, Entry>;
+  struct Change {
+    std::string key;
+    Value before;
+    Value after;
+  };
+
+  Value Held(const std::string& key) const {
+    const auto it = objects_.find(key);
+    return it == objects_.end() ? nullptr : it->second.value;
+  }
+
+  // Returns the key. `revision` 0: the object's own.
+  std::string Decode(const Json& object, Revision revision, Objects& into) {
+    Meta meta = ReadMeta(object);
+    if (meta.key.empty()) return {};
+    if (revision != 0) meta.revision = revision;
+    if (Value value = hooks_.decode(object, meta, Get(meta.key))) into[meta.key] = {value, meta.revision};
+    return meta.key;
+  }
+
+  void Put(const std::string& key, Entry entry, std::vector<Change>& changes) {
+    Value before = Held(key);
+    Unlink(key, before);
+    changes.push_back({key, std::move(before), entry.value});
+    if (std::string group = GroupOf(*entry.value); !group.empty()) groups_[group].insert(key);
+    objects_[key] = std::move(entry);
+  }
+
+  void Remove(const std::string& key, std::vector<Change>& changes) {
+    Value before = Held(key);
+    Unlink(key, before);
+    objects_.erase(key);
+    changes.push_back({key, std::move(before), nullptr});
+  }
+
+  void Unlink(const std::string& key, const Value& value) {
+    if (!value) return;
+    const auto it = groups_.find(GroupOf(*value));
+    if (it == groups_.end()) return;
+    it->second.erase(key);
+    if (it->second.empty()) groups_.erase(it);
+  }
+
+  std::string GroupOf(const T& value) const { return hooks_.group ? hooks_.group(value) : std::string(); }
+
+  Revision Floor(const T& value) const {
+    if (floors_.empty()) return 0;
+    const auto it = floors_.find(GroupOf(value));
+    return it == floors_.end() ? 0 : it->second;
+  }
+
+  void Advance(Revision revision) {
+    if (revision > revision_) revision_ = revision;
+    DropFloors();
+  }
+
+  // What was seen in order needs no floor.
+  void DropFloors() {
+    if (!floors_.empty()) std::erase_if(floors_, [&](const auto& item) { return item.second <= revision_; });
+  }
+
+  void Tell(const std::vector<Change>& changes) {
+    if (!hooks_.changed) return;
+    for (const Change& change : changes) hooks_.changed(change.key, change.before, change.after);
+  }
+
+  const Hooks hooks_;
+  mutable std::mutex mutex_;
+  Objects objects_;
+  Objects side_;  // the writing thread's alone
+  std::map<std::string, std::set<std::string>> groups_;
+  std::map<std::string, Revision> floors_;  // by group
+  Revision revision_ = 0;
+  bool synced_ = false;
+};
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,239 @@
+// The store by hand, and against a plain model under random histories: events, listings that are cut off,
+// live reads that overtake the watch.
+#include "operator/kube/watch/store.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "base/rng.h"
+
+namespace ringmaster::kube {
+namespace {
+
+struct Item {
+  std::string key;
+  std::string group;
+  int64_t value = 0;
+  Revision revision = 0;
+};
+
+Json Object(const std::string& name, const std::string& group, int64_t value, Revision revision) {
+  return {{"metadata", {{"name", name}, {"resourceVersion", std::to_string(revision)}}},
+          {"group", group},
+          {"value", value}};
+}
+
+struct Changes {
+  std::vector<std::string> keys;
+};
+
+Store<Item>::Hooks HooksOf(Changes& changes) {
+  Store<Item>::Hooks hooks;
+  hooks.decode = [](const Json& object, const Meta& meta, const std::shared_ptr<const Item>&) {
+    if (Text(object, "group") == "foreign") return std::shared_ptr<const Item>();
+    return std::make_shared<const Item>(
+        Item{meta.key, std::string(Text(object, "group")), Integer(object, "value"), meta.revision});
+  };
+  hooks.group = [](const Item& item) { return item.group; };
+  hooks.changed = [&changes](const std::string& key, const auto&, const auto&) {
+    changes.keys.push_back(key);
+  };
+  return hooks;
+}
+
+class StoreTest : public testing::Test {
+ protected:
+  std::optional<int64_t> Value(const std::string& key) {
+    const auto item = store_.Get(key);
+    return item ? std::optional(item->value) : std::nullopt;
+  }
+  Changes changes_;
+  Store<Item> store_{HooksOf(changes_)};
+};
+
+TEST_F(StoreTest, HalfAListingIsNeverVisible) {
+  store_.Begin();
+  store_.Item(Object("a", "g", 1, 5));
+  EXPECT_EQ(store_.size(), 0U);
+  EXPECT_FALSE(store_.synced());
+  store_.Begin();  // it broke, and begins anew
+  store_.Item(Object("b", "g", 2, 6));
+  store_.End(10);
+  EXPECT_TRUE(store_.synced());
+  EXPECT_EQ(store_.revision(), 10U);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
+  EXPECT_EQ(changes_.keys, std::vector<std::string>{"b"});
+}
+
+TEST_F(StoreTest, AListingTakesAwayWhatIsGone) {
+  store_.Begin();
+  store_.Item(Object("a", "g", 1, 5));
+  store_.Item(Object("b", "g", 2, 6));
+  store_.End(10);
+  changes_.keys.clear();
+  store_.Begin();
+  store_.Item(Object("b", "g", 2, 6));
+  EXPECT_EQ(store_.size(), 2U);
+  store_.End(20);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
+  EXPECT_EQ(changes_.keys, std::vector<std::string>{"a"});  // b is what it was
+  EXPECT_TRUE(store_.Group("g").size() == 1);
+}
+
+TEST_F(StoreTest, EventsAreApplied) {
+  store_.Begin();
+  store_.End(10);
+  store_.Apply(Object("a", "g", 1, 11), 11);
+  store_.Apply(Object("a", "h", 2, 12), 12);
+  EXPECT_EQ(Value("a"), 2);
+  EXPECT_TRUE(store_.Group("g").empty());
+  EXPECT_EQ(store_.Group("h").size(), 1U);
+  store_.Delete(Object("a", "h", 2, 13), 13);
+  EXPECT_EQ(Value("a"), std::nullopt);
+  EXPECT_TRUE(store_.Group("h").empty());
+  EXPECT_EQ(store_.revision(), 13U);
+  store_.Bookmark(99);
+  EXPECT_EQ(store_.revision(), 99U);
+}
+
+TEST_F(StoreTest, WhatIsOfNoInterestIsNotKept) {
+  store_.Apply(Object("a", "g", 1, 1), 1);
+  store_.Apply(Object("a", "foreign", 1, 2), 2);
+  EXPECT_EQ(Value("a"), std::nullopt);
+  EXPECT_EQ(store_.revision(), 2U);
+}
+
+TEST_F(StoreTest, ALiveReadIsNotUndoneByOldEvents) {
+  store_.Begin();
+  store_.Item(Object("a", "g", 1, 5));
+  store_.End(10);
+  // Read live at 30: a is gone, b was made at 20.
+  store_.ReplaceGroup("g", {Object("b", "g", 7, 20)}, 30);
+  EXPECT_EQ(Value("a"), std::nullopt);
+  EXPECT_EQ(Value("b"), 7);
+  EXPECT_EQ(store_.revision(), 10U) << "other groups have not been seen that far";
+  // What the watch still brings of before.
+  store_.Apply(Object("a", "g", 2, 15), 15);
+  EXPECT_EQ(Value("a"), std::nullopt);
+  store_.Delete(Object("b", "g", 0, 18), 18);  // an earlier b
+  EXPECT_EQ(Value("b"), 7);
+  store_.Apply(Object("c", "other", 3, 25), 25);
+  EXPECT_EQ(Value("c"), 3) << "the floor is of one group";
+  store_.Apply(Object("b", "g", 8, 31), 31);
+  EXPECT_EQ(Value("b"), 8);
+}
+
+TEST_F(StoreTest, ALiveReadIsNotUndoneByAListingThatBeganBefore) {
+  store_.Begin();
+  store_.Item(Object("a", "g", 1, 5));
+  store_.ReplaceGroup("g", {Object("b", "g", 7, 20)}, 30);
+  store_.End(10);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
+  store_.Begin();
+  store_.Item(Object("a", "g", 4, 35));
+  store_.End(40);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"a"});
+}
+
+TEST_F(StoreTest, AnOlderLiveReadDoesNotUndoANewerOne) {
+  store_.ReplaceGroup("g", {Object("a", "g", 2, 20)}, 30);
+  store_.ReplaceGroup("g", {}, 15);
+  EXPECT_EQ(Value("a"), 2);
+}
+
+// The truth is a history of a few objects. The watch brings it late, listings and live reads jump ahead or
+// are cut off. At every moment each group must be in a state that the truth had, at the revision that the
+// store claims or later, and never go back; at the end both are equal.
+TEST(StoreRandom, AgreesWithAPlainMap) {
+  constexpr int kNames = 6;
+  using Truth = std::map<std::string, std::pair<int64_t, Revision>>;  // name -> value, revision
+  const auto group_of = [](const std::string& name) { return name < "c" ? "g" : "h"; };
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SplitMix64 rng(seed);
+    Changes changes;
+    Store<Item> store(HooksOf(changes));
+    std::vector<Truth> history(1);  // by revision
+    std::vector<std::optional<std::string>> touched(1);
+    const auto object = [&](const std::string& name, const std::pair<int64_t, Revision>& value) {
+      return Object(name, group_of(name), value.first, value.second);
+    };
+    Revision delivered = 0;
+    std::map<std::string, Revision> newest{{"g", 0}, {"h", 0}};  // the store must not show less
+    bool listed = false;
+    const auto list = [&](bool cut) {
+      const Revision at = history.size() - 1;
+      if (at < delivered) return;
+      store.Begin();
+      for (const auto& [name, value] : history[at]) {
+        if (cut && rng.Chance(0.5)) return;
+        store.Item(object(name, value));
+      }
+      if (cut) return;
+      store.End(at);
+      listed = true;
+      delivered = at;
+      for (auto& [group, revision] : newest) revision = std::max(revision, at);
+    };
+    for (int step = 0; step < 300; ++step) {
+      switch (rng.Below(8)) {
+        case 0:
+        case 1:
+        case 2: {  // the truth moves on
+          Truth next = history.back();
+          const std::string name(1, static_cast<char>('a' + static_cast<int>(rng.Below(kNames))));
+          if (next.contains(name) && rng.Chance(0.4))
+            next.erase(name);
+          else
+            next[name] = {static_cast<int64_t>(rng.Below(1000)), history.size()};
+          history.push_back(next);
+          touched.push_back(name);
+          break;
+        }
+        case 3:
+        case 4:
+        case 5:  // the watch brings one event
+          if (listed && delivered + 1 < history.size()) {
+            delivered += 1;
+            const std::string& name = *touched[delivered];
+            const auto it = history[delivered].find(name);
+            if (it != history[delivered].end())
+              store.Apply(object(name, it->second), delivered);
+            else
+              store.Delete(Object(name, group_of(name), 0, delivered), delivered);
+            for (auto& [group, revision] : newest) revision = std::max(revision, delivered);
+          }
+          break;
+        case 6: {  // a live read of one group
+          const std::string group = rng.Chance(0.5) ? "g" : "h";
+          const Revision at = history.size() - 1;
+          std::vector<Json> objects;
+          for (const auto& [name, value] : history[at])
+            if (group_of(name) == group) objects.push_back(object(name, value));
+          store.ReplaceGroup(group, objects, at);
+          newest[group] = at;
+          break;
+        }
+        default:
+          if (!listed || rng.Chance(0.2)) list(rng.Chance(0.5));
+      }
+      ASSERT_EQ(store.revision(), listed ? delivered : 0);
+      for (const auto& [group, revision] : newest) {
+        Truth shown;
+        for (const auto& item : store.Group(group)) shown[item->key] = {item->value, item->revision};
+        Truth expected;
+        for (const auto& [name, value] : history[revision])
+          if (group_of(name) == group) expected[name] = value;
+        ASSERT_EQ(shown, expected) << "group " << group << " at revision " << revision;
+      }
+    }
+    list(false);
+    Truth all;
+    for (const auto& item : store.All()) all[item->key] = {item->value, item->revision};
+    ASSERT_EQ(all, history.back());
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::kube
