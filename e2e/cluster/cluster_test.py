@@ -394,7 +394,7 @@ class Ends(unittest.TestCase):
         self.assertEqual(json.loads(ctl("status"))["components"],
                          {"etcd": "running", "apiserver": "running", "kwok": "running"})
         ctl("stop", "etcd")
-        self.assertEqual(json.loads(ctl("status"))["components"]["etcd"], "ended with 0")
+        self.assertEqual(json.loads(ctl("status"))["components"]["etcd"], "ended with -15")
         ctl("start", "etcd")
         self.assertGreater(int(ctl("compact")), 0)
         ctl("node", "add", "more")

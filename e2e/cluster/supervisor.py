@@ -127,8 +127,6 @@ class Supervisor:
             raise Failure(f"{name} runs already")
         deadline = time.monotonic() + START_TIMEOUT_S
         first_time = name not in self.processes
-        if name == "kwok" and not first_time:
-            self._forget_leases()
         while True:
             log_size = self._spawn(name)
             try:
@@ -185,13 +183,6 @@ class Supervisor:
             return self.api.request("GET", "/readyz", timeout_s=2) == "ok"
         except (OSError, http.client.HTTPException, kubeapi.ApiError):
             return False
-
-    def _forget_leases(self):
-        """A new kwok may not renew the nodes' leases before those of the old one have run out."""
-        try:
-            self.api.request("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
-        except (OSError, http.client.HTTPException, kubeapi.ApiError) as error:
-            print(f"leases of the former kwok not removed: {error}", file=sys.stderr, flush=True)
 
     def stop(self, name, signal_number):
         if not self._running(name):
