@@ -3,7 +3,10 @@
 // operator applies. Every name is a function of (job, attempt, rank).
 //
 // The user's PodTemplateSpec is merged into ours as a strategic merge would: containers, init containers,
-// volumes, env, mounts by their keys; what the user sets wins, and nothing of theirs is ever dropped.
+// volumes, env, mounts by their keys; what the user sets wins, and nothing of theirs is ever dropped. The
+// container that trains is `worker`, or the only one that the template has. Exceptions, without which the
+// operator could not keep its promises, are few, and each becomes a sentence of TemplateWarnings: the pod's
+// name, labels of ours, host name, subdomain, restartPolicy (Never).
 #pragma once
 
 #include <cstdint>
@@ -19,25 +22,36 @@ namespace ringmaster::wiring {
 // Who makes sure that all pods of an attempt are placed, or none.
 enum class Gang : uint8_t { kNone, kGate, kNative, kVolcano, kCoscheduling };
 
+// The scheduling gate of Gang::kGate.
+inline constexpr const char* kGangGate = "ringmaster.dev/gang";
+// Whom a worker's token is for.
+inline constexpr const char* kTokenAudience = "ringmaster.dev";
+// With hostNetwork each pod has this many ports; a job's range is so many times its pods.
+inline constexpr int32_t kHostPortsPerPod = 8;
+
 // What is known of the cluster and the operator, beside the job.
 struct Context {
   std::string worker_image;         // when the template names none
   std::string coordinator_address;  // host:port that agents call
-  std::string coordinator_ca_pem;   // its authority; travels in the job's ConfigMap
+  std::string coordinator_ca_pem;   // its authority; travels in the job's ConfigMap; empty: no TLS
   Gang gang = Gang::kGate;
   int64_t attempt = 1;
   int32_t size = 1;                         // pods of this attempt
   std::vector<std::string> excluded_nodes;  // sorted
-  int32_t host_port_base = 0;               // hostNetwork: first port of this job's range
-  std::string cluster_domain = "cluster.local";
+  int32_t host_port_base = 0;               // hostNetwork: first port of this job's range; 0: none allotted
 };
 
 // What stands beside the pods, in the order in which it is made: headless Service, ConfigMap with the job and
-// the coordinator's authority, gang object of the provider. Each carries labels and an owner reference.
+// the coordinator's authority, ConfigMap with the variables of the network set-up (if there are any), gang
+// object of the provider. Each carries labels and an owner reference.
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);
 
 // One worker pod, as server-side apply takes it.
 Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context);
+
+// What of the template cannot be done, or will not do what its author may think: one sentence each, with the
+// field and the remedy.
+std::vector<std::string> TemplateWarnings(const api::TrainingJob& job);
 
 // What the Pod Security level ("privileged", "baseline", "restricted") would refuse of this pod: one sentence
 // each, with the field and the remedy. Empty: it would be let in.

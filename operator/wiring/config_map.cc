@@ -1,0 +1,40 @@
+#include "operator/wiring/config_map.h"
+
+#include "api/load.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::wiring {
+
+std::string CheckpointPath(const api::TrainingJob& job) {
+  const auto& checkpoint = job.spec.checkpoint;
+  return checkpoint.path.empty() && !checkpoint.volumeClaim.empty() ? "/checkpoints" : checkpoint.path;
+}
+
+api::TrainingJob JobForWorkers(const api::TrainingJob& job) {
+  api::TrainingJob result;
+  result.apiVersion = job.apiVersion;
+  result.kind = job.kind;
+  result.metadata.name = job.metadata.name;
+  result.metadata.namespace_ = job.metadata.namespace_;
+  result.spec = job.spec;
+  // Only native jobs may do without a template; an empty one keeps the others valid.
+  result.spec.workers.template_ = job.spec.framework == "native" ? Json() : Json::object();
+  result.spec.checkpoint.path = CheckpointPath(job);
+  const api::Spec defaults;
+  result.spec.suspend = defaults.suspend;
+  result.spec.managedBy = defaults.managedBy;
+  result.spec.scheduling = defaults.scheduling;
+  result.spec.restart = defaults.restart;
+  result.spec.lifecycle = defaults.lifecycle;
+  return result;
+}
+
+Json ConfigMapOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
+  Json map = NewObject("v1", "ConfigMap", ConfigName(job.metadata.name), job, job_uid);
+  const Json content = api::ToJson(JobForWorkers(job));
+  map["data"] = {{kJobKey, content.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"}};
+  if (!context.coordinator_ca_pem.empty()) map["data"][kAuthorityKey] = context.coordinator_ca_pem;
+  return map;
+}
+
+}  // namespace ringmaster::wiring

@@ -1,0 +1,68 @@
+#include "operator/wiring/gang.h"
+
+#include <utility>
+
+#include "operator/wiring/names.h"
+#include "operator/wiring/tree.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+Json Group(const char* api_version, const api::TrainingJob& job, const std::string& job_uid,
+           const Context& context, Json spec) {
+  Json group =
+      NewObject(api_version, "PodGroup", GroupName(job.metadata.name, context.attempt), job, job_uid);
+  group["metadata"]["labels"][kAttemptLabel] = std::to_string(context.attempt);
+  group["spec"] = std::move(spec);
+  return group;
+}
+
+}  // namespace
+
+Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
+  const api::Scheduling& scheduling = job.spec.scheduling;
+  Json spec;
+  switch (context.gang) {
+    case Gang::kNone:
+    case Gang::kGate:
+      return {};
+    case Gang::kNative:
+      spec = {{"schedulingPolicy", {{"gang", {{"minCount", context.size}}}}}};
+      if (!scheduling.priorityClassName.empty()) spec["priorityClassName"] = scheduling.priorityClassName;
+      return Group("scheduling.k8s.io/v1beta1", job, job_uid, context, std::move(spec));
+    case Gang::kVolcano:
+      spec = {{"minMember", context.size}};
+      if (!scheduling.queue.empty()) spec["queue"] = scheduling.queue;
+      if (!scheduling.priorityClassName.empty()) spec["priorityClassName"] = scheduling.priorityClassName;
+      return Group("scheduling.volcano.sh/v1beta1", job, job_uid, context, std::move(spec));
+    case Gang::kCoscheduling:
+      spec = {{"minMember", context.size}, {"scheduleTimeoutSeconds", scheduling.timeoutSeconds}};
+      return Group("scheduling.x-k8s.io/v1alpha1", job, job_uid, context, std::move(spec));
+  }
+  return {};
+}
+
+void JoinGroup(const api::TrainingJob& job, const Context& context, Json& pod) {
+  const std::string group = GroupName(job.metadata.name, context.attempt);
+  Json& metadata = ObjectIn(pod, "metadata");
+  Json& spec = ObjectIn(pod, "spec");
+  switch (context.gang) {
+    case Gang::kNone:
+      return;
+    case Gang::kGate:
+      AddOnce(ListIn(spec, "schedulingGates"), {{"name", kGangGate}});
+      return;
+    case Gang::kNative:
+      spec["schedulingGroup"] = {{"podGroupName", group}};
+      return;
+    case Gang::kVolcano:
+      ObjectIn(metadata, "annotations")["scheduling.k8s.io/group-name"] = group;
+      if (!spec.contains("schedulerName")) spec["schedulerName"] = "volcano";
+      return;
+    case Gang::kCoscheduling:
+      ObjectIn(metadata, "labels")["scheduling.x-k8s.io/pod-group"] = group;
+      return;
+  }
+}
+
+}  // namespace ringmaster::wiring

@@ -1,0 +1,102 @@
+#include "operator/wiring/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/wiring/names.h"
+#include "operator/wiring/tree.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+bool IsElasticFabricAdapter(const api::Rdma& rdma) { return rdma.resource.ends_with("/efa"); }
+
+// One entry per device where the count says how many: a network that is to be attached n times is named n
+// times.
+std::string Attachments(const api::Network& network) {
+  const int networks = static_cast<int>(network.networks.size());
+  const int devices = network.rdma && !network.rdma->resource.empty() ? network.rdma->count : 1;
+  const int times = devices % networks == 0 ? devices / networks : 1;
+  std::string text;
+  for (int i = 0; i < times; ++i) {
+    for (const std::string& name : network.networks) text += (text.empty() ? "" : ",") + name;
+  }
+  return text;
+}
+
+void AddClaims(const api::Rdma& rdma, Json& spec, Json& container) {
+  for (int i = 0; i < rdma.count; ++i) {
+    const std::string name = rdma.count == 1 ? "rdma" : fmt::format("rdma-{}", i);
+    ListIn(spec, "resourceClaims")
+        .push_back({{"name", name}, {"resourceClaimTemplateName", rdma.claimTemplate}});
+    ListIn(ObjectIn(container, "resources"), "claims").push_back({{"name", name}});
+  }
+}
+
+// Ports of the node are shared by all its pods: each of ours keeps to its own, and the scheduler knows them.
+void AllotPorts(int32_t first, Json& container) {
+  Json ports = Json::array();
+  for (int32_t i = 0; i < kHostPortsPerPod; ++i) {
+    ports.push_back({{"name", fmt::format("fabric-{}", i)},
+                     {"containerPort", first + i},
+                     {"hostPort", first + i},
+                     {"protocol", "TCP"}});
+  }
+  container["ports"] = std::move(ports);
+  ListIn(container, "env")
+      .push_back({{"name", "UCX_TCP_PORT_RANGE"},
+                  {"value", fmt::format("{}-{}", first, first + kHostPortsPerPod - 1)}});
+}
+
+}  // namespace
+
+void ConnectByDefault(const api::TrainingJob& job, int32_t rank, const Context& context, Json& metadata,
+                      Json& spec, Json& container) {
+  const api::Network& network = job.spec.network;
+  if (!network.networks.empty()) metadata["annotations"][kNetworksAnnotation] = Attachments(network);
+  if (network.rdma && !network.rdma->claimTemplate.empty()) AddClaims(*network.rdma, spec, container);
+  if (network.hostNetwork) {
+    spec["hostNetwork"] = true;
+    spec["dnsPolicy"] = "ClusterFirstWithHostNet";
+    if (context.host_port_base > 0) AllotPorts(context.host_port_base + rank * kHostPortsPerPod, container);
+  }
+}
+
+void OfferVariables(const api::TrainingJob& job, Json& container) {
+  if (NetworkVariables(job).empty()) return;
+  Json& sources = ListIn(container, "envFrom");
+  sources.insert(sources.begin(), {{"configMapRef", {{"name", NetworkConfigName(job.metadata.name)}}}});
+}
+
+Json NetworkVariables(const api::TrainingJob& job) {
+  const api::Network& network = job.spec.network;
+  Json variables = Json::object();
+  if (!network.rdma) return variables;
+  const api::Rdma& rdma = *network.rdma;
+  // NCCL's bootstrap goes over sockets and likes interfaces of RDMA devices, which other pods may not reach.
+  // A pod's own interface is always eth0; on a node only the virtual ones are known to be wrong.
+  variables["NCCL_SOCKET_IFNAME"] = network.hostNetwork ? "^lo,docker,cni,flannel,cali,veth,virbr" : "=eth0";
+  if (IsElasticFabricAdapter(rdma)) {
+    variables["FI_PROVIDER"] = "efa";
+    variables["FI_EFA_USE_DEVICE_RDMA"] = "1";
+    return variables;
+  }
+  // Both libraries take TCP without a word when they find no device. Here they fail instead.
+  if (rdma.required && network.fallback == "fail") {
+    variables["UCX_TLS"] = "^tcp";
+    if (!rdma.resource.empty()) variables["NCCL_NET"] = "IB";  // a claim may be for another kind of device
+  }
+  return variables;
+}
+
+Json NetworkConfigOf(const api::TrainingJob& job, const std::string& job_uid) {
+  Json variables = NetworkVariables(job);
+  if (variables.empty()) return {};
+  Json map = NewObject("v1", "ConfigMap", NetworkConfigName(job.metadata.name), job, job_uid);
+  map["data"] = std::move(variables);
+  return map;
+}
+
+}  // namespace ringmaster::wiring

@@ -1,0 +1,79 @@
+#include "operator/wiring/placement.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "operator/wiring/names.h"
+#include "operator/wiring/resources.h"
+#include "operator/wiring/tree.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
+constexpr int kFullWeight = 100;
+// The operator is the one to act on a lost node. The cluster's own eviction is the net under it.
+constexpr int kEvictionSlackSeconds = 300;
+
+// Terms are alternatives, so every one of them must say it.
+void KeepOff(const std::vector<std::string>& nodes, Json& spec) {
+  const Json refusal = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}};
+  Json& required = ObjectIn(ObjectIn(ObjectIn(spec, "affinity"), "nodeAffinity"), kRequired);
+  Json& terms = ListIn(required, "nodeSelectorTerms");
+  if (terms.empty()) terms.push_back(Json::object());
+  for (Json& term : terms) {
+    if (!term.is_object()) term = Json::object();
+    ListIn(term, "matchExpressions").push_back(refusal);
+  }
+}
+
+void KeepTogether(const api::TrainingJob& job, const Context& context, Json& spec) {
+  const api::Topology& topology = job.spec.scheduling.topology;
+  const auto near = [&](const std::string& key) -> Json {
+    return {{"topologyKey", key},
+            {"labelSelector",
+             {{"matchLabels",
+               {{kJobLabel, job.metadata.name}, {kAttemptLabel, std::to_string(context.attempt)}}}}}};
+  };
+  if (!topology.required.empty())
+    ListIn(ObjectIn(ObjectIn(spec, "affinity"), "podAffinity"), kRequired).push_back(near(topology.required));
+  if (!topology.preferred.empty()) {
+    ListIn(ObjectIn(ObjectIn(spec, "affinity"), "podAffinity"), kPreferred)
+        .push_back({{"weight", kFullWeight}, {"podAffinityTerm", near(topology.preferred)}});
+  }
+}
+
+// Unless the template tolerates the same taint in its own way.
+void Tolerate(Json toleration, Json& spec) {
+  Json& list = ListIn(spec, "tolerations");
+  const bool known = std::any_of(list.begin(), list.end(), [&](const Json& item) {
+    const std::string key = Text(item, {"key"}), effect = Text(item, {"effect"});
+    return (key.empty() || key == toleration["key"]) && (effect.empty() || effect == toleration["effect"]);
+  });
+  if (!known) list.push_back(std::move(toleration));
+}
+
+bool AnyGpu(const Json& spec) {
+  const Json* containers = Find(spec, {"containers"});
+  return containers != nullptr && std::any_of(containers->begin(), containers->end(), HasGpu);
+}
+
+}  // namespace
+
+void Place(const api::TrainingJob& job, const Context& context, Json& spec) {
+  if (!context.excluded_nodes.empty()) KeepOff(context.excluded_nodes, spec);
+  KeepTogether(job, context, spec);
+  if (AnyGpu(spec))
+    Tolerate({{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}, spec);
+  for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
+    Tolerate({{"key", key},
+              {"operator", "Exists"},
+              {"effect", "NoExecute"},
+              {"tolerationSeconds", job.spec.health.unreachableNodeSeconds + kEvictionSlackSeconds}},
+             spec);
+  }
+}
+
+}  // namespace ringmaster::wiring

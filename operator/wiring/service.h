@@ -1,0 +1,14 @@
+// The headless Service that gives every worker a name in the DNS before it is ready: workers must find each
+// other in order to become ready. Pure function.
+#pragma once
+
+#include <string>
+
+#include "api/training_job.h"
+#include "base/json.h"
+
+namespace ringmaster::wiring {
+
+Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid);
+
+}  // namespace ringmaster::wiring

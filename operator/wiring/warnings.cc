@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "operator/wiring/names.h"
+#include "operator/wiring/network.h"
+#include "operator/wiring/template.h"
+#include "operator/wiring/tree.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+constexpr const char* kPlace = "spec.workers.template";
+
+class Warnings {
+ public:
+  Warnings(const api::TrainingJob& job, std::vector<std::string>& out)
+      : job_(job), user_(ReadTemplate(job)), out_(out) {}
+
+  void Collect() {
+    for (const std::string& problem : user_.problems) out_.push_back(problem);
+    Metadata();
+    Pod();
+    Transport();
+  }
+
+ private:
+  void Metadata() {
+    const Json* metadata = Find(user_.value, {"metadata"});
+    if (metadata == nullptr) return;
+    for (const auto& [member, value] : metadata->items()) {
+      if (member != "labels" && member != "annotations" && member != "creationTimestamp")
+        out_.push_back(fmt::format(
+            "{}.metadata.{}: is left out; the pods' names and owners are the operator's", kPlace, member));
+    }
+    const Json ours = PodLabels(job_, 1, 0);
+    if (const Json* labels = Find(*metadata, {"labels"}); labels != nullptr && labels->is_object()) {
+      for (const auto& [key, value] : labels->items()) {
+        if (ours.contains(key))
+          out_.push_back(fmt::format(
+              "{}.metadata.labels[{}]: is replaced by the operator's; use another label", kPlace, key));
+      }
+    }
+    const bool networks = !Text(*metadata, {"annotations", kNetworksAnnotation}).empty();
+    if (networks && !job_.spec.network.networks.empty())
+      out_.push_back(
+          fmt::format("{}.metadata.annotations[{}]: is used instead of spec.network.networks; give "
+                      "one of the two",
+                      kPlace, kNetworksAnnotation));
+  }
+
+  void Pod() {
+    if (const std::string policy = Text(user_.value, {"spec", "restartPolicy"});
+        !policy.empty() && policy != "Never")
+      out_.push_back(fmt::format(
+          "{}.spec.restartPolicy: {} is replaced by Never; spec.restart says what happens after failures",
+          kPlace, policy));
+    for (const char* member : {"hostname", "subdomain"}) {
+      if (Find(user_.value, {"spec", member}) != nullptr)
+        out_.push_back(fmt::format("{}.spec.{}: is replaced; workers are found by names of the operator's",
+                                   kPlace, member));
+    }
+    if (const std::string taken = Text(user_.value, {"spec", "nodeName"}); !taken.empty())
+      out_.push_back(fmt::format(
+          "{}.spec.nodeName: puts all workers onto {} past the scheduler; use nodeSelector", kPlace, taken));
+  }
+
+  // Recipes for MPI jobs set UCX to TCP, since MPI uses it for control only. Gradients would go that way.
+  void Transport() {
+    const Json* container = UserContainer(user_);
+    const Json* env = container != nullptr ? Find(*container, {"env"}) : nullptr;
+    if (!job_.spec.network.rdma || env == nullptr || !env->is_array()) return;
+    for (const Json& variable : *env) {
+      const std::string value = Text(variable, {"value"});
+      const bool tcp_only =
+          value == "tcp" || value == "tcp,self" || value == "self,tcp" || value == "tcp,sm,self";
+      if (Text(variable, {"name"}) == "UCX_TLS" && tcp_only)
+        out_.push_back(
+            fmt::format("{}.spec.containers[{}].env[UCX_TLS]: {} keeps gradients on TCP although "
+                        "spec.network.rdma is given; leave it out",
+                        kPlace, user_.worker, value));
+    }
+  }
+
+  const api::TrainingJob& job_;
+  const Template user_;
+  std::vector<std::string>& out_;
+};
+
+}  // namespace
+
+std::vector<std::string> TemplateWarnings(const api::TrainingJob& job) {
+  std::vector<std::string> warnings;
+  Warnings(job, warnings).Collect();
+  return warnings;
+}
+
+}  // namespace ringmaster::wiring

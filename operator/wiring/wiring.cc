@@ -1,0 +1,63 @@
+#include "operator/wiring/wiring.h"
+
+#include <utility>
+
+#include "operator/core/model.h"
+#include "operator/wiring/config_map.h"
+#include "operator/wiring/gang.h"
+#include "operator/wiring/merge.h"
+#include "operator/wiring/names.h"
+#include "operator/wiring/network.h"
+#include "operator/wiring/placement.h"
+#include "operator/wiring/pod.h"
+#include "operator/wiring/security.h"
+#include "operator/wiring/service.h"
+#include "operator/wiring/template.h"
+#include "operator/wiring/tree.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+// What must hold whatever the template says.
+void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context,
+              Json& pod) {
+  const std::string name = core::PodName(job.metadata.name, context.attempt, rank);
+  Json object = NewObject("v1", "Pod", name, job, job_uid);
+  Json& metadata = ObjectIn(pod, "metadata");
+  Json& labels = ObjectIn(metadata, "labels");
+  labels.update(PodLabels(job, context.attempt, rank));
+  object["metadata"]["labels"] = std::move(labels);
+  if (metadata.contains("annotations"))
+    object["metadata"]["annotations"] = std::move(metadata["annotations"]);
+  Json& spec = pod["spec"];
+  spec["restartPolicy"] = "Never";
+  spec["hostname"] = name;
+  spec["subdomain"] = ServiceName(job.metadata.name);
+  object["spec"] = std::move(spec);
+  pod = std::move(object);
+}
+
+}  // namespace
+
+std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
+  std::vector<Json> objects;
+  objects.push_back(ServiceOf(job, job_uid));
+  objects.push_back(ConfigMapOf(job, job_uid, context));
+  if (Json map = NetworkConfigOf(job, job_uid); !map.is_null()) objects.push_back(std::move(map));
+  if (Json group = GroupOf(job, job_uid, context); !group.is_null()) objects.push_back(std::move(group));
+  return objects;
+}
+
+Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context) {
+  const Template user = ReadTemplate(job);
+  Json pod = StrategicMerge(PodDefaults(job, rank, context, user), user.value);
+  Reconcile(user, pod);
+  if (job.spec.network.rdma) AllowPinnedMemory(WorkerContainer(pod, user.worker));
+  OfferVariables(job, WorkerContainer(pod, user.worker));
+  Place(job, context, pod["spec"]);
+  JoinGroup(job, context, pod);
+  Identify(job, job_uid, rank, context, pod);
+  return pod;
+}
+
+}  // namespace ringmaster::wiring
