@@ -45,7 +45,9 @@ class ApiClient {
  public:
   using Done = std::function<void(Result<Json>)>;
   // Every page of a list is given to `on_page` as it comes (items with apiVersion and kind absent, as the
-  // server leaves them); `done` gets the list's metadata with the resourceVersion of the whole.
+  // server leaves them); `done` gets the list's metadata with the resourceVersion of the whole. A null page
+  // means that the list had to begin anew, because the server forgot the version it was of: what came before
+  // counts no more.
   using OnPage = std::function<void(Json items)>;
 
   explicit ApiClient(HttpClient& http);

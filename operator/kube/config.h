@@ -11,12 +11,19 @@
 
 namespace ringmaster::kube {
 
-// Gives the bearer token of the moment. Any thread.
+struct KeyPair {
+  std::string cert_pem;
+  std::string key_pem;
+};
+
+// Gives the credentials of the moment. Any thread; Token may take a while (a plugin runs).
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  virtual Result<std::string> Token() = 0;  // empty: none is needed
+  virtual Result<std::string> Token() = 0;  // bearer token; empty: none is needed
   virtual void Expire() {}                  // the server refused the last one: get another next time
+  // The client certificate that came with the last token, checked; it counts for new connections.
+  virtual std::optional<KeyPair> Certificate() { return std::nullopt; }
 };
 
 struct ClientConfig {

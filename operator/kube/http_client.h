@@ -4,7 +4,8 @@
 // Threads: all members may be called from any thread. Callbacks come on the library's threads, never from
 // within the call that registered them; they must not block, and must not throw. After a client or a stream
 // is destroyed none of its callbacks runs any more (the destructor waits for one that is running, so it must
-// not be called from within a callback).
+// not be called from within a callback). Destroying a client ends what is under way with kCancelled first;
+// destroying a stream ends it silently, without on_end.
 //
 // Errors of transport, by what may have happened at the server:
 //  kUnavailable  the request surely did not arrive whole: any verb may be repeated;

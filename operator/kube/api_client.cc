@@ -1,0 +1,299 @@
+#include "operator/kube/api_client.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "operator/kube/api_error.h"
+#include "operator/kube/delayed_calls.h"
+
+namespace ringmaster::kube {
+namespace {
+
+constexpr int kPageItems = 500;
+constexpr int kTriesAtMost = 6;  // of a request that the server has no room for
+constexpr Duration kFirstDelay = milliseconds(500);
+constexpr Duration kLongestDelay = seconds(30);
+constexpr size_t kWarningsKept = 1000;
+constexpr const char* kApplyType = "application/apply-patch+yaml";
+constexpr const char* kMetadataList =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;q=0.1";
+constexpr const char* kMetadata =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;q=0.1";
+
+// One request until its end, however often it is sent.
+struct Attempt {
+  HttpRequest request;
+  ApiClient::Done done;
+  std::string what;
+  int tries = 0;
+  bool new_credentials = false;  // asked for once already
+};
+
+struct Paging {
+  Resource resource;
+  ListOptions options;
+  ApiClient::OnPage on_page;
+  ApiClient::Done done;
+  std::string next;      // the server's token; empty: from the start
+  bool unpaged = false;  // a token expired in the middle
+};
+
+std::string WithQuery(std::string path, const std::vector<std::pair<std::string, std::string>>& pairs) {
+  if (const std::string query = Query(pairs); !query.empty()) path += "?" + query;
+  return path;
+}
+
+const char* ContentType(ApiClient::PatchType type) {
+  switch (type) {
+    case ApiClient::PatchType::kMerge:
+      return "application/merge-patch+json";
+    case ApiClient::PatchType::kJson:
+      return "application/json-patch+json";
+    case ApiClient::PatchType::kStrategic:
+      return "application/strategic-merge-patch+json";
+  }
+  return "";
+}
+
+}  // namespace
+
+class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
+ public:
+  explicit Impl(HttpClient& http)
+      : http_(http), jitter_(static_cast<uint64_t>(Now().time_since_epoch().count())) {}
+
+  void Send(HttpRequest request, Done done) {
+    auto attempt = std::make_shared<Attempt>();
+    attempt->what = Describe(request);
+    attempt->request = std::move(request);
+    attempt->done = std::move(done);
+    Try(std::move(attempt));
+  }
+
+  void ListPage(const std::shared_ptr<Paging>& paging) {
+    const ListOptions& options = paging->options;
+    HttpRequest request;
+    request.target = WithQuery(paging->resource.Path(options.namespace_),
+                               {{"labelSelector", options.label_selector},
+                                {"fieldSelector", options.field_selector},
+                                {"limit", paging->unpaged ? "" : std::to_string(kPageItems)},
+                                {"continue", paging->next},
+                                // A token stands for a version of its own.
+                                {"resourceVersion", paging->next.empty() ? options.resource_version : ""}});
+    if (options.metadata_only) request.accept = kMetadataList;
+    Send(std::move(request),
+         [self = shared_from_this(), paging](Result<Json> page) { self->OnListed(paging, std::move(page)); });
+  }
+
+  std::unique_ptr<HttpStream> Watch(HttpRequest request, std::function<void(std::string_view)> on_line,
+                                    std::function<void(Status)> on_end) {
+    std::string what = "watch: " + Describe(request);
+    return http_.Stream(std::move(request),
+                        {std::move(on_line), [self = shared_from_this(), what = std::move(what),
+                                              on_end = std::move(on_end)](Result<HttpResponse> ended) {
+                           if (!ended.ok()) return on_end(OfTransport(ended.error(), true, what));
+                           self->LogWarnings(*ended);
+                           if (ended->status < 200 || ended->status > 299)
+                             return on_end(ToError(*ended, true, what));
+                           on_end(Ok());
+                         }});
+  }
+
+  void Stop() { later_.Stop(); }
+
+ private:
+  static Error OfTransport(const Error& error, bool read, const std::string& what) {
+    Error mapped = error.In(what);
+    if (read && mapped.code == Code::kAmbiguous) mapped.code = Code::kUnavailable;
+    return mapped;
+  }
+
+  void Try(std::shared_ptr<Attempt> attempt) {
+    ++attempt->tries;
+    HttpRequest request = attempt->request;
+    http_.Send(std::move(request),
+               [self = shared_from_this(), attempt = std::move(attempt)](Result<HttpResponse> answer) {
+                 self->OnAnswer(attempt, std::move(answer));
+               });
+  }
+
+  void OnAnswer(const std::shared_ptr<Attempt>& attempt, Result<HttpResponse> answer) {
+    const bool read = IsRead(attempt->request);
+    if (!answer.ok()) return attempt->done(OfTransport(answer.error(), read, attempt->what));
+    LogWarnings(*answer);
+    const int status = answer->status;
+    if (status >= 200 && status < 300) return OnGood(*attempt, *answer, read);
+    Error error = ToError(*answer, read, attempt->what);
+    if (status == 401 && !attempt->new_credentials) {
+      attempt->new_credentials = true;  // the transport has dropped the token already
+      return Try(attempt);
+    }
+    if ((status != 429 && status != 503) || attempt->tries >= kTriesAtMost)
+      return attempt->done(std::move(error));
+    later_.After(DelayBefore(attempt->tries, answer->retry_after),
+                 [weak = weak_from_this(), attempt, error](bool stopped) {
+                   const auto self = weak.lock();
+                   if (stopped || !self) return attempt->done(error);
+                   self->Try(attempt);
+                 });
+  }
+
+  static void OnGood(const Attempt& attempt, const HttpResponse& answer, bool read) {
+    if (answer.body.empty()) return attempt.done(Json::object());
+    Result<Json> json = ParseJson(answer.body);
+    if (json.ok()) return attempt.done(std::move(json));
+    attempt.done(Error{read ? Code::kUnavailable : Code::kAmbiguous,
+                       attempt.what + ": the answer cannot be read: " + json.error().message});
+  }
+
+  Duration DelayBefore(int tries, std::optional<Duration> asked) {
+    Duration delay = asked.value_or(kFirstDelay * (1 << std::min(tries - 1, 10)));
+    std::lock_guard lock(mutex_);
+    // Those that were refused together must not come back together.
+    delay += Duration(static_cast<int64_t>(
+        static_cast<double>(std::max<Duration>(delay, kFirstDelay).count()) * 0.5 * jitter_.Uniform()));
+    return std::min(delay, kLongestDelay);
+  }
+
+  void OnListed(const std::shared_ptr<Paging>& paging, Result<Json> page) {
+    if (!page.ok()) {
+      if (page.error().code != Code::kGone || paging->next.empty() || paging->unpaged)
+        return paging->done(std::move(page));
+      // The token outlived its version. What came is of a past that cannot be completed: all of it anew, in
+      // one page, which has no token that could expire.
+      paging->next.clear();
+      paging->unpaged = true;
+      paging->on_page(nullptr);
+      return ListPage(paging);
+    }
+    Json list = std::move(page).value();
+    if (!list.is_object() || !list.contains("items") || !list.contains("metadata") ||
+        !list["metadata"].is_object())
+      return paging->done(
+          Error{Code::kUnavailable, "GET " + paging->resource.plural + ": the answer is no list"});
+    Json items = std::move(list["items"]);
+    Json metadata = std::move(list["metadata"]);
+    if (items.is_null()) items = Json::array();
+    if (!items.is_array())
+      return paging->done(Error{Code::kUnavailable, "GET " + paging->resource.plural + ": items is no list"});
+    paging->on_page(std::move(items));
+    const auto next = metadata.find("continue");
+    if (next == metadata.end() || !next->is_string() || next->get_ref<const std::string&>().empty())
+      return paging->done(std::move(metadata));
+    paging->next = next->get<std::string>();
+    ListPage(paging);
+  }
+
+  void LogWarnings(const HttpResponse& response) {
+    for (const std::string& warning : response.warnings) {
+      {
+        std::lock_guard lock(mutex_);
+        if (warnings_.size() >= kWarningsKept || !warnings_.insert(warning).second) continue;
+      }
+      log::Warn("apiserver_warning={}", warning);
+    }
+  }
+
+  HttpClient& http_;
+  std::mutex mutex_;
+  std::set<std::string> warnings_;  // told already
+  SplitMix64 jitter_;
+  DelayedCalls later_;
+};
+
+ApiClient::ApiClient(HttpClient& http) : impl_(std::make_shared<Impl>(http)) {}
+ApiClient::~ApiClient() { impl_->Stop(); }
+
+void ApiClient::Get(const Resource& resource, const std::string& ns, const std::string& name, Done done) {
+  HttpRequest request;
+  request.target = resource.Path(ns, name);
+  impl_->Send(std::move(request), std::move(done));
+}
+
+void ApiClient::List(const Resource& resource, const ListOptions& options, OnPage on_page, Done done) {
+  auto paging = std::make_shared<Paging>();
+  paging->resource = resource;
+  paging->options = options;
+  paging->on_page = std::move(on_page);
+  paging->done = std::move(done);
+  impl_->ListPage(paging);
+}
+
+void ApiClient::Create(const Resource& resource, const std::string& ns, const Json& object, Done done) {
+  HttpRequest request;
+  request.method = "POST";
+  request.target = WithQuery(resource.Path(ns), {{"fieldManager", kFieldManager}});
+  request.body = DumpJson(object);
+  impl_->Send(std::move(request), std::move(done));
+}
+
+void ApiClient::Apply(const Resource& resource, const std::string& ns, const std::string& name,
+                      const std::string& subresource, const Json& object, bool force, Done done) {
+  HttpRequest request;
+  request.method = "PATCH";
+  request.target = WithQuery(resource.Path(ns, name, subresource),
+                             {{"fieldManager", kFieldManager}, {"force", force ? "true" : ""}});
+  request.body = DumpJson(object);
+  request.content_type = kApplyType;
+  impl_->Send(std::move(request), std::move(done));
+}
+
+void ApiClient::Update(const Resource& resource, const std::string& ns, const std::string& name,
+                       const std::string& subresource, const Json& object, Done done) {
+  HttpRequest request;
+  request.method = "PUT";
+  request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", kFieldManager}});
+  request.body = DumpJson(object);
+  impl_->Send(std::move(request), std::move(done));
+}
+
+void ApiClient::Patch(const Resource& resource, const std::string& ns, const std::string& name,
+                      const std::string& subresource, PatchType type, const Json& body, Done done) {
+  HttpRequest request;
+  request.method = "PATCH";
+  request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", kFieldManager}});
+  request.body = DumpJson(body);
+  request.content_type = ContentType(type);
+  impl_->Send(std::move(request), std::move(done));
+}
+
+void ApiClient::Delete(const Resource& resource, const std::string& ns, const std::string& name,
+                       const DeleteOptions& options, Done done) {
+  Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
+  if (!options.uid.empty()) body["preconditions"] = {{"uid", options.uid}};
+  if (options.grace_seconds >= 0) body["gracePeriodSeconds"] = options.grace_seconds;
+  if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
+  HttpRequest request;
+  request.method = "DELETE";
+  request.target = resource.Path(ns, name);
+  request.body = DumpJson(body);
+  impl_->Send(std::move(request), std::move(done));
+}
+
+void ApiClient::Raw(const std::string& target, Done done) {
+  HttpRequest request;
+  request.target = target;
+  impl_->Send(std::move(request), std::move(done));
+}
+
+std::unique_ptr<HttpStream> ApiClient::Watch(const Resource& resource, const ListOptions& options,
+                                             bool bookmarks, std::function<void(std::string_view)> on_line,
+                                             std::function<void(Status)> on_end) {
+  HttpRequest request;
+  request.target = WithQuery(
+      resource.Path(options.namespace_),
+      {{"watch", "true"},
+       {"allowWatchBookmarks", bookmarks ? "true" : ""},
+       {"resourceVersion", options.resource_version},
+       {"timeoutSeconds", options.timeout_seconds > 0 ? std::to_string(options.timeout_seconds) : ""},
+       {"labelSelector", options.label_selector},
+       {"fieldSelector", options.field_selector}});
+  if (options.metadata_only) request.accept = kMetadata;
+  return impl_->Watch(std::move(request), std::move(on_line), std::move(on_end));
+}
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,525 @@
+#include "operator/kube/cpprest_http.h"
+
+#include <cpprest/http_client.h>
+#include <openssl/x509.h>
+#include <pplx/threadpool.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "base/log.h"
+#include "operator/kube/http_headers.h"
+#include "operator/kube/line_splitter.h"
+#include "operator/kube/pem.h"
+#include "operator/kube/proxy.h"
+#include "operator/kube/transport_error.h"
+#include "operator/kube/url.h"
+
+namespace ringmaster::kube {
+namespace {
+
+namespace http = web::http;
+namespace ssl = boost::asio::ssl;
+
+constexpr int kSendsAtMost = 4;  // of one request whose writing breaks
+
+// A stream buffer that can only be written to, and hands on what is written. The next bytes are read from the
+// connection when the task that it returns is done.
+class ByteSink final : public concurrency::streams::details::streambuf_state_manager<uint8_t> {
+ public:
+  using Take = std::function<pplx::task<size_t>(const uint8_t*, size_t)>;
+
+  explicit ByteSink(Take take) : streambuf_state_manager(std::ios_base::out), take_(std::move(take)) {}
+
+  bool can_seek() const override { return false; }
+  bool has_size() const override { return false; }
+  size_t buffer_size(std::ios_base::openmode) const override { return 0; }
+  void set_buffer_size(size_t, std::ios_base::openmode) override {}
+  size_t in_avail() const override { return 0; }
+  pos_type getpos(std::ios_base::openmode) const override { return pos_type(off_type(-1)); }
+  pos_type seekpos(pos_type, std::ios_base::openmode) override { return pos_type(off_type(-1)); }
+  pos_type seekoff(off_type, std::ios_base::seekdir, std::ios_base::openmode) override {
+    return pos_type(off_type(-1));
+  }
+  bool acquire(uint8_t*&, size_t&) override { return false; }
+  void release(uint8_t*, size_t) override {}
+
+ protected:
+  pplx::task<size_t> _putn(const uint8_t* bytes, size_t count) override { return take_(bytes, count); }
+  pplx::task<int_type> _putc(uint8_t byte) override {
+    return take_(&byte, 1).then([byte](size_t) { return static_cast<int_type>(byte); });
+  }
+  pplx::task<bool> _sync() override { return pplx::task_from_result(true); }
+  uint8_t* _alloc(size_t) override { return nullptr; }
+  void _commit(size_t) override {}
+  // Reading: never asked for.
+  pplx::task<int_type> _bumpc() override { return End(); }
+  int_type _sbumpc() override { return traits::eof(); }
+  pplx::task<int_type> _getc() override { return End(); }
+  int_type _sgetc() override { return traits::eof(); }
+  pplx::task<int_type> _nextc() override { return End(); }
+  pplx::task<int_type> _ungetc() override { return End(); }
+  pplx::task<size_t> _getn(uint8_t*, size_t) override { return pplx::task_from_result<size_t>(0); }
+  size_t _scopy(uint8_t*, size_t) override { return 0; }
+
+ private:
+  static pplx::task<int_type> End() { return pplx::task_from_result<int_type>(traits::eof()); }
+  const Take take_;
+};
+
+struct Call;
+
+// What the transport, its calls and their callbacks share. Calls that have not ended are in `live`.
+struct Core {
+  std::mutex mutex;
+  std::condition_variable work;   // for the starting thread
+  std::condition_variable ended;  // for the destructor
+  std::deque<std::shared_ptr<Call>> requests;
+  std::deque<std::shared_ptr<Call>> streams;
+  std::unordered_map<Call*, std::shared_ptr<Call>> live;
+  std::multimap<Time, Call*> deadlines;  // of live calls
+  int in_flight = 0;
+  bool closed = false;
+};
+
+// One request and its answer. Its end is told once: whoever comes first with it wins (the library's last
+// continuation, or a destructor that does not wait for a name look-up that nothing can interrupt).
+struct Call {
+  Call(std::shared_ptr<Core> core_, HttpRequest request_, bool is_stream_, const TransportOptions& options)
+      : core(std::move(core_)),
+        request(std::move(request_)),
+        is_stream(is_stream_),
+        max_body_bytes(options.max_body_bytes),
+        splitter(options.max_line_bytes) {}
+
+  const std::shared_ptr<Core> core;
+  const HttpRequest request;
+  const bool is_stream;
+  const size_t max_body_bytes;
+  std::function<void(std::string_view)> on_line;
+  std::function<void(Result<HttpResponse>)> on_end;
+  std::shared_ptr<TokenSource> token;
+
+  // Guarded by the core's mutex.
+  bool counted = false;  // among those in flight
+  std::optional<std::multimap<Time, Call*>::iterator> deadline;
+
+  // The starting thread's, then the continuations' of this call, which never run two at a time.
+  int sends = 0;
+  HttpResponse response;
+  LineSplitter splitter;
+  Status failure;  // why we broke it off ourselves
+  pplx::task_completion_event<void> head;
+  std::atomic<bool> head_seen{false};
+
+  pplx::cancellation_token_source cancel;
+  std::atomic<bool> expired{false};  // its time was up
+
+  std::mutex mutex;
+  std::condition_variable quiet;
+  bool over = false;     // no callback is begun any more
+  bool calling = false;  // one is running
+  std::thread::id caller;
+
+  bool Good() const { return response.status >= 200 && response.status < 300; }
+
+  bool BeginCallback(bool last) {
+    std::unique_lock lock(mutex);
+    quiet.wait(lock, [&] { return !calling; });
+    if (over) return false;
+    over = last;
+    calling = true;
+    caller = std::this_thread::get_id();
+    return true;
+  }
+  void EndCallback() {
+    std::lock_guard lock(mutex);
+    calling = false;
+    caller = {};
+    quiet.notify_all();
+  }
+
+  // No callback runs after this.
+  void Silence() {
+    std::unique_lock lock(mutex);
+    CHECK(caller != std::this_thread::get_id(), "a stream was destroyed by its own callback");
+    over = true;
+    quiet.wait(lock, [&] { return !calling; });
+  }
+
+  void Leave() {
+    std::shared_ptr<Call> self;  // freed without the lock
+    std::lock_guard lock(core->mutex);
+    const auto it = core->live.find(this);
+    if (it == core->live.end()) return;
+    self = std::move(it->second);
+    core->live.erase(it);
+    if (counted) --core->in_flight;
+    if (deadline) core->deadlines.erase(*deadline);
+    deadline.reset();
+    core->work.notify_all();
+    core->ended.notify_all();
+  }
+
+  void Finish(Result<HttpResponse> result) {
+    if (BeginCallback(true)) {
+      on_end(std::move(result));
+      // What the callbacks hold may be waiting for them to go.
+      on_end = nullptr;
+      on_line = nullptr;
+      EndCallback();
+    }
+    Leave();
+  }
+
+  // ---- the library's threads
+
+  void OnHead(const http::http_response& answer) {
+    response.status = answer.status_code();
+    const auto& headers = answer.headers();
+    if (const auto it = headers.find("Retry-After"); it != headers.end())
+      response.retry_after = ParseRetryAfter(it->second);
+    if (const auto it = headers.find("Warning"); it != headers.end())
+      response.warnings = ParseWarnings(it->second);
+    if (response.status == 401 && token) token->Expire();
+    head_seen = true;
+    head.set();
+  }
+
+  // The body may be there before the continuation that looks at the head has run.
+  pplx::task<size_t> OnBytes(const std::shared_ptr<Call>& self, const uint8_t* bytes, size_t count) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes), count);
+    if (head_seen) {
+      Take(text);
+      return pplx::task_from_result(count);
+    }
+    return pplx::create_task(head).then([self, text] {
+      self->Take(text);
+      return text.size();
+    });
+  }
+
+  void Take(std::string_view text) {
+    if (!failure.ok()) return;
+    if (!is_stream || !Good()) {
+      if (response.body.size() + text.size() > max_body_bytes)
+        return BreakOff({Code::kInvalid, fmt::format("the answer is larger than {} bytes", max_body_bytes)});
+      response.body.append(text);
+      return;
+    }
+    if (!BeginCallback(false)) return;
+    const bool fed = splitter.Feed(text, [&](std::string_view line) {
+      on_line(line);
+      std::lock_guard lock(mutex);
+      return !over;
+    });
+    EndCallback();
+    if (!fed && splitter.too_long())
+      BreakOff({Code::kUnavailable, "the server sent a line longer than is ever needed"});
+  }
+
+  void BreakOff(Error why) {
+    failure = std::move(why);
+    cancel.cancel();
+  }
+};
+
+class LiveStream final : public HttpStream {
+ public:
+  explicit LiveStream(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  ~LiveStream() override {
+    call_->Silence();
+    call_->cancel.cancel();
+    call_->Leave();
+  }
+
+ private:
+  const std::shared_ptr<Call> call_;
+};
+
+// Everything a TLS connection needs, checked.
+struct Trust {
+  std::string ca_pem;
+  KeyPair own;
+  std::shared_ptr<TokenSource> token;
+};
+
+// Once per new connection. It must not fail: all that it loads was checked before.
+void SetUpTls(ssl::context& context, const Trust& trust) {
+  context.set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
+                      ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
+  if (!trust.ca_pem.empty()) {
+    // Forgets the system's authorities, which the library has loaded by now.
+    SSL_CTX_set_cert_store(context.native_handle(), X509_STORE_new());
+    context.add_certificate_authority(boost::asio::buffer(trust.ca_pem));
+  }
+  KeyPair own = trust.own;
+  if (trust.token)
+    if (std::optional<KeyPair> pair = trust.token->Certificate()) own = std::move(*pair);
+  if (!own.cert_pem.empty()) {
+    context.use_certificate_chain(boost::asio::buffer(own.cert_pem));
+    context.use_private_key(boost::asio::buffer(own.key_pem), ssl::context::pem);
+  }
+}
+
+http::client::http_client_config LibraryConfig(const ClientConfig& config, const std::optional<Proxy>& proxy,
+                                               Duration silence) {
+  http::client::http_client_config library;
+  library.set_max_redirects(0);
+  library.set_timeout(std::chrono::duration_cast<std::chrono::microseconds>(silence));
+  library.set_validate_certificates(!config.insecure_skip_tls_verify);
+  const Trust trust{config.ca_pem, {config.client_cert_pem, config.client_key_pem}, config.token};
+  library.set_ssl_context_callback([trust](ssl::context& context) { SetUpTls(context, trust); });
+  if (proxy) {
+    web::web_proxy library_proxy{web::uri(proxy->address)};
+    if (!proxy->user.empty()) library_proxy.set_credentials(web::credentials(proxy->user, proxy->password));
+    library.set_proxy(library_proxy);
+  }
+  return library;
+}
+
+class Transport final : public HttpClient {
+ public:
+  Transport(const ClientConfig& config, const TransportOptions& options, const std::string& server,
+            const std::optional<Proxy>& proxy)
+      : options_(options),
+        config_(config),
+        unary_(web::uri(server), LibraryConfig(config, proxy, options.silence)),
+        stream_(web::uri(server), LibraryConfig(config, proxy, options.stream_silence)),
+        core_(std::make_shared<Core>()),
+        starter_([this] { Run(); }) {}
+
+  ~Transport() override {
+    std::vector<std::shared_ptr<Call>> calls;
+    {
+      std::lock_guard lock(core_->mutex);
+      core_->closed = true;
+      core_->requests.clear();
+      core_->streams.clear();
+      for (const auto& [key, call] : core_->live) calls.push_back(call);
+      core_->work.notify_all();
+    }
+    starter_.join();
+    for (const auto& call : calls) call->cancel.cancel();
+    // Most have ended by that; the rest is told so on the library's threads, as ever.
+    for (const auto& call : calls)
+      pplx::create_task([call] { call->Finish(Error{Code::kCancelled, "the client is closed"}); });
+    std::unique_lock lock(core_->mutex);
+    core_->ended.wait(lock, [&] { return core_->live.empty(); });
+  }
+
+  void Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {
+    auto call = std::make_shared<Call>(core_, std::move(request), false, options_);
+    call->on_end = std::move(done);
+    Enqueue(std::move(call));
+  }
+
+  std::unique_ptr<HttpStream> Stream(HttpRequest request, StreamHandlers handlers) override {
+    auto call = std::make_shared<Call>(core_, std::move(request), true, options_);
+    call->on_line = std::move(handlers.on_line);
+    call->on_end = std::move(handlers.on_end);
+    auto stream = std::make_unique<LiveStream>(call);
+    Enqueue(std::move(call));
+    return stream;
+  }
+
+ private:
+  void Enqueue(std::shared_ptr<Call> call) {
+    call->token = config_.token;
+    std::lock_guard lock(core_->mutex);
+    CHECK(!core_->closed, "a request of a client that is being destroyed");
+    core_->live[call.get()] = call;
+    (call->is_stream ? core_->streams : core_->requests).push_back(std::move(call));
+    core_->work.notify_all();
+  }
+
+  // ---- the starting thread
+
+  void Run() {
+    while (const std::shared_ptr<Call> call = Next()) Start(call);
+  }
+
+  // The next to be started; null at the end. Ends those whose time is up meanwhile.
+  std::shared_ptr<Call> Next() {
+    std::unique_lock lock(core_->mutex);
+    while (!core_->closed) {
+      const Time now = Now();
+      while (!core_->deadlines.empty() && core_->deadlines.begin()->first <= now) {
+        const std::shared_ptr<Call> call = core_->live.at(core_->deadlines.begin()->second);
+        core_->deadlines.erase(core_->deadlines.begin());
+        call->deadline.reset();
+        if (call->is_stream && call->head_seen) continue;
+        lock.unlock();
+        call->expired = true;
+        call->cancel.cancel();
+        lock.lock();
+      }
+      if (std::shared_ptr<Call> call = TakeFrom(core_->streams)) return call;
+      // One that is sent again is counted already.
+      if (!core_->requests.empty() &&
+          (core_->requests.front()->counted || core_->in_flight < options_.max_in_flight)) {
+        std::shared_ptr<Call> call = TakeFrom(core_->requests);
+        if (!call) continue;
+        if (!std::exchange(call->counted, true)) ++core_->in_flight;
+        return call;
+      }
+      if (core_->deadlines.empty())
+        core_->work.wait(lock);
+      else
+        core_->work.wait_until(lock, core_->deadlines.begin()->first);
+    }
+    return nullptr;
+  }
+
+  // With the core's lock. Null: none left that has not ended meanwhile.
+  std::shared_ptr<Call> TakeFrom(std::deque<std::shared_ptr<Call>>& queue) {
+    while (!queue.empty()) {
+      std::shared_ptr<Call> call = std::move(queue.front());
+      queue.pop_front();
+      if (core_->live.contains(call.get())) return call;
+    }
+    return nullptr;
+  }
+
+  void Start(const std::shared_ptr<Call>& call) {
+    ++call->sends;
+    std::string token;
+    if (config_.token) {
+      Result<std::string> asked = config_.token->Token();
+      if (!asked.ok())
+        return call->Finish(Error{Code::kUnavailable, asked.error().message}.In("credentials"));
+      token = std::move(asked).value();
+    }
+    {
+      const Duration limit = call->is_stream ? options_.silence : options_.request_limit;
+      std::lock_guard lock(core_->mutex);
+      if (!core_->live.contains(call.get())) return;
+      if (!call->deadline) call->deadline = core_->deadlines.emplace(Now() + limit, call.get());
+    }
+    try {
+      Launch(call, ToLibrary(call, token));
+    } catch (const std::exception& error) {
+      call->Finish(Error{Code::kInvalid,
+                         fmt::format("{} {}: {}", call->request.method, call->request.target, error.what())});
+    }
+  }
+
+  http::http_request ToLibrary(const std::shared_ptr<Call>& call, const std::string& token) const {
+    http::http_request library{http::method(call->request.method)};
+    library.set_request_uri(web::uri(call->request.target));
+    auto& headers = library.headers();
+    headers.add("Accept", call->request.accept);
+    headers.add("User-Agent", config_.user_agent);
+    if (!token.empty()) headers.add("Authorization", "Bearer " + token);
+    if (!config_.impersonate_user.empty()) headers.add("Impersonate-User", config_.impersonate_user);
+    // The library checks the certificate against this name, and asks for it, when it is given.
+    if (!config_.tls_server_name.empty()) headers.add("Host", config_.tls_server_name);
+    if (!call->request.body.empty()) library.set_body(call->request.body, call->request.content_type);
+    auto sink = std::make_shared<ByteSink>(
+        [call](const uint8_t* bytes, size_t count) { return call->OnBytes(call, bytes, count); });
+    library.set_response_stream(
+        concurrency::streams::ostream(concurrency::streams::streambuf<uint8_t>(sink)));
+    return library;
+  }
+
+  void Launch(const std::shared_ptr<Call>& call, const http::http_request& library) {
+    // The last continuation sees every outcome: a task whose error nobody looks at would end the process.
+    (call->is_stream ? stream_ : unary_)
+        .request(library, call->cancel.get_token())
+        .then([call](http::http_response answer) {
+          call->OnHead(answer);
+          return answer.content_ready();
+        })
+        .then([call, core = core_](const pplx::task<http::http_response>& ended) {
+          try {
+            ended.get();
+            if (call->failure.ok()) return call->Finish(std::move(call->response));
+            call->Finish(call->failure.error());
+          } catch (const http::http_exception& error) {
+            OnFailure(call, error.what(), error.error_code().value());
+          } catch (const boost::system::system_error& error) {
+            OnFailure(call, "Error in SSL handshake", error.code().value());
+          } catch (const std::exception& error) {
+            OnFailure(call, error.what(), 0);
+          }
+        });
+  }
+
+  static void OnFailure(const std::shared_ptr<Call>& call, std::string_view stage, int number) {
+    if (!call->failure.ok()) return call->Finish(call->failure.error());
+    if (call->expired) return call->Finish(Error{Code::kAmbiguous, "no whole answer within the time limit"});
+    const bool gave_up = call->cancel.get_token().is_canceled();
+    TransportFailure failure = ClassifyFailure(stage, number, gave_up);
+    if (failure.send_again && call->sends < kSendsAtMost) {
+      std::lock_guard lock(call->core->mutex);
+      if (!call->core->closed) {
+        (call->is_stream ? call->core->streams : call->core->requests).push_front(call);
+        call->core->work.notify_all();
+        return;
+      }
+    }
+    call->Finish(std::move(failure.error));
+  }
+
+  const TransportOptions options_;
+  const ClientConfig config_;
+  http::client::http_client unary_;
+  http::client::http_client stream_;
+  const std::shared_ptr<Core> core_;
+  std::thread starter_;
+};
+
+// The pool is the process's, and must have its size before it is first used.
+void StartPool(size_t threads) {
+  static const bool started = [threads] {
+    try {
+      crossplat::threadpool::initialize_with_threads(threads);
+    } catch (const std::exception&) {
+      return false;  // somebody else uses it already
+    }
+    return true;
+  }();
+  (void)started;
+}
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpClient>> MakeHttpClient(const ClientConfig& config,
+                                                   const TransportOptions& options) {
+  const Result<Url> url = ParseUrl(config.server);
+  if (!url.ok()) return url.error().In("server " + config.server);
+  const Result<std::optional<Proxy>> proxy = ChooseProxy(config.server, config.proxy_url, Environment);
+  if (!proxy.ok()) return proxy.error();
+  if (!config.ca_pem.empty())
+    if (Status status = CheckCertificates(config.ca_pem); !status.ok())
+      return status.error().In("certificate authority");
+  if (!config.client_cert_pem.empty() || !config.client_key_pem.empty())
+    RM_TRY(CheckKeyPair(config.client_cert_pem, config.client_key_pem));
+  if (config.insecure_skip_tls_verify && url->scheme == "https")
+    log::Warn(
+        "server={} tls=unverified: insecure-skip-tls-verify is set; anybody on the way can read and "
+        "change everything",
+        config.server);
+  StartPool(options.pool_threads);
+  try {
+    // The library wants IPv6 addresses without brackets, and always a port then.
+    const std::string server = fmt::format("{}://{}:{}{}", url->scheme, url->host, url->port, url->path);
+    return std::unique_ptr<HttpClient>(std::make_unique<Transport>(config, options, server, *proxy));
+  } catch (const std::exception& error) {
+    return Error{Code::kInvalid, fmt::format("server {}: {}", config.server, error.what())};
+  }
+}
+
+}  // namespace ringmaster::kube
