@@ -12,6 +12,13 @@ function(ringmaster_binary name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
 
+# What scripts/test builds with sanitizers: tests that start nothing else, the simulators, and whatever programs
+# other tests want instrumented.
+add_custom_target(sanitized_tests)
+function(ringmaster_sanitized)
+  add_dependencies(sanitized_tests ${ARGN})
+endfunction()
+
 # ringmaster_test(NAME SOURCES ... DEPS ... [LABELS unit|sim|process|...] [TIMEOUT seconds])
 function(ringmaster_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
@@ -20,6 +27,9 @@ function(ringmaster_test name)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
+  endif()
+  if(ARG_LABELS MATCHES "unit|conformance")
+    ringmaster_sanitized(${name})
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)  # a hang must end; instrumented code on a busy machine must not be mistaken for one

@@ -12,8 +12,8 @@ constexpr size_t kRecord = 1 + kPixels;  // a label, then the red, green and blu
 constexpr int kClasses = 10;
 
 // Of the training images, per channel.
-constexpr ImageConstants kConstants{.mean = {0.4914F, 0.4822F, 0.4465F},
-                                    .deviation = {0.2470F, 0.2435F, 0.2616F}};
+constexpr ImageConstants kCifarConstants{.mean = {0.4914F, 0.4822F, 0.4465F},
+                                         .deviation = {0.2470F, 0.2435F, 0.2616F}};
 
 Result<ImagePart> Load(const std::string& path) {
   RM_ASSIGN(FileView file, FileView::Open(path));
@@ -72,7 +72,7 @@ Result<std::unique_ptr<Dataset>> OpenCifar10(const Config& config) {
     validation.push_back(std::move(part));
   }
   const Shape shape{.tokens = false, .channels = 3, .height = 32, .width = 32, .classes = kClasses};
-  return MakeImageDataset(shape, kConstants, std::move(train), std::move(validation),
+  return MakeImageDataset(shape, kCifarConstants, std::move(train), std::move(validation),
                           config.validation_fraction);
 }
 

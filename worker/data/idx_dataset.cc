@@ -9,7 +9,7 @@ namespace ringmaster::data {
 namespace {
 
 // Of Fashion-MNIST's training images; near enough for the rest of the family.
-constexpr ImageConstants kConstants{.mean = {0.2860F}, .deviation = {0.3530F}};
+constexpr ImageConstants kFashionConstants{.mean = {0.2860F}, .deviation = {0.3530F}};
 
 const char* const kRemedy = "copy or download it again";
 
@@ -143,7 +143,7 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
   }
   std::vector<ImagePart> parts;
   parts.push_back(std::move(train.part));
-  return MakeImageDataset(shape, kConstants, std::move(parts), std::move(validation),
+  return MakeImageDataset(shape, kFashionConstants, std::move(parts), std::move(validation),
                           config.validation_fraction);
 }
 

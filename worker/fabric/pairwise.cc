@@ -7,32 +7,32 @@ namespace ringmaster::fabric {
 namespace {
 
 constexpr uint32_t kBulk = UINT32_MAX;  // in place of an operation number: only two ranks take part
-constexpr size_t kAhead = 16;
+constexpr size_t kPostedAhead = 16;
 
 size_t Segments(const Transport& transport, size_t bytes) {
   return (bytes + transport.segment_bytes() - 1) / transport.segment_bytes();
 }
 
 template <class Span>
-Span Segment(const Transport& transport, Span data, size_t k) {
+Span Part(const Transport& transport, Span data, size_t k) {
   const size_t segment = transport.segment_bytes();
   return data.subspan(k * segment, std::min(segment, data.size() - k * segment));
 }
 
 Status Take(Transport& transport, uint32_t operation, std::span<std::byte> data, int peer) {
   const size_t count = Segments(transport, data.size());
-  for (size_t k = 0; k < count + kAhead; ++k) {
-    if (k >= kAhead) RM_TRY(transport.Wait(peer));
+  for (size_t k = 0; k < count + kPostedAhead; ++k) {
+    if (k >= kPostedAhead) RM_TRY(transport.Wait(peer));
     if (k < count)
       RM_TRY(transport.Post(peer, {operation, static_cast<uint32_t>(k)},
-                            {Segment(transport, data, k), Landing::Action::kCopy, {}}));
+                            {Part(transport, data, k), Landing::Action::kCopy, {}}));
   }
   return Ok();
 }
 
 Status Give(Transport& transport, uint32_t operation, std::span<const std::byte> data, int peer) {
   for (size_t k = 0; k < Segments(transport, data.size()); ++k)
-    RM_TRY(transport.Send(peer, {operation, static_cast<uint32_t>(k)}, Segment(transport, data, k)));
+    RM_TRY(transport.Send(peer, {operation, static_cast<uint32_t>(k)}, Part(transport, data, k)));
   return Ok();
 }
 

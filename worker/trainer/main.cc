@@ -52,7 +52,7 @@ Result<api::TrainingJob> LoadJob() {
   return std::move(loaded.job);
 }
 
-Result<Trainer::Parts> Prepare(agent::TrainerSlot* slot, Channel* channel) {
+Result<Trainer::Parts> GatherParts(agent::TrainerSlot* slot, Channel* channel) {
   Trainer::Parts parts;
   parts.slot = slot;
   parts.channel = channel;
@@ -105,7 +105,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
     channel.Send(rendezvous::Fatal{64, error.message});
     return 64;
   };
-  auto parts = Prepare(&slot.value(), &channel);
+  auto parts = GatherParts(&slot.value(), &channel);
   if (!parts.ok()) return fail(parts.error());
   fabric::FabricOptions options;
   options.transport = parts->config.transport;

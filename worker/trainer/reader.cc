@@ -7,7 +7,7 @@ namespace ringmaster::trainer {
 namespace {
 
 template <class T>
-std::span<T> Head(std::vector<T>& values, size_t count) {
+std::span<T> FirstOf(std::vector<T>& values, size_t count) {
   return std::span(values).first(count);
 }
 
@@ -47,11 +47,11 @@ engine::Batch MicroBatchReader::Fill(data::Split split) {
   data::Buffers buffers;
   if (shape.tokens) {
     const size_t tokens = n * static_cast<size_t>(shape.context);
-    buffers.tokens = Head(tokens_, tokens);
-    buffers.targets = Head(targets_, tokens);
+    buffers.tokens = FirstOf(tokens_, tokens);
+    buffers.targets = FirstOf(targets_, tokens);
   } else {
-    buffers.images = Head(images_, n * static_cast<size_t>(shape.channels * shape.height * shape.width));
-    buffers.targets = Head(targets_, n);
+    buffers.images = FirstOf(images_, n * static_cast<size_t>(shape.channels * shape.height * shape.width));
+    buffers.targets = FirstOf(targets_, n);
   }
   if (n > 0) dataset_.Read(split, indices_, buffers);
   batch.tokens = buffers.tokens;

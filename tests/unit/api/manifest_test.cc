@@ -26,7 +26,7 @@ std::string Text(const std::string& file) {
   return text.ok() ? *text : std::string();
 }
 
-std::string All(const std::vector<Problem>& problems) {
+std::string Listed(const std::vector<Problem>& problems) {
   std::string text;
   for (const Problem& problem : problems) text += problem.ToString() + "\n";
   return text;
@@ -51,9 +51,9 @@ TEST(Manifests, GoodOnesLoadAndSurviveARoundTrip) {
   EXPECT_GE(files.size(), 60u);
   for (const std::string& file : files) {
     const Loaded loaded = LoadYaml(Text(file));
-    EXPECT_TRUE(loaded.problems.empty()) << file << "\n" << All(loaded.problems);
+    EXPECT_TRUE(loaded.problems.empty()) << file << "\n" << Listed(loaded.problems);
     const Loaded again = FromJson(ToJson(loaded.job));
-    EXPECT_TRUE(again.problems.empty()) << file << "\n" << All(again.problems);
+    EXPECT_TRUE(again.problems.empty()) << file << "\n" << Listed(again.problems);
     EXPECT_TRUE(again.job == loaded.job) << file << "\n" << DumpJson(ToJson(loaded.job));
   }
 }
@@ -68,11 +68,11 @@ TEST(Manifests, BadOnesGiveTheProblemsOfTheirHeader) {
     auto problems = LoadYaml(text).problems;
     std::sort(problems.begin(), problems.end(),
               [](const Problem& a, const Problem& b) { return a.path < b.path; });
-    ASSERT_EQ(problems.size(), expected.size()) << file << "\n" << All(problems);
+    ASSERT_EQ(problems.size(), expected.size()) << file << "\n" << Listed(problems);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_EQ(problems[i].path, expected[i].first) << file;
       EXPECT_NE(problems[i].message.find(expected[i].second), std::string::npos) << file << "\n"
-                                                                                 << All(problems);
+                                                                                 << Listed(problems);
       EXPECT_GT(problems[i].line, 0) << file;
       EXPECT_GT(problems[i].column, 0) << file;
     }
@@ -84,7 +84,7 @@ TEST(Manifests, JsonIsYaml) {
     const Loaded loaded = LoadYaml(Text(file));
     for (const int indent : {-1, 2}) {
       const Loaded as_json = LoadYaml(ToJson(loaded.job).dump(indent));
-      EXPECT_TRUE(as_json.problems.empty()) << file << "\n" << All(as_json.problems);
+      EXPECT_TRUE(as_json.problems.empty()) << file << "\n" << Listed(as_json.problems);
       EXPECT_TRUE(as_json.job == loaded.job) << file;
     }
   }
@@ -95,7 +95,7 @@ TEST(Manifests, ExamplesAreValid) {
   EXPECT_GE(files.size(), 4u);
   for (const std::string& file : files) {
     const Loaded loaded = LoadYaml(Text(file));
-    EXPECT_TRUE(loaded.problems.empty()) << file << "\n" << All(loaded.problems);
+    EXPECT_TRUE(loaded.problems.empty()) << file << "\n" << Listed(loaded.problems);
     EXPECT_EQ(file, "examples/" + loaded.job.metadata.name + ".yaml");
   }
 }
@@ -122,7 +122,7 @@ TEST(Validate, ChecksAJobThatWasMadeInCode) {
   loaded.job.spec.workers.replicas = 9;
   loaded.job.spec.training->optimizer.beta1 = "2";
   const auto problems = Validate(loaded.job);
-  ASSERT_EQ(problems.size(), 2u) << All(problems);
+  ASSERT_EQ(problems.size(), 2u) << Listed(problems);
   EXPECT_EQ(problems[0].ToString(), "spec.training.optimizer.beta1: must be below 1 (got \"2\")");
   EXPECT_EQ(problems[1].ToString(), "spec.workers.max: must be at least spec.workers.replicas (got 8 < 9)");
 }

@@ -5,7 +5,7 @@
 namespace ringmaster::cli {
 namespace {
 
-rendezvous::StepRecord Step(double seconds, int64_t samples = 10) {
+rendezvous::StepRecord StepTaking(double seconds, int64_t samples = 10) {
   rendezvous::StepRecord record;
   record.seconds = seconds;
   record.samples = samples;
@@ -14,7 +14,7 @@ rendezvous::StepRecord Step(double seconds, int64_t samples = 10) {
 
 TEST(Goodput, IsOneForEvenSteps) {
   Goodput goodput;
-  for (int i = 1; i <= 10; ++i) goodput.Add(Step(0.5), 100 + 0.5 * i);
+  for (int i = 1; i <= 10; ++i) goodput.Add(StepTaking(0.5), 100 + 0.5 * i);
   EXPECT_DOUBLE_EQ(goodput.Ratio(), 1.0);
   EXPECT_DOUBLE_EQ(goodput.SamplesPerSecond(), 20.0);
   EXPECT_DOUBLE_EQ(goodput.RecentSamplesPerSecond(), 20.0);
@@ -24,15 +24,15 @@ TEST(Goodput, IsOneForEvenSteps) {
 TEST(Goodput, AStepWithARecoveryCountsWithTwiceTheMedian) {
   Goodput goodput;
   double now = 0;
-  for (const double seconds : {1.0, 1.0, 1.0, 7.0, 1.0}) goodput.Add(Step(seconds), now += seconds);
+  for (const double seconds : {1.0, 1.0, 1.0, 7.0, 1.0}) goodput.Add(StepTaking(seconds), now += seconds);
   EXPECT_DOUBLE_EQ(goodput.Ratio(), 6.0 / 11.0);
 }
 
 TEST(Goodput, TimeBetweenStepsThatNoStepOwnsIsLost) {
   Goodput goodput;
-  goodput.Add(Step(1), 1);
-  goodput.Add(Step(1), 2);
-  goodput.Add(Step(1), 10);  // all workers were gone for seven seconds
+  goodput.Add(StepTaking(1), 1);
+  goodput.Add(StepTaking(1), 2);
+  goodput.Add(StepTaking(1), 10);  // all workers were gone for seven seconds
   EXPECT_DOUBLE_EQ(goodput.Ratio(), 0.3);
 }
 
@@ -46,7 +46,7 @@ TEST(Goodput, IsZeroWithoutSteps) {
 
 TEST(Goodput, StepsReceivedInOneBatchDoNotExceedOne) {
   Goodput goodput;
-  for (int i = 0; i < 10; ++i) goodput.Add(Step(0.5), 5.0);
+  for (int i = 0; i < 10; ++i) goodput.Add(StepTaking(0.5), 5.0);
   EXPECT_DOUBLE_EQ(goodput.Ratio(), 1.0);
 }
 

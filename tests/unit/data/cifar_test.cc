@@ -18,7 +18,7 @@ std::string Records(int first, int count) {
   return out;
 }
 
-Config Make(const Folder& folder) {
+Config CifarConfig(const Folder& folder) {
   Config config;
   config.kind = Kind::kCifar10;
   config.path = folder.path();
@@ -32,7 +32,7 @@ TEST(Cifar, ReadsOverBatchBorders) {
   folder.Write("data_batch_2.bin", Records(3, 4));
   folder.Write("test_batch.bin", Records(50, 2));
   folder.Write("batches.meta.txt", "airplane\n");
-  const auto opened = Dataset::Open(Make(folder));
+  const auto opened = Dataset::Open(CifarConfig(folder));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const Dataset& data = **opened;
   EXPECT_EQ(data.shape(), (Shape{.tokens = false, .channels = 3, .height = 32, .width = 32, .classes = 10}));
@@ -51,7 +51,7 @@ TEST(Cifar, ReadsOverBatchBorders) {
 
 TEST(Cifar, SaysWhatIsWrong) {
   const Folder folder;
-  const Config config = Make(folder);
+  const Config config = CifarConfig(folder);
   folder.Write("data_batch_1", "a pickle");
   EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("binary version"));
   folder.Write("data_batch_1.bin", Records(0, 3).substr(0, 9000));

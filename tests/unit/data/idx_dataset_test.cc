@@ -24,7 +24,7 @@ std::string Labels(uint32_t count) {
   return Idx({count}, data);
 }
 
-Config Make(const Folder& folder) {
+Config IdxConfig(const Folder& folder) {
   Config config;
   config.kind = Kind::kIdx;
   config.path = folder.path();
@@ -42,7 +42,7 @@ TEST(IdxDataset, ReadsScaledImagesAndLabels) {
   WriteTrain(folder);
   folder.Write("t10k-images-idx3-ubyte.gz", Gzip(Images(5)));
   folder.Write("t10k-labels-idx1-ubyte", Labels(5));
-  const auto opened = Dataset::Open(Make(folder));
+  const auto opened = Dataset::Open(IdxConfig(folder));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const Dataset& data = **opened;
   EXPECT_EQ(data.shape(), (Shape{.tokens = false, .channels = 1, .height = 2, .width = 3, .classes = 10}));
@@ -61,7 +61,7 @@ TEST(IdxDataset, ReadsScaledImagesAndLabels) {
 TEST(IdxDataset, HoldsOutAShareWithoutTestFiles) {
   const Folder folder;
   WriteTrain(folder);
-  const auto opened = Dataset::Open(Make(folder));
+  const auto opened = Dataset::Open(IdxConfig(folder));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_EQ((*opened)->size(Split::kTrain), 15);
   EXPECT_EQ((*opened)->size(Split::kValidation), 5);
@@ -77,16 +77,16 @@ TEST(IdxDataset, FingerprintFollowsContentNotPlaceOrPacking) {
   WriteTrain(a);
   b.Write("train-images-idx3-ubyte.gz", Gzip(Images(20)));
   b.Write("train-labels-idx1-ubyte", Labels(20));
-  EXPECT_EQ((*Dataset::Open(Make(a)))->Fingerprint(), (*Dataset::Open(Make(b)))->Fingerprint());
+  EXPECT_EQ((*Dataset::Open(IdxConfig(a)))->Fingerprint(), (*Dataset::Open(IdxConfig(b)))->Fingerprint());
   std::string images = Images(20);
   images.back() = 'x';
   a.Write("train-images-idx3-ubyte", images);
-  EXPECT_NE((*Dataset::Open(Make(a)))->Fingerprint(), (*Dataset::Open(Make(b)))->Fingerprint());
+  EXPECT_NE((*Dataset::Open(IdxConfig(a)))->Fingerprint(), (*Dataset::Open(IdxConfig(b)))->Fingerprint());
 }
 
 TEST(IdxDataset, SaysWhatIsWrong) {
   const Folder folder;
-  const Config config = Make(folder);
+  const Config config = IdxConfig(folder);
   Config missing = config;
   missing.path += "/nowhere";
   EXPECT_THAT(WhyNot(missing, Code::kNotFound),
@@ -134,7 +134,7 @@ TEST(IdxDataset, MoreThanTenClassesWhenTheLabelsReachThemWithoutGaps) {
     labels += static_cast<char>(i % 13 + 1);  // 1 to 13, no 0, as in EMNIST letters
   folder.Write("train-images-idx3-ubyte", Images(20));
   folder.Write("train-labels-idx1-ubyte", Idx({20}, labels));
-  const auto opened = Dataset::Open(Make(folder));
+  const auto opened = Dataset::Open(IdxConfig(folder));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_EQ((*opened)->shape().classes, 14);
 }

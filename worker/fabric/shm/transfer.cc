@@ -6,7 +6,7 @@
 namespace ringmaster::fabric::shm {
 namespace {
 
-constexpr size_t kCopyBytes = 1 << 20;  // between two looks at the clock of generations
+constexpr size_t kPieceBytes = 1 << 20;  // between two looks at the clock of generations
 
 size_t HalfOffset(uint64_t piece) { return kSendStaging + piece % 2 * kHalfBytes; }
 
@@ -49,8 +49,8 @@ Status Transfers::Receive(std::span<std::byte> data, int peer) {
     if (source == nullptr)
       return group_.Fail(
           {Code::kInternal, fmt::format("rank {} sends memory that it has not announced", peer)});
-    for (size_t at = 0; at < data.size(); at += kCopyBytes) {
-      std::memcpy(data.data() + at, source + at, std::min(kCopyBytes, data.size() - at));
+    for (size_t at = 0; at < data.size(); at += kPieceBytes) {
+      std::memcpy(data.data() + at, source + at, std::min(kPieceBytes, data.size() - at));
       RM_TRY(group_.Verify(peer));
     }
     group_.Raise(take, ++taken);
