@@ -19,6 +19,7 @@ namespace {
 template <class V>
 void Visit(V& v, Hello& m) {
   v("job", m.job), v("pod", m.pod), v("agent", m.agent), v("secret", m.secret);
+  v("attempt", m.attempt);
 }
 template <class V>
 void Visit(V& v, Join& m) {

@@ -22,8 +22,9 @@ using Generation = uint64_t;
 struct Hello {
   std::string job;  // namespace/name
   std::string pod;
-  std::string agent;   // uuid of this agent process
-  std::string secret;  // per-run secret; in the cluster the projected token
+  std::string agent;    // uuid of this agent process
+  std::string secret;   // per-run secret; in the cluster the projected token
+  int64_t attempt = 0;  // of the pod set this pod belongs to; 0: there is only one (`ringmaster run`)
   bool operator==(const Hello&) const = default;
 };
 

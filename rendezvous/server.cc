@@ -1,8 +1,10 @@
 #include "rendezvous/server.h"
 
+#include <atomic>
 #include <boost/asio.hpp>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
@@ -10,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "rendezvous/channel.h"
 #include "rendezvous/codec.h"
 
 namespace ringmaster::rendezvous {
@@ -22,6 +25,7 @@ using boost::system::error_code;
 constexpr size_t kMaxHelloBytes = 64 << 10;  // nobody unknown may make us hold more
 constexpr size_t kMaxOutboxBytes = size_t{64} << 20;
 constexpr auto kHelloDeadline = seconds(10);
+constexpr int32_t kExitStale = 75;  // not the pod's fault: nobody charges for it
 constexpr auto kFlushDeadline = milliseconds(500);
 
 // Takes the same time wherever the first difference is.
@@ -38,9 +42,14 @@ bool SameSecret(const std::string& a, const std::string& b) {
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, ServerCallbacks callbacks)
-      : options_(options), callbacks_(std::move(callbacks)), acceptor_(io_), flush_timer_(io_) {}
+      : options_(options), callbacks_(std::move(callbacks)), acceptor_(io_), flush_timer_(io_) {
+    home_->impl = this;
+  }
 
   Status Listen() {
+    if (!options_.tls_cert_pem.empty()) {
+      RM_ASSIGN(tls_, MakeTlsContext(options_.tls_cert_pem, options_.tls_key_pem));
+    }
     error_code error;
     const auto address = asio::ip::make_address(options_.host, error);
     if (error) return Error{Code::kInvalid, options_.host + ": not an address: " + error.message()};
@@ -65,18 +74,41 @@ class Server::Impl {
     asio::post(io_, [this, options] {
       // A resumed job gets a fresh coordinator with a higher term; whoever still hangs on the old one must
       // say Hello again.
-      std::vector<ConnectionPtr> stale;
-      for (const auto& [id, c] : connections_) {
-        if (c->job == options.job) stale.push_back(c);
-      }
+      const std::vector<ConnectionPtr> stale = ConnectionsOf(options.job);
       jobs_.insert_or_assign(options.job, std::make_unique<Job>(io_, options));
       for (const ConnectionPtr& c : stale) {
-        c->job.clear();  // its end is no news to the new coordinator
+        Dismiss(c);
         Close(c, "its job was started anew");
       }
       Feed(options.job, TimePassed{});
     });
   }
+
+  void SetAttempt(const std::string& name, int64_t attempt) {
+    asio::post(io_, [this, name, attempt] {
+      const auto job = jobs_.find(name);
+      if (job == jobs_.end() || job->second->attempt == attempt) return;
+      job->second->attempt = attempt;
+      for (const ConnectionPtr& c : ConnectionsOf(name)) {
+        if (c->attempt != attempt) SendAway(c, "its attempt was given up");
+      }
+    });
+  }
+
+  void RemoveJob(const std::string& name) {
+    asio::post(io_, [this, name] {
+      for (const ConnectionPtr& c : ConnectionsOf(name)) SendAway(c, "its job is gone");
+      jobs_.erase(name);
+    });
+  }
+
+  Status SetCertificate(const std::string& cert_pem, const std::string& key_pem) {
+    RM_ASSIGN(TlsContext tls, MakeTlsContext(cert_pem, key_pem));
+    asio::post(io_, [this, tls = std::move(tls)]() mutable { tls_ = std::move(tls); });
+    return Ok();
+  }
+
+  int32_t connected() const { return admitted_.load(std::memory_order_relaxed); }
 
   void Order(const std::string& job, CoordinatorEvent event) {
     asio::post(io_, [this, job, event = std::move(event)] {
@@ -97,24 +129,36 @@ class Server::Impl {
       StopWhenFlushed();
     });
     thread_.join();
+    const std::lock_guard lock(home_->mutex);
+    home_->impl = nullptr;
   }
 
  private:
+  // Where answers that come late find us, or that we are gone.
+  struct Home {
+    std::mutex mutex;
+    Impl* impl = nullptr;
+  };
+
   struct Job {
     Job(asio::io_context& io, const CoordinatorOptions& options) : coordinator(options), timer(io) {}
     Coordinator coordinator;
     asio::steady_timer timer;
     Time timer_at = kNever;
+    int64_t attempt = 0;
   };
 
   struct Connection {
-    Connection(tcp::socket s, asio::io_context& io) : socket(std::move(s)), hello_timer(io) {}
+    Connection(std::unique_ptr<Channel> c, asio::io_context& io) : channel(std::move(c)), hello_timer(io) {}
     ConnectionId id = 0;
-    tcp::socket socket;
+    std::unique_ptr<Channel> channel;
     asio::steady_timer hello_timer;
     std::string peer;  // address, for logs
-    std::string job;   // empty: no Hello yet
+    std::string job;   // empty: not let in yet, or sent away
     std::string pod;
+    int64_t attempt = 0;
+    bool asking = false;   // the answer about its Hello is awaited; nothing is read meanwhile
+    bool leaving = false;  // sent away: what it still says is not heard
     Decoder decoder;
     std::array<char, 16 << 10> input;
     std::deque<std::string> outbox;
@@ -137,22 +181,26 @@ class Server::Impl {
       }
       error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
-      auto c = std::make_shared<Connection>(std::move(socket), io_);
+      const auto remote = socket.remote_endpoint(ignored);
+      auto c = std::make_shared<Connection>(MakeChannel(std::move(socket), tls_), io_);
       c->id = ++last_connection_;
-      const auto remote = c->socket.remote_endpoint(ignored);
       c->peer = ignored ? "?" : fmt::format("{}:{}", remote.address().to_string(), remote.port());
       connections_[c->id] = c;
       c->hello_timer.expires_after(kHelloDeadline);
       c->hello_timer.async_wait([this, c](error_code e) {
         if (!e && c->job.empty()) Close(c, "no hello");
       });
-      Read(c);
+      c->channel->Handshake([this, c](error_code e) {
+        if (!connections_.contains(c->id)) return;
+        if (e) return Close(c, "TLS: " + e.message());
+        Read(c);
+      });
       Accept();
     });
   }
 
   void Read(const ConnectionPtr& c) {
-    c->socket.async_read_some(asio::buffer(c->input), [this, c](error_code error, size_t n) {
+    c->channel->Read(asio::buffer(c->input), [this, c](error_code error, size_t n) {
       if (!connections_.contains(c->id)) return;
       if (error) {
         Close(c, "");
@@ -163,40 +211,96 @@ class Server::Impl {
         return;
       }
       c->decoder.Feed({c->input.data(), n});
-      while (connections_.contains(c->id)) {
-        Result<std::optional<Message>> next = c->decoder.Next();
-        if (!next.ok()) {
-          Close(c, next.error().message);
-          return;
-        }
-        if (!next->has_value()) break;
-        OnMessage(c, std::move(**next));
-      }
-      if (connections_.contains(c->id)) Read(c);
+      Consume(c);
     });
   }
 
+  // What has been read, then on to the next bytes; stops while the answer about a Hello is awaited.
+  void Consume(const ConnectionPtr& c) {
+    while (connections_.contains(c->id) && !c->asking) {
+      Result<std::optional<Message>> next = c->decoder.Next();
+      if (!next.ok()) {
+        Close(c, next.error().message);
+        return;
+      }
+      if (!next->has_value()) break;
+      OnMessage(c, std::move(**next));
+    }
+    if (connections_.contains(c->id) && !c->asking) Read(c);
+  }
+
   void OnMessage(const ConnectionPtr& c, Message message) {
+    if (c->leaving) return;
     if (!c->job.empty()) {
       Feed(c->job, MessageFrom{c->id, std::move(message)});
       return;
     }
     auto* hello = std::get_if<Hello>(&message);
-    if (hello == nullptr) {
-      Close(c, "the first message must be hello");
-    } else if (!SameSecret(hello->secret, options_.secret)) {
-      Close(c, "wrong secret");
-    } else if (!jobs_.contains(hello->job)) {
-      Close(c, "unknown job " + hello->job);
-    } else if (hello->agent.empty() || hello->pod.empty()) {
-      Close(c, "hello without agent or pod");
-    } else {
-      c->hello_timer.cancel();
-      c->job = hello->job;
-      c->pod = hello->pod;
-      hello->secret.clear();
-      Feed(c->job, AgentConnected{c->id, std::move(*hello)});
+    if (hello == nullptr) return Close(c, "the first message must be hello");
+    if (hello->agent.empty() || hello->pod.empty()) return Close(c, "hello without agent or pod");
+    if (!options_.admit) {
+      if (!SameSecret(hello->secret, options_.secret)) return Close(c, "wrong secret");
+      return Admit(c, std::move(*hello));
     }
+    // Others are not to learn from us which jobs there are: who it is comes first.
+    c->asking = true;
+    options_.admit(*hello, [home = home_, c, hello = *hello](const Status& verdict) {
+      const std::lock_guard lock(home->mutex);
+      if (home->impl == nullptr) return;
+      asio::post(home->impl->io_,
+                 [impl = home->impl, c, hello, verdict] { impl->OnVerdict(c, hello, verdict); });
+    });
+  }
+
+  void OnVerdict(const ConnectionPtr& c, const Hello& hello, const Status& verdict) {
+    if (!connections_.contains(c->id)) return;
+    c->asking = false;
+    if (!verdict.ok()) return Close(c, "refused: " + verdict.error().message);
+    Admit(c, hello);
+    Consume(c);
+  }
+
+  void Admit(const ConnectionPtr& c, Hello hello) {
+    const auto job = jobs_.find(hello.job);
+    if (job == jobs_.end()) return Close(c, "unknown job " + hello.job);
+    const int64_t attempt = job->second->attempt;
+    c->pod = hello.pod;
+    c->attempt = hello.attempt;
+    if (attempt != 0 && hello.attempt < attempt) return SendAway(c, "its attempt was given up");
+    // Made by a leader that knows more than we do, or than we were told yet.
+    if (attempt != 0 && hello.attempt > attempt) return Close(c, "its attempt is not known yet");
+    c->hello_timer.cancel();
+    c->job = hello.job;
+    admitted_.fetch_add(1, std::memory_order_relaxed);
+    hello.secret.clear();
+    Feed(c->job, AgentConnected{c->id, std::move(hello)});
+  }
+
+  std::vector<ConnectionPtr> ConnectionsOf(const std::string& job) const {
+    std::vector<ConnectionPtr> found;
+    for (const auto& [id, c] : connections_) {
+      if (c->job == job) found.push_back(c);
+    }
+    return found;
+  }
+
+  // Its end is no news to any coordinator from here on.
+  void Dismiss(const ConnectionPtr& c) {
+    if (!c->job.empty()) admitted_.fetch_sub(1, std::memory_order_relaxed);
+    c->job.clear();
+  }
+
+  // Tells it to end, and hears it no more.
+  void SendAway(const ConnectionPtr& c, const std::string& why) {
+    log::Info("rendezvous: pod={} from {} sent away: {}", c->pod, c->peer, why);
+    const std::string job = c->job;
+    Dismiss(c);
+    c->leaving = true;
+    c->hello_timer.cancel();
+    Send(c, Exit{kExitStale, why});
+    c->close_when_written = true;
+    Write(c);
+    if (!job.empty() && jobs_.contains(job)) Feed(job, AgentGone{c->id});
   }
 
   // One event through the job's coordinator, and what comes of it.
@@ -234,7 +338,7 @@ class Server::Impl {
     }
     job.timer.expires_at(wake);
     job.timer.async_wait([this, name](error_code error) {
-      if (error || closing_) return;
+      if (error || closing_ || !jobs_.contains(name)) return;
       jobs_.at(name)->timer_at = kNever;
       Feed(name, TimePassed{});
     });
@@ -260,7 +364,7 @@ class Server::Impl {
       return;
     }
     c->writing = true;
-    asio::async_write(c->socket, asio::buffer(c->outbox.front()), [this, c](error_code error, size_t) {
+    c->channel->Write(asio::buffer(c->outbox.front()), [this, c](error_code error, size_t) {
       c->writing = false;
       if (!connections_.contains(c->id)) return;
       if (error) {
@@ -279,11 +383,15 @@ class Server::Impl {
       log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
                 c->pod.empty() ? "" : " pod=", c->pod, why);
     }
-    error_code ignored;
     c->hello_timer.cancel();
-    c->socket.close(ignored);
+    c->channel->Close();
     // Not at once: Close is also called while the coordinator's outputs are being carried out.
-    if (!c->job.empty()) asio::post(io_, [this, c] { Feed(c->job, AgentGone{c->id}); });
+    if (const std::string job = c->job; !job.empty()) {
+      Dismiss(c);
+      asio::post(io_, [this, job, id = c->id] {
+        if (jobs_.contains(job)) Feed(job, AgentGone{id});
+      });
+    }
     StopWhenFlushed();
   }
 
@@ -297,6 +405,7 @@ class Server::Impl {
 
   const ServerOptions options_;
   const ServerCallbacks callbacks_;
+  const std::shared_ptr<Home> home_ = std::make_shared<Home>();
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_{io_};
@@ -306,6 +415,8 @@ class Server::Impl {
   ConnectionId last_connection_ = 0;
   std::map<ConnectionId, ConnectionPtr> connections_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
+  TlsContext tls_;  // null: plain
+  std::atomic<int32_t> admitted_{0};
   std::thread thread_;
 };
 
@@ -324,6 +435,12 @@ void Server::SetLimits(const std::string& job, int32_t min, int32_t target, int3
   impl_->Order(job, rendezvous::SetLimits{min, target, max});
 }
 void Server::RequestStop(const std::string& job) { impl_->Order(job, rendezvous::RequestStop{}); }
+void Server::SetAttempt(const std::string& job, int64_t attempt) { impl_->SetAttempt(job, attempt); }
+void Server::RemoveJob(const std::string& job) { impl_->RemoveJob(job); }
+Status Server::SetCertificate(const std::string& cert_pem, const std::string& key_pem) {
+  return impl_->SetCertificate(cert_pem, key_pem);
+}
+int32_t Server::connected() const { return impl_->connected(); }
 void Server::Shutdown() { impl_->Shutdown(); }
 
 }  // namespace ringmaster::rendezvous

@@ -31,7 +31,7 @@ std::string NewUuid() {
 
 rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOptions options) {
   // The secret is put in when it is sent: Agent::Send.
-  options.hello = {config.job, config.pod, NewUuid(), ""};
+  options.hello = {config.job, config.pod, NewUuid(), "", config.attempt};
   return options;
 }
 
@@ -70,7 +70,7 @@ struct Agent::Ready {
 Agent::Agent(Config config, const rendezvous::MemberOptions& timing)
     : config_(std::move(config)),
       core_(OptionsOf(config_, timing)),
-      link_(config_.coordinator_host, config_.coordinator_port),
+      link_(config_.coordinator_host, config_.coordinator_port, config_.ca_file),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {}
 

@@ -37,6 +37,17 @@ class Reader {
     return path;
   }
 
+  // 0: not set, or a problem.
+  int64_t Count(const char* name) {
+    const std::string text = Optional(name);
+    int64_t value = 0;
+    if (text.empty()) return value;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value > 0) return value;
+    Problem(name, fmt::format("must be a whole number above 0 (got \"{}\")", text));
+    return 0;
+  }
+
   // nullopt: not set, or a problem.
   std::optional<Duration> Seconds(const char* name) {
     const std::string text = Optional(name);
@@ -112,6 +123,9 @@ Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder) 
   config.pod = reader.Required("RINGMASTER_POD");
   ReadCoordinator(reader, &config);
   config.secret_file = reader.ReadableFile("RINGMASTER_SECRET_FILE");
+  if (!reader.Optional("RINGMASTER_CA_FILE").empty())
+    config.ca_file = reader.ReadableFile("RINGMASTER_CA_FILE");
+  config.attempt = reader.Count("RINGMASTER_ATTEMPT");
   config.job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
   config.termination_log = reader.Optional("RINGMASTER_TERMINATION_LOG");
   config.trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"));

@@ -2,6 +2,7 @@
 // the caller hands in.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,7 +18,9 @@ struct Config {
   std::string pod;               // RINGMASTER_POD
   std::string coordinator_host;  // RINGMASTER_COORDINATOR: host:port, [v6]:port
   std::string coordinator_port;
-  std::string secret_file;           // RINGMASTER_SECRET_FILE
+  std::string ca_file;               // RINGMASTER_CA_FILE: authority of the coordinator; empty: plain TCP
+  std::string secret_file;           // RINGMASTER_SECRET_FILE: the run's secret, or the pod's projected token
+  int64_t attempt = 0;               // RINGMASTER_ATTEMPT; unset: 0
   std::string job_file;              // RINGMASTER_JOB_FILE: for the trainer; here only looked at
   std::string termination_log;       // RINGMASTER_TERMINATION_LOG; empty: none is written
   std::vector<std::string> trainer;  // RINGMASTER_TRAINER split at spaces, or the one beside this program

@@ -27,6 +27,7 @@ void CoordinatorLink::Connect(Time now) {
 void CoordinatorLink::Close() {
   resolver_.Cancel();
   connecting_.Reset();
+  securing_.reset();
   stream_.reset();
   state_ = State::kIdle;
   deadline_ = kNever;
@@ -40,6 +41,9 @@ pollfd CoordinatorLink::PollFor() const {
       return {resolver_.fd(), POLLIN, 0};
     case State::kConnecting:
       return {connecting_.get(), POLLOUT, 0};
+    case State::kSecuring:
+      // A handshake waits for the other side, always: what we say in it fits into the socket's buffer.
+      return {securing_->fd(), POLLIN, 0};
     case State::kUp:
       return {stream_->fd(), static_cast<short>(stream_->wants_write() ? POLLIN | POLLOUT : POLLIN), 0};
   }
@@ -58,6 +62,8 @@ Status CoordinatorLink::OnReady(short revents, Time now) {
       return OnResolved();
     case State::kConnecting:
       return OnConnected();
+    case State::kSecuring:
+      return OnSecuring();
     case State::kUp:
       break;
   }
@@ -86,7 +92,19 @@ Status CoordinatorLink::OnConnected() {
   if (why != 0) return ErrnoError("connect to " + host_, why);
   SetOption(connecting_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(connecting_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  stream_ = std::make_unique<FrameStream>(std::move(connecting_));
+  if (ca_file_.empty()) {
+    securing_ = MakePlainChannel(std::move(connecting_));
+  } else {
+    RM_ASSIGN(securing_, MakeTlsChannel(std::move(connecting_), ca_file_, host_));
+  }
+  state_ = State::kSecuring;
+  return OnSecuring();
+}
+
+Status CoordinatorLink::OnSecuring() {
+  RM_ASSIGN(const bool secure, securing_->Handshake());
+  if (!secure) return Ok();
+  stream_ = std::make_unique<FrameStream>(std::move(securing_));
   state_ = State::kUp;
   deadline_ = kNever;
   return Ok();

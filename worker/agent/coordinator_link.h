@@ -1,5 +1,5 @@
-// The agent's one connection to the coordinator: look-up, connect, frames. Non-blocking, main thread only.
-// When to try again is the member core's business.
+// The agent's one connection to the coordinator: look-up, connect, TLS, frames. Non-blocking, main thread
+// only. When to try again is the member core's business.
 #pragma once
 
 #include <poll.h>
@@ -16,11 +16,13 @@ namespace ringmaster::agent {
 
 class CoordinatorLink {
  public:
-  static constexpr Duration kConnectLimit = seconds(3);  // look-up included
+  static constexpr Duration kConnectLimit = seconds(3);  // look-up and handshake included
   // Sent bytes that the other host does not acknowledge for this long end the connection.
   static constexpr int kUserTimeoutMs = 2000;
 
-  CoordinatorLink(std::string host, std::string port) : host_(std::move(host)), port_(std::move(port)) {}
+  // `ca_file` empty: plain TCP, within one machine.
+  CoordinatorLink(std::string host, std::string port, std::string ca_file)
+      : host_(std::move(host)), port_(std::move(port)), ca_file_(std::move(ca_file)) {}
 
   // Closes what was there and begins anew.
   void Connect(Time now);
@@ -32,7 +34,7 @@ class CoordinatorLink {
   Time deadline() const { return deadline_; }
 
   // Moves on by one step. An error: the attempt or the connection is over; read Next once more, then Close.
-  enum class State { kIdle, kResolving, kConnecting, kUp };
+  enum class State { kIdle, kResolving, kConnecting, kSecuring, kUp };
   State state() const { return state_; }
   Status OnReady(short revents, Time now);
 
@@ -44,14 +46,17 @@ class CoordinatorLink {
  private:
   Status OnResolved();
   Status OnConnected();
+  Status OnSecuring();
 
   std::string host_;
   std::string port_;
+  std::string ca_file_;
   State state_ = State::kIdle;
   Time deadline_ = kNever;
   Resolver resolver_;
   size_t attempt_ = 0;  // takes turns between several addresses
   Fd connecting_;
+  std::unique_ptr<ByteChannel> securing_;
   std::unique_ptr<FrameStream> stream_;
 };
 

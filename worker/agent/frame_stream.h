@@ -2,11 +2,13 @@
 // what the other side does not take yet. Main thread only.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/fd.h"
 #include "base/result.h"
 #include "rendezvous/codec.h"
+#include "worker/agent/byte_channel.h"
 
 namespace ringmaster::agent {
 
@@ -14,9 +16,10 @@ class FrameStream {
  public:
   static constexpr size_t kMaxUnsentBytes = size_t{32} << 20;
 
-  explicit FrameStream(Fd fd) : fd_(std::move(fd)) {}
+  explicit FrameStream(Fd fd) : channel_(MakePlainChannel(std::move(fd))) {}
+  explicit FrameStream(std::unique_ptr<ByteChannel> channel) : channel_(std::move(channel)) {}
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return channel_->fd(); }
   bool wants_write() const { return !unsent_.empty(); }
 
   // Queues and writes what goes. kExhausted when the other side has not read for too long; close then.
@@ -29,7 +32,7 @@ class FrameStream {
   Result<std::optional<rendezvous::Message>> Next() { return decoder_.Next(); }
 
  private:
-  Fd fd_;
+  std::unique_ptr<ByteChannel> channel_;
   rendezvous::Decoder decoder_;
   std::string unsent_;
 };

@@ -1,5 +1,6 @@
 #include "operator/kube/event_book.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -47,7 +48,7 @@ TEST(EventBook, AfterTheWindowItIsAnotherEvent) {
 
 TEST(EventBook, ManyLikeItBecomeOne) {
   EventBook book = Make();
-  for (int i = 0; i < 40; ++i) book.Note(kJob, true, "PodFailed", "pod " + std::to_string(i), At(i));
+  for (int i = 0; i < 40; ++i) book.Note(kJob, true, "PodFailed", fmt::format("pod {}", i), At(i));
   const auto todo = book.Take(At(99));
   ASSERT_EQ(todo.make.size(), 11u);  // ten, and one for the others
   EXPECT_EQ(todo.make.back().note, "(and others like it) pod 10");
@@ -59,7 +60,7 @@ TEST(EventBook, ManyLikeItBecomeOne) {
 
 TEST(EventBook, AJobThatSpeaksTooMuchIsCutAndOthersAreNot) {
   EventBook book = Make();
-  for (int i = 0; i < 100; ++i) book.Note(kJob, false, "Reason" + std::to_string(i), "n", At(0));
+  for (int i = 0; i < 100; ++i) book.Note(kJob, false, fmt::format("Reason{}", i), "n", At(0));
   EXPECT_EQ(book.Take(At(0)).make.size(), 25u);
   EXPECT_EQ(book.dropped(), 75);
   book.Note({"rm", "other", "u2"}, false, "Ready", "n", At(0));
@@ -74,8 +75,9 @@ TEST(EventBook, MemoryIsBounded) {
   options.capacity = 10;
   EventBook book(options);
   for (int i = 0; i < 1000; ++i) {
-    book.Note({"rm", "job" + std::to_string(i), "u" + std::to_string(i)}, false, "Ready", "n", At(i));
-    book.Note({"rm", "job" + std::to_string(i), "u" + std::to_string(i)}, false, "Ready", "n", At(i));
+    const EventSubject subject{"rm", fmt::format("job{}", i), fmt::format("u{}", i)};
+    book.Note(subject, false, "Ready", "n", At(i));
+    book.Note(subject, false, "Ready", "n", At(i));
     EXPECT_EQ(book.Take(At(i)).make.size(), 1u);
   }
   // What was forgotten has no count to be told.

@@ -6,7 +6,9 @@
 #include <boost/asio.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/codec.h"
@@ -68,7 +70,7 @@ class ServerTest : public testing::Test {
       report_ = report;
       changed_.notify_all();
     };
-    auto server = Server::Start({"127.0.0.1", 0, "secret"}, callbacks);
+    auto server = Server::Start(Options(), callbacks);
     ASSERT_TRUE(server.ok()) << server.error().message;
     server_ = std::move(*server);
     CoordinatorOptions options;
@@ -79,7 +81,12 @@ class ServerTest : public testing::Test {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return report_.phase == phase; }));
   }
-  static Hello Me() { return {"default/job", "pod-0", "agent", "secret"}; }
+  static ServerOptions Options() {
+    ServerOptions options;
+    options.secret = "secret";
+    return options;
+  }
+  static Hello Me(int64_t attempt = 0) { return {"default/job", "pod-0", "agent", "secret", attempt}; }
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -137,8 +144,102 @@ TEST_F(ServerTest, ShutdownClosesEverybody) {
   }
 }
 
+TEST_F(ServerTest, OnlyTheCurrentAttemptTakesPart) {
+  Client old(server_->port());
+  old.Send(Me(1));
+  old.Await<Welcome>();
+  server_->SetAttempt("default/job", 2);
+  EXPECT_EQ(old.Await<Exit>().code, 75);  // was let in before
+  EXPECT_FALSE(old.Next().has_value());
+  Client late(server_->port());
+  late.Send(Me(1));  // made late, by a leader that is none any more
+  EXPECT_EQ(late.Await<Exit>().code, 75);
+  Client unnumbered(server_->port());
+  unnumbered.Send(Me(0));
+  EXPECT_EQ(unnumbered.Await<Exit>().code, 75);
+  Client early(server_->port());
+  early.Send(Me(3));  // of a leader that knows more: come again
+  EXPECT_FALSE(early.Next().has_value());
+  Client current(server_->port());
+  current.Send(Me(2));
+  EXPECT_EQ(current.Await<Welcome>().job, "default/job");
+  EXPECT_EQ(server_->connected(), 1);
+}
+
+TEST_F(ServerTest, AJobThatIsGoneSendsItsAgentsAway) {
+  Client client(server_->port());
+  client.Send(Me());
+  client.Await<Welcome>();
+  server_->RemoveJob("default/job");
+  EXPECT_EQ(client.Await<Exit>().code, 75);
+  Client again(server_->port());
+  again.Send(Me());
+  EXPECT_FALSE(again.Next().has_value());
+}
+
+// Answers about Hellos come when the test says so.
+class Doorkeeper {
+ public:
+  std::function<void(const Hello&, std::function<void(Status)>)> Admit() {
+    return [this](const Hello& hello, std::function<void(Status)> done) {
+      const std::lock_guard lock(mutex_);
+      hello_ = hello;
+      done_ = std::move(done);
+      asked_.notify_all();
+    };
+  }
+  Hello AwaitQuestion() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(asked_.wait_for(lock, std::chrono::seconds(20), [&] { return done_ != nullptr; }));
+    return hello_;
+  }
+  void Answer(const Status& verdict) { std::exchange(done_, nullptr)(verdict); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable asked_;
+  Hello hello_;
+  std::function<void(Status)> done_;
+};
+
+TEST(Server, AnAdmissionMayTakeItsTime) {
+  Doorkeeper doorkeeper;
+  ServerOptions options;
+  options.admit = doorkeeper.Admit();
+  auto server = Server::Start(options, {});
+  ASSERT_TRUE(server.ok());
+  CoordinatorOptions job;
+  job.job = "default/job";
+  (*server)->AddJob(job);
+  {
+    Client client((*server)->port());
+    // What follows the Hello at once is kept until the answer is there.
+    client.SendRaw(Encode(Hello{"default/job", "pod-0", "agent", "token", 0}) + Encode(Join{"agent.1", "x"}));
+    EXPECT_EQ(doorkeeper.AwaitQuestion().secret, "token");
+    EXPECT_EQ((*server)->connected(), 0);
+    doorkeeper.Answer(Ok());
+    client.Await<Welcome>();
+    client.Await<Prepare>();
+  }
+  {
+    Client client((*server)->port());
+    client.Send(Hello{"default/job", "pod-1", "agent2", "token", 0});
+    doorkeeper.AwaitQuestion();
+    doorkeeper.Answer(Error{Code::kForbidden, "a token of another pod"});
+    EXPECT_FALSE(client.Next().has_value());
+  }
+  Client client((*server)->port());
+  client.Send(Hello{"default/job", "pod-2", "agent3", "token", 0});
+  doorkeeper.AwaitQuestion();
+  server->reset();
+  doorkeeper.Answer(Ok());  // nobody is there to hear it
+  EXPECT_FALSE(client.Next().has_value());
+}
+
 TEST(Server, AnAddressThatCannotBeHadIsAnError) {
-  EXPECT_FALSE(Server::Start({"not an address", 0, ""}, {}).ok());
+  ServerOptions options;
+  options.host = "not an address";
+  EXPECT_FALSE(Server::Start(options, {}).ok());
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+// One accepted connection as a stream of bytes, plain or TLS. Only for the server: on its thread, inside its
+// io_context. Every callback comes once; after Close they come with an error.
+#pragma once
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+
+namespace boost::asio::ssl {
+class context;
+}
+
+namespace ringmaster::rendezvous {
+
+class Channel {
+ public:
+  using Done = std::function<void(boost::system::error_code, size_t)>;
+  virtual ~Channel() = default;
+  virtual void Handshake(std::function<void(boost::system::error_code)> done) = 0;
+  virtual void Read(boost::asio::mutable_buffer into, Done done) = 0;
+  virtual void Write(boost::asio::const_buffer all, Done done) = 0;
+  virtual void Close() = 0;
+};
+
+using TlsContext = std::shared_ptr<boost::asio::ssl::context>;
+
+// kInvalid for a certificate or key that is none, or that do not belong together.
+Result<TlsContext> MakeTlsContext(const std::string& cert_pem, const std::string& key_pem);
+
+// `tls` null: plain.
+std::unique_ptr<Channel> MakeChannel(boost::asio::ip::tcp::socket socket, TlsContext tls);
+
+}  // namespace ringmaster::rendezvous
