@@ -6,20 +6,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/file.h"
+#include "operator/kube/environment.h"
 #include "operator/kube/in_cluster.h"
 #include "operator/kube/kubeconfig.h"
 
 namespace ringmaster::kube {
 namespace {
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
 
 std::string HomeFolder() {
   if (std::string home = Environment("HOME"); !home.empty()) return home;

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "operator/kube/environment.h"
 #include "operator/kube/http_headers.h"
 #include "operator/kube/line_splitter.h"
 #include "operator/kube/pem.h"
@@ -487,11 +487,6 @@ void StartPool(size_t threads) {
     return true;
   }();
   (void)started;
-}
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
 }
 
 }  // namespace

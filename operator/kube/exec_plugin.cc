@@ -53,7 +53,7 @@ class SpawnActions {
   posix_spawn_file_actions_t actions_{};
 };
 
-std::vector<std::string> Environment(const ExecPlugin& plugin) {
+std::vector<std::string> PluginEnvironment(const ExecPlugin& plugin) {
   std::map<std::string, std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
@@ -117,7 +117,7 @@ Result<Output> Run(const ExecPlugin& plugin) {
   posix_spawn_file_actions_addclosefrom_np(actions.get(), 3);
   std::vector<std::string> arguments = {plugin.command};
   arguments.insert(arguments.end(), plugin.args.begin(), plugin.args.end());
-  std::vector<std::string> environment = Environment(plugin);
+  std::vector<std::string> environment = PluginEnvironment(plugin);
   pid_t pid = 0;
   const int failed = ::posix_spawnp(&pid, plugin.command.c_str(), actions.get(), nullptr,
                                     Pointers(arguments).data(), Pointers(environment).data());

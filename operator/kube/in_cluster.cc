@@ -1,20 +1,11 @@
 #include "operator/kube/in_cluster.h"
 
-#include <cstdlib>
-
 #include "base/file.h"
+#include "operator/kube/environment.h"
 #include "operator/kube/pem.h"
 #include "operator/kube/token_file.h"
 
 namespace ringmaster::kube {
-namespace {
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
-
-}  // namespace
 
 bool InCluster() { return !Environment("KUBERNETES_SERVICE_HOST").empty(); }
 

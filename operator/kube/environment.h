@@ -1,0 +1,15 @@
+// Variables of the process environment. Nothing of ours sets any, so any thread may read.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace ringmaster::kube {
+
+// "" when it is not set.
+inline std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+}  // namespace ringmaster::kube
