@@ -1,0 +1,84 @@
+#include "operator/identity/doorkeeper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ringmaster::identity {
+namespace {
+
+const kube::Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews"};
+constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
+
+const Json* At(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+// The first of the values of an `extra` of the user.
+std::string Extra(const Json& user, const char* key) {
+  const Json* extra = At(user, "extra");
+  const Json* values = extra != nullptr ? At(*extra, key) : nullptr;
+  if (values == nullptr || !values->is_array() || values->empty() || !(*values)[0].is_string()) return {};
+  return (*values)[0].get<std::string>();
+}
+
+Error Refused(std::string why) { return {Code::kForbidden, std::move(why)}; }
+
+}  // namespace
+
+Result<PodIdentity> IdentityOf(const Json& token_review) {
+  const Json* status = At(token_review, "status");
+  if (status == nullptr) return Refused("the token was not judged");
+  const Json* authenticated = At(*status, "authenticated");
+  if (authenticated == nullptr || !authenticated->is_boolean() || !authenticated->get<bool>())
+    return Refused("the token is not valid, or not for this audience");
+  // An API server that knows nothing of audiences would accept any token: it must repeat ours.
+  const Json* audiences = At(*status, "audiences");
+  if (audiences == nullptr || !audiences->is_array() ||
+      std::find(audiences->begin(), audiences->end(), Json(kAudience)) == audiences->end())
+    return Refused(fmt::format("the token is not for the audience {}", kAudience));
+  const Json* user = At(*status, "user");
+  const Json* name = user != nullptr ? At(*user, "username") : nullptr;
+  if (name == nullptr || !name->is_string()) return Refused("the token speaks for nobody");
+  std::string_view account = name->get_ref<const std::string&>();
+  if (!account.starts_with(kAccountPrefix)) return Refused("the token is not of a service account");
+  account.remove_prefix(kAccountPrefix.size());
+  PodIdentity identity;
+  identity.namespace_ = account.substr(0, account.find(':'));
+  identity.pod = Extra(*user, "authentication.kubernetes.io/pod-name");
+  identity.pod_uid = Extra(*user, "authentication.kubernetes.io/pod-uid");
+  if (identity.namespace_.empty() || identity.pod.empty() || identity.pod_uid.empty())
+    return Refused("the token is not bound to a pod");
+  return identity;
+}
+
+Status Judge(const PodIdentity& identity, const rendezvous::Hello& hello, const IsWorker& is_worker) {
+  const std::string of_job = hello.job.substr(0, hello.job.find('/'));
+  if (identity.namespace_ != of_job)
+    return Refused(fmt::format("a pod of namespace {} may not join {}", identity.namespace_, hello.job));
+  if (identity.pod != hello.pod)
+    return Refused(fmt::format("the token is of pod {}, not of {}", identity.pod, hello.pod));
+  return is_worker(hello.job, identity.pod, identity.pod_uid, hello.attempt);
+}
+
+void Doorkeeper::Admit(const rendezvous::Hello& hello, std::function<void(Status)> done) const {
+  if (hello.secret.empty()) return done(Refused("no token"));
+  const Json review = {{"apiVersion", kTokenReviews.ApiVersion()},
+                       {"kind", "TokenReview"},
+                       {"spec", {{"token", hello.secret}, {"audiences", Json::array({kAudience})}}}};
+  rendezvous::Hello rest = hello;
+  rest.secret.clear();
+  api_.Create(
+      kTokenReviews, "", review,
+      [rest = std::move(rest), is_worker = is_worker_, done = std::move(done)](const Result<Json>& answer) {
+        if (!answer.ok()) return done(answer.error().In("TokenReview"));
+        const Result<PodIdentity> identity = IdentityOf(answer.value());
+        if (!identity.ok()) return done(identity.error());
+        done(Judge(identity.value(), rest, is_worker));
+      });
+}
+
+}  // namespace ringmaster::identity

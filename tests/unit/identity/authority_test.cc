@@ -1,0 +1,67 @@
+#include "operator/identity/authority.h"
+
+#include <gtest/gtest.h>
+
+namespace ringmaster::identity {
+namespace {
+
+using std::chrono::hours;
+
+const std::vector<std::string> kNames = {"ringmaster-rendezvous.ringmaster-system.svc"};
+const kube::WallTime kStart{std::chrono::seconds(1'795'000'000)};
+
+TEST(Authority, ThereAndBack) {
+  Papers papers = Renewed(std::nullopt, kNames, kStart).value();
+  EXPECT_EQ(FromSecretData(ToSecretData(papers)), papers);
+  papers.next = MakeAuthority("n", kStart, hours(5)).value();
+  papers.old_authority_pem = MakeAuthority("o", kStart, hours(5)).value().cert_pem;
+  EXPECT_EQ(FromSecretData(ToSecretData(papers)), papers);
+}
+
+TEST(Authority, NothingDueNothingDone) {
+  const Papers papers = Renewed(std::nullopt, kNames, kStart).value();
+  EXPECT_EQ(Renewed(papers, kNames, kStart + hours(24 * 30)).value(), papers);
+}
+
+TEST(Authority, AnotherNameNeedsAnotherLeaf) {
+  const Papers papers = Renewed(std::nullopt, kNames, kStart).value();
+  const Papers renamed = Renewed(papers, {"other"}, kStart).value();
+  EXPECT_EQ(renamed.authority, papers.authority);
+  EXPECT_TRUE(IsGoodLeaf(renamed.leaf, renamed.authority.cert_pem, {"other"}, kStart));
+}
+
+TEST(Authority, UnreadablePapersAreMadeAnew) {
+  EXPECT_FALSE(FromSecretData({}).has_value());
+  EXPECT_FALSE(FromSecretData({{"ca.crt", "nonsense"}, {"ca.key", "x"}}).has_value());
+  Papers papers = Renewed(std::nullopt, kNames, kStart).value();
+  papers.leaf = {"nonsense", "nonsense"};
+  EXPECT_TRUE(
+      IsGoodLeaf(Renewed(papers, kNames, kStart).value().leaf, papers.authority.cert_pem, kNames, kStart));
+}
+
+// Ten years, looked after once a day: the certificate that is shown is always good under every bundle that
+// was told a day before or later, and nothing ever ends.
+TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
+  Papers papers = Renewed(std::nullopt, kNames, kStart).value();
+  int authorities = 1;
+  for (int day = 1; day <= 3650; ++day) {
+    const kube::WallTime now = kStart + hours(24 * day);
+    const Papers renewed = Renewed(papers, kNames, now).value();
+    if (renewed.authority != papers.authority) {
+      ++authorities;
+      // It was told in the bundle before it signed, and the old one is still told.
+      EXPECT_NE(papers.Bundle().find(renewed.authority.cert_pem), std::string::npos) << "day " << day;
+      EXPECT_NE(renewed.Bundle().find(papers.authority.cert_pem), std::string::npos) << "day " << day;
+    }
+    EXPECT_TRUE(IsGoodLeaf(renewed.leaf, renewed.authority.cert_pem, kNames, now)) << "day " << day;
+    // Good for a while yet: whoever reads it now can use it tomorrow.
+    EXPECT_TRUE(IsGoodLeaf(renewed.leaf, renewed.authority.cert_pem, kNames, now + hours(24)))
+        << "day " << day;
+    papers = renewed;
+  }
+  EXPECT_GE(authorities, 10);
+  EXPECT_LE(authorities, 15);
+}
+
+}  // namespace
+}  // namespace ringmaster::identity

@@ -1,0 +1,75 @@
+// What a TokenReview must say before a Hello is believed. The API server's real answers are seen in
+// e2e/operator.
+#include "operator/identity/doorkeeper.h"
+
+#include <gtest/gtest.h>
+
+namespace ringmaster::identity {
+namespace {
+
+Json Review() {
+  return Json::parse(R"({"status": {"authenticated": true, "audiences": ["ringmaster.dev"], "user": {
+    "username": "system:serviceaccount:team-a:default",
+    "extra": {"authentication.kubernetes.io/pod-name": ["gpt-3-0"], "authentication.kubernetes.io/pod-uid": ["u-1"]}}}})");
+}
+
+const PodIdentity kPod{"team-a", "gpt-3-0", "u-1"};
+rendezvous::Hello Hello() { return {"team-a/gpt", "gpt-3-0", "agent", "", 3}; }
+
+TEST(Doorkeeper, ReadsWhoItIs) { EXPECT_EQ(IdentityOf(Review()).value(), kPod); }
+
+TEST(Doorkeeper, RefusesWhateverIsNotProven) {
+  const std::vector<std::pair<std::string, Json>> patches = {
+      {"not valid", {{"status", {{"authenticated", false}}}}},
+      {"not for the audience",
+       {{"status", {{"audiences", Json::array({"https://kubernetes.default.svc"})}}}}},
+      {"not for the audience", {{"status", {{"audiences", nullptr}}}}},
+      {"not of a service account", {{"status", {{"user", {{"username", "admin"}}}}}}},
+      {"not bound to a pod",
+       {{"status", {{"user", {{"extra", {{"authentication.kubernetes.io/pod-uid", nullptr}}}}}}}}},
+      {"not bound to a pod", {{"status", {{"user", {{"username", "system:serviceaccount:"}}}}}}},
+      {"was not judged", {{"status", nullptr}}},
+  };
+  for (const auto& [why, patch] : patches) {
+    Json review = Review();
+    review.merge_patch(patch);
+    const auto identity = IdentityOf(review);
+    ASSERT_FALSE(identity.ok()) << patch.dump();
+    EXPECT_EQ(identity.error().code, Code::kForbidden);
+    EXPECT_NE(identity.error().message.find(why), std::string::npos) << identity.error().message;
+  }
+  for (const char* text :
+       {"{}", "[]", "null", "1", R"({"status": 1})", R"({"status": {"authenticated": "yes"}})"})
+    EXPECT_FALSE(IdentityOf(Json::parse(text)).ok()) << text;
+}
+
+TEST(Doorkeeper, APodSpeaksForItselfOnly) {
+  const IsWorker yes = [](const auto&, const auto&, const auto&, int64_t) { return Ok(); };
+  EXPECT_TRUE(Judge(kPod, Hello(), yes).ok());
+  rendezvous::Hello other = Hello();
+  other.pod = "gpt-3-1";
+  EXPECT_FALSE(Judge(kPod, other, yes).ok());
+  other = Hello();
+  other.job = "team-b/gpt";
+  EXPECT_FALSE(Judge(kPod, other, yes).ok());
+  other.job = "team-a";
+  EXPECT_TRUE(Judge(kPod, other, yes).ok());  // the view decides about jobs: below
+  other.job = "team-ab/gpt";
+  EXPECT_FALSE(Judge(kPod, other, yes).ok());
+}
+
+TEST(Doorkeeper, TheViewHasTheLastWord) {
+  const IsWorker only = [](const std::string& job, const std::string& pod, const std::string& uid,
+                           int64_t attempt) {
+    if (job == "team-a/gpt" && pod == "gpt-3-0" && uid == "u-1" && attempt == 3) return Ok();
+    return Status(Error{Code::kForbidden, "not a worker of it"});
+  };
+  EXPECT_TRUE(Judge(kPod, Hello(), only).ok());
+  rendezvous::Hello other = Hello();
+  other.attempt = 2;
+  EXPECT_FALSE(Judge(kPod, other, only).ok());
+  EXPECT_FALSE(Judge({"team-a", "gpt-3-0", "u-2"}, Hello(), only).ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::identity
