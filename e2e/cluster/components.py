@@ -1,6 +1,7 @@
 """What runs in a test cluster, and with which flags. Pure functions of the layout: nothing is started here."""
 
 import dataclasses
+import ipaddress
 import json
 import pathlib
 
@@ -12,6 +13,7 @@ COMPONENTS = ("etcd", "apiserver", "kcm", "scheduler", "kwok")
 FEATURES = "--feature-gates=GenericWorkload=true"  # gangs (PodGroup) in the stock scheduler; off by default in 1.37
 SERVICE_CIDR = "10.96.0.0/16"
 POD_CIDR = "10.200.0.0/16"
+NODE_ADDRESSES = "10.201.0.1"  # of node-0; nobody answers there
 
 # kwok plays the kubelet of the nodes with this label. It is a label rather than an annotation because the API server
 # filters by labels: a node that loses it is let go at once, and so a test can take a node's kubelet away.
@@ -186,12 +188,15 @@ def kwok_configuration():
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
         "metadata": {"name": "kwok"},
-        "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16},
+        # What is not given here is 0 and not kwok's default. Without workers for the last one, pods that were on a node
+        # before its kubelet came back would be forgotten.
+        "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16, "podsOnNodeSyncParallelism": 4},
     }) + "\n"
 
 
 def node(name, index, options):
     """A fake node. Two nodes share a rack and two racks a zone, by index."""
+    address = str(ipaddress.ip_address(NODE_ADDRESSES) + index)
     resources = {"cpu": options.cpu, "memory": options.memory, "ephemeral-storage": "1Ti",
                  "pods": str(options.pods_per_node), **{key: str(count) for key, count in options.rdma.items()}}
     if options.gpus:
@@ -212,5 +217,9 @@ def node(name, index, options):
                 "topology.kubernetes.io/region": "e2e",
             },
         },
-        "status": {"allocatable": resources, "capacity": resources},
+        "status": {
+            "allocatable": resources,
+            "capacity": resources,
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+        },
     }
