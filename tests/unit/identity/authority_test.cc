@@ -39,12 +39,12 @@ TEST(Authority, UnreadablePapersAreMadeAnew) {
       IsGoodLeaf(Renewed(papers, kNames, kStart).value().leaf, papers.authority.cert_pem, kNames, kStart));
 }
 
-// Ten years, looked after once a day: the certificate that is shown is always good under every bundle that
-// was told a day before or later, and nothing ever ends.
+// Ten years, looked after every fifth day: an authority signs only when it was told before, and nothing ever
+// ends.
 TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
   Papers papers = Renewed(std::nullopt, kNames, kStart).value();
   int authorities = 1;
-  for (int day = 1; day <= 3650; ++day) {
+  for (int day = 5; day <= 3650; day += 5) {
     const kube::WallTime now = kStart + hours(24 * day);
     const Papers renewed = Renewed(papers, kNames, now).value();
     if (renewed.authority != papers.authority) {
