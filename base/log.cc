@@ -1,10 +1,14 @@
 #include "base/log.h"
 
+#include <fmt/chrono.h>
+#include <spdlog/formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 namespace ringmaster::log {
 namespace {
@@ -38,7 +42,83 @@ spdlog::logger& Logger() {
 
 }  // namespace
 
+namespace {
+
+// As in JSON strings; bytes that are no UTF-8 are left to the reader.
+void AppendQuoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+// The length of the key when `word` is key=value, else 0.
+size_t KeyLength(std::string_view word) {
+  size_t length = 0;
+  while (length < word.size() && ((word[length] >= 'a' && word[length] <= 'z') || word[length] == '_'))
+    ++length;
+  return length < word.size() && word[length] == '=' ? length : 0;
+}
+
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  explicit JsonFormatter(std::string name) : name_(std::move(name)) {}
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const auto time = std::chrono::time_point_cast<std::chrono::milliseconds>(message.time);
+    const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+    std::string line =
+        fmt::format("{{\"ts\":\"{:%Y-%m-%dT%H:%M:%S}.{:03}Z\",\"level\":", whole, (time - whole).count());
+    const auto level = spdlog::level::to_string_view(message.level);
+    AppendQuoted(line, {level.data(), level.size()});
+    line += ",\"logger\":";
+    AppendQuoted(line, name_);
+    line += ToJsonMembers({message.payload.data(), message.payload.size()});
+    line += "}\n";
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(name_); }
+
+ private:
+  const std::string name_;
+};
+
+}  // namespace
+
+std::string ToJsonMembers(std::string_view line) {
+  std::string members;
+  while (!line.empty()) {
+    const size_t key = KeyLength(line);
+    if (key == 0) break;
+    // The value goes on up to the next word that is key=value, or up to the end.
+    size_t end = line.find(' ');
+    while (end != std::string_view::npos && KeyLength(line.substr(end + 1)) == 0) {
+      // Words without a key behind the last pair are the message, unless the value is an error's text.
+      if (line.substr(0, key) != "error") break;
+      end = line.find(' ', end + 1);
+    }
+    members += ',';
+    AppendQuoted(members, line.substr(0, key));
+    members += ':';
+    AppendQuoted(members, line.substr(key + 1, end == std::string_view::npos ? end : end - key - 1));
+    line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
+  }
+  if (!line.empty()) {
+    members += ",\"msg\":";
+    AppendQuoted(members, line);
+  }
+  return members;
+}
+
 void Init(const std::string& name) { Logger().set_pattern("%Y-%m-%dT%H:%M:%S.%e %L " + name + " %v"); }
+void InitJson(const std::string& name) { Logger().set_formatter(std::make_unique<JsonFormatter>(name)); }
 
 void Write(Level level, std::string_view line) {
   Logger().log(ToSpd(level), spdlog::string_view_t(line.data(), line.size()));

@@ -1,5 +1,6 @@
-// One-line key=value logs on stderr. Thread-safe. The function that decides an error logs it; callers add
-// context. The backing library stays out of this header: it costs seconds per translation unit.
+// One-line key=value logs on stderr, or JSON objects with the same members. Thread-safe. The function that
+// decides an error logs it; callers add context. The backing library stays out of this header: it costs
+// seconds per translation unit.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,6 +15,13 @@ enum class Level { kDebug, kInfo, kWarn, kError };
 // Once, at the start of main. `name` stands at the head of every line ("agent pod=gpt-1-0").
 // RINGMASTER_LOG=debug|info|warn|error sets the threshold (default info).
 void Init(const std::string& name);
+// The same with a JSON object per line: ts, level, logger, msg, and every key=value of the line as a member
+// of its own.
+void InitJson(const std::string& name);
+
+// For InitJson; pure. The members of a line, each with a comma before it: the words `key=value` at its head,
+// in order, and the rest as "msg". The value of `error` may hold spaces: it reaches to the next such word.
+std::string ToJsonMembers(std::string_view line);
 
 void Write(Level level, std::string_view line);
 bool Enabled(Level level);
