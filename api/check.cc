@@ -19,6 +19,7 @@ class Checker {
     if (node.reported) return;
     switch (schema.type) {
       case Type::kObject:
+      case Type::kAnyObject:
         return Object(node, schema, path);
       case Type::kList:
         return List(node, schema, path);
@@ -35,10 +36,6 @@ class Checker {
                    fmt::format("must {} (got {})", TextOf(schema.rules.form).words, Describe(node)));
       case Type::kBool:
         if (!node.scalar.is_boolean()) Add(path, node, "must be true or false (got " + Describe(node) + ")");
-        return;
-      case Type::kAnyObject:
-        if (node.kind != Node::Kind::kObject)
-          Add(path, node, "must be an object (got " + Describe(node) + ")");
         return;
     }
   }
@@ -63,7 +60,7 @@ class Checker {
       }
       const bool ignored =
           std::find(schema.ignored.begin(), schema.ignored.end(), member.key) != schema.ignored.end();
-      if (ignored || schema.open || member.value.reported) continue;
+      if (ignored || schema.open || schema.type == Type::kAnyObject || member.value.reported) continue;
       Add(path.Child(member.key), member.mark, "unknown field" + SuggestField(schema, member.key));
     }
     for (const Schema& field : schema.fields) {
@@ -82,6 +79,10 @@ class Checker {
       Value(node.items[i], schema.item.front(), path.Item(i));
       if (schema.rules.unique && !seen.insert(node.items[i].scalar).second) {
         Add(path.Item(i), node.items[i], "duplicate value " + Describe(node.items[i]));
+      }
+      const Node* key = schema.rules.key == nullptr ? nullptr : node.items[i].Find(schema.rules.key);
+      if (key != nullptr && key->scalar.is_string() && !seen.insert(key->scalar).second) {
+        Add(path.Item(i), node.items[i], fmt::format("duplicate {} {}", schema.rules.key, Describe(*key)));
       }
     }
   }
@@ -136,9 +137,10 @@ class Checker {
     const std::string& text = node.scalar.get_ref<const std::string&>();
     const Rules& rules = schema.rules;
     if (text.empty() && rules.required) return Add(path, node, "must not be empty");
-    if (text.find('\0') != std::string::npos) return Add(path, node, "must not contain a NUL character");
     if (const int length = CodePoints(text); length > rules.max_length) {
-      return Add(path, node, fmt::format("must be at most {} characters (got {})", rules.max_length, length));
+      return Add(path, node,
+                 fmt::format("must be at most {} characters (got {}){}{}", rules.max_length, length,
+                             *rules.because ? ": " : "", rules.because));
     }
     if (rules.values != nullptr) {
       const auto values = Values(rules);
@@ -153,20 +155,23 @@ class Checker {
   }
 
   void FormOf(const Node& node, std::string_view text, const Rules& rules, const Path& path) {
+    if (rules.form == Form::kPattern) {
+      const std::string error = PatternError(text);
+      if (!error.empty()) Add(path, node, "is no regular expression: " + error);
+      return;
+    }
     if (!Matches(rules.form, text)) {
       return Add(path, node, fmt::format("must {} (got {})", TextOf(rules.form).words, Describe(node)));
     }
     if (rules.form != Form::kDecimal) return;
-    const auto value = ParseDecimal(text);
+    const double value = *ParseDecimal(text);
     const auto must = [&](const char* what, double bound) {
       Add(path, node, fmt::format("must be {} {} (got {})", what, bound, Describe(node)));
     };
-    if (!value.ok())
-      return Add(path, node, "is too large or too small a number (got " + Describe(node) + ")");
-    if (*value <= rules.above) return must("above", rules.above);
-    if (*value >= rules.below) return must("below", rules.below);
-    if (*value < rules.at_least) return must("at least", rules.at_least);
-    if (*value > rules.at_most) return must("at most", rules.at_most);
+    if (value <= rules.above) return must("above", rules.above);
+    if (value >= rules.below) return must("below", rules.below);
+    if (value < rules.at_least) return must("at least", rules.at_least);
+    if (value > rules.at_most) return must("at most", rules.at_most);
   }
 
   std::vector<Problem>& problems_;

@@ -5,42 +5,54 @@
 
 #include "api/fields.h"
 #include "api/fields_training.h"
+#include "api/pod_template.h"
 
 namespace ringmaster::api {
+
+// 63 for a host name, less two dashes, a rank of 4 digits and an attempt of 9.
+inline constexpr const char* kWhyNamesAreShort =
+    "pods are named NAME-ATTEMPT-RANK, and a host name has at most 63 characters";
 
 inline constexpr int32_t kYearSeconds = 365 * 24 * 3600;
 
 template <>
 struct Table<Metadata> {
   static constexpr auto kFields = std::tuple(
-      F("name", &Metadata::name, {.required = true, .max_length = 63, .form = Form::kDnsLabel},
-        "Name of the job."),
+      F("name", &Metadata::name,
+        {.required = true, .max_length = 48, .because = kWhyNamesAreShort, .form = Form::kDnsLabel},
+        "Name of the job. Pods are named NAME-ATTEMPT-RANK."),
       F("namespace", &Metadata::namespace_, {.max_length = 63, .form = Form::kDnsLabel}, "Its namespace."),
       F("labels", &Metadata::labels,
-        {.max_length = 63, .max_items = 256, .form = Form::kLabelValue, .key_form = Form::kQualifiedName},
+        {.max_length = 63, .max_items = 100'000, .form = Form::kLabelValue, .key_form = Form::kQualifiedName},
         "As everywhere in Kubernetes."),
       F("annotations", &Metadata::annotations,
-        {.max_length = 262'144, .max_items = 256, .key_form = Form::kQualifiedName},
+        {.max_length = 262'144, .max_items = 100'000, .form = Form::kAny, .key_form = Form::kQualifiedName},
         "As everywhere in Kubernetes."));
-  static constexpr std::array<std::string_view, 10> kIgnored = {
-      "creationTimestamp", "deletionGracePeriodSeconds",
-      "deletionTimestamp", "finalizers",
-      "generation",        "managedFields",
-      "ownerReferences",   "resourceVersion",
-      "selfLink",          "uid"};
+  static constexpr std::array<std::string_view, 11> kIgnored = {"creationTimestamp",
+                                                                "deletionGracePeriodSeconds",
+                                                                "deletionTimestamp",
+                                                                "finalizers",
+                                                                "generateName",
+                                                                "generation",
+                                                                "managedFields",
+                                                                "ownerReferences",
+                                                                "resourceVersion",
+                                                                "selfLink",
+                                                                "uid"};
 };
 
 template <>
 struct Table<Workers> {
   static constexpr auto kFields = std::tuple(
-      F("replicas", &Workers::replicas, {.required = true, .min = 1, .max = 4096},
+      F("replicas", &Workers::replicas, {.required = true, .min = 1, .max = 4096, .change = Change::kAnytime},
         "How many workers to run. The scale subresource sets it."),
-      F("min", &Workers::min, {.min = 1, .max = 4096},
+      F("min", &Workers::min, {.min = 1, .max = 4096, .change = Change::kAnytime},
         "Training goes on with this many workers and pauses below. Default: `replicas` (not elastic)."),
-      F("max", &Workers::max, {.min = 1, .max = 4096}, "How far the job may be scaled. Default: `replicas`."),
-      F("slots", &Workers::slots, {.max_length = 8, .form = Form::kSlots},
+      F("max", &Workers::max, {.min = 1, .max = 4096, .change = Change::kAnytime},
+        "How far the job may be scaled. Default: `replicas`."),
+      F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
         "Ranks per worker: a number, or `gpu` for as many as GPUs are requested."),
-      F("template", &Workers::template_, {},
+      F("template", &Workers::template_, {.known_fields = PodTemplateFields},
         "A PodTemplateSpec that is merged into the pods we generate. Needed for every framework but "
         "native."));
 };
@@ -104,7 +116,8 @@ struct Table<Scheduling> {
       F("priorityClassName", &Scheduling::priorityClassName, {.max_length = 253, .form = Form::kDnsSubdomain},
         "Priority of the workers."),
       F("topology", &Scheduling::topology, {}, "How close together they are put."),
-      F("timeoutSeconds", &Scheduling::timeoutSeconds, {.min = 1, .max = kYearSeconds},
+      F("timeoutSeconds", &Scheduling::timeoutSeconds,
+        {.min = 1, .max = kYearSeconds, .change = Change::kAnytime},
         "How long the gang may wait for room before it is withdrawn for a while."),
       F("autoscaler", &Scheduling::autoscaler, {},
         "Whether waiting workers are shown to a cluster autoscaler."));
@@ -127,8 +140,8 @@ struct Table<RuleMatch> {
       F("hang", &RuleMatch::hang, {}, "The worker made no progress for `health.stepSeconds`."),
       F("podCondition", &RuleMatch::podCondition, {.max_length = 317, .form = Form::kQualifiedName},
         "The pod has this condition, for example DisruptionTarget."),
-      F("messageRegex", &RuleMatch::messageRegex, {.max_length = 512},
-        "A regular expression (ECMAScript) found in the failure's message."));
+      F("messageRegex", &RuleMatch::messageRegex, {.max_length = 512, .form = Form::kPattern},
+        "A regular expression (RE2) found in the failure's message."));
 };
 
 // `when` and not `on`: YAML 1.1, which kubectl reads, takes a plain key `on` for a boolean.
@@ -162,7 +175,8 @@ struct Table<Health> {
   static constexpr auto kFields =
       std::tuple(F("startupSeconds", &Health::startupSeconds, {.min = 1, .max = kYearSeconds},
                    "How long a worker may take to its first step."),
-                 F("stepSeconds", &Health::stepSeconds, {.max_length = 8, .form = Form::kAutoSeconds},
+                 F("stepSeconds", &Health::stepSeconds,
+                   {.min = 0, .max = 999'999, .max_length = 8, .form = Form::kAutoSeconds},
                    "How long one step may take before the worker counts as hung: `auto` (from the steps "
                    "seen), 0 (off) or "
                    "seconds."),
@@ -187,20 +201,25 @@ template <>
 struct Table<Spec> {
   static constexpr auto kFields = std::tuple(
       F("framework", &Spec::framework,
-        {.required = true, .max_length = 16, .values = "native|pytorch|tensorflow|mpi|horovod|deepspeed|jax"},
+        {.required = true,
+         .max_length = 16,
+         .values = "native|pytorch|tensorflow|mpi|horovod|deepspeed|jax",
+         .change = Change::kNever},
         "Whose training loop runs. native: the built-in engine, described by `training`. The others need "
         "`workers.template`."),
-      F("suspend", &Spec::suspend, {}, "Checkpoint and stop the workers; false again resumes."),
-      F("managedBy", &Spec::managedBy, {.max_length = 63, .form = Form::kQualifiedName},
+      F("suspend", &Spec::suspend, {.change = Change::kAnytime},
+        "Checkpoint and stop the workers; false again resumes."),
+      F("managedBy", &Spec::managedBy,
+        {.max_length = 63, .form = Form::kQualifiedName, .change = Change::kNever},
         "The controller in charge of the job."),
       F("workers", &Spec::workers, {.required = true}, "The gang."),
       F("training", &Spec::training, {}, "What to train; only for framework native, and required there."),
       F("checkpoint", &Spec::checkpoint, {}, "Where and how often state is saved."),
       F("network", &Spec::network, {}, "What connects the workers."),
       F("scheduling", &Spec::scheduling, {}, "Where and when the workers start."),
-      F("restart", &Spec::restart, {}, "What happens after failures."),
-      F("health", &Spec::health, {}, "When a worker or a node counts as failed."),
-      F("lifecycle", &Spec::lifecycle, {}, "Deadline and clean-up."));
+      F("restart", &Spec::restart, {.change = Change::kAnytime}, "What happens after failures."),
+      F("health", &Spec::health, {.change = Change::kAnytime}, "When a worker or a node counts as failed."),
+      F("lifecycle", &Spec::lifecycle, {.change = Change::kAnytime}, "Deadline and clean-up."));
 };
 
 }  // namespace ringmaster::api

@@ -88,7 +88,7 @@ struct Table<Optimizer> {
 template <>
 struct Table<Training> {
   static constexpr auto kFields = std::tuple(
-      F("model", &Training::model, {.required = true}, "The model."),
+      F("model", &Training::model, {.required = true, .change = Change::kNever}, "The model."),
       F("data", &Training::data, {.required = true}, "What it learns from."),
       F("batch", &Training::batch, {}, "How much of it per step."),
       F("optimizer", &Training::optimizer, {}, "How it learns."),
@@ -101,7 +101,7 @@ struct Table<Training> {
         "`exact`: the same bits for every number of workers, whatever fails on the way. `fast`: plain "
         "floating-point "
         "sums."),
-      F("seed", &Training::seed, {.min = 0, .max = kMaxSafeInteger},
+      F("seed", &Training::seed, {.min = 0, .max = kMaxSafeInteger, .change = Change::kNever},
         "Initial weights and the order of the data."),
       F("validateEverySteps", &Training::validateEverySteps, {.min = 0, .max = kMaxSteps},
         "How often to validate. 0: only at the end."));

@@ -9,10 +9,12 @@
 namespace ringmaster::api {
 namespace {
 
-constexpr const char* kIntroduction = R"(# TrainingJob reference
+constexpr const char* kIntroduction = R"(# The API: TrainingJob
 
-Generated from the field tables in `api/fields_*.h`: after a change there, run `api_test` from the root of the
-repository with `RINGMASTER_UPDATE=1`.
+`ringmaster.dev/v1alpha1`, kind `TrainingJob`, short name `tj`, category `ml`. This page and
+`crds/ringmaster.dev_trainingjobs.yaml` are generated from the field tables in `api/fields_*.h`; `ringmaster crd --docs`
+and `ringmaster crd` print them. After a change there, run `api_test` from the root of the repository with
+`RINGMASTER_UPDATE=1`.
 
 A whole job:
 
@@ -35,6 +37,38 @@ Plain `yes`, `no`, `on`, `off`, `y`, `n`, numbers with leading zeros or to anoth
 (`<<`), tags and several documents in a file are refused: readers of YAML disagree about them. `ringmaster validate
 FILE` names everything that is wrong in one go. With `--set PATH=VALUE`, text and decimals need no quotes:
 `--set spec.training.optimizer.learningRate=0.01`, `--set spec.restart.rules[0].action=Fail`.
+
+## On a cluster
+
+    ringmaster crd | kubectl apply --server-side -f -
+
+The API server then checks every job itself, without a webhook: it refuses what `ringmaster validate` refuses, and names
+the same field, with the same words where the rule is ours. What differs:
+
+- Unknown fields are refused by `kubectl` and other clients that ask for it (`fieldValidation=Strict`); for others the
+  server drops them, and warns.
+- Where a field is missing or of the wrong type, the server does not go on to rules over several fields.
+- `yes`, `012` and the like are read as YAML 1.1 reads them before the server sees them.
+- `metadata.generateName` is for the server; a file that is run or validated here gives `metadata.name`.
+
+A name has at most 48 characters, so that `NAME-ATTEMPT-RANK`, the name of a pod and of its host, has at most 63.
+
+`kubectl scale tj/NAME --replicas=N` sets `spec.workers.replicas`, within `min` and `max`. `kubectl wait
+--for=condition=Succeeded tj/NAME` waits for the end. With server-side apply, several managers may write parts of one
+job: `spec.workers.template.spec` merges `containers`, `initContainers`, `volumes` and `env` by `name` and `volumeMounts`
+by `mountPath`; `spec.network.networks` is a set; other lists belong to one manager as a whole.
+
+## What may change
+
+Of a job that exists, any time:
+
+{anytime}
+Never:
+
+{never}
+Everything else only while the job is stopped: `spec.suspend` is true, and condition `Suspended` says that no worker is
+left. The change and `suspend: false` may be one request. Workers read these fields when they start; a running gang in
+which some have the old and some the new values would not compute what either says.
 )";
 
 std::string TypeName(const Schema& schema) {
@@ -90,7 +124,7 @@ std::string Allowed(const Schema& schema) {
   }
   switch (rules.form) {
     case Form::kDnsLabel:
-      parts.emplace_back("DNS label, at most 63 characters");
+      parts.push_back(fmt::format("DNS label, at most {} characters", rules.max_length));
       break;
     case Form::kDnsSubdomain:
       parts.emplace_back("DNS name");
@@ -98,6 +132,8 @@ std::string Allowed(const Schema& schema) {
     case Form::kQualifiedName:
     case Form::kResource:
     case Form::kNetwork:
+    case Form::kPattern:
+    case Form::kTime:
       parts.emplace_back(TextOf(rules.form).words + 3);
       break;
     default:
@@ -130,10 +166,29 @@ void Section(const Schema& schema, const std::string& path, std::string& out) {
   }
 }
 
+// One line for each field whose table says when it may change.
+void ListChanges(const Schema& schema, const std::string& path, std::string& anytime, std::string& never) {
+  for (const Schema& field : schema.fields) {
+    const std::string child = path + "." + field.name;
+    const std::string line = fmt::format("- `{}`{}\n", child, field.fields.empty() ? "" : " and all in it");
+    if (field.rules.change == Change::kAnytime) {
+      anytime += line;
+    } else if (field.rules.change == Change::kNever) {
+      never += line;
+    } else {
+      ListChanges(field, child, anytime, never);
+    }
+  }
+}
+
 }  // namespace
 
 std::string ReferenceMarkdown() {
+  std::string anytime, never;
+  ListChanges(*JobSchema().Find("spec"), "spec", anytime, never);
   std::string out = kIntroduction;
+  out.replace(out.find("{anytime}\n"), 10, anytime + "\n");
+  out.replace(out.find("{never}\n"), 8, never + "\n");
   for (const Schema& field : JobSchema().fields) {
     if (field.type == Type::kObject) Section(field, field.name, out);
   }

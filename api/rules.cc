@@ -1,8 +1,8 @@
 #include "api/rules.h"
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
-#include <regex>
 
 #include "api/path.h"
 
@@ -12,9 +12,10 @@ namespace {
 class Rulebook {
  public:
   Rulebook(const TrainingJob& job, std::vector<Problem>& problems)
-      : spec_(job.spec), problems_(problems), known_(problems.size()) {}
+      : job_(job), spec_(job.spec), problems_(problems), known_(problems.size()) {}
 
   void Check() {
+    Name();
     Workers();
     Framework();
     Network();
@@ -39,6 +40,10 @@ class Rulebook {
   }
   void Add(std::string path, std::string message) {
     problems_.push_back({std::move(path), std::move(message)});
+  }
+
+  void Name() {
+    if (job_.metadata.name.empty() && Clean({"metadata"})) Add("metadata.name", "required");
   }
 
   void Workers() {
@@ -120,7 +125,7 @@ class Rulebook {
           fmt::format("must be a multiple of spec.training.batch.microBatches (got {} and {})",
                       batch.samplesPerStep, batch.microBatches));
     }
-    if (!Clean({"spec.workers"})) return;
+    if (!Clean({"spec.workers.replicas", "spec.workers.max", "spec.workers.slots"})) return;
     const auto& workers = spec_.workers;
     int64_t slots = 1;  // "gpu" is known only where the pods run; there the worker checks it
     if (workers.slots != "gpu") {
@@ -182,25 +187,28 @@ class Rulebook {
     const auto& rules = spec_.restart.rules;
     for (size_t i = 0; i < rules.size(); ++i) {
       const std::string when = fmt::format("spec.restart.rules[{}].when", i);
-      if (!Clean({when})) continue;
-      if (rules[i].on == RuleMatch{}) Add(when, "must name at least one thing to match");
+      if (Clean({when}) && rules[i].on == RuleMatch{}) Add(when, "must name at least one thing to match");
+    }
+    if (Clean({"spec.restart.rules"}) && HasTwins(rules)) {
+      Add("spec.restart.rules", "two rules match the same: the later one would never be used");
+    }
+  }
+
+  static bool HasTwins(const std::vector<RestartRule>& rules) {
+    for (size_t i = 0; i < rules.size(); ++i) {
       for (size_t k = 0; k < i; ++k) {
-        if (rules[k].on != rules[i].on) continue;
-        Add(when, fmt::format("matches the same as spec.restart.rules[{}]: it would never be used", k));
-        break;
+        if (SameMatch(rules[k].on, rules[i].on)) return true;
       }
-      Regex(when + ".messageRegex", rules[i].on.messageRegex);
     }
+    return false;
+  }
+  static bool SameMatch(RuleMatch a, RuleMatch b) {
+    std::sort(a.exitCodes.begin(), a.exitCodes.end());
+    std::sort(b.exitCodes.begin(), b.exitCodes.end());
+    return a == b;
   }
 
-  void Regex(std::string path, const std::string& text) {
-    try {
-      const std::regex compiled(text, std::regex::ECMAScript);
-    } catch (const std::regex_error& e) {
-      Add(std::move(path), std::string("is no regular expression: ") + e.what());
-    }
-  }
-
+  const TrainingJob& job_;
   const Spec& spec_;
   std::vector<Problem>& problems_;
   const size_t known_;

@@ -32,6 +32,7 @@ Schema SchemaOf(const char* name, const Rules& rules, const char* help) {
   schema.help = help;
   if constexpr (IsOptional<T>::value) {
     schema = SchemaOf<typename T::value_type>(name, rules, help);
+    schema.optional = true;
   } else if constexpr (IsVector<T>::value) {
     schema.type = Type::kList;
     schema.item.push_back(SchemaOf<typename T::value_type>("", rules, ""));
@@ -43,6 +44,7 @@ Schema SchemaOf(const char* name, const Rules& rules, const char* help) {
     AddFields<T>(schema);
   } else if constexpr (std::is_same_v<T, Json>) {
     schema.type = Type::kAnyObject;
+    if (rules.known_fields != nullptr) schema.fields = rules.known_fields();
   } else if constexpr (std::is_same_v<T, std::string>) {
     const bool or_integer = rules.form == Form::kSlots || rules.form == Form::kAutoSeconds;
     schema.type = or_integer ? Type::kIntOrString : Type::kString;
@@ -87,6 +89,17 @@ const Schema* Schema::Find(std::string_view field) const {
 const Schema& JobSchema() {
   static const Schema kSchema = SchemaOf<TrainingJob>("", {}, "");
   return kSchema;
+}
+
+Json FilledIn(const Schema& schema) {
+  if (schema.rules.required || schema.optional) return nullptr;
+  if (schema.type != Type::kObject) return schema.default_value;
+  Json value = Json::object();
+  for (const Schema& field : schema.fields) {
+    if (field.rules.required) return nullptr;
+    if (Json inner = FilledIn(field); !inner.is_null()) value[field.name] = std::move(inner);
+  }
+  return value.empty() ? Json() : value;
 }
 
 std::vector<std::string_view> Values(const Rules& rules) {

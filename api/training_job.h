@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "api/ledger.h"
 #include "base/json.h"
 
 namespace ringmaster::api {
@@ -238,6 +239,8 @@ struct ProgressStatus {
   int64_t step = 0;
   int64_t totalSteps = 0;
   int64_t etaSeconds = 0;
+  std::string percent;  // "41%"; api/display.h
+  std::string eta;      // "1h05m"; api/display.h
   std::string samplesPerSecond;
   std::string loss;
   bool operator==(const ProgressStatus&) const = default;
@@ -264,6 +267,8 @@ struct Status {
   int64_t generation = 0;  // of the gang
   int32_t replicas = 0;
   int32_t readyReplicas = 0;
+  std::string ready;   // "7/8"; api/display.h
+  std::string fabric;  // what carries gradients, as measured
   std::string selector;
   RestartCounts restarts;
   std::optional<LastFailure> lastFailure;
@@ -274,6 +279,7 @@ struct Status {
   std::string weightsHash;
   std::string startTime;
   std::string completionTime;
+  std::optional<Ledger> ledger;  // what the operator remembers
   bool operator==(const Status&) const = default;
 };
 

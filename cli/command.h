@@ -30,6 +30,7 @@ void AddValidate(CLI::App& app, int& exit_code);
 void AddSample(CLI::App& app, int& exit_code);
 void AddExport(CLI::App& app, int& exit_code);
 void AddDevices(CLI::App& app, int& exit_code);
+void AddCrd(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
 
 }  // namespace ringmaster::cli

@@ -9,6 +9,7 @@ find_package(ZLIB REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS system)
 find_package(OpenSSL REQUIRED)
 find_package(cpprestsdk REQUIRED)  # the API client of the kube backend; nothing links it yet
+pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # Debian's dnnl-config asks for OpenCL, which nothing here needs.
 find_library(DNNL_LIBRARY dnnl REQUIRED)

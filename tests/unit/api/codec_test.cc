@@ -66,6 +66,12 @@ class Draw {
       case Form::kAutoSeconds:
         out = rng_.Chance(0.5) ? "auto" : std::to_string(rng_.Below(1000));
         break;
+      case Form::kTime:
+        out = fmt::format("2026-01-02T03:04:{:02}Z", rng_.Below(60));
+        break;
+      case Form::kAny:
+        out = Text(static_cast<uint64_t>(std::min(rules.max_length, 20)));
+        break;
       case Form::kResource:
         out = fmt::format("rdma/r{}", rng_.Below(100));
         break;

@@ -1,24 +1,35 @@
-// docs/job-reference.md is what the tables say; RINGMASTER_UPDATE=1 rewrites it. And the tables are complete.
+// docs/api.md and the CRD are what the tables say; RINGMASTER_UPDATE=1 rewrites them. And the tables are
+// complete.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "api/crd.h"
 #include "api/load.h"
 #include "api/schema.h"
+#include "api/yaml.h"
 #include "base/file.h"
 
 namespace ringmaster::api {
 namespace {
 
-TEST(Reference, FileIsUpToDate) {
-  const std::string path = "docs/job-reference.md";
+void CheckFile(const std::string& path, const std::string& generated) {
   if (std::getenv("RINGMASTER_UPDATE") != nullptr) {
-    ASSERT_TRUE(WriteFileAtomic(path, ReferenceMarkdown()).ok());
+    ASSERT_TRUE(WriteFileAtomic(path, generated).ok());
   }
   const auto text = ReadFile(path);
   ASSERT_TRUE(text.ok()) << text.error().message;
-  EXPECT_TRUE(*text == ReferenceMarkdown())
-      << path << " is out of date: run this test with RINGMASTER_UPDATE=1";
+  EXPECT_TRUE(*text == generated) << path << " is out of date: run this test with RINGMASTER_UPDATE=1";
+}
+
+TEST(Reference, FileIsUpToDate) { CheckFile("docs/api.md", ReferenceMarkdown()); }
+
+TEST(Crd, FileIsUpToDate) { CheckFile("crds/ringmaster.dev_trainingjobs.yaml", CrdYaml()); }
+
+TEST(Crd, YamlIsTheJson) {
+  const Parsed parsed = ParseYaml(CrdYaml());
+  for (const Problem& problem : parsed.problems) ADD_FAILURE() << problem.ToString();
+  EXPECT_TRUE(NodeToJson(parsed.root) == CustomResourceDefinition());
 }
 
 TEST(Reference, ItsExampleIsAJob) {
@@ -73,11 +84,11 @@ TEST(Tables, DefaultsAreValid) {
   std::string all;
   for (const Problem& problem : Validate(job)) all += problem.ToString() + "\n";
   EXPECT_EQ(all,
-            "metadata.name: must not be empty\n"
             "spec.framework: must not be empty\n"
             "spec.training.data.kind: must not be empty\n"
             "spec.training.data.path: must not be empty\n"
             "spec.training.model.kind: must not be empty\n"
+            "metadata.name: required\n"
             "spec.training: exactly one of steps and epochs must be given (got neither)\n");
 }
 

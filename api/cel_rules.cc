@@ -1,0 +1,378 @@
+#include "api/cel_rules.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <vector>
+
+#include "api/forms.h"
+#include "api/path.h"
+#include "api/update.h"
+
+namespace ringmaster::api {
+namespace {
+
+struct CelRule {
+  const char* at;                  // the node that `self` is
+  const char* field;               // the problem's place below it; empty: the node
+  std::vector<const char*> reads;  // fields below `self`; skipped when one of them is wrong by itself
+  const char* when;                // skipped unless this holds; empty: always checked
+  const char* holds;
+  const char* message;  // {expression} is replaced by its value, where the server can compute it
+  const char* reason = "FieldValueInvalid";
+};
+
+constexpr const char* kMissing = "FieldValueRequired";
+constexpr const char* kForbidden = "FieldValueForbidden";
+
+#define SLOTS "string(self.workers.slots)"
+#define RANKS                                                                     \
+  "((has(self.workers.max) ? self.workers.max : self.workers.replicas) * (" SLOTS \
+  " == 'gpu' ? 1 : int(" SLOTS ")))"
+
+const std::vector<CelRule>& CrossFieldRules() {
+  static const std::vector<CelRule> kRules = {
+      {"",
+       "metadata.name",
+       {},
+       "",
+       "size(self.metadata.name) <= 48",
+       "must be at most 48 characters (got {size(self.metadata.name)}): pods are named NAME-ATTEMPT-RANK, "
+       "and a "
+       "host name has at most 63 characters"},
+      {"",
+       "metadata.name",
+       {},
+       "",
+       "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+       "must consist of lower-case letters, digits and '-', and start and end with a letter or digit (got "
+       "\"{self.metadata.name}\")"},
+
+      {"spec.workers",
+       "min",
+       {"min", "max"},
+       "has(self.min) && has(self.max)",
+       "self.min <= self.max",
+       "must be at most spec.workers.max (got {self.min} > {self.max})"},
+      {"spec.workers",
+       "min",
+       {"min", "replicas"},
+       "has(self.min) && !(has(self.max) && self.min > self.max)",
+       "self.min <= self.replicas",
+       "must be at most spec.workers.replicas (got {self.min} > {self.replicas})"},
+      {"spec.workers",
+       "max",
+       {"max", "replicas"},
+       "has(self.max)",
+       "self.max >= self.replicas",
+       "must be at least spec.workers.replicas (got {self.max} < {self.replicas})"},
+
+      {"spec",
+       "training",
+       {"framework"},
+       "self.framework == 'native'",
+       "has(self.training)",
+       "required when spec.framework is native",
+       kMissing},
+      {"spec",
+       "training",
+       {"framework"},
+       "has(self.training)",
+       "self.framework == 'native'",
+       "only for spec.framework native (got \"{self.framework}\")",
+       kForbidden},
+      {"spec",
+       "workers.template",
+       {"framework"},
+       "self.framework != 'native'",
+       "has(self.workers.template)",
+       "required when spec.framework is {self.framework}",
+       kMissing},
+      {"spec",
+       "training.batch.microBatches",
+       {"workers.replicas", "workers.max", "workers.slots", "training.batch.microBatches"},
+       "has(self.training)",
+       "self.training.batch.microBatches >= " RANKS,
+       "must be at least {has(self.workers.max) ? 'spec.workers.max' : 'spec.workers.replicas'}"
+       "{" SLOTS " in ['1', 'gpu'] ? '' : ' times spec.workers.slots'} "
+       "(got {self.training.batch.microBatches} < {" RANKS "}): "
+       "every {" SLOTS " in ['1', 'gpu'] ? 'worker' : 'rank'} needs one"},
+
+      {"spec.training",
+       "",
+       {"steps", "epochs"},
+       "",
+       "(self.steps > 0) != (self.epochs > 0)",
+       "exactly one of steps and epochs must be given (got {self.steps > 0 ? 'both' : 'neither'})"},
+      {"spec.training",
+       "optimizer.warmupSteps",
+       {"steps", "epochs", "optimizer.warmupSteps"},
+       "self.steps > 0 && self.epochs == 0",
+       "self.optimizer.warmupSteps <= self.steps",
+       "must be at most spec.training.steps (got {self.optimizer.warmupSteps} > {self.steps})"},
+      {"spec.training",
+       "data.kind",
+       {"model.kind", "data.kind"},
+       "",
+       "(self.model.kind == 'gpt') == (self.data.kind in ['text', 'tokens'])",
+       "must be {self.model.kind == 'gpt' ? 'text or tokens' : 'idx or cifar10'} for model kind "
+       "{self.model.kind} (got \"{self.data.kind}\")"},
+      {"spec.training",
+       "model.tokenizer",
+       {"model.kind", "data.kind", "model.tokenizer"},
+       "self.model.kind == 'gpt' && self.data.kind in ['text', 'tokens']",
+       "self.model.tokenizer == (self.data.kind == 'text' ? 'bytes' : 'none')",
+       "must be {self.data.kind == 'text' ? 'bytes' : 'none'} for data kind {self.data.kind} (got "
+       "\"{self.model.tokenizer}\")"},
+      {"spec.training",
+       "model.vocabulary",
+       {"model.kind", "data.kind", "model.tokenizer", "model.vocabulary"},
+       "self.model.kind == 'gpt' && self.data.kind == 'tokens' && self.model.tokenizer == 'none'",
+       "self.model.vocabulary > 0",
+       "must be above 0 when tokenizer is none: how many tokens the data has"},
+      {"spec.training",
+       "model.vocabulary",
+       {"model.kind", "data.kind", "model.tokenizer", "model.vocabulary"},
+       "self.model.kind == 'gpt' && self.data.kind == 'text' && self.model.tokenizer == 'bytes'",
+       "self.model.vocabulary in [0, 256]",
+       "must be 256, or left out, when tokenizer is bytes (got {self.model.vocabulary})"},
+      {"spec.training.model",
+       "width",
+       {"kind", "width", "heads"},
+       "self.kind == 'gpt'",
+       "self.width % self.heads == 0",
+       "must be a multiple of spec.training.model.heads (got {self.width} and {self.heads})"},
+      {"spec.training.batch",
+       "samplesPerStep",
+       {"samplesPerStep", "microBatches"},
+       "",
+       "self.samplesPerStep % self.microBatches == 0",
+       "must be a multiple of spec.training.batch.microBatches (got {self.samplesPerStep} and "
+       "{self.microBatches})"},
+      {"spec.training.optimizer",
+       "minLearningRate",
+       {"minLearningRate", "learningRate"},
+       "",
+       "double(self.minLearningRate) <= double(self.learningRate)",
+       "must be at most spec.training.optimizer.learningRate (got {self.minLearningRate} > "
+       "{self.learningRate})"},
+
+      {"spec.network.rdma",
+       "",
+       {"resource", "claimTemplate"},
+       "",
+       "has(self.resource) && self.resource != '' ? !has(self.claimTemplate) || self.claimTemplate == '' "
+       ": has(self.claimTemplate) && self.claimTemplate != ''",
+       "exactly one of resource and claimTemplate must be given (got {has(self.resource) && self.resource != "
+       "'' "
+       "? 'both' : 'neither'})"},
+      {"spec.restart.backoff",
+       "initialSeconds",
+       {"initialSeconds", "maxSeconds"},
+       "",
+       "self.initialSeconds <= self.maxSeconds",
+       "must be at most spec.restart.backoff.maxSeconds (got {self.initialSeconds} > {self.maxSeconds})"},
+      {"spec.restart.rules[].when",
+       "",
+       {},
+       "",
+       "(has(self.exitCodes) && size(self.exitCodes) > 0) || has(self.nodeUnreachable) || has(self.hang) || "
+       "(has(self.podCondition) && self.podCondition != '') || (has(self.messageRegex) && self.messageRegex "
+       "!= "
+       "'')",
+       "must name at least one thing to match"},
+      {"spec.restart.rules",
+       "",
+       {},
+       "",
+       "self.all(a, self.exists_one(b, "
+       "(has(a.when.exitCodes) ? a.when.exitCodes : []) == (has(b.when.exitCodes) ? b.when.exitCodes : []) "
+       "&& "
+       "has(a.when.nodeUnreachable) == has(b.when.nodeUnreachable) && (!has(a.when.nodeUnreachable) || "
+       "a.when.nodeUnreachable == b.when.nodeUnreachable) && "
+       "has(a.when.hang) == has(b.when.hang) && (!has(a.when.hang) || a.when.hang == b.when.hang) && "
+       "(has(a.when.podCondition) ? a.when.podCondition : '') == (has(b.when.podCondition) ? "
+       "b.when.podCondition : '') && "
+       "(has(a.when.messageRegex) ? a.when.messageRegex : '') == (has(b.when.messageRegex) ? "
+       "b.when.messageRegex : '')))",
+       "two rules match the same: the later one would never be used"},
+  };
+  return kRules;
+}
+
+#undef SLOTS
+#undef RANKS
+
+// ---- what a field asks of itself
+
+std::string Quoted(std::string_view text) { return fmt::format("'{}'", text); }
+
+bool MayBeMissing(const Schema& field) { return !field.rules.required && FilledIn(field).is_null(); }
+
+// With a point, so that CEL takes it for a double.
+std::string Double(double value) {
+  std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+struct Bound {
+  const char* words;
+  const char* op;
+  double value;
+};
+
+// Of a decimal, those that are given.
+std::vector<Bound> BoundsOf(const Rules& rules) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  std::vector<Bound> bounds;
+  if (rules.above > -kNone) bounds.push_back({"above", ">", rules.above});
+  if (rules.below < kNone) bounds.push_back({"below", "<", rules.below});
+  if (rules.at_least > -kNone) bounds.push_back({"at least", ">=", rules.at_least});
+  if (rules.at_most < kNone) bounds.push_back({"at most", "<=", rules.at_most});
+  return bounds;
+}
+
+std::string IsDecimal(const std::string& self) {
+  return fmt::format("{}.matches('{}')", self, TextOf(Form::kDecimal).pattern);
+}
+
+// That the scalar `self` of this schema is right by itself, as far as the schema does not stop all rules when
+// it is wrong (as it does for a wrong type).
+std::string RightByItself(const Schema& schema, const std::string& self) {
+  const Rules& rules = schema.rules;
+  std::string right;
+  const auto also = [&](const std::string& text) { right += (right.empty() ? "" : " && ") + text; };
+  if (schema.type == Type::kInteger) {
+    if (rules.min > std::numeric_limits<int64_t>::min()) also(fmt::format("{} >= {}", self, rules.min));
+    if (rules.max < std::numeric_limits<int64_t>::max()) also(fmt::format("{} <= {}", self, rules.max));
+  } else if (rules.values != nullptr) {
+    std::string values;
+    for (const std::string_view value : Values(rules)) values += (values.empty() ? "" : ", ") + Quoted(value);
+    also(fmt::format("{} in [{}]", self, values));
+  } else if (rules.form == Form::kDecimal) {
+    also(IsDecimal(self));
+    for (const Bound& bound : BoundsOf(rules))
+      also(fmt::format("double({}) {} {}", self, bound.op, Double(bound.value)));
+  } else if (*TextOf(rules.form).pattern != '\0' && rules.form != Form::kText) {
+    const std::string text = schema.type == Type::kString ? self : fmt::format("string({})", self);
+    also(fmt::format("{}.matches('{}')", text, TextOf(rules.form).pattern));
+    if (MayBeMissing(schema)) right = fmt::format("({} == '' || {})", self, right);
+  }
+  return right;
+}
+
+// The rules of a decimal or a pattern.
+void AddOwnRules(const Schema& schema, Json& out) {
+  if (schema.type != Type::kString) return;
+  if (schema.rules.form == Form::kDecimal) {
+    for (const Bound& bound : BoundsOf(schema.rules)) {
+      const std::string message = fmt::format("must be {} {}", bound.words, bound.value);
+      out.push_back({{"rule", fmt::format("!{} || double(self) {} {}", IsDecimal("self"), bound.op,
+                                          Double(bound.value))},
+                     {"message", message},
+                     {"messageExpression", fmt::format("'{} (got \"' + self + '\")'", message)}});
+    }
+  } else if (schema.rules.form == Form::kPattern) {
+    out.push_back(
+        {{"rule", "''.matches(self) || !''.matches(self)"}, {"message", "is no regular expression"}});
+  }
+}
+
+// ---- the rules above
+
+const Schema& Below(const Schema& schema, std::string_view path) {
+  const Schema* node = &schema;
+  const auto segments = SplitPath(path);
+  for (const PathSegment& segment : *segments) node = node->Find(segment.text);
+  return *node;
+}
+
+std::string Condition(const CelRule& rule, const Schema& schema) {
+  std::string condition = rule.when;
+  for (const char* read : rule.reads) {
+    const Schema& field = Below(schema, read);
+    const std::string self = fmt::format("self.{}", read);
+    std::string right = RightByItself(field, self);
+    if (right.empty()) continue;
+    if (MayBeMissing(field)) right = fmt::format("(!has({}) || ({}))", self, right);
+    condition += (condition.empty() ? "" : " && ") + right;
+  }
+  return condition;
+}
+
+// "must be {a} (got {b})" -> "'must be %s (got %s)'.format([a, b])"; empty without braces. (The server cannot
+// bound what adding text to text costs once a number was turned into text.)
+std::string MessageExpression(std::string_view message) {
+  std::string text, values;
+  while (true) {
+    const size_t open = message.find('{');
+    for (const char c : message.substr(0, open)) text += c == '\'' ? std::string("\\'") : std::string(1, c);
+    if (open == std::string_view::npos) break;
+    const size_t close = message.find('}', open);
+    text += "%s";
+    values.append(values.empty() ? "" : ", ").append(message.substr(open + 1, close - open - 1));
+    message.remove_prefix(close + 1);
+  }
+  return values.empty() ? std::string() : fmt::format("'{}'.format([{}])", text, values);
+}
+
+// What is said where the expression cannot be evaluated.
+std::string PlainMessage(std::string_view message) {
+  std::string text(message.substr(0, message.find(" (got ")));
+  const size_t open = text.find('{');
+  if (open != std::string::npos) text.resize(open);
+  while (text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
+Json ToJson(const CelRule& rule, const Schema& schema) {
+  const std::string condition = Condition(rule, schema);
+  Json out = {{"rule", condition.empty() ? rule.holds : fmt::format("!({}) || ({})", condition, rule.holds)},
+              {"message", PlainMessage(rule.message)},
+              {"reason", rule.reason}};
+  if (*rule.field != '\0') out["fieldPath"] = fmt::format(".{}", rule.field);
+  if (std::string expression = MessageExpression(rule.message); !expression.empty())
+    out["messageExpression"] = std::move(expression);
+  return out;
+}
+
+// ---- what may change
+
+// `now` and `then` are the same; where the field may be missing, missing from both.
+std::string IsUnchanged(const Schema& field, const std::string& now, const std::string& then) {
+  if (!MayBeMissing(field)) return fmt::format("{} == {}", now, then);
+  return fmt::format("has({0}) == has({1}) && (!has({0}) || {0} == {1})", now, then);
+}
+
+// At the root, which alone sees spec and status.
+void AddChanges(Json& out) {
+  constexpr const char* kStopped =
+      "(oldSelf.spec.suspend && has(oldSelf.status) && has(oldSelf.status.conditions) && "
+      "oldSelf.status.conditions.exists(c, c.type == 'Suspended' && c.status == 'True'))";
+  for (const GuardedField& field : GuardedFields()) {
+    std::string rule;
+    // An object that only one of the two has is another rule's business.
+    for (const std::string& parent : field.optional_parents)
+      rule += fmt::format("!has(self.{0}) || !has(oldSelf.{0}) || ", parent);
+    if (!field.never) rule += fmt::format("{} || ", kStopped);
+    rule += fmt::format("({})", IsUnchanged(*field.schema, "self." + field.path, "oldSelf." + field.path));
+    out.push_back({{"rule", std::move(rule)},
+                   {"fieldPath", "." + field.path},
+                   {"message", field.never ? kNeverChanges : kChangesWhenStopped},
+                   {"reason", kForbidden}});
+  }
+}
+
+}  // namespace
+
+Json CelRulesAt(const Schema& schema, const std::string& path) {
+  Json out = Json::array();
+  AddOwnRules(schema, out);
+  for (const CelRule& rule : CrossFieldRules()) {
+    if (path == rule.at) out.push_back(ToJson(rule, schema));
+  }
+  if (path.empty()) AddChanges(out);
+  return out;
+}
+
+}  // namespace ringmaster::api

@@ -1,0 +1,61 @@
+// status.ledger: the operator's write-ahead log. Whatever must survive a crash of the operator and is not
+// told elsewhere in the status stands here before anything is done about it. For the operator alone: no
+// program should read it, and who edits it changes what the operator remembers. Value types.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ringmaster::api {
+
+struct LedgerAbsence {
+  std::string uid;
+  std::string since;
+  bool operator==(const LedgerAbsence&) const = default;
+};
+
+// Durations in microseconds, times as RFC 3339 with microseconds; an empty time is one that was never set.
+struct LedgerTime {
+  int64_t productiveMicros = 0;
+  int64_t queueMicros = 0;
+  int64_t startupMicros = 0;
+  int64_t restartMicros = 0;
+  int64_t redoneMicros = 0;
+  std::string spending;
+  std::string accounted;
+  bool operator==(const LedgerTime&) const = default;
+};
+
+struct Ledger {
+  int32_t gangSize = 0;
+  std::string attemptSince;
+  bool placed = false;
+  int32_t withdrawals = 0;
+  std::string withdrawnFor;
+  std::vector<std::string> counted;
+  std::string endedReason;  // of the last failure
+  int32_t failuresInRow = 0;
+  int64_t stepAtFailure = 0;
+  std::string notBefore;
+  int32_t workerFailures = 0;
+  std::string readySince;
+  std::vector<LedgerAbsence> absent;
+  int64_t baseStep = 0;
+  bool stepped = false;
+  std::string stopSince;
+  bool suspended = false;
+  std::optional<int64_t> reportFloor;
+  std::string activeSince;
+  int64_t activeBeforeMicros = 0;
+  std::string outcome;  // Succeeded | Failed
+  std::string outcomeReason;
+  std::string outcomeMessage;
+  int64_t lostSteps = 0;
+  LedgerTime time;
+  std::string progressAt;
+  bool operator==(const Ledger&) const = default;
+};
+
+}  // namespace ringmaster::api

@@ -1,0 +1,24 @@
+// `ringmaster crd`: what a cluster must know of TrainingJobs before it can hold one.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "api/crd.h"
+#include "api/load.h"
+#include "cli/command.h"
+
+namespace ringmaster::cli {
+
+void AddCrd(CLI::App& app, int& exit_code) {
+  auto docs = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("crd", "Print the CustomResourceDefinition of TrainingJob");
+  command->add_flag("--docs", *docs, "Print the reference of all fields instead (Markdown)");
+  command->footer("Example:\n  ringmaster crd | kubectl apply --server-side -f -");
+  command->callback([docs, &exit_code] {
+    std::fputs((*docs ? api::ReferenceMarkdown() : api::CrdYaml()).c_str(), stdout);
+    exit_code = kSucceeded;
+  });
+}
+
+}  // namespace ringmaster::cli
