@@ -48,16 +48,8 @@ const char* GangPhaseName(rendezvous::GangPhase phase) {
 
 }  // namespace
 
-std::string NamePart(const std::string& job) {
-  if (job.size() <= kLongestNamePart) return job;
-  uint32_t hash = 2166136261;  // FNV-1a: what is cut off still tells two jobs apart
-  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
-  const std::string tail = fmt::format("-{:08x}", hash);
-  return job.substr(0, kLongestNamePart - tail.size()) + tail;
-}
-
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
-  return fmt::format("{}-{}-{}", NamePart(job), attempt, rank);
+  return fmt::format("{}-{}-{}", job, attempt, rank);
 }
 
 std::string ToString(const Action& action) {

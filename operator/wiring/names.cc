@@ -1,35 +1,27 @@
 #include "operator/wiring/names.h"
 
-#include "operator/core/model.h"
-
 namespace ringmaster::wiring {
 namespace {
 
-std::string QueueLabel(const std::string& queue) {
-  return queue.size() <= core::kLongestNamePart ? queue : core::NamePart(queue);
-}
+constexpr size_t kLongestLabelValue = 63;
 
 }  // namespace
 
-std::string ServiceName(const std::string& job) {
-  const bool letter = job.front() >= 'a' && job.front() <= 'z';
-  return (letter ? "" : "job-") + core::NamePart(job) + "-workers";
-}
+std::string ServiceName(const std::string& job) { return "workers-" + job; }
 
-std::string ConfigName(const std::string& job) { return core::NamePart(job) + "-config"; }
+std::string ConfigName(const std::string& job) { return job + "-config"; }
 
-std::string NetworkConfigName(const std::string& job) { return core::NamePart(job) + "-network"; }
+std::string NetworkConfigName(const std::string& job) { return job + "-network"; }
 
-std::string GroupName(const std::string& job, int64_t attempt) {
-  return core::NamePart(job) + "-" + std::to_string(attempt);
-}
+std::string GroupName(const std::string& job, int64_t attempt) { return job + "-" + std::to_string(attempt); }
 
 Json JobLabels(const api::TrainingJob& job) {
   Json labels = {{"app.kubernetes.io/name", "trainingjob"},
                  {"app.kubernetes.io/instance", job.metadata.name},
                  {"app.kubernetes.io/managed-by", "ringmaster"},
                  {kJobLabel, job.metadata.name}};
-  if (!job.spec.scheduling.queue.empty()) labels[kQueueLabel] = QueueLabel(job.spec.scheduling.queue);
+  const std::string& queue = job.spec.scheduling.queue;
+  if (!queue.empty() && queue.size() <= kLongestLabelValue) labels[kQueueLabel] = queue;
   return labels;
 }
 

@@ -1,5 +1,6 @@
 // Names and labels of everything that belongs to a job. All are functions of (job, attempt, rank), so that
-// making a thing twice is harmless, and all fit into 63 characters. Pure functions.
+// making a thing twice is harmless, and all fit into 63 characters, since names of jobs have at most 48. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ namespace ringmaster::wiring {
 inline constexpr const char* kJobLabel = "ringmaster.dev/job";
 inline constexpr const char* kAttemptLabel = "ringmaster.dev/attempt";
 inline constexpr const char* kRankLabel = "ringmaster.dev/rank";
-inline constexpr const char* kQueueLabel = "ringmaster.dev/queue";
+inline constexpr const char* kQueueLabel = "ringmaster.dev/queue";  // where the queue's name fits
 
-// The headless Service, and the subdomain of the pods' host names. Begins with a letter, as older API servers
-// want it.
+// The headless Service, and the subdomain of the pods' host names. Begins with a letter, whatever the job's
+// name begins with: API servers want it.
 std::string ServiceName(const std::string& job);
 // The ConfigMap with the job and the coordinator's authority.
 std::string ConfigName(const std::string& job);

@@ -67,7 +67,8 @@ void ConnectByDefault(const api::TrainingJob& job, int32_t rank, const Context& 
 void OfferVariables(const api::TrainingJob& job, Json& container) {
   if (NetworkVariables(job).empty()) return;
   Json& sources = ListIn(container, "envFrom");
-  sources.insert(sources.begin(), {{"configMapRef", {{"name", NetworkConfigName(job.metadata.name)}}}});
+  Json ours = {{"configMapRef", {{"name", NetworkConfigName(job.metadata.name)}}}};
+  sources.insert(sources.begin(), std::move(ours));
 }
 
 Json NetworkVariables(const api::TrainingJob& job) {

@@ -10,8 +10,6 @@
 namespace ringmaster::wiring {
 namespace {
 
-constexpr const char* kPlace = "spec.workers.template";
-
 enum class Shape : uint8_t { kObject, kTexts, kObjects };
 
 struct Member {
@@ -71,17 +69,17 @@ class Reader {
     // Nothing to take away there: a pod has all three.
     for (const char* part : {"metadata", "spec"}) EraseNull(out_.value, part);
     if (out_.value.contains("spec")) EraseNull(out_.value["spec"], "containers");
-    Check(out_.value, kTemplate, kPlace);
+    Check(out_.value, kTemplate, kTemplatePath);
     if (auto metadata = out_.value.find("metadata"); metadata != out_.value.end() && metadata->is_object())
-      Check(*metadata, kMetadata, fmt::format("{}.metadata", kPlace));
+      Check(*metadata, kMetadata, fmt::format("{}.metadata", kTemplatePath));
     auto spec = out_.value.find("spec");
     if (spec == out_.value.end() || !spec->is_object()) return;
-    Check(*spec, kSpec, fmt::format("{}.spec", kPlace));
+    Check(*spec, kSpec, fmt::format("{}.spec", kTemplatePath));
     for (const char* list : {"containers", "initContainers"}) {
       if (!spec->contains(list) || !(*spec)[list].is_array()) continue;
       int index = 0;
       for (Json& container : (*spec)[list])
-        Container(container, fmt::format("{}.spec.{}[{}]", kPlace, list, index++));
+        Container(container, fmt::format("{}.spec.{}[{}]", kTemplatePath, list, index++));
     }
   }
 
@@ -111,21 +109,21 @@ class Reader {
   Template& out_;
 };
 
-// `worker`, or the only container that there is. One without a name is given that.
-std::string NameWorker(Json& value, bool native, std::vector<std::string>& problems) {
+// `worker`, or the only container that there is.
+std::string WorkerName(const Json& value, bool native, std::vector<std::string>& problems) {
   constexpr const char* kWorker = "worker";
-  Json* spec = value.contains("spec") && value["spec"].is_object() ? &value["spec"] : nullptr;
-  if (spec == nullptr || !spec->contains("containers") || !(*spec)["containers"].is_array()) return kWorker;
-  Json& containers = (*spec)["containers"];
-  if (containers.empty() || FindByKey(containers, "name", kWorker) != nullptr) return kWorker;
-  if (containers.size() > 1 && native) return kWorker;  // ours, beside theirs
-  const std::string name = Text(containers.front(), {"name"});
-  if (name.empty()) containers.front()["name"] = kWorker;
-  if (containers.size() > 1) {
-    problems.push_back(
-        fmt::format("{}.spec.containers: none of {} is called worker, so the first (\"{}\") is taken to "
-                    "train; name it worker",
-                    kPlace, containers.size(), name));
+  const Json* containers = Find(value, {"spec", "containers"});
+  if (containers == nullptr || containers->empty()) return kWorker;
+  for (const Json& container : *containers) {
+    if (Text(container, {"name"}) == kWorker) return kWorker;
+  }
+  if (containers->size() > 1 && native) return kWorker;  // ours, beside theirs
+  const std::string name = Text(containers->front(), {"name"});
+  if (containers->size() > 1) {
+    problems.push_back(fmt::format(
+        "{}.spec.containers: none of {} is called worker, so the first (\"{}\") is taken to train; "
+        "name it worker",
+        kTemplatePath, containers->size(), name));
   }
   return name.empty() ? kWorker : name;
 }
@@ -137,11 +135,11 @@ Template ReadTemplate(const api::TrainingJob& job) {
   result.value = job.spec.workers.template_;
   if (!result.value.is_object()) {
     if (!result.value.is_null())
-      result.problems.push_back(fmt::format("{}: must be an object; it is left out", kPlace));
+      result.problems.push_back(fmt::format("{}: must be an object; it is left out", kTemplatePath));
     result.value = Json::object();
   }
   Reader(result).Read();
-  result.worker = NameWorker(result.value, job.spec.framework == "native", result.problems);
+  result.worker = WorkerName(result.value, job.spec.framework == "native", result.problems);
   return result;
 }
 

@@ -10,9 +10,11 @@
 
 namespace ringmaster::wiring {
 
+inline constexpr const char* kTemplatePath = "spec.workers.template";
+
 struct Template {
-  Json value;          // an object; parts of a wrong shape are left out, the trainer's container has a name
-  std::string worker;  // the container that trains
+  Json value;                         // an object; parts of a wrong shape are left out
+  std::string worker;                 // the container that trains
   std::vector<std::string> problems;  // what was left out, and why
 };
 

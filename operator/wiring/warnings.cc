@@ -11,8 +11,6 @@
 namespace ringmaster::wiring {
 namespace {
 
-constexpr const char* kPlace = "spec.workers.template";
-
 class Warnings {
  public:
   Warnings(const api::TrainingJob& job, std::vector<std::string>& out)
@@ -31,15 +29,17 @@ class Warnings {
     if (metadata == nullptr) return;
     for (const auto& [member, value] : metadata->items()) {
       if (member != "labels" && member != "annotations" && member != "creationTimestamp")
-        out_.push_back(fmt::format(
-            "{}.metadata.{}: is left out; the pods' names and owners are the operator's", kPlace, member));
+        out_.push_back(
+            fmt::format("{}.metadata.{}: is left out; the pods' names and owners are the operator's",
+                        kTemplatePath, member));
     }
     const Json ours = PodLabels(job_, 1, 0);
     if (const Json* labels = Find(*metadata, {"labels"}); labels != nullptr && labels->is_object()) {
       for (const auto& [key, value] : labels->items()) {
         if (ours.contains(key))
-          out_.push_back(fmt::format(
-              "{}.metadata.labels[{}]: is replaced by the operator's; use another label", kPlace, key));
+          out_.push_back(
+              fmt::format("{}.metadata.labels[{}]: is replaced by the operator's; use another label",
+                          kTemplatePath, key));
       }
     }
     const bool networks = !Text(*metadata, {"annotations", kNetworksAnnotation}).empty();
@@ -47,7 +47,7 @@ class Warnings {
       out_.push_back(
           fmt::format("{}.metadata.annotations[{}]: is used instead of spec.network.networks; give "
                       "one of the two",
-                      kPlace, kNetworksAnnotation));
+                      kTemplatePath, kNetworksAnnotation));
   }
 
   void Pod() {
@@ -55,15 +55,16 @@ class Warnings {
         !policy.empty() && policy != "Never")
       out_.push_back(fmt::format(
           "{}.spec.restartPolicy: {} is replaced by Never; spec.restart says what happens after failures",
-          kPlace, policy));
+          kTemplatePath, policy));
     for (const char* member : {"hostname", "subdomain"}) {
       if (Find(user_.value, {"spec", member}) != nullptr)
         out_.push_back(fmt::format("{}.spec.{}: is replaced; workers are found by names of the operator's",
-                                   kPlace, member));
+                                   kTemplatePath, member));
     }
     if (const std::string taken = Text(user_.value, {"spec", "nodeName"}); !taken.empty())
-      out_.push_back(fmt::format(
-          "{}.spec.nodeName: puts all workers onto {} past the scheduler; use nodeSelector", kPlace, taken));
+      out_.push_back(
+          fmt::format("{}.spec.nodeName: puts all workers onto {} past the scheduler; use nodeSelector",
+                      kTemplatePath, taken));
   }
 
   // Recipes for MPI jobs set UCX to TCP, since MPI uses it for control only. Gradients would go that way.
@@ -79,7 +80,7 @@ class Warnings {
         out_.push_back(
             fmt::format("{}.spec.containers[{}].env[UCX_TLS]: {} keeps gradients on TCP although "
                         "spec.network.rdma is given; leave it out",
-                        kPlace, user_.worker, value));
+                        kTemplatePath, user_.worker, value));
     }
   }
 

@@ -1,0 +1,55 @@
+// The same pods and more go through the real admission plugin in e2e/wiring.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "operator/wiring/merge.h"
+#include "operator/wiring/wiring.h"
+#include "tests/unit/wiring/jobs.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Json PlainPod() { return PodOf(JobWith(), "uid-1", 0, PlainContext()); }
+
+TEST(PodSecurity, OurDefaultsAreRestricted) {
+  EXPECT_THAT(PodSecurityRefusals(PlainPod(), "restricted"), IsEmpty());
+  EXPECT_THAT(PodSecurityRefusals(PlainPod(), "baseline"), IsEmpty());
+}
+
+TEST(PodSecurity, NothingIsRefusedWhereNothingIsAsked) {
+  const Case item = LoadCase("template-privileged");
+  const Json pod = PodOf(item.job, "uid-1", 0, item.context);
+  EXPECT_THAT(PodSecurityRefusals(pod, "privileged"), IsEmpty());
+  EXPECT_THAT(PodSecurityRefusals(pod, ""), IsEmpty());
+}
+
+TEST(PodSecurity, SaysFieldAndRemedy) {
+  const Case item = LoadCase("rdma-shared-device");
+  EXPECT_THAT(
+      PodSecurityRefusals(PodOf(item.job, "uid-1", 0, item.context), "baseline"),
+      testing::ElementsAre("spec.containers[worker].securityContext.capabilities.add has IPC_LOCK, which Pod "
+                           "Security level baseline refuses; take spec.network.rdma out of the job, which "
+                           "needs it to pin memory, or label the namespace "
+                           "pod-security.kubernetes.io/enforce=privileged"));
+}
+
+// pod_security_cases.json: changes to a pod of ours, with the level that refuses them.
+TEST(PodSecurity, EveryCaseOfTheTable) {
+  const auto cases = ParseJson(ReadFile("tests/unit/wiring/pod_security_cases.json").value());
+  ASSERT_TRUE(cases.ok());
+  for (const Json& item : *cases) {
+    const Json pod = StrategicMerge(PlainPod(), item["change"]);
+    const std::string refused_by = item["refused_by"];
+    EXPECT_EQ(PodSecurityRefusals(pod, "baseline").empty(), refused_by != "baseline") << item["name"];
+    EXPECT_EQ(PodSecurityRefusals(pod, "restricted").empty(), refused_by == "none") << item["name"];
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::wiring

@@ -1,0 +1,213 @@
+// What the golden files cannot say of themselves: which part of a pod depends on what.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/load.h"
+#include "operator/core/model.h"
+#include "operator/wiring/names.h"
+#include "operator/wiring/network.h"
+#include "operator/wiring/tree.h"
+#include "operator/wiring/wiring.h"
+#include "tests/unit/wiring/jobs.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Json Pod(const api::TrainingJob& job, int32_t rank = 0, Context context = PlainContext()) {
+  return PodOf(job, "uid-1", rank, context);
+}
+
+const Json& Worker(const Json& pod) { return pod["spec"]["containers"].at(0); }
+
+std::string Env(const Json& pod, const std::string& name) {
+  for (const Json& variable : Worker(pod)["env"]) {
+    if (variable["name"] == name) return Text(variable, {"value"});
+  }
+  return "(not set)";
+}
+
+TEST(Pod, TellsTheAgentWhoItIs) {
+  Context context = PlainContext();
+  context.attempt = 7;
+  const Json pod = Pod(JobWith(), 1, context);
+  EXPECT_EQ(pod["metadata"]["name"], "demo-7-1");
+  EXPECT_EQ(pod["spec"]["hostname"], "demo-7-1");
+  EXPECT_EQ(Env(pod, "RINGMASTER_JOB"), "research/demo");
+  EXPECT_EQ(Env(pod, "RINGMASTER_POD"), "demo-7-1");
+  EXPECT_EQ(Env(pod, "RINGMASTER_ATTEMPT"), "7");
+  EXPECT_EQ(Env(pod, "RINGMASTER_COORDINATOR"), context.coordinator_address);
+  EXPECT_EQ(pod["metadata"]["labels"][kRankLabel], "1");
+}
+
+TEST(Pod, SubdomainIsTheService) {
+  const api::TrainingJob job = JobWith();
+  EXPECT_EQ(Pod(job)["spec"]["subdomain"], ObjectsOf(job, "uid-1", PlainContext())[0]["metadata"]["name"]);
+}
+
+TEST(Pod, WithoutAnAuthorityNothingPointsToOne) {
+  Context context = PlainContext();
+  context.coordinator_ca_pem.clear();
+  const Json pod = Pod(JobWith(), 0, context);
+  EXPECT_EQ(Env(pod, "RINGMASTER_CA_FILE"), "(not set)");
+  EXPECT_EQ(pod.dump().find("ca.crt"), std::string::npos);
+  EXPECT_FALSE(ObjectsOf(JobWith(), "uid-1", context)[1]["data"].contains("ca.crt"));
+}
+
+TEST(Pod, ThreadsFollowTheCpuLimit) {
+  EXPECT_EQ(Env(Pod(JobWith()), "RINGMASTER_THREADS"), "(not set)");
+  const Json pod = Pod(JobWith("",
+                               "{replicas: 1, template: {spec: {containers: [{name: worker, resources: "
+                               "{limits: {cpu: 4}}}]}}}"));
+  EXPECT_EQ(Env(pod, "RINGMASTER_THREADS"), "");  // from the limit
+}
+
+TEST(Pod, OtherFrameworksKeepTheirCommandAndUser) {
+  const Json pod = Pod(LoadCase("pytorch").job);
+  EXPECT_THAT(Worker(pod)["command"], ElementsAre("torchrun", "train.py"));
+  EXPECT_FALSE(pod["spec"]["securityContext"].contains("runAsUser"));
+  EXPECT_EQ(Env(pod, "RINGMASTER_STEP_SECONDS"), "(not set)");
+}
+
+TEST(Pod, APortRangeForEachRank) {
+  Context context = PlainContext();
+  context.host_port_base = 20000;
+  const api::TrainingJob job = JobWith("  network: {hostNetwork: true}\n");
+  EXPECT_EQ(Env(Pod(job, 0, context), "UCX_TCP_PORT_RANGE"), "20000-20007");
+  EXPECT_EQ(Env(Pod(job, 2, context), "UCX_TCP_PORT_RANGE"), "20016-20023");
+  const Json pod = Pod(job, 2, context);
+  for (const Json& port : Worker(pod)["ports"]) EXPECT_EQ(port["hostPort"], port["containerPort"]);
+}
+
+TEST(Pod, EmptyTemplateAndNoneAreTheSame) {
+  EXPECT_EQ(Pod(JobWith("", "{replicas: 2, template: {}}")), Pod(JobWith()));
+  EXPECT_EQ(Pod(JobWith("", "{replicas: 2, template: {metadata: null, spec: null}}")), Pod(JobWith()));
+  EXPECT_EQ(Pod(JobWith("", "{replicas: 2, template: {spec: {containers: null}}}")), Pod(JobWith()));
+}
+
+TEST(Pod, SidecarsWithoutAWorkerStandBesideOurs) {
+  const Json pod = Pod(JobWith("", "{replicas: 1, template: {spec: {containers: [{name: a}, {name: b}]}}}"));
+  std::vector<std::string> names;
+  for (const Json& container : pod["spec"]["containers"]) names.push_back(container["name"]);
+  EXPECT_THAT(names, ElementsAre("worker", "a", "b"));
+}
+
+TEST(Network, AttachmentsAreAsManyAsDevices) {
+  const auto attachments = [](const std::string& network) {
+    return Text(Pod(JobWith(fmt::format("  network: {}\n", network))),
+                {"metadata", "annotations", kNetworksAnnotation});
+  };
+  EXPECT_EQ(attachments("{networks: [a, b]}"), "a,b");
+  EXPECT_EQ(attachments("{networks: [a], rdma: {resource: x.y/vf, count: 3}}"), "a,a,a");
+  EXPECT_EQ(attachments("{networks: [a, b], rdma: {resource: x.y/vf, count: 4}}"), "a,b,a,b");
+  EXPECT_EQ(attachments("{networks: [a, b], rdma: {resource: x.y/vf, count: 3}}"), "a,b");
+  EXPECT_EQ(attachments("{networks: [a, b], rdma: {resource: x.y/ib}}"), "a,b");
+}
+
+TEST(Network, OursIsTheFirstSourceOfVariables) {
+  const Json pod = Pod(JobWith("  network: {rdma: {resource: rdma/ib}}\n",
+                               "{replicas: 1, template: {spec: {containers: [{name: worker, envFrom: "
+                               "[{secretRef: {name: theirs}}]}]}}}"));
+  const Json& sources = Worker(pod)["envFrom"];
+  ASSERT_EQ(sources.size(), 2u);
+  EXPECT_EQ(sources[0]["configMapRef"]["name"], "demo-network");
+  EXPECT_EQ(sources[1]["secretRef"]["name"], "theirs");
+}
+
+TEST(Network, NothingOfItWithoutRdma) {
+  EXPECT_THAT(NetworkVariables(JobWith()), IsEmpty());
+  EXPECT_FALSE(Worker(Pod(JobWith())).contains("envFrom"));
+}
+
+TEST(Network, TcpIsForbiddenOnlyWhereItMustNotBe) {
+  const auto variables = [](const std::string& network) {
+    return NetworkVariables(JobWith(fmt::format("  network: {}\n", network)));
+  };
+  EXPECT_EQ(Text(variables("{rdma: {resource: rdma/ib}}"), {"UCX_TLS"}), "^tcp");
+  EXPECT_EQ(Text(variables("{rdma: {resource: rdma/ib}}"), {"NCCL_NET"}), "IB");
+  EXPECT_EQ(Text(variables("{rdma: {claimTemplate: c}}"), {"NCCL_NET"}), "");
+  EXPECT_EQ(Text(variables("{rdma: {resource: rdma/ib, required: false}}"), {"UCX_TLS"}), "");
+  EXPECT_EQ(Text(variables("{rdma: {resource: rdma/ib}, fallback: allow}"), {"UCX_TLS"}), "");
+}
+
+TEST(Config, TheTemplateStaysOut) {
+  const api::TrainingJob job = JobWith("",
+                                       "{replicas: 1, template: {spec: {containers: [{name: worker, env: "
+                                       "[{name: KEY, value: hunter2}]}]}}}");
+  for (const Json& object : ObjectsOf(job, "uid-1", PlainContext()))
+    EXPECT_EQ(object.dump().find("hunter2"), std::string::npos) << object["kind"];
+}
+
+TEST(Config, AWorkerCanReadIt) {
+  for (const Case& item : AllCases()) {
+    const Json map = ObjectsOf(item.job, "uid-1", item.context)[1];
+    const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
+    EXPECT_THAT(loaded.problems, IsEmpty()) << item.name << ": " << loaded.problems.front().ToString();
+    EXPECT_EQ(loaded.job.metadata.name, item.job.metadata.name);
+    EXPECT_EQ(loaded.job.spec.training, item.job.spec.training);
+  }
+}
+
+TEST(Config, WhatOnlyTheOperatorReadsDoesNotChangeIt) {
+  const auto config = [](const std::string& spec) {
+    return ObjectsOf(JobWith(spec), "uid-1", PlainContext())[1];
+  };
+  EXPECT_EQ(config("  suspend: true\n  restart: {maxRestarts: 3}\n  lifecycle: {cleanPods: All}\n"),
+            config(""));
+}
+
+TEST(Names, FitForTheLongestJob) {
+  const std::string job(48, '1');
+  EXPECT_LE(core::PodName(job, 999'999'999, 4095).size(), 63u);
+  EXPECT_LE(ServiceName(job).size(), 63u);
+  EXPECT_LE(GroupName(job, 999'999'999).size(), 63u);
+}
+
+TEST(Names, AServiceBeginsWithALetter) { EXPECT_EQ(ServiceName("1a"), "workers-1a"); }
+
+TEST(Names, AQueueThatFitsNoLabelIsNone) {
+  const std::string job = "  scheduling: {queue: " + std::string(64, 'q') + "}\n";
+  EXPECT_FALSE(Pod(JobWith(job))["metadata"]["labels"].contains(kQueueLabel));
+}
+
+TEST(Gang, OneGroupPerAttempt) {
+  Context context = PlainContext();
+  context.size = 3;
+  for (const Gang gang : {Gang::kNative, Gang::kVolcano, Gang::kCoscheduling}) {
+    context.gang = gang;
+    context.attempt = 1;
+    const Json first = ObjectsOf(JobWith(), "uid-1", context).back();
+    context.attempt = 2;
+    const Json second = ObjectsOf(JobWith(), "uid-1", context).back();
+    EXPECT_EQ(first["kind"], "PodGroup");
+    EXPECT_NE(first["metadata"]["name"], second["metadata"]["name"]);
+    EXPECT_NE(Pod(JobWith(), 0, context).dump().find(second["metadata"]["name"].get<std::string>()),
+              std::string::npos);
+  }
+}
+
+TEST(Gang, OnlyTheGateIsAGate) {
+  Context context = PlainContext();
+  for (const Gang gang : {Gang::kNone, Gang::kNative, Gang::kVolcano, Gang::kCoscheduling}) {
+    context.gang = gang;
+    EXPECT_FALSE(Pod(JobWith(), 0, context)["spec"].contains("schedulingGates"));
+  }
+  context.gang = Gang::kGate;
+  EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulingGates"][0]["name"], kGangGate);
+}
+
+TEST(Placement, EveryAlternativeKeepsOffExcludedNodes) {
+  const Case item = LoadCase("placement");
+  const Json pod = Pod(item.job, 0, item.context);
+  const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]
+                         ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+  ASSERT_EQ(terms.size(), 2u);
+  for (const Json& term : terms)
+    EXPECT_EQ(term["matchExpressions"].back()["values"], (Json{"node-3", "node-7"}));
+}
+
+}  // namespace
+}  // namespace ringmaster::wiring

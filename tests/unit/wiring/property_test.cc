@@ -1,0 +1,221 @@
+// What holds for every job. RINGMASTER_SEED=N runs one seed alone.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <regex>
+#include <set>
+
+#include "operator/wiring/names.h"
+#include "operator/wiring/template.h"
+#include "operator/wiring/tree.h"
+#include "tests/unit/wiring/random_job.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+constexpr uint64_t kSeeds = 1500;
+
+void ForEachSeed(const std::function<void(uint64_t)>& test) {
+  if (const char* one = std::getenv("RINGMASTER_SEED"); one != nullptr)
+    return test(std::strtoull(one, nullptr, 10));
+  for (uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(fmt::format("RINGMASTER_SEED={}", seed));
+    test(seed);
+  }
+}
+
+struct World {
+  explicit World(uint64_t seed)
+      : job(RandomJob(seed)),
+        context(RandomContext(seed, job)),
+        rank(static_cast<int32_t>(seed % static_cast<uint64_t>(job.spec.workers.replicas))),
+        pod(PodOf(job, "uid-1", rank, context)),
+        objects(ObjectsOf(job, "uid-1", context)),
+        user(ReadTemplate(job)) {}
+
+  const Json& worker() const {
+    for (const Json& container : pod["spec"]["containers"]) {
+      if (container["name"] == user.worker) return container;
+    }
+    ADD_FAILURE() << "no container " << user.worker;
+    return pod;
+  }
+  // A list of the template's spec or of its trainer; empty when there is none.
+  Json OfUser(std::initializer_list<const char*> path) const {
+    const Json* list = Find(user.value, path);
+    return list != nullptr ? *list : Json::array();
+  }
+  Json OfUserContainer(const char* list) const {
+    const Json* container = UserContainer(user);
+    const Json* value = container != nullptr ? Find(*container, {list}) : nullptr;
+    return value != nullptr ? *value : Json::array();
+  }
+
+  api::TrainingJob job;
+  Context context;
+  int32_t rank;
+  Json pod;
+  std::vector<Json> objects;
+  Template user;
+};
+
+bool Has(const Json& list, const Json& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+TEST(EveryJob, NamesAndLabelsFit) {
+  static const std::regex kLabel("[a-z0-9]([-a-z0-9]*[a-z0-9])?");
+  ForEachSeed([](uint64_t seed) {
+    const World world(seed);
+    std::vector<std::string> names = {world.pod["metadata"]["name"], world.pod["spec"]["hostname"],
+                                      world.pod["spec"]["subdomain"]};
+    std::vector<Json> all = world.objects;
+    all.push_back(world.pod);
+    for (const Json& object : all) {
+      names.push_back(object["metadata"]["name"]);
+      for (const auto& [key, value] : object["metadata"]["labels"].items())
+        EXPECT_LE(value.get<std::string>().size(), 63u) << key;
+      const Json& owner = object["metadata"]["ownerReferences"][0];
+      EXPECT_EQ(owner["uid"], "uid-1");
+      EXPECT_EQ(owner["controller"], true);
+    }
+    for (const std::string& name : names) {
+      EXPECT_LE(name.size(), 63u) << name;
+      EXPECT_TRUE(std::regex_match(name, kLabel)) << name;
+    }
+    EXPECT_TRUE(
+        std::isalpha(static_cast<unsigned char>(world.objects[0]["metadata"]["name"].get<std::string>()[0])));
+  });
+}
+
+TEST(EveryJob, NothingSecretStandsBesideThePods) {
+  ForEachSeed([](uint64_t seed) {
+    for (const Json& object : World(seed).objects) {
+      EXPECT_EQ(object.dump().find(kSecretText), std::string::npos) << object["kind"];
+      EXPECT_NE(object["kind"], "Secret");
+    }
+  });
+}
+
+TEST(EveryJob, PinsMemoryExactlyWithRdma) {
+  ForEachSeed([](uint64_t seed) {
+    const World world(seed);
+    EXPECT_EQ(world.pod.dump().find("IPC_LOCK") != std::string::npos,
+              world.job.spec.network.rdma.has_value());
+    const Json* added = Find(world.worker(), {"securityContext", "capabilities", "add"});
+    EXPECT_EQ(added != nullptr && Has(*added, "IPC_LOCK"), world.job.spec.network.rdma.has_value());
+  });
+}
+
+TEST(EveryJob, TheUsersVariablesWin) {
+  ForEachSeed([](uint64_t seed) {
+    const World world(seed);
+    const Json& env = world.worker()["env"];
+    std::set<std::string> names;
+    for (const Json& variable : env) EXPECT_TRUE(names.insert(variable["name"]).second) << variable["name"];
+    for (const Json& variable : world.OfUserContainer("env")) EXPECT_TRUE(Has(env, variable)) << variable;
+    // A later source of envFrom wins: theirs come after ours.
+    const Json theirs = world.OfUserContainer("envFrom");
+    const Json& all = world.worker().contains("envFrom") ? world.worker()["envFrom"] : Json::array();
+    for (size_t i = 0; i < theirs.size(); ++i) EXPECT_EQ(all[all.size() - theirs.size() + i], theirs[i]);
+    // And nothing of the network set-up stands in env, which would beat envFrom, but the ports of this pod.
+    for (const Json& variable : env) {
+      const std::string name = variable["name"];
+      if (name.starts_with("NCCL_") || (name.starts_with("UCX_") && name != "UCX_TCP_PORT_RANGE")) {
+        EXPECT_TRUE(Has(world.OfUserContainer("env"), variable)) << variable;
+      }
+    }
+  });
+}
+
+TEST(EveryJob, NothingOfTheTemplateIsLost) {
+  ForEachSeed([](uint64_t seed) {
+    const World world(seed);
+    const Json& spec = world.pod["spec"];
+    for (const char* list : {"tolerations", "volumes"}) {
+      for (const Json& item : world.OfUser({"spec", list})) EXPECT_TRUE(Has(spec[list], item)) << item;
+    }
+    for (const char* list : {"ports", "volumeMounts"}) {
+      for (const Json& item : world.OfUserContainer(list)) {
+        const Json& ours = world.worker()[list];
+        EXPECT_TRUE(std::any_of(ours.begin(), ours.end(), [&](const Json& other) {
+          return std::all_of(item.items().begin(), item.items().end(), [&](const auto& member) {
+            return other.contains(member.key()) && other[member.key()] == member.value();
+          });
+        })) << item;
+      }
+    }
+    if (const Json* own = UserContainer(world.user)) {
+      if (const Json* limits = Find(*own, {"resources", "limits"})) {
+        for (const auto& [name, quantity] : limits->items())
+          EXPECT_EQ(world.worker()["resources"]["limits"][name], quantity) << name;
+      }
+    }
+    for (const Json& container : world.OfUser({"spec", "containers"})) {
+      EXPECT_TRUE(std::any_of(spec["containers"].begin(), spec["containers"].end(),
+                              [&](const Json& other) { return other["name"] == container["name"]; }));
+    }
+  });
+}
+
+TEST(EveryJob, KeysAreUnique) {
+  ForEachSeed([](uint64_t seed) {
+    const World world(seed);
+    const auto unique = [](const Json& list, const char* key) {
+      std::set<std::string> seen;
+      for (const Json& item : list)
+        EXPECT_TRUE(seen.insert(item[key].dump()).second) << key << " " << item[key];
+    };
+    unique(world.pod["spec"]["containers"], "name");
+    unique(world.pod["spec"]["volumes"], "name");
+    unique(world.worker()["volumeMounts"], "mountPath");
+    std::set<std::string> names;
+    for (const Json& object : world.objects)
+      EXPECT_TRUE(
+          names.insert(object["kind"].get<std::string>() + object["metadata"]["name"].get<std::string>())
+              .second);
+  });
+}
+
+TEST(EveryJob, WhatTheOperatorReliesOn) {
+  ForEachSeed([](uint64_t seed) {
+    const World world(seed);
+    EXPECT_EQ(world.pod["spec"]["restartPolicy"], "Never");
+    EXPECT_EQ(world.pod["metadata"]["labels"][kJobLabel], world.job.metadata.name);
+    EXPECT_EQ(world.pod["metadata"]["labels"][kAttemptLabel], std::to_string(world.context.attempt));
+    EXPECT_EQ(world.pod["metadata"]["labels"][kRankLabel], std::to_string(world.rank));
+    EXPECT_EQ(world.pod["metadata"]["namespace"], world.job.metadata.namespace_);
+    EXPECT_EQ(world.pod["spec"].contains("schedulingGates"), world.context.gang == Gang::kGate);
+    if (!world.context.excluded_nodes.empty()) {
+      for (const Json& term :
+           world.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+                    ["nodeSelectorTerms"])
+        EXPECT_EQ(term["matchExpressions"].back()["values"], world.context.excluded_nodes);
+    }
+  });
+}
+
+// The API server would refuse most of these. Nobody may fall over them before.
+TEST(AnyTemplate, GivesAPodAndSentences) {
+  ForEachSeed([](uint64_t seed) {
+    api::TrainingJob job = RandomJob(seed);
+    job.spec.workers.template_ = RandomTree(seed);
+    const Context context = RandomContext(seed, job);
+    const Json pod = PodOf(job, "uid-1", 0, context);
+    EXPECT_EQ(pod["spec"]["restartPolicy"], "Never");
+    TemplateWarnings(job);
+    PodSecurityRefusals(pod, "restricted");
+    job.spec.workers.template_ = {{"spec", RandomTree(seed + 1)}, {"metadata", RandomTree(seed + 2)}};
+    PodSecurityRefusals(PodOf(job, "uid-1", 0, context), "restricted");
+    job.spec.workers.template_ = {
+        {"spec", {{"containers", {RandomTree(seed + 3)}}, {"affinity", RandomTree(seed + 4)}}}};
+    PodSecurityRefusals(PodOf(job, "uid-1", 0, context), "restricted");
+    TemplateWarnings(job);
+  });
+}
+
+}  // namespace
+}  // namespace ringmaster::wiring

@@ -1,0 +1,76 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/wiring/wiring.h"
+#include "tests/unit/wiring/jobs.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+std::vector<std::string> Warnings(const std::string& pod_template, const std::string& spec = "") {
+  return TemplateWarnings(JobWith(spec, "{replicas: 1, template: " + pod_template + "}"));
+}
+
+TEST(TemplateWarnings, NoneForWhatIsDoneAsAsked) {
+  for (const Case& item : AllCases()) {
+    if (item.name == "template-overrides") continue;
+    EXPECT_THAT(TemplateWarnings(item.job), IsEmpty()) << item.name;
+  }
+}
+
+TEST(TemplateWarnings, WhatIsReplaced) {
+  EXPECT_THAT(
+      Warnings("{spec: {restartPolicy: OnFailure}}"),
+      ElementsAre("spec.workers.template.spec.restartPolicy: OnFailure is replaced by Never; spec.restart "
+                  "says what happens after failures"));
+  EXPECT_THAT(Warnings("{spec: {restartPolicy: Never}}"), IsEmpty());
+  EXPECT_THAT(Warnings("{spec: {hostname: a, subdomain: b}}"),
+              ElementsAre(HasSubstr("spec.hostname"), HasSubstr("spec.subdomain")));
+  EXPECT_THAT(Warnings("{metadata: {name: mine, labels: {ringmaster.dev/job: other, mine: x}}}"),
+              ElementsAre(HasSubstr("metadata.name"), HasSubstr("metadata.labels[ringmaster.dev/job]")));
+}
+
+// Some of these the manifest's own rules refuse before; none may get through to where pods are made.
+TEST(TemplateWarnings, WrongShapes) {
+  const auto warnings = [](const char* text) {
+    api::TrainingJob job = JobWith();
+    job.spec.workers.template_ = ParseJson(text).value();
+    return TemplateWarnings(job);
+  };
+  EXPECT_THAT(warnings("7"), ElementsAre("spec.workers.template: must be an object; it is left out"));
+  EXPECT_THAT(warnings(R"({"spec": 7})"),
+              ElementsAre("spec.workers.template.spec: must be an object; it is left out"));
+  EXPECT_THAT(warnings(R"({"metadata": {"labels": {"a": 1}}})"),
+              ElementsAre(HasSubstr("numbers and booleans need quotes")));
+  EXPECT_THAT(warnings(R"({"spec": {"containers": {"name": "worker"}}})"),
+              ElementsAre(HasSubstr("a list of objects")));
+  EXPECT_THAT(warnings(R"({"spec": {"containers": [{"name": "worker", "resources": {"limits": 3}}]}})"),
+              ElementsAre(StartsWith("spec.workers.template.spec.containers[0].resources.limits")));
+}
+
+TEST(TemplateWarnings, GradientsOnTcpAlthoughRdmaIsAskedFor) {
+  const std::string pod = "{spec: {containers: [{name: worker, env: [{name: UCX_TLS, value: tcp}]}]}}";
+  EXPECT_THAT(Warnings(pod, "  network: {rdma: {resource: rdma/ib}}\n"), ElementsAre(HasSubstr("UCX_TLS")));
+  EXPECT_THAT(Warnings(pod), IsEmpty());
+}
+
+TEST(TemplateWarnings, TwoListsOfNetworks) {
+  EXPECT_THAT(
+      Warnings("{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: a}}}", "  network: {networks: [b]}\n"),
+      ElementsAre(HasSubstr("spec.network.networks")));
+}
+
+TEST(TemplateWarnings, NobodyIsCalledWorker) {
+  api::TrainingJob job = JobWith("", "{replicas: 1, template: {spec: {containers: [{name: a}, {name: b}]}}}");
+  EXPECT_THAT(TemplateWarnings(job), IsEmpty());  // ours stands beside them
+  job.spec.framework = "pytorch";
+  EXPECT_THAT(TemplateWarnings(job), ElementsAre(HasSubstr("(\"a\") is taken to train")));
+}
+
+}  // namespace
+}  // namespace ringmaster::wiring
