@@ -27,18 +27,18 @@ namespace ringmaster::kube {
 inline constexpr const char* kFieldManager = "ringmaster-operator";
 
 struct ListOptions {
-  std::string namespace_;  // empty: all
-  std::string label_selector;
-  std::string field_selector;
-  std::string resource_version;  // "0": from the server's cache; empty: the newest
-  bool metadata_only = false;    // PartialObjectMetadata instead of whole objects
-  int32_t timeout_seconds = 0;   // of a watch: after so long the server ends it in good order; 0: its choice
+  std::string namespace_{};  // empty: all
+  std::string label_selector{};
+  std::string field_selector{};
+  std::string resource_version{};  // "0": from the server's cache; empty: the newest
+  bool metadata_only = false;      // PartialObjectMetadata instead of whole objects
+  int32_t timeout_seconds = 0;  // of a watch: after so long the server ends it in good order; 0: its choice
 };
 
 struct DeleteOptions {
-  std::string uid;             // precondition
+  std::string uid{};           // precondition
   int64_t grace_seconds = -1;  // -1: the object's own
-  std::string propagation;     // Background | Foreground | Orphan; empty: the default
+  std::string propagation{};   // Background | Foreground | Orphan; empty: the default
 };
 
 class ApiClient {

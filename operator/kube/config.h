@@ -42,8 +42,8 @@ struct ClientConfig {
 
 struct ConfigOptions {
   std::vector<std::string>
-      kubeconfig_paths;          // explicit files; empty: $KUBECONFIG (several, ':'), else ~/.kube/config
-  std::string context;           // empty: current-context
+      kubeconfig_paths{};        // explicit files; empty: $KUBECONFIG (several, ':'), else ~/.kube/config
+  std::string context{};         // empty: current-context
   bool allow_in_cluster = true;  // when no file is given or found
 };
 

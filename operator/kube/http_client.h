@@ -28,17 +28,17 @@ namespace ringmaster::kube {
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string target;  // path and query, percent-encoded: "/api/v1/pods?limit=500"
-  std::string body;
+  std::string target{};  // path and query, percent-encoded: "/api/v1/pods?limit=500"
+  std::string body{};
   std::string content_type = "application/json";  // of the body
   std::string accept = "application/json";
 };
 
 struct HttpResponse {
   int status = 0;
-  std::string body;
-  std::optional<Duration> retry_after;  // of a 429 or 503
-  std::vector<std::string> warnings;    // texts of Warning headers: the API server's advice to people
+  std::string body{};
+  std::optional<Duration> retry_after{};  // of a 429 or 503
+  std::vector<std::string> warnings{};    // texts of Warning headers: the API server's advice to people
 };
 
 // One running answer, line by line. Destroying it cancels it.

@@ -260,14 +260,15 @@ Status FillUser(const UserEntry& user, ClientConfig& config) {
 }  // namespace
 
 Result<Kubeconfig> ParseKubeconfig(const std::string& text, const std::string& path) {
+  Kubeconfig config;
+  config.files = {path};
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return config;  // `touch` makes such
   const api::Parsed parsed = api::ParseYaml(text);
   if (!parsed.problems.empty()) {
     const api::Problem& problem = parsed.problems.front();
     return Error{Code::kInvalid, fmt::format("{}:{}: {}", path, problem.line, problem.message)};
   }
-  Kubeconfig config;
-  config.files = {path};
-  if (parsed.root.IsNull()) return config;  // an empty file: `kubectl config` makes such
+  if (parsed.root.IsNull()) return config;
   if (parsed.root.kind != Node::Kind::kObject)
     return Error{Code::kInvalid,
                  path + ": not a kubeconfig: expected a map with clusters, users and contexts"};

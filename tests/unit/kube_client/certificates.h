@@ -1,0 +1,20 @@
+// Certificates for tests, made on the spot.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ringmaster::kube {
+
+struct TestIdentity {
+  std::string cert_pem;
+  std::string key_pem;
+};
+
+TestIdentity MakeAuthority(const std::string& name);
+
+// `names`: "DNS:localhost", "IP:127.0.0.1".
+TestIdentity Issue(const TestIdentity& authority, const std::string& subject,
+                   const std::vector<std::string>& names);
+
+}  // namespace ringmaster::kube
