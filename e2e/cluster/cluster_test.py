@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -335,7 +336,7 @@ class Ends(unittest.TestCase):
 
     def child(self, text):
         """A Python program that prints its cluster's folder and waits."""
-        process = subprocess.Popen([sys.executable, "-B", "-c", "from cluster import Cluster\n" + text],
+        process = subprocess.Popen([sys.executable, "-B", "-c", "import signal\nfrom cluster import Cluster\n" + text],
                                    cwd=HERE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         folder = pathlib.Path(process.stdout.readline().strip())
@@ -352,7 +353,7 @@ class Ends(unittest.TestCase):
             self.assert_nothing_left(folder)
 
     def test_the_test_is_killed(self):
-        process, folder = self.child("c = Cluster(nodes=1).start(); print(c.folder, flush=True); input()")
+        process, folder = self.child("c = Cluster(nodes=1).start(); print(c.folder, flush=True); signal.pause()")
         self.assertTrue(folder.is_dir())
         self.assertEqual(len(processes_of(folder)), 1 + len(cluster.COMPONENTS))
         process.kill()
@@ -361,7 +362,7 @@ class Ends(unittest.TestCase):
 
     def test_the_test_is_killed_while_the_cluster_starts(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-e2e-test-"))
-        process, _ = self.child(f"print(flush=True); Cluster({str(folder)!r}).start(); input()")
+        process, _ = self.child(f"print(flush=True); Cluster({str(folder)!r}).start(); signal.pause()")
         deadline = time.monotonic() + 60
         while not any("kube-apiserver" in words for words in processes_of(folder)):
             self.assertLess(time.monotonic(), deadline, "the API server is started")
@@ -385,6 +386,7 @@ class Ends(unittest.TestCase):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-e2e-test-")) / ("long-" * 20)
         up = subprocess.run([HERE / "up", "--dir", folder, "--nodes", "1", "--without", "scheduler", "--without", "kcm"],
                             capture_output=True, text=True, check=True)
+        self.addCleanup(subprocess.run, [HERE / "down", folder], capture_output=True, check=False)
         self.assertEqual(up.stdout.splitlines()[-1], str(folder / "kubeconfig"))
         self.assertEqual(subprocess.run([HERE / "up", "--dir", folder], capture_output=True, check=False).returncode, 1)
 
@@ -404,6 +406,13 @@ class Ends(unittest.TestCase):
         self.assert_nothing_left(folder)
         self.assertEqual(subprocess.run([HERE / "down", folder], capture_output=True, check=False).returncode, 1)
         folder.parent.rmdir()
+
+    def test_a_detached_cluster_ends_with_its_folder(self):
+        c = Cluster(detached=True, components=["etcd"]).start()
+        self.addCleanup(c.stop)
+        self.assertTrue(processes_of(c.folder))
+        shutil.rmtree(c.folder)
+        self.assert_nothing_left(c.folder)
 
     def test_up_in_the_foreground_ends_with_its_parent(self):
         parent = subprocess.Popen(["sh", "-c", f"'{HERE}/up' --foreground --nodes 0 --without kwok & echo; wait"],

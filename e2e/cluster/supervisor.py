@@ -3,7 +3,8 @@
 Nothing outlives it, and it outlives nobody:
   - the kernel kills each component when this process ends, however it ends (PR_SET_PDEATHSIG);
   - its standard input is a pipe from the owner where the cluster belongs to a test: when the owner is gone, however it
-    went, the pipe closes, and everything is killed and the folder removed.
+    went, the pipe closes, and everything is killed and the folder removed;
+  - a cluster that belongs to nobody ends a few seconds after its folder is removed.
 
 One thread. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
   {"verb": "start" | "stop" | "kill9" | "restart", "component": NAME}, {"verb": "compact"}, {"verb": "status"},
@@ -222,7 +223,9 @@ class Supervisor:
     def serve(self, listener):
         while True:
             # Children are not waited for here: a component that dies on its own is reported by "status".
-            ready, _, _ = select.select([listener, *self._owner()], [], [])
+            ready, _, _ = select.select([listener, *self._owner()], [], [], 5)
+            if not self.folder.exists():
+                raise OwnerGone()  # somebody removed it, and nobody can reach us any more
             if sys.stdin in ready:
                 self._poll()
             if listener in ready:
