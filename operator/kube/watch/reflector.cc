@@ -198,15 +198,24 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
   std::unique_ptr<HttpStream> stream_;  // the reflectors' thread's alone, and Close's after it
 };
 
-Reflectors::Reflectors(ApiClient& client, Watcher::Options options)
-    : client_(client), options_(options), shared_(std::make_shared<Thread>()) {}
+Reflectors::Reflectors(ApiClient& client, Watcher::Options options, std::function<Time(Time)> chore)
+    : client_(client), options_(options), chore_(std::move(chore)), shared_(std::make_shared<Thread>()) {}
 
 Reflectors::~Reflectors() { Stop(); }
 
 void Reflectors::Add(Collection collection, ReflectorSink& sink) {
-  Watcher::Options options = options_;
-  options.seed = KeyedRandom(options_.seed, members_.size());
-  members_.push_back(std::make_shared<Member>(client_, std::move(collection), sink, options, shared_));
+  {
+    std::lock_guard lock(mutex_);
+    Watcher::Options options = options_;
+    options.seed = KeyedRandom(options_.seed, members_.size());
+    members_.push_back(std::make_shared<Member>(client_, std::move(collection), sink, options, shared_));
+  }
+  shared_->Poke();
+}
+
+std::vector<std::shared_ptr<Reflectors::Member>> Reflectors::Members() const {
+  std::lock_guard lock(mutex_);
+  return members_;
 }
 
 void Reflectors::Start() {
@@ -214,7 +223,8 @@ void Reflectors::Start() {
     Time next = Time::min();
     while (shared_->Wait(next)) {
       next = kNever;
-      for (const auto& member : members_) next = std::min(next, member->Turn());
+      for (const auto& member : Members()) next = std::min(next, member->Turn());
+      if (chore_) next = std::min(next, chore_(Now()));
     }
   });
 }
@@ -222,12 +232,14 @@ void Reflectors::Start() {
 void Reflectors::Stop() {
   shared_->Close();
   if (thread_.joinable()) thread_.join();
-  for (const auto& member : members_) member->Close();
+  for (const auto& member : Members()) member->Close();
 }
+
+void Reflectors::Poke() { shared_->Poke(); }
 
 std::vector<std::string> Reflectors::Problems() const {
   std::vector<std::string> problems;
-  for (const auto& member : members_)
+  for (const auto& member : Members())
     if (auto problem = member->Problem()) problems.push_back(*std::move(problem));
   return problems;
 }

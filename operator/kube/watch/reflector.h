@@ -6,13 +6,14 @@
 //   reflectors.Add({.resource = kPods}, store);
 //   reflectors.Start();
 //
-// Threads: Add before Start, by one thread; Stop from any but the transport's; the rest from any. Sinks must
-// outlive Stop, after which they are not called any more.
+// Threads: Stop from any thread but the transport's and this one's own; the rest from any. Sinks must outlive
+// Stop, after which they are not called any more.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,7 +35,9 @@ struct Collection {
 
 class Reflectors {
  public:
-  explicit Reflectors(ApiClient& client, Watcher::Options options = {});
+  // `chore` is called on the thread now and then: after Poke, and when the time has come that it returned.
+  explicit Reflectors(ApiClient& client, Watcher::Options options = {},
+                      std::function<Time(Time now)> chore = nullptr);
   ~Reflectors();
   Reflectors(const Reflectors&) = delete;
   Reflectors& operator=(const Reflectors&) = delete;
@@ -42,6 +45,7 @@ class Reflectors {
   void Add(Collection collection, ReflectorSink& sink);
   void Start();
   void Stop();
+  void Poke();
 
   // Why a collection is not being followed, one sentence each: for /readyz. Empty: all are.
   std::vector<std::string> Problems() const;
@@ -50,9 +54,13 @@ class Reflectors {
   class Thread;
   class Member;
 
+  std::vector<std::shared_ptr<Member>> Members() const;
+
   ApiClient& client_;
   const Watcher::Options options_;
+  const std::function<Time(Time)> chore_;
   std::shared_ptr<Thread> shared_;
+  mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Member>> members_;
   std::thread thread_;
 };

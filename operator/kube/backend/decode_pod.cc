@@ -1,0 +1,189 @@
+#include "operator/kube/backend/decode_pod.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "operator/kube/backend/pod_shape.h"
+#include "operator/wiring/names.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::kube {
+namespace {
+
+constexpr int32_t kKilled = 137;
+constexpr const char* kOutOfMemory = "OOMKilled";
+constexpr size_t kMaxMessage = 4096;
+
+template <class N>
+std::optional<N> ReadNumber(std::string_view text) {
+  N value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < 0)
+    return std::nullopt;
+  return value;
+}
+
+std::optional<Time> ReadTime(std::string_view text, const WallClock& clock) {
+  if (text.empty()) return std::nullopt;
+  const auto time = ParseWallTime(text);
+  return time.ok() ? std::optional(clock.ToSteady(*time)) : std::nullopt;
+}
+
+std::string Cut(std::string_view text) { return std::string(text.substr(0, kMaxMessage)); }
+
+const Json& WorkerStatus(const Json& status) {
+  static const Json kNone;
+  const Json& statuses = Items(status, "containerStatuses");
+  for (const Json& container : statuses)
+    if (Text(container, "name") == "worker") return container;
+  return statuses.empty() ? kNone : statuses[0];
+}
+
+// Of those that ended badly: the worker's, else the first. Null: none did.
+const Json& BadEnd(const Json& status, const Json& worker) {
+  static const Json kNone;
+  const auto ended = [](const Json& container) -> const Json& {
+    return Child(Child(container, "state"), "terminated");
+  };
+  const auto bad = [](const Json& end) {
+    return end.is_object() && (Integer(end, "exitCode") != 0 || Text(end, "reason") == kOutOfMemory);
+  };
+  if (bad(ended(worker))) return ended(worker);
+  for (const char* list : {"initContainerStatuses", "containerStatuses"})
+    for (const Json& container : Items(status, list))
+      if (bad(ended(container))) return ended(container);
+  return kNone;
+}
+
+const Json& Condition(const Json& status, std::string_view type) {
+  static const Json kNone;
+  for (const Json& condition : Items(status, "conditions"))
+    if (Text(condition, "type") == type) return condition;
+  return kNone;
+}
+
+// Containers that are merely on their way count only when nothing is worse.
+void ReadWaiting(const Json& status, core::Pod& pod) {
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const Json& container : Items(status, list)) {
+      const Json& waiting = Child(Child(container, "state"), "waiting");
+      const std::string_view reason = Text(waiting, "reason");
+      if (reason.empty()) continue;
+      const bool on_its_way = reason == "ContainerCreating" || reason == "PodInitializing";
+      if (on_its_way && !pod.waiting_reason.empty()) continue;
+      pod.waiting_reason = reason;
+      pod.waiting_message = Cut(Text(waiting, "message"));
+      if (!on_its_way) return;
+    }
+  }
+  const Json& scheduled = Condition(status, "PodScheduled");
+  if (pod.node.empty() && pod.waiting_reason.empty() && Text(scheduled, "status") == "False") {
+    pod.waiting_reason = Text(scheduled, "reason");
+    pod.waiting_message = Cut(Text(scheduled, "message"));
+  }
+}
+
+void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Time now, core::Pod& pod) {
+  const Json& bad = BadEnd(status, worker);
+  const Json& end = bad.is_object() ? bad : Child(Child(worker, "state"), "terminated");
+  pod.exit_code = static_cast<int32_t>(std::clamp<int64_t>(Integer(end, "exitCode"), INT32_MIN, INT32_MAX));
+  pod.ended_reason = Text(end, "reason");
+  pod.message = Cut(Text(end, "message"));
+  if (pod.ended_reason == kOutOfMemory) pod.phase = core::PodPhase::kFailed;
+  // The pod's own reason says more than a container's "Error": Evicted, NodeLost, Terminated.
+  if (const std::string_view reason = Text(status, "reason"); !reason.empty()) pod.ended_reason = reason;
+  if (pod.message.empty()) pod.message = Cut(Text(status, "message"));
+  if (pod.phase == core::PodPhase::kFailed && pod.exit_code == 0) pod.exit_code = kKilled;
+  pod.ended = std::min(ReadTime(Text(end, "finishedAt"), clock).value_or(now), now);
+}
+
+std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
+                                                const PodRecord::Own* before, const WallClock& clock,
+                                                Time now) {
+  const Json& metadata = Child(object, "metadata");
+  const Json& labels = Child(metadata, "labels");
+  const std::string_view job = Text(labels, wiring::kJobLabel);
+  const auto attempt = ReadNumber<int64_t>(Text(labels, wiring::kAttemptLabel));
+  const auto rank = ReadNumber<int32_t>(Text(labels, wiring::kRankLabel));
+  if (job.empty() || !attempt || !rank) return nullptr;
+
+  auto own = std::make_shared<PodRecord::Own>();
+  own->job = meta.namespace_ + "/" + std::string(job);
+  for (const Json& owner : Items(metadata, "ownerReferences"))
+    if (Flag(owner, "controller")) own->owner_uid = Text(owner, "uid");
+
+  const Json& spec = Child(object, "spec");
+  const Json& status = Child(object, "status");
+  core::Pod& pod = own->pod;
+  pod.name = meta.name;
+  pod.uid = meta.uid;
+  pod.attempt = *attempt;
+  pod.rank = *rank;
+  pod.node = Text(spec, "nodeName");
+  for (const Json& gate : Items(spec, "schedulingGates"))
+    pod.gated = pod.gated || Text(gate, "name") == wiring::kGangGate;
+  if (pod.node.empty()) own->shape = std::make_shared<core::PodShape>(ShapeOf(spec));
+
+  const auto past = [&](std::string_view text) {
+    const auto time = ReadTime(text, clock);
+    return time ? std::optional(std::min(*time, now)) : std::nullopt;
+  };
+  pod.created = past(Text(metadata, "creationTimestamp")).value_or(now);
+  const Json& scheduled = Condition(status, "PodScheduled");
+  if (!pod.node.empty()) {
+    pod.placed = Text(scheduled, "status") == "True"
+                     ? past(Text(scheduled, "lastTransitionTime")).value_or(pod.created)
+                     : pod.created;
+  }
+  const std::string_view phase = Text(status, "phase");
+  pod.phase = phase == "Running" || phase == "Unknown" ? core::PodPhase::kRunning
+              : phase == "Succeeded"                   ? core::PodPhase::kSucceeded
+              : phase == "Failed"                      ? core::PodPhase::kFailed
+                                                       : core::PodPhase::kPending;
+  const Json& worker = WorkerStatus(status);
+  const Json& state = Child(worker, "state");
+  pod.started = past(Text(Child(state, "running"), "startedAt")).value_or(pod.created);
+  if (!pod.alive()) {
+    pod.started = past(Text(Child(state, "terminated"), "startedAt")).value_or(pod.started);
+    ReadEnd(status, worker, clock, now, pod);
+    if (before != nullptr && before->pod.ended && Text(Child(state, "terminated"), "finishedAt").empty())
+      pod.ended = before->pod.ended;
+  } else {
+    ReadWaiting(status, pod);
+  }
+  for (const Json& condition : Items(status, "conditions"))
+    if (Text(condition, "status") == "True") pod.conditions.emplace_back(Text(condition, "type"));
+
+  own->deletion_timestamp = Text(metadata, "deletionTimestamp");
+  if (!own->deletion_timestamp.empty()) {
+    const Duration grace = seconds(std::clamp<int64_t>(Integer(metadata, "deletionGracePeriodSeconds"), 0,
+                                                       std::chrono::seconds(std::chrono::hours(24)).count()));
+    const Time at = ReadTime(own->deletion_timestamp, clock).value_or(now);
+    pod.delete_by = before != nullptr && before->deletion_timestamp == own->deletion_timestamp
+                        ? before->pod.delete_by
+                        : std::min(at, now + grace);
+  }
+  return own;
+}
+
+}  // namespace
+
+std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
+                                           const std::shared_ptr<const PodRecord>& before,
+                                           const WallClock& clock, Time now) {
+  auto record = std::make_shared<PodRecord>();
+  record->uid = meta.uid;
+  const Json& spec = Child(object, "spec");
+  record->node = Text(spec, "nodeName");
+  const std::string_view phase = Text(Child(object, "status"), "phase");
+  record->ended = phase == "Succeeded" || phase == "Failed";
+  const bool same = before && before->uid == meta.uid && before->own;
+  if (!Text(Child(Child(object, "metadata"), "labels"), wiring::kJobLabel).empty())
+    record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, clock, now);
+  if (!record->own && (record->node.empty() || record->ended)) return nullptr;
+  if (!record->ended) record->requests = RequestsOf(spec);
+  return record;
+}
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,73 @@
+// What is kept of each API object: only what decisions need, as values. Stores hold them (watch/store.h);
+// they are shared and never changed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/load.h"
+#include "api/training_job.h"
+#include "operator/control/ports.h"
+#include "operator/core/capacity.h"
+#include "operator/core/model.h"
+#include "operator/kube/watch/sink.h"
+
+namespace ringmaster::kube {
+
+struct JobRecord {
+  control::Key key;
+  Revision revision = 0;
+  std::string uid;
+  core::Job job;
+  core::Status status;
+  api::TrainingJob api;                // without status and template
+  std::string template_text;           // as JSON text, a tenth of the tree; empty: none
+  std::vector<api::Problem> problems;  // not empty: it cannot be run, and nothing above but names is meant
+
+  // The job as the user wrote it, for wiring.
+  api::TrainingJob Whole() const;
+};
+
+struct PodRecord {
+  std::string uid;
+  std::string node;          // empty: none yet
+  core::Resources requests;  // what it takes of its node
+  bool ended = false;
+
+  // Of our own only.
+  struct Own {
+    std::string job;        // namespace/name
+    std::string owner_uid;  // the job it was made for
+    core::Pod pod;
+    std::shared_ptr<const core::PodShape> shape;  // while it has no node
+    std::string deletion_timestamp;               // as it was written
+  };
+  std::shared_ptr<const Own> own;
+};
+
+struct NodeRecord {
+  core::NodeFacts facts;
+  std::optional<Time> unreachable_since;
+  std::string ready_transition;  // as it was written
+};
+
+// Services, ConfigMaps and gang objects of ours.
+struct ObjectRecord {
+  std::string name;
+  std::string uid;
+  std::string job;           // namespace/name
+  std::string prepared_for;  // the annotation below
+  std::string owner_uid;
+};
+inline constexpr const char* kPreparedAnnotation = "ringmaster.dev/prepared-for";
+
+struct NamespaceRecord {
+  std::string pod_security;  // the level that is enforced; empty: none
+  bool ending = false;
+};
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,15 @@
+// The collections that the backend follows and writes.
+#pragma once
+
+#include "operator/kube/resource.h"
+
+namespace ringmaster::kube {
+
+inline const Resource kJobs{"ringmaster.dev", "v1alpha1", "trainingjobs"};
+inline const Resource kPods{"", "v1", "pods"};
+inline const Resource kNodes{"", "v1", "nodes"};
+inline const Resource kNamespaces{"", "v1", "namespaces"};
+inline const Resource kServices{"", "v1", "services"};
+inline const Resource kConfigMaps{"", "v1", "configmaps"};
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,431 @@
+// Objects of the API as the core sees them: tables of what kubelets, schedulers and node controllers write.
+#include <gtest/gtest.h>
+
+#include "operator/kube/backend/decode_job.h"
+#include "operator/kube/backend/decode_node.h"
+#include "operator/kube/backend/decode_pod.h"
+#include "operator/kube/backend/gang_apis.h"
+#include "operator/kube/backend/pod_shape.h"
+#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/quantity.h"
+
+namespace ringmaster::kube {
+namespace {
+
+using core::PodPhase;
+
+// Steady second 10000 is 2026-01-01T00:00:00Z.
+const WallClock kClock(Time(seconds(10'000)), *ParseWallTime("2026-01-01T00:00:00Z"));
+constexpr Time kNow = Time(seconds(10'000));
+Time At(int offset_s) { return kNow + seconds(offset_s); }
+
+Json PodJson(const char* spec, const char* status, const char* metadata = "{}") {
+  Json pod = {
+      {"metadata",
+       {{"name", "gpt-3-1"},
+        {"namespace", "ml"},
+        {"uid", "pod-uid"},
+        {"resourceVersion", "77"},
+        {"creationTimestamp", "2025-12-31T23:50:00Z"},
+        {"labels",
+         {{"ringmaster.dev/job", "gpt"}, {"ringmaster.dev/attempt", "3"}, {"ringmaster.dev/rank", "1"}}},
+        {"ownerReferences",
+         Json::array({{{"kind", "Other"}, {"uid", "x"}},
+                      {{"kind", "TrainingJob"}, {"uid", "job-uid"}, {"controller", true}}})}}},
+      {"spec", Json::parse(spec)},
+      {"status", Json::parse(status)}};
+  pod["metadata"].update(Json::parse(metadata));
+  return pod;
+}
+
+std::shared_ptr<const PodRecord> Decode(const Json& pod,
+                                        const std::shared_ptr<const PodRecord>& before = nullptr,
+                                        Time now = kNow) {
+  return DecodePod(pod, ReadMeta(pod), before, kClock, now);
+}
+
+core::Pod Core(const Json& pod) {
+  const auto record = Decode(pod);
+  EXPECT_TRUE(record && record->own);
+  return record && record->own ? record->own->pod : core::Pod();
+}
+
+constexpr const char* kBound = R"({"nodeName":"node-1","containers":[{"name":"worker"}]})";
+
+TEST(DecodePodTest, ARunningPod) {
+  const Json json = PodJson(kBound, R"({"phase":"Running","conditions":[
+      {"type":"PodScheduled","status":"True","lastTransitionTime":"2025-12-31T23:51:00Z"},
+      {"type":"Ready","status":"False"},{"type":"DisruptionTarget","status":"True"}],
+      "containerStatuses":[{"name":"worker","state":{"running":{"startedAt":"2025-12-31T23:52:00Z"}}}]})");
+  const auto record = Decode(json);
+  ASSERT_TRUE(record && record->own);
+  EXPECT_EQ(record->own->job, "ml/gpt");
+  EXPECT_EQ(record->own->owner_uid, "job-uid");
+  EXPECT_EQ(record->own->shape, nullptr);
+  const core::Pod& pod = record->own->pod;
+  EXPECT_EQ(pod.name, "gpt-3-1");
+  EXPECT_EQ(pod.uid, "pod-uid");
+  EXPECT_EQ(pod.attempt, 3);
+  EXPECT_EQ(pod.rank, 1);
+  EXPECT_EQ(pod.phase, PodPhase::kRunning);
+  EXPECT_EQ(pod.node, "node-1");
+  EXPECT_EQ(pod.created, At(-600));
+  EXPECT_EQ(pod.placed, At(-540));
+  EXPECT_EQ(pod.started, At(-480));
+  EXPECT_EQ(pod.conditions, (std::vector<std::string>{"PodScheduled", "DisruptionTarget"}));
+  EXPECT_EQ(pod.waiting_reason, "");
+  EXPECT_FALSE(pod.ended || pod.deleting() || pod.gated);
+}
+
+struct EndCase {
+  const char* what;
+  const char* status;
+  PodPhase phase;
+  int32_t exit_code;
+  const char* reason;
+  const char* message;
+};
+
+TEST(DecodePodTest, HowPodsEnd) {
+  const EndCase cases[] = {
+      {"a code and last words",
+       R"({"phase":"Failed","containerStatuses":[{"name":"worker","state":{"terminated":
+          {"exitCode":7,"reason":"Error","message":"out of cheese","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, 7, "Error", "out of cheese"},
+      {"success", R"({"phase":"Succeeded","containerStatuses":[{"name":"worker","state":{"terminated":
+          {"exitCode":0,"reason":"Completed","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kSucceeded, 0, "Completed", ""},
+      {"killed for memory and yet code 0: a shell in between",
+       R"({"phase":"Succeeded","containerStatuses":[{"name":"worker","state":{"terminated":
+          {"exitCode":0,"reason":"OOMKilled","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, 137, "OOMKilled", ""},
+      {"a sidecar failed, the worker did not",
+       R"({"phase":"Failed","containerStatuses":[
+          {"name":"proxy","state":{"terminated":{"exitCode":3,"reason":"Error","finishedAt":"2025-12-31T23:59:00Z"}}},
+          {"name":"worker","state":{"terminated":{"exitCode":0,"finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, 3, "Error", ""},
+      {"both failed: the worker's counts",
+       R"({"phase":"Failed","containerStatuses":[
+          {"name":"proxy","state":{"terminated":{"exitCode":3,"finishedAt":"2025-12-31T23:59:00Z"}}},
+          {"name":"worker","state":{"terminated":{"exitCode":75,"finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, 75, "", ""},
+      {"an init container failed",
+       R"({"phase":"Failed","initContainerStatuses":[{"name":"fetch","state":{"terminated":
+          {"exitCode":64,"reason":"Error","message":"no such bucket","finishedAt":"2025-12-31T23:59:00Z"}}}],
+          "containerStatuses":[{"name":"worker","state":{"waiting":{"reason":"PodInitializing"}}}]})",
+       PodPhase::kFailed, 64, "Error", "no such bucket"},
+      {"evicted before anything ran",
+       R"({"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory."})",
+       PodPhase::kFailed, 137, "Evicted", "The node was low on resource: memory."},
+      {"another container name",
+       R"({"phase":"Failed","containerStatuses":[{"name":"trainer","state":{"terminated":
+          {"exitCode":9,"reason":"Error","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, 9, "Error", ""},
+      {"an absurd code", R"({"phase":"Failed","containerStatuses":[{"name":"worker","state":{"terminated":
+          {"exitCode":99999999999,"finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, INT32_MAX, "", ""},
+  };
+  for (const EndCase& c : cases) {
+    SCOPED_TRACE(c.what);
+    const core::Pod pod = Core(PodJson(kBound, c.status));
+    EXPECT_EQ(pod.phase, c.phase);
+    EXPECT_EQ(pod.exit_code, c.exit_code);
+    EXPECT_EQ(pod.ended_reason, c.reason);
+    EXPECT_EQ(pod.message, c.message);
+    ASSERT_TRUE(pod.ended.has_value());
+    EXPECT_LE(*pod.ended, kNow);
+  }
+}
+
+struct WaitCase {
+  const char* what;
+  const char* spec;
+  const char* status;
+  const char* reason;
+  const char* message;
+};
+
+TEST(DecodePodTest, WhyPodsDoNotRun) {
+  const WaitCase cases[] = {
+      {"image", kBound, R"({"phase":"Pending","containerStatuses":[{"name":"worker","state":{"waiting":
+          {"reason":"ImagePullBackOff","message":"Back-off pulling image \"x\""}}}]})",
+       "ImagePullBackOff", "Back-off pulling image \"x\""},
+      {"one on its way, one stuck", kBound,
+       R"({"phase":"Pending","containerStatuses":[
+          {"name":"worker","state":{"waiting":{"reason":"ContainerCreating"}}},
+          {"name":"proxy","state":{"waiting":{"reason":"CreateContainerConfigError","message":"no secret"}}}]})",
+       "CreateContainerConfigError", "no secret"},
+      {"on its way", kBound,
+       R"({"phase":"Pending","containerStatuses":[{"name":"worker","state":{"waiting":{"reason":"ContainerCreating"}}}]})",
+       "ContainerCreating", ""},
+      {"no node", R"({"containers":[]})",
+       R"({"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",
+          "message":"0/4 nodes are available"}]})",
+       "Unschedulable", "0/4 nodes are available"},
+      {"nothing known", R"({"containers":[]})", R"({"phase":"Pending"})", "", ""},
+  };
+  for (const WaitCase& c : cases) {
+    SCOPED_TRACE(c.what);
+    const core::Pod pod = Core(PodJson(c.spec, c.status));
+    EXPECT_EQ(pod.phase, PodPhase::kPending);
+    EXPECT_EQ(pod.waiting_reason, c.reason);
+    EXPECT_EQ(pod.waiting_message, c.message);
+  }
+}
+
+TEST(DecodePodTest, OurGateAndNoOther) {
+  EXPECT_TRUE(Core(PodJson(R"({"schedulingGates":[{"name":"a/b"},{"name":"ringmaster.dev/gang"}]})",
+                           R"({"phase":"Pending"})"))
+                  .gated);
+  EXPECT_FALSE(Core(PodJson(R"({"schedulingGates":[{"name":"a/b"}]})", R"({"phase":"Pending"})")).gated);
+}
+
+TEST(DecodePodTest, DeletionEndsAtTheLatestAfterItsGraceWhateverTheClocksSay) {
+  const char* metadata = R"({"deletionTimestamp":"2026-01-01T00:00:20Z","deletionGracePeriodSeconds":30})";
+  const Json json = PodJson(kBound, R"({"phase":"Running"})", metadata);
+  const auto first = Decode(json);
+  EXPECT_EQ(first->own->pod.delete_by, At(20));
+  // The server's clock is an hour ahead.
+  const char* ahead = R"({"deletionTimestamp":"2026-01-01T01:00:20Z","deletionGracePeriodSeconds":30})";
+  const Json skewed = PodJson(kBound, R"({"phase":"Running"})", ahead);
+  const auto early = Decode(skewed);
+  EXPECT_EQ(early->own->pod.delete_by, At(30));
+  // Seen again later, it is still the same deletion; a shorter grace is another one.
+  EXPECT_EQ(Decode(skewed, early, At(25))->own->pod.delete_by, At(30));
+  const char* shorter = R"({"deletionTimestamp":"2026-01-01T00:59:50Z","deletionGracePeriodSeconds":0})";
+  EXPECT_EQ(Decode(PodJson(kBound, R"({"phase":"Running"})", shorter), early, At(26))->own->pod.delete_by,
+            At(26));
+}
+
+TEST(DecodePodTest, TimesOfOthersAreNeverInTheFuture) {
+  const core::Pod pod = Core(PodJson(
+      kBound,
+      R"({"phase":"Running","conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T02:00:00Z"}],
+          "containerStatuses":[{"name":"worker","state":{"running":{"startedAt":"2026-01-01T03:00:00Z"}}}]})",
+      R"({"creationTimestamp":"2026-01-01T01:00:00Z"})"));
+  EXPECT_EQ(pod.created, kNow);
+  EXPECT_EQ(pod.placed, kNow);
+  EXPECT_EQ(pod.started, kNow);
+}
+
+TEST(DecodePodTest, OfOthersOnlyWhatTakesRoomIsKept) {
+  const char* foreign = R"({"labels":{"app":"web"}})";
+  const char* spec =
+      R"({"nodeName":"node-1","containers":[{"resources":{"requests":{"cpu":"250m","memory":"1Gi"}}}]})";
+  const auto bound = Decode(PodJson(spec, R"({"phase":"Running"})", foreign));
+  ASSERT_TRUE(bound);
+  EXPECT_EQ(bound->own, nullptr);
+  EXPECT_EQ(bound->requests, (core::Resources{{"cpu", 250}, {"memory", 1 << 30}}));
+  EXPECT_EQ(Decode(PodJson(spec, R"({"phase":"Succeeded"})", foreign)), nullptr);
+  EXPECT_EQ(Decode(PodJson(R"({"containers":[]})", R"({"phase":"Pending"})", foreign)), nullptr);
+  // Labels like ours, and nonsense in them.
+  EXPECT_EQ(Decode(PodJson(R"({})", R"({})", R"({"labels":{"ringmaster.dev/job":"gpt",
+                   "ringmaster.dev/attempt":"one","ringmaster.dev/rank":"-1"}})")),
+            nullptr);
+}
+
+TEST(DecodePodTest, AnyShapeIsSurvived) {
+  const char* shapes[] = {"null", "[]", "7", "\"x\"", "{}", R"({"a":[{}]})"};
+  const char* members[] = {"containers",        "initContainers", "schedulingGates", "tolerations",
+                           "nodeSelector",      "affinity",       "nodeName",        "conditions",
+                           "containerStatuses", "phase",          "reason",          "overhead",
+                           "resources"};
+  for (const char* member : members) {
+    for (const char* shape : shapes) {
+      Json spec = Json::object(), status = Json::object();
+      spec[member] = Json::parse(shape);
+      status[member] = Json::parse(shape);
+      status[member == std::string("phase") ? "x" : "phase"] = "Failed";
+      const std::string spec_text = spec.dump(), status_text = status.dump();
+      EXPECT_NE(Decode(PodJson(spec_text.c_str(), status_text.c_str())), nullptr) << member << shape;
+    }
+  }
+}
+
+TEST(QuantityTest, InThousandthsRoundedUp) {
+  const std::pair<const char*, int64_t> cases[] = {{"0", 0},
+                                                   {"1", 1000},
+                                                   {"500m", 500},
+                                                   {"0.5", 500},
+                                                   {"1.5Gi", 1610612736000},
+                                                   {"100k", 100000000},
+                                                   {"1Ki", 1024000},
+                                                   {"1e3", 1000000},
+                                                   {"1E3", 1000000},
+                                                   {"12E-1", 1200},
+                                                   {"1n", 1},
+                                                   {"1u", 1},
+                                                   {"1500u", 2},
+                                                   {"0.0001", 1},
+                                                   {"2M", 2000000000},
+                                                   {"+3", 3000},
+                                                   {"-1", -1000},
+                                                   {".5", 500},
+                                                   {"5.", 5000},
+                                                   {"8Ei", INT64_MAX},
+                                                   {"1e30", INT64_MAX},
+                                                   {"123456789012345678901234567890", INT64_MAX}};
+  for (const auto& [text, milli] : cases) EXPECT_EQ(ParseMilli(text), milli) << text;
+  for (const char* text : {"", "m", "1x", "1 Gi", "1Gi ", "--1", "1.2.3", "e3", "1ee", "1Kib", "abc"})
+    EXPECT_EQ(ParseMilli(text), std::nullopt) << text;
+}
+
+TEST(QuantityTest, ResourcesInTheirUnits) {
+  EXPECT_EQ(
+      ParseResources(Json::parse(
+          R"({"cpu":"1500m","memory":"1Mi","nvidia.com/gpu":"8","pods":110,"bad":"x","neg":"-1","odd":[]})")),
+      (core::Resources{{"cpu", 1500}, {"memory", 1 << 20}, {"nvidia.com/gpu", 8}, {"pods", 110}}));
+}
+
+TEST(PodShapeTest, RequestsAreWhatTheNodeMustHave) {
+  const auto of = [](const char* spec) { return RequestsOf(Json::parse(spec)); };
+  EXPECT_EQ(
+      of(R"({"containers":[{"resources":{"requests":{"cpu":"1"}}},{"resources":{"requests":{"cpu":"2"}}}]})"),
+      (core::Resources{{"cpu", 3000}}));
+  EXPECT_EQ(of(R"({"initContainers":[{"resources":{"requests":{"cpu":"9"}}}],
+                   "containers":[{"resources":{"requests":{"cpu":"1"}}}]})"),
+            (core::Resources{{"cpu", 9000}}));
+  EXPECT_EQ(of(R"({"initContainers":[{"restartPolicy":"Always","resources":{"requests":{"cpu":"2"}}},
+                                     {"resources":{"requests":{"cpu":"3"}}}],
+                   "containers":[{"resources":{"requests":{"cpu":"4"}}}],"overhead":{"cpu":"100m"}})"),
+            (core::Resources{{"cpu", 6100}}));
+  EXPECT_EQ(of(R"({"containers":[{"resources":{"limits":{"nvidia.com/gpu":"8"}}}]})"),
+            (core::Resources{{"nvidia.com/gpu", 8}}));
+}
+
+TEST(PodShapeTest, WhatTheSchedulerIsTold) {
+  const core::PodShape shape = ShapeOf(Json::parse(R"({"nodeSelector":{"zone":"a"},
+      "tolerations":[{"key":"gpu","operator":"Exists","effect":"NoSchedule"},{"operator":"Equal","key":"k","value":"v"}],
+      "affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
+        {"matchExpressions":[{"key":"kubernetes.io/hostname","operator":"NotIn","values":["n1"]}],
+         "matchFields":[{"key":"metadata.name","operator":"In","values":["n2"]}]}]}},
+        "podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"rack"}]}}})"));
+  EXPECT_EQ(shape.node_selector, (std::map<std::string, std::string>{{"zone", "a"}}));
+  ASSERT_EQ(shape.tolerations.size(), 2U);
+  EXPECT_TRUE(shape.tolerations[0].exists);
+  EXPECT_EQ(shape.tolerations[1].value, "v");
+  ASSERT_EQ(shape.affinity.size(), 1U);
+  ASSERT_EQ(shape.affinity[0].size(), 2U);
+  EXPECT_EQ(shape.affinity[0][0].op, core::Requirement::Op::kNotIn);
+  EXPECT_EQ(shape.affinity[0][1].key, "metadata.name");
+  EXPECT_EQ(shape.topology_key, "rack");
+}
+
+Json NodeJson(const char* ready, const char* since) {
+  return {{"metadata", {{"name", "node-1"}, {"resourceVersion", "5"}, {"labels", {{"rack", "r1"}}}}},
+          {"spec",
+           {{"unschedulable", true},
+            {"taints", Json::array({{{"key", "gpu"}, {"value", "x"}, {"effect", "NoSchedule"}}})}}},
+          {"status",
+           {{"allocatable", {{"cpu", "64"}, {"nvidia.com/gpu", "8"}, {"pods", "110"}}},
+            {"conditions",
+             Json::array({{{"type", "DiskPressure"}, {"status", "False"}},
+                          {{"type", "Ready"}, {"status", ready}, {"lastTransitionTime", since}}})}}}};
+}
+
+TEST(DecodeNodeTest, FactsAndWhetherItIsHeardOf) {
+  const auto decode = [](const Json& json, const std::shared_ptr<const NodeRecord>& before, Time now) {
+    return DecodeNode(json, ReadMeta(json), before, kClock, now);
+  };
+  const auto ready = decode(NodeJson("True", "2025-12-31T23:00:00Z"), nullptr, kNow);
+  EXPECT_EQ(ready->facts.allocatable,
+            (core::Resources{{"cpu", 64'000}, {"nvidia.com/gpu", 8}, {"pods", 110}}));
+  EXPECT_EQ(ready->facts.labels.at("rack"), "r1");
+  EXPECT_EQ(ready->facts.taints.at(0).effect, "NoSchedule");
+  EXPECT_TRUE(ready->facts.unschedulable && ready->facts.ready);
+  EXPECT_FALSE(ready->unreachable_since);
+  const auto sick = decode(NodeJson("False", "2025-12-31T23:59:00Z"), ready, kNow);
+  EXPECT_FALSE(sick->facts.ready);
+  EXPECT_FALSE(sick->unreachable_since);
+  const auto lost = decode(NodeJson("Unknown", "2025-12-31T23:59:00Z"), sick, kNow);
+  EXPECT_EQ(lost->unreachable_since, At(-60));
+  // A clock that is ahead: lost since we saw it, and still since then when seen again.
+  const Json ahead = NodeJson("Unknown", "2026-01-01T05:00:00Z");
+  const auto seen = decode(ahead, ready, kNow);
+  EXPECT_EQ(seen->unreachable_since, kNow);
+  EXPECT_EQ(decode(ahead, seen, At(50))->unreachable_since, kNow);
+}
+
+TEST(DecodeJobTest, GoodBadAndForeign) {
+  Json job = {
+      {"metadata",
+       {{"name", "gpt"},
+        {"namespace", "ml"},
+        {"uid", "u"},
+        {"resourceVersion", "9"},
+        {"generation", 4},
+        {"labels", {{"a", "b"}}},
+        {"finalizers", Json::array({"x/y"})}}},
+      {"spec",
+       {{"framework", "pytorch"},
+        {"workers",
+         {{"replicas", 8},
+          {"template", {{"spec", {{"containers", Json::array({{{"name", "worker"}, {"image", "i"}}})}}}}}}}}},
+      {"status", {{"attempt", 3}, {"conditions", "nonsense"}, {"ledger", {{"gangSize", 8}}}}}};
+  const auto decode = [](const Json& json) { return DecodeJob(json, ReadMeta(json), kClock, kNow); };
+  const auto good = decode(job);
+  ASSERT_TRUE(good);
+  for (const auto& problem : good->problems) ADD_FAILURE() << problem.ToString();
+  EXPECT_EQ(good->revision, 9U);
+  EXPECT_EQ(good->job.uid, "u");
+  EXPECT_EQ(good->job.spec_generation, 4);
+  EXPECT_EQ(good->job.replicas, 8);
+  EXPECT_EQ(good->status.ledger.attempt, 3);
+  EXPECT_EQ(good->status.ledger.gang_size, 8);
+  EXPECT_EQ(good->api.status, api::Status{});
+  EXPECT_EQ(good->Whole().spec.workers.template_, job["spec"]["workers"]["template"]);
+  EXPECT_FALSE(good->job.deleted);
+
+  job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  EXPECT_TRUE(decode(job)->job.deleted);
+
+  Json bad = job;
+  bad["spec"]["workers"]["replicas"] = -1;
+  EXPECT_FALSE(decode(bad)->problems.empty());
+  EXPECT_EQ(decode(bad)->key, (control::Key{"ml", "gpt"}));
+  bad["spec"] = "nonsense";
+  EXPECT_FALSE(decode(bad)->problems.empty());
+
+  Json deep = Json::object();
+  for (int i = 0; i < 70; ++i) deep = Json{{"k", std::move(deep)}};
+  bad = job;
+  bad["spec"]["workers"]["template"]["x"] = deep;
+  EXPECT_FALSE(decode(bad)->problems.empty());
+
+  job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
+  EXPECT_EQ(decode(job), nullptr);
+}
+
+TEST(PreparationTest, AllPartsWithOneMark) {
+  const core::PrepareGang action{3, 8, 4};
+  const std::string mark = MarkOf(action, 3);
+  EXPECT_EQ(ReadMarks({mark, mark, mark}), action);
+  EXPECT_EQ(ReadMarks({mark, mark}), std::nullopt);
+  EXPECT_EQ(ReadMarks({}), std::nullopt);
+  const std::string old = MarkOf({2, 8, 4}, 1);
+  EXPECT_EQ(ReadMarks({old, mark, mark, mark, "", "nonsense"}), action);
+  EXPECT_EQ(ReadMarks({old, mark, mark}), (core::PrepareGang{2, 8, 4})) << "the older one is all there";
+  EXPECT_EQ(ReadMarks({mark + "x", mark + "x", mark + "x"}), std::nullopt);
+}
+
+TEST(GangApisTest, WhoGetsWhich) {
+  using core::GangMode;
+  using wiring::Gang;
+  const GangApis none{{GangApi::kNative, false}, {GangApi::kVolcano, false}, {GangApi::kCoscheduling, false}};
+  GangApis volcano = none;
+  volcano[GangApi::kVolcano] = true;
+  GangApis all = volcano;
+  all[GangApi::kNative] = true;
+  EXPECT_EQ(ChooseGang(GangMode::kAuto, 8, none), Gang::kGate);
+  EXPECT_EQ(ChooseGang(GangMode::kAuto, 8, volcano), Gang::kVolcano);
+  EXPECT_EQ(ChooseGang(GangMode::kAuto, 8, all), Gang::kNative);
+  EXPECT_EQ(ChooseGang(GangMode::kAuto, 1, all), Gang::kNone);
+  EXPECT_EQ(ChooseGang(GangMode::kGate, 8, all), Gang::kGate);
+  EXPECT_EQ(ChooseGang(GangMode::kNone, 8, all), Gang::kNone);
+  EXPECT_EQ(ChooseGang(GangMode::kVolcano, 1, all), Gang::kVolcano);
+  EXPECT_EQ(ChooseGang(GangMode::kVolcano, 8, none), std::nullopt);
+  EXPECT_EQ(ChooseGang(GangMode::kNative, 8, {}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ringmaster::kube

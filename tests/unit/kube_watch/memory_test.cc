@@ -1,0 +1,143 @@
+// What 10,000 pods and 1,000 nodes cost in memory, through the very path that a listing takes: text, pages of
+// 500, decoders, stores. The figure is printed; the limit asserted is that of the operator's whole budget.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "operator/kube/backend/decode_node.h"
+#include "operator/kube/backend/decode_pod.h"
+#include "operator/kube/watch/lean_json.h"
+#include "operator/kube/watch/store.h"
+
+namespace ringmaster::kube {
+namespace {
+
+size_t ResidentBytes() {
+  size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// As large as pods of a real cluster are: some 4 KB, half of it managedFields.
+Json PodJson(int i, bool own) {
+  const std::string name =
+      fmt::format("{}-{:05}-{}", own ? "pretraining-run" : "web-frontend-7d9c8b", i / 8, i);
+  Json fields = Json::object();
+  for (int k = 0; k < 40; ++k)
+    fields["f:spec"][fmt::format("k:{{\"name\":\"member-{}\"}}", k)] = {{"f:a", Json::object()}};
+  Json labels = {{"app", "x"}, {"pod-template-hash", "7d9c8b"}};
+  if (own) {
+    labels = {{"ringmaster.dev/job", fmt::format("pretraining-run-{:05}", i / 8)},
+              {"ringmaster.dev/attempt", "1"},
+              {"ringmaster.dev/rank", std::to_string(i % 8)}};
+  }
+  return {
+      {"metadata",
+       {{"name", name},
+        {"namespace", fmt::format("team-{}", i % 20)},
+        {"uid", fmt::format("0a1b2c3d-4e5f-6789-abcd-{:012}", i)},
+        {"resourceVersion", std::to_string(1000 + i)},
+        {"creationTimestamp", "2026-01-01T00:00:00Z"},
+        {"labels", labels},
+        {"managedFields", Json::array({fields, fields})},
+        {"ownerReferences",
+         Json::array({{{"kind", "TrainingJob"}, {"uid", "job-uid"}, {"controller", true}}})}}},
+      {"spec",
+       {{"nodeName", fmt::format("gpu-node-{:04}.cluster.internal", i % 1000)},
+        {"containers",
+         Json::array({{{"name", "worker"},
+                       {"image", "registry.example.com/team/image:v1.2.3"},
+                       {"env", Json::array({{{"name", "A"}, {"value", std::string(200, 'v')}}})},
+                       {"resources",
+                        {{"requests", {{"cpu", "8"}, {"memory", "64Gi"}, {"nvidia.com/gpu", "1"}}}}}}})}}},
+      {"status",
+       {{"phase", "Running"},
+        {"conditions", Json::array({{{"type", "PodScheduled"}, {"status", "True"}},
+                                    {{"type", "Ready"}, {"status", "True"}},
+                                    {{"type", "ContainersReady"}, {"status", "True"}},
+                                    {{"type", "Initialized"}, {"status", "True"}}})},
+        {"containerStatuses",
+         Json::array(
+             {{{"name", "worker"}, {"state", {{"running", {{"startedAt", "2026-01-01T00:00:10Z"}}}}}}})}}}};
+}
+
+Json NodeJson(int i) {
+  Json labels = Json::object();
+  for (int k = 0; k < 25; ++k) labels[fmt::format("feature.node.example.com/property-{}", k)] = "true";
+  labels["kubernetes.io/hostname"] = fmt::format("gpu-node-{:04}.cluster.internal", i);
+  Json images = Json::array();
+  for (int k = 0; k < 50; ++k)
+    images.push_back({{"names", Json::array({fmt::format("registry.example.com/image-{}", k)})}});
+  return {{"metadata",
+           {{"name", fmt::format("gpu-node-{:04}.cluster.internal", i)},
+            {"resourceVersion", std::to_string(i + 1)},
+            {"labels", labels}}},
+          {"spec", {{"taints", Json::array({{{"key", "nvidia.com/gpu"}, {"effect", "NoSchedule"}}})}}},
+          {"status",
+           {{"allocatable", {{"cpu", "128"}, {"memory", "1Ti"}, {"nvidia.com/gpu", "8"}, {"pods", "110"}}},
+            {"images", images},
+            {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
+}
+
+// One listing in pages, each parsed, decoded and dropped.
+template <class T>
+void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
+  store.Begin();
+  for (int first = 0; first < count; first += 500) {
+    std::string page;
+    {
+      Json items = Json::array();
+      for (int i = first; i < std::min(first + 500, count); ++i) items.push_back(make(i));
+      page = DumpJson({{"items", std::move(items)}});
+    }
+    const auto parsed = ParseLean(page);
+    ASSERT_TRUE(parsed.ok());
+    for (const Json& item : (*parsed)["items"]) store.Item(item);
+  }
+  store.End(100'000);
+}
+
+TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
+  const WallClock clock(Now(), WallNow());
+  const auto measure = [&](bool own) {
+    typename Store<PodRecord>::Hooks pod_hooks;
+    pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
+      return DecodePod(object, meta, before, clock, Now());
+    };
+    pod_hooks.group = [](const PodRecord& record) { return record.own ? record.own->job : std::string(); };
+    typename Store<NodeRecord>::Hooks node_hooks;
+    node_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
+      return DecodeNode(object, meta, before, clock, Now());
+    };
+    Store<PodRecord> pods(std::move(pod_hooks));
+    Store<NodeRecord> nodes(std::move(node_hooks));
+    ::malloc_trim(0);
+    const size_t before = ResidentBytes();
+    List<PodRecord>(pods, 10'000, [&](int i) { return PodJson(i, own); });
+    List<NodeRecord>(nodes, 1'000, NodeJson);
+    EXPECT_EQ(pods.size(), 10'000U);
+    EXPECT_EQ(nodes.size(), 1'000U);
+    const size_t peak = ResidentBytes() - before;
+    ::malloc_trim(0);
+    const size_t kept = ResidentBytes() - before;
+    std::printf("10000 %s pods and 1000 nodes: %.1f MiB kept, %.1f MiB with what the allocator holds\n",
+                own ? "own" : "foreign", static_cast<double>(kept) / (1 << 20),
+                static_cast<double>(peak) / (1 << 20));
+    return kept;
+  };
+  const size_t foreign = measure(false);
+  const size_t own = measure(true);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(own, size_t{64} << 20);
+  EXPECT_LE(foreign, size_t{32} << 20);
+#else
+  (void)own;
+  (void)foreign;
+#endif
+}
+
+}  // namespace
+}  // namespace ringmaster::kube
