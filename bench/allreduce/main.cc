@@ -1,7 +1,7 @@
 // Our all-reduce, measured: forks the ranks itself.
 //
-//   bench_allreduce shm|shm-private|ucx NP LARGEST_BYTES    prints "bytes min_us median_us" per size
-//   bench_allreduce probe
+//   bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES    prints "bytes min_us median_us"
+//   per size bench_allreduce probe
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -26,19 +26,19 @@ namespace ringmaster::bench {
 namespace {
 
 constexpr int kMaxRanks = 16;
-constexpr size_t kMaxSamples = 256;
 
 // The ranks' way to each other before there is a fabric, and for the results.
 struct Board {
   std::atomic<int> written;
   char addresses[kMaxRanks][16384];
-  double times[kMaxRanks][kMaxSamples];
+  double times[kMaxRanks][kMostSamples];
 };
 
 struct Run {
   std::string transport;
   bool shared = true;
   int world = 2;
+  size_t smallest = 8;
   size_t largest = 0;
 };
 
@@ -93,9 +93,9 @@ bool RunRank(const Run& run, Board& board, int rank) {
   if (CPU_COUNT(&set) == 1) ::sched_setaffinity(0, sizeof set, &set);
 
   bool good = true;
-  for (const Case& c : Cases(run.largest)) {
+  for (const size_t bytes : Sizes(run.smallest, run.largest)) {
     good = Measure(
-               c, data, rank, run.world,
+               bytes, data, rank, run.world,
                [&](float* values, size_t count) {
                  Must(communicator->AllReduce(std::span(values, count), fabric::ReduceOp::kSum));
                },
@@ -151,15 +151,17 @@ int main(int argc, char** argv) {
     ringmaster::bench::PrintProbe();
     return 0;
   }
-  if (words.size() != 3) {
+  if (words.size() != 4) {
     fmt::print(stderr,
-               "usage: bench_allreduce shm|shm-private|ucx NP LARGEST_BYTES, or bench_allreduce probe\n");
+               "usage: bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES, or "
+               "bench_allreduce probe\n");
     return 2;
   }
   Run run;
   run.shared = words[0] == "shm";
   run.transport = words[0] == "ucx" ? "ucx" : "shm";
   run.world = std::clamp(std::atoi(words[1].c_str()), 1, ringmaster::bench::kMaxRanks);
-  run.largest = std::strtoull(words[2].c_str(), nullptr, 10);
+  run.smallest = std::strtoull(words[2].c_str(), nullptr, 10);
+  run.largest = std::strtoull(words[3].c_str(), nullptr, 10);
   return ringmaster::bench::RunAll(run);
 }

@@ -1,6 +1,7 @@
 // What is measured, for our program and for the MPI one alike, so that both do exactly the same around the
 // call: every rank rewrites its whole input before each call (a result left in cache flatters), in place,
-// results checked, time of a call = that of its slowest rank.
+// results checked, time of a call = that of its slowest rank. How often a size is measured follows from how
+// long it takes, so that a slow setting costs no more time than a fast one.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +12,23 @@
 
 namespace ringmaster::bench {
 
-struct Case {
-  size_t bytes;
-  int samples;
-  int calls_per_sample;  // many where one call is too short for the clock; the input is then rewritten per
-                         // sample
-};
-
-inline std::vector<Case> Cases(size_t largest) {
-  const std::vector<Case> all = {{8, 60, 200},       {64, 60, 200},      {512, 60, 200},
-                                 {4 << 10, 60, 100}, {16 << 10, 60, 20}, {64 << 10, 150, 1},
-                                 {256 << 10, 80, 1}, {1 << 20, 50, 1},   {4 << 20, 24, 1},
-                                 {16 << 20, 12, 1},  {64 << 20, 6, 1}};
-  std::vector<Case> some;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(some),
-               [&](const Case& c) { return c.bytes <= largest; });
+inline std::vector<size_t> Sizes(size_t smallest, size_t largest) {
+  std::vector<size_t> some;
+  for (const size_t bytes :
+       {size_t{8}, size_t{64}, size_t{512}, size_t{4} << 10, size_t{16} << 10, size_t{64} << 10,
+        size_t{256} << 10, size_t{1} << 20, size_t{4} << 20, size_t{16} << 20, size_t{64} << 20})
+    if (bytes >= smallest && bytes <= largest) some.push_back(bytes);
   return some;
 }
+
+// Of the smaller sizes many calls make a sample, since one is too short for the clock.
+inline constexpr size_t kSingleFrom = 64 << 10;
+inline constexpr double kBudgetUs = 300e3;  // per size: the calls and what surrounds them
+inline constexpr double kSampleUs = 500;
+inline constexpr int kMostCalls = 200;
+inline constexpr int kWarmSamples = 4;
+inline constexpr int kFewestSamples = 5;
+inline constexpr int kMostSamples = 100;
 
 inline double NowUs() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
@@ -51,36 +52,55 @@ inline bool Check(const float* data, size_t count, int world, int round) {
   return true;
 }
 
-inline void Print(const Case& c, std::vector<double> slowest) {
+inline void Print(size_t bytes, std::vector<double> slowest) {
   std::sort(slowest.begin(), slowest.end());
-  std::printf("%zu %.3f %.3f\n", c.bytes, slowest.front(), slowest[slowest.size() / 2]);
+  std::printf("%zu %.3f %.3f\n", bytes, slowest.front(), slowest[slowest.size() / 2]);
   std::fflush(stdout);
 }
 
-// AllReduce(float*, count) and Barrier() as calls; Gather(mine) -> the slowest rank's time, per sample, on
-// rank 0. Returns false when a result was wrong.
+// AllReduce(float*, count) and Barrier() as calls; Slowest(mine) -> the slowest rank's time, per sample, on
+// every rank. Returns false when a result was wrong.
 template <class AllReduce, class Barrier, class Slowest>
-bool Measure(const Case& c, float* data, int rank, int world, const AllReduce& all_reduce,
+bool Measure(size_t bytes, float* data, int rank, int world, const AllReduce& all_reduce,
              const Barrier& barrier, const Slowest& slowest) {
-  const size_t count = c.bytes / sizeof(float);
-  std::vector<double> times;
+  const size_t count = bytes / sizeof(float);
+  const bool batch = bytes < kSingleFrom;
   bool good = true;
-  for (int sample = -2; sample < c.samples; ++sample) {  // the first two warm up
-    Fill(data, count, rank, sample + 2);
-    if (c.calls_per_sample > 1) {
+  int round = 0;
+  const auto sample = [&](int calls) {
+    Fill(data, count, rank, ++round);
+    if (batch) {
       all_reduce(data, count);
-      good = good && Check(data, count, world, sample + 2);
+      good = good && Check(data, count, world, round);
       std::fill(data, data + count, 0.0f);
     }
     barrier();
     const double start = NowUs();
-    for (int call = 0; call < c.calls_per_sample; ++call) all_reduce(data, count);
-    const double end = NowUs();
-    if (c.calls_per_sample == 1) good = good && Check(data, count, world, sample + 2);
-    if (sample >= 0) times.push_back((end - start) / c.calls_per_sample);
+    for (int call = 0; call < calls; ++call) all_reduce(data, count);
+    const double us = (NowUs() - start) / calls;
+    if (!batch) good = good && Check(data, count, world, round);
+    return us;
+  };
+  // Some samples warm up (connections grow their buffers); the fastest of them says how many calls and
+  // samples there is time for. All ranks must agree.
+  double call_us = 0;
+  double whole_us = 0;
+  for (int warm = 0; warm < kWarmSamples; ++warm) {
+    const double begin = NowUs();
+    const double us = sample(batch ? 4 : 1);
+    if (warm == 0 || us < call_us) call_us = us;
+    if (warm == 0 || NowUs() - begin < whole_us) whole_us = NowUs() - begin;
   }
+  const std::vector<double> agreed = slowest({call_us, whole_us});
+  const int calls = batch ? static_cast<int>(std::clamp(kSampleUs / agreed[0], 1.0, double{kMostCalls})) : 1;
+  const double sample_us = std::max(agreed[1], calls * agreed[0]);
+  const int samples =
+      static_cast<int>(std::clamp(kBudgetUs / sample_us, double{kFewestSamples}, double{kMostSamples}));
+
+  std::vector<double> times;
+  for (int s = 0; s < samples; ++s) times.push_back(sample(calls));
   const std::vector<double> all = slowest(times);
-  if (rank == 0) Print(c, all);
+  if (rank == 0) Print(bytes, all);
   return good;
 }
 

@@ -24,6 +24,12 @@ Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std
                          const Combiner& combiner);
 Status RingAllGather(Transport& transport, uint32_t operation, std::span<std::byte> data);
 
+// --- direct.cc: every rank sums a share of its own, to which all others send; the same bytes in two rounds
+// instead of 2 (world - 1), by messages to everybody ---
+// Sum order as that of the ring.
+Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
+                       const Combiner& combiner);
+
 // --- doubling.cc: log2(world) rounds of everything; for small data ---
 // Sum order: a balanced tree over ranks; the ranks beyond the largest power of two fold into the first ones.
 Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,

@@ -12,7 +12,7 @@ namespace {
 
 // Up to here the latency of a message outweighs sending everything log2(world) times.
 constexpr size_t kDoublingBytes = 128 << 10;
-constexpr size_t kExchangeFrom = 16 << 10;  // of two ranks: no copy from here on
+constexpr int kDirectWorld = 8;  // up to so many ranks everybody can talk to everybody at once
 constexpr size_t kTreeBytes = 32 << 10;
 
 class MessageCommunicator final : public Communicator {
@@ -85,6 +85,7 @@ class MessageCommunicator final : public Communicator {
       if (data.size() <= Small(kDoublingBytes))
         return DoublingAllReduce(*transport_, operation, data, combiner);
       if (world() == 2) return ExchangeAllReduce(*transport_, operation, data, combiner);
+      if (world() <= kDirectWorld) return DirectAllReduce(*transport_, operation, data, combiner);
       return RingAllReduce(*transport_, operation, data, combiner);
     });
   }

@@ -77,15 +77,45 @@ TEST_P(LoopbackWorld, LargeAllReduce) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, LoopbackWorld, ::testing::Range(1, 10));
 
+using Algorithm = Status (*)(Transport&, uint32_t, std::span<std::byte>, const Combiner&);
+
+// Which of them a communicator takes depends on world and size; here each runs in every world.
+TEST(Loopback, EveryAllReduceEqualsTheReference) {
+  const Combiner sum{Element::kInt32, ReduceOp::kSum};
+  for (int world = 2; world <= 9; ++world) {
+    for (const size_t elements : {size_t{1}, size_t{13}, size_t{997}, size_t{10007}, size_t{100003}}) {
+      const auto input = [&](int rank, size_t i) { return static_cast<int32_t>(KeyedRandom(11, rank, i)); };
+      std::vector<int32_t> want;
+      for (const Algorithm algorithm : {&ReferenceAllReduce, &RingAllReduce, &DirectAllReduce}) {
+        NetworkOptions options;
+        options.world = world;
+        options.seed = elements;
+        options.max_delay = 20;
+        Domain domain(options);
+        std::vector<std::vector<int32_t>> data(world);
+        const auto statuses = RunRanks(domain, world, [&](std::unique_ptr<Transport> transport) {
+          std::vector<int32_t>& own = data[transport->rank()];
+          for (size_t i = 0; i < elements; ++i) own.push_back(input(transport->rank(), i));
+          return algorithm(*transport, 0, std::as_writable_bytes(std::span(own)), sum);
+        });
+        for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.error().message;
+        if (want.empty()) want = data[0];
+        for (int rank = 0; rank < world; ++rank)
+          ASSERT_EQ(data[rank], want) << "world " << world << " elements " << elements << " rank " << rank;
+      }
+    }
+  }
+}
+
 // Floats whose sum depends on the order: every algorithm must give all ranks the same bits, the same ones
 // under every delay, and close to the reference.
 TEST(Loopback, FloatBitsDoNotDependOnTiming) {
-  using Algorithm = Status (*)(Transport&, uint32_t, std::span<std::byte>, const Combiner&);
   const Combiner sum{Element::kFloat, ReduceOp::kSum};
   const size_t elements = 500;
   for (int world = 2; world <= 9; ++world) {
     std::vector<float> reference;
-    for (const Algorithm algorithm : {&ReferenceAllReduce, &RingAllReduce, &DoublingAllReduce}) {
+    for (const Algorithm algorithm :
+         {&ReferenceAllReduce, &RingAllReduce, &DirectAllReduce, &DoublingAllReduce}) {
       std::vector<float> first;
       for (uint64_t seed = 0; seed < 5; ++seed) {
         NetworkOptions options;
@@ -165,6 +195,55 @@ TEST_P(LoopbackDeath, AtEveryMessageIndexEverySurvivorGetsAnError) {
           ASSERT_TRUE(code == Code::kUnavailable || code == Code::kDeadlineExceeded)
               << "world " << world << " victim " << victim << " at " << at << ": "
               << statuses[rank].error().message;
+        }
+      }
+    }
+  }
+}
+
+// The same for the algorithms of large data alone, in worlds in which a communicator prefers another.
+TEST_P(LoopbackDeath, AtEveryMessageOfEveryAllReduce) {
+  const Combiner sum{Element::kInt32, ReduceOp::kSum};
+  for (const int world : {2, 4, 5}) {
+    for (const Algorithm algorithm : {&RingAllReduce, &DirectAllReduce}) {
+      NetworkOptions options;
+      options.world = world;
+      options.segment_bytes = 256;
+      options.max_delay = 5;
+      const auto program = [&](std::unique_ptr<Transport> transport) -> Status {
+        std::vector<int32_t> data(700, 1);
+        RM_TRY(algorithm(*transport, 0, std::as_writable_bytes(std::span(data)), sum));
+        if (data.front() != world || data.back() != world) return Error{Code::kInternal, "a wrong sum"};
+        return Ok();
+      };
+      std::vector<uint64_t> messages;
+      {
+        Domain domain(options);
+        for (const Status& status : RunRanks(domain, world, program))
+          ASSERT_TRUE(status.ok()) << status.error().message;
+        for (int rank = 0; rank < world; ++rank) messages.push_back(domain.messages(rank));
+      }
+      for (int victim = 0; victim < world; ++victim) {
+        for (uint64_t at = 0; at < messages[victim]; ++at) {
+          options.victim = victim;
+          options.end_at = at;
+          options.announced = GetParam();
+          Domain domain(options);
+          const auto statuses = RunRanks(domain, world, program);
+          EXPECT_FALSE(statuses[victim].ok());
+          int failed = 0;
+          for (int rank = 0; rank < world; ++rank) {
+            if (statuses[rank].ok()) continue;  // it had all it needed: its sum was checked
+            ++failed;
+            const Code code = statuses[rank].error().code;
+            ASSERT_TRUE(code == Code::kUnavailable || code == Code::kDeadlineExceeded)
+                << "world " << world << " victim " << victim << " at " << at << ": "
+                << statuses[rank].error().message;
+          }
+          // Without its first message nobody has a sum.
+          if (at == 0) {
+            EXPECT_EQ(failed, world);
+          }
         }
       }
     }
