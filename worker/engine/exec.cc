@@ -1,5 +1,7 @@
 #include "worker/engine/exec.h"
 
+#include <bit>
+
 #include "base/check.h"
 #include "base/time.h"
 
@@ -27,15 +29,6 @@ constexpr int64_t kStreamedElements = 1024 * 1024;
 
 int64_t Count(int64_t n, int64_t grain) { return (n + grain - 1) / grain; }
 
-// Distance between rows of converted operands: whole cache lines, and not a power of two, which would make
-// rows fight for the same cache sets.
-int64_t Stride(int64_t columns) {
-  const int64_t lines = (columns + 31) / 32;
-  return 32 * (lines % 2 == 0 ? lines + 1 : lines);
-}
-// Room for [a, b] or [b, a] at that distance.
-int64_t Room(int64_t a, int64_t b) { return std::max(a * Stride(b), b * Stride(a)); }
-
 // Room for `size` elements; what it held is lost when it grows.
 template <class T>
 void Grow(Buffer<T>& buffer, int64_t size) {
@@ -51,21 +44,19 @@ Exec::Exec(int threads, Precision precision, const kernels::Kernels& kernels)
 
 void Exec::Reserve(int64_t m, int64_t n, int64_t k) {
   if (precision_ != Precision::kBf16) return;
-  Grow(whole_, Room(std::min(m, n), k));
+  Grow(whole_, std::min(m, n) * k);
   const int64_t extent = std::max(m, n);
   const int64_t width = std::min(PanelWidth(extent), extent);
   for (Worker& worker : workers_) {
-    Grow(worker.panel, Room(width, std::min(k, PanelDepth(extent))));
+    Grow(worker.panel, width * std::min(k, PanelDepth(extent)));
     Grow(worker.out, width * std::min(kPanelAcross, std::min(m, n)));
   }
 }
 
 void Exec::ReserveHere(int64_t m, int64_t n, int64_t k) {
-  // With three sides a, b, c the operands of the forward, weight and input products are pairs of the three
-  // faces.
-  const int64_t largest =
-      std::max({Room(m, k) + Room(k, n), Room(m, k) + Room(m, n), Room(m, n) + Room(k, n)});
-  for (Worker& worker : workers_) Grow(worker.panel, largest);
+  // The operands of the forward, weight and input products are pairs of the three faces.
+  const int64_t faces = m * k + k * n + m * n;
+  for (Worker& worker : workers_) Grow(worker.panel, faces - std::min({m * k, k * n, m * n}));
 }
 
 int64_t Exec::ScratchBytes() const {
@@ -122,22 +113,34 @@ void Exec::MatmulBf16(const Product& product, const Epilogue& epilogue) {
   const int64_t width = PanelWidth(extent);
   Reserve(product.m, product.n, product.k);
 
-  // The smaller one is converted as it lies in memory, packed.
+  // The smaller one is converted as it lies in memory, in blocks of what one product takes of it. Each is
+  // dense, as are the panels: oneDNN has its fast kernels for nothing else.
   const Matrix& small = cut_b ? product.a : product.b;
   const bool rows_are_k = small.transposed == cut_b;  // whether its rows in memory run along the depth k
-  const int64_t small_rows = rows_are_k ? product.k : std::min(product.m, product.n);
-  const int64_t small_columns = rows_are_k ? std::min(product.m, product.n) : product.k;
-  const int64_t small_stride = Stride(small_columns);
-  Pieces(small_rows, RowGrain(small_columns), [&](int64_t begin, int64_t end) {
-    kernels_.ToBf16(end - begin, small_columns, small.data + begin * small.ld, small.ld,
-                    whole_.get() + begin * small_stride, small_stride);
+  const int64_t across = cut_b ? product.m : product.n;
+  const int64_t panel_depth = PanelDepth(extent);
+  const auto block_at = [&](int64_t begin, int64_t depth) {
+    return whole_.get() + begin * product.k + std::min(kPanelAcross, across - begin) * depth;
+  };
+  const int64_t block_rows = rows_are_k ? panel_depth : kPanelAcross;
+  const int64_t block_columns = rows_are_k ? kPanelAcross : panel_depth;
+  const int64_t small_rows = rows_are_k ? product.k : across;
+  const int64_t small_columns = rows_are_k ? across : product.k;
+  // Blocks have powers of two of rows, so that no piece lies in two.
+  const auto grain = static_cast<int64_t>(
+      std::bit_floor(static_cast<uint64_t>(std::min(block_rows, RowGrain(small_columns)))));
+  Pieces(small_rows, grain, [&](int64_t row, int64_t end) {
+    const int64_t in_block = row % block_rows;
+    for (int64_t column = 0; column < small_columns; column += block_columns) {
+      const int64_t wide = std::min(block_columns, small_columns - column);
+      uint16_t* block = rows_are_k ? block_at(column, row - in_block) : block_at(row - in_block, column);
+      kernels_.ToBf16(end - row, wide, small.data + row * small.ld + column, small.ld,
+                      block + in_block * wide, wide);
+    }
   });
-  const MatrixBf16 whole{whole_.get(), small_stride, small.transposed};
 
   const Matrix& large = cut_b ? product.b : product.a;
   const bool depth_down = large.transposed != cut_b;  // its rows in memory run along k
-  const int64_t across = cut_b ? product.m : product.n;
-  const int64_t panel_depth = PanelDepth(extent);
   pool_.Run(Count(extent, width), [&](int64_t unit, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
     const int64_t at = unit * width;
@@ -149,15 +152,13 @@ void Exec::MatmulBf16(const Product& product, const Epilogue& epilogue) {
       for (int64_t depth = 0; depth < product.k; depth += panel_depth) {
         const int64_t deep = std::min(panel_depth, product.k - depth);
         const int64_t panel_columns = depth_down ? wide : deep;
-        const int64_t stride = Stride(panel_columns);
         // A panel of full depth serves all parts of the other operand.
         if (begin == 0 || product.k > panel_depth)
           kernels_.ToBf16(depth_down ? deep : wide, panel_columns,
                           cut_b ? large.At(depth, at) : large.At(at, depth), large.ld, worker.panel.get(),
-                          stride);
-        const MatrixBf16 panel{worker.panel.get(), stride, large.transposed};
-        const MatrixBf16 other{cut_b ? whole.At(begin, depth) : whole.At(depth, begin), whole.ld,
-                               whole.transposed};
+                          panel_columns);
+        const MatrixBf16 panel{worker.panel.get(), panel_columns, large.transposed};
+        const MatrixBf16 other{block_at(begin, depth), rows_are_k ? part : deep, small.transposed};
         worker.matmul.Run({.m = rows,
                            .n = columns,
                            .k = deep,
@@ -186,14 +187,14 @@ void Exec::MatmulHere(int worker, const Product& p) {
     return;
   }
   Worker& own = workers_[static_cast<size_t>(worker)];
-  Grow(own.panel, Room(p.m, p.k) + Room(p.k, p.n));
+  Grow(own.panel, p.m * p.k + p.k * p.n);
   const auto convert = [&](const Matrix& from, int64_t rows, int64_t columns, uint16_t* to) {
     if (from.transposed) std::swap(rows, columns);
-    kernels_.ToBf16(rows, columns, from.data, from.ld, to, Stride(columns));
-    return MatrixBf16{to, Stride(columns), from.transposed};
+    kernels_.ToBf16(rows, columns, from.data, from.ld, to, columns);
+    return MatrixBf16{to, columns, from.transposed};
   };
   const MatrixBf16 a = convert(p.a, p.m, p.k, own.panel.get());
-  const MatrixBf16 b = convert(p.b, p.k, p.n, own.panel.get() + Room(p.m, p.k));
+  const MatrixBf16 b = convert(p.b, p.k, p.n, own.panel.get() + p.m * p.k);
   own.matmul.Run(
       {.m = p.m, .n = p.n, .k = p.k, .a = a, .b = b, .c = p.c, .ldc = p.ldc, .accumulate = p.accumulate});
 }
