@@ -31,6 +31,7 @@ void AddSample(CLI::App& app, int& exit_code);
 void AddExport(CLI::App& app, int& exit_code);
 void AddDevices(CLI::App& app, int& exit_code);
 void AddCrd(CLI::App& app, int& exit_code);
+void AddRender(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
 
 }  // namespace ringmaster::cli

@@ -31,6 +31,7 @@ int Main(int argc, char** argv) {
   AddSample(app, exit_code);
   AddExport(app, exit_code);
   AddDevices(app, exit_code);
+  AddRender(app, exit_code);
   AddCrd(app, exit_code);
   AddVersion(app, exit_code);
   const auto is_first_word = [&](const CLI::App* command) { return command->get_name() == argv[1]; };

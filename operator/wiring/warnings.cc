@@ -20,6 +20,7 @@ class Warnings {
     for (const std::string& problem : user_.problems) out_.push_back(problem);
     Metadata();
     Pod();
+    PinnedMemory();
     Transport();
   }
 
@@ -65,6 +66,19 @@ class Warnings {
       out_.push_back(
           fmt::format("{}.spec.nodeName: puts all workers onto {} past the scheduler; use nodeSelector",
                       kTemplatePath, taken));
+  }
+
+  // A capability that is added is in effect for root alone.
+  void PinnedMemory() {
+    if (!job_.spec.network.rdma) return;
+    const Json* container = UserContainer(user_);
+    const Json* user = container != nullptr ? Find(*container, {"securityContext", "runAsUser"}) : nullptr;
+    if (user == nullptr) user = Find(user_.value, {"spec", "securityContext", "runAsUser"});
+    if (user != nullptr && !user->is_null() && *user != 0)
+      out_.push_back(
+          fmt::format("{}: runAsUser {} has no use of IPC_LOCK, and RDMA pins memory; leave runAsUser "
+                      "out, or see that nodes give containers an unlimited memlock",
+                      kTemplatePath, user->dump()));
   }
 
   // Recipes for MPI jobs set UCX to TCP, since MPI uses it for control only. Gradients would go that way.

@@ -29,7 +29,8 @@ std::vector<std::string> Split(const std::string& text) {
   return parts;
 }
 
-void ReadHeader(const std::string& text, Context& context) {
+void ReadHeader(const std::string& text, Case& item) {
+  Context& context = item.context;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line) && line.starts_with("# ");) {
     const size_t colon = line.find(": ");
@@ -38,6 +39,7 @@ void ReadHeader(const std::string& text, Context& context) {
     if (key == "gang") context.gang = kGangs.at(value);
     if (key == "attempt") context.attempt = std::stoll(value);
     if (key == "excluded") context.excluded_nodes = Split(value);
+    if (key == "refused-by") item.refused_by = value;
     if (key == "host-ports") context.host_port_base = std::stoi(value);
   }
 }
@@ -65,8 +67,8 @@ Case LoadCase(const std::string& name) {
     ADD_FAILURE() << text.error().message;
     return {};
   }
-  Case result{name, Load(*text, path), PlainContext()};
-  ReadHeader(*text, result.context);
+  Case result{name, Load(*text, path), PlainContext(), "none"};
+  ReadHeader(*text, result);
   result.context.size = result.job.spec.workers.replicas;
   return result;
 }

@@ -16,6 +16,7 @@ struct Case {
   std::string name;
   api::TrainingJob job;
   Context context;
+  std::string refused_by = "none";  // the mildest Pod Security level that does
 };
 
 // Sorted by name. Fails the test when a manifest is not valid.

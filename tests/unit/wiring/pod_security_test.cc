@@ -39,6 +39,14 @@ TEST(PodSecurity, SaysFieldAndRemedy) {
                            "pod-security.kubernetes.io/enforce=privileged"));
 }
 
+TEST(PodSecurity, EveryManifest) {
+  for (const Case& item : AllCases()) {
+    const Json pod = PodOf(item.job, "uid-1", 0, item.context);
+    EXPECT_EQ(PodSecurityRefusals(pod, "baseline").empty(), item.refused_by != "baseline") << item.name;
+    EXPECT_EQ(PodSecurityRefusals(pod, "restricted").empty(), item.refused_by == "none") << item.name;
+  }
+}
+
 // pod_security_cases.json: changes to a pod of ours, with the level that refuses them.
 TEST(PodSecurity, EveryCaseOfTheTable) {
   const auto cases = ParseJson(ReadFile("tests/unit/wiring/pod_security_cases.json").value());

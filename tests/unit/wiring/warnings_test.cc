@@ -59,6 +59,14 @@ TEST(TemplateWarnings, GradientsOnTcpAlthoughRdmaIsAskedFor) {
   EXPECT_THAT(Warnings(pod), IsEmpty());
 }
 
+TEST(TemplateWarnings, PinnedMemoryIsForRoot) {
+  const std::string rdma = "  network: {rdma: {resource: rdma/ib}}\n";
+  EXPECT_THAT(Warnings("{spec: {securityContext: {runAsUser: 1000}}}", rdma),
+              ElementsAre(HasSubstr("runAsUser 1000")));
+  EXPECT_THAT(Warnings("{spec: {securityContext: {runAsUser: 0}}}", rdma), IsEmpty());
+  EXPECT_THAT(Warnings("{spec: {securityContext: {runAsUser: 1000}}}"), IsEmpty());
+}
+
 TEST(TemplateWarnings, TwoListsOfNetworks) {
   EXPECT_THAT(
       Warnings("{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: a}}}", "  network: {networks: [b]}\n"),

@@ -1,0 +1,103 @@
+// `ringmaster render`: what the operator would create for a job, without a cluster. What only a cluster knows
+// (the job's uid, the coordinator's authority) is a placeholder that nobody takes for the real thing.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/yaml_text.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/manifest.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::cli {
+namespace {
+
+constexpr size_t kMaxAuthorityBytes = size_t{1} << 20;
+
+struct RenderFlags {
+  std::string file;
+  std::vector<std::string> sets;
+  std::string gang;
+  std::string authority_file;
+  std::string uid = "UID-OF-THE-JOB";
+  wiring::Context context;
+};
+
+const std::map<std::string, wiring::Gang>& Gangs() {
+  static const std::map<std::string, wiring::Gang> gangs = {{"none", wiring::Gang::kNone},
+                                                            {"gate", wiring::Gang::kGate},
+                                                            {"native", wiring::Gang::kNative},
+                                                            {"volcano", wiring::Gang::kVolcano},
+                                                            {"coscheduling", wiring::Gang::kCoscheduling}};
+  return gangs;
+}
+
+Status Render(RenderFlags flags) {
+  Sets sets;
+  for (const std::string& text : flags.sets) {
+    RM_ASSIGN(auto set, ParseSet(text));
+    sets.push_back(std::move(set));
+  }
+  RM_ASSIGN(const api::TrainingJob job, LoadManifest(flags.file, sets, 0));
+  if (!flags.authority_file.empty()) {
+    RM_ASSIGN(flags.context.coordinator_ca_pem, ReadFile(flags.authority_file, kMaxAuthorityBytes));
+  }
+  // `auto` is what the cluster has; without one, what every cluster has.
+  const std::string& gang = flags.gang.empty() ? job.spec.scheduling.gang : flags.gang;
+  flags.context.gang = gang == "auto" ? wiring::Gang::kGate : Gangs().at(gang);
+  flags.context.size = job.spec.workers.replicas;
+  std::sort(flags.context.excluded_nodes.begin(), flags.context.excluded_nodes.end());
+
+  for (const std::string& warning : wiring::TemplateWarnings(job))
+    std::fprintf(stderr, "ringmaster: warning: %s\n", warning.c_str());
+  const auto print = [](const Json& object) { std::printf("---\n%s", api::YamlText(object).c_str()); };
+  for (const Json& object : wiring::ObjectsOf(job, flags.uid, flags.context)) print(object);
+  for (int32_t rank = 0; rank < flags.context.size; ++rank)
+    print(wiring::PodOf(job, flags.uid, rank, flags.context));
+  return Ok();
+}
+
+}  // namespace
+
+void AddRender(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<RenderFlags>();
+  wiring::Context& context = flags->context;
+  context.worker_image = "ringmaster-worker:" RINGMASTER_VERSION;
+  context.coordinator_address = "COORDINATOR-HOST:PORT";
+  context.coordinator_ca_pem = "AUTHORITY OF THE COORDINATOR (--ca FILE)\n";
+  std::vector<std::string> gangs;
+  for (const auto& [name, gang] : Gangs()) gangs.push_back(name);
+
+  CLI::App* command = app.add_subcommand("render", "Print what the operator would create for a job");
+  command->add_option("FILE", flags->file, "Manifest (YAML or JSON)")->required();
+  command
+      ->add_option("--set", flags->sets, "spec.path=value: replaces a field of the manifest; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--attempt", context.attempt, "Which attempt of the job")
+      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
+      ->capture_default_str();
+  command->add_option("--gang", flags->gang, "Instead of spec.scheduling.gang, whose auto is gate here")
+      ->check(CLI::IsMember(gangs));
+  command->add_option("--excluded", context.excluded_nodes, "Nodes to keep off, with commas between")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--host-ports", context.host_port_base, "hostNetwork: first port of the job's range")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("--image", context.worker_image, "Image of the workers when the template names none")
+      ->capture_default_str();
+  command->add_option("--coordinator", context.coordinator_address, "HOST:PORT that workers call");
+  command->add_option("--ca", flags->authority_file, "File with the coordinator's authority (PEM)");
+  command->add_option("--uid", flags->uid, "Of the TrainingJob, for owner references");
+  command->footer("Example:\n  ringmaster render job.yaml | kubectl apply --dry-run=server -f -");
+  command->callback([flags, &exit_code] {
+    const Status rendered = Render(*flags);
+    exit_code = rendered.ok() ? kSucceeded : Refuse(rendered.error());
+  });
+}
+
+}  // namespace ringmaster::cli
