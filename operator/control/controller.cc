@@ -1,7 +1,10 @@
 #include "operator/control/controller.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "operator/core/refusals.h"
 
 namespace ringmaster::control {
 namespace {
@@ -22,6 +25,20 @@ bool ViewIsBehind(Code code) {
     default:
       return false;
   }
+}
+
+// Writes whose success or refusal says whether the world takes our pods.
+bool AboutPods(const core::Action& action) {
+  return std::holds_alternative<core::CreatePod>(action) ||
+         std::holds_alternative<core::PrepareGang>(action) ||
+         std::holds_alternative<core::ReleaseGang>(action);
+}
+
+// Whether the other writes of the decision still make sense.
+bool MayGoOn(const core::Action& action, Code code) {
+  if (std::holds_alternative<core::DeletePod>(action))
+    return code == Code::kNotFound || code == Code::kConflict;  // this one is done, by whomever
+  return std::holds_alternative<core::CreatePod>(action) && code == Code::kAlreadyExists;
 }
 
 }  // namespace
@@ -49,6 +66,7 @@ void Controller::On(const ControlEvent& event, Time now) {
 
 std::vector<Command> Controller::TakeCommands(Time now) {
   while (auto key = queue_.Take(now)) Reconcile(*key, now);
+  Pump();
   return std::exchange(commands_, {});
 }
 
@@ -69,55 +87,105 @@ void Controller::Reconcile(const Key& key, Time now) {
     freshness_.Forget(key);
     backoff_.Reset(key);
     queue_.DropDue(key);
+    if (options_.on_gone) options_.on_gone(key);
     return queue_.Done(key);
   }
+  const core::Job& job = snapshot->observed.job;
+  if (state.refusal && (state.refused_generation != job.spec_generation || state.job_uid != job.uid)) {
+    state.refusal.reset();
+    state.refusals = 0;
+  }
+  snapshot->observed.refusal = state.refusal;
   core::Decision decision = options_.decide(snapshot->observed, now);
   if (options_.on_decision) options_.on_decision(key, snapshot->observed, decision, now);
   Send(key, state, *std::move(snapshot), std::move(decision), now);
 }
 
 void Controller::Send(const Key& key, State& state, Snapshot snapshot, core::Decision decision, Time now) {
+  state.began = now;
   state.requeue_at = decision.requeue_at;
   state.events = std::move(decision.events);
   state.failed = false;
+  state.worked = false;
+  state.refused.reset();
+  state.job_uid = std::move(snapshot.observed.job.uid);
+  state.refused_generation = snapshot.observed.job.spec_generation;
+  state.job_revision = snapshot.job_revision;
   state.cut = decision.actions.size() > options_.max_writes;
   if (state.cut) decision.actions.resize(options_.max_writes);
-  for (core::Action& action : decision.actions) {
+  state.unsent.assign(std::make_move_iterator(decision.actions.begin()),
+                      std::make_move_iterator(decision.actions.end()));
+  if (state.unsent.empty()) return Finish(key, state, now);
+  turns_.push_back(key);
+}
+
+void Controller::Pump() {
+  while (CanSend()) {
+    const Key key = std::move(turns_.front());
+    turns_.pop_front();
+    const auto known = states_.find(key);
+    if (known == states_.end() || known->second.unsent.empty()) continue;  // dropped meanwhile
+    State& state = known->second;
+    core::Action action = std::move(state.unsent.front());
+    state.unsent.pop_front();
+    if (!state.unsent.empty()) turns_.push_back(key);
     const uint64_t id = next_id_++;
-    pending_.emplace(id, Pending{key, KindOf(action)});
     std::optional<Revision> if_revision;
-    if (std::holds_alternative<core::SetStatus>(action)) if_revision = snapshot.job_revision;
-    commands_.push_back(DoWrite{id, {key, snapshot.observed.job.uid, std::move(action), if_revision}});
+    if (std::holds_alternative<core::SetStatus>(action)) if_revision = state.job_revision;
+    pending_.emplace(id, Pending{key, action});
     state.in_flight += 1;
+    writes_in_flight_ += 1;
+    commands_.emplace_back(std::in_place_type<DoWrite>, id,
+                           Write{key, state.job_uid, std::move(action), if_revision});
   }
-  if (state.in_flight == 0) Finish(key, state, now);
 }
 
 void Controller::Read(const Key& key, State& state) {
   const uint64_t id = next_id_++;
-  pending_.emplace(id, Pending{key, std::nullopt});
-  commands_.push_back(DoRead{id, key});
+  reads_.emplace(id, key);
+  commands_.emplace_back(std::in_place_type<DoRead>, id, key);
   state.in_flight = 1;
 }
 
 void Controller::OnWrite(uint64_t id, const Result<Revision>& result, Time now) {
   auto node = pending_.extract(id);
   if (node.empty()) return;
-  const auto& [key, kind] = node.mapped();
+  const auto& [key, action] = node.mapped();
   State& state = states_.at(key);
+  writes_in_flight_ -= 1;
   if (result.ok()) {
+    const auto kind = KindOf(action);
     if (kind && result.value() > 0) freshness_.Expect(key, *kind, result.value());
+    state.worked |= AboutPods(action);
   } else {
     state.failed = true;
     state.must_read |= ViewIsBehind(result.error().code);
+    Note(action, result.error(), state, now);
+    if (!MayGoOn(action, result.error().code)) state.unsent.clear();
   }
-  if (--state.in_flight == 0) Finish(key, state, now);
+  if (--state.in_flight == 0 && state.unsent.empty()) Finish(key, state, now);
+}
+
+void Controller::Note(const core::Action& action, const Error& error, State& state, Time now) {
+  if (!AboutPods(action) || state.refused) return;
+  std::optional<core::RefusalKind> kind = core::ClassifyRefusal(error);
+  std::string message = error.message;
+  const auto* create = std::get_if<core::CreatePod>(&action);
+  if (!kind && create != nullptr && error.code == Code::kAlreadyExists) {
+    // Seen twice with a live read between, and still not among our pods: it is not ours.
+    if (!state.taken.insert(create->name).second) kind = core::RefusalKind::kNameTaken;
+    message = "pod " + create->name + " exists and does not belong to this job";
+  }
+  if (!kind) return;
+  const Time since = state.refusal && state.refusal->kind == *kind ? state.refusal->since : now;
+  state.refused =
+      core::Refusal{*kind, std::move(message), since, now + core::RefusalPause(state.refusals + 1)};
 }
 
 void Controller::OnRead(uint64_t id, const Status& result, Time now) {
-  auto node = pending_.extract(id);
+  auto node = reads_.extract(id);
   if (node.empty()) return;
-  const Key& key = node.mapped().key;
+  const Key& key = node.mapped();
   State& state = states_.at(key);
   state.in_flight = 0;
   state.events.clear();
@@ -137,11 +205,25 @@ void Controller::OnRead(uint64_t id, const Status& result, Time now) {
 }
 
 void Controller::Finish(const Key& key, State& state, Time now) {
+  if (options_.on_reconciled) {
+    const char* const well = state.requeue_at ? "requeue_after" : "success";
+    options_.on_reconciled(key, state.failed ? "error" : well, now - state.began);
+  }
+  if (state.refused) {
+    state.refusals += 1;
+    state.refusal = std::move(state.refused);
+    state.refused.reset();
+  } else if (state.worked && !state.failed) {
+    state.refusals = 0;
+    state.refusal.reset();
+    state.taken.clear();
+  }
   if (state.failed) {
     queue_.AddAt(key, now + backoff_.Next(key));
   } else {
     backoff_.Reset(key);
-    for (core::Event& event : state.events) commands_.push_back(DoRecord{key, std::move(event)});
+    for (core::Event& event : state.events)
+      commands_.emplace_back(std::in_place_type<DoRecord>, key, std::move(event));
     if (state.requeue_at) queue_.AddAt(key, std::max(*state.requeue_at, now + kMinRequeue));
     if (state.cut) queue_.Add(key);
   }

@@ -8,13 +8,19 @@
 // Invariants: at most one decision of a job is being carried out at a time; no decision from a view that has
 // not seen our own acknowledged writes (freshness.h); after a write of unknown outcome, or one that showed
 // that the view is behind, a live read comes first; events for people are sent only after the actions of
-// their decision were acknowledged.
+// their decision were acknowledged; at most max_in_flight writes are under way, and jobs take turns, so that
+// a gang of thousands does not hold up the others.
+//
+// What the world refused (quota, admission, rights) is kept per job and handed to the next decisions, until a
+// write about pods succeeds or the wish changes.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -60,11 +66,17 @@ class Controller {
  public:
   struct Options {
     uint64_t seed = 1;                   // of the jitter
-    size_t max_writes = 16;              // of one decision in flight
+    size_t max_writes = 512;             // of one decision; the rest is decided anew
+    size_t max_in_flight = 50;           // of all jobs together
     Duration stale_limit = seconds(10);  // a view that stays behind for so long is read through
     std::function<core::Decision(const core::Observed&, Time)> decide = core::Decide;
     // Called for each decision, before its commands: for logs and traces.
     std::function<void(const Key&, const core::Observed&, const core::Decision&, Time)> on_decision;
+    // Called when the writes of a decision were answered: "success", "requeue_after" or "error", and how long
+    // they took. For metrics.
+    std::function<void(const Key&, const char* result, Duration took)> on_reconciled;
+    // Called when there is no such job (any more); may be called again.
+    std::function<void(const Key&)> on_gone;
   };
 
   // `view` must outlive the controller.
@@ -73,25 +85,38 @@ class Controller {
   void On(const ControlEvent& event, Time now);
   std::vector<Command> TakeCommands(Time now);
   // Time::min(): call TakeCommands at once; kNever: only an event can bring something new.
-  Time NextWakeup() const { return queue_.NextWakeup(); }
+  Time NextWakeup() const { return CanSend() ? Time::min() : queue_.NextWakeup(); }
 
  private:
   struct State {
     int in_flight = 0;
     bool must_read = false;
     bool failed = false;  // one of the writes in flight
-    bool cut = false;     // not all actions of the decision were sent
+    bool cut = false;     // not all actions of the decision were taken up
+    bool worked = false;  // a write about pods succeeded
+    std::string job_uid;
+    Revision job_revision = 0;
+    Time began{};  // the decision being carried out
+    std::deque<core::Action> unsent;
+    std::optional<core::Refusal> refused;  // by one of the writes of this decision
+    std::optional<core::Refusal> refusal;  // what the next decisions are told
+    int32_t refusals = 0;                  // decisions in a row
+    int64_t refused_generation = 0;        // of the wish
+    std::set<std::string> taken;           // names that existed when we wanted them
     std::optional<Time> stale_since;
     std::optional<Time> requeue_at;
     std::vector<core::Event> events;
   };
   struct Pending {
     Key key;
-    std::optional<Kind> kind;
+    core::Action action;
   };
 
   void Reconcile(const Key& key, Time now);
   void Send(const Key& key, State& state, Snapshot snapshot, core::Decision decision, Time now);
+  bool CanSend() const { return writes_in_flight_ < options_.max_in_flight && !turns_.empty(); }
+  void Pump();
+  void Note(const core::Action& action, const Error& error, State& state, Time now);
   void Read(const Key& key, State& state);
   void OnWrite(uint64_t id, const Result<Revision>& result, Time now);
   void OnRead(uint64_t id, const Status& result, Time now);
@@ -104,6 +129,9 @@ class Controller {
   Backoff<Key> backoff_;
   std::map<Key, State> states_;
   std::map<uint64_t, Pending> pending_;
+  std::map<uint64_t, Key> reads_;
+  std::deque<Key> turns_;  // jobs with unsent actions; those of dropped ones are skipped
+  size_t writes_in_flight_ = 0;
   uint64_t next_id_ = 1;
   std::vector<Command> commands_;
 };

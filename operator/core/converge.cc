@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "operator/core/decide.h"
@@ -11,30 +13,61 @@
 namespace ringmaster::core {
 namespace {
 
-// An agent that was stopped before it ever spoke is in no report: it is noticed by its absence.
-std::vector<Absence> Absent(const Observed& o, Time now) {
+using NameSet = std::unordered_set<std::string_view>;
+
+// An agent that was stopped before it ever spoke is in no report: it is noticed by its absence. Only so many
+// are remembered at a time; the others follow when these are dealt with.
+constexpr size_t kMaxAbsent = 64;
+
+std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
+  NameSet live;
+  if (o.report) live.insert(o.report->live_pods.begin(), o.report->live_pods.end());
   std::vector<Absence> absent;
   for (const Pod& pod : o.pods) {
+    if (absent.size() == kMaxAbsent) break;
     if (pod.phase != PodPhase::kRunning || pod.deleting() || pod.attempt != o.status.ledger.attempt) continue;
-    const bool live = o.report && std::find(o.report->live_pods.begin(), o.report->live_pods.end(),
-                                            pod.name) != o.report->live_pods.end();
-    if (live) continue;
+    if (live.contains(pod.name)) continue;
     const auto& before = o.status.ledger.absent;
     const auto known =
         std::find_if(before.begin(), before.end(), [&](const Absence& item) { return item.uid == pod.uid; });
-    absent.push_back(known != before.end() ? *known : Absence{pod.uid, now});
+    // Every agent is absent at first: that is not worth a status write.
+    const Time worth = pod.started + kAbsenceGuard;
+    if (known != before.end())
+      absent.push_back(*known);
+    else if (now >= worth)
+      absent.push_back({pod.uid, now});
+    else
+      wake.By(worth);
   }
   return absent;
 }
 
 // Things seen that later decisions need to know, whatever happens to what shows them now.
-Ledger Milestones(const Observed& o, int32_t target, Time now) {
+Ledger Milestones(const Observed& o, Time now, Wake& wake) {
   Ledger next = o.status.ledger;
+  const Placement p = PlacementOf(o, o.status.ledger);
+  const auto limit = PlacementLimit(o);
+  if (!next.placed) {
+    const bool enough =
+        o.provider == GangProvider::kNone || (limit && now >= *limit) ? p.bound >= p.needed : false;
+    next.placed = p.wanted > 0 && (p.bound == p.wanted || enough);
+    if (next.placed) {
+      next.withdrawals = 0;
+      next.withdrawn_for.clear();
+    }
+  }
+  const bool below = next.placed && p.bound < p.needed && o.provider != GangProvider::kNone;
+  if (!below)
+    next.below_since.reset();
+  else if (!next.below_since)
+    next.below_since = now;
   int32_t running = 0;
   for (const Pod& pod : o.pods)
-    running += pod.attempt == next.attempt && pod.rank < target && pod.phase == PodPhase::kRunning ? 1 : 0;
-  if (!next.ready_since && running == target) next.ready_since = now;
-  if (o.job.native) next.absent = Absent(o, now);
+    running += OfGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
+  if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
+  if (o.job.native) next.absent = Absent(o, now, wake);
+  std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; });
+  for (const ExcludedNode& node : next.excluded) wake.By(node.until);
   if (o.report) {
     if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
       next.stepped = true;
@@ -42,34 +75,51 @@ Ledger Milestones(const Observed& o, int32_t target, Time now) {
     next.worker_failures = std::min(next.worker_failures, o.report->worker_failures);
     next.restarts.without_progress = o.report->failures_without_progress;
   }
+  // The books are kept whenever something is written; what the time goes into is worth a write of its own.
+  if (const Spending spending = SpendingOf(o, next, now); spending != next.spending) Account(o, next, now);
   return next;
-}
-
-Decision Refresh(const Observed& o, int32_t target, Time now, Wake& wake) {
-  Ledger next = Milestones(o, target, now);
-  const bool milestone = next != o.status.ledger;
-  Observed after = o;
-  after.status.ledger = std::move(next);
-  after.status.display = Summarize(after, now);
-  const Display& before = o.status.display;
-  bool write = milestone || !EqualButProgress(after.status.display, before);
-  if (!write && after.status.display.progress != before.progress) {
-    const Time due = before.progress_at ? *before.progress_at + o.job.progress_interval : now;
-    write = now >= due;
-    if (!write) wake.By(due);
-  }
-  Decision decision;
-  decision.reason =
-      after.status.display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as wished" : "waiting for pods";
-  if (write) decision.actions.push_back(SetStatus{std::move(after.status)});
-  decision.requeue_at = wake.at();
-  return decision;
 }
 
 Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string message) {
   Ledger next = o.status.ledger;
-  BeginAttempt(o, next);
+  BeginAttempt(o, next, now);
   return WriteLedger(o, std::move(next), now, reason, {{false, "Restarting", std::move(message)}});
+}
+
+std::vector<std::string> Excluded(const Ledger& ledger, Time now) {
+  std::vector<std::string> names;
+  for (const ExcludedNode& node : ledger.excluded)
+    if (node.until > now) names.push_back(node.name);
+  return names;
+}
+
+// Makes the ranks that are missing, and before them what stands beside the pods.
+void Create(const Observed& o, const std::vector<bool>& present, Time now, Decision& decision, Wake& wake) {
+  const Ledger& ledger = o.status.ledger;
+  const auto target = static_cast<int32_t>(present.size());
+  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
+  if (missing && ledger.not_before && now < *ledger.not_before) return wake.By(*ledger.not_before);
+  const PrepareGang beside{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
+  if (!missing && o.prepared == beside) return;
+  if (const Refusal* refusal = HeldBackBy(o, now)) {
+    if (!o.preflight) wake.By(refusal->retry_at);
+    return;
+  }
+  if (o.prepared != beside) {
+    decision.actions.push_back(beside);
+    return;
+  }
+  const std::vector<std::string> excluded = Excluded(ledger, now);
+  const bool gated = o.provider == GangProvider::kGate && !o.job.autoscaler;
+  int32_t made = 0;
+  for (int32_t rank = 0; rank < target; ++rank) {
+    if (present[static_cast<size_t>(rank)]) continue;
+    decision.actions.push_back(
+        CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank, target, gated, excluded});
+    made += 1;
+  }
+  decision.events.push_back(
+      {false, "CreatingPods", fmt::format("{} of {} workers, attempt {}", made, target, ledger.attempt)});
 }
 
 }  // namespace
@@ -92,15 +142,15 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
                         fmt::format("{} is of a later attempt than {}", pod.name, ledger.attempt));
     if (pod.attempt != ledger.attempt) {
       draining = true;
-      Remove(pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+      Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
       continue;
     }
     const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
     if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
     if (lost) {
-      Remove(pod, Duration{0}, now, decision.actions, wake);
+      Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
     } else if (pod.rank >= target || pod.deleting()) {
-      Remove(pod, o.job.grace, now, decision.actions, wake);  // a planned leave
+      Remove(o.job, pod, o.job.grace, now, decision.actions, wake);  // a planned leave
     }
   }
 
@@ -112,26 +162,17 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false};
     if (o.order != order) decision.actions.push_back(order);
   }
-  if (missing && !draining) {
-    if (ledger.not_before && now < *ledger.not_before) {
-      wake.By(*ledger.not_before);
-    } else {
-      int32_t made = 0;
-      for (int32_t rank = 0; rank < target; ++rank) {
-        if (present[static_cast<size_t>(rank)]) continue;
-        decision.actions.push_back(
-            CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank});
-        made += 1;
-      }
-      decision.events.push_back(
-          {false, "CreatingPods", fmt::format("{} of {} workers, attempt {}", made, target, ledger.attempt)});
-    }
+  if (!draining) {
+    Create(o, present, now, decision, wake);
+    if (HeldBackBy(o, now) == nullptr) Release(o, now, decision.actions);
   }
-  if (!decision.actions.empty()) {
-    decision.requeue_at = wake.at();
-    return decision;
+  if (decision.actions.empty()) {
+    const Display display = Refresh(o, Milestones(o, now, wake), now, decision, wake);
+    decision.reason =
+        display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as wished" : "waiting for pods";
   }
-  return Refresh(o, target, now, wake);
+  decision.requeue_at = wake.at();
+  return decision;
 }
 
 }  // namespace ringmaster::core

@@ -11,33 +11,58 @@ Decision Decide(const Observed& o, Time now) {
   if (o.job.deleted) return AfterDeletion(o, now);
   if (o.status.ended()) return AfterEnd(o, now);
 
+  if (Ledger sane = WithSaneTimes(o, now); sane != o.status.ledger)
+    return WriteLedger(o, std::move(sane), now, "the clock was set back");
   Wake wake;
   if (auto decision = CheckEnd(o, now, wake)) return *std::move(decision);
   const Ledger& ledger = o.status.ledger;
   if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, wake);
   if (ledger.attempt == 0) {
     Ledger next = ledger;
-    BeginAttempt(o, next);
+    BeginAttempt(o, next, now);
     next.start_time = now;
     next.active_since = now;
     return WriteLedger(o, std::move(next), now, "accepted",
                        {{false, "Accepted", "starting with " + std::to_string(o.job.Target()) + " workers"}});
   }
   if (auto decision = CheckFailures(o, now, wake)) return *std::move(decision);
+  if (auto decision = CheckPlacement(o, now, wake)) return *std::move(decision);
   return Converge(o, now, wake);
 }
 
 Decision WriteLedger(const Observed& o, Ledger ledger, Time now, std::string reason,
                      std::vector<Event> events) {
-  Observed after = o;
-  after.status.ledger = std::move(ledger);
-  after.status.display = Summarize(after, now);
-  return {{SetStatus{std::move(after.status)}}, std::move(events), std::nullopt, std::move(reason)};
+  if (!o.status.ended()) Account(o, ledger, now);
+  Status status{std::move(ledger), {}};
+  status.display = Summarize(o, status.ledger, now);
+  return {{SetStatus{std::move(status)}}, std::move(events), std::nullopt, std::move(reason)};
 }
 
-void BeginAttempt(const Observed& o, Ledger& ledger) {
+Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, Wake& wake) {
+  const Display& before = o.status.display;
+  Display display = Summarize(o, ledger, now);
+  bool write = ledger != o.status.ledger || !EqualButNumbers(display, before);
+  if (!write && display != before) {
+    const Time due = before.progress_at ? *before.progress_at + o.job.progress_interval : now;
+    write = now >= due;
+    if (!write) wake.By(due);
+  }
+  if (!write) return display;
+  if (!o.status.ended()) Account(o, ledger, now);
+  decision.actions.push_back(SetStatus{{std::move(ledger), display}});
+  return display;
+}
+
+bool OfGang(const Job& job, const Ledger& ledger, const Pod& pod) {
+  return pod.attempt == ledger.attempt && pod.rank < (job.native ? job.Target() : ledger.gang_size);
+}
+
+void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
   for (const Pod& pod : o.pods) ledger.attempt = std::max(ledger.attempt, pod.attempt);
   ledger.attempt += 1;
+  ledger.attempt_since = now;
+  ledger.placed = false;
+  ledger.below_since.reset();
   ledger.gang_size = o.job.Target();
   ledger.counted.clear();
   ledger.ready_since.reset();
@@ -52,7 +77,15 @@ bool SaysNow(const Observed& o, rendezvous::GangPhase phase) {
   return !floor || o.report->generation > *floor;
 }
 
-void Remove(const Pod& pod, Duration grace, Time now, std::vector<Action>& actions, Wake& wake) {
+void Remove(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
+            Wake& wake) {
+  if (pod.unreachable_since && grace > Duration{0}) {
+    const Time limit = *pod.unreachable_since + job.unreachable_node_limit;
+    if (now >= limit)
+      grace = Duration{0};
+    else
+      wake.By(limit);
+  }
   if (!pod.alive()) grace = Duration{0};
   if (!pod.deleting()) {
     actions.push_back(DeletePod{pod.name, pod.uid, grace});

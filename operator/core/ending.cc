@@ -5,7 +5,6 @@
 
 #include "operator/core/decide.h"
 #include "operator/core/steps.h"
-#include "operator/core/summary.h"
 
 namespace ringmaster::core {
 namespace {
@@ -68,7 +67,8 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
 Decision AfterDeletion(const Observed& o, Time now) {
   Decision decision;
   Wake wake;
-  for (const Pod& pod : o.pods) Remove(pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+  for (const Pod& pod : o.pods)
+    Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
   decision.reason = "deleted";
   decision.requeue_at = wake.at();
   return decision;
@@ -89,7 +89,7 @@ Decision AfterEnd(const Observed& o, Time now) {
       wake.By(ended + kGoodbyeGuard);
       continue;
     }
-    Remove(pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+    Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
   }
   decision.reason = "ended";
   if (o.job.ttl) {
@@ -100,10 +100,7 @@ Decision AfterEnd(const Observed& o, Time now) {
       wake.By(ended + *o.job.ttl);
     }
   }
-  if (decision.actions.empty()) {
-    const Display display = Summarize(o, now);
-    if (display != o.status.display) return WriteLedger(o, ledger, now, "ended");
-  }
+  if (decision.actions.empty()) Refresh(o, ledger, now, decision, wake);
   decision.requeue_at = wake.at();
   return decision;
 }

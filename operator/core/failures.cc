@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "operator/core/decide.h"
@@ -18,6 +21,26 @@ struct Finding {
   std::string uid;
 };
 
+constexpr const char* kInvalidImageName = "InvalidImageName";
+constexpr size_t kMaxExcluded = 100;
+
+// New pods stay away from its node for a while.
+void Exclude(const Observed& o, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded) {
+  if (failure.node.empty() || o.job.node_exclusion == Duration{0}) return;
+  ExcludedNode node{failure.node, CauseName(failure.cause), now + o.job.node_exclusion};
+  const auto at =
+      std::lower_bound(excluded.begin(), excluded.end(), node.name,
+                       [](const ExcludedNode& a, const std::string& name) { return a.name < name; });
+  if (at != excluded.end() && at->name == node.name) {
+    *at = std::move(node);
+    return;
+  }
+  excluded.insert(at, std::move(node));
+  if (excluded.size() <= kMaxExcluded) return;
+  excluded.erase(std::min_element(excluded.begin(), excluded.end(),
+                                  [](const auto& a, const auto& b) { return a.until < b.until; }));
+}
+
 bool Contains(const std::vector<std::string>& sorted_or_not, const std::string& value) {
   return std::find(sorted_or_not.begin(), sorted_or_not.end(), value) != sorted_or_not.end();
 }
@@ -27,6 +50,7 @@ std::string Describe(const Failure& failure) {
   switch (failure.cause) {
     case Cause::kExit:
       text += fmt::format(" ended with exit code {}", failure.exit_code);
+      if (!failure.ended_reason.empty()) text += fmt::format(" ({})", failure.ended_reason);
       break;
     case Cause::kLeft:
       text += " left before the work was done";
@@ -51,9 +75,33 @@ std::string Describe(const Failure& failure) {
   return text;
 }
 
+// A pod that has its node and does not run.
+std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
+                                    Wake& wake) {
+  failure.cause = Cause::kCannotStart;
+  failure.message = pod.waiting_reason;
+  if (!pod.waiting_message.empty())
+    failure.message += (failure.message.empty() ? "" : ": ") + pod.waiting_message;
+  if (pod.waiting_reason == kInvalidImageName) return failure;
+  if (o.job.startup_limit == Duration{0}) return std::nullopt;
+  const Time limit = std::max({pod.placed, pod.created, o.status.ledger.attempt_since}) + o.job.startup_limit;
+  if (now >= limit) {
+    if (failure.message.empty())
+      failure.message = fmt::format("not running {} s after it got its node (health.startupSeconds)",
+                                    ToMs(o.job.startup_limit) / 1000);
+    return failure;
+  }
+  wake.By(limit);
+  return std::nullopt;
+}
+
+using Absent = std::unordered_map<std::string_view, Time>;  // since when, by uid
+
 // nullopt: nothing is wrong with this pod, as far as can be said now.
-std::optional<Failure> Examine(const Observed& o, const Pod& pod, Time now, Wake& wake) {
-  Failure failure{pod.attempt, pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message, "", now};
+std::optional<Failure> Examine(const Observed& o, const Pod& pod, const Absent& absent, Time now,
+                               Wake& wake) {
+  Failure failure{pod.attempt,      pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message,
+                  pod.ended_reason, "",       now};
   if (pod.phase == PodPhase::kFailed) return failure;
   if (pod.phase == PodPhase::kSucceeded) {
     if (!o.job.native) return std::nullopt;  // its part of the work is done
@@ -83,9 +131,10 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, Time now, Wake
     }
     wake.By(believed);
   }
-  for (const Absence& absence : o.status.ledger.absent) {
-    if (absence.uid != pod.uid || o.job.startup_limit == Duration{0}) continue;
-    const Time limit = absence.since + o.job.startup_limit;
+  if (pod.phase == PodPhase::kPending && pod.bound()) return ExamineStart(o, pod, failure, now, wake);
+  if (const auto absence = absent.find(pod.uid);
+      absence != absent.end() && o.job.startup_limit > Duration{0}) {
+    const Time limit = absence->second + o.job.startup_limit;
     if (now >= limit) {
       failure.cause = Cause::kSilent;
       failure.message =
@@ -100,12 +149,13 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, Time now, Wake
 std::vector<Finding> ExaminePods(const Observed& o, Time now, Wake& wake) {
   std::vector<Finding> findings;
   const Ledger& ledger = o.status.ledger;
-  const int32_t size = o.job.native ? o.job.Target() : ledger.gang_size;
+  Absent absent;
+  for (const Absence& absence : ledger.absent) absent.emplace(absence.uid, absence.since);
   for (const Pod& pod : o.pods) {
     // A pod that is leaving by our order is judged by that order, not by its exit code.
-    if (pod.attempt != ledger.attempt || pod.rank >= size || pod.deleting()) continue;
-    if (Contains(ledger.counted, pod.uid)) continue;
-    auto failure = Examine(o, pod, now, wake);
+    if (!OfGang(o.job, ledger, pod) || pod.deleting()) continue;
+    if (std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid)) continue;
+    auto failure = Examine(o, pod, absent, now, wake);
     if (!failure) continue;
     Verdict verdict = Judge(o.job.rules, *failure, pod.conditions);
     failure->rule = verdict.rule;
@@ -122,7 +172,8 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
   const auto& record = *o.report->last_failure;
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // seen as its pod
-  Failure failure{ledger.attempt, record.pod, "", record.exit_code, Cause::kExit, record.message, "", now};
+  Failure failure{
+      ledger.attempt, record.pod, "", record.exit_code, Cause::kExit, record.message, "", "", now};
   if (record.evidence == "hang" || record.evidence == "stopped") failure.cause = Cause::kHang;
   auto verdict = JudgeByRules(o.job.rules, failure, {});
   if (!verdict) verdict = Verdict{RuleAction::kRestart, false, "restarted in place by its agent"};
@@ -146,6 +197,7 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Wake& wake) {
                   Cause::kStartupTimeout,
                   fmt::format("no step within {} s of all pods running (health.startupSeconds)",
                               ToMs(o.job.startup_limit) / 1000),
+                  "",
                   "",
                   now};
   Verdict verdict = Judge(o.job.rules, failure, {});
@@ -211,6 +263,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
     if (finding.verdict.action == RuleAction::kIgnore) continue;
     if (!counted) next.last_failure = finding.failure;
     counted = true;
+    if (finding.verdict.exclude_node) Exclude(o, finding.failure, now, next.excluded);
     charged |= repair && finding.verdict.charge;
     events.push_back({true, CauseName(finding.failure.cause), Describe(finding.failure)});
   }
@@ -227,12 +280,12 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   next.restarts.charged += charged ? 1 : 0;
   CountInRow(o, next, now);
   if (whole_gang) {
-    BeginAttempt(o, next);
+    BeginAttempt(o, next, now);
     return WriteLedger(o, std::move(next), now, "the whole gang restarts", std::move(events));
   }
-  std::erase_if(next.counted, [&](const std::string& uid) {
-    return std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) { return pod.uid == uid; });
-  });
+  std::unordered_set<std::string_view> existing;
+  for (const Pod& pod : o.pods) existing.insert(pod.uid);
+  std::erase_if(next.counted, [&](const std::string& uid) { return !existing.contains(uid); });
   for (const Finding& finding : findings)
     if (!finding.uid.empty()) next.counted.push_back(finding.uid);
   std::sort(next.counted.begin(), next.counted.end());

@@ -184,12 +184,7 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-// Names of things that belong to a job begin with this: the job's name, or its beginning and a hash where that
-// is long. The rest of a pod's name (attempts below 10^9, ranks below 10^4) then fits into a host name of 63.
-inline constexpr size_t kLongestNamePart = 48;
-std::string NamePart(const std::string& job);
-
-// `<job>-<attempt>-<rank>`
+// `<job>-<attempt>-<rank>`: a host name, for names of jobs are short (api).
 std::string PodName(const std::string& job, int64_t attempt, int32_t rank);
 
 // For logs and failing seeds.

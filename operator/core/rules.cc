@@ -8,6 +8,8 @@
 namespace ringmaster::core {
 namespace {
 
+constexpr const char* kDisruptionTarget = "DisruptionTarget";  // evicted, preempted, drained
+
 // Longer messages are cut: the matcher of the standard library recurses per character.
 constexpr size_t kMaxMatchedBytes = 2048;
 
@@ -41,7 +43,8 @@ std::optional<Verdict> JudgeByRules(const std::vector<Rule>& rules, const Failur
                                     const std::vector<std::string>& pod_conditions) {
   for (size_t i = 0; i < rules.size(); ++i) {
     if (Matches(rules[i], failure, pod_conditions))
-      return Verdict{rules[i].action, rules[i].charge, fmt::format("restart.rules[{}]", i)};
+      return Verdict{rules[i].action, rules[i].charge, fmt::format("restart.rules[{}]", i),
+                     rules[i].exclude_node};
   }
   return std::nullopt;
 }
@@ -54,7 +57,12 @@ Verdict Judge(const std::vector<Rule>& rules, const Failure& failure,
   if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)
     return {RuleAction::kRestart, false, "default: exit code 75 is not the pod's fault"};
   if (failure.cause == Cause::kLeft) return {RuleAction::kRestart, false, "default: planned leave"};
-  if (failure.cause == Cause::kNodeUnreachable) return {RuleAction::kRestart, false, "default: node lost"};
+  if (failure.cause == Cause::kNodeUnreachable)
+    return {RuleAction::kRestart, false, "default: node lost", true};
+  if (failure.cause == Cause::kCannotStart && failure.message.starts_with("InvalidImageName"))
+    return {RuleAction::kFail, true, "default: an image name that is not one"};
+  if (std::find(pod_conditions.begin(), pod_conditions.end(), kDisruptionTarget) != pod_conditions.end())
+    return {RuleAction::kRestart, false, "default: the cluster took it away"};
   return {RuleAction::kRestart, true, "default"};
 }
 

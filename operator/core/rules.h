@@ -24,8 +24,9 @@ struct Verdict {
 std::optional<Verdict> JudgeByRules(const std::vector<Rule>& rules, const Failure& failure,
                                     const std::vector<std::string>& pod_conditions);
 
-// Never empty: behind the user's rules stand ours. Exit 64 fails the job; exit 75, a planned leave and a lost
-// node are not charged; everything else is.
+// Never empty: behind the user's rules stand ours. Exit 64 and an impossible image name fail the job; exit
+// 75, a planned leave, a disruption by the cluster and a lost node are not charged, and the lost node is kept
+// off for a while; everything else is charged.
 Verdict Judge(const std::vector<Rule>& rules, const Failure& failure,
               const std::vector<std::string>& pod_conditions);
 

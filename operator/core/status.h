@@ -138,7 +138,8 @@ struct Failure {
   int32_t exit_code = 0;
   Cause cause = Cause::kExit;
   std::string message;
-  std::string rule;  // what decided: "restart.rules[1]" or "default"
+  std::string ended_reason;  // OOMKilled, Evicted
+  std::string rule;          // what decided: "restart.rules[1]" or "default"
   Time at{};
   bool operator==(const Failure&) const = default;
 };
@@ -183,6 +184,7 @@ struct Ledger {
   int32_t gang_size = 0;  // of this attempt: frameworks other than native cannot change it
   Time attempt_since{};   // when it was decided
   bool placed = false;    // the gang of this attempt has had its nodes
+  std::optional<Time> below_since;     // placed, and fewer pods than it needs have a node
   int32_t withdrawals = 0;             // gangs in a row that found no nodes in time
   std::string withdrawn_for;           // what the last of them missed
   std::vector<ExcludedNode> excluded;  // sorted by name
@@ -236,7 +238,7 @@ struct Display {
   rendezvous::Generation gang_generation = 0;
   std::string weights_hash;
   ProgressView progress;
-  std::optional<Time> progress_at;
+  std::optional<Time> progress_at;  // when numbers and words were last written
   const Condition& Of(ConditionType type) const { return conditions[static_cast<size_t>(type)]; }
   bool operator==(const Display&) const = default;
 };

@@ -25,14 +25,29 @@ Decision WriteLedger(const Observed& observed, Ledger ledger, Time now, std::str
                      std::vector<Event> events = {});
 
 // Raises the attempt: the next pod set is another one.
-void BeginAttempt(const Observed& observed, Ledger& ledger);
+void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
+
+// Writes the display (and `ledger`) when something changed: numbers and words alone at most once per
+// interval.
+Display Refresh(const Observed& observed, Ledger ledger, Time now, Decision& decision, Wake& wake);
 
 // The verdict of the report about the end (stopped, finished, failed) concerns this run, not one before.
 bool SaysNow(const Observed& observed, rendezvous::GangPhase phase);
 
 // Deletes what `pod` needs now: with `grace` when it was not told yet, by force when it overstayed.
-// Appends nothing when it is on its way.
-void Remove(const Pod& pod, Duration grace, Time now, std::vector<Action>& actions, Wake& wake);
+// Appends nothing when it is on its way. A node that has been unreachable for too long is not waited for.
+void Remove(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
+            Wake& wake);
+
+// A pod that may be part of the gang: of this attempt and within its size.
+bool OfGang(const Job& job, const Ledger& ledger, const Pod& pod);
+
+// clock.cc: the ledger was written by a clock that is ahead of ours: times to come are taken for now.
+Ledger WithSaneTimes(const Observed& observed, Time now);
+
+// goodput.cc: books the time since the last look, and says what the time from now on goes into.
+void Account(const Observed& observed, Ledger& ledger, Time now);
+Spending SpendingOf(const Observed& observed, const Ledger& ledger, Time now);
 
 // ending.cc
 std::optional<Decision> CheckEnd(const Observed& observed, Time now, Wake& wake);
@@ -45,6 +60,28 @@ Decision Suspend(const Observed& observed, Time now, Wake& wake);
 
 // failures.cc: counts what went wrong, decides on restart or failure.
 std::optional<Decision> CheckFailures(const Observed& observed, Time now, Wake& wake);
+
+// placement.cc: nodes for the whole gang, or for none of it.
+struct Placement {
+  int32_t wanted = 0;  // pods of the gang
+  int32_t needed = 0;  // with so many it can run; fewer than wanted only for elastic gangs
+  int32_t exist = 0;
+  int32_t bound = 0;
+  int32_t coming = 0;                  // shown to the scheduler, which has not said no
+  std::vector<PodRef> gated;           // in rank order
+  const Pod* unschedulable = nullptr;  // the first that the scheduler finds no node for
+};
+Placement PlacementOf(const Observed& observed, const Ledger& ledger);
+// For how long the gang has been looking for nodes; nullopt when nothing limits that now.
+std::optional<Time> PlacementLimit(const Observed& observed);
+// What stands between the gang and its nodes.
+std::string MissingText(const Observed& observed, const Placement& placement);
+// The gang is given up for a while when it did not find its nodes in time.
+std::optional<Decision> CheckPlacement(const Observed& observed, Time now, Wake& wake);
+// Takes gates away when there is room.
+void Release(const Observed& observed, Time now, std::vector<Action>& actions);
+// The refusal that holds pods back now, if any.
+const Refusal* HeldBackBy(const Observed& observed, Time now);
 
 // converge.cc: drains, creates, scales, gives orders, keeps the display fresh.
 Decision Converge(const Observed& observed, Time now, Wake& wake);

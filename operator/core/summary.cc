@@ -2,44 +2,70 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "operator/core/steps.h"
+
 namespace ringmaster::core {
 namespace {
 
 using rendezvous::GangPhase;
+
+constexpr const char* kContainerCreating = "ContainerCreating";
+constexpr const char* kPodInitializing = "PodInitializing";
 
 struct Counts {
   int32_t target = 0;
   int32_t placed = 0;   // of this attempt and within the target
   int32_t running = 0;  // of those
   bool older = false;
+  const Pod* waiting = nullptr;  // the first that has a node and says why it does not run
 };
 
-Counts Count(const Observed& o) {
+// What the display is made from.
+struct Scene {
+  const Observed& o;
+  const Ledger& ledger;
   Counts counts;
-  counts.target = o.job.native ? o.job.Target() : std::max(o.status.ledger.gang_size, 0);
+  Placement placement;
+  bool ended = false;
+  Time now{};
+};
+
+Counts Count(const Observed& o, const Ledger& ledger) {
+  Counts counts;
+  counts.target = o.job.native ? o.job.Target() : std::max(ledger.gang_size, 0);
   for (const Pod& pod : o.pods) {
-    if (pod.attempt != o.status.ledger.attempt) {
+    if (pod.attempt != ledger.attempt) {
       counts.older = true;
       continue;
     }
     if (pod.rank >= counts.target || pod.deleting() || !pod.alive()) continue;
     counts.placed += 1;
     counts.running += pod.phase == PodPhase::kRunning ? 1 : 0;
+    if (counts.waiting == nullptr && pod.phase == PodPhase::kPending && pod.bound() &&
+        !pod.waiting_reason.empty() && pod.waiting_reason != kContainerCreating &&
+        pod.waiting_reason != kPodInitializing)
+      counts.waiting = &pod;
   }
   return counts;
 }
 
-Phase PhaseOf(const Observed& o, const Counts& counts, Time now) {
-  const Ledger& l = o.status.ledger;
+Phase PhaseOf(const Scene& s) {
+  const Ledger& l = s.ledger;
   if (l.outcome == Outcome::kSucceeded) return Phase::kSucceeded;
   if (l.outcome == Outcome::kFailed) return Phase::kFailed;
   if (l.suspended) return Phase::kSuspended;
   if (l.stop_since) return Phase::kSuspending;
   if (l.attempt == 0) return Phase::kPending;
   const bool active =
-      o.job.native ? o.report && o.report->phase == GangPhase::kActive : l.ready_since.has_value();
-  if (active) return counts.running == counts.target ? Phase::kRunning : Phase::kResizing;
-  if (counts.older || l.failures_in_row > 0 || (l.not_before && *l.not_before > now))
+      s.o.job.native ? s.o.report && s.o.report->phase == GangPhase::kActive : l.ready_since.has_value();
+  if (active) return s.counts.running == s.counts.target ? Phase::kRunning : Phase::kResizing;
+  if (!l.placed && l.failures_in_row == 0 && s.placement.bound == 0 && s.counts.waiting == nullptr &&
+      s.o.provider != GangProvider::kNone)
+    return Phase::kPending;
+  if (s.counts.older || l.failures_in_row > 0 || (l.not_before && *l.not_before > s.now))
     return Phase::kRestarting;
   return Phase::kStarting;
 }
@@ -64,9 +90,10 @@ class Writer {
   Time now_;
 };
 
-void SetGangConditions(const Observed& o, bool ended, Writer& writer) {
-  const Ledger& l = o.status.ledger;
-  if (ended || l.suspended) {
+void SetGangConditions(const Scene& s, Writer& writer) {
+  const Observed& o = s.o;
+  const Ledger& l = s.ledger;
+  if (s.ended || l.suspended) {
     writer.Set(ConditionType::kFabricReady, false, Reason::kEnded, "no gang is up");
     writer.Set(ConditionType::kProgressing, false, Reason::kEnded, "");
     return;
@@ -97,27 +124,107 @@ void SetGangConditions(const Observed& o, bool ended, Writer& writer) {
   }
 }
 
-void SetPodConditions(const Observed& o, const Counts& counts, bool ended, Time now, Writer& writer) {
-  const Ledger& l = o.status.ledger;
-  const bool wanted = !ended && !l.suspended && !l.stop_since;
+const char* Remedy(RefusalKind kind) {
+  switch (kind) {
+    case RefusalKind::kQuota:
+      return "raise the ResourceQuota or free what is used; it is tried again by itself";
+    case RefusalKind::kPodSecurity:
+      return "change these fields in workers.template, or the pod-security.kubernetes.io/enforce label of "
+             "the "
+             "namespace";
+    case RefusalKind::kAdmission:
+      return "change the manifest as the policy asks";
+    case RefusalKind::kForbidden:
+      return "give the operator the rights of its ClusterRole";
+    case RefusalKind::kInvalid:
+      return "correct workers.template";
+    case RefusalKind::kNameTaken:
+      return "remove what has this name, or rename the job";
+    case RefusalKind::kNamespaceEnding:
+      return "create the job in another namespace";
+    case RefusalKind::kNoGangProvider:
+      return "install it, or set scheduling.gang to auto or gate";
+  }
+  return "";
+}
+
+const Refusal* RefusalOf(const Observed& o) {
+  if (o.preflight) return &*o.preflight;
+  return o.refusal ? &*o.refusal : nullptr;
+}
+
+// Why not every pod has its node.
+std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
+  const Ledger& l = s.ledger;
+  const Placement& p = s.placement;
+  const std::string count = fmt::format("{}/{} pods have a node", p.bound, p.wanted);
+  if (const Refusal* refusal = RefusalOf(s.o)) return {ReasonOf(refusal->kind), count};
+  if (l.not_before && *l.not_before > s.now) {
+    if (l.withdrawals > 0)
+      return {Reason::kGangTimeout, fmt::format("{}; withdrawn after {} s and tried again later",
+                                                l.withdrawn_for, ToMs(s.o.job.gang_timeout) / 1000)};
+    return {Reason::kBackOff, fmt::format("{}; the next are made after a pause", count)};
+  }
+  if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
+    return {Reason::kPreparing, count};
+  if (!p.gated.empty() && !s.o.fit.missing.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
+  if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p)};
+  return {Reason::kWaitingForPods, count};
+}
+
+std::pair<Reason, std::string> WhyNotReady(const Scene& s) {
+  std::string count = fmt::format("{}/{} pods", s.counts.running, s.counts.target);
+  if (const Pod* pod = s.counts.waiting; pod != nullptr) {
+    const bool image = pod->waiting_reason.find("Image") != std::string::npos;
+    std::string text = fmt::format("{}; {}: {}", count, pod->name, pod->waiting_reason);
+    if (!pod->waiting_message.empty()) text += ": " + pod->waiting_message;
+    return {image ? Reason::kImagePullFailed : Reason::kContainerNotCreated, std::move(text)};
+  }
+  const bool pause = s.ledger.not_before && *s.ledger.not_before > s.now && s.counts.placed < s.counts.target;
+  return {pause ? Reason::kBackOff : Reason::kWaitingForPods, std::move(count)};
+}
+
+void SetPodConditions(const Scene& s, Writer& writer) {
+  const Ledger& l = s.ledger;
+  const bool wanted = !s.ended && !l.suspended && !l.stop_since;
   if (!wanted) {
-    const Reason why = ended ? Reason::kEnded : Reason::kStopping;
+    const Reason why = s.ended ? Reason::kEnded : Reason::kStopping;
     writer.Set(ConditionType::kScheduled, false, why, "");
     writer.Set(ConditionType::kReady, false, why, "");
     writer.Set(ConditionType::kDegraded, false, Reason::kAsWished, "");
     return;
   }
-  const std::string of_target = fmt::format("{}/{} pods", counts.running, counts.target);
-  const bool backing_off = l.not_before && *l.not_before > now && counts.placed < counts.target;
-  const Reason waiting = backing_off ? Reason::kBackOff : Reason::kWaitingForPods;
-  const bool placed = counts.placed == counts.target;
-  const bool ready = counts.running == counts.target;
-  writer.Set(ConditionType::kScheduled, placed, placed ? Reason::kAllPodsPlaced : waiting,
-             fmt::format("{}/{} pods", counts.placed, counts.target));
-  writer.Set(ConditionType::kReady, ready, ready ? Reason::kAllPodsRunning : waiting, of_target);
+  const Placement& p = s.placement;
+  if (p.bound == p.wanted && p.wanted > 0) {
+    writer.Set(ConditionType::kScheduled, true, Reason::kAllPodsPlaced,
+               fmt::format("{}/{} pods have a node", p.bound, p.wanted));
+  } else {
+    auto [reason, message] = WhyNotPlaced(s);
+    writer.Set(ConditionType::kScheduled, false, reason, std::move(message));
+  }
+  const bool ready = s.counts.running == s.counts.target;
+  if (ready) {
+    writer.Set(ConditionType::kReady, true, Reason::kAllPodsRunning,
+               fmt::format("{}/{} pods", s.counts.running, s.counts.target));
+  } else {
+    auto [reason, message] = WhyNotReady(s);
+    writer.Set(ConditionType::kReady, false, reason, std::move(message));
+  }
   const bool degraded = l.ready_since.has_value() && !ready;
   writer.Set(ConditionType::kDegraded, degraded, degraded ? Reason::kBelowTarget : Reason::kAsWished,
-             degraded ? of_target : "");
+             degraded ? fmt::format("{}/{} pods", s.counts.running, s.counts.target) : "");
+}
+
+void SetAdmitted(const Scene& s, Writer& writer) {
+  const Refusal* refusal = RefusalOf(s.o);
+  if (s.ledger.suspended) {
+    writer.Set(ConditionType::kAdmitted, false, Reason::kSuspendRequested, "");
+  } else if (refusal != nullptr && !s.ended && !s.ledger.stop_since) {
+    writer.Set(ConditionType::kAdmitted, false, ReasonOf(refusal->kind),
+               fmt::format("{}; {}", refusal->message, Remedy(refusal->kind)));
+  } else {
+    writer.Set(ConditionType::kAdmitted, true, Reason::kAccepted, "");
+  }
 }
 
 void SetEndConditions(const Ledger& l, Writer& writer) {
@@ -131,40 +238,63 @@ void SetEndConditions(const Ledger& l, Writer& writer) {
       ConditionType::kSuspended, l.suspended,
       l.suspended ? Reason::kSuspendRequested : (l.stop_since ? Reason::kStopping : Reason::kNotSuspended),
       "");
-  writer.Set(ConditionType::kAdmitted, !l.suspended,
-             l.suspended ? Reason::kSuspendRequested : Reason::kAccepted, "");
+}
+
+bool EqualButMessage(const Condition& a, const Condition& b) {
+  return a.truth == b.truth && a.reason == b.reason && a.since == b.since;
 }
 
 }  // namespace
 
-Display Summarize(const Observed& o, Time now) {
+Reason ReasonOf(RefusalKind kind) {
+  switch (kind) {
+    case RefusalKind::kQuota:
+      return Reason::kQuotaExceeded;
+    case RefusalKind::kPodSecurity:
+      return Reason::kPodSecurity;
+    case RefusalKind::kAdmission:
+      return Reason::kAdmissionRefused;
+    case RefusalKind::kForbidden:
+      return Reason::kForbidden;
+    case RefusalKind::kInvalid:
+      return Reason::kInvalidPod;
+    case RefusalKind::kNameTaken:
+      return Reason::kNameTaken;
+    case RefusalKind::kNamespaceEnding:
+      return Reason::kNamespaceEnding;
+    case RefusalKind::kNoGangProvider:
+      return Reason::kNoGangProvider;
+  }
+  return Reason::kUnknown;
+}
+
+Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   const Display& before = o.status.display;
-  const bool ended = o.status.ended();
-  const Counts counts = Count(o);
+  Scene scene{o, ledger, Count(o, ledger), PlacementOf(o, ledger), ledger.outcome != Outcome::kNone, now};
   Display display = before;
   display.observed_spec_generation = o.job.spec_generation;
-  display.phase = PhaseOf(o, counts, now);
-  display.replicas = counts.placed;
-  display.ready_replicas = counts.running;
+  display.phase = PhaseOf(scene);
+  display.replicas = scene.counts.placed;
+  display.ready_replicas = scene.counts.running;
   if (o.report) {
     display.gang_generation = o.report->generation;
     display.progress = {o.report->step, o.report->total_steps, o.report->loss, o.report->samples_per_second,
                         o.report->checkpoint_step};
     if (o.report->done) display.weights_hash = o.report->done->weights_hash;
-    if (display.progress != before.progress) display.progress_at = now;
   }
   Writer writer(display, before, now);
-  SetPodConditions(o, counts, ended, now, writer);
-  SetGangConditions(o, ended, writer);
-  SetEndConditions(o.status.ledger, writer);
+  SetPodConditions(scene, writer);
+  SetGangConditions(scene, writer);
+  SetAdmitted(scene, writer);
+  SetEndConditions(ledger, writer);
+  if (display != before) display.progress_at = now;
   return display;
 }
 
-bool EqualButProgress(const Display& a, const Display& b) {
-  Display c = b;
-  c.progress = a.progress;
-  c.progress_at = a.progress_at;
-  return a == c;
+bool EqualButNumbers(const Display& a, const Display& b) {
+  return a.observed_spec_generation == b.observed_spec_generation && a.phase == b.phase &&
+         a.weights_hash == b.weights_hash && a.gang_generation == b.gang_generation &&
+         std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), EqualButMessage);
 }
 
 }  // namespace ringmaster::core

@@ -5,11 +5,15 @@
 
 namespace ringmaster::core {
 
-// The display that fits `observed` now; `observed.status` supplies the ledger and the times of the last
+// The display that fits `observed` and `ledger` now; `observed.status` supplies the times of the last
 // transitions.
-Display Summarize(const Observed& observed, Time now);
+Display Summarize(const Observed& observed, const Ledger& ledger, Time now);
 
-// Equal but for progress numbers, which are written at most once per interval.
-bool EqualButProgress(const Display& a, const Display& b);
+// Equal but for numbers and words, which are written at most once per interval: progress, counts of pods, the
+// message of a condition whose reason is the same.
+bool EqualButNumbers(const Display& a, const Display& b);
+
+// The reason under which a refusal appears.
+Reason ReasonOf(RefusalKind kind);
 
 }  // namespace ringmaster::core

@@ -4,7 +4,6 @@
 
 #include "operator/core/decide.h"
 #include "operator/core/steps.h"
-#include "operator/core/summary.h"
 
 namespace ringmaster::core {
 namespace {
@@ -16,6 +15,8 @@ Decision MarkSuspended(const Observed& o, Time now) {
   next.not_before.reset();
   next.counted.clear();
   next.failures_in_row = 0;
+  next.withdrawals = 0;
+  next.withdrawn_for.clear();
   if (next.active_since) next.active_before += now - *next.active_since;
   next.active_since.reset();
   if (o.report) next.report_floor = o.report->generation;
@@ -27,17 +28,16 @@ Decision Resume(const Observed& o, Time now) {
   next.suspended = false;
   next.active_since = now;
   if (!next.start_time) next.start_time = now;
-  BeginAttempt(o, next);
+  BeginAttempt(o, next, now);
   return WriteLedger(o, std::move(next), now, "resumed", {{false, "Resumed", "starting the workers again"}});
 }
 
 Decision StaySuspended(const Observed& o, Time now) {
   Decision decision;
   Wake wake;
-  for (const Pod& pod : o.pods) Remove(pod, Duration{0}, now, decision.actions, wake);
+  for (const Pod& pod : o.pods) Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
   decision.reason = "suspended";
-  if (decision.actions.empty() && Summarize(o, now) != o.status.display)
-    return WriteLedger(o, o.status.ledger, now, "suspended");
+  if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, wake);
   decision.requeue_at = wake.at();
   return decision;
 }
@@ -53,17 +53,17 @@ Decision CarryOutStop(const Observed& o, Time now, Wake& wake) {
   for (const Pod& pod : o.pods) {
     const bool old = pod.attempt != o.status.ledger.attempt;
     if (now >= limit) {
-      Remove(pod, Duration{0}, now, decision.actions, wake);
+      Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
     } else if (!o.job.native || old || durable || !pod.alive()) {
-      Remove(pod, std::min(limit - now, durable ? kDrainGrace : o.job.grace), now, decision.actions, wake);
+      Remove(o.job, pod, std::min(limit - now, durable ? kDrainGrace : o.job.grace), now, decision.actions,
+             wake);
     } else if (pod.deleting()) {
-      Remove(pod, o.job.grace, now, decision.actions, wake);
+      Remove(o.job, pod, o.job.grace, now, decision.actions, wake);
     }
   }
   if (now < limit) wake.By(limit);
   decision.reason = "stopping: waiting for the workers to write a checkpoint and end";
-  if (decision.actions.empty() && !EqualButProgress(Summarize(o, now), o.status.display))
-    return WriteLedger(o, o.status.ledger, now, decision.reason);
+  if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, wake);
   decision.requeue_at = wake.at();
   return decision;
 }

@@ -9,36 +9,53 @@ namespace ringmaster::sim {
 
 struct Faults {
   Duration until{0};          // since the start; afterwards nothing goes wrong any more
-  Duration watch_lag_max{0};  // of a change on its way to the view
+  Duration watch_lag_max{0};  // of a change on its way to the view; each kind has its own stream
   Duration request_max{0};    // of a request, and again of its reply
   double lost_request = 0;    // per write
   double lost_reply = 0;
+  double late_request = 0;      // per write: it arrives seconds later, perhaps after its sender is gone
   double conflict = 0;          // per status write, without a reason
   double failed_read = 0;       // per live read
   double controller_crash = 0;  // per command
+  double deposed = 0;           // per second: another leader starts while this one goes on for a while
+  double clock = 0;             // per second: the controller's wall clock is set to something else
   double stuck_deletion = 0;    // per graceful deletion: the node is gone
   double pod_crash = 0;         // per pod and second
   double pod_silent = 0;        // per pod and second
-  double node_lost = 0;         // per pod and second
+  double node_lost = 0;         // per node and second; it comes back later
+  double bad_image = 0;         // per start of a pod: not pulled for a while
+  double refusal = 0;           // per creation: an admission webhook says no
+  double quota = 0;             // per second: appears, changes, disappears
+  double half_prepared = 0;     // per preparation: some parts are made, and an error comes back
+  double by_hand = 0;           // per second: somebody deletes what stands beside the pods, or takes a name
   double user_edit = 0;         // per second
 
   static Faults None() { return {}; }
 
   static Faults Draw(SplitMix64& rng) {
     const auto rate = [&](double most) { return rng.Chance(0.5) ? 0 : most * rng.Uniform(); };
+    const auto rare = [&](double most) { return rng.Chance(0.8) ? 0 : most * rng.Uniform(); };
     Faults f;
     f.until = milliseconds(20'000 + static_cast<int64_t>(rng.Below(60'000)));
     f.watch_lag_max = milliseconds(rng.Chance(0.3) ? 0 : static_cast<int64_t>(rng.Below(4000)));
     f.request_max = milliseconds(1 + static_cast<int64_t>(rng.Below(400)));
     f.lost_request = rate(0.3);
     f.lost_reply = rate(0.3);
+    f.late_request = rare(0.2);
     f.conflict = rate(0.3);
     f.failed_read = rate(0.5);
     f.controller_crash = rate(0.08);
+    f.deposed = rare(0.1);
+    f.clock = rare(0.05);
     f.stuck_deletion = rate(0.5);
     f.pod_crash = rate(0.15);
     f.pod_silent = rate(0.05);
-    f.node_lost = rate(0.02);
+    f.node_lost = rate(0.03);
+    f.bad_image = rare(0.3);
+    f.refusal = rare(0.3);
+    f.quota = rare(0.1);
+    f.half_prepared = rare(0.4);
+    f.by_hand = rare(0.2);
     f.user_edit = rate(0.15);
     return f;
   }

@@ -14,8 +14,11 @@ constexpr int64_t kStepsPerTick = 2;
 constexpr int64_t kCheckpointEvery = 10;
 constexpr Duration kForeignWork = seconds(25);
 
+bool Away(const PodTruth& p) { return p.stuck || p.pod.unreachable_since; }
+bool Heard(const PodTruth& p) { return !p.silent && !Away(p); }
+
 bool IsMember(const PodTruth& p, int64_t attempt, Time now) {
-  return p.pod.attempt == attempt && p.pod.phase == core::PodPhase::kRunning && !p.silent && !p.stuck &&
+  return p.pod.attempt == attempt && p.pod.phase == core::PodPhase::kRunning && Heard(p) &&
          now - p.pod.started >= kJoinDelay;
 }
 
@@ -42,7 +45,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   report.silent_pods.clear();
   for (const auto& [name, p] : job.pods) {
     if (p.pod.attempt == gang.order->attempt && p.pod.phase == core::PodPhase::kRunning && p.joined &&
-        (p.silent || p.stuck))
+        !Heard(p))
       report.silent_pods.push_back(name);
     if (!IsMember(p, gang.order->attempt, now)) continue;
     job.pods.at(name).joined = true;
@@ -80,6 +83,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   } else {
     report.phase = GangPhase::kActive;
     gang.step = std::min(gang.total_steps, gang.step + kStepsPerTick);
+    gang.newest_attempt = gang.order->attempt;
     gang.checkpoint_step = gang.step / kCheckpointEvery * kCheckpointEvery;
     report.failures_without_progress = 0;
     if (gang.step == gang.total_steps) {
@@ -108,8 +112,8 @@ void GangModel::TickForeign(World& world, const control::Key& key, JobTruth& job
   for (const auto& [name, p] : job.pods) {
     if (p.pod.attempt != attempt) continue;
     if (p.pod.phase == core::PodPhase::kSucceeded) succeeded += 1;
-    if (p.pod.phase == core::PodPhase::kFailed || p.stuck || p.pod.deleting()) lost = true;
-    if (p.pod.phase != core::PodPhase::kRunning || p.stuck) continue;
+    if (p.pod.phase == core::PodPhase::kFailed || Away(p) || p.pod.deleting()) lost = true;
+    if (p.pod.phase != core::PodPhase::kRunning || Away(p)) continue;
     running += 1;
     alive.push_back(p.pod.uid);
   }

@@ -2,49 +2,97 @@
 
 #include <algorithm>
 
+#include "operator/sim/shift.h"
+
 namespace ringmaster::sim {
 
 using control::Key;
 using control::Kind;
 using control::Revision;
 
-SimBackend::SimBackend(World& world, Scheduler& scheduler, const Faults& faults, uint64_t seed)
-    : world_(world), scheduler_(scheduler), faults_(faults), rng_(seed) {
-  world_.Observe({[this](const Key& key) { OnJob(key); },
-                  [this](const Key& key, const std::string& name) { OnPod(key, name); },
-                  [this](const Key& key) { Notify(key); }});
-  Restart();
+namespace {
+
+constexpr const char* kSlot = "slot";  // every pod takes one; nodes have some
+constexpr Duration kLate = seconds(8);
+
+core::Capacity::Shape ShapeWithout(const std::vector<std::string>& excluded) {
+  auto shape = std::make_shared<core::PodShape>();
+  shape->requests[kSlot] = 1;
+  if (!excluded.empty()) shape->affinity = {{{"metadata.name", core::Requirement::Op::kNotIn, excluded}}};
+  return shape;
 }
 
-void SimBackend::Restart() {
+core::Capacity::Shape ShapeOf(const core::Ledger& ledger, Time now) {
+  std::vector<std::string> excluded;
+  for (const core::ExcludedNode& node : ledger.excluded)
+    if (node.until > now) excluded.push_back(node.name);
+  return ShapeWithout(excluded);
+}
+
+bool Gated(const core::Pod& pod) { return pod.gated && pod.alive() && !pod.deleting(); }
+
+}  // namespace
+
+SimBackend::SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options)
+    : world_(world), scheduler_(scheduler), faults_(faults), options_(options), rng_(options.seed) {
+  World::Observer observer;
+  observer.job_changed = [this](const Key& key) { OnJob(key); };
+  observer.pod_changed = [this](const Key& key, const std::string& name) { OnPod(key, name); };
+  observer.report_changed = [this](const Key& key) {
+    if (Alive()) Notify(key);
+  };
+  observer.beside_changed = [this](const Key& key) { OnBeside(key); };
+  observer.node_changed = [this](const std::string& name) { OnNode(name); };
+  world_.Observe(std::move(observer));
+}
+
+void SimBackend::Restart(World::Term term) {
   process_ += 1;
+  term_ = term;
+  clock_ = Duration{0};
   subscribers_.clear();
   cache_.clear();
+  capacity_ = {};
+  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node.lost_since.has_value());
   for (const auto& [key, job] : world_.jobs()) ReadNow(key);
-  for (const Kind kind : {Kind::kJob, Kind::kPod}) {
-    seen_[static_cast<size_t>(kind)] = world_.revision(kind);
-    last_delivery_[static_cast<size_t>(kind)] = scheduler_.now();
-  }
+  for (const Kind kind : {Kind::kJob, Kind::kPod}) seen_[static_cast<size_t>(kind)] = world_.revision(kind);
+  for (Time& at : last_delivery_) at = scheduler_.now();
+}
+
+void SimBackend::Kill() {
+  process_ += 1;
+  term_ = 0;
+  subscribers_.clear();
 }
 
 std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   auto it = cache_.find(key);
   if (it == cache_.end() || !it->second.job) return std::nullopt;
-  const JobPart& job = *it->second.job;
+  const Cached& cached = it->second;
+  const JobPart& job = *cached.job;
   control::Snapshot snapshot;
-  snapshot.observed.job = job.job;
-  snapshot.observed.status = job.status;
   snapshot.job_revision = job.revision;
-  for (const auto& [name, pod] : it->second.pods) snapshot.observed.pods.push_back(pod);
-  std::sort(snapshot.observed.pods.begin(), snapshot.observed.pods.end(),
-            [](const core::Pod& a, const core::Pod& b) {
-              return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
-            });
-  // The coordinator is in our own process.
-  if (const JobTruth* truth = world_.Find(key); truth != nullptr && truth->job.uid == job.job.uid) {
-    snapshot.observed.order = truth->gang.order;
-    if (truth->job.native && truth->gang.order) snapshot.observed.report = truth->gang.report;
+  core::Observed& o = snapshot.observed;
+  o.job = job.job;
+  o.status = Shifted(job.status, -clock_);
+  o.pods.reserve(cached.pods.size());
+  int32_t gated = 0;
+  for (const auto& [name, pod] : cached.pods) {
+    o.pods.push_back(pod);
+    gated += Gated(pod) && pod.attempt == o.status.ledger.attempt ? 1 : 0;
   }
+  std::sort(o.pods.begin(), o.pods.end(), [](const core::Pod& a, const core::Pod& b) {
+    return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
+  });
+  o.provider = world_.provider();
+  o.prepared = cached.beside;
+  if (gated > 0 && !world_.nodes().empty())
+    o.fit = capacity_.FitOf(*ShapeOf(o.status.ledger, scheduler_.now()), gated);
+  // The coordinator is in our own process. That of a deposed leader hears of nobody.
+  o.order = cached.order;
+  if (const JobTruth* truth = world_.Find(key);
+      truth != nullptr && truth->job.uid == job.job.uid && job.job.native && o.order)
+    o.report = term_ == world_.term() ? truth->gang.report : rendezvous::Report{};
   return snapshot;
 }
 
@@ -65,6 +113,14 @@ void SimBackend::Notify(const Key& key) {
   for (const auto& subscriber : subscribers_) subscriber(key);
 }
 
+// There may be room now for gangs that wait for it.
+void SimBackend::NotifyWaiting() {
+  for (const auto& [key, cached] : cache_)
+    if (std::any_of(cached.pods.begin(), cached.pods.end(),
+                    [](const auto& item) { return Gated(item.second); }))
+      Notify(key);
+}
+
 Duration SimBackend::Random(Duration most) {
   if (!world_.faulty()) most = std::min<Duration>(most, milliseconds(20));
   return Duration(static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(most.count()) + 1)));
@@ -72,83 +128,231 @@ Duration SimBackend::Random(Duration most) {
 
 // ---- the watch
 
-void SimBackend::Deliver(Kind kind, std::function<void()> what) {
-  const auto k = static_cast<size_t>(kind);
+void SimBackend::Deliver(Stream stream, std::function<void()> what) {
   // Changes of one kind never overtake each other.
-  last_delivery_[k] = std::max(last_delivery_[k], scheduler_.now() + Random(faults_.watch_lag_max));
-  scheduler_.At(last_delivery_[k],
-                [this, k, process = process_, revision = world_.revision(kind), what = std::move(what)] {
-                  if (process != process_) return;
-                  what();
-                  seen_[k] = std::max(seen_[k], revision);
-                });
+  last_delivery_[stream] = std::max(last_delivery_[stream], scheduler_.now() + Random(faults_.watch_lag_max));
+  scheduler_.At(last_delivery_[stream], [this, process = process_, what = std::move(what)] {
+    if (process == process_) what();
+  });
 }
 
 void SimBackend::OnJob(const Key& key) {
+  if (!Alive()) return;
   std::optional<JobPart> part;
   if (const JobTruth* truth = world_.Find(key)) part = JobPart{truth->job, truth->status, truth->revision};
-  Deliver(Kind::kJob, [this, key, part = std::move(part), revision = world_.revision(Kind::kJob)] {
+  Deliver(kJobs, [this, key, part = std::move(part), revision = world_.revision(Kind::kJob)]() mutable {
     Cached& cached = cache_[key];
-    if (revision > cached.floor[0]) cached.job = part;
+    if (revision > cached.floor[0]) {
+      // A namesake has nothing of what its predecessor had in our memory.
+      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
+      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.beside.reset();
+      cached.job = std::move(part);
+    }
     seen_[0] = std::max(seen_[0], revision);
     Notify(key);
   });
 }
 
 void SimBackend::OnPod(const Key& key, const std::string& name) {
+  if (!Alive()) return;
   std::optional<core::Pod> pod;
   if (const JobTruth* truth = world_.Find(key)) {
     if (auto it = truth->pods.find(name); it != truth->pods.end()) pod = it->second.pod;
   }
-  Deliver(Kind::kPod, [this, key, name, pod = std::move(pod), revision = world_.revision(Kind::kPod)] {
+  Deliver(kPods, [this, key, name, pod = std::move(pod), revision = world_.revision(Kind::kPod)]() mutable {
     Cached& cached = cache_[key];
+    bool frees = false;
     if (revision > cached.floor[1]) {
+      frees = !pod || !pod->alive();
       if (pod)
-        cached.pods[name] = *pod;
+        LearnPod(cached, *std::move(pod), false);
       else
-        cached.pods.erase(name);
+        ForgetPod(cached, name);
     }
     seen_[1] = std::max(seen_[1], revision);
+    Notify(key);
+    if (frees) NotifyWaiting();
+  });
+}
+
+void SimBackend::OnBeside(const Key& key) {
+  if (!Alive()) return;
+  const JobTruth* truth = world_.Find(key);
+  std::optional<core::PrepareGang> beside;
+  if (truth != nullptr && truth->beside_whole) beside = truth->beside;
+  const std::string uid = truth != nullptr ? truth->job.uid : "";
+  Deliver(kBeside, [this, key, uid, beside, version = ++beside_version_] {
+    Cached& cached = cache_[key];
+    if (version <= cached.beside_version || !cached.job || cached.job->job.uid != uid) return;
+    cached.beside_version = version;
+    cached.beside = beside;
     Notify(key);
   });
 }
 
+void SimBackend::OnNode(const std::string& name) {
+  if (!Alive()) return;
+  const bool lost = world_.nodes().at(name).lost_since.has_value();
+  Deliver(kNodes, [this, name, lost] {
+    LearnNode(name, lost);
+    NotifyWaiting();
+  });
+}
+
+void SimBackend::LearnNode(const std::string& name, bool lost) {
+  core::NodeFacts facts;
+  facts.name = name;
+  facts.allocatable = {{kSlot, world_.nodes().at(name).slots}, {"pods", 100}};
+  facts.ready = !lost;
+  capacity_.SetNode(std::move(facts));
+}
+
+// The world stamps pods with its own wall clock. By ours that may be in the future: then it is the moment at
+// which we first heard of it.
+void SimBackend::LearnPod(Cached& cached, core::Pod pod, bool live) {
+  const Time now = scheduler_.now();
+  auto it = cached.pods.find(pod.name);
+  const core::Pod* before = it != cached.pods.end() && it->second.uid == pod.uid ? &it->second : nullptr;
+  const auto translate = [&](Time at, Time known) {
+    if (at == Time{}) return at;
+    at -= clock_;
+    return at <= now ? at : known != Time{} && known <= now ? known : now;
+  };
+  if (clock_ != Duration{0}) {
+    pod.created = translate(pod.created, before != nullptr ? before->created : Time{});
+    pod.placed = translate(pod.placed, before != nullptr ? before->placed : Time{});
+    pod.started = translate(pod.started, Time{});
+    if (pod.ended) pod.ended = translate(*pod.ended, Time{});
+    if (pod.unreachable_since)
+      pod.unreachable_since =
+          translate(*pod.unreachable_since,
+                    before != nullptr && before->unreachable_since ? *before->unreachable_since : Time{});
+  }
+  if (!pod.alive()) {
+    if (!options_.keeps_reservations) capacity_.RemovePod(pod.uid);
+  } else if (pod.bound()) {
+    capacity_.SetPod(pod.uid, {{kSlot, 1}}, pod.node);
+  } else if (pod.gated) {
+    if (live)
+      capacity_.Unreserve(pod.uid);
+    else
+      capacity_.SetGated(pod.uid);
+  } else if (!options_.forgets_reservations) {
+    capacity_.ExpectPod(pod.uid, ShapeWithout({}));
+  }
+  if (before == nullptr && it != cached.pods.end()) capacity_.RemovePod(it->second.uid);
+  const std::string name = pod.name;
+  cached.pods[name] = std::move(pod);
+}
+
+void SimBackend::ForgetPod(Cached& cached, const std::string& name) {
+  auto it = cached.pods.find(name);
+  if (it == cached.pods.end()) return;
+  if (!options_.keeps_reservations) capacity_.RemovePod(it->second.uid);
+  cached.pods.erase(it);
+}
+
 void SimBackend::ReadNow(const Key& key) {
   Cached& cached = cache_[key];
+  const JobTruth* truth = world_.Find(key);
+  if (!cached.job || truth == nullptr || truth->job.uid != cached.job->job.uid) cached.order.reset();
   cached.job.reset();
-  cached.pods.clear();
   cached.floor[0] = world_.revision(Kind::kJob);
   cached.floor[1] = world_.revision(Kind::kPod);
-  const JobTruth* truth = world_.Find(key);
+  cached.beside_version = ++beside_version_;
+  cached.beside.reset();
+  std::vector<std::string> gone;
+  for (const auto& [name, pod] : cached.pods)
+    if (truth == nullptr || !truth->pods.contains(name)) gone.push_back(name);
+  for (const std::string& name : gone) ForgetPod(cached, name);
   if (truth == nullptr) return;
   cached.job = JobPart{truth->job, truth->status, truth->revision};
-  for (const auto& [name, p] : truth->pods) cached.pods[name] = p.pod;
+  if (truth->beside_whole) cached.beside = truth->beside;
+  for (const auto& [name, p] : truth->pods) LearnPod(cached, p.pod, true);
 }
 
 // ---- requests
 
 void SimBackend::Execute(control::Write write, std::function<void(Result<Revision>)> done) {
-  if (std::holds_alternative<core::SetGang>(write.action)) {  // a call within the process
-    done(world_.Apply(write));
+  if (const auto* order = std::get_if<core::SetGang>(&write.action)) {  // a call within the process
+    const Result<Revision> result = world_.Apply(write, term_);
+    if (result.ok()) cache_[write.key].order = *order;
+    Notify(write.key);
+    done(result);
     return;
   }
-  const Duration there = Random(faults_.request_max);
+  if (auto* set = std::get_if<core::SetStatus>(&write.action)) set->status = Shifted(set->status, clock_);
+  if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
+      release != nullptr && !world_.nodes().empty() && !options_.forgets_reservations) {
+    // From now on nobody else gets this room; before the request goes out.
+    std::vector<std::string> uids;
+    for (const core::PodRef& ref : release->pods) uids.push_back(ref.uid);
+    const Cached& cached = cache_[write.key];
+    const bool pressed = cached.job && cached.job->job.autoscaler;  // released whether or not there is room
+    const auto shape = cached.job ? ShapeOf(Shifted(cached.job->status, -clock_).ledger, scheduler_.now())
+                                  : ShapeWithout({});
+    if (!capacity_.Reserve(uids, shape) && !pressed)
+      return done(Error{Code::kConflict, "there is no room any more"});
+  }
+  Duration there = Random(faults_.request_max);
   const Duration back = Random(faults_.request_max);
+  if (Chance(faults_.late_request)) there += Random(kLate);
   if (Chance(faults_.lost_request)) {
     const Code code = rng_.Chance(0.5) ? Code::kUnavailable : Code::kAmbiguous;
-    scheduler_.After(there + back, [done = std::move(done), code] { done(Error{code, "request lost"}); });
+    scheduler_.After(there + back,
+                     [this, process = process_, write = std::move(write), done = std::move(done), code] {
+                       const Result<Revision> result = Error{code, "request lost"};
+                       if (process == process_) Acknowledge(write, result, beside_version_);
+                       done(result);
+                     });
     return;
   }
   if (std::holds_alternative<core::SetStatus>(write.action) && Chance(faults_.conflict)) {
     scheduler_.After(there + back, [done = std::move(done)] { done(Error{Code::kConflict, "by bad luck"}); });
     return;
   }
-  const bool lost_reply = Chance(faults_.lost_reply);
-  scheduler_.After(there, [this, write = std::move(write), done = std::move(done), back, lost_reply] {
-    Result<Revision> result = world_.Apply(write);
+  Send(std::move(write), there, back, Chance(faults_.lost_reply), std::move(done));
+}
+
+void SimBackend::Send(control::Write write, Duration there, Duration back, bool lost_reply,
+                      std::function<void(Result<Revision>)> done) {
+  scheduler_.After(there, [this, write = std::move(write), done = std::move(done), back, lost_reply,
+                           term = term_, process = process_]() mutable {
+    Result<Revision> result = world_.Apply(write, term);
+    const uint64_t version = beside_version_;
     if (lost_reply) result = Error{Code::kAmbiguous, "reply lost"};
-    scheduler_.After(back, [done, result] { done(result); });
+    scheduler_.After(back,
+                     [this, write = std::move(write), done = std::move(done), result, process, version] {
+                       if (process == process_) Acknowledge(write, result, version);
+                       done(result);
+                     });
   });
+}
+
+// What the process learns from an answer itself, before any watch. `version`: of what stands beside the pods,
+// when the write was done.
+void SimBackend::Acknowledge(const control::Write& write, const Result<Revision>& result, uint64_t version) {
+  Cached& cached = cache_[write.key];
+  if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action);
+      prepare != nullptr && result.ok()) {
+    // Unless the watch knows better already: somebody may have damaged it since.
+    if (!cached.job || cached.job->job.uid != write.job_uid || version <= cached.beside_version) return;
+    cached.beside_version = version;
+    cached.beside = *prepare;
+    Notify(write.key);
+  }
+  if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
+      release != nullptr && !result.ok() && result.error().code != Code::kAmbiguous) {
+    // Each pod's patch has its own answer: those that were released before the error keep their places.
+    const JobTruth* truth = world_.Find(write.key);
+    for (const core::PodRef& ref : release->pods) {
+      if (truth != nullptr) {
+        auto it = truth->pods.find(ref.name);
+        if (it != truth->pods.end() && it->second.pod.uid == ref.uid && !it->second.pod.gated) continue;
+      }
+      capacity_.Unreserve(ref.uid);
+    }
+  }
 }
 
 void SimBackend::ReadThrough(const Key& key, std::function<void(Status)> done) {

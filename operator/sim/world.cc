@@ -15,7 +15,8 @@ using control::Revision;
 
 namespace {
 
-constexpr Duration kStartMax = milliseconds(1500);  // Pending -> Running
+constexpr Duration kNamespaceEnds = seconds(4);
+constexpr Duration kImageMissing = seconds(20);
 constexpr Duration kLeaveMax = milliseconds(3000);  // SIGTERM -> end, for a well-behaved program
 constexpr Duration kCollectGrace = milliseconds(2000);
 
@@ -26,6 +27,8 @@ Error NotFound(const std::string& what) { return {Code::kNotFound, "no " + what}
 World::World(Scheduler& scheduler, Options options)
     : scheduler_(scheduler), options_(std::move(options)), rng_(options_.seed) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
+  for (size_t i = 0; i < options_.slots.size(); ++i)
+    nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.slots[i], {}};
   if (options_.models) scheduler_.After(GangModel::kTick, [this] { Tick(); });
 }
 
@@ -66,7 +69,7 @@ void World::Delete(const Key& key) {
   for (const auto& [name, pod] : it->second.pods) names.push_back(name);
   for (const std::string& name : names) {
     PodTruth& pod = it->second.pods.at(name);
-    if (pod.pod.alive() && !pod.stuck)
+    if (pod.pod.alive() && pod.pod.bound() && !pod.stuck && !Unreachable(pod))
       TellToEnd(key, pod, kCollectGrace);
     else
       RemovePod(key, name);
@@ -79,54 +82,103 @@ void World::DeletePodByHand(const Key& key, const std::string& name) {
   auto it = jobs_.find(key);
   if (it == jobs_.end()) return;
   auto pod = it->second.pods.find(name);
-  if (pod != it->second.pods.end() && !pod->second.pod.deleting()) TellToEnd(key, pod->second, kCollectGrace);
+  if (pod == it->second.pods.end() || pod->second.pod.deleting()) return;
+  if (pod->second.pod.bound())
+    TellToEnd(key, pod->second, kCollectGrace);
+  else
+    RemovePod(key, name);
+}
+
+void World::DeleteNamespace() {
+  namespace_ending_until_ = scheduler_.now() + kNamespaceEnds;
+  std::vector<Key> keys;
+  for (const auto& [key, job] : jobs_) keys.push_back(key);
+  for (const Key& key : keys) Delete(key);
+}
+
+void World::DamageBeside(const Key& key) {
+  auto it = jobs_.find(key);
+  if (it == jobs_.end() || !it->second.beside || !it->second.beside_whole) return;
+  it->second.beside_whole = false;
+  BesideChanged(key);
 }
 
 // ---- the API server
 
-Result<Revision> World::Apply(const control::Write& write) {
+Result<Revision> World::Apply(const control::Write& write, Term term) {
   auto it = jobs_.find(write.key);
   if (it == jobs_.end() || it->second.job.uid != write.job_uid) return NotFound("job " + write.job_uid);
   JobTruth& job = it->second;
+  acting_term_ = term;
   if (const auto* set = std::get_if<core::SetStatus>(&write.action)) {
     if (write.if_revision && *write.if_revision != job.revision)
       return Error{Code::kConflict, fmt::format("revision {} is not {}", job.revision, *write.if_revision)};
     job.status = set->status;
+    job.status_term = term;
+    job.status_at = scheduler_.now();
     return JobChanged(write.key);
   }
   if (const auto* create = std::get_if<core::CreatePod>(&write.action))
     return CreatePod(write.key, job, *create);
   if (const auto* remove = std::get_if<core::DeletePod>(&write.action))
     return DeletePod(write.key, job, *remove);
-  if (const auto* order = std::get_if<core::SetGang>(&write.action)) {
-    // Another attempt is another gang: it starts from the checkpoint.
-    if (!job.gang.order || job.gang.order->attempt != order->attempt) {
-      job.gang.members.clear();
-      job.gang.step = job.gang.checkpoint_step;
-      job.gang.report.phase = rendezvous::GangPhase::kForming;
-    }
-    job.gang.order = *order;
-    ReportChanged(write.key);
-    return Revision{0};
-  }
+  if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action))
+    return Prepare(write.key, job, *prepare);
+  if (const auto* release = std::get_if<core::ReleaseGang>(&write.action))
+    return Release(write.key, job, *release);
+  if (const auto* order = std::get_if<core::SetGang>(&write.action)) return Order(write.key, job, *order);
   Delete(write.key);
   return Revision{0};
 }
 
+// Orders of a leader that was deposed reach nobody.
+Result<Revision> World::Order(const Key& key, JobTruth& job, const core::SetGang& order) {
+  if (deposed() && !options_.accepts_any_term) return Revision{0};
+  // Another attempt is another gang: it starts from the checkpoint.
+  if (!job.gang.order || job.gang.order->attempt != order.attempt) {
+    job.gang.members.clear();
+    job.gang.step = job.gang.checkpoint_step;
+    job.gang.report.phase = rendezvous::GangPhase::kForming;
+  }
+  job.gang.order = order;
+  ReportChanged(key);
+  return Revision{0};
+}
+
+std::optional<Error> World::RefusesPods(const std::string& what) {
+  if (scheduler_.now() < namespace_ending_until_)
+    return Error{Code::kForbidden, what + ": unable to create: the namespace is being terminated"};
+  if (faulty() && rng_.Chance(options_.faults.refusal))
+    return Error{Code::kForbidden, what + ": admission webhook \"moods\" denied the request"};
+  return std::nullopt;
+}
+
 Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::CreatePod& action) {
   if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
-  if (job.pods.contains(action.name)) return Error{Code::kAlreadyExists, "pod " + action.name + " exists"};
+  if (job.pods.contains(action.name) || foreign_.contains({key, action.name}))
+    return Error{Code::kAlreadyExists, "pod " + action.name + " exists"};
+  if (auto refusal = RefusesPods(action.name)) return *refusal;
+  if (quota_) {
+    size_t pods = 0;
+    for (const auto& [other, truth] : jobs_) pods += truth.pods.size();
+    if (pods >= static_cast<size_t>(*quota_))
+      return Error{Code::kForbidden, fmt::format("{}: exceeded quota: few, used: pods={}, limited: pods={}",
+                                                 action.name, pods, *quota_)};
+  }
   PodTruth truth;
+  truth.number = next_uid_++;
   truth.pod.name = action.name;
-  truth.pod.uid = fmt::format("pod-{}", next_uid_++);
+  truth.pod.uid = fmt::format("pod-{}", truth.number);
   truth.pod.attempt = action.attempt;
   truth.pod.rank = action.rank;
-  truth.pod.node = fmt::format("node-{}", action.rank);
-  truth.pod.started = scheduler_.now();
+  truth.pod.gated = action.gated;
+  truth.pod.created = truth.pod.started = scheduler_.now();
+  truth.excluded_nodes = action.excluded_nodes;
   truth.behaviour = options_.behaviour(truth.pod);
-  const std::string uid = truth.pod.uid;
-  job.pods.emplace(action.name, std::move(truth));
-  scheduler_.After(Random(kStartMax), [this, key, uid] { StartPod(key, uid); });
+  if (faulty() && rng_.Chance(options_.faults.bad_image))
+    truth.image_from = scheduler_.now() + Random(kImageMissing);
+  PodTruth& pod = job.pods.emplace(action.name, std::move(truth)).first->second;
+  if (!options_.models && !action.gated) Bind(key, pod, fmt::format("node-{}", action.rank));
   return PodChanged(key, action.name);
 }
 
@@ -134,11 +186,43 @@ Result<Revision> World::DeletePod(const Key& key, JobTruth& job, const core::Del
   auto it = job.pods.find(action.name);
   if (it == job.pods.end()) return NotFound("pod " + action.name);
   if (it->second.pod.uid != action.uid) return Error{Code::kConflict, action.name + " is another one by now"};
-  if (!it->second.pod.alive() || action.force()) {
+  if (!it->second.pod.alive() || action.force() || !it->second.pod.bound()) {
     RemovePod(key, action.name);
   } else {
     if (faulty() && rng_.Chance(options_.faults.stuck_deletion)) it->second.stuck = true;
     TellToEnd(key, it->second, action.grace);
+  }
+  return revision(Kind::kPod);
+}
+
+Result<Revision> World::Prepare(const Key& key, JobTruth& job, const core::PrepareGang& action) {
+  if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
+  if (auto refusal = RefusesPods("service")) return *refusal;
+  const bool half = faulty() && rng_.Chance(options_.faults.half_prepared);
+  job.beside = action;
+  job.beside_whole = !half;
+  BesideChanged(key);
+  if (half) return Error{Code::kUnavailable, "configmap: try again"};
+  return Revision{0};
+}
+
+// One patch per pod: an error in the middle leaves the first ones released.
+Result<Revision> World::Release(const Key& key, JobTruth& job, const core::ReleaseGang& action) {
+  for (const core::PodRef& ref : action.pods) {
+    auto it = job.pods.find(ref.name);
+    if (it == job.pods.end()) return NotFound("pod " + ref.name);
+    if (it->second.pod.uid != ref.uid) return Error{Code::kConflict, ref.name + " is another one by now"};
+  }
+  for (const Observer& observer : observers_)
+    if (observer.released) observer.released(key, action);
+  for (const core::PodRef& ref : action.pods) {
+    PodTruth& pod = job.pods.at(ref.name);
+    if (!pod.pod.gated) continue;
+    if (faulty() && rng_.Chance(options_.faults.half_prepared / 4))
+      return Error{Code::kUnavailable, "pod " + ref.name + ": try again"};
+    pod.pod.gated = false;
+    if (!options_.models) Bind(key, pod, fmt::format("node-{}", pod.pod.rank));
+    PodChanged(key, ref.name);
   }
   return revision(Kind::kPod);
 }
@@ -153,7 +237,7 @@ void World::TellToEnd(const Key& key, PodTruth& pod, Duration grace) {
   const bool killed = leaving == grace;
   scheduler_.After(leaving, [this, key, uid, killed] {
     PodTruth* p = FindPod(key, uid);
-    if (p != nullptr && !p->stuck) EndPod(key, uid, killed ? 137 : 0, "");
+    if (p != nullptr && !p->stuck && !Unreachable(*p)) EndPod(key, uid, killed ? 137 : 0, "");
   });
 }
 
@@ -170,85 +254,16 @@ void World::Collect(const Key& key) {
   JobChanged(key);
 }
 
-// ---- the nodes
-
-PodTruth* World::FindPod(const Key& key, const std::string& uid) {
-  auto it = jobs_.find(key);
-  if (it == jobs_.end()) return nullptr;
-  for (auto& [name, pod] : it->second.pods)
-    if (pod.pod.uid == uid) return &pod;
-  return nullptr;
-}
-
-void World::StartPod(const Key& key, const std::string& uid) {
-  PodTruth* p = FindPod(key, uid);
-  if (p == nullptr || p->pod.phase != core::PodPhase::kPending || p->pod.deleting()) return;
-  p->pod.phase = core::PodPhase::kRunning;
-  p->pod.started = scheduler_.now();
-  PodChanged(key, p->pod.name);
-  if (p->behaviour.ends_after) {
-    scheduler_.After(*p->behaviour.ends_after, [this, key, uid] {
-      if (const PodTruth* q = FindPod(key, uid))
-        EndPod(key, uid, q->behaviour.exit_code, q->behaviour.message);
-    });
+void World::SetTerm(Term term) {
+  term_ = term;
+  term_since_ = scheduler_.now();
+  for (auto& [key, job] : jobs_) {
+    GangState& gang = job.gang;
+    gang.order.reset();
+    gang.members.clear();
+    gang.report = {};
+    gang.report.generation = static_cast<rendezvous::Generation>(term) << 32;
   }
-}
-
-void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, const std::string& message) {
-  PodTruth* p = FindPod(key, uid);
-  if (p == nullptr || !p->pod.alive()) return;
-  p->pod.phase = exit_code == 0 ? core::PodPhase::kSucceeded : core::PodPhase::kFailed;
-  p->pod.exit_code = exit_code;
-  p->pod.message = message;
-  p->pod.ended = scheduler_.now();
-  const std::string name = p->pod.name;
-  if (p->pod.deleting())
-    RemovePod(key, name);
-  else
-    PodChanged(key, name);
-}
-
-void World::Tick() {
-  std::vector<Key> keys;
-  for (const auto& [key, job] : jobs_) keys.push_back(key);
-  for (const Key& key : keys) {
-    if (faulty()) BreakThings(key, jobs_.at(key));
-    GangModel::Tick(*this, key);
-  }
-  scheduler_.After(GangModel::kTick, [this] { Tick(); });
-}
-
-void World::BreakThings(const Key& key, JobTruth& job) {
-  const double per_tick = ToSeconds(GangModel::kTick);
-  const Faults& f = options_.faults;
-  std::vector<std::pair<std::string, int32_t>> crashed;
-  for (auto& [name, p] : job.pods) {
-    if (p.pod.phase != core::PodPhase::kRunning || p.stuck) continue;
-    if (rng_.Chance(f.pod_crash * per_tick)) {
-      static constexpr int32_t kCodes[] = {1, 137, 139, 75, 3, 64};
-      // A bad configuration is rare: it ends the run.
-      crashed.emplace_back(p.pod.uid, kCodes[rng_.Below(rng_.Chance(0.02) ? 6 : 5)]);
-    } else if (rng_.Chance(f.pod_silent * per_tick)) {
-      p.silent = true;
-    } else if (rng_.Chance(f.node_lost * per_tick)) {
-      p.stuck = true;
-      p.pod.unreachable_since = scheduler_.now();
-      PodChanged(key, name);
-    }
-  }
-  for (const auto& [uid, code] : crashed) EndPod(key, uid, code, "crashed");
-}
-
-void World::LoseCoordinator(const Key& key) {
-  auto it = jobs_.find(key);
-  if (it == jobs_.end()) return;
-  GangState& gang = it->second.gang;
-  gang.order.reset();
-  gang.members.clear();
-  // The term is part of a generation: it goes on rising.
-  const rendezvous::Generation generation = gang.report.generation;
-  gang.report = {};
-  gang.report.generation = generation + 1000;
 }
 
 // ---- changes
@@ -266,6 +281,17 @@ Revision World::PodChanged(const Key& key, const std::string& name) {
   for (const Observer& observer : observers_)
     if (observer.pod_changed) observer.pod_changed(key, name);
   return revision;
+}
+
+void World::BesideChanged(const Key& key) {
+  for (const Observer& observer : observers_)
+    if (observer.beside_changed) observer.beside_changed(key);
+}
+
+void World::NodeChanged(const std::string& name) {
+  nodes_changed_at_ = scheduler_.now();
+  for (const Observer& observer : observers_)
+    if (observer.node_changed) observer.node_changed(name);
 }
 
 void World::ReportChanged(const Key& key) {

@@ -1,11 +1,12 @@
-// The truth of the simulated world: an API server without faults (revisions, preconditions, collector), a
-// kubelet per pod, and a model of what runs in the pods (gang_model.h). Virtual time, single-threaded,
-// deterministic by seed. SimBackend puts the faulty network in front of it.
+// The truth of the simulated world: an API server without faults (revisions, preconditions, quota,
+// collector), nodes with a scheduler and a kubelet, and a model of what runs in the pods (gang_model.h).
+// Virtual time, single-threaded, deterministic by seed. SimBackend puts the faulty network in front of it.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,18 @@ struct Behaviour {
 
 struct PodTruth {
   core::Pod pod;
+  uint64_t number = 0;  // in order of creation
   Behaviour behaviour;
+  std::vector<std::string> excluded_nodes;
+  std::optional<Time> image_from;  // when its image can be pulled
   bool silent = false;
-  bool stuck = false;  // its node is gone: only force removes it
+  bool stuck = false;  // its node is gone for it: only force removes it
   bool joined = false;
+};
+
+struct NodeTruth {
+  int32_t slots = 1;  // pods that it takes
+  std::optional<Time> lost_since;
 };
 
 struct GangState {
@@ -39,13 +48,19 @@ struct GangState {
   std::vector<std::string> members;  // uids
   rendezvous::Report report;
   std::optional<core::SetGang> order;
+  int64_t newest_attempt = 0;  // that has made a step
 };
 
 struct JobTruth {
   core::Job job;
   core::Status status;
   control::Revision revision = 0;
-  std::map<std::string, PodTruth> pods;  // by name
+  uint64_t status_term = 0;  // of the leader that wrote the status last, and when
+  Time status_at{};
+  std::map<std::string, PodTruth> pods;      // by name
+  std::optional<core::PrepareGang> beside;   // what was last made beside the pods
+  bool beside_whole = false;                 // none of its parts is missing
+  std::optional<Time> beside_missing_since;  // while there are pods
   GangState gang;
   Duration foreign_work{0};  // done by the pod set of `foreign_attempt`
   int64_t foreign_attempt = 0;
@@ -53,17 +68,26 @@ struct JobTruth {
 
 class World {
  public:
+  // A leader's number; the highest is the one that agents talk to.
+  using Term = uint64_t;
+
   struct Options {
     uint64_t seed = 1;
     Faults faults;
     std::function<Behaviour(const core::Pod&)> behaviour;  // default: runs until told
-    bool models = true;                                    // gang and framework models run
+    bool models = true;  // nodes, scheduler, gang and framework models run; without: room for every pod
+    core::GangProvider provider = core::GangProvider::kNone;
+    std::vector<int32_t> slots;     // of each node
+    bool accepts_any_term = false;  // planted: orders of deposed leaders reach the agents
   };
   // Who watches the truth: the backend (to carry changes to the view) and the checker.
   struct Observer {
     std::function<void(const control::Key&)> job_changed;
     std::function<void(const control::Key&, const std::string& pod)> pod_changed;
     std::function<void(const control::Key&)> report_changed;
+    std::function<void(const control::Key&)> beside_changed;
+    std::function<void(const std::string& node)> node_changed;
+    std::function<void(const control::Key&, const core::ReleaseGang&)> released;  // before it is done
   };
 
   World(Scheduler& scheduler, Options options);
@@ -71,37 +95,61 @@ class World {
   void Observe(Observer observer) { observers_.push_back(std::move(observer)); }
   const std::map<control::Key, JobTruth>& jobs() const { return jobs_; }
   const JobTruth* Find(const control::Key& key) const;
+  const std::map<std::string, NodeTruth>& nodes() const { return nodes_; }
+  core::GangProvider provider() const { return options_.provider; }
   control::Revision revision(control::Kind kind) const { return revisions_[static_cast<size_t>(kind)]; }
   bool faulty() const { return scheduler_.elapsed() < options_.faults.until; }
+  Time nodes_changed_at() const { return nodes_changed_at_; }
 
   // The user. `job.uid` is given here.
   void Submit(const control::Key& key, core::Job job, int64_t total_steps);
   void Change(const control::Key& key, const std::function<void(core::Job&)>& change);
   void Delete(const control::Key& key);
+  void DeleteNamespace();
   void DeletePodByHand(const control::Key& key, const std::string& name);
+  void DamageBeside(const control::Key& key);
+  void TakeName(const control::Key& key, const std::string& pod) { foreign_.insert({key, pod}); }
+  void SetQuota(std::optional<int32_t> pods) { quota_ = pods; }
 
-  // The API server: at once, and always with an answer.
-  Result<control::Revision> Apply(const control::Write& write);
+  // The API server: at once, and always with an answer. `term`: of the leader that sent it.
+  Result<control::Revision> Apply(const control::Write& write, Term term);
+  // A leader has started: the coordinator of the one before is gone, agents come to this one.
+  void SetTerm(Term term);
+  Term term() const { return term_; }
+  Time term_since() const { return term_since_; }
+  // While a write is carried out: its sender is not the leader any more.
+  bool deposed() const { return acting_term_ < term_; }
+  Term acting_term() const { return acting_term_; }
 
-  // The coordinator lives in the controller's process: what it knew is gone, agents come back to the next.
-  void LoseCoordinator(const control::Key& key);
-
-  void EndPod(const control::Key& key, const std::string& uid, int32_t exit_code, const std::string& message);
+  void EndPod(const control::Key& key, const std::string& uid, int32_t exit_code, const std::string& message,
+              bool evicted = false);
 
  private:
   friend class GangModel;
 
   void Tick();
-  void BreakThings(const control::Key& key, JobTruth& job);
+  void Calm();
+  void BreakPods(const control::Key& key, JobTruth& job);
+  void BreakNodes();
+  void ReturnNode(const std::string& name);
+  void Schedule();
+  void Bind(const control::Key& key, PodTruth& pod, const std::string& node);
+  bool Unreachable(const PodTruth& pod) const;
   void StartPod(const control::Key& key, const std::string& uid);
+  std::optional<Error> RefusesPods(const std::string& what);
   Result<control::Revision> CreatePod(const control::Key& key, JobTruth& job, const core::CreatePod& action);
   Result<control::Revision> DeletePod(const control::Key& key, JobTruth& job, const core::DeletePod& action);
+  Result<control::Revision> Prepare(const control::Key& key, JobTruth& job, const core::PrepareGang& action);
+  Result<control::Revision> Release(const control::Key& key, JobTruth& job, const core::ReleaseGang& action);
+  Result<control::Revision> Order(const control::Key& key, JobTruth& job, const core::SetGang& action);
   void TellToEnd(const control::Key& key, PodTruth& pod, Duration grace);
   void RemovePod(const control::Key& key, const std::string& name);
   void Collect(const control::Key& key);
   PodTruth* FindPod(const control::Key& key, const std::string& uid);
   control::Revision JobChanged(const control::Key& key);
   control::Revision PodChanged(const control::Key& key, const std::string& name);
+  void BesideChanged(const control::Key& key);
+  void NodeChanged(const std::string& name);
   void ReportChanged(const control::Key& key);
   Duration Random(Duration most);
 
@@ -109,6 +157,15 @@ class World {
   Options options_;
   SplitMix64 rng_;
   std::map<control::Key, JobTruth> jobs_;
+  std::map<std::string, NodeTruth> nodes_;
+  Time nodes_changed_at_ = Scheduler::kStart;
+  std::set<std::pair<control::Key, std::string>> foreign_;  // names of pods that others have
+  std::optional<int32_t> quota_;
+  Time namespace_ending_until_{};
+  Term term_ = 0;
+  Time term_since_{};
+  Term acting_term_ = 0;
+  bool calmed_ = false;
   std::vector<Observer> observers_;
   control::Revision revisions_[2] = {0, 0};
   uint64_t next_uid_ = 1;

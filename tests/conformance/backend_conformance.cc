@@ -46,8 +46,8 @@ Result<Revision> BackendConformance::Write(core::Action action, std::optional<Re
   return *answer->result;
 }
 
-Result<Revision> BackendConformance::Create(int32_t rank) {
-  return Write(core::CreatePod{Name(rank), 1, rank});
+Result<Revision> BackendConformance::Create(int32_t rank, bool gated) {
+  return Write(core::CreatePod{Name(rank), 1, rank, 5, gated});
 }
 
 Result<Revision> BackendConformance::Delete(const std::string& name, Duration grace) {
@@ -119,7 +119,7 @@ TEST_P(BackendConformance, AWriteForANamesakeIsNotFound) {
   uid_ = "uid-of-a-job-that-was";
   for (const core::Action& action :
        std::vector<core::Action>{core::CreatePod{Name(kRuns), 1, kRuns}, core::SetStatus{},
-                                 core::DeletePod{Name(kRuns), "x", seconds(1)}}) {
+                                 core::DeletePod{Name(kRuns), "x", seconds(1)}, core::PrepareGang{1, 1, 1}}) {
     const auto result = Write(action, backend().Observe(key_)->job_revision);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, Code::kNotFound) << result.error().message;
@@ -270,6 +270,62 @@ TEST_P(BackendConformance, AnOrderToTheGangIsRemembered) {
   const core::SetGang order{1, 2, 8, 4, false};
   ASSERT_TRUE(Write(order).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.order, order);
+}
+
+TEST_P(BackendConformance, WhatWasPreparedIsInTheViewAtOnce) {
+  EXPECT_FALSE(backend().Observe(key_)->observed.prepared.has_value());
+  const core::PrepareGang beside{1, 4, 2};
+  ASSERT_TRUE(Write(beside).ok());
+  EXPECT_EQ(backend().Observe(key_)->observed.prepared, beside);
+  ASSERT_TRUE(Write(beside).ok());  // as often as one likes
+  const core::PrepareGang larger{1, 6, 2};
+  ASSERT_TRUE(Write(larger).ok());
+  EXPECT_EQ(backend().Observe(key_)->observed.prepared, larger);
+}
+
+TEST_P(BackendConformance, DamageToWhatWasPreparedIsSeenAndRepaired) {
+  const core::PrepareGang beside{1, 4, 2};
+  ASSERT_TRUE(Write(beside).ok());
+  if (!harness_->DamageBeside(key_)) GTEST_SKIP() << "nothing stands beside the pods here";
+  EXPECT_TRUE(harness_->Await([&] { return !backend().Observe(key_)->observed.prepared.has_value(); }));
+  ASSERT_TRUE(Write(beside).ok());
+  EXPECT_EQ(backend().Observe(key_)->observed.prepared, beside);
+}
+
+TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {
+  if (!harness_->HasGates()) GTEST_SKIP() << "pods cannot be held back here";
+  ASSERT_TRUE(Create(kRuns, true).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kPending));
+  const core::Pod pod = *PodOf(Name(kRuns));
+  EXPECT_TRUE(pod.gated);
+  EXPECT_FALSE(pod.bound());
+  const auto released = Write(core::ReleaseGang{1, {{pod.name, pod.uid}}});
+  ASSERT_TRUE(released.ok()) << released.error().message;
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod) >= *released; }));
+  EXPECT_FALSE(PodOf(Name(kRuns))->gated);
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
+  EXPECT_TRUE(PodOf(Name(kRuns))->bound());
+  // A second time, after a lost reply.
+  EXPECT_TRUE(Write(core::ReleaseGang{1, {{pod.name, pod.uid}}}).ok());
+}
+
+TEST_P(BackendConformance, AGatedPodThatIsDeletedIsGone) {
+  if (!harness_->HasGates()) GTEST_SKIP() << "pods cannot be held back here";
+  ASSERT_TRUE(Create(kRuns, true).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kPending));
+  ASSERT_TRUE(Delete(Name(kRuns), seconds(600)).ok());
+  EXPECT_TRUE(AwaitNoPod(Name(kRuns)));
+}
+
+TEST_P(BackendConformance, AReleaseMeansTheseIncarnations) {
+  ASSERT_TRUE(Create(kRuns, true).ok());
+  ASSERT_TRUE(harness_->Await([&] { return PodOf(Name(kRuns)).has_value(); }));
+  const auto another = Write(core::ReleaseGang{1, {{Name(kRuns), "another-uid"}}});
+  ASSERT_FALSE(another.ok());
+  EXPECT_EQ(another.error().code, Code::kConflict) << another.error().message;
+  const auto missing = Write(core::ReleaseGang{1, {{"job-1-99", "x"}}});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, Code::kNotFound) << missing.error().message;
 }
 
 TEST_P(BackendConformance, DeletingTheJobDeletesItsPods) {

@@ -29,6 +29,10 @@ class Harness {
   // A job that no controller touches.
   virtual control::Key Submit(const std::string& name) = 0;
   virtual void DeleteJob(const control::Key& key) = 0;
+  // Whether pods can be held back before they get a node; processes cannot.
+  virtual bool HasGates() const = 0;
+  // Somebody deletes a part of what stands beside the pods; false where there is nothing to delete.
+  virtual bool DamageBeside(const control::Key& key) = 0;
   // Lets the world move until the condition holds; false when it does not within a generous limit.
   virtual bool Await(const std::function<bool()>& condition) = 0;
 };
@@ -44,7 +48,7 @@ class BackendConformance : public testing::TestWithParam<MakeHarness> {
   std::string JobUid();
   // Waits for the answer.
   Result<control::Revision> Write(core::Action action, std::optional<control::Revision> if_revision = {});
-  Result<control::Revision> Create(int32_t rank);
+  Result<control::Revision> Create(int32_t rank, bool gated = false);
   Result<control::Revision> Delete(const std::string& name, Duration grace);
   bool AwaitPod(const std::string& name, core::PodPhase phase);
   bool AwaitNoPod(const std::string& name);

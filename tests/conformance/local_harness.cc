@@ -51,6 +51,9 @@ class LocalHarness final : public Harness {
 
   void DeleteJob(const control::Key& key) override { EXPECT_TRUE(backend_->Delete(key).ok()); }
 
+  bool HasGates() const override { return false; }
+  bool DamageBeside(const control::Key&) override { return false; }
+
   bool Await(const std::function<bool()>& condition) override {
     const Time limit = Now() + seconds(60);
     std::unique_lock lock(mutex_);

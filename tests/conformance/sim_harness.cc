@@ -23,7 +23,10 @@ sim::Behaviour BehaviourOf(const core::Pod& pod) {
 class SimHarness final : public Harness {
  public:
   explicit SimHarness(const sim::Faults& faults)
-      : world_(scheduler_, {7, faults, BehaviourOf, false}), backend_(world_, scheduler_, faults, 9) {}
+      : world_(scheduler_, OptionsOf(faults)), backend_(world_, scheduler_, faults, {.seed = 9}) {
+    world_.SetTerm(1);
+    backend_.Restart(1);
+  }
 
   control::Backend& backend() override { return backend_; }
 
@@ -37,6 +40,13 @@ class SimHarness final : public Harness {
 
   void DeleteJob(const control::Key& key) override { world_.Delete(key); }
 
+  bool HasGates() const override { return true; }
+
+  bool DamageBeside(const control::Key& key) override {
+    world_.DamageBeside(key);
+    return true;
+  }
+
   bool Await(const std::function<bool()>& condition) override {
     while (!condition()) {
       if (scheduler_.NextAt() == kNever) return false;  // nothing will ever happen again
@@ -46,6 +56,15 @@ class SimHarness final : public Harness {
   }
 
  private:
+  static sim::World::Options OptionsOf(const sim::Faults& faults) {
+    sim::World::Options options;
+    options.seed = 7;
+    options.faults = faults;
+    options.behaviour = BehaviourOf;
+    options.models = false;
+    return options;
+  }
+
   sim::Scheduler scheduler_;
   sim::World world_;
   sim::SimBackend backend_;

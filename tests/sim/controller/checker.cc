@@ -16,12 +16,22 @@ bool Holds(const std::vector<std::string>& list, const std::string& value) {
 
 // After a change of the wish, a pod may be outside of it and inside again within the lag of the view.
 constexpr Duration kSpecLag = seconds(30);
+// Nodes may be lost without the view knowing it yet, and requests may be under way.
+constexpr Duration kOtherLeaderLag = seconds(15);
+constexpr Duration kNodeLag = seconds(15);
+// A live read repairs a view that stays behind; then the parts are made anew.
+constexpr Duration kBesideLag = seconds(90);
 
 }  // namespace
 
 Checker::Checker(World& world, const Scheduler& scheduler) : world_(world), scheduler_(scheduler) {
-  world_.Observe({[this](const Key& key) { OnJob(key); },
-                  [this](const Key& key, const std::string& name) { OnPod(key, name); }, nullptr});
+  World::Observer observer;
+  observer.job_changed = [this](const Key& key) { OnJob(key); };
+  observer.pod_changed = [this](const Key& key, const std::string& name) { OnPod(key, name); };
+  observer.released = [this](const Key& key, const core::ReleaseGang& release) {
+    CheckReleased(key, release);
+  };
+  world_.Observe(std::move(observer));
 }
 
 void Checker::Require(bool holds, const char* invariant, const std::string& what) {
@@ -59,6 +69,7 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(before.outcome == core::Outcome::kNone, "I6", "the ledger of an ended job changed");
   Require(after.restarts.charged <= job.job.max_restarts, "I5",
           fmt::format("charged {} of {}", after.restarts.charged, job.job.max_restarts));
+  CheckCounters(before, after);
   const int32_t charged = after.restarts.charged - before.restarts.charged;
   Require(charged == 0 || charged == 1, "I5", fmt::format("charged by {} in one write", charged));
   bool counts = after.attempt > before.attempt;
@@ -68,14 +79,71 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
     counts = true;
     Require(shadow.ever_counted.insert(uid).second, "I5", uid + " is counted twice");
     for (const auto& [name, p] : job.pods) {
-      const bool excused =
-          p.pod.exit_code == 75 || (!job.job.rules.empty() && p.pod.exit_code == kUnchargedExitCode);
+      const bool excused = p.pod.exit_code == 75 || !p.pod.conditions.empty() ||
+                           shadow.ever_unreachable.contains(uid) ||
+                           (!job.job.rules.empty() && p.pod.exit_code == kUnchargedExitCode);
       if (p.pod.uid == uid && p.pod.phase == core::PodPhase::kFailed && !excused) must_charge = true;
     }
   }
   Require(charged == 0 || counts, "I5", "charged for nothing");
   Require(!must_charge || charged == 1 || after.outcome == core::Outcome::kFailed, "I5",
           "a failure was counted and not charged");
+}
+
+void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& after) {
+  Require(after.restarts.total >= before.restarts.total && after.restarts.charged >= before.restarts.charged,
+          "I10",
+          fmt::format("restarts {}/{} -> {}/{}", before.restarts.total, before.restarts.charged,
+                      after.restarts.total, after.restarts.charged));
+  const core::Goodput& a = before.goodput;
+  const core::Goodput& b = after.goodput;
+  Require(b.queue >= a.queue && b.startup >= a.startup && b.restart >= a.restart && b.redone >= a.redone &&
+              b.productive + b.redone >= a.productive + a.redone,
+          "I10", "time that was booked is gone");
+  if (clocks_are_wrong_ || !after.start_time) return;
+  Require(b.queue + b.startup + b.restart + b.redone + b.productive <= scheduler_.now() - *after.start_time,
+          "I10", "more time is booked than has passed");
+}
+
+// The room is measured in the truth. A view may lag behind it, but what it does not know of pods only frees
+// room; what it does not know of nodes is excused for a while, and so is a leader that has not heard of what
+// the one before was still doing.
+void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
+  if (world_.deposed() || world_.provider() != core::GangProvider::kGate) return;
+  for (const auto& [other, job] : world_.jobs())
+    if (job.job.autoscaler) return;  // its pods are shown to the scheduler without room
+  const Time now = scheduler_.now();
+  if (now - world_.nodes_changed_at() < kNodeLag || now - world_.term_since() < kNodeLag) return;
+  int32_t room = 0;
+  for (const auto& [name, node] : world_.nodes()) room += node.lost_since ? 0 : node.slots;
+  std::set<std::string> released;
+  for (const core::PodRef& ref : release.pods) released.insert(ref.uid);
+  for (const auto& [other, job] : world_.jobs()) {
+    for (const auto& [name, p] : job.pods) {
+      if (!p.pod.alive()) continue;
+      const auto node = world_.nodes().find(p.pod.node);
+      const bool holds = p.pod.bound() ? node != world_.nodes().end() && !node->second.lost_since
+                                       : !p.pod.gated || released.contains(p.pod.uid);
+      room -= holds ? 1 : 0;
+    }
+  }
+  Require(room >= 0, "I11", fmt::format("{} was released, {} pods short of room", key.name, -room));
+}
+
+void Checker::OnTick() {
+  for (const auto& [key, job] : world_.jobs()) {
+    Shadow& shadow = shadows_[key];
+    Require(job.gang.newest_attempt >= shadow.newest_attempt || shadow.job_uid != job.job.uid, "I3",
+            fmt::format("attempt {} makes steps after attempt {} did", job.gang.newest_attempt,
+                        shadow.newest_attempt));
+    shadow.newest_attempt = job.gang.newest_attempt;
+    const core::Ledger& ledger = job.status.ledger;
+    const bool wanted = ledger.outcome == core::Outcome::kNone && !ledger.suspended && !ledger.stop_since &&
+                        !job.job.deleted && !(ledger.not_before && !ledger.placed);
+    Require(world_.faulty() || !wanted || !job.beside_missing_since ||
+                scheduler_.now() - *job.beside_missing_since < kBesideLag,
+            "I12", "what stands beside the pods was damaged and is not repaired");
+  }
 }
 
 void Checker::OnPod(const Key& key, const std::string& name) {
@@ -90,20 +158,35 @@ void Checker::OnPod(const Key& key, const std::string& name) {
     shadow.pods.erase(old);
     return;
   }
-  if (old == shadow.pods.end()) CheckCreated(*job, now->second.pod);
+  if (old == shadow.pods.end()) {
+    if (Stray(*job)) strays_.insert(now->second.pod.uid);
+    CheckCreated(*job, now->second.pod);
+  }
+  if (now->second.pod.unreachable_since) shadow.ever_unreachable.insert(now->second.pod.uid);
   shadow.pods[name] = now->second.pod;
 }
 
+// Done by a leader that was deposed, or by one that could not know yet what a deposed one has just written.
+bool Checker::Stray(const JobTruth& job) const {
+  // What was written before it started it has read.
+  const bool other = job.status_term != world_.acting_term() && job.status_at >= world_.term_since();
+  return world_.deposed() || (other && scheduler_.now() - job.status_at < kOtherLeaderLag);
+}
+
 void Checker::CheckCreated(const JobTruth& job, const core::Pod& pod) {
+  // A leader that was deposed may still create: nothing in a cluster can stop it. Its pods are not let into
+  // the gang (OnTick), and are drained in the end (OnEnd).
+  if (Stray(job)) return;
   const core::Ledger& ledger = job.status.ledger;
   Require(pod.name == core::PodName(job.job.name, pod.attempt, pod.rank), "I2", "name " + pod.name);
   for (const auto& [name, other] : job.pods)
-    Require(other.pod.attempt == pod.attempt, "I3", pod.name + " was made while there is " + name);
+    Require(other.pod.attempt == pod.attempt || strays_.contains(other.pod.uid), "I3",
+            pod.name + " was made while there is " + name);
   Require(pod.attempt == ledger.attempt, "I4",
           fmt::format("{} was made, the ledger says {}", pod.name, ledger.attempt));
   Require(ledger.outcome == core::Outcome::kNone, "I6", pod.name + " was made for an ended job");
   Require(!ledger.suspended && !ledger.stop_since, "I7", pod.name + " was made while stopped");
-  Require(!ledger.not_before || scheduler_.now() >= *ledger.not_before, "I9",
+  Require(clocks_are_wrong_ || !ledger.not_before || scheduler_.now() >= *ledger.not_before, "I9",
           pod.name + " was made during the back-off");
 }
 
@@ -111,7 +194,8 @@ void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core
   const core::Ledger& ledger = job.status.ledger;
   const bool running_job = !job.job.deleted && ledger.outcome == core::Outcome::kNone && !ledger.suspended &&
                            !ledger.stop_since && ledger.attempt == pod.attempt;
-  if (!running_job || !job.job.native || pod.phase != core::PodPhase::kFailed || pod.deleting()) return;
+  if (Stray(job) || !running_job || !job.job.native || pod.phase != core::PodPhase::kFailed || pod.deleting())
+    return;
   if (scheduler_.now() - shadow.spec_changed < kSpecLag) return;
   if (pod.rank >= job.job.Target()) return;
   Require(Holds(ledger.counted, pod.uid), "I5",
@@ -129,12 +213,48 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
       if (pod.uid != remove->uid || !remove->force() || !pod.alive()) continue;
       const bool lost = Holds(ledger.counted, pod.uid) || ledger.suspended;
       const bool overstayed = pod.delete_by && now >= *pod.delete_by;
+      const bool node_lost =
+          pod.unreachable_since && now >= *pod.unreachable_since + o.job.unreachable_node_limit;
       const bool over_grace = ledger.stop_since && now >= *ledger.stop_since + o.job.grace;
-      Require(lost || overstayed || over_grace, "I8", pod.name + " is forced out of life without a reason");
+      Require(lost || overstayed || over_grace || node_lost, "I8",
+              pod.name + " is forced out of life without a reason");
     }
   }
   Require(writes == 0 || decision.actions.size() == 1, "I1",
           "status and actions in one decision: " + core::ToString(decision));
+  CheckGangDecision(o, decision, now);
+}
+
+// What the controller could know when it decided.
+void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& decision, Time now) {
+  const core::Ledger& ledger = o.status.ledger;
+  for (const core::Action& action : decision.actions) {
+    if (const auto* create = std::get_if<core::CreatePod>(&action)) {
+      Require(o.prepared && o.prepared->attempt == create->attempt, "I12",
+              create->name + " is made before what stands beside it");
+      Require(!o.preflight && !(o.refusal && now < o.refusal->retry_at), "I13",
+              create->name + " is made although pods were refused a moment ago");
+      for (const core::ExcludedNode& node : ledger.excluded)
+        Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
+                create->name + " may go to the excluded " + node.name);
+    }
+    const auto* release = std::get_if<core::ReleaseGang>(&action);
+    if (release == nullptr || o.job.native) continue;
+    size_t free = 0;
+    for (const core::Pod& pod : o.pods) free += pod.attempt == ledger.attempt && !pod.gated ? 1 : 0;
+    Require(free + release->pods.size() >= static_cast<size_t>(ledger.gang_size) || o.job.autoscaler, "I11",
+            fmt::format("{} of {} pods are released", release->pods.size(), ledger.gang_size));
+  }
+  if (const auto* set =
+          decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
+    const auto& failure = set->status.ledger.last_failure;
+    if (!failure || failure == ledger.last_failure || failure->cause != core::Cause::kNodeUnreachable) return;
+    const bool long_enough = std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
+      return pod.name == failure->pod && pod.unreachable_since &&
+             now >= *pod.unreachable_since + kUnreachableLimit;
+    });
+    Require(long_enough, "I8", failure->pod + " is given up before its node was unreachable for long enough");
+  }
 }
 
 void Checker::OnEnd(const Key& key, bool settled) {

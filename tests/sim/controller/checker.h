@@ -15,9 +15,16 @@ class Checker {
  public:
   // Jobs with rules have one that does not charge this code.
   static constexpr int32_t kUnchargedExitCode = 139;
+  // Of every job.
+  static constexpr Duration kUnreachableLimit = seconds(5);
 
   Checker(World& world, const Scheduler& scheduler);
 
+  // Wall clocks of this run are wrong at times: what depends on them is not checked.
+  void ClocksAreWrong() { clocks_are_wrong_ = true; }
+
+  // Now and then: what must hold of the truth at any time, or after a while.
+  void OnTick();
   // Before the commands of a decision are carried out.
   void OnDecision(const core::Observed& observed, const core::Decision& decision, Time now);
   // When everything should have come to rest.
@@ -31,6 +38,8 @@ class Checker {
     core::Ledger ledger;
     std::map<std::string, core::Pod> pods;
     std::set<std::string> ever_counted;
+    std::set<std::string> ever_unreachable;
+    int64_t newest_attempt = 0;  // that made a step
     Time spec_changed{};
     int64_t spec_generation = 0;
   };
@@ -38,6 +47,10 @@ class Checker {
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void CheckLedger(const JobTruth& job, Shadow& shadow);
+  void CheckCounters(const core::Ledger& before, const core::Ledger& after);
+  void CheckReleased(const control::Key& key, const core::ReleaseGang& release);
+  void CheckGangDecision(const core::Observed& observed, const core::Decision& decision, Time now);
+  bool Stray(const JobTruth& job) const;
   void CheckCreated(const JobTruth& job, const core::Pod& pod);
   void CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod);
   void Require(bool holds, const char* invariant, const std::string& what);
@@ -46,6 +59,8 @@ class Checker {
   const Scheduler& scheduler_;
   std::map<control::Key, Shadow> shadows_;
   std::optional<std::string> breach_;
+  bool clocks_are_wrong_ = false;
+  std::set<std::string> strays_;  // uids of pods that a deposed leader made
 };
 
 }  // namespace ringmaster::sim

@@ -59,15 +59,18 @@ bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
     const RunResult result = RunSeed(seed, mutation, flags.trace);
     decisions += result.decisions;
     crashes += result.crashes;
-    succeeded += result.succeeded ? 1 : 0;
-    failed += result.failed ? 1 : 0;
+    succeeded += static_cast<uint64_t>(result.succeeded);
+    failed += static_cast<uint64_t>(result.failed);
     restarts += result.restarts;
     attempts += result.attempts;
     if (!result.breach) continue;
     found = true;
     fmt::print("seed {}: {}\n  again: controller_sim --seed {} --mutation {} --trace\n", seed, *result.breach,
                seed, static_cast<int>(mutation));
-    if (mutation != Mutation::kNone) break;  // one is enough
+    if (mutation != Mutation::kNone) {  // one is enough
+      fmt::print("  noticed by the {}. seed\n", seed - flags.seed + 1);
+      break;
+    }
   }
   if (report) {
     fmt::print(

@@ -8,6 +8,8 @@ namespace {
 using core::Decision;
 using core::Observed;
 
+constexpr const char* kClockReason = "the clock was set back";
+
 Decision NoDrain(Observed o, Time now) {
   std::erase_if(o.pods, [&](const core::Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
   return core::Decide(o, now);
@@ -92,6 +94,72 @@ Decision NoOverstay(Observed o, Time now) {
   return core::Decide(o, now);
 }
 
+Decision ReleasesWithoutRoom(Observed o, Time now) {
+  o.fit = {};
+  return core::Decide(o, now);
+}
+
+Decision ReleasesHalfTheGang(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions)
+    if (auto* release = std::get_if<core::ReleaseGang>(&action))
+      release->pods.resize((release->pods.size() + 1) / 2);
+  return decision;
+}
+
+Decision ForgetsExclusion(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions)
+    if (auto* create = std::get_if<core::CreatePod>(&action)) create->excluded_nodes.clear();
+  return decision;
+}
+
+Decision LosesCounters(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions) {
+    auto* set = std::get_if<core::SetStatus>(&action);
+    if (set != nullptr && set->status.ledger.attempt != o.status.ledger.attempt)
+      set->status.ledger.restarts = {};
+  }
+  return decision;
+}
+
+Decision NeverRepairsBeside(Observed o, Time now) {
+  if (!o.pods.empty() && o.status.ledger.placed)
+    o.prepared =
+        core::PrepareGang{o.status.ledger.attempt, o.job.native ? o.job.Target() : o.status.ledger.gang_size,
+                          o.job.native ? std::min(o.job.min, o.job.Target()) : o.status.ledger.gang_size};
+  return core::Decide(o, now);
+}
+
+Decision PodsBeforeBeside(Observed o, Time now) {
+  const int32_t target = o.job.native ? o.job.Target() : o.status.ledger.gang_size;
+  o.prepared =
+      core::PrepareGang{o.status.ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
+  return core::Decide(o, now);
+}
+
+// Sees that the clock was set back, and forgets it again.
+Decision TrustsClock(Observed o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (int i = 0; i < 3 && decision.reason == kClockReason; ++i) {
+    o.status = std::get<core::SetStatus>(decision.actions.front()).status;
+    decision = core::Decide(o, now);
+  }
+  return decision;
+}
+
+Decision BooksTimeTwice(const Observed& o, Time now) {
+  Decision decision = core::Decide(o, now);
+  for (core::Action& action : decision.actions) {
+    if (auto* set = std::get_if<core::SetStatus>(&action)) {
+      core::Goodput& goodput = set->status.ledger.goodput;
+      goodput.productive += goodput.productive - o.status.ledger.goodput.productive;
+    }
+  }
+  return decision;
+}
+
 }  // namespace
 
 const char* MutationName(Mutation mutation) {
@@ -130,6 +198,34 @@ const char* MutationName(Mutation mutation) {
       return "ignores-stop";
     case Mutation::kNoOverstay:
       return "no-overstay";
+    case Mutation::kReleasesWithoutRoom:
+      return "releases-without-room";
+    case Mutation::kReleasesHalfTheGang:
+      return "releases-half-the-gang";
+    case Mutation::kForgetsReservations:
+      return "forgets-reservations";
+    case Mutation::kKeepsReservations:
+      return "keeps-reservations";
+    case Mutation::kNeverWithdraws:
+      return "never-withdraws";
+    case Mutation::kForgetsExclusion:
+      return "forgets-exclusion";
+    case Mutation::kIgnoresRefusal:
+      return "ignores-refusal";
+    case Mutation::kLosesCounters:
+      return "loses-counters";
+    case Mutation::kNeverRepairsBeside:
+      return "never-repairs-beside";
+    case Mutation::kPodsBeforeBeside:
+      return "pods-before-beside";
+    case Mutation::kTrustsClock:
+      return "trusts-clock";
+    case Mutation::kAgentsObeyAnyLeader:
+      return "agents-obey-any-leader";
+    case Mutation::kGivesUpNodesEarly:
+      return "gives-up-nodes-early";
+    case Mutation::kBooksTimeTwice:
+      return "books-time-twice";
   }
   return "?";
 }
@@ -174,6 +270,37 @@ Decider Mutate(Mutation mutation) {
       return IgnoresStop;
     case Mutation::kNoOverstay:
       return NoOverstay;
+    case Mutation::kReleasesWithoutRoom:
+      return ReleasesWithoutRoom;
+    case Mutation::kReleasesHalfTheGang:
+      return ReleasesHalfTheGang;
+    case Mutation::kNeverWithdraws:
+      return [](Observed o, Time now) {
+        o.job.gang_timeout = Duration{0};
+        return core::Decide(o, now);
+      };
+    case Mutation::kForgetsExclusion:
+      return ForgetsExclusion;
+    case Mutation::kIgnoresRefusal:
+      return [](Observed o, Time now) {
+        o.refusal.reset();
+        return core::Decide(o, now);
+      };
+    case Mutation::kLosesCounters:
+      return LosesCounters;
+    case Mutation::kNeverRepairsBeside:
+      return NeverRepairsBeside;
+    case Mutation::kPodsBeforeBeside:
+      return PodsBeforeBeside;
+    case Mutation::kTrustsClock:
+      return TrustsClock;
+    case Mutation::kGivesUpNodesEarly:
+      return [](Observed o, Time now) {
+        o.job.unreachable_node_limit = Duration{0};
+        return core::Decide(o, now);
+      };
+    case Mutation::kBooksTimeTwice:
+      return BooksTimeTwice;
     default:
       return core::Decide;
   }

@@ -23,11 +23,25 @@ enum class Mutation : int {
   kRevivesEndedJob,
   kActsBeforeAttempt,  // makes the pods of an attempt before it is written down
   kUnlimitedBudget,
-  kAlwaysForce,  // never lets a pod end in peace
-  kIgnoresStop,  // goes on making pods after a stop was decided
-  kNoOverstay,   // waits for ever for a pod on a dead node
+  kAlwaysForce,          // never lets a pod end in peace
+  kIgnoresStop,          // goes on making pods after a stop was decided
+  kNoOverstay,           // waits for ever for a pod on a dead node
+  kReleasesWithoutRoom,  // takes the gates away whether or not there is room
+  kReleasesHalfTheGang,  // as many as there is room for
+  kForgetsReservations,  // counts released pods only once they have a node
+  kKeepsReservations,    // of pods that are gone
+  kNeverWithdraws,       // a gang that found half of its nodes keeps them for ever
+  kForgetsExclusion,     // makes pods without the excluded nodes
+  kIgnoresRefusal,       // asks again at once
+  kLosesCounters,        // an attempt begins with restarts at zero
+  kNeverRepairsBeside,   // does not look at what stands beside running pods
+  kPodsBeforeBeside,     // makes pods before it
+  kTrustsClock,          // waits for times that a wrong clock wrote down
+  kAgentsObeyAnyLeader,  // no term in the orders to the gang
+  kGivesUpNodesEarly,    // takes a node for lost as soon as it is unreachable
+  kBooksTimeTwice,
 };
-inline constexpr int kMutations = 16;
+inline constexpr int kMutations = 30;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -4,21 +4,23 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
 
-#include "operator/sim/sim_backend.h"
 #include "tests/sim/controller/checker.h"
+#include "tests/sim/controller/process.h"
 
 namespace ringmaster::sim {
 namespace {
 
 using control::Key;
 
-constexpr Duration kSettleLimit = seconds(900);  // after the last fault
-constexpr Duration kCrashPauseMin = seconds(2);  // longer than a request is under way
-const Key kKey{"default", "job"};
+constexpr Duration kSettleLimit = seconds(1200);  // after the last fault
+constexpr Duration kCrashPauseMin = seconds(2);   // longer than most requests are under way
+constexpr Duration kDeposedMax = seconds(8);      // for so long a deposed leader may go on
+const Key kKeys[] = {{"default", "job"}, {"default", "rival"}};
 
 class Simulation {
  public:
@@ -27,41 +29,75 @@ class Simulation {
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
-        world_(scheduler_, {KeyedRandom(seed, 2), faults_, nullptr, true}),
-        checker_(world_, scheduler_),
-        backend_(world_, scheduler_, faults_, KeyedRandom(seed, 3)),
-        view_(backend_, mutation) {
-    world_.Submit(kKey, DrawJob(), DrawSteps());
-    StartController();
+        world_(scheduler_, DrawWorld(KeyedRandom(seed, 2))),
+        checker_(world_, scheduler_) {
+    for (uint64_t i = 0; i < 2; ++i)
+      processes_.push_back(std::make_unique<Process>(world_, scheduler_, faults_,
+                                                     BackendOptions(KeyedRandom(seed, 3 + i)), mutation));
+    if (faults_.clock > 0) checker_.ClocksAreWrong();
+    jobs_ = world_.provider() != core::GangProvider::kNone && rng_.Chance(0.4) ? 2 : 1;
+    for (size_t i = 0; i < jobs_; ++i) world_.Submit(kKeys[i], DrawJob(kKeys[i]), DrawSteps());
+    StartLeader();
     scheduler_.After(seconds(1), [this] { UserTick(); });
   }
 
   RunResult Run() {
     const Time limit = Scheduler::kStart + faults_.until + kSettleLimit;
     while (!checker_.breach() && !(final_wish_ && AtRest()) && scheduler_.now() < limit) {
-      Drive();
-      const Time wake = controller_ ? controller_->NextWakeup() : kNever;
+      Time wake = kNever;
+      for (auto& process : processes_) {
+        Drive(*process);
+        if (process->alive()) wake = std::min(wake, process->controller->NextWakeup());
+      }
       if (wake <= scheduler_.NextAt())
         scheduler_.AdvanceTo(wake);
       else
         scheduler_.Step();
     }
-    checker_.OnEnd(kKey, AtRest());
+    for (size_t i = 0; i < jobs_; ++i) checker_.OnEnd(kKeys[i], AtRest(kKeys[i]));
     result_.breach = checker_.breach();
     result_.elapsed = scheduler_.elapsed();
-    if (const JobTruth* job = world_.Find(kKey)) {
-      result_.attempts = job->status.ledger.attempt;
-      result_.restarts = job->status.ledger.restarts.total;
-      result_.succeeded = job->status.ledger.outcome == core::Outcome::kSucceeded;
-      result_.failed = job->status.ledger.outcome == core::Outcome::kFailed;
+    for (size_t i = 0; i < jobs_; ++i) {
+      const JobTruth* job = world_.Find(kKeys[i]);
+      if (job == nullptr) continue;
+      result_.attempts += job->status.ledger.attempt;
+      result_.restarts += job->status.ledger.restarts.total;
+      result_.succeeded += job->status.ledger.outcome == core::Outcome::kSucceeded ? 1 : 0;
+      result_.failed += job->status.ledger.outcome == core::Outcome::kFailed ? 1 : 0;
     }
     return result_;
   }
 
  private:
-  core::Job DrawJob() {
+  World::Options DrawWorld(uint64_t seed) {
+    World::Options options;
+    options.seed = seed;
+    options.faults = faults_;
+    options.provider = rng_.Chance(0.7)   ? core::GangProvider::kGate
+                       : rng_.Chance(0.6) ? core::GangProvider::kScheduler
+                                          : core::GangProvider::kNone;
+    // Each job finds room alone; two of them do not always.
+    int32_t slots = kMostPods + static_cast<int32_t>(rng_.Below(4));
+    while (slots > 0) {
+      const auto node = std::min(slots, 1 + static_cast<int32_t>(rng_.Below(3)));
+      options.slots.push_back(node);
+      slots -= node;
+    }
+    options.accepts_any_term = mutation_ == Mutation::kAgentsObeyAnyLeader;
+    return options;
+  }
+
+  SimBackend::Options BackendOptions(uint64_t seed) const {
+    SimBackend::Options options;
+    options.seed = seed;
+    options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
+    options.keeps_reservations = mutation_ == Mutation::kKeepsReservations;
+    return options;
+  }
+
+  core::Job DrawJob(const Key& key) {
     core::Job job;
-    job.name = kKey.name;
+    job.name = key.name;
     job.native = rng_.Chance(0.7);
     job.min = 1 + static_cast<int32_t>(rng_.Below(3));
     job.replicas = job.min + static_cast<int32_t>(rng_.Below(3));
@@ -72,7 +108,10 @@ class Simulation {
     job.backoff_initial = seconds(1);
     job.backoff_max = seconds(8);
     job.startup_limit = rng_.Chance(0.2) ? seconds(10) : seconds(120);
-    job.unreachable_node_limit = seconds(5);
+    job.unreachable_node_limit = Checker::kUnreachableLimit;
+    job.node_exclusion = seconds(rng_.Chance(0.5) ? 0 : 10 + static_cast<int64_t>(rng_.Below(40)));
+    job.gang_timeout = seconds(10 + static_cast<int64_t>(rng_.Below(40)));
+    job.autoscaler = rng_.Chance(0.1);
     if (rng_.Chance(0.1)) job.active_deadline = seconds(40);
     if (rng_.Chance(0.1)) job.ttl = seconds(20);
     job.suspend = rng_.Chance(0.05);
@@ -87,123 +126,221 @@ class Simulation {
   }
   int64_t DrawSteps() { return 100 + static_cast<int64_t>(rng_.Below(300)); }
 
-  void StartController() {
-    process_ += 1;
-    backend_.Restart();
-    control::Controller::Options options;
-    options.seed = rng_.Next();
-    options.decide = Mutate(mutation_);
-    options.on_decision = [this](const Key&, const core::Observed& o, const core::Decision& d, Time now) {
-      result_.decisions += 1;
-      checker_.OnDecision(o, d, now);
-      if (trace_ && (!d.actions.empty() || d.reason != last_reason_))
-        fmt::print("{:>7} ms  {}\n            -> {}\n", ToMs(scheduler_.elapsed()), core::ToString(o, now),
-                   core::ToString(d));
-      last_reason_ = d.reason;
-    };
-    controller_ = std::make_unique<control::Controller>(view_, std::move(options));
-    backend_.Subscribe([this](const Key& key) { changed_.insert(key); });
-    changed_.insert(kKey);
+  // ---- leaders
+
+  Process* Free() {
+    for (auto& process : processes_)
+      if (!process->alive()) return process.get();
+    return nullptr;
   }
 
-  void CrashController() {
-    if (trace_) fmt::print("{:>7} ms  *** the controller crashes\n", ToMs(scheduler_.elapsed()));
+  void StartLeader() {
+    Process* process = Free();
+    if (process == nullptr) return;
+    leader_ = process;
+    process->life += 1;
+    world_.SetTerm(++term_);
+    process->backend.Restart(term_);
+    if (world_.faulty() && faults_.clock > 0) DrawClock(*process);
+    control::Controller::Options options;
+    options.seed = rng_.Next();
+    options.max_in_flight = 1 + rng_.Below(8);
+    options.decide = Mutate(mutation_);
+    options.on_decision = [this, process](const Key& key, const core::Observed& o, const core::Decision& d,
+                                          Time now) {
+      result_.decisions += 1;
+      checker_.OnDecision(o, d, now);
+      std::string& last = last_reason_[key];
+      if (trace_ && (!d.actions.empty() || d.reason != last))
+        fmt::print("{:>7} ms  {}{}\n            -> {}\n", ToMs(scheduler_.elapsed()),
+                   process == leader_ ? "" : "(deposed) ", core::ToString(o, now), core::ToString(d));
+      last = d.reason;
+    };
+    process->controller = std::make_unique<control::Controller>(process->view, std::move(options));
+    process->backend.Subscribe([process](const Key& key) { process->changed.insert(key); });
+    for (size_t i = 0; i < jobs_; ++i) process->changed.insert(kKeys[i]);
+  }
+
+  void End(Process& process) {
+    process.controller.reset();
+    process.life += 1;
+    process.changed.clear();
+    process.backend.Kill();
+  }
+
+  void Crash(Process& process) {
+    Say("the controller crashes");
     result_.crashes += 1;
-    controller_.reset();
-    process_ += 1;
-    changed_.clear();
-    world_.LoseCoordinator(kKey);
-    scheduler_.After(kCrashPauseMin + milliseconds(rng_.Below(4000)), [this] { StartController(); });
+    End(process);
+    if (&process != leader_) return;
+    leader_ = nullptr;
+    scheduler_.After(kCrashPauseMin + milliseconds(rng_.Below(4000)), [this] {
+      if (leader_ == nullptr) StartLeader();
+    });
+  }
+
+  // Another leader starts; this one has not noticed yet.
+  void Depose() {
+    Process* old = leader_;
+    if (old == nullptr || !old->alive() || Free() == nullptr) return;
+    Say("the leader is deposed and goes on");
+    result_.crashes += 1;
+    StartLeader();
+    scheduler_.After(milliseconds(rng_.Below(static_cast<uint64_t>(ToMs(kDeposedMax)))),
+                     [this, old, life = old->life] {
+                       if (old->life == life) End(*old);
+                     });
+  }
+
+  void DrawClock(Process& process) {
+    const Duration most = rng_.Chance(0.7) ? seconds(4) : seconds(3600);
+    const auto span = static_cast<uint64_t>(2 * ToMs(most));
+    process.backend.SetClock(milliseconds(rng_.Below(span)) - most);
+    for (size_t i = 0; i < jobs_; ++i) process.changed.insert(kKeys[i]);
   }
 
   // Lets the controller do all it wants to do now.
-  void Drive() {
-    while (controller_) {
-      for (const Key& key : std::exchange(changed_, {})) controller_->On(control::Changed{key}, Now());
-      std::vector<control::Command> commands = controller_->TakeCommands(Now());
+  void Drive(Process& process) {
+    while (process.alive()) {
+      for (const Key& key : std::exchange(process.changed, {}))
+        process.controller->On(control::Changed{key}, Now());
+      std::vector<control::Command> commands = process.controller->TakeCommands(Now());
       if (commands.empty()) return;
       for (control::Command& command : commands) {
-        if (world_.faulty() && rng_.Chance(faults_.controller_crash)) return CrashController();
-        CarryOut(std::move(command));
+        if (world_.faulty() && rng_.Chance(faults_.controller_crash)) return Crash(process);
+        CarryOut(process, std::move(command));
       }
     }
   }
 
-  void CarryOut(control::Command command) {
-    const uint64_t process = process_;
+  void CarryOut(Process& process, control::Command command) {
+    Process* p = &process;
+    const uint64_t life = process.life;
     if (auto* write = std::get_if<control::DoWrite>(&command)) {
-      backend_.Execute(std::move(write->write), [this, process, id = write->id](Result<control::Revision> r) {
-        if (process != process_) return;
-        if (mutation_ == Mutation::kAmbiguousIsDone && !r.ok() && r.error().code == Code::kAmbiguous)
-          r = control::Revision{0};
-        controller_->On(control::WriteDone{id, std::move(r)}, Now());
-      });
+      process.backend.Execute(
+          std::move(write->write), [this, p, life, id = write->id](Result<control::Revision> r) {
+            if (life != p->life) return;
+            if (mutation_ == Mutation::kAmbiguousIsDone && !r.ok() && r.error().code == Code::kAmbiguous)
+              r = control::Revision{0};
+            p->controller->On(control::WriteDone{id, std::move(r)}, Now());
+          });
     } else if (auto* read = std::get_if<control::DoRead>(&command)) {
-      backend_.ReadThrough(read->key, [this, process, id = read->id](Status r) {
-        if (process == process_) controller_->On(control::ReadDone{id, std::move(r)}, Now());
+      process.backend.ReadThrough(read->key, [this, p, life, id = read->id](Status r) {
+        if (life == p->life) p->controller->On(control::ReadDone{id, std::move(r)}, Now());
       });
     } else if (auto* record = std::get_if<control::DoRecord>(&command)) {
-      backend_.Record(record->key, record->event);
+      process.backend.Record(record->key, record->event);
     }
   }
 
+  // ---- people
+
   void UserTick() {
-    if (world_.Find(kKey) == nullptr && !gone_for_good_) {
-      world_.Submit(kKey, DrawJob(), DrawSteps());
-    } else if (world_.faulty()) {
-      if (rng_.Chance(faults_.user_edit)) Edit();
+    checker_.OnTick();
+    for (size_t i = 0; i < jobs_; ++i) {
+      const Key& key = kKeys[i];
+      if (world_.Find(key) == nullptr && !gone_for_good_.contains(key))
+        world_.Submit(key, DrawJob(key), DrawSteps());
+      else if (world_.faulty() && rng_.Chance(faults_.user_edit))
+        Edit(key);
+    }
+    if (world_.faulty()) {
+      Meddle();
     } else if (!final_wish_) {
       final_wish_ = true;
-      gone_for_good_ = rng_.Chance(0.05);
-      if (gone_for_good_) world_.Delete(kKey);
-      const bool suspend = rng_.Chance(0.1);
-      // No edit that changes nothing: it would wake a controller that has gone to sleep by mistake.
-      if (const JobTruth* job = world_.Find(kKey); job != nullptr && job->job.suspend != suspend)
-        world_.Change(kKey, [suspend](core::Job& wish) { wish.suspend = suspend; });
+      for (size_t i = 0; i < jobs_; ++i) WishAtLast(kKeys[i]);
     }
     scheduler_.After(seconds(1), [this] { UserTick(); });
   }
 
-  void Edit() {
-    const JobTruth* job = world_.Find(kKey);
+  void WishAtLast(const Key& key) {
+    if (rng_.Chance(0.05)) {
+      gone_for_good_.insert(key);
+      world_.Delete(key);
+    }
+    const bool suspend = rng_.Chance(0.1);
+    // No edit that changes nothing: it would wake a controller that has gone to sleep by mistake.
+    if (const JobTruth* job = world_.Find(key); job != nullptr && job->job.suspend != suspend)
+      world_.Change(key, [suspend](core::Job& wish) { wish.suspend = suspend; });
+  }
+
+  // Everybody but the owner of the job.
+  void Meddle() {
+    if (rng_.Chance(faults_.deposed)) Depose();
+    if (leader_ != nullptr && rng_.Chance(faults_.clock)) {
+      Say("the clock is set");
+      DrawClock(*leader_);
+    }
+    if (rng_.Chance(faults_.quota))
+      world_.SetQuota(rng_.Chance(0.5) ? std::nullopt
+                                       : std::optional<int32_t>(static_cast<int32_t>(rng_.Below(kMostPods))));
+    const Key& key = kKeys[rng_.Below(jobs_)];
+    const JobTruth* job = world_.Find(key);
+    if (job == nullptr || !rng_.Chance(faults_.by_hand)) return;
+    if (rng_.Chance(0.05)) {
+      Say("the namespace is deleted");
+      world_.DeleteNamespace();
+    } else if (rng_.Chance(0.6)) {
+      Say("somebody deletes a service");
+      world_.DamageBeside(key);
+    } else {
+      const int64_t attempt = job->status.ledger.attempt + static_cast<int64_t>(rng_.Below(2));
+      const std::string name = core::PodName(key.name, attempt, static_cast<int32_t>(rng_.Below(3)));
+      if (!job->pods.contains(name)) world_.TakeName(key, name);
+    }
+  }
+
+  void Edit(const Key& key) {
+    const JobTruth* job = world_.Find(key);
     if (job == nullptr) return;
     switch (rng_.Below(8)) {
       case 0:
       case 1:
       case 2:
-        world_.Change(kKey, [](core::Job& j) { j.suspend = !j.suspend; });
+        world_.Change(key, [](core::Job& j) { j.suspend = !j.suspend; });
         break;
       case 3:
       case 4:
       case 5: {
         const auto replicas = 1 + static_cast<int32_t>(rng_.Below(8));
-        world_.Change(kKey, [replicas](core::Job& j) { j.replicas = replicas; });
+        world_.Change(key, [replicas](core::Job& j) { j.replicas = replicas; });
         break;
       }
       case 6:
         for (const auto& [name, p] : job->pods) {
           if (!p.pod.alive() || p.stuck) continue;
           const std::string victim = name;
-          world_.DeletePodByHand(kKey, victim);
+          world_.DeletePodByHand(key, victim);
           break;
         }
         break;
       default:
-        if (rng_.Chance(0.3)) world_.Delete(kKey);
+        if (rng_.Chance(0.3)) world_.Delete(key);
         break;
     }
   }
 
+  // ---- the end
+
   bool AtRest() const {
-    const JobTruth* job = world_.Find(kKey);
-    if (job == nullptr) return gone_for_good_ || final_wish_;
+    return std::all_of(kKeys, kKeys + jobs_, [this](const Key& key) { return AtRest(key); });
+  }
+
+  bool AtRest(const Key& key) const {
+    const JobTruth* job = world_.Find(key);
+    if (job == nullptr) return gone_for_good_.contains(key) || final_wish_;
     const core::Ledger& ledger = job->status.ledger;
     const bool over = ledger.outcome != core::Outcome::kNone || (ledger.suspended && job->job.suspend);
     return over && std::none_of(job->pods.begin(), job->pods.end(),
                                 [](const auto& item) { return item.second.pod.alive(); });
   }
 
+  void Say(const char* what) const {
+    if (trace_) fmt::print("{:>7} ms  *** {}\n", ToMs(scheduler_.elapsed()), what);
+  }
   Time Now() const { return scheduler_.now(); }
+
+  static constexpr int32_t kMostPods = 8;  // of one job
 
   SplitMix64 rng_;
   const Mutation mutation_;
@@ -212,14 +349,13 @@ class Simulation {
   Scheduler scheduler_;
   World world_;
   Checker checker_;
-  SimBackend backend_;
-  MutatedView view_;
-  std::unique_ptr<control::Controller> controller_;
-  uint64_t process_ = 0;
-  std::set<Key> changed_;
-  std::string last_reason_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  Process* leader_ = nullptr;  // the newest; a deposed one may be alive beside it
+  World::Term term_ = 0;
+  size_t jobs_ = 1;
+  std::map<Key, std::string> last_reason_;
+  std::set<Key> gone_for_good_;
   bool final_wish_ = false;
-  bool gone_for_good_ = false;
   RunResult result_;
 };
 

@@ -1,4 +1,5 @@
-// One seeded run: a job, a faulty world, the real controller, a checker. The same seed gives the same run.
+// One seeded run: a job or two, a faulty world, the real controller, a checker. The same seed gives the same
+// run.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct RunResult {
   uint64_t crashes = 0;
   int64_t attempts = 0;
   int32_t restarts = 0;
-  bool succeeded = false;
-  bool failed = false;
+  int succeeded = 0;  // jobs
+  int failed = 0;
   Duration elapsed{0};  // virtual
 };
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <utility>
 
 #include "operator/control/controller.h"
@@ -66,9 +67,10 @@ TEST(Backoff, DoublesWithJitterUpToItsLimitAndForgets) {
 class FakeView final : public View {
  public:
   std::optional<Snapshot> Observe(const Key& key) const override {
-    if (!exists || key != kKey) return std::nullopt;
+    if (!exists || (key != kKey && !any_key)) return std::nullopt;
     Snapshot snapshot;
     snapshot.observed.job.uid = "uid-1";
+    snapshot.observed.job.spec_generation = spec_generation;
     snapshot.job_revision = 17;
     return snapshot;
   }
@@ -76,6 +78,8 @@ class FakeView final : public View {
   std::vector<Key> Keys() const override { return {kKey}; }
 
   bool exists = true;
+  bool any_key = false;
+  int64_t spec_generation = 1;
   Revision seen[2] = {100, 100};
 };
 
@@ -83,7 +87,10 @@ class ControllerTest : public testing::Test {
  protected:
   ControllerTest() {
     Controller::Options options;
-    options.decide = [this](const core::Observed&, Time) {
+    options.max_in_flight = 16;
+    options.max_writes = 32;
+    options.decide = [this](const core::Observed& observed, Time) {
+      seen = observed;
       decided += 1;
       return decision;
     };
@@ -104,6 +111,7 @@ class ControllerTest : public testing::Test {
   FakeView view;
   core::Decision decision{{}, {}, std::nullopt, "test"};
   int decided = 0;
+  core::Observed seen;
   Time now = kT0;
   std::optional<Controller> controller;
 };
@@ -232,10 +240,102 @@ TEST_F(ControllerTest, WritesInFlightAreLimitedAndTheRestFollows) {
   decision.actions.assign(40, kCreate);
   auto commands = Ask();
   EXPECT_EQ(commands.size(), 16U);
-  std::vector<Command> next;
-  for (const Command& command : commands) next = Step(WriteDone{IdOf(command), Revision{0}});
-  EXPECT_EQ(next.size(), 16U);
-  EXPECT_EQ(decided, 2);
+  const auto next = Step(WriteDone{IdOf(commands[0]), Revision{0}});
+  ASSERT_EQ(next.size(), 1U);  // one ends, one begins
+  commands.push_back(next[0]);
+  EXPECT_EQ(decided, 1);
+  for (size_t i = 1; i < 16; ++i)
+    for (Command& command : Step(WriteDone{IdOf(commands[i]), Revision{0}})) commands.push_back(command);
+  for (size_t i = 16; i < commands.size(); ++i) Step(WriteDone{IdOf(commands[i]), Revision{0}});
+  EXPECT_EQ(decided, 2);  // what was beyond max_writes
+}
+
+TEST_F(ControllerTest, JobsTakeTurns) {
+  controller.reset();
+  Controller::Options options;
+  options.max_in_flight = 4;
+  options.decide = [this](const core::Observed&, Time) { return decision; };
+  view.any_key = true;
+  controller.emplace(view, std::move(options));
+  decision.actions.assign(100, kCreate);
+  auto commands = Ask();
+  EXPECT_EQ(commands.size(), 4U);
+  controller->On(Changed{kOther}, now);
+  std::set<Key> served;
+  for (size_t i = 0; i < 2; ++i)
+    for (const Command& command : Step(WriteDone{IdOf(commands[i]), Revision{0}}))
+      served.insert(std::get<DoWrite>(command).write.key);
+  EXPECT_TRUE(served.contains(kOther));
+}
+
+TEST_F(ControllerTest, ARefusalIsHandedToTheNextDecisionsUntilAWriteIsTaken) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Step(WriteDone{IdOf(commands[0]), Error{Code::kForbidden, "exceeded quota: gpus"}});
+  EXPECT_EQ(decided, 1);
+  now = controller->NextWakeup();
+  commands = controller->TakeCommands(now);
+  ASSERT_TRUE(seen.refusal.has_value());
+  EXPECT_EQ(seen.refusal->kind, core::RefusalKind::kQuota);
+  const Time first = seen.refusal->since;
+  const Duration pause = seen.refusal->retry_at - first;
+  EXPECT_GE(pause, seconds(1));
+  ASSERT_EQ(commands.size(), 1U);
+  now += seconds(5);
+  Step(WriteDone{IdOf(commands[0]), Error{Code::kForbidden, "exceeded quota: gpus"}});
+  now = controller->NextWakeup();
+  commands = controller->TakeCommands(now);
+  EXPECT_EQ(seen.refusal->since, first);
+  EXPECT_GT(seen.refusal->retry_at, now);
+  Step(WriteDone{IdOf(commands[0]), Revision{0}});
+  Ask();
+  EXPECT_FALSE(seen.refusal.has_value());
+}
+
+TEST_F(ControllerTest, AnotherWishIsTriedAtOnce) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Step(WriteDone{IdOf(commands[0]), Error{Code::kInvalid, "spec.containers[0].image: bad"}});
+  view.spec_generation += 1;
+  now = controller->NextWakeup();
+  controller->TakeCommands(now);
+  EXPECT_FALSE(seen.refusal.has_value());
+}
+
+TEST_F(ControllerTest, ANameThatSomethingElseHasIsNoticed) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  for (int i = 0; i < 2; ++i) {
+    Step(WriteDone{IdOf(commands[0]), Error{Code::kAlreadyExists, "exists"}});
+    now = controller->NextWakeup();
+    commands = controller->TakeCommands(now);
+    ASSERT_TRUE(std::holds_alternative<DoRead>(commands[0]));
+    commands = Step(ReadDone{IdOf(commands[0]), Ok()});
+  }
+  ASSERT_TRUE(seen.refusal.has_value());
+  EXPECT_EQ(seen.refusal->kind, core::RefusalKind::kNameTaken);
+  EXPECT_NE(seen.refusal->message.find("job-1-0"), std::string::npos);
+}
+
+TEST_F(ControllerTest, AfterARefusalTheRestOfTheDecisionIsDropped) {
+  decision.actions.assign(32, kCreate);
+  auto commands = Ask();
+  ASSERT_EQ(commands.size(), 16U);
+  EXPECT_TRUE(Step(WriteDone{IdOf(commands[0]), Error{Code::kForbidden, "exceeded quota"}}).empty());
+  for (size_t i = 1; i < 16; ++i) EXPECT_TRUE(Step(WriteDone{IdOf(commands[i]), Revision{0}}).empty());
+  EXPECT_GT(controller->NextWakeup(), now);
+}
+
+TEST_F(ControllerTest, AJobMayGoWhileTheRestOfItsDecisionIsDropped) {
+  decision.actions.assign(32, kCreate);
+  auto commands = Ask();
+  for (size_t i = 0; i < 16; ++i) Step(WriteDone{IdOf(commands[i]), Error{Code::kNotFound, "no such job"}});
+  view.exists = false;
+  now = controller->NextWakeup();
+  commands = controller->TakeCommands(now);
+  ASSERT_EQ(commands.size(), 1U);
+  EXPECT_TRUE(Step(ReadDone{IdOf(commands[0]), Ok()}).empty());
+  EXPECT_EQ(controller->NextWakeup(), kNever);
 }
 
 TEST_F(ControllerTest, ARequeueIsKeptAndOneInThePastDoesNotSpin) {
@@ -282,6 +382,11 @@ TEST(Convert, CarriesEveryFieldThatDecisionsNeed) {
   job.spec.restart.rules[1].action = "Ignore";
   job.spec.restart.rules[2].on.hang = true;
   job.spec.restart.rules[2].charge = false;
+  job.spec.restart.rules[2].excludeNode = true;
+  job.spec.scheduling.gang = "volcano";
+  job.spec.scheduling.timeoutSeconds = 77;
+  job.spec.scheduling.autoscaler = true;
+  job.spec.health.nodeExclusionSeconds = 88;
   job.spec.health.startupSeconds = 11;
   job.spec.health.unreachableNodeSeconds = 12;
   job.spec.lifecycle = {13, 14, "All"};
@@ -308,6 +413,11 @@ TEST(Convert, CarriesEveryFieldThatDecisionsNeed) {
   EXPECT_EQ(c.rules[2].action, core::RuleAction::kRestart);
   EXPECT_EQ(c.rules[2].hang, true);
   EXPECT_FALSE(c.rules[2].charge);
+  EXPECT_TRUE(c.rules[2].exclude_node);
+  EXPECT_EQ(c.gang, core::GangMode::kVolcano);
+  EXPECT_EQ(c.gang_timeout, seconds(77));
+  EXPECT_TRUE(c.autoscaler);
+  EXPECT_EQ(c.node_exclusion, seconds(88));
   EXPECT_EQ(c.startup_limit, seconds(11));
   EXPECT_EQ(c.unreachable_node_limit, seconds(12));
   EXPECT_EQ(c.active_deadline, seconds(13));

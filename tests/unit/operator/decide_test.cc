@@ -15,9 +15,14 @@ TEST(Decide, AttemptIsWrittenBeforeAnythingIsMade) {
   Obey(o, first, kT0);
   const Decision second = Decide(o, kT0);
   EXPECT_EQ(All<SetGang>(second), (std::vector<SetGang>{{1, 1, 8, 3, false}}));
-  EXPECT_EQ(All<CreatePod>(second),
-            (std::vector<CreatePod>{{"job-1-0", 1, 0}, {"job-1-1", 1, 1}, {"job-1-2", 1, 2}}));
+  EXPECT_EQ(All<PrepareGang>(second), (std::vector<PrepareGang>{{1, 3, 1}}));
   EXPECT_TRUE(All<SetStatus>(second).empty());
+  EXPECT_TRUE(All<CreatePod>(second).empty());
+  Obey(o, second, kT0);
+  const Decision third = Decide(o, kT0);
+  EXPECT_EQ(All<CreatePod>(third),
+            (std::vector<CreatePod>{{"job-1-0", 1, 0, 3}, {"job-1-1", 1, 1, 3}, {"job-1-2", 1, 2, 3}}));
+  EXPECT_TRUE(All<SetStatus>(third).empty());
 }
 
 TEST(Decide, SameWorldSameDecision) {
@@ -52,9 +57,12 @@ TEST(Decide, GrowingMakesOnlyTheMissingRanks) {
   Observed o = RunningWorld(2);
   o.job.replicas = 4;
   const Decision decision = Decide(o, kT0);
-  EXPECT_EQ(All<CreatePod>(decision), (std::vector<CreatePod>{{"job-1-2", 1, 2}, {"job-1-3", 1, 3}}));
   EXPECT_EQ(All<SetGang>(decision).at(0).target, 4);
+  EXPECT_EQ(All<PrepareGang>(decision), (std::vector<PrepareGang>{{1, 4, 1}}));
   EXPECT_TRUE(All<DeletePod>(decision).empty());
+  Obey(o, decision, kT0);
+  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)),
+            (std::vector<CreatePod>{{"job-1-2", 1, 2, 4}, {"job-1-3", 1, 3, 4}}));
 }
 
 TEST(Decide, ShrinkingLetsTheHighestRanksLeaveInPeace) {
@@ -75,6 +83,7 @@ TEST(Decide, ShrinkingLetsTheHighestRanksLeaveInPeace) {
 TEST(Decide, TheTargetIsHeldBetweenMinAndMax) {
   Observed o = RunningWorld(2);
   o.job.replicas = 50;
+  Obey(o, Decide(o, kT0), kT0);
   EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 6U);
   o.job.min = 2;
   o.job.replicas = 0;
@@ -91,6 +100,7 @@ TEST(Decide, OtherFrameworksRestartForAnotherSize) {
   EXPECT_EQ(All<DeletePod>(drain).size(), 2U);
   EXPECT_TRUE(All<CreatePod>(drain).empty());  // I3
   Obey(o, drain, kT0);
+  Obey(o, Decide(o, kT0), kT0);
   EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 3U);
 }
 

@@ -32,7 +32,7 @@ TEST(Failures, OneLostPodIsCountedThenReplacedAlone) {
   ASSERT_EQ(second.actions.size(), 1U);
   EXPECT_EQ(All<DeletePod>(second).at(0).name, "job-1-1");
   Obey(o, second, kT0);
-  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)), (std::vector<CreatePod>{{"job-1-1", 1, 1}}));
+  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)), (std::vector<CreatePod>{{"job-1-1", 1, 1, 3}}));
   Settle(o, kT0);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
 }
@@ -62,7 +62,7 @@ TEST(Failures, ANativePodThatVanishesIsMadeAgain) {
   Observed o = RunningWorld(3);
   o.pods.erase(o.pods.begin());
   const Decision decision = Decide(o, kT0);
-  EXPECT_EQ(All<CreatePod>(decision), (std::vector<CreatePod>{{"job-1-0", 1, 0}}));
+  EXPECT_EQ(All<CreatePod>(decision), (std::vector<CreatePod>{{"job-1-0", 1, 0, 3}}));
 }
 
 TEST(Failures, BadConfigurationEndsTheJobWithThePodsWords) {
@@ -247,10 +247,14 @@ TEST(Failures, ASilentPodIsForcedOutAndReplaced) {
 TEST(Failures, APodThatNeverTakesPartIsReplaced) {
   Observed o = RunningWorld(2);
   o.report->live_pods = {"job-1-0"};
-  Settle(o, kT0);
-  Settle(o, kT0 + o.job.startup_limit - seconds(1));
+  // Every agent is absent at first: that alone is not written down.
+  EXPECT_EQ(Settle(o, kT0).requeue_at, kT0 + kAbsenceGuard);
+  EXPECT_TRUE(o.status.ledger.absent.empty());
+  const Time noticed = kT0 + kAbsenceGuard;
+  Settle(o, noticed);
+  Settle(o, noticed + o.job.startup_limit - seconds(1));
   EXPECT_EQ(o.status.ledger.restarts.total, 0);
-  Settle(o, kT0 + o.job.startup_limit);
+  Settle(o, noticed + o.job.startup_limit);
   EXPECT_EQ(o.status.ledger.restarts.total, 1);
   EXPECT_EQ(o.status.ledger.last_failure->pod, "job-1-1");
 }
@@ -330,6 +334,92 @@ TEST(Failures, DuringAStopExitCodesAreNotJudged) {
   Settle(o, kT0 + seconds(5));
   EXPECT_TRUE(o.status.ledger.suspended);
   EXPECT_EQ(o.status.ledger.restarts.total, 0);
+}
+
+TEST(Failures, ALostNodeIsKeptOffForAWhile) {
+  Observed o = RunningWorld(2);
+  o.pods[1].node = "gpu-7";
+  o.pods[1].unreachable_since = kT0;
+  const Time lost = kT0 + o.job.unreachable_node_limit;
+  Obey(o, Decide(o, lost), lost);
+  const ExcludedNode expected{"gpu-7", "NodeUnreachable", lost + o.job.node_exclusion};
+  EXPECT_EQ(o.status.ledger.excluded, std::vector<ExcludedNode>{expected});
+  EXPECT_EQ(o.status.ledger.restarts.charged, 0);
+  const auto removed = All<DeletePod>(Decide(o, lost));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_TRUE(removed[0].force());
+  Obey(o, Decide(o, lost), lost);
+  const auto created = All<CreatePod>(Decide(o, lost));
+  ASSERT_EQ(created.size(), 1U);
+  EXPECT_EQ(created[0].excluded_nodes, std::vector<std::string>{"gpu-7"});
+  Settle(o, lost);
+  Settle(o, expected.until);
+  EXPECT_TRUE(o.status.ledger.excluded.empty());
+}
+
+TEST(Failures, ARuleExcludesTheNodeOfItsFailure) {
+  Observed o = RunningWorld(2, false);
+  o.job.rules = {OnExit(3, RuleAction::kRestart, false)};
+  o.job.rules[0].exclude_node = true;
+  o.pods[1] = Ended(1, 3, "Xid 79");
+  o.pods[1].node = "gpu-7";
+  const Ledger ledger = Written(Decide(o, kT0));
+  ASSERT_EQ(ledger.excluded.size(), 1U);
+  EXPECT_EQ(ledger.excluded[0].name, "gpu-7");
+}
+
+TEST(Failures, PodsOnALostNodeDoNotHoldUpTheDrain) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.attempt = 2;
+  o.status.ledger.ready_since.reset();
+  o.pods[1].unreachable_since = kT0;
+  for (Pod& pod : o.pods) pod.delete_by = kT0 + seconds(600);
+  EXPECT_TRUE(All<DeletePod>(Decide(o, kT0)).empty());
+  const auto removed = All<DeletePod>(Decide(o, kT0 + o.job.unreachable_node_limit));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_EQ(removed[0].name, "job-1-1");
+  EXPECT_TRUE(removed[0].force());
+}
+
+TEST(Failures, WhatTheClusterTakesAwayIsNotCharged) {
+  Observed o = RunningWorld(2, false);
+  o.pods[1] = Ended(1, 137);
+  o.pods[1].conditions = {"DisruptionTarget"};
+  EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 0);
+}
+
+TEST(Failures, AnImageThatCannotBePulledIsSaidAndLimited) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.ready_since.reset();
+  o.pods[1].phase = PodPhase::kPending;
+  o.pods[1].waiting_reason = "ImagePullBackOff";
+  o.pods[1].waiting_message = "Back-off pulling image \"nothere:1\"";
+  const Decision wait = Settle(o, kT0);
+  EXPECT_EQ(wait.requeue_at, kT0 + o.job.startup_limit);
+  const Condition& ready = o.status.display.Of(ConditionType::kReady);
+  EXPECT_EQ(ready.reason, Reason::kImagePullFailed);
+  EXPECT_NE(ready.message.find("nothere:1"), std::string::npos);
+  const Ledger after = Written(Decide(o, kT0 + o.job.startup_limit));
+  EXPECT_EQ(after.restarts.charged, 1);
+  EXPECT_EQ(after.last_failure->cause, Cause::kCannotStart);
+}
+
+TEST(Failures, AnImpossibleImageNameFailsTheJobAtOnce) {
+  Observed o = RunningWorld(2, false);
+  o.pods[1].phase = PodPhase::kPending;
+  o.pods[1].waiting_reason = "InvalidImageName";
+  const Ledger after = Written(Decide(o, kT0));
+  EXPECT_EQ(after.outcome, Outcome::kFailed);
+  EXPECT_NE(after.outcome_message.find("InvalidImageName"), std::string::npos);
+}
+
+TEST(Failures, TheReasonOfTheEndIsTold) {
+  Observed o = RunningWorld(2, false);
+  o.pods[1] = Ended(1, 137);
+  o.pods[1].ended_reason = "OOMKilled";
+  const Decision decision = Decide(o, kT0);
+  ASSERT_EQ(decision.events.size(), 1U);
+  EXPECT_NE(decision.events[0].message.find("137 (OOMKilled)"), std::string::npos);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ inline Pod MakePod(int64_t attempt, int32_t rank, PodPhase phase = PodPhase::kRu
   pod.attempt = attempt;
   pod.rank = rank;
   pod.phase = phase;
-  pod.started = kT0;
+  pod.node = "node";
+  pod.created = pod.placed = pod.started = kT0;
   return pod;
 }
 
@@ -51,9 +52,14 @@ inline Observed RunningWorld(int32_t target = 2, bool native = true) {
   l.attempt = 1;
   l.gang_size = target;
   l.start_time = l.active_since = kT0;
+  l.attempt_since = kT0;
+  l.placed = true;
   l.ready_since = kT0;
+  l.accounted = kT0;
+  l.spending = Spending::kProductive;
   l.stepped = native;
   for (int32_t rank = 0; rank < target; ++rank) o.pods.push_back(MakePod(1, rank));
+  o.prepared = PrepareGang{1, target, native ? std::min(o.job.min, target) : target};
   if (native) {
     o.order = SetGang{1, o.job.min, o.job.max, target, false};
     o.report.emplace();
@@ -85,16 +91,36 @@ std::vector<A> All(const Decision& decision) {
   return found;
 }
 
+// What a prompt scheduler does with pods that lost their gate.
+inline void Bind(Observed& o, const ReleaseGang& release, Time now) {
+  for (Pod& pod : o.pods) {
+    const bool meant = std::any_of(release.pods.begin(), release.pods.end(),
+                                   [&](const PodRef& ref) { return ref.uid == pod.uid; });
+    if (!meant) continue;
+    pod.gated = false;
+    pod.node = "node";
+    pod.phase = PodPhase::kRunning;
+    pod.placed = pod.started = now;
+  }
+}
+
 // An ideal world: everything happens at once, pods obey.
 inline void Obey(Observed& o, const Decision& decision, Time now) {
   for (const Action& action : decision.actions) {
     if (const auto* set = std::get_if<SetStatus>(&action)) o.status = set->status;
     if (const auto* order = std::get_if<SetGang>(&action)) o.order = *order;
+    if (const auto* beside = std::get_if<PrepareGang>(&action)) o.prepared = *beside;
+    if (const auto* release = std::get_if<ReleaseGang>(&action)) Bind(o, *release, now);
     if (const auto* create = std::get_if<CreatePod>(&action)) {
       Pod pod = MakePod(create->attempt, create->rank);
       static int incarnations = 0;
       pod.uid += "-" + std::to_string(++incarnations);
-      pod.started = now;
+      pod.created = pod.placed = pod.started = now;
+      if (create->gated) {
+        pod.gated = true;
+        pod.phase = PodPhase::kPending;
+        pod.node.clear();
+      }
       o.pods.push_back(pod);
     }
     if (const auto* remove = std::get_if<DeletePod>(&action))

@@ -1,0 +1,289 @@
+#include "operator/core/capacity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace ringmaster::core {
+namespace {
+
+constexpr const char* kPods = "pods";  // every pod takes one
+
+bool Extended(const std::string& resource) { return resource.find('/') != std::string::npos; }
+
+std::string AmountText(const std::string& resource, int64_t amount) {
+  if (resource == "cpu") return fmt::format("{} cpu", static_cast<double>(amount) / 1000.0);
+  if (resource == "memory" || resource == "ephemeral-storage")
+    return fmt::format("{} MiB of {}", (amount + (1 << 20) - 1) >> 20, resource);
+  return fmt::format("{} x {}", amount, resource);
+}
+
+}  // namespace
+
+size_t Capacity::IndexOf(const std::string& resource) {
+  return names_.emplace(resource, names_.size()).first->second;
+}
+
+Capacity::Amounts Capacity::ToAmounts(const Resources& resources) {
+  for (const auto& [name, amount] : resources) IndexOf(name);
+  return Lookup(resources);
+}
+
+Capacity::Amounts Capacity::Lookup(const Resources& resources) const {
+  Amounts amounts(names_.size(), 0);
+  for (const auto& [name, amount] : resources)
+    if (auto it = names_.find(name); it != names_.end()) amounts[it->second] = amount;
+  return amounts;
+}
+
+Capacity::Amounts Capacity::AmountsOfPod(const Resources& requests) {
+  const size_t pods = IndexOf(kPods);
+  Amounts amounts = ToAmounts(requests);
+  amounts[pods] = 1;
+  return amounts;
+}
+
+void Capacity::Add(Amounts& to, const Amounts& amounts, int64_t sign) {
+  if (to.size() < amounts.size()) to.resize(amounts.size(), 0);
+  for (size_t i = 0; i < amounts.size(); ++i) to[i] += sign * amounts[i];
+}
+
+int32_t Capacity::Slots(const Node& node, const Amounts& requests) const {
+  int64_t slots = std::numeric_limits<int32_t>::max();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i] <= 0) continue;
+    const int64_t free = At(node.allocatable, i) - At(node.used, i);
+    slots = std::min(slots, std::max<int64_t>(free, 0) / requests[i]);
+  }
+  return static_cast<int32_t>(slots);
+}
+
+// ---- what is there
+
+void Capacity::SetNode(NodeFacts facts) {
+  Node& node = nodes_[facts.name];
+  node.allocatable = ToAmounts(facts.allocatable);
+  const std::string name = facts.name;
+  node.facts = std::move(facts);
+  PlaceAnew({node.expected.begin(), node.expected.end()});
+  PlaceHomeless(name);
+}
+
+void Capacity::RemoveNode(const std::string& name) {
+  auto it = nodes_.find(name);
+  if (it == nodes_.end()) return;
+  it->second.facts.reset();
+  it->second.allocatable.clear();
+  PlaceAnew({it->second.expected.begin(), it->second.expected.end()});
+  const Amounts& used = it->second.used;
+  if (std::all_of(used.begin(), used.end(), [](int64_t amount) { return amount == 0; })) nodes_.erase(it);
+}
+
+void Capacity::SetPod(const std::string& uid, const Resources& requests, const std::string& node) {
+  auto it = pods_.find(uid);
+  if (it != pods_.end() && it->second.shape == nullptr && it->second.node == node) return;
+  RemovePod(uid);
+  Pod pod;
+  pod.requests = AmountsOfPod(requests);
+  pod.node = node;
+  Add(nodes_[node].used, pod.requests, +1);
+  pods_.emplace(uid, std::move(pod));
+  Relieve(node);
+}
+
+void Capacity::ExpectPod(const std::string& uid, const Shape& shape) {
+  auto [it, added] = pods_.try_emplace(uid);
+  if (!added) return;
+  it->second.requests = AmountsOfPod(shape->requests);
+  it->second.shape = shape;
+  Place(uid, it->second);
+}
+
+void Capacity::RemovePod(const std::string& uid) {
+  auto it = pods_.find(uid);
+  if (it == pods_.end()) return;
+  const std::string node = it->second.node;
+  Unplace(uid, it->second);
+  homeless_.erase(uid);
+  pods_.erase(it);
+  if (!node.empty()) PlaceHomeless(node);
+}
+
+void Capacity::SetGated(const std::string& uid) {
+  auto it = pods_.find(uid);
+  if (it != pods_.end() && !it->second.reserved) RemovePod(uid);
+}
+
+void Capacity::Unreserve(const std::string& uid) {
+  auto it = pods_.find(uid);
+  if (it != pods_.end() && it->second.reserved) RemovePod(uid);
+}
+
+// ---- expected pods
+
+void Capacity::Unplace(const std::string& uid, Pod& pod) {
+  if (pod.node.empty()) return;
+  auto it = nodes_.find(pod.node);
+  CHECK(it != nodes_.end());
+  Add(it->second.used, pod.requests, -1);
+  it->second.expected.erase(uid);
+  pod.node.clear();
+}
+
+bool Capacity::PlaceOn(const std::string& name, Node& node, const std::string& uid, Pod& pod) {
+  if (!node.facts || !node.facts->ready || Slots(node, pod.requests) < 1) return false;
+  if (!Matches(*pod.shape, *node.facts)) return false;
+  pod.node = name;
+  Add(node.used, pod.requests, +1);
+  node.expected.insert(uid);
+  homeless_.erase(uid);
+  return true;
+}
+
+void Capacity::Place(const std::string& uid, Pod& pod) {
+  for (auto& [name, node] : nodes_)
+    if (PlaceOn(name, node, uid, pod)) return;
+  homeless_.insert(uid);
+}
+
+void Capacity::PlaceAnew(const std::vector<std::string>& uids) {
+  for (const std::string& uid : uids) Unplace(uid, pods_.at(uid));
+  for (const std::string& uid : uids) Place(uid, pods_.at(uid));
+}
+
+// A pod came that was expected elsewhere: others that were expected here have to move.
+void Capacity::Relieve(const std::string& name) {
+  Node& node = nodes_.at(name);
+  if (!node.facts) return;
+  const auto crowded = [&] {
+    for (size_t i = 0; i < node.used.size(); ++i)
+      if (node.used[i] > At(node.allocatable, i)) return true;
+    return false;
+  };
+  std::vector<std::string> moved;
+  while (crowded() && !node.expected.empty()) {
+    moved.push_back(*node.expected.begin());
+    Unplace(moved.back(), pods_.at(moved.back()));
+  }
+  for (const std::string& uid : moved) Place(uid, pods_.at(uid));
+}
+
+// There may be room again on this node.
+void Capacity::PlaceHomeless(const std::string& name) {
+  auto node = nodes_.find(name);
+  if (homeless_.empty() || node == nodes_.end()) return;
+  const std::vector<std::string> waiting(homeless_.begin(), homeless_.end());
+  for (const std::string& uid : waiting)
+    if (Slots(node->second, pods_.at(uid).requests) > 0) PlaceOn(name, node->second, uid, pods_.at(uid));
+}
+
+bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
+                       const std::vector<std::string>& beside) {
+  std::vector<std::string> fresh;
+  for (const std::string& uid : uids)
+    if (!pods_.contains(uid)) fresh.push_back(uid);
+  const auto count = static_cast<int32_t>(fresh.size());
+  Room room = RoomFor(*shape, count, beside);
+  if (room.total < count) return false;
+  const Amounts requests = AmountsOfPod(shape->requests);
+  auto next = room.nodes.begin();
+  for (const std::string& uid : fresh) {
+    while (next->second == 0) ++next;
+    next->second -= 1;
+    Node& node = nodes_.at(next->first);
+    Add(node.used, requests, +1);
+    node.expected.insert(uid);
+    pods_[uid] = {requests, next->first, shape, true};
+  }
+  return true;
+}
+
+// ---- the question
+
+Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
+                                 const std::vector<std::string>& beside) const {
+  Amounts requests = Lookup(shape.requests);
+  if (auto it = names_.find(kPods); it != names_.end()) requests[it->second] = 1;
+  // A resource that no node and no pod has ever named: nobody offers it.
+  const bool offered = std::all_of(shape.requests.begin(), shape.requests.end(), [&](const auto& item) {
+    return item.second <= 0 || names_.contains(item.first);
+  });
+  std::optional<std::string> domain;
+  if (!shape.topology_key.empty()) {
+    for (const std::string& name : beside) {
+      const auto it = nodes_.find(name);
+      if (it == nodes_.end() || !it->second.facts) continue;
+      const auto label = it->second.facts->labels.find(shape.topology_key);
+      if (label != it->second.facts->labels.end()) domain = label->second;
+    }
+  }
+  Room all;
+  std::map<std::string, Room> domains;  // by value of the topology key
+  for (const auto& [name, node] : nodes_) {
+    if (!node.facts) continue;
+    if (!node.facts->ready) {
+      all.not_ready += 1;
+      continue;
+    }
+    if (!Matches(shape, *node.facts)) {
+      all.unmatched += 1;
+      continue;
+    }
+    const int32_t slots = offered ? std::min(Slots(node, requests), count) : 0;
+    if (slots == 0) {
+      all.full += 1;
+      continue;
+    }
+    std::string value;
+    if (!shape.topology_key.empty()) value = node.facts->labels.at(shape.topology_key);
+    if (domain && value != *domain) continue;
+    Room& room = domains[value];
+    room.nodes.emplace_back(name, slots);
+    room.total += std::min(slots, count - room.total);
+  }
+  Room best;
+  for (auto& [value, room] : domains)
+    if (room.total > best.total) best = std::move(room);
+  best.not_ready = all.not_ready;
+  best.unmatched = all.unmatched;
+  best.full = all.full;
+  return best;
+}
+
+std::string Capacity::Missing(const PodShape& shape, int32_t count, const Room& room) const {
+  // The scarce thing is named first: accelerators and networks before what every node has.
+  std::string wanted;
+  for (const bool extended : {true, false}) {
+    if (!wanted.empty()) break;
+    for (const auto& [name, amount] : shape.requests) {
+      if (Extended(name) != extended || amount <= 0) continue;
+      wanted += (wanted.empty() ? "" : " and ") + AmountText(name, amount);
+    }
+  }
+  if (wanted.empty()) wanted = "a place";
+  const bool one_each =
+      std::all_of(room.nodes.begin(), room.nodes.end(), [](const auto& node) { return node.second == 1; });
+  std::string text =
+      one_each ? fmt::format("needs {} on {} nodes; {} {} room", wanted, count, room.nodes.size(),
+                             room.nodes.size() == 1 ? "node has" : "nodes have")
+               : fmt::format("needs {} for each of {} pods; there is room for {}", wanted, count, room.total);
+  if (!shape.topology_key.empty()) text += fmt::format(" within one {}", shape.topology_key);
+  std::vector<std::string> others;
+  if (room.full > 0) others.push_back(fmt::format("{} full", room.full));
+  if (room.unmatched > 0)
+    others.push_back(fmt::format("{} kept out by taints, selectors or exclusion", room.unmatched));
+  if (room.not_ready > 0) others.push_back(fmt::format("{} not ready", room.not_ready));
+  if (!others.empty()) text += fmt::format(" (other nodes: {})", fmt::join(others, ", "));
+  return text;
+}
+
+Fit Capacity::FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& beside) const {
+  const Room room = RoomFor(shape, count, beside);
+  if (room.total >= count) return {count, ""};
+  return {room.total, Missing(shape, count, room)};
+}
+
+}  // namespace ringmaster::core

@@ -1,0 +1,237 @@
+// The part of the world below the API server: nodes that get lost and come back, a scheduler, kubelets.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/sim/gang_model.h"
+#include "operator/sim/world.h"
+
+namespace ringmaster::sim {
+
+using control::Key;
+
+namespace {
+
+constexpr Duration kStartMax = milliseconds(1500);  // bound -> running
+constexpr Duration kNodeAway = seconds(40);
+constexpr Duration kStartRetry = seconds(1);
+
+}  // namespace
+
+PodTruth* World::FindPod(const Key& key, const std::string& uid) {
+  auto it = jobs_.find(key);
+  if (it == jobs_.end()) return nullptr;
+  for (auto& [name, pod] : it->second.pods)
+    if (pod.pod.uid == uid) return &pod;
+  return nullptr;
+}
+
+bool World::Unreachable(const PodTruth& pod) const {
+  auto it = nodes_.find(pod.pod.node);
+  return it != nodes_.end() && it->second.lost_since.has_value();
+}
+
+// ---- scheduler
+
+void World::Bind(const Key& key, PodTruth& pod, const std::string& node) {
+  pod.pod.node = node;
+  pod.pod.placed = scheduler_.now();
+  pod.pod.waiting_reason.clear();
+  scheduler_.After(Random(kStartMax), [this, key, uid = pod.pod.uid] { StartPod(key, uid); });
+}
+
+// Pods in order of creation, each for itself, as the default scheduler does; or gangs as a whole, when that
+// is what the scheduler of this world can.
+void World::Schedule() {
+  struct Waiting {
+    const Key* key;
+    JobTruth* job;
+    PodTruth* pod;
+  };
+  std::vector<Waiting> waiting;
+  for (auto& [key, job] : jobs_) {
+    for (auto& [name, pod] : job.pods)
+      if (pod.pod.phase == core::PodPhase::kPending && !pod.pod.bound() && !pod.pod.gated)
+        waiting.push_back({&key, &job, &pod});
+  }
+  if (waiting.empty()) return;
+  std::sort(waiting.begin(), waiting.end(),
+            [](const Waiting& a, const Waiting& b) { return a.pod->number < b.pod->number; });
+  std::map<std::string, int32_t> free;
+  for (const auto& [name, node] : nodes_)
+    if (!node.lost_since) free[name] = node.slots;
+  for (const auto& [key, job] : jobs_) {
+    for (const auto& [name, pod] : job.pods)
+      if (pod.pod.alive() && pod.pod.bound())
+        if (auto it = free.find(pod.pod.node); it != free.end()) it->second -= 1;
+  }
+  const auto place = [&](const Waiting& w) -> const std::string* {
+    for (auto& [name, slots] : free) {
+      const auto& excluded = w.pod->excluded_nodes;
+      if (slots <= 0 || std::find(excluded.begin(), excluded.end(), name) != excluded.end()) continue;
+      slots -= 1;
+      return &name;
+    }
+    return nullptr;
+  };
+  if (options_.provider == core::GangProvider::kScheduler) {
+    std::map<const JobTruth*, int32_t> missing;  // until the gang's minimum
+    for (const Waiting& w : waiting) {
+      if (missing.contains(w.job)) continue;
+      int32_t bound = 0;
+      int32_t unbound = 0;
+      for (const auto& [name, pod] : w.job->pods) {
+        bound += pod.pod.bound() ? 1 : 0;
+        unbound += pod.pod.bound() ? 0 : 1;
+      }
+      const int32_t min = w.job->beside ? w.job->beside->min : 1;
+      auto rest = free;
+      int32_t room = 0;
+      for (auto& [name, slots] : rest) room += std::max(slots, 0);
+      missing[w.job] = bound + std::min(unbound, room) >= min ? 0 : 1;
+    }
+    std::erase_if(waiting, [&](const Waiting& w) { return missing.at(w.job) > 0; });
+  }
+  for (const Waiting& w : waiting) {
+    if (const std::string* node = place(w)) {
+      Bind(*w.key, *w.pod, *node);
+      PodChanged(*w.key, w.pod->pod.name);
+    } else if (w.pod->pod.waiting_reason.empty()) {
+      w.pod->pod.waiting_reason = "Unschedulable";
+      w.pod->pod.waiting_message = "0 nodes are available";
+      PodChanged(*w.key, w.pod->pod.name);
+    }
+  }
+}
+
+// ---- kubelets
+
+void World::StartPod(const Key& key, const std::string& uid) {
+  PodTruth* p = FindPod(key, uid);
+  if (p == nullptr || p->pod.phase != core::PodPhase::kPending || p->pod.deleting()) return;
+  const JobTruth& job = jobs_.at(key);
+  const char* waits = nullptr;
+  if (options_.models) {
+    if (p->image_from && scheduler_.now() < *p->image_from) waits = "ImagePullBackOff";
+    if (!job.beside || !job.beside_whole || job.beside->attempt != p->pod.attempt)
+      waits = "CreateContainerConfigError";
+  }
+  if (waits != nullptr || Unreachable(*p)) {
+    scheduler_.After(kStartRetry, [this, key, uid] { StartPod(key, uid); });
+    if (waits == nullptr || p->pod.waiting_reason == waits) return;
+    p->pod.waiting_reason = waits;
+    PodChanged(key, p->pod.name);
+    return;
+  }
+  p->pod.waiting_reason.clear();
+  p->pod.phase = core::PodPhase::kRunning;
+  p->pod.started = scheduler_.now();
+  PodChanged(key, p->pod.name);
+  if (p->behaviour.ends_after) {
+    scheduler_.After(*p->behaviour.ends_after, [this, key, uid] {
+      if (const PodTruth* q = FindPod(key, uid))
+        EndPod(key, uid, q->behaviour.exit_code, q->behaviour.message);
+    });
+  }
+}
+
+void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, const std::string& message,
+                   bool evicted) {
+  PodTruth* p = FindPod(key, uid);
+  if (p == nullptr || !p->pod.alive()) return;
+  p->pod.phase = exit_code == 0 ? core::PodPhase::kSucceeded : core::PodPhase::kFailed;
+  p->pod.exit_code = exit_code;
+  p->pod.message = message;
+  if (evicted) p->pod.conditions.push_back("DisruptionTarget");
+  p->pod.ended = scheduler_.now();
+  const std::string name = p->pod.name;
+  if (p->pod.deleting())
+    RemovePod(key, name);
+  else
+    PodChanged(key, name);
+}
+
+// ---- what goes wrong
+
+void World::Tick() {
+  if (!faulty() && !calmed_) Calm();
+  if (faulty()) BreakNodes();
+  Schedule();
+  std::vector<Key> keys;
+  for (const auto& [key, job] : jobs_) keys.push_back(key);
+  for (const Key& key : keys) {
+    auto it = jobs_.find(key);
+    if (it == jobs_.end()) continue;
+    JobTruth& job = it->second;
+    if (faulty()) BreakPods(key, job);
+    const bool incomplete = !job.pods.empty() && !(job.beside && job.beside_whole);
+    if (!incomplete) job.beside_missing_since.reset();
+    if (incomplete && !job.beside_missing_since) job.beside_missing_since = scheduler_.now();
+    GangModel::Tick(*this, key);
+  }
+  scheduler_.After(GangModel::kTick, [this] { Tick(); });
+}
+
+void World::Calm() {
+  calmed_ = true;
+  quota_.reset();
+  foreign_.clear();
+  std::vector<std::string> away;
+  for (const auto& [name, node] : nodes_)
+    if (node.lost_since) away.push_back(name);
+  for (const std::string& name : away) ReturnNode(name);
+}
+
+void World::BreakPods(const Key& key, JobTruth& job) {
+  const double per_tick = ToSeconds(GangModel::kTick);
+  const Faults& f = options_.faults;
+  std::vector<std::pair<std::string, int32_t>> crashed;
+  for (auto& [name, p] : job.pods) {
+    if (p.pod.phase != core::PodPhase::kRunning || p.stuck || Unreachable(p)) continue;
+    if (rng_.Chance(f.pod_crash * per_tick)) {
+      static constexpr int32_t kCodes[] = {1, 137, 139, 75, 3, 64};
+      // A bad configuration is rare: it ends the run.
+      crashed.emplace_back(p.pod.uid, kCodes[rng_.Below(rng_.Chance(0.02) ? 6 : 5)]);
+    } else if (rng_.Chance(f.pod_silent * per_tick)) {
+      p.silent = true;
+    }
+  }
+  for (const auto& [uid, code] : crashed) EndPod(key, uid, code, "crashed", code == 137 && rng_.Chance(0.3));
+}
+
+void World::BreakNodes() {
+  const double per_tick = ToSeconds(GangModel::kTick);
+  for (auto& [name, node] : nodes_) {
+    if (node.lost_since || !rng_.Chance(options_.faults.node_lost * per_tick)) continue;
+    node.lost_since = scheduler_.now();
+    for (auto& [key, job] : jobs_) {
+      for (auto& [pod, p] : job.pods) {
+        if (p.pod.node != name || !p.pod.alive()) continue;
+        p.pod.unreachable_since = scheduler_.now();
+        PodChanged(key, pod);
+      }
+    }
+    NodeChanged(name);
+    scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
+  }
+}
+
+void World::ReturnNode(const std::string& name) {
+  NodeTruth& node = nodes_.at(name);
+  if (!node.lost_since) return;
+  node.lost_since.reset();
+  std::vector<std::pair<Key, std::string>> ending;
+  for (auto& [key, job] : jobs_) {
+    for (auto& [pod, p] : job.pods) {
+      if (p.pod.node != name || !p.pod.unreachable_since) continue;
+      p.pod.unreachable_since.reset();
+      if (p.pod.deleting() && !p.stuck) ending.emplace_back(key, p.pod.uid);
+      PodChanged(key, pod);
+    }
+  }
+  NodeChanged(name);
+  for (const auto& [key, uid] : ending) EndPod(key, uid, 137, "");
+}
+
+}  // namespace ringmaster::sim

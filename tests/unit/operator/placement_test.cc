@@ -1,0 +1,287 @@
+// From the wish for a gang to its nodes: prepare, make gated, release together, withdraw, and what keeps pods
+// from being made at all.
+#include <gtest/gtest.h>
+
+#include "operator/core/refusals.h"
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+// A gang of `size` whose pods are made and gated; there is room for `room` of them.
+Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
+  Observed o = NewWorld(size);
+  o.job.native = native;
+  o.job.min = native ? 2 : size;
+  o.provider = GangProvider::kGate;
+  o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
+  // The first pass writes the attempt, prepares, makes the pods.
+  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.pods.size(), static_cast<size_t>(size));
+  return o;
+}
+
+const Condition& ConditionOf(const Observed& o, ConditionType type) { return o.status.display.Of(type); }
+
+TEST(Gang, PodsAreMadeGatedAfterWhatStandsBesideThem) {
+  Observed o = GatedWorld(4, 0);
+  for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
+  EXPECT_EQ(o.prepared, (PrepareGang{1, 4, 4}));
+}
+
+TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
+  Observed o = GatedWorld(4, 4);
+  const auto released = All<ReleaseGang>(Decide(o, kT0));
+  ASSERT_EQ(released.size(), 1U);
+  EXPECT_EQ(released[0].pods.size(), 4U);
+  EXPECT_EQ(released[0].attempt, 1);
+  Settle(o, kT0);
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kAllPodsPlaced);
+}
+
+TEST(Gang, WaitsAndSaysForWhat) {
+  Observed o = GatedWorld(4, 3);
+  const Decision wait = Settle(o, kT0);
+  EXPECT_EQ(wait.requeue_at, kT0 + o.job.gang_timeout);
+  for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
+  const Condition& scheduled = ConditionOf(o, ConditionType::kScheduled);
+  EXPECT_EQ(scheduled.truth, Truth::kFalse);
+  EXPECT_EQ(scheduled.reason, Reason::kWaitingForCapacity);
+  EXPECT_EQ(scheduled.message, "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room");
+  EXPECT_EQ(o.status.display.phase, Phase::kPending);
+  EXPECT_EQ(o.status.ledger.spending, Spending::kQueue);
+}
+
+TEST(Gang, IsNotReleasedBeforeAllItsPodsExist) {
+  Observed o = GatedWorld(4, 4);
+  o.pods.pop_back();
+  o.fit.room = 3;
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(All<CreatePod>(decision).size(), 1U);
+  EXPECT_TRUE(All<ReleaseGang>(decision).empty());
+}
+
+TEST(Gang, IsWithdrawnAfterItsTimeoutAndTriedAgainLater) {
+  Observed o = GatedWorld(4, 3);
+  Settle(o, kT0);
+  const Time late = kT0 + o.job.gang_timeout;
+  const Decision withdraw = Decide(o, late);
+  const Ledger after = Written(withdraw);
+  EXPECT_EQ(after.attempt, 2);
+  EXPECT_EQ(after.withdrawals, 1);
+  EXPECT_EQ(after.restarts.total, 0);
+  ASSERT_TRUE(after.not_before.has_value());
+  EXPECT_GT(*after.not_before, late);
+  ASSERT_EQ(withdraw.events.size(), 1U);
+  EXPECT_EQ(withdraw.events[0].reason, "GangTimeout");
+  EXPECT_NE(withdraw.events[0].message.find("needs 8 x nvidia.com/gpu"), std::string::npos);
+  Settle(o, late);
+  EXPECT_TRUE(o.pods.empty());
+  const Condition& scheduled = ConditionOf(o, ConditionType::kScheduled);
+  EXPECT_EQ(scheduled.reason, Reason::kGangTimeout);
+  EXPECT_NE(scheduled.message.find("needs 8 x nvidia.com/gpu"), std::string::npos);
+  o.fit = {4, ""};
+  Settle(o, *after.not_before);
+  EXPECT_EQ(o.pods.size(), 4U);
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+}
+
+TEST(Gang, TwoJobsWaitDifferentlyLongAfterAWithdrawal) {
+  std::vector<Duration> pauses;
+  for (const char* uid : {"a", "b", "c", "d"}) {
+    Observed o = GatedWorld(4, 0);
+    o.job.uid = uid;
+    Settle(o, kT0);
+    const Time late = kT0 + o.job.gang_timeout;
+    pauses.push_back(*Written(Decide(o, late)).not_before - late);
+    EXPECT_GE(pauses.back(), o.job.backoff_initial / 2);
+    EXPECT_LE(pauses.back(), o.job.backoff_initial);
+  }
+  std::sort(pauses.begin(), pauses.end());
+  EXPECT_EQ(std::unique(pauses.begin(), pauses.end()), pauses.end());
+}
+
+TEST(Gang, WhatIsOnItsWayAtTheTimeoutIsWaitedFor) {
+  Observed o = GatedWorld(2, 2);
+  for (Pod& pod : o.pods) pod.gated = false;  // released, and the scheduler has not said anything yet
+  const Time late = kT0 + o.job.gang_timeout;
+  EXPECT_FALSE(Settle(o, late).reason.starts_with("the gang is withdrawn"));
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  Settle(o, late + o.job.gang_timeout);
+  EXPECT_EQ(o.status.ledger.attempt, 2);
+}
+
+TEST(Gang, AHalfPlacedGangGivesUpWhatItHas) {
+  Observed o = GatedWorld(2, 2);
+  o.provider = GangProvider::kScheduler;
+  for (Pod& pod : o.pods) pod.gated = false;
+  o.pods[0].node = "node";
+  o.pods[1].waiting_reason = "Unschedulable";
+  o.pods[1].waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
+  Settle(o, kT0);
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kUnschedulable);
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_NE(o.status.ledger.withdrawn_for.find("3 Insufficient nvidia.com/gpu"), std::string::npos);
+}
+
+TEST(Gang, WithoutAProviderNothingIsWithdrawn) {
+  Observed o = GatedWorld(2, 2);
+  o.provider = GangProvider::kNone;
+  for (Pod& pod : o.pods) pod.gated = false;
+  o.pods[0].node = "node";
+  o.pods[0].phase = PodPhase::kRunning;
+  Settle(o, kT0 + 10 * o.job.gang_timeout);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
+TEST(Gang, WithAnAutoscalerPodsAreShownAtOnceUnderTheTimeout) {
+  Observed o = NewWorld(2);
+  o.job.native = false;
+  o.job.autoscaler = true;
+  o.provider = GangProvider::kGate;
+  o.fit = {0, "nothing is there"};
+  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
+  for (const CreatePod& create : All<CreatePod>(Decide(o, kT0))) EXPECT_FALSE(create.gated);
+  Obey(o, Decide(o, kT0), kT0);
+  for (Pod& pod : o.pods) {
+    pod.phase = PodPhase::kPending;
+    pod.node.clear();
+    pod.waiting_reason = "Unschedulable";
+  }
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_EQ(o.status.ledger.withdrawals, 1);
+}
+
+TEST(Gang, AnElasticJobStartsSmallerRatherThanNotAtAll) {
+  Observed o = GatedWorld(4, 2, true);
+  Settle(o, kT0);
+  EXPECT_FALSE(o.status.ledger.placed);
+  const Time late = kT0 + o.job.gang_timeout;
+  const Decision smaller = Decide(o, late);
+  const auto released = All<ReleaseGang>(smaller);
+  ASSERT_EQ(released.size(), 1U);
+  EXPECT_EQ(released[0].pods.size(), 2U);
+  Obey(o, smaller, late);
+  o.fit.room = 0;
+  Settle(o, late);
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_TRUE(o.status.ledger.ready_since.has_value());
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+}
+
+TEST(Gang, BelowItsMinimumAnElasticJobIsWithdrawnToo) {
+  Observed o = GatedWorld(4, 1, true);
+  Settle(o, kT0);
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_EQ(o.status.ledger.withdrawals, 1);
+}
+
+TEST(Gang, BelowItsMinimumARunningJobDoesNotHoldItsNodesForEver) {
+  Observed o = RunningWorld(4);
+  o.job.min = 3;
+  o.provider = GangProvider::kGate;
+  o.prepared = PrepareGang{1, 4, 3};
+  o.fit = {0, "needs 8 x nvidia.com/gpu on 2 nodes; 0 nodes have room"};
+  o.pods.resize(2);
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.below_since, kT0);
+  EXPECT_EQ(Settle(o, kT0 + seconds(1)).requeue_at, kT0 + o.job.gang_timeout);
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_EQ(o.status.ledger.withdrawals, 1);
+  EXPECT_TRUE(o.pods.empty());
+}
+
+TEST(Gang, ReplacementsJoinARunningGangOneByOne) {
+  Observed o = RunningWorld(4);
+  o.provider = GangProvider::kGate;
+  o.pods.resize(2);
+  Obey(o, Decide(o, kT0), kT0);
+  ASSERT_EQ(o.pods.size(), 4U);
+  o.fit = {1, "one only"};
+  const auto released = All<ReleaseGang>(Decide(o, kT0));
+  ASSERT_EQ(released.size(), 1U);
+  ASSERT_EQ(released[0].pods.size(), 1U);
+  EXPECT_EQ(released[0].pods[0].name, "job-1-2");
+}
+
+TEST(Gang, WhatSomebodyDeletedBesideRunningPodsIsMadeAgain) {
+  Observed o = RunningWorld(2);
+  o.prepared.reset();
+  EXPECT_EQ(All<PrepareGang>(Decide(o, kT0)).size(), 1U);
+}
+
+TEST(Gang, ThousandsOfPodsAreDecidedInNoTime) {
+  Observed o = RunningWorld(2);
+  o.job.replicas = o.job.max = 2048;
+  Settle(o, kT0);
+  ASSERT_EQ(o.pods.size(), 2048U);
+  for (const Pod& pod : o.pods) o.report->live_pods.push_back(pod.name);
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(o.status.display.ready_replicas, 2048);
+}
+
+// ---- refusals
+
+TEST(Refusal, TheWordsOfTheApiServerTellTheKinds) {
+  const auto kind = [](const char* message) { return ClassifyRefusal({Code::kForbidden, message}); };
+  EXPECT_EQ(kind("pods \"x\" is forbidden: exceeded quota: gpus, requested: a=1, used: a=8, limited: a=8"),
+            RefusalKind::kQuota);
+  EXPECT_EQ(kind("pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilege..."),
+            RefusalKind::kPodSecurity);
+  EXPECT_EQ(kind("admission webhook \"a.b\" denied the request: no"), RefusalKind::kAdmission);
+  EXPECT_EQ(kind("namespace x because it is being terminated"), RefusalKind::kNamespaceEnding);
+  EXPECT_EQ(kind("User \"x\" cannot create resource \"pods\""), RefusalKind::kForbidden);
+  EXPECT_EQ(ClassifyRefusal({Code::kInvalid, "spec.x: bad"}), RefusalKind::kInvalid);
+  EXPECT_EQ(ClassifyRefusal({Code::kUnavailable, "exceeded quota"}), std::nullopt);
+}
+
+TEST(Refusal, PodsAreNotAskedForAgainBeforeThePauseIsOver) {
+  Observed o = NewWorld(2);
+  Obey(o, Decide(o, kT0), kT0);
+  o.order = SetGang{1, 1, 8, 2, false};
+  o.refusal = Refusal{RefusalKind::kQuota, "pod job-1-0: exceeded quota: gpus", kT0, kT0 + seconds(4)};
+  const Decision wait = Settle(o, kT0);
+  EXPECT_EQ(wait.requeue_at, kT0 + seconds(4));
+  const Condition& admitted = ConditionOf(o, ConditionType::kAdmitted);
+  EXPECT_EQ(admitted.truth, Truth::kFalse);
+  EXPECT_EQ(admitted.reason, Reason::kQuotaExceeded);
+  EXPECT_NE(admitted.message.find("exceeded quota: gpus"), std::string::npos);
+  EXPECT_NE(admitted.message.find("ResourceQuota"), std::string::npos);  // the remedy
+  EXPECT_EQ(All<PrepareGang>(Decide(o, kT0 + seconds(4))).size(), 1U);
+  o.refusal.reset();
+  Settle(o, kT0 + seconds(4));
+  EXPECT_EQ(ConditionOf(o, ConditionType::kAdmitted).truth, Truth::kTrue);
+}
+
+TEST(Refusal, WhatIsKnownBeforehandIsNotTried) {
+  Observed o = NewWorld(2);
+  o.preflight = Refusal{RefusalKind::kPodSecurity, "hostNetwork is not allowed at level baseline", kT0, kT0};
+  const Decision wait = Settle(o, kT0 + 2 * o.job.gang_timeout);
+  EXPECT_FALSE(wait.requeue_at.has_value());
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_EQ(ConditionOf(o, ConditionType::kAdmitted).reason, Reason::kPodSecurity);
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
+}
+
+TEST(Refusal, AQuotaThatKeepsAGangIncompleteLeadsToItsWithdrawal) {
+  Observed o = GatedWorld(4, 0);
+  o.pods.resize(2);
+  o.refusal = Refusal{RefusalKind::kQuota, "exceeded quota: gpus", kT0, kT0 + seconds(100'000)};
+  Settle(o, kT0 + o.job.gang_timeout);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_EQ(o.status.ledger.withdrawn_for, "exceeded quota: gpus");
+}
+
+TEST(Reasons, EveryOneHasAPlaceAndAnExplanation) {
+  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kContainerNotCreated));
+  for (const ReasonText& row : AllReasons()) {
+    EXPECT_STRNE(row.conditions, "") << ReasonName(row.reason);
+    EXPECT_STRNE(row.text, "") << ReasonName(row.reason);
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::core
