@@ -68,7 +68,7 @@ Never:
 {never}
 Everything else only while the job is stopped: `spec.suspend` is true, and condition `Suspended` says that no worker is
 left. The change and `suspend: false` may be one request. Workers read these fields when they start; a running gang in
-which some have the old and some the new values would not compute what either says.
+which some read them before the change and some after it would compute neither job.
 )";
 
 std::string TypeName(const Schema& schema) {
