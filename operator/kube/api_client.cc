@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "operator/kube/api_error.h"
 #include "operator/kube/delayed_calls.h"
+#include "operator/kube/watch/lean_json.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -144,7 +145,8 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
 
   static void OnGood(const Attempt& attempt, const HttpResponse& answer, bool read) {
     if (answer.body.empty()) return attempt.done(Json::object());
-    Result<Json> json = ParseJson(answer.body);
+    // Lists hold objects of others, of any shape.
+    Result<Json> json = ParseLean(answer.body);
     if (json.ok()) return attempt.done(std::move(json));
     attempt.done(Error{read ? Code::kUnavailable : Code::kAmbiguous,
                        attempt.what + ": the answer cannot be read: " + json.error().message});

@@ -4,6 +4,8 @@
 // Threads: all members from any thread; `done` comes on a thread of the transport, once, and must neither
 // block nor throw. The transport must outlive the client, and requests in flight end before it is destroyed.
 //
+// Objects come without metadata.managedFields (watch/lean_json.h).
+//
 // Errors: Code by HTTP status and the reason of the Status object: 404 kNotFound; 409 kAlreadyExists or
 // kConflict; 410 kGone; 403 kForbidden; 400/405/415/422 kInvalid; 429 and 503 are tried again here, after
 // Retry-After or a growing delay, a bounded number of times, then kUnavailable; 504 and other 5xx of a write

@@ -62,6 +62,7 @@ Error ToError(const HttpResponse& response, bool read, const std::string& what) 
     message += fmt::format("HTTP status {}", response.status);
   else
     message += status.message;
+  if (response.status >= 300 && response.status < 400) message += " (redirects are never followed)";
   if (response.status == 401) message += " (the API server does not accept the credentials)";
   return {ToCode(response.status, status.reason, read), message};
 }

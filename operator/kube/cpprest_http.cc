@@ -2,6 +2,7 @@
 
 #include <cpprest/http_client.h>
 #include <openssl/x509.h>
+#include <poll.h>
 #include <pplx/threadpool.h>
 
 #include <atomic>
@@ -269,6 +270,20 @@ void SetUpTls(ssl::context& context, const Trust& trust) {
   }
 }
 
+// A kept connection that the server has closed meanwhile, noticed before anything was sent on it.
+struct StaleConnection : std::exception {
+  const char* what() const noexcept override { return "stale connection"; }
+};
+
+// The library asks no kept connection whether it still stands: after a restart of the server it would try all
+// of them in turn. Between two answers a server has nothing to say: whatever can be read is the end. Runs
+// before each request; a new connection has no socket yet.
+void CheckStands(boost::asio::ip::tcp::socket::lowest_layer_type& socket) {
+  if (!socket.is_open()) return;
+  pollfd polled{socket.native_handle(), POLLIN | POLLRDHUP, 0};
+  if (::poll(&polled, 1, 0) != 0) throw StaleConnection();
+}
+
 http::client::http_client_config LibraryConfig(const ClientConfig& config, const std::optional<Proxy>& proxy,
                                                Duration silence) {
   http::client::http_client_config library;
@@ -277,6 +292,14 @@ http::client::http_client_config LibraryConfig(const ClientConfig& config, const
   library.set_validate_certificates(!config.insecure_skip_tls_verify);
   const Trust trust{config.ca_pem, {config.client_cert_pem, config.client_key_pem}, config.token};
   library.set_ssl_context_callback([trust](ssl::context& context) { SetUpTls(context, trust); });
+  if (!proxy) {
+    const bool tls = config.server.starts_with("https:");
+    library.set_nativehandle_options([tls](http::client::native_handle handle) {
+      using Socket = boost::asio::ip::tcp::socket;
+      CheckStands(tls ? static_cast<ssl::stream<Socket&>*>(handle)->lowest_layer()
+                      : static_cast<Socket*>(handle)->lowest_layer());
+    });
+  }
   if (proxy) {
     web::web_proxy library_proxy{web::uri(proxy->address)};
     if (!proxy->user.empty()) library_proxy.set_credentials(web::credentials(proxy->user, proxy->password));
@@ -442,6 +465,9 @@ class Transport final : public HttpClient {
             ended.get();
             if (call->failure.ok()) return call->Finish(std::move(call->response));
             call->Finish(call->failure.error());
+          } catch (const StaleConnection&) {
+            --call->sends;  // the library has closed it: the next one is another
+            if (!SendAgain(call)) call->Finish(Error{Code::kCancelled, "given up"});
           } catch (const http::http_exception& error) {
             OnFailure(call, error.what(), error.error_code().value());
           } catch (const boost::system::system_error& error) {
@@ -457,15 +483,17 @@ class Transport final : public HttpClient {
     if (call->expired) return call->Finish(Error{Code::kAmbiguous, "no whole answer within the time limit"});
     const bool gave_up = call->cancel.get_token().is_canceled();
     TransportFailure failure = ClassifyFailure(stage, number, gave_up);
-    if (failure.send_again && call->sends < kSendsAtMost) {
-      std::lock_guard lock(call->core->mutex);
-      if (!call->core->closed) {
-        (call->is_stream ? call->core->streams : call->core->requests).push_front(call);
-        call->core->work.notify_all();
-        return;
-      }
-    }
+    if (failure.send_again && call->sends < kSendsAtMost && SendAgain(call)) return;
     call->Finish(std::move(failure.error));
+  }
+
+  // False: the client is being destroyed.
+  static bool SendAgain(const std::shared_ptr<Call>& call) {
+    std::lock_guard lock(call->core->mutex);
+    if (call->core->closed) return false;
+    (call->is_stream ? call->core->streams : call->core->requests).push_front(call);
+    call->core->work.notify_all();
+    return true;
   }
 
   const TransportOptions options_;

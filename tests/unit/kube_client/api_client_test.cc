@@ -300,6 +300,20 @@ TEST_F(Listing, AFirstPageThatIsGoneIsAnError) {
   EXPECT_TRUE(pages_.empty());
 }
 
+// An object of somebody else must not make a list of all unreadable.
+TEST_F(Listing, TakesObjectsOfAnyShape) {
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "{\"a\":";
+  deep += "1" + std::string(1000, '}');
+  Start({});
+  http_.Reply(200, R"({"metadata":{"resourceVersion":"7"},"items":[{"x":1,"x":2,"metadata":{"name":"a",)"
+                   R"("managedFields":[{"manager":"m"}]}},)" +
+                       deep + "]}");
+  ASSERT_TRUE(result_.Get().ok()) << result_.Get().error().message;
+  ASSERT_EQ(pages_.size(), 1u);
+  EXPECT_EQ(pages_[0][0], (Json{{"x", 2}, {"metadata", {{"name", "a"}}}}));
+}
+
 TEST_F(Listing, WhatIsNoListIsAnError) {
   for (const char* body : {"{}", R"({"items":[],"metadata":3})", R"({"items":3,"metadata":{}})", "[]"}) {
     Start({});

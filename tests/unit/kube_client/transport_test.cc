@@ -283,6 +283,36 @@ TEST(Transport, AServerThatNeverReadsIsUnavailable) {
   EXPECT_EQ(server.connections(), 4);
 }
 
+// As after a restart of the API server: every kept connection is useless.
+TEST(Transport, KeptConnectionsThatWereClosedCostNothing) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int waiting = 0;
+  constexpr int kKept = 20;
+  FaultyServer server([&](Connection& connection, int index) {
+    SeenRequest request;
+    if (!connection.ReadRequest(request)) return;
+    if (index < kKept) {
+      std::unique_lock lock(mutex);
+      ++waiting;
+      changed.notify_all();
+      changed.wait_for(lock, kPatience, [&] { return waiting == kKept; });  // so that none is used twice
+    }
+    connection.Write(Answer(200, "{}"));
+    if (index < kKept) return connection.Close();
+    while (connection.ReadRequest(request)) connection.Write(Answer(200, "{}"));
+  });
+  auto client = Client(server.Url());
+  std::vector<Promise<Result<HttpResponse>>> answers(kKept);
+  for (auto& answer : answers)
+    client->Send({.target = "/a"}, [&](Result<HttpResponse> result) { answer.Set(std::move(result)); });
+  for (auto& answer : answers) ASSERT_TRUE(answer.Get().ok());
+  for (int i = 0; i < 30; ++i) {
+    const auto answer = Ask(*client, Post(std::string(100000, 'x')));
+    ASSERT_TRUE(answer.ok()) << i << ": " << answer.error().message;
+  }
+}
+
 // The library does this on its own, whatever the verb: the reason why every write must be harmless twice.
 TEST(Transport, APostOnAUsedConnectionMayArriveTwice) {
   std::atomic<int> posts{0};
