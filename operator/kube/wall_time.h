@@ -28,6 +28,7 @@ Result<WallTime> ParseWallTime(std::string_view text);
 
 class WallClock {
  public:
+  WallClock() = default;
   WallClock(Time steady, WallTime wall) : steady_(steady), wall_(wall) {}
   WallTime ToWall(Time time) const {
     return wall_ + std::chrono::duration_cast<std::chrono::microseconds>(time - steady_);
@@ -35,8 +36,8 @@ class WallClock {
   Time ToSteady(WallTime time) const { return steady_ + (time - wall_); }
 
  private:
-  Time steady_;
-  WallTime wall_;
+  Time steady_{};
+  WallTime wall_{};
 };
 
 }  // namespace ringmaster::kube

@@ -1,0 +1,256 @@
+"""What an API server, a network or a crash can do to the operator: whatever it is, jobs converge, no two pod sets of a job are
+ever alive at a time, no pod is orphaned and no restart is forgotten."""
+
+import json
+import os
+import random
+import threading
+import time
+import unittest
+
+from fault_proxy import LOSE_REPLY, LOSE_REQUEST, Answer, FaultProxy, storm
+from rig import Cluster, Rig, job
+
+SEED = int(os.environ.get("RINGMASTER_SEED", random.randrange(1 << 30)))
+
+
+class Watchman:
+    """Looks at all pods of all jobs all the time, by a watch of its own straight from the API server."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.problems = []
+        self._pods = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        revision = None
+        while not self._stop.is_set():
+            try:
+                if revision is None:
+                    found = self.cluster.api.get("/api/v1/pods?labelSelector=ringmaster.dev/job")
+                    revision = found["metadata"]["resourceVersion"]
+                    self._pods = {pod["metadata"]["uid"]: pod for pod in found["items"]}
+                    self._check()
+                path = f"/api/v1/pods?watch=true&labelSelector=ringmaster.dev/job&resourceVersion={revision}"
+                for event in self.cluster.api.watch(path, timeout_s=2):
+                    if event["type"] == "ERROR":
+                        revision = None
+                        break
+                    pod = event["object"]
+                    revision = pod["metadata"]["resourceVersion"]
+                    if event["type"] == "DELETED":
+                        self._pods.pop(pod["metadata"]["uid"], None)
+                    else:
+                        self._pods[pod["metadata"]["uid"]] = pod
+                    self._check()
+            except Exception:  # the API server is away, or nothing happens
+                time.sleep(0.05)
+
+    def _check(self):
+        attempts = {}
+        for pod in self._pods.values():
+            if pod["status"].get("phase") in ("Pending", "Running"):
+                labels = pod["metadata"]["labels"]
+                owner = pod["metadata"]["ownerReferences"][0]["uid"]
+                attempts.setdefault(owner, set()).add(labels["ringmaster.dev/attempt"])
+        for owner, alive in attempts.items():
+            if len(alive) > 1:
+                self.problems.append(f"job {owner}: attempts {sorted(alive)} alive at once")
+
+    def stop(self):
+        self._stop.set()
+        return self.problems
+
+
+class Faults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        print(f"RINGMASTER_SEED={SEED}")
+
+    def setUp(self):
+        self.cluster = self.enterContext(Cluster(nodes=4, components=("etcd", "apiserver", "kcm", "scheduler", "kwok")))
+        self.rig = self.enterContext(Rig(self.cluster))
+        self.watchman = Watchman(self.cluster)
+
+    def tearDown(self):
+        self.assertEqual(self.watchman.stop(), [])
+
+    def kill_pod(self, name):
+        pods = [pod for pod in self.rig.live(name) if pod["status"]["phase"] == "Running"]
+        if pods:
+            self.cluster.pod_exit("default", pods[0]["metadata"]["name"], 1, "killed by the test")
+        return bool(pods)
+
+    def fail_and_wait(self, name, attempt, size, timeout_s=90):
+        """Fails a pod and waits for the next attempt to run whole."""
+        self.cluster.wait(lambda: self.kill_pod(name), "a pod to kill", timeout_s)
+        self.cluster.wait(lambda: self.rig.status(name).get("attempt") == attempt and self.rig.running(name, size),
+                          f"attempt {attempt}", timeout_s)
+
+    def test_api_server_restarts(self):
+        self.rig.start().wait_leading()
+        name = self.rig.apply(job("a", replicas=3))
+        self.rig.wait_phase(name, "Running")
+        for attempt in (2, 3):
+            self.cluster.component("apiserver").restart()
+            self.fail_and_wait(name, attempt, 3)
+        self.assertEqual(self.rig.status(name)["restarts"]["total"], 2)
+
+    def test_etcd_restarts_and_every_watch_gets_410(self):
+        self.rig.start().wait_leading()
+        name = self.rig.apply(job("a", replicas=3))
+        self.rig.wait_phase(name, "Running")
+        self.cluster.component("etcd").restart()
+        self.fail_and_wait(name, 2, 3)
+        self.cluster.compact()
+        self.fail_and_wait(name, 3, 3)
+
+    def test_api_server_away_for_long(self):
+        operator = self.rig.start("--lease-duration-seconds", "60", "--renew-deadline-seconds", "40").wait_leading()
+        name = self.rig.apply(job("a", replicas=3))
+        self.rig.wait_phase(name, "Running")
+        self.cluster.component("apiserver").stop()
+        time.sleep(12)  # the outage itself is what is tested
+        self.cluster.component("apiserver").start()
+        self.fail_and_wait(name, 2, 3)
+        self.assertIsNone(operator.process.poll())
+
+    def test_storm(self):
+        with FaultProxy(self.cluster) as proxy:
+            self.rig.start(kubeconfig=proxy.kubeconfig(self.rig.kubeconfig)).wait_leading()
+            proxy.rule = storm(SEED)
+            names = [self.rig.apply(job(f"s{i}", replicas=3, spec={"restart": {
+                "maxRestarts": 50, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}})) for i in range(4)]
+            for attempt in (2, 3, 4):
+                for name in names:
+                    self.fail_and_wait(name, attempt, 3, timeout_s=180)
+            proxy.rule = lambda request: None
+            for name in names:
+                self.assertEqual(self.rig.status(name)["restarts"]["total"], 3)
+
+    def test_replies_of_all_writes_are_lost_once(self):
+        with FaultProxy(self.cluster) as proxy:
+            self.rig.start(kubeconfig=proxy.kubeconfig(self.rig.kubeconfig)).wait_leading()
+            seen = set()
+
+            def rule(request):
+                key = (request.method, request.target.split("?")[0])
+                if not request.is_write or request.about("/leases") or request.about("reviews") or key in seen:
+                    return None
+                seen.add(key)
+                return LOSE_REPLY
+
+            proxy.rule = rule
+            name = self.rig.apply(job("a", replicas=3))
+            self.rig.wait_phase(name, "Running")
+            self.fail_and_wait(name, 2, 3)
+            self.assertEqual(self.rig.status(name)["restarts"]["total"], 1)
+
+    def test_leader_killed_at_every_write(self):
+        """Fault points are counted by the proxy: the leader dies before the write arrives, or after it was done."""
+        with FaultProxy(self.cluster) as proxy:
+            config = proxy.kubeconfig(self.rig.kubeconfig)
+            operators = [self.rig.start(kubeconfig=config), self.rig.start(kubeconfig=config)]
+            self.cluster.wait(lambda: any("controller=started" in o.log for o in operators), "a leader")
+            restarts = int(os.environ.get("RINGMASTER_FAULT_POINTS", "10"))
+            name = self.rig.apply(job("a", replicas=2, spec={"restart": {
+                "maxRestarts": 100, "maxWithoutProgress": 100, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}}))
+            self.rig.wait_phase(name, "Running")
+            for point in range(restarts):
+                done = threading.Event()
+                writes = [0]
+
+                def rule(request, point=point, done=done, writes=writes):
+                    if not request.is_write or request.about("/leases") or request.about("events") or done.is_set():
+                        return None
+                    writes[0] += 1
+                    if writes[0] <= point // 2:
+                        return None
+                    done.set()
+                    leader = next((o for o in operators if "controller=started" in o.log and o.process.poll() is None), None)
+                    if leader is None:
+                        return None
+                    leader.kill9()
+                    return LOSE_REPLY if point % 2 else LOSE_REQUEST
+
+                before = self.rig.status(name)
+                proxy.rule = rule
+                self.cluster.wait(lambda: self.kill_pod(name), "a pod to kill", 90)
+                self.cluster.wait(lambda: self.rig.status(name).get("attempt", 0) > before["attempt"]
+                                  and self.rig.running(name, 2), f"the next attempt after fault point {point}", 120)
+                proxy.rule = lambda request: None
+                after = self.rig.status(name)
+                self.assertEqual(after["restarts"]["total"], before["restarts"]["total"] + 1, f"fault point {point}")
+                if done.is_set():
+                    operators = [o for o in operators if o.process.poll() is None]
+                    operators.append(self.rig.start(kubeconfig=config))
+
+    def test_operator_stopped_and_woken_up_again_does_no_harm(self):
+        """A leader that stands still for longer than its Lease, and then goes on in the middle of what it did."""
+        first = self.rig.start().wait_leading()
+        name = self.rig.apply(job("a", replicas=3))
+        self.rig.wait_phase(name, "Running")
+        second = self.rig.start()
+        first.pause()
+        self.cluster.wait(lambda: self.kill_pod(name), "a pod to kill")
+        second.wait_leading()
+        self.cluster.wait(lambda: self.rig.status(name).get("attempt") == 2 and self.rig.running(name, 3), "attempt 2")
+        first.resume()
+        self.cluster.wait(lambda: first.process.poll() is not None, "the one that lost the Lease ends")
+        self.fail_and_wait(name, 3, 3)
+
+    def test_failover_within_the_lease(self):
+        first = self.rig.start().wait_leading()
+        second = self.rig.start()
+        second.wait_log(r"holder=replica-0")
+        name = self.rig.apply(job("a", replicas=2))
+        self.rig.wait_phase(name, "Running")
+        began = time.monotonic()
+        first.kill9()
+        second.wait_leading()
+        print(f"failover after kill -9: {time.monotonic() - began:.1f} s with a lease of 4 s")
+        began = time.monotonic()
+        third = self.rig.start()
+        third.wait_log(r"holder=replica-1")
+        self.assertEqual(second.stop(), 0)
+        third.wait_leading()
+        print(f"handed over after SIGTERM: {time.monotonic() - began:.1f} s")
+        self.fail_and_wait(name, 2, 2)
+
+    def test_namespace_deleted_while_running(self):
+        self.rig.start().wait_leading()
+        self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}))
+        self.cluster.wait(lambda: self.cluster.get("serviceaccounts", namespace="team"), "the namespace's account")
+        self.rig.apply(job("a", replicas=2, namespace="team"))
+        self.rig.wait_phase("a", "Running", namespace="team")
+        self.cluster.kubectl("delete", "namespace", "team", "--timeout=90s")
+        other = self.rig.apply(job("b", replicas=2))
+        self.rig.wait_phase(other, "Running")
+
+    def test_crd_deleted_and_made_again(self):
+        self.rig.start().wait_leading()
+        name = self.rig.apply(job("a", replicas=2))
+        self.rig.wait_phase(name, "Running")
+        self.cluster.kubectl("delete", "crd", "trainingjobs.ringmaster.dev", "--timeout=90s")
+        self.cluster.wait(lambda: not self.rig.pods(name), "the pods went with it", 90)
+        self.rig.__class__.__enter__(self.rig)
+        name = self.rig.apply(job("b", replicas=2))
+        self.rig.wait_phase(name, "Running", timeout_s=90)
+
+    def test_user_edits_our_fields(self):
+        self.rig.start().wait_leading()
+        name = self.rig.apply(job("a", replicas=2))
+        self.rig.wait_phase(name, "Running")
+        self.cluster.kubectl("label", "pod", "a-1-0", "ringmaster.dev/attempt=7", "--overwrite")
+        self.cluster.kubectl("label", "pod", "a-1-1", "ringmaster.dev/job-")
+        self.cluster.kubectl("delete", "pod", "a-1-1", "--grace-period=0", "--force")
+        self.cluster.wait(lambda: self.rig.running(name, 2) and self.rig.status(name)["phase"] == "Running",
+                          "two pods of one attempt", 90)
+        self.watchman.problems.clear()  # the label was a lie
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,150 @@
+"""The rendezvous inside the leader, with real agents: who may take part, and who may not.
+
+Pods of the fake nodes run nothing, so the agents run here, as processes with exactly what a pod would have: the token that the
+API server issues for that pod, the job's ConfigMap, the environment of the pod's own container."""
+
+import json
+import os
+import pathlib
+import socket
+import ssl
+import subprocess
+import time
+import unittest
+
+from rig import BIN, Cluster, Rig, job
+
+FAKE_TRAINER = os.environ.get("RINGMASTER_FAKE_TRAINER", "")
+
+
+class Agent:
+    """ringmaster-agent in place of a pod."""
+
+    def __init__(self, rig, pod, folder, token=None, **overrides):
+        self.rig = rig
+        self.folder = pathlib.Path(folder) / f"agent-{pod['metadata']['name']}-{time.monotonic_ns()}"
+        self.folder.mkdir()
+        api, metadata = rig.cluster.api, pod["metadata"]
+        account = pod["spec"].get("serviceAccountName", "default")
+        if token is None:
+            path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
+            token = api.request("POST", path, {
+                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+                    "audiences": ["ringmaster.dev"], "expirationSeconds": 3600, "boundObjectRef": {
+                        "apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}},
+            })["status"]["token"]
+        worker = next(c for c in pod["spec"]["containers"] if c["name"] == "worker")
+        environment = {e["name"]: e["value"] for e in worker["env"] if e["name"].startswith("RINGMASTER_") and "value" in e}
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        files = {}
+        for mount in worker["volumeMounts"]:
+            volume = volumes[mount["name"]]
+            if "configMap" in volume:
+                found = api.get(f"/api/v1/namespaces/{metadata['namespace']}/configmaps/{volume['configMap']['name']}")
+                for key, text in found["data"].items():
+                    files[f"{mount['mountPath']}/{key}"] = text
+        for name, value in list(environment.items()):
+            if value in files:
+                (self.folder / pathlib.Path(value).name).write_text(files[value])
+                environment[name] = str(self.folder / pathlib.Path(value).name)
+        token_file = self.folder / "token"
+        token_file.write_text(token)
+        environment["RINGMASTER_SECRET_FILE"] = str(token_file)
+        environment["RINGMASTER_TERMINATION_LOG"] = str(self.folder / "last-words")
+        environment["RINGMASTER_TRAINER"] = FAKE_TRAINER
+        environment.update(overrides)
+        self.log_file = self.folder / "log"
+        with open(self.log_file, "wb") as log:
+            self.process = subprocess.Popen([str(BIN / "ringmaster-agent")], stdout=log, stderr=subprocess.STDOUT,
+                                            env={"PATH": os.environ["PATH"], "RINGMASTER_LOG": "debug", **environment},
+                                            start_new_session=True)
+
+    @property
+    def log(self):
+        return self.log_file.read_text(errors="replace")
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class Rendezvous(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=2))
+        cls.rig = cls.enterClassContext(Rig(cls.cluster))
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            cls.port = probe.getsockname()[1]
+        # The same port for every leader, as behind a Service.
+        cls.arguments = ("--rendezvous-address", f"127.0.0.1:{cls.port}")
+        cls.operator = cls.rig.start(*cls.arguments, advertise=f"127.0.0.1:{cls.port}").wait_leading()
+
+    def agent(self, pod, **more):
+        agent = Agent(self.rig, pod, self.rig.folder, **more)
+        self.addCleanup(agent.end)
+        return agent
+
+    def config_map(self, pod):
+        name = next(volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume)
+        return self.cluster.get("configmap", name, pod["metadata"]["namespace"])["data"]
+
+    def start(self, name, replicas=2):
+        self.rig.apply(job(name, replicas=replicas, native=True))
+        self.cluster.wait(lambda: self.rig.running(name, replicas), "the pods run")
+        return self.rig.pods(name)
+
+    def test_a_gang_forms_by_tokens_and_the_job_reports_it(self):
+        pods = self.start("forms")
+        agents = [self.agent(pod) for pod in pods]
+        self.cluster.wait(lambda: all("connected to the coordinator" in a.log for a in agents), "both are connected",
+                          timeout_s=60)
+        found = self.rig.wait_condition("forms", "FabricReady")
+        self.assertEqual(found["reason"], "GangFormed")
+        self.assertGreater(self.rig.status("forms")["generation"], 0)
+
+    def test_strangers_are_refused(self):
+        mine, other = self.start("mine"), self.start("other")
+        refused = self.agent(mine[0], RINGMASTER_JOB="default/other", RINGMASTER_POD=other[0]["metadata"]["name"])
+        self.operator.wait_log(rf"the token is of pod {mine[0]['metadata']['name']}")
+        self.assertNotIn("welcome", refused.log.lower())
+        self.agent(other[0], token=self.cluster.api.request(
+            "POST", "/api/v1/namespaces/default/serviceaccounts/default/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+             "spec": {"audiences": ["ringmaster.dev"]}})["status"]["token"])
+        self.operator.wait_log(r"the token is not bound to a pod")
+        self.agent(other[1], token="nonsense")
+        self.operator.wait_log(r"the token is not valid")
+
+    def test_plain_tcp_and_old_attempts_are_refused(self):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as plain:
+            plain.sendall(b"\0\0\0\2{}")
+            answer = plain.recv(100)  # a TLS alert at most
+            self.assertFalse(answer.startswith(b"\0"), answer)
+            self.assertEqual(plain.recv(100), b"")
+        # Encrypted it is, and the certificate is for what agents call.
+        pods = self.start("old")
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as raw:
+            # Trusted by the authority in the job's ConfigMap, for the name that agents call.
+            context = ssl.create_default_context(cadata=self.config_map(pods[0])["ca.crt"])
+            with context.wrap_socket(raw, server_hostname="127.0.0.1") as secure:
+                self.assertIn(secure.version(), ("TLSv1.2", "TLSv1.3"))
+        stale = self.agent(pods[0], RINGMASTER_ATTEMPT="7")
+        self.operator.wait_log(r"is of attempt 1, not of 7")
+        self.assertIsNone(stale.process.poll())
+
+    def test_agents_find_the_next_leader(self):
+        pods = self.start("moves")
+        agents = [self.agent(pod) for pod in pods]
+        self.rig.wait_condition("moves", "FabricReady")
+        before = self.rig.status("moves")["generation"]
+        self.operator.kill9()
+        type(self).operator = self.rig.start(*self.arguments, advertise=f"127.0.0.1:{self.port}").wait_leading()
+        self.cluster.wait(lambda: self.rig.status("moves")["generation"] > before, "a generation of the new leader")
+        self.rig.wait_condition("moves", "FabricReady")
+        self.assertTrue(all(a.process.poll() is None for a in agents))
+        self.assertEqual(self.rig.status("moves")["attempt"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

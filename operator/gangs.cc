@@ -1,0 +1,62 @@
+#include "operator/gangs.h"
+
+#include <algorithm>
+
+namespace ringmaster::operator_main {
+namespace {
+
+// Deaths on several nodes reach us over a network: what belongs together comes less close together than on
+// one machine.
+constexpr Duration kGatherWindow = milliseconds(20);
+
+uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t>(generation >> 32); }
+
+}  // namespace
+
+void Gangs::Begin(const std::string& job, Gang& gang, const core::Status& status, const core::SetGang& order,
+                  bool resumed) {
+  const rendezvous::Generation recorded = status.display.gang_generation;
+  rendezvous::CoordinatorOptions options;
+  options.job = job;
+  options.min = order.min;
+  options.target = order.target;
+  options.max = order.max;
+  gang.term = std::max({gang.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
+  options.term = gang.term;
+  options.resumed = resumed && recorded != 0;
+  if (options.resumed) {
+    options.known_step = status.display.progress.step;
+    options.known_checkpoint = status.display.progress.checkpoint_step;
+  }
+  options.gather_window = kGatherWindow;
+  server_.AddJob(options);
+  gang.stopping = false;
+}
+
+void Gangs::Order(const control::Key& key, const std::string& uid, const core::Status& status,
+                  const core::SetGang& order) {
+  const std::string job = key.ToString();
+  std::lock_guard lock(mutex_);
+  auto [it, first] = gangs_.try_emplace(key);
+  Gang& gang = it->second;
+  const bool another = !first && gang.uid != uid;
+  gang.uid = uid;
+  // The first order of this process takes over from an earlier leader; one after a stop begins anew; and a
+  // job of the same name is not the one before it.
+  if (first || another || (gang.stopping && !order.stop))
+    Begin(job, gang, status, order, first);
+  else
+    server_.SetLimits(job, order.min, order.target, order.max);
+  server_.SetAttempt(job, order.attempt);
+  if (order.stop && !gang.stopping) {
+    server_.RequestStop(job);
+    gang.stopping = true;
+  }
+}
+
+void Gangs::Forget(const control::Key& key) {
+  std::lock_guard lock(mutex_);
+  if (gangs_.erase(key) > 0) server_.RemoveJob(key.ToString());
+}
+
+}  // namespace ringmaster::operator_main

@@ -1,0 +1,80 @@
+// What only the leader does: decides about jobs and runs their rendezvous. Made when the Lease was won, gone
+// before it is handed over; in between the process may end at any moment.
+//
+//   Leader leader(...);              // asks for the certificates
+//   while (...) leader.Advance();    // from the main thread, until running()
+//
+// Main thread only, but for the callbacks it hands out.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "operator/control/runner.h"
+#include "operator/flags.h"
+#include "operator/gangs.h"
+#include "operator/identity/authority_keeper.h"
+#include "operator/identity/doorkeeper.h"
+#include "operator/kube/backend/kube_backend.h"
+#include "operator/serve/metrics.h"
+
+namespace ringmaster::operator_main {
+
+// What the backend needs to know of the leader, who comes later and goes earlier. Any thread.
+class Board {
+ public:
+  void SetBundle(std::string bundle);
+  std::string Bundle() const;
+  void SetGangs(Gangs* gangs);
+  // Runs `use` while the gangs stand still; not at all when there are none.
+  void WithGangs(const std::function<void(Gangs&)>& use) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string bundle_;
+  Gangs* gangs_ = nullptr;
+};
+
+class Leader {
+ public:
+  struct World {
+    kube::ApiClient& api;
+    kube::KubeBackend& backend;
+    serve::Metrics& metrics;
+    Board& board;
+    std::function<void()> wake;  // Advance has something to do; any thread
+  };
+
+  Leader(World world, const Flags& flags, int64_t term);
+  ~Leader();
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  // Goes on as far as possible without waiting. An error: this process cannot lead.
+  Status Advance();
+  bool running() const { return loop_ != nullptr; }
+  int32_t connected() const { return server_ ? server_->connected() : 0; }
+
+ private:
+  Status StartServer(const identity::Papers& papers);
+  void PublishEndpoint();
+  void StartController();
+  Status IsWorker(const std::string& job, const std::string& pod, const std::string& uid,
+                  int64_t attempt) const;
+
+  World world_;
+  const Flags flags_;
+  const int64_t term_;
+  identity::Doorkeeper doorkeeper_;
+  mutable std::mutex mutex_;
+  std::optional<identity::Papers> papers_;  // newest, not yet taken up
+  std::unique_ptr<rendezvous::Server> server_;
+  std::unique_ptr<Gangs> gangs_;
+  std::unique_ptr<control::Loop> loop_;
+  std::unique_ptr<identity::AuthorityKeeper> authority_;  // last: its callback uses the above
+};
+
+}  // namespace ringmaster::operator_main

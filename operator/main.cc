@@ -1,0 +1,290 @@
+// ringmaster-operator: watches from the beginning, leads when it wins the Lease, ends when it loses it.
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "operator/election/keeper.h"
+#include "operator/flags.h"
+#include "operator/identity/certificate.h"
+#include "operator/kube/config.h"
+#include "operator/kube/cpprest_http.h"
+#include "operator/kube/event_recorder.h"
+#include "operator/leader.h"
+#include "operator/metered_http.h"
+#include "operator/serve/health.h"
+#include "operator/serve/metrics_handler.h"
+
+namespace ringmaster::operator_main {
+namespace {
+
+constexpr int kExitLostLease = 1;
+constexpr Duration kEndLimit = seconds(30);      // then the process ends however it stands
+constexpr Duration kLeaseSilence = seconds(60);  // readiness: the API server answered us at least so lately
+constexpr std::chrono::hours kMetricsCertificateLife{24 * 365};
+
+std::string HostName() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string Uuid() {
+  const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
+  CHECK(uuid.ok(), "{}", uuid.error().message);
+  return uuid.value().substr(0, 8);
+}
+
+// Lets any thread wake the main one.
+class Bell {
+ public:
+  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { CHECK(fd_.valid(), "eventfd"); }
+  void Ring() const {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(fd_.get(), &one, sizeof one);
+  }
+  int fd() const { return fd_.get(); }
+  void Silence() const {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &count, sizeof count);
+  }
+
+ private:
+  Fd fd_;
+};
+
+serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend) {
+  serve::Metrics::Gauges now;
+  std::map<std::string, int64_t> phases;
+  for (const control::Key& key : backend.Keys()) {
+    const auto snapshot = backend.Observe(key);
+    if (!snapshot) continue;
+    const core::Display& display = snapshot->observed.status.display;
+    ++phases[core::PhaseName(display.phase)];
+    now.pods += static_cast<int64_t>(snapshot->observed.pods.size());
+    const auto gated = [](const core::Pod& pod) { return pod.gated; };
+    now.gangs_waiting +=
+        std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
+  }
+  now.jobs_by_phase.assign(phases.begin(), phases.end());
+  return now;
+}
+
+std::string FirstOf(const std::vector<std::string>& problems) {
+  return problems.empty() ? std::string() : problems[0];
+}
+
+Result<std::unique_ptr<serve::HttpServer>> StartMetrics(const Flags& flags, const serve::Metrics& metrics,
+                                                        serve::AccessGate& gate) {
+  const auto address = ParseAddress(flags.metrics_address);
+  serve::HttpServerOptions options;
+  options.host = address->host;
+  options.port = address->port;
+  if (!flags.metrics_open) {
+    // Scrapers skip verification, as with every operator that has no certificate of its own: what protects
+    // the numbers is the question who asks.
+    RM_ASSIGN(const identity::KeyPair own, identity::MakeAuthority("ringmaster-operator metrics",
+                                                                   kube::WallNow(), kMetricsCertificateLife));
+    options.tls_cert_pem = own.cert_pem;
+    options.tls_key_pem = own.key_pem;
+  }
+  return serve::HttpServer::Start(options,
+                                  serve::MetricsHandler(metrics, flags.metrics_open ? nullptr : &gate));
+}
+
+Status Run(const Flags& flags, const Fd& signals) {
+  const std::string identity = (flags.identity.empty() ? HostName() : flags.identity) + "_" + Uuid();
+  kube::ConfigOptions config_options;
+  config_options.kubeconfig_paths = flags.kubeconfig;
+  config_options.context = flags.context;
+  RM_ASSIGN(kube::ClientConfig config, kube::LoadConfig(config_options));
+  config.user_agent = std::string("ringmaster-operator/") + RINGMASTER_VERSION;
+  if (!config.ca_pem.empty()) {
+    // OpenSSL reads the system's authorities for each connection, though only the cluster's are trusted: 20
+    // ms of CPU.
+    ::setenv("SSL_CERT_FILE", "/dev/null", 0);
+    ::setenv("SSL_CERT_DIR", "/nonexistent", 0);
+  }
+  log::Info("server={} identity={} version={}", config.server, identity, RINGMASTER_VERSION);
+
+  serve::Metrics metrics;
+  RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
+  MeteredHttp http(std::move(transport), metrics);
+  kube::ApiClient api(http);
+  Bell bell;
+  Board board;
+
+  // Filled in below, before anything could ask.
+  std::unique_ptr<election::LeaseKeeper> lease;
+  const auto may_write = [&lease] { return lease && lease->MayWrite(); };
+
+  kube::EventRecorder::Options recorder_options;
+  recorder_options.instance = identity;
+  recorder_options.may_write = may_write;
+  recorder_options.book.salt = Uuid();
+  kube::EventRecorder recorder(api, std::move(recorder_options));
+
+  kube::KubeBackend* observed = nullptr;
+  const std::string advertise = flags.rendezvous_advertise.empty()
+                                    ? fmt::format("{}.{}.svc:{}", flags.rendezvous_service, flags.namespace_,
+                                                  ParseAddress(flags.rendezvous_address)->port)
+                                    : flags.rendezvous_advertise;
+  kube::KubeBackend::Options options;
+  options.clock = kube::WallClock(Now(), kube::WallNow());
+  options.may_write = may_write;
+  options.context = [&](const control::Key&) {
+    wiring::Context context;
+    context.worker_image = flags.worker_image;
+    context.coordinator_address = advertise;
+    context.coordinator_ca_pem = board.Bundle();
+    return context;
+  };
+  options.on_gang = [&](const control::Key& key, const core::SetGang& order) {
+    const auto snapshot = observed->Observe(key);
+    if (!snapshot) return;
+    board.WithGangs([&](Gangs& gangs) {
+      gangs.Order(key, snapshot->observed.job.uid, snapshot->observed.status, order);
+    });
+  };
+  options.on_event = [&](const control::Key& key, const std::string& uid, const core::Event& event) {
+    log::Info("job={} reason={} {}", key.ToString(), event.reason, event.message);
+    recorder.Note({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
+  };
+  options.on_invalid = [&](const control::Key& key, const std::string& uid,
+                           const std::vector<api::Problem>& problems) {
+    std::string note;
+    for (const api::Problem& problem : problems) note += (note.empty() ? "" : "; ") + problem.ToString();
+    log::Warn("job={} invalid=true {}", key.ToString(), note);
+    recorder.Note({key.namespace_, key.name, uid}, true, "Invalid", note);
+  };
+  options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
+    log::Warn("watch={} error={}", resource.plural, error.message);
+  };
+  kube::KubeBackend backend(api, std::move(options));
+  observed = &backend;
+  metrics.SetGauges([&backend] { return ReadGauges(backend); });
+
+  std::atomic<int64_t> term{0};
+  std::atomic<bool> lost{false};
+  election::LeaseKeeper::Options lease_options;
+  lease_options.namespace_ = flags.namespace_;
+  lease_options.name = flags.lease_name;
+  lease_options.elector.identity = identity;
+  lease_options.elector.duration = flags.lease_duration;
+  lease_options.elector.renew_deadline = flags.renew_deadline;
+  lease_options.elector.retry_period = flags.retry_period;
+  lease_options.elector.seed = std::hash<std::string>()(identity);
+  lease_options.on_elected = [&](int64_t won) {
+    metrics.Leading(flags.lease_name, true);
+    term = won;
+    bell.Ring();
+  };
+  lease_options.on_lost = [&] {
+    metrics.Leading(flags.lease_name, false);
+    lost = true;
+    bell.Ring();
+  };
+  metrics.Leading(flags.lease_name, false);
+  lease = std::make_unique<election::LeaseKeeper>(api, std::move(lease_options));
+
+  serve::AccessGate gate(api);
+  std::unique_ptr<serve::HttpServer> health;
+  std::unique_ptr<serve::HttpServer> numbers;
+  if (!flags.health_address.empty()) {
+    const auto address = ParseAddress(flags.health_address);
+    serve::HttpServerOptions server;
+    server.host = address->host;
+    server.port = address->port;
+    RM_ASSIGN(
+        health,
+        serve::HttpServer::Start(
+            server,
+            serve::HealthHandler(
+                {}, {{"caches", [&] { return backend.Synced() ? "" : "not everything was listed yet"; }},
+                     {"watches", [&] { return FirstOf(backend.Problems()); }},
+                     {"lease", [&] {
+                        return lease->HeardWithin(kLeaseSilence) ? "" : "the API server does not answer";
+                      }}})));
+    log::Info("health port={}", health->port());
+  }
+  if (!flags.metrics_address.empty()) {
+    RM_ASSIGN(numbers, StartMetrics(flags, metrics, gate));
+    log::Info("metrics port={}", numbers->port());
+  }
+
+  backend.Start();
+  lease->Start();
+
+  std::unique_ptr<Leader> leader;
+  Status outcome;
+  for (;;) {
+    const bool waiting = leader && !leader->running();
+    pollfd polled[] = {{signals.get(), POLLIN, 0}, {bell.fd(), POLLIN, 0}};
+    ::poll(polled, 2, waiting ? 100 : -1);
+    if (polled[0].revents != 0) {
+      log::Info("ending");
+      break;
+    }
+    bell.Silence();
+    if (lost) {
+      outcome =
+          Error{Code::kUnavailable, "the Lease was lost: another replica leads, or the API server is away"};
+      break;
+    }
+    if (term != 0 && !leader)
+      leader = std::make_unique<Leader>(Leader::World{api, backend, metrics, board, [&bell] { bell.Ring(); }},
+                                        flags, term.load());
+    if (leader) {
+      outcome = leader->Advance();
+      if (!outcome.ok()) break;
+    }
+  }
+
+  // However this goes on, it ends.
+  std::thread([] {
+    std::this_thread::sleep_for(kEndLimit);
+    std::_Exit(kExitLostLease);
+  }).detach();
+  numbers.reset();
+  health.reset();
+  metrics.SetGauges(nullptr);
+  leader.reset();  // no decision after this, so the Lease may be handed over
+  lease->Stop();
+  backend.Stop();
+  return outcome;
+}
+
+int Main(int argc, char** argv) {
+  int exit_code = 0;
+  const auto flags = ParseFlags(argc, argv, exit_code);
+  if (!flags) return exit_code;
+  if (flags->log_json)
+    log::InitJson("ringmaster-operator");
+  else
+    log::Init("ringmaster-operator");
+  // Before any thread is there: all of them inherit the mask, and the signals wait for us.
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&mask, signal);
+  ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  const Fd signals(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  CHECK(signals.valid(), "signalfd: error {}", errno);
+  const Status status = Run(*flags, signals);
+  if (status.ok()) return 0;
+  log::Error("end=true error={}", status.error().message);
+  return kExitLostLease;
+}
+
+}  // namespace
+}  // namespace ringmaster::operator_main
+
+int main(int argc, char** argv) { return ringmaster::operator_main::Main(argc, argv); }
