@@ -14,9 +14,17 @@
 //  I6. An ended job is never started again: the only actions are deletions by cleanPods and by TTL, and under
 //      cleanPods Running it ends with no live pod.
 //  I7. A suspended job has no pod, and none is made before an attempt of its own.
-//  I8. Deletions name the uid they mean, and force is used only on pods that ended, were counted as lost, or
-//      overstayed their grace.
+//  I8. Deletions name the uid they mean, and force is used only on pods that ended, were counted as lost,
+//      overstayed their grace, or sit on a node that has been unreachable for longer than the limit.
 //  I9. No pod is made before the back-off is over.
+//  I10. Counters never fall, and no second of a job's life is booked twice.
+//  I11. A gang is released as a whole and only into free room; gangs in each other's way do not stay there:
+//       one that has not found its nodes in time gives up what it has.
+//  I12. Pods are made after what stands beside them, which is made anew when somebody removes it.
+//  I13. After a refusal nothing is asked again before its pause is over.
+//  I14. New pods stay off excluded nodes until the exclusion ends.
+//  I15. The gang follows the newest leader: pods that a deposed one makes late never take part, and are
+//       drained.
 // Two more belong to the controller around it: after a write, no decision from a view that has not seen it;
 // after a write of unknown outcome, a live read first (control/controller.h).
 #pragma once

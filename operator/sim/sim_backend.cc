@@ -288,7 +288,8 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     std::vector<std::string> uids;
     for (const core::PodRef& ref : release->pods) uids.push_back(ref.uid);
     const Cached& cached = cache_[write.key];
-    const bool pressed = cached.job && cached.job->job.autoscaler;  // released whether or not there is room
+    // Released whether or not there is room.
+    const bool pressed = options_.never_says_full || (cached.job && cached.job->job.autoscaler);
     const auto shape = cached.job ? ShapeOf(Shifted(cached.job->status, -clock_).ledger, scheduler_.now())
                                   : ShapeWithout({});
     if (!capacity_.Reserve(uids, shape) && !pressed)

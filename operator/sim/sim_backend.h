@@ -24,6 +24,7 @@ class SimBackend final : public control::Backend {
     // Planted mistakes.
     bool forgets_reservations = false;  // released gangs take no room until they are bound
     bool keeps_reservations = false;    // of pods that are gone
+    bool never_says_full = false;       // gates are taken away whether or not there is room
   };
 
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);

@@ -141,6 +141,7 @@ Result<Revision> World::Order(const Key& key, JobTruth& job, const core::SetGang
     job.gang.report.phase = rendezvous::GangPhase::kForming;
   }
   job.gang.order = order;
+  job.gang.order_term = acting_term_;
   ReportChanged(key);
   return Revision{0};
 }

@@ -48,6 +48,7 @@ struct GangState {
   std::vector<std::string> members;  // uids
   rendezvous::Report report;
   std::optional<core::SetGang> order;
+  uint64_t order_term = 0;     // of the leader that gave it
   int64_t newest_attempt = 0;  // that has made a step
 };
 

@@ -133,6 +133,8 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
 void Checker::OnTick() {
   for (const auto& [key, job] : world_.jobs()) {
     Shadow& shadow = shadows_[key];
+    Require(!job.gang.order || job.gang.order_term == world_.term(), "I15",
+            "the gang follows a leader that was deposed");
     Require(job.gang.newest_attempt >= shadow.newest_attempt || shadow.job_uid != job.job.uid, "I3",
             fmt::format("attempt {} makes steps after attempt {} did", job.gang.newest_attempt,
                         shadow.newest_attempt));
@@ -220,8 +222,8 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
               pod.name + " is forced out of life without a reason");
     }
   }
-  Require(writes == 0 || decision.actions.size() == 1, "I1",
-          "status and actions in one decision: " + core::ToString(decision));
+  if (writes > 0 && decision.actions.size() > 1)
+    Require(false, "I1", "status and actions in one decision: " + core::ToString(decision));
   CheckGangDecision(o, decision, now);
 }
 

@@ -92,6 +92,7 @@ class Simulation {
     options.seed = seed;
     options.forgets_reservations = mutation_ == Mutation::kForgetsReservations;
     options.keeps_reservations = mutation_ == Mutation::kKeepsReservations;
+    options.never_says_full = mutation_ == Mutation::kReleasesWithoutRoom;
     return options;
   }
 
