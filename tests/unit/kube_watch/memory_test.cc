@@ -1,5 +1,6 @@
 // What 10,000 pods and 1,000 nodes cost in memory, through the very path that a listing takes: text, pages of
-// 500, decoders, stores. The figure is printed; the limit asserted is that of the operator's whole budget.
+// 500, decoders, stores, the reckoning of room. The figure is printed; the limit asserted is that of the
+// operator's whole budget.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -107,10 +108,17 @@ TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
     pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
       return DecodePod(object, meta, before, clock, Now());
     };
+    core::Capacity capacity;
+    pod_hooks.changed = [&](const std::string&, const auto&, const auto& after) {
+      capacity.SetPod(after->uid, after->requests, after->node);
+    };
     pod_hooks.group = [](const PodRecord& record) { return record.own ? record.own->job : std::string(); };
     typename Store<NodeRecord>::Hooks node_hooks;
     node_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
       return DecodeNode(object, meta, before, clock, Now());
+    };
+    node_hooks.changed = [&](const std::string&, const auto&, const auto& after) {
+      capacity.SetNode(after->facts);
     };
     Store<PodRecord> pods(std::move(pod_hooks));
     Store<NodeRecord> nodes(std::move(node_hooks));

@@ -1,0 +1,258 @@
+// What only the kube backend has: owners, gangs of the scheduler's, capacity, Pod Security, a second process.
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "operator/kube/backend/kube_backend.h"
+#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/wiring/names.h"
+#include "tests/conformance/kube_world.h"
+
+namespace ringmaster::conformance {
+namespace {
+
+using control::Key;
+using control::Revision;
+
+class KubeBackendTest : public testing::Test {
+ protected:
+  void SetUp() override { backend_ = Process(world_.BackendOptions()); }
+
+  std::unique_ptr<kube::KubeBackend> Process(kube::KubeBackend::Options options) {
+    auto backend = std::make_unique<kube::KubeBackend>(world_.client(), std::move(options));
+    backend->Start();
+    EXPECT_TRUE(Eventually([&] { return backend->Synced(); }));
+    return backend;
+  }
+  core::Observed Await(const Key& key) {
+    EXPECT_TRUE(Eventually([&] { return backend_->Observe(key).has_value(); }));
+    return backend_->Observe(key)->observed;
+  }
+  Result<Revision> Write(const Key& key, core::Action action) {
+    const auto snapshot = backend_->Observe(key);
+    auto answer = std::make_shared<std::promise<Result<Revision>>>();
+    auto future = answer->get_future();
+    backend_->Execute({key, snapshot->observed.job.uid, std::move(action), snapshot->job_revision},
+                      [answer](Result<Revision> result) { answer->set_value(std::move(result)); });
+    return future.get();
+  }
+  api::TrainingJob Gang(const std::string& name, int32_t replicas, const char* gang, int gpus = 0) {
+    api::TrainingJob job = world_.Job(name);
+    job.spec.workers.replicas = replicas;
+    job.spec.scheduling.gang = gang;
+    if (gpus > 0) {
+      const Json limits = {{"nvidia.com/gpu", std::to_string(gpus)}};
+      job.spec.workers.template_ = {
+          {"spec",
+           {{"containers", Json::array({{{"name", "worker"}, {"resources", {{"limits", limits}}}}})}}}};
+    }
+    return job;
+  }
+  Json PlainPod(const std::string& name) {
+    return {{"apiVersion", "v1"},
+            {"kind", "Pod"},
+            {"metadata", {{"name", name}}},
+            {"spec", {{"containers", Json::array({{{"name", "x"}, {"image", "x"}}})}}}};
+  }
+
+  World world_;
+  std::unique_ptr<kube::KubeBackend> backend_;
+};
+
+TEST_F(KubeBackendTest, APodOfThatNameThatIsNotOursIsNamed) {
+  const Key key = world_.Submit(world_.Job("job"));
+  Await(key);
+  ASSERT_TRUE(world_.Create(kube::kPods, PlainPod("job-1-0")).ok());
+  const auto result = Write(key, core::CreatePod{"job-1-0", 1, 0});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, Code::kAlreadyExists);
+  EXPECT_NE(result.error().message.find("belongs to nobody"), std::string::npos) << result.error().message;
+}
+
+TEST_F(KubeBackendTest, AServiceOfThatNameThatIsNotOursIsNeitherTakenNorChanged) {
+  const Key key = world_.Submit(world_.Job("job"));
+  Await(key);
+  const std::string name = wiring::ServiceName("job");
+  ASSERT_TRUE(
+      world_
+          .Create(kube::kServices, {{"apiVersion", "v1"},
+                                    {"kind", "Service"},
+                                    {"metadata", {{"name", name}}},
+                                    {"spec", {{"clusterIP", "None"}, {"selector", {{"app", "theirs"}}}}}})
+          .ok());
+  const auto result = Write(key, core::PrepareGang{1, 1, 1});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, Code::kForbidden);
+  EXPECT_NE(result.error().message.find(name), std::string::npos) << result.error().message;
+  EXPECT_EQ((*world_.Get(kube::kServices, name))["spec"]["selector"]["app"], "theirs");
+}
+
+TEST_F(KubeBackendTest, NothingIsWrittenWithoutTheLead) {
+  kube::KubeBackend::Options options = world_.BackendOptions();
+  options.may_write = [] { return false; };
+  backend_ = Process(std::move(options));
+  const Key key = world_.Submit(world_.Job("job"));
+  Await(key);
+  for (const core::Action& action :
+       std::vector<core::Action>{core::CreatePod{"job-1-0", 1, 0}, core::SetStatus{}, core::DeleteJob{},
+                                 core::PrepareGang{1, 1, 1}, core::DeletePod{"x", "y", seconds(1)}}) {
+    const auto result = Write(key, action);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, Code::kUnavailable) << result.error().message;
+  }
+  EXPECT_EQ(world_.Get(kube::kPods, "job-1-0").error().code, Code::kNotFound);
+  EXPECT_TRUE(world_.Get(kube::kJobs, "job").ok());
+}
+
+TEST_F(KubeBackendTest, TheNextProcessKnowsWhatThisOneDid) {
+  const Key key = world_.Submit(world_.Job("job"));
+  Await(key);
+  core::SetStatus set;
+  core::Ledger& ledger = set.status.ledger;
+  ledger.attempt = 4;
+  ledger.gang_size = 1;
+  ledger.restarts = {3, 2, 1};
+  ledger.counted = {"uid-1", "uid-2"};
+  ledger.not_before = Now() + seconds(20);
+  ledger.active_since = Now() - seconds(100);
+  ledger.last_failure.emplace();
+  ledger.last_failure->pod = "job-3-0";
+  ledger.last_failure->message = "lost \"it\"";
+  ASSERT_TRUE(Write(key, set).ok());
+  const core::PrepareGang beside{4, 1, 1};
+  ASSERT_TRUE(Write(key, beside).ok());
+  backend_->Stop();
+
+  // Its steady clock is the same here; what is read has gone through wall times.
+  backend_ = Process(world_.BackendOptions());
+  const core::Observed seen = Await(key);
+  EXPECT_EQ(seen.prepared, beside);
+  EXPECT_EQ(seen.status.ledger.attempt, 4);
+  EXPECT_EQ(seen.status.ledger.restarts, ledger.restarts);
+  EXPECT_EQ(seen.status.ledger.counted, ledger.counted);
+  EXPECT_EQ(seen.status.ledger.last_failure->message, "lost \"it\"");
+  ASSERT_TRUE(seen.status.ledger.not_before && seen.status.ledger.active_since);
+  const Duration off = *seen.status.ledger.not_before - *ledger.not_before;
+  EXPECT_LT(off < Duration{0} ? -off : off, seconds(5));
+  EXPECT_FALSE(seen.order.has_value()) << "the coordinator is a new one, too";
+}
+
+TEST_F(KubeBackendTest, TheSchedulersOwnGangs) {
+  const Key key = world_.Submit(Gang("job", 3, "auto"));
+  EXPECT_EQ(Await(key).provider, core::GangProvider::kScheduler);
+  ASSERT_TRUE(Write(key, core::PrepareGang{1, 3, 2}).ok());
+  const kube::Resource groups = kube::ResourceOf(kube::GangApi::kNative);
+  const auto group = world_.Get(groups, wiring::GroupName("job", 1));
+  ASSERT_TRUE(group.ok()) << group.error().message;
+  EXPECT_EQ((*group)["spec"]["schedulingPolicy"]["gang"]["minCount"], 2);
+  for (int32_t rank = 0; rank < 2; ++rank)
+    ASSERT_TRUE(Write(key, core::CreatePod{core::PodName("job", 1, rank), 1, rank, 3}).ok());
+  EXPECT_TRUE(Eventually([&] {
+    const auto pods = backend_->Observe(key)->observed.pods;
+    return pods.size() == 2 && pods[0].phase == core::PodPhase::kRunning &&
+           pods[1].phase == core::PodPhase::kRunning;
+  }));
+  // The next attempt has a group of its own, and the old one goes.
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared.has_value(); }));
+  ASSERT_TRUE(Write(key, core::PrepareGang{2, 3, 3}).ok());
+  EXPECT_EQ(backend_->Observe(key)->observed.prepared, (core::PrepareGang{2, 3, 3}));
+  EXPECT_TRUE(world_.Get(groups, wiring::GroupName("job", 2)).ok());
+}
+
+TEST_F(KubeBackendTest, OurGateKnowsTheRoom) {
+  // Two nodes with 8 GPUs each: three pods with 8 do not fit, two do.
+  const Key key = world_.Submit(Gang("job", 3, "gate", 8));
+  EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
+  core::SetStatus set;
+  set.status.ledger.attempt = 1;
+  ASSERT_TRUE(Write(key, set).ok());
+  std::vector<core::PodRef> refs;
+  for (int32_t rank = 0; rank < 3; ++rank)
+    ASSERT_TRUE(Write(key, core::CreatePod{core::PodName("job", 1, rank), 1, rank, 3, true}).ok());
+  ASSERT_TRUE(Eventually([&] {
+    const auto seen = backend_->Observe(key)->observed;
+    return seen.pods.size() == 3 && seen.fit.room == 2;
+  })) << backend_->Observe(key)->observed.fit.room;
+  const core::Observed seen = backend_->Observe(key)->observed;
+  EXPECT_NE(seen.fit.missing.find("nvidia.com/gpu"), std::string::npos) << seen.fit.missing;
+  for (const core::Pod& pod : seen.pods) {
+    EXPECT_TRUE(pod.gated);
+    refs.push_back({pod.name, pod.uid});
+  }
+  const auto all = Write(key, core::ReleaseGang{1, refs});
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.error().code, Code::kConflict) << all.error().message;
+  refs.pop_back();
+  ASSERT_TRUE(Write(key, core::ReleaseGang{1, refs}).ok());
+  EXPECT_TRUE(Eventually([&] {
+    const auto pods = backend_->Observe(key)->observed.pods;
+    return pods.size() == 3 && pods[0].phase == core::PodPhase::kRunning &&
+           pods[1].phase == core::PodPhase::kRunning && pods[2].gated;
+  }));
+  EXPECT_EQ(backend_->Observe(key)->observed.fit.room, 0);
+}
+
+TEST_F(KubeBackendTest, AProviderThatIsNotThereIsSaidBeforehand) {
+  const Key key = world_.Submit(Gang("job", 3, "volcano"));
+  const core::Observed seen = Await(key);
+  ASSERT_TRUE(seen.preflight.has_value());
+  EXPECT_EQ(seen.preflight->kind, core::RefusalKind::kNoGangProvider);
+  EXPECT_NE(seen.preflight->message.find("volcano"), std::string::npos) << seen.preflight->message;
+}
+
+TEST_F(KubeBackendTest, WhatPodSecurityWouldRefuseIsSaidBeforehand) {
+  api::TrainingJob job = world_.Job("job");
+  job.spec.network.hostNetwork = true;
+  const Key key = world_.Submit(job);
+  EXPECT_FALSE(Await(key).preflight.has_value());
+  const auto labelled = world_.Wait([&](auto done) {
+    world_.client().Patch(kube::kNamespaces, "", world_.space(), "", kube::ApiClient::PatchType::kMerge,
+                          {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", "baseline"}}}}}},
+                          done);
+  });
+  ASSERT_TRUE(labelled.ok());
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.preflight.has_value(); }));
+  const core::Refusal refusal = *backend_->Observe(key)->observed.preflight;
+  EXPECT_EQ(refusal.kind, core::RefusalKind::kPodSecurity);
+  EXPECT_NE(refusal.message.find("hostNetwork"), std::string::npos) << refusal.message;
+  EXPECT_EQ(backend_->Observe(key)->observed.preflight, refusal) << "asked again, it is the same";
+}
+
+TEST_F(KubeBackendTest, AnEndingNamespaceIsSaidBeforehand) {
+  api::TrainingJob job = world_.Job("job");
+  const Key key = world_.Submit(job);
+  EXPECT_FALSE(Await(key).preflight.has_value());
+  // Something with a finalizer keeps the namespace, and the job with it, until we let go.
+  const Json hold = {{"metadata", {{"finalizers", Json::array({"test.ringmaster.dev/hold"})}}}};
+  const auto patch = [&](const Json& body) {
+    return world_.Wait([&](auto done) {
+      world_.client().Patch(kube::kJobs, world_.space(), "job", "", kube::ApiClient::PatchType::kMerge, body,
+                            done);
+    });
+  };
+  ASSERT_TRUE(patch(hold).ok());
+  ASSERT_TRUE(
+      world_.Wait([&](auto done) { world_.client().Delete(kube::kNamespaces, "", world_.space(), {}, done); })
+          .ok());
+  EXPECT_TRUE(Eventually([&] {
+    const auto snapshot = backend_->Observe(key);
+    return snapshot && snapshot->observed.preflight &&
+           snapshot->observed.preflight->kind == core::RefusalKind::kNamespaceEnding;
+  }));
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.job.deleted; }));
+  ASSERT_TRUE(patch({{"metadata", {{"finalizers", nullptr}}}}).ok());
+}
+
+TEST_F(KubeBackendTest, SomebodyElsesJobsAreNotSeen) {
+  api::TrainingJob job = world_.Job("theirs");
+  job.spec.managedBy = "kueue.x-k8s.io/multikueue";
+  const Key theirs = world_.Submit(job);
+  const Key ours = world_.Submit(world_.Job("ours"));
+  Await(ours);
+  EXPECT_FALSE(backend_->Observe(theirs).has_value());
+  EXPECT_EQ(backend_->Keys(), std::vector<Key>{ours});
+}
+
+}  // namespace
+}  // namespace ringmaster::conformance

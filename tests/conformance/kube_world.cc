@@ -1,0 +1,178 @@
+#include "tests/conformance/kube_world.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "api/crd.h"
+#include "api/load.h"
+#include "base/file.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/kube/config.h"
+#include "operator/kube/cpprest_http.h"
+#include "tests/conformance/harness.h"
+
+namespace ringmaster::conformance {
+namespace {
+
+const kube::Resource kCrds{"apiextensions.k8s.io", "v1", "customresourcedefinitions"};
+const kube::Resource kAccounts{"", "v1", "serviceaccounts"};
+
+// The path of a kubeconfig. The cluster ends with this process.
+std::string Kubeconfig() {
+  static const std::string kPath = [] {
+    if (const char* given = std::getenv("RINGMASTER_TEST_KUBECONFIG")) return std::string(given);
+    FILE* pipe = ::popen("exec e2e/cluster/up --foreground --nodes 2 </dev/null", "r");
+    CHECK(pipe != nullptr);
+    std::string path;
+    char line[4096];
+    while (path.empty() && std::fgets(line, sizeof line, pipe) != nullptr) {
+      const std::string text(line, std::char_traits<char>::length(line) - 1);
+      if (text.starts_with("/") && ::access(text.c_str(), R_OK) == 0) path = text;
+    }
+    CHECK(!path.empty(), "e2e/cluster/up did not come up: run e2e/cluster/build, and see what it says");
+    return path;
+  }();
+  return kPath;
+}
+
+// A program that ignores SIGTERM, as kwok plays it.
+class DeafPods final : public kube::HttpClient {
+ public:
+  explicit DeafPods(kube::HttpClient& http) : http_(http) {}
+  void Send(kube::HttpRequest request, std::function<void(Result<kube::HttpResponse>)> done) override {
+    if (request.method == "POST") {
+      Json object = Json::parse(request.body, nullptr, false);
+      const std::string rank = object.value("/metadata/labels/ringmaster.dev~1rank"_json_pointer, "");
+      if (rank == std::to_string(kDeaf)) {
+        object["metadata"]["annotations"]["e2e.ringmaster.dev/stop-after-ms"] = "3600000";
+        request.body = DumpJson(object);
+      }
+    }
+    http_.Send(std::move(request), std::move(done));
+  }
+  std::unique_ptr<kube::HttpStream> Stream(kube::HttpRequest request,
+                                           kube::StreamHandlers handlers) override {
+    return http_.Stream(std::move(request), std::move(handlers));
+  }
+
+ private:
+  kube::HttpClient& http_;
+};
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& condition) {
+  const Time limit = Now() + seconds(60);
+  while (!condition()) {
+    if (Now() >= limit) return false;
+    ::poll(nullptr, 0, 20);
+  }
+  return true;
+}
+
+World::World() {
+  kube::ConfigOptions where;
+  where.kubeconfig_paths = {Kubeconfig()};
+  auto config = kube::LoadConfig(where);
+  CHECK(config.ok(), "{}", config.error().message);
+  auto http = kube::MakeHttpClient(*config);
+  CHECK(http.ok(), "{}", http.error().message);
+  http_ = std::move(http).value();
+  deaf_pods_ = std::make_unique<DeafPods>(*http_);
+  client_ = std::make_unique<kube::ApiClient>(*deaf_pods_);
+  InstallDefinition();
+  MakeNamespace();
+}
+
+World::~World() {
+  const auto gone = Wait([&](auto done) { client_->Delete(kube::kNamespaces, "", space_, {}, done); });
+  EXPECT_TRUE(gone.ok()) << gone.error().message;
+  // Jobs of an earlier test must not be seen by the next.
+  EXPECT_TRUE(Eventually([&] {
+    bool empty = true;
+    kube::ListOptions options;
+    options.namespace_ = space_;
+    const auto listed = Wait([&](auto done) {
+      client_->List(
+          kube::kJobs, options, [&](const Json& items) { empty = empty && items.empty(); }, done);
+    });
+    return listed.ok() && empty;
+  }));
+  client_.reset();
+  http_.reset();
+}
+
+kube::KubeBackend::Options World::BackendOptions() const {
+  kube::KubeBackend::Options options;
+  options.clock = kube::WallClock(Now(), kube::WallNow());
+  options.context = [](const control::Key&) {
+    wiring::Context context;
+    context.worker_image = "ringmaster/worker:test";
+    context.coordinator_address = "coordinator.test:4711";
+    return context;
+  };
+  options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
+    std::fprintf(stderr, "watch of %s: %s\n", resource.plural.c_str(), error.message.c_str());
+  };
+  options.on_invalid = [](const control::Key& key, const std::string&,
+                          const std::vector<api::Problem>& problems) {
+    ADD_FAILURE() << key.ToString() << ": " << problems.at(0).ToString();
+  };
+  return options;
+}
+
+api::TrainingJob World::Job(const std::string& name) const {
+  const auto text = ReadFile("examples/fashion-mnist-mlp.yaml", size_t{1} << 20);
+  CHECK(text.ok(), "{}", text.error().message);
+  api::Loaded loaded = api::LoadYaml(*text, {{"metadata.name", name}, {"spec.workers.replicas", "1"}});
+  CHECK(loaded.problems.empty(), "{}", loaded.problems.at(0).ToString());
+  loaded.job.metadata.namespace_ = space_;
+  loaded.job.spec.workers.min.reset();
+  loaded.job.spec.workers.max.reset();
+  return loaded.job;
+}
+
+control::Key World::Submit(const api::TrainingJob& job) {
+  const auto made = Create(kube::kJobs, api::ToJson(job));
+  CHECK(made.ok(), "{}", made.error().message);
+  return {space_, job.metadata.name};
+}
+
+Result<Json> World::Get(const kube::Resource& resource, const std::string& name) {
+  return Wait([&](auto done) { client_->Get(resource, space_, name, done); });
+}
+
+Result<Json> World::Create(const kube::Resource& resource, const Json& object) {
+  return Wait([&](auto done) { client_->Create(resource, space_, object, done); });
+}
+
+void World::InstallDefinition() {
+  const auto made =
+      Wait([&](auto done) { client_->Create(kCrds, "", api::CustomResourceDefinition(), done); });
+  CHECK(made.ok() || made.error().code == Code::kAlreadyExists, "{}", made.error().message);
+  const bool established = Eventually([&] {
+    return Wait([&](auto done) {
+             client_->List(
+                 kube::kJobs, {}, [](const Json&) {}, done);
+           })
+        .ok();
+  });
+  CHECK(established, "the CustomResourceDefinition was never established");
+}
+
+void World::MakeNamespace() {
+  static int number = 0;
+  space_ = fmt::format("conformance-{}-{}", ::getpid(), ++number);
+  const auto made = Wait([&](auto done) {
+    client_->Create(kube::kNamespaces, "",
+                    {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", space_}}}}, done);
+  });
+  CHECK(made.ok(), "{}", made.error().message);
+  CHECK(Eventually([&] { return Get(kAccounts, "default").ok(); }), "no default service account");
+}
+
+}  // namespace ringmaster::conformance
