@@ -34,7 +34,6 @@ Ledger WithSaneTimes(const Observed& o, Time now) {
   Ledger ledger = o.status.ledger;
   const Clamp clamp(now);
   clamp.Past(ledger.attempt_since);
-  clamp.Past(ledger.below_since);
   clamp.Past(ledger.ready_since);
   clamp.Past(ledger.stop_since);
   clamp.Past(ledger.active_since);

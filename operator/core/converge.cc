@@ -42,32 +42,42 @@ std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
   return absent;
 }
 
+// It looks for a node and may have been told to keep off this one.
+bool MadeUnder(const ExcludedNode& node, const Pod& pod) { return !pod.bound() && pod.created < node.until; }
+
+// It still keeps off a node that is not excluded any more, and finds no other: made anew, it may go there.
+bool Outdated(const Observed& o, const Pod& pod, Time now) {
+  if (!pod.gated && pod.waiting_reason != kUnschedulable) return false;
+  const auto& excluded = o.status.ledger.excluded;
+  return std::any_of(excluded.begin(), excluded.end(),
+                     [&](const ExcludedNode& node) { return node.until <= now && MadeUnder(node, pod); });
+}
+
 // Things seen that later decisions need to know, whatever happens to what shows them now.
 Ledger Milestones(const Observed& o, Time now, Wake& wake) {
   Ledger next = o.status.ledger;
   const Placement p = PlacementOf(o, o.status.ledger);
-  const auto limit = PlacementLimit(o);
-  if (!next.placed) {
-    const bool enough =
-        o.provider == GangProvider::kNone || (limit && now >= *limit) ? p.bound >= p.needed : false;
-    next.placed = p.wanted > 0 && (p.bound == p.wanted || enough);
-    if (next.placed) {
-      next.withdrawals = 0;
-      next.withdrawn_for.clear();
-    }
+  if (!next.placed && p.wanted > 0 && p.bound >= (MayRunSmaller(o, now) ? p.needed : p.wanted)) {
+    next.placed = true;
+    next.withdrawals = 0;
+    next.withdrawn_for.clear();
+  } else if (next.placed && p.bound < p.needed && o.provider != GangProvider::kNone) {
+    // It looks for nodes again, under the same limit: two gangs could each hold what the other lacks.
+    next.placed = false;
+    next.attempt_since = now;
   }
-  const bool below = next.placed && p.bound < p.needed && o.provider != GangProvider::kNone;
-  if (!below)
-    next.below_since.reset();
-  else if (!next.below_since)
-    next.below_since = now;
   int32_t running = 0;
   for (const Pod& pod : o.pods)
     running += OfGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
   if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
   if (o.job.native) next.absent = Absent(o, now, wake);
-  std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; });
-  for (const ExcludedNode& node : next.excluded) wake.By(node.until);
+  std::erase_if(next.excluded, [&](const ExcludedNode& node) {
+    return node.until <= now && std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+             return OfGang(o.job, next, pod) && MadeUnder(node, pod);
+           });
+  });
+  for (const ExcludedNode& node : next.excluded)
+    if (node.until > now) wake.By(node.until);
   if (o.report) {
     if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
       next.stepped = true;
@@ -149,7 +159,7 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
     if (lost) {
       Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
-    } else if (pod.rank >= target || pod.deleting()) {
+    } else if (pod.rank >= target || pod.deleting() || Outdated(o, pod, now)) {
       Remove(o.job, pod, o.job.grace, now, decision.actions, wake);  // a planned leave
     }
   }

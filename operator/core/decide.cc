@@ -62,7 +62,6 @@ void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
   ledger.attempt += 1;
   ledger.attempt_since = now;
   ledger.placed = false;
-  ledger.below_since.reset();
   ledger.gang_size = o.job.Target();
   ledger.counted.clear();
   ledger.ready_since.reset();

@@ -14,6 +14,9 @@ inline constexpr Duration kGoodbyeGuard = seconds(3);     // after success agent
 inline constexpr Duration kDrainGrace = seconds(30);      // at most, for pods of an attempt that is given up
 inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace a pod is removed by force
 
+// A pod's waiting_reason when the scheduler finds no node.
+inline constexpr const char* kUnschedulable = "Unschedulable";
+
 Decision Decide(const Observed& observed, Time now);
 
 }  // namespace ringmaster::core

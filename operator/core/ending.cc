@@ -80,7 +80,8 @@ Decision AfterEnd(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
   const Time ended = ledger.completion_time.value_or(now);
   // Agents of a finished gang are told by the coordinator to end, and do so by themselves.
-  const bool goodbye = ledger.outcome == Outcome::kSucceeded && now < ended + kGoodbyeGuard;
+  // An end that lies ahead was written by a clock that has been set back since.
+  const bool goodbye = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kGoodbyeGuard;
   for (const Pod& pod : o.pods) {
     const bool remove = o.job.clean_pods == CleanPods::kAll ||
                         (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.deleting()));

@@ -14,8 +14,6 @@
 namespace ringmaster::core {
 namespace {
 
-constexpr const char* kUnschedulable = "Unschedulable";
-
 uint64_t HashOf(const std::string& text) {
   uint64_t hash = 1469598103934665603ULL;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
@@ -35,8 +33,6 @@ bool Draining(const Observed& o) {
   return std::any_of(o.pods.begin(), o.pods.end(),
                      [&](const Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
 }
-
-bool Elastic(const Placement& p) { return p.needed < p.wanted; }
 
 int32_t RoomForGated(const Observed& o, const Placement& p) {
   return std::min(o.fit.room, static_cast<int32_t>(p.gated.size()));
@@ -85,13 +81,9 @@ const Refusal* HeldBackBy(const Observed& o, Time now) {
 
 std::optional<Time> PlacementLimit(const Observed& o) {
   const Ledger& ledger = o.status.ledger;
-  if (o.job.gang_timeout == Duration{0} || o.provider == GangProvider::kNone || o.preflight || Draining(o))
+  if (ledger.placed || o.job.gang_timeout == Duration{0} || o.provider == GangProvider::kNone ||
+      o.preflight || Draining(o))
     return std::nullopt;
-  if (ledger.placed) {
-    // Two gangs that both lost pods could hold what the other lacks.
-    if (!ledger.below_since) return std::nullopt;
-    return *ledger.below_since + o.job.gang_timeout;
-  }
   // Since the first of them was made. When none could be made, since one should have been: nor was any made
   // before that, whatever the clock says that stamps them.
   const Time decided = std::max(ledger.attempt_since, ledger.not_before.value_or(ledger.attempt_since));
@@ -99,6 +91,12 @@ std::optional<Time> PlacementLimit(const Observed& o) {
   for (const Pod& pod : o.pods)
     if (OfGang(o.job, ledger, pod)) made = std::min(made.value_or(pod.created), pod.created);
   return std::max(decided, made.value_or(decided)) + o.job.gang_timeout;
+}
+
+bool MayRunSmaller(const Observed& o, Time now) {
+  if (o.provider == GangProvider::kNone || o.status.ledger.stepped) return true;
+  const auto limit = PlacementLimit(o);
+  return limit && now >= *limit;
 }
 
 std::string MissingText(const Observed& o, const Placement& p) {
@@ -142,7 +140,7 @@ void Release(const Observed& o, Time now, std::vector<Action>& actions) {
     released = room;  // they join a gang that is there: each for itself
   } else if (p.exist == p.wanted && room >= all) {
     released = all;
-  } else if (const auto limit = PlacementLimit(o); Elastic(p) && limit && now >= *limit) {
+  } else if (MayRunSmaller(o, now)) {
     released = p.bound + p.coming + room >= p.needed ? room : 0;  // smaller is better than not at all
   }
   if (released == 0) return;

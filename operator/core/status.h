@@ -182,9 +182,8 @@ struct Goodput {
 struct Ledger {
   int64_t attempt = 0;    // fencing token of the pod set; 0: none was made yet; never falls, never used twice
   int32_t gang_size = 0;  // of this attempt: frameworks other than native cannot change it
-  Time attempt_since{};   // when it was decided
-  bool placed = false;    // the gang of this attempt has had its nodes
-  std::optional<Time> below_since;     // placed, and fewer pods than it needs have a node
+  Time attempt_since{};   // when it was decided, or when it lost the nodes that it needs
+  bool placed = false;    // the gang of this attempt has the nodes that it needs
   int32_t withdrawals = 0;             // gangs in a row that found no nodes in time
   std::string withdrawn_for;           // what the last of them missed
   std::vector<ExcludedNode> excluded;  // sorted by name

@@ -74,6 +74,8 @@ struct Placement {
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);
 // For how long the gang has been looking for nodes; nullopt when nothing limits that now.
 std::optional<Time> PlacementLimit(const Observed& observed);
+// An elastic gang may begin, or go on, with fewer pods than wanted: it runs already, or has waited for long.
+bool MayRunSmaller(const Observed& observed, Time now);
 // What stands between the gang and its nodes.
 std::string MissingText(const Observed& observed, const Placement& placement);
 // The gang is given up for a while when it did not find its nodes in time.

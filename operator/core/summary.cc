@@ -277,7 +277,9 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   display.replicas = scene.counts.placed;
   display.ready_replicas = scene.counts.running;
   if (o.report) {
-    display.gang_generation = o.report->generation;
+    // The next coordinator reports 0 until its first gang has formed; what is recorded is the fence of all
+    // before it.
+    display.gang_generation = std::max(before.gang_generation, o.report->generation);
     display.progress = {o.report->step, o.report->total_steps, o.report->loss, o.report->samples_per_second,
                         o.report->checkpoint_step};
     if (o.report->done) display.weights_hash = o.report->done->weights_hash;

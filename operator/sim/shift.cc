@@ -16,8 +16,8 @@ core::Status Shifted(core::Status status, Duration by) {
   if (by == Duration{0}) return status;
   core::Ledger& l = status.ledger;
   for (Time* at : {&l.attempt_since, &l.accounted}) Shift(*at, by);
-  for (std::optional<Time>* at : {&l.not_before, &l.below_since, &l.ready_since, &l.stop_since,
-                                  &l.active_since, &l.start_time, &l.completion_time})
+  for (std::optional<Time>* at :
+       {&l.not_before, &l.ready_since, &l.stop_since, &l.active_since, &l.start_time, &l.completion_time})
     Shift(*at, by);
   for (core::ExcludedNode& node : l.excluded) Shift(node.until, by);
   for (core::Absence& absence : l.absent) Shift(absence.since, by);

@@ -112,8 +112,7 @@ TEST(Capacity, AffinityIsAnyOfTermsAllOfRequirements) {
 
 TEST(Capacity, ATopologyKeyKeepsTheGangTogether) {
   Capacity capacity;
-  for (int i = 0; i < 6; ++i)
-    capacity.SetNode(GpuNode(fmt::format("n{}", i), 8, i < 2 ? "small" : "large"));
+  for (int i = 0; i < 6; ++i) capacity.SetNode(GpuNode(fmt::format("n{}", i), 8, i < 2 ? "small" : "large"));
   PodShape shape = GpuPod(8);
   shape.topology_key = "rack";
   EXPECT_EQ(capacity.FitOf(shape, 4).room, 4);

@@ -76,6 +76,15 @@ TEST(Clock, TimesOfAFastClockAreTakenForNow) {
   EXPECT_NE(Decide(o, kT0).reason, "the clock was set back");
 }
 
+TEST(Clock, AnEndThatLiesAheadDoesNotKeepPodsAlive) {
+  Observed o = RunningWorld(2);
+  o.report->phase = rendezvous::GangPhase::kFinished;
+  Obey(o, Decide(o, kT0), kT0);
+  o.status.ledger.completion_time = kT0 + seconds(3600);
+  Settle(o, kT0);
+  EXPECT_TRUE(o.pods.empty());
+}
+
 TEST(Clock, SmallDifferencesBetweenMachinesAreNormal) {
   Observed o = RunningWorld(2);
   o.status.ledger.active_since = kT0 + seconds(2);

@@ -187,11 +187,43 @@ TEST(Gang, BelowItsMinimumARunningJobDoesNotHoldItsNodesForEver) {
   o.fit = {0, "needs 8 x nvidia.com/gpu on 2 nodes; 0 nodes have room"};
   o.pods.resize(2);
   Settle(o, kT0);
-  EXPECT_EQ(o.status.ledger.below_since, kT0);
+  EXPECT_FALSE(o.status.ledger.placed);
   EXPECT_EQ(Settle(o, kT0 + seconds(1)).requeue_at, kT0 + o.job.gang_timeout);
   Settle(o, kT0 + o.job.gang_timeout);
   EXPECT_EQ(o.status.ledger.withdrawals, 1);
   EXPECT_TRUE(o.pods.empty());
+}
+
+TEST(Gang, AnElasticJobThatRanGoesOnAsSoonAsItsMinimumHasRoom) {
+  Observed o = RunningWorld(4);
+  o.job.min = 3;
+  o.provider = GangProvider::kGate;
+  o.fit = {1, "needs 8 x nvidia.com/gpu on 2 nodes; 1 node has room"};
+  o.pods.resize(2);
+  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
+  const auto released = All<ReleaseGang>(Decide(o, kT0));
+  ASSERT_EQ(released.size(), 1U);
+  EXPECT_EQ(released[0].pods.size(), 1U);
+}
+
+TEST(Gang, PodsThatKeepOffANodeThatIsBackAreMadeAnew) {
+  Observed o = RunningWorld(3);
+  o.job.min = 2;
+  o.status.ledger.excluded = {{"gpu-7", "NodeUnreachable", kT0 + seconds(60)}};
+  Pod& waiting = o.pods[2];
+  waiting.node.clear();
+  waiting.phase = PodPhase::kPending;
+  waiting.waiting_reason = "Unschedulable";
+  Settle(o, kT0);
+  const Decision ended = Decide(o, kT0 + seconds(60));
+  ASSERT_EQ(All<DeletePod>(ended).size(), 1U);
+  EXPECT_EQ(All<DeletePod>(ended)[0].name, "job-1-2");
+  Obey(o, ended, kT0 + seconds(60));
+  const auto created = All<CreatePod>(Decide(o, kT0 + seconds(60)));
+  ASSERT_EQ(created.size(), 1U);
+  EXPECT_TRUE(created[0].excluded_nodes.empty());
+  Settle(o, kT0 + seconds(60));
+  EXPECT_TRUE(o.status.ledger.excluded.empty());
 }
 
 TEST(Gang, ReplacementsJoinARunningGangOneByOne) {
