@@ -109,7 +109,7 @@ class Faults(unittest.TestCase):
         self.fail_and_wait(name, 3, 3)
 
     def test_api_server_away_for_long(self):
-        operator = self.rig.start("--lease-duration-seconds", "60", "--renew-deadline-seconds", "40").wait_leading()
+        operator = self.rig.start(lease_duration_seconds=60, renew_deadline_seconds=40).wait_leading()
         name = self.rig.apply(job("a", replicas=3))
         self.rig.wait_phase(name, "Running")
         self.cluster.component("apiserver").stop()

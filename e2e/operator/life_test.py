@@ -88,7 +88,7 @@ class Life(unittest.TestCase):
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0"}, "spec": {
             "containers": [{"name": "x", "image": "registry.local/x:1"}]}}))
         name = rig.apply(job("taken", replicas=2))
-        found = rig.wait_condition(name, "Scheduled", "False", "NameTaken")
+        found = rig.wait_condition(name, "Admitted", "False", "NameTaken")
         self.assertIn("taken-1-0", found["message"])
         self.assertNotIn("ringmaster.dev/job", c.get("pod", "taken-1-0")["metadata"].get("labels", {}))
         c.kubectl("delete", "pod", "taken-1-0", "--grace-period=0", "--force")

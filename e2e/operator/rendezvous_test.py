@@ -38,11 +38,11 @@ class Agent:
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         files = {}
         for mount in worker["volumeMounts"]:
-            volume = volumes[mount["name"]]
-            if "configMap" in volume:
-                found = api.get(f"/api/v1/namespaces/{metadata['namespace']}/configmaps/{volume['configMap']['name']}")
-                for key, text in found["data"].items():
-                    files[f"{mount['mountPath']}/{key}"] = text
+            for source in volumes[mount["name"]].get("projected", {}).get("sources", []):
+                if "configMap" in source:
+                    path = f"/api/v1/namespaces/{metadata['namespace']}/configmaps/{source['configMap']['name']}"
+                    for key, text in api.get(path)["data"].items():
+                        files[f"{mount['mountPath']}/{key}"] = text
         for name, value in list(environment.items()):
             if value in files:
                 (self.folder / pathlib.Path(value).name).write_text(files[value])
@@ -77,8 +77,9 @@ class Rendezvous(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as probe:
             cls.port = probe.getsockname()[1]
         # The same port for every leader, as behind a Service.
-        cls.arguments = ("--rendezvous-address", f"127.0.0.1:{cls.port}")
-        cls.operator = cls.rig.start(*cls.arguments, advertise=f"127.0.0.1:{cls.port}").wait_leading()
+        address = f"127.0.0.1:{cls.port}"
+        cls.flags = {"rendezvous_address": address, "rendezvous_advertise": address}
+        cls.operator = cls.rig.start(**cls.flags).wait_leading()
 
     def agent(self, pod, **more):
         agent = Agent(self.rig, pod, self.rig.folder, **more)
@@ -86,7 +87,8 @@ class Rendezvous(unittest.TestCase):
         return agent
 
     def config_map(self, pod):
-        name = next(volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume)
+        name = next(source["configMap"]["name"] for volume in pod["spec"]["volumes"]
+                    for source in volume.get("projected", {}).get("sources", []) if "configMap" in source)
         return self.cluster.get("configmap", name, pod["metadata"]["namespace"])["data"]
 
     def start(self, name, replicas=2):
@@ -137,9 +139,9 @@ class Rendezvous(unittest.TestCase):
         pods = self.start("moves")
         agents = [self.agent(pod) for pod in pods]
         self.rig.wait_condition("moves", "FabricReady")
-        before = self.rig.status("moves")["generation"]
+        before = self.cluster.wait(lambda: self.rig.status("moves").get("generation"), "a generation")
         self.operator.kill9()
-        type(self).operator = self.rig.start(*self.arguments, advertise=f"127.0.0.1:{self.port}").wait_leading()
+        type(self).operator = self.rig.start(**self.flags).wait_leading()
         self.cluster.wait(lambda: self.rig.status("moves")["generation"] > before, "a generation of the new leader")
         self.rig.wait_condition("moves", "FabricReady")
         self.assertTrue(all(a.process.poll() is None for a in agents))

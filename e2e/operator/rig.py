@@ -49,8 +49,9 @@ class Operator:
 
     def __init__(self, rig, number, arguments, environment):
         self.log_file = rig.folder / f"operator-{number}.log"
-        command = [BIN / "ringmaster-operator", "--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0",
-                   "--metrics-open", "--rendezvous-address", "127.0.0.1:0", "--identity", f"replica-{number}", *arguments]
+        flags = {"--health-address": "127.0.0.1:0", "--metrics-address": "127.0.0.1:0",
+                 "--rendezvous-address": "127.0.0.1:0", "--identity": f"replica-{number}", **arguments}
+        command = [BIN / "ringmaster-operator", "--metrics-open", *(word for pair in flags.items() for word in pair)]
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=subprocess.STDOUT,
                                             env={**os.environ, **environment}, start_new_session=True)
@@ -136,7 +137,7 @@ class Rig:
         c = self.cluster
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
         c.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/ringmaster.dev_trainingjobs.yaml"))
-        c.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.ringmaster.dev", "--timeout=60s")
+        c.wait(self._is_served, "the CRD is established")
         c.kubectl("apply", "--server-side", "-f", str(ROOT / "config/rbac.yaml"))
         self.kubeconfig = c.kubeconfig_of(ACCOUNT)
         return self
@@ -150,12 +151,18 @@ class Rig:
                 operator.kill9()
         self._folder.cleanup()
 
-    def start(self, *arguments, kubeconfig=None, environment=None, advertise="127.0.0.1:1"):
-        """Starts one more replica. Leases are short, so that a failover is quick."""
-        words = ["--kubeconfig", kubeconfig or self.kubeconfig, "--rendezvous-advertise", advertise,
-                 "--lease-duration-seconds", "4", "--renew-deadline-seconds", "3", "--retry-period-seconds", "1",
-                 *arguments]
-        operator = Operator(self, len(self.operators), words, {"RINGMASTER_LOG": "debug", **(environment or {})})
+    def _is_served(self):
+        # Not `kubectl wait`: it fails on a CRD so fresh that it has no conditions.
+        crd = self.cluster.api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.ringmaster.dev")
+        return any(condition["type"] == "Established" and condition["status"] == "True"
+                   for condition in crd.get("status", {}).get("conditions") or [])
+
+    def start(self, kubeconfig=None, environment=None, **flags):
+        """Starts one more replica: flags as in lease_duration_seconds=4. Leases are short, so that a failover is quick."""
+        arguments = {"--kubeconfig": kubeconfig or self.kubeconfig, "--rendezvous-advertise": "127.0.0.1:1",
+                     "--lease-duration-seconds": 4, "--renew-deadline-seconds": 3, "--retry-period-seconds": 1}
+        arguments.update({"--" + name.replace("_", "-"): value for name, value in flags.items()})
+        operator = Operator(self, len(self.operators), arguments, {"RINGMASTER_LOG": "debug", **(environment or {})})
         self.operators.append(operator)
         return operator
 

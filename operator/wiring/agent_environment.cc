@@ -24,7 +24,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
   add("RINGMASTER_JOB_FILE", folder + "/" + kJobKey);
   add("RINGMASTER_COORDINATOR", context.coordinator_address);
   if (!context.coordinator_ca_pem.empty()) add("RINGMASTER_CA_FILE", folder + "/" + kAuthorityKey);
-  add("RINGMASTER_TOKEN_FILE", folder + "/" + kTokenFile);
+  add("RINGMASTER_SECRET_FILE", folder + "/" + kTokenFile);
   add("RINGMASTER_TERMINATION_LOG", kTerminationLog);
   add_from("RINGMASTER_NODE", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}});
   if (job.spec.framework == "native") {
