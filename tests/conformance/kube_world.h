@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/training_job.h"
 #include "operator/kube/api_client.h"
@@ -50,6 +51,7 @@ class World {
   std::unique_ptr<kube::HttpClient> deaf_pods_;
   std::unique_ptr<kube::ApiClient> client_;
   std::string space_;
+  std::vector<std::string> jobs_;
 };
 
 // Looks again and again; false after a generous limit.
