@@ -1,33 +1,17 @@
 // What the transport makes of a server that breaks at every stage. These tests also pin down the habits of
 // the HTTP library that the transport relies on: when one changes, a test fails, not a cluster.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <atomic>
 
-#include "base/fd.h"
-#include "operator/kube/cpprest_http.h"
 #include "operator/kube/token_file.h"
-#include "tests/unit/kube_client/faulty_server.h"
-#include "tests/unit/kube_client/waiting.h"
+#include "tests/unit/kube_client/transport_rig.h"
 
 namespace ringmaster::kube {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::unique_ptr<HttpClient> Client(const std::string& url, const TransportOptions& options = {},
-                                   std::shared_ptr<TokenSource> token = nullptr) {
-  ClientConfig config;
-  config.server = url;
-  config.token = std::move(token);
-  auto client = MakeHttpClient(config, options);
-  EXPECT_TRUE(client.ok()) << client.error().message;
-  return std::move(client).value();
-}
 
 Result<HttpResponse> Ask(HttpClient& client, HttpRequest request = {}) {
   if (request.target.empty()) request.target = "/version";
@@ -38,13 +22,6 @@ Result<HttpResponse> Ask(HttpClient& client, HttpRequest request = {}) {
 
 HttpRequest Post(std::string body = "{}") {
   return {.method = "POST", .target = "/api/v1/namespaces/a/pods", .body = std::move(body)};
-}
-
-TransportOptions Impatient() {
-  TransportOptions options;
-  options.silence = milliseconds(300);
-  options.stream_silence = milliseconds(300);
-  return options;
 }
 
 TEST(Transport, CarriesARequestAndItsAnswer) {
@@ -131,12 +108,6 @@ TEST_P(BreaksTest, SaysWhatMayHaveHappened) {
   }
 }
 
-void AfterRequest(Connection& connection, std::string_view bytes) {
-  SeenRequest request;
-  if (!connection.ReadRequest(request)) return;
-  connection.Write(bytes);
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Stages, BreaksTest,
     ::testing::Values(
@@ -191,32 +162,6 @@ TEST(Transport, NoSuchHostIsUnavailable) {
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code, Code::kUnavailable) << answer.error().message;
 }
-
-// A listener whose queue is full: the kernel drops what would connect.
-class FullListener {
- public:
-  FullListener() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-    CHECK(::listen(listener_.get(), 0) == 0);
-    CHECK(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    port_ = ntohs(address.sin_port);
-    for (int i = 0; i < 4; ++i) {
-      Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      (void)::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size);
-      waiting_.push_back(std::move(fd));
-    }
-  }
-  std::string Url() const { return fmt::format("http://127.0.0.1:{}", port_); }
-
- private:
-  Fd listener_;
-  uint16_t port_ = 0;
-  std::vector<Fd> waiting_;
-};
 
 TEST(Transport, ConnectingForTooLongIsUnavailable) {
   FullListener listener;
@@ -446,204 +391,6 @@ TEST(Transport, DestroyingTheClientEndsWhatIsUnderWay) {
     EXPECT_EQ(under_way.Get().error().code, Code::kCancelled) << url;
     EXPECT_EQ(queued.Get().error().code, Code::kCancelled) << url;
   }
-}
-
-// ---- streams
-
-constexpr std::string_view kLines[] = {R"({"type":"ADDED"})", R"({"type":"MODIFIED","object":{"a":"ü"}})",
-                                       R"({"type":"DELETED"})"};
-
-TEST(Stream, BringsLinesAndAGoodEnd) {
-  FaultyServer server([](Connection& connection, int) {
-    AfterRequest(connection, ChunkedHead());
-    for (const std::string_view line : kLines) connection.Write(Chunk(std::string(line) + "\n"));
-    connection.Write(kLastChunk);
-    connection.Linger();
-  });
-  auto client = Client(server.Url());
-  Record record;
-  const auto stream = client->Stream({.target = "/api/v1/pods?watch=true"}, record.Handlers());
-  const auto end = record.End();
-  ASSERT_TRUE(end.ok()) << end.error().message;
-  EXPECT_EQ(end->status, 200);
-  EXPECT_EQ(end->body, "");
-  EXPECT_THAT(record.lines(), ::testing::ElementsAreArray(kLines));
-}
-
-TEST(Stream, HoweverTheServerCutsItsChunks) {
-  std::string text;
-  for (const std::string_view line : kLines) text += std::string(line) + "\n";
-  FaultyServer server([&](Connection& connection, int index) {
-    AfterRequest(connection, ChunkedHead());
-    const size_t cut = static_cast<size_t>(index) % (text.size() - 1) + 1;
-    connection.Write(Chunk(text.substr(0, cut)));
-    connection.Write(Chunk(text.substr(cut)));
-    connection.Write(kLastChunk);
-  });
-  auto client = Client(server.Url());
-  for (size_t cut = 1; cut < text.size(); ++cut) {
-    Record record;
-    const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-    ASSERT_TRUE(record.End().ok()) << cut;
-    ASSERT_THAT(record.lines(), ::testing::ElementsAreArray(kLines)) << cut;
-  }
-}
-
-TEST(Stream, CutAtEveryByte) {
-  std::string text = ChunkedHead();
-  std::vector<size_t> complete;  // bytes after which that many lines must have come
-  for (const std::string_view line : kLines) {
-    text += Chunk(std::string(line) + "\n");
-    complete.push_back(text.size());
-  }
-  text += kLastChunk;
-  std::atomic<size_t> cut{0};
-  FaultyServer server([&](Connection& connection, int) { AfterRequest(connection, text.substr(0, cut)); });
-  auto client = Client(server.Url());
-  for (cut = 0; cut <= text.size(); ++cut) {
-    Record record;
-    const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-    const auto end = record.End();
-    ASSERT_EQ(end.ok(), cut == text.size()) << "cut at " << cut;
-    const std::vector<std::string> lines = record.lines();
-    const auto whole = static_cast<size_t>(
-        std::count_if(complete.begin(), complete.end(), [&](size_t at) { return at <= cut; }));
-    ASSERT_EQ(lines.size(), whole) << "cut at " << cut;
-    for (size_t i = 0; i < lines.size(); ++i) ASSERT_EQ(lines[i], kLines[i]);
-    ASSERT_EQ(record.ends(), 1);
-  }
-}
-
-TEST(Stream, ARefusalIsTheEndNotALine) {
-  FaultyServer server([](Connection& connection, int) {
-    AfterRequest(connection, Answer(410, "{\"reason\":\"Expired\"}\n{}\n"));
-    connection.Linger();
-  });
-  auto client = Client(server.Url());
-  Record record;
-  const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-  const auto end = record.End();
-  ASSERT_TRUE(end.ok());
-  EXPECT_EQ(end->status, 410);
-  EXPECT_EQ(end->body, "{\"reason\":\"Expired\"}\n{}\n");
-  EXPECT_TRUE(record.lines().empty());
-}
-
-TEST(Stream, ASilentOneEnds) {
-  FaultyServer server([](Connection& connection, int index) {
-    AfterRequest(connection, index == 0 ? "" : ChunkedHead() + Chunk("{}\n"));
-    connection.Linger();
-  });
-  auto client = Client(server.Url(), Impatient());
-  for (const size_t lines : {size_t{0}, size_t{1}}) {
-    Record record;
-    const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-    const auto end = record.End();
-    ASSERT_FALSE(end.ok());
-    EXPECT_EQ(end.error().code, Code::kAmbiguous) << end.error().message;
-    EXPECT_EQ(record.lines().size(), lines);
-  }
-}
-
-TEST(Stream, ALineWithoutEndIsRefused) {
-  FaultyServer server([](Connection& connection, int) {
-    AfterRequest(connection, ChunkedHead() + Chunk("{}\n"));
-    const std::string chunk = Chunk(std::string(1 << 20, 'x'));
-    for (int i = 0; i < 64 && connection.Write(chunk); ++i) {
-    }
-    connection.Linger();
-  });
-  auto client = Client(server.Url());
-  Record record;
-  const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-  const auto end = record.End();
-  ASSERT_FALSE(end.ok());
-  EXPECT_EQ(end.error().code, Code::kUnavailable);
-  EXPECT_THAT(end.error().message, HasSubstr("line longer"));
-  EXPECT_EQ(record.lines().size(), 1u);
-}
-
-TEST(Stream, ALongLineWithinTheLimitComes) {
-  const std::string line(size_t{7} << 20, 'x');
-  FaultyServer server([&](Connection& connection, int) {
-    AfterRequest(connection, ChunkedHead() + Chunk(line + "\n") + std::string(kLastChunk));
-  });
-  auto client = Client(server.Url());
-  Record record;
-  const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-  EXPECT_TRUE(record.End().ok());
-  ASSERT_EQ(record.lines().size(), 1u);
-  EXPECT_EQ(record.lines()[0].size(), line.size());
-}
-
-// Sends lines until the client goes.
-void Pour(Connection& connection) {
-  AfterRequest(connection, ChunkedHead());
-  while (connection.Write(Chunk("{}\n"))) {
-  }
-}
-
-TEST(Stream, IsSilentOnceDestroyed) {
-  Promise<bool> arrived;
-  FaultyServer idle([&](Connection& connection, int) {
-    SeenRequest request;
-    if (!connection.ReadRequest(request)) return;
-    arrived.Set(true);
-    connection.Linger();
-  });
-  FaultyServer busy([](Connection& connection, int) { Pour(connection); });
-  FaultyServer mute([](Connection& connection, int) { connection.Linger(); });
-  FullListener full;
-  struct {
-    std::string url;
-    int wait;  // 0: destroy at once, 1: for the request to arrive, 2: for lines
-  } const cases[] = {{idle.Url(), 0}, {idle.Url(), 1}, {busy.Url(), 0},
-                     {busy.Url(), 2}, {full.Url(), 0}, {fmt::format("https://127.0.0.1:{}", mute.port()), 0}};
-  for (int round = 0; round < 20; ++round) {
-    for (const auto& one : cases) {
-      auto client = Client(one.url);
-      Record record;
-      auto stream = client->Stream({.target = "/w"}, record.Handlers());
-      if (one.wait == 1) arrived.Get();
-      if (one.wait == 2) {
-        EXPECT_TRUE(record.WaitForLines(3));
-      }
-      stream.reset();
-      const size_t lines = record.lines().size();
-      client.reset();  // waits for whatever still runs
-      EXPECT_EQ(record.lines().size(), lines) << one.url;
-      EXPECT_EQ(record.ends(), 0) << one.url;
-    }
-  }
-}
-
-TEST(Stream, EndsWithItsClient) {
-  FaultyServer server([](Connection& connection, int) { Pour(connection); });
-  auto client = Client(server.Url());
-  Record record;
-  const auto stream = client->Stream({.target = "/w"}, record.Handlers());
-  ASSERT_TRUE(record.WaitForLines(3));
-  client.reset();
-  EXPECT_EQ(record.ends(), 1);
-  EXPECT_EQ(record.End().error().code, Code::kCancelled);
-}
-
-TEST(Stream, DoesNotCountAsARequestInFlight) {
-  FaultyServer server([](Connection& connection, int) {
-    SeenRequest request;
-    if (!connection.ReadRequest(request)) return;
-    connection.Write(request.target == "/w" ? ChunkedHead() + Chunk("{}\n") : Answer(200, "{}"));
-    connection.Linger();
-  });
-  TransportOptions options;
-  options.max_in_flight = 1;
-  auto client = Client(server.Url(), options);
-  Record one, two;
-  const auto first = client->Stream({.target = "/w"}, one.Handlers());
-  const auto second = client->Stream({.target = "/w"}, two.Handlers());
-  ASSERT_TRUE(one.WaitForLines(1));
-  ASSERT_TRUE(two.WaitForLines(1));
-  EXPECT_TRUE(Ask(*client).ok());
 }
 
 }  // namespace
