@@ -134,13 +134,17 @@ class Rig:
         self.operators = []
 
     def __enter__(self):
+        self.install()
+        self.kubeconfig = self.cluster.kubeconfig_of(ACCOUNT)
+        return self
+
+    def install(self):
+        """The namespace, the CRD and the operator's rights, as far as they are missing."""
         c = self.cluster
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
         c.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/ringmaster.dev_trainingjobs.yaml"))
         c.wait(self._is_served, "the CRD is established")
         c.kubectl("apply", "--server-side", "-f", str(ROOT / "config/rbac.yaml"))
-        self.kubeconfig = c.kubeconfig_of(ACCOUNT)
-        return self
 
     def __exit__(self, kind, *_):
         for operator in self.operators:
