@@ -18,6 +18,7 @@ using NameSet = std::unordered_set<std::string_view>;
 // An agent that was stopped before it ever spoke is in no report: it is noticed by its absence. Only so many
 // are remembered at a time; the others follow when these are dealt with.
 constexpr size_t kMaxAbsent = 64;
+constexpr size_t kMaxReplaced = 256;
 
 std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
   NameSet live;
@@ -42,15 +43,16 @@ std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
   return absent;
 }
 
-// It looks for a node and may have been told to keep off this one.
-bool MadeUnder(const ExcludedNode& node, const Pod& pod) { return !pod.bound() && pod.created < node.until; }
-
-// It still keeps off a node that is not excluded any more, and finds no other: made anew, it may go there.
-bool Outdated(const Observed& o, const Pod& pod, Time now) {
-  if (!pod.gated && pod.waiting_reason != kUnschedulable) return false;
-  const auto& excluded = o.status.ledger.excluded;
-  return std::any_of(excluded.begin(), excluded.end(),
-                     [&](const ExcludedNode& node) { return node.until <= now && MadeUnder(node, pod); });
+// A pod keeps off the nodes that were excluded when it was made. When an exclusion ends, those that still
+// look for a node are made anew. A gang that has not found its nodes yet is left to its timeout.
+void ReplaceExcluding(const Observed& o, Ledger& next) {
+  if (!next.placed && o.provider != GangProvider::kNone) return;
+  for (const Pod& pod : o.pods) {
+    if (next.counted.size() >= kMaxReplaced) break;
+    if (!OfGang(o.job, next, pod) || pod.bound() || !pod.alive() || pod.deleting()) continue;
+    const auto at = std::lower_bound(next.counted.begin(), next.counted.end(), pod.uid);
+    if (at == next.counted.end() || *at != pod.uid) next.counted.insert(at, pod.uid);
+  }
 }
 
 // Things seen that later decisions need to know, whatever happens to what shows them now.
@@ -71,13 +73,9 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
     running += OfGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
   if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
   if (o.job.native) next.absent = Absent(o, now, wake);
-  std::erase_if(next.excluded, [&](const ExcludedNode& node) {
-    return node.until <= now && std::none_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
-             return OfGang(o.job, next, pod) && MadeUnder(node, pod);
-           });
-  });
-  for (const ExcludedNode& node : next.excluded)
-    if (node.until > now) wake.By(node.until);
+  if (std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; }) > 0)
+    ReplaceExcluding(o, next);
+  for (const ExcludedNode& node : next.excluded) wake.By(node.until);
   if (o.report) {
     if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
       next.stepped = true;
@@ -159,7 +157,7 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
     if (lost) {
       Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
-    } else if (pod.rank >= target || pod.deleting() || Outdated(o, pod, now)) {
+    } else if (pod.rank >= target || pod.deleting()) {
       Remove(o.job, pod, o.job.grace, now, decision.actions, wake);  // a planned leave
     }
   }

@@ -188,7 +188,9 @@ struct Ledger {
   std::string withdrawn_for;           // what the last of them missed
   std::vector<ExcludedNode> excluded;  // sorted by name
   Restarts restarts;
-  std::vector<std::string> counted;  // uids of pods that exist and whose failure is in `restarts`; sorted
+  // Uids of pods that exist and are to be replaced: their failure is in `restarts`, or they were made under
+  // an exclusion that has ended. Sorted.
+  std::vector<std::string> counted;
   std::optional<Failure> last_failure;
   int32_t failures_in_row = 0;  // since a step was committed
   int64_t step_at_failure = 0;

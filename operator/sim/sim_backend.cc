@@ -286,8 +286,14 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
       release != nullptr && !world_.nodes().empty() && !options_.forgets_reservations) {
     // From now on nobody else gets this room; before the request goes out.
     std::vector<std::string> uids;
-    for (const core::PodRef& ref : release->pods) uids.push_back(ref.uid);
     const Cached& cached = cache_[write.key];
+    for (const core::PodRef& ref : release->pods) {
+      // Nobody would ever give back the room of one that is gone already.
+      auto it = cached.pods.find(ref.name);
+      if (it == cached.pods.end() || it->second.uid != ref.uid)
+        return done(Error{Code::kNotFound, "pod " + ref.name});
+      uids.push_back(ref.uid);
+    }
     // Released whether or not there is room.
     const bool pressed = options_.never_says_full || (cached.job && cached.job->job.autoscaler);
     const auto shape = cached.job ? ShapeOf(Shifted(cached.job->status, -clock_).ledger, scheduler_.now())

@@ -35,6 +35,7 @@ class Simulation {
       processes_.push_back(std::make_unique<Process>(world_, scheduler_, faults_,
                                                      BackendOptions(KeyedRandom(seed, 3 + i)), mutation));
     if (faults_.clock > 0) checker_.ClocksAreWrong();
+    autoscaler_ = rng_.Chance(0.2);
     jobs_ = world_.provider() != core::GangProvider::kNone && rng_.Chance(0.4) ? 2 : 1;
     for (size_t i = 0; i < jobs_; ++i) world_.Submit(kKeys[i], DrawJob(kKeys[i]), DrawSteps());
     StartLeader();
@@ -77,7 +78,7 @@ class Simulation {
                        : rng_.Chance(0.6) ? core::GangProvider::kScheduler
                                           : core::GangProvider::kNone;
     // Each job finds room alone; two of them do not always.
-    int32_t slots = kMostPods + static_cast<int32_t>(rng_.Below(4));
+    int32_t slots = kMostPods + static_cast<int32_t>(rng_.Below(2));
     while (slots > 0) {
       const auto node = std::min(slots, 1 + static_cast<int32_t>(rng_.Below(3)));
       options.slots.push_back(node);
@@ -99,7 +100,7 @@ class Simulation {
   core::Job DrawJob(const Key& key) {
     core::Job job;
     job.name = key.name;
-    job.native = rng_.Chance(0.7);
+    job.native = rng_.Chance(autoscaler_ ? 0.3 : 0.7);
     job.min = 1 + static_cast<int32_t>(rng_.Below(3));
     job.replicas = job.min + static_cast<int32_t>(rng_.Below(3));
     job.max = job.replicas + static_cast<int32_t>(rng_.Below(3));
@@ -112,7 +113,7 @@ class Simulation {
     job.unreachable_node_limit = Checker::kUnreachableLimit;
     job.node_exclusion = seconds(rng_.Chance(0.5) ? 0 : 10 + static_cast<int64_t>(rng_.Below(40)));
     job.gang_timeout = seconds(10 + static_cast<int64_t>(rng_.Below(40)));
-    job.autoscaler = rng_.Chance(0.1);
+    job.autoscaler = autoscaler_;
     if (rng_.Chance(0.1)) job.active_deadline = seconds(40);
     if (rng_.Chance(0.1)) job.ttl = seconds(20);
     job.suspend = rng_.Chance(0.05);
@@ -242,7 +243,7 @@ class Simulation {
       const Key& key = kKeys[i];
       if (world_.Find(key) == nullptr && !gone_for_good_.contains(key))
         world_.Submit(key, DrawJob(key), DrawSteps());
-      else if (world_.faulty() && rng_.Chance(faults_.user_edit))
+      else if (world_.faulty() && rng_.Chance(faults_.user_edit * (JustBegun(key) ? 4 : 1)))
         Edit(key);
     }
     if (world_.faulty()) {
@@ -252,6 +253,14 @@ class Simulation {
       for (size_t i = 0; i < jobs_; ++i) WishAtLast(kKeys[i]);
     }
     scheduler_.After(seconds(1), [this] { UserTick(); });
+  }
+
+  // Its first pods are there, and may not be in the view yet: a good moment to change one's mind.
+  bool JustBegun(const Key& key) const {
+    const JobTruth* job = world_.Find(key);
+    return job != nullptr && std::any_of(job->pods.begin(), job->pods.end(), [&](const auto& item) {
+             return Now() - item.second.pod.created < seconds(2);
+           });
   }
 
   void WishAtLast(const Key& key) {
@@ -341,7 +350,7 @@ class Simulation {
   }
   Time Now() const { return scheduler_.now(); }
 
-  static constexpr int32_t kMostPods = 8;  // of one job
+  static constexpr int32_t kMostPods = 7;  // of one job
 
   SplitMix64 rng_;
   const Mutation mutation_;
@@ -354,6 +363,7 @@ class Simulation {
   Process* leader_ = nullptr;  // the newest; a deposed one may be alive beside it
   World::Term term_ = 0;
   size_t jobs_ = 1;
+  bool autoscaler_ = false;
   std::map<Key, std::string> last_reason_;
   std::set<Key> gone_for_good_;
   bool final_wish_ = false;
