@@ -16,7 +16,7 @@
 namespace ringmaster::kube {
 namespace {
 
-struct Free {
+struct FreeTls {
   void operator()(SSL_CTX* value) const { SSL_CTX_free(value); }
   void operator()(SSL* value) const { SSL_free(value); }
   void operator()(BIO* value) const { BIO_free(value); }
@@ -65,22 +65,22 @@ class TlsConnection final : public PlainConnection {
   SSL* const ssl_;
 };
 
-std::unique_ptr<BIO, Free> Reader(const std::string& text) {
-  return std::unique_ptr<BIO, Free>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+std::unique_ptr<BIO, FreeTls> PemReader(const std::string& text) {
+  return std::unique_ptr<BIO, FreeTls>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-std::unique_ptr<SSL_CTX, Free> TlsContext(const ServerOptions& options) {
-  std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_server_method()));
+std::unique_ptr<SSL_CTX, FreeTls> TlsContext(const ServerOptions& options) {
+  std::unique_ptr<SSL_CTX, FreeTls> context(SSL_CTX_new(TLS_server_method()));
   if (options.tls12) SSL_CTX_set_max_proto_version(context.get(), TLS1_2_VERSION);
-  const std::unique_ptr<X509, Free> certificate(
-      PEM_read_bio_X509(Reader(options.identity.cert_pem).get(), nullptr, nullptr, nullptr));
-  const std::unique_ptr<EVP_PKEY, Free> key(
-      PEM_read_bio_PrivateKey(Reader(options.identity.key_pem).get(), nullptr, nullptr, nullptr));
+  const std::unique_ptr<X509, FreeTls> certificate(
+      PEM_read_bio_X509(PemReader(options.identity.cert_pem).get(), nullptr, nullptr, nullptr));
+  const std::unique_ptr<EVP_PKEY, FreeTls> key(
+      PEM_read_bio_PrivateKey(PemReader(options.identity.key_pem).get(), nullptr, nullptr, nullptr));
   CHECK(SSL_CTX_use_certificate(context.get(), certificate.get()) == 1);
   CHECK(SSL_CTX_use_PrivateKey(context.get(), key.get()) == 1);
   if (!options.client_ca.empty()) {
-    const std::unique_ptr<X509, Free> ca(
-        PEM_read_bio_X509(Reader(options.client_ca).get(), nullptr, nullptr, nullptr));
+    const std::unique_ptr<X509, FreeTls> ca(
+        PEM_read_bio_X509(PemReader(options.client_ca).get(), nullptr, nullptr, nullptr));
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), ca.get());
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
@@ -198,7 +198,7 @@ void FaultyServer::Accept() {
           handler_(connection, index);
         } else {
           const auto context = TlsContext(options_);
-          const std::unique_ptr<SSL, Free> ssl(SSL_new(context.get()));
+          const std::unique_ptr<SSL, FreeTls> ssl(SSL_new(context.get()));
           SSL_set_fd(ssl.get(), fd);
           if (SSL_accept(ssl.get()) == 1) {
             TlsConnection connection(fd, ssl.get());
