@@ -287,7 +287,7 @@ const Schema& Below(const Schema& schema, std::string_view path) {
   return *node;
 }
 
-std::string Condition(const CelRule& rule, const Schema& schema) {
+std::string Expression(const CelRule& rule, const Schema& schema) {
   std::string condition = rule.when;
   for (const char* read : rule.reads) {
     const Schema& field = Below(schema, read);
@@ -326,7 +326,7 @@ std::string PlainMessage(std::string_view message) {
 }
 
 Json ToJson(const CelRule& rule, const Schema& schema) {
-  const std::string condition = Condition(rule, schema);
+  const std::string condition = Expression(rule, schema);
   Json out = {{"rule", condition.empty() ? rule.holds : fmt::format("!({}) || ({})", condition, rule.holds)},
               {"message", PlainMessage(rule.message)},
               {"reason", rule.reason}};

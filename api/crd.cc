@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-Json Node(const Schema& schema, const std::string& path, bool with_defaults);
+Json SchemaNode(const Schema& schema, const std::string& path, bool with_defaults);
 
 // Text that is left out may also be given as "".
 std::string PatternOf(const Schema& schema) {
@@ -45,7 +45,7 @@ void AddFields(const Schema& schema, const std::string& path, bool with_defaults
   Json required = Json::array();
   for (const Schema& field : schema.fields) {
     const std::string child = path.empty() ? field.name : path + "." + field.name;
-    out["properties"][field.name] = Node(field, child, with_defaults);
+    out["properties"][field.name] = SchemaNode(field, child, with_defaults);
     if (field.rules.required) required.push_back(field.name);
   }
   if (!required.empty()) out["required"] = std::move(required);
@@ -55,12 +55,12 @@ void AddList(const Schema& schema, const std::string& path, bool with_defaults, 
   const Rules& rules = schema.rules;
   out["type"] = "array";
   out["maxItems"] = rules.max_items;
-  out["items"] = Node(schema.item.front(), path + "[]", with_defaults);
+  out["items"] = SchemaNode(schema.item.front(), path + "[]", with_defaults);
   out["x-kubernetes-list-type"] = rules.key != nullptr ? "map" : rules.unique ? "set" : "atomic";
   if (rules.key != nullptr) out["x-kubernetes-list-map-keys"] = {rules.key};
 }
 
-Json Node(const Schema& schema, const std::string& path, bool with_defaults) {
+Json SchemaNode(const Schema& schema, const std::string& path, bool with_defaults) {
   Json out = Json::object();
   if (!schema.help.empty()) out["description"] = schema.help;
   switch (schema.type) {
@@ -79,7 +79,7 @@ Json Node(const Schema& schema, const std::string& path, bool with_defaults) {
     case Type::kMap:
       out["type"] = "object";
       out["maxProperties"] = schema.rules.max_items;
-      out["additionalProperties"] = Node(schema.item.front(), path + "{}", with_defaults);
+      out["additionalProperties"] = SchemaNode(schema.item.front(), path + "{}", with_defaults);
       break;
     case Type::kString:
       out["type"] = "string";
@@ -120,7 +120,7 @@ Json RootNode() {
     } else if (field.type == Type::kString) {
       node = {{"type", "string"}, {"description", field.help}};
     } else {
-      node = Node(field, field.name, field.name == "spec");
+      node = SchemaNode(field, field.name, field.name == "spec");
     }
   }
   out["x-kubernetes-validations"] = CelRulesAt(JobSchema(), "");

@@ -95,10 +95,10 @@ std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure f
   return std::nullopt;
 }
 
-using Absent = std::unordered_map<std::string_view, Time>;  // since when, by uid
+using AbsentSince = std::unordered_map<std::string_view, Time>;  // since when, by uid
 
 // nullopt: nothing is wrong with this pod, as far as can be said now.
-std::optional<Failure> Examine(const Observed& o, const Pod& pod, const Absent& absent, Time now,
+std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSince& absent, Time now,
                                Wake& wake) {
   Failure failure{pod.attempt,      pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message,
                   pod.ended_reason, "",       now};
@@ -149,7 +149,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const Absent& 
 std::vector<Finding> ExaminePods(const Observed& o, Time now, Wake& wake) {
   std::vector<Finding> findings;
   const Ledger& ledger = o.status.ledger;
-  Absent absent;
+  AbsentSince absent;
   for (const Absence& absence : ledger.absent) absent.emplace(absence.uid, absence.since);
   for (const Pod& pod : o.pods) {
     // A pod that is leaving by our order is judged by that order, not by its exit code.

@@ -6,8 +6,9 @@
 namespace ringmaster::fabric {
 namespace {
 
-constexpr size_t kLine = 64;
-constexpr size_t kShortest = 64 << 10;  // shorter segments cost more in messages than they gain in overlap
+constexpr size_t kCacheLine = 64;
+constexpr size_t kShortestExchange =
+    64 << 10;  // shorter segments cost more in messages than they gain in overlap
 
 // Everybody owns a share, cut into segments. Peers are numbered by their distance: 1 is the next rank.
 struct Shares {
@@ -30,18 +31,20 @@ struct Shares {
   Stamp Final(uint32_t g) const { return {operation, segments + g}; }
 };
 
-size_t UpToLines(size_t bytes, size_t parts) { return (bytes + parts * kLine - 1) / (parts * kLine) * kLine; }
+size_t UpToLines(size_t bytes, size_t parts) {
+  return (bytes + parts * kCacheLine - 1) / (parts * kCacheLine) * kCacheLine;
+}
 
 Shares Cut(Transport& transport, uint32_t operation, std::span<std::byte> data) {
   const size_t share = UpToLines(data.size(), transport.world());
-  const size_t fewest = share >= 2 * kShortest ? 2 : 1;
+  const size_t fewest = share >= 2 * kShortestExchange ? 2 : 1;
   const size_t segments =
       std::max(fewest, (share + transport.segment_bytes() - 1) / transport.segment_bytes());
   return {transport,
           operation,
           data,
           share,
-          std::max(kLine, UpToLines(share, segments)),
+          std::max(kCacheLine, UpToLines(share, segments)),
           static_cast<uint32_t>(segments)};
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kKilled = 137;
 constexpr const char* kOutOfMemory = "OOMKilled";
-constexpr size_t kMaxMessage = 4096;
+constexpr size_t kMaxLastWords = 4096;
 
 template <class N>
 std::optional<N> ReadNumber(std::string_view text) {
@@ -30,7 +30,7 @@ std::optional<Time> ReadTime(std::string_view text, const WallClock& clock) {
   return time.ok() ? std::optional(clock.ToSteady(*time)) : std::nullopt;
 }
 
-std::string Cut(std::string_view text) { return std::string(text.substr(0, kMaxMessage)); }
+std::string Cut(std::string_view text) { return std::string(text.substr(0, kMaxLastWords)); }
 
 const Json& WorkerStatus(const Json& status) {
   static const Json kNone;

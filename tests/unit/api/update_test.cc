@@ -10,7 +10,7 @@
 namespace ringmaster::api {
 namespace {
 
-std::string All(const std::vector<Problem>& problems) {
+std::string Texts(const std::vector<Problem>& problems) {
   std::string text;
   for (const Problem& problem : problems) text += problem.ToString() + "\n";
   return text;
@@ -47,16 +47,16 @@ TEST_F(Updates, AreJudgedAsTheTableSays) {
     SCOPED_TRACE(change["name"].get<std::string>());
     Json job = Start(change);
     const Loaded old = FromJson(job);
-    ASSERT_TRUE(old.problems.empty()) << All(old.problems);
+    ASSERT_TRUE(old.problems.empty()) << Texts(old.problems);
     job.merge_patch(change["patch"]);
     const Loaded changed = FromJson(job);
     const auto problems = changed.problems.empty() ? ValidateUpdate(old.job, changed.job) : changed.problems;
     const Json& expected = change["problems"];
-    EXPECT_EQ(problems.size(), expected.size()) << All(problems);
+    EXPECT_EQ(problems.size(), expected.size()) << Texts(problems);
     for (const Problem& problem : problems) {
-      ASSERT_TRUE(expected.contains(problem.path)) << All(problems);
+      ASSERT_TRUE(expected.contains(problem.path)) << Texts(problems);
       const auto text = expected[problem.path].get<std::string>();
-      EXPECT_NE(problem.message.find(text), std::string::npos) << All(problems);
+      EXPECT_NE(problem.message.find(text), std::string::npos) << Texts(problems);
     }
   }
 }
@@ -98,11 +98,11 @@ TEST(ValidateUpdate, JudgesTheNewJobToo) {
                  {{"framework", "pytorch"}, {"workers", {{"replicas", 2}, {"template", Json::object()}}}}}})
           .job;
   TrainingJob changed = job;
-  EXPECT_EQ(All(ValidateUpdate(job, changed)), "");
+  EXPECT_EQ(Texts(ValidateUpdate(job, changed)), "");
   changed.spec.workers.replicas = 0;
   changed.spec.workers.slots = "2";
   EXPECT_EQ(
-      All(ValidateUpdate(job, changed)),
+      Texts(ValidateUpdate(job, changed)),
       "spec.workers.replicas: must be at least 1 (got 0)\n"
       "spec.workers.slots: can be changed only while the job is stopped: set spec.suspend, and wait for "
       "condition Suspended\n");
