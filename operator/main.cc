@@ -109,9 +109,9 @@ Status Run(const Flags& flags, const Fd& signals) {
   config.user_agent = std::string("ringmaster-operator/") + RINGMASTER_VERSION;
   if (!config.ca_pem.empty()) {
     // OpenSSL reads the system's authorities for each connection, though only the cluster's are trusted: 20
-    // ms of CPU.
-    ::setenv("SSL_CERT_FILE", "/dev/null", 0);
-    ::setenv("SSL_CERT_DIR", "/nonexistent", 0);
+    // ms of CPU. Whatever these were set to is for others; credential plugins still get that.
+    ::setenv("SSL_CERT_FILE", "/dev/null", 1);
+    ::setenv("SSL_CERT_DIR", "/nonexistent", 1);
   }
   log::Info("server={} identity={} version={}", config.server, identity, RINGMASTER_VERSION);
 

@@ -55,11 +55,9 @@ class SpawnActions {
 
 std::vector<std::string> PluginEnvironment(const ExecPlugin& plugin) {
   std::map<std::string, std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    if (const size_t equals = text.find('='); equals != std::string_view::npos)
-      variables[std::string(text.substr(0, equals))] = std::string(text.substr(equals + 1));
-  }
+  for (const std::string& text : plugin.inherited)
+    if (const size_t equals = text.find('='); equals != std::string::npos)
+      variables[text.substr(0, equals)] = text.substr(equals + 1);
   for (const auto& [name, value] : plugin.env) variables[name] = value;
   Json info = {
       {"apiVersion", plugin.api_version}, {"kind", "ExecCredential"}, {"spec", {{"interactive", false}}}};
@@ -210,6 +208,12 @@ Result<ExecCredential> ParseExecCredential(const std::string& output, const std:
     credential.expires = *time;
   }
   return credential;
+}
+
+std::vector<std::string> ProcessEnvironment() {
+  std::vector<std::string> list;
+  for (char** entry = environ; *entry != nullptr; ++entry) list.emplace_back(*entry);
+  return list;
 }
 
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin) {

@@ -16,12 +16,17 @@
 
 namespace ringmaster::kube {
 
+// NAME=VALUE of all that this process was given.
+std::vector<std::string> ProcessEnvironment();
+
 struct ExecPlugin {
   std::string origin;       // of the entry in its file, for messages
   std::string api_version;  // client.authentication.k8s.io/v1 or v1beta1
   std::string command;      // a path, or a name to be found in PATH
   std::vector<std::string> args;
-  std::vector<std::pair<std::string, std::string>> env;  // on top of ours
+  // Ours, as it was when the plugin was read: what we set for ourselves later is not meant for it.
+  std::vector<std::string> inherited = ProcessEnvironment();
+  std::vector<std::pair<std::string, std::string>> env;  // on top of that
   std::string install_hint;
   bool provide_cluster_info = false;
   Json cluster;  // what it is told about the cluster, if it wants to be

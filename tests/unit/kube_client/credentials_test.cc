@@ -130,6 +130,17 @@ TEST_F(Credentials, APluginIsToldWhatItNeeds) {
   EXPECT_EQ(Json::parse(ReadFile(folder_ + "/info").value())["spec"]["cluster"], plugin.cluster);
 }
 
+// The operator points OpenSSL away from the system's authorities; plugins of cloud providers need them.
+TEST_F(Credentials, APluginGetsTheEnvironmentFromBeforeWeChangedOurs) {
+  ::setenv("RINGMASTER_TEST_VARIABLE", "given", 1);
+  const ExecPlugin plugin = Plugin("printf '%s' \"$RINGMASTER_TEST_VARIABLE\" > " + folder_ +
+                                   "/seen; echo '" + Credential(R"({"token":"t"})") + "'");
+  ::setenv("RINGMASTER_TEST_VARIABLE", "for ourselves", 1);
+  ASSERT_TRUE(RunExecPlugin(plugin).ok());
+  EXPECT_EQ(ReadFile(folder_ + "/seen").value(), "given");
+  ::unsetenv("RINGMASTER_TEST_VARIABLE");
+}
+
 TEST_F(Credentials, APluginMayGiveACertificate) {
   const TestIdentity own = Issue(MakeAuthority("a"), "me", {});
   const std::string path = Write(
