@@ -23,7 +23,7 @@ size_t ResidentBytes() {
 }
 
 // As large as pods of a real cluster are: some 4 KB, half of it managedFields.
-Json PodJson(int i, bool own) {
+Json NumberedPod(int i, bool own) {
   const std::string name =
       fmt::format("{}-{:05}-{}", own ? "pretraining-run" : "web-frontend-7d9c8b", i / 8, i);
   Json fields = Json::object();
@@ -65,7 +65,7 @@ Json PodJson(int i, bool own) {
              {{{"name", "worker"}, {"state", {{"running", {{"startedAt", "2026-01-01T00:00:10Z"}}}}}}})}}}};
 }
 
-Json NodeJson(int i) {
+Json NumberedNode(int i) {
   Json labels = Json::object();
   for (int k = 0; k < 25; ++k) labels[fmt::format("feature.node.example.com/property-{}", k)] = "true";
   labels["kubernetes.io/hostname"] = fmt::format("gpu-node-{:04}.cluster.internal", i);
@@ -124,8 +124,8 @@ TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
     Store<NodeRecord> nodes(std::move(node_hooks));
     ::malloc_trim(0);
     const size_t before = ResidentBytes();
-    List<PodRecord>(pods, 10'000, [&](int i) { return PodJson(i, own); });
-    List<NodeRecord>(nodes, 1'000, NodeJson);
+    List<PodRecord>(pods, 10'000, [&](int i) { return NumberedPod(i, own); });
+    List<NodeRecord>(nodes, 1'000, NumberedNode);
     EXPECT_EQ(pods.size(), 10'000U);
     EXPECT_EQ(nodes.size(), 1'000U);
     const size_t peak = ResidentBytes() - before;

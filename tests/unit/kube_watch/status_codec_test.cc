@@ -12,7 +12,7 @@
 namespace ringmaster::kube {
 namespace {
 
-const WallClock kClock(Time(seconds(5000)), WallTime(seconds(1'700'000'000)));
+const WallClock kCodecClock(Time(seconds(5000)), WallTime(seconds(1'700'000'000)));
 
 api::TrainingJob SomeJob() {
   api::TrainingJob job;
@@ -137,7 +137,7 @@ core::Status ThroughTheApi(const core::Status& status, const WallClock& writer, 
 TEST(StatusCodecTest, EverythingComesBack) {
   for (uint64_t seed = 1; seed <= 5000; ++seed) {
     const core::Status status = RandomStatus(seed);
-    ASSERT_EQ(ThroughTheApi(status, kClock, kClock), status) << "seed " << seed;
+    ASSERT_EQ(ThroughTheApi(status, kCodecClock, kCodecClock), status) << "seed " << seed;
   }
 }
 
@@ -147,7 +147,7 @@ TEST(StatusCodecTest, TheApiTakesWhatIsWritten) {
     job.spec.training->model.kind = "gpt";
     job.spec.training->data = {"text", "/data", "", "0.05"};
     job.spec.training->steps = 10;
-    job.status = EncodeStatus(RandomStatus(seed), job, kClock);
+    job.status = EncodeStatus(RandomStatus(seed), job, kCodecClock);
     for (const api::Problem& problem : api::FromJson(api::ToJson(job)).problems)
       EXPECT_FALSE(problem.path.starts_with("status")) << "seed " << seed << ": " << problem.ToString();
   }
@@ -156,10 +156,10 @@ TEST(StatusCodecTest, TheApiTakesWhatIsWritten) {
 TEST(StatusCodecTest, TimesThatAreNotWholeMicrosecondsSettleAtOnce) {
   core::Status status;
   status.ledger.ready_since = Time(std::chrono::nanoseconds(123'456'789));
-  const core::Status once = ThroughTheApi(status, kClock, kClock);
+  const core::Status once = ThroughTheApi(status, kCodecClock, kCodecClock);
   EXPECT_LE(*status.ledger.ready_since - *once.ledger.ready_since, std::chrono::microseconds(1));
   EXPECT_GE(*status.ledger.ready_since - *once.ledger.ready_since, std::chrono::microseconds(-1));
-  EXPECT_EQ(ThroughTheApi(once, kClock, kClock), once);
+  EXPECT_EQ(ThroughTheApi(once, kCodecClock, kCodecClock), once);
 }
 
 // Another process began at another time of its steady clock: moments stay the same moments.
@@ -167,7 +167,7 @@ TEST(StatusCodecTest, AnotherProcessReadsTheSameMoments) {
   const WallClock other(Time(seconds(70)), WallTime(seconds(1'700'000'100)));
   core::Status status;
   status.ledger.ready_since = Time(seconds(5090));
-  const core::Status read = ThroughTheApi(status, kClock, other);
+  const core::Status read = ThroughTheApi(status, kCodecClock, other);
   EXPECT_EQ(*read.ledger.ready_since, Time(seconds(60)));
 }
 
@@ -181,7 +181,7 @@ TEST(StatusCodecTest, AClockThatWasAheadPostponesNothing) {
   status.ledger.active_since = now;
   status.ledger.ready_since = now - seconds(1);
   status.ledger.excluded = {{"node-1", "bad", now + job.node_exclusion}};
-  core::Status read = ThroughTheApi(status, ahead, kClock);
+  core::Status read = ThroughTheApi(status, ahead, kCodecClock);
   ASSERT_GT(*read.ledger.active_since, now) << "the clocks differ";
   ClampTimes(read, job, now);
   EXPECT_LE(*read.ledger.active_since, now);
@@ -212,23 +212,23 @@ TEST(StatusCodecTest, NonsenseReadsAsUnset) {
   status.ledger->outcome = "Drawn";
   status.ledger->time.spending = "Money";
   status.ledger->notBefore = "2024-13-01T00:00:00Z";
-  const core::Status read = DecodeStatus(status, kClock);
+  const core::Status read = DecodeStatus(status, kCodecClock);
   EXPECT_EQ(read, core::Status{});
 }
 
 TEST(StatusCodecTest, LongTextsAreCutAtACharacter) {
   core::Status status;
   status.ledger.outcome_message = std::string(4095, 'x') + "名名";
-  const api::Status written = EncodeStatus(status, SomeJob(), kClock);
+  const api::Status written = EncodeStatus(status, SomeJob(), kCodecClock);
   EXPECT_EQ(written.ledger->outcomeMessage, std::string(4095, 'x'));
 }
 
 // A merge patch must leave nothing of what was there before, and must not touch what it does not know.
 TEST(StatusCodecTest, ThePatchMakesTheStatusExactlyThis) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
-    Json stored = api::WriteValue(EncodeStatus(RandomStatus(seed), SomeJob(), kClock));
+    Json stored = api::WriteValue(EncodeStatus(RandomStatus(seed), SomeJob(), kCodecClock));
     stored["ofANewerVersion"] = {{"x", 1}};
-    const api::Status next = EncodeStatus(RandomStatus(seed + 10'000), SomeJob(), kClock);
+    const api::Status next = EncodeStatus(RandomStatus(seed + 10'000), SomeJob(), kCodecClock);
     stored.merge_patch(StatusPatch(next));
     EXPECT_EQ(stored["ofANewerVersion"]["x"], 1);
     api::Status read;
@@ -246,7 +246,7 @@ TEST(StatusCodecTest, WhatPeopleReadIsDerived) {
   status.display.progress = {100, 1100, 2.5, 128, 90};
   status.ledger.goodput.productive = seconds(75);
   status.ledger.goodput.queue = seconds(25);
-  const api::Status written = EncodeStatus(status, SomeJob(), kClock);
+  const api::Status written = EncodeStatus(status, SomeJob(), kCodecClock);
   EXPECT_EQ(written.ready, "7/8");
   EXPECT_EQ(written.selector, "ringmaster.dev/job=gpt");
   EXPECT_EQ(written.progress.etaSeconds, 500);

@@ -11,7 +11,7 @@
 namespace ringmaster::kube {
 namespace {
 
-struct Item {
+struct StoreItem {
   std::string key;
   std::string group;
   int64_t value = 0;
@@ -28,14 +28,14 @@ struct Changes {
   std::vector<std::string> keys;
 };
 
-Store<Item>::Hooks HooksOf(Changes& changes) {
-  Store<Item>::Hooks hooks;
-  hooks.decode = [](const Json& object, const Meta& meta, const std::shared_ptr<const Item>&) {
-    if (Text(object, "group") == "foreign") return std::shared_ptr<const Item>();
-    return std::make_shared<const Item>(
-        Item{meta.key, std::string(Text(object, "group")), Integer(object, "value"), meta.revision});
+Store<StoreItem>::Hooks HooksOf(Changes& changes) {
+  Store<StoreItem>::Hooks hooks;
+  hooks.decode = [](const Json& object, const Meta& meta, const std::shared_ptr<const StoreItem>&) {
+    if (Text(object, "group") == "foreign") return std::shared_ptr<const StoreItem>();
+    return std::make_shared<const StoreItem>(
+        StoreItem{meta.key, std::string(Text(object, "group")), Integer(object, "value"), meta.revision});
   };
-  hooks.group = [](const Item& item) { return item.group; };
+  hooks.group = [](const StoreItem& item) { return item.group; };
   hooks.changed = [&changes](const std::string& key, const auto&, const auto&) {
     changes.keys.push_back(key);
   };
@@ -49,7 +49,7 @@ class StoreTest : public testing::Test {
     return item ? std::optional(item->value) : std::nullopt;
   }
   Changes changes_;
-  Store<Item> store_{HooksOf(changes_)};
+  Store<StoreItem> store_{HooksOf(changes_)};
 };
 
 TEST_F(StoreTest, HalfAListingIsNeverVisible) {
@@ -153,7 +153,7 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SplitMix64 rng(seed);
     Changes changes;
-    Store<Item> store(HooksOf(changes));
+    Store<StoreItem> store(HooksOf(changes));
     std::vector<Truth> history(1);  // by revision
     std::vector<std::optional<std::string>> touched(1);
     const auto object = [&](const std::string& name, const std::pair<int64_t, Revision>& value) {
