@@ -76,13 +76,15 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(charged == 0 || charged == 1, "I5", fmt::format("charged by {} in one write", charged));
   bool counts = after.attempt > before.attempt;
   bool must_charge = false;
+  // Pods are replaced when an exclusion ends, too: one of them may have got its node and failed meanwhile.
+  const bool exclusion_ended = after.excluded.size() < before.excluded.size();
   for (const std::string& uid : after.counted) {
     if (Holds(before.counted, uid)) continue;
     counts = true;
     // A deposed leader may not know yet that the pod it counts is replaced already.
     Require(shadow.ever_counted.insert(uid).second || world_.deposed(), "I5", uid + " is counted twice");
     for (const auto& [name, p] : job.pods) {
-      const bool excused = p.pod.exit_code == 75 || !p.pod.conditions.empty() ||
+      const bool excused = exclusion_ended || p.pod.exit_code == 75 || !p.pod.conditions.empty() ||
                            shadow.ever_unreachable.contains(uid) ||
                            (!job.job.rules.empty() && p.pod.exit_code == kUnchargedExitCode);
       if (p.pod.uid == uid && p.pod.phase == core::PodPhase::kFailed && !excused) must_charge = true;
