@@ -393,10 +393,12 @@ class Transport final : public HttpClient {
         if (!std::exchange(call->counted, true)) ++core_->in_flight;
         return call;
       }
-      if (core_->deadlines.empty())
+      if (core_->deadlines.empty()) {
         core_->work.wait(lock);
-      else
-        core_->work.wait_until(lock, core_->deadlines.begin()->first);
+      } else {
+        const Time until = core_->deadlines.begin()->first;  // the entry may go while we wait
+        core_->work.wait_until(lock, until);
+      }
     }
     return nullptr;
   }
