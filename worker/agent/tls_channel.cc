@@ -13,15 +13,16 @@ namespace {
 
 // What we use of libssl and libcrypto, looked up by name.
 struct Openssl {
-#define RM_SSL_FUNCTIONS(X)                                                                                  \
-  X(TLS_client_method)                                                                                       \
-  X(SSL_CTX_new)                                                                                             \
-  X(SSL_CTX_free) X(SSL_CTX_ctrl) X(SSL_CTX_set_verify) X(SSL_CTX_load_verify_locations) X(SSL_new)          \
-      X(SSL_free) X(SSL_ctrl) X(SSL_set_fd) X(SSL_set1_host) X(SSL_get0_param) X(SSL_connect) X(SSL_read_ex) \
-          X(SSL_write_ex) X(SSL_get_error) X(SSL_get_verify_result)
-#define RM_CRYPTO_FUNCTIONS(X) \
-  X(ERR_get_error)             \
-  X(ERR_clear_error) X(ERR_error_string_n) X(X509_VERIFY_PARAM_set1_ip_asc) X(X509_verify_cert_error_string)
+// clang-format off
+#define RM_SSL_FUNCTIONS(X)                                                                         \
+  X(TLS_client_method) X(SSL_CTX_new) X(SSL_CTX_free) X(SSL_CTX_ctrl) X(SSL_CTX_set_verify)         \
+  X(SSL_CTX_load_verify_locations) X(SSL_new) X(SSL_free) X(SSL_ctrl) X(SSL_set_fd)                 \
+  X(SSL_set1_host) X(SSL_get0_param) X(SSL_connect) X(SSL_read_ex) X(SSL_write_ex) X(SSL_get_error) \
+  X(SSL_get_verify_result)
+#define RM_CRYPTO_FUNCTIONS(X)                                                                      \
+  X(ERR_get_error) X(ERR_clear_error) X(ERR_error_string_n) X(X509_VERIFY_PARAM_set1_ip_asc)        \
+  X(X509_verify_cert_error_string)
+// clang-format on
 #define RM_DECLARE(name) decltype(&::name) name = nullptr;
   RM_SSL_FUNCTIONS(RM_DECLARE)
   RM_CRYPTO_FUNCTIONS(RM_DECLARE)

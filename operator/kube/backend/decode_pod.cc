@@ -98,28 +98,52 @@ void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Tim
   pod.ended = std::min(ReadTime(Text(end, "finishedAt"), clock).value_or(now), now);
 }
 
+const Json& ControllerOf(const Json& metadata) {
+  for (const Json& owner : Items(metadata, "ownerReferences"))
+    if (Flag(owner, "controller")) return owner;
+  return Child(metadata, "no controller");
+}
+
+struct Place {
+  int64_t attempt = 0;
+  int32_t rank = 0;
+};
+// From `<job>-<attempt>-<rank>`; nullopt for another name.
+std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
+  if (!pod.starts_with(job) || pod.size() <= job.size() || pod[job.size()] != '-') return std::nullopt;
+  pod.remove_prefix(job.size() + 1);
+  const size_t dash = pod.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto attempt = ReadNumber<int64_t>(pod.substr(0, dash));
+  const auto rank = ReadNumber<int32_t>(pod.substr(dash + 1));
+  if (!attempt || !rank) return std::nullopt;
+  return Place{*attempt, *rank};
+}
+
 std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
                                                 const PodRecord::Own* before, const WallClock& clock,
                                                 Time now) {
+  // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
+  // selectors.
   const Json& metadata = Child(object, "metadata");
-  const Json& labels = Child(metadata, "labels");
-  const std::string_view job = Text(labels, wiring::kJobLabel);
-  const auto attempt = ReadNumber<int64_t>(Text(labels, wiring::kAttemptLabel));
-  const auto rank = ReadNumber<int32_t>(Text(labels, wiring::kRankLabel));
-  if (job.empty() || !attempt || !rank) return nullptr;
+  const Json& owner = ControllerOf(metadata);
+  if (Text(owner, "kind") != "TrainingJob" || !Text(owner, "apiVersion").starts_with("ringmaster.dev/"))
+    return nullptr;
+  const std::string_view job = Text(owner, "name");
+  const auto place = PlaceOf(meta.name, job);
+  if (job.empty() || !place) return nullptr;
 
   auto own = std::make_shared<PodRecord::Own>();
   own->job = meta.namespace_ + "/" + std::string(job);
-  for (const Json& owner : Items(metadata, "ownerReferences"))
-    if (Flag(owner, "controller")) own->owner_uid = Text(owner, "uid");
+  own->owner_uid = Text(owner, "uid");
 
   const Json& spec = Child(object, "spec");
   const Json& status = Child(object, "status");
   core::Pod& pod = own->pod;
   pod.name = meta.name;
   pod.uid = meta.uid;
-  pod.attempt = *attempt;
-  pod.rank = *rank;
+  pod.attempt = place->attempt;
+  pod.rank = place->rank;
   pod.node = Text(spec, "nodeName");
   for (const Json& gate : Items(spec, "schedulingGates"))
     pod.gated = pod.gated || Text(gate, "name") == wiring::kGangGate;
@@ -179,8 +203,7 @@ std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
   const std::string_view phase = Text(Child(object, "status"), "phase");
   record->ended = phase == "Succeeded" || phase == "Failed";
   const bool same = before && before->uid == meta.uid && before->own;
-  if (!Text(Child(Child(object, "metadata"), "labels"), wiring::kJobLabel).empty())
-    record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, clock, now);
+  record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, clock, now);
   if (!record->own && (record->node.empty() || record->ended)) return nullptr;
   if (!record->ended) record->requests = RequestsOf(spec);
   return record;

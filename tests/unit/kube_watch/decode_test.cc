@@ -1,4 +1,5 @@
 // Objects of the API as the core sees them: tables of what kubelets, schedulers and node controllers write.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "operator/kube/backend/decode_job.h"
@@ -29,9 +30,12 @@ Json PodJson(const char* spec, const char* status, const char* metadata = "{}") 
         {"creationTimestamp", "2025-12-31T23:50:00Z"},
         {"labels",
          {{"ringmaster.dev/job", "gpt"}, {"ringmaster.dev/attempt", "3"}, {"ringmaster.dev/rank", "1"}}},
-        {"ownerReferences",
-         Json::array({{{"kind", "Other"}, {"uid", "x"}},
-                      {{"kind", "TrainingJob"}, {"uid", "job-uid"}, {"controller", true}}})}}},
+        {"ownerReferences", Json::array({{{"kind", "Other"}, {"uid", "x"}},
+                                         {{"apiVersion", "ringmaster.dev/v1alpha1"},
+                                          {"kind", "TrainingJob"},
+                                          {"name", "gpt"},
+                                          {"uid", "job-uid"},
+                                          {"controller", true}}})}}},
       {"spec", Json::parse(spec)},
       {"status", Json::parse(status)}};
   pod["metadata"].update(Json::parse(metadata));
@@ -209,7 +213,7 @@ TEST(DecodePodTest, TimesOfOthersAreNeverInTheFuture) {
 }
 
 TEST(DecodePodTest, OfOthersOnlyWhatTakesRoomIsKept) {
-  const char* foreign = R"({"labels":{"app":"web"}})";
+  const char* foreign = R"({"labels":{"app":"web"},"ownerReferences":[]})";
   const char* spec =
       R"({"nodeName":"node-1","containers":[{"resources":{"requests":{"cpu":"250m","memory":"1Gi"}}}]})";
   const auto bound = Decode(PodJson(spec, R"({"phase":"Running"})", foreign));
@@ -218,10 +222,22 @@ TEST(DecodePodTest, OfOthersOnlyWhatTakesRoomIsKept) {
   EXPECT_EQ(bound->requests, (core::Resources{{"cpu", 250}, {"memory", 1 << 30}}));
   EXPECT_EQ(Decode(PodJson(spec, R"({"phase":"Succeeded"})", foreign)), nullptr);
   EXPECT_EQ(Decode(PodJson(R"({"containers":[]})", R"({"phase":"Pending"})", foreign)), nullptr);
-  // Labels like ours, and nonsense in them.
-  EXPECT_EQ(Decode(PodJson(R"({})", R"({})", R"({"labels":{"ringmaster.dev/job":"gpt",
-                   "ringmaster.dev/attempt":"one","ringmaster.dev/rank":"-1"}})")),
-            nullptr);
+  // Labels and a name like ours do not make it ours.
+  EXPECT_EQ(Decode(PodJson(R"({})", R"({})", R"({"ownerReferences":[]})")), nullptr);
+}
+
+TEST(DecodePodTest, WhoseItIsAndWhichNobodyCanEdit) {
+  const auto edited = Decode(
+      PodJson(R"({})", R"({})", R"({"labels":{"ringmaster.dev/attempt":"7","ringmaster.dev/rank":"x"}})"));
+  ASSERT_TRUE(edited && edited->own);
+  EXPECT_EQ(edited->own->job, "ml/gpt");
+  EXPECT_EQ(edited->own->pod.attempt, 3);
+  EXPECT_EQ(edited->own->pod.rank, 1);
+  for (const char* name : {"gpt-3", "gpt-3-x", "gpt-3-1-2", "gpt2-3-1", "gpt", "gpt--1"}) {
+    const std::string metadata = fmt::format(R"({{"name":"{}"}})", name);
+    const auto pod = Decode(PodJson(R"({})", R"({})", metadata.c_str()));
+    EXPECT_TRUE(!pod || !pod->own) << name;
+  }
 }
 
 TEST(DecodePodTest, AnyShapeIsSurvived) {

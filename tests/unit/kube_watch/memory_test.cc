@@ -24,14 +24,15 @@ size_t ResidentBytes() {
 
 // As large as pods of a real cluster are: some 4 KB, half of it managedFields.
 Json NumberedPod(int i, bool own) {
+  const std::string job = fmt::format("pretraining-run-{:05}", i / 8);
   const std::string name =
-      fmt::format("{}-{:05}-{}", own ? "pretraining-run" : "web-frontend-7d9c8b", i / 8, i);
+      own ? fmt::format("{}-1-{}", job, i % 8) : fmt::format("web-frontend-7d9c8b-{:05}", i);
   Json fields = Json::object();
   for (int k = 0; k < 40; ++k)
     fields["f:spec"][fmt::format("k:{{\"name\":\"member-{}\"}}", k)] = {{"f:a", Json::object()}};
   Json labels = {{"app", "x"}, {"pod-template-hash", "7d9c8b"}};
   if (own) {
-    labels = {{"ringmaster.dev/job", fmt::format("pretraining-run-{:05}", i / 8)},
+    labels = {{"ringmaster.dev/job", job},
               {"ringmaster.dev/attempt", "1"},
               {"ringmaster.dev/rank", std::to_string(i % 8)}};
   }
@@ -44,8 +45,11 @@ Json NumberedPod(int i, bool own) {
         {"creationTimestamp", "2026-01-01T00:00:00Z"},
         {"labels", labels},
         {"managedFields", Json::array({fields, fields})},
-        {"ownerReferences",
-         Json::array({{{"kind", "TrainingJob"}, {"uid", "job-uid"}, {"controller", true}}})}}},
+        {"ownerReferences", Json::array({{{"apiVersion", own ? "ringmaster.dev/v1alpha1" : "apps/v1"},
+                                          {"kind", own ? "TrainingJob" : "ReplicaSet"},
+                                          {"name", job},
+                                          {"uid", "job-uid"},
+                                          {"controller", true}}})}}},
       {"spec",
        {{"nodeName", fmt::format("gpu-node-{:04}.cluster.internal", i % 1000)},
         {"containers",
