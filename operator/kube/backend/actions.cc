@@ -281,17 +281,22 @@ class KubeBackend::Release : public std::enable_shared_from_this<Release> {
       pod = std::move(pods_.front());
       pods_.pop_front();
     }
-    if (!backend_.options_.may_write()) return Answer(NotLeading());
+    if (!backend_.options_.may_write()) return Answer(pod.uid, NotLeading());
     const Json patch = {
         {"metadata", {{"uid", pod.uid}}},
         {"spec", {{"schedulingGates", Json::array({{{"$patch", "delete"}, {"name", wiring::kGangGate}}})}}}};
     backend_.client_.Patch(kPods, space_, pod.name, "", ApiClient::PatchType::kStrategic, patch,
-                           backend_.Guard([self = shared_from_this()](Result<Json> result) {
-                             self->Answer(result.ok() ? Result<Revision>(RevisionOf(*result))
-                                                      : Result<Revision>(result.error()));
+                           backend_.Guard([self = shared_from_this(), uid = pod.uid](Result<Json> result) {
+                             self->Answer(uid, result.ok() ? Result<Revision>(RevisionOf(*result))
+                                                           : Result<Revision>(result.error()));
                            }));
   }
-  void Answer(const Result<Revision>& result) {
+  void Answer(const std::string& uid, const Result<Revision>& result) {
+    // Surely not released: its place is free again. After a lost answer it is kept, until a view tells.
+    if (!result.ok() && result.error().code != Code::kAmbiguous) {
+      std::lock_guard lock(backend_.mutex_);
+      backend_.capacity_.Unreserve(uid);
+    }
     bool last = false;
     {
       std::lock_guard lock(mutex_);

@@ -236,6 +236,8 @@ void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
         capacity_.SetPod(after->uid, after->requests, after->node);
       } else if (own != nullptr && !own->pod.gated && !own->pod.deleting()) {
         capacity_.ExpectPod(after->uid, own->shape);
+      } else if (own != nullptr && own->pod.gated && !own->pod.deleting()) {
+        capacity_.SetGated(after->uid);
       } else {
         capacity_.RemovePod(after->uid);
       }
