@@ -40,6 +40,7 @@ std::optional<Address> ParseAddress(const std::string& text) {
 
 std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
   Flags flags;
+  flags.worker_image = "ringmaster-worker:" RINGMASTER_VERSION;
   CLI::App app{
       "Runs TrainingJobs (ringmaster.dev/v1alpha1) on Kubernetes: gangs of pods, their rendezvous, their "
       "restarts.",

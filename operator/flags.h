@@ -1,5 +1,5 @@
-// The operator's command line. Every flag may also be given by the environment (RINGMASTER_<FLAG>), as
-// containers like it.
+// The operator's command line. What a pod knows of itself may come from the environment: POD_NAME,
+// POD_NAMESPACE, POD_IP, RINGMASTER_WORKER_IMAGE.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Flags {
   std::string rendezvous_address = "0.0.0.0:7070";
   std::string rendezvous_advertise;  // host:port that agents call; empty: the Service
   std::string rendezvous_service = "ringmaster-rendezvous";
-  std::string pod_ip;  // where the Service leads while we are the leader; empty: not published
-  std::string worker_image = "ringmaster/worker:latest";
+  std::string pod_ip;        // where the Service leads while we are the leader; empty: not published
+  std::string worker_image;  // empty in a default-made Flags; ParseFlags gives it the image of this version
 
   bool log_json = false;
 };
