@@ -74,7 +74,12 @@ void Controller::Reconcile(const Key& key, Time now) {
   State& state = states_[key];
   if (state.must_read) return Read(key, state);
   if (!freshness_.Fresh(key, view_)) {
-    if (!state.stale_since) state.stale_since = now;
+    // A watch that moves will bring it. To list while the server is late would make it later, for all jobs.
+    const auto reached = freshness_.Reached(key, view_);
+    if (!state.stale_since || state.reached != reached) {
+      state.stale_since = now;
+      state.reached = reached;
+    }
     if (now - *state.stale_since >= options_.stale_limit) return Read(key, state);
     queue_.AddAt(key, *state.stale_since + options_.stale_limit);
     return queue_.Done(key);

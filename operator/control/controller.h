@@ -15,6 +15,7 @@
 // write about pods succeeds or the wish changes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -68,7 +69,7 @@ class Controller {
     uint64_t seed = 1;                   // of the jitter
     size_t max_writes = 512;             // of one decision; the rest is decided anew
     size_t max_in_flight = 50;           // of all jobs together
-    Duration stale_limit = seconds(10);  // a view that stays behind for so long is read through
+    Duration stale_limit = seconds(10);  // a view that is behind and stands still for so long is read through
     std::function<core::Decision(const core::Observed&, Time)> decide = core::Decide;
     // Called for each decision, before its commands: for logs and traces.
     std::function<void(const Key&, const core::Observed&, const core::Decision&, Time)> on_decision;
@@ -103,7 +104,8 @@ class Controller {
     int32_t refusals = 0;                  // decisions in a row
     int64_t refused_generation = 0;        // of the wish
     std::set<std::string> taken;           // names that existed when we wanted them
-    std::optional<Time> stale_since;
+    std::optional<Time> stale_since;       // the view is behind, and has not moved
+    std::array<Revision, 2> reached{};     // where it stood then
     std::optional<Time> requeue_at;
     std::vector<core::Event> events;
   };

@@ -25,6 +25,19 @@ class Freshness {
     return true;
   }
 
+  // How far the watches have come from which news of this job is awaited, 0 for the others: changes as long
+  // as they move.
+  std::array<Revision, 2> Reached(const Key& key, const View& view) const {
+    std::array<Revision, 2> reached{};
+    const auto it = awaited_.find(key);
+    if (it == awaited_.end()) return reached;
+    for (const Kind kind : {Kind::kJob, Kind::kPod}) {
+      const Revision seen = view.Seen(kind);
+      if (seen < it->second[static_cast<size_t>(kind)]) reached[static_cast<size_t>(kind)] = seen;
+    }
+    return reached;
+  }
+
   // After a live read, which holds all there is; or when the job is gone.
   void Forget(const Key& key) { awaited_.erase(key); }
 

@@ -174,6 +174,25 @@ TEST_F(ControllerTest, AViewThatStaysBehindIsReadThrough) {
   EXPECT_EQ(decided, 2);
 }
 
+// A server that is late with its watches is not asked for listings of every job on top.
+TEST_F(ControllerTest, AViewThatIsBehindButMovesIsNotReadThrough) {
+  decision.actions = {kCreate};
+  auto commands = Ask();
+  Step(WriteDone{IdOf(commands[0]), Revision{110}});
+  EXPECT_TRUE(Ask().empty());
+  for (const Revision step : {103U, 107U}) {
+    view.seen[static_cast<size_t>(Kind::kPod)] = step;
+    now += seconds(10);
+    EXPECT_TRUE(controller->TakeCommands(now).empty());
+    EXPECT_EQ(controller->NextWakeup(), now + seconds(10));
+  }
+  view.seen[static_cast<size_t>(Kind::kJob)] = 500;  // not the kind that is awaited
+  now += seconds(10);
+  commands = controller->TakeCommands(now);
+  ASSERT_EQ(commands.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<DoRead>(commands[0]));
+}
+
 TEST_F(ControllerTest, ErrorsThatMayMeanAStaleViewAreFollowedByALiveRead) {
   for (const Code code : {Code::kAmbiguous, Code::kConflict, Code::kAlreadyExists, Code::kNotFound}) {
     decision.actions = {kCreate};
