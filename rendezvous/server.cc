@@ -244,16 +244,19 @@ class Server::Impl {
     }
     // Others are not to learn from us which jobs there are: who it is comes first.
     c->asking = true;
-    options_.admit(*hello, [home = home_, c, hello = *hello](const Status& verdict) {
+    // By its number: an answer that comes late must not keep a connection alive longer than the server.
+    options_.admit(*hello, [home = home_, id = c->id, hello = *hello](const Status& verdict) {
       const std::lock_guard lock(home->mutex);
       if (home->impl == nullptr) return;
       asio::post(home->impl->io_,
-                 [impl = home->impl, c, hello, verdict] { impl->OnVerdict(c, hello, verdict); });
+                 [impl = home->impl, id, hello, verdict] { impl->OnVerdict(id, hello, verdict); });
     });
   }
 
-  void OnVerdict(const ConnectionPtr& c, const Hello& hello, const Status& verdict) {
-    if (!connections_.contains(c->id)) return;
+  void OnVerdict(ConnectionId id, const Hello& hello, const Status& verdict) {
+    const auto it = connections_.find(id);
+    if (it == connections_.end()) return;
+    const ConnectionPtr c = it->second;
     c->asking = false;
     if (!verdict.ok()) return Close(c, "refused: " + verdict.error().message);
     Admit(c, hello);

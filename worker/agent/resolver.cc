@@ -65,6 +65,8 @@ int Resolver::fd() const { return pending_ ? pending_->done.get() : -1; }
 Result<std::vector<SocketAddress>> Resolver::Take() {
   const std::shared_ptr<Pending> answer = std::move(pending_);
   pending_.reset();
+  uint64_t told = 0;
+  [[maybe_unused]] const ssize_t got = ::read(answer->done.get(), &told, sizeof told);
   if (answer->error != 0) {
     return Error{Code::kUnavailable,
                  fmt::format("look up {}: {}", answer->host, ::gai_strerror(answer->error))};
