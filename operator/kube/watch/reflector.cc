@@ -1,5 +1,7 @@
 #include "operator/kube/watch/reflector.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -127,6 +129,8 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
         problem_.clear();
       }
     }
+    // The pages' JSON was many times as large as what is kept of it, and the allocator would keep that room.
+    ::malloc_trim(0);
     thread_->Poke();
   }
 
