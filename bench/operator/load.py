@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TICKS = os.sysconf("SC_CLK_TCK")
+KEPT_S = 30  # the API server ends connections on which nothing is asked
 JOB, ATTEMPT = "ringmaster.dev/job", "ringmaster.dev/attempt"
 
 
@@ -29,8 +30,12 @@ class Client:
         self._address = url.hostname, url.port
         self._token = config["users"][0]["user"]["token"]
         self._connection = None
+        self._used = 0.0
 
     def _send(self, method, path, body, content_type, accept):
+        if time.monotonic() - self._used > KEPT_S:
+            self._connection = None
+        self._used = time.monotonic()
         if self._connection is None:
             tls = ssl.create_default_context()
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # loopback; what is measured is the server
@@ -56,11 +61,6 @@ class Client:
         if answer.status != 200:
             raise SystemExit(f"watch {path}: {answer.status} {answer.read()[:500]}")
         return answer
-
-    def close(self):
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def parallel(kubeconfig, connections, call, items):
