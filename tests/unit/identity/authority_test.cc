@@ -35,8 +35,8 @@ TEST(Authority, UnreadablePapersAreMadeAnew) {
   EXPECT_FALSE(FromSecretData({{"ca.crt", "nonsense"}, {"ca.key", "x"}}).has_value());
   Papers papers = Renewed(std::nullopt, kServerNames, kStart).value();
   papers.leaf = {"nonsense", "nonsense"};
-  EXPECT_TRUE(
-      IsGoodLeaf(Renewed(papers, kServerNames, kStart).value().leaf, papers.authority.cert_pem, kServerNames, kStart));
+  EXPECT_TRUE(IsGoodLeaf(Renewed(papers, kServerNames, kStart).value().leaf, papers.authority.cert_pem,
+                         kServerNames, kStart));
 }
 
 // Ten years, looked after every fifth day: an authority signs only when it was told before, and nothing ever
