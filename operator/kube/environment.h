@@ -1,4 +1,5 @@
-// Variables of the process environment. Nothing of ours sets any, so any thread may read.
+// Variables of the process environment. main sets some before the first thread starts, nobody later: any
+// thread may read.
 #pragma once
 
 #include <cstdlib>
