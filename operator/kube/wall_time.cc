@@ -1,6 +1,6 @@
 #include "operator/kube/wall_time.h"
 
-#include <fmt/chrono.h>
+#include <fmt/format.h>
 
 #include <charconv>
 #include <optional>
@@ -66,15 +66,24 @@ std::optional<WallTime> Parse(std::string_view text) {
          chr::microseconds(micros) - offset;
 }
 
-}  // namespace
-
-std::string WallTimeText(WallTime time) {
-  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:06}Z", whole, (time - whole).count());
+// By the calendar: the library's own way goes through nanoseconds, which end in the year 2262.
+std::string ToTheSecond(WallTime time) {
+  namespace chr = std::chrono;
+  const auto day = chr::floor<chr::days>(time);
+  const chr::year_month_day date(day);
+  const chr::hh_mm_ss clock(chr::floor<chr::seconds>(time - day));
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     clock.hours().count(), clock.minutes().count(), clock.seconds().count());
 }
 
-std::string WallSecondsText(WallTime time) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", std::chrono::floor<std::chrono::seconds>(time));
+}  // namespace
+
+std::string WallSecondsText(WallTime time) { return ToTheSecond(time) + "Z"; }
+
+std::string WallTimeText(WallTime time) {
+  const auto micros = time - std::chrono::floor<std::chrono::seconds>(time);
+  return fmt::format("{}.{:06}Z", ToTheSecond(time), micros.count());
 }
 
 Result<WallTime> ParseWallTime(std::string_view text) {

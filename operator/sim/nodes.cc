@@ -161,10 +161,10 @@ void World::Tick() {
   std::vector<Key> keys;
   for (const auto& [key, job] : jobs_) keys.push_back(key);
   for (const Key& key : keys) {
-    auto it = jobs_.find(key);
+    if (auto it = jobs_.find(key); it != jobs_.end() && faulty()) BreakPods(key, it->second);
+    auto it = jobs_.find(key);  // the last pod of a deleted job takes the job with it
     if (it == jobs_.end()) continue;
     JobTruth& job = it->second;
-    if (faulty()) BreakPods(key, job);
     const bool incomplete = !job.pods.empty() && !(job.beside && job.beside_whole);
     if (!incomplete) job.beside_missing_since.reset();
     if (incomplete && !job.beside_missing_since) job.beside_missing_since = scheduler_.now();
