@@ -37,6 +37,8 @@ class Options:
     # Pods on an unreachable or not ready node are deleted after this long; Kubernetes' own default.
     eviction_s: int = 300
     apiserver_flags: list = dataclasses.field(default_factory=list)
+    address: str = "127.0.0.1"  # of the API server; another one than this loopback is in reach of real nodes
+    pod_cidr: str = POD_CIDR
 
 
 @dataclasses.dataclass
@@ -45,6 +47,7 @@ class Layout:
 
     folder: pathlib.Path
     binary: pathlib.Path
+    address: str  # of the API server
     etcd_port: int
     etcd_peer_port: int
     apiserver_port: int
@@ -55,7 +58,7 @@ class Layout:
 
     @property
     def server(self):
-        return f"https://127.0.0.1:{self.apiserver_port}"
+        return f"https://{self.address}:{self.apiserver_port}"
 
     @property
     def etcd(self):
@@ -101,10 +104,11 @@ def _apiserver(layout, options):
     keys = layout.pki
     return "kube-apiserver", [
         f"--etcd-servers={layout.etcd}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={options.address}",
+        f"--advertise-address={options.address}",
         f"--secure-port={layout.apiserver_port}",
-        "--endpoint-reconciler-type=none",  # a loopback address is no endpoint
+        # A loopback address is no endpoint.
+        *(["--endpoint-reconciler-type=none"] if options.address.startswith("127.") else []),
         f"--tls-cert-file={keys.certificate('apiserver')}",
         f"--tls-private-key-file={keys.key('apiserver')}",
         f"--client-ca-file={keys.ca}",
@@ -146,7 +150,7 @@ def _kcm(layout, options):
         f"--cluster-signing-cert-file={keys.ca}",
         f"--cluster-signing-key-file={keys.ca_key}",
         "--allocate-node-cidrs=false",
-        f"--cluster-cidr={POD_CIDR}",
+        f"--cluster-cidr={options.pod_cidr}",
         f"--service-cluster-ip-range={SERVICE_CIDR}",
         # With the default (20/s) its sixty controllers queue for their tokens, and the default ServiceAccount takes 8 s.
         "--kube-api-qps=1000",
@@ -179,7 +183,7 @@ def _kwok(layout, options):
         # No leases: a kwok that has just taken a node's lease overlooks pods that are on it already. It writes the node's
         # status instead, four times in node_grace_s (the stage node-heartbeat).
         "--node-lease-duration-seconds=0",
-        f"--cidr={POD_CIDR}",
+        f"--cidr={options.pod_cidr}",
     ]
 
 

@@ -15,7 +15,8 @@ class Pki:
         self.ca = self.folder / "ca.crt"
         self.ca_key = self.folder / "ca.key"
 
-    def create(self):
+    def create(self, address):
+        """For an API server at this address."""
         self.folder.mkdir(mode=0o700)
         _openssl("req", "-x509", "-new", "-nodes", *_NEW_KEY, "-keyout", self.ca_key, "-out", self.ca,
                  "-subj", "/CN=ringmaster-e2e", "-days", "3650",
@@ -23,7 +24,7 @@ class Pki:
         names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
                  "kubernetes.default.svc.cluster.local"]
         self.issue("apiserver", "/CN=kube-apiserver", "serverAuth",
-                   [f"DNS:{name}" for name in names] + ["IP:127.0.0.1", "IP:10.96.0.1"])
+                   [f"DNS:{name}" for name in names] + ["IP:127.0.0.1", "IP:10.96.0.1", f"IP:{address}"])
         self.issue("apiserver-kubelet", "/O=system:masters/CN=kube-apiserver-kubelet-client", "clientAuth")
         self.issue("front-proxy", "/CN=front-proxy-client", "clientAuth")
         _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", self.key("sa"))

@@ -78,7 +78,7 @@ class Supervisor:
 
     def _users(self):
         """Certificates, and a token for each of our own users."""
-        pki.Pki(self.folder / "pki").create()
+        pki.Pki(self.folder / "pki").create(self.options.address)
         tokens = {file: os.urandom(24).hex() for file, _, _ in components.USERS}
         pki.write_secret(self.folder / "pki/tokens.csv", "".join(
             f'{tokens[file]},{user},{file},"{group}"\n' for file, user, group in components.USERS))
@@ -87,7 +87,7 @@ class Supervisor:
 
     def _take_ports(self):
         ports = free_ports(3)
-        self.layout = components.Layout(self.folder, self.binary, *ports)
+        self.layout = components.Layout(self.folder, self.binary, self.options.address, *ports)
         tokens = json.loads((self.folder / "pki/tokens.json").read_text())
         for file, _, _ in components.USERS:
             pki.write_secret(self.layout.kubeconfig(file),

@@ -1,0 +1,73 @@
+"""The first five minutes: a user applies the example, watches it, and gets the same weights as on one machine."""
+
+import json
+import pathlib
+import subprocess
+import unittest
+
+from rig import BIN, ROOT, Rig
+
+STEPS = 40
+EXAMPLE = ROOT / "examples/gpt-text.yaml"
+
+
+class FirstMinutes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rig = cls.enterClassContext(Rig())
+        cls.cluster = cls.rig.cluster
+
+    def manifest(self):
+        """The example as a user of a cluster changes it: where data and checkpoints are. Fewer steps, for the test."""
+        text = EXAMPLE.read_text()
+        for old, new in (
+            ("    max: 8          # uses up to eight\n",
+             "    max: 8\n    template:\n      spec:\n"
+             "        volumes: [{name: data, persistentVolumeClaim: {claimName: data, readOnly: true}}]\n"
+             "        containers: [{name: worker, volumeMounts: [{name: data, mountPath: /data/text, readOnly: true}]}]\n"),
+            ("checkpoint: {everySteps: 50, keep: 3}", "checkpoint: {everySteps: 20, keep: 3, volumeClaim: gpt-text}"),
+            ("    steps: 300\n", f"    steps: {STEPS}\n")):
+            self.assertEqual(text.count(old), 1, old)
+            text = text.replace(old, new)
+        return text
+
+    def test_example(self):
+        folder = self.rig.nodes.shared / "gpt-text"
+        folder.mkdir()
+        folder.chmod(0o1777)
+        self.rig.volume("gpt-text", "/mnt/shared/gpt-text")
+        self.cluster.kubectl("apply", "-f", "-", stdin=self.manifest())
+        phases = []
+
+        def ended(status):
+            if status.get("phase") and (not phases or phases[-1] != status["phase"]):
+                phases.append(status["phase"])
+            return status.get("phase") == "Succeeded"
+
+        self.rig.wait("gpt-text", ended, "it is done", 400)
+        print(f"phases: {' '.join(phases)}", flush=True)
+        self.assertIn("Running", phases)
+        pods = self.rig.pods("gpt-text")
+        self.assertEqual(len(pods), 4)
+        self.assertGreaterEqual(len({pod["spec"]["nodeName"] for pod in pods.values()}), 2, "all on one node")
+        for name in pods:
+            log = self.cluster.kubectl("logs", name)
+            self.assertIn("connected to the coordinator", log)
+        self.assertIn("transport=ucx:tcp", log)
+        self.assertTrue((folder / f"step-{STEPS:012}" / "MANIFEST").exists())
+        self.assertEqual(self.rig.status("gpt-text")["weightsHash"], self.on_one_machine(workers=3))
+
+    def on_one_machine(self, workers):
+        folder = self.rig.nodes.folder / "run"
+        manifest = self.rig.nodes.folder / "gpt-text.yaml"
+        manifest.write_text(self.manifest())
+        done = subprocess.run(
+            [BIN / "ringmaster", "run", manifest, "--out", folder, "--workers", str(workers),
+             "--set", f"spec.training.data.path={self.rig.nodes.shared / 'text'}", "--set", "spec.checkpoint.volumeClaim="],
+            capture_output=True, text=True, timeout=600, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return json.loads((pathlib.Path(folder) / "summary.json").read_text())["weightsHash"]
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,176 @@
+"""The nodes themselves, and our images as containers on them."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from cluster import KubectlError
+from nodes import Nodes, NodesError
+from rig import IMAGES
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def pod(name, image, command, node=None, **container):
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": image, "command": command, **container}]}
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"name": name}}, "spec": spec}
+
+
+class OnNodes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.nodes = cls.enterClassContext(Nodes(nodes=2, images=sorted(IMAGES.glob("ringmaster-*.tar"))))
+        cls.c = cls.nodes.cluster
+
+    def run_pod(self, manifest, phase="Succeeded"):
+        """Its log, when it has come to that phase."""
+        name = manifest["metadata"]["name"]
+        self.addCleanup(self.c.kubectl, "delete", "pod", name, "--ignore-not-found", "--force", "--grace-period=0")
+        self.c.apply_text(json.dumps(manifest))
+        self.c.wait(lambda: self.phase(name) in (phase, "Failed"), f"{name} is {phase}", 90)
+        log = self.c.kubectl("logs", name) if phase != "Running" else ""
+        self.assertEqual(self.phase(name), phase, log)
+        return log
+
+    def phase(self, name):
+        return self.c.get("pod", name)["status"].get("phase")
+
+    def ready(self, node):
+        return {condition["type"]: condition["status"] for condition in
+                self.c.api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]}["Ready"]
+
+    def allocatable(self, node, resource):
+        return self.c.api.get(f"/api/v1/nodes/{node}")["status"]["allocatable"].get(resource)
+
+    # --- images
+
+    def test_operator_image(self):
+        said = self.run_pod(pod("operator", "ringmaster-operator:0.1.0", ["ringmaster-operator", "--version"], securityContext={
+            "runAsNonRoot": True, "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]}}))
+        self.assertIn("0.1.0", said)
+
+    def test_worker_image(self):
+        said = self.run_pod(pod("worker", "ringmaster-worker:0.1.0", ["sh", "-c", "id -u; ringmaster-worker devices --json"],
+                                securityContext={"runAsUser": 65532}))
+        user, _, devices = said.partition("\n")
+        self.assertEqual(user, "65532")
+        self.assertIn("tcp", json.dumps(json.loads(devices)))
+
+    def test_agent_says_what_it_lacks(self):
+        name = "bare"
+        manifest = pod(name, "ringmaster-worker:0.1.0", ["ringmaster-agent"])
+        said = self.run_pod(manifest, "Failed")
+        self.assertIn("RINGMASTER_JOB", said)
+        state = self.c.get("pod", name)["status"]["containerStatuses"][0]["state"]["terminated"]
+        self.assertEqual(state["exitCode"], 64)
+
+    # --- nodes
+
+    def test_names_and_routes_between_nodes(self):
+        self.c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "there"}, "spec": {
+            "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"name": "there"}}}))
+        self.run_pod(pod("there", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-2"), "Running")
+        address = self.c.get("pod", "there")["status"]["podIP"]
+        script = "for i in $(seq 100); do getent hosts there.default.svc.cluster.local && exit 0; sleep 0.1; done; exit 1"
+        self.assertIn(address, self.run_pod(pod("here", "ringmaster-worker:0.1.0", ["sh", "-c", script], "node-1")))
+
+    def test_devices(self):
+        gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+        said = self.run_pod(pod("device", "ringmaster-worker:0.1.0", ["sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"], **gpu))
+        self.assertRegex(said, "^gpu-[01]$")
+        self.nodes.set_device_health("node-1", "gpu-1", False)
+        self.c.wait(lambda: self.allocatable("node-1", "nvidia.com/gpu") == "1", "one GPU less")
+        self.nodes.set_device_health("node-1", "gpu-1", True)
+        self.c.wait(lambda: self.allocatable("node-1", "nvidia.com/gpu") == "2", "it is back")
+
+    def test_power(self):
+        self.run_pod(pod("doomed", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-2"), "Running")
+        self.assertTrue(self.nodes.processes("node-2", "sleep"))
+        self.nodes.power_off("node-2")
+        self.assertEqual(self.nodes.processes("node-2"), [])
+        with self.assertRaisesRegex(NodesError, "is off"):
+            self.nodes.power_off("node-2")
+        self.c.wait(lambda: self.ready("node-2") == "Unknown", "its silence is noticed")
+        self.nodes.boot("node-2")
+        self.assertEqual(self.ready("node-2"), "True")
+
+    def test_kubelet_stopped(self):
+        self.run_pod(pod("stays", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-2"), "Running")
+        before = self.nodes.processes("node-2", "sleep")
+        self.nodes.stop_kubelet("node-2")
+        self.c.wait(lambda: self.ready("node-2") == "Unknown", "its silence is noticed")
+        self.nodes.start_kubelet("node-2")
+        self.c.wait(lambda: self.ready("node-2") == "True", "it is back")
+        self.assertEqual(self.nodes.processes("node-2", "sleep"), before)
+
+    def test_cut_and_frozen(self):
+        for worse, better in ((self.nodes.cut, self.nodes.heal), (self.nodes.freeze, self.nodes.thaw)):
+            with self.subTest(worse.__name__):
+                worse("node-2")
+                self.c.wait(lambda: self.ready("node-2") == "Unknown", "its silence is noticed")
+                better("node-2")
+                self.c.wait(lambda: self.ready("node-2") == "True", "it is back", 90)
+
+    def test_mistakes_are_told(self):
+        with self.assertRaisesRegex(NodesError, "no node 'node-9'; there are: node-1 node-2"):
+            self.nodes.cut("node-9")
+        with self.assertRaisesRegex(NodesError, "cannot import"):
+            self.nodes.load(HERE / "README.md")
+
+
+class Traces(unittest.TestCase):
+    """Nothing is left of nodes whose owner was killed."""
+
+    OWNER = "from nodes import Nodes; import time; n = Nodes(nodes=1).start(); print(n.folder, flush=True); time.sleep(1000)"
+
+    @staticmethod
+    def traces(cgroup, interface, folder):
+        found = [str(folder)] if folder.exists() else []
+        found += [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob(f"**/{cgroup}")]
+        if pathlib.Path(f"/sys/class/net/{interface}").exists():
+            found.append(interface)
+        for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if str(folder) in process.read_text():
+                    found.append(process.read_text().replace("\0", " "))
+            except OSError:
+                pass
+        return found
+
+    def test_nothing_is_left_after_a_kill(self):
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            with self.subTest(number.name):
+                test = subprocess.Popen([sys.executable, "-B", "-c", self.OWNER], stdout=subprocess.PIPE, text=True,
+                                        env=os.environ)
+                folder = pathlib.Path(test.stdout.readline().strip())
+                nodes = Nodes.attach(folder)
+                status = nodes.status()
+                owner = int(status["cgroup"].rpartition("-")[2])
+                what = status["cgroup"], f"rm-e2e-{status['address'].split('.')[2]}", folder
+                mounts = pathlib.Path("/proc/mounts").read_text()
+                self.assertGreater(len(self.traces(*what)), 3)
+                os.kill(owner if number == signal.SIGKILL else test.pid, number)
+                deadline = time.monotonic() + 60
+                while self.traces(*what) and time.monotonic() < deadline:
+                    if number == signal.SIGKILL:
+                        test.kill()  # it waits for nothing
+                        test.wait()
+                    time.sleep(0.1)
+                test.kill()
+                test.wait()
+                test.stdout.close()
+                self.assertEqual(self.traces(*what), [])
+                self.assertEqual(pathlib.Path("/proc/mounts").read_text(), mounts)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,254 @@
+"""The process that owns a set of nodes: "owner.py FOLDER owned|detached". Started by nodes.py, not by hand.
+
+It lives in a network namespace of its own, with the bridge, the control plane and the name server; only one cable leads
+out. Nothing outlives it: the kernel kills its children with it, namespaces, mounts and cables go with their processes,
+and the janitor (janitor.py), which sees it go, removes cgroups and the folder.
+
+One thread. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
+  {"verb": "power-off" | "boot" | "cut" | "heal" | "freeze" | "thaw" | "kubelet-stop" | "kubelet-start", "node": NAME},
+  {"verb": "device", "node": NAME, "device": NAME, "healthy": BOOL}, {"verb": "load", "archive": PATH},
+  {"verb": "status"}, {"verb": "down", "keep": BOOL}
+and its first line on standard output says whether all came up: {"ready": true} or {"error": TEXT}.
+"""
+
+import ctypes
+import http.client
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import layout
+from cgroups import Cgroup
+from cluster import ApiError, Cluster, ClusterError
+from node import Node, NodeError
+from supervisor import LIBC, bind_control, die_with
+
+HERE = pathlib.Path(__file__).resolve().parent
+CLONE_NEWNET = 0x40000000
+SITES = 50
+READY_TIMEOUT_S = 120
+
+
+class OwnerGone(Exception):
+    pass
+
+
+class Site:
+    """What the nodes share."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.options = layout.Options(**json.loads((self.folder / "options.json").read_text()))
+        self.tools = pathlib.Path((self.folder / "tools").read_text().strip())
+        self.kubekit = pathlib.Path((self.folder / "kubekit").read_text().strip())
+        self.owner_pid = os.getpid()
+        self.cgroup = Cgroup(f"ringmaster-e2e-{self.owner_pid}")
+        self.shared = self.folder / "shared"
+        self.addresses = None
+        self.janitor = None
+        self.cluster = None
+        self.dns = None
+        self.nodes = {}
+
+    # --- bringing it up
+
+    def up(self):
+        self.shared.mkdir()
+        self.shared.chmod(0o1777)  # of anybody, as a network file system often is
+        self.janitor = subprocess.Popen([sys.executable, "-B", HERE / "janitor.py", self.folder, self.cgroup.name],
+                                        stdin=subprocess.PIPE, start_new_session=True)
+        self.cgroup.create()
+        self._network()
+        self.cluster = Cluster(self.folder / "cluster", components=["etcd", "apiserver", "kcm", "scheduler"], nodes=0,
+                               address=self.addresses.bridge, pod_cidr=self.addresses.pod_cidr,
+                               node_grace_s=self.options.node_grace_s, eviction_s=self.options.eviction_s,
+                               apiserver_flags=self.options.apiserver_flags)
+        self.cluster.start()
+        (self.folder / "Corefile").write_text(layout.corefile(self.addresses, self.cluster.kubeconfig))
+        with open(self.folder / "coredns.log", "ab") as log:
+            self.dns = subprocess.Popen([self.tools / "coredns", "-conf", self.folder / "Corefile"],
+                                        stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                        preexec_fn=lambda: die_with(self.owner_pid))
+        proxy = self.cluster.kubeconfig_of("system:kube-proxy")
+        for index in range(1, self.options.nodes + 1):
+            node = Node(index, self.folder / layout.node_name(index), self, self.tools)
+            kubelet = self.cluster.kubeconfig_of(f"system:node:{node.name}", "system:nodes")
+            node.prepare({"kubelet": kubelet, "kube-proxy": proxy}, self.folder / "cluster/pki/ca.crt")
+            self.nodes[node.name] = node
+        self.boot(list(self.nodes.values()))
+
+    def _network(self):
+        """A network namespace with the bridge, and a cable to the one that we came from."""
+        if LIBC.unshare(CLONE_NEWNET):
+            raise NodeError(f"cannot make a network namespace: {os.strerror(ctypes.get_errno())}; this needs root")
+        outside = ["nsenter", "-t", str(self.janitor.pid), "-n"]  # the janitor stayed there
+        for site in range(SITES):
+            addresses = layout.Addresses(site)
+            made = subprocess.run(["ip", "link", "add", "outside", "type", "veth", "peer", "name", addresses.interface,
+                                   "netns", str(self.janitor.pid)], capture_output=True, text=True, check=False)
+            if made.returncode == 0:
+                break
+            if "File exists" not in made.stderr:
+                raise NodeError(f"cannot make a network cable: {made.stderr.strip()}")
+        else:
+            raise NodeError(f"{SITES} sets of nodes run already")
+        self.addresses = addresses
+        _batch([], "link set lo up", "link add nodes type bridge", f"addr add {addresses.bridge}/24 dev nodes",
+               "link set nodes up", "link set outside master nodes up",
+               *(f"route add {addresses.pods(i)} via {addresses.node(i)}" for i in range(1, self.options.nodes + 1)))
+        _batch(outside, f"addr add {addresses.host}/24 dev {addresses.interface}", f"link set {addresses.interface} up",
+               f"route add {addresses.pod_cidr} via {addresses.bridge}")
+        subprocess.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"], check=True)
+
+    def boot(self, nodes):
+        """Returns when they are Ready, with all their devices."""
+        for node in nodes:
+            node.power_on()
+        for node in nodes:
+            node.wait_containerd()
+        for image in {image: None for node in nodes for image in node.missing_images()}:
+            self.load(image, [node for node in nodes if image in node.missing_images()])
+        for node in nodes:
+            node.start_kubelet()
+            node.start_rest()
+        for node in nodes:
+            self._wait_ready(node)
+
+    def load(self, archive, nodes):
+        loading = [(node, node.start_load(archive)) for node in nodes]
+        for node, process in loading:
+            node.finish_load(process, archive)
+
+    def _wait_ready(self, node):
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self._is_ready(node):
+            if time.monotonic() > deadline:
+                raise NodeError(f"{node.name} was not Ready, with its devices, within {READY_TIMEOUT_S} s; its logs are in "
+                                f"{node.folder}")
+            time.sleep(0.05)
+
+    def _is_ready(self, node):
+        try:
+            found = self.cluster.api.get(f"/api/v1/nodes/{node.name}")["status"]
+        except (ApiError, OSError, http.client.HTTPException):
+            return False
+        ready = any(condition["type"] == "Ready" and condition["status"] == "True"
+                    for condition in found.get("conditions", []))
+        offered = found.get("allocatable", {})
+        return ready and all(offered.get(name) == str(count) for name, count in self.options.resources.items())
+
+    # --- requests
+
+    def answer(self, request):
+        verb = request.get("verb")
+        if verb == "down":
+            return {}
+        if verb == "status":
+            return {"nodes": {name: node.state() for name, node in self.nodes.items()},
+                    "address": self.addresses.bridge, "cgroup": self.cgroup.name}
+        if verb == "load":
+            self.load(request["archive"], [node for node in self.nodes.values() if node.init])
+            self.options.images.append(request["archive"])
+            return {}
+        node = self.nodes.get(request.get("node"))
+        if not node:
+            raise NodeError(f"no node {request.get('node')!r}; there are: {' '.join(self.nodes)}")
+        if verb == "boot":
+            self.boot([node])
+        elif verb == "power-off":
+            node.power_off()
+        elif verb in ("cut", "heal"):
+            subprocess.run(["ip", "link", "set", node.outer, "down" if verb == "cut" else "up"], check=True)
+        elif verb in ("freeze", "thaw"):
+            node.cgroup.freeze(verb == "freeze")
+        elif verb == "kubelet-stop":
+            node.stop_kubelet()
+        elif verb == "kubelet-start":
+            node.start_kubelet()
+        elif verb == "device":
+            node.set_health(request["device"], request["healthy"])
+        else:
+            raise NodeError(f"no verb {verb!r}")
+        return {}
+
+    def serve(self, listener, owned):
+        while True:
+            ready, _, _ = select.select([listener, *([sys.stdin] if owned else [])], [], [], 5)
+            if not self.folder.exists():
+                raise OwnerGone()  # somebody removed it, and nobody can reach us any more
+            if sys.stdin in ready and not os.read(0, 4096):
+                raise OwnerGone()
+            if listener not in ready:
+                continue
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rw") as stream:
+                request = json.loads(stream.readline() or "{}")
+                try:
+                    answer = self.answer(request)
+                except (NodeError, OSError, subprocess.CalledProcessError) as error:
+                    answer = {"error": str(error)}
+                if request.get("verb") == "down":
+                    self.down(request["keep"])
+                try:
+                    stream.write(json.dumps(answer) + "\n")
+                    stream.flush()
+                except OSError:
+                    pass  # whoever asked does not want to know any more
+                if request.get("verb") == "down":
+                    return
+
+    def down(self, keep):
+        """Ends everything; the janitor does the rest."""
+        for node in self.nodes.values():
+            if node.init:
+                node.init.kill()
+        if self.dns:
+            self.dns.kill()
+        if self.cluster:
+            self.cluster.stop(keep=True)
+        if self.janitor:
+            self.janitor.stdin.write(b"keep" if keep else b"")
+            self.janitor.stdin.close()
+            self.janitor.wait()
+
+
+def _batch(where, *lines):
+    done = subprocess.run([*where, "ip", "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True,
+                          check=False)
+    if done.returncode:
+        raise NodeError(f"ip: {done.stderr.strip()}")
+
+
+def interrupted(number, _):
+    raise OwnerGone(signal.Signals(number).name)
+
+
+def main():
+    folder, mode = sys.argv[1:]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    site = Site(folder)
+    try:
+        try:
+            site.up()
+            listener = bind_control(folder)
+        except (NodeError, ClusterError, OSError, subprocess.SubprocessError) as error:
+            print(json.dumps({"error": str(error)}), flush=True)
+            site.down(keep=True)
+            return 1
+        print(json.dumps({"ready": True}), flush=True)
+        os.dup2(2, 1)  # whoever waited for that line may be gone
+        site.serve(listener, mode == "owned")
+        return 0
+    except OwnerGone:
+        site.down(keep=False)
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Ringmaster on real nodes, for tests: as a user installs it, and what a user looks at.
+
+    with Rig() as rig:
+        rig.apply(rig.job("a", replicas=4))
+        rig.wait_step("a", 20)
+        rig.nodes.power_off("node-2")
+        rig.wait_phase("a", "Succeeded")
+        assert rig.status("a")["weightsHash"] == rig.expected_hash(...)
+"""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+from cluster import ApiError, KubectlError  # noqa: F401  for the tests
+from nodes import Nodes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
+IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
+NAMESPACE = "ringmaster-system"
+JOBS = "/apis/ringmaster.dev/v1alpha1/namespaces/default/trainingjobs"
+CPU_LIMIT = "150m"  # of a worker: training takes long enough to be disturbed, on a quick machine as well
+VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "shared"}
+
+
+def corpus(seed=20):
+    """Text that a small model learns something from, the same for the same seed."""
+    words = "ring master gradient worker node step light river stone under over the a and of".split()
+    draw = random.Random(seed)
+    return "\n".join(" ".join(draw.choice(words) for _ in range(12)) + "." for _ in range(6000)) + "\n"
+
+
+def training(steps):
+    """A language model that takes some ten milliseconds a step: the tests want many steps."""
+    return {"model": {"kind": "gpt", "layers": 2, "heads": 2, "width": 64, "context": 64, "tokenizer": "bytes"},
+            "data": {"kind": "text", "path": "/data/text", "validationFraction": "0.05"},
+            "batch": {"samplesPerStep": 16, "microBatches": 16},
+            "optimizer": {"kind": "adamw", "learningRate": "1e-3"}, "steps": steps, "seed": 3}
+
+
+class Rig:
+    def __init__(self, **options):
+        images = sorted(IMAGES.glob("ringmaster-*.tar"))
+        if len(images) != 2:
+            raise AssertionError(f"{IMAGES} does not hold the two images; run images/build")
+        self.nodes = Nodes(images=images, **options)
+        self._hashes = {}
+
+    def __enter__(self):
+        self.nodes.start()
+        try:
+            self.cluster = self.nodes.cluster
+            (self.nodes.shared / "text").mkdir()
+            (self.nodes.shared / "text/corpus.txt").write_text(corpus())
+            self.volume("data", "/mnt/shared/text")
+            self.install()
+        except BaseException:
+            self.nodes.stop(keep=True)
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        self.nodes.__exit__(kind)
+
+    def install(self):
+        c = self.cluster
+        c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+        for manifest in ("crds", "config/rbac.yaml", "e2e/nodes/operator.yaml"):
+            c.kubectl("apply", "--server-side", "-f", ROOT / manifest)
+        c.kubectl("rollout", "status", "-n", NAMESPACE, "deploy/ringmaster-operator", "--timeout=120s")
+
+    # --- jobs
+
+    def volume(self, name, path):
+        """A volume that all nodes share, and a claim of the same name for it."""
+        claim = {key: VOLUME[key] for key in ("accessModes", "storageClassName")}
+        for thing in ({"kind": "PersistentVolume", "metadata": {"name": name},
+                       "spec": {**VOLUME, "hostPath": {"path": path}, "claimRef": {"namespace": "default", "name": name}}},
+                      {"kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+                       "spec": {**claim, "resources": {"requests": {"storage": "1Gi"}}}}):
+            self.cluster.apply_text(json.dumps({"apiVersion": "v1", **thing}))
+
+    def job(self, name, replicas=4, steps=400, workers=None, template=None, **spec):
+        """A TrainingJob with data and checkpoints on shared volumes, as a dict."""
+        folder = self.nodes.shared / name
+        folder.mkdir()
+        folder.chmod(0o1777)
+        self.volume(name, f"/mnt/shared/{name}")
+        pod = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}],
+               "containers": [{"name": "worker", "resources": {"limits": {"cpu": CPU_LIMIT}}, "volumeMounts": [
+                   {"name": "data", "mountPath": "/data/text", "readOnly": True}]}], **(template or {})}
+        return {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"framework": "native", "training": training(steps),
+                         "workers": {"replicas": replicas, "min": 1, "max": 8, "template": {"spec": pod},
+                                     **(workers or {})},
+                         "checkpoint": {"everySteps": 100, "keep": 2, "volumeClaim": name},
+                         "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 2}}, **spec}}
+
+    def apply(self, manifest):
+        self.cluster.apply_text(json.dumps(manifest))
+        return manifest["metadata"]["name"]
+
+    def delete(self, name):
+        self.cluster.kubectl("delete", "tj", name, "--ignore-not-found", "--timeout=120s")
+
+    def expected_hash(self, steps, workers=2):
+        """What `ringmaster run` on this machine makes of the same job, with its own number of workers."""
+        if steps not in self._hashes:
+            folder = self.nodes.folder / f"run-{steps}"
+            manifest = self.nodes.folder / f"run-{steps}.json"
+            manifest.write_text(json.dumps({
+                "apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "expected"},
+                "spec": {"framework": "native", "workers": {"replicas": workers, "min": 1, "max": 8},
+                         "training": training(steps)}}))
+            done = subprocess.run([BIN / "ringmaster", "run", manifest, "--out", folder, "--workers", str(workers), "--set",
+                                   f"spec.training.data.path={self.nodes.shared / 'text'}"],
+                                  capture_output=True, text=True, timeout=600, check=False)
+            if done.returncode:
+                raise AssertionError(f"ringmaster run ended with {done.returncode}:\n{done.stderr[-2000:]}")
+            self._hashes[steps] = json.loads((folder / "summary.json").read_text())["weightsHash"]
+        return self._hashes[steps]
+
+    # --- what a user looks at
+
+    def status(self, name):
+        return self.cluster.api.get(f"{JOBS}/{name}").get("status", {})
+
+    def step(self, name):
+        return self.status(name).get("progress", {}).get("step", 0)
+
+    def pods(self, name):
+        """Of the job, by name."""
+        found = self.cluster.api.get(f"/api/v1/namespaces/default/pods?labelSelector=ringmaster.dev/job%3D{name}")["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def uids(self, name):
+        return {key: pod["metadata"]["uid"] for key, pod in self.pods(name).items()}
+
+    def wait(self, name, condition, what, timeout_s=120):
+        """condition(status) of the job; fails with its status, events and logs."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status(name)
+            found = condition(status)
+            if found:
+                return found
+            if time.monotonic() > deadline or status.get("phase") == "Failed":
+                self.report(name)
+                raise AssertionError(f"{name}: not within {timeout_s} s: {what}; its phase is {status.get('phase')}")
+            time.sleep(0.1)
+
+    def wait_phase(self, name, phase, timeout_s=300):
+        self.wait(name, lambda status: status.get("phase") == phase, f"phase {phase}", timeout_s)
+
+    def wait_step(self, name, step, timeout_s=120):
+        return self.wait(name, lambda status: status.get("progress", {}).get("step", 0) >= step, f"step {step}", timeout_s)
+
+    def wait_full(self, name, replicas, step=0, timeout_s=120):
+        """All of them take part, and this step is done."""
+        self.wait(name, lambda status: status.get("ready") == f"{replicas}/{replicas}" and
+                  status.get("progress", {}).get("step", 0) >= step, f"{replicas} workers at step {step}", timeout_s)
+
+    def report(self, name):
+        for arguments in (("get", "tj", name, "-o", "yaml"), ("get", "pods", "-A", "-o", "wide"),
+                          ("events", "-n", "default"), ("get", "nodes")):
+            try:
+                print(f"--- kubectl {' '.join(arguments)}\n{self.cluster.kubectl(*arguments)}", file=sys.stderr)
+            except KubectlError as error:
+                print(error, file=sys.stderr)
+        for pod in self.pods(name):
+            try:
+                print(f"--- {pod}\n{self.cluster.kubectl('logs', '--tail=40', pod)}", file=sys.stderr)
+            except KubectlError as error:
+                print(error, file=sys.stderr)
+        try:
+            print("--- operator\n" + self.cluster.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=ringmaster-operator",
+                                                           "--tail=150", "--prefix"), file=sys.stderr)
+        except KubectlError as error:
+            print(error, file=sys.stderr)
