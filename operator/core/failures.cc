@@ -172,6 +172,8 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
   const auto& record = *o.report->last_failure;
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // seen as its pod
+  // The death is told at once; how it died, when its agent has heard that, some milliseconds later.
+  if (record.evidence == "mutex" && record.exit_code == 0) return std::nullopt;
   Failure failure{
       ledger.attempt, record.pod, "", record.exit_code, Cause::kExit, record.message, "", "", now};
   if (record.evidence == "hang" || record.evidence == "stopped") failure.cause = Cause::kHang;

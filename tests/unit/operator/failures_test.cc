@@ -301,6 +301,17 @@ TEST(Failures, ATrainerLostInsideItsPodIsOnlyRemembered) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
 }
 
+TEST(Failures, ATrainersDeathIsJudgedWhenItsExitCodeIsKnown) {
+  Observed o = RunningWorld(2);
+  o.job.rules = {OnExit(139, RuleAction::kFail)};
+  o.report->worker_failures = 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "mutex", 0, ""};
+  Settle(o, kT0);
+  EXPECT_FALSE(o.status.ledger.last_failure.has_value());
+  o.report->last_failure->exit_code = 139;
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
+}
+
 TEST(Failures, AHangRuleSeesAHungTrainer) {
   Observed o = RunningWorld(2);
   Rule rule;
