@@ -23,15 +23,21 @@ void Channel::Queue(Stamp stamp, std::span<const std::byte> data) {
 }
 
 std::optional<Outgoing> Channel::Next() {
-  if (queue_.empty() || sent_ >= credited_ + kWindow) return std::nullopt;
+  if (queue_.empty() || sent_ >= credited_ + kWindow || bytes_under_way_ >= kWindowBytes) return std::nullopt;
   const Outgoing next = queue_.front();
   queue_.pop_front();
   ++sent_;
+  under_way_.push_back(next.data.size());
+  bytes_under_way_ += next.data.size();
   return next;
 }
 
 void Channel::OnCredit(uint64_t landed) {
-  if (landed > credited_ && landed <= sent_) credited_ = landed;
+  if (landed > sent_) return;
+  for (; credited_ < landed; ++credited_) {
+    bytes_under_way_ -= under_way_.front();
+    under_way_.pop_front();
+  }
 }
 
 Status Channel::Post(Stamp stamp, const Landing& landing) {
@@ -84,13 +90,16 @@ Status Channel::LandNext(Stamp stamp, std::span<const std::byte> message) {
   expected_.pop_front();
   Land(expected.landing, message.data());
   ++landed_;
+  bytes_to_tell_ += message.size();
   return Ok();
 }
 
-std::optional<uint64_t> Channel::CreditDue() {
-  if (landed_ < told_ + kCreditEvery) return std::nullopt;
+uint64_t Channel::Tell() {
   told_ = landed_;
+  bytes_to_tell_ = 0;
   return landed_;
 }
+
+bool Channel::CreditDue() const { return landed_ >= told_ + kCreditEvery || bytes_to_tell_ >= kCreditBytes; }
 
 }  // namespace ringmaster::fabric

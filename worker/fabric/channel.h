@@ -1,8 +1,10 @@
 // One peer's traffic in one generation, without I/O: puts messages back in order, lands them, and keeps the
 // number under way within a window, so that a fast sender cannot fill a slow receiver's memory.
 //
-// The window counts messages: a sender may be kWindow ahead of what the receiver has landed. The receiver
-// tells its progress every kCreditEvery messages. Used by one thread.
+// A sender may be kWindow messages ahead of what the receiver has landed, and sends no more once kWindowBytes
+// are under way: what lies in sockets should still be in somebody's cache when it is taken out. The
+// receiver's progress goes out with whatever is sent to the peer anyway, or by itself after a part of the
+// window, which is less than what stops a sender. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +29,9 @@ struct Outgoing {
 class Channel {
  public:
   static constexpr uint64_t kWindow = 32;
-  static constexpr uint64_t kCreditEvery = 8;
+  static constexpr uint64_t kWindowBytes = 768 << 10;
+  static constexpr uint64_t kCreditEvery = kWindow / 4;
+  static constexpr uint64_t kCreditBytes = kWindowBytes / 2;
 
   // --- sending ---
   void Queue(Stamp stamp, std::span<const std::byte> data);
@@ -45,8 +49,10 @@ class Channel {
   // else.
   Status OnMessage(uint64_t sequence, Stamp stamp, std::span<const std::byte> message);
   uint64_t landed() const { return landed_; }
-  // What to tell the peer now, if it is time to.
-  std::optional<uint64_t> CreditDue();
+  // What to tell the peer with a message that goes there.
+  uint64_t Tell();
+  // It is time to tell the peer even without one.
+  bool CreditDue() const;
 
  private:
   struct Expected {
@@ -63,12 +69,15 @@ class Channel {
   uint64_t queued_ = 0;
   uint64_t sent_ = 0;
   uint64_t credited_ = 0;
+  std::deque<size_t> under_way_;  // bytes of each message that is sent and not credited
+  uint64_t bytes_under_way_ = 0;
 
   std::deque<Expected> expected_;
   std::map<uint64_t, Kept> kept_;  // by sequence: early, or without a landing yet
   std::vector<std::vector<std::byte>> spare_;
   uint64_t landed_ = 0;
   uint64_t told_ = 0;
+  uint64_t bytes_to_tell_ = 0;
 };
 
 }  // namespace ringmaster::fabric

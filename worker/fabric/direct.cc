@@ -1,61 +1,34 @@
-#include <algorithm>
-#include <vector>
-
 #include "worker/fabric/algorithms.h"
+#include "worker/fabric/shares.h"
 
 namespace ringmaster::fabric {
 namespace {
 
-constexpr size_t kCacheLine = 64;
-constexpr size_t kShortestExchange =
-    64 << 10;  // shorter segments cost more in messages than they gain in overlap
+// Shorter segments cost more in messages than they gain in overlap.
+constexpr size_t kShortestToMany = 64 << 10;
 
-// Everybody owns a share, cut into segments. Peers are numbered by their distance: 1 is the next rank.
-struct Shares {
+// Everybody owns a share. Peers are numbered by their distance: 1 is the next rank.
+struct Direct {
   Transport& transport;
   uint32_t operation;
-  std::span<std::byte> data;
-  size_t share;  // bytes, the last ones may be shorter
-  size_t segment;
-  uint32_t segments;  // per share
+  Shares shares;
 
+  uint32_t segments() const { return shares.segments; }
   int peers() const { return transport.world() - 1; }
   int Peer(int distance) const { return (transport.rank() + distance) % transport.world(); }
-  std::span<std::byte> Segment(int owner, uint32_t g) const {
-    const size_t begin_of_share = std::min(data.size(), share * owner);
-    const size_t end_of_share = std::min(data.size(), begin_of_share + share);
-    const size_t begin = std::min(end_of_share, begin_of_share + segment * g);
-    return data.subspan(begin, std::min(segment, end_of_share - begin));
-  }
+  std::span<std::byte> Segment(int owner, uint32_t g) const { return shares.Segment(owner, g); }
   Stamp Contribution(uint32_t g) const { return {operation, g}; }
-  Stamp Final(uint32_t g) const { return {operation, segments + g}; }
+  Stamp Final(uint32_t g) const { return {operation, segments() + g}; }
 };
-
-size_t UpToLines(size_t bytes, size_t parts) {
-  return (bytes + parts * kCacheLine - 1) / (parts * kCacheLine) * kCacheLine;
-}
-
-Shares Cut(Transport& transport, uint32_t operation, std::span<std::byte> data) {
-  const size_t share = UpToLines(data.size(), transport.world());
-  const size_t fewest = share >= 2 * kShortestExchange ? 2 : 1;
-  const size_t segments =
-      std::max(fewest, (share + transport.segment_bytes() - 1) / transport.segment_bytes());
-  return {transport,
-          operation,
-          data,
-          share,
-          std::max(kCacheLine, UpToLines(share, segments)),
-          static_cast<uint32_t>(segments)};
-}
 
 // Landings from the peer at this distance. Its finished share comes on top of what we sent it before: it
 // cannot be finished without that, so that has left.
-Status PostContribution(const Shares& s, int distance, uint32_t g, const Combiner& combiner) {
+Status PostContribution(const Direct& s, int distance, uint32_t g, const Combiner& combiner) {
   const int peer = s.Peer(distance);
   RM_TRY(s.transport.Post(peer, s.Contribution(g),
                           {s.Segment(s.transport.rank(), g), Landing::Action::kAppend, combiner}));
-  if (g + 1 < s.segments) return Ok();
-  for (uint32_t f = 0; f < s.segments; ++f)
+  if (g + 1 < s.segments()) return Ok();
+  for (uint32_t f = 0; f < s.segments(); ++f)
     RM_TRY(s.transport.Post(peer, s.Final(f), {s.Segment(peer, f), Landing::Action::kCopy, {}}));
   return Ok();
 }
@@ -64,19 +37,21 @@ Status PostContribution(const Shares& s, int distance, uint32_t g, const Combine
 
 Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                        const Combiner& combiner) {
-  const Shares s = Cut(transport, operation, data);
-  for (uint32_t g = 0; g < s.segments; ++g) RM_TRY(PostContribution(s, 1, g, combiner));
+  const Direct s = {
+      transport, operation,
+      Cut(data, PartBytes(data.size(), transport.world()), transport.segment_bytes(), kShortestToMany)};
+  for (uint32_t g = 0; g < s.segments(); ++g) RM_TRY(PostContribution(s, 1, g, combiner));
   // The next rank's values are the first that an owner adds, so every owner hears from its next one first.
-  for (uint32_t g = 0; g < s.segments; ++g)
+  for (uint32_t g = 0; g < s.segments(); ++g)
     for (int d = s.peers(); d > 0; --d)
       RM_TRY(transport.Send(s.Peer(d), s.Contribution(g), s.Segment(s.Peer(d), g)));
   // The peers' values are added in the order of their distance whoever is first: a segment is open to peer
   // d + 1 when that of peer d has landed. Segments follow each other at a distance of one peer.
   const auto peers = static_cast<uint32_t>(s.peers());
-  for (uint32_t tick = 0; tick + 1 < s.segments + peers; ++tick)
+  for (uint32_t tick = 0; tick + 1 < s.segments() + peers; ++tick)
     for (uint32_t d = 1; d <= peers && d <= tick + 1; ++d) {
       const uint32_t g = tick + 1 - d;
-      if (g >= s.segments) continue;
+      if (g >= s.segments()) continue;
       RM_TRY(transport.Wait(s.Peer(static_cast<int>(d))));
       if (d < peers) {
         RM_TRY(PostContribution(s, static_cast<int>(d) + 1, g, combiner));
@@ -85,7 +60,7 @@ Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::
       for (int to = s.peers(); to > 0; --to)
         RM_TRY(transport.Send(s.Peer(to), s.Final(g), s.Segment(transport.rank(), g)));
     }
-  for (uint32_t g = 0; g < s.segments; ++g)
+  for (uint32_t g = 0; g < s.segments(); ++g)
     for (int d = 1; d <= s.peers(); ++d) RM_TRY(transport.Wait(s.Peer(d)));
   return transport.Flush();
 }

@@ -121,6 +121,48 @@ TEST(Channel, StopsAtTheWindowAndGoesOnWithCredit) {
   EXPECT_FALSE(sender.Next());
 }
 
+TEST(Channel, StopsWhenTheWindowIsFullOfBytes) {
+  Channel sender;
+  const auto data = Bytes(Channel::kWindowBytes / 4, 1);
+  for (int i = 0; i < 12; ++i) sender.Queue({}, data);
+  const auto send = [&] {
+    int sent = 0;
+    while (sender.Next()) ++sent;
+    return sent;
+  };
+  EXPECT_EQ(send(), 4);
+  sender.OnCredit(3);
+  EXPECT_EQ(send(), 3);
+  sender.OnCredit(2);  // older than what we know
+  EXPECT_EQ(send(), 0);
+  sender.OnCredit(7);
+  EXPECT_EQ(send(), 4);
+}
+
+// Whatever stops a sender is more than what makes the receiver speak, or both would wait for ever.
+TEST(Channel, TellsBeforeTheSenderHasToStop) {
+  for (const size_t bytes : {size_t{1}, size_t{64} << 10, size_t{191} << 10, size_t{4} << 20}) {
+    Channel sender;
+    Channel receiver;
+    const auto data = Bytes(bytes, 1);
+    std::vector<std::byte> place(bytes);
+    uint64_t landed = 0;
+    for (int i = 0; i < 100; ++i) {
+      sender.Queue({}, data);
+      ASSERT_TRUE(receiver.Post({}, {place, Landing::Action::kCopy, {}}).ok());
+    }
+    while (landed < 100) {
+      const auto next = sender.Next();
+      ASSERT_TRUE(next) << bytes << " bytes: stuck after " << landed;
+      ASSERT_TRUE(receiver.OnMessage(next->sequence, next->stamp, next->data).ok());
+      ++landed;
+      if (!receiver.CreditDue()) continue;
+      sender.OnCredit(receiver.Tell());
+      EXPECT_FALSE(receiver.CreditDue());
+    }
+  }
+}
+
 TEST(Channel, RefusesWhatDoesNotFit) {
   std::vector<std::byte> data(8);
   const Landing landing{data, Landing::Action::kCopy, {}};

@@ -57,8 +57,7 @@ Status Domain::Pump(int rank) {
                          next->sequence,
                          next->stamp,
                          {next->data.begin(), next->data.end()}}));
-    if (const auto landed = channel.CreditDue())
-      RM_TRY(Push(rank, {EventKind::kCredit, rank, q, *landed, {}, {}}));
+    if (channel.CreditDue()) RM_TRY(Push(rank, {EventKind::kCredit, rank, q, channel.Tell(), {}, {}}));
   }
   return Ok();
 }

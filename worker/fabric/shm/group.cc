@@ -21,14 +21,14 @@ inline void Pause() {
 }  // namespace
 
 // With a CPU for every member it pays to spin for about as long as a sleep and a wake-up cost. With fewer,
-// whoever spins keeps the one it waits for from running.
+// whoever spins keeps the one it waits for from running: it gives up the CPU at once.
 Group::Group(Domain& domain, uint64_t generation, int rank, std::vector<const Peer*> peers, int cpus)
     : domain_(domain),
       own_(domain.page()),
       generation_(generation),
       rank_(rank),
       peers_(std::move(peers)),
-      spin_(std::chrono::microseconds(world() <= cpus ? 30 : 2)),
+      spin_(std::chrono::microseconds(world() <= cpus ? 30 : 0)),
       yields_(world() <= cpus ? 10 : 50) {}
 
 const std::byte* Group::Data(int q, const Descriptor& descriptor, uint64_t offset) const {

@@ -24,18 +24,18 @@ Header UcxTransport::MakeHeader(Kind kind) const { return {generation_, 0, 0, 0,
 
 void UcxTransport::Pump(int peer) {
   Channel& channel = channels_[peer];
-  if (const auto landed = channel.CreditDue()) {
-    Header header = MakeHeader(Kind::kCredit);
-    header.sequence = *landed;
-    endpoints_[peer]->Send(header, {});
-  }
   while (const auto next = channel.Next()) {
     Header header = MakeHeader(Kind::kData);
     header.sequence = next->sequence;
     header.operation = next->stamp.operation;
     header.step = next->stamp.step;
+    header.landed = channel.Tell();
     endpoints_[peer]->Send(header, next->data);
   }
+  if (!channel.CreditDue()) return;
+  Header header = MakeHeader(Kind::kCredit);
+  header.landed = channel.Tell();
+  endpoints_[peer]->Send(header, {});
 }
 
 Status UcxTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data) {
@@ -125,13 +125,14 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
   if (header.rank < 0 || header.rank >= world() || header.rank == rank_) return;
   switch (header.kind) {
     case Kind::kData:
+      channels_[header.rank].OnCredit(header.landed);
       if (auto status =
               channels_[header.rank].OnMessage(header.sequence, {header.operation, header.step}, data);
           !status.ok())
         news_ = status.error().In(fmt::format("rank {}", header.rank));
       break;
     case Kind::kCredit:
-      channels_[header.rank].OnCredit(header.sequence);
+      channels_[header.rank].OnCredit(header.landed);
       break;
     case Kind::kStop:
     case Kind::kHello:

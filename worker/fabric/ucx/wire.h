@@ -9,7 +9,7 @@ enum class Kind : uint16_t {
   kHello,    // payload: uuid of the sender, who has entered `generation`
   kWelcome,  // payload: uuid of the sender, who has had our hello for `generation`
   kData,     // payload: message number `sequence` of the sender's channel to us
-  kCredit,   // `sequence` messages of ours have landed
+  kCredit,   // nothing but `landed`
   kStop,     // the sender gave `generation` up
 };
 
@@ -21,7 +21,8 @@ struct Header {
   int32_t rank;  // of the sender; -1: not a member any more
   Kind kind;
   uint16_t reserved;
+  uint64_t landed = 0;  // of kData and kCredit: so many messages of ours
 };
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(Header) == 40);
 
 }  // namespace ringmaster::fabric::ucx

@@ -32,8 +32,8 @@ struct Setting {
   const char* value;
 };
 constexpr Setting kSettings[] = {
-    {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "256k"},
-    {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "256k"},
+    {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "192k"},
+    {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "192k"},
     {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
 };
 

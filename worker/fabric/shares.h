@@ -1,0 +1,27 @@
+// How a buffer is cut for the algorithms in which every rank owns a share of it: shares into segments, one
+// message each. A plain value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ringmaster::fabric {
+
+struct Shares {
+  std::span<std::byte> data;
+  size_t share = 0;    // bytes; the last shares may be shorter, or empty
+  size_t segment = 0;  // bytes; the last segments of a share may be shorter, or empty
+  uint32_t segments = 0;
+
+  std::span<std::byte> Segment(int owner, uint32_t g) const;
+};
+
+// Bytes of a part when `bytes` are cut into so many, at cache lines.
+size_t PartBytes(size_t bytes, size_t parts);
+
+// Equal segments of at most `longest` bytes (a multiple of 64), and at least two where they stay above
+// `shortest`: one travels while the other is summed.
+Shares Cut(std::span<std::byte> data, size_t share, size_t longest, size_t shortest);
+
+}  // namespace ringmaster::fabric
