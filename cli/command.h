@@ -33,5 +33,12 @@ void AddDevices(CLI::App& app, int& exit_code);
 void AddCrd(CLI::App& app, int& exit_code);
 void AddRender(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
+// About a job on a cluster.
+void AddStatus(CLI::App& app, int& exit_code);
+void AddLogs(CLI::App& app, int& exit_code);
+void AddDiagnose(CLI::App& app, int& exit_code);
+void AddScale(CLI::App& app, int& exit_code);
+void AddSuspend(CLI::App& app, int& exit_code);
+void AddResume(CLI::App& app, int& exit_code);
 
 }  // namespace ringmaster::cli

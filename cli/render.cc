@@ -1,30 +1,37 @@
-// `ringmaster render`: what the operator would create for a job, without a cluster. What only a cluster knows
-// (the job's uid, the coordinator's authority) is a placeholder that nobody takes for the real thing.
+// `ringmaster render`: what the operator would create for a job, of a file or on a cluster. Of a file, what
+// only a cluster knows (the job's uid, the coordinator's authority) is a placeholder that nobody takes for
+// the real thing.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "api/load.h"
 #include "api/yaml_text.h"
 #include "base/file.h"
+#include "cli/cluster.h"
 #include "cli/command.h"
 #include "cli/manifest.h"
+#include "operator/kube/watch/meta.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::cli {
 namespace {
 
+constexpr const char* kNoUid = "UID-OF-THE-JOB";
 constexpr size_t kMaxAuthorityBytes = size_t{1} << 20;
 
 struct RenderFlags {
+  ClusterFlags cluster;
   std::string file;
   std::vector<std::string> sets;
   std::string gang;
   std::string authority_file;
-  std::string uid = "UID-OF-THE-JOB";
+  std::string uid = kNoUid;
   wiring::Context context;
 };
 
@@ -37,13 +44,42 @@ const std::map<std::string, wiring::Gang>& Gangs() {
   return gangs;
 }
 
-Status Render(RenderFlags flags) {
+Result<api::TrainingJob> FromFile(const RenderFlags& flags) {
   Sets sets;
   for (const std::string& text : flags.sets) {
     RM_ASSIGN(auto set, ParseSet(text));
     sets.push_back(std::move(set));
   }
-  RM_ASSIGN(const api::TrainingJob job, LoadManifest(flags.file, sets, 0));
+  return LoadManifest(flags.file, sets, 0);
+}
+
+// Uid, attempt and the nodes to keep off are those of the moment, unless flags name others.
+Result<api::TrainingJob> FromCluster(RenderFlags& flags) {
+  if (!flags.sets.empty())
+    return Error{Code::kInvalid, flags.file + ": no such file, and --set is for files only"};
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  Result<Json> found = cluster->Job(JobName(flags.file));
+  if (!found.ok())
+    return Error{found.error().code, flags.file + ": no such file, and " + found.error().message};
+  if (flags.uid == kNoUid) flags.uid = kube::Text(kube::Child(*found, "metadata"), "uid");
+  const Json& status = kube::Child(*found, "status");
+  if (flags.context.attempt == 0) flags.context.attempt = kube::Integer(status, "attempt", 1);
+  if (flags.context.excluded_nodes.empty())
+    for (const Json& node : kube::Items(status, "excludedNodes"))
+      flags.context.excluded_nodes.emplace_back(kube::Text(node, "name"));
+  found->erase("status");
+  api::Loaded loaded = api::FromJson(*found);
+  if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};
+  return std::move(loaded.job);
+}
+
+Status Render(RenderFlags flags) {
+  // A file goes before a job of that name.
+  std::error_code ignored;
+  const bool is_file = flags.file == "-" || std::filesystem::exists(flags.file, ignored) ||
+                       flags.file.find('.') != std::string::npos;
+  RM_ASSIGN(const api::TrainingJob job, is_file ? FromFile(flags) : FromCluster(flags));
+  flags.context.attempt = std::max<int64_t>(flags.context.attempt, 1);
   if (!flags.authority_file.empty()) {
     RM_ASSIGN(flags.context.coordinator_ca_pem, ReadFile(flags.authority_file, kMaxAuthorityBytes));
   }
@@ -73,14 +109,17 @@ void AddRender(CLI::App& app, int& exit_code) {
   std::vector<std::string> gangs;
   for (const auto& [name, gang] : Gangs()) gangs.push_back(name);
 
+  context.attempt = 0;  // not told
   CLI::App* command = app.add_subcommand("render", "Print what the operator would create for a job");
-  command->add_option("FILE", flags->file, "Manifest (YAML or JSON)")->required();
+  command
+      ->add_option("FILE_OR_JOB", flags->file,
+                   "Manifest (YAML or JSON); when there is no such file, the job of that name on a cluster")
+      ->required();
   command
       ->add_option("--set", flags->sets, "spec.path=value: replaces a field of the manifest; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--attempt", context.attempt, "Which attempt of the job")
-      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
-      ->capture_default_str();
+  command->add_option("--attempt", context.attempt, "Which attempt of the job; else its newest, or 1")
+      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}));
   command->add_option("--gang", flags->gang, "Instead of spec.scheduling.gang, whose auto is gate here")
       ->check(CLI::IsMember(gangs));
   command->add_option("--excluded", context.excluded_nodes, "Nodes to keep off, with commas between")
@@ -93,6 +132,7 @@ void AddRender(CLI::App& app, int& exit_code) {
   command->add_option("--coordinator", context.coordinator_address, "HOST:PORT that workers call");
   command->add_option("--ca", flags->authority_file, "File with the coordinator's authority (PEM)");
   command->add_option("--uid", flags->uid, "Of the TrainingJob, for owner references");
+  AddClusterFlags(*command, flags->cluster);
   command->footer("Example:\n  ringmaster render job.yaml | kubectl apply --dry-run=server -f -");
   command->callback([flags, &exit_code] {
     const Status rendered = Render(*flags);

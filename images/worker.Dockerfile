@@ -16,7 +16,7 @@ COPY images/install /tmp/install
 # UCX loads its transports at run time, and libibverbs the driver of each make of device: without the ibverbs-providers
 # there is no RDMA, and nothing says so.
 RUN /tmp/install libucx0 libibverbs1 ibverbs-providers librdmacm1 libdnnl2 libgomp1 libnuma1 libspdlog1.10 libfmt9 \
-    libyaml-cpp0.7 libre2-9 libxxhash0 libssl3 libstdc++6
+    libyaml-cpp0.7 libre2-9 libxxhash0 libssl3 libstdc++6 libcpprest2.10
 COPY --from=build /out/ /usr/local/bin/
 LABEL org.opencontainers.image.title="ringmaster-worker" \
       org.opencontainers.image.description="Elastic distributed training on Kubernetes: a worker" \

@@ -1,6 +1,7 @@
 #include "operator/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 
 namespace ringmaster::operator_main {
@@ -54,6 +55,10 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
                  "namespace of the operator itself: its Lease, Secret and endpoint")
       ->envname("POD_NAMESPACE")
       ->capture_default_str();
+  app.add_option("--watch-namespaces", flags.watch_namespaces,
+                 "namespaces whose jobs are run, with commas between; empty: all of them")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--identity", flags.identity, "name of this replica in the Lease; a random part is added")
       ->envname("POD_NAME");
   app.add_option("--lease-name", flags.lease_name, "the Lease that the leader holds")->capture_default_str();
@@ -100,6 +105,10 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
     return std::nullopt;
   }
   flags.log_json = format == "json";
+  // Each once: one watch for each.
+  std::sort(flags.watch_namespaces.begin(), flags.watch_namespaces.end());
+  const auto same = std::unique(flags.watch_namespaces.begin(), flags.watch_namespaces.end());
+  flags.watch_namespaces.erase(same, flags.watch_namespaces.end());
   const auto refuse = [&](const char* why) -> std::optional<Flags> {
     std::fprintf(stderr, "%s\n", why);
     exit_code = 2;

@@ -15,6 +15,7 @@ struct Flags {
   std::vector<std::string> kubeconfig;  // empty: in the cluster, or $KUBECONFIG
   std::string context;
   std::string namespace_ = "ringmaster-system";  // of the operator: Lease, Secret, endpoint
+  std::vector<std::string> watch_namespaces;     // where jobs are looked after; empty: everywhere
   std::string identity;                          // empty: host name and a random part
   std::string lease_name = "ringmaster-operator";
   Duration lease_duration = seconds(15);

@@ -139,6 +139,7 @@ Status Run(const Flags& flags, const Fd& signals) {
                                     : flags.rendezvous_advertise;
   kube::KubeBackend::Options options;
   options.clock = kube::WallClock(Now(), kube::WallNow());
+  options.namespaces = flags.watch_namespaces;
   options.may_write = may_write;
   options.context = [&](const control::Key&) {
     wiring::Context context;

@@ -20,7 +20,8 @@ class Freshness {
   bool Fresh(const Key& key, const View& view) {
     auto it = awaited_.find(key);
     if (it == awaited_.end()) return true;
-    if (view.Seen(Kind::kJob) < it->second[0] || view.Seen(Kind::kPod) < it->second[1]) return false;
+    if (view.Seen(Kind::kJob, key) < it->second[0] || view.Seen(Kind::kPod, key) < it->second[1])
+      return false;
     awaited_.erase(it);
     return true;
   }
@@ -32,7 +33,7 @@ class Freshness {
     const auto it = awaited_.find(key);
     if (it == awaited_.end()) return reached;
     for (const Kind kind : {Kind::kJob, Kind::kPod}) {
-      const Revision seen = view.Seen(kind);
+      const Revision seen = view.Seen(kind, key);
       if (seen < it->second[static_cast<size_t>(kind)]) reached[static_cast<size_t>(kind)] = seen;
     }
     return reached;

@@ -39,8 +39,9 @@ class View {
   virtual ~View() = default;
   // nullopt: there is no such job, as far as is known.
   virtual std::optional<Snapshot> Observe(const Key& key) const = 0;
-  // Everything of this kind up to this revision is in the view.
-  virtual Revision Seen(Kind kind) const = 0;
+  // Everything of this kind that belongs to this job is in the view, up to this revision. Namespaces may be
+  // followed one by one, so others can be further or behind.
+  virtual Revision Seen(Kind kind, const Key& key) const = 0;
   virtual std::vector<Key> Keys() const = 0;
 };
 
@@ -63,8 +64,8 @@ struct Write {
 
 class Backend : public View {
  public:
-  // done(revision): done, and the view has seen it when Seen(kind of the action) >= revision; 0: nothing to
-  // wait for. kUnavailable: surely not done. kAmbiguous: perhaps done.
+  // done(revision): done, and the view has seen it when Seen(kind of the action, key) >= revision; 0: nothing
+  // to wait for. kUnavailable: surely not done. kAmbiguous: perhaps done.
   virtual void Execute(Write write, std::function<void(Result<Revision>)> done) = 0;
   // Afterwards the view of this key holds everything that was done before the call.
   virtual void ReadThrough(const Key& key, std::function<void(Status)> done) = 0;

@@ -207,7 +207,8 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
   DelayedCalls later_;
 };
 
-ApiClient::ApiClient(HttpClient& http) : impl_(std::make_shared<Impl>(http)) {}
+ApiClient::ApiClient(HttpClient& http, std::string field_manager)
+    : impl_(std::make_shared<Impl>(http)), field_manager_(std::move(field_manager)) {}
 ApiClient::~ApiClient() { impl_->Stop(); }
 
 void ApiClient::Get(const Resource& resource, const std::string& ns, const std::string& name, Done done) {
@@ -228,7 +229,7 @@ void ApiClient::List(const Resource& resource, const ListOptions& options, OnPag
 void ApiClient::Create(const Resource& resource, const std::string& ns, const Json& object, Done done) {
   HttpRequest request;
   request.method = "POST";
-  request.target = WithQuery(resource.Path(ns), {{"fieldManager", kFieldManager}});
+  request.target = WithQuery(resource.Path(ns), {{"fieldManager", field_manager_}});
   request.body = DumpJson(object);
   impl_->Send(std::move(request), std::move(done));
 }
@@ -238,7 +239,7 @@ void ApiClient::Apply(const Resource& resource, const std::string& ns, const std
   HttpRequest request;
   request.method = "PATCH";
   request.target = WithQuery(resource.Path(ns, name, subresource),
-                             {{"fieldManager", kFieldManager}, {"force", force ? "true" : ""}});
+                             {{"fieldManager", field_manager_}, {"force", force ? "true" : ""}});
   request.body = DumpJson(object);
   request.content_type = kApplyType;
   impl_->Send(std::move(request), std::move(done));
@@ -248,7 +249,7 @@ void ApiClient::Update(const Resource& resource, const std::string& ns, const st
                        const std::string& subresource, const Json& object, Done done) {
   HttpRequest request;
   request.method = "PUT";
-  request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", kFieldManager}});
+  request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", field_manager_}});
   request.body = DumpJson(object);
   impl_->Send(std::move(request), std::move(done));
 }
@@ -257,7 +258,7 @@ void ApiClient::Patch(const Resource& resource, const std::string& ns, const std
                       const std::string& subresource, PatchType type, const Json& body, Done done) {
   HttpRequest request;
   request.method = "PATCH";
-  request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", kFieldManager}});
+  request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", field_manager_}});
   request.body = DumpJson(body);
   request.content_type = ContentType(type);
   impl_->Send(std::move(request), std::move(done));

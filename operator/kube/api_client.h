@@ -52,7 +52,8 @@ class ApiClient {
   // counts no more.
   using OnPage = std::function<void(Json items)>;
 
-  explicit ApiClient(HttpClient& http);
+  // `field_manager`: whose fields those become that are written.
+  explicit ApiClient(HttpClient& http, std::string field_manager = kFieldManager);
   ~ApiClient();
 
   void Get(const Resource& resource, const std::string& ns, const std::string& name, Done done);
@@ -82,6 +83,7 @@ class ApiClient {
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;
+  const std::string field_manager_;
 };
 
 }  // namespace ringmaster::kube

@@ -180,7 +180,7 @@ std::optional<control::Snapshot> LocalBackend::Observe(const Key& key) const {
   return snapshot;
 }
 
-Revision LocalBackend::Seen(Kind kind) const {
+Revision LocalBackend::Seen(Kind kind, const Key&) const {
   std::lock_guard lock(mutex_);
   return kind == Kind::kJob ? job_revision_ : pod_revision_;
 }

@@ -83,7 +83,7 @@ class LocalBackend final : public control::Backend {
   bool WaitSettled(const control::Key& key, Duration limit) const;
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
-  control::Revision Seen(control::Kind kind) const override;
+  control::Revision Seen(control::Kind kind, const control::Key& key) const override;
   std::vector<control::Key> Keys() const override;
   void Execute(control::Write write, std::function<void(Result<control::Revision>)> done) override;
   void ReadThrough(const control::Key& key, std::function<void(Status)> done) override;

@@ -96,7 +96,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   return snapshot;
 }
 
-Revision SimBackend::Seen(Kind kind) const { return seen_[static_cast<size_t>(kind)]; }
+Revision SimBackend::Seen(Kind kind, const Key&) const { return seen_[static_cast<size_t>(kind)]; }
 
 std::vector<Key> SimBackend::Keys() const {
   std::vector<Key> keys;

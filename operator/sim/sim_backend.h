@@ -30,7 +30,7 @@ class SimBackend final : public control::Backend {
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
-  control::Revision Seen(control::Kind kind) const override;
+  control::Revision Seen(control::Kind kind, const control::Key& key) const override;
   std::vector<control::Key> Keys() const override;
   void Execute(control::Write write, std::function<void(Result<control::Revision>)> done) override;
   void ReadThrough(const control::Key& key, std::function<void(Status)> done) override;

@@ -110,7 +110,7 @@ TEST_P(BackendConformance, AStaleStatusWriteIsAConflict) {
   const auto stale = Write(set, first);
   ASSERT_FALSE(stale.ok());
   EXPECT_EQ(stale.error().code, Code::kConflict) << stale.error().message;
-  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kJob) >= *written; }));
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kJob, key_) >= *written; }));
   EXPECT_EQ(backend().Observe(key_)->observed.status.ledger.attempt, 1);
   EXPECT_GT(backend().Observe(key_)->job_revision, first);
 }
@@ -131,12 +131,12 @@ TEST_P(BackendConformance, AViewThatReachedTheRevisionOfAWriteShowsIt) {
   const auto created = Create(kRuns);
   ASSERT_TRUE(created.ok());
   ASSERT_GT(*created, 0U);
-  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod) >= *created; }));
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod, key_) >= *created; }));
   EXPECT_TRUE(PodOf(Name(kRuns)).has_value());
 
   const auto deleted = Delete(Name(kRuns), seconds(30));
   ASSERT_TRUE(deleted.ok());
-  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod) >= *deleted; }));
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod, key_) >= *deleted; }));
   const auto pod = PodOf(Name(kRuns));
   EXPECT_TRUE(!pod || pod->deleting());
 }
@@ -301,7 +301,7 @@ TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {
   EXPECT_FALSE(pod.bound());
   const auto released = Write(core::ReleaseGang{1, {{pod.name, pod.uid}}});
   ASSERT_TRUE(released.ok()) << released.error().message;
-  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod) >= *released; }));
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod, key_) >= *released; }));
   EXPECT_FALSE(PodOf(Name(kRuns))->gated);
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
   EXPECT_TRUE(PodOf(Name(kRuns))->bound());

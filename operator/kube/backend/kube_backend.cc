@@ -105,12 +105,12 @@ Collection KubeBackend::Watched(Resource resource, std::string label_selector, b
 }
 
 void KubeBackend::Start() {
-  reflectors_.Add(Watched(kJobs), jobs_);
-  reflectors_.Add(Watched(kPods), pods_);
-  reflectors_.Add(Watched(kNodes), nodes_);
-  reflectors_.Add(Watched(kNamespaces, {}, true), namespaces_);
-  reflectors_.Add(Watched(kServices, wiring::kJobLabel, true), services_);
-  reflectors_.Add(Watched(kConfigMaps, wiring::kJobLabel, true), config_maps_);
+  Follow(Watched(kJobs), jobs_);
+  Follow(Watched(kPods), pods_);
+  reflectors_.Add(Watched(kNodes), nodes_.In({}));
+  reflectors_.Add(Watched(kNamespaces, {}, true), namespaces_.In({}));
+  Follow(Watched(kServices, wiring::kJobLabel, true), services_);
+  Follow(Watched(kConfigMaps, wiring::kJobLabel, true), config_maps_);
   reflectors_.Start();
 }
 
@@ -196,7 +196,7 @@ void KubeBackend::Discover() {
                     if (std::exchange(gang_apis_[api], served)) return;
                   }
                   if (!served) return;
-                  reflectors_.Add(Watched(resource, wiring::kJobLabel, true), *groups_.at(api));
+                  Follow(Watched(resource, wiring::kJobLabel, true), *groups_.at(api));
                   for (const std::string& job : jobs_.Keys()) Notify(job);
                 }));
   }
@@ -349,8 +349,8 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   return snapshot;
 }
 
-control::Revision KubeBackend::Seen(Kind kind) const {
-  return kind == Kind::kJob ? jobs_.revision() : pods_.revision();
+control::Revision KubeBackend::Seen(Kind kind, const Key& key) const {
+  return kind == Kind::kJob ? jobs_.revision(key.namespace_) : pods_.revision(key.namespace_);
 }
 
 std::vector<Key> KubeBackend::Keys() const {
@@ -418,9 +418,9 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
     std::lock_guard lock(mutex_);
     Live& live = LiveOf(job);
     if (live.prepared) {
-      const bool brought =
-          std::all_of(live.prepared->awaited.begin(), live.prepared->awaited.end(),
-                      [](const auto& item) { return item.first->revision() >= item.second; });
+      const bool brought = std::all_of(
+          live.prepared->awaited.begin(), live.prepared->awaited.end(),
+          [&](const auto& item) { return item.first->revision(job.key.namespace_) >= item.second; });
       if (!brought) return live.prepared->action;
       live.prepared.reset();
     }

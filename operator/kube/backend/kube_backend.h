@@ -52,6 +52,7 @@ class KubeBackend final : public control::Backend {
  public:
   struct Options {
     WallClock clock;
+    std::vector<std::string> namespaces{};  // where jobs are looked after; empty: everywhere
     // What wiring needs to know of the cluster and the operator; the backend fills in gang, attempt, size and
     // excluded nodes.
     std::function<wiring::Context(const control::Key&)> context;
@@ -81,7 +82,7 @@ class KubeBackend final : public control::Backend {
   void SetReport(const control::Key& key, rendezvous::Report report);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
-  control::Revision Seen(control::Kind kind) const override;
+  control::Revision Seen(control::Kind kind, const control::Key& key) const override;
   std::vector<control::Key> Keys() const override;
   void Execute(control::Write write, std::function<void(Result<control::Revision>)> done) override;
   void ReadThrough(const control::Key& key, std::function<void(Status)> done) override;
@@ -146,6 +147,15 @@ class KubeBackend final : public control::Backend {
   Time Chore(Time now);
   void Discover();
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false) const;
+  // In the namespaces that we look after.
+  template <class T>
+  void Follow(Collection collection, Store<T>& store) {
+    if (options_.namespaces.empty()) return reflectors_.Add(std::move(collection), store.In({}));
+    for (const std::string& name : options_.namespaces) {
+      collection.namespace_ = name;
+      reflectors_.Add(collection, store.In(name));
+    }
+  }
 
   ApiClient& client_;
   const Options options_;

@@ -87,7 +87,8 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
   std::optional<std::string> Problem() const {
     std::lock_guard lock(mutex_);
     if (problem_.empty()) return std::nullopt;
-    return collection_.resource.plural + ": " + problem_;
+    return collection_.resource.plural +
+           (collection_.namespace_.empty() ? "" : " in " + collection_.namespace_) + ": " + problem_;
   }
 
  private:

@@ -1,17 +1,24 @@
 // A copy of a collection, as compact typed values: each object is decoded the moment it arrives, and its JSON
-// is dropped. Fed by a reflector; read by anybody.
+// is dropped. Fed by a reflector, or by one for each namespace; read by anybody.
 //
-// Threads: the sink's side by one thread at a time; everything else from any thread. Values are shared and
-// immutable. `changed` runs on the writing thread without the lock, after the change can be read.
+//   Store<T> store(hooks);
+//   reflectors.Add({.resource = kPods}, store.In(""));                            // of all namespaces
+//   reflectors.Add({.resource = kPods, .namespace_ = "a"}, store.In("a"));        // or of some
+//
+// Threads: each sink by one thread at a time; everything else from any thread. Values are shared and
+// immutable. `changed` runs on the writing thread without the lock, after the change can be read: for objects
+// of different sinks on several threads at once.
 //
 // Invariants:
 //  - half a listing is never visible: items are gathered aside and swapped in at the end;
 //  - an object never goes back in time: what is older than what is held is dropped. A live read of a group
 //    (ReplaceGroup) leaves a floor, below which nothing that comes about the group counts, be it an event or
 //    a listing that began before;
-//  - revision() says: everything up to here is in the store, and rises after the change can be read.
+//  - revision(namespace) says: everything up to here is in the store, and rises after the change can be read.
+//    A quiet namespace stays behind the others, so there is no common one.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,7 +36,7 @@
 namespace ringmaster::kube {
 
 template <class T>
-class Store final : public ReflectorSink {
+class Store {
  public:
   using Value = std::shared_ptr<const T>;
   struct Hooks {
@@ -41,6 +48,15 @@ class Store final : public ReflectorSink {
   };
 
   explicit Store(Hooks hooks) : hooks_(std::move(hooks)) {}
+
+  // Where the reflector of this namespace puts what it sees; of all of them when it is empty. Groups of a
+  // store that is fed by namespace are named NAMESPACE/... . It lives as long as the store.
+  ReflectorSink& In(const std::string& namespace_) {
+    std::lock_guard lock(mutex_);
+    auto& sink = sinks_[namespace_];
+    if (!sink) sink = std::make_unique<Sink>(*this, namespace_.empty() ? std::string() : namespace_ + "/");
+    return *sink;
+  }
 
   // ---- readers
 
@@ -74,13 +90,18 @@ class Store final : public ReflectorSink {
     std::lock_guard lock(mutex_);
     return objects_.size();
   }
-  Revision revision() const {
+  // 0 for a namespace that is not followed.
+  Revision revision(const std::string& namespace_ = {}) const {
     std::lock_guard lock(mutex_);
-    return revision_;
+    auto it = sinks_.find(namespace_);
+    if (it == sinks_.end()) it = sinks_.find(std::string());
+    return it == sinks_.end() ? 0 : it->second->revision;
   }
+  // Everything was listed once.
   bool synced() const {
     std::lock_guard lock(mutex_);
-    return synced_;
+    const auto listed = [](const auto& item) { return item.second->synced; };
+    return !sinks_.empty() && std::all_of(sinks_.begin(), sinks_.end(), listed);
   }
 
   // ---- a live read: these are all objects of the group at `revision`
@@ -103,73 +124,9 @@ class Store final : public ReflectorSink {
         const auto it = objects_.find(key);
         if (it == objects_.end() || it->second.revision < entry.revision) Put(key, std::move(entry), changes);
       }
-      DropFloors();
+      for (const auto& [namespace_, sink] : sinks_) DropFloors(*sink);
     }
     Tell(changes);
-  }
-
-  // ---- the reflector's side
-
-  void Begin() override { side_.clear(); }
-
-  void Item(const Json& object) override { Decode(object, 0, side_); }
-
-  void End(Revision revision) override {
-    std::vector<Change> changes;
-    {
-      std::lock_guard lock(mutex_);
-      std::vector<std::string> gone;
-      for (const auto& [key, entry] : objects_)
-        if (!side_.contains(key) && Floor(*entry.value) <= revision) gone.push_back(key);
-      for (const std::string& key : gone) Remove(key, changes);
-      for (auto& [key, entry] : side_) {
-        if (Floor(*entry.value) > revision) continue;
-        const auto it = objects_.find(key);
-        // Another revision, even a lower one: what the server says now is the truth.
-        if (it == objects_.end() || it->second.revision != entry.revision)
-          Put(key, std::move(entry), changes);
-      }
-      revision_ = revision;
-      synced_ = true;
-      DropFloors();
-    }
-    Objects().swap(side_);
-    Tell(changes);
-  }
-
-  void Apply(const Json& object, Revision revision) override {
-    std::vector<Change> changes;
-    Objects fresh;
-    const std::string key = Decode(object, revision, fresh);
-    {
-      std::lock_guard lock(mutex_);
-      const auto it = objects_.find(key);
-      if (auto entry = fresh.find(key); entry == fresh.end()) {
-        if (it != objects_.end() && it->second.revision <= revision) Remove(key, changes);
-      } else if (Floor(*entry->second.value) < revision &&
-                 (it == objects_.end() || it->second.revision < revision)) {
-        Put(key, std::move(entry->second), changes);
-      }
-      Advance(revision);
-    }
-    Tell(changes);
-  }
-
-  void Delete(const Json& object, Revision revision) override {
-    std::vector<Change> changes;
-    {
-      std::lock_guard lock(mutex_);
-      const Meta meta = ReadMeta(object);
-      const auto it = objects_.find(meta.key);
-      if (it != objects_.end() && it->second.revision <= revision) Remove(meta.key, changes);
-      Advance(revision);
-    }
-    Tell(changes);
-  }
-
-  void Bookmark(Revision revision) override {
-    std::lock_guard lock(mutex_);
-    Advance(revision);
   }
 
  private:
@@ -183,6 +140,80 @@ class Store final : public ReflectorSink {
     Value before;
     Value after;
   };
+
+  // Of one reflector: the objects whose keys begin with `prefix`.
+  struct Sink final : ReflectorSink {
+    Sink(Store& owner, std::string begin_of_keys) : store(owner), prefix(std::move(begin_of_keys)) {}
+    void Begin() override { side.clear(); }
+    void Item(const Json& object) override { store.Decode(object, 0, side); }
+    void End(Revision listed) override { store.End(*this, listed); }
+    void Apply(const Json& object, Revision at) override { store.Apply(*this, object, at); }
+    void Delete(const Json& object, Revision at) override { store.Delete(*this, object, at); }
+    void Bookmark(Revision at) override {
+      std::lock_guard lock(store.mutex_);
+      store.Advance(*this, at);
+    }
+
+    Store& store;
+    const std::string prefix;
+    Objects side;           // the writing thread's alone
+    Revision revision = 0;  // with the store's mutex
+    bool synced = false;
+  };
+
+  void End(Sink& sink, Revision revision) {
+    std::vector<Change> changes;
+    {
+      std::lock_guard lock(mutex_);
+      std::vector<std::string> gone;
+      for (const auto& [key, entry] : objects_)
+        if (key.starts_with(sink.prefix) && !sink.side.contains(key) && Floor(*entry.value) <= revision)
+          gone.push_back(key);
+      for (const std::string& key : gone) Remove(key, changes);
+      for (auto& [key, entry] : sink.side) {
+        if (Floor(*entry.value) > revision) continue;
+        const auto it = objects_.find(key);
+        // Another revision, even a lower one: what the server says now is the truth.
+        if (it == objects_.end() || it->second.revision != entry.revision)
+          Put(key, std::move(entry), changes);
+      }
+      sink.revision = revision;
+      sink.synced = true;
+      DropFloors(sink);
+    }
+    Objects().swap(sink.side);
+    Tell(changes);
+  }
+
+  void Apply(Sink& sink, const Json& object, Revision revision) {
+    std::vector<Change> changes;
+    Objects fresh;
+    const std::string key = Decode(object, revision, fresh);
+    {
+      std::lock_guard lock(mutex_);
+      const auto it = objects_.find(key);
+      if (auto entry = fresh.find(key); entry == fresh.end()) {
+        if (it != objects_.end() && it->second.revision <= revision) Remove(key, changes);
+      } else if (Floor(*entry->second.value) < revision &&
+                 (it == objects_.end() || it->second.revision < revision)) {
+        Put(key, std::move(entry->second), changes);
+      }
+      Advance(sink, revision);
+    }
+    Tell(changes);
+  }
+
+  void Delete(Sink& sink, const Json& object, Revision revision) {
+    std::vector<Change> changes;
+    {
+      std::lock_guard lock(mutex_);
+      const Meta meta = ReadMeta(object);
+      const auto it = objects_.find(meta.key);
+      if (it != objects_.end() && it->second.revision <= revision) Remove(meta.key, changes);
+      Advance(sink, revision);
+    }
+    Tell(changes);
+  }
 
   Value Held(const std::string& key) const {
     const auto it = objects_.find(key);
@@ -229,14 +260,17 @@ class Store final : public ReflectorSink {
     return it == floors_.end() ? 0 : it->second;
   }
 
-  void Advance(Revision revision) {
-    if (revision > revision_) revision_ = revision;
-    DropFloors();
+  void Advance(Sink& sink, Revision revision) {
+    if (revision > sink.revision) sink.revision = revision;
+    DropFloors(sink);
   }
 
   // What was seen in order needs no floor.
-  void DropFloors() {
-    if (!floors_.empty()) std::erase_if(floors_, [&](const auto& item) { return item.second <= revision_; });
+  void DropFloors(const Sink& sink) {
+    if (floors_.empty()) return;
+    std::erase_if(floors_, [&](const auto& item) {
+      return item.first.starts_with(sink.prefix) && item.second <= sink.revision;
+    });
   }
 
   void Tell(const std::vector<Change>& changes) {
@@ -247,11 +281,9 @@ class Store final : public ReflectorSink {
   const Hooks hooks_;
   mutable std::mutex mutex_;
   Objects objects_;
-  Objects side_;  // the writing thread's alone
   std::map<std::string, std::set<std::string>> groups_;
-  std::map<std::string, Revision> floors_;  // by group
-  Revision revision_ = 0;
-  bool synced_ = false;
+  std::map<std::string, Revision> floors_;              // by group
+  std::map<std::string, std::unique_ptr<Sink>> sinks_;  // by namespace
 };
 
 }  // namespace ringmaster::kube

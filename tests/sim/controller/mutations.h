@@ -54,9 +54,9 @@ class MutatedView final : public control::View {
   std::optional<control::Snapshot> Observe(const control::Key& key) const override {
     return view_.Observe(key);
   }
-  control::Revision Seen(control::Kind kind) const override {
+  control::Revision Seen(control::Kind kind, const control::Key& key) const override {
     if (mutation_ == Mutation::kNoFreshnessGate) return std::numeric_limits<control::Revision>::max();
-    return view_.Seen(kind);
+    return view_.Seen(kind, key);
   }
   std::vector<control::Key> Keys() const override { return view_.Keys(); }
 

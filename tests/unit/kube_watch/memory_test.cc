@@ -90,7 +90,8 @@ Json NumberedNode(int i) {
 // One listing in pages, each parsed, decoded and dropped.
 template <class T>
 void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
-  store.Begin();
+  ReflectorSink& sink = store.In("");
+  sink.Begin();
   for (int first = 0; first < count; first += 500) {
     std::string page;
     {
@@ -100,9 +101,9 @@ void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
     }
     const auto parsed = ParseLean(page);
     ASSERT_TRUE(parsed.ok());
-    for (const Json& item : (*parsed)["items"]) store.Item(item);
+    for (const Json& item : (*parsed)["items"]) sink.Item(item);
   }
-  store.End(100'000);
+  sink.End(100'000);
 }
 
 TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {

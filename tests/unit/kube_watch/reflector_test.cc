@@ -56,7 +56,7 @@ class ReflectorTest : public testing::Test {
     Collection collection;
     collection.resource = {"", "v1", "things"};
     collection.on_failure = [this](const Error&) { failures_ += 1; };
-    reflectors_->Add(collection, *store_);
+    reflectors_->Add(collection, store_->In(""));
     reflectors_->Start();
   }
 

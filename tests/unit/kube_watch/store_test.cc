@@ -50,16 +50,17 @@ class StoreTest : public testing::Test {
   }
   Changes changes_;
   Store<StoreItem> store_{HooksOf(changes_)};
+  ReflectorSink& sink_ = store_.In("");
 };
 
 TEST_F(StoreTest, HalfAListingIsNeverVisible) {
-  store_.Begin();
-  store_.Item(Object("a", "g", 1, 5));
+  sink_.Begin();
+  sink_.Item(Object("a", "g", 1, 5));
   EXPECT_EQ(store_.size(), 0U);
   EXPECT_FALSE(store_.synced());
-  store_.Begin();  // it broke, and begins anew
-  store_.Item(Object("b", "g", 2, 6));
-  store_.End(10);
+  sink_.Begin();  // it broke, and begins anew
+  sink_.Item(Object("b", "g", 2, 6));
+  sink_.End(10);
   EXPECT_TRUE(store_.synced());
   EXPECT_EQ(store_.revision(), 10U);
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
@@ -67,72 +68,72 @@ TEST_F(StoreTest, HalfAListingIsNeverVisible) {
 }
 
 TEST_F(StoreTest, AListingTakesAwayWhatIsGone) {
-  store_.Begin();
-  store_.Item(Object("a", "g", 1, 5));
-  store_.Item(Object("b", "g", 2, 6));
-  store_.End(10);
+  sink_.Begin();
+  sink_.Item(Object("a", "g", 1, 5));
+  sink_.Item(Object("b", "g", 2, 6));
+  sink_.End(10);
   changes_.keys.clear();
-  store_.Begin();
-  store_.Item(Object("b", "g", 2, 6));
+  sink_.Begin();
+  sink_.Item(Object("b", "g", 2, 6));
   EXPECT_EQ(store_.size(), 2U);
-  store_.End(20);
+  sink_.End(20);
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
   EXPECT_EQ(changes_.keys, std::vector<std::string>{"a"});  // b is what it was
   EXPECT_TRUE(store_.Group("g").size() == 1);
 }
 
 TEST_F(StoreTest, EventsAreApplied) {
-  store_.Begin();
-  store_.End(10);
-  store_.Apply(Object("a", "g", 1, 11), 11);
-  store_.Apply(Object("a", "h", 2, 12), 12);
+  sink_.Begin();
+  sink_.End(10);
+  sink_.Apply(Object("a", "g", 1, 11), 11);
+  sink_.Apply(Object("a", "h", 2, 12), 12);
   EXPECT_EQ(Value("a"), 2);
   EXPECT_TRUE(store_.Group("g").empty());
   EXPECT_EQ(store_.Group("h").size(), 1U);
-  store_.Delete(Object("a", "h", 2, 13), 13);
+  sink_.Delete(Object("a", "h", 2, 13), 13);
   EXPECT_EQ(Value("a"), std::nullopt);
   EXPECT_TRUE(store_.Group("h").empty());
   EXPECT_EQ(store_.revision(), 13U);
-  store_.Bookmark(99);
+  sink_.Bookmark(99);
   EXPECT_EQ(store_.revision(), 99U);
 }
 
 TEST_F(StoreTest, WhatIsOfNoInterestIsNotKept) {
-  store_.Apply(Object("a", "g", 1, 1), 1);
-  store_.Apply(Object("a", "foreign", 1, 2), 2);
+  sink_.Apply(Object("a", "g", 1, 1), 1);
+  sink_.Apply(Object("a", "foreign", 1, 2), 2);
   EXPECT_EQ(Value("a"), std::nullopt);
   EXPECT_EQ(store_.revision(), 2U);
 }
 
 TEST_F(StoreTest, ALiveReadIsNotUndoneByOldEvents) {
-  store_.Begin();
-  store_.Item(Object("a", "g", 1, 5));
-  store_.End(10);
+  sink_.Begin();
+  sink_.Item(Object("a", "g", 1, 5));
+  sink_.End(10);
   // Read live at 30: a is gone, b was made at 20.
   store_.ReplaceGroup("g", {Object("b", "g", 7, 20)}, 30);
   EXPECT_EQ(Value("a"), std::nullopt);
   EXPECT_EQ(Value("b"), 7);
   EXPECT_EQ(store_.revision(), 10U) << "other groups have not been seen that far";
   // What the watch still brings of before.
-  store_.Apply(Object("a", "g", 2, 15), 15);
+  sink_.Apply(Object("a", "g", 2, 15), 15);
   EXPECT_EQ(Value("a"), std::nullopt);
-  store_.Delete(Object("b", "g", 0, 18), 18);  // an earlier b
+  sink_.Delete(Object("b", "g", 0, 18), 18);  // an earlier b
   EXPECT_EQ(Value("b"), 7);
-  store_.Apply(Object("c", "other", 3, 25), 25);
+  sink_.Apply(Object("c", "other", 3, 25), 25);
   EXPECT_EQ(Value("c"), 3) << "the floor is of one group";
-  store_.Apply(Object("b", "g", 8, 31), 31);
+  sink_.Apply(Object("b", "g", 8, 31), 31);
   EXPECT_EQ(Value("b"), 8);
 }
 
 TEST_F(StoreTest, ALiveReadIsNotUndoneByAListingThatBeganBefore) {
-  store_.Begin();
-  store_.Item(Object("a", "g", 1, 5));
+  sink_.Begin();
+  sink_.Item(Object("a", "g", 1, 5));
   store_.ReplaceGroup("g", {Object("b", "g", 7, 20)}, 30);
-  store_.End(10);
+  sink_.End(10);
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
-  store_.Begin();
-  store_.Item(Object("a", "g", 4, 35));
-  store_.End(40);
+  sink_.Begin();
+  sink_.Item(Object("a", "g", 4, 35));
+  sink_.End(40);
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"a"});
 }
 
@@ -140,6 +141,62 @@ TEST_F(StoreTest, AnOlderLiveReadDoesNotUndoANewerOne) {
   store_.ReplaceGroup("g", {Object("a", "g", 2, 20)}, 30);
   store_.ReplaceGroup("g", {}, 15);
   EXPECT_EQ(Value("a"), 2);
+}
+
+// Of a store that is fed namespace by namespace; groups are NAMESPACE/g.
+class StoreByNamespaceTest : public testing::Test {
+ protected:
+  static Json In(const std::string& space, const std::string& name, int64_t value, Revision revision) {
+    Json object = Object(name, space + "/g", value, revision);
+    object["metadata"]["namespace"] = space;
+    return object;
+  }
+  Changes changes_;
+  Store<StoreItem> store_{HooksOf(changes_)};
+  ReflectorSink& a_ = store_.In("a");
+  ReflectorSink& b_ = store_.In("b");
+};
+
+TEST_F(StoreByNamespaceTest, IsSyncedWhenAllAreListedAndEachHasItsOwnRevision) {
+  a_.Begin();
+  a_.Item(In("a", "x", 1, 5));
+  a_.End(10);
+  EXPECT_FALSE(store_.synced());
+  b_.Begin();
+  b_.Item(In("b", "x", 2, 6));
+  b_.End(20);
+  EXPECT_TRUE(store_.synced());
+  b_.Apply(In("b", "y", 3, 30), 30);
+  EXPECT_EQ(store_.revision("a"), 10U);
+  EXPECT_EQ(store_.revision("b"), 30U);
+  EXPECT_EQ(store_.revision("c"), 0U) << "nobody follows it";
+  EXPECT_EQ(store_.size(), 3U);
+  EXPECT_EQ(&store_.In("a"), &a_);
+}
+
+TEST_F(StoreByNamespaceTest, AListingTakesAwayOnlyWhatIsInItsNamespace) {
+  for (const auto& [sink, space] : {std::pair(&a_, "a"), std::pair(&b_, "b")}) {
+    sink->Begin();
+    sink->Item(In(space, "x", 1, 5));
+    sink->End(10);
+  }
+  a_.Begin();
+  a_.End(20);
+  EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b/x"});
+}
+
+TEST_F(StoreByNamespaceTest, NewsOfAnotherNamespaceDoNotOutdateALiveRead) {
+  a_.Begin();
+  a_.Item(In("a", "x", 1, 5));
+  a_.End(10);
+  store_.ReplaceGroup("a/g", {}, 30);  // gone at 30
+  b_.Begin();
+  b_.End(40);
+  b_.Bookmark(50);
+  a_.Apply(In("a", "x", 2, 15), 15);  // late news of before
+  EXPECT_EQ(store_.Get("a/x"), nullptr);
+  a_.Apply(In("a", "x", 3, 31), 31);
+  ASSERT_NE(store_.Get("a/x"), nullptr);
 }
 
 // The truth is a history of a few objects. The watch brings it late, listings and live reads jump ahead or
@@ -154,6 +211,7 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
     SplitMix64 rng(seed);
     Changes changes;
     Store<StoreItem> store(HooksOf(changes));
+    ReflectorSink& sink = store.In("");
     std::vector<Truth> history(1);  // by revision
     std::vector<std::optional<std::string>> touched(1);
     const auto object = [&](const std::string& name, const std::pair<int64_t, Revision>& value) {
@@ -165,13 +223,13 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
     const auto list = [&](bool cut) {
       const Revision at = history.size() - 1;
       if (at < delivered) return;
-      store.Begin();
+      sink.Begin();
       for (const auto& [name, value] : history[at]) {
         if (cut && rng.Chance(0.5)) return;
-        store.Item(object(name, value));
+        sink.Item(object(name, value));
       }
       if (cut) return;
-      store.End(at);
+      sink.End(at);
       listed = true;
       delivered = at;
       for (auto& [group, revision] : newest) revision = std::max(revision, at);
@@ -199,9 +257,9 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
             const std::string& name = *touched[delivered];
             const auto it = history[delivered].find(name);
             if (it != history[delivered].end())
-              store.Apply(object(name, it->second), delivered);
+              sink.Apply(object(name, it->second), delivered);
             else
-              store.Delete(Object(name, group_of(name), 0, delivered), delivered);
+              sink.Delete(Object(name, group_of(name), 0, delivered), delivered);
             for (auto& [group, revision] : newest) revision = std::max(revision, delivered);
           }
           break;

@@ -74,7 +74,7 @@ class FakeView final : public View {
     snapshot.job_revision = 17;
     return snapshot;
   }
-  Revision Seen(Kind kind) const override { return seen[static_cast<size_t>(kind)]; }
+  Revision Seen(Kind kind, const Key&) const override { return seen[static_cast<size_t>(kind)]; }
   std::vector<Key> Keys() const override { return {kKey}; }
 
   bool exists = true;

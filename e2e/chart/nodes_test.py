@@ -1,0 +1,68 @@
+"""The chart on real nodes: what `helm install` and `helm test` do there, and the plugin beside a job that trains. Needs root and
+the images (images/build)."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "nodes"))
+from helm import CHART, NAMESPACE, ROOT, Helm  # noqa: E402
+from nodes import Nodes  # noqa: E402
+
+BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
+IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
+
+
+class OnNodes(unittest.TestCase):
+    def test_install_and_helm_test(self):
+        images = sorted(IMAGES.glob("ringmaster-*.tar"))
+        self.assertEqual(len(images), 2, f"{IMAGES} does not hold the two images; run images/build")
+        nodes = self.enterContext(Nodes(images=images))
+        c = nodes.cluster
+        helm = Helm("helm4", c)
+        c.kubectl("create", "namespace", NAMESPACE)
+        c.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+        began = time.monotonic()
+        helm("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s", timeout_s=150)
+        print(f"helm install --wait: {time.monotonic() - began:.1f} s", flush=True)
+        replicas = c.get("pods", namespace=NAMESPACE)
+        self.assertEqual(len({pod["spec"]["nodeName"] for pod in replicas}), 2, "the replicas are apart")
+
+        began = time.monotonic()
+        said = helm("test", "ringmaster", "-n", NAMESPACE, "--timeout", "300s", "--logs", timeout_s=330)
+        print(f"helm test: {time.monotonic() - began:.1f} s\n{said}", flush=True)
+        # What the pod that waited has said is a screen of the plugin: the job was done, by two workers.
+        self.assertRegex(said, r"ringmaster-system/ringmaster-test  Succeeded")
+        self.assertRegex(said, r"step 20 of 20")
+        c.wait(lambda: not [pod for pod in c.get("pods", namespace=NAMESPACE)
+                            if pod["metadata"]["name"].startswith("ringmaster-test")], "all of the test is gone")
+
+        # A job of a user's, and the plugin beside it.
+        text = helm.template("--show-only", "templates/tests/job.yaml")
+        mine = text.replace("helm.sh/hook", "not-a-hook").replace("name: ringmaster-test", "name: mine")
+        c.apply_text(mine.replace("activeDeadlineSeconds: 240", "activeDeadlineSeconds: 200"))
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        (pathlib.Path(folder) / "kubectl-ringmaster").symlink_to(BIN / "ringmaster")
+
+        def plugin(*words):
+            done = subprocess.run([(c.folder / "binary").read_text().strip(), "kubectl", "ringmaster", *words, "-n", NAMESPACE],
+                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(c.kubeconfig)},
+                                  capture_output=True, text=True, timeout=300, check=False)
+            print(f"$ kubectl ringmaster {' '.join(words)}\n{done.stdout}{done.stderr}", flush=True)
+            self.assertEqual(done.returncode, 0)
+            return done.stdout
+
+        self.assertIn("Succeeded", plugin("status", "mine", "--wait", "240"))
+        self.assertIn("step 20 of 20", plugin("status", "mine"))
+        self.assertNotIn("BAD", plugin("diagnose", "mine"))
+        helm("uninstall", "ringmaster", "-n", NAMESPACE, "--wait")
+        self.assertIn("mine", c.kubectl("get", "tj", "-n", NAMESPACE))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
