@@ -38,7 +38,7 @@ class Node:
 
     def prepare(self, kubeconfigs, authority):
         """kubeconfigs: {"kubelet": path, "kube-proxy": path}."""
-        for part in ("etc", "kubelet", "containerd", "unhealthy"):
+        for part in ("etc", "kubelet", "containerd", "pods-log", "unhealthy"):
             (self.folder / part).mkdir(parents=True)
         etc = self.folder / "etc"
         for part, file in kubeconfigs.items():

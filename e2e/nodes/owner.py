@@ -115,28 +115,38 @@ class Site:
             self.load(image, [node for node in nodes if image in node.missing_images()])
         for node in nodes:
             node.start_kubelet()
+        for node in nodes:
+            self._wait(lambda node=node: self._address(node), f"{node.name} was not known to the API server")
             node.start_rest()
         for node in nodes:
-            self._wait_ready(node)
+            self._wait(lambda node=node: self._is_ready(node), f"{node.name} was not Ready, with its devices,")
+            if len(ended := [part for part, state in node.state().items() if "ended" in state]):
+                raise NodeError(f"{node.name}: {' '.join(ended)} ended; the logs are in {node.folder}")
 
     def load(self, archive, nodes):
         loading = [(node, node.start_load(archive)) for node in nodes]
         for node, process in loading:
             node.finish_load(process, archive)
 
-    def _wait_ready(self, node):
+    def _wait(self, condition, what):
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while not self._is_ready(node):
+        while not condition():
             if time.monotonic() > deadline:
-                raise NodeError(f"{node.name} was not Ready, with its devices, within {READY_TIMEOUT_S} s; its logs are in "
-                                f"{node.folder}")
+                raise NodeError(f"{what} within {READY_TIMEOUT_S} s; the logs are in {self.folder}")
             time.sleep(0.05)
 
-    def _is_ready(self, node):
+    def _status(self, node):
         try:
-            found = self.cluster.api.get(f"/api/v1/nodes/{node.name}")["status"]
+            return self.cluster.api.get(f"/api/v1/nodes/{node.name}")["status"]
         except (ApiError, OSError, http.client.HTTPException):
-            return False
+            return {}
+
+    def _address(self, node):
+        """A kube-proxy that does not find its node's address ends as soon as it is there."""
+        return self._status(node).get("addresses")
+
+    def _is_ready(self, node):
+        found = self._status(node)
         ready = any(condition["type"] == "Ready" and condition["status"] == "True"
                     for condition in found.get("conditions", []))
         offered = found.get("allocatable", {})

@@ -115,6 +115,34 @@ class Survive(unittest.TestCase):
         self.finish("no-operator")
         self.assertEqual(self.rig.uids("no-operator"), {name: pod["metadata"]["uid"] for name, pod in pods.items()})
 
+    def writes_checkpoints(self, name, beyond):
+        """Training goes on, as its volume shows: nothing else need be there to ask."""
+        folder = self.rig.nodes.shared / name
+
+        def newest():
+            whole = [found.parent.name.removeprefix("step-") for found in folder.glob("step-*/MANIFEST")]
+            return max((int(step) for step in whole if step.isdigit()), default=0)  # the others are being written
+
+        self.cluster.wait(lambda: newest() > beyond, f"a checkpoint after step {beyond}", 120)
+
+    def test_without_operator_and_api_server(self):
+        name = "alone"
+        pods = self.start(name)
+        operator = f"deploy/ringmaster-operator -n {NAMESPACE}".split()
+        self.addCleanup(self.cluster.kubectl, "scale", *operator, "--replicas=2")
+        self.cluster.kubectl("scale", *operator, "--replicas=0")
+        self.cluster.kubectl("wait", "--for=delete", "pod", "-n", NAMESPACE, "--all", "--timeout=60s")
+        at = self.rig.step(name)
+        self.cluster.component("apiserver").kill9()
+        self.cluster.component("etcd").kill9()
+        self.writes_checkpoints(name, at)
+        self.cluster.component("etcd").start()
+        self.cluster.component("apiserver").start()
+        self.assertEqual(self.rig.step(name), at, "somebody wrote its status")
+        self.cluster.kubectl("scale", *operator, "--replicas=2")
+        self.finish(name)
+        self.assertEqual(self.rig.uids(name), {pod: it["metadata"]["uid"] for pod, it in pods.items()})
+
     def test_scaled(self):
         pods = self.start("scaled", replicas=2)
         self.cluster.kubectl("scale", "tj/scaled", "--replicas=4")
