@@ -1,6 +1,7 @@
 """The chart on real nodes: what `helm install` and `helm test` do there, and the plugin beside a job that trains. Needs root and
 the images (images/build)."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -11,7 +12,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "nodes"))
-from helm import CHART, NAMESPACE, ROOT, Helm  # noqa: E402
+from helm import CHART, NAMESPACE, ROOT, Helm, objects  # noqa: E402
 from nodes import Nodes  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
@@ -42,26 +43,42 @@ class OnNodes(unittest.TestCase):
         c.wait(lambda: not [pod for pod in c.get("pods", namespace=NAMESPACE)
                             if pod["metadata"]["name"].startswith("ringmaster-test")], "all of the test is gone")
 
-        # A job of a user's, and the plugin beside it.
-        text = helm.template("--show-only", "templates/tests/job.yaml")
-        mine = text.replace("helm.sh/hook", "not-a-hook").replace("name: ringmaster-test", "name: mine")
-        c.apply_text(mine.replace("activeDeadlineSeconds: 240", "activeDeadlineSeconds: 200"))
+        # A job of a user's that keeps its checkpoints on a disk that the nodes share, and the plugin beside it.
+        kept = nodes.shared / "kept"
+        kept.mkdir()
+        kept.chmod(0o777)
+        for found in objects(c, helm.template("--set", "fullnameOverride=mine", "--show-only", "templates/tests/job.yaml")):
+            if found["kind"] not in ("ConfigMap", "TrainingJob"):
+                continue
+            del found["metadata"]["annotations"]  # no hooks
+            found["metadata"]["namespace"] = "default"
+            if found["kind"] == "TrainingJob":
+                pod = found["spec"]["workers"]["template"]["spec"]
+                pod["volumes"].append({"name": "kept", "hostPath": {"path": "/mnt/shared/kept"}})
+                pod["containers"][0]["volumeMounts"].append({"name": "kept", "mountPath": "/kept"})
+                found["spec"]["checkpoint"] = {"path": "/kept"}
+            c.apply_text(json.dumps(found))
         folder = self.enterContext(tempfile.TemporaryDirectory())
         (pathlib.Path(folder) / "kubectl-ringmaster").symlink_to(BIN / "ringmaster")
 
         def plugin(*words):
-            done = subprocess.run([(c.folder / "binary").read_text().strip(), "kubectl", "ringmaster", *words, "-n", NAMESPACE],
+            done = subprocess.run([(c.folder / "binary").read_text().strip(), "kubectl", "ringmaster", *words],
                                   env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(c.kubeconfig)},
                                   capture_output=True, text=True, timeout=300, check=False)
             print(f"$ kubectl ringmaster {' '.join(words)}\n{done.stdout}{done.stderr}", flush=True)
             self.assertEqual(done.returncode, 0)
             return done.stdout
 
-        self.assertIn("Succeeded", plugin("status", "mine", "--wait", "240"))
-        self.assertIn("step 20 of 20", plugin("status", "mine"))
-        self.assertNotIn("BAD", plugin("diagnose", "mine"))
+        self.assertIn("Succeeded", plugin("status", "mine-test", "--wait", "240"))
+        self.assertIn("step 20 of 20", plugin("status", "mine-test"))
+        self.assertNotIn("BAD", plugin("diagnose", "mine-test"))
+        self.assertRegex(plugin("logs", "mine-test"), r"(?m)^\[0\] .*\n(.*\n)*\[1\] |^\[1\] .*\n(.*\n)*\[0\] ")
+        plugin("export", "mine-test", "--to", "/kept/model.safetensors")
+        # safetensors: the length of a JSON head, and the head.
+        begin = (kept / "model.safetensors").read_bytes()
+        self.assertIn("wte.weight", str(list(json.loads(begin[8:8 + int.from_bytes(begin[:8], "little")]))))
         helm("uninstall", "ringmaster", "-n", NAMESPACE, "--wait")
-        self.assertIn("mine", c.kubectl("get", "tj", "-n", NAMESPACE))
+        self.assertIn("mine-test", c.kubectl("get", "tj"))
 
 
 if __name__ == "__main__":
