@@ -1,7 +1,5 @@
 #include "worker/engine/exec.h"
 
-#include <bit>
-
 #include "base/check.h"
 #include "base/time.h"
 
@@ -17,16 +15,20 @@ using kernels::Product;
 constexpr int64_t kPanelColumns = 384;
 int64_t PanelRows(const Product& p) { return p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128; }
 
-// A panel of a bfloat16 product: this many rows or columns of the larger operand, to a depth that lets the
-// converted panel lie in the second-level cache, by a part of the smaller operand that lets the result lie
-// there.
-int64_t PanelWidth(int64_t extent) { return extent >= 2048 ? 256 : 128; }
-int64_t PanelDepth(int64_t extent) { return 512 * 1024 / PanelWidth(extent); }
-constexpr int64_t kPanelAcross = 512;
+// A piece of a bfloat16 product: what it takes of both operands and its result lie in the second-level cache.
+constexpr int64_t kPieceRows = 512;
+constexpr int64_t kPieceColumns = 512;
+// Columns of a piece when rows are few and the second operand is large; rows, when the first one is
+// transposed. Small products are cut smaller, so that several threads have something to do.
+int64_t PieceSide(int64_t extent, int64_t depth) {
+  if (depth >= 8192) return 384;  // every piece reads the whole first operand
+  return extent >= 512 ? 256 : 64;
+}
 
 // Results from this size on are written past the caches.
 constexpr int64_t kStreamedElements = 1024 * 1024;
 
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Count(int64_t n, int64_t grain) { return (n + grain - 1) / grain; }
 
 // Room for `size` elements; what it held is lost when it grows.
@@ -38,18 +40,26 @@ void Grow(Buffer<T>& buffer, int64_t size) {
 }  // namespace
 
 Exec::Exec(int threads, Precision precision, const kernels::Kernels& kernels)
-    : kernels_(kernels), precision_(precision), pool_(threads) {
+    : kernels_(kernels), precision_(precision), pool_(threads), weights_(kernels) {
   if (precision == Precision::kBf16) workers_.resize(static_cast<size_t>(threads));
 }
 
-void Exec::Reserve(int64_t m, int64_t n, int64_t k) {
+void Exec::AddWeight(const Weight& w, int64_t rows) {
   if (precision_ != Precision::kBf16) return;
-  Grow(whole_, std::min(m, n) * k);
-  const int64_t extent = std::max(m, n);
-  const int64_t width = std::min(PanelWidth(extent), extent);
+  weights_.Add(w.offset, w.transposed ? w.out : w.in, w.transposed ? w.in : w.out,
+               !w.transposed || w.input_gradient, w.transposed || w.input_gradient);
+  ReserveBf16(rows, w.out, w.in, false, true);
+  if (w.input_gradient) ReserveBf16(rows, w.in, w.out, false, true);
+  ReserveBf16(w.transposed ? w.out : w.in, w.transposed ? w.in : w.out, rows, true, false);
+}
+
+void Exec::ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed, bool known) {
+  const int64_t side = PieceSide(a_transposed ? m : n, k);
+  if (!a_transposed) Grow(first_, m * k);
+  if (!known) Grow(second_, PackedShape{k, n}.Size());
   for (Worker& worker : workers_) {
-    Grow(worker.panel, width * std::min(k, PanelDepth(extent)));
-    Grow(worker.out, width * std::min(kPanelAcross, std::min(m, n)));
+    if (a_transposed) Grow(worker.panel, side * RoundUp(k, kernels::kStripDepth));
+    Grow(worker.out, a_transposed ? side * std::min(kPieceColumns, n) : std::min(kPieceRows, m) * side);
   }
 }
 
@@ -60,7 +70,7 @@ void Exec::ReserveHere(int64_t m, int64_t n, int64_t k) {
 }
 
 int64_t Exec::ScratchBytes() const {
-  int64_t bytes = whole_.bytes();
+  int64_t bytes = weights_.Bytes() + first_.bytes() + second_.bytes();
   for (const Worker& worker : workers_)
     bytes += worker.panel.bytes() + worker.out.bytes() + worker.matmul.ScratchBytes();
   return bytes;
@@ -105,80 +115,86 @@ void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
   });
 }
 
+void Exec::PackSecond(const Matrix& b, int64_t k, int64_t n) {
+  const PackedShape shape{k, n};
+  const int64_t slice = PackedShape::SliceDepth(k);
+  const int64_t across = Count(n, kPieceColumns);
+  pool_.Run(Count(k, slice) * across, [&](int64_t unit, int) {
+    const int64_t depth = unit / across * slice;
+    const int64_t column = unit % across * kPieceColumns;
+    (b.transposed ? kernels_.PackColumns : kernels_.PackRows)(
+        std::min(slice, k - depth), std::min(kPieceColumns, n - column), b.At(depth, column), b.ld,
+        second_.get() + shape.At(depth, column), shape.Stride(depth));
+  });
+}
+
+void Exec::SliceFirst(const Matrix& a, int64_t m, int64_t k) {
+  const int64_t slice = PackedShape::SliceDepth(k);
+  Pieces(m, RowGrain(k), [&](int64_t row, int64_t end) {
+    for (int64_t depth = 0; depth < k; depth += slice) {
+      const int64_t deep = std::min(slice, k - depth);
+      kernels_.ToBf16(end - row, deep, a.At(row, depth), a.ld, first_.get() + depth * m + row * deep, deep);
+    }
+  });
+}
+
 void Exec::MatmulBf16(const Product& product, const Epilogue& epilogue) {
   CHECK(!product.accumulate || epilogue.residual == nullptr);
-  // The larger operand is cut along the side that it does not share with the other: B by columns, A by rows.
-  const bool cut_b = product.n >= product.m;
-  const int64_t extent = cut_b ? product.n : product.m;
-  const int64_t width = PanelWidth(extent);
-  Reserve(product.m, product.n, product.k);
+  const int64_t m = product.m;
+  const int64_t n = product.n;
+  const int64_t k = product.k;
+  const Matrix& a = product.a;
+  const uint16_t* known = weights_.Find(product.b, k, n, pool_);
+  ReserveBf16(m, n, k, a.transposed, known != nullptr);
+  if (known == nullptr) PackSecond(product.b, k, n);
+  const uint16_t* second = known != nullptr ? known : second_.get();
+  if (!a.transposed) SliceFirst(a, m, k);
+  const PackedShape packed{k, n};
+  const int64_t slice = PackedShape::SliceDepth(k);
+  const int64_t side = PieceSide(a.transposed ? m : n, k);
+  const int64_t rows = a.transposed ? side : kPieceRows;
+  const int64_t columns = a.transposed ? kPieceColumns : side;
 
-  // The smaller one is converted as it lies in memory, in blocks of what one product takes of it. Each is
-  // dense, as are the panels: oneDNN has its fast kernels for nothing else.
-  const Matrix& small = cut_b ? product.a : product.b;
-  const bool rows_are_k = small.transposed == cut_b;  // whether its rows in memory run along the depth k
-  const int64_t across = cut_b ? product.m : product.n;
-  const int64_t panel_depth = PanelDepth(extent);
-  const auto block_at = [&](int64_t begin, int64_t depth) {
-    return whole_.get() + begin * product.k + std::min(kPanelAcross, across - begin) * depth;
-  };
-  const int64_t block_rows = rows_are_k ? panel_depth : kPanelAcross;
-  const int64_t block_columns = rows_are_k ? kPanelAcross : panel_depth;
-  const int64_t small_rows = rows_are_k ? product.k : across;
-  const int64_t small_columns = rows_are_k ? across : product.k;
-  // Blocks have powers of two of rows, so that no piece lies in two.
-  const auto grain = static_cast<int64_t>(
-      std::bit_floor(static_cast<uint64_t>(std::min(block_rows, RowGrain(small_columns)))));
-  Pieces(small_rows, grain, [&](int64_t row, int64_t end) {
-    const int64_t in_block = row % block_rows;
-    for (int64_t column = 0; column < small_columns; column += block_columns) {
-      const int64_t wide = std::min(block_columns, small_columns - column);
-      uint16_t* block = rows_are_k ? block_at(column, row - in_block) : block_at(row - in_block, column);
-      kernels_.ToBf16(end - row, wide, small.data + row * small.ld + column, small.ld,
-                      block + in_block * wide, wide);
-    }
-  });
-
-  const Matrix& large = cut_b ? product.b : product.a;
-  const bool depth_down = large.transposed != cut_b;  // its rows in memory run along k
-  pool_.Run(Count(extent, width), [&](int64_t unit, int index) {
+  const auto piece = [&](int64_t row, int64_t column, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
-    const int64_t at = unit * width;
-    const int64_t wide = std::min(width, extent - at);
-    for (int64_t begin = 0; begin < across; begin += kPanelAcross) {
-      const int64_t part = std::min(kPanelAcross, across - begin);
-      const int64_t rows = cut_b ? part : wide;
-      const int64_t columns = cut_b ? wide : part;
-      for (int64_t depth = 0; depth < product.k; depth += panel_depth) {
-        const int64_t deep = std::min(panel_depth, product.k - depth);
-        const int64_t panel_columns = depth_down ? wide : deep;
-        // A panel of full depth serves all parts of the other operand.
-        if (begin == 0 || product.k > panel_depth)
-          kernels_.ToBf16(depth_down ? deep : wide, panel_columns,
-                          cut_b ? large.At(depth, at) : large.At(at, depth), large.ld, worker.panel.get(),
-                          panel_columns);
-        const MatrixBf16 panel{worker.panel.get(), panel_columns, large.transposed};
-        const MatrixBf16 other{block_at(begin, depth), rows_are_k ? part : deep, small.transposed};
-        worker.matmul.Run({.m = rows,
-                           .n = columns,
-                           .k = deep,
-                           .a = cut_b ? other : panel,
-                           .b = cut_b ? panel : other,
-                           .c = worker.out.get(),
-                           .ldc = columns,
-                           .accumulate = depth > 0});
-      }
-      const int64_t row = cut_b ? begin : at;
-      const int64_t column = cut_b ? at : begin;
-      float* c = product.c + row * product.ldc + column;
-      const float* residual =
-          epilogue.residual == nullptr ? nullptr : epilogue.residual + row * product.ldc + column;
-      kernels_.StorePanel(rows, columns, worker.out.get(), columns,
-                          epilogue.bias == nullptr ? nullptr : epilogue.bias + column,
-                          product.accumulate ? c : residual, product.ldc,
-                          product.m * product.n >= kStreamedElements, c, product.ldc);
+    const int64_t tall = std::min(rows, m - row);
+    const int64_t wide = std::min(columns, n - column);
+    for (int64_t depth = 0; depth < k; depth += slice) {
+      const int64_t deep = std::min(slice, k - depth);
+      const MatrixBf16 left = a.transposed
+                                  ? MatrixBf16{worker.panel.get() + depth, RoundUp(k, kernels::kStripDepth)}
+                                  : MatrixBf16{first_.get() + depth * m + row * deep, deep};
+      worker.matmul.Run({.m = tall,
+                         .n = wide,
+                         .k = deep,
+                         .a = left,
+                         .b = {second + packed.At(depth, column)},
+                         .c = worker.out.get(),
+                         .ldc = wide,
+                         .accumulate = depth > 0,
+                         .b_packed = true});
     }
-  });
+    float* c = product.c + row * product.ldc + column;
+    const float* residual =
+        epilogue.residual == nullptr ? nullptr : epilogue.residual + row * product.ldc + column;
+    kernels_.StorePanel(
+        tall, wide, worker.out.get(), wide, epilogue.bias == nullptr ? nullptr : epilogue.bias + column,
+        product.accumulate ? c : residual, product.ldc, m * n >= kStreamedElements, c, product.ldc);
+  };
+  if (a.transposed) {
+    // Rows of the transpose are made where they are used, and meet all of the second operand.
+    pool_.Run(Count(m, rows), [&](int64_t unit, int index) {
+      const int64_t row = unit * rows;
+      kernels_.TransposeToBf16(k, std::min(rows, m - row), a.At(row, 0), a.ld,
+                               workers_[static_cast<size_t>(index)].panel.get(),
+                               RoundUp(k, kernels::kStripDepth));
+      for (int64_t column = 0; column < n; column += columns) piece(row, column, index);
+    });
+    return;
+  }
+  const int64_t down = Count(m, rows);
+  pool_.Run(down * Count(n, columns),
+            [&](int64_t unit, int index) { piece(unit % down * rows, unit / down * columns, index); });
 }
 
 void Exec::MatmulHere(int worker, const Product& p) {

@@ -5,8 +5,8 @@
 // contract in model.h. One thread, the model's caller, uses an Exec at a time.
 //
 // bf16 is a property of products only: operands are rounded to bfloat16 on their way into a product, sums and
-// everything else stay float. The smaller operand is converted once, the larger panel by panel in cache, so
-// no bfloat16 copy of the weights exists that could be stale.
+// everything else stay float. Weights that were made known are rounded once per change of the parameters
+// (weights_bf16.h), everything else in the product that takes it.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "worker/engine/kernels/matmul_bf16.h"
 #include "worker/engine/model.h"
 #include "worker/engine/thread_pool.h"
+#include "worker/engine/weights_bf16.h"
 
 namespace ringmaster::engine {
 
@@ -36,8 +37,24 @@ class Exec {
   int threads() const { return pool_.threads(); }
   Precision precision() const { return precision_; }
 
-  // Takes the scratch that products of this shape need (in any orientation of the operands).
-  void Reserve(int64_t m, int64_t n, int64_t k);
+  // Makes a weight known, at `offset` of the parameters, [in, out] in memory or, for the tied head, [out,
+  // in]; takes the scratch for its products with up to `rows` rows: x W, x^T d, and, with input_gradient, d
+  // W^T.
+  struct Weight {
+    int64_t offset = 0;
+    int64_t in = 0;
+    int64_t out = 0;
+    bool transposed = false;
+    bool input_gradient = true;
+  };
+  void AddWeight(const Weight& weight, int64_t rows);
+
+  // The products to come are with these parameters; equal versions, but 0, mean equal values. with_gradient:
+  // those of backward are among them.
+  void Begin(const float* params, uint64_t version, bool with_gradient) {
+    weights_.Begin(params, version, with_gradient);
+  }
+
   void ReserveHere(int64_t m, int64_t n, int64_t k);  // for MatmulHere
   int64_t ScratchBytes() const;
 
@@ -70,12 +87,16 @@ class Exec {
  private:
   struct Worker {
     kernels::MatmulBf16 matmul;
-    Buffer<uint16_t> panel;  // a converted piece of the larger operand
-    Buffer<float> out;       // its product, before it goes to its place
+    Buffer<uint16_t> panel;  // converted operands, or rows of one
+    Buffer<float> out;       // a piece of the product, before it goes to its place
   };
 
   void MatmulFp32(const kernels::Product& product, const Epilogue& epilogue);
   void MatmulBf16(const kernels::Product& product, const Epilogue& epilogue);
+  // Scratch of a product; `known`: its second operand is a weight.
+  void ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed, bool known);
+  void PackSecond(const kernels::Matrix& b, int64_t k, int64_t n);
+  void SliceFirst(const kernels::Matrix& a, int64_t m, int64_t k);
   void AddEpilogue(const kernels::Product& product, const Epilogue& epilogue, int64_t row, int64_t rows,
                    int64_t column, int64_t columns) const;
 
@@ -83,8 +104,11 @@ class Exec {
   Precision precision_;
   ThreadPool pool_;
   ProductEffort effort_;
-  Buffer<uint16_t> whole_;       // bf16: the smaller operand of the product under way
-  std::vector<Worker> workers_;  // bf16: one per thread
+  // bf16 only:
+  WeightsBf16 weights_;
+  Buffer<uint16_t> first_;       // the first operand of the product under way, in slices of its depth
+  Buffer<uint16_t> second_;      // the second one, packed, when it is no weight
+  std::vector<Worker> workers_;  // one per thread
 };
 
 }  // namespace ringmaster::engine

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,17 @@ struct ModelConfig {
   int max_samples = 1;  // per call; activations are allocated for this many
   int threads = 1;
   bool operator==(const ModelConfig&) const = default;
+};
+
+// The parameters of one call. Equal versions mean equal values (at any address), so that what a model derives
+// from them, such as weights in bfloat16, is derived once; version 0 says nothing.
+struct Params {
+  // NOLINTNEXTLINE(google-explicit-constructor): plain parameters are parameters.
+  template <std::convertible_to<std::span<const float>> Plain>
+  Params(const Plain& plain) : values(plain) {}
+  Params(std::span<const float> plain, uint64_t its_version) : values(plain), version(its_version) {}
+  std::span<const float> values;
+  uint64_t version = 0;
 };
 
 // What one call works on. gpt: tokens and targets are [samples, context]. mlp, cnn: images are
@@ -78,16 +90,16 @@ class Model {
   // is called on the calling thread as soon as bucket i is final, i = 0, 1, ... Returns kCancelled soon after
   // *cancel becomes true (checked at least once per layer); grads are garbage then. batch.samples may be
   // smaller than max_samples, also 0 (grads become 0). kInvalid when a token or target is out of range.
-  virtual Result<Sums> ForwardBackward(std::span<const float> params, const Batch& batch,
-                                       std::span<float> grads, const std::function<void(int)>& on_final,
+  virtual Result<Sums> ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
+                                       const std::function<void(int)>& on_final,
                                        const std::atomic<bool>* cancel) = 0;
 
   // Loss alone. A token or target out of range is the caller's mistake here.
-  virtual Sums Evaluate(std::span<const float> params, const Batch& batch) = 0;
+  virtual Sums Evaluate(const Params& params, const Batch& batch) = 0;
 
   // Logits of this batch, valid until the next call: gpt [samples, context, vocabulary], the others [samples,
   // classes]. Targets are not looked at. For sampling and tests.
-  virtual Result<std::span<const float>> Logits(std::span<const float> params, const Batch& batch) = 0;
+  virtual Result<std::span<const float>> Logits(const Params& params, const Batch& batch) = 0;
 
   // Called from the calling thread at least once per layer, forward and backward: a sign of life for whoever
   // watches for hangs. Must be quick and must not throw.

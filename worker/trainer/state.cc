@@ -46,6 +46,7 @@ void TrainState::Commit() {
   current_ = 1 - current_;
   can_roll_back_ = true;
   ++step_;
+  ++version_;
 }
 
 void TrainState::RollBack() {
@@ -53,6 +54,7 @@ void TrainState::RollBack() {
   current_ = 1 - current_;
   can_roll_back_ = false;
   --step_;
+  ++version_;
 }
 
 std::vector<TrainState::Part> TrainState::Parts() {
@@ -70,6 +72,7 @@ void TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) {
   images_[current_].cursor = cursor;
   images_[current_].loss = loss;
   step_ = step;
+  ++version_;
   present_ = true;
   can_roll_back_ = false;
 }

@@ -48,6 +48,8 @@ class TrainState {
 
   bool present() const { return present_; }
   int64_t step() const { return step_; }
+  // Of the current image's values: another number after everything that may have changed them.
+  uint64_t version() const { return version_; }
   bool can_roll_back() const { return can_roll_back_; }
   const Image& current() const { return images_[current_]; }
   Image& next() { return images_[1 - current_]; }
@@ -76,6 +78,7 @@ class TrainState {
   bool present_ = false;
   bool can_roll_back_ = false;
   int64_t step_ = 0;
+  uint64_t version_ = 1;
 };
 
 }  // namespace ringmaster::trainer

@@ -114,7 +114,7 @@ Status Stepper::Gradients(fabric::Communicator* comm, const data::StepSamples& s
     const engine::Batch batch = reader_.Train(config.seed, samples.epoch, samples.position + slice.begin,
                                               samples.position + slice.end);
     auto sums = parts_.model->ForwardBackward(
-        parts_.state->current().params, batch, gradients_,
+        {parts_.state->current().params, parts_.state->version()}, batch, gradients_,
         [&](int bucket) { TakeBucket(comm, bucket, v == first, v + 1 == end, board); }, cancel);
     if (!sums.ok()) {
       failed = sums.error();

@@ -202,8 +202,8 @@ Status Trainer::TrainToTheEnd() {
     if (config.validate_every_steps > 0 && state_->step() % config.validate_every_steps == 0 &&
         state_->step() < config.steps) {
       RM_ASSIGN(const Validation validation,
-                Validate(config, *parts_.dataset, parts_.model.get(), state_->current().params, comm_.get(),
-                         &channel.cancelled()));
+                Validate(config, *parts_.dataset, parts_.model.get(),
+                         {state_->current().params, state_->version()}, comm_.get(), &channel.cancelled()));
       reporter_.Note(fmt::format("step {}: validation loss {:.4f}", state_->step(), validation.loss));
     }
   }
@@ -219,9 +219,9 @@ Status Trainer::Finish(bool finished) {
   if (finished) {
     reporter_.Note("validating");
     parts_.slot->SetActivity(Activity::kComputing);
-    RM_ASSIGN(const Validation validation,
-              Validate(parts_.config, *parts_.dataset, parts_.model.get(), state_->current().params,
-                       comm_.get(), &parts_.channel->cancelled()));
+    RM_ASSIGN(const Validation validation, Validate(parts_.config, *parts_.dataset, parts_.model.get(),
+                                                    {state_->current().params, state_->version()},
+                                                    comm_.get(), &parts_.channel->cancelled()));
     if (validation.samples > 0) {
       done.validation_loss = validation.loss;
       done.validation_accuracy = validation.accuracy;

@@ -10,7 +10,7 @@
 namespace ringmaster::trainer {
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
-                            std::span<const float> params, fabric::Communicator* comm,
+                            const engine::Params& params, fabric::Communicator* comm,
                             const std::atomic<bool>* cancel) {
   Validation result;
   result.samples = dataset.size(data::Split::kValidation);

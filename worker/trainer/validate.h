@@ -20,7 +20,7 @@ struct Validation {
 };
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
-                            std::span<const float> params, fabric::Communicator* comm,
+                            const engine::Params& params, fabric::Communicator* comm,
                             const std::atomic<bool>* cancel);
 
 }  // namespace ringmaster::trainer

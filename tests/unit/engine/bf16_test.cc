@@ -48,5 +48,28 @@ TEST(Bf16, CloseToFp32) {
   ExpectCloseToFp32(SmallCnn(), 3);
 }
 
+// A model that has seen other parameters, and some of these in a forward pass only, gives the bits of a new
+// one.
+TEST(Bf16, NothingStaysOfEarlierParameters) {
+  if (!kernels::MatmulBf16::Supported()) GTEST_SKIP() << "this CPU has no bf16 products";
+  for (ModelConfig config : {SmallGpt(), SmallMlp(), SmallCnn()}) {
+    config.precision = Precision::kBf16;
+    const auto used = Make(config);
+    const auto fresh = Make(config);
+    const OwnedBatch data = RandomBatch(config, config.max_samples, 4);
+    std::vector<float> params = LivelyParams(*used, 5);
+    std::vector<float> want(params.size()), got(params.size());
+    ASSERT_TRUE(used->ForwardBackward({params, 1}, data.batch, got, nullptr, nullptr).ok());
+    for (float& value : params) value *= -0.5f;
+    const Sums evaluated = used->Evaluate({params, 2}, data.batch);
+    const auto again = used->ForwardBackward({params, 2}, data.batch, got, nullptr, nullptr);
+    const auto once = fresh->ForwardBackward(params, data.batch, want, nullptr, nullptr);
+    ASSERT_TRUE(again.ok() && once.ok());
+    EXPECT_EQ(*again, *once);
+    EXPECT_EQ(evaluated.loss, once->loss);
+    EXPECT_EQ(got, want);
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::engine

@@ -142,6 +142,45 @@ TEST(Kernels, ToBf16) {
       0, "ToBf16");
 }
 
+TEST(Kernels, PackRowsPackColumnsAndTranspose) {
+  const int64_t shapes[][2] = {{1, 1}, {2, 16}, {31, 63}, {32, 64}, {33, 65}, {70, 130}, {129, 17}};
+  for (const auto& [rows, columns] : shapes) {
+    const int64_t ld = columns + 3;
+    const Outputs x = RandomFloats(31, rows * ld, 50.0f);
+    const auto round_up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+    const auto packed = [&](int64_t depth, int64_t across, const auto& call) {
+      const int64_t stride = round_up(depth, kStripDepth) * kStripColumns + 64;
+      std::vector<uint16_t> y(static_cast<size_t>(round_up(across, kStripColumns) / kStripColumns * stride),
+                              7);
+      call(y.data(), stride);
+      return Outputs(y.begin(), y.end());
+    };
+    const std::string what = std::to_string(rows) + "x" + std::to_string(columns);
+    Compare(
+        [&](const Kernels& k) {
+          return packed(rows, columns, [&](uint16_t* y, int64_t stride) {
+            k.PackRows(rows, columns, x.data(), ld, y, stride);
+          });
+        },
+        0, "PackRows " + what);
+    Compare(
+        [&](const Kernels& k) {
+          return packed(columns, rows, [&](uint16_t* y, int64_t stride) {
+            k.PackColumns(columns, rows, x.data(), ld, y, stride);
+          });
+        },
+        0, "PackColumns " + what);
+    Compare(
+        [&](const Kernels& k) {
+          const int64_t ldy = round_up(rows, kStripDepth) + 5;
+          std::vector<uint16_t> y(static_cast<size_t>(columns * ldy), 7);
+          k.TransposeToBf16(rows, columns, x.data(), ld, y.data(), ldy);
+          return Outputs(y.begin(), y.end());
+        },
+        0, "TransposeToBf16 " + what);
+  }
+}
+
 TEST(Kernels, CrossEntropy) {
   for (const int64_t classes : kSizes)
     for (const bool with_gradient : {false, true})

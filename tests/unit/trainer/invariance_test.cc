@@ -292,5 +292,32 @@ TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
   EXPECT_NE(last.error().message.find("learningRate"), std::string::npos);
 }
 
+// In bf16 a model keeps rounded weights from call to call: neither the number of ranks, nor a validation, nor
+// going back after one may show.
+TEST(Invariance, Bf16WithValidationAndRollBack) {
+  Folder folder;
+  RunConfig config = Gpt(&folder);
+  config.model.precision = engine::Precision::kBf16;
+  if (!engine::CreateModel(config.model).ok()) GTEST_SKIP() << "this CPU has no bf16 products";
+  const Outcome alone = Train(config, 1, 6);
+  EXPECT_EQ(Train(config, 2, 6).params, alone.params);
+  EXPECT_EQ(Train(config, 3, 6).params, alone.params);
+  Ranks ranks;
+  ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  Rank& rank = *ranks.front();
+  rank.Initialise();
+  const auto validate = [&] {
+    return Validate(rank.config, *rank.dataset, rank.model.get(),
+                    {rank.state->current().params, rank.state->version()}, rank.comm.get(), &rank.cancel);
+  };
+  rank.Steps(4);
+  ASSERT_TRUE(validate().ok());
+  rank.state->RollBack();
+  rank.Steps(6);
+  EXPECT_EQ(rank.outcome.params, alone.params);
+  EXPECT_EQ(validate()->loss, alone.validation);
+}
+
 }  // namespace
 }  // namespace ringmaster::trainer

@@ -15,6 +15,7 @@
 #include "worker/engine/kernels/gelu.h"
 #include "worker/engine/kernels/layernorm.h"
 #include "worker/engine/kernels/maxpool.h"
+#include "worker/engine/kernels/pack.h"
 #include "worker/engine/kernels/relu.h"
 
 // clang-format off
@@ -28,6 +29,9 @@
   do_(Patches) \
   do_(PatchesBackward) \
   do_(ToBf16) \
+  do_(PackRows) \
+  do_(PackColumns) \
+  do_(TransposeToBf16) \
   do_(CrossEntropy) \
   do_(CrossEntropyGradient) \
   do_(EmbeddingForward) \

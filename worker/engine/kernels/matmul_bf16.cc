@@ -13,7 +13,7 @@
 namespace ringmaster::engine::kernels {
 namespace {
 
-using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, bool>;
+using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, bool, bool>;
 
 struct Prepared {
   dnnl::matmul primitive;
@@ -26,7 +26,9 @@ Prepared Prepare(const ProductBf16& p, const dnnl::engine& engine) {
     return Memory::desc({rows, columns}, type, transposed ? Memory::dims{1, ld} : Memory::dims{ld, 1});
   };
   const Memory::desc a = desc(p.m, p.k, Memory::data_type::bf16, p.a.ld, p.a.transposed);
-  const Memory::desc b = desc(p.k, p.n, Memory::data_type::bf16, p.b.ld, p.b.transposed);
+  const Memory::desc b =
+      p.b_packed ? Memory::desc({p.k, p.n}, Memory::data_type::bf16, Memory::format_tag::BA16a64b2a)
+                 : desc(p.k, p.n, Memory::data_type::bf16, p.b.ld, p.b.transposed);
   const Memory::desc c = desc(p.m, p.n, Memory::data_type::f32, p.ldc, false);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -70,7 +72,8 @@ void MatmulBf16::Run(const ProductBf16& p) {
   const OneThread one_thread;
   State& s = *state_;
   try {
-    const Key key{p.m, p.n, p.k, p.a.ld, p.b.ld, p.ldc, p.a.transposed, p.b.transposed, p.accumulate};
+    const Key key{p.m,          p.n,       p.k, p.a.ld, p.b.ld, p.ldc, p.a.transposed, p.b.transposed,
+                  p.accumulate, p.b_packed};
     auto found = s.prepared.find(key);
     if (found == s.prepared.end()) found = s.prepared.emplace(key, Prepare(p, s.engine)).first;
     const Prepared& prepared = found->second;

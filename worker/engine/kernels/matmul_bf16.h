@@ -25,6 +25,7 @@ struct ProductBf16 {
   float* c = nullptr;
   int64_t ldc = 0;
   bool accumulate = false;
+  bool b_packed = false;  // b lies in strips of one slice (packed.h); its ld and orientation do not count
 };
 
 class MatmulBf16 {

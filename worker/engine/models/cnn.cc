@@ -59,8 +59,7 @@ Cnn::Cnn(const ModelConfig& config, const kernels::Kernels& kernels)
     weights = std::max(weights, (9 * stage.in + 1) * stage.out);
     exec_.ReserveHere(stage.Pixels(), stage.out, 9 * stage.in);
   }
-  exec_.Reserve(samples, config.classes, dense_in_);
-  exec_.Reserve(dense_in_, config.classes, samples);
+  exec_.AddWeight({.offset = dense_weight_, .in = dense_in_, .out = config.classes}, samples);
   partial_ = Buffer<float>(Groups(samples) * weights);
   for (int t = 0; t < config.threads; ++t) scratch_.push_back({Buffer<float>(patches), Buffer<float>(conv)});
 }

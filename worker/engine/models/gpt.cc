@@ -67,14 +67,13 @@ Gpt::Gpt(const ModelConfig& config, const kernels::Kernels& kernels)
   d_residual_ = Buffer<float>(rows * c);
   d_wide_ = Buffer<float>(rows * 4 * c);
   d_narrow_ = Buffer<float>(rows * c);
-  for (const int64_t out : {c, 3 * c, 4 * c}) {
-    exec_.Reserve(rows, out, c);
-    exec_.Reserve(rows, c, out);
-    exec_.Reserve(c, out, rows);
+  for (const BlockParams& at : blocks_) {
+    exec_.AddWeight({.offset = at.qkv_w, .in = c, .out = 3 * c}, rows);
+    exec_.AddWeight({.offset = at.proj_w, .in = c, .out = c}, rows);
+    exec_.AddWeight({.offset = at.fc_w, .in = c, .out = 4 * c}, rows);
+    exec_.AddWeight({.offset = at.mlp_proj_w, .in = 4 * c, .out = c}, rows);
   }
-  exec_.Reserve(rows, config.vocabulary, c);
-  exec_.Reserve(rows, c, config.vocabulary);
-  exec_.Reserve(config.vocabulary, c, rows);
+  exec_.AddWeight({.offset = wte_, .in = c, .out = config.vocabulary, .transposed = true}, rows);
   for (int t = 0; t < config.threads; ++t)
     attention_scratch_.emplace_back(kernels::AttentionScratch(config.context));
 }

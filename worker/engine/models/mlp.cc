@@ -22,11 +22,10 @@ Mlp::Mlp(const ModelConfig& config, const kernels::Kernels& kernels)
     builder_.EndGroup();
   }
   layout_ = builder_.Finish();
-  for (const Dense& layer : dense_) {
-    exec_.Reserve(config.max_samples, layer.out, layer.in);
-    exec_.Reserve(config.max_samples, layer.in, layer.out);
-    exec_.Reserve(layer.in, layer.out, config.max_samples);
-  }
+  for (const Dense& layer : dense_)
+    exec_.AddWeight(
+        {.offset = layer.weight, .in = layer.in, .out = layer.out, .input_gradient = &layer != dense_.data()},
+        config.max_samples);
   for (int i = 0; i < config.layers; ++i)
     hidden_.emplace_back(static_cast<int64_t>(config.max_samples) * config.width);
   for (Buffer<float>& d : d_hidden_)

@@ -92,11 +92,11 @@ Sums ModelBase::Summarise(const Batch& batch) const {
   return sums;
 }
 
-Result<Sums> ModelBase::ForwardBackward(std::span<const float> params, const Batch& batch,
-                                        std::span<float> grads, const std::function<void(int)>& on_final,
+Result<Sums> ModelBase::ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
+                                        const std::function<void(int)>& on_final,
                                         const std::atomic<bool>* cancel) {
-  CHECK(static_cast<int64_t>(params.size()) == layout_.elements, "params has {} elements, the layout {}",
-        params.size(), layout_.elements);
+  CHECK(static_cast<int64_t>(params.values.size()) == layout_.elements,
+        "params has {} elements, the layout {}", params.values.size(), layout_.elements);
   CHECK(static_cast<int64_t>(grads.size()) == layout_.elements, "grads has {} elements, the layout {}",
         grads.size(), layout_.elements);
   RM_TRY(CheckBatch(batch, true));
@@ -113,29 +113,34 @@ Result<Sums> ModelBase::ForwardBackward(std::span<const float> params, const Bat
         i + 1 < layout_.parameters.size() ? layout_.parameters[i + 1].offset : layout_.elements;
     std::fill(grads.data() + begin, grads.data() + end, 0.0f);
   }
-  RM_TRY(Forward(params.data(), batch, cancel));
+  exec_.Begin(params.values.data(), params.version, true);
+  RM_TRY(Forward(params.values.data(), batch, cancel));
   Loss(batch, true);
   const Sums sums = Summarise(batch);
-  RM_TRY(Backward(params.data(), batch, grads.data(), notifier, cancel));
+  RM_TRY(Backward(params.values.data(), batch, grads.data(), notifier, cancel));
   notifier.Final(layout_.elements);
   return sums;
 }
 
-Sums ModelBase::Evaluate(std::span<const float> params, const Batch& batch) {
-  CHECK(static_cast<int64_t>(params.size()) == layout_.elements);
+Sums ModelBase::Evaluate(const Params& params, const Batch& batch) {
+  CHECK(static_cast<int64_t>(params.values.size()) == layout_.elements);
   const Status good = CheckBatch(batch, true);
   CHECK(good.ok(), "Evaluate: {}", good.error().message);
   if (batch.samples == 0) return {};
-  const Status done = Forward(params.data(), batch, nullptr);
+  exec_.Begin(params.values.data(), params.version, false);
+  const Status done = Forward(params.values.data(), batch, nullptr);
   CHECK(done.ok());
   Loss(batch, false);
   return Summarise(batch);
 }
 
-Result<std::span<const float>> ModelBase::Logits(std::span<const float> params, const Batch& batch) {
-  CHECK(static_cast<int64_t>(params.size()) == layout_.elements);
+Result<std::span<const float>> ModelBase::Logits(const Params& params, const Batch& batch) {
+  CHECK(static_cast<int64_t>(params.values.size()) == layout_.elements);
   RM_TRY(CheckBatch(batch, false));
-  if (batch.samples > 0) RM_TRY(Forward(params.data(), batch, nullptr));
+  if (batch.samples > 0) {
+    exec_.Begin(params.values.data(), params.version, false);
+    RM_TRY(Forward(params.values.data(), batch, nullptr));
+  }
   return std::span<const float>(logits_.get(),
                                 static_cast<size_t>(batch.samples * rows_per_sample_ * row_width_));
 }

@@ -44,11 +44,11 @@ class ModelBase : public Model {
   }
   void SetProgressHook(std::function<void()> hook) override { progress_ = std::move(hook); }
   ProductEffort Effort() const override { return exec_.effort(); }
-  Result<Sums> ForwardBackward(std::span<const float> params, const Batch& batch, std::span<float> grads,
+  Result<Sums> ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
                                const std::function<void(int)>& on_final,
                                const std::atomic<bool>* cancel) final;
-  Sums Evaluate(std::span<const float> params, const Batch& batch) final;
-  Result<std::span<const float>> Logits(std::span<const float> params, const Batch& batch) final;
+  Sums Evaluate(const Params& params, const Batch& batch) final;
+  Result<std::span<const float>> Logits(const Params& params, const Batch& batch) final;
 
  protected:
   // rows_per_sample: predictions of a sample; row_width: logits of a prediction.
