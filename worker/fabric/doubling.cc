@@ -1,5 +1,4 @@
 #include <bit>
-#include <vector>
 
 #include "worker/fabric/algorithms.h"
 
@@ -21,23 +20,18 @@ Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std
     RM_TRY(transport.Post(rank + core, {operation, 0}, {data, Landing::Action::kAppend, combiner}));
     RM_TRY(transport.Wait(rank + core));
   }
-  std::vector<std::byte> outgoing(data.size());  // the sum moves on while the old one is under way
   uint32_t step = 2;
   for (int distance = 1; distance < core; distance *= 2, ++step) {
     const int peer = rank ^ distance;
-    std::copy(data.begin(), data.end(), outgoing.begin());
-    RM_TRY(transport.Send(peer, {operation, step}, outgoing));
+    RM_TRY(transport.Send(peer, {operation, step}, data));
+    RM_TRY(transport.Settle(peer, 0));  // our own values must have left before the other's come on top
     // Both partners compute lower + upper: the same bits.
     const auto action = peer < rank ? Landing::Action::kPrepend : Landing::Action::kAppend;
     RM_TRY(transport.Post(peer, {operation, step}, {data, action, combiner}));
     RM_TRY(transport.Wait(peer));
-    RM_TRY(transport.Flush());
   }
-  if (rank < extra) {
-    RM_TRY(transport.Send(rank + core, {operation, 1}, data));
-    RM_TRY(transport.Flush());
-  }
-  return Ok();
+  if (rank < extra) RM_TRY(transport.Send(rank + core, {operation, 1}, data));
+  return transport.Flush();
 }
 
 Status DoublingBarrier(Transport& transport, uint32_t operation) {
