@@ -106,11 +106,12 @@ class PodWatch:
     """Counts pods as they come and go, from a metadata-only watch in a thread.
 
     added: (monotonic seconds, job, attempt, name) in order. overlaps: pods that were made while one of another attempt of
-    their job still existed, in the order of the API server's own history.
+    their job still existed, in the order of the API server's own history. Which job and which attempt: by these labels.
     """
 
-    def __init__(self, kubeconfig, namespace):
-        self._kubeconfig = kubeconfig
+    def __init__(self, kubeconfig, namespace, selector=JOB, job_label=JOB, attempt_label=ATTEMPT):
+        self._kubeconfig, self._selector = kubeconfig, urllib.parse.quote(selector)
+        self._job_label, self._attempt_label = job_label, attempt_label
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         listed = Client(kubeconfig).json("GET", self._path, accept=METADATA_LIST)
         if listed["items"]:
@@ -127,7 +128,7 @@ class PodWatch:
     def _run(self):
         while not self._closed:
             self._client = Client(self._kubeconfig)
-            path = f"{self._path}?watch=1&resourceVersion={self._version}&labelSelector={JOB}"
+            path = f"{self._path}?watch=1&resourceVersion={self._version}&labelSelector={self._selector}"
             try:
                 for line in self._client.stream(path, METADATA):
                     self._on(line)
@@ -144,7 +145,8 @@ class PodWatch:
             raise SystemExit(f"the watch of pods: {event['object']}")
         meta = event["object"]["metadata"]
         self._version = meta["resourceVersion"]
-        job, attempt = meta["labels"][JOB], int(meta["labels"][ATTEMPT])
+        job = meta["labels"][self._job_label]
+        attempt = int(meta["labels"].get(self._attempt_label, 0))
         there = self._there.setdefault(job, {})
         if event["type"] == "ADDED" and meta["uid"] not in self._seen:
             self._seen.add(meta["uid"])
