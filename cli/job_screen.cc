@@ -6,6 +6,7 @@
 #include <array>
 
 #include "api/display.h"
+#include "api/load.h"
 #include "operator/kube/watch/meta.h"
 #include "operator/wiring/names.h"
 
@@ -27,6 +28,12 @@ void Line(std::string& screen, const char* label, const std::string& text) {
   if (!text.empty()) screen += fmt::format("  {:<13} {}\n", label, text);
 }
 
+// A number as people like it; what is none stays as it is.
+std::string Short(std::string_view number) {
+  const auto value = api::ParseDecimal(number);
+  return value.ok() ? fmt::format("{:.4g}", *value) : std::string(number);
+}
+
 std::string ProgressText(const Json& progress) {
   const int64_t total = Integer(progress, "totalSteps");
   std::string text;
@@ -39,8 +46,8 @@ std::string ProgressText(const Json& progress) {
     if (!value.empty()) text += (text.empty() ? "" : ", ") + fmt::format(fmt::runtime(form), value);
   };
   add("{} left", Text(progress, "eta"));
-  add("{} samples/s", Text(progress, "samplesPerSecond"));
-  add("loss {}", Text(progress, "loss"));
+  add("{} samples/s", Short(Text(progress, "samplesPerSecond")));
+  add("loss {}", Short(Text(progress, "loss")));
   return text;
 }
 
@@ -129,6 +136,8 @@ std::string WhyOf(const Json& job) {
   const Json& moving = ConditionOf(job, "Progressing");
   if (moving.is_null())
     return "the operator has not looked at it yet; `kubectl ringmaster diagnose` tells why";
+  if (Text(moving, "reason") == "NotReported")
+    return "every worker runs; this framework does not tell its steps";
   return std::string(Text(moving, "message").empty() ? Text(moving, "reason") : Text(moving, "message"));
 }
 
@@ -223,9 +232,9 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, kube::W
   Line(screen, "why", WhyOf(job));
   Line(screen, "progress", ProgressText(Child(status, "progress")));
   Line(screen, "fabric", std::string(Text(status, "fabric")));
-  if (const Json& checkpoint = Child(status, "checkpoint"); checkpoint.is_object())
-    Line(screen, "checkpoint",
-         fmt::format("of step {}, in {}", Integer(checkpoint, "step"), Text(checkpoint, "path")));
+  const Json& checkpoint = Child(status, "checkpoint");
+  if (const auto path = Text(checkpoint, "path"); !path.empty())
+    Line(screen, "checkpoint", fmt::format("of step {}, in {}", Integer(checkpoint, "step"), path));
   Line(screen, "goodput", GoodputText(Child(status, "goodput")));
   Line(screen, "restarts", RestartsText(status, spec));
   Line(screen, "last failure", LastFailureText(job, now));

@@ -65,6 +65,7 @@ class Plugin(unittest.TestCase):
         name = self.running("shows", replicas=3)
         screen, _ = self.plugin("status", name)
         self.assertRegex(screen, r"^default/shows  Running  3/3 workers ready  attempt 1  age ")
+        self.assertIn("this framework does not tell its steps", screen)
         for pod in self.rig.pods(name):
             self.assertRegex(screen, rf"(?m)^  \d +{pod['metadata']['name']} +{pod['spec']['nodeName']} .* Running$")
         self.cluster.pod_exit("default", "shows-1-1", 137, "out of memory", reason="OOMKilled")

@@ -38,8 +38,8 @@ Json RunningJob() {
         {"totalSteps", 300},
         {"percent", "40%"},
         {"eta", "2m05s"},
-        {"samplesPerSecond", "812"},
-        {"loss", "2.31"}}},
+        {"samplesPerSecond", "812.3456789"},
+        {"loss", "2.310123456789"}}},
       {"checkpoint", {{"step", 100}, {"path", "/ckpt"}}},
       {"goodput", {{"ratio", "0.97"}, {"lostSeconds", {{"restart", 12}, {"queue", 90}, {"x", 0}}}}}};
   job["status"]["conditions"] = {ConditionJson("Admitted", "True", "Accepted"),
@@ -101,7 +101,7 @@ TEST(JobScreen, OneScreenHasItAll) {
   EXPECT_EQ(screen,
             "team/gpt  Running  2/2 workers ready  attempt 3  age 10m00s\n"
             "  why           step 120 of 300\n"
-            "  progress      step 120 of 300 (40%), 2m05s left, 812 samples/s, loss 2.31\n"
+            "  progress      step 120 of 300 (40%), 2m05s left, 812.3 samples/s, loss 2.31\n"
             "  fabric        rc\n"
             "  checkpoint    of step 100, in /ckpt\n"
             "  goodput       0.97 of the time in steps that count; queue 1m30s; restart 12s\n"
@@ -119,6 +119,9 @@ TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {
   EXPECT_EQ(WhyOf(job), "WaitingForCapacity: needs 8 x nvidia.com/gpu");
   Set(job, "Failed", "True", "RestartBudgetSpent", "boom");
   EXPECT_EQ(WhyOf(job), "RestartBudgetSpent: boom");
+  job = RunningJob();
+  Set(job, "Progressing", "Unknown", "NotReported", "");
+  EXPECT_THAT(WhyOf(job), HasSubstr("does not tell its steps"));
 }
 
 TEST(JobScreen, AJobThatNobodyHasSeenSaysSo) {
