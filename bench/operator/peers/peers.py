@@ -78,6 +78,12 @@ class Peer:
         self.processes.clear()
         self._undo.close()
 
+    def check(self):
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                log = (self.cluster.folder / f"{name}.log").read_text(errors="replace")
+                raise SystemExit(f"{self.title} ended with {process.returncode}:\n{log[-1500:]}")
+
     def cpu_s(self):
         return sum(load.cpu_s(process.pid) for process in self.processes.values())
 
@@ -115,9 +121,7 @@ class Peer:
 
     def _wait_ready(self, *ports):
         def answers(port):
-            for process in self.processes.values():
-                if process.poll() is not None:
-                    raise SystemExit(f"{self.title} ended with {process.returncode}; see {self.cluster.folder}")
+            self.check()
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
                     return answer.status == 200
