@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from rig import Rig
+from on_nodes import Rig
 
 STEPS = 200
 

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import unittest
 
-from rig import BIN, ROOT, Rig
+from on_nodes import BIN, ROOT, Rig
 
 STEPS = 40
 EXAMPLE = ROOT / "examples/gpt-text.yaml"

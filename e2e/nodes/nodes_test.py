@@ -11,7 +11,7 @@ import unittest
 
 from cluster import KubectlError
 from nodes import Nodes, NodesError
-from rig import IMAGES
+from on_nodes import IMAGES
 
 HERE = pathlib.Path(__file__).resolve().parent
 

@@ -4,7 +4,7 @@ import contextlib
 import time
 import unittest
 
-from rig import NAMESPACE, Rig
+from on_nodes import NAMESPACE, Rig
 
 STEPS = 500
 

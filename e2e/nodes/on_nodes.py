@@ -17,12 +17,11 @@ import sys
 import time
 
 from cluster import ApiError, KubectlError  # noqa: F401  for the tests
+from helm import CHART, NAMESPACE, ROOT, Helm
 from nodes import Nodes
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
 IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
-NAMESPACE = "ringmaster-system"
 JOBS = "/apis/ringmaster.dev/v1alpha1/namespaces/default/trainingjobs"
 CPU_LIMIT = "150m"  # of a worker: training takes long enough to be disturbed, on a quick machine as well
 VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "shared"}
@@ -68,11 +67,11 @@ class Rig:
         self.nodes.__exit__(kind)
 
     def install(self):
-        c = self.cluster
-        c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
-        for manifest in ("crds", "config/rbac.yaml", "e2e/nodes/operator.yaml"):
-            c.kubectl("apply", "--server-side", "-f", ROOT / manifest)
-        c.kubectl("rollout", "status", "-n", NAMESPACE, "deploy/ringmaster-operator", "--timeout=120s")
+        """As docs/install.md says."""
+        self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+        Helm("helm4", self.cluster)("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s",
+                                    "--set", "log.level=debug")
 
     # --- jobs
 
