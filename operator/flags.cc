@@ -1,8 +1,11 @@
 #include "operator/flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 
 namespace ringmaster::operator_main {
 namespace {
@@ -13,6 +16,15 @@ std::string CheckAddress(const std::string& text) {
 
 bool IsLoopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
+}
+
+bool ParsePorts(const std::string& text, Flags::Ports& ports) {
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, ports.first);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return false;
+  const auto last = std::from_chars(first.ptr + 1, end, ports.last);
+  return last.ec == std::errc() && last.ptr == end && ports.first > 0 && ports.first <= ports.last &&
+         ports.last < 65536;
 }
 
 CLI::Option* Seconds(CLI::App& app, const std::string& name, Duration& value, const std::string& help) {
@@ -89,6 +101,15 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
   app.add_option("--worker-image", flags.worker_image, "image of worker pods whose template names none")
       ->envname("RINGMASTER_WORKER_IMAGE")
       ->capture_default_str();
+  std::string ports = fmt::format("{}-{}", flags.host_ports.first, flags.host_ports.last);
+  app.add_option("--host-ports", ports,
+                 "ports that workers on hostNetwork may use, first-last; each job gets its own")
+      ->capture_default_str();
+  app.add_option_function<int64_t>(
+         "--ca-life-seconds", [&flags](int64_t given) { flags.ca_life = seconds(given); },
+         "for how long an authority of the rendezvous certificates lasts; they are renewed in time")
+      ->check(CLI::Range(60, 10 * 365 * 86400))
+      ->default_str(std::to_string(flags.ca_life.count()));
   std::string format = "text";
   app.add_option("--log-format", format,
                  "text or json; RINGMASTER_LOG=debug|info|warn|error sets the threshold")
@@ -109,6 +130,7 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
   std::sort(flags.watch_namespaces.begin(), flags.watch_namespaces.end());
   const auto same = std::unique(flags.watch_namespaces.begin(), flags.watch_namespaces.end());
   flags.watch_namespaces.erase(same, flags.watch_namespaces.end());
+  const bool ports_ok = ParsePorts(ports, flags.host_ports);
   const auto refuse = [&](const char* why) -> std::optional<Flags> {
     std::fprintf(stderr, "%s\n", why);
     exit_code = 2;
@@ -121,6 +143,7 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
   if (flags.metrics_open && !flags.metrics_address.empty() &&
       !IsLoopback(ParseAddress(flags.metrics_address)->host))
     return refuse("--metrics-open: only with a loopback --metrics-address, for example 127.0.0.1:8080");
+  if (!ports_ok) return refuse("--host-ports: must be first-last, for example 20000-29999");
   if (flags.rendezvous_address.empty()) return refuse("--rendezvous-address: must not be empty");
   return flags;
 }

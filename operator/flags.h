@@ -29,7 +29,13 @@ struct Flags {
   std::string rendezvous_address = "0.0.0.0:7070";
   std::string rendezvous_advertise;  // host:port that agents call; empty: the Service
   std::string rendezvous_service = "ringmaster-rendezvous";
-  std::string pod_ip;        // where the Service leads while we are the leader; empty: not published
+  std::string pod_ip;  // where the Service leads while we are the leader; empty: not published
+  // First and last port for workers on hostNetwork.
+  struct Ports {
+    int32_t first = 20000;
+    int32_t last = 29999;
+  } host_ports;
+  std::chrono::seconds ca_life = std::chrono::hours(24 * 365);
   std::string worker_image;  // empty in a default-made Flags; ParseFlags gives it the image of this version
 
   bool log_json = false;

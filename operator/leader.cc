@@ -27,14 +27,6 @@ std::vector<std::string> NamesOf(const Flags& flags) {
 
 }  // namespace
 
-void Board::SetBundle(std::string bundle) {
-  std::lock_guard lock(mutex_);
-  bundle_ = std::move(bundle);
-}
-std::string Board::Bundle() const {
-  std::lock_guard lock(mutex_);
-  return bundle_;
-}
 void Board::SetGangs(Gangs* gangs) {
   std::lock_guard lock(mutex_);
   gangs_ = gangs;
@@ -42,6 +34,15 @@ void Board::SetGangs(Gangs* gangs) {
 void Board::WithGangs(const std::function<void(Gangs&)>& use) const {
   std::lock_guard lock(mutex_);
   if (gangs_ != nullptr) use(*gangs_);
+}
+
+void Board::SetNumbers(std::function<void(serve::Metrics::Gauges&)> fill) {
+  std::lock_guard lock(mutex_);
+  numbers_ = std::move(fill);
+}
+void Board::FillIn(serve::Metrics::Gauges& gauges) const {
+  std::lock_guard lock(mutex_);
+  if (numbers_) numbers_(gauges);
 }
 
 Leader::Leader(World world, const Flags& flags, int64_t term)
@@ -55,6 +56,7 @@ Leader::Leader(World world, const Flags& flags, int64_t term)
   options.namespace_ = flags_.namespace_;
   options.secret_name = kPapersSecret;
   options.names = NamesOf(flags_);
+  options.authority_life = flags_.ca_life;
   options.on_papers = [this](const identity::Papers& papers) {
     {
       std::lock_guard lock(mutex_);
@@ -67,6 +69,7 @@ Leader::Leader(World world, const Flags& flags, int64_t term)
 
 Leader::~Leader() {
   authority_.reset();
+  world_.board.SetNumbers(nullptr);
   if (loop_) loop_->Stop();
   world_.board.SetGangs(nullptr);
   if (server_) server_->Shutdown();
@@ -81,7 +84,7 @@ Status Leader::Advance() {
   if (papers) {
     // Workers are told of an authority before it signs (authority.h), so the order of these two does not
     // matter.
-    world_.board.SetBundle(papers->Bundle());
+    world_.backend.SetAuthority(papers->Bundle());
     if (server_) {
       RM_TRY(server_->SetCertificate(papers->leaf.cert_pem, papers->leaf.key_pem));
     } else {
@@ -137,9 +140,20 @@ void Leader::StartController() {
   options.on_reconciled = [this](const control::Key&, const char* result, Duration took) {
     world_.metrics.Reconciled(result, took);
   };
+  options.on_turn = [this](Duration waited, Duration worked) { world_.metrics.QueueWaited(waited, worked); };
   loop_ = std::make_unique<control::Loop>(world_.backend, std::move(options));
   loop_->Start();
+  world_.board.SetNumbers([this](serve::Metrics::Gauges& gauges) { ReadNumbers(gauges); });
   log::Info("controller=started term={} jobs={}", term_, world_.backend.Keys().size());
+}
+
+void Leader::ReadNumbers(serve::Metrics::Gauges& gauges) const {
+  const control::Load load = loop_->load();
+  gauges.queue_adds = load.added;
+  gauges.queue_retries = load.retried;
+  gauges.queue_depth = static_cast<int64_t>(load.waiting);
+  gauges.writes_in_flight = static_cast<int64_t>(load.writing);
+  gauges.workers_connected = server_->connected();
 }
 
 Status Leader::IsWorker(const std::string& job, const std::string& pod, const std::string& uid,

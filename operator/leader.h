@@ -26,16 +26,17 @@ namespace ringmaster::operator_main {
 // What the backend needs to know of the leader, who comes later and goes earlier. Any thread.
 class Board {
  public:
-  void SetBundle(std::string bundle);
-  std::string Bundle() const;
   void SetGangs(Gangs* gangs);
   // Runs `use` while the gangs stand still; not at all when there are none.
   void WithGangs(const std::function<void(Gangs&)>& use) const;
+  // Fills in the numbers that only the leader knows; null takes them back.
+  void SetNumbers(std::function<void(serve::Metrics::Gauges&)> fill);
+  void FillIn(serve::Metrics::Gauges& gauges) const;
 
  private:
   mutable std::mutex mutex_;
-  std::string bundle_;
   Gangs* gangs_ = nullptr;
+  std::function<void(serve::Metrics::Gauges&)> numbers_;
 };
 
 class Leader {
@@ -56,12 +57,12 @@ class Leader {
   // Goes on as far as possible without waiting. An error: this process cannot lead.
   Status Advance();
   bool running() const { return loop_ != nullptr; }
-  int32_t connected() const { return server_ ? server_->connected() : 0; }
 
  private:
   Status StartServer(const identity::Papers& papers);
   void PublishEndpoint();
   void StartController();
+  void ReadNumbers(serve::Metrics::Gauges& gauges) const;
   Status IsWorker(const std::string& job, const std::string& pod, const std::string& uid,
                   int64_t attempt) const;
 

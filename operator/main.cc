@@ -61,7 +61,8 @@ class Bell {
   Fd fd_;
 };
 
-serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend) {
+serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::EventRecorder& recorder,
+                                  const Board& board) {
   serve::Metrics::Gauges now;
   std::map<std::string, int64_t> phases;
   for (const control::Key& key : backend.Keys()) {
@@ -75,7 +76,26 @@ serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend) {
         std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
   }
   now.jobs_by_phase.assign(phases.begin(), phases.end());
+  now.cached_objects = backend.Held();
+  now.events_dropped = recorder.dropped();
+  board.FillIn(now);
   return now;
+}
+
+// What has become of a job, as its status tells: counted once, by the leader who sees it.
+void CountChange(serve::Metrics& metrics, const kube::JobRecord& before, const kube::JobRecord& after) {
+  const core::Ledger& was = before.status.ledger;
+  const core::Ledger& is = after.status.ledger;
+  const int32_t charged = is.restarts.charged - was.restarts.charged;
+  for (int32_t i = was.restarts.total; i < is.restarts.total; ++i)
+    metrics.Restarted(i - was.restarts.total < charged);
+  if (!before.status.ended() && after.status.ended())
+    metrics.JobEnded(is.outcome == core::Outcome::kSucceeded, core::ReasonName(is.outcome_reason));
+  const auto stepped = [](const kube::JobRecord& job) {
+    return job.job.native && (job.status.ledger.spending == core::Spending::kProductive ||
+                              job.status.ledger.goodput.productive > Duration{0});
+  };
+  if (stepped(after) && !stepped(before)) metrics.FirstStep(Now() - after.created);
 }
 
 std::string FirstOf(const std::vector<std::string>& problems) {
@@ -118,7 +138,8 @@ Status Run(const Flags& flags, const Fd& signals) {
   serve::Metrics metrics;
   RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
   MeteredHttp http(std::move(transport), metrics);
-  kube::ApiClient api(http);
+  kube::ApiClient api(
+      http, [&metrics](const std::string& method, int status) { metrics.RequestRetried(method, status); });
   Bell bell;
   Board board;
 
@@ -145,7 +166,6 @@ Status Run(const Flags& flags, const Fd& signals) {
     wiring::Context context;
     context.worker_image = flags.worker_image;
     context.coordinator_address = advertise;
-    context.coordinator_ca_pem = board.Bundle();
     return context;
   };
   options.on_gang = [&](const control::Key& key, const core::SetGang& order) {
@@ -159,19 +179,16 @@ Status Run(const Flags& flags, const Fd& signals) {
     log::Info("job={} reason={} {}", key.ToString(), event.reason, event.message);
     recorder.Note({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
   };
-  options.on_invalid = [&](const control::Key& key, const std::string& uid,
-                           const std::vector<api::Problem>& problems) {
-    std::string note;
-    for (const api::Problem& problem : problems) note += (note.empty() ? "" : "; ") + problem.ToString();
-    log::Warn("job={} invalid=true {}", key.ToString(), note);
-    recorder.Note({key.namespace_, key.name, uid}, true, "Invalid", note);
+  options.host_ports = {flags.host_ports.first, flags.host_ports.last - flags.host_ports.first + 1};
+  options.on_job = [&](const kube::JobRecord& before, const kube::JobRecord& after) {
+    if (may_write()) CountChange(metrics, before, after);
   };
   options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
     log::Warn("watch={} error={}", resource.plural, error.message);
   };
   kube::KubeBackend backend(api, std::move(options));
   observed = &backend;
-  metrics.SetGauges([&backend] { return ReadGauges(backend); });
+  metrics.SetGauges([&] { return ReadGauges(backend, recorder, board); });
 
   std::atomic<int64_t> term{0};
   std::atomic<bool> lost{false};

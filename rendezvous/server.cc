@@ -24,7 +24,6 @@ using boost::system::error_code;
 
 constexpr size_t kMaxHelloBytes = 64 << 10;  // nobody unknown may make us hold more
 constexpr size_t kMaxOutboxBytes = size_t{64} << 20;
-constexpr auto kHelloDeadline = seconds(10);
 constexpr int32_t kExitStale = 75;  // not the pod's fault: nobody charges for it
 constexpr auto kFlushDeadline = milliseconds(500);
 
@@ -166,6 +165,7 @@ class Server::Impl {
     size_t hello_bytes = 0;
     bool writing = false;
     bool close_when_written = false;
+    std::string address;  // without the port, as long as it counts as a stranger; then empty
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -184,9 +184,17 @@ class Server::Impl {
       const auto remote = socket.remote_endpoint(ignored);
       auto c = std::make_shared<Connection>(MakeChannel(std::move(socket), tls_), io_);
       c->id = ++last_connection_;
-      c->peer = ignored ? "?" : fmt::format("{}:{}", remote.address().to_string(), remote.port());
+      c->address = ignored ? "?" : remote.address().to_string();
+      c->peer = fmt::format("{}:{}", c->address, remote.port());
+      if (Full(c->address)) {
+        c->channel->Close();
+        Accept();
+        return;
+      }
+      ++strangers_[c->address];
+      ++strangers_in_all_;
       connections_[c->id] = c;
-      c->hello_timer.expires_after(kHelloDeadline);
+      c->hello_timer.expires_after(options_.hello_deadline);
       c->hello_timer.async_wait([this, c](error_code e) {
         if (!e && c->job.empty()) Close(c, "no hello");
       });
@@ -197,6 +205,28 @@ class Server::Impl {
       });
       Accept();
     });
+  }
+
+  // Said once for a flood, not once for each of its connections.
+  bool Full(const std::string& address) {
+    const auto of_peer = strangers_.find(address);
+    const bool full = strangers_in_all_ >= options_.max_strangers ||
+                      (of_peer != strangers_.end() && of_peer->second >= options_.max_strangers_per_peer);
+    if (full && !was_full_)
+      log::Warn(
+          "rendezvous: {} connections that have not been let in, {} of them from {}: more are turned away",
+          strangers_in_all_, of_peer == strangers_.end() ? 0 : of_peer->second, address);
+    was_full_ = full;
+    return full;
+  }
+
+  // It is let in, or gone.
+  void Known(const ConnectionPtr& c) {
+    if (c->address.empty()) return;
+    const auto of_peer = strangers_.find(c->address);
+    if (--of_peer->second == 0) strangers_.erase(of_peer);
+    --strangers_in_all_;
+    c->address.clear();
   }
 
   void Read(const ConnectionPtr& c) {
@@ -273,6 +303,7 @@ class Server::Impl {
     // Made by a leader that knows more than we do, or than we were told yet.
     if (attempt != 0 && hello.attempt > attempt) return Close(c, "its attempt is not known yet");
     c->hello_timer.cancel();
+    Known(c);
     c->job = hello.job;
     admitted_.fetch_add(1, std::memory_order_relaxed);
     hello.secret.clear();
@@ -382,6 +413,7 @@ class Server::Impl {
 
   void Close(const ConnectionPtr& c, const std::string& why) {
     if (connections_.erase(c->id) == 0) return;
+    Known(c);
     if (!why.empty()) {
       log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
                 c->pod.empty() ? "" : " pod=", c->pod, why);
@@ -417,6 +449,9 @@ class Server::Impl {
   bool closing_ = false;
   ConnectionId last_connection_ = 0;
   std::map<ConnectionId, ConnectionPtr> connections_;
+  std::map<std::string, int32_t> strangers_;  // by address
+  int32_t strangers_in_all_ = 0;
+  bool was_full_ = false;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
   TlsContext tls_;  // null: plain
   std::atomic<int32_t> admitted_{0};

@@ -2,9 +2,11 @@
 // Everything that is decided is decided in Coordinator; this only moves bytes and time.
 //
 // A connection must say Hello with the right secret (or token) and a known job, soon and in few bytes;
-// otherwise it is closed. The secret never reaches a log. A pod of an attempt that was given up is told to
-// end (exit 75): however late it was made and by whom, it never takes part. All members may be called from
-// any thread; the callbacks run on the server's thread, must not block for long, and must not call Shutdown.
+// otherwise it is closed. Of connections that have not been let in there are never more than so many, in all
+// and from one address: who floods us keeps others out for hello_deadline at the longest, and those who are
+// in notice nothing. The secret never reaches a log. A pod of an attempt that was given up is told to end
+// (exit 75): however late it was made and by whom, it never takes part. All members may be called from any
+// thread; the callbacks run on the server's thread, must not block for long, and must not call Shutdown.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "rendezvous/coordinator.h"
 #include "rendezvous/report.h"
 
@@ -29,6 +32,10 @@ struct ServerOptions {
   // Both empty: plain TCP, for one machine.
   std::string tls_cert_pem;
   std::string tls_key_pem;
+
+  Duration hello_deadline = seconds(10);  // from the connection until it is let in
+  int32_t max_strangers = 1024;           // connections that have not been let in
+  int32_t max_strangers_per_peer = 256;   // of one address; behind NAT that is a whole node
 };
 
 struct ServerCallbacks {

@@ -3,6 +3,7 @@ ever alive at a time, no pod is orphaned and no restart is forgotten."""
 
 import json
 import os
+import struct
 import threading
 import time
 import unittest
@@ -68,18 +69,52 @@ class Watchman:
         return self.problems
 
 
+class WallClock:
+    """The wall clock of one operator, to be set while it runs."""
+
+    def __init__(self, rig, days=0):
+        self.file = rig.folder / f"wall-clock-{time.monotonic_ns()}"
+        self.file.write_bytes(bytes(8))
+        self.set(days)
+        # The address sanitizer wants to be loaded first, and need not.
+        checks = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
+        self.environment = {"LD_PRELOAD": os.environ["RINGMASTER_WALL_CLOCK_SHIM"], "RINGMASTER_WALL_CLOCK": str(self.file),
+                            "ASAN_OPTIONS": checks}
+
+    def set(self, days):
+        with open(self.file, "r+b") as file:
+            file.write(struct.pack("<q", int(days * 86_400e9)))
+
+
 class Faults(unittest.TestCase):
+    """One cluster for all, since each start of one takes as long as a test: every test leaves it running and empty."""
+
     @classmethod
     def setUpClass(cls):
         print(f"RINGMASTER_SEED={SEED}")
+        cls.cluster = cls.enterClassContext(Cluster(nodes=4, components=("etcd", "apiserver", "kcm", "scheduler", "kwok")))
 
     def setUp(self):
-        self.cluster = self.enterContext(Cluster(nodes=4, components=("etcd", "apiserver", "kcm", "scheduler", "kwok")))
+        began = time.monotonic()
+        self.addCleanup(lambda: print(f"{self.id().split('.')[-1]}: {time.monotonic() - began:.0f} s"))
         self.rig = self.enterContext(Rig(self.cluster))
+        self.addCleanup(self.clear)
         self.watchman = Watchman(self.cluster)
 
     def tearDown(self):
         self.assertEqual(self.watchman.stop(), [])
+
+    def clear(self):
+        """Nothing of this test is left for the next: no job, no pod, no holder of the Lease."""
+        for operator in self.rig.operators:
+            if operator.process.poll() is None:
+                operator.resume()
+                operator.kill9()
+        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
+        self.cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=60s")
+        # The collector may not know our kind yet, or again.
+        self.cluster.kubectl("delete", "services,configmaps,podgroups.scheduling.k8s.io", "-l", "ringmaster.dev/job")
+        self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system", "--ignore-not-found")
 
     def kill_pod(self, name):
         pods = [pod for pod in self.rig.live(name) if pod["status"]["phase"] == "Running"]
@@ -248,6 +283,58 @@ class Faults(unittest.TestCase):
         self.rig.install()
         name = self.rig.apply(job("b", replicas=2))
         self.rig.wait_phase(name, "Running", timeout_s=90)
+
+    def test_wall_clock_jumps(self):
+        """Whatever the wall clock of an operator says, or said to the one before it: nothing is decided by it."""
+        with FaultProxy(self.cluster) as proxy:  # plain HTTP: certificates do look at the clock
+            config = proxy.kubeconfig(self.rig.kubeconfig)
+            clock = WallClock(self.rig)
+            first = self.rig.start(kubeconfig=config, environment=clock.environment, **PATIENT).wait_leading()
+            name = self.rig.apply(job("a", replicas=2, spec={"lifecycle": {"activeDeadlineSeconds": 3600}}))
+            self.rig.wait_phase(name, "Running")
+            clock.set(days=3)
+            self.fail_and_wait(name, 2, 2)
+            clock.set(days=-3)
+            self.fail_and_wait(name, 3, 2)
+            first.kill9()
+            self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system")
+            # What the first has written lies days ahead of the second.
+            late = WallClock(self.rig, days=-5)
+            self.rig.start(kubeconfig=config, environment=late.environment, **PATIENT).wait_leading()
+            self.fail_and_wait(name, 4, 2)
+            late.set(days=5)
+            for pod in self.rig.live(name):
+                self.cluster.pod_exit("default", pod["metadata"]["name"], 0)
+            self.rig.wait_phase(name, "Succeeded")
+            self.assertEqual(self.rig.status(name)["restarts"]["total"], 3)
+
+    def test_huge_foreign_objects(self):
+        """Others' objects as large as the server takes them, changed again and again, are neither kept nor choked on."""
+        operator = self.rig.start().wait_leading()
+        before = operator.rss_mib()
+        self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge"}, "spec": {
+            "containers": [{"name": "x", "image": "registry.local/x:1"}]}}))
+        self.cluster.wait(lambda: self.cluster.api.get("/api/v1/namespaces/default/pods/huge")["status"]["phase"] == "Running",
+                          "the foreign pod runs")
+
+        def conditions(turn):
+            return {"status": {"conditions": [{"type": f"example.com/c{i}", "status": "True", "reason": "R",
+                                               "message": f"{turn} " + "x" * 450} for i in range(2000)]}}
+
+        node = next(n["metadata"]["name"] for n in self.cluster.get("nodes"))
+        for turn in range(10):
+            for path in ("/api/v1/namespaces/default/pods/huge/status", f"/api/v1/nodes/{node}/status"):
+                self.cluster.api.patch(path, conditions(turn), "strategic")
+        name = self.rig.apply(job("a", replicas=2))
+        self.rig.wait_phase(name, "Running")
+        self.fail_and_wait(name, 2, 2)
+        self.assertEqual(operator.get("health", "/readyz")[0], 200)
+        self.assertEqual(operator.metric("rest_client_requests_total", method="WATCH", code="<error>"), 0)
+        print(f"RSS {before:.0f} MiB, {operator.rss_mib():.0f} MiB after 2 x 10 objects of 1.2 MB")
+        # Their memory must not stay with us: a few of them at a time at most.
+        self.assertLess(operator.rss_mib() - before, 64)
+        self.cluster.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"conditions": [
+            {"type": f"example.com/c{i}", "$patch": "delete"} for i in range(2000)]}}, "strategic")
 
     def test_user_edits_our_fields(self):
         self.rig.start().wait_leading()

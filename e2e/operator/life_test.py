@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from rig import KubectlError, Rig, Cluster, job
+from rig import NAMESPACE, ROOT, KubectlError, Rig, Cluster, job
 
 
 class Life(unittest.TestCase):
@@ -31,10 +31,10 @@ class Life(unittest.TestCase):
             self.assertNotIn("schedulingGates", pod["spec"])
         status = rig.status(name)
         self.assertEqual((status["attempt"], status["readyReplicas"], status["replicas"]), (1, 4, 4))
-        columns = c.kubectl("get", "tj", name).splitlines()
-        self.assertIn("PHASE", columns[0])
-        self.assertIn("Running", columns[1])
-        self.assertIn("4/4", columns[1])
+        heads, values = c.kubectl("get", "tj", name).splitlines()
+        self.assertEqual(heads.split(), ["NAME", "PHASE", "READY", "FABRIC", "STEP", "PROGRESS", "ETA", "RESTARTS", "AGE"])
+        self.assertIn("Running", values)
+        self.assertIn("4/4", values)
         for pod in pods:
             c.pod_exit("default", pod["metadata"]["name"], 0)
         c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
@@ -94,6 +94,71 @@ class Life(unittest.TestCase):
         c.kubectl("delete", "pod", "taken-1-0", "--grace-period=0", "--force")
         rig.wait_phase(name, "Running")
 
+    def test_a_pod_of_the_same_name_that_belongs_to_another_controller(self):
+        rig, c = self.rig, self.cluster
+        owner = json.loads(c.kubectl("create", "configmap", "somebody", "-o", "json"))["metadata"]
+        c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "name": "theirs-1-1", "labels": {"ringmaster.dev/job": "theirs", "ringmaster.dev/attempt": "1"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": owner["uid"],
+                                 "controller": True}]}, "spec": {"containers": [{"name": "x", "image": "registry.local/x:1"}]}}))
+        before = c.get("pod", "theirs-1-1")["metadata"]["uid"]
+        name = rig.apply(job("theirs", replicas=2))
+        found = rig.wait_condition(name, "Admitted", "False", "NameTaken")
+        self.assertIn("theirs-1-1", found["message"])
+        pod = c.get("pod", "theirs-1-1")["metadata"]
+        self.assertEqual((pod["uid"], pod["ownerReferences"][0]["name"]), (before, "somebody"))
+        self.assertNotIn("deletionTimestamp", pod)
+        c.kubectl("delete", "configmap", "somebody")  # and the pod with it
+        rig.wait_phase(name, "Running", timeout_s=90)
+
+    def test_a_job_that_only_the_operator_finds_invalid(self):
+        rig, c = self.rig, self.cluster
+
+        def patch(spec):
+            return c.api.patch("/apis/ringmaster.dev/v1alpha1/namespaces/default/trainingjobs/deep", {"spec": spec})
+
+        nested = {}
+        for _ in range(80):
+            nested = {"k": nested}
+        bad = job("deep", replicas=2)
+        bad["spec"]["workers"]["template"]["spec"]["extra"] = nested
+        name = rig.apply(bad)
+        found = rig.wait_condition(name, "Admitted", "False", "Invalid")
+        self.assertIn("nested deeper than 64", found["message"])
+        self.assertEqual(found["observedGeneration"], 1)
+        events = c.wait(lambda: [e for e in c.get("events") if e["reason"] == "Invalid"], "the event")
+        self.assertIn("nested deeper than 64", events[0]["message"])
+        self.assertEqual(rig.pods(name), [])
+        # As the API server says to who would correct it at once.
+        patch({"suspend": True})
+        rig.wait_condition(name, "Suspended")
+        self.assertEqual(rig.condition(name, "Admitted")["reason"], "Invalid")
+        patch({"workers": {"template": {"spec": {"extra": None}}}})
+        patch({"suspend": False})
+        rig.wait_phase(name, "Running")
+        self.assertEqual(rig.condition(name, "Admitted")["reason"], "Accepted")
+
+    def test_host_network_gives_each_job_ports_of_its_own(self):
+        rig, c = self.rig, self.cluster
+
+        def ports(name):
+            return [port["hostPort"] for pod in rig.live(name) for port in pod["spec"]["containers"][0]["ports"]]
+
+        spec = {"network": {"hostNetwork": True}}
+        names = [rig.apply(job(name, replicas=3, spec=spec)) for name in ("host-a", "host-b")]
+        for name in names:
+            rig.wait_phase(name, "Running")
+        first, second = ports("host-a"), ports("host-b")
+        self.assertEqual(len(set(first) | set(second)), 2 * 3 * 8, (first, second))
+        self.assertEqual(self.operator.stop(), 0)
+        type(self).operator = rig.start().wait_leading()
+        c.pod_exit("default", "host-b-1-0", 1, "boom")
+        c.wait(lambda: rig.status("host-b").get("attempt") == 2 and rig.running("host-b", 3), "the second attempt")
+        self.assertEqual(ports("host-b"), second, "the next leader knows them")
+        third = rig.apply(job("host-c", replicas=1, spec=spec))
+        rig.wait_phase(third, "Running")
+        self.assertFalse(set(ports(third)) & (set(first) | set(second)))
+
     def test_hand_deleted_things_come_back(self):
         rig, c = self.rig, self.cluster
         name = rig.apply(job("robust", replicas=2))
@@ -116,14 +181,61 @@ class Life(unittest.TestCase):
         c.wait(lambda: "nvidia.com/gpu" in rig.condition(second, "Scheduled")["message"], "what is missing is told")
         self.assertTrue(all(pod["spec"].get("schedulingGates") for pod in rig.live(second)), found)
         self.assertTrue(all("nodeName" not in pod["spec"] for pod in rig.live(second)))
-        c.kubectl("delete", "tj", first)
-        rig.wait_phase(second, "Running")
+        third = rig.apply(job("big-three", replicas=1, workers=eight, spec=spec))
+        rig.wait_phase(third, "Running")  # the smaller one fits beside the first
+        fourth = rig.apply(job("big-four", replicas=1, workers=eight, spec=spec))
+        c.wait(lambda: len(rig.live(fourth)) == 1, "it waits, too")
+        c.kubectl("delete", "tj", first, third)
+        rig.wait_phase(second, "Running")  # everybody who waits is told
+        rig.wait_phase(fourth, "Running")
 
     def test_invalid_is_refused_before_anything_is_made(self):
         bad = job("refused", replicas=2)
         bad["spec"]["workers"].update(min=9, max=8)
         with self.assertRaisesRegex(KubectlError, "spec.workers"):
             self.rig.apply(bad)
+
+    def test_metrics_tell_what_happened(self):
+        rig, c, operator = self.rig, self.cluster, self.operator
+        counted = ("ringmaster_restarts_total", "ringmaster_jobs_ended_total", "workqueue_adds_total",
+                   "workqueue_queue_duration_seconds_count", "workqueue_work_duration_seconds_count")
+        before = {name: operator.metric(name) for name in counted}
+        name = rig.apply(job("counted", replicas=2))
+        rig.wait_phase(name, "Running")
+        self.assertEqual(operator.metric("ringmaster_jobs", phase="Running"), 1)
+        c.pod_exit("default", "counted-1-0", 1, "boom")
+        c.wait(lambda: rig.status(name).get("attempt") == 2 and rig.running(name, 2), "the second attempt")
+        for pod in rig.live(name):
+            c.pod_exit("default", pod["metadata"]["name"], 0)
+        rig.wait_phase(name, "Succeeded")
+        after = {name: operator.metric(name) for name in counted}
+        self.assertEqual(after["ringmaster_restarts_total"] - before["ringmaster_restarts_total"], 1)
+        self.assertEqual(after["ringmaster_jobs_ended_total"] - before["ringmaster_jobs_ended_total"], 1)
+        for name in counted[2:]:
+            self.assertGreater(after[name], before[name], name)
+        self.assertGreater(operator.metric("ringmaster_jobs_ended_total", outcome="Succeeded", reason="AllPodsSucceeded"), 0)
+        self.assertGreaterEqual(operator.metric("ringmaster_cached_objects", kind="nodes"), 4)
+        self.assertEqual(operator.metric("ringmaster_jobs", phase="Running"), 0)
+
+    def test_config_lets_the_operator_in(self):
+        """config/operator.yaml is what the API server takes, in a namespace of the strictest level, and its Service leads to
+        the leader."""
+        rig, c = self.rig, self.cluster
+        c.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
+        said = c.kubectl("apply", "--server-side", "-f", str(ROOT / "config/operator.yaml"))
+        self.assertNotIn("Warning", said)
+        c.wait(lambda: len(c.get("pods", namespace=NAMESPACE)) == 2, "both replicas are let in")
+        self.assertEqual(self.operator.stop(), 0)
+        type(self).operator = rig.start(pod_ip="10.1.2.3").wait_leading()
+        port = self.operator.port("rendezvous")
+        slices = c.wait(lambda: [s for s in c.get("endpointslices", namespace=NAMESPACE)
+                                 if s["metadata"]["labels"].get("kubernetes.io/service-name") == "ringmaster-rendezvous"
+                                 and s["endpoints"]], "the slice of the Service")
+        self.assertEqual([(s["endpoints"][0]["addresses"], s["ports"][0]["port"]) for s in slices], [(["10.1.2.3"], port)])
+        service = c.get("service", "ringmaster-rendezvous", NAMESPACE)["spec"]
+        self.assertNotIn("selector", service)
+        self.assertEqual(service["ports"][0]["name"], slices[0]["ports"][0]["name"])
+        c.kubectl("delete", "-f", str(ROOT / "config/operator.yaml"))
 
     def test_health_and_metrics(self):
         self.assertEqual(self.operator.get("health", "/healthz"), (200, "ok"))

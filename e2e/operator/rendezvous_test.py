@@ -104,6 +104,7 @@ class Rendezvous(unittest.TestCase):
         found = self.rig.wait_condition("forms", "FabricReady")
         self.assertEqual(found["reason"], "GangFormed")
         self.assertGreater(self.rig.status("forms")["generation"], 0)
+        self.assertEqual(self.operator.metric("ringmaster_workers_connected"), len(agents))
 
     def test_strangers_are_refused(self):
         mine, other = self.start("mine"), self.start("other")
@@ -134,6 +135,39 @@ class Rendezvous(unittest.TestCase):
         stale = self.agent(pods[0], RINGMASTER_ATTEMPT="7")
         self.operator.wait_log(r"is of attempt 1, not of 7")
         self.assertIsNone(stale.process.poll())
+
+    def test_another_authority_reaches_a_gang_that_runs(self):
+        """An authority that lives for a minute is followed by another, while a gang runs that was told of the first alone."""
+        self.operator.stop()
+        self.cluster.kubectl("delete", "secret", "ringmaster-rendezvous", "-n", "ringmaster-system", "--ignore-not-found")
+        type(self).operator = self.rig.start(ca_life_seconds=60, **self.flags).wait_leading()
+        pods = self.start("rotates")
+        first = self.config_map(pods[0])["ca.crt"]
+        self.assertEqual(first.count("BEGIN CERTIFICATE"), 1)
+        agents = [self.agent(pod) for pod in pods]
+        self.rig.wait_condition("rotates", "FabricReady")
+        before = self.cluster.wait(lambda: self.rig.status("rotates").get("generation"), "a generation")
+
+        def told():
+            """As the kubelet does: the files in the pods follow the ConfigMap."""
+            bundle = self.config_map(pods[0])["ca.crt"]
+            for agent in agents:
+                fresh = agent.folder / "ca.crt.new"
+                fresh.write_text(bundle)
+                fresh.rename(agent.folder / "ca.crt")
+            return bundle
+
+        self.cluster.wait(lambda: told().count("BEGIN CERTIFICATE") == 2, "the next authority is told", 120, every_s=0.5)
+        self.cluster.wait(lambda: first not in told(), "the first authority is forgotten", 120, every_s=0.5)
+        self.operator.kill9()
+        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        self.cluster.wait(lambda: told() and self.rig.status("rotates")["generation"] > before,
+                          "the agents have found the next leader", 60, every_s=0.5)
+        self.rig.wait_condition("rotates", "FabricReady")
+        self.assertTrue(all(a.process.poll() is None for a in agents))
+        self.assertEqual(self.rig.status("rotates")["attempt"], 1)
+        self.assertEqual({pod["metadata"]["uid"] for pod in pods},
+                         {pod["metadata"]["uid"] for pod in self.rig.live("rotates")})
 
     def test_agents_find_the_next_leader(self):
         pods = self.start("moves")

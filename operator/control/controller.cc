@@ -56,7 +56,7 @@ Controller::Controller(const View& view, Options options)
 
 void Controller::On(const ControlEvent& event, Time now) {
   if (const auto* changed = std::get_if<Changed>(&event)) {
-    queue_.Add(changed->key);
+    queue_.Add(changed->key, std::min(changed->since, now));
   } else if (const auto* write = std::get_if<WriteDone>(&event)) {
     OnWrite(write->id, write->result, now);
   } else if (const auto* read = std::get_if<ReadDone>(&event)) {
@@ -82,7 +82,7 @@ void Controller::Reconcile(const Key& key, Time now) {
     }
     if (now - *state.stale_since >= options_.stale_limit) return Read(key, state);
     queue_.AddAt(key, *state.stale_since + options_.stale_limit);
-    return queue_.Done(key);
+    return Done(key, now);
   }
   state.stale_since.reset();
 
@@ -93,7 +93,7 @@ void Controller::Reconcile(const Key& key, Time now) {
     backoff_.Reset(key);
     queue_.DropDue(key);
     if (options_.on_gone) options_.on_gone(key);
-    return queue_.Done(key);
+    return Done(key, now);
   }
   const core::Job& job = snapshot->observed.job;
   if (state.refusal && (state.refused_generation != job.spec_generation || state.job_uid != job.uid)) {
@@ -200,13 +200,13 @@ void Controller::OnRead(uint64_t id, const Status& result, Time now) {
     state.must_read = false;
     state.stale_since.reset();
     freshness_.Forget(key);
-    queue_.Add(key);
+    queue_.Add(key, now);
   } else {
     state.must_read = true;
   }
   // The delays of the write that led here go on growing until a write succeeds.
-  if (state.failed) queue_.AddAt(key, now + backoff_.Next(key));
-  queue_.Done(key);
+  if (state.failed) Retry(key, now);
+  Done(key, now);
 }
 
 void Controller::Finish(const Key& key, State& state, Time now) {
@@ -224,16 +224,26 @@ void Controller::Finish(const Key& key, State& state, Time now) {
     state.taken.clear();
   }
   if (state.failed) {
-    queue_.AddAt(key, now + backoff_.Next(key));
+    Retry(key, now);
   } else {
     backoff_.Reset(key);
     for (core::Event& event : state.events)
       commands_.emplace_back(std::in_place_type<DoRecord>, key, std::move(event));
     if (state.requeue_at) queue_.AddAt(key, std::max(*state.requeue_at, now + kMinRequeue));
-    if (state.cut) queue_.Add(key);
+    if (state.cut) queue_.Add(key, now);
   }
   state.events.clear();
-  queue_.Done(key);
+  Done(key, now);
+}
+
+void Controller::Retry(const Key& key, Time now) {
+  ++retried_;
+  queue_.AddAt(key, now + backoff_.Next(key));
+}
+
+void Controller::Done(const Key& key, Time now) {
+  const auto spent = queue_.Done(key, now);
+  if (options_.on_turn) options_.on_turn(spent.waited, spent.worked);
 }
 
 }  // namespace ringmaster::control

@@ -38,6 +38,7 @@ namespace ringmaster::control {
 
 struct Changed {
   Key key;
+  Time since = Time::max();  // when it was told, if that was earlier than it is handed over
 };
 struct WriteDone {
   uint64_t id = 0;
@@ -63,6 +64,14 @@ struct DoRecord {
 };
 using Command = std::variant<DoWrite, DoRead, DoRecord>;
 
+// For metrics.
+struct Load {
+  int64_t added = 0;    // times a job was put into the queue, in all
+  int64_t retried = 0;  // of those, after a failure
+  size_t waiting = 0;   // jobs that wait for a decision now
+  size_t writing = 0;   // writes that wait for their answer now
+};
+
 class Controller {
  public:
   struct Options {
@@ -76,6 +85,8 @@ class Controller {
     // Called when the writes of a decision were answered: "success", "requeue_after" or "error", and how long
     // they took. For metrics.
     std::function<void(const Key&, const char* result, Duration took)> on_reconciled;
+    // Called when a job is let go: how long it had waited in the queue, and how long it took. For metrics.
+    std::function<void(Duration waited, Duration worked)> on_turn;
     // Called when there is no such job (any more); may be called again.
     std::function<void(const Key&)> on_gone;
   };
@@ -87,6 +98,7 @@ class Controller {
   std::vector<Command> TakeCommands(Time now);
   // Time::min(): call TakeCommands at once; kNever: only an event can bring something new.
   Time NextWakeup() const { return CanSend() ? Time::min() : queue_.NextWakeup(); }
+  Load load() const { return {queue_.added(), retried_, queue_.waiting(), writes_in_flight_}; }
 
  private:
   struct State {
@@ -123,6 +135,8 @@ class Controller {
   void OnWrite(uint64_t id, const Result<Revision>& result, Time now);
   void OnRead(uint64_t id, const Status& result, Time now);
   void Finish(const Key& key, State& state, Time now);
+  void Retry(const Key& key, Time now);
+  void Done(const Key& key, Time now);
 
   const View& view_;
   Options options_;
@@ -135,6 +149,7 @@ class Controller {
   std::deque<Key> turns_;  // jobs with unsent actions; those of dropped ones are skipped
   size_t writes_in_flight_ = 0;
   uint64_t next_id_ = 1;
+  int64_t retried_ = 0;
   std::vector<Command> commands_;
 };
 

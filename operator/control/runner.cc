@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -18,7 +17,7 @@ class Loop::Mailbox {
       std::lock_guard lock(mutex_);
       if (closed_) return;
       if (auto* changed = std::get_if<Changed>(&event))
-        changed_.insert(std::move(changed->key));
+        changed_.try_emplace(std::move(changed->key), Now());
       else
         answers_.push_back(std::move(event));
     }
@@ -43,16 +42,21 @@ class Loop::Mailbox {
       ready_.wait_until(lock, until, something);
     if (closed_) return false;
     events = std::exchange(answers_, {});
-    for (const Key& key : changed_) events.push_back(Changed{key});
+    for (const auto& [key, since] : changed_) events.push_back(Changed{key, since});
     changed_.clear();
     return true;
   }
 
+  size_t waiting() const {
+    std::lock_guard lock(mutex_);
+    return changed_.size();
+  }
+
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable ready_;
   bool closed_ = false;
-  std::set<Key> changed_;
+  std::map<Key, Time> changed_;  // since when
   std::vector<ControlEvent> answers_;
 };
 
@@ -97,8 +101,23 @@ void Loop::Run() {
   std::vector<ControlEvent> events;
   while (mailbox_->Wait(controller_.NextWakeup(), events)) {
     for (const ControlEvent& event : events) controller_.On(event, Now());
-    for (Command& command : controller_.TakeCommands(Now())) CarryOut(std::move(command));
+    std::vector<Command> commands = controller_.TakeCommands(Now());
+    {
+      const std::lock_guard lock(mutex_);
+      load_ = controller_.load();
+    }
+    for (Command& command : commands) CarryOut(std::move(command));
   }
+}
+
+Load Loop::load() const {
+  Load load;
+  {
+    const std::lock_guard lock(mutex_);
+    load = load_;
+  }
+  load.waiting += mailbox_->waiting();
+  return load;
 }
 
 void Loop::CarryOut(Command command) {

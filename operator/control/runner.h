@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "operator/control/controller.h"
@@ -26,6 +27,8 @@ class Loop {
   void Start();
   // Returns when the thread has ended: no command is given after that. Any thread but the loop's own.
   void Stop();
+  // As after the last turn of the thread, and what has come since. Any thread.
+  Load load() const;
 
  private:
   class Mailbox;
@@ -36,6 +39,8 @@ class Loop {
   Backend& backend_;
   std::shared_ptr<Mailbox> mailbox_;  // shared with callbacks that may outlive us
   Controller controller_;
+  mutable std::mutex mutex_;
+  Load load_;
   std::thread thread_;
 };
 

@@ -3,6 +3,8 @@
 // during processing is not lost. Single-threaded; time comes in as an argument.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -17,8 +19,10 @@ namespace ringmaster::control {
 template <class K>
 class WorkQueue {
  public:
-  void Add(const K& key) {
-    if (!dirty_.insert(key).second) return;
+  // `since`: when it began to want a look.
+  void Add(const K& key, Time since) {
+    if (!dirty_.emplace(key, since).second) return;
+    ++added_;
     if (!processing_.contains(key)) ready_.push_back(key);
   }
 
@@ -35,21 +39,29 @@ class WorkQueue {
   // The next key to process; Done(key) must follow.
   std::optional<K> Take(Time now) {
     while (!by_time_.empty() && by_time_.begin()->first <= now) {
-      const K key = by_time_.begin()->second;
+      const auto [due, key] = *by_time_.begin();
       DropDue(key);
-      Add(key);
+      Add(key, due);
     }
     if (ready_.empty()) return std::nullopt;
     K key = std::move(ready_.front());
     ready_.pop_front();
-    dirty_.erase(key);
-    processing_.insert(key);
+    const auto dirty = dirty_.find(key);
+    processing_.emplace(key, Turn{std::max(now - dirty->second, Duration{0}), now});
+    dirty_.erase(dirty);
     return key;
   }
 
-  void Done(const K& key) {
-    CHECK(processing_.erase(key) == 1);
+  // How long it had waited, and how long it took.
+  struct Spent {
+    Duration waited{0};
+    Duration worked{0};
+  };
+  Spent Done(const K& key, Time now) {
+    const auto node = processing_.extract(key);
+    CHECK(!node.empty());
     if (dirty_.contains(key)) ready_.push_back(key);
+    return {node.mapped().waited, now - node.mapped().began};
   }
 
   void DropDue(const K& key) {
@@ -60,6 +72,8 @@ class WorkQueue {
   }
 
   bool processing(const K& key) const { return processing_.contains(key); }
+  size_t waiting() const { return dirty_.size(); }
+  int64_t added() const { return added_; }  // in all; once for each look
 
   // Time::min() when something can be taken now, kNever when nothing is due.
   Time NextWakeup() const {
@@ -68,11 +82,17 @@ class WorkQueue {
   }
 
  private:
+  struct Turn {
+    Duration waited{0};
+    Time began{};
+  };
+
   std::deque<K> ready_;
-  std::set<K> dirty_;
-  std::set<K> processing_;
+  std::map<K, Time> dirty_;  // since when
+  std::map<K, Turn> processing_;
   std::map<K, Time> due_;
   std::set<std::pair<Time, K>> by_time_;
+  int64_t added_ = 0;
 };
 
 }  // namespace ringmaster::control

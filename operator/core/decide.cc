@@ -7,8 +7,25 @@
 
 namespace ringmaster::core {
 
+namespace {
+
+// Nothing is begun and nothing is taken away until the wish is another; to be suspended it may wish for,
+// since most fields can be corrected only then.
+Decision Refuse(const Observed& o, Time now) {
+  Decision decision;
+  decision.reason = "invalid";
+  Display display = SummarizeInvalid(o, now);
+  if (display == o.status.display) return decision;
+  decision.actions.push_back(SetStatus{{o.status.ledger, std::move(display)}});
+  decision.events.push_back({true, "Invalid", o.invalid});
+  return decision;
+}
+
+}  // namespace
+
 Decision Decide(const Observed& o, Time now) {
   if (o.job.deleted) return AfterDeletion(o, now);
+  if (!o.invalid.empty() && !o.job.suspend && !o.status.ledger.stop_since) return Refuse(o, now);
   if (o.status.ended()) return AfterEnd(o, now);
 
   if (Ledger sane = WithSaneTimes(o, now); sane != o.status.ledger)

@@ -117,6 +117,7 @@ enum class RefusalKind : uint8_t {
   kNameTaken,  // something else has the name of a pod
   kNamespaceEnding,
   kNoGangProvider,  // scheduling.gang asks for one that the cluster does not have
+  kNoHostPorts,     // all ports for hostNetwork are allotted
 };
 struct Refusal {
   RefusalKind kind = RefusalKind::kForbidden;
@@ -134,7 +135,9 @@ struct Observed {
   std::optional<SetGang> order;              // what the coordinator was last told by this process
   std::optional<PrepareGang> prepared;       // what stands beside the pods is all there, for this
   GangProvider provider = GangProvider::kNone;
-  Fit fit;                           // with kGate
+  Fit fit;  // with kGate
+  // Not empty: the wish cannot be carried out, and why. Of `job` only identity and `suspend` are meant then.
+  std::string invalid;
   std::optional<Refusal> preflight;  // known beforehand: pods are not even tried
   std::optional<Refusal> refusal;  // of the last write about pods; the controller keeps it until one succeeds
   bool operator==(const Observed&) const = default;

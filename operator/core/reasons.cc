@@ -87,6 +87,12 @@ constexpr Row kRows[] = {
      "An image cannot be pulled. Correct the name, or give `imagePullSecrets` in `workers.template`."},
     {Reason::kContainerNotCreated, "ContainerNotCreated", "Ready",
      "A container cannot be made, for example because a ConfigMap, Secret or volume is missing."},
+    {Reason::kInvalid, "Invalid", "Admitted",
+     "The job got past the API server and cannot be run as it is; what runs is left alone meanwhile. Correct "
+     "the field that the message names."},
+    {Reason::kNoHostPorts, "NoHostPorts", "Admitted",
+     "All ports for jobs on `hostNetwork` are allotted to others. End some of them, or give the operator a "
+     "wider `--host-ports`; it is tried again by itself."},
 };
 
 }  // namespace

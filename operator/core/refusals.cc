@@ -15,6 +15,7 @@ bool Says(const Error& error, const char* words) { return error.message.find(wor
 // The API server has one status for all kinds of refusal; its words tell them apart.
 std::optional<RefusalKind> ClassifyRefusal(const Error& error) {
   if (error.code == Code::kInvalid) return RefusalKind::kInvalid;
+  if (error.code == Code::kExhausted) return RefusalKind::kNoHostPorts;
   if (error.code != Code::kForbidden) return std::nullopt;
   if (Says(error, "exceeded quota") || Says(error, "failed quota") || Says(error, "insufficient quota"))
     return RefusalKind::kQuota;

@@ -1,25 +1,19 @@
 #include "operator/core/rules.h"
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include <algorithm>
-#include <regex>
 
 namespace ringmaster::core {
 namespace {
 
 constexpr const char* kDisruptionTarget = "DisruptionTarget";  // evicted, preempted, drained
 
-// Longer messages are cut: the matcher of the standard library recurses per character.
-constexpr size_t kMaxMatchedBytes = 2048;
-
+// Linear in the message, whatever the pattern. Validation refuses bad patterns; here they match nothing.
 bool MessageMatches(const std::string& pattern, const std::string& message) {
-  try {
-    const std::regex regex(pattern, std::regex::ECMAScript);
-    return std::regex_search(message.substr(0, kMaxMatchedBytes), regex);
-  } catch (const std::regex_error&) {
-    return false;  // validation refuses bad patterns; one that is too complex matches nothing
-  }
+  const re2::RE2 regex(pattern, re2::RE2::Quiet);
+  return regex.ok() && re2::RE2::PartialMatch(message, regex);
 }
 
 bool Matches(const Rule& rule, const Failure& failure, const std::vector<std::string>& pod_conditions) {

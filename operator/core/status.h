@@ -70,6 +70,9 @@ enum class Reason : uint8_t {
   // Ready: on a node and not running
   kImagePullFailed,
   kContainerNotCreated,
+  // Admitted, again
+  kInvalid,
+  kNoHostPorts,
 };
 const char* ReasonName(Reason reason);
 

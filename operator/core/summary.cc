@@ -144,6 +144,8 @@ const char* Remedy(RefusalKind kind) {
       return "create the job in another namespace";
     case RefusalKind::kNoGangProvider:
       return "install it, or set scheduling.gang to auto or gate";
+    case RefusalKind::kNoHostPorts:
+      return "end jobs on hostNetwork, or widen the operator's --host-ports; it is tried again by itself";
   }
   return "";
 }
@@ -217,7 +219,9 @@ void SetPodConditions(const Scene& s, Writer& writer) {
 
 void SetAdmitted(const Scene& s, Writer& writer) {
   const Refusal* refusal = RefusalOf(s.o);
-  if (s.ledger.suspended) {
+  if (!s.o.invalid.empty()) {
+    writer.Set(ConditionType::kAdmitted, false, Reason::kInvalid, s.o.invalid);
+  } else if (s.ledger.suspended) {
     writer.Set(ConditionType::kAdmitted, false, Reason::kSuspendRequested, "");
   } else if (refusal != nullptr && !s.ended && !s.ledger.stop_since) {
     writer.Set(ConditionType::kAdmitted, false, ReasonOf(refusal->kind),
@@ -264,6 +268,8 @@ Reason ReasonOf(RefusalKind kind) {
       return Reason::kNamespaceEnding;
     case RefusalKind::kNoGangProvider:
       return Reason::kNoGangProvider;
+    case RefusalKind::kNoHostPorts:
+      return Reason::kNoHostPorts;
   }
   return Reason::kUnknown;
 }
@@ -290,6 +296,13 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   SetAdmitted(scene, writer);
   SetEndConditions(ledger, writer);
   if (display != before) display.progress_at = now;
+  return display;
+}
+
+Display SummarizeInvalid(const Observed& o, Time now) {
+  Display display = o.status.display;
+  display.observed_spec_generation = o.job.spec_generation;
+  Writer(display, o.status.display, now).Set(ConditionType::kAdmitted, false, Reason::kInvalid, o.invalid);
   return display;
 }
 

@@ -9,6 +9,9 @@ namespace ringmaster::core {
 // transitions.
 Display Summarize(const Observed& observed, const Ledger& ledger, Time now);
 
+// The display as it stands, with Admitted saying why the wish cannot be carried out.
+Display SummarizeInvalid(const Observed& observed, Time now);
+
 // Equal but for numbers and words, which are written at most once per interval: progress, counts of pods, the
 // message of a condition whose reason is the same.
 bool EqualButNumbers(const Display& a, const Display& b);

@@ -4,7 +4,10 @@
 // An authority is renewed in two steps, so that nobody is ever shown a certificate whose authority they have
 // not heard of:
 //  1. with a third of its life left the next one is made, and told in the bundle;
-//  2. with a sixth left the next one signs; the old one stays in the bundle until it ends.
+//  2. with a sixth left, and when the next one has been told in an earlier look, it signs; the old one stays
+//  in
+//     the bundle until it ends.
+// Leaves live for a quarter of their authority's time.
 #pragma once
 
 #include <map>
@@ -15,9 +18,6 @@
 #include "operator/identity/certificate.h"
 
 namespace ringmaster::identity {
-
-inline constexpr std::chrono::hours kAuthorityLife{24 * 365};
-inline constexpr std::chrono::hours kLeafLife{24 * 90};
 
 struct Papers {
   KeyPair authority;
@@ -33,7 +33,10 @@ struct Papers {
 // The papers as they should be now: `current` itself when nothing is due. Starts afresh from nothing, from
 // papers that cannot be read, and from an authority that has ended.
 Result<Papers> Renewed(const std::optional<Papers>& current, const std::vector<std::string>& names,
-                       kube::WallTime now);
+                       std::chrono::seconds authority_life, kube::WallTime now);
+
+// When to look at them again: well before anything of theirs ends, and every ten minutes at least.
+Duration LookAgainIn(const Papers& papers, kube::WallTime now);
 
 // The data of the Secret (not base64), and back. nullopt: something is missing or unreadable.
 std::map<std::string, std::string> ToSecretData(const Papers& papers);

@@ -10,7 +10,6 @@ namespace ringmaster::identity {
 namespace {
 
 const kube::Resource kSecrets{"", "v1", "secrets"};
-constexpr Duration kInterval = seconds(600);
 constexpr Duration kRetry = seconds(2);
 
 Json ToSecret(const Papers& papers, const std::string& name, const std::string& revision) {
@@ -61,7 +60,7 @@ void AuthorityKeeper::Run() {
   do {
     while (!Look())
       if (!Wait(kRetry)) return;
-  } while (Wait(kInterval));
+  } while (Wait(LookAgainIn(*told_, kube::WallNow())));
 }
 
 bool AuthorityKeeper::Look() {
@@ -72,7 +71,7 @@ bool AuthorityKeeper::Look() {
     request([promise](Result<Json> result) { promise->set_value(std::move(result)); });
     return answer.get();
   };
-  const auto& [ns, name, names, on_papers] = options_;
+  const auto& [ns, name, names, life, on_papers] = options_;
   const Result<Json> secret = ask([&](auto done) { api_.Get(kSecrets, ns, name, std::move(done)); });
   if (!secret.ok() && secret.error().code != Code::kNotFound) {
     log::Warn("secret={}/{} read=failed error={}", ns, name, secret.error().message);
@@ -86,7 +85,7 @@ bool AuthorityKeeper::Look() {
     if (auto text = JsonString(metadata, "resourceVersion"); text.ok()) revision = text.value();
     if (!current) log::Warn("secret={}/{} unreadable=true: its certificates are made anew", ns, name);
   }
-  Result<Papers> papers = Renewed(current, names, kube::WallNow());
+  Result<Papers> papers = Renewed(current, names, life, kube::WallNow());
   if (!papers.ok()) {
     log::Error("rendezvous certificates: {}", papers.error().message);
     return false;

@@ -24,6 +24,7 @@ class AuthorityKeeper {
     std::string namespace_;
     std::string secret_name;
     std::vector<std::string> names;  // what agents call the server
+    std::chrono::seconds authority_life = std::chrono::hours(24 * 365);
     std::function<void(const Papers&)> on_papers;
   };
 

@@ -5,24 +5,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/kube/watch/meta.h"
+
 namespace ringmaster::identity {
 namespace {
 
 const kube::Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews"};
 constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
 
-const Json* At(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto it = object.find(key);
-  return it == object.end() ? nullptr : &*it;
-}
-
 // The first of the values of an `extra` of the user.
 std::string Extra(const Json& user, const char* key) {
-  const Json* extra = At(user, "extra");
-  const Json* values = extra != nullptr ? At(*extra, key) : nullptr;
-  if (values == nullptr || !values->is_array() || values->empty() || !(*values)[0].is_string()) return {};
-  return (*values)[0].get<std::string>();
+  const Json& values = kube::Items(kube::Child(user, "extra"), key);
+  return values.empty() || !values[0].is_string() ? std::string() : values[0].get<std::string>();
 }
 
 Error Refused(std::string why) { return {Code::kForbidden, std::move(why)}; }
@@ -30,26 +24,23 @@ Error Refused(std::string why) { return {Code::kForbidden, std::move(why)}; }
 }  // namespace
 
 Result<PodIdentity> IdentityOf(const Json& token_review) {
-  const Json* status = At(token_review, "status");
-  if (status == nullptr) return Refused("the token was not judged");
-  const Json* authenticated = At(*status, "authenticated");
-  if (authenticated == nullptr || !authenticated->is_boolean() || !authenticated->get<bool>())
+  const Json& status = kube::Child(token_review, "status");
+  if (status.is_null()) return Refused("the token was not judged");
+  if (!kube::Flag(status, "authenticated"))
     return Refused("the token is not valid, or not for this audience");
   // An API server that knows nothing of audiences would accept any token: it must repeat ours.
-  const Json* audiences = At(*status, "audiences");
-  if (audiences == nullptr || !audiences->is_array() ||
-      std::find(audiences->begin(), audiences->end(), Json(kAudience)) == audiences->end())
+  const Json& audiences = kube::Items(status, "audiences");
+  if (std::find(audiences.begin(), audiences.end(), Json(kAudience)) == audiences.end())
     return Refused(fmt::format("the token is not for the audience {}", kAudience));
-  const Json* user = At(*status, "user");
-  const Json* name = user != nullptr ? At(*user, "username") : nullptr;
-  if (name == nullptr || !name->is_string()) return Refused("the token speaks for nobody");
-  std::string_view account = name->get_ref<const std::string&>();
+  const Json& user = kube::Child(status, "user");
+  std::string_view account = kube::Text(user, "username");
+  if (account.empty()) return Refused("the token speaks for nobody");
   if (!account.starts_with(kAccountPrefix)) return Refused("the token is not of a service account");
   account.remove_prefix(kAccountPrefix.size());
   PodIdentity identity;
   identity.namespace_ = account.substr(0, account.find(':'));
-  identity.pod = Extra(*user, "authentication.kubernetes.io/pod-name");
-  identity.pod_uid = Extra(*user, "authentication.kubernetes.io/pod-uid");
+  identity.pod = Extra(user, "authentication.kubernetes.io/pod-name");
+  identity.pod_uid = Extra(user, "authentication.kubernetes.io/pod-uid");
   if (identity.namespace_.empty() || identity.pod.empty() || identity.pod_uid.empty())
     return Refused("the token is not bound to a pod");
   return identity;

@@ -64,8 +64,11 @@ const char* ContentType(ApiClient::PatchType type) {
 
 class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
  public:
-  explicit Impl(HttpClient& http)
-      : http_(http), jitter_(static_cast<uint64_t>(Now().time_since_epoch().count())) {}
+  using OnRetry = std::function<void(const std::string& method, int status)>;
+  Impl(HttpClient& http, OnRetry on_retry)
+      : http_(http),
+        on_retry_(std::move(on_retry)),
+        jitter_(static_cast<uint64_t>(Now().time_since_epoch().count())) {}
 
   void Send(HttpRequest request, Done done) {
     auto attempt = std::make_shared<Attempt>();
@@ -131,14 +134,16 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     Error error = ToError(*answer, read, attempt->what);
     if (status == 401 && !attempt->new_credentials) {
       attempt->new_credentials = true;  // the transport has dropped the token already
+      if (on_retry_) on_retry_(attempt->request.method, status);
       return Try(attempt);
     }
     if ((status != 429 && status != 503) || attempt->tries >= kTriesAtMost)
       return attempt->done(std::move(error));
     later_.After(DelayBefore(attempt->tries, answer->retry_after),
-                 [weak = weak_from_this(), attempt, error](bool stopped) {
+                 [weak = weak_from_this(), attempt, error, status](bool stopped) {
                    const auto self = weak.lock();
                    if (stopped || !self) return attempt->done(error);
+                   if (self->on_retry_) self->on_retry_(attempt->request.method, status);
                    self->Try(attempt);
                  });
   }
@@ -201,14 +206,16 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
   }
 
   HttpClient& http_;
+  const OnRetry on_retry_;
   std::mutex mutex_;
   std::set<std::string> warnings_;  // told already
   SplitMix64 jitter_;
   DelayedCalls later_;
 };
 
-ApiClient::ApiClient(HttpClient& http, std::string field_manager)
-    : impl_(std::make_shared<Impl>(http)), field_manager_(std::move(field_manager)) {}
+ApiClient::ApiClient(HttpClient& http, std::string field_manager,
+                     std::function<void(const std::string&, int)> on_retry)
+    : impl_(std::make_shared<Impl>(http, std::move(on_retry))), field_manager_(std::move(field_manager)) {}
 ApiClient::~ApiClient() { impl_->Stop(); }
 
 void ApiClient::Get(const Resource& resource, const std::string& ns, const std::string& name, Done done) {

@@ -52,8 +52,10 @@ class ApiClient {
   // counts no more.
   using OnPage = std::function<void(Json items)>;
 
-  // `field_manager`: whose fields those become that are written.
-  explicit ApiClient(HttpClient& http, std::string field_manager = kFieldManager);
+  // `field_manager`: whose fields those become that are written. `on_retry`: told of each request that is
+  // sent once more, with the status of the answer before. Any thread.
+  explicit ApiClient(HttpClient& http, std::string field_manager = kFieldManager,
+                     std::function<void(const std::string& method, int status)> on_retry = nullptr);
   ~ApiClient();
 
   void Get(const Resource& resource, const std::string& ns, const std::string& name, Done done);

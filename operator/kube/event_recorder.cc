@@ -70,9 +70,13 @@ class EventRecorder::Shared {
     todo = book_.Take(Now());
     return !closed_ || !todo.make.empty() || !todo.count.empty();
   }
+  int64_t dropped() const {
+    std::lock_guard lock(mutex_);
+    return book_.dropped();
+  }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable ready_;
   EventBook book_;
   bool noted_ = false;
@@ -93,6 +97,8 @@ void EventRecorder::Note(const EventSubject& subject, bool warning, const std::s
                          const std::string& note) {
   shared_->Note(subject, warning, reason, note);
 }
+
+int64_t EventRecorder::dropped() const { return shared_->dropped(); }
 
 void EventRecorder::Run() {
   const auto log_failure = [](const Result<Json>& result) {

@@ -29,6 +29,8 @@ class EventRecorder {
   EventRecorder& operator=(const EventRecorder&) = delete;
 
   void Note(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note);
+  // Left out so far, because one job made too many. Any thread.
+  int64_t dropped() const;
 
  private:
   class Shared;

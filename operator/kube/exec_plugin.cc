@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/pipe.h"
 #include "operator/kube/pem.h"
 
 namespace ringmaster::kube {
@@ -29,17 +30,6 @@ struct Output {
   std::string out;
   std::string complaint;  // the end of stderr, in one line
 };
-
-struct Pipe {
-  Fd read;
-  Fd write;
-};
-
-Result<Pipe> MakePipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
-  return Pipe{Fd(ends[0]), Fd(ends[1])};
-}
 
 class SpawnActions {
  public:

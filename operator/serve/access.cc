@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "operator/kube/watch/meta.h"
 
 namespace ringmaster::serve {
 namespace {
@@ -27,12 +28,9 @@ std::string Fingerprint(const std::string& token, const std::string& path) {
   return digest;
 }
 
-const Json* At(const Json& object, const char* key) {
-  const auto it = object.find(key);
-  return it == object.end() ? nullptr : &*it;
-}
-
-bool IsTrue(const Json* value) { return value != nullptr && value->is_boolean() && value->get<bool>(); }
+// What of the user is asked about, and under which name it was told.
+constexpr std::pair<const char*, const char*> kOfUser[] = {
+    {"user", "username"}, {"groups", "groups"}, {"uid", "uid"}, {"extra", "extra"}};
 
 }  // namespace
 
@@ -76,15 +74,12 @@ void AccessGate::Ask(const std::string& token, const std::string& path, Done don
       log::Warn("metrics token_review=failed error={}", answer.error().message);
       return decided(Access::kNoAnswer);
     }
-    const Json* status = At(answer.value(), "status");
-    const Json* user = status != nullptr ? At(*status, "user") : nullptr;
-    if (status == nullptr || user == nullptr || !IsTrue(At(*status, "authenticated")))
-      return decided(Access::kUnknown);
+    const Json& status = kube::Child(answer.value(), "status");
+    const Json& user = kube::Child(status, "user");
+    if (!kube::Flag(status, "authenticated") || user.is_null()) return decided(Access::kUnknown);
     Json spec = {{"nonResourceAttributes", {{"path", path}, {"verb", "get"}}}};
-    if (const Json* name = At(*user, "username")) spec["user"] = *name;
-    if (const Json* groups = At(*user, "groups")) spec["groups"] = *groups;
-    if (const Json* uid = At(*user, "uid")) spec["uid"] = *uid;
-    if (const Json* extra = At(*user, "extra")) spec["extra"] = *extra;
+    for (const auto& [asked, told] : kOfUser)
+      if (const Json& value = kube::Child(user, told); !value.is_null()) spec[asked] = value;
     const Json access = {{"apiVersion", kAccessReviews.ApiVersion()},
                          {"kind", "SubjectAccessReview"},
                          {"spec", std::move(spec)}};
@@ -93,8 +88,8 @@ void AccessGate::Ask(const std::string& token, const std::string& path, Done don
         log::Warn("metrics access_review=failed error={}", verdict.error().message);
         return decided(Access::kNoAnswer);
       }
-      const Json* outcome = At(verdict.value(), "status");
-      decided(outcome != nullptr && IsTrue(At(*outcome, "allowed")) ? Access::kAllowed : Access::kForbidden);
+      decided(kube::Flag(kube::Child(verdict.value(), "status"), "allowed") ? Access::kAllowed
+                                                                            : Access::kForbidden);
     });
   });
 }

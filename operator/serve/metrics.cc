@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -114,8 +115,8 @@ class Metrics::Impl {
       "rest_client_requests_total", "Answers of the API server by method and code; <error> when none came.");
   Family<Histogram>& request_time =
       MakeHistogram("rest_client_request_duration_seconds", "Time to an answer, by verb.");
-  Family<Counter>& request_retries =
-      MakeCounter("rest_client_request_retries_total", "Requests sent once more.");
+  Family<Counter>& request_retries = MakeCounter(
+      "rest_client_request_retries_total", "Requests sent once more, by method and by the answer before.");
   Family<Gauge>& leading =
       MakeGauge("leader_election_master_status", "1 while this process holds the Lease.");
   Family<Gauge>& jobs = MakeGauge("ringmaster_jobs", "Jobs by phase.");
@@ -141,6 +142,7 @@ class Metrics::Impl {
 
   std::mutex mutex;
   std::function<Gauges()> read;
+  std::map<std::string, Gauge*> phases;  // those that were ever there
 
   void ReadProcess() {
     const std::vector<std::string> stat = ProcessStat();
@@ -156,6 +158,10 @@ class Metrics::Impl {
       max_descriptors.Add({}).Set(static_cast<double>(limit.rlim_cur));
   }
 
+  static void CountTo(Counter& counter, int64_t total) {
+    counter.Increment(std::max(static_cast<double>(total) - counter.Value(), 0.0));
+  }
+
   void ReadGauges() {
     std::function<Gauges()> current;
     {
@@ -164,13 +170,19 @@ class Metrics::Impl {
     }
     if (!current) return;
     const Gauges now = current();
+    std::lock_guard lock(mutex);  // scrapes may come at the same time
+    CountTo(queue_adds.Add(kQueue), now.queue_adds);
+    CountTo(queue_retries.Add(kQueue), now.queue_retries);
+    CountTo(events_dropped.Add({}), now.events_dropped);
     queue_depth.Add(kQueue).Set(static_cast<double>(now.queue_depth));
     active_workers.Add(kController).Set(static_cast<double>(now.writes_in_flight));
     pods.Add({}).Set(static_cast<double>(now.pods));
     gangs_waiting.Add({}).Set(static_cast<double>(now.gangs_waiting));
     workers_connected.Add({}).Set(static_cast<double>(now.workers_connected));
+    // A phase that the last job has left is 0, not what it was.
+    for (auto& [phase, gauge] : phases) gauge->Set(0);
     for (const auto& [phase, count] : now.jobs_by_phase)
-      jobs.Add({{"phase", phase}}).Set(static_cast<double>(count));
+      phases.try_emplace(phase, &jobs.Add({{"phase", phase}})).first->second->Set(static_cast<double>(count));
     for (const auto& [kind, count] : now.cached_objects)
       cached.Add({{"kind", kind}}).Set(static_cast<double>(count));
   }
@@ -193,8 +205,6 @@ void Metrics::Reconciled(const std::string& result, Duration took) {
   if (result == "error") impl_->reconcile_errors.Add(kController).Increment();
   impl_->reconcile_time.Add(kController, kReconcileBuckets).Observe(ToSeconds(took));
 }
-void Metrics::QueueAdded() { impl_->queue_adds.Add(kQueue).Increment(); }
-void Metrics::QueueRetried() { impl_->queue_retries.Add(kQueue).Increment(); }
 void Metrics::QueueWaited(Duration waited, Duration worked) {
   impl_->queue_wait.Add(kQueue, kQueueBuckets).Observe(ToSeconds(waited));
   impl_->queue_work.Add(kQueue, kQueueBuckets).Observe(ToSeconds(worked));
@@ -204,7 +214,9 @@ void Metrics::Requested(const std::string& method, int code, Duration took) {
       .Increment();
   impl_->request_time.Add({{"verb", method}}, kRequestBuckets).Observe(ToSeconds(took));
 }
-void Metrics::RequestRetried() { impl_->request_retries.Add({}).Increment(); }
+void Metrics::RequestRetried(const std::string& method, int code) {
+  impl_->request_retries.Add({{"verb", method}, {"code", std::to_string(code)}}).Increment();
+}
 void Metrics::Leading(const std::string& lease, bool leads) {
   impl_->leading.Add({{"name", lease}}).Set(leads ? 1 : 0);
 }
@@ -216,9 +228,6 @@ void Metrics::JobEnded(bool succeeded, const std::string& reason) {
 }
 void Metrics::FirstStep(Duration after_creation) {
   impl_->first_step.Add({}, kStartBuckets).Observe(ToSeconds(after_creation));
-}
-void Metrics::EventsDropped(int64_t count) {
-  impl_->events_dropped.Add({}).Increment(static_cast<double>(count));
 }
 
 void Metrics::SetGauges(std::function<Gauges()> read) {

@@ -24,19 +24,18 @@ class Metrics {
 
   // One decision of the controller. result: success | error | requeue_after.
   void Reconciled(const std::string& result, Duration took);
-  void QueueAdded();
-  void QueueRetried();
+  // One job was taken out of the queue and let go.
   void QueueWaited(Duration waited, Duration worked);
   // One answer of the API server; code 0: none came.
   void Requested(const std::string& method, int code, Duration took);
-  void RequestRetried();
+  // One request was sent again after this answer.
+  void RequestRetried(const std::string& method, int code);
   void Leading(const std::string& lease, bool leads);
   // A worker set was started anew, and whether the job's budget paid for it.
   void Restarted(bool charged);
   void JobEnded(bool succeeded, const std::string& reason);
   // From the creation of the job to the first committed step.
   void FirstStep(Duration after_creation);
-  void EventsDropped(int64_t count);
 
   // Called for each scrape: numbers that are looked up rather than counted.
   struct Gauges {
@@ -47,6 +46,10 @@ class Metrics {
     int64_t gangs_waiting = 0;
     int64_t workers_connected = 0;
     std::vector<std::pair<std::string, int64_t>> cached_objects;  // by kind
+    // Totals since the process began; they never fall.
+    int64_t queue_adds = 0;
+    int64_t queue_retries = 0;
+    int64_t events_dropped = 0;
   };
   void SetGauges(std::function<Gauges()> read);
 

@@ -1,6 +1,7 @@
 // What only the kube backend has: owners, gangs of the scheduler's, capacity, Pod Security, a second process.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 
 #include "operator/kube/backend/kube_backend.h"
@@ -136,6 +137,83 @@ TEST_F(KubeBackendTest, TheNextProcessKnowsWhatThisOneDid) {
   const Duration off = *seen.status.ledger.not_before - *ledger.not_before;
   EXPECT_LT(off < Duration{0} ? -off : off, seconds(5));
   EXPECT_FALSE(seen.order.has_value()) << "the coordinator is a new one, too";
+}
+
+TEST_F(KubeBackendTest, AnotherAuthorityIsToldToGangsThatRun) {
+  const Key key = world_.Submit(world_.Job("job"));
+  Await(key);
+  backend_->SetAuthority("the first\n");
+  const core::PrepareGang beside{1, 1, 1};
+  ASSERT_TRUE(Write(key, beside).ok());
+  EXPECT_EQ(backend_->Observe(key)->observed.prepared, beside);
+  const auto told = [&] {
+    return (*world_.Get(kube::kConfigMaps, wiring::ConfigName("job")))["data"]["ca.crt"].get<std::string>();
+  };
+  EXPECT_EQ(told(), "the first\n");
+  std::atomic<int> notified{0};
+  backend_->Subscribe([&](const Key& changed) { notified += changed == key ? 1 : 0; });
+  backend_->SetAuthority("the first\nthe second\n");
+  EXPECT_GT(notified, 0);
+  EXPECT_NE(backend_->Observe(key)->observed.prepared, beside);
+  ASSERT_TRUE(Write(key, beside).ok());
+  EXPECT_EQ(backend_->Observe(key)->observed.prepared, beside);
+  EXPECT_EQ(told(), "the first\nthe second\n");
+}
+
+// The answer about a part that is gone again by then does not bring it back.
+TEST_F(KubeBackendTest, WhatTheWatchHasBroughtCountsMoreThanOurOwnAnswer) {
+  const Key key = world_.Submit(world_.Job("job"));
+  Await(key);
+  const core::PrepareGang beside{1, 1, 1};
+  ASSERT_TRUE(Write(key, beside).ok());
+  ASSERT_TRUE(world_
+                  .Wait([&](auto done) {
+                    world_.client().Delete(kube::kServices, world_.space(), wiring::ServiceName("job"), {},
+                                           done);
+                  })
+                  .ok());
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared != beside; }));
+}
+
+TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {
+  kube::KubeBackend::Options options = world_.BackendOptions();
+  options.host_ports = {20000, 3 * wiring::kHostPortsPerPod};
+  backend_ = Process(std::move(options));
+  const auto submit = [&](const std::string& name, int32_t replicas) {
+    api::TrainingJob job = world_.Job(name);
+    job.spec.network.hostNetwork = true;
+    job.spec.workers.replicas = replicas;
+    const Key key = world_.Submit(job);
+    Await(key);
+    return key;
+  };
+  const auto first_port = [&](const std::string& pod) {
+    const Json object = *world_.Get(kube::kPods, pod);
+    return object["spec"]["containers"][0]["ports"][0]["hostPort"].get<int>();
+  };
+  const Key one = submit("one", 2);
+  const Key two = submit("two", 1);
+  const Key three = submit("three", 1);
+  ASSERT_TRUE(Write(one, core::PrepareGang{1, 2, 2}).ok());
+  ASSERT_TRUE(Write(two, core::PrepareGang{1, 1, 1}).ok());
+  const auto none = Write(three, core::PrepareGang{1, 1, 1});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, Code::kExhausted) << none.error().message;
+  ASSERT_TRUE(Write(one, core::CreatePod{"one-1-1", 1, 1, 2}).ok());
+  ASSERT_TRUE(Write(two, core::CreatePod{"two-1-0", 1, 0, 1}).ok());
+  EXPECT_EQ(first_port("one-1-1"), 20000 + wiring::kHostPortsPerPod);
+  EXPECT_EQ(first_port("two-1-0"), 20000 + 2 * wiring::kHostPortsPerPod);
+  backend_->Stop();
+
+  options = world_.BackendOptions();
+  options.host_ports = {20000, 1000};
+  backend_ = Process(std::move(options));
+  ASSERT_TRUE(Write(three, core::PrepareGang{1, 1, 1}).ok());
+  ASSERT_TRUE(Write(three, core::CreatePod{"three-1-0", 1, 0, 1}).ok());
+  EXPECT_EQ(first_port("three-1-0"), 20000 + 3 * wiring::kHostPortsPerPod) << "those before it have theirs";
+  ASSERT_TRUE(Write(two, core::PrepareGang{2, 1, 1}).ok());
+  ASSERT_TRUE(Write(two, core::CreatePod{"two-2-0", 2, 0, 1}).ok());
+  EXPECT_EQ(first_port("two-2-0"), 20000 + 2 * wiring::kHostPortsPerPod) << "the same for the next attempt";
 }
 
 TEST_F(KubeBackendTest, TheSchedulersOwnGangs) {

@@ -116,10 +116,6 @@ kube::KubeBackend::Options World::BackendOptions() const {
   options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
     std::fprintf(stderr, "watch of %s: %s\n", resource.plural.c_str(), error.message.c_str());
   };
-  options.on_invalid = [](const control::Key& key, const std::string&,
-                          const std::vector<api::Problem>& problems) {
-    ADD_FAILURE() << key.ToString() << ": " << problems.at(0).ToString();
-  };
   return options;
 }
 

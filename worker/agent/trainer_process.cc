@@ -13,22 +13,12 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/pipe.h"
 
 namespace ringmaster::agent {
 namespace {
 
 constexpr const char* kSecretVariable = "RINGMASTER_SECRET_FILE=";
-
-struct Pipe {
-  Fd read;
-  Fd write;
-};
-
-Result<Pipe> MakePipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError("pipe", errno);
-  return Pipe{Fd(ends[0]), Fd(ends[1])};
-}
 
 bool Sets(const char* entry, const char* name) {
   const size_t length = std::strlen(name);

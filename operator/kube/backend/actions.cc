@@ -85,8 +85,8 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Cr
   const std::string& space = write.key.namespace_;
   if (job->job.deleted)
     return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
-  wiring::Context context = options_.context(write.key);
-  context.gang = action.gated ? wiring::Gang::kGate : GangOf(*job);
+  wiring::Context context = ContextOf(*job);
+  if (action.gated) context.gang = wiring::Gang::kGate;
   if (context.gang == wiring::Gang::kGate && !action.gated) context.gang = wiring::Gang::kNone;
   context.attempt = action.attempt;
   context.size = action.size;
@@ -182,7 +182,7 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
                             backend_.Guard([self = shared_from_this()](Result<Json> result) {
                               if (!result.ok() && result.error().code == Code::kAlreadyExists)
                                 return self->Identify();
-                              self->Made(result);
+                              self->Take(result);
                             }));
   }
 
@@ -190,7 +190,7 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   void Apply() {
     backend_.client_.Apply(
         resource_, job_->key.namespace_, name_, "", objects_[at_], true,
-        backend_.Guard([self = shared_from_this()](Result<Json> result) { self->Made(result); }));
+        backend_.Guard([self = shared_from_this()](Result<Json> result) { self->Take(result); }));
   }
   void Identify() {
     backend_.client_.Get(
@@ -204,9 +204,10 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
                                         OwnerText(*result))});
         }));
   }
-  void Made(const Result<Json>& result) {
+  void Take(const Result<Json>& result) {
     if (!result.ok()) return done_(result.error());
-    made_.emplace_back(store_, RevisionOf(*result));
+    made_.push_back({store_, name_, RevisionOf(*result),
+                     objects_[at_]["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
     ++at_;
     Next();
   }
@@ -220,28 +221,29 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   Store<ObjectRecord>* store_ = nullptr;
   Resource resource_;
   std::string name_;
-  std::vector<std::pair<const Store<ObjectRecord>*, Revision>> made_;
+  std::vector<Made> made_;
 };
 
 void KubeBackend::Do(const Job& job, const control::Write& write, const core::PrepareGang& action,
                      Done done) {
   if (job->job.deleted)
     return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
-  wiring::Context context = options_.context(write.key);
-  context.gang = GangOf(*job);
+  const Result<PortRange> ports = AllotPorts(*job);
+  if (!ports.ok()) return done(ports.error());
+  wiring::Context context = ContextOf(*job);
   context.attempt = action.attempt;
   context.size = action.min;  // the group's least; nothing else beside the pods knows a size
   std::vector<Json> objects = wiring::ObjectsOf(job->Whole(), job->uid, context);
-  const std::string mark = MarkOf(action, objects.size());
+  const std::string mark = MarkText(
+      {action, static_cast<int64_t>(objects.size()), AuthorityHash(context.coordinator_ca_pem), *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
   std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Next();
 }
 
-void KubeBackend::Settle(const Job& job, const core::PrepareGang& action,
-                         std::vector<std::pair<const Store<ObjectRecord>*, Revision>> made) {
+void KubeBackend::Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made) {
   {
     std::lock_guard lock(mutex_);
-    LiveOf(*job).prepared = Prepared{action, std::move(made)};
+    LiveOf(*job).made = std::move(made);
   }
   // Groups of older attempts are of no use any more. Best effort: they go with the job at the latest.
   const std::string group = wiring::GroupName(job->key.name, action.attempt);
@@ -294,8 +296,11 @@ class KubeBackend::Release : public std::enable_shared_from_this<Release> {
   void Answer(const std::string& uid, const Result<Revision>& result) {
     // Surely not released: its place is free again. After a lost answer it is kept, until a view tells.
     if (!result.ok() && result.error().code != Code::kAmbiguous) {
-      std::lock_guard lock(backend_.mutex_);
-      backend_.capacity_.Unreserve(uid);
+      {
+        std::lock_guard lock(backend_.mutex_);
+        backend_.capacity_.Unreserve(uid);
+      }
+      backend_.RoomChanged();  // others may have waited for it
     }
     bool last = false;
     {

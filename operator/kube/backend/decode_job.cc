@@ -1,5 +1,8 @@
 #include "operator/kube/backend/decode_job.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "api/codec.h"
@@ -8,6 +11,30 @@
 #include "operator/kube/backend/status_codec.h"
 
 namespace ringmaster::kube {
+
+namespace {
+
+constexpr size_t kMaxProblems = 5;
+constexpr size_t kMaxProblemBytes = 500;
+
+// Bounded, so that it comes back from a condition as it was.
+std::string TextOf(const std::vector<api::Problem>& problems) {
+  std::string text;
+  for (size_t i = 0; i < std::min(problems.size(), kMaxProblems); ++i) {
+    std::string one = problems[i].ToString();
+    if (one.size() > kMaxProblemBytes) {
+      size_t end = kMaxProblemBytes;
+      while (end > 0 && (static_cast<unsigned char>(one[end]) & 0xC0) == 0x80) --end;
+      one.resize(end);
+      one += "...";
+    }
+    text += (i == 0 ? "" : "; ") + one;
+  }
+  if (problems.size() > kMaxProblems) text += fmt::format("; and {} more", problems.size() - kMaxProblems);
+  return text;
+}
+
+}  // namespace
 
 api::TrainingJob JobRecord::Whole() const {
   api::TrainingJob whole = api;
@@ -34,15 +61,24 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   wish["apiVersion"] = "ringmaster.dev/v1alpha1";
   wish["kind"] = "TrainingJob";
   api::Loaded loaded = api::FromJson(wish);
-  record->problems = std::move(loaded.problems);
-  if (!record->problems.empty()) {
+  const Json& metadata = Child(object, "metadata");
+  const int64_t generation = Integer(metadata, "generation", 1);
+  record->problem = TextOf(loaded.problems);
+  if (record->problem.empty()) {
+    record->api = std::move(loaded.job);
+    record->job = control::FromApi(record->api, meta.uid, generation);
+  } else {
+    record->api.metadata.name = meta.name;
+    record->api.metadata.namespace_ = meta.namespace_;
     record->job.name = meta.name;
     record->job.uid = meta.uid;
-    return record;
+    record->job.spec_generation = generation;
+    record->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
+    record->job.suspend = Flag(Child(object, "spec"), "suspend");
   }
-  record->api = std::move(loaded.job);
-  record->job = control::FromApi(record->api, meta.uid, Integer(Child(object, "metadata"), "generation", 1));
-  record->job.deleted = !Text(Child(object, "metadata"), "deletionTimestamp").empty();
+  record->job.deleted = !Text(metadata, "deletionTimestamp").empty();
+  const auto created = ParseWallTime(Text(metadata, "creationTimestamp"));
+  record->created = created.ok() ? std::min(clock.ToSteady(*created), now) : now;
   api::Status status;
   if (auto node = api::NodeFromJson(Child(object, "status")); node.ok()) api::ReadValue(*node, status);
   record->status = DecodeStatus(status, clock);

@@ -13,7 +13,7 @@ namespace ringmaster::kube {
 // The spec.managedBy of jobs that are ours.
 inline constexpr const char* kManager = "ringmaster.dev/operator";
 
-// Null: somebody else manages it. A job that does not fit is a record with problems, so that it can be told.
+// Null: somebody else manages it. A job that does not fit is a record with a problem, so that it can be told.
 std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta, const WallClock& clock,
                                            Time now);
 

@@ -144,6 +144,23 @@ std::vector<std::string> KubeBackend::Problems() const {
   return problems;
 }
 
+std::vector<std::pair<std::string, int64_t>> KubeBackend::Held() const {
+  std::vector<std::pair<std::string, int64_t>> held;
+  const auto add = [&](const Resource& resource, const auto& store) {
+    held.emplace_back(resource.plural, static_cast<int64_t>(store.size()));
+  };
+  add(kJobs, jobs_);
+  add(kPods, pods_);
+  add(kNodes, nodes_);
+  add(kNamespaces, namespaces_);
+  add(kServices, services_);
+  add(kConfigMaps, config_maps_);
+  int64_t groups = 0;
+  for (const auto& [api, store] : groups_) groups += static_cast<int64_t>(store->size());
+  held.emplace_back("podgroups", groups);
+  return held;
+}
+
 // ---- chores, on the thread of the reflectors
 
 Time KubeBackend::Chore(Time now) {
@@ -210,10 +227,8 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
   if (!after) {
     std::lock_guard lock(mutex_);
     live_.erase(name);
-  } else if (!after->problems.empty() && options_.on_invalid) {
-    // Once for each wish: a status that is written to it is no news.
-    if (!before || before->uid != after->uid || before->problems != after->problems)
-      options_.on_invalid(after->key, after->uid, after->problems);
+  } else if (before && before->uid == after->uid && options_.on_job) {
+    options_.on_job(*before, *after);
   }
   Notify(name);
 }
@@ -303,6 +318,25 @@ void KubeBackend::Subscribe(std::function<void(const Key&)> changed) {
   subscribers_.push_back(std::move(changed));
 }
 
+void KubeBackend::SetAuthority(std::string pem) {
+  {
+    std::lock_guard lock(mutex_);
+    if (authority_pem_ == pem) return;
+    authority_ = AuthorityHash(pem);
+    authority_pem_ = std::move(pem);
+  }
+  for (const std::string& job : jobs_.Keys()) Notify(job);
+}
+
+wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
+  wiring::Context context = options_.context(job.key);
+  context.gang = GangOf(job);
+  context.host_port_base = PortsOf(job).first;
+  std::lock_guard lock(mutex_);
+  context.coordinator_ca_pem = authority_pem_;
+  return context;
+}
+
 void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
   const Job job = jobs_.Get(NameOf(key));
   if (!job) return;
@@ -331,13 +365,15 @@ KubeBackend::Live& KubeBackend::LiveOf(const JobRecord& job) const {
 
 std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   const Job job = jobs_.Get(NameOf(key));
-  if (!job || !job->problems.empty()) return std::nullopt;
+  if (!job) return std::nullopt;
   control::Snapshot snapshot;
   snapshot.job_revision = job->revision;
   core::Observed& observed = snapshot.observed;
   observed.job = job->job;
   observed.status = job->status;
   observed.pods = PodsOf(*job);
+  observed.invalid = job->problem;
+  if (!observed.invalid.empty()) return snapshot;
   observed.prepared = PreparedOf(*job);
   observed.provider = ProviderOf(*job);
   if (observed.provider == core::GangProvider::kGate) observed.fit = FitOf(*job);
@@ -355,8 +391,7 @@ control::Revision KubeBackend::Seen(Kind kind, const Key& key) const {
 
 std::vector<Key> KubeBackend::Keys() const {
   std::vector<Key> keys;
-  for (const auto& job : jobs_.All())
-    if (job->problems.empty()) keys.push_back(job->key);
+  for (const auto& job : jobs_.All()) keys.push_back(job->key);
   return keys;
 }
 
@@ -414,26 +449,67 @@ core::Fit KubeBackend::FitOf(const JobRecord& job) const {
 }
 
 std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {
+  std::vector<Made> made;
+  uint64_t authority = 0;
   {
     std::lock_guard lock(mutex_);
     Live& live = LiveOf(job);
-    if (live.prepared) {
-      const bool brought = std::all_of(
-          live.prepared->awaited.begin(), live.prepared->awaited.end(),
-          [&](const auto& item) { return item.first->revision(job.key.namespace_) >= item.second; });
-      if (!brought) return live.prepared->action;
-      live.prepared.reset();
-    }
+    // What the watch has brought is judged by what it has brought since: it may be gone again.
+    std::erase_if(live.made, [&](const Made& item) {
+      return item.store->revision(job.key.namespace_) >= item.revision;
+    });
+    made = live.made;
+    authority = authority_;
   }
   std::vector<std::string> marks;
+  for (const Made& item : made) marks.push_back(item.mark);
   const auto gather = [&](const Store<ObjectRecord>& store) {
-    for (const auto& record : store.Group(NameOf(job.key)))
-      if (record->owner_uid == job.uid) marks.push_back(record->prepared_for);
+    for (const auto& record : store.Group(NameOf(job.key))) {
+      if (record->owner_uid != job.uid) continue;
+      const bool older = std::any_of(made.begin(), made.end(), [&](const Made& item) {
+        return item.store == &store && item.name == record->name;
+      });
+      if (!older) marks.push_back(record->prepared_for);
+    }
   };
   gather(services_);
   gather(config_maps_);
   for (const auto& [api, store] : groups_) gather(*store);
-  return ReadMarks(marks);
+  return ReadMarks(marks, authority);
+}
+
+PortRange KubeBackend::PortsOf(const JobRecord& job) const {
+  if (!job.api.spec.network.hostNetwork) return {};
+  {
+    std::lock_guard lock(mutex_);
+    if (const Live& live = LiveOf(job); live.ports.count > 0) return live.ports;
+  }
+  for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
+    for (const auto& record : store->Group(NameOf(job.key)))
+      if (const auto mark = ReadMark(record->prepared_for); mark && record->owner_uid == job.uid)
+        return mark->ports;
+  return {};
+}
+
+Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
+  if (!job.api.spec.network.hostNetwork) return PortRange{};
+  const int64_t wanted = int64_t{std::max(job.job.max, job.job.replicas)} * wiring::kHostPortsPerPod;
+  const PortRange all = options_.host_ports;
+  const Error none{Code::kExhausted,
+                   fmt::format("needs {} ports of its own on hostNetwork: no {} in a row of {}-{} are free",
+                               wanted, wanted, all.first, all.first + all.count - 1)};
+  if (wanted > all.count) return none;
+  if (const PortRange held = PortsOf(job); held.count >= wanted) return held;
+  std::lock_guard lock(mutex_);
+  std::vector<PortRange> taken;
+  for (const auto& [name, live] : live_) taken.push_back(live.ports);
+  for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
+    for (const auto& record : store->All())
+      if (const auto mark = ReadMark(record->prepared_for)) taken.push_back(mark->ports);
+  const auto found = FreePorts(all, std::move(taken), static_cast<int32_t>(wanted));
+  if (!found) return none;
+  LiveOf(job).ports = *found;
+  return *found;
 }
 
 std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) const {
@@ -480,8 +556,7 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
     }
   }
   if (!space || space->pod_security.empty() || space->pod_security == "privileged") return std::nullopt;
-  wiring::Context context = options_.context(job.key);
-  context.gang = GangOf(job);
+  wiring::Context context = ContextOf(job);
   context.size = job.job.Target();
   const Json pod = wiring::PodOf(job.Whole(), job.uid, 0, context);
   const std::vector<std::string> refusals = wiring::PodSecurityRefusals(pod, space->pod_security);

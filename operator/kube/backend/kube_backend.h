@@ -15,11 +15,11 @@
 //    has an owner that does not exist, and is collected by the server.
 //  - ReadThrough lists the job and its pods at the newest revision and leaves a floor in the stores, so that
 //    older news does not undo it.
-//  - PrepareGang marks each object with what it was made for (kPreparedAnnotation); Observed::prepared is
-//  true
-//    as long as all of them are there with that mark, also for the next process.
+//  - PrepareGang marks each object with what it was made for (kPreparedAnnotation); Observed::prepared is set
+//    as long as all of them are there with that mark, also for the next process. Another authority makes all
+//    marks outdated. The ports of a job on hostNetwork are part of its marks.
 //  - ReleaseGang: room is reckoned from nodes and bound pods of everybody (core/capacity.h).
-// Jobs that do not decode are not observed; on_invalid says why. Jobs with another spec.managedBy are not
+// Jobs that do not decode are observed as invalid (core/model.h). Jobs with another spec.managedBy are not
 // seen at all.
 //
 // Threads: every function from any thread. Callbacks run without any lock held: on_gang on the thread that
@@ -40,6 +40,7 @@
 #include "operator/core/capacity.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/gang_apis.h"
+#include "operator/kube/backend/host_ports.h"
 #include "operator/kube/backend/records.h"
 #include "operator/kube/wall_time.h"
 #include "operator/kube/watch/reflector.h"
@@ -53,17 +54,17 @@ class KubeBackend final : public control::Backend {
   struct Options {
     WallClock clock;
     std::vector<std::string> namespaces{};  // where jobs are looked after; empty: everywhere
-    // What wiring needs to know of the cluster and the operator; the backend fills in gang, attempt, size and
-    // excluded nodes.
+    // What wiring needs to know of the cluster and the operator; the backend fills in gang, attempt, size,
+    // excluded nodes, ports and the coordinator's authority.
     std::function<wiring::Context(const control::Key&)> context;
     // Asked before each request that changes something: whether we lead, with time to spare.
     std::function<bool()> may_write = [] { return true; };
     std::function<void(const control::Key&, const core::SetGang&)> on_gang;
     std::function<void(const control::Key&, const std::string& uid, const core::Event&)> on_event;
-    // A job that cannot be run, each time another text of it is seen.
-    std::function<void(const control::Key&, const std::string& uid, const std::vector<api::Problem>&)>
-        on_invalid;
+    // The same job as it was and as it is, when either its wish or its status is another.
+    std::function<void(const JobRecord& before, const JobRecord& after)> on_job;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
+    PortRange host_ports{20000, 10000};  // for all jobs on hostNetwork together
     Watcher::Options watch;
   };
 
@@ -77,6 +78,13 @@ class KubeBackend final : public control::Backend {
   bool Synced() const;
   // Why the view is not being kept up to date, one sentence each: for /readyz.
   std::vector<std::string> Problems() const;
+
+  // How many objects of each kind are held: for metrics.
+  std::vector<std::pair<std::string, int64_t>> Held() const;
+
+  // Whom workers are to trust as the signer of the coordinator's certificate: goes into every job's
+  // ConfigMap, also of those that run.
+  void SetAuthority(std::string pem);
 
   // The coordinator's side: the newest report replaces the one before.
   void SetReport(const control::Key& key, rendezvous::Report report);
@@ -93,17 +101,20 @@ class KubeBackend final : public control::Backend {
   using Done = std::function<void(Result<control::Revision>)>;
   using Job = std::shared_ptr<const JobRecord>;
 
-  // What stands beside the pods, as just made by us: counts until the watches have brought it.
-  struct Prepared {
-    core::PrepareGang action;
-    std::vector<std::pair<const Store<ObjectRecord>*, Revision>> awaited;
+  // What stands beside the pods, as just made by us: counts until the watch has brought it.
+  struct Made {
+    const Store<ObjectRecord>* store = nullptr;
+    std::string name;
+    Revision revision = 0;
+    std::string mark;
   };
   // What this process knows of a job beside what the API says.
   struct Live {
     std::string uid;
     std::optional<rendezvous::Report> report;
     std::optional<core::SetGang> order;
-    std::optional<Prepared> prepared;
+    std::vector<Made> made;
+    PortRange ports;  // as allotted by this process
     std::optional<core::Refusal> preflight;
     std::string preflight_for;  // what it was computed from
   };
@@ -122,6 +133,7 @@ class KubeBackend final : public control::Backend {
   wiring::Gang GangOf(const JobRecord& job) const;
   core::Fit FitOf(const JobRecord& job) const;
   std::optional<core::PrepareGang> PreparedOf(const JobRecord& job) const;
+  PortRange PortsOf(const JobRecord& job) const;
   std::optional<core::Refusal> PreflightOf(const JobRecord& job) const;
   std::optional<std::string> RefusalOf(const JobRecord& job, core::RefusalKind& kind) const;
 
@@ -136,8 +148,9 @@ class KubeBackend final : public control::Backend {
   class Preparation;
   class Release;
   class LiveRead;
-  void Settle(const Job& job, const core::PrepareGang& action,
-              std::vector<std::pair<const Store<ObjectRecord>*, Revision>> made);
+  Result<PortRange> AllotPorts(const JobRecord& job);
+  wiring::Context ContextOf(const JobRecord& job) const;
+  void Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made);
   Store<ObjectRecord>* StoreOf(const std::string& kind, const std::string& api_version);
 
   // The entry of this very job, new when there is none. With mutex_ held.
@@ -171,6 +184,8 @@ class KubeBackend final : public control::Backend {
   mutable std::mutex mutex_;
   mutable std::map<std::string, Live> live_;  // by namespace/name
   mutable std::map<std::string, Time> missing_nodes_;
+  std::string authority_pem_;
+  uint64_t authority_ = 0;  // its hash
   core::Capacity capacity_;
   bool room_changed_ = false;
   Time last_sweep_ = Time::min();

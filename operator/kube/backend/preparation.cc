@@ -4,7 +4,8 @@
 
 #include <charconv>
 #include <map>
-#include <string_view>
+
+#include "base/hash.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -15,30 +16,40 @@ bool Take(std::string_view& text, std::string_view name, N& value) {
   if (!text.starts_with(name)) return false;
   text.remove_prefix(name.size());
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 0) return false;
+  if (error != std::errc() || value < N{0}) return false;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
   return true;
 }
 
 }  // namespace
 
-std::string MarkOf(const core::PrepareGang& action, size_t objects) {
-  return fmt::format("attempt={},size={},min={},objects={}", action.attempt, action.size, action.min,
-                     objects);
+uint64_t AuthorityHash(const std::string& pem) {
+  return pem.empty() ? 0 : Hash64(AsBytes(std::span<const char>(pem)));
 }
 
-std::optional<core::PrepareGang> ReadMarks(const std::vector<std::string>& marks) {
+std::string MarkText(const Mark& mark) {
+  return fmt::format("attempt={},size={},min={},objects={},authority={},ports={}+{}", mark.action.attempt,
+                     mark.action.size, mark.action.min, mark.objects, mark.authority, mark.ports.first,
+                     mark.ports.count);
+}
+
+std::optional<Mark> ReadMark(std::string_view text) {
+  Mark mark;
+  const bool whole = Take(text, "attempt=", mark.action.attempt) && Take(text, ",size=", mark.action.size) &&
+                     Take(text, ",min=", mark.action.min) && Take(text, ",objects=", mark.objects) &&
+                     Take(text, ",authority=", mark.authority) && Take(text, ",ports=", mark.ports.first) &&
+                     Take(text, "+", mark.ports.count) && text.empty();
+  return whole ? std::optional(mark) : std::nullopt;
+}
+
+std::optional<core::PrepareGang> ReadMarks(const std::vector<std::string>& marks, uint64_t authority) {
   std::map<std::string_view, int64_t> counts;
   for (const std::string& mark : marks) counts[mark] += 1;
   std::optional<core::PrepareGang> newest;
-  for (const auto& [mark, count] : counts) {
-    std::string_view text = mark;
-    core::PrepareGang action;
-    int64_t objects = 0;
-    const bool whole = Take(text, "attempt=", action.attempt) && Take(text, ",size=", action.size) &&
-                       Take(text, ",min=", action.min) && Take(text, ",objects=", objects) && text.empty();
-    if (!whole || count < objects) continue;
-    if (!newest || newest->attempt < action.attempt) newest = action;
+  for (const auto& [text, count] : counts) {
+    const std::optional<Mark> mark = ReadMark(text);
+    if (!mark || mark->authority != authority || count < mark->objects) continue;
+    if (!newest || newest->attempt < mark->action.attempt) newest = mark->action;
   }
   return newest;
 }

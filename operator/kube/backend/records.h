@@ -22,11 +22,12 @@ struct JobRecord {
   control::Key key;
   Revision revision = 0;
   std::string uid;
+  Time created{};
   core::Job job;
   core::Status status;
-  api::TrainingJob api;                // without status and template
-  std::string template_text;           // as JSON text, a tenth of the tree; empty: none
-  std::vector<api::Problem> problems;  // not empty: it cannot be run, and nothing above but names is meant
+  api::TrainingJob api;       // without status and template
+  std::string template_text;  // as JSON text, a tenth of the tree; empty: none
+  std::string problem;  // not empty: it cannot be run, and of the wish above only names and suspend are meant
 
   // The job as the user wrote it, for wiring.
   api::TrainingJob Whole() const;

@@ -8,10 +8,11 @@ namespace {
 using std::chrono::hours;
 
 const std::vector<std::string> kServerNames = {"ringmaster-rendezvous.ringmaster-system.svc"};
+constexpr hours kYear{24 * 365};
 const kube::WallTime kStart{std::chrono::seconds(1'795'000'000)};
 
 TEST(Authority, ThereAndBack) {
-  Papers papers = Renewed(std::nullopt, kServerNames, kStart).value();
+  Papers papers = Renewed(std::nullopt, kServerNames, kYear, kStart).value();
   EXPECT_EQ(FromSecretData(ToSecretData(papers)), papers);
   papers.next = MakeAuthority("n", kStart, hours(5)).value();
   papers.old_authority_pem = MakeAuthority("o", kStart, hours(5)).value().cert_pem;
@@ -19,13 +20,13 @@ TEST(Authority, ThereAndBack) {
 }
 
 TEST(Authority, NothingDueNothingDone) {
-  const Papers papers = Renewed(std::nullopt, kServerNames, kStart).value();
-  EXPECT_EQ(Renewed(papers, kServerNames, kStart + hours(24 * 30)).value(), papers);
+  const Papers papers = Renewed(std::nullopt, kServerNames, kYear, kStart).value();
+  EXPECT_EQ(Renewed(papers, kServerNames, kYear, kStart + hours(24 * 30)).value(), papers);
 }
 
 TEST(Authority, AnotherNameNeedsAnotherLeaf) {
-  const Papers papers = Renewed(std::nullopt, kServerNames, kStart).value();
-  const Papers renamed = Renewed(papers, {"other"}, kStart).value();
+  const Papers papers = Renewed(std::nullopt, kServerNames, kYear, kStart).value();
+  const Papers renamed = Renewed(papers, {"other"}, kYear, kStart).value();
   EXPECT_EQ(renamed.authority, papers.authority);
   EXPECT_TRUE(IsGoodLeaf(renamed.leaf, renamed.authority.cert_pem, {"other"}, kStart));
 }
@@ -33,20 +34,20 @@ TEST(Authority, AnotherNameNeedsAnotherLeaf) {
 TEST(Authority, UnreadablePapersAreMadeAnew) {
   EXPECT_FALSE(FromSecretData({}).has_value());
   EXPECT_FALSE(FromSecretData({{"ca.crt", "nonsense"}, {"ca.key", "x"}}).has_value());
-  Papers papers = Renewed(std::nullopt, kServerNames, kStart).value();
+  Papers papers = Renewed(std::nullopt, kServerNames, kYear, kStart).value();
   papers.leaf = {"nonsense", "nonsense"};
-  EXPECT_TRUE(IsGoodLeaf(Renewed(papers, kServerNames, kStart).value().leaf, papers.authority.cert_pem,
+  EXPECT_TRUE(IsGoodLeaf(Renewed(papers, kServerNames, kYear, kStart).value().leaf, papers.authority.cert_pem,
                          kServerNames, kStart));
 }
 
 // Ten years, looked after every fifth day: an authority signs only when it was told before, and nothing ever
 // ends.
 TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
-  Papers papers = Renewed(std::nullopt, kServerNames, kStart).value();
+  Papers papers = Renewed(std::nullopt, kServerNames, kYear, kStart).value();
   int authorities = 1;
   for (int day = 5; day <= 3650; day += 5) {
     const kube::WallTime now = kStart + hours(24 * day);
-    const Papers renewed = Renewed(papers, kServerNames, now).value();
+    const Papers renewed = Renewed(papers, kServerNames, kYear, now).value();
     if (renewed.authority != papers.authority) {
       ++authorities;
       // It was told in the bundle before it signed, and the old one is still told.
@@ -61,6 +62,38 @@ TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
   }
   EXPECT_GE(authorities, 10);
   EXPECT_LE(authorities, 15);
+}
+
+// An operator that was away until the authority had nearly ended: the next one signs only after it was told.
+TEST(Authority, HoweverLateTheNextOneIsToldFirst) {
+  const Papers papers = Renewed(std::nullopt, kServerNames, kYear, kStart).value();
+  const kube::WallTime late = kStart + kYear - hours(24);
+  const Papers told = Renewed(papers, kServerNames, kYear, late).value();
+  EXPECT_EQ(told.authority, papers.authority);
+  ASSERT_TRUE(told.next.has_value());
+  const Papers signing = Renewed(told, kServerNames, kYear, late + std::chrono::seconds(600)).value();
+  EXPECT_EQ(signing.authority, *told.next);
+  EXPECT_EQ(signing.old_authority_pem, papers.authority.cert_pem);
+}
+
+// A minute instead of a year, looked after as often as the keeper does.
+TEST(Authority, LivesAreInProportion) {
+  const std::chrono::seconds life(60);
+  Papers papers = Renewed(std::nullopt, kServerNames, life, kStart).value();
+  int authorities = 1;
+  EXPECT_EQ(LookAgainIn(Renewed(std::nullopt, kServerNames, kYear, kStart).value(), kStart),
+            std::chrono::seconds(600));
+  for (kube::WallTime now = kStart; now < kStart + 5 * life;) {
+    const auto second = (now - kStart).count();
+    const Papers renewed = Renewed(papers, kServerNames, life, now).value();
+    EXPECT_TRUE(IsGoodLeaf(renewed.leaf, renewed.authority.cert_pem, kServerNames, now)) << second;
+    EXPECT_NE(papers.Bundle().find(renewed.authority.cert_pem), std::string::npos) << second;
+    authorities += renewed.authority != papers.authority ? 1 : 0;
+    papers = renewed;
+    now += std::chrono::duration_cast<std::chrono::microseconds>(LookAgainIn(papers, now));
+  }
+  EXPECT_GE(authorities, 5);
+  EXPECT_LE(authorities, 7);
 }
 
 }  // namespace

@@ -73,7 +73,12 @@ class Api : public ::testing::Test {
     return [this](Result<Json> result) { result_.Set(std::move(result)); };
   }
   HandTransport http_;
-  ApiClient api_{http_};
+  std::mutex mutex_;
+  std::vector<std::pair<std::string, int>> retries_;
+  ApiClient api_{http_, kFieldManager, [this](const std::string& method, int status) {
+                   const std::lock_guard lock(mutex_);
+                   retries_.emplace_back(method, status);
+                 }};
   Promise<Result<Json>> result_;
 };
 
@@ -198,6 +203,9 @@ TEST_F(Api, AsksAgainWhenTheServerHasNoRoom) {
     EXPECT_EQ(http_.Reply(201, R"({"a":1})").body, "{}");
     EXPECT_EQ(result_.Get().value(), (Json{{"a", 1}}));
   }
+  const std::lock_guard lock(mutex_);
+  EXPECT_EQ(retries_, (std::vector<std::pair<std::string, int>>{
+                          {"POST", 429}, {"POST", 429}, {"POST", 503}, {"POST", 503}}));
 }
 
 TEST_F(Api, GivesUpWhenTheServerNeverHasRoom) {

@@ -17,17 +17,33 @@ const Key kOther{"default", "other"};
 
 TEST(WorkQueue, AKeyIsTakenOnceAndAgainWhenItChangedMeanwhile) {
   WorkQueue<std::string> queue;
-  queue.Add("a");
-  queue.Add("a");
+  queue.Add("a", kT0);
+  queue.Add("a", kT0);
   EXPECT_EQ(queue.NextWakeup(), Time::min());
   EXPECT_EQ(queue.Take(kT0), "a");
   EXPECT_EQ(queue.Take(kT0), std::nullopt);
-  queue.Add("a");
+  queue.Add("a", kT0);
   EXPECT_EQ(queue.Take(kT0), std::nullopt);  // never twice at a time
-  queue.Done("a");
+  queue.Done("a", kT0);
   EXPECT_EQ(queue.Take(kT0), "a");
-  queue.Done("a");
+  queue.Done("a", kT0);
   EXPECT_EQ(queue.NextWakeup(), kNever);
+  EXPECT_EQ(queue.added(), 2);
+}
+
+TEST(WorkQueue, KnowsHowLongEachWaitedAndTook) {
+  WorkQueue<std::string> queue;
+  queue.Add("a", kT0);
+  queue.Add("a", kT0 + seconds(1));  // it has been waiting since the first
+  queue.AddAt("b", kT0 + seconds(2));
+  EXPECT_EQ(queue.waiting(), 1U);
+  EXPECT_EQ(queue.Take(kT0 + seconds(3)), "a");
+  EXPECT_EQ(queue.Take(kT0 + seconds(3)), "b");
+  EXPECT_EQ(queue.waiting(), 0U);
+  const auto a = queue.Done("a", kT0 + seconds(7));
+  EXPECT_EQ(a.waited, seconds(3));
+  EXPECT_EQ(a.worked, seconds(4));
+  EXPECT_EQ(queue.Done("b", kT0 + seconds(3)).waited, seconds(1)) << "from when it was due";
 }
 
 TEST(WorkQueue, TheEarliestDueTimeCounts) {
@@ -46,7 +62,7 @@ TEST(WorkQueue, TheEarliestDueTimeCounts) {
 
 TEST(WorkQueue, FirstComeFirstServed) {
   WorkQueue<std::string> queue;
-  for (const char* key : {"c", "a", "b"}) queue.Add(key);
+  for (const char* key : {"c", "a", "b"}) queue.Add(key, kT0);
   for (const char* key : {"c", "a", "b"}) EXPECT_EQ(queue.Take(kT0), key);
 }
 
@@ -285,6 +301,31 @@ TEST_F(ControllerTest, JobsTakeTurns) {
     for (const Command& command : Step(WriteDone{IdOf(commands[i]), Revision{0}}))
       served.insert(std::get<DoWrite>(command).write.key);
   EXPECT_TRUE(served.contains(kOther));
+}
+
+TEST_F(ControllerTest, TellsItsLoad) {
+  controller.reset();
+  Controller::Options options;
+  std::vector<std::pair<Duration, Duration>> turns;
+  options.on_turn = [&](Duration waited, Duration worked) { turns.emplace_back(waited, worked); };
+  options.decide = [this](const core::Observed&, Time) { return decision; };
+  controller.emplace(view, std::move(options));
+  decision.actions = {kCreate, kCreate};
+  const auto commands = Step(Changed{kKey, now - seconds(2)});
+  ASSERT_EQ(commands.size(), 2U);
+  EXPECT_EQ(controller->load().writing, 2U);
+  EXPECT_EQ(controller->load().waiting, 0U);
+  controller->On(Changed{kKey}, now);
+  EXPECT_EQ(controller->load().waiting, 1U);
+  now += seconds(5);
+  Step(WriteDone{IdOf(commands[0]), Revision{0}});
+  EXPECT_TRUE(turns.empty());
+  controller->On(WriteDone{IdOf(commands[1]), Error{Code::kUnavailable, "away"}}, now);
+  ASSERT_EQ(turns.size(), 1U);
+  EXPECT_EQ(turns[0], std::pair(Duration(seconds(2)), Duration(seconds(5))));
+  EXPECT_EQ(controller->load().writing, 0U);
+  EXPECT_EQ(controller->load().added, 2);
+  EXPECT_EQ(controller->load().retried, 1);
 }
 
 TEST_F(ControllerTest, ARefusalIsHandedToTheNextDecisionsUntilAWriteIsTaken) {

@@ -30,6 +30,48 @@ TEST(Decide, SameWorldSameDecision) {
     EXPECT_EQ(Decide(o, kT0), Decide(o, kT0));
 }
 
+TEST(Decide, AWishThatCannotBeReadIsSaidOnceAndTouchesNothing) {
+  Observed o = RunningWorld();
+  Settle(o, kT0);
+  const Status before = o.status;
+  o.invalid = "spec.workers.template: no";
+  o.job.spec_generation += 1;
+  const Decision decision = Decide(o, kT0);
+  ASSERT_EQ(decision.actions.size(), 1U);
+  ASSERT_EQ(decision.events.size(), 1U);
+  EXPECT_EQ(decision.events[0].reason, "Invalid");
+  EXPECT_EQ(Written(decision), before.ledger);
+  Obey(o, decision, kT0);
+  const Condition& admitted = o.status.display.Of(ConditionType::kAdmitted);
+  EXPECT_EQ(admitted.truth, Truth::kFalse);
+  EXPECT_EQ(admitted.reason, Reason::kInvalid);
+  EXPECT_EQ(admitted.message, o.invalid);
+  EXPECT_EQ(o.status.display.observed_spec_generation, o.job.spec_generation);
+  EXPECT_EQ(o.status.display.phase, before.display.phase);
+  EXPECT_TRUE(Decide(o, kT0 + seconds(60)).actions.empty()) << "said once";
+  o.invalid.clear();
+  Settle(o, kT0 + seconds(61));
+  EXPECT_EQ(o.status.display.Of(ConditionType::kAdmitted).reason, Reason::kAccepted);
+  EXPECT_EQ(o.pods.size(), 2U);
+}
+
+TEST(Decide, AWishThatCannotBeReadMayBeSuspendedAndCorrected) {
+  Observed o = RunningWorld(2, false);
+  Settle(o, kT0);
+  o.invalid = "spec.workers.template: no";
+  o.job.suspend = true;
+  EXPECT_TRUE(Written(Decide(o, kT0)).stop_since.has_value());
+  Obey(o, Decide(o, kT0), kT0);
+  o.pods.clear();
+  Settle(o, kT0 + seconds(1));
+  EXPECT_EQ(o.status.display.Of(ConditionType::kSuspended).truth, Truth::kTrue);
+  EXPECT_EQ(o.status.display.Of(ConditionType::kAdmitted).reason, Reason::kInvalid);
+  o.job.suspend = false;
+  EXPECT_TRUE(Decide(o, kT0 + seconds(2)).actions.empty()) << "not resumed as long as it cannot be read";
+  o.invalid.clear();
+  EXPECT_EQ(Written(Decide(o, kT0 + seconds(3))).attempt, 2);
+}
+
 TEST(Decide, ARunningJobIsLeftAlone) {
   Observed o = RunningWorld();
   const Decision decision = Settle(o, kT0 + seconds(60));

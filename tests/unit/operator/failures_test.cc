@@ -132,6 +132,16 @@ TEST(Failures, RulesByMessage) {
   EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 1);
 }
 
+TEST(Failures, NoMessageIsTooLongForARule) {
+  Failure failure;
+  failure.message = std::string(size_t{4} << 20, 'a') + "!";
+  Rule rule;
+  rule.message_regex = "^(a|aa|(a+)+)*!$";
+  EXPECT_TRUE(JudgeByRules({rule}, failure, {}).has_value());
+  rule.message_regex = "^(a|aa|(a+)+)*\\?$";
+  EXPECT_FALSE(JudgeByRules({rule}, failure, {}).has_value());
+}
+
 TEST(Failures, EveryMemberOfARuleMustMatch) {
   Failure failure;
   failure.exit_code = 1;

@@ -271,6 +271,7 @@ TEST(Refusal, TheWordsOfTheApiServerTellTheKinds) {
   EXPECT_EQ(kind("namespace x because it is being terminated"), RefusalKind::kNamespaceEnding);
   EXPECT_EQ(kind("User \"x\" cannot create resource \"pods\""), RefusalKind::kForbidden);
   EXPECT_EQ(ClassifyRefusal({Code::kInvalid, "spec.x: bad"}), RefusalKind::kInvalid);
+  EXPECT_EQ(ClassifyRefusal({Code::kExhausted, "no ports"}), RefusalKind::kNoHostPorts);
   EXPECT_EQ(ClassifyRefusal({Code::kUnavailable, "exceeded quota"}), std::nullopt);
 }
 
@@ -312,7 +313,7 @@ TEST(Refusal, AQuotaThatKeepsAGangIncompleteLeadsToItsWithdrawal) {
 }
 
 TEST(Reasons, EveryOneHasAPlaceAndAnExplanation) {
-  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kContainerNotCreated));
+  EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kNoHostPorts));
   for (const ReasonText& row : AllReasons()) {
     EXPECT_STRNE(row.conditions, "") << ReasonName(row.reason);
     EXPECT_STRNE(row.text, "") << ReasonName(row.reason);

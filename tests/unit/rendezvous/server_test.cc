@@ -236,6 +236,73 @@ TEST(Server, AnAdmissionMayTakeItsTime) {
   EXPECT_FALSE(client.Next().has_value());
 }
 
+// The limits of those who have not been let in.
+class CrowdTest : public ServerTest {
+ protected:
+  void Begin(int32_t in_all, int32_t per_peer, Duration deadline) {
+    ServerOptions options = Options();
+    options.max_strangers = in_all;
+    options.max_strangers_per_peer = per_peer;
+    options.hello_deadline = deadline;
+    server_ = std::move(Server::Start(options, {}).value());
+    CoordinatorOptions job;
+    job.job = "default/job";
+    server_->AddJob(job);
+  }
+  // Tries until it is let in: places are given back on the server's thread.
+  void Enter() {
+    const Time limit = Now() + seconds(20);
+    for (;;) {
+      ASSERT_LT(Now(), limit) << "nobody is let in any more";
+      Client client(server_->port());
+      client.Send(Me());
+      if (client.Next()) return;
+    }
+  }
+};
+
+TEST_F(CrowdTest, StrangersKeepNobodyOutForLongerThanTheirTime) {
+  Begin(8, 8, milliseconds(300));
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 8; ++i) silent.push_back(std::make_unique<Client>(server_->port()));
+  for (const auto& client : silent) EXPECT_FALSE(client->Next().has_value()) << "closed in time";
+  Enter();
+}
+
+TEST_F(CrowdTest, NeverMoreThanSoManyStrangersOfOnePeer) {
+  Begin(1000, 3, seconds(600));
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<Client>(server_->port()));
+  Client fourth(server_->port());
+  fourth.Send(Me());
+  EXPECT_FALSE(fourth.Next().has_value());
+  silent.pop_back();
+  Enter();
+}
+
+TEST_F(CrowdTest, NeverMoreThanSoManyStrangersInAll) {
+  Begin(3, 1000, seconds(600));
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<Client>(server_->port()));
+  Client fourth(server_->port());
+  fourth.Send(Me());
+  EXPECT_FALSE(fourth.Next().has_value());
+  silent.clear();
+  Enter();
+}
+
+TEST_F(CrowdTest, WhoWasLetInIsNoStranger) {
+  Begin(2, 2, seconds(600));
+  std::vector<std::unique_ptr<Client>> members;
+  for (int i = 0; i < 5; ++i) {
+    Client& client = *members.emplace_back(std::make_unique<Client>(server_->port()));
+    client.Send(
+        {Hello{"default/job", "pod-" + std::to_string(i), "agent-" + std::to_string(i), "secret", 0}});
+    client.Await<Welcome>();
+  }
+  EXPECT_EQ(server_->connected(), 5);
+}
+
 TEST(Server, AnAddressThatCannotBeHadIsAnError) {
   ServerOptions options;
   options.host = "not an address";

@@ -196,13 +196,25 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
   metrics.Reconciled("error", milliseconds(3));
   metrics.Requested("PATCH", 200, milliseconds(7));
   metrics.Requested("GET", 0, milliseconds(7));
+  metrics.RequestRetried("PATCH", 429);
+  metrics.QueueWaited(milliseconds(20), milliseconds(30));
+  metrics.Restarted(true);
+  metrics.JobEnded(false, "NoProgress");
+  metrics.FirstStep(seconds(12));
   metrics.Leading("ringmaster-operator", true);
-  metrics.SetGauges([] {
-    Metrics::Gauges now;
-    now.queue_depth = 4;
-    now.jobs_by_phase = {{"Running", 2}};
-    return now;
-  });
+  Metrics::Gauges now;
+  now.queue_depth = 4;
+  now.writes_in_flight = 7;
+  now.workers_connected = 5;
+  now.queue_adds = 10;
+  now.queue_retries = 3;
+  now.events_dropped = 6;
+  now.cached_objects = {{"pods", 9}};
+  now.jobs_by_phase = {{"Pending", 2}};
+  metrics.SetGauges([&] { return now; });
+  metrics.Text();
+  now.jobs_by_phase = {{"Running", 2}};
+  now.queue_adds = 11;
   const std::string text = metrics.Text();
   for (const char* line : {
            "controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"success\"} 1",
@@ -212,8 +224,21 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
            "rest_client_requests_total{code=\"200\",method=\"PATCH\"} 1",
            "rest_client_requests_total{code=\"<error>\",method=\"GET\"} 1",
            "leader_election_master_status{name=\"ringmaster-operator\"} 1",
+           "workqueue_adds_total{controller=\"trainingjob\",name=\"trainingjob\"} 11",
+           "workqueue_retries_total{controller=\"trainingjob\",name=\"trainingjob\"} 3",
+           "workqueue_queue_duration_seconds_count{controller=\"trainingjob\",name=\"trainingjob\"} 1",
+           "workqueue_work_duration_seconds_count{controller=\"trainingjob\",name=\"trainingjob\"} 1",
+           "controller_runtime_active_workers{controller=\"trainingjob\"} 7",
+           "rest_client_request_retries_total{code=\"429\",verb=\"PATCH\"} 1",
            "ringmaster_jobs{phase=\"Running\"} 2",
-           "ringmaster_restarts_total{charged=\"true\"} 0",
+           "ringmaster_jobs{phase=\"Pending\"} 0",
+           "ringmaster_restarts_total{charged=\"true\"} 1",
+           "ringmaster_restarts_total{charged=\"false\"} 0",
+           "ringmaster_jobs_ended_total{outcome=\"Failed\",reason=\"NoProgress\"} 1",
+           "ringmaster_first_step_seconds_count 1",
+           "ringmaster_events_dropped_total 6",
+           "ringmaster_workers_connected 5",
+           "ringmaster_cached_objects{kind=\"pods\"} 9",
        })
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   EXPECT_NE(text.find("process_resident_memory_bytes "), std::string::npos);

@@ -1,0 +1,16 @@
+// Both ends of a new pipe, closed on exec.
+#pragma once
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace ringmaster {
+
+struct Pipe {
+  Fd read;
+  Fd write;
+};
+
+Result<Pipe> MakePipe();
+
+}  // namespace ringmaster
