@@ -116,6 +116,16 @@ class Faults(unittest.TestCase):
         self.cluster.kubectl("delete", "services,configmaps,podgroups.scheduling.k8s.io", "-l", "ringmaster.dev/job")
         self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system", "--ignore-not-found")
 
+    def restart(self, name):
+        self.cluster.component(name).restart()
+        self.wake_others()
+
+    def wake_others(self):
+        """Kubernetes' own components look again only after up to half a minute, the longer the more often they were cut off;
+        their patience is not what is tested."""
+        for name in ("kcm", "scheduler", "kwok"):
+            self.cluster.component(name).restart()
+
     def kill_pod(self, name):
         pods = [pod for pod in self.rig.live(name) if pod["status"]["phase"] == "Running"]
         if pods:
@@ -133,7 +143,7 @@ class Faults(unittest.TestCase):
         name = self.rig.apply(job("a", replicas=3))
         self.rig.wait_phase(name, "Running")
         for attempt in (2, 3):
-            self.cluster.component("apiserver").restart()
+            self.restart("apiserver")
             self.fail_and_wait(name, attempt, 3)
         self.assertEqual(self.rig.status(name)["restarts"]["total"], 2)
 
@@ -141,7 +151,7 @@ class Faults(unittest.TestCase):
         self.rig.start(**PATIENT).wait_leading()
         name = self.rig.apply(job("a", replicas=3))
         self.rig.wait_phase(name, "Running")
-        self.cluster.component("etcd").restart()
+        self.restart("etcd")
         self.fail_and_wait(name, 2, 3)
         self.cluster.compact()
         self.fail_and_wait(name, 3, 3)
@@ -153,6 +163,7 @@ class Faults(unittest.TestCase):
         self.cluster.component("apiserver").stop()
         time.sleep(12)  # the outage itself is what is tested
         self.cluster.component("apiserver").start()
+        self.wake_others()
         self.fail_and_wait(name, 2, 3)
         self.assertIsNone(operator.process.poll())
 
