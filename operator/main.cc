@@ -138,8 +138,9 @@ Status Run(const Flags& flags, const Fd& signals) {
   serve::Metrics metrics;
   RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
   MeteredHttp http(std::move(transport), metrics);
-  kube::ApiClient api(
-      http, [&metrics](const std::string& method, int status) { metrics.RequestRetried(method, status); });
+  kube::ApiClient api(http, kube::kFieldManager, [&metrics](const std::string& method, int status) {
+    metrics.RequestRetried(method, status);
+  });
   Bell bell;
   Board board;
 
