@@ -106,6 +106,8 @@ class Survive(unittest.TestCase):
         self.cluster.kubectl("exec", "trainer-killed-1-1", "--", "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
         self.goes_on("trainer-killed")
         self.finish("trainer-killed")
+        self.assertIn("trainer-killed-1-1 ended with exit code 137",
+                      self.cluster.kubectl("events", "--for", "tj/trainer-killed"))
         self.assertEqual(self.rig.uids("trainer-killed"), {name: pod["metadata"]["uid"] for name, pod in pods.items()})
 
     def test_operator_gone(self):

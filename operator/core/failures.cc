@@ -45,6 +45,18 @@ bool Contains(const std::vector<std::string>& sorted_or_not, const std::string& 
   return std::find(sorted_or_not.begin(), sorted_or_not.end(), value) != sorted_or_not.end();
 }
 
+// What an agent told of its trainer's death. The kernel's killer of processes that need too much memory
+// leaves no word behind, only the signal.
+std::string Told(const rendezvous::FailureRecord& record) {
+  constexpr int kKilled = 128 + 9;
+  std::string text = record.pod;
+  if (record.exit_code != 0) text += fmt::format(" ended with exit code {}", record.exit_code);
+  if (record.exit_code == kKilled && record.message.empty())
+    text += " (killed: if nobody did that, it had too little memory; raise the worker's limits.memory)";
+  if (!record.message.empty()) text += ": " + record.message;
+  return text;
+}
+
 std::string Describe(const Failure& failure) {
   std::string text = failure.pod;
   switch (failure.cause) {
@@ -226,9 +238,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
                 fmt::format("{} failures in a row without a step in between, more than "
                             "restart.maxWithoutProgress = {}{}",
                             o.report->failures_without_progress, o.job.max_without_progress,
-                            o.report->last_failure ? "; the last: " + o.report->last_failure->pod + ": " +
-                                                         o.report->last_failure->message
-                                                   : ""));
+                            o.report->last_failure ? "; the last: " + Told(*o.report->last_failure) : ""));
   }
 
   std::vector<Finding> findings = ExaminePods(o, now, wake);

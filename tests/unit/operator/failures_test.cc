@@ -322,6 +322,17 @@ TEST(Failures, ATrainersDeathIsJudgedWhenItsExitCodeIsKnown) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
 }
 
+TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
+  Observed o = RunningWorld(2);
+  o.report->worker_failures = 4;
+  o.report->failures_without_progress = o.job.max_without_progress + 1;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "mutex", 137, ""};
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.outcome_reason, Reason::kNoProgress);
+  EXPECT_NE(ledger.outcome_message.find("job-1-1 ended with exit code 137"), std::string::npos);
+  EXPECT_NE(ledger.outcome_message.find("limits.memory"), std::string::npos);
+}
+
 TEST(Failures, AHangRuleSeesAHungTrainer) {
   Observed o = RunningWorld(2);
   Rule rule;
