@@ -1,4 +1,5 @@
 // ringmaster-operator: watches from the beginning, leads when it wins the Lease, ends when it loses it.
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -18,6 +19,7 @@
 #include "operator/kube/config.h"
 #include "operator/kube/cpprest_http.h"
 #include "operator/kube/event_recorder.h"
+#include "operator/kube/urgent_http.h"
 #include "operator/leader.h"
 #include "operator/metered_http.h"
 #include "operator/serve/health.h"
@@ -141,6 +143,10 @@ Status Run(const Flags& flags, const Fd& signals) {
   kube::ApiClient api(http, kube::kFieldManager, [&metrics](const std::string& method, int status) {
     metrics.RequestRetried(method, status);
   });
+  kube::UrgentHttp urgent(http, flags.renew_deadline / 2);
+  kube::ApiClient urgent_api(urgent, kube::kFieldManager, [&metrics](const std::string& method, int status) {
+    metrics.RequestRetried(method, status);
+  });
   Bell bell;
   Board board;
 
@@ -212,7 +218,7 @@ Status Run(const Flags& flags, const Fd& signals) {
     bell.Ring();
   };
   metrics.Leading(flags.lease_name, false);
-  lease = std::make_unique<election::LeaseKeeper>(api, std::move(lease_options));
+  lease = std::make_unique<election::LeaseKeeper>(urgent_api, std::move(lease_options));
 
   serve::AccessGate gate(api);
   std::unique_ptr<serve::HttpServer> health;
@@ -289,6 +295,9 @@ int Main(int argc, char** argv) {
     log::InitJson("ringmaster-operator");
   else
     log::Init("ringmaster-operator");
+  // Objects come on many threads and stay for long: with an arena for each, every one of them keeps its own
+  // holes.
+  ::mallopt(M_ARENA_MAX, 2);
   // Before any thread is there: all of them inherit the mask, and the signals wait for us.
   sigset_t mask;
   ::sigemptyset(&mask);

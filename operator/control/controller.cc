@@ -9,6 +9,12 @@
 namespace ringmaster::control {
 namespace {
 
+// To look at a gang of thousands takes milliseconds, and each of its pods brings news several times while it
+// comes or goes. After a look that led to nothing a large gang is left alone for so long.
+constexpr size_t kLarge = 64;
+constexpr Duration kCalmPerPod = std::chrono::microseconds(100);
+constexpr Duration kCalmAtMost = milliseconds(200);
+
 // A decision that asks to be asked again at once would spin.
 constexpr Duration kMinRequeue = milliseconds(10);
 
@@ -73,6 +79,10 @@ std::vector<Command> Controller::TakeCommands(Time now) {
 void Controller::Reconcile(const Key& key, Time now) {
   State& state = states_[key];
   if (state.must_read) return Read(key, state);
+  if (now < state.calm_until) {
+    queue_.AddAt(key, state.calm_until);
+    return queue_.Done(key);
+  }
   if (!freshness_.Fresh(key, view_)) {
     // A watch that moves will bring it. To list while the server is late would make it later, for all jobs.
     const auto reached = freshness_.Reached(key, view_);
@@ -103,6 +113,9 @@ void Controller::Reconcile(const Key& key, Time now) {
   snapshot->observed.refusal = state.refusal;
   core::Decision decision = options_.decide(snapshot->observed, now);
   if (options_.on_decision) options_.on_decision(key, snapshot->observed, decision, now);
+  const size_t pods = snapshot->observed.pods.size();
+  if (pods >= kLarge && decision.actions.empty())
+    state.calm_until = now + std::min<Duration>(kCalmPerPod * static_cast<int64_t>(pods), kCalmAtMost);
   Send(key, state, *std::move(snapshot), std::move(decision), now);
 }
 

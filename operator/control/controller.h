@@ -9,7 +9,8 @@
 // not seen our own acknowledged writes (freshness.h); after a write of unknown outcome, or one that showed
 // that the view is behind, a live read comes first; events for people are sent only after the actions of
 // their decision were acknowledged; at most max_in_flight writes are under way, and jobs take turns, so that
-// a gang of thousands does not hold up the others.
+// a gang of thousands does not hold up the others. One in which much happens is looked at now and then, not
+// at each news.
 //
 // What the world refused (quota, admission, rights) is kept per job and handed to the next decisions, until a
 // write about pods succeeds or the wish changes.
@@ -109,7 +110,8 @@ class Controller {
     bool worked = false;  // a write about pods succeeded
     std::string job_uid;
     Revision job_revision = 0;
-    Time began{};  // the decision being carried out
+    Time began{};       // the decision being carried out
+    Time calm_until{};  // no decision before: the last one looked at many pods and found nothing to do
     std::deque<core::Action> unsent;
     std::optional<core::Refusal> refused;  // by one of the writes of this decision
     std::optional<core::Refusal> refusal;  // what the next decisions are told

@@ -88,6 +88,21 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
   return next;
 }
 
+// A gang that is being made changes from moment to moment, and each write of its status costs as much as a
+// pod. So what shows it waits until its pods are quiet, or all run.
+std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
+  if (next.ready_since || !o.status.display.progress_at) return std::nullopt;
+  std::optional<Time> first;
+  Time last{};
+  for (const Pod& pod : o.pods) {
+    if (!OfGang(o.job, next, pod)) continue;
+    first = std::min(first.value_or(pod.created), pod.created);
+    last = std::max({last, pod.created, pod.placed});
+  }
+  if (!first) return std::nullopt;
+  return std::min(last + kSettling, *first + kSettlingAtMost);
+}
+
 Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string message) {
   Ledger next = o.status.ledger;
   BeginAttempt(o, next, now);
@@ -175,9 +190,15 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     if (HeldBackBy(o, now) == nullptr) Release(o, now, decision.actions);
   }
   if (decision.actions.empty()) {
-    const Display display = Refresh(o, Milestones(o, now, wake), now, decision, wake);
-    decision.reason =
-        display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as wished" : "waiting for pods";
+    Ledger next = Milestones(o, now, wake);
+    if (const auto settled = SettledAt(o, next); settled && now < *settled) {
+      wake.By(*settled);
+      decision.reason = "waiting for pods";
+    } else {
+      const Display display = Refresh(o, std::move(next), now, decision, wake);
+      decision.reason =
+          display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as wished" : "waiting for pods";
+    }
   }
   decision.requeue_at = wake.at();
   return decision;

@@ -39,8 +39,7 @@ Decision Decide(const Observed& o, Time now) {
     BeginAttempt(o, next, now);
     next.start_time = now;
     next.active_since = now;
-    return WriteLedger(o, std::move(next), now, "accepted",
-                       {{false, "Accepted", "starting with " + std::to_string(o.job.Target()) + " workers"}});
+    return WriteLedger(o, std::move(next), now, "accepted");
   }
   if (auto decision = CheckFailures(o, now, wake)) return *std::move(decision);
   if (auto decision = CheckPlacement(o, now, wake)) return *std::move(decision);
@@ -58,9 +57,12 @@ Decision WriteLedger(const Observed& o, Ledger ledger, Time now, std::string rea
 Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, Wake& wake) {
   const Display& before = o.status.display;
   Display display = Summarize(o, ledger, now);
-  bool write = ledger != o.status.ledger || !EqualButNumbers(display, before);
+  bool write = ledger != o.status.ledger || display.phase != before.phase ||
+               display.gang_generation != before.gang_generation ||
+               display.weights_hash != before.weights_hash;
   if (!write && display != before) {
-    const Time due = before.progress_at ? *before.progress_at + o.job.progress_interval : now;
+    const Duration pause = EqualButNumbers(display, before) ? o.job.progress_interval : kDisplayInterval;
+    const Time due = before.progress_at ? *before.progress_at + pause : now;
     write = now >= due;
     if (!write) wake.By(due);
   }

@@ -27,8 +27,8 @@ Decision WriteLedger(const Observed& observed, Ledger ledger, Time now, std::str
 // Raises the attempt: the next pod set is another one.
 void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
 
-// Writes the display (and `ledger`) when something changed: numbers and words alone at most once per
-// interval.
+// Writes the display (and `ledger`) when something changed: at once for another phase, conditions alone at
+// most once in kDisplayInterval, numbers and words alone once in the job's progress interval.
 Display Refresh(const Observed& observed, Ledger ledger, Time now, Decision& decision, Wake& wake);
 
 // The verdict of the report about the end (stopped, finished, failed) concerns this run, not one before.

@@ -82,6 +82,7 @@ struct Core {
   std::mutex mutex;
   std::condition_variable work;   // for the starting thread
   std::condition_variable ended;  // for the destructor
+  std::deque<std::shared_ptr<Call>> urgent;
   std::deque<std::shared_ptr<Call>> requests;
   std::deque<std::shared_ptr<Call>> streams;
   std::unordered_map<Call*, std::shared_ptr<Call>> live;
@@ -324,6 +325,7 @@ class Transport final : public HttpClient {
     {
       std::lock_guard lock(core_->mutex);
       core_->closed = true;
+      core_->urgent.clear();
       core_->requests.clear();
       core_->streams.clear();
       for (const auto& [key, call] : core_->live) calls.push_back(call);
@@ -359,7 +361,7 @@ class Transport final : public HttpClient {
     std::lock_guard lock(core_->mutex);
     CHECK(!core_->closed, "a request of a client that is being destroyed");
     core_->live[call.get()] = call;
-    (call->is_stream ? core_->streams : core_->requests).push_back(std::move(call));
+    QueueOf(*call).push_back(call);
     core_->work.notify_all();
   }
 
@@ -384,6 +386,7 @@ class Transport final : public HttpClient {
         call->cancel.cancel();
         lock.lock();
       }
+      if (std::shared_ptr<Call> call = TakeFrom(core_->urgent)) return call;
       if (std::shared_ptr<Call> call = TakeFrom(core_->streams)) return call;
       // One that is sent again is counted already.
       if (!core_->requests.empty() &&
@@ -403,7 +406,13 @@ class Transport final : public HttpClient {
     return nullptr;
   }
 
-  // With the core's lock. Null: none left that has not ended meanwhile.
+  // With the core's lock, as the next.
+  static std::deque<std::shared_ptr<Call>>& QueueOf(const Call& call) {
+    if (call.is_stream) return call.core->streams;
+    return call.request.urgent ? call.core->urgent : call.core->requests;
+  }
+
+  // Null: none left that has not ended meanwhile.
   std::shared_ptr<Call> TakeFrom(std::deque<std::shared_ptr<Call>>& queue) {
     while (!queue.empty()) {
       std::shared_ptr<Call> call = std::move(queue.front());
@@ -423,7 +432,8 @@ class Transport final : public HttpClient {
       token = std::move(asked).value();
     }
     {
-      const Duration limit = call->is_stream ? options_.silence : options_.request_limit;
+      const Duration usual = call->is_stream ? options_.silence : options_.request_limit;
+      const Duration limit = call->request.limit.value_or(usual);
       std::lock_guard lock(core_->mutex);
       if (!core_->live.contains(call.get())) return;
       if (!call->deadline) call->deadline = core_->deadlines.emplace(Now() + limit, call.get());
@@ -493,7 +503,7 @@ class Transport final : public HttpClient {
   static bool SendAgain(const std::shared_ptr<Call>& call) {
     std::lock_guard lock(call->core->mutex);
     if (call->core->closed) return false;
-    (call->is_stream ? call->core->streams : call->core->requests).push_front(call);
+    QueueOf(*call).push_front(call);
     call->core->work.notify_all();
     return true;
   }

@@ -32,6 +32,9 @@ struct HttpRequest {
   std::string body{};
   std::string content_type = "application/json";  // of the body
   std::string accept = "application/json";
+  // Before all others and beside the limit of requests in flight: what must not wait behind a burst.
+  bool urgent = false;
+  std::optional<Duration> limit{};  // from its start to its end; unset: the transport's own
 };
 
 struct HttpResponse {

@@ -335,7 +335,7 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Re
   for (const core::PodRef& ref : action.pods) {
     const auto record = pods_.Get(write.key.namespace_ + "/" + ref.name);
     if (!record || !record->own) return done(Error{Code::kNotFound, "no pod " + ref.name});
-    if (record->uid != ref.uid)
+    if (record->uid() != ref.uid)
       return done(Error{Code::kConflict, "pod " + ref.name + " is another one by now"});
     if (!record->own->pod.gated) continue;
     gated.push_back(ref);
@@ -344,8 +344,8 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Re
   }
   for (const auto& record : pods_.Group(write.key.ToString()))
     if (record->own->owner_uid == job->uid && record->own->pod.attempt == action.attempt &&
-        !record->node.empty() && !record->ended)
-      beside.push_back(record->node);
+        !record->node().empty() && !record->ended)
+      beside.push_back(record->node());
   if (shape) {
     std::lock_guard lock(mutex_);
     if (!capacity_.Reserve(uids, shape, beside))

@@ -178,6 +178,7 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   }
   for (const Json& condition : Items(status, "conditions"))
     if (Text(condition, "status") == "True") pod.conditions.emplace_back(Text(condition, "type"));
+  pod.conditions.shrink_to_fit();
 
   own->deletion_timestamp = Text(metadata, "deletionTimestamp");
   if (!own->deletion_timestamp.empty()) {
@@ -195,17 +196,21 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
 
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const PodRecord>& before,
-                                           const WallClock& clock, Time now) {
+                                           Interned<core::Resources>& requests, const WallClock& clock,
+                                           Time now) {
   auto record = std::make_shared<PodRecord>();
-  record->uid = meta.uid;
   const Json& spec = Child(object, "spec");
-  record->node = Text(spec, "nodeName");
+  const std::string_view node = Text(spec, "nodeName");
   const std::string_view phase = Text(Child(object, "status"), "phase");
   record->ended = phase == "Succeeded" || phase == "Failed";
-  const bool same = before && before->uid == meta.uid && before->own;
+  const bool same = before && before->uid() == meta.uid && before->own;
   record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, clock, now);
-  if (!record->own && (record->node.empty() || record->ended)) return nullptr;
-  if (!record->ended) record->requests = RequestsOf(spec);
+  if (!record->own) {
+    if (node.empty() || record->ended) return nullptr;
+    record->foreign_uid = meta.uid;
+    record->foreign_node = node;
+  }
+  if (!record->ended && !node.empty()) record->requests = requests.Of(RequestsOf(spec));
   return record;
 }
 

@@ -20,6 +20,7 @@ namespace ringmaster::kube {
 //    the end of a grace never further away than the grace.
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const PodRecord>& before,
-                                           const WallClock& clock, Time now);
+                                           Interned<core::Resources>& requests, const WallClock& clock,
+                                           Time now);
 
 }  // namespace ringmaster::kube

@@ -2,6 +2,7 @@
 #include "operator/kube/backend/kube_backend.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <set>
@@ -22,6 +23,9 @@ using control::Kind;
 namespace {
 
 constexpr Duration kSweepEvery = seconds(1);
+// After so many changes what the allocator holds of their JSON is given back, but not more often than this.
+constexpr uint64_t kTrimAfter = 500;
+constexpr Duration kTrimEvery = seconds(10);
 constexpr Duration kDiscoverAgain = seconds(300);  // for what is installed while we run
 constexpr Duration kDiscoverSoon = seconds(3);     // after a failure
 
@@ -64,7 +68,7 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
              [](const JobRecord& record) { return NameOf(record.key); },
              [this](const std::string&, const auto& before, const auto& after) { OnJob(before, after); }}),
       pods_({[this](const Json& object, const Meta& meta, const auto& before) {
-               return DecodePod(object, meta, before, options_.clock, Now());
+               return DecodePod(object, meta, before, requests_, options_.clock, Now());
              },
              [](const PodRecord& record) { return record.own ? record.own->job : std::string(); },
              [this](const std::string&, const auto& before, const auto& after) { OnPod(before, after); }}),
@@ -166,6 +170,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::Held() const {
 Time KubeBackend::Chore(Time now) {
   bool discover = false;
   bool sweep = false;
+  bool trim = false;
   Time next = kNever;
   {
     std::lock_guard lock(mutex_);
@@ -179,7 +184,14 @@ Time KubeBackend::Chore(Time now) {
       last_sweep_ = now;
     }
     if (room_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
+    trim = changes_ >= kTrimAfter && now >= last_trim_ + kTrimEvery;
+    if (trim) {
+      changes_ = 0;
+      last_trim_ = now;
+    }
+    if (changes_ >= kTrimAfter) next = std::min(next, last_trim_ + kTrimEvery);
   }
+  if (trim) ::malloc_trim(0);
   if (discover) Discover();
   if (sweep) {
     std::set<std::string> waiting;
@@ -236,28 +248,31 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
 void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
                         const std::shared_ptr<const PodRecord>& after) {
   bool freed = false;
+  bool many = false;
   {
     std::lock_guard lock(mutex_);
-    if (before && (!after || after->uid != before->uid)) {
-      capacity_.RemovePod(before->uid);
+    many = ++changes_ == kTrimAfter;
+    if (before && (!after || after->uid() != before->uid())) {
+      capacity_.RemovePod(before->uid());
       freed = !before->ended;
     }
     if (after) {
       const PodRecord::Own* own = after->own.get();
       if (after->ended) {
-        capacity_.RemovePod(after->uid);
+        capacity_.RemovePod(after->uid());
         freed = freed || !before || !before->ended;
-      } else if (!after->node.empty()) {
-        capacity_.SetPod(after->uid, after->requests, after->node);
+      } else if (!after->node().empty()) {
+        capacity_.SetPod(after->uid(), *after->requests, after->node());
       } else if (own != nullptr && !own->pod.gated && !own->pod.deleting()) {
-        capacity_.ExpectPod(after->uid, own->shape);
+        capacity_.ExpectPod(after->uid(), own->shape);
       } else if (own != nullptr && own->pod.gated && !own->pod.deleting()) {
-        capacity_.SetGated(after->uid);
+        capacity_.SetGated(after->uid());
       } else {
-        capacity_.RemovePod(after->uid);
+        capacity_.RemovePod(after->uid());
       }
     }
   }
+  if (many) reflectors_.Poke();
   if (freed) RoomChanged();
   if (before && before->own && (!after || !after->own || after->own->job != before->own->job))
     Notify(before->own->job);
@@ -283,7 +298,7 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
   if (lost == was_lost && after) return;
   std::set<std::string> jobs;
   for (const auto& pod : pods_.All())
-    if (pod->own && pod->node == name) jobs.insert(pod->own->job);
+    if (pod->own && pod->node() == name) jobs.insert(pod->own->job);
   for (const std::string& job : jobs) Notify(job);
 }
 
@@ -438,7 +453,7 @@ core::Fit KubeBackend::FitOf(const JobRecord& job) const {
   for (const auto& record : pods_.Group(NameOf(job.key))) {
     const PodRecord::Own& own = *record->own;
     if (own.owner_uid != job.uid || own.pod.attempt != job.status.ledger.attempt) continue;
-    if (!record->node.empty() && !record->ended) beside.push_back(record->node);
+    if (!record->node().empty() && !record->ended) beside.push_back(record->node());
     if (!own.pod.gated || own.pod.deleting() || record->ended) continue;
     gated += 1;
     shape = own.shape;

@@ -173,6 +173,7 @@ class KubeBackend final : public control::Backend {
   ApiClient& client_;
   const Options options_;
 
+  Interned<core::Resources> requests_;  // before the stores, whose pods share them
   Store<JobRecord> jobs_;
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;
@@ -189,6 +190,8 @@ class KubeBackend final : public control::Backend {
   core::Capacity capacity_;
   bool room_changed_ = false;
   Time last_sweep_ = Time::min();
+  uint64_t changes_ = 0;  // of pods, since the last trim
+  Time last_trim_{};
   GangApis gang_apis_;
   Time discover_at_ = Time::min();
   std::vector<std::function<void(const control::Key&)>> subscribers_;

@@ -14,6 +14,7 @@
 #include "operator/control/ports.h"
 #include "operator/core/capacity.h"
 #include "operator/core/model.h"
+#include "operator/kube/backend/interned.h"
 #include "operator/kube/watch/sink.h"
 
 namespace ringmaster::kube {
@@ -34,9 +35,8 @@ struct JobRecord {
 };
 
 struct PodRecord {
-  std::string uid;
-  std::string node;          // empty: none yet
-  core::Resources requests;  // what it takes of its node
+  std::shared_ptr<const core::Resources>
+      requests;  // what it takes of its node; null: it has none, or has ended
   bool ended = false;
 
   // Of our own only.
@@ -48,6 +48,12 @@ struct PodRecord {
     std::string deletion_timestamp;               // as it was written
   };
   std::shared_ptr<const Own> own;
+  // Of others' only: ours have their own.
+  std::string foreign_uid;
+  std::string foreign_node;
+
+  const std::string& uid() const { return own ? own->pod.uid : foreign_uid; }
+  const std::string& node() const { return own ? own->pod.node : foreign_node; }  // empty: none yet
 };
 
 struct NodeRecord {

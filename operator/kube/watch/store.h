@@ -23,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -70,7 +69,8 @@ class Store {
     std::vector<Value> values;
     const auto it = groups_.find(group);
     if (it == groups_.end()) return values;
-    for (const std::string& key : it->second) values.push_back(objects_.at(key).value);
+    values.reserve(it->second.size());
+    for (const std::string_view key : it->second) values.push_back(objects_.at(std::string(key)).value);
     return values;
   }
   std::vector<Value> All() const {
@@ -116,7 +116,7 @@ class Store {
       if (revision < floor) return;  // a newer read overtook this one
       floor = revision;
       if (const auto it = groups_.find(group); it != groups_.end()) {
-        const std::set<std::string> keys = it->second;
+        const std::vector<std::string> keys(it->second.begin(), it->second.end());
         for (const std::string& key : keys)
           if (!fresh.contains(key) && objects_.at(key).revision <= revision) Remove(key, changes);
       }
@@ -233,8 +233,11 @@ class Store {
     Value before = Held(key);
     Unlink(key, before);
     changes.push_back({key, std::move(before), entry.value});
-    if (std::string group = GroupOf(*entry.value); !group.empty()) groups_[group].insert(key);
-    objects_[key] = std::move(entry);
+    std::string group = GroupOf(*entry.value);
+    const auto it = objects_.insert_or_assign(key, std::move(entry)).first;
+    if (group.empty()) return;
+    auto& keys = groups_[std::move(group)];
+    keys.insert(std::lower_bound(keys.begin(), keys.end(), it->first), it->first);
   }
 
   void Remove(const std::string& key, std::vector<Change>& changes) {
@@ -248,8 +251,10 @@ class Store {
     if (!value) return;
     const auto it = groups_.find(GroupOf(*value));
     if (it == groups_.end()) return;
-    it->second.erase(key);
-    if (it->second.empty()) groups_.erase(it);
+    auto& keys = it->second;
+    const auto at = std::lower_bound(keys.begin(), keys.end(), key);
+    if (at != keys.end() && *at == key) keys.erase(at);
+    if (keys.empty()) groups_.erase(it);
   }
 
   std::string GroupOf(const T& value) const { return hooks_.group ? hooks_.group(value) : std::string(); }
@@ -281,7 +286,8 @@ class Store {
   const Hooks hooks_;
   mutable std::mutex mutex_;
   Objects objects_;
-  std::map<std::string, std::set<std::string>> groups_;
+  // Sorted; the characters are those of objects_.
+  std::map<std::string, std::vector<std::string_view>> groups_;
   std::map<std::string, Revision> floors_;              // by group
   std::map<std::string, std::unique_ptr<Sink>> sinks_;  // by namespace
 };

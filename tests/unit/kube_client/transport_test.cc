@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "operator/kube/token_file.h"
+#include "operator/kube/urgent_http.h"
 #include "tests/unit/kube_client/transport_rig.h"
 
 namespace ringmaster::kube {
@@ -327,6 +328,49 @@ TEST(Transport, SendsOnlySoManyAtOnce) {
   }
   for (auto& answer : answers) EXPECT_TRUE(answer.Get().ok());
   EXPECT_EQ(most, 3);
+}
+
+// A burst has taken every place, and more of it waits. What is urgent goes past it; and is given up early
+// when it, too, gets no answer.
+TEST(Transport, UrgentRequestsPassABurst) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go = false;
+  FaultyServer server([&](Connection& connection, int) {
+    SeenRequest request;
+    while (connection.ReadRequest(request)) {
+      if (request.target == "/mute") return connection.Linger();
+      if (request.target == "/burst") {
+        std::unique_lock lock(mutex);
+        changed.wait_for(lock, kPatience, [&] { return go; });
+      }
+      if (!connection.Write(Answer(200, "{}"))) return;
+    }
+  });
+  TransportOptions options;
+  options.max_in_flight = 2;
+  options.request_limit = kPatience;
+  options.silence = kPatience;
+  auto client = Client(server.Url(), options);
+  std::vector<Promise<Result<HttpResponse>>> burst(6);
+  for (auto& answer : burst)
+    client->Send({.target = "/burst"},
+                 [&answer](Result<HttpResponse> result) { answer.Set(std::move(result)); });
+  UrgentHttp urgent(*client, milliseconds(300));
+  Promise<Result<HttpResponse>> renewed, mute;
+  // The limit is of no matter to one that is answered, unless this machine stands still.
+  UrgentHttp patient(*client, kPatience);
+  patient.Send({.target = "/lease"}, [&](Result<HttpResponse> result) { renewed.Set(std::move(result)); });
+  EXPECT_TRUE(renewed.Get().ok());
+  urgent.Send({.target = "/mute"}, [&](Result<HttpResponse> result) { mute.Set(std::move(result)); });
+  EXPECT_EQ(mute.Get().error().code, Code::kAmbiguous);
+  for (auto& answer : burst) EXPECT_EQ(answer.times(), 0);
+  {
+    std::lock_guard lock(mutex);
+    go = true;
+    changed.notify_all();
+  }
+  for (auto& answer : burst) EXPECT_TRUE(answer.Get().ok());
 }
 
 // A token that counts how often it was refused.

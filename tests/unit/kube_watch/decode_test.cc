@@ -45,7 +45,8 @@ Json PodJson(const char* spec, const char* status, const char* metadata = "{}") 
 std::shared_ptr<const PodRecord> Decode(const Json& pod,
                                         const std::shared_ptr<const PodRecord>& before = nullptr,
                                         Time now = kNow) {
-  return DecodePod(pod, ReadMeta(pod), before, kClock, now);
+  Interned<core::Resources> requests;
+  return DecodePod(pod, ReadMeta(pod), before, requests, kClock, now);
 }
 
 core::Pod Core(const Json& pod) {
@@ -219,7 +220,8 @@ TEST(DecodePodTest, OfOthersOnlyWhatTakesRoomIsKept) {
   const auto bound = Decode(PodJson(spec, R"({"phase":"Running"})", foreign));
   ASSERT_TRUE(bound);
   EXPECT_EQ(bound->own, nullptr);
-  EXPECT_EQ(bound->requests, (core::Resources{{"cpu", 250}, {"memory", 1 << 30}}));
+  ASSERT_TRUE(bound->requests);
+  EXPECT_EQ(*bound->requests, (core::Resources{{"cpu", 250}, {"memory", 1 << 30}}));
   EXPECT_EQ(Decode(PodJson(spec, R"({"phase":"Succeeded"})", foreign)), nullptr);
   EXPECT_EQ(Decode(PodJson(R"({"containers":[]})", R"({"phase":"Pending"})", foreign)), nullptr);
   // Labels and a name like ours do not make it ours.

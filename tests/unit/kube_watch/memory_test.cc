@@ -109,13 +109,14 @@ void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
 TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
   const WallClock clock(Now(), WallNow());
   const auto measure = [&](bool own) {
+    Interned<core::Resources> requests;
     typename Store<PodRecord>::Hooks pod_hooks;
     pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
-      return DecodePod(object, meta, before, clock, Now());
+      return DecodePod(object, meta, before, requests, clock, Now());
     };
     core::Capacity capacity;
     pod_hooks.changed = [&](const std::string&, const auto&, const auto& after) {
-      capacity.SetPod(after->uid, after->requests, after->node);
+      capacity.SetPod(after->uid(), *after->requests, after->node());
     };
     pod_hooks.group = [](const PodRecord& record) { return record.own ? record.own->job : std::string(); };
     typename Store<NodeRecord>::Hooks node_hooks;

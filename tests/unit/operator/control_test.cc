@@ -88,6 +88,7 @@ class FakeView final : public View {
     snapshot.observed.job.uid = "uid-1";
     snapshot.observed.job.spec_generation = spec_generation;
     snapshot.job_revision = 17;
+    snapshot.observed.pods.resize(pods);
     return snapshot;
   }
   Revision Seen(Kind kind, const Key&) const override { return seen[static_cast<size_t>(kind)]; }
@@ -95,6 +96,7 @@ class FakeView final : public View {
 
   bool exists = true;
   bool any_key = false;
+  size_t pods = 0;
   int64_t spec_generation = 1;
   Revision seen[2] = {100, 100};
 };
@@ -154,6 +156,36 @@ TEST_F(ControllerTest, NoSecondDecisionWhileTheFirstIsCarriedOut) {
   decision.actions.clear();
   Step(WriteDone{IdOf(commands[1]), Revision{0}});
   EXPECT_EQ(decided, 2);  // the change that came meanwhile is not lost
+}
+
+TEST_F(ControllerTest, ALargeGangIsNotLookedAtForEachOfItsPods) {
+  view.pods = 512;
+  Ask();
+  for (int i = 0; i < 512; ++i) {
+    now += std::chrono::microseconds(50);
+    Ask();
+  }
+  EXPECT_EQ(decided, 1);
+  // The last news is not lost.
+  now = controller->NextWakeup();
+  ASSERT_LT(now, kT0 + seconds(1));
+  controller->TakeCommands(now);
+  EXPECT_EQ(decided, 2);
+  // What is to be done is done at once, and so is what follows from it.
+  now += seconds(1);
+  decision.actions = {kCreate};
+  const auto commands = Ask();
+  EXPECT_EQ(decided, 3);
+  decision.actions.clear();
+  Step(WriteDone{IdOf(commands[0]), Revision{0}});
+  Ask();
+  EXPECT_EQ(decided, 4);
+  // Small ones are looked at each time.
+  now += seconds(1);
+  view.pods = 8;
+  Ask();
+  Ask();
+  EXPECT_EQ(decided, 6);
 }
 
 TEST_F(ControllerTest, NoDecisionFromAViewThatHasNotSeenOurWrite) {

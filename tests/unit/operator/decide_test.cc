@@ -322,5 +322,42 @@ TEST(Decide, ADeletedJobOnlyLosesPods) {
   EXPECT_EQ(decision.actions.size(), 1U);
 }
 
+// Each write of the status costs the API server as much as a pod: one that is overtaken at once is not worth
+// it.
+TEST(Display, AGangOnItsWayIsShownWhenItsPodsAreQuiet) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.ready_since.reset();
+  o.status.ledger.placed = false;
+  o.status.display.progress_at = kT0;
+  for (Pod& pod : o.pods) pod.phase = PodPhase::kPending;
+  const Decision hold = Decide(o, kT0 + kSettling - milliseconds(1));
+  EXPECT_TRUE(hold.actions.empty()) << ToString(hold);
+  EXPECT_EQ(hold.requeue_at, kT0 + kSettling);
+  EXPECT_TRUE(Written(Decide(o, kT0 + kSettling)).placed);
+  // As long as they move, but not for ever.
+  o.pods[1].placed = kT0 + kSettlingAtMost - seconds(1);
+  EXPECT_TRUE(Decide(o, o.pods[1].placed + seconds(1) - milliseconds(1)).actions.empty());
+  EXPECT_NE(StatusOf(Decide(o, kT0 + kSettlingAtMost)), nullptr);
+  // That all run is told at once.
+  for (Pod& pod : o.pods) pod.phase = PodPhase::kRunning;
+  const Decision running = Decide(o, o.pods[1].placed);
+  EXPECT_TRUE(Written(running).ready_since.has_value());
+  EXPECT_EQ(StatusOf(running)->status.display.phase, Phase::kRunning);
+}
+
+TEST(Display, ConditionsAloneAreWrittenOncePerInterval) {
+  Observed o = RunningWorld(2, false);
+  Settle(o, kT0 + seconds(60));
+  ASSERT_EQ(o.status.display.progress_at, kT0 + seconds(60));
+  o.preflight = Refusal{RefusalKind::kForbidden, "no", kT0, kT0};  // changes Admitted alone
+  const Time due = kT0 + seconds(60) + kDisplayInterval;
+  const Decision hold = Decide(o, due - milliseconds(1));
+  EXPECT_TRUE(hold.actions.empty()) << ToString(hold);
+  EXPECT_EQ(hold.requeue_at, due);
+  const Decision told = Decide(o, due);
+  ASSERT_NE(StatusOf(told), nullptr);
+  EXPECT_EQ(StatusOf(told)->status.display.Of(ConditionType::kAdmitted).truth, Truth::kFalse);
+}
+
 }  // namespace
 }  // namespace ringmaster::core

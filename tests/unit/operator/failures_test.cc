@@ -426,7 +426,7 @@ TEST(Failures, AnImageThatCannotBePulledIsSaidAndLimited) {
   o.pods[1].phase = PodPhase::kPending;
   o.pods[1].waiting_reason = "ImagePullBackOff";
   o.pods[1].waiting_message = "Back-off pulling image \"nothere:1\"";
-  const Decision wait = Settle(o, kT0);
+  const Decision wait = Settle(o, kT0 + kSettling);
   EXPECT_EQ(wait.requeue_at, kT0 + o.job.startup_limit);
   const Condition& ready = o.status.display.Of(ConditionType::kReady);
   EXPECT_EQ(ready.reason, Reason::kImagePullFailed);

@@ -42,7 +42,7 @@ TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
 
 TEST(Gang, WaitsAndSaysForWhat) {
   Observed o = GatedWorld(4, 3);
-  const Decision wait = Settle(o, kT0);
+  const Decision wait = Settle(o, kT0 + kSettling);
   EXPECT_EQ(wait.requeue_at, kT0 + o.job.gang_timeout);
   for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
   const Condition& scheduled = ConditionOf(o, ConditionType::kScheduled);
@@ -120,7 +120,7 @@ TEST(Gang, AHalfPlacedGangGivesUpWhatItHas) {
   o.pods[0].node = "node";
   o.pods[1].waiting_reason = "Unschedulable";
   o.pods[1].waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
-  Settle(o, kT0);
+  Settle(o, kT0 + kSettling);
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kUnschedulable);
   Settle(o, kT0 + o.job.gang_timeout);
   EXPECT_TRUE(o.pods.empty());
@@ -280,7 +280,7 @@ TEST(Refusal, PodsAreNotAskedForAgainBeforeThePauseIsOver) {
   Obey(o, Decide(o, kT0), kT0);
   o.order = SetGang{1, 1, 8, 2, false};
   o.refusal = Refusal{RefusalKind::kQuota, "pod job-1-0: exceeded quota: gpus", kT0, kT0 + seconds(4)};
-  const Decision wait = Settle(o, kT0);
+  const Decision wait = Settle(o, kT0 + kDisplayInterval);
   EXPECT_EQ(wait.requeue_at, kT0 + seconds(4));
   const Condition& admitted = ConditionOf(o, ConditionType::kAdmitted);
   EXPECT_EQ(admitted.truth, Truth::kFalse);
