@@ -81,7 +81,7 @@ void Controller::Reconcile(const Key& key, Time now) {
   if (state.must_read) return Read(key, state);
   if (now < state.calm_until) {
     queue_.AddAt(key, state.calm_until);
-    return queue_.Done(key);
+    return Done(key, now);
   }
   if (!freshness_.Fresh(key, view_)) {
     // A watch that moves will bring it. To list while the server is late would make it later, for all jobs.
