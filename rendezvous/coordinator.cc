@@ -273,6 +273,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress) {
     report_.samples_per_second = old == 0 ? rate : 0.7 * old + 0.3 * rate;
   }
   report_.total_steps = progress.total_steps;
+  if (!progress.transport.empty()) report_.transport = progress.transport;
   if (progress.checkpoint_step) {
     report_.checkpoint_step = std::max(report_.checkpoint_step, *progress.checkpoint_step);
   }

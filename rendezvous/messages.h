@@ -84,6 +84,7 @@ struct Progress {
   int64_t total_steps = 0;
   std::optional<int64_t> checkpoint_step;  // newest published checkpoint
   std::string note;                        // for people: "validating", "writing checkpoint 300"
+  std::string transport;                   // what carries this generation's gradients; transport_name.h
   bool operator==(const Progress&) const = default;
 };
 

@@ -37,6 +37,8 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.spec_generation = spec_generation;
   result.native = spec.framework == "native";
   result.suspend = spec.suspend;
+  const api::Network& network = spec.network;
+  result.wants_rdma = network.rdma && network.rdma->required && network.fallback != "allow";
   result.replicas = spec.workers.replicas;
   result.min = spec.workers.EffectiveMin();
   result.max = spec.workers.EffectiveMax();

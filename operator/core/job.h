@@ -43,6 +43,7 @@ struct Job {
   bool deleted = false;
   bool native = true;  // our own trainer: the coordinator keeps survivors, one lost pod is replaced alone
   bool suspend = false;
+  bool wants_rdma = false;  // asked for, and TCP in its place is worth a word
 
   int32_t replicas = 1;
   int32_t min = 1;

@@ -28,6 +28,8 @@ constexpr Row kRows[] = {
     {Reason::kBackOff, "BackOff", "Scheduled, Ready",
      "The next workers are made after a pause; the message says until when and why."},
     {Reason::kGangFormed, "GangFormed", "FabricReady", "The workers found each other and train."},
+    {Reason::kTcpFallback, "TCPFallback", "FabricReady",
+     "RDMA was asked for with `network.fallback: warn`, and gradients travel over TCP."},
     {Reason::kGangForming, "GangForming", "FabricReady", "The workers are finding each other."},
     {Reason::kGangPaused, "GangPaused", "FabricReady, Progressing",
      "Fewer than `workers.min` take part: the others hold the state in memory and wait."},

@@ -31,6 +31,7 @@ enum class Reason : uint8_t {
   kBackOff,
   // FabricReady
   kGangFormed,
+  kTcpFallback,
   kGangForming,
   kGangPaused,
   kNotReported,
@@ -241,6 +242,7 @@ struct Display {
   int32_t ready_replicas = 0;
   rendezvous::Generation gang_generation = 0;
   std::string weights_hash;
+  std::string transport;  // what carries gradients, as measured; empty: nobody has told
   ProgressView progress;
   std::optional<Time> progress_at;  // when numbers and words were last written
   const Condition& Of(ConditionType type) const { return conditions[static_cast<size_t>(type)]; }

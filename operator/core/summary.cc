@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "operator/core/steps.h"
+#include "rendezvous/transport_name.h"
 
 namespace ringmaster::core {
 namespace {
@@ -106,7 +107,18 @@ void SetGangConditions(const Scene& s, Writer& writer) {
   }
   const GangPhase phase = o.report ? o.report->phase : GangPhase::kForming;
   if (phase == GangPhase::kActive) {
-    writer.Set(ConditionType::kFabricReady, true, Reason::kGangFormed, "");
+    const std::string& transport = o.report->transport;
+    if (o.job.wants_rdma && rendezvous::UsesTcp(transport)) {
+      writer.Set(
+          ConditionType::kFabricReady, false, Reason::kTcpFallback,
+          fmt::format(
+              "RDMA was asked for and gradients travel over {}: it trains, slowly. The first lines of a "
+              "worker's log name the devices; is /dev/infiniband in the pods, is the port ACTIVE?",
+              transport));
+    } else {
+      writer.Set(ConditionType::kFabricReady, true, Reason::kGangFormed,
+                 transport.empty() ? "" : "gradients travel over " + transport);
+    }
   } else if (phase == GangPhase::kPaused) {
     writer.Set(ConditionType::kFabricReady, false, Reason::kGangPaused,
                fmt::format("fewer than {} workers: the others hold the state in memory and wait", o.job.min));
@@ -288,6 +300,7 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
     display.gang_generation = std::max(before.gang_generation, o.report->generation);
     display.progress = {o.report->step, o.report->total_steps, o.report->loss, o.report->samples_per_second,
                         o.report->checkpoint_step};
+    if (!o.report->transport.empty()) display.transport = o.report->transport;
     if (o.report->done) display.weights_hash = o.report->done->weights_hash;
   }
   Writer writer(display, before, now);
@@ -308,7 +321,8 @@ Display SummarizeInvalid(const Observed& o, Time now) {
 
 bool EqualButNumbers(const Display& a, const Display& b) {
   return a.observed_spec_generation == b.observed_spec_generation && a.phase == b.phase &&
-         a.weights_hash == b.weights_hash && a.gang_generation == b.gang_generation &&
+         a.weights_hash == b.weights_hash && a.transport == b.transport &&
+         a.gang_generation == b.gang_generation &&
          std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), EqualButMessage);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -42,13 +43,14 @@ std::optional<StepRecord> FromJson(const Json& json) {
 
 }  // namespace
 
-void Reporter::StartGeneration(int64_t step, bool speaks) {
+void Reporter::StartGeneration(int64_t step, bool speaks, std::string transport) {
   while (!kept_.empty() && kept_.back().step > step) kept_.pop_back();
   last_ = kept_.empty() ? std::nullopt : std::optional(kept_.back());
   std::erase_if(pending_.records, [step](const StepRecord& record) { return record.step > step; });
   if (speaks && (!speaks_ || repeat_)) pending_.records.assign(kept_.begin(), kept_.end());
   repeat_ = false;
   speaks_ = speaks;
+  transport_ = std::move(transport);
   first_of_generation_ = true;
 }
 
@@ -79,6 +81,7 @@ void Reporter::Flush() {
       !pending_.records.empty() || pending_.checkpoint_step.has_value() || !pending_.note.empty();
   if (speaks_ && something) {
     pending_.total_steps = total_steps_;
+    pending_.transport = transport_;
     channel_->Send(pending_);
   }
   pending_ = {};

@@ -23,7 +23,8 @@ class Reporter {
   Reporter(Channel* channel, int64_t total_steps) : channel_(channel), total_steps_(total_steps) {}
 
   // A generation starts at `step`: later records were rolled back. `speaks`: this member is rank 0 in it.
-  void StartGeneration(int64_t step, bool speaks);
+  // `transport` is told with its first words.
+  void StartGeneration(int64_t step, bool speaks, std::string transport);
 
   void Committed(const rendezvous::StepRecord& record);
   void CheckpointPublished(int64_t step);
@@ -48,6 +49,7 @@ class Reporter {
   std::deque<rendezvous::StepRecord> kept_;
   std::optional<rendezvous::StepRecord> last_;
   rendezvous::Progress pending_;
+  std::string transport_;
   Time last_flush_{};
   bool first_of_generation_ = false;
 };

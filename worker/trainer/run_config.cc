@@ -127,7 +127,9 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   config.seed = static_cast<uint64_t>(training.seed);
   config.validate_every_steps = training.validateEverySteps;
   config.tokenizer = training.model.tokenizer;
-  config.transport = job.spec.network.transport;
+  const api::Network& network = job.spec.network;
+  config.transport = network.transport;
+  config.rdma_or_fail = network.rdma && network.rdma->required && network.fallback == "fail";
   config.checkpoint_path = job.spec.checkpoint.path;
   config.checkpoint_every_steps = job.spec.checkpoint.everySteps;
   config.checkpoint_keep = job.spec.checkpoint.keep;

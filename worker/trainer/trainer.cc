@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "rendezvous/transport_name.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/transfer.h"
 
@@ -105,13 +106,27 @@ Status Trainer::Work(const NewGeneration& formed) {
   parts_.slot->SetGeneration(formed.generation);
   log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
             formed.members.size(), parts_.fabric->TransportName());
+  RM_TRY(CheckTransport());
   RM_TRY(Synchronise(formed));
-  reporter_.StartGeneration(state_->step(), group.rank == 0);
+  reporter_.StartGeneration(state_->step(), group.rank == 0, parts_.fabric->TransportName());
   last_commit_ = Now();
   if (formed.stop) return Finish(false);
   const int64_t steps = parts_.config.steps;
   RM_TRY(TrainToTheEnd());
   return state_->step() >= steps ? Finish(true) : Ok();
+}
+
+// UCX takes what is there, without a word: a job that asked for RDMA would run on, ten times slower.
+Status Trainer::CheckTransport() {
+  const std::string transport = parts_.fabric->TransportName();
+  if (!parts_.config.rdma_or_fail || !rendezvous::UsesTcp(transport)) return Ok();
+  fatal_ = fmt::format(
+      "spec.network.rdma: RDMA was asked for, and gradients would travel over {}. See what this "
+      "pod has with `ringmaster devices` (is there a port that is ACTIVE, is /dev/infiniband in "
+      "the pod, does UCX_TLS or UCX_NET_DEVICES shut it out?), or set spec.network.fallback to "
+      "warn or allow",
+      transport);
+  return Error{Code::kInvalid, *fatal_};
 }
 
 Status Trainer::Synchronise(const NewGeneration& formed) {

@@ -42,6 +42,7 @@ class Trainer {
   void Answer(const rendezvous::Prepare& prepare);
   // Takes part in a generation until it ends. OK: standing still at a boundary, or done.
   Status Work(const rendezvous::NewGeneration& formed);
+  Status CheckTransport();
   Status Synchronise(const rendezvous::NewGeneration& formed);
   Status LoadOrInitialise();
   Status TrainToTheEnd();

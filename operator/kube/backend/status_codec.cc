@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 4096;
 constexpr size_t kMaxWord = 300;
+constexpr size_t kMaxFabric = 64;  // of status.fabric
 constexpr size_t kMaxReason = 64;
 constexpr Duration kLongestBackoff = std::chrono::hours(1);  // unless the job allows more
 
@@ -232,6 +233,7 @@ api::Status EncodeStatus(const core::Status& status, const api::TrainingJob& job
   if (display.progress.checkpoint_step >= 0)
     to.checkpoint = api::CheckpointStatus{display.progress.checkpoint_step, job.spec.checkpoint.path};
   to.goodput = GoodputOf(ledger.goodput);
+  to.fabric = Cut(display.transport, kMaxFabric);
   to.weightsHash = display.weights_hash;
   to.startTime = TimeText(ledger.start_time, clock);
   to.completionTime = TimeText(ledger.completion_time, clock);
@@ -283,6 +285,7 @@ core::Status DecodeStatus(const api::Status& from, const WallClock& clock) {
   display.progress.samples_per_second = ReadNumber(from.progress.samplesPerSecond);
   display.progress.loss = ReadNumber(from.progress.loss);
   if (from.checkpoint) display.progress.checkpoint_step = from.checkpoint->step;
+  display.transport = from.fabric;
   display.weights_hash = from.weightsHash;
   ledger.start_time = ReadTime(from.startTime, clock);
   ledger.completion_time = ReadTime(from.completionTime, clock);

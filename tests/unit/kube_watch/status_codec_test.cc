@@ -118,6 +118,7 @@ core::Status RandomStatus(uint64_t seed) {
   d.replicas = dice.Small();
   d.ready_replicas = dice.Small();
   d.gang_generation = static_cast<uint64_t>(dice.Number(1'000'000'000'000));
+  d.transport = dice.Flip() ? "" : "ucx:cma+rc_mlx5";
   d.weights_hash = dice.Flip() ? "" : "0123456789abcdef";
   d.progress = {dice.Number(1'000'000), dice.Number(1'000'000), dice.Real(), dice.Real(),
                 dice.Number(1000) - 1};

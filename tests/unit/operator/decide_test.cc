@@ -83,6 +83,27 @@ TEST(Decide, ARunningJobIsLeftAlone) {
   EXPECT_EQ(o.status.display.Of(ConditionType::kProgressing).reason, Reason::kStepAdvanced);
 }
 
+TEST(Decide, WhatCarriesGradientsIsToldAndTcpInPlaceOfRdmaIsAFault) {
+  Observed o = RunningWorld();
+  o.job.wants_rdma = true;
+  const auto fabric = [&o](const char* transport, Time at) {
+    o.report->transport = transport;
+    Settle(o, at);
+    EXPECT_EQ(o.status.display.transport, transport);
+    return o.status.display.Of(ConditionType::kFabricReady);
+  };
+  EXPECT_EQ(fabric("ucx:cma+rc_mlx5", kT0).truth, Truth::kTrue);
+  EXPECT_EQ(fabric("ucx:cma+rc_mlx5", kT0).message, "gradients travel over ucx:cma+rc_mlx5");
+  EXPECT_EQ(fabric("ucx:rc_mlx5+tcp", kT0 + seconds(60)).reason, Reason::kTcpFallback);
+  EXPECT_EQ(fabric("ucx:tcp", kT0 + seconds(120)).truth, Truth::kFalse);
+  EXPECT_EQ(fabric("shm", kT0 + seconds(180)).truth, Truth::kTrue) << "one host needs no card";
+  o.job.wants_rdma = false;
+  EXPECT_EQ(fabric("ucx:tcp", kT0 + seconds(240)).truth, Truth::kTrue);
+  o.report.reset();
+  Settle(o, kT0 + seconds(300));
+  EXPECT_EQ(o.status.display.transport, "ucx:tcp") << "the next leader has not heard yet";
+}
+
 TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
   Observed o = RunningWorld();
   Settle(o, kT0);

@@ -106,10 +106,12 @@ TEST_F(CoordinatorTest, SteadyStateSendsNothing) {
   Progress progress;
   progress.records.push_back({});
   progress.records[0].step = 1;
+  progress.transport = "shm";
   On(MessageFrom{1, progress});
   Pass(seconds(30));
   EXPECT_TRUE(sent_.empty());
   EXPECT_EQ(coordinator_->report().step, 1);
+  EXPECT_EQ(coordinator_->report().transport, "shm");
 }
 
 TEST_F(CoordinatorTest, ADeathMakesAGenerationOfTheOthers) {
