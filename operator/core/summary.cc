@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "operator/core/steps.h"
@@ -134,6 +135,14 @@ void SetGangConditions(const Scene& s, Writer& writer) {
   } else {
     writer.Set(ConditionType::kProgressing, false, Reason::kStarting, "");
   }
+}
+
+// For people, to so many digits. The job's own metrics have all of them.
+double Rounded(double value, int digits) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::pow(10.0, digits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
+  // Very small numbers have a unit that is no number; they are left as they are.
+  return std::isfinite(unit) && unit > 0 ? std::round(value * unit) / unit : value;
 }
 
 const char* Remedy(RefusalKind kind) {
@@ -298,8 +307,8 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
     // The next coordinator reports 0 until its first gang has formed; what is recorded is the fence of all
     // before it.
     display.gang_generation = std::max(before.gang_generation, o.report->generation);
-    display.progress = {o.report->step, o.report->total_steps, o.report->loss, o.report->samples_per_second,
-                        o.report->checkpoint_step};
+    display.progress = {o.report->step, o.report->total_steps, Rounded(o.report->loss, 6),
+                        Rounded(o.report->samples_per_second, 4), o.report->checkpoint_step};
     if (!o.report->transport.empty()) display.transport = o.report->transport;
     if (o.report->done) display.weights_hash = o.report->done->weights_hash;
   }

@@ -112,8 +112,12 @@ TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
   EXPECT_TRUE(early.actions.empty());
   ASSERT_TRUE(early.requeue_at.has_value());
   EXPECT_LE(*early.requeue_at, kT0 + o.job.progress_interval);
+  o.report->loss = 2.123456789012345;
+  o.report->samples_per_second = 1234.5678;
   Settle(o, kT0 + o.job.progress_interval);
   EXPECT_EQ(o.status.display.progress.step, 11);
+  EXPECT_EQ(o.status.display.progress.loss, 2.12346);
+  EXPECT_EQ(o.status.display.progress.samples_per_second, 1235);
 }
 
 TEST(Decide, GrowingMakesOnlyTheMissingRanks) {
