@@ -10,13 +10,11 @@ of their own, so any number of clusters run beside each other. They end with the
 that ends. README.md has the rest. Standard library only; a Cluster may be used from any thread.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ import time
 import components
 import kubeapi
 import pki
+from control_socket import ask
 from kubeapi import ApiError  # for those who import us
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -266,24 +265,7 @@ class Cluster:
     # --- the supervisor
 
     def _ask(self, **request):
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
-            try:
-                directory = os.open(self.folder, os.O_PATH)
-                stack.callback(os.close, directory)
-                connection.connect(f"/proc/self/fd/{directory}/control")  # a long path does not fit into an address
-                stream = stack.enter_context(connection.makefile("rw"))
-                stream.write(json.dumps(request) + "\n")
-                stream.flush()
-                line = stream.readline()
-            except (OSError, TypeError) as error:
-                raise ClusterError(f"no cluster runs in {self.folder}: {error}") from None
-        if not line:
-            raise ClusterError(f"the cluster in {self.folder} ended")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise ClusterError(answer["error"])
-        return answer
+        return ask(self.folder, "cluster", ClusterError, **request)
 
 
 class Component:

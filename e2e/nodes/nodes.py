@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import cluster
 import layout
 from cgroups import Cgroup
 from cluster import Cluster
+from control_socket import ask
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -178,21 +178,4 @@ class Nodes:
         return self._ask(verb="status")
 
     def _ask(self, **request):
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
-            try:
-                directory = os.open(self.folder, os.O_PATH)
-                stack.callback(os.close, directory)
-                connection.connect(f"/proc/self/fd/{directory}/control")  # a long path does not fit into an address
-                stream = stack.enter_context(connection.makefile("rw"))
-                stream.write(json.dumps(request) + "\n")
-                stream.flush()
-                line = stream.readline()
-            except (OSError, TypeError) as error:
-                raise NodesError(f"no nodes run in {self.folder}: {error}") from None
-        if not line:
-            raise NodesError(f"the nodes in {self.folder} ended")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise NodesError(answer["error"])
-        return answer
+        return ask(self.folder, "set of nodes", NodesError, **request)

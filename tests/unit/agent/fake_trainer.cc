@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   }
   if (behaviour == "lines") {
     PrintLines(number);
-    Say(rendezvous::Progress{{}, 1, std::nullopt, "printed"});
+    Say(rendezvous::Progress{{}, 1, std::nullopt, "printed", "none"});
   }
   if (behaviour == "odd-bytes") {
     PrintOddBytes();
