@@ -73,12 +73,15 @@ class WallClock:
     """The wall clock of one operator, to be set while it runs."""
 
     def __init__(self, rig, days=0):
+        shim = os.environ["RINGMASTER_WALL_CLOCK_SHIM"]
+        if not os.path.exists(shim):
+            raise FileNotFoundError(shim)  # the loader would only warn, and no clock would jump
         self.file = rig.folder / f"wall-clock-{time.monotonic_ns()}"
         self.file.write_bytes(bytes(8))
         self.set(days)
         # The address sanitizer wants to be loaded first, and need not.
         checks = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
-        self.environment = {"LD_PRELOAD": os.environ["RINGMASTER_WALL_CLOCK_SHIM"], "RINGMASTER_WALL_CLOCK": str(self.file),
+        self.environment = {"LD_PRELOAD": shim, "RINGMASTER_WALL_CLOCK": str(self.file),
                             "ASAN_OPTIONS": checks}
 
     def set(self, days):
