@@ -4,9 +4,8 @@
 // An authority is renewed in two steps, so that nobody is ever shown a certificate whose authority they have
 // not heard of:
 //  1. with a third of its life left the next one is made, and told in the bundle;
-//  2. with a sixth left, and when the next one has been told in an earlier look, it signs; the old one stays
-//  in
-//     the bundle until it ends.
+//  2. with a sixth left the next one signs, if an earlier look has told it; the old one stays in the bundle
+//     until it ends.
 // Leaves live for a quarter of their authority's time.
 #pragma once
 
