@@ -8,7 +8,7 @@ find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS system)
 find_package(OpenSSL REQUIRED)
-find_package(cpprestsdk REQUIRED)  # the API client of the kube backend; nothing links it yet
+find_package(cpprestsdk REQUIRED)  # the API client of the kube backend
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # Debian's dnnl-config asks for OpenCL, which nothing here needs.
@@ -20,9 +20,10 @@ target_link_libraries(ringmaster_dnnl INTERFACE ${DNNL_LIBRARY})
 find_library(UCP_LIBRARY ucp REQUIRED)
 find_library(UCS_LIBRARY ucs REQUIRED)
 find_path(UCX_INCLUDE_DIR ucp/api/ucp.h REQUIRED)
+add_library(ringmaster_ucx_headers INTERFACE)
+target_include_directories(ringmaster_ucx_headers SYSTEM INTERFACE ${UCX_INCLUDE_DIR})
 add_library(ringmaster_ucx INTERFACE)
-target_include_directories(ringmaster_ucx SYSTEM INTERFACE ${UCX_INCLUDE_DIR})
-target_link_libraries(ringmaster_ucx INTERFACE ${UCP_LIBRARY} ${UCS_LIBRARY})
+target_link_libraries(ringmaster_ucx INTERFACE ringmaster_ucx_headers ${UCP_LIBRARY} ${UCS_LIBRARY})
 
 if(RINGMASTER_BUILD_TESTS)
   find_package(GTest REQUIRED)

@@ -17,7 +17,7 @@ Inventory Collect(const std::string& root) {
   found.gpus = std::move(gpus.gpus);
   found.gpu_driver = std::move(gpus.driver);
   found.rdma = ReadRdma(root, &found.notes);
-  found.transports = AskTransports(&found.notes);
+  found.transports = AskTransports("libuct.so.0", &found.notes);
   return found;
 }
 

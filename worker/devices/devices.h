@@ -84,7 +84,7 @@ struct GpuAnswer {
   std::string driver;
 };
 GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes);
-std::vector<Transport> AskTransports(std::vector<std::string>* notes);
+std::vector<Transport> AskTransports(const std::string& library, std::vector<std::string>* notes);
 
 Json ToJson(const Inventory& inventory);
 std::string ToJsonText(const Inventory& inventory);  // indented, newline at the end

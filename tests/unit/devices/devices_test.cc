@@ -156,13 +156,20 @@ TEST_F(DevicesTest, GpusThatCannotBeAsked) {
 }
 
 TEST_F(DevicesTest, TransportsAlwaysHaveTcpAndSelf) {
-  const std::vector<Transport> transports = AskTransports(&notes_);
+  const std::vector<Transport> transports = AskTransports("libuct.so.0", &notes_);
   const auto has = [&](const std::string& name, const std::string& kind) {
     return std::any_of(transports.begin(), transports.end(),
                        [&](const Transport& one) { return one.name == name && one.kind == kind; });
   };
   EXPECT_TRUE(has("tcp", "net"));
   EXPECT_TRUE(has("self", "self"));
+}
+
+TEST_F(DevicesTest, WithoutUcxThereIsANoteAndNoTransport) {
+  EXPECT_TRUE(AskTransports("libuct-not-there.so", &notes_).empty());
+  EXPECT_TRUE(Noted("libuct-not-there.so is not installed"));
+  EXPECT_TRUE(AskTransports("libc.so.6", &notes_).empty());
+  EXPECT_TRUE(Noted("libc.so.6 lacks uct_"));
 }
 
 TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
