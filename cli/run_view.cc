@@ -75,6 +75,7 @@ Status RunView::Take(const Inbox::Content& content) {
       for (const rendezvous::StepRecord& step : *written) TakeRecord(step, received);
     }
     TakeNote(progress.note);
+    if (progress.checkpoint_failure) TakeCheckpointFailure(*progress.checkpoint_failure);
     if (progress.total_steps > 0) state_.total_steps = progress.total_steps;
     if (progress.checkpoint_step.value_or(-1) > checkpoint_step_) {
       checkpoint_step_ = *progress.checkpoint_step;
@@ -102,12 +103,15 @@ void RunView::TakeReport(const rendezvous::Report& report) {
   state_.workers_alive = static_cast<int>(report.live_pods.size());
 }
 
+void RunView::TakeCheckpointFailure(const std::string& why) {
+  const std::string text = "checkpoint failed: " + why;
+  events_->Warning("CheckpointFailed", text);
+  if (!checkpoint_failed_) display_.Say(text + "; training goes on, and tries again with the next one");
+  checkpoint_failed_ = true;  // once is enough for people
+}
+
 void RunView::TakeNote(const std::string& note) {
-  if (note.starts_with("checkpoint failed")) {
-    events_->Warning("CheckpointFailed", note);
-    if (!checkpoint_failed_) display_.Say(note + "; training goes on, and tries again with the next one");
-    checkpoint_failed_ = true;  // once is enough for people
-  } else if (note.starts_with("step ")) {
+  if (note.starts_with("step ")) {
     Announce(false, "Validated", note);
   } else if (!note.empty()) {
     note_ = note;

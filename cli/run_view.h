@@ -45,6 +45,7 @@ class RunView {
   void TakeReport(const rendezvous::Report& report);
   void TakeLine(const std::string& line);
   void TakeNote(const std::string& note);
+  void TakeCheckpointFailure(const std::string& why);
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
 
   const OutputPaths paths_;

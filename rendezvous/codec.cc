@@ -46,6 +46,7 @@ void Visit(V& v, StepRecord& m) {
 template <class V>
 void Visit(V& v, Progress& m) {
   v("records", m.records), v("totalSteps", m.total_steps), v("checkpointStep", m.checkpoint_step);
+  v("checkpointFailure", m.checkpoint_failure);
   v("note", m.note), v("transport", m.transport);
 }
 template <class V>

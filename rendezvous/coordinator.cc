@@ -276,7 +276,9 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress) {
   if (!progress.transport.empty()) report_.transport = progress.transport;
   if (progress.checkpoint_step) {
     report_.checkpoint_step = std::max(report_.checkpoint_step, *progress.checkpoint_step);
+    report_.checkpoint_failure.clear();
   }
+  if (progress.checkpoint_failure) report_.checkpoint_failure = *progress.checkpoint_failure;
   report_dirty_ = true;
   outputs_.push_back(ProgressOut{std::move(out)});
 }

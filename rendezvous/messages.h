@@ -82,9 +82,10 @@ struct StepRecord {
 struct Progress {
   std::vector<StepRecord> records;
   int64_t total_steps = 0;
-  std::optional<int64_t> checkpoint_step;  // newest published checkpoint
-  std::string note;                        // for people: "validating", "writing checkpoint 300"
-  std::string transport;                   // what carries this generation's gradients; transport_name.h
+  std::optional<int64_t> checkpoint_step;         // newest published checkpoint
+  std::optional<std::string> checkpoint_failure;  // why the newest one could not be written
+  std::string note;                               // for people: "validating"
+  std::string transport;  // what carries this generation's gradients; transport_name.h
   bool operator==(const Progress&) const = default;
 };
 

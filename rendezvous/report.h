@@ -40,6 +40,7 @@ struct Report {
   double loss = 0;
   double samples_per_second = 0;
   int64_t checkpoint_step = -1;
+  std::string checkpoint_failure;         // why the newest checkpoint could not be written; empty: it was
   std::string transport;                  // of the newest generation that trained; empty: none has told
   int32_t worker_failures = 0;            // Down events of members (not planned leaves)
   int32_t failures_without_progress = 0;  // generations lost in a row without a commit in between

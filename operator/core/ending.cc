@@ -56,7 +56,8 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
     const Time deadline = *ledger.active_since + (o.job.active_deadline - ledger.active_before);
     if (now >= deadline)
       return Fail(o, ledger, now, Reason::kDeadlineExceeded,
-                  fmt::format("active for {} s, the limit of lifecycle.activeDeadlineSeconds",
+                  fmt::format("active for {} s, the limit of lifecycle.activeDeadlineSeconds; raise it, and "
+                              "create the job again",
                               ToMs(o.job.active_deadline) / 1000));
     wake.By(deadline);
   }

@@ -57,6 +57,15 @@ std::string Told(const rendezvous::FailureRecord& record) {
   return text;
 }
 
+// REQUIRES: there is a last failure. A trainer's death is known before what it died of; of several in a row
+// without progress, the one before tells as much.
+rendezvous::FailureRecord Explained(const Observed& o) {
+  rendezvous::FailureRecord record = *o.report->last_failure;
+  const auto& before = o.status.ledger.last_failure;
+  if (record.exit_code != 0 || !record.message.empty() || !before) return record;
+  return {before->pod, record.evidence, before->exit_code, before->message};
+}
+
 std::string Describe(const Failure& failure) {
   std::string text = failure.pod;
   switch (failure.cause) {
@@ -91,9 +100,7 @@ std::string Describe(const Failure& failure) {
 std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
                                     Wake& wake) {
   failure.cause = Cause::kCannotStart;
-  failure.message = pod.waiting_reason;
-  if (!pod.waiting_message.empty())
-    failure.message += (failure.message.empty() ? "" : ": ") + pod.waiting_message;
+  failure.message = WhyItWaits(pod);
   if (pod.waiting_reason == kInvalidImageName) return failure;
   if (o.job.startup_limit == Duration{0}) return std::nullopt;
   const Time limit = std::max({pod.placed, pod.created, o.status.ledger.attempt_since}) + o.job.startup_limit;
@@ -231,6 +238,17 @@ void CountInRow(const Observed& o, Ledger& ledger, Time now) {
 
 }  // namespace
 
+bool WaitsForImage(const Pod& pod) { return pod.waiting_reason.find("Image") != std::string::npos; }
+
+std::string WhyItWaits(const Pod& pod) {
+  std::string text = pod.waiting_reason;
+  if (!pod.waiting_message.empty()) text += (text.empty() ? "" : ": ") + pod.waiting_message;
+  if (WaitsForImage(pod)) text += "; correct the image's name, or give imagePullSecrets in workers.template";
+  if (pod.waiting_reason.starts_with("CreateContainer"))  // ...ConfigError, ...Error
+    text += "; make what it names, or correct workers.template";
+  return text;
+}
+
 std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   const Ledger& ledger = o.status.ledger;
   if (o.report && o.report->failures_without_progress > o.job.max_without_progress) {
@@ -238,7 +256,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
                 fmt::format("{} failures in a row without a step in between, more than "
                             "restart.maxWithoutProgress = {}{}",
                             o.report->failures_without_progress, o.job.max_without_progress,
-                            o.report->last_failure ? "; the last: " + Told(*o.report->last_failure) : ""));
+                            o.report->last_failure ? "; the last: " + Told(Explained(o)) : ""));
   }
 
   std::vector<Finding> findings = ExaminePods(o, now, wake);

@@ -51,6 +51,11 @@ Decision Withdraw(const Observed& o, const Placement& p, Time now) {
                      {{true, ReasonName(Reason::kGangTimeout), std::move(message)}});
 }
 
+// Of a gang, the scheduler tells one pod what the nodes lack, and the others that the gang is not complete.
+bool NamesNodes(const Pod& pod) {
+  return pod.waiting_message.find("nodes are available") != std::string::npos;
+}
+
 }  // namespace
 
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
@@ -65,7 +70,8 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
     } else if (pod.gated) {
       p.gated.push_back({pod.name, pod.uid});
     } else if (pod.waiting_reason == kUnschedulable) {
-      if (p.unschedulable == nullptr) p.unschedulable = &pod;
+      if (p.unschedulable == nullptr || (NamesNodes(pod) && !NamesNodes(*p.unschedulable)))
+        p.unschedulable = &pod;
     } else {
       p.coming += 1;
     }

@@ -40,6 +40,7 @@ enum class Reason : uint8_t {
   kStarting,
   kEnded,
   // Degraded
+  kCheckpointFailing,
   kBelowTarget,
   kAsWished,
   // Succeeded

@@ -58,6 +58,10 @@ Decision AfterDeletion(const Observed& observed, Time now);
 // suspend.cc: the job is to be suspended, is on the way, is, or is to be resumed.
 Decision Suspend(const Observed& observed, Time now, Wake& wake);
 
+// failures.cc: why a pod that has its node does not run, and what to do about it; empty: nothing is known.
+std::string WhyItWaits(const Pod& pod);
+bool WaitsForImage(const Pod& pod);
+
 // failures.cc: counts what went wrong, decides on restart or failure.
 std::optional<Decision> CheckFailures(const Observed& observed, Time now, Wake& wake);
 
@@ -69,7 +73,7 @@ struct Placement {
   int32_t bound = 0;
   int32_t coming = 0;                  // shown to the scheduler, which has not said no
   std::vector<PodRef> gated;           // in rank order
-  const Pod* unschedulable = nullptr;  // the first that the scheduler finds no node for
+  const Pod* unschedulable = nullptr;  // that the scheduler finds no node for, and says why
 };
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);
 // For how long the gang has been looking for nodes; nullopt when nothing limits that now.

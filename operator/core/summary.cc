@@ -198,10 +198,8 @@ std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
 std::pair<Reason, std::string> WhyNotReady(const Scene& s) {
   std::string count = fmt::format("{}/{} pods", s.counts.running, s.counts.target);
   if (const Pod* pod = s.counts.waiting; pod != nullptr) {
-    const bool image = pod->waiting_reason.find("Image") != std::string::npos;
-    std::string text = fmt::format("{}; {}: {}", count, pod->name, pod->waiting_reason);
-    if (!pod->waiting_message.empty()) text += ": " + pod->waiting_message;
-    return {image ? Reason::kImagePullFailed : Reason::kContainerNotCreated, std::move(text)};
+    return {WaitsForImage(*pod) ? Reason::kImagePullFailed : Reason::kContainerNotCreated,
+            fmt::format("{}; {}: {}", count, pod->name, WhyItWaits(*pod))};
   }
   const bool pause = s.ledger.not_before && *s.ledger.not_before > s.now && s.counts.placed < s.counts.target;
   return {pause ? Reason::kBackOff : Reason::kWaitingForPods, std::move(count)};
@@ -232,6 +230,11 @@ void SetPodConditions(const Scene& s, Writer& writer) {
   } else {
     auto [reason, message] = WhyNotReady(s);
     writer.Set(ConditionType::kReady, false, reason, std::move(message));
+  }
+  if (s.o.report && !s.o.report->checkpoint_failure.empty()) {
+    writer.Set(ConditionType::kDegraded, true, Reason::kCheckpointFailing,
+               "training goes on without a new checkpoint: " + s.o.report->checkpoint_failure);
+    return;
   }
   const bool degraded = l.ready_since.has_value() && !ready;
   writer.Set(ConditionType::kDegraded, degraded, degraded ? Reason::kBelowTarget : Reason::kAsWished,

@@ -70,6 +70,11 @@ void Reporter::CheckpointPublished(int64_t step) {
   Flush();
 }
 
+void Reporter::CheckpointFailed(const std::string& why) {
+  pending_.checkpoint_failure = why;
+  Flush();
+}
+
 void Reporter::Note(const std::string& text) {
   pending_.note = text;
   Flush();
@@ -77,8 +82,8 @@ void Reporter::Note(const std::string& text) {
 
 void Reporter::Flush() {
   last_flush_ = Now();
-  const bool something =
-      !pending_.records.empty() || pending_.checkpoint_step.has_value() || !pending_.note.empty();
+  const bool something = !pending_.records.empty() || pending_.checkpoint_step.has_value() ||
+                         pending_.checkpoint_failure.has_value() || !pending_.note.empty();
   if (speaks_ && something) {
     pending_.total_steps = total_steps_;
     pending_.transport = transport_;

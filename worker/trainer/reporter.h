@@ -28,6 +28,7 @@ class Reporter {
 
   void Committed(const rendezvous::StepRecord& record);
   void CheckpointPublished(int64_t step);
+  void CheckpointFailed(const std::string& why);
   // For people, sent at once.
   void Note(const std::string& text);
   void Flush();

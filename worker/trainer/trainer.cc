@@ -207,7 +207,7 @@ Status Trainer::TrainToTheEnd() {
     if (due && comm_->rank() == 0 && state_->step() < config.steps) {
       if (Status saved = SaveCheckpoint(false); !saved.ok()) {
         log::Error("checkpoint of step {}: {}; training goes on", state_->step(), saved.error().message);
-        reporter_.Note("checkpoint failed: " + saved.error().message);
+        reporter_.CheckpointFailed(saved.error().message);
       }
     }
     if (result->stand_still) {
@@ -289,7 +289,7 @@ void Trainer::NoticePublished() {
   const auto published = writer_->Poll();
   if (!published.ok()) {
     log::Error("checkpoint: {}; training goes on", published.error().message);
-    reporter_.Note("checkpoint failed: " + published.error().message);
+    reporter_.CheckpointFailed(published.error().message);
     return;
   }
   if (*published <= published_step_) return;

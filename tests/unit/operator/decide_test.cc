@@ -325,6 +325,7 @@ TEST(Decide, TheDeadlineCountsActiveTimeOnly) {
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
   Settle(o, kT0 + seconds(5060));
   EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kDeadlineExceeded);
+  EXPECT_NE(o.status.ledger.outcome_message.find("raise it"), std::string::npos);
   EXPECT_TRUE(o.pods.empty());
 }
 

@@ -331,6 +331,14 @@ TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
   EXPECT_EQ(ledger.outcome_reason, Reason::kNoProgress);
   EXPECT_NE(ledger.outcome_message.find("job-1-1 ended with exit code 137"), std::string::npos);
   EXPECT_NE(ledger.outcome_message.find("limits.memory"), std::string::npos);
+
+  // That it died is told before what it died of: then the failure before it says what to do.
+  o.report->last_failure->exit_code = 0;
+  o.status.ledger.last_failure = Failure{1, "job-1-0", "", 137, Cause::kExit, "", "", "", kT0};
+  const Ledger early = Written(Decide(o, kT0));
+  EXPECT_EQ(early.outcome_reason, Reason::kNoProgress);
+  EXPECT_NE(early.outcome_message.find("job-1-0 ended with exit code 137"), std::string::npos);
+  EXPECT_NE(early.outcome_message.find("limits.memory"), std::string::npos);
 }
 
 TEST(Failures, AHangRuleSeesAHungTrainer) {
@@ -431,9 +439,24 @@ TEST(Failures, AnImageThatCannotBePulledIsSaidAndLimited) {
   const Condition& ready = o.status.display.Of(ConditionType::kReady);
   EXPECT_EQ(ready.reason, Reason::kImagePullFailed);
   EXPECT_NE(ready.message.find("nothere:1"), std::string::npos);
+  EXPECT_NE(ready.message.find("correct the image's name"), std::string::npos);
   const Ledger after = Written(Decide(o, kT0 + o.job.startup_limit));
   EXPECT_EQ(after.restarts.charged, 1);
   EXPECT_EQ(after.last_failure->cause, Cause::kCannotStart);
+  EXPECT_NE(after.last_failure->message.find("imagePullSecrets"), std::string::npos);
+}
+
+TEST(Failures, AContainerThatCannotBeMadeIsSaid) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.ready_since.reset();
+  o.pods[1].phase = PodPhase::kPending;
+  o.pods[1].waiting_reason = "CreateContainerConfigError";
+  o.pods[1].waiting_message = "configmap \"settings\" not found";
+  Settle(o, kT0 + kSettling);
+  const Condition& ready = o.status.display.Of(ConditionType::kReady);
+  EXPECT_EQ(ready.reason, Reason::kContainerNotCreated);
+  EXPECT_NE(ready.message.find("\"settings\" not found; make what it names"), std::string::npos)
+      << ready.message;
 }
 
 TEST(Failures, AnImpossibleImageNameFailsTheJobAtOnce) {

@@ -127,6 +127,20 @@ TEST(Gang, AHalfPlacedGangGivesUpWhatItHas) {
   EXPECT_NE(o.status.ledger.withdrawn_for.find("3 Insufficient nvidia.com/gpu"), std::string::npos);
 }
 
+TEST(Gang, WhatTheNodesLackIsSaidRatherThanThatTheGangIsIncomplete) {
+  Observed o = GatedWorld(2, 2);
+  o.provider = GangProvider::kScheduler;
+  for (Pod& pod : o.pods) {
+    pod.gated = false;
+    pod.waiting_reason = "Unschedulable";
+    pod.waiting_message = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining";
+  }
+  o.pods[1].waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
+  Settle(o, kT0 + kSettling);
+  EXPECT_NE(ConditionOf(o, ConditionType::kScheduled).message.find("3 Insufficient nvidia.com/gpu"),
+            std::string::npos);
+}
+
 TEST(Gang, WithoutAProviderNothingIsWithdrawn) {
   Observed o = GatedWorld(2, 2);
   o.provider = GangProvider::kNone;

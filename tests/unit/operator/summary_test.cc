@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/operator/worlds.h"
+
 namespace ringmaster::core {
 namespace {
 
@@ -12,6 +14,18 @@ TEST(Summary, AGenerationThatWasRecordedIsNotTakenBack) {
   EXPECT_EQ(Summarize(observed, {}, Time{}).gang_generation, (uint64_t{3} << 32) | 7);
   observed.report->generation = (uint64_t{4} << 32) | 1;
   EXPECT_EQ(Summarize(observed, {}, Time{}).gang_generation, (uint64_t{4} << 32) | 1);
+}
+
+TEST(Summary, ACheckpointThatCannotBeWrittenDegradesTheJob) {
+  Observed observed = RunningWorld(2, true);
+  observed.report->checkpoint_failure = "write /checkpoints/x: No space left on device; free space there";
+  const Condition degraded = Summarize(observed, observed.status.ledger, kT0).Of(ConditionType::kDegraded);
+  EXPECT_EQ(degraded.truth, Truth::kTrue);
+  EXPECT_EQ(degraded.reason, Reason::kCheckpointFailing);
+  EXPECT_NE(degraded.message.find("free space there"), std::string::npos);
+  observed.report->checkpoint_failure.clear();
+  EXPECT_EQ(Summarize(observed, observed.status.ledger, kT0).Of(ConditionType::kDegraded).reason,
+            Reason::kAsWished);
 }
 
 }  // namespace

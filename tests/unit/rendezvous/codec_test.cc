@@ -34,7 +34,7 @@ std::vector<Message> OneOfEach() {
           MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}},
           Down{"a.1", "mutex", -9, ""},
           Leave{"drain"},
-          Progress{{record, StepRecord{}}, 9, 7, "validating", "ucx:tcp"},
+          Progress{{record, StepRecord{}}, 9, 7, "write x: disk full", "validating", "ucx:tcp"},
           Progress{},
           done,
           Done{},

@@ -196,6 +196,21 @@ TEST_F(CoordinatorTest, AStopWaitsForTheCheckpoint) {
   EXPECT_EQ(Last<Exit>(2)->code, 0);
 }
 
+TEST_F(CoordinatorTest, ACheckpointThatFailedIsReportedUntilOneIsWritten) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Progress failed;
+  failed.checkpoint_failure = "write x: no space left";
+  On(MessageFrom{1, failed});
+  EXPECT_EQ(coordinator_->report().checkpoint_failure, "write x: no space left");
+  On(MessageFrom{1, Progress{}});
+  EXPECT_EQ(coordinator_->report().checkpoint_failure, "write x: no space left");
+  Progress written;
+  written.checkpoint_step = 20;
+  On(MessageFrom{1, written});
+  EXPECT_EQ(coordinator_->report().checkpoint_failure, "");
+}
+
 TEST_F(CoordinatorTest, ALeaverGoesWhenTheOthersHaveGoneOn) {
   Make(1, 2, 2);
   Form({1, 2});
