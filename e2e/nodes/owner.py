@@ -98,12 +98,17 @@ class Site:
         else:
             raise NodeError(f"{SITES} sets of nodes run already")
         self.addresses = addresses
+        self._tell_janitor(addresses.interface)
         _batch([], "link set lo up", "link add nodes type bridge", f"addr add {addresses.bridge}/24 dev nodes",
                "link set nodes up", "link set outside master nodes up",
                *(f"route add {addresses.pods(i)} via {addresses.node(i)}" for i in range(1, self.options.nodes + 1)))
         _batch(outside, f"addr add {addresses.host}/24 dev {addresses.interface}", f"link set {addresses.interface} up",
                f"route add {addresses.pod_cidr} via {addresses.bridge}")
         subprocess.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"], check=True)
+
+    def _tell_janitor(self, word):
+        self.janitor.stdin.write(f"{word}\n".encode())
+        self.janitor.stdin.flush()
 
     def boot(self, nodes):
         """Returns when they are Ready, with all their devices."""
@@ -160,7 +165,7 @@ class Site:
             return {}
         if verb == "status":
             return {"nodes": {name: node.state() for name, node in self.nodes.items()},
-                    "address": self.addresses.bridge, "cgroup": self.cgroup.name}
+                    "address": self.addresses.bridge, "host": self.addresses.host, "cgroup": self.cgroup.name}
         if verb == "load":
             self.load(request["archive"], [node for node in self.nodes.values() if node.init])
             self.options.images.append(request["archive"])
@@ -222,7 +227,8 @@ class Site:
         if self.cluster:
             self.cluster.stop(keep=True)
         if self.janitor:
-            self.janitor.stdin.write(b"keep" if keep else b"")
+            if keep:
+                self._tell_janitor("keep")
             self.janitor.stdin.close()
             self.janitor.wait()
 
