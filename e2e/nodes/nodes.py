@@ -126,6 +126,11 @@ class Nodes:
         """A folder of this machine that every node has as /mnt/shared."""
         return self.folder / "shared"
 
+    @property
+    def host(self):
+        """This machine's own address, which nodes, pods and control plane reach."""
+        return self.status()["host"]
+
     # --- what can be done to a node
 
     def power_off(self, node):
@@ -173,6 +178,24 @@ class Nodes:
                 if called.startswith(name):
                     found.append((pid, called))
         return found
+
+    def root(self, node):
+        """The node's own root folder, as its processes see it, with its mounts."""
+        return pathlib.Path(f"/proc/{self._init(node)}/root")
+
+    def run(self, node, *command):
+        """Runs a program of this machine in the node's namespace of mounts."""
+        done = subprocess.run(["nsenter", "-t", str(self._init(node)), "-m", *map(str, command)], capture_output=True,
+                              text=True, check=False)
+        if done.returncode:
+            raise NodesError(f"{node}: {' '.join(map(str, command))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _init(self, node):
+        found = self.processes(node, "node-pause")
+        if not found:
+            raise NodesError(f"{node} is off")
+        return found[0][0]
 
     def status(self):
         return self._ask(verb="status")

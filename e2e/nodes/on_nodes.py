@@ -8,10 +8,14 @@
         assert rig.status("a")["weightsHash"] == rig.expected_hash(...)
 """
 
+import concurrent.futures
+import contextlib
+import datetime
 import json
 import os
 import pathlib
 import random
+import struct
 import subprocess
 import sys
 import time
@@ -48,7 +52,8 @@ class Rig:
         if len(images) != 2:
             raise AssertionError(f"{IMAGES} does not hold the two images; run images/build")
         self.nodes = Nodes(images=images, **options)
-        self._hashes = {}
+        self._beside = concurrent.futures.ThreadPoolExecutor(1)
+        self._hashes = {}  # by steps
 
     def __enter__(self):
         self.nodes.start()
@@ -64,6 +69,7 @@ class Rig:
         return self
 
     def __exit__(self, kind, *_):
+        self._beside.shutdown(cancel_futures=True)
         self.nodes.__exit__(kind)
 
     def install(self):
@@ -84,12 +90,14 @@ class Rig:
                        "spec": {**claim, "resources": {"requests": {"storage": "1Gi"}}}}):
             self.cluster.apply_text(json.dumps({"apiVersion": "v1", **thing}))
 
-    def job(self, name, replicas=4, steps=400, workers=None, template=None, **spec):
-        """A TrainingJob with data and checkpoints on shared volumes, as a dict."""
-        folder = self.nodes.shared / name
-        folder.mkdir()
-        folder.chmod(0o1777)
-        self.volume(name, f"/mnt/shared/{name}")
+    def job(self, name, replicas=4, steps=400, workers=None, template=None, folder=None, **spec):
+        """A TrainingJob with data and checkpoints on volumes, as a dict. folder: of the nodes, for its checkpoints; without
+        it, one of its own that they share."""
+        if not folder:
+            folder = f"/mnt/shared/{name}"
+            (self.nodes.shared / name).mkdir()
+            (self.nodes.shared / name).chmod(0o1777)
+        self.volume(name, folder)
         pod = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}],
                "containers": [{"name": "worker", "resources": {"limits": {"cpu": CPU_LIMIT}}, "volumeMounts": [
                    {"name": "data", "mountPath": "/data/text", "readOnly": True}]}], **(template or {})}
@@ -98,7 +106,7 @@ class Rig:
                 "spec": {"framework": "native", "training": training(steps),
                          "workers": {"replicas": replicas, "min": 1, "max": 8, "template": {"spec": pod},
                                      **(workers or {})},
-                         "checkpoint": {"everySteps": 100, "keep": 2, "volumeClaim": name},
+                         "checkpoint": {"everySteps": 100, "keep": 10, "volumeClaim": name},
                          "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 2}}, **spec}}
 
     def apply(self, manifest):
@@ -108,22 +116,55 @@ class Rig:
     def delete(self, name):
         self.cluster.kubectl("delete", "tj", name, "--ignore-not-found", "--timeout=120s")
 
-    def expected_hash(self, steps, workers=2):
-        """What `ringmaster run` on this machine makes of the same job, with its own number of workers."""
+    def expect(self, steps, workers=2):
+        """Begins, beside the test, what expected_hash waits for."""
         if steps not in self._hashes:
-            folder = self.nodes.folder / f"run-{steps}"
-            manifest = self.nodes.folder / f"run-{steps}.json"
-            manifest.write_text(json.dumps({
-                "apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "expected"},
-                "spec": {"framework": "native", "workers": {"replicas": workers, "min": 1, "max": 8},
-                         "training": training(steps)}}))
-            done = subprocess.run([BIN / "ringmaster", "run", manifest, "--out", folder, "--workers", str(workers), "--set",
-                                   f"spec.training.data.path={self.nodes.shared / 'text'}"],
-                                  capture_output=True, text=True, timeout=600, check=False)
-            if done.returncode:
-                raise AssertionError(f"ringmaster run ended with {done.returncode}:\n{done.stderr[-2000:]}")
-            self._hashes[steps] = json.loads((folder / "summary.json").read_text())["weightsHash"]
+            self._hashes[steps] = self._beside.submit(self._run_here, steps, workers)
         return self._hashes[steps]
+
+    def expected_hash(self, steps):
+        """What `ringmaster run` on this machine makes of the same job, with its own number of workers."""
+        return self.expect(steps).result()
+
+    def _run_here(self, steps, workers):
+        folder = self.nodes.folder / f"run-{steps}"
+        manifest = self.nodes.folder / f"run-{steps}.json"
+        manifest.write_text(json.dumps({
+            "apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "expected"},
+            "spec": {"framework": "native", "workers": {"replicas": workers, "min": 1, "max": 8},
+                     "training": training(steps)}}))
+        done = subprocess.run(["nice", BIN / "ringmaster", "run", manifest, "--out", folder, "--workers", str(workers), "--set",
+                               f"spec.training.data.path={self.nodes.shared / 'text'}"],
+                              capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            raise AssertionError(f"ringmaster run ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        return json.loads((folder / "summary.json").read_text())["weightsHash"]
+
+    # --- what the workers themselves left behind: nobody else need be there to ask
+
+    def manifests(self, name):
+        """What the job's checkpoints say of themselves, by step."""
+        found = {}
+        for file in (self.nodes.shared / name).glob("step-*/MANIFEST"):
+            step = file.parent.name.removeprefix("step-")
+            if step.isdigit():  # the others are being written
+                with contextlib.suppress(FileNotFoundError):  # an old one, just removed
+                    found[int(step)] = json.loads(file.read_text())["manifest"]
+        return found
+
+    def newest_checkpoint(self, name):
+        return max(self.manifests(name), default=0)
+
+    def step_times(self, name):
+        """Seconds that each step took of which a checkpoint tells, by step. What goes before the first step of a new
+        membership is not in it."""
+        return {record[0]: struct.unpack("<d", struct.pack("<Q", record[7]))[0]
+                for manifest in self.manifests(name).values() for record in manifest["meta"]["records"]}
+
+    def logged(self, pod, text):
+        """When the pod's log says this, in seconds of this machine's clock."""
+        lines = [line.split(" ", 1)[0] for line in self.cluster.kubectl("logs", pod).splitlines() if text in line]
+        return [datetime.datetime.fromisoformat(f"{word}+00:00").timestamp() for word in lines]
 
     # --- what a user looks at
 

@@ -1,0 +1,81 @@
+"""A training job whose operator or API server goes away, and one that is scaled: the weights are the same, bit for bit."""
+
+import json
+import time
+import unittest
+
+from metrics_stub import MetricsStub
+from on_nodes import NAMESPACE
+from training import TrainingTest
+
+OUTAGE_S = 60
+MANY_STEPS = 3000  # more than are done meanwhile
+
+
+class Steer(TrainingTest):
+    OPTIONS = {"apiserver_flags": ["--enable-aggregator-routing=true"]}  # it is on no node, where Services have addresses
+
+    def test_operator_gone(self):
+        pods = self.start("no-operator")
+        self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=ringmaster-operator",
+                             "--grace-period=0", "--force")
+        at = self.rig.newest_checkpoint("no-operator")
+        self.cluster.wait(lambda: self.rig.newest_checkpoint("no-operator") > at, "a checkpoint is written meanwhile")
+        self.finish("no-operator")
+        self.untouched("no-operator", pods)
+
+    def test_api_server_gone_for_a_minute(self):
+        """And etcd with it, which comes back sooner. The operator loses its Lease; nobody is left who could answer."""
+        name = "alone"
+        pods = self.start(name, steps=MANY_STEPS)
+        began = time.monotonic()
+        self.cluster.component("apiserver").kill9()
+        self.cluster.component("etcd").kill9()
+        seen = [self.rig.newest_checkpoint(name)]
+        for until_s in range(10, OUTAGE_S + 1, 10):
+            self.cluster.wait(lambda: time.monotonic() - began >= until_s, "the clock goes on", 30)
+            seen.append(self.rig.newest_checkpoint(name))
+            if until_s == OUTAGE_S // 3:
+                self.cluster.component("etcd").start()
+        self.cluster.component("apiserver").start()
+        print(f"{self.id()}: checkpoints, one look every 10 s without an API server: {seen}", flush=True)
+        self.assertLess(seen[-1], MANY_STEPS, "it was done before the API server was back: give it more steps")
+        self.assertTrue(all(after > before for before, after in zip(seen, seen[1:])), f"steps stood still: {seen}")
+        self.rig.wait(name, lambda status: status["progress"]["step"] > seen[-1], "the next leader has adopted it", 120)
+        self.finish(name, MANY_STEPS)
+        self.untouched(name, pods)
+
+    def test_scaled(self):
+        pods = self.start("scaled", replicas=2)
+        self.cluster.kubectl("scale", "tj/scaled", "--replicas=4")
+        self.rig.wait_full("scaled", 4)
+        self.goes_on("scaled")
+        self.cluster.kubectl("scale", "tj/scaled", "--replicas=3")
+        self.rig.wait_full("scaled", 3)
+        self.goes_on("scaled")
+        self.untouched("scaled", pods)
+        self.finish("scaled")
+
+    def test_autoscaled(self):
+        """By a HorizontalPodAutoscaler, on a metric that comes through the API server."""
+        metrics = self.enterContext(MetricsStub(self.rig.nodes, {"backlog": 20}))
+        pods = self.start("autoscaled", replicas=2, steps=MANY_STEPS)
+        self.addCleanup(self.cluster.kubectl, "delete", "hpa", "autoscaled")
+        self.cluster.apply_text(json.dumps({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "autoscaled"},
+            "spec": {"scaleTargetRef": {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob",
+                                        "name": "autoscaled"},
+                     "minReplicas": 1, "maxReplicas": 4, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+                     "metrics": [{"type": "External", "external": {
+                         "metric": {"name": "backlog"}, "target": {"type": "AverageValue", "averageValue": "10"}}}]}}))
+        for backlog, replicas in ((40, 4), (30, 3)):
+            metrics.values["backlog"] = backlog
+            self.rig.wait_full("autoscaled", replicas)
+            self.goes_on("autoscaled")
+        self.untouched("autoscaled", pods)
+        print(self.cluster.kubectl("events", "--for", "hpa/autoscaled"), flush=True)
+        self.finish("autoscaled", MANY_STEPS)
+
+
+if __name__ == "__main__":
+    unittest.main()

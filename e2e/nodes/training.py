@@ -1,0 +1,56 @@
+"""What tests of a training job on real nodes have in common."""
+
+import statistics
+import time
+import unittest
+
+from on_nodes import Rig
+
+
+class TrainingTest(unittest.TestCase):
+    """Nodes with Ringmaster, once for all tests of a class. OPTIONS: of the nodes, see layout.Options."""
+
+    OPTIONS = {}
+    STEPS = 500
+
+    @classmethod
+    def setUpClass(cls):
+        cls.rig = cls.enterClassContext(Rig(**cls.OPTIONS))
+        cls.cluster = cls.rig.cluster
+
+    def start(self, name, replicas=4, at=30, steps=STEPS, **options):
+        """A job that trains with all its workers; its pods, as they are then."""
+        self.addCleanup(self.rig.delete, name)
+        self.rig.expect(steps)
+        self.rig.apply(self.rig.job(name, replicas=replicas, steps=steps, **options))
+        self.rig.wait_full(name, replicas, at)
+        return self.rig.pods(name)
+
+    def goes_on(self, name, steps=20):
+        begin, clock = self.rig.step(name), time.monotonic()
+        self.rig.wait_step(name, begin + steps, 60)
+        print(f"{self.id()}: {steps} more steps after {time.monotonic() - clock:.2f} s", flush=True)
+
+    def finish(self, name, steps=STEPS):
+        """It ends with the weights of an undisturbed job, and was never started anew as a whole."""
+        self.rig.wait_phase(name, "Succeeded")
+        status = self.rig.status(name)
+        self.assertEqual(status["weightsHash"], self.rig.expected_hash(steps))
+        self.assertEqual(status["attempt"], 1, "the whole group was started anew")
+        print(f"{self.id()}: restarts {status['restarts']}, lost {status['goodput']['lostSeconds']}\n"
+              f"{self.cluster.kubectl('events', '--for', f'tj/{name}')}", flush=True)
+        return status
+
+    def print_pause(self, name, lost_at, others):
+        """How long these others stood still after `lost_at` (time.time()), beside what a step takes."""
+        usual = statistics.median(self.rig.step_times(name).values())
+        formed = [min((at for at in self.rig.logged(pod, " generation=") if at > lost_at), default=lost_at) for pod in others]
+        pause = max(formed) - lost_at
+        print(f"{self.id()}: the others trained again after {pause * 1e3:.0f} ms, {pause / usual:.1f} x the {usual * 1e3:.0f} ms "
+              "of a step", flush=True)
+
+    def untouched(self, name, before):
+        """These pods are still the same."""
+        after = self.rig.uids(name)
+        for pod, known in before.items():
+            self.assertEqual(after.get(pod), known["metadata"]["uid"], f"{pod} was restarted")
