@@ -46,6 +46,9 @@ class FirstMinutes(unittest.TestCase):
 
         self.rig.wait("gpt-text", ended, "it is done", 400)
         print(f"phases: {' '.join(phases)}", flush=True)
+        table = self.cluster.kubectl("get", "tj", "gpt-text")
+        print(table, flush=True)
+        self.assertRegex(table, r"(?s)^NAME +PHASE +READY +FABRIC +STEP .*\ngpt-text +Succeeded +\S+ +ucx:tcp +40 ")
         self.assertIn("Running", phases)
         pods = self.rig.pods("gpt-text")
         self.assertEqual(len(pods), 4)
