@@ -87,17 +87,25 @@ std::string ExcludedText(const Json& status, kube::WallTime now) {
   return text;
 }
 
-std::string RankTable(const std::vector<Json>& pods, const Json& status, kube::WallTime now) {
+std::string RankTable(const std::vector<Json>& pods, const Json& status, const GangPlaces& places,
+                      kube::WallTime now) {
   if (pods.empty()) return {};
   const std::string attempt = std::to_string(Integer(status, "attempt"));
-  std::vector<std::vector<std::string>> rows = {{"  RANK", "POD", "NODE", "AGE", "STATE"}};
+  const std::string step = std::to_string(Integer(Child(status, "progress"), "step"));
+  const int64_t generation = Integer(status, "generation");
+  std::vector<std::vector<std::string>> rows = {
+      {"  RANK", "POD", "NODE", "AGE", "STEP", "TRANSPORT", "STATE"}};
   for (const Json& pod : pods) {
     const Json& metadata = Child(pod, "metadata");
     const std::string its = Label(pod, wiring::kAttemptLabel);
     const std::string of_before = its == attempt ? "" : fmt::format(" (of attempt {})", its);
     const std::string_view node = Text(Child(pod, "spec"), "nodeName");
+    const auto place = places.find(std::string(Text(metadata, "name")));
+    // The status may be some seconds behind the log.
+    const bool takes_part = place != places.end() && place->second.generation >= generation;
     rows.push_back({"  " + Label(pod, wiring::kRankLabel), std::string(Text(metadata, "name")),
                     node.empty() ? "-" : std::string(node), AgeOf(Text(metadata, "creationTimestamp"), now),
+                    takes_part ? step : "-", takes_part ? place->second.transport : "-",
                     PodState(pod) + of_before});
   }
   return "\n" + Columns(rows);
@@ -217,7 +225,8 @@ std::string Columns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string StatusScreen(const Json& job, const std::vector<Json>& pods, kube::WallTime now) {
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const GangPlaces& places,
+                         kube::WallTime now) {
   const Json& metadata = Child(job, "metadata");
   const Json& spec = Child(job, "spec");
   const Json& status = Child(job, "status");
@@ -240,7 +249,7 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, kube::W
   Line(screen, "last failure", LastFailureText(job, now));
   Line(screen, "kept off", ExcludedText(status, now));
   Line(screen, "weights", std::string(Text(status, "weightsHash")));
-  return screen + RankTable(pods, status, now);
+  return screen + RankTable(pods, status, places, now);
 }
 
 }  // namespace ringmaster::cli

@@ -5,13 +5,16 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/gang_place.h"
 #include "operator/kube/wall_time.h"
 
 namespace ringmaster::cli {
 
-// One screen: phase and why, progress, goodput, the last failure, and each rank with its node. `pods` as
-// Cluster::PodsOf sorts them.
-std::string StatusScreen(const Json& job, const std::vector<Json>& pods, kube::WallTime now);
+// One screen: phase and why, progress, goodput, the last failure, and each rank with its node, its step and
+// what carries its gradients, as far as `places` knows. Ranks of one generation commit together: the step of
+// the job is the step of each that is in it. `pods` as Cluster::PodsOf sorts them.
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const GangPlaces& places,
+                         kube::WallTime now);
 
 // The sentence that explains the phase: of the condition that says most about it.
 std::string WhyOf(const Json& job);

@@ -7,6 +7,8 @@
 
 #include "cli/cluster.h"
 #include "cli/command.h"
+#include "cli/export_pod.h"
+#include "cli/gang_place.h"
 #include "cli/job_screen.h"
 #include "operator/kube/watch/meta.h"
 
@@ -15,12 +17,31 @@ namespace {
 
 constexpr int kNotEnded = 3;
 constexpr Duration kLookAgain = seconds(1);
+constexpr size_t kRanksAsked = 64;
+constexpr int64_t kLinesAsked = 1000;
 
 struct StatusFlags {
   ClusterFlags cluster;
   std::string job;
   int wait_seconds = 0;
 };
+
+// As far as the logs can be read; of large gangs nobody is asked, each log being a request.
+GangPlaces PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
+  GangPlaces places;
+  if (kube::Text(kube::Child(job, "spec"), "framework") != "native" || pods.size() > kRanksAsked)
+    return places;
+  for (const Json& pod : pods) {
+    const auto phase = kube::Text(kube::Child(pod, "status"), "phase");
+    if (phase != "Running" && phase != "Succeeded") continue;
+    const std::string name(kube::Text(kube::Child(pod, "metadata"), "name"));
+    const std::string container(kube::Text(WorkerContainerOf(pod), "name"));
+    const auto log = cluster.Log(name, container, kLinesAsked);
+    if (!log.ok()) continue;
+    if (auto place = GangPlaceOf(*log)) places.emplace(name, *std::move(place));
+  }
+  return places;
+}
 
 bool Holds(const Json& job, const char* type) {
   return kube::Text(ConditionOf(job, type), "status") == "True";
@@ -41,7 +62,8 @@ Result<int> ShowStatus(const StatusFlags& flags) {
   }
   if (!job.ok()) return job.error();
   RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
-  std::fputs(StatusScreen(*job, pods, kube::WallNow()).c_str(), stdout);
+  const GangPlaces places = PlacesOf(*cluster, *job, pods);
+  std::fputs(StatusScreen(*job, pods, places, kube::WallNow()).c_str(), stdout);
   if (flags.wait_seconds == 0 || Holds(*job, "Succeeded")) return static_cast<int>(kSucceeded);
   return Holds(*job, "Failed") ? static_cast<int>(kFailed) : kNotEnded;
 }

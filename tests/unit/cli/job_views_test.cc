@@ -4,6 +4,7 @@
 
 #include "cli/diagnosis.h"
 #include "cli/export_pod.h"
+#include "cli/gang_place.h"
 #include "cli/job_screen.h"
 #include "cli/log_merge.h"
 
@@ -97,7 +98,11 @@ const Check* FindCheck(const std::vector<Check>& checks, const std::string& name
 // ---- the screen
 
 TEST(JobScreen, OneScreenHasItAll) {
-  const std::string screen = StatusScreen(RunningJob(), {Worker(3, 0), Worker(3, 1, "node-22")}, kNow);
+  Json job = RunningJob();
+  job["status"]["generation"] = 17;
+  const std::string screen = StatusScreen(
+      job, {Worker(3, 0), Worker(3, 1, "node-22"), Worker(3, 2)},
+      {{"gpt-3-0", {17, "ucx:rc"}}, {"gpt-3-1", {18, "ucx:rc+cma"}}, {"gpt-3-2", {16, "ucx:rc"}}}, kNow);
   EXPECT_EQ(screen,
             "team/gpt  Running  2/2 workers ready  attempt 3  age 10m00s\n"
             "  why           step 120 of 300\n"
@@ -106,9 +111,28 @@ TEST(JobScreen, OneScreenHasItAll) {
             "  checkpoint    of step 100, in /ckpt\n"
             "  goodput       0.97 of the time in steps that count; queue 1m30s; restart 12s\n"
             "\n"
-            "  RANK  POD      NODE     AGE    STATE\n"
-            "  0     gpt-3-0  node-1   5m00s  Running\n"
-            "  1     gpt-3-1  node-22  5m00s  Running\n");
+            "  RANK  POD      NODE     AGE    STEP  TRANSPORT   STATE\n"
+            "  0     gpt-3-0  node-1   5m00s  120   ucx:rc      Running\n"
+            "  1     gpt-3-1  node-22  5m00s  120   ucx:rc+cma  Running\n"
+            "  2     gpt-3-2  node-1   5m00s  -     -           Running\n");  // of an earlier generation
+}
+
+TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
+  const auto place = GangPlaceOf(
+      "2026-11-21T10:00:01Z 2026-11-21T10:00:01.000 I trainer pod=a member=x generation=4294967297 rank=0 "
+      "world=2 "
+      "transport=ucx:tcp\n"
+      "2026-11-21T10:00:02Z 2026-11-21T10:00:02.000 I trainer pod=a member=x generation=4294967299 rank=1 "
+      "world=3 "
+      "transport=shm\n"
+      "2026-11-21T10:00:03Z 2026-11-21T10:00:03.000 W trainer pod=a member=x generation 4294967299 ended: "
+      "lost\n");
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(place->generation, 4294967299);
+  EXPECT_EQ(place->transport, "shm");
+  EXPECT_FALSE(GangPlaceOf("").has_value());
+  EXPECT_FALSE(GangPlaceOf("\n\n").has_value());
+  EXPECT_FALSE(GangPlaceOf("x generation=12y rank=1 transport=shm\n generation=12 rank=1").has_value());
 }
 
 TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {
@@ -127,7 +151,7 @@ TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {
 TEST(JobScreen, AJobThatNobodyHasSeenSaysSo) {
   Json job = RunningJob();
   job.erase("status");
-  const std::string screen = StatusScreen(job, {}, kNow);
+  const std::string screen = StatusScreen(job, {}, {}, kNow);
   EXPECT_THAT(screen, HasSubstr("team/gpt  New  age 10m00s"));
   EXPECT_THAT(screen, HasSubstr("has not looked at it yet"));
   EXPECT_THAT(screen, Not(HasSubstr("RANK")));
@@ -141,7 +165,7 @@ TEST(JobScreen, TellsTheLastFailureAndNodesThatAreKeptOff) {
       {"reason", "OOMKilled"}, {"message", "out of memory"}, {"time", "2026-11-21T09:57:00Z"}};
   job["status"]["excludedNodes"] = {
       {{"name", "node-7"}, {"until", "2026-11-21T11:00:00Z"}, {"reason", "NodeUnreachable"}}};
-  const std::string screen = StatusScreen(job, {}, kNow);
+  const std::string screen = StatusScreen(job, {}, {}, kNow);
   EXPECT_THAT(screen, HasSubstr("2, of which 1 count against the 10 of restart.maxRestarts"));
   EXPECT_THAT(screen, HasSubstr("gpt-2-1 on node-7, 3m00s ago: exit code 137 (OOMKilled): out of memory"));
   EXPECT_THAT(screen, HasSubstr("node-7 for 1h00m (NodeUnreachable)"));
@@ -170,7 +194,7 @@ TEST(JobScreen, PodsSayWhatTheyWaitFor) {
 TEST(JobScreen, ValuesOfTheWrongTypeAreLeftOut) {
   Json job = RunningJob();
   job["status"] = {{"phase", 7}, {"conditions", "none"}, {"goodput", Json::array()}, {"excludedNodes", 3}};
-  EXPECT_THAT(StatusScreen(job, {Json::array(), Json(3)}, kNow), HasSubstr("team/gpt  New"));
+  EXPECT_THAT(StatusScreen(job, {Json::array(), Json(3)}, {}, kNow), HasSubstr("team/gpt  New"));
 }
 
 // ---- the diagnosis
