@@ -167,7 +167,7 @@ void MemberCore::OnTrainer(const Message& message, Time now) {
   }
 }
 
-void MemberCore::OnLost(const std::string& evidence, const std::string& message) {
+void MemberCore::OnLost(const std::string& evidence, const std::string& message, int32_t exit_code) {
   if (trainer_ != Trainer::kRunning) return;
   trainer_ = Trainer::kLost;
   commands_.push_back(KillTrainer{});
@@ -178,13 +178,13 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message)
   recent_.clear();
   // Who evicted it needs no telling.
   if (stage_ == Stage::kEnding || evidence == kEvicted) return;
-  down_ = Down{member_, evidence, 0, message};
+  down_ = Down{member_, evidence, exit_code, message};
   Say(*down_);
 }
 
 void MemberCore::OnReaped(int32_t exit_code, Time now) {
   if (trainer_ == Trainer::kNone) return;
-  if (trainer_ == Trainer::kRunning) OnLost("exit", "");
+  if (trainer_ == Trainer::kRunning) OnLost("exit", "", exit_code);
   trainer_ = Trainer::kNone;
   member_.clear();
   if (stage_ == Stage::kEnding) {

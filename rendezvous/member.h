@@ -121,7 +121,7 @@ class MemberCore {
   void OnCoordinator(const Message& message, Time now);
   void OnExit(const Exit& exit, Time now);
   void OnTrainer(const Message& message, Time now);
-  void OnLost(const std::string& evidence, const std::string& message);
+  void OnLost(const std::string& evidence, const std::string& message, int32_t exit_code = 0);
   void OnReaped(int32_t exit_code, Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);

@@ -83,6 +83,13 @@ TEST_F(MemberTest, DeathIsToldAtOnceAndAgainWithTheExitCode) {
   EXPECT_TRUE(Has(On(TrainerReaped{139}), SendCoordinator{Down{"agent.1", "mutex", 139, ""}}));
 }
 
+TEST_F(MemberTest, ADeathThatIsSeenByItsExitAloneIsToldWithTheExitCode) {
+  Up();
+  const auto reaped = On(TrainerReaped{137});
+  EXPECT_TRUE(Has(reaped, SendCoordinator{Down{"agent.1", "exit", 137, ""}}));
+  EXPECT_FALSE(Has(reaped, SendCoordinator{Down{"agent.1", "exit", 0, ""}}));
+}
+
 TEST_F(MemberTest, QuickCrashesWaitLongerEachTime) {
   Up();
   Duration before = Duration::zero();
