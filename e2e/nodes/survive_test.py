@@ -85,8 +85,9 @@ class Survive(TrainingTest):
         self.assertIn("trainer-killed-1-1 ended with exit code 137",
                       self.cluster.kubectl("events", "--for", "tj/trainer-killed"))
         self.untouched("trainer-killed", pods)
-        self.print_pause("trainer-killed", self.rig.logged("trainer-killed-1-1", " lost evidence=")[0],
-                         set(pods) - {"trainer-killed-1-1"})
+        victim = "trainer-killed-1-1"
+        noticed = self.rig.logged(victim, " lost evidence=") + self.rig.logged(victim, " ended code=137")
+        self.print_pause("trainer-killed", min(noticed), set(pods) - {victim})
 
 
 if __name__ == "__main__":
