@@ -24,6 +24,17 @@ struct Table<LedgerAbsence> {
 };
 
 template <>
+struct Table<LedgerSuspect> {
+  static constexpr bool kOpen = true;
+  static constexpr auto kFields =
+      std::tuple(F("pod", &LedgerSuspect::pod, kLedgerWord, "A worker that fell silent."),
+                 F("node", &LedgerSuspect::node, {.max_length = 253, .form = Form::kAny},
+                   "Its node, which may be lost."),
+                 F("since", &LedgerSuspect::since, kLedgerTime, "Since when."),
+                 F("charge", &LedgerSuspect::charge, {}, "It is charged when the node proves to be well."));
+};
+
+template <>
 struct Table<LedgerTime> {
   static constexpr bool kOpen = true;
   static constexpr auto kFields = std::tuple(
@@ -47,6 +58,8 @@ struct Table<Ledger> {
       F("withdrawnFor", &Ledger::withdrawnFor, kLedgerMessage, "What the last of them missed."),
       F("counted", &Ledger::counted, {.max_length = 64, .max_items = kLedgerPods, .form = Form::kAny},
         "Uids of pods that exist and whose failure is counted."),
+      F("suspects", &Ledger::suspects, {.max_items = kLedgerPods},
+        "Workers that fell silent, while it is not known whether their nodes are lost."),
       F("endedReason", &Ledger::endedReason, kLedgerWord,
         "What the container of the last failure ended with."),
       F("failuresInRow", &Ledger::failuresInRow, kLedgerCount, "Failures since a step was committed."),

@@ -203,7 +203,7 @@ struct Table<Spec> {
       F("framework", &Spec::framework,
         {.required = true,
          .max_length = 16,
-         .values = "native|pytorch|tensorflow|mpi|horovod|deepspeed|jax",
+         .values = "native|pytorch|tensorflow|deepspeed|jax",
          .change = Change::kNever},
         "Whose training loop runs. native: the built-in engine, described by `training`. The others need "
         "`workers.template`."),

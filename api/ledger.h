@@ -16,6 +16,14 @@ struct LedgerAbsence {
   bool operator==(const LedgerAbsence&) const = default;
 };
 
+struct LedgerSuspect {
+  std::string pod;
+  std::string node;
+  std::string since;
+  bool charge = false;
+  bool operator==(const LedgerSuspect&) const = default;
+};
+
 // Durations in microseconds, times as RFC 3339 with microseconds; an empty time is one that was never set.
 struct LedgerTime {
   int64_t productiveMicros = 0;
@@ -35,6 +43,7 @@ struct Ledger {
   int32_t withdrawals = 0;
   std::string withdrawnFor;
   std::vector<std::string> counted;
+  std::vector<LedgerSuspect> suspects;
   std::string endedReason;  // of the last failure
   int32_t failuresInRow = 0;
   int64_t stepAtFailure = 0;

@@ -9,6 +9,8 @@
 namespace ringmaster::api {
 namespace {
 
+constexpr int32_t kMostInTfConfig = 1000;
+
 class Rulebook {
  public:
   Rulebook(const TrainingJob& job, std::vector<Problem>& problems)
@@ -75,6 +77,24 @@ class Rulebook {
     if (!native && spec_.workers.template_.is_null() && Clean({"spec.workers.template"})) {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
     }
+    const auto& workers = spec_.workers;
+    const bool one_process = spec_.framework == "tensorflow" || spec_.framework == "jax";
+    if (one_process && workers.slots != "1" && Clean({"spec.workers.slots"})) {
+      Add("spec.workers.slots",
+          fmt::format("must be 1 when spec.framework is {} (got {}): one process uses all GPUs of its worker",
+                      spec_.framework, workers.slots));
+    }
+    if (spec_.framework != "tensorflow") return;
+    TensorflowWorkers("spec.workers.replicas", workers.replicas);
+    if (workers.max) TensorflowWorkers("spec.workers.max", *workers.max);
+  }
+
+  // The kernel takes no variable above 128 KiB.
+  void TensorflowWorkers(const std::string& path, int32_t workers) {
+    if (workers <= kMostInTfConfig || !Clean({path})) return;
+    Add(path, fmt::format("must be at most {} when spec.framework is tensorflow (got {}): one variable, "
+                          "TF_CONFIG, names them all",
+                          kMostInTfConfig, workers));
   }
 
   void Model(const Training& training) {

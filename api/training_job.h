@@ -182,7 +182,7 @@ struct Lifecycle {
 };
 
 struct Spec {
-  std::string framework;  // native | pytorch | tensorflow | mpi | horovod | deepspeed | jax
+  std::string framework;  // native | pytorch | tensorflow | deepspeed | jax
   bool suspend = false;
   std::string managedBy = "ringmaster.dev/operator";
   Workers workers;

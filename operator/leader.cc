@@ -158,13 +158,11 @@ void Leader::ReadNumbers(serve::Metrics::Gauges& gauges) const {
 
 Status Leader::IsWorker(const std::string& job, const std::string& pod, const std::string& uid,
                         int64_t attempt) const {
-  const auto snapshot = world_.backend.Observe(KeyOf(job));
-  if (!snapshot) return Error{Code::kForbidden, "there is no job " + job};
-  for (const core::Pod& known : snapshot->observed.pods) {
-    if (known.name != pod || known.uid != uid) continue;
-    if (known.attempt == attempt) return Ok();
+  const auto known = world_.backend.FindPod(KeyOf(job), pod);
+  if (known && known->uid == uid) {
+    if (known->attempt == attempt) return Ok();
     return Error{Code::kForbidden,
-                 fmt::format("pod {} is of attempt {}, not of {}", pod, known.attempt, attempt)};
+                 fmt::format("pod {} is of attempt {}, not of {}", pod, known->attempt, attempt)};
   }
   return Error{Code::kForbidden, fmt::format("pod {} ({}) is no worker of {} that we know", pod, uid, job)};
 }

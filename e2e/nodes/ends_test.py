@@ -114,7 +114,7 @@ class Ends(unittest.TestCase):
     # --- mistakes
 
     def test_no_such_data(self):
-        self.wait_condition("typo", "Failed", "TrainingFailed", "/data/typo: No such file or directory",
+        self.wait_condition("typo", "Failed", "BadConfiguration", "/data/typo: No such file or directory",
                             "check the path, as the worker sees it")
 
     def test_no_such_image(self):

@@ -1,7 +1,6 @@
 #include "operator/control/controller.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "operator/core/refusals.h"
@@ -131,8 +130,8 @@ void Controller::Send(const Key& key, State& state, Snapshot snapshot, core::Dec
   state.job_revision = snapshot.job_revision;
   state.cut = decision.actions.size() > options_.max_writes;
   if (state.cut) decision.actions.resize(options_.max_writes);
-  state.unsent.assign(std::make_move_iterator(decision.actions.begin()),
-                      std::make_move_iterator(decision.actions.end()));
+  state.unsent = std::move(decision.actions);
+  std::reverse(state.unsent.begin(), state.unsent.end());
   if (state.unsent.empty()) return Finish(key, state, now);
   turns_.push_back(key);
 }
@@ -144,9 +143,12 @@ void Controller::Pump() {
     const auto known = states_.find(key);
     if (known == states_.end() || known->second.unsent.empty()) continue;  // dropped meanwhile
     State& state = known->second;
-    core::Action action = std::move(state.unsent.front());
-    state.unsent.pop_front();
-    if (!state.unsent.empty()) turns_.push_back(key);
+    core::Action action = std::move(state.unsent.back());
+    state.unsent.pop_back();
+    if (state.unsent.empty())
+      state.unsent.shrink_to_fit();  // there are thousands of jobs, and few of them write
+    else
+      turns_.push_back(key);
     const uint64_t id = next_id_++;
     std::optional<Revision> if_revision;
     if (std::holds_alternative<core::SetStatus>(action)) if_revision = state.job_revision;
@@ -179,7 +181,7 @@ void Controller::OnWrite(uint64_t id, const Result<Revision>& result, Time now) 
     state.failed = true;
     state.must_read |= ViewIsBehind(result.error().code);
     Note(action, result.error(), state, now);
-    if (!MayGoOn(action, result.error().code)) state.unsent.clear();
+    if (!MayGoOn(action, result.error().code)) state.unsent = {};
   }
   if (--state.in_flight == 0 && state.unsent.empty()) Finish(key, state, now);
 }

@@ -112,7 +112,7 @@ class Controller {
     Revision job_revision = 0;
     Time began{};       // the decision being carried out
     Time calm_until{};  // no decision before: the last one looked at many pods and found nothing to do
-    std::deque<core::Action> unsent;
+    std::vector<core::Action> unsent;      // the next one last: an empty deque would keep a page
     std::optional<core::Refusal> refused;  // by one of the writes of this decision
     std::optional<core::Refusal> refusal;  // what the next decisions are told
     int32_t refusals = 0;                  // decisions in a row

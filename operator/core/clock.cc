@@ -39,6 +39,7 @@ Ledger WithSaneTimes(const Observed& o, Time now) {
   clamp.Past(ledger.active_since);
   clamp.Past(ledger.start_time);
   clamp.Past(ledger.accounted);
+  for (Suspect& suspect : ledger.suspects) clamp.Past(suspect.since);
   for (Absence& absence : ledger.absent) clamp.Past(absence.since);
   if (ledger.not_before) clamp.Future(*ledger.not_before, std::max(o.job.backoff_initial, o.job.backoff_max));
   for (ExcludedNode& node : ledger.excluded) clamp.Future(node.until, o.job.node_exclusion);

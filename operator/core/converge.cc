@@ -18,7 +18,6 @@ using NameSet = std::unordered_set<std::string_view>;
 // An agent that was stopped before it ever spoke is in no report: it is noticed by its absence. Only so many
 // are remembered at a time; the others follow when these are dealt with.
 constexpr size_t kMaxAbsent = 64;
-constexpr size_t kMaxReplaced = 256;
 
 std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
   NameSet live;
@@ -43,18 +42,6 @@ std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
   return absent;
 }
 
-// A pod keeps off the nodes that were excluded when it was made. When an exclusion ends, those that still
-// look for a node are made anew. A gang that has not found its nodes yet is left to its timeout.
-void ReplaceExcluding(const Observed& o, Ledger& next) {
-  if (!next.placed && o.provider != GangProvider::kNone) return;
-  for (const Pod& pod : o.pods) {
-    if (next.counted.size() >= kMaxReplaced) break;
-    if (!OfGang(o.job, next, pod) || pod.bound() || !pod.alive() || pod.deleting()) continue;
-    const auto at = std::lower_bound(next.counted.begin(), next.counted.end(), pod.uid);
-    if (at == next.counted.end() || *at != pod.uid) next.counted.insert(at, pod.uid);
-  }
-}
-
 // Things seen that later decisions need to know, whatever happens to what shows them now.
 Ledger Milestones(const Observed& o, Time now, Wake& wake) {
   Ledger next = o.status.ledger;
@@ -74,7 +61,7 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
   if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
   if (o.job.native) next.absent = Absent(o, now, wake);
   if (std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; }) > 0)
-    ReplaceExcluding(o, next);
+    ReplaceUnplaced(o, next);
   for (const ExcludedNode& node : next.excluded) wake.By(node.until);
   if (o.report) {
     if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
@@ -133,12 +120,13 @@ void Create(const Observed& o, const std::vector<bool>& present, Time now, Decis
     return;
   }
   const std::vector<std::string> excluded = Excluded(ledger, now);
+  const std::vector<std::string> avoided = Avoided(ledger, now);
   const bool gated = o.provider == GangProvider::kGate && !o.job.autoscaler;
   int32_t made = 0;
   for (int32_t rank = 0; rank < target; ++rank) {
     if (present[static_cast<size_t>(rank)]) continue;
-    decision.actions.push_back(
-        CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank, target, gated, excluded});
+    decision.actions.push_back(CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank,
+                                         target, gated, excluded, avoided});
     made += 1;
   }
   decision.events.push_back(

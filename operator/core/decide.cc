@@ -41,6 +41,7 @@ Decision Decide(const Observed& o, Time now) {
     next.active_since = now;
     return WriteLedger(o, std::move(next), now, "accepted");
   }
+  if (auto decision = CheckSuspects(o, now, wake)) return *std::move(decision);
   if (auto decision = CheckFailures(o, now, wake)) return *std::move(decision);
   if (auto decision = CheckPlacement(o, now, wake)) return *std::move(decision);
   return Converge(o, now, wake);

@@ -7,8 +7,11 @@
 namespace ringmaster::core {
 
 // Small safety margins against reports that lag behind what pods do.
-inline constexpr Duration kSilentGuard = seconds(3);      // a pod younger than this is not believed silent
-inline constexpr Duration kAbsenceGuard = seconds(10);    // until then every agent may be on its way
+inline constexpr Duration kSilentGuard = seconds(3);    // a pod younger than this is not believed silent
+inline constexpr Duration kAbsenceGuard = seconds(10);  // until then every agent may be on its way
+// A node that is lost is known to be within less than a minute of its last sign of life, as the cluster goes:
+// for so long one on which a worker fell silent is under suspicion.
+inline constexpr Duration kSuspicion = seconds(90);
 inline constexpr Duration kExitGuard = seconds(2);        // exit 0: the report of the finish may still come
 inline constexpr Duration kGoodbyeGuard = seconds(3);     // after success agents end by themselves
 inline constexpr Duration kDrainGrace = seconds(30);      // at most, for pods of an attempt that is given up

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/core/decide.h"
+#include "operator/core/rules.h"
 #include "operator/core/steps.h"
 
 namespace ringmaster::core {
@@ -27,6 +28,18 @@ bool AllSucceeded(const Observed& o) {
   return o.status.ledger.attempt > 0 && succeeded > 0 && succeeded == o.status.ledger.gang_size;
 }
 
+// A trainer said that no restart helps, or the coordinator saw it.
+Decision GivenUp(const Observed& o, Time now) {
+  const auto& told = o.report->last_failure;
+  Ledger next = o.status.ledger;
+  if (!told) return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave the job up");
+  Failure& failure = next.last_failure.emplace(FailureOf(o, *told, now));
+  const bool bad = failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
+  failure.rule = bad ? Judge({}, failure, {}).rule : "default: the coordinator gave up";
+  return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kTrainingFailed,
+              fmt::format("{}: {}", told->pod, told->message));
+}
+
 }  // namespace
 
 Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::string message) {
@@ -43,12 +56,7 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
   if (SaysNow(o, GangPhase::kFinished))
     return Succeed(o, now, Reason::kAllStepsDone,
                    fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
-  if (SaysNow(o, GangPhase::kFailed)) {
-    const auto& failure = o.report->last_failure;
-    return Fail(o, ledger, now, Reason::kTrainingFailed,
-                failure ? fmt::format("{}: {}", failure->pod, failure->message)
-                        : std::string("the coordinator gave the job up"));
-  }
+  if (SaysNow(o, GangPhase::kFailed)) return GivenUp(o, now);
   if (!o.job.native && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with 0");
 

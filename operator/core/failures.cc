@@ -22,24 +22,7 @@ struct Finding {
 };
 
 constexpr const char* kInvalidImageName = "InvalidImageName";
-constexpr size_t kMaxExcluded = 100;
-
-// New pods stay away from its node for a while.
-void Exclude(const Observed& o, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded) {
-  if (failure.node.empty() || o.job.node_exclusion == Duration{0}) return;
-  ExcludedNode node{failure.node, CauseName(failure.cause), now + o.job.node_exclusion};
-  const auto at =
-      std::lower_bound(excluded.begin(), excluded.end(), node.name,
-                       [](const ExcludedNode& a, const std::string& name) { return a.name < name; });
-  if (at != excluded.end() && at->name == node.name) {
-    *at = std::move(node);
-    return;
-  }
-  excluded.insert(at, std::move(node));
-  if (excluded.size() <= kMaxExcluded) return;
-  excluded.erase(std::min_element(excluded.begin(), excluded.end(),
-                                  [](const auto& a, const auto& b) { return a.until < b.until; }));
-}
+constexpr size_t kMaxSuspects = 512;
 
 bool Contains(const std::vector<std::string>& sorted_or_not, const std::string& value) {
   return std::find(sorted_or_not.begin(), sorted_or_not.end(), value) != sorted_or_not.end();
@@ -145,7 +128,8 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     // The report knows names, not incarnations: it may still mean the one before.
     const Time believed = pod.started + kSilentGuard;
     if (now >= believed) {
-      failure.cause = Cause::kSilent;
+      // Two witnesses: the limit for nodes need not pass.
+      failure.cause = Sick(o, pod.node) ? Cause::kNodeUnreachable : Cause::kSilent;
       return failure;
     }
     wake.By(believed);
@@ -193,9 +177,7 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // seen as its pod
   // The death is told at once; how it died, when its agent has heard that, some milliseconds later.
   if (record.evidence == "mutex" && record.exit_code == 0) return std::nullopt;
-  Failure failure{
-      ledger.attempt, record.pod, "", record.exit_code, Cause::kExit, record.message, "", "", now};
-  if (record.evidence == "hang" || record.evidence == "stopped") failure.cause = Cause::kHang;
+  Failure failure = FailureOf(o, record, now);
   auto verdict = JudgeByRules(o.job.rules, failure, {});
   if (!verdict) verdict = Verdict{RuleAction::kRestart, false, "restarted in place by its agent"};
   failure.rule = verdict->rule;
@@ -226,6 +208,12 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Wake& wake) {
   return Finding{std::move(failure), std::move(verdict), ""};
 }
 
+// Whether the silence may be its node's fault: that is not known yet.
+bool UnderSuspicion(const Observed& o, const Finding& finding, size_t others) {
+  return finding.failure.cause == Cause::kSilent && o.sick_nodes && !finding.failure.node.empty() &&
+         others < kMaxSuspects;
+}
+
 void CountInRow(const Observed& o, Ledger& ledger, Time now) {
   const int64_t step = o.report ? o.report->step : 0;
   const bool progressed = o.job.native
@@ -249,10 +237,27 @@ std::string WhyItWaits(const Pod& pod) {
   return text;
 }
 
+Failure FailureOf(const Observed& o, const rendezvous::FailureRecord& told, Time now) {
+  Failure failure;
+  failure.attempt = o.status.ledger.attempt;
+  failure.pod = told.pod;
+  failure.exit_code = told.exit_code;
+  const bool hung = told.evidence == "hang" || told.evidence == "stopped";
+  failure.cause = hung ? Cause::kHang : Cause::kExit;
+  failure.message = told.message;
+  failure.at = now;
+  return failure;
+}
+
 std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   const Ledger& ledger = o.status.ledger;
   if (o.report && o.report->failures_without_progress > o.job.max_without_progress) {
-    return Fail(o, ledger, now, Reason::kNoProgress,
+    Ledger next = ledger;
+    if (o.report->last_failure) {
+      next.last_failure = FailureOf(o, *o.report->last_failure, now);
+      next.last_failure->rule = "restart.maxWithoutProgress";
+    }
+    return Fail(o, std::move(next), now, Reason::kNoProgress,
                 fmt::format("{} failures in a row without a step in between, more than "
                             "restart.maxWithoutProgress = {}{}",
                             o.report->failures_without_progress, o.job.max_without_progress,
@@ -287,19 +292,27 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   }
 
   std::vector<Event> events;
+  std::vector<Suspect> suspects;
   bool counted = false;
   bool charged = false;
   for (const Finding& finding : findings) {
     if (finding.verdict.action == RuleAction::kIgnore) continue;
     if (!counted) next.last_failure = finding.failure;
     counted = true;
-    if (finding.verdict.exclude_node) Exclude(o, finding.failure, now, next.excluded);
-    charged |= repair && finding.verdict.charge;
+    if (finding.verdict.exclude_node) Exclude(o.job, finding.failure, now, next.excluded);
+    if (UnderSuspicion(o, finding, next.suspects.size() + suspects.size()))
+      suspects.push_back({finding.failure.pod, finding.failure.node, now, finding.verdict.charge});
+    else
+      charged |= repair && finding.verdict.charge;
     events.push_back({true, CauseName(finding.failure.cause), Describe(finding.failure)});
   }
   if (!repair) return WriteLedger(o, std::move(next), now, "a trainer was lost", std::move(events));
 
   // What is found lost together is one restart.
+  for (Suspect& suspect : suspects) {
+    suspect.charge &= !charged;
+    next.suspects.push_back(std::move(suspect));
+  }
   if (charged && next.restarts.charged >= o.job.max_restarts) {
     return Fail(
         o, std::move(next), now, Reason::kRestartBudgetSpent,

@@ -25,6 +25,8 @@
 //  I14. New pods stay off excluded nodes until the exclusion ends.
 //  I15. The gang follows the newest leader: pods that a deposed one makes late never take part, and are
 //       drained.
+//  I16. A worker that fell silent is not charged for the loss of its node: not before it is known whether the
+//       node is well, and not when it is not. New pods are told to keep off the node meanwhile.
 // Two more belong to the controller around it: after a write, no decision from a view that has not seen it;
 // after a write of unknown outcome, a live read first (control/controller.h).
 #pragma once
@@ -136,6 +138,9 @@ struct Observed {
   std::optional<PrepareGang> prepared;       // what stands beside the pods is all there, for this
   GangProvider provider = GangProvider::kNone;
   Fit fit;  // with kGate
+  // Of the nodes of its pods and suspects: those that are not ready, or gone. Sorted. nullopt: nobody watches
+  // nodes here, and none is ever suspected.
+  std::optional<std::vector<std::string>> sick_nodes;
   // Not empty: the wish cannot be carried out, and why. Of `job` only identity and `suspend` are meant then.
   std::string invalid;
   std::optional<Refusal> preflight;  // known beforehand: pods are not even tried
@@ -154,6 +159,7 @@ struct CreatePod {
   int32_t size = 1;  // pods of this attempt
   bool gated = false;
   std::vector<std::string> excluded_nodes{};  // sorted
+  std::vector<std::string> avoided_nodes{};   // sorted: not there, as long as there is room elsewhere
   bool operator==(const CreatePod&) const = default;
 };
 struct PodRef {

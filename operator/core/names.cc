@@ -106,6 +106,11 @@ std::string ToString(const Observed& observed, Time now) {
     if (pod.unreachable_since) text += " unreachable";
     if (!pod.waiting_reason.empty()) text += " " + pod.waiting_reason;
   }
+  for (const Suspect& suspect : l.suspects)
+    text += fmt::format(" | suspects {} since {} ms{}", suspect.node, ToMs(now - suspect.since),
+                        suspect.charge ? "" : " (uncharged)");
+  if (observed.sick_nodes)
+    for (const std::string& node : *observed.sick_nodes) text += " | sick " + node;
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
   if (observed.preflight) text += " | preflight: " + observed.preflight->message;
   if (observed.refusal) text += " | refused: " + observed.refusal->message;

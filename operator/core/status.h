@@ -163,6 +163,16 @@ struct Absence {
   bool operator==(const Absence&) const = default;
 };
 
+// A worker that fell silent, and whose node may turn out to be lost. Until that is known its failure is not
+// charged, and new pods go elsewhere where they can (suspects.cc).
+struct Suspect {
+  std::string pod;
+  std::string node;
+  Time since{};
+  bool charge = false;  // when the node proves to be well
+  bool operator==(const Suspect&) const = default;
+};
+
 // New pods of the job do not go there until then.
 struct ExcludedNode {
   std::string name;
@@ -192,6 +202,7 @@ struct Ledger {
   int32_t withdrawals = 0;             // gangs in a row that found no nodes in time
   std::string withdrawn_for;           // what the last of them missed
   std::vector<ExcludedNode> excluded;  // sorted by name
+  std::vector<Suspect> suspects;       // oldest first
   Restarts restarts;
   // Uids of pods that exist and are to be replaced: their failure is in `restarts`, or they were made under
   // an exclusion that has ended. Sorted.

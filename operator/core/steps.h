@@ -63,7 +63,20 @@ std::string WhyItWaits(const Pod& pod);
 bool WaitsForImage(const Pod& pod);
 
 // failures.cc: counts what went wrong, decides on restart or failure.
+Failure FailureOf(const Observed& observed, const rendezvous::FailureRecord& told, Time now);
 std::optional<Decision> CheckFailures(const Observed& observed, Time now, Wake& wake);
+
+// suspects.cc: judges workers that fell silent once it is known how their nodes are.
+std::optional<Decision> CheckSuspects(const Observed& observed, Time now, Wake& wake);
+// Whether the node is known to be not ready or gone.
+bool Sick(const Observed& observed, const std::string& node);
+// Nodes that new pods should keep off where they can. Sorted.
+std::vector<std::string> Avoided(const Ledger& ledger, Time now);
+// Keeps new pods off the failure's node for a while.
+void Exclude(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded);
+// A pod keeps off the nodes that were excluded or avoided when it was made. When that ends, those that still
+// look for a node are to be made anew. A gang that has not found its nodes yet is left to its timeout.
+void ReplaceUnplaced(const Observed& observed, Ledger& next);
 
 // placement.cc: nodes for the whole gang, or for none of it.
 struct Placement {

@@ -18,7 +18,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/time.h"
@@ -74,16 +73,19 @@ class EventBook {
   int64_t dropped() const { return dropped_; }
 
  private:
-  using SeriesKey =
-      std::tuple<EventSubject, bool, std::string, std::string>;  // note is empty for the combined one
+  // Hashes of what tells two apart, which would be hundreds of bytes for each: that two series have the same is
+  // not to be expected, and would count one with the other.
+  using Id = uint64_t;
   struct Series {
+    std::string namespace_;
     std::string name;
+    bool combined = false;  // of several notes
     int32_t count = 1;
     int32_t told = 1;
     std::string note;
     Time last_seen{};
     Time last_told{};
-    std::list<SeriesKey>::iterator used;
+    std::list<Id>::iterator used;
   };
   struct Bucket {
     double tokens = 0;
@@ -95,14 +97,14 @@ class EventBook {
   };
 
   bool Pay(const EventSubject& subject, Time now);
-  void Forget(const SeriesKey& key);
+  void Forget(Id id);
 
   const Options options_;
-  std::map<SeriesKey, Series> series_;
-  std::list<SeriesKey> by_use_;  // newest first
-  std::map<EventSubject, Bucket> buckets_;
-  std::map<SeriesKey, Similar> similar_;
-  std::multimap<Time, SeriesKey> due_;  // counts to be told
+  std::map<Id, Series> series_;
+  std::list<Id> by_use_;  // newest first
+  std::map<Id, Bucket> buckets_;
+  std::map<Id, Similar> similar_;
+  std::multimap<Time, Id> due_;  // counts to be told
   Todo todo_;
   uint64_t next_ = 1;
   int64_t dropped_ = 0;

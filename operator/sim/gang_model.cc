@@ -14,15 +14,14 @@ constexpr int64_t kStepsPerTick = 2;
 constexpr int64_t kCheckpointEvery = 10;
 constexpr Duration kForeignWork = seconds(25);
 
-bool Away(const PodTruth& p) { return p.stuck || p.pod.unreachable_since; }
-bool Heard(const PodTruth& p) { return !p.silent && !Away(p); }
-
 bool IsMember(const PodTruth& p, int64_t attempt, Time now) {
-  return p.pod.attempt == attempt && p.pod.phase == core::PodPhase::kRunning && Heard(p) &&
+  return p.pod.attempt == attempt && p.pod.phase == core::PodPhase::kRunning &&
          now - p.pod.started >= kJoinDelay;
 }
 
 }  // namespace
+
+bool GangModel::Away(const World& world, const PodTruth& p) { return p.stuck || world.Unreachable(p); }
 
 void GangModel::Tick(World& world, const control::Key& key) {
   auto it = world.jobs_.find(key);
@@ -44,10 +43,10 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   report.live_pods.clear();
   report.silent_pods.clear();
   for (const auto& [name, p] : job.pods) {
-    if (p.pod.attempt == gang.order->attempt && p.pod.phase == core::PodPhase::kRunning && p.joined &&
-        !Heard(p))
+    const bool heard = !p.silent && !Away(world, p);
+    if (p.pod.attempt == gang.order->attempt && p.pod.phase == core::PodPhase::kRunning && p.joined && !heard)
       report.silent_pods.push_back(name);
-    if (!IsMember(p, gang.order->attempt, now)) continue;
+    if (!heard || !IsMember(p, gang.order->attempt, now)) continue;
     job.pods.at(name).joined = true;
     members.push_back(p.pod.uid);
     report.live_pods.push_back(name);
@@ -112,8 +111,8 @@ void GangModel::TickForeign(World& world, const control::Key& key, JobTruth& job
   for (const auto& [name, p] : job.pods) {
     if (p.pod.attempt != attempt) continue;
     if (p.pod.phase == core::PodPhase::kSucceeded) succeeded += 1;
-    if (p.pod.phase == core::PodPhase::kFailed || Away(p) || p.pod.deleting()) lost = true;
-    if (p.pod.phase != core::PodPhase::kRunning || Away(p)) continue;
+    if (p.pod.phase == core::PodPhase::kFailed || Away(world, p) || p.pod.deleting()) lost = true;
+    if (p.pod.phase != core::PodPhase::kRunning || Away(world, p)) continue;
     running += 1;
     alive.push_back(p.pod.uid);
   }

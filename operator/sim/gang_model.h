@@ -13,6 +13,8 @@ class GangModel {
   static void Tick(World& world, const control::Key& key);
 
  private:
+  // Nothing is heard of it, and nothing reaches it.
+  static bool Away(const World& world, const PodTruth& p);
   static void TickNative(World& world, const control::Key& key, JobTruth& job);
   static void TickForeign(World& world, const control::Key& key, JobTruth& job);
 };

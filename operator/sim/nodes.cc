@@ -15,6 +15,7 @@ namespace {
 
 constexpr Duration kStartMax = milliseconds(1500);  // bound -> running
 constexpr Duration kNodeAway = seconds(40);
+constexpr Duration kNodeTold = seconds(12);  // a lost node is known to be so at most this much later
 constexpr Duration kStartRetry = seconds(1);
 
 }  // namespace
@@ -60,18 +61,23 @@ void World::Schedule() {
             [](const Waiting& a, const Waiting& b) { return a.pod->number < b.pod->number; });
   std::map<std::string, int32_t> free;
   for (const auto& [name, node] : nodes_)
-    if (!node.lost_since) free[name] = node.slots;
+    if (!node.told_since) free[name] = node.slots;
   for (const auto& [key, job] : jobs_) {
     for (const auto& [name, pod] : job.pods)
       if (pod.pod.alive() && pod.pod.bound())
         if (auto it = free.find(pod.pod.node); it != free.end()) it->second -= 1;
   }
   const auto place = [&](const Waiting& w) -> const std::string* {
-    for (auto& [name, slots] : free) {
-      const auto& excluded = w.pod->excluded_nodes;
-      if (slots <= 0 || std::find(excluded.begin(), excluded.end(), name) != excluded.end()) continue;
-      slots -= 1;
-      return &name;
+    const auto named = [](const std::vector<std::string>& names, const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    for (const bool anywhere : {false, true}) {
+      for (auto& [name, slots] : free) {
+        if (slots <= 0 || named(w.pod->excluded_nodes, name)) continue;
+        if (!anywhere && named(w.pod->avoided_nodes, name)) continue;
+        slots -= 1;
+        return &name;
+      }
     }
     return nullptr;
   };
@@ -204,33 +210,45 @@ void World::BreakNodes() {
   const double per_tick = ToSeconds(GangModel::kTick);
   for (auto& [name, node] : nodes_) {
     if (node.lost_since || !rng_.Chance(options_.faults.node_lost * per_tick)) continue;
-    node.lost_since = scheduler_.now();
-    for (auto& [key, job] : jobs_) {
-      for (auto& [pod, p] : job.pods) {
-        if (p.pod.node != name || !p.pod.alive()) continue;
-        p.pod.unreachable_since = scheduler_.now();
-        PodChanged(key, pod);
-      }
-    }
-    NodeChanged(name);
+    const Time now = scheduler_.now();
+    node.lost_since = now;
+    scheduler_.After(Random(kNodeTold), [this, lost = name, now] { TellNode(lost, now); });
     scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
   }
+}
+
+// What is on the node falls silent at once. That the node is lost is known later.
+void World::TellNode(const std::string& name, Time lost_since) {
+  NodeTruth& node = nodes_.at(name);
+  if (node.lost_since != lost_since) return;  // it was back before anybody noticed
+  node.told_since = scheduler_.now();
+  for (auto& [key, job] : jobs_) {
+    for (auto& [pod, p] : job.pods) {
+      if (p.pod.node != name || !p.pod.alive()) continue;
+      p.pod.unreachable_since = scheduler_.now();
+      PodChanged(key, pod);
+    }
+  }
+  NodeChanged(name);
 }
 
 void World::ReturnNode(const std::string& name) {
   NodeTruth& node = nodes_.at(name);
   if (!node.lost_since) return;
   node.lost_since.reset();
+  const bool told = node.told_since.has_value();
+  node.told_since.reset();
   std::vector<std::pair<Key, std::string>> ending;
   for (auto& [key, job] : jobs_) {
     for (auto& [pod, p] : job.pods) {
-      if (p.pod.node != name || !p.pod.unreachable_since) continue;
-      p.pod.unreachable_since.reset();
+      if (p.pod.node != name) continue;
       if (p.pod.deleting() && !p.stuck) ending.emplace_back(key, p.pod.uid);
+      if (!p.pod.unreachable_since) continue;
+      p.pod.unreachable_since.reset();
       PodChanged(key, pod);
     }
   }
-  NodeChanged(name);
+  if (told) NodeChanged(name);
   for (const auto& [key, uid] : ending) EndPod(key, uid, 137, "");
 }
 

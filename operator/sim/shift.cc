@@ -20,6 +20,7 @@ core::Status Shifted(core::Status status, Duration by) {
        {&l.not_before, &l.ready_since, &l.stop_since, &l.active_since, &l.start_time, &l.completion_time})
     Shift(*at, by);
   for (core::ExcludedNode& node : l.excluded) Shift(node.until, by);
+  for (core::Suspect& suspect : l.suspects) Shift(suspect.since, by);
   for (core::Absence& absence : l.absent) Shift(absence.since, by);
   if (l.last_failure) Shift(l.last_failure->at, by);
   for (core::Condition& condition : status.display.conditions) Shift(condition.since, by);

@@ -53,7 +53,8 @@ void SimBackend::Restart(World::Term term) {
   subscribers_.clear();
   cache_.clear();
   capacity_ = {};
-  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node.lost_since.has_value());
+  sick_.clear();
+  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node.told_since.has_value());
   for (const auto& [key, job] : world_.jobs()) ReadNow(key);
   for (const Kind kind : {Kind::kJob, Kind::kPod}) seen_[static_cast<size_t>(kind)] = world_.revision(kind);
   for (Time& at : last_delivery_) at = scheduler_.now();
@@ -85,6 +86,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
     return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
   });
   o.provider = world_.provider();
+  if (!world_.nodes().empty()) o.sick_nodes.emplace(sick_.begin(), sick_.end());
   o.prepared = cached.beside;
   if (gated > 0 && !world_.nodes().empty())
     o.fit = capacity_.FitOf(*ShapeOf(o.status.ledger, scheduler_.now()), gated);
@@ -119,6 +121,17 @@ void SimBackend::NotifyWaiting() {
     if (std::any_of(cached.pods.begin(), cached.pods.end(),
                     [](const auto& item) { return Gated(item.second); }))
       Notify(key);
+}
+
+void SimBackend::NotifyOn(const std::string& node) {
+  for (const auto& [key, cached] : cache_) {
+    const bool there = std::any_of(cached.pods.begin(), cached.pods.end(),
+                                   [&](const auto& item) { return item.second.node == node; });
+    const auto suspected = [&](const core::Suspect& suspect) { return suspect.node == node; };
+    const bool told = cached.job && std::any_of(cached.job->status.ledger.suspects.begin(),
+                                                cached.job->status.ledger.suspects.end(), suspected);
+    if (there || told) Notify(key);
+  }
 }
 
 Duration SimBackend::Random(Duration most) {
@@ -192,10 +205,11 @@ void SimBackend::OnBeside(const Key& key) {
 
 void SimBackend::OnNode(const std::string& name) {
   if (!Alive()) return;
-  const bool lost = world_.nodes().at(name).lost_since.has_value();
+  const bool lost = world_.nodes().at(name).told_since.has_value();
   Deliver(kNodes, [this, name, lost] {
     LearnNode(name, lost);
     NotifyWaiting();
+    NotifyOn(name);
   });
 }
 
@@ -205,6 +219,10 @@ void SimBackend::LearnNode(const std::string& name, bool lost) {
   facts.allocatable = {{kSlot, world_.nodes().at(name).slots}, {"pods", 100}};
   facts.ready = !lost;
   capacity_.SetNode(std::move(facts));
+  if (lost)
+    sick_.insert(name);
+  else
+    sick_.erase(name);
 }
 
 // The world stamps pods with its own wall clock. By ours that may be in the future: then it is the moment at

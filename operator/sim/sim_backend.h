@@ -75,6 +75,7 @@ class SimBackend final : public control::Backend {
   void Acknowledge(const control::Write& write, const Result<control::Revision>& result, uint64_t version);
   void Notify(const control::Key& key);
   void NotifyWaiting();
+  void NotifyOn(const std::string& node);
   Duration Random(Duration most);
   bool Chance(double probability) { return world_.faulty() && rng_.Chance(probability); }
   bool Alive() const { return term_ > 0; }
@@ -89,6 +90,7 @@ class SimBackend final : public control::Backend {
   Duration clock_{0};
   std::map<control::Key, Cached> cache_;
   core::Capacity capacity_;
+  std::set<std::string> sick_;  // nodes
   uint64_t beside_version_ = 0;
   control::Revision seen_[2] = {0, 0};
   Time last_delivery_[kStreams];

@@ -28,7 +28,7 @@ World::World(Scheduler& scheduler, Options options)
     : scheduler_(scheduler), options_(std::move(options)), rng_(options_.seed) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
   for (size_t i = 0; i < options_.slots.size(); ++i)
-    nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.slots[i], {}};
+    nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.slots[i], {}, {}};
   if (options_.models) scheduler_.After(GangModel::kTick, [this] { Tick(); });
 }
 
@@ -175,6 +175,7 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
   truth.pod.gated = action.gated;
   truth.pod.created = truth.pod.started = scheduler_.now();
   truth.excluded_nodes = action.excluded_nodes;
+  truth.avoided_nodes = action.avoided_nodes;
   truth.behaviour = options_.behaviour(truth.pod);
   if (faulty() && rng_.Chance(options_.faults.bad_image))
     truth.image_from = scheduler_.now() + Random(kImageMissing);

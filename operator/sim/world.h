@@ -30,6 +30,7 @@ struct PodTruth {
   uint64_t number = 0;  // in order of creation
   Behaviour behaviour;
   std::vector<std::string> excluded_nodes;
+  std::vector<std::string> avoided_nodes;
   std::optional<Time> image_from;  // when its image can be pulled
   bool silent = false;
   bool stuck = false;  // its node is gone for it: only force removes it
@@ -39,6 +40,7 @@ struct PodTruth {
 struct NodeTruth {
   int32_t slots = 1;  // pods that it takes
   std::optional<Time> lost_since;
+  std::optional<Time> told_since;  // the API server says so: some time after it was lost
 };
 
 struct GangState {
@@ -132,6 +134,7 @@ class World {
   void Calm();
   void BreakPods(const control::Key& key, JobTruth& job);
   void BreakNodes();
+  void TellNode(const std::string& name, Time lost_since);
   void ReturnNode(const std::string& name);
   void Schedule();
   void Bind(const control::Key& key, PodTruth& pod, const std::string& node);

@@ -5,6 +5,7 @@
 
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
+#include "operator/wiring/frameworks.h"
 #include "operator/wiring/pod.h"
 
 namespace ringmaster::wiring {
@@ -33,6 +34,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
     // The scheduler's mask of CPUs says nothing of a limit in time slices.
     if (cpu_limit) add_from("RINGMASTER_THREADS", {{"resourceFieldRef", {{"resource", "limits.cpu"}}}});
   }
+  AddRendezvous(job, rank, context, env);
   return env;
 }
 

@@ -1,4 +1,5 @@
-// What the agent in a pod is told by its environment. worker/agent/config.h is the reader. Pure function.
+// What a pod is told by its environment: our agent (worker/agent/config.h is the reader), and what another
+// framework starts by (frameworks.h). Pure function.
 #pragma once
 
 #include "api/training_job.h"

@@ -29,6 +29,14 @@ void KeepOff(const std::vector<std::string>& nodes, Json& spec) {
   }
 }
 
+void PreferOthers(const std::vector<std::string>& nodes, Json& spec) {
+  Json others = {
+      {"matchExpressions",
+       Json::array({{{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}}})}};
+  ListIn(ObjectIn(ObjectIn(spec, "affinity"), "nodeAffinity"), kPreferred)
+      .push_back({{"weight", kFullWeight}, {"preference", std::move(others)}});
+}
+
 void KeepTogether(const api::TrainingJob& job, const Context& context, Json& spec) {
   const api::Topology& topology = job.spec.scheduling.topology;
   const auto near = [&](const std::string& key) -> Json {
@@ -64,6 +72,7 @@ bool AnyGpu(const Json& spec) {
 
 void Place(const api::TrainingJob& job, const Context& context, Json& spec) {
   if (!context.excluded_nodes.empty()) KeepOff(context.excluded_nodes, spec);
+  if (!context.avoided_nodes.empty()) PreferOthers(context.avoided_nodes, spec);
   KeepTogether(job, context, spec);
   if (AnyGpu(spec))
     Tolerate({{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}, spec);

@@ -38,6 +38,7 @@ struct Context {
   int64_t attempt = 1;
   int32_t size = 1;                         // pods of this attempt
   std::vector<std::string> excluded_nodes;  // sorted
+  std::vector<std::string> avoided_nodes;   // sorted: rather not there
   int32_t host_port_base = 0;               // hostNetwork: first port of this job's range; 0: none allotted
 };
 

@@ -11,7 +11,6 @@
 #include "operator/kube/backend/status_codec.h"
 
 namespace ringmaster::kube {
-
 namespace {
 
 constexpr size_t kMaxProblems = 5;
@@ -34,59 +33,75 @@ std::string TextOf(const std::vector<api::Problem>& problems) {
   return text;
 }
 
+std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
+  // The status is read apart: what is wrong with it, which only somebody else can have done, must not stop
+  // the job.
+  Json tree = Json::object();
+  for (const auto& [name, value] : object.items())
+    if (name != "status") tree[name] = value;
+  // Lists leave these out.
+  tree["apiVersion"] = "ringmaster.dev/v1alpha1";
+  tree["kind"] = "TrainingJob";
+  api::Loaded loaded = api::FromJson(tree);
+  auto wish = std::make_shared<Wish>();
+  const int64_t generation = Integer(Child(object, "metadata"), "generation", 1);
+  wish->problem = TextOf(loaded.problems);
+  if (wish->problem.empty()) {
+    wish->api = std::move(loaded.job);
+    wish->job = control::FromApi(wish->api, meta.uid, generation);
+  } else {
+    wish->api.metadata.name = meta.name;
+    wish->api.metadata.namespace_ = meta.namespace_;
+    wish->job.name = meta.name;
+    wish->job.uid = meta.uid;
+    wish->job.spec_generation = generation;
+    wish->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
+    wish->job.suspend = Flag(Child(object, "spec"), "suspend");
+  }
+  wish->api.status = {};
+  Json& pods = wish->api.spec.workers.template_;
+  if (!pods.is_null()) {
+    wish->template_text = DumpJson(pods);
+    pods = Json();
+  }
+  return wish;
+}
+
+// The server raises the generation with every change of the spec, and with nothing else.
+bool SameWish(const JobRecord* before, const Json& object, const Meta& meta) {
+  const int64_t generation = Integer(Child(object, "metadata"), "generation");
+  return before != nullptr && generation > 0 && before->uid == meta.uid &&
+         before->wish->job.spec_generation == generation;
+}
+
 }  // namespace
 
 api::TrainingJob JobRecord::Whole() const {
-  api::TrainingJob whole = api;
+  api::TrainingJob whole = wish->api;
   // It was a tree when the text was made of it.
-  if (!template_text.empty()) whole.spec.workers.template_ = Json::parse(template_text, nullptr, false);
+  if (!wish->template_text.empty())
+    whole.spec.workers.template_ = Json::parse(wish->template_text, nullptr, false);
   return whole;
 }
 
-std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta, const WallClock& clock,
-                                           Time now) {
+std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
+                                           const std::shared_ptr<const JobRecord>& before,
+                                           const WallClock& clock, Time now) {
   const std::string_view manager = Text(Child(object, "spec"), "managedBy");
   if (!manager.empty() && manager != kManager) return nullptr;
   auto record = std::make_shared<JobRecord>();
   record->key = {meta.namespace_, meta.name};
   record->revision = meta.revision;
   record->uid = meta.uid;
-
-  // The status is read apart: what is wrong with it, which only somebody else can have done, must not stop
-  // the job.
-  Json wish = Json::object();
-  for (const auto& [name, value] : object.items())
-    if (name != "status") wish[name] = value;
-  // Lists leave these out.
-  wish["apiVersion"] = "ringmaster.dev/v1alpha1";
-  wish["kind"] = "TrainingJob";
-  api::Loaded loaded = api::FromJson(wish);
+  record->wish = SameWish(before.get(), object, meta) ? before->wish : DecodeWish(object, meta);
   const Json& metadata = Child(object, "metadata");
-  const int64_t generation = Integer(metadata, "generation", 1);
-  record->problem = TextOf(loaded.problems);
-  if (record->problem.empty()) {
-    record->api = std::move(loaded.job);
-    record->job = control::FromApi(record->api, meta.uid, generation);
-  } else {
-    record->api.metadata.name = meta.name;
-    record->api.metadata.namespace_ = meta.namespace_;
-    record->job.name = meta.name;
-    record->job.uid = meta.uid;
-    record->job.spec_generation = generation;
-    record->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
-    record->job.suspend = Flag(Child(object, "spec"), "suspend");
-  }
-  record->job.deleted = !Text(metadata, "deletionTimestamp").empty();
+  record->deleted = !Text(metadata, "deletionTimestamp").empty();
   const auto created = ParseWallTime(Text(metadata, "creationTimestamp"));
   record->created = created.ok() ? std::min(clock.ToSteady(*created), now) : now;
   api::Status status;
   if (auto node = api::NodeFromJson(Child(object, "status")); node.ok()) api::ReadValue(*node, status);
   record->status = DecodeStatus(status, clock);
-  ClampTimes(record->status, record->job, now);
-  if (!record->api.spec.workers.template_.is_null()) {
-    record->template_text = DumpJson(record->api.spec.workers.template_);
-    record->api.spec.workers.template_ = Json();
-  }
+  ClampTimes(record->status, record->wish->job, now);
   return record;
 }
 

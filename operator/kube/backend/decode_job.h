@@ -14,7 +14,9 @@ namespace ringmaster::kube {
 inline constexpr const char* kManager = "ringmaster.dev/operator";
 
 // Null: somebody else manages it. A job that does not fit is a record with a problem, so that it can be told.
-std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta, const WallClock& clock,
-                                           Time now);
+// `before`: what was known of it; a spec of the same generation is not read again.
+std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
+                                           const std::shared_ptr<const JobRecord>& before,
+                                           const WallClock& clock, Time now);
 
 }  // namespace ringmaster::kube

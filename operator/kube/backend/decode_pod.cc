@@ -121,8 +121,8 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
 }
 
 std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
-                                                const PodRecord::Own* before, const WallClock& clock,
-                                                Time now) {
+                                                const PodRecord::Own* before, PodPool& pool,
+                                                const WallClock& clock, Time now) {
   // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
   // selectors.
   const Json& metadata = Child(object, "metadata");
@@ -134,8 +134,7 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   if (job.empty() || !place) return nullptr;
 
   auto own = std::make_shared<PodRecord::Own>();
-  own->job = meta.namespace_ + "/" + std::string(job);
-  own->owner_uid = Text(owner, "uid");
+  own->owner = pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::string(Text(owner, "uid"))});
 
   const Json& spec = Child(object, "spec");
   const Json& status = Child(object, "status");
@@ -176,9 +175,10 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   } else {
     ReadWaiting(status, pod);
   }
+  std::vector<std::string> conditions;
   for (const Json& condition : Items(status, "conditions"))
-    if (Text(condition, "status") == "True") pod.conditions.emplace_back(Text(condition, "type"));
-  pod.conditions.shrink_to_fit();
+    if (Text(condition, "status") == "True") conditions.emplace_back(Text(condition, "type"));
+  own->conditions = pool.conditions.Of(std::move(conditions));
 
   own->deletion_timestamp = Text(metadata, "deletionTimestamp");
   if (!own->deletion_timestamp.empty()) {
@@ -195,22 +195,21 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
 }  // namespace
 
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
-                                           const std::shared_ptr<const PodRecord>& before,
-                                           Interned<core::Resources>& requests, const WallClock& clock,
-                                           Time now) {
+                                           const std::shared_ptr<const PodRecord>& before, PodPool& pool,
+                                           const WallClock& clock, Time now) {
   auto record = std::make_shared<PodRecord>();
   const Json& spec = Child(object, "spec");
   const std::string_view node = Text(spec, "nodeName");
   const std::string_view phase = Text(Child(object, "status"), "phase");
   record->ended = phase == "Succeeded" || phase == "Failed";
   const bool same = before && before->uid() == meta.uid && before->own;
-  record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, clock, now);
+  record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, pool, clock, now);
   if (!record->own) {
     if (node.empty() || record->ended) return nullptr;
     record->foreign_uid = meta.uid;
     record->foreign_node = node;
   }
-  if (!record->ended && !node.empty()) record->requests = requests.Of(RequestsOf(spec));
+  if (!record->ended && !node.empty()) record->requests = pool.requests.Of(RequestsOf(spec));
   return record;
 }
 

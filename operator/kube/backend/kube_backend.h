@@ -39,6 +39,7 @@
 #include "operator/control/ports.h"
 #include "operator/core/capacity.h"
 #include "operator/kube/api_client.h"
+#include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
 #include "operator/kube/backend/records.h"
@@ -86,6 +87,9 @@ class KubeBackend final : public control::Backend {
   // ConfigMap, also of those that run.
   void SetAuthority(std::string pem);
 
+  // This worker of this job, as far as is known.
+  std::optional<core::Pod> FindPod(const control::Key& key, const std::string& name) const;
+
   // The coordinator's side: the newest report replaces the one before.
   void SetReport(const control::Key& key, rendezvous::Report report);
 
@@ -119,6 +123,8 @@ class KubeBackend final : public control::Backend {
     std::string preflight_for;  // what it was computed from
   };
 
+  static constexpr uint64_t kTrimAfter = 500;  // changes of pods
+
   // Hooks of the stores.
   void OnJob(const Job& before, const Job& after);
   void OnPod(const std::shared_ptr<const PodRecord>& before, const std::shared_ptr<const PodRecord>& after);
@@ -129,6 +135,9 @@ class KubeBackend final : public control::Backend {
 
   // Parts of a snapshot.
   std::vector<core::Pod> PodsOf(const JobRecord& job) const;
+  // Nodes of its unfinished pods of this attempt: for the topology key.
+  std::vector<std::string> NodesOf(const JobRecord& job, int64_t attempt) const;
+  std::vector<std::string> SickNodesOf(const core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
   wiring::Gang GangOf(const JobRecord& job) const;
   core::Fit FitOf(const JobRecord& job) const;
@@ -148,6 +157,8 @@ class KubeBackend final : public control::Backend {
   class Preparation;
   class Release;
   class LiveRead;
+  // With what the pod is to be made: kept off the avoided nodes where others have room.
+  Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
   Result<PortRange> AllotPorts(const JobRecord& job);
   wiring::Context ContextOf(const JobRecord& job) const;
   void Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made);
@@ -173,7 +184,7 @@ class KubeBackend final : public control::Backend {
   ApiClient& client_;
   const Options options_;
 
-  Interned<core::Resources> requests_;  // before the stores, whose pods share them
+  PodPool pool_;  // before the stores, whose pods share it
   Store<JobRecord> jobs_;
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;

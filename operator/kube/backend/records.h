@@ -19,19 +19,37 @@
 
 namespace ringmaster::kube {
 
+// The spec of a job: read once for each generation of it, however often the status changes.
+struct Wish {
+  api::TrainingJob api;       // without status and template
+  std::string template_text;  // as JSON text, a tenth of the tree; empty: none
+  std::string problem;        // not empty: it cannot be run, and of the wish only names and suspend are meant
+  core::Job job;
+};
+
 struct JobRecord {
   control::Key key;
   Revision revision = 0;
   std::string uid;
   Time created{};
-  core::Job job;
+  bool deleted = false;
+  std::shared_ptr<const Wish> wish;
   core::Status status;
-  api::TrainingJob api;       // without status and template
-  std::string template_text;  // as JSON text, a tenth of the tree; empty: none
-  std::string problem;  // not empty: it cannot be run, and of the wish above only names and suspend are meant
 
+  core::Job Job() const {
+    core::Job job = wish->job;
+    job.deleted = deleted;
+    return job;
+  }
   // The job as the user wrote it, for wiring.
   api::TrainingJob Whole() const;
+};
+
+// The job that a pod was made for.
+struct PodOwner {
+  std::string job;  // namespace/name
+  std::string uid;
+  auto operator<=>(const PodOwner&) const = default;
 };
 
 struct PodRecord {
@@ -41,11 +59,17 @@ struct PodRecord {
 
   // Of our own only.
   struct Own {
-    std::string job;        // namespace/name
-    std::string owner_uid;  // the job it was made for
-    core::Pod pod;
+    std::shared_ptr<const PodOwner> owner;
+    core::Pod pod;  // but for its conditions
+    std::shared_ptr<const std::vector<std::string>> conditions;
     std::shared_ptr<const core::PodShape> shape;  // while it has no node
     std::string deletion_timestamp;               // as it was written
+
+    core::Pod Whole() const {
+      core::Pod whole = pod;
+      whole.conditions = *conditions;
+      return whole;
+    }
   };
   std::shared_ptr<const Own> own;
   // Of others' only: ours have their own.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "operator/core/decide.h"
+
 namespace ringmaster::sim {
 
 using control::Key;
@@ -74,18 +76,22 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   CheckCounters(before, after);
   const int32_t charged = after.restarts.charged - before.restarts.charged;
   Require(charged == 0 || charged == 1, "I5", fmt::format("charged by {} in one write", charged));
-  bool counts = after.attempt > before.attempt;
+  const bool acquitted = after.suspects.size() < before.suspects.size();
+  bool counts = after.attempt > before.attempt || acquitted;
   bool must_charge = false;
   // Pods are replaced when an exclusion ends, too: one of them may have got its node and failed meanwhile.
-  const bool exclusion_ended = after.excluded.size() < before.excluded.size();
+  const bool exclusion_ended = after.excluded.size() < before.excluded.size() || acquitted;
   for (const std::string& uid : after.counted) {
     if (Holds(before.counted, uid)) continue;
     counts = true;
     // A deposed leader may not know yet that the pod it counts is replaced already.
     Require(shadow.ever_counted.insert(uid).second || world_.deposed(), "I5", uid + " is counted twice");
     for (const auto& [name, p] : job.pods) {
-      const bool excused = exclusion_ended || p.pod.exit_code == 75 || !p.pod.conditions.empty() ||
-                           shadow.ever_unreachable.contains(uid) ||
+      // Seen as silent, while it was dying: that is judged later.
+      const bool suspected = std::any_of(after.suspects.begin(), after.suspects.end(),
+                                         [&](const core::Suspect& s) { return s.pod == name; });
+      const bool excused = exclusion_ended || suspected || p.pod.exit_code == 75 ||
+                           !p.pod.conditions.empty() || shadow.ever_unreachable.contains(uid) ||
                            (!job.job.rules.empty() && p.pod.exit_code == kUnchargedExitCode);
       if (p.pod.uid == uid && p.pod.phase == core::PodPhase::kFailed && !excused) must_charge = true;
     }
@@ -120,14 +126,14 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
   const Time now = scheduler_.now();
   if (now - world_.nodes_changed_at() < kNodeLag || now - world_.term_since() < kNodeLag) return;
   int32_t room = 0;
-  for (const auto& [name, node] : world_.nodes()) room += node.lost_since ? 0 : node.slots;
+  for (const auto& [name, node] : world_.nodes()) room += node.told_since ? 0 : node.slots;
   std::set<std::string> released;
   for (const core::PodRef& ref : release.pods) released.insert(ref.uid);
   for (const auto& [other, job] : world_.jobs()) {
     for (const auto& [name, p] : job.pods) {
       if (!p.pod.alive()) continue;
       const auto node = world_.nodes().find(p.pod.node);
-      const bool holds = p.pod.bound() ? node != world_.nodes().end() && !node->second.lost_since
+      const bool holds = p.pod.bound() ? node != world_.nodes().end() && !node->second.told_since
                                        : !p.pod.gated || released.contains(p.pod.uid);
       room -= holds ? 1 : 0;
     }
@@ -235,6 +241,13 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
 // What the controller could know when it decided.
 void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& decision, Time now) {
   const core::Ledger& ledger = o.status.ledger;
+  const bool runs = !o.job.deleted && !o.job.suspend && !ledger.suspended && !ledger.stop_since &&
+                    ledger.outcome == core::Outcome::kNone;
+  const bool writes =
+      !decision.actions.empty() && std::holds_alternative<core::SetStatus>(decision.actions.front());
+  for (const core::Suspect& suspect : ledger.suspects)
+    Require(!runs || writes || !o.sick_nodes || !Holds(*o.sick_nodes, suspect.node), "I16",
+            suspect.pod + " is not judged, although its node is known to be lost");
   for (const core::Action& action : decision.actions) {
     if (const auto* create = std::get_if<core::CreatePod>(&action)) {
       Require(o.prepared && o.prepared->attempt == create->attempt, "I12",
@@ -244,6 +257,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
       for (const core::ExcludedNode& node : ledger.excluded)
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);
+      for (const core::Suspect& suspect : ledger.suspects)
+        Require(now >= suspect.since + core::kSuspicion || Holds(create->avoided_nodes, suspect.node), "I16",
+                create->name + " is not kept off " + suspect.node);
     }
     const auto* release = std::get_if<core::ReleaseGang>(&action);
     if (release == nullptr || o.job.native) continue;
@@ -254,13 +270,33 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   }
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
+    CheckSuspects(o, set->status.ledger, now);
     const auto& failure = set->status.ledger.last_failure;
     if (!failure || failure == ledger.last_failure || failure->cause != core::Cause::kNodeUnreachable) return;
+    const bool silent = (o.report && Holds(o.report->silent_pods, failure->pod)) ||
+                        std::any_of(ledger.suspects.begin(), ledger.suspects.end(),
+                                    [&](const core::Suspect& s) { return s.pod == failure->pod; });
     const bool long_enough = std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
       return pod.name == failure->pod && pod.unreachable_since &&
              now >= *pod.unreachable_since + kUnreachableLimit;
     });
-    Require(long_enough, "I8", failure->pod + " is given up before its node was unreachable for long enough");
+    Require(silent || long_enough, "I8",
+            failure->pod + " is given up before its node was unreachable for long enough");
+  }
+}
+
+// Only time acquits a node: while it is known to be sick its workers are not charged, and before their time
+// is up nothing is known.
+void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now) {
+  const core::Ledger& before = o.status.ledger;
+  if (after.suspects.size() >= before.suspects.size() || after.outcome != core::Outcome::kNone) return;
+  const bool charged = after.restarts.charged > before.restarts.charged;
+  for (const core::Suspect& suspect : before.suspects) {
+    if (std::find(after.suspects.begin(), after.suspects.end(), suspect) != after.suspects.end()) continue;
+    const bool sick = o.sick_nodes && Holds(*o.sick_nodes, suspect.node);
+    Require(!sick || !charged, "I16", suspect.pod + " is charged for the loss of " + suspect.node);
+    Require(sick || clocks_are_wrong_ || now >= suspect.since + core::kSuspicion, "I16",
+            suspect.pod + " is judged before its node is known");
   }
 }
 

@@ -226,6 +226,10 @@ const char* MutationName(Mutation mutation) {
       return "gives-up-nodes-early";
     case Mutation::kBooksTimeTwice:
       return "books-time-twice";
+    case Mutation::kChargesLostNodes:
+      return "charges-lost-nodes";
+    case Mutation::kForgetsSuspects:
+      return "forgets-suspects";
   }
   return "?";
 }
@@ -301,6 +305,18 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kBooksTimeTwice:
       return BooksTimeTwice;
+    case Mutation::kChargesLostNodes:
+      return [](Observed o, Time now) {
+        if (o.sick_nodes) o.sick_nodes->clear();
+        return core::Decide(o, now);
+      };
+    case Mutation::kForgetsSuspects:
+      return [](const Observed& o, Time now) {
+        Decision decision = core::Decide(o, now);
+        for (core::Action& action : decision.actions)
+          if (auto* create = std::get_if<core::CreatePod>(&action)) create->avoided_nodes.clear();
+        return decision;
+      };
     default:
       return core::Decide;
   }

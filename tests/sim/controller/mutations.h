@@ -40,8 +40,10 @@ enum class Mutation : int {
   kAgentsObeyAnyLeader,  // no term in the orders to the gang
   kGivesUpNodesEarly,    // takes a node for lost as soon as it is unreachable
   kBooksTimeTwice,
+  kChargesLostNodes,  // does not look at the nodes of silent workers
+  kForgetsSuspects,   // sends new pods where one has just fallen silent
 };
-inline constexpr int kMutations = 30;
+inline constexpr int kMutations = 32;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

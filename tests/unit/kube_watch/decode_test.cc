@@ -45,14 +45,14 @@ Json PodJson(const char* spec, const char* status, const char* metadata = "{}") 
 std::shared_ptr<const PodRecord> Decode(const Json& pod,
                                         const std::shared_ptr<const PodRecord>& before = nullptr,
                                         Time now = kNow) {
-  Interned<core::Resources> requests;
-  return DecodePod(pod, ReadMeta(pod), before, requests, kClock, now);
+  PodPool pool;
+  return DecodePod(pod, ReadMeta(pod), before, pool, kClock, now);
 }
 
 core::Pod Core(const Json& pod) {
   const auto record = Decode(pod);
   EXPECT_TRUE(record && record->own);
-  return record && record->own ? record->own->pod : core::Pod();
+  return record && record->own ? record->own->Whole() : core::Pod();
 }
 
 constexpr const char* kBound = R"({"nodeName":"node-1","containers":[{"name":"worker"}]})";
@@ -64,10 +64,10 @@ TEST(DecodePodTest, ARunningPod) {
       "containerStatuses":[{"name":"worker","state":{"running":{"startedAt":"2025-12-31T23:52:00Z"}}}]})");
   const auto record = Decode(json);
   ASSERT_TRUE(record && record->own);
-  EXPECT_EQ(record->own->job, "ml/gpt");
-  EXPECT_EQ(record->own->owner_uid, "job-uid");
+  EXPECT_EQ(record->own->owner->job, "ml/gpt");
+  EXPECT_EQ(record->own->owner->uid, "job-uid");
   EXPECT_EQ(record->own->shape, nullptr);
-  const core::Pod& pod = record->own->pod;
+  const core::Pod pod = record->own->Whole();
   EXPECT_EQ(pod.name, "gpt-3-1");
   EXPECT_EQ(pod.uid, "pod-uid");
   EXPECT_EQ(pod.attempt, 3);
@@ -232,7 +232,7 @@ TEST(DecodePodTest, WhoseItIsAndWhichNobodyCanEdit) {
   const auto edited = Decode(
       PodJson(R"({})", R"({})", R"({"labels":{"ringmaster.dev/attempt":"7","ringmaster.dev/rank":"x"}})"));
   ASSERT_TRUE(edited && edited->own);
-  EXPECT_EQ(edited->own->job, "ml/gpt");
+  EXPECT_EQ(edited->own->owner->job, "ml/gpt");
   EXPECT_EQ(edited->own->pod.attempt, 3);
   EXPECT_EQ(edited->own->pod.rank, 1);
   for (const char* name : {"gpt-3", "gpt-3-x", "gpt-3-1-2", "gpt2-3-1", "gpt", "gpt--1"}) {
@@ -380,38 +380,67 @@ TEST(DecodeJobTest, GoodBadAndForeign) {
          {{"replicas", 8},
           {"template", {{"spec", {{"containers", Json::array({{{"name", "worker"}, {"image", "i"}}})}}}}}}}}},
       {"status", {{"attempt", 3}, {"conditions", "nonsense"}, {"ledger", {{"gangSize", 8}}}}}};
-  const auto decode = [](const Json& json) { return DecodeJob(json, ReadMeta(json), kClock, kNow); };
+  const auto decode = [](const Json& json) { return DecodeJob(json, ReadMeta(json), nullptr, kClock, kNow); };
   const auto good = decode(job);
   ASSERT_TRUE(good);
-  EXPECT_EQ(good->problem, "");
+  EXPECT_EQ(good->wish->problem, "");
   EXPECT_EQ(good->revision, 9U);
-  EXPECT_EQ(good->job.uid, "u");
-  EXPECT_EQ(good->job.spec_generation, 4);
-  EXPECT_EQ(good->job.replicas, 8);
+  EXPECT_EQ(good->wish->job.uid, "u");
+  EXPECT_EQ(good->wish->job.spec_generation, 4);
+  EXPECT_EQ(good->wish->job.replicas, 8);
   EXPECT_EQ(good->status.ledger.attempt, 3);
   EXPECT_EQ(good->status.ledger.gang_size, 8);
-  EXPECT_EQ(good->api.status, api::Status{});
+  EXPECT_EQ(good->wish->api.status, api::Status{});
   EXPECT_EQ(good->Whole().spec.workers.template_, job["spec"]["workers"]["template"]);
-  EXPECT_FALSE(good->job.deleted);
+  EXPECT_FALSE(good->deleted);
 
   job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
-  EXPECT_TRUE(decode(job)->job.deleted);
+  EXPECT_TRUE(decode(job)->deleted);
 
   Json bad = job;
   bad["spec"]["workers"]["replicas"] = -1;
-  EXPECT_NE(decode(bad)->problem, "");
+  EXPECT_NE(decode(bad)->wish->problem, "");
   EXPECT_EQ(decode(bad)->key, (control::Key{"ml", "gpt"}));
   bad["spec"] = "nonsense";
-  EXPECT_NE(decode(bad)->problem, "");
+  EXPECT_NE(decode(bad)->wish->problem, "");
 
   Json deep = Json::object();
   for (int i = 0; i < 70; ++i) deep = Json{{"k", std::move(deep)}};
   bad = job;
   bad["spec"]["workers"]["template"]["x"] = deep;
-  EXPECT_NE(decode(bad)->problem, "");
+  EXPECT_NE(decode(bad)->wish->problem, "");
 
   job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
   EXPECT_EQ(decode(job), nullptr);
+}
+
+TEST(DecodeJobTest, TheWishIsReadOncePerGeneration) {
+  Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 4}}},
+              {"spec",
+               {{"framework", "pytorch"},
+                {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", Json::array()}}}}}}}}}};
+  const auto decode = [&](const std::shared_ptr<const JobRecord>& before) {
+    return DecodeJob(job, ReadMeta(job), before, kClock, kNow);
+  };
+  const auto first = decode(nullptr);
+  job["status"] = {{"attempt", 3}};
+  job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  const auto second = decode(first);
+  EXPECT_EQ(second->wish, first->wish);
+  EXPECT_EQ(second->status.ledger.attempt, 3);
+  EXPECT_TRUE(second->Job().deleted);
+  EXPECT_FALSE(first->Job().deleted);
+
+  job["spec"]["workers"]["replicas"] = 9;
+  job["metadata"]["generation"] = 5;
+  const auto third = decode(second);
+  EXPECT_EQ(third->wish->job.replicas, 9);
+  // A namesake, and a server that does not count.
+  job["metadata"]["uid"] = "v";
+  EXPECT_NE(decode(third)->wish, third->wish);
+  job["metadata"].erase("generation");
+  const auto uncounted = decode(third);
+  EXPECT_NE(decode(uncounted)->wish, uncounted->wish);
 }
 
 TEST(PreparationTest, AllPartsWithOneMark) {

@@ -8,8 +8,12 @@
 #include <cstdio>
 #include <fstream>
 
+#include "api/codec.h"
+#include "api/fields_status.h"
+#include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
+#include "operator/kube/backend/status_codec.h"
 #include "operator/kube/watch/lean_json.h"
 #include "operator/kube/watch/store.h"
 
@@ -109,16 +113,18 @@ void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
 TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
   const WallClock clock(Now(), WallNow());
   const auto measure = [&](bool own) {
-    Interned<core::Resources> requests;
+    PodPool pool;
     typename Store<PodRecord>::Hooks pod_hooks;
     pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
-      return DecodePod(object, meta, before, requests, clock, Now());
+      return DecodePod(object, meta, before, pool, clock, Now());
     };
     core::Capacity capacity;
     pod_hooks.changed = [&](const std::string&, const auto&, const auto& after) {
       capacity.SetPod(after->uid(), *after->requests, after->node());
     };
-    pod_hooks.group = [](const PodRecord& record) { return record.own ? record.own->job : std::string(); };
+    pod_hooks.group = [](const PodRecord& record) {
+      return record.own ? record.own->owner->job : std::string();
+    };
     typename Store<NodeRecord>::Hooks node_hooks;
     node_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
       return DecodeNode(object, meta, before, clock, Now());
@@ -150,6 +156,54 @@ TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
 #else
   (void)own;
   (void)foreign;
+#endif
+}
+
+// As an API server has it when it runs.
+Json NumberedJob(int i, const WallClock& clock) {
+  core::Status status;
+  status.ledger.attempt = 1;
+  status.ledger.gang_size = 8;
+  for (Time* at : {&status.ledger.attempt_since, &status.ledger.accounted}) *at = Now();
+  status.ledger.start_time = status.ledger.ready_since = status.ledger.active_since = Now();
+  status.display.phase = core::Phase::kRunning;
+  for (core::Condition& condition : status.display.conditions)
+    condition = {core::Truth::kTrue, core::Reason::kAllPodsRunning, "this framework does not report it",
+                 Now()};
+  const std::string name = fmt::format("pretraining-run-{:05}", i);
+  Json containers = Json::array({{{"name", "worker"},
+                                  {"image", "registry.example.com/team/image:v1.2.3"},
+                                  {"command", Json::array({"torchrun", "train.py"})},
+                                  {"resources", {{"limits", {{"nvidia.com/gpu", 8}}}}}}});
+  return {{"metadata",
+           {{"name", name},
+            {"namespace", fmt::format("team-{}", i % 20)},
+            {"uid", fmt::format("1b1b2c3d-4e5f-6789-abcd-{:012}", i)},
+            {"generation", 1},
+            {"resourceVersion", std::to_string(1000 + i)},
+            {"creationTimestamp", "2026-01-01T00:00:00Z"}}},
+          {"spec",
+           {{"framework", "pytorch"},
+            {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", containers}}}}}}}}},
+          {"status", api::WriteValue(EncodeStatus(status, api::TrainingJob(), clock))}};
+}
+
+TEST(MemoryTest, TenThousandJobs) {
+  const WallClock clock(Now(), WallNow());
+  Store<JobRecord>::Hooks hooks;
+  hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
+    return DecodeJob(object, meta, before, clock, Now());
+  };
+  Store<JobRecord> jobs(std::move(hooks));
+  ::malloc_trim(0);
+  const size_t before = ResidentBytes();
+  List<JobRecord>(jobs, 10'000, [&](int i) { return NumberedJob(i, clock); });
+  EXPECT_EQ(jobs.size(), 10'000U);
+  ::malloc_trim(0);
+  const size_t kept = ResidentBytes() - before;
+  std::printf("10000 jobs: %.1f MiB kept\n", static_cast<double>(kept) / (1 << 20));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(kept, size_t{80} << 20);
 #endif
 }
 

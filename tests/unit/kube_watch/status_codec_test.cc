@@ -80,6 +80,8 @@ core::Status RandomStatus(uint64_t seed) {
     failure.rule = dice.Text();
     failure.at = dice.AtOrZero();
   }
+  for (size_t i = dice.Count(); i > 0; --i)
+    l.suspects.push_back({dice.Text(), dice.Text(), dice.AtOrZero(), dice.Flip()});
   l.failures_in_row = dice.Small();
   l.step_at_failure = dice.Number(1'000'000'000'000);
   l.not_before = dice.MaybeAt();

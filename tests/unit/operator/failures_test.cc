@@ -78,10 +78,25 @@ TEST(Failures, BadConfigurationEndsTheJobWithThePodsWords) {
 TEST(Failures, AFatalReportEndsTheJob) {
   Observed o = RunningWorld(2);
   o.report->phase = GangPhase::kFailed;
-  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "exit", 64, "the states disagree"};
-  const Ledger ledger = Written(Decide(o, kT0));
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "corrupt", 0, "the states disagree"};
+  Ledger ledger = Written(Decide(o, kT0));
   EXPECT_EQ(ledger.outcome_reason, Reason::kTrainingFailed);
   EXPECT_NE(ledger.outcome_message.find("the states disagree"), std::string::npos);
+  EXPECT_EQ(ledger.last_failure->rule, "default: the coordinator gave up");
+  o.report->last_failure.reset();
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kTrainingFailed);
+}
+
+TEST(Failures, BadInputThatATrainerTellsIsABadConfiguration) {
+  Observed o = RunningWorld(2);
+  o.report->phase = GangPhase::kFailed;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 64, "/data/typo: no such file"};
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.outcome_reason, Reason::kBadConfiguration);
+  EXPECT_EQ(ledger.outcome_message, "job-1-1: /data/typo: no such file");
+  EXPECT_EQ(ledger.last_failure->pod, "job-1-1");
+  EXPECT_EQ(ledger.last_failure->exit_code, 64);
+  EXPECT_EQ(ledger.last_failure->rule, "default: exit code 64 is a bad configuration");
 }
 
 TEST(Failures, TheTableOfExitCodes) {
@@ -329,6 +344,7 @@ TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
   o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "mutex", 137, ""};
   const Ledger ledger = Written(Decide(o, kT0));
   EXPECT_EQ(ledger.outcome_reason, Reason::kNoProgress);
+  EXPECT_EQ(ledger.last_failure->rule, "restart.maxWithoutProgress");
   EXPECT_NE(ledger.outcome_message.find("job-1-1 ended with exit code 137"), std::string::npos);
   EXPECT_NE(ledger.outcome_message.find("limits.memory"), std::string::npos);
 

@@ -39,6 +39,7 @@ void ReadHeader(const std::string& text, Case& item) {
     if (key == "gang") context.gang = kGangs.at(value);
     if (key == "attempt") context.attempt = std::stoll(value);
     if (key == "excluded") context.excluded_nodes = Split(value);
+    if (key == "avoided") context.avoided_nodes = Split(value);
     if (key == "refused-by") item.refused_by = value;
     if (key == "host-ports") context.host_port_base = std::stoi(value);
   }

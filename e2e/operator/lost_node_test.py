@@ -1,0 +1,83 @@
+"""A node is lost under a worker. Its coordinator hears that first, the cluster some time later."""
+
+import os
+import signal
+import socket
+import unittest
+
+from rendezvous_test import Agent
+from rig import Cluster, Rig, job
+
+
+class LostNode(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # Unknown after 12 s without a heartbeat: later than agents are taken for silent.
+        cls.cluster = cls.enterClassContext(Cluster(nodes=3, node_grace_s=12))
+        cls.rig = cls.enterClassContext(Rig(cls.cluster))
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address).wait_leading()
+
+    def start(self, name, replicas):
+        """A gang with an agent for each worker; every worker takes a node of its own."""
+        container = {"name": "worker", "image": "registry.local/worker:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+        self.rig.apply(job(name, replicas=replicas, native=True,
+                           workers={"min": 1, "template": {"spec": {"containers": [container]}}}))
+        self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--timeout=60s")
+        self.cluster.wait(lambda: self.rig.running(name, replicas), "the pods run")
+        self.agents = {}
+        for pod in self.rig.live(name):
+            self.agent_of(pod)
+        self.rig.wait_condition(name, "FabricReady")
+        return self.rig.live(name)
+
+    def agent_of(self, pod):
+        agent = Agent(self.rig, pod, self.rig.folder)
+        self.addCleanup(agent.end)
+        self.agents[pod["metadata"]["uid"]] = agent
+
+    def freeze(self, pod):
+        agent = self.agents[pod["metadata"]["uid"]]
+        os.killpg(agent.process.pid, signal.SIGSTOP)
+        self.addCleanup(os.killpg, agent.process.pid, signal.SIGCONT)
+
+    def replacement(self, name, lost):
+        """The pod in its place, as soon as it has a node."""
+        def made():
+            return next((pod for pod in self.rig.live(name) if pod["metadata"]["name"] == lost["metadata"]["name"]
+                         and pod["metadata"]["uid"] != lost["metadata"]["uid"] and "nodeName" in pod["spec"]), None)
+        return self.cluster.wait(made, "a pod in its place")
+
+    def test_the_loss_is_not_charged_and_nothing_lands_there(self):
+        lost = self.start("loses", replicas=2)[1]
+        node = lost["spec"]["nodeName"]
+        self.addCleanup(self.cluster.find_node, node)
+        self.cluster.lose_node(node)
+        self.freeze(lost)
+        made = self.replacement("loses", lost)
+        self.assertNotEqual(made["spec"]["nodeName"], node)
+        status = self.rig.status("loses")
+        self.assertEqual((status["restarts"]["total"], status["restarts"].get("charged", 0)), (1, 0))
+        self.agent_of(made)
+        found = self.cluster.wait(lambda: self.rig.status("loses").get("excludedNodes"), "the node is excluded", 90)
+        self.assertEqual([(item["name"], item["reason"]) for item in found], [(node, "NodeUnreachable")])
+        status = self.rig.status("loses")
+        self.assertEqual(status["lastFailure"]["reason"], "NodeUnreachable")
+        self.assertEqual((status["restarts"]["total"], status["restarts"].get("charged", 0)), (1, 0))
+        self.assertFalse(status["ledger"].get("suspects"))
+        self.assertEqual(status["attempt"], 1)
+
+    def test_without_other_room_it_goes_back(self):
+        lost = self.start("returns", replicas=3)[2]
+        self.freeze(lost)
+        made = self.replacement("returns", lost)
+        self.assertEqual(made["spec"]["nodeName"], lost["spec"]["nodeName"])
+        preferred = made["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        self.assertEqual(preferred[0]["preference"]["matchExpressions"][0]["values"], [lost["spec"]["nodeName"]])
+        suspects = self.rig.status("returns")["ledger"]["suspects"]
+        self.assertEqual([(item["pod"], item["charge"]) for item in suspects], [(lost["metadata"]["name"], True)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

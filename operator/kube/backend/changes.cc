@@ -1,0 +1,115 @@
+// What the watches bring: room that comes and goes, and jobs that should be looked at.
+#include <set>
+#include <utility>
+
+#include "operator/kube/backend/kube_backend.h"
+
+namespace ringmaster::kube {
+namespace {
+
+bool SameFacts(const core::NodeFacts& a, const core::NodeFacts& b) {
+  const auto taints = [](const core::NodeFacts& facts) {
+    std::vector<std::string> list;
+    for (const core::Taint& taint : facts.taints)
+      list.push_back(taint.key + "=" + taint.value + ":" + taint.effect);
+    return list;
+  };
+  return a.allocatable == b.allocatable && a.labels == b.labels && a.ready == b.ready &&
+         a.unschedulable == b.unschedulable && taints(a) == taints(b);
+}
+
+}  // namespace
+
+void KubeBackend::OnJob(const Job& before, const Job& after) {
+  const Job& job = after ? after : before;
+  const std::string name = job->key.ToString();
+  if (!after) {
+    std::lock_guard lock(mutex_);
+    live_.erase(name);
+  } else if (before && before->uid == after->uid && options_.on_job) {
+    options_.on_job(*before, *after);
+  }
+  Notify(name);
+}
+
+void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
+                        const std::shared_ptr<const PodRecord>& after) {
+  bool freed = false;
+  bool many = false;
+  {
+    std::lock_guard lock(mutex_);
+    many = ++changes_ == kTrimAfter;
+    if (before && (!after || after->uid() != before->uid())) {
+      capacity_.RemovePod(before->uid());
+      freed = !before->ended;
+    }
+    if (after) {
+      const PodRecord::Own* own = after->own.get();
+      if (after->ended) {
+        capacity_.RemovePod(after->uid());
+        freed = freed || !before || !before->ended;
+      } else if (!after->node().empty()) {
+        capacity_.SetPod(after->uid(), *after->requests, after->node());
+      } else if (own != nullptr && !own->pod.gated && !own->pod.deleting()) {
+        capacity_.ExpectPod(after->uid(), own->shape);
+      } else if (own != nullptr && own->pod.gated && !own->pod.deleting()) {
+        capacity_.SetGated(after->uid());
+      } else {
+        capacity_.RemovePod(after->uid());
+      }
+    }
+  }
+  if (many) reflectors_.Poke();
+  if (freed) RoomChanged();
+  if (before && before->own && (!after || !after->own || after->own->owner->job != before->own->owner->job))
+    Notify(before->own->owner->job);
+  if (after && after->own) Notify(after->own->owner->job);
+}
+
+void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const NodeRecord>& before,
+                         const std::shared_ptr<const NodeRecord>& after) {
+  enum class Health : uint8_t { kReady, kNotReady, kUnreachable };
+  const auto health = [](const std::shared_ptr<const NodeRecord>& node) {
+    if (!node || node->unreachable_since) return Health::kUnreachable;
+    return node->facts.ready ? Health::kReady : Health::kNotReady;
+  };
+  bool was_missing = false;
+  if (!before || !after || !SameFacts(before->facts, after->facts)) {
+    {
+      std::lock_guard lock(mutex_);
+      if (after) {
+        capacity_.SetNode(after->facts);
+        was_missing = missing_nodes_.erase(name) > 0;
+      } else {
+        capacity_.RemoveNode(name);
+      }
+    }
+    RoomChanged();
+  }
+  if (after && !was_missing && health(after) == (before ? health(before) : Health::kReady)) return;
+  std::set<std::string> jobs;
+  for (const auto& pod : pods_.All())
+    if (pod->own && pod->node() == name) jobs.insert(pod->own->owner->job);
+  for (const Job& job : jobs_.All())
+    for (const core::Suspect& suspect : job->status.ledger.suspects)
+      if (suspect.node == name) jobs.insert(job->key.ToString());
+  for (const std::string& job : jobs) Notify(job);
+}
+
+void KubeBackend::OnNamespace(const std::string& name, const std::shared_ptr<const NamespaceRecord>& before,
+                              const std::shared_ptr<const NamespaceRecord>& after) {
+  if (before && after && before->pod_security == after->pod_security && before->ending == after->ending)
+    return;
+  for (const std::string& job : jobs_.Keys())
+    if (job.starts_with(name + "/")) Notify(job);
+}
+
+void KubeBackend::RoomChanged() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(room_changed_, true)) return;
+  }
+  reflectors_.Poke();
+}
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,139 @@
+// What stands beside the pods of an attempt: made, brought up to date, and of older attempts removed.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "operator/kube/backend/answers.h"
+#include "operator/kube/backend/kube_backend.h"
+#include "operator/kube/backend/preparation.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::kube {
+namespace {
+
+Resource ResourceOfObject(const Json& object) {
+  const std::string_view version = Text(object, "apiVersion");
+  const size_t slash = version.find('/');
+  Resource resource;
+  if (slash != std::string_view::npos) resource.group = version.substr(0, slash);
+  resource.version = slash == std::string_view::npos ? version : version.substr(slash + 1);
+  const std::string_view kind = Text(object, "kind");
+  resource.plural = kind == "Service" ? "services" : kind == "ConfigMap" ? "configmaps" : "podgroups";
+  return resource;
+}
+
+}  // namespace
+
+Store<ObjectRecord>* KubeBackend::StoreOf(const std::string& kind, const std::string& api_version) {
+  if (kind == "Service") return &services_;
+  if (kind == "ConfigMap") return &config_maps_;
+  for (auto& [api, store] : groups_)
+    if (ResourceOf(api).ApiVersion() == api_version) return store.get();
+  return nullptr;
+}
+
+// One object after the other: made when it is not there, brought up to date when it is ours, refused when it
+// is somebody else's.
+class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation> {
+ public:
+  Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects, Done done)
+      : backend_(backend),
+        job_(std::move(job)),
+        action_(action),
+        objects_(std::move(objects)),
+        done_(std::move(done)) {}
+
+  void Next() {
+    if (at_ == objects_.size()) {
+      backend_.Settle(job_, action_, std::move(made_));
+      return done_(Revision{0});
+    }
+    if (!backend_.options_.may_write()) return done_(NotLeading());
+    const Json& object = objects_[at_];
+    store_ = backend_.StoreOf(object["kind"].get<std::string>(), object["apiVersion"].get<std::string>());
+    CHECK(store_ != nullptr, "no store for {}", object["kind"].get<std::string>());
+    resource_ = ResourceOfObject(object);
+    name_ = object["metadata"]["name"].get<std::string>();
+    const auto known = store_->Get(job_->key.namespace_ + "/" + name_);
+    if (known && known->owner_uid == job_->uid) return Apply();
+    backend_.client_.Create(resource_, job_->key.namespace_, object,
+                            backend_.Guard([self = shared_from_this()](Result<Json> result) {
+                              if (!result.ok() && result.error().code == Code::kAlreadyExists)
+                                return self->Identify();
+                              self->Take(result);
+                            }));
+  }
+
+ private:
+  void Apply() {
+    backend_.client_.Apply(
+        resource_, job_->key.namespace_, name_, "", objects_[at_], true,
+        backend_.Guard([self = shared_from_this()](Result<Json> result) { self->Take(result); }));
+  }
+  void Identify() {
+    backend_.client_.Get(
+        resource_, job_->key.namespace_, name_,
+        backend_.Guard([self = shared_from_this()](Result<Json> result) {
+          if (!result.ok()) return self->done_(result.error());
+          if (OwnerOf(*result) == self->job_->uid) return self->Apply();
+          self->done_(Error{Code::kForbidden,
+                            fmt::format("{} {}/{} exists and {}: delete it, or give the job another name",
+                                        self->resource_.plural, self->job_->key.namespace_, self->name_,
+                                        OwnerText(*result))});
+        }));
+  }
+  void Take(const Result<Json>& result) {
+    if (!result.ok()) return done_(result.error());
+    made_.push_back({store_, name_, RevisionOf(*result),
+                     objects_[at_]["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
+    ++at_;
+    Next();
+  }
+
+  KubeBackend& backend_;
+  const Job job_;
+  const core::PrepareGang action_;
+  const std::vector<Json> objects_;
+  const Done done_;
+  size_t at_ = 0;
+  Store<ObjectRecord>* store_ = nullptr;
+  Resource resource_;
+  std::string name_;
+  std::vector<Made> made_;
+};
+
+void KubeBackend::Do(const Job& job, const control::Write& write, const core::PrepareGang& action,
+                     Done done) {
+  if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  const Result<PortRange> ports = AllotPorts(*job);
+  if (!ports.ok()) return done(ports.error());
+  wiring::Context context = ContextOf(*job);
+  context.attempt = action.attempt;
+  context.size = action.min;  // the group's least; nothing else beside the pods knows a size
+  std::vector<Json> objects = wiring::ObjectsOf(job->Whole(), job->uid, context);
+  const std::string mark = MarkText(
+      {action, static_cast<int64_t>(objects.size()), AuthorityHash(context.coordinator_ca_pem), *ports});
+  for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
+  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Next();
+}
+
+void KubeBackend::Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made) {
+  {
+    std::lock_guard lock(mutex_);
+    LiveOf(*job).made = std::move(made);
+  }
+  // Groups of older attempts are of no use any more. Best effort: they go with the job at the latest.
+  const std::string group = wiring::GroupName(job->key.name, action.attempt);
+  for (const auto& [api, store] : groups_) {
+    const auto records = store->Group(job->key.ToString());
+    for (const auto& record : records) {
+      if (record->owner_uid != job->uid || record->name == group) continue;
+      DeleteOptions options;
+      options.uid = record->uid;
+      client_.Delete(ResourceOf(api), job->key.namespace_, record->name, options, [](const Result<Json>&) {});
+    }
+  }
+  Notify(job->key.ToString());
+}
+
+}  // namespace ringmaster::kube

@@ -1,0 +1,86 @@
+#include "operator/wiring/frameworks.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "operator/core/model.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+constexpr int32_t kMeetingPort = 29500;    // torchrun's own
+constexpr int32_t kTensorflowPort = 2222;  // as TensorFlow's examples have it
+
+class Rendezvous {
+ public:
+  Rendezvous(const api::TrainingJob& job, int32_t rank, const Context& context, Json& env)
+      : job_(job), rank_(rank), context_(context), env_(env) {}
+
+  void Pytorch() {
+    const std::string& slots = job_.spec.workers.slots;
+    const std::string port = std::to_string(PortOf(0, kMeetingPort));
+    Add("MASTER_ADDR", HostOf(0));
+    Add("MASTER_PORT", port);
+    Add("PET_NNODES", std::to_string(context_.size));
+    Add("PET_NODE_RANK", std::to_string(rank_));
+    Add("PET_NPROC_PER_NODE", slots);
+    Add("PET_MASTER_ADDR", HostOf(0));
+    Add("PET_MASTER_PORT", port);
+    // What an earlier attempt left behind in a store is not taken for ours.
+    Add("PET_RDZV_ID", fmt::format("{}-{}", job_.metadata.name, context_.attempt));
+    if (slots != "1") return;  // ranks are of processes: only who starts them knows them
+    Add("RANK", std::to_string(rank_));
+    Add("WORLD_SIZE", std::to_string(context_.size));
+    Add("LOCAL_RANK", "0");
+    Add("LOCAL_WORLD_SIZE", "1");
+  }
+
+  void Tensorflow() {
+    Json workers = Json::array();
+    for (int32_t i = 0; i < context_.size; ++i)
+      workers.push_back(fmt::format("{}:{}", HostOf(i), PortOf(i, kTensorflowPort)));
+    const Json config = {{"cluster", {{"worker", std::move(workers)}}},
+                         {"task", {{"type", "worker"}, {"index", rank_}}}};
+    Add("TF_CONFIG", config.dump());
+  }
+
+  void Jax() {
+    Add("JAX_COORDINATOR_ADDRESS", fmt::format("{}:{}", HostOf(0), PortOf(0, kMeetingPort)));
+    Add("JAX_NUM_PROCESSES", std::to_string(context_.size));
+    Add("JAX_PROCESS_ID", std::to_string(rank_));
+  }
+
+ private:
+  void Add(const char* name, std::string value) {
+    env_.push_back({{"name", name}, {"value", std::move(value)}});
+  }
+  // The first name that a pod's resolver tries, whatever the cluster's domain is called.
+  std::string HostOf(int32_t rank) const {
+    return core::PodName(job_.metadata.name, context_.attempt, rank) + "." + ServiceName(job_.metadata.name);
+  }
+  // On the host network the last of the pod's own ports; UCX takes the others before it comes to that one.
+  int32_t PortOf(int32_t rank, int32_t otherwise) const {
+    if (context_.host_port_base == 0) return otherwise;
+    return context_.host_port_base + (rank + 1) * kHostPortsPerPod - 1;
+  }
+
+  const api::TrainingJob& job_;
+  const int32_t rank_;
+  const Context& context_;
+  Json& env_;
+};
+
+}  // namespace
+
+void AddRendezvous(const api::TrainingJob& job, int32_t rank, const Context& context, Json& env) {
+  const std::string& framework = job.spec.framework;
+  Rendezvous rendezvous(job, rank, context, env);
+  if (framework == "pytorch" || framework == "deepspeed") rendezvous.Pytorch();
+  if (framework == "tensorflow") rendezvous.Tensorflow();
+  if (framework == "jax") rendezvous.Jax();
+}
+
+}  // namespace ringmaster::wiring
