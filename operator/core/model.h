@@ -47,22 +47,16 @@ namespace ringmaster::core {
 
 enum class PodPhase : uint8_t { kPending, kRunning, kSucceeded, kFailed };
 
-struct Pod {
+// What a view holds of thousands of pods; the words come on top.
+struct PodState {
   std::string name;
   std::string uid;  // of this incarnation: a replacement has the same name and another uid
   int64_t attempt = 0;
   int32_t rank = 0;
   PodPhase phase = PodPhase::kPending;
-  int32_t exit_code = 0;     // 128 + signal for signals
-  std::string message;       // what it left as its last words
-  std::string ended_reason;  // of its container or of the pod: OOMKilled, Evicted, Error
-  std::string node;          // empty: none was found yet
-  bool gated = false;        // held back from the scheduler by our gate
-  // Why it does not run: of the first container that waits (ImagePullBackOff, CreateContainerConfigError) or
-  // of the scheduler (Unschedulable).
-  std::string waiting_reason;
-  std::string waiting_message;
-  std::vector<std::string> conditions;  // types that are true
+  bool gated = false;     // held back from the scheduler by our gate
+  int32_t exit_code = 0;  // 128 + signal for signals
+  std::string node;       // empty: none was found yet
   Time created{};
   Time placed{};   // when it got its node
   Time started{};  // when it began to run; until then, when it was made
@@ -73,6 +67,22 @@ struct Pod {
   bool alive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }
   bool deleting() const { return delete_by.has_value(); }
   bool bound() const { return !node.empty(); }
+  bool operator==(const PodState&) const = default;
+};
+
+// What is told of a pod, mostly nothing.
+struct PodWords {
+  std::string message;       // what it left as its last words
+  std::string ended_reason;  // of its container or of the pod: OOMKilled, Evicted, Error
+  // Why it does not run: of the first container that waits (ImagePullBackOff, CreateContainerConfigError) or
+  // of the scheduler (Unschedulable).
+  std::string waiting_reason;
+  std::string waiting_message;
+  bool operator==(const PodWords&) const = default;
+};
+
+struct Pod : PodState, PodWords {
+  std::vector<std::string> conditions;  // types that are true
   bool operator==(const Pod&) const = default;
 };
 

@@ -32,7 +32,7 @@ void KubeBackend::Execute(control::Write write, std::function<void(Result<contro
 void KubeBackend::Do(const Job& job, const control::Write& write, const core::SetStatus& action, Done done) {
   if (!write.if_revision)
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status needs its revision"});
-  const api::Status status = EncodeStatus(action.status, job->wish->api, options_.clock);
+  const api::Status status = EncodeStatus(action.status, job->Bare(), options_.clock);
   const Json patch = {
       {"metadata", {{"uid", job->uid}, {"resourceVersion", std::to_string(*write.if_revision)}}},
       {"status", StatusPatch(status)}};

@@ -35,10 +35,10 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
 void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
                         const std::shared_ptr<const PodRecord>& after) {
   bool freed = false;
-  bool many = false;
+  bool first = false;
   {
     std::lock_guard lock(mutex_);
-    many = ++changes_ == kTrimAfter;
+    first = !std::exchange(changed_, true);
     if (before && (!after || after->uid() != before->uid())) {
       capacity_.RemovePod(before->uid());
       freed = !before->ended;
@@ -59,7 +59,7 @@ void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
       }
     }
   }
-  if (many) reflectors_.Poke();
+  if (first) reflectors_.Poke();
   if (freed) RoomChanged();
   if (before && before->own && (!after || !after->own || after->own->owner->job != before->own->owner->job))
     Notify(before->own->owner->job);

@@ -19,20 +19,20 @@ wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
 }
 
 PortRange KubeBackend::PortsOf(const JobRecord& job) const {
-  if (!job.wish->api.spec.network.hostNetwork) return {};
+  if (!job.wish->spec.network.hostNetwork) return {};
   {
     std::lock_guard lock(mutex_);
     if (const Live& live = LiveOf(job); live.ports.count > 0) return live.ports;
   }
   for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
     for (const auto& record : store->Group(job.key.ToString()))
-      if (const auto mark = ReadMark(record->prepared_for); mark && record->owner_uid == job.uid)
+      if (const auto mark = ReadMark(*record->prepared_for); mark && record->owner->uid == job.uid)
         return mark->ports;
   return {};
 }
 
 Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
-  if (!job.wish->api.spec.network.hostNetwork) return PortRange{};
+  if (!job.wish->spec.network.hostNetwork) return PortRange{};
   const int64_t wanted =
       int64_t{std::max(job.wish->job.max, job.wish->job.replicas)} * wiring::kHostPortsPerPod;
   const PortRange all = options_.host_ports;
@@ -46,7 +46,7 @@ Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
   for (const auto& [name, live] : live_) taken.push_back(live.ports);
   for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
     for (const auto& record : store->All())
-      if (const auto mark = ReadMark(record->prepared_for)) taken.push_back(mark->ports);
+      if (const auto mark = ReadMark(*record->prepared_for)) taken.push_back(mark->ports);
   const auto found = FreePorts(all, std::move(taken), static_cast<int32_t>(wanted));
   if (!found) return none;
   LiveOf(job).ports = *found;

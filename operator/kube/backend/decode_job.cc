@@ -47,19 +47,19 @@ std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
   const int64_t generation = Integer(Child(object, "metadata"), "generation", 1);
   wish->problem = TextOf(loaded.problems);
   if (wish->problem.empty()) {
-    wish->api = std::move(loaded.job);
-    wish->job = control::FromApi(wish->api, meta.uid, generation);
+    wish->job = control::FromApi(loaded.job, meta.uid, generation);
+    wish->metadata = std::move(loaded.job.metadata);
+    wish->spec = std::move(loaded.job.spec);
   } else {
-    wish->api.metadata.name = meta.name;
-    wish->api.metadata.namespace_ = meta.namespace_;
+    wish->metadata.name = meta.name;
+    wish->metadata.namespace_ = meta.namespace_;
     wish->job.name = meta.name;
     wish->job.uid = meta.uid;
     wish->job.spec_generation = generation;
     wish->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
     wish->job.suspend = Flag(Child(object, "spec"), "suspend");
   }
-  wish->api.status = {};
-  Json& pods = wish->api.spec.workers.template_;
+  Json& pods = wish->spec.workers.template_;
   if (!pods.is_null()) {
     wish->template_text = DumpJson(pods);
     pods = Json();
@@ -76,8 +76,15 @@ bool SameWish(const JobRecord* before, const Json& object, const Meta& meta) {
 
 }  // namespace
 
+api::TrainingJob JobRecord::Bare() const {
+  api::TrainingJob bare;
+  bare.metadata = wish->metadata;
+  bare.spec = wish->spec;
+  return bare;
+}
+
 api::TrainingJob JobRecord::Whole() const {
-  api::TrainingJob whole = wish->api;
+  api::TrainingJob whole = Bare();
   // It was a tree when the text was made of it.
   if (!wish->template_text.empty())
     whole.spec.workers.template_ = Json::parse(wish->template_text, nullptr, false);

@@ -49,17 +49,19 @@ std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object) {
   return record;
 }
 
-std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta) {
+std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Pool& pool) {
   const Json& metadata = Child(object, "metadata");
   const std::string_view job = Text(Child(metadata, "labels"), wiring::kJobLabel);
   if (job.empty()) return nullptr;
   auto record = std::make_shared<ObjectRecord>();
   record->name = meta.name;
   record->uid = meta.uid;
-  record->job = meta.namespace_ + "/" + std::string(job);
-  record->prepared_for = Text(Child(metadata, "annotations"), kPreparedAnnotation);
+  record->prepared_for =
+      pool.marks.Of(std::string(Text(Child(metadata, "annotations"), kPreparedAnnotation)));
+  std::string uid;
   for (const Json& owner : Items(metadata, "ownerReferences"))
-    if (Flag(owner, "controller")) record->owner_uid = Text(owner, "uid");
+    if (Flag(owner, "controller")) uid = Text(owner, "uid");
+  record->owner = pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::move(uid)});
   return record;
 }
 

@@ -121,7 +121,7 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
 }
 
 std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
-                                                const PodRecord::Own* before, PodPool& pool,
+                                                const PodRecord::Own* before, Pool& pool,
                                                 const WallClock& clock, Time now) {
   // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
   // selectors.
@@ -138,7 +138,7 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
 
   const Json& spec = Child(object, "spec");
   const Json& status = Child(object, "status");
-  core::Pod& pod = own->pod;
+  core::Pod pod;
   pod.name = meta.name;
   pod.uid = meta.uid;
   pod.attempt = place->attempt;
@@ -179,6 +179,8 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   for (const Json& condition : Items(status, "conditions"))
     if (Text(condition, "status") == "True") conditions.emplace_back(Text(condition, "type"));
   own->conditions = pool.conditions.Of(std::move(conditions));
+  if (const core::PodWords& words = pod; words != core::PodWords{})
+    own->words = std::make_unique<const core::PodWords>(words);
 
   own->deletion_timestamp = Text(metadata, "deletionTimestamp");
   if (!own->deletion_timestamp.empty()) {
@@ -189,13 +191,14 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
                         ? before->pod.delete_by
                         : std::min(at, now + grace);
   }
+  own->pod = std::move(pod);
   return own;
 }
 
 }  // namespace
 
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
-                                           const std::shared_ptr<const PodRecord>& before, PodPool& pool,
+                                           const std::shared_ptr<const PodRecord>& before, Pool& pool,
                                            const WallClock& clock, Time now) {
   auto record = std::make_shared<PodRecord>();
   const Json& spec = Child(object, "spec");

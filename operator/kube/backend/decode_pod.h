@@ -2,8 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "base/json.h"
 #include "operator/kube/backend/records.h"
@@ -11,13 +9,6 @@
 #include "operator/kube/watch/meta.h"
 
 namespace ringmaster::kube {
-
-// What thousands of pods have in common is held once. Any thread.
-struct PodPool {
-  Interned<core::Resources> requests;
-  Interned<PodOwner> owners;
-  Interned<std::vector<std::string>> conditions;
-};
 
 // Null: of no interest (somebody else's, without a node or ended). `before`: what was known of it; times that
 // were read once stay.
@@ -28,7 +19,7 @@ struct PodPool {
 //  - times of API server and kubelet are wall times; what should lie in the past is never in the future, and
 //    the end of a grace never further away than the grace.
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
-                                           const std::shared_ptr<const PodRecord>& before, PodPool& pool,
+                                           const std::shared_ptr<const PodRecord>& before, Pool& pool,
                                            const WallClock& clock, Time now);
 
 }  // namespace ringmaster::kube

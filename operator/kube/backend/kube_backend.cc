@@ -11,6 +11,7 @@
 
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
+#include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/preparation.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
@@ -33,12 +34,14 @@ Key KeyOf(const std::string& name) {
   return {name.substr(0, slash), name.substr(slash + 1)};
 }
 
-Store<ObjectRecord>::Hooks ObjectHooks(std::function<void(const std::string&)> notify) {
+Store<ObjectRecord>::Hooks ObjectHooks(Pool& pool, std::function<void(const std::string&)> notify) {
   Store<ObjectRecord>::Hooks hooks;
-  hooks.decode = [](const Json& object, const Meta& meta, const auto&) { return DecodeObject(object, meta); };
-  hooks.group = [](const ObjectRecord& record) { return record.job; };
+  hooks.decode = [&pool](const Json& object, const Meta& meta, const auto&) {
+    return DecodeObject(object, meta, pool);
+  };
+  hooks.group = [](const ObjectRecord& record) { return record.owner->job; };
   hooks.changed = [notify = std::move(notify)](const std::string&, const auto& before, const auto& after) {
-    notify(after ? after->job : before->job);
+    notify(after ? after->owner->job : before->owner->job);
   };
   return hooks;
 }
@@ -70,13 +73,13 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                    [this](const std::string& name, const auto& before, const auto& after) {
                      OnNamespace(name, before, after);
                    }}),
-      services_(ObjectHooks([this](const std::string& job) { Notify(job); })),
-      config_maps_(ObjectHooks([this](const std::string& job) { Notify(job); })),
+      services_(ObjectHooks(pool_, [this](const std::string& job) { Notify(job); })),
+      config_maps_(ObjectHooks(pool_, [this](const std::string& job) { Notify(job); })),
       gate_(std::make_shared<Gate>()),
       reflectors_(client, options_.watch, [this](Time now) { return Chore(now); }) {
   for (const GangApi api : kGangApis)
     groups_.emplace(api, std::make_unique<Store<ObjectRecord>>(
-                             ObjectHooks([this](const std::string& job) { Notify(job); })));
+                             ObjectHooks(pool_, [this](const std::string& job) { Notify(job); })));
 }
 
 KubeBackend::~KubeBackend() { Stop(); }
@@ -170,12 +173,12 @@ Time KubeBackend::Chore(Time now) {
       last_sweep_ = now;
     }
     if (room_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
-    trim = changes_ >= kTrimAfter && now >= last_trim_ + kTrimEvery;
+    trim = changed_ && now >= last_trim_ + kTrimEvery;
     if (trim) {
-      changes_ = 0;
+      changed_ = false;
       last_trim_ = now;
     }
-    if (changes_ >= kTrimAfter) next = std::min(next, last_trim_ + kTrimEvery);
+    if (changed_) next = std::min(next, last_trim_ + kTrimEvery);
   }
   if (trim) ::malloc_trim(0);
   if (discover) Discover();

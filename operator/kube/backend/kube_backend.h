@@ -39,7 +39,6 @@
 #include "operator/control/ports.h"
 #include "operator/core/capacity.h"
 #include "operator/kube/api_client.h"
-#include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
 #include "operator/kube/backend/records.h"
@@ -123,8 +122,6 @@ class KubeBackend final : public control::Backend {
     std::string preflight_for;  // what it was computed from
   };
 
-  static constexpr uint64_t kTrimAfter = 500;  // changes of pods
-
   // Hooks of the stores.
   void OnJob(const Job& before, const Job& after);
   void OnPod(const std::shared_ptr<const PodRecord>& before, const std::shared_ptr<const PodRecord>& after);
@@ -184,7 +181,7 @@ class KubeBackend final : public control::Backend {
   ApiClient& client_;
   const Options options_;
 
-  PodPool pool_;  // before the stores, whose pods share it
+  Pool pool_;  // before the stores, whose records share it
   Store<JobRecord> jobs_;
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;
@@ -201,7 +198,7 @@ class KubeBackend final : public control::Backend {
   core::Capacity capacity_;
   bool room_changed_ = false;
   Time last_sweep_ = Time::min();
-  uint64_t changes_ = 0;  // of pods, since the last trim
+  bool changed_ = false;  // pods have, since the last trim
   Time last_trim_{};
   GangApis gang_apis_;
   Time discover_at_ = Time::min();

@@ -55,7 +55,7 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
     resource_ = ResourceOfObject(object);
     name_ = object["metadata"]["name"].get<std::string>();
     const auto known = store_->Get(job_->key.namespace_ + "/" + name_);
-    if (known && known->owner_uid == job_->uid) return Apply();
+    if (known && known->owner->uid == job_->uid) return Apply();
     backend_.client_.Create(resource_, job_->key.namespace_, object,
                             backend_.Guard([self = shared_from_this()](Result<Json> result) {
                               if (!result.ok() && result.error().code == Code::kAlreadyExists)
@@ -127,7 +127,7 @@ void KubeBackend::Settle(const Job& job, const core::PrepareGang& action, std::v
   for (const auto& [api, store] : groups_) {
     const auto records = store->Group(job->key.ToString());
     for (const auto& record : records) {
-      if (record->owner_uid != job->uid || record->name == group) continue;
+      if (record->owner->uid != job->uid || record->name == group) continue;
       DeleteOptions options;
       options.uid = record->uid;
       client_.Delete(ResourceOf(api), job->key.namespace_, record->name, options, [](const Result<Json>&) {});

@@ -21,7 +21,8 @@ namespace ringmaster::kube {
 
 // The spec of a job: read once for each generation of it, however often the status changes.
 struct Wish {
-  api::TrainingJob api;       // without status and template
+  api::Metadata metadata;
+  api::Spec spec;             // without the template
   std::string template_text;  // as JSON text, a tenth of the tree; empty: none
   std::string problem;        // not empty: it cannot be run, and of the wish only names and suspend are meant
   core::Job job;
@@ -41,15 +42,16 @@ struct JobRecord {
     job.deleted = deleted;
     return job;
   }
-  // The job as the user wrote it, for wiring.
+  // The job as the user wrote it, for wiring; Bare: without the template.
   api::TrainingJob Whole() const;
+  api::TrainingJob Bare() const;
 };
 
-// The job that a pod was made for.
-struct PodOwner {
+// The job that a pod or an object was made for.
+struct Owner {
   std::string job;  // namespace/name
   std::string uid;
-  auto operator<=>(const PodOwner&) const = default;
+  auto operator<=>(const Owner&) const = default;
 };
 
 struct PodRecord {
@@ -59,14 +61,17 @@ struct PodRecord {
 
   // Of our own only.
   struct Own {
-    std::shared_ptr<const PodOwner> owner;
-    core::Pod pod;  // but for its conditions
+    std::shared_ptr<const Owner> owner;
+    core::PodState pod;
+    std::unique_ptr<const core::PodWords> words;  // null: none
     std::shared_ptr<const std::vector<std::string>> conditions;
     std::shared_ptr<const core::PodShape> shape;  // while it has no node
     std::string deletion_timestamp;               // as it was written
 
     core::Pod Whole() const {
-      core::Pod whole = pod;
+      core::Pod whole;
+      static_cast<core::PodState&>(whole) = pod;
+      if (words) static_cast<core::PodWords&>(whole) = *words;
       whole.conditions = *conditions;
       return whole;
     }
@@ -86,15 +91,22 @@ struct NodeRecord {
   std::string ready_transition;  // as it was written
 };
 
-// Services, ConfigMaps and gang objects of ours.
+// Services, ConfigMaps and gang objects of ours. All of an attempt have the same mark.
 struct ObjectRecord {
   std::string name;
   std::string uid;
-  std::string job;           // namespace/name
-  std::string prepared_for;  // the annotation below
-  std::string owner_uid;
+  std::shared_ptr<const Owner> owner;
+  std::shared_ptr<const std::string> prepared_for;  // the annotation below
 };
 inline constexpr const char* kPreparedAnnotation = "ringmaster.dev/prepared-for";
+
+// What thousands of records have in common is held once. Any thread.
+struct Pool {
+  Interned<core::Resources> requests;
+  Interned<Owner> owners;
+  Interned<std::vector<std::string>> conditions;
+  Interned<std::string> marks;
+};
 
 struct NamespaceRecord {
   std::string pod_security;  // the level that is enforced; empty: none

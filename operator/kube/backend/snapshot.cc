@@ -137,6 +137,7 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
     std::erase_if(live.made, [&](const Made& item) {
       return item.store->revision(job.key.namespace_) >= item.revision;
     });
+    if (live.made.empty()) live.made.shrink_to_fit();
     made = live.made;
     authority = authority_;
   }
@@ -144,11 +145,11 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
   for (const Made& item : made) marks.push_back(item.mark);
   const auto gather = [&](const Store<ObjectRecord>& store) {
     for (const auto& record : store.Group(job.key.ToString())) {
-      if (record->owner_uid != job.uid) continue;
+      if (record->owner->uid != job.uid) continue;
       const bool older = std::any_of(made.begin(), made.end(), [&](const Made& item) {
         return item.store == &store && item.name == record->name;
       });
-      if (!older) marks.push_back(record->prepared_for);
+      if (!older) marks.push_back(*record->prepared_for);
     }
   };
   gather(services_);

@@ -45,7 +45,7 @@ Json PodJson(const char* spec, const char* status, const char* metadata = "{}") 
 std::shared_ptr<const PodRecord> Decode(const Json& pod,
                                         const std::shared_ptr<const PodRecord>& before = nullptr,
                                         Time now = kNow) {
-  PodPool pool;
+  Pool pool;
   return DecodePod(pod, ReadMeta(pod), before, pool, kClock, now);
 }
 
@@ -390,7 +390,7 @@ TEST(DecodeJobTest, GoodBadAndForeign) {
   EXPECT_EQ(good->wish->job.replicas, 8);
   EXPECT_EQ(good->status.ledger.attempt, 3);
   EXPECT_EQ(good->status.ledger.gang_size, 8);
-  EXPECT_EQ(good->wish->api.status, api::Status{});
+  EXPECT_EQ(good->Whole().status, api::Status{});
   EXPECT_EQ(good->Whole().spec.workers.template_, job["spec"]["workers"]["template"]);
   EXPECT_FALSE(good->deleted);
 

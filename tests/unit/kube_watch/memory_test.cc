@@ -113,7 +113,7 @@ void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
 TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
   const WallClock clock(Now(), WallNow());
   const auto measure = [&](bool own) {
-    PodPool pool;
+    Pool pool;
     typename Store<PodRecord>::Hooks pod_hooks;
     pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
       return DecodePod(object, meta, before, pool, clock, Now());
