@@ -202,7 +202,7 @@ class Life(unittest.TestCase):
         before = {name: operator.metric(name) for name in counted}
         name = rig.apply(job("counted", replicas=2))
         rig.wait_phase(name, "Running")
-        self.assertEqual(operator.metric("ringmaster_jobs", phase="Running"), 1)
+        c.wait(lambda: operator.metric("ringmaster_jobs", phase="Running") == 1, "the operator has seen it, too")
         c.pod_exit("default", "counted-1-0", 1, "boom")
         c.wait(lambda: rig.status(name).get("attempt") == 2 and rig.running(name, 2), "the second attempt")
         for pod in rig.live(name):

@@ -28,13 +28,15 @@ bool AllSucceeded(const Observed& o) {
   return o.status.ledger.attempt > 0 && succeeded > 0 && succeeded == o.status.ledger.gang_size;
 }
 
-// A trainer said that no restart helps, or the coordinator saw it.
+// A trainer said that no restart helps, or the coordinator saw it. What steps were made with was good
+// enough: then something else has failed, such as the last checkpoint.
 Decision GivenUp(const Observed& o, Time now) {
   const auto& told = o.report->last_failure;
   Ledger next = o.status.ledger;
   if (!told) return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave the job up");
   Failure& failure = next.last_failure.emplace(FailureOf(o, *told, now));
-  const bool bad = failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
+  const bool trained = next.stepped || o.report->step != next.base_step;
+  const bool bad = !trained && failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
   failure.rule = bad ? Judge({}, failure, {}).rule : "default: the coordinator gave up";
   return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kTrainingFailed,
               fmt::format("{}: {}", told->pod, told->message));

@@ -15,8 +15,8 @@ namespace {
 uint64_t IdOf(const EventSubject& subject, std::initializer_list<std::string_view> more = {}) {
   std::string text;
   const auto add = [&](std::string_view part) { text.append(part).push_back('\0'); };
-  for (const std::string_view part : {std::string_view(subject.namespace_), std::string_view(subject.name),
-                                      std::string_view(subject.uid)})
+  for (const std::string_view part :
+       {std::string_view(subject.namespace_), std::string_view(subject.name), std::string_view(subject.uid)})
     add(part);
   for (const std::string_view part : more) add(part);
   return Hash64(AsBytes(std::span<const char>(text)));

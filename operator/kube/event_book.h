@@ -73,8 +73,8 @@ class EventBook {
   int64_t dropped() const { return dropped_; }
 
  private:
-  // Hashes of what tells two apart, which would be hundreds of bytes for each: that two series have the same is
-  // not to be expected, and would count one with the other.
+  // Hashes of what tells two apart, which would be hundreds of bytes for each: that two series have the same
+  // is not to be expected, and would count one with the other.
   using Id = uint64_t;
   struct Series {
     std::string namespace_;

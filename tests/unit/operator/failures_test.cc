@@ -91,6 +91,10 @@ TEST(Failures, BadInputThatATrainerTellsIsABadConfiguration) {
   Observed o = RunningWorld(2);
   o.report->phase = GangPhase::kFailed;
   o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 64, "/data/typo: no such file"};
+  // After steps it is something else: a last checkpoint that could not be written.
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kTrainingFailed);
+  o.status.ledger.stepped = false;
+  o.report->step = 0;
   const Ledger ledger = Written(Decide(o, kT0));
   EXPECT_EQ(ledger.outcome_reason, Reason::kBadConfiguration);
   EXPECT_EQ(ledger.outcome_message, "job-1-1: /data/typo: no such file");
