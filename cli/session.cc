@@ -42,6 +42,12 @@ int ThreadsPerWorker(int workers) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, workers));
 }
 
+// Shared memory reaches everybody here; what a network needs weighs more than a small model.
+api::TrainingJob OnOneMachine(api::TrainingJob job) {
+  if (job.spec.network.transport == "auto") job.spec.network.transport = "shm";
+  return job;
+}
+
 }  // namespace
 
 class Session::Impl {
@@ -57,7 +63,7 @@ class Session::Impl {
       plan_.job.spec.restart.maxRestarts = 1'000'000;
       plan_.job.spec.restart.maxWithoutProgress = 1'000'000;
     }
-    RM_ASSIGN(RunFolder run_folder, RunFolder::Create(folder_.paths().folder, plan_.job));
+    RM_ASSIGN(RunFolder run_folder, RunFolder::Create(folder_.paths().folder, OnOneMachine(plan_.job)));
     run_folder_.emplace(std::move(run_folder));
     RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_.progress));
     RM_TRY(StartServer());

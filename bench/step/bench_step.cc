@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -42,11 +44,21 @@ std::vector<Case> Cases() {
 
 struct Parts {
   double total = 0;
-  double products = 0;
   double optimizer = 0;
-  double flops = 0;
+  std::vector<engine::ProductEffort> products;  // of one step
   int64_t elements = 0;
 };
+
+// What came on top of `before`.
+std::vector<engine::ProductEffort> Since(const std::vector<engine::ProductEffort>& before,
+                                         std::vector<engine::ProductEffort> now) {
+  for (size_t i = 0; i < before.size(); ++i) {  // shapes keep their places
+    now[i].calls -= before[i].calls;
+    now[i].seconds -= before[i].seconds;
+    now[i].rounding -= before[i].rounding;
+  }
+  return now;
+}
 
 Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
   ModelConfig config = c.config;
@@ -71,7 +83,7 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
 
   std::vector<Parts> measured;
   for (int round = 0; round <= rounds; ++round) {
-    const engine::ProductEffort before = model.Effort();
+    const std::vector<engine::ProductEffort> before = model.Effort();
     const Time begin = Now();
     const auto sums = model.ForwardBackward(params, batch, grads, nullptr, nullptr);
     CHECK(sums.ok());
@@ -82,45 +94,66 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
     m.swap(next_m);
     v.swap(next_v);
     const Time end = Now();
-    const engine::ProductEffort after = model.Effort();
     if (round == 0) continue;  // warms caches and makes oneDNN's kernels
     measured.push_back({.total = ToSeconds(end - begin),
-                        .products = after.seconds - before.seconds,
                         .optimizer = ToSeconds(end - middle),
-                        .flops = after.flops - before.flops,
+                        .products = Since(before, model.Effort()),
                         .elements = model.layout().elements});
   }
   return *std::min_element(measured.begin(), measured.end(),
                            [](const Parts& a, const Parts& b) { return a.total < b.total; });
 }
 
-void Report(const Case& c, Precision precision, int threads, int rounds) {
-  double raw_seconds = 0;
-  double raw_flops = 0;
-  const auto raw = [&] {
-    double seconds = 0;
-    raw_flops = 0;
-    for (const ProductShape& shape : ProductsOf(c.config, c.samples)) {
-      seconds += static_cast<double>(shape.count) * RawSeconds(shape, precision, threads);
-      raw_flops += static_cast<double>(shape.count) * shape.Flops();
-    }
-    raw_seconds = raw_seconds == 0 ? seconds : std::min(raw_seconds, seconds);
-  };
-  raw();
+// Seconds of a step's products by oneDNN alone, measured before and after ours; the better one of each shape.
+void MeasureRaw(const Case& c, Precision precision, int threads, std::vector<double>& seconds) {
+  const std::vector<ProductShape> shapes = ProductsOf(c.config, c.samples);
+  seconds.resize(shapes.size(), std::numeric_limits<double>::max());
+  for (size_t i = 0; i < shapes.size(); ++i)
+    seconds[i] = std::min(seconds[i],
+                          static_cast<double>(shapes[i].count) * RawSeconds(shapes[i], precision, threads));
+}
+
+void ReportShapes(const Case& c, const std::vector<engine::ProductEffort>& ours,
+                  const std::vector<double>& raw) {
+  fmt::print("{:>22} {:>6} {:>9} {:>9} {:>9} {:>6}   ms; rounding: of weights, within ours\n", "m n k",
+             "calls", "ours", "rounding", "oneDNN", "ratio");
+  const std::vector<ProductShape> shapes = ProductsOf(c.config, c.samples);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const ProductShape& s = shapes[i];
+    for (const engine::ProductEffort& e : ours)
+      if (e.m == s.m && e.n == s.n && e.k == s.k && e.a_transposed == s.a_transposed &&
+          e.b_transposed == s.b_transposed && e.calls > 0)
+        fmt::print(
+            "{:>22} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>6.2f}\n",
+            fmt::format("{}{} {}{} {}", s.m, s.a_transposed ? "t" : "", s.n, s.b_transposed ? "t" : "", s.k),
+            e.calls, e.seconds * 1e3, e.rounding * 1e3, raw[i] * 1e3, raw[i] / e.seconds);
+  }
+}
+
+void Report(const Case& c, Precision precision, int threads, int rounds, bool by_shape) {
+  std::vector<double> raw;
+  MeasureRaw(c, precision, threads, raw);
   const Parts parts = Measure(c, precision, threads, rounds);
-  raw();
+  MeasureRaw(c, precision, threads, raw);
+  double products = 0;
+  double flops = 0;
+  for (const engine::ProductEffort& effort : parts.products) {
+    products += effort.seconds;
+    flops += effort.Flops();
+  }
   const double numerics = NumericsSeconds(parts.elements, rounds);
   const double all_reduce = AllReduceSeconds(parts.elements, rounds);
-  const double rate = parts.flops / parts.products / 1e9;
-  const double raw_rate = raw_flops / raw_seconds / 1e9;
-  const double others = parts.total - parts.products - parts.optimizer;
+  const double rate = flops / products / 1e9;
+  const double raw_rate = flops / std::accumulate(raw.begin(), raw.end(), 0.0) / 1e9;
+  const double others = parts.total - products - parts.optimizer;
   fmt::print(
       "{:<7} {:<5} threads {}  step {:8.2f} ms  products {:8.2f}  other kernels {:7.2f}  optimizer {:7.2f}  "
       "| beside it: exact numerics {:6.2f}  all-reduce of 2 ranks {:6.2f} |  "
       "{:7.0f} tokens/s  products {:6.1f} GFLOP/s  oneDNN alone {:6.1f}  ratio {:.2f}\n",
-      c.name, precision == Precision::kBf16 ? "bf16" : "fp32", threads, parts.total * 1e3,
-      parts.products * 1e3, others * 1e3, parts.optimizer * 1e3, numerics * 1e3, all_reduce * 1e3,
+      c.name, precision == Precision::kBf16 ? "bf16" : "fp32", threads, parts.total * 1e3, products * 1e3,
+      others * 1e3, parts.optimizer * 1e3, numerics * 1e3, all_reduce * 1e3,
       c.samples * c.config.context / parts.total, rate, raw_rate, rate / raw_rate);
+  if (by_shape) ReportShapes(c, parts.products, raw);
 }
 
 }  // namespace
@@ -133,6 +166,8 @@ int main(int argc, char** argv) {
   int rounds = 3;
   std::vector<std::string> names = {"small", "b4t64", "b1t512"};
   std::vector<std::string> precisions = {"fp32", "bf16"};
+  bool by_shape = false;
+  app.add_flag("--shapes", by_shape, "also the products one by one");
   app.add_option("--threads", threads, "threads of the engine, and of oneDNN beside it")
       ->check(CLI::Range(1, 256));
   app.add_option("--rounds", rounds, "steps measured, after one that warms up")->check(CLI::Range(1, 1000));
@@ -149,7 +184,7 @@ int main(int argc, char** argv) {
         fmt::print("{:<7} {:<5} skipped: {}\n", c.name, precision, made.error().message);
         continue;
       }
-      bench::Report(c, kind, threads, rounds);
+      bench::Report(c, kind, threads, rounds, by_shape);
     }
   return 0;
 }

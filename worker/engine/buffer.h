@@ -1,26 +1,24 @@
 // A block of memory aligned to cache lines, zeroed and thereby touched when made: what a model needs is taken
-// at its start, not in the middle of a step. Move-only.
+// at its start, not in the middle of a step. Large ones lie in huge pages where the system gives them.
+// Move-only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <new>
 
 namespace ringmaster::engine {
+
+// For std::free. Throws std::bad_alloc, as the containers do.
+void* TouchedMemory(size_t bytes);
 
 template <class T>
 class Buffer {
  public:
   Buffer() = default;
-  // Throws std::bad_alloc, as the containers do.
   explicit Buffer(int64_t size) : size_(size) {
-    if (size == 0) return;
-    const size_t bytes = (static_cast<size_t>(size) * sizeof(T) + 63) / 64 * 64;
-    memory_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-    if (memory_ == nullptr) throw std::bad_alloc();
-    std::memset(memory_.get(), 0, bytes);
+    if (size > 0) memory_.reset(static_cast<T*>(TouchedMemory(static_cast<size_t>(size) * sizeof(T))));
   }
   T* get() { return memory_.get(); }
   const T* get() const { return memory_.get(); }

@@ -85,15 +85,50 @@ void Exec::AddEpilogue(const Product& product, const Epilogue& epilogue, int64_t
                    epilogue.residual == nullptr ? nullptr : epilogue.residual + at, product.ldc);
 }
 
-void Exec::Matmul(const Product& product, const Epilogue& epilogue) {
+template <class Work>
+void Exec::Timed(const Product& product, const Work& work) {
   const Time begin = Now();
-  if (precision_ == Precision::kBf16)
-    MatmulBf16(product, epilogue);
-  else
-    MatmulFp32(product, epilogue);
-  effort_.seconds += ToSeconds(Now() - begin);
-  effort_.flops +=
-      2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
+  ProductEffort& effort = EffortOf(product);
+  work(effort);
+  effort.seconds += ToSeconds(Now() - begin);
+  ++effort.calls;
+}
+
+void Exec::Matmul(const Product& product, const Epilogue& epilogue) {
+  Timed(product, [&](ProductEffort& effort) {
+    if (precision_ != Precision::kBf16) return MatmulFp32(product, epilogue);
+    const uint16_t* second = SecondOf(product, effort);
+    if (!product.a.transposed) SliceFirst(product.a, product.m, product.k);
+    MultiplyBf16(product, epilogue, second);
+  });
+}
+
+void Exec::MatmulGradients(const Product& of_weight, const Product& of_input) {
+  const Matrix& d = of_weight.b;
+  CHECK(of_weight.a.transposed && of_input.b.transposed && d.data == of_input.a.data &&
+        d.ld == of_input.a.ld && of_weight.n == of_input.k && of_weight.k == of_input.m);
+  if (precision_ != Precision::kBf16) {
+    Matmul(of_weight);
+    Matmul(of_input);
+    return;
+  }
+  Timed(of_weight, [&](ProductEffort&) {
+    ReserveBf16(of_weight.m, of_weight.n, of_weight.k, true, false);
+    ReserveBf16(of_input.m, of_input.n, of_input.k, false, true);
+    RoundGradient(d, of_weight.k, of_weight.n);
+    MultiplyBf16(of_weight, {}, second_.get());
+  });
+  Timed(of_input, [&](ProductEffort& effort) { MultiplyBf16(of_input, {}, SecondOf(of_input, effort)); });
+}
+
+ProductEffort& Exec::EffortOf(const Product& p) {
+  for (ProductEffort& effort : effort_)
+    if (effort.m == p.m && effort.n == p.n && effort.k == p.k && effort.a_transposed == p.a.transposed &&
+        effort.b_transposed == p.b.transposed)
+      return effort;
+  effort_.push_back(
+      {.m = p.m, .n = p.n, .k = p.k, .a_transposed = p.a.transposed, .b_transposed = p.b.transposed});
+  return effort_.back();
 }
 
 void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
@@ -138,17 +173,42 @@ void Exec::SliceFirst(const Matrix& a, int64_t m, int64_t k) {
   });
 }
 
-void Exec::MatmulBf16(const Product& product, const Epilogue& epilogue) {
+void Exec::RoundGradient(const Matrix& d, int64_t rows, int64_t columns) {
+  const PackedShape packed{rows, columns};
+  const int64_t packed_slice = PackedShape::SliceDepth(rows);
+  const int64_t slice = PackedShape::SliceDepth(columns);
+  // What a unit has read for one image it finds in cache for the other.
+  pool_.Run(Count(rows, kernels::kStripDepth), [&](int64_t unit, int) {
+    const int64_t row = unit * kernels::kStripDepth;
+    const int64_t tall = std::min(kernels::kStripDepth, rows - row);
+    const int64_t depth = row / packed_slice * packed_slice;
+    for (int64_t column = 0; column < columns; column += kPieceColumns)
+      kernels_.PackRows(tall, std::min(kPieceColumns, columns - column), d.At(row, column), d.ld,
+                        second_.get() + packed.At(depth, column) + (row - depth) * kernels::kStripColumns,
+                        packed.Stride(depth));
+    for (int64_t column = 0; column < columns; column += slice) {
+      const int64_t wide = std::min(slice, columns - column);
+      kernels_.ToBf16(tall, wide, d.At(row, column), d.ld, first_.get() + column * rows + row * wide, wide);
+    }
+  });
+}
+
+const uint16_t* Exec::SecondOf(const Product& product, ProductEffort& effort) {
+  const Time begin = Now();
+  const uint16_t* known = weights_.Find(product.b, product.k, product.n, pool_);
+  effort.rounding += ToSeconds(Now() - begin);
+  ReserveBf16(product.m, product.n, product.k, product.a.transposed, known != nullptr);
+  if (known != nullptr) return known;
+  PackSecond(product.b, product.k, product.n);
+  return second_.get();
+}
+
+void Exec::MultiplyBf16(const Product& product, const Epilogue& epilogue, const uint16_t* second) {
   CHECK(!product.accumulate || epilogue.residual == nullptr);
   const int64_t m = product.m;
   const int64_t n = product.n;
   const int64_t k = product.k;
   const Matrix& a = product.a;
-  const uint16_t* known = weights_.Find(product.b, k, n, pool_);
-  ReserveBf16(m, n, k, a.transposed, known != nullptr);
-  if (known == nullptr) PackSecond(product.b, k, n);
-  const uint16_t* second = known != nullptr ? known : second_.get();
-  if (!a.transposed) SliceFirst(a, m, k);
   const PackedShape packed{k, n};
   const int64_t slice = PackedShape::SliceDepth(k);
   const int64_t side = PieceSide(a.transposed ? m : n, k);

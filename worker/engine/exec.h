@@ -58,10 +58,14 @@ class Exec {
   void ReserveHere(int64_t m, int64_t n, int64_t k);  // for MatmulHere
   int64_t ScratchBytes() const;
 
-  const ProductEffort& effort() const { return effort_; }
+  const std::vector<ProductEffort>& effort() const { return effort_; }
 
   // op(A) op(B) (+ C) + epilogue, by panels over the threads.
   void Matmul(const kernels::Product& product, const Epilogue& epilogue = {});
+
+  // The two products that take the gradient d of x W: x^T d, and d W^T. The same bits as one after the other,
+  // but d is read and rounded once.
+  void MatmulGradients(const kernels::Product& of_weight, const kernels::Product& of_input);
 
   // The same on the calling worker alone: for use inside Units.
   void MatmulHere(int worker, const kernels::Product& product);
@@ -92,18 +96,27 @@ class Exec {
   };
 
   void MatmulFp32(const kernels::Product& product, const Epilogue& epilogue);
-  void MatmulBf16(const kernels::Product& product, const Epilogue& epilogue);
+  ProductEffort& EffortOf(const kernels::Product& product);
+  // work(effort), whose seconds count as the product's.
+  template <class Work>
+  void Timed(const kernels::Product& product, const Work& work);
+  // Returns the weight's image when the second operand is one, else packs it.
+  const uint16_t* SecondOf(const kernels::Product& product, ProductEffort& effort);
+  // Of rounded operands: `second` packed, the first in first_ unless it is transposed.
+  void MultiplyBf16(const kernels::Product& product, const Epilogue& epilogue, const uint16_t* second);
   // Scratch of a product; `known`: its second operand is a weight.
   void ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed, bool known);
   void PackSecond(const kernels::Matrix& b, int64_t k, int64_t n);
   void SliceFirst(const kernels::Matrix& a, int64_t m, int64_t k);
+  // Both at once, of d [rows, columns]: as the second operand of x^T d and as the first of d W^T.
+  void RoundGradient(const kernels::Matrix& d, int64_t rows, int64_t columns);
   void AddEpilogue(const kernels::Product& product, const Epilogue& epilogue, int64_t row, int64_t rows,
                    int64_t column, int64_t columns) const;
 
   const kernels::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
-  ProductEffort effort_;
+  std::vector<ProductEffort> effort_;  // by shape, in the order of their first products
   // bf16 only:
   WeightsBf16 weights_;
   Buffer<uint16_t> first_;       // the first operand of the product under way, in slices of its depth

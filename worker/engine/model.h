@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "worker/engine/layout.h"
@@ -71,10 +72,21 @@ struct Sums {
   bool operator==(const Sums&) const = default;
 };
 
-// What products of matrices have cost so far (attention's own small ones are not counted): for benchmarks.
+// What the products of one shape have cost so far (attention's own small ones are not counted): for
+// benchmarks.
 struct ProductEffort {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool a_transposed = false;
+  bool b_transposed = false;
+  int64_t calls = 0;
   double seconds = 0;
-  double flops = 0;
+  double rounding = 0;  // seconds of these in which weights were rounded and packed
+  double Flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
+           static_cast<double>(calls);
+  }
 };
 
 class Model {
@@ -109,7 +121,7 @@ class Model {
   // messages.
   virtual int64_t ActivationBytes() const = 0;
 
-  virtual ProductEffort Effort() const = 0;
+  virtual const std::vector<ProductEffort>& Effort() const = 0;
 };
 
 // kInvalid when the configuration is impossible (width not divisible by heads, ...), with field and reason.

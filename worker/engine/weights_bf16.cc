@@ -7,11 +7,11 @@
 namespace ringmaster::engine {
 namespace {
 
-// A piece of a matrix that is read from memory once for both images. A multiple of a strip's columns and
-// depth, so that two pieces never write into one line.
-constexpr int64_t kPieceSide = 256;
-
-int64_t Pieces(int64_t n) { return (n + kPieceSide - 1) / kPieceSide; }
+// A piece of a matrix that is read from memory once for both images. Its rows are a page long, since to find
+// the next page costs as much as to read half of one. Multiples of a strip's columns and depth, so that two
+// pieces never write into one line.
+constexpr int64_t kPatchRows = 64;
+constexpr int64_t kPatchColumns = 1024;
 
 // fn(begin, end) for the pieces of [begin, end) that do not cross a slice.
 template <class Fn>
@@ -65,12 +65,13 @@ void WeightsBf16::Make(Weight& weight, bool by_rows, bool by_columns, ThreadPool
   by_rows = by_rows && stale(weight.by_rows);
   by_columns = by_columns && stale(weight.by_columns);
   const float* from = params_ + weight.offset;
-  const int64_t down = Pieces(weight.rows);
-  pool.Run(down * Pieces(weight.columns), [&](int64_t unit, int) {
-    const int64_t row = unit % down * kPieceSide;
-    const int64_t column = unit / down * kPieceSide;
-    const int64_t row_end = std::min(weight.rows, row + kPieceSide);
-    const int64_t column_end = std::min(weight.columns, column + kPieceSide);
+  const int64_t down = (weight.rows + kPatchRows - 1) / kPatchRows;
+  const int64_t across = (weight.columns + kPatchColumns - 1) / kPatchColumns;
+  pool.Run(down * across, [&](int64_t unit, int) {
+    const int64_t row = unit % down * kPatchRows;
+    const int64_t column = unit / down * kPatchColumns;
+    const int64_t row_end = std::min(weight.rows, row + kPatchRows);
+    const int64_t column_end = std::min(weight.columns, column + kPatchColumns);
     const auto pack = [&](const Image& image, kernels::PackRowsFn* kernel, int64_t k_begin, int64_t k_end,
                           int64_t n_begin, int64_t n_end, bool transposed) {
       BySlices(image.shape.depth, k_begin, k_end, [&](int64_t k, int64_t end) {

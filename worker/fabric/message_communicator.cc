@@ -12,7 +12,10 @@ namespace {
 
 // Up to here the latency of a message outweighs sending everything log2(world) times.
 constexpr size_t kDoublingBytes = 128 << 10;
-constexpr int kDirectWorld = 8;  // up to so many ranks everybody can talk to everybody at once
+// Up to so many ranks everybody can talk to everybody at once. Of larger data a ring has less under way: what
+// a rank passes on is still in its cache.
+constexpr int kDirectWorld = 8;
+constexpr size_t kDirectBytes = 2 << 20;
 constexpr size_t kTreeBytes = 32 << 10;
 
 class MessageCommunicator final : public Communicator {
@@ -85,7 +88,8 @@ class MessageCommunicator final : public Communicator {
       if (data.size() <= Small(kDoublingBytes))
         return DoublingAllReduce(*transport_, operation, data, combiner);
       if (world() == 2) return ExchangeAllReduce(*transport_, operation, data, combiner);
-      if (world() <= kDirectWorld) return DirectAllReduce(*transport_, operation, data, combiner);
+      if (world() <= kDirectWorld && data.size() <= kDirectBytes)
+        return DirectAllReduce(*transport_, operation, data, combiner);
       return RingAllReduce(*transport_, operation, data, combiner);
     });
   }

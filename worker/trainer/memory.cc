@@ -34,14 +34,24 @@ MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool writ
   return need;
 }
 
-Result<int64_t> ProportionalBytes() {
+Result<MemoryHeld> ParseHeld(const std::string& smaps_rollup) {
+  const auto bytes = [&](const std::string& name) -> Result<int64_t> {
+    const size_t at = smaps_rollup.find("\n" + name + ":");
+    long long kib = 0;
+    if (at == std::string::npos ||
+        std::sscanf(smaps_rollup.c_str() + at + name.size() + 2, "%lld kB", &kib) != 1)
+      return Error{Code::kUnavailable, "/proc/self/smaps_rollup has no " + name};
+    return int64_t{kib} * 1024;
+  };
+  RM_ASSIGN(const int64_t anonymous, bytes("Pss_Anon"));
+  RM_ASSIGN(const int64_t shared, bytes("Pss_Shmem"));
+  RM_ASSIGN(const int64_t files, bytes("Pss_File"));
+  return MemoryHeld{anonymous + shared, files};
+}
+
+Result<MemoryHeld> Held() {
   RM_ASSIGN(const std::string text, ReadFile("/proc/self/smaps_rollup", 1 << 16));
-  const size_t at = text.find("\nPss:");
-  long long kib = 0;
-  if (at == std::string::npos || std::sscanf(text.c_str() + at, "\nPss: %lld kB", &kib) != 1) {
-    return Error{Code::kUnavailable, "/proc/self/smaps_rollup has no Pss"};
-  }
-  return int64_t{kib} * 1024;
+  return ParseHeld(text);
 }
 
 }  // namespace ringmaster::trainer

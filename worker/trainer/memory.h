@@ -25,8 +25,15 @@ struct MemoryNeed {
 
 MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool writes_checkpoints);
 
-// Proportional set size of this process: pages shared with peers count in shares. kUnavailable where the
-// kernel does not tell.
-Result<int64_t> ProportionalBytes();
+// What this process holds; pages shared with peers count in shares.
+struct MemoryHeld {
+  int64_t own = 0;    // anonymous and shared memory: nobody but its end gives it back
+  int64_t files = 0;  // pages of programs and data that are mapped: the kernel drops them when it needs room
+};
+
+// From the text of /proc/PID/smaps_rollup. kUnavailable where the kernel does not tell (before 5.9).
+Result<MemoryHeld> ParseHeld(const std::string& smaps_rollup);
+// Of this process.
+Result<MemoryHeld> Held();
 
 }  // namespace ringmaster::trainer

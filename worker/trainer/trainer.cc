@@ -250,10 +250,12 @@ Status Trainer::Finish(bool finished) {
       return saved;
     }
   }
-  if (const auto have = ProportionalBytes(); have.ok()) {
+  if (const auto held = Held(); held.ok()) {
     const MemoryNeed need = NeedOf(parts_.config, *parts_.model, writer_ != nullptr);
-    log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}", static_cast<double>(*have) / (1 << 20),
-              static_cast<double>(*have) / static_cast<double>(need.Total()), need.ToString());
+    log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}; mapped files {:.1f} MiB",
+              static_cast<double>(held->own) / (1 << 20),
+              static_cast<double>(held->own) / static_cast<double>(need.Total()), need.ToString(),
+              static_cast<double>(held->files) / (1 << 20));
   }
   done.weights_hash = HashHex(state_->ParamsHash());
   done.optimizer_hash = HashHex(state_->OptimizerHash());

@@ -113,6 +113,53 @@ TEST_F(MatmulBf16, AgreesWithTheReferenceForEveryOrientation) {
         }
 }
 
+// Both gradients of y = x W in one call give the bits of one call each, whatever the threads.
+TEST(Matmul, GradientsTogetherOrOneByOne) {
+  struct Layer {
+    int64_t rows, in, out;
+  };
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    if (precision == Precision::kBf16 && !kernels::MatmulBf16::Supported()) continue;
+    // Also with a gradient in several slices, whose ends are no strips' ends.
+    for (const Layer& s : {Layer{1, 3, 5}, Layer{65, 70, 130}, Layer{2100, 40, 33}, Layer{40, 33, 1040}}) {
+      const std::vector<float> x = RandomFloats(1, s.rows * s.in), d = RandomFloats(2, s.rows * s.out),
+                               w = RandomFloats(3, s.in * s.out);
+      const auto gradients = [&](int threads, bool together, std::vector<float>& dw, std::vector<float>& dx) {
+        dw.assign(static_cast<size_t>(s.in * s.out), 0);
+        dx.assign(static_cast<size_t>(s.rows * s.in), 0);
+        Exec exec(threads, precision, kernels::FastKernels());
+        const Product of_weight{.m = s.in,
+                                .n = s.out,
+                                .k = s.rows,
+                                .a = {x.data(), s.in, true},
+                                .b = {d.data(), s.out},
+                                .c = dw.data(),
+                                .ldc = s.out};
+        const Product of_input{.m = s.rows,
+                               .n = s.in,
+                               .k = s.out,
+                               .a = {d.data(), s.out},
+                               .b = {w.data(), s.out, true},
+                               .c = dx.data(),
+                               .ldc = s.in};
+        if (together) {
+          exec.MatmulGradients(of_weight, of_input);
+        } else {
+          exec.Matmul(of_weight);
+          exec.Matmul(of_input);
+        }
+      };
+      std::vector<float> want_dw, want_dx, dw, dx;
+      gradients(1, false, want_dw, want_dx);
+      for (const int threads : {1, 3}) {
+        gradients(threads, true, dw, dx);
+        EXPECT_EQ(dw, want_dw) << s.rows << " rows " << s.in << " in " << s.out << " out";
+        EXPECT_EQ(dx, want_dx) << s.rows << " rows " << s.in << " in " << s.out << " out";
+      }
+    }
+  }
+}
+
 TEST(Matmul, EpilogueAddsBiasAndResidual) {
   const int64_t m = 150, n = 300, k = 9;
   const std::vector<float> a = RandomFloats(4, m * k), b = RandomFloats(5, k * n), bias = RandomFloats(6, n),

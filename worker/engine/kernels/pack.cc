@@ -43,6 +43,14 @@ RM_INLINE Words LoadPairs(const float* from, int64_t count) {
 
 RM_INLINE void Put(uint16_t* to, const Words& words) { __builtin_memcpy(to, &words, sizeof(words)); }
 
+// Past the caches where the address allows it.
+RM_INLINE void PutPast(uint16_t* to, const Words& words) {
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(words) != 0) return Put(to, words);
+  Floats floats;
+  __builtin_memcpy(&floats, &words, sizeof(words));
+  Stream(reinterpret_cast<float*>(to), floats);
+}
+
 // One round of the transposition: exchanges, between rows `distance` apart, the words `distance` apart.
 #define RM_LOW(l) (((l)&kDistance) == 0 ? (l) : (l)-kDistance + 16)
 #define RM_HIGH(l) (((l)&kDistance) == 0 ? (l) + kDistance : (l) + 16)
@@ -105,9 +113,10 @@ void PackColumns(int64_t depth, int64_t columns, const float* x, int64_t ldx, ui
       for (int64_t i = 0; i < kWords; ++i)
         rows[i] = c + i < columns && k < depth ? LoadPairs(x + (c + i) * ldx + k, depth - k) : Words{};
       Transpose(rows);
-      for (int64_t i = 0; i < kWords; ++i) Put(to + (k / 2 + i) * kStripColumns * 2, rows[i]);
+      for (int64_t i = 0; i < kWords; ++i) PutPast(to + (k / 2 + i) * kStripColumns * 2, rows[i]);
     }
   }
+  FlushStreams();
 }
 
 void TransposeToBf16(int64_t rows, int64_t columns, const float* x, int64_t ldx, uint16_t* y, int64_t ldy) {

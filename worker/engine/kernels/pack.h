@@ -15,7 +15,8 @@ using PackRowsFn = void(int64_t depth, int64_t columns, const float* x, int64_t 
                         int64_t stride);
 RM_DECLARE_KERNEL(PackRows)
 
-// The same of the transpose: x is [columns, depth] in memory.
+// The same of the transpose: x is [columns, depth] in memory. Written past the caches: of a weight this is
+// what backward takes, long after.
 using PackColumnsFn = void(int64_t depth, int64_t columns, const float* x, int64_t ldx, uint16_t* strips,
                            int64_t stride);
 RM_DECLARE_KERNEL(PackColumns)

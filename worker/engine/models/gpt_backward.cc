@@ -46,39 +46,37 @@ void Gpt::BackwardBlock(const float* params, const BlockParams& at, const BlockA
   float* d_residual = d_residual_.get();
   float* d_wide = d_wide_.get();
   float* d_narrow = d_narrow_.get();
-  // dW = x^T d, of shape [in, out].
-  const auto weight_gradient = [&](const Buffer<float>& x, int64_t in, const float* d, int64_t out,
-                                   int64_t to) {
-    exec_.Matmul(
-        {.m = in, .n = out, .k = rows, .a = {x.get(), in, true}, .b = {d, out}, .c = grads + to, .ldc = out});
-  };
-  // dx = d W^T, of shape [rows, in].
-  const auto input_gradient = [&](const float* d, int64_t out, int64_t weight, int64_t in, float* dx) {
-    exec_.Matmul(
+  // Of y = x W: dW = x^T d, of shape [in, out], and dx = d W^T, of shape [rows, in].
+  const auto gradients = [&](const Buffer<float>& x, int64_t in, const float* d, int64_t out, int64_t weight,
+                             float* dx) {
+    exec_.MatmulGradients(
+        {.m = in,
+         .n = out,
+         .k = rows,
+         .a = {x.get(), in, true},
+         .b = {d, out},
+         .c = grads + weight,
+         .ldc = out},
         {.m = rows, .n = in, .k = out, .a = {d, out}, .b = {params + weight, out, true}, .c = dx, .ldc = in});
   };
 
   // The MLP: d_residual is the gradient of the block's output.
-  weight_gradient(act.gelu, 4 * c, d_residual, c, at.mlp_proj_w);
   BiasBackward(d_residual, rows, c, grads + at.mlp_proj_b);
-  input_gradient(d_residual, c, at.mlp_proj_w, 4 * c, d_wide);
+  gradients(act.gelu, 4 * c, d_residual, c, at.mlp_proj_w, d_wide);
   exec_.Pieces(rows * 4 * c, 16384, [&](int64_t begin, int64_t end) {
     exec_.kernels().GeluBackward(end - begin, act.fc.get() + begin, d_wide + begin);
   });
-  weight_gradient(act.ln2, c, d_wide, 4 * c, at.fc_w);
   BiasBackward(d_wide, rows, 4 * c, grads + at.fc_b);
-  input_gradient(d_wide, 4 * c, at.fc_w, c, d_narrow);
+  gradients(act.ln2, c, d_wide, 4 * c, at.fc_w, d_narrow);
   NormBackward(d_narrow, act.mid.get(), params + at.ln2_g, act.mean2.get(), act.rstd2.get(), rows,
                grads + at.ln2_g, grads + at.ln2_b, d_residual);
 
   // Attention: d_residual is now the gradient of the stream between the two.
-  weight_gradient(act.att, c, d_residual, c, at.proj_w);
   BiasBackward(d_residual, rows, c, grads + at.proj_b);
-  input_gradient(d_residual, c, at.proj_w, c, d_narrow);
+  gradients(act.att, c, d_residual, c, at.proj_w, d_narrow);
   AttentionBackward(act, d_narrow, samples, d_wide);
-  weight_gradient(act.ln1, c, d_wide, 3 * c, at.qkv_w);
   BiasBackward(d_wide, rows, 3 * c, grads + at.qkv_b);
-  input_gradient(d_wide, 3 * c, at.qkv_w, c, d_narrow);
+  gradients(act.ln1, c, d_wide, 3 * c, at.qkv_w, d_narrow);
   NormBackward(d_narrow, act.in.get(), params + at.ln1_g, act.mean1.get(), act.rstd1.get(), rows,
                grads + at.ln1_g, grads + at.ln1_b, d_residual);
 }

@@ -43,7 +43,7 @@ class ModelBase : public Model {
     InitialiseArena(seed, layout_, initial_, params);
   }
   void SetProgressHook(std::function<void()> hook) override { progress_ = std::move(hook); }
-  ProductEffort Effort() const override { return exec_.effort(); }
+  const std::vector<ProductEffort>& Effort() const override { return exec_.effort(); }
   Result<Sums> ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
                                const std::function<void(int)>& on_final,
                                const std::atomic<bool>* cancel) final;

@@ -1,0 +1,43 @@
+// What the kernel says of a process, read.
+#include "worker/trainer/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ringmaster::trainer {
+namespace {
+
+constexpr char kText[] =
+    "55b5c9901000-7ffe67d41000 ---p 00000000 00:00 0                          [rollup]\n"
+    "Rss:                1768 kB\n"
+    "Pss:                 288 kB\n"
+    "Pss_Dirty:           112 kB\n"
+    "Pss_Anon:            112 kB\n"
+    "Pss_File:            170 kB\n"
+    "Pss_Shmem:             6 kB\n";
+
+TEST(Held, MappedFilesAreNotOurs) {
+  const auto held = ParseHeld(kText);
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(held->own, 118 * 1024);
+  EXPECT_EQ(held->files, 170 * 1024);
+}
+
+TEST(Held, AnOldKernelDoesNotTell) {
+  const auto held = ParseHeld("Rss: 1 kB\nPss: 1 kB\n");
+  ASSERT_FALSE(held.ok());
+  EXPECT_EQ(held.error().code, Code::kUnavailable);
+}
+
+TEST(Held, CountsWhatThisProcessTouches) {
+  const auto before = Held();
+  if (!before.ok()) GTEST_SKIP() << before.error().message;
+  const std::vector<char> touched(size_t{32} << 20, 1);
+  const auto after = Held();
+  ASSERT_TRUE(after.ok());
+  EXPECT_GE(after->own - before->own, int64_t{31} << 20) << touched.back();
+}
+
+}  // namespace
+}  // namespace ringmaster::trainer
