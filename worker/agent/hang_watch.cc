@@ -39,6 +39,10 @@ std::optional<HangWatch::Verdict> HangWatch::Feed(Time now, const Sample& sample
       limit = StepLimit();
       doing = "computing";
       break;
+    case Activity::kExchanging:
+      limit = StepLimit() == Duration::zero() ? Duration::zero() : std::max(StepLimit(), kExchange);
+      doing = "exchanging";
+      break;
     case Activity::kSaving:
       limit = limits_.saving;
       doing = "saving";

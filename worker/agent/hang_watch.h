@@ -29,6 +29,10 @@ class HangWatch {
   static constexpr int kFactor = 20;
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
+  // Who exchanges with a peer that is gone is told so by the coordinator. Should that be gone as well, a new
+  // one must first be elected and hear from everybody: killing the survivors meanwhile would lose what they
+  // hold.
+  static constexpr Duration kExchange = seconds(120);
 
   struct Sample {
     bool ready = false;  // the trainer has attached to its slot

@@ -14,10 +14,11 @@
 namespace ringmaster::agent {
 
 enum class Activity : uint32_t {
-  kStarting,   // loading, allocating: the startup limit applies
-  kComputing,  // own work: no heartbeat for long means a hang
-  kWaiting,    // for peers or for orders: never the culprit
-  kSaving,     // disk
+  kStarting,    // loading, allocating: the startup limit applies
+  kComputing,   // own work: no heartbeat for long means a hang
+  kExchanging,  // within a collective: a peer may be gone, and the order to give up may be long in coming
+  kWaiting,     // for orders, or for peers at the end: never the culprit
+  kSaving,      // disk
 };
 
 struct Slot {

@@ -23,6 +23,21 @@ Span Blocks(Span all, const Bucket& bucket) {
                      static_cast<size_t>((bucket.end - bucket.begin) / kBlock));
 }
 
+// As long as it lives, this rank computes nothing but waits for what others send.
+class Waiting {
+ public:
+  explicit Waiting(agent::TrainerSlot* slot) : slot_(slot) { Say(agent::Activity::kExchanging); }
+  ~Waiting() { Say(agent::Activity::kComputing); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  void Say(agent::Activity activity) const {
+    if (slot_ != nullptr) slot_->SetActivity(activity);
+  }
+  agent::TrainerSlot* slot_;
+};
+
 }  // namespace
 
 Stepper::Stepper(const Parts& parts)
@@ -59,7 +74,12 @@ Result<StepResult> Stepper::Run(fabric::Communicator* comm, const std::atomic<bo
   Board board(board_memory_, static_cast<int64_t>(exponents_.size()), config.micro_batches);
   while (true) {
     board.Clear(numerics::kZero);
-    RM_TRY(Gradients(comm, samples, cancel, &board));
+    const Status computed = Gradients(comm, samples, cancel, &board);
+    // Also after a failure: nothing may be in flight when the memory is used again.
+    const Waiting waiting(parts_.slot);
+    const Status reduced = queue_.Drain();
+    RM_TRY(computed);
+    RM_TRY(reduced);
     if (wants_to_stop()) board.Cast(Board::kStandStill);
     RM_TRY(board.Exchange(comm));
     if (!config.exact || !numerics::Overflowed(board.maxima(), exponents_)) break;
@@ -108,7 +128,6 @@ Status Stepper::Gradients(fabric::Communicator* comm, const data::StepSamples& s
   const RunConfig& config = *parts_.config;
   const int first = FirstMicroBatch(config.micro_batches, comm->world(), comm->rank());
   const int end = FirstMicroBatch(config.micro_batches, comm->world(), comm->rank() + 1);
-  Status failed;
   for (int v = first; v < end; ++v) {
     const data::Slice slice = data::MicroBatch(samples, config.samples_per_step, config.micro_batches, v);
     const engine::Batch batch = reader_.Train(config.seed, samples.epoch, samples.position + slice.begin,
@@ -116,16 +135,10 @@ Status Stepper::Gradients(fabric::Communicator* comm, const data::StepSamples& s
     auto sums = parts_.model->ForwardBackward(
         {parts_.state->current().params, parts_.state->version()}, batch, gradients_,
         [&](int bucket) { TakeBucket(comm, bucket, v == first, v + 1 == end, board); }, cancel);
-    if (!sums.ok()) {
-      failed = sums.error();
-      break;
-    }
+    if (!sums.ok()) return sums.error();
     board->PutDouble(v, sums->loss);
   }
-  // Also after a failure: nothing may be in flight when the memory is used again.
-  const Status reduced = queue_.Drain();
-  if (!failed.ok()) return failed;
-  return reduced;
+  return Ok();
 }
 
 void Stepper::TakeBucket(fabric::Communicator* comm, int bucket_index, bool first, bool last, Board* board) {

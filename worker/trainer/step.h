@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "worker/agent/trainer_side.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/model.h"
 #include "worker/fabric/communicator.h"
@@ -41,6 +42,7 @@ class Stepper {
     engine::Model* model;
     fabric::Fabric* fabric;
     TrainState* state;
+    agent::TrainerSlot* slot = nullptr;  // who waits for peers says so there
   };
   // Everything outlives the Stepper. Allocates gradients and accumulators.
   static Result<std::unique_ptr<Stepper>> Create(const Parts& parts);

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
   RM_ASSIGN(trainer->state_, TrainState::Create(own.fabric.get(), trainer->layout_, own.config.optimizer.kind,
                                                 own.config.exact));
   RM_ASSIGN(trainer->stepper_, Stepper::Create({&own.config, own.dataset.get(), own.model.get(),
-                                                own.fabric.get(), trainer->state_.get()}));
+                                                own.fabric.get(), trainer->state_.get(), own.slot}));
   return trainer;
 }
 

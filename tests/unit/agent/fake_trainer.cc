@@ -133,7 +133,11 @@ int main(int argc, char** argv) {
   }
   if (behaviour == "lines") {
     PrintLines(number);
-    Say(rendezvous::Progress{{}, 1, std::nullopt, "printed", "none"});
+    rendezvous::Progress progress;
+    progress.total_steps = 1;
+    progress.note = "printed";
+    progress.transport = "none";
+    Say(progress);
   }
   if (behaviour == "odd-bytes") {
     PrintOddBytes();

@@ -63,6 +63,21 @@ TEST(HangWatch, AChangeOfActivityIsProgress) {
   }
 }
 
+// The leader and a worker were lost together: the others wait for that worker until there is a new leader.
+TEST(HangWatch, ExchangingOutlastsTheElectionOfALeader) {
+  Rig rig({});
+  EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
+  ASSERT_EQ(rig.watch().StepLimit(), HangWatch::kFloor);
+  EXPECT_FALSE(rig.Silence(Activity::kExchanging, seconds(110)));
+  const auto verdict = rig.Silence(Activity::kExchanging, seconds(20));
+  ASSERT_TRUE(verdict);
+  EXPECT_NE(verdict->message.find("exchanging"), std::string::npos);
+  Rig off({.step = Duration::zero()});
+  EXPECT_FALSE(off.Silence(Activity::kExchanging, std::chrono::hours(2)));
+  Rig slow({.step = seconds(300)});
+  EXPECT_FALSE(slow.Silence(Activity::kExchanging, seconds(290)));
+}
+
 TEST(HangWatch, SavingHasItsOwnGenerousLimit) {
   Rig rig({.step = seconds(1)});
   EXPECT_FALSE(rig.Silence(Activity::kSaving, seconds(590)));
@@ -102,8 +117,8 @@ TEST(HangWatch, LearnsFromTheMedianAndHasAFloor) {
 }
 
 TEST(HangWatch, StoppedIsSeenInAnyActivity) {
-  for (const Activity activity :
-       {Activity::kStarting, Activity::kComputing, Activity::kWaiting, Activity::kSaving}) {
+  for (const Activity activity : {Activity::kStarting, Activity::kComputing, Activity::kExchanging,
+                                  Activity::kWaiting, Activity::kSaving}) {
     Rig rig({});
     EXPECT_FALSE(rig.Silence(activity, seconds(1)));
     EXPECT_FALSE(rig.Hold({true, activity, 0, true}, milliseconds(120)));
