@@ -51,7 +51,8 @@ struct Table<Workers> {
       F("max", &Workers::max, {.min = 1, .max = 4096, .change = Change::kAnytime},
         "How far the job may be scaled. Default: `replicas`."),
       F("slots", &Workers::slots, {.min = 1, .max = 999, .max_length = 8, .form = Form::kSlots},
-        "Ranks per worker: a number, or `gpu` for as many as GPUs are requested."),
+        "Ranks per worker, each a trainer of its own with one GPU where there are any: a number, or `gpu` "
+        "for as many as GPUs are in the limits of the container that trains."),
       F("template", &Workers::template_, {.known_fields = PodTemplateFields},
         "A PodTemplateSpec that is merged into the pods we generate. Needed for every framework but "
         "native."));

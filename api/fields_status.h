@@ -118,6 +118,8 @@ struct Table<Status> {
         "`readyReplicas` of `replicas`, for people."),
       F("fabric", &Status::fabric, {.max_length = 64, .form = Form::kAny},
         "What carries the gradients, as the workers measured it: rc, tcp, shm."),
+      F("devices", &Status::devices, {.max_length = 256, .form = Form::kAny},
+        "The GPUs on which workers compute, their driver, and which workers have trouble with theirs."),
       F("selector", &Status::selector, {.max_length = 1024, .form = Form::kAny},
         "Label selector of the workers."),
       F("restarts", &Status::restarts, {}, "Restarts so far."),

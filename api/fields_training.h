@@ -30,11 +30,9 @@ template <>
 struct Table<Data> {
   static constexpr auto kFields = std::tuple(
       F("kind", &Data::kind, {.required = true, .max_length = 16, .values = "text|tokens|idx|cifar10"},
-        "`text`: a file or folder of text. `tokens`: .bin files of 16-bit tokens. `idx`: images and labels "
-        "in the "
-        "layout of MNIST, raw or .gz. `cifar10`: CIFAR-10 binary version. gpt reads text and tokens, mlp and "
-        "cnn "
-        "read idx and cifar10."),
+        "`text`: a file or folder of text. `tokens`: .bin files of 16-bit tokens. `idx`: images and "
+        "labels in the layout of MNIST, raw or .gz. `cifar10`: CIFAR-10 binary version. gpt reads text "
+        "and tokens, mlp and cnn read idx and cifar10."),
       F("path", &Data::path, {.required = true, .max_length = 4096},
         "File or folder, as the workers see it."),
       F("validationPath", &Data::validationPath, {.max_length = 4096},
@@ -95,12 +93,14 @@ struct Table<Training> {
       F("steps", &Training::steps, {.min = 0, .max = kMaxSteps},
         "Optimizer steps to take. Exactly one of `steps` and `epochs` is given."),
       F("epochs", &Training::epochs, {.min = 0, .max = 1'000'000}, "Passes over the training data."),
+      F("device", &Training::device, {.max_length = 16, .values = "auto|cpu|cuda"},
+        "What computes. `auto`: a GPU where the worker sees one, else the CPU. All workers of a job "
+        "compute on one kind of device."),
       F("precision", &Training::precision, {.max_length = 16, .values = "fp32|bf16"},
         "Arithmetic of matrix products. bf16 keeps fp32 master weights, and needs a device that has it."),
       F("numerics", &Training::numerics, {.max_length = 16, .values = "exact|fast"},
         "`exact`: the same bits for every number of workers, whatever fails on the way. `fast`: plain "
-        "floating-point "
-        "sums."),
+        "floating-point sums."),
       F("seed", &Training::seed, {.min = 0, .max = kMaxSafeInteger, .change = Change::kNever},
         "Initial weights and the order of the data."),
       F("validateEverySteps", &Training::validateEverySteps, {.min = 0, .max = kMaxSteps},

@@ -1,10 +1,10 @@
 #include "api/rules.h"
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 
 #include "api/path.h"
+#include "api/slots.h"
 
 namespace ringmaster::api {
 namespace {
@@ -147,10 +147,8 @@ class Rulebook {
     }
     if (!Clean({"spec.workers.replicas", "spec.workers.max", "spec.workers.slots"})) return;
     const auto& workers = spec_.workers;
-    int64_t slots = 1;  // "gpu" is known only where the pods run; there the worker checks it
-    if (workers.slots != "gpu") {
-      std::from_chars(workers.slots.data(), workers.slots.data() + workers.slots.size(), slots);
-    }
+    // For "gpu" the API server cannot tell: CEL does not see into the template.
+    const int64_t slots = SlotsOf(workers);
     const int64_t ranks = workers.EffectiveMax() * slots;
     if (batch.microBatches >= ranks) return;
     const char* limit = workers.max ? "spec.workers.max" : "spec.workers.replicas";

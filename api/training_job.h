@@ -84,6 +84,7 @@ struct Training {
   Optimizer optimizer;
   int64_t steps = 0;  // exactly one of steps and epochs is given
   int64_t epochs = 0;
+  std::string device = "auto";     // auto | cpu | cuda
   std::string precision = "fp32";  // fp32 | bf16
   std::string numerics = "exact";  // exact | fast
   int64_t seed = 1;
@@ -267,8 +268,9 @@ struct Status {
   int64_t generation = 0;  // of the gang
   int32_t replicas = 0;
   int32_t readyReplicas = 0;
-  std::string ready;   // "7/8"; api/display.h
-  std::string fabric;  // what carries gradients, as measured
+  std::string ready;    // "7/8"; api/display.h
+  std::string fabric;   // what carries gradients, as measured
+  std::string devices;  // what workers compute on, when that is GPUs
   std::string selector;
   RestartCounts restarts;
   std::optional<LastFailure> lastFailure;

@@ -30,6 +30,8 @@ spdlog::level::level_enum ToSpd(Level level) {
 // spdlog keeps its own registry; this is the one place that touches it.
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
+    // A library of ours that is loaded by a program has this code once more: it writes to the program's.
+    if (auto programs = spdlog::get("ringmaster")) return programs;
     auto made = spdlog::stderr_logger_mt("ringmaster");
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %v");
     made->flush_on(spdlog::level::debug);

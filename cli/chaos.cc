@@ -55,14 +55,32 @@ std::vector<int> ChildrenOf(int pid) {
   return children;
 }
 
+namespace {
+
+// An agent keeps its trainer itself, or has a keeper per slot: children that run the same program.
+std::vector<int> KeepersOf(int agent) {
+  const auto program = [](int pid) {
+    std::error_code error;
+    return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), error);
+  };
+  std::vector<int> keepers;
+  for (const int child : ChildrenOf(agent))
+    if (program(child) == program(agent)) keepers.push_back(child);
+  return keepers.empty() ? std::vector<int>{agent} : keepers;
+}
+
+}  // namespace
+
 std::vector<Victim> FindVictims(int pid) {
   static constexpr std::string_view kName = "RINGMASTER_POD=";
   std::vector<Victim> victims;
   for (const int child : ChildrenOf(pid)) {
     std::ifstream environment(fmt::format("/proc/{}/environ", child));
-    for (std::string variable; std::getline(environment, variable, '\0');)
-      if (variable.starts_with(kName))
-        victims.push_back({variable.substr(kName.size()), child, ChildrenOf(child)});
+    for (std::string variable; std::getline(environment, variable, '\0');) {
+      if (!variable.starts_with(kName)) continue;
+      const std::string pod = variable.substr(kName.size());
+      for (const int keeper : KeepersOf(child)) victims.push_back({pod, keeper, ChildrenOf(keeper)});
+    }
   }
   std::sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) { return a.pod < b.pod; });
   return victims;

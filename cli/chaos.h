@@ -54,7 +54,8 @@ struct Victim {
 // The children of a process (of any of its threads) by /proc; empty when it is gone.
 std::vector<int> ChildrenOf(int pid);
 
-// The agents that `pid` keeps, known by RINGMASTER_POD in their environment, with their trainers; by pod.
+// The agents that `pid` keeps, known by RINGMASTER_POD in their environment, with their trainers; by pod. A
+// pod with slots has one for each.
 std::vector<Victim> FindVictims(int pid);
 
 // Sends the signal and says what was done ("SIGKILL to the trainer (pid 123) of gpt-1-2"); empty when there

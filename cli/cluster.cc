@@ -15,15 +15,21 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr Duration kQuietLog = std::chrono::hours(24);  // one that is followed
+constexpr int kRequestsAtOnce = 16;  // each log is a connection from the API server to a node
 const kube::Resource kEvents{"events.k8s.io", "v1", "events"};
 
-// Starts one request and waits for its answer.
+// Starts one request; its answer will be there.
 template <class T, class Start>
-Result<T> Await(Start start) {
+std::future<Result<T>> Begin(Start start) {
   auto answer = std::make_shared<std::promise<Result<T>>>();
   auto future = answer->get_future();
   start([answer](Result<T> result) { answer->set_value(std::move(result)); });
-  return future.get();
+  return future;
+}
+
+template <class T, class Start>
+Result<T> Await(Start start) {
+  return Begin<T>(std::move(start)).get();
 }
 
 int64_t LabelNumber(const Json& pod, const char* label) {
@@ -36,13 +42,16 @@ int64_t LabelNumber(const Json& pod, const char* label) {
   return text.empty() ? -1 : number;
 }
 
-std::string LogTarget(const std::string& space, const std::string& pod, const std::string& container,
-                      int64_t tail, bool follow) {
-  return kube::kPods.Path(space, pod, "log") + "?" +
-         kube::Query({{"container", container},
-                      {"timestamps", "true"},
-                      {"tailLines", tail < 0 ? std::string() : std::to_string(tail)},
-                      {"follow", follow ? "true" : ""}});
+kube::HttpRequest LogRequest(const std::string& space, const Cluster::Container& of, int64_t tail,
+                             bool follow) {
+  kube::HttpRequest request;
+  request.target = kube::kPods.Path(space, of.pod, "log") + "?" +
+                   kube::Query({{"container", of.name},
+                                {"timestamps", "true"},
+                                {"tailLines", tail < 0 ? std::string() : std::to_string(tail)},
+                                {"follow", follow ? "true" : ""}});
+  request.accept = "*/*";
+  return request;
 }
 
 }  // namespace
@@ -70,6 +79,7 @@ Result<std::unique_ptr<Cluster>> Cluster::Connect(const ClusterFlags& flags) {
   std::string space = flags.namespace_.empty() ? config.namespace_ : flags.namespace_;
   kube::TransportOptions transport;
   transport.stream_silence = kQuietLog;
+  transport.max_in_flight = kRequestsAtOnce;
   RM_ASSIGN(auto http, kube::MakeHttpClient(config, transport));
   return std::unique_ptr<Cluster>(new Cluster(std::move(http), std::move(space), config.server));
 }
@@ -153,22 +163,27 @@ Result<std::vector<Json>> Cluster::EventsOf(const std::string& job, const std::s
   return events;
 }
 
-Result<std::string> Cluster::Log(const std::string& pod, const std::string& container, int64_t tail) {
-  kube::HttpRequest request;
-  request.target = LogTarget(namespace_, pod, container, tail, false);
-  request.accept = "*/*";
-  const auto answer = Await<kube::HttpResponse>([&](auto done) { http_->Send(request, std::move(done)); });
-  if (!answer.ok()) return answer.error();
-  if (answer->status >= 300) return kube::ToError(*answer, true, "log of " + pod);
-  return answer->body;
+std::vector<Result<std::string>> Cluster::Logs(const std::vector<Container>& of, int64_t tail) {
+  std::vector<std::future<Result<kube::HttpResponse>>> answers;
+  for (const Container& container : of)
+    answers.push_back(Begin<kube::HttpResponse>(
+        [&](auto done) { http_->Send(LogRequest(namespace_, container, tail, false), std::move(done)); }));
+  std::vector<Result<std::string>> logs;
+  for (size_t i = 0; i < of.size(); ++i) {
+    Result<kube::HttpResponse> answer = answers[i].get();
+    if (!answer.ok())
+      logs.emplace_back(answer.error());
+    else if (answer->status >= 300)
+      logs.emplace_back(kube::ToError(*answer, true, "log of " + of[i].pod));
+    else
+      logs.emplace_back(std::move(answer->body));
+  }
+  return logs;
 }
 
-std::unique_ptr<kube::HttpStream> Cluster::FollowLog(const std::string& pod, const std::string& container,
-                                                     int64_t tail, kube::StreamHandlers handlers) {
-  kube::HttpRequest request;
-  request.target = LogTarget(namespace_, pod, container, tail, true);
-  request.accept = "*/*";
-  return http_->Stream(std::move(request), std::move(handlers));
+std::unique_ptr<kube::HttpStream> Cluster::FollowLog(const Container& of, int64_t tail,
+                                                     kube::StreamHandlers handlers) {
+  return http_->Stream(LogRequest(namespace_, of, tail, true), std::move(handlers));
 }
 
 }  // namespace ringmaster::cli

@@ -1,5 +1,6 @@
 // A Kubernetes cluster as the commands of `kubectl ringmaster` use it: one request after the other, each
-// waited for. Credentials, contexts and plugins are those of kubectl; inside a pod, the pod's own.
+// waited for, but for logs, of which there may be many. Credentials, contexts and plugins are those of
+// kubectl; inside a pod, the pod's own.
 //
 // One thread at a time.
 #pragma once
@@ -33,6 +34,11 @@ std::string JobName(const std::string& argument);
 
 class Cluster {
  public:
+  struct Container {
+    std::string pod;
+    std::string name;
+  };
+
   static Result<std::unique_ptr<Cluster>> Connect(const ClusterFlags& flags);
   ~Cluster();
 
@@ -54,12 +60,13 @@ class Cluster {
   Result<Json> Create(const kube::Resource& resource, const Json& object);
   Status Delete(const kube::Resource& resource, const std::string& name);
 
-  // What a container has said, each line with its time before it; `tail` lines at most.
-  Result<std::string> Log(const std::string& pod, const std::string& container, int64_t tail);
-  // The same, and what comes after it, line by line on a thread of the transport, until the container ends or
-  // the stream is destroyed.
-  std::unique_ptr<kube::HttpStream> FollowLog(const std::string& pod, const std::string& container,
-                                              int64_t tail, kube::StreamHandlers handlers);
+  // What these containers have said, in their order, each line with its time before it; of each `tail` lines
+  // at most. Some are read at the same time: the API server asks a node for each.
+  std::vector<Result<std::string>> Logs(const std::vector<Container>& of, int64_t tail);
+  // The same of one, and what comes after it, line by line on a thread of the transport, until the container
+  // ends or the stream is destroyed.
+  std::unique_ptr<kube::HttpStream> FollowLog(const Container& of, int64_t tail,
+                                              kube::StreamHandlers handlers);
 
  private:
   Cluster(std::unique_ptr<kube::HttpClient> http, std::string space, std::string server);

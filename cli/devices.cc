@@ -6,17 +6,30 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "worker/device/load.h"
+#include "worker/devices/health.h"
 
 namespace ringmaster::cli {
 
 void AddDevices(CLI::App& app, int& exit_code) {
   auto json = std::make_shared<bool>(false);
+  auto health = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "devices", "Show CPUs, memory, GPUs, RDMA devices and UCX transports of this machine");
   command->add_flag("--json", *json, "For programs");
-  command->footer("Examples:\n  ringmaster devices\n  ringmaster devices --json | jq .rdma");
-  command->callback([json, &exit_code] {
-    const devices::Inventory inventory = devices::Collect();
+  command->add_flag("--health", *health, "Judge them: what is wrong, and what to do; exit code 1 on a FAIL");
+  command->footer(
+      "Examples:\n  ringmaster devices\n  ringmaster devices --json | jq .rdma\n  ringmaster devices "
+      "--health");
+  command->callback([json, health, &exit_code] {
+    devices::Inventory inventory = devices::Collect();
+    if (*health) {
+      const std::vector<devices::Finding> findings = devices::Judge(inventory);
+      std::fputs((*json ? devices::HealthJson(findings) : devices::HealthTable(findings)).c_str(), stdout);
+      exit_code = devices::Healthy(findings) ? kSucceeded : kFailed;
+      return;
+    }
+    inventory.notes.push_back("training.device auto takes " + device::Describe());
     const std::string text = *json ? devices::ToJsonText(inventory) : devices::ToTable(inventory);
     std::fputs(text.c_str(), stdout);
     exit_code = kSucceeded;

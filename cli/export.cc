@@ -18,6 +18,7 @@
 #include "cli/safetensors.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/kube/watch/meta.h"
+#include "operator/wiring/config_map.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::cli {
@@ -47,16 +48,21 @@ Status ExportHere(const std::string& path, const std::string& target) {
   return Ok();
 }
 
+Result<api::TrainingJob> Parsed(Json job) {
+  job.erase("status");
+  api::Loaded loaded = api::FromJson(job);
+  if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};
+  return std::move(loaded.job);
+}
+
 // A worker of the job: one that is there, else as the operator would make it.
-Result<Json> WorkerOf(Cluster& cluster, Json job, const std::string& name, const ExportFlags& flags) {
+Result<Json> WorkerOf(Cluster& cluster, const api::TrainingJob& job, const std::string& name,
+                      const ExportFlags& flags) {
   RM_ASSIGN(std::vector<Json> pods, cluster.PodsOf(name));
   if (!pods.empty()) return std::move(pods.front());
-  job.erase("status");
-  const api::Loaded loaded = api::FromJson(job);
-  if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};
   wiring::Context context;
   context.worker_image = flags.image;
-  return wiring::PodOf(loaded.job, "", 0, context);
+  return wiring::PodOf(job, "", 0, context);
 }
 
 Result<Json> AwaitEnd(Cluster& cluster, const std::string& pod, int wait_seconds) {
@@ -86,13 +92,15 @@ Status ExportThere(const ExportFlags& flags) {
     return Error{
         Code::kInvalid,
         "--to " + flags.target + ": give a full path on one of the job's volumes; the file is written there"};
+  RM_ASSIGN(const api::TrainingJob parsed, Parsed(*job));
   std::string from(Text(Child(Child(*job, "status"), "checkpoint"), "path"));
-  if (from.empty()) from = Text(Child(Child(*job, "spec"), "checkpoint"), "path");
+  if (from.empty()) from = wiring::CheckpointPath(parsed);
   if (from.empty())
     return Error{Code::kInvalid,
-                 fmt::format("{}/{} keeps no checkpoints: set spec.checkpoint.path", cluster->space(), name)};
+                 fmt::format("{}/{} keeps no checkpoints: set spec.checkpoint.path or volumeClaim",
+                             cluster->space(), name)};
 
-  RM_ASSIGN(const Json worker, WorkerOf(*cluster, *job, name, flags));
+  RM_ASSIGN(const Json worker, WorkerOf(*cluster, parsed, name, flags));
   const std::string uid(Text(Child(*job, "metadata"), "uid"));
   const Json pod = ExportPod(worker, name, uid, from, flags.target);
   const std::string pod_name(Text(Child(pod, "metadata"), "name"));
@@ -100,7 +108,7 @@ Status ExportThere(const ExportFlags& flags) {
   std::printf("pod %s/%s reads %s\n", cluster->space().c_str(), pod_name.c_str(), from.c_str());
   std::fflush(stdout);
   RM_ASSIGN(const Json ended, AwaitEnd(*cluster, pod_name, flags.wait_seconds));
-  if (const auto log = cluster->Log(pod_name, "export", -1); log.ok()) {
+  if (const auto log = cluster->Logs({{pod_name, "export"}}, -1).front(); log.ok()) {
     std::string_view rest = *log;
     while (!rest.empty()) {
       const size_t end = std::min(rest.find('\n'), rest.size());

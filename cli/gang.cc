@@ -12,15 +12,16 @@ void Gang::Order(const core::SetGang& order) {
   if (term_ == 0 || stopping_) {
     rendezvous::CoordinatorOptions options;
     options.job = job_;
-    options.min = order.min;
-    options.target = order.target;
-    options.max = order.max;
+    options.min = order.min * order.slots;
+    options.target = order.target * order.slots;
+    options.max = order.max * order.slots;
+    options.slots = order.slots;
     options.term = ++term_;
     server_->AddJob(options);
     stopping_ = false;
     return;
   }
-  server_->SetLimits(job_, order.min, order.target, order.max);
+  server_->SetLimits(job_, order.min * order.slots, order.target * order.slots, order.max * order.slots);
 }
 
 }  // namespace ringmaster::cli

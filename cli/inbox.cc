@@ -18,7 +18,7 @@ void Inbox::PutProgress(const rendezvous::Progress& progress) {
   Wake();
 }
 
-void Inbox::PutLine(const std::string& line) {
+void Inbox::PutLine(const rendezvous::EventLine& line) {
   const std::lock_guard lock(mutex_);
   content_.coordinator_lines.push_back(line);
   Wake();

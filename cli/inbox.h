@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "rendezvous/coordinator.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/report.h"
 
@@ -21,14 +22,14 @@ class Inbox {
       double received = 0;  // MonotonicSeconds
     };
     std::vector<Batch> progress;
-    std::vector<std::string> coordinator_lines;
+    std::vector<rendezvous::EventLine> coordinator_lines;
     std::optional<rendezvous::Report> report;  // the newest
   };
 
   Inbox();
 
   void PutProgress(const rendezvous::Progress& progress);
-  void PutLine(const std::string& line);
+  void PutLine(const rendezvous::EventLine& line);
   void PutReport(const rendezvous::Report& report);
   // Something else changed that the main thread looks at itself.
   void Wake();

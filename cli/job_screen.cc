@@ -241,6 +241,7 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const G
   Line(screen, "why", WhyOf(job));
   Line(screen, "progress", ProgressText(Child(status, "progress")));
   Line(screen, "fabric", std::string(Text(status, "fabric")));
+  Line(screen, "devices", std::string(Text(status, "devices")));
   const Json& checkpoint = Child(status, "checkpoint");
   if (const auto path = Text(checkpoint, "path"); !path.empty())
     Line(screen, "checkpoint", fmt::format("of step {}, in {}", Integer(checkpoint, "step"), path));

@@ -36,8 +36,7 @@ struct LogsFlags {
 // One stream of output.
 struct Source {
   std::string name;
-  std::string pod;
-  std::string container;
+  Cluster::Container container;
 };
 
 // The containers of the asked-for ranks of an attempt. A rank with one container is named by its number.
@@ -53,7 +52,7 @@ std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& fl
     for (const Json& container : containers) {
       const std::string name(Text(container, "name"));
       sources.push_back({containers.size() == 1 ? rank : rank + "/" + name,
-                         std::string(Text(Child(pod, "metadata"), "name")), name});
+                         {std::string(Text(Child(pod, "metadata"), "name")), name}});
     }
   }
   return sources;
@@ -65,28 +64,29 @@ void TellRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& p
   const std::string failure = LastFailureText(job, kube::WallNow());
   if (failure.empty()) return;
   std::printf("== last failure: %s\n", failure.c_str());
-  const std::string_view culprit = Text(Child(Child(job, "status"), "lastFailure"), "pod");
-  for (const Json& pod : pods) {
-    if (Text(Child(pod, "metadata"), "name") != culprit) continue;
-    for (const Json& container : Items(Child(pod, "spec"), "containers")) {
-      const auto text = cluster.Log(std::string(culprit), std::string(Text(container, "name")), tail);
-      if (text.ok() && !text->empty())
-        std::printf("== log of %s\n%s", std::string(culprit).c_str(),
-                    MergeLogs({{std::string(culprit), *text}}).c_str());
-    }
-  }
+  const std::string culprit(Text(Child(Child(job, "status"), "lastFailure"), "pod"));
+  std::vector<Cluster::Container> containers;
+  for (const Json& pod : pods)
+    if (Text(Child(pod, "metadata"), "name") == culprit)
+      for (const Json& container : Items(Child(pod, "spec"), "containers"))
+        containers.push_back({culprit, std::string(Text(container, "name"))});
+  for (const auto& text : cluster.Logs(containers, tail))
+    if (text.ok() && !text->empty())
+      std::printf("== log of %s\n%s", culprit.c_str(), MergeLogs({{culprit, *text}}).c_str());
   std::printf("== ranks\n");
 }
 
 Status PrintOnce(Cluster& cluster, const std::vector<Source>& sources, int64_t tail) {
+  std::vector<Cluster::Container> containers;
+  for (const Source& source : sources) containers.push_back(source.container);
+  auto texts = cluster.Logs(containers, tail);
   std::vector<RankLog> logs;
-  for (const Source& source : sources) {
-    auto text = cluster.Log(source.pod, source.container, tail);
-    if (text.ok())
-      logs.push_back({source.name, *std::move(text)});
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].ok())
+      logs.push_back({sources[i].name, *std::move(texts[i])});
     else
-      std::fprintf(stderr, "ringmaster: no log of %s: %s\n", source.pod.c_str(),
-                   text.error().message.c_str());
+      std::fprintf(stderr, "ringmaster: no log of %s: %s\n", containers[i].pod.c_str(),
+                   texts[i].error().message.c_str());
   }
   if (logs.empty() && !sources.empty())
     return Error{Code::kUnavailable, "no worker's log can be read; they may not have started yet"};
@@ -108,7 +108,7 @@ Status Follow(Cluster& cluster, const std::vector<Source>& sources, int64_t tail
       std::printf("[%s] %.*s\n", name.c_str(), static_cast<int>(text.size()), text.data());
       std::fflush(stdout);
     };
-    handlers.on_end = [&ended, &mutex, pod = source.pod](const Result<kube::HttpResponse>& result) {
+    handlers.on_end = [&ended, &mutex, pod = source.container.pod](const Result<kube::HttpResponse>& result) {
       if (!result.ok() || result->status >= 300) {
         std::lock_guard lock(mutex);
         std::fprintf(stderr, "ringmaster: log of %s: %s\n", pod.c_str(),
@@ -117,7 +117,7 @@ Status Follow(Cluster& cluster, const std::vector<Source>& sources, int64_t tail
       const uint64_t one = 1;
       [[maybe_unused]] const ssize_t put = ::write(ended.get(), &one, sizeof one);
     };
-    streams.push_back(cluster.FollowLog(source.pod, source.container, tail, std::move(handlers)));
+    streams.push_back(cluster.FollowLog(source.container, tail, std::move(handlers)));
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     uint64_t one = 0;

@@ -18,9 +18,6 @@ Status CheckFits(const api::TrainingJob& job) {
   if (job.spec.framework != "native")
     return Error{Code::kInvalid, "spec.framework: `ringmaster run` trains framework native only (got " +
                                      job.spec.framework + "); other frameworks need a cluster"};
-  if (job.spec.workers.slots != "1")
-    return Error{Code::kInvalid, "spec.workers.slots: on one machine each worker is one rank; use 1 (got " +
-                                     job.spec.workers.slots + ")"};
   if (!job.spec.training.has_value())
     return Error{Code::kInvalid, "spec.training: required with framework native"};
   return Ok();

@@ -18,7 +18,9 @@ struct Kind {
 };
 
 // The coordinator says what happened in words; scripts want a name for it.
-Kind KindOf(std::string_view line) {
+Kind KindOf(const rendezvous::EventLine& event) {
+  if (event.device_trouble) return {true, "DeviceTrouble"};
+  const std::string_view line = event.text;
   const auto has = [line](std::string_view part) { return line.find(part) != std::string_view::npos; };
   if (line.starts_with("generation ")) return {false, "GenerationFormed"};
   if (has(" failed (")) return {true, "WorkerFailed"};
@@ -67,7 +69,7 @@ void RunView::Announce(bool warning, const std::string& reason, const std::strin
 }
 
 Status RunView::Take(const Inbox::Content& content) {
-  for (const std::string& line : content.coordinator_lines) TakeLine(line);
+  for (const rendezvous::EventLine& line : content.coordinator_lines) TakeLine(line);
   for (const auto& [progress, received] : content.progress) {
     for (const rendezvous::StepRecord& record : progress.records) {
       auto written = metrics_->Add(record);
@@ -118,12 +120,12 @@ void RunView::TakeNote(const std::string& note) {
   }
 }
 
-void RunView::TakeLine(const std::string& line) {
+void RunView::TakeLine(const rendezvous::EventLine& line) {
   const auto [warning, reason] = KindOf(line);
   if (warning)
-    Announce(true, reason, line);
+    Announce(true, reason, line.text);
   else
-    events_->Normal(reason, line);
+    events_->Normal(reason, line.text);
 }
 
 void RunView::Show(int workers_wanted, bool stopping, Time now) {

@@ -43,7 +43,7 @@ class RunView {
   bool Complete() const { return state_.total_steps > 0 && state_.step >= state_.total_steps; }
   void TakeRecord(const rendezvous::StepRecord& record, double received);
   void TakeReport(const rendezvous::Report& report);
-  void TakeLine(const std::string& line);
+  void TakeLine(const rendezvous::EventLine& line);
   void TakeNote(const std::string& note);
   void TakeCheckpointFailure(const std::string& why);
   Summary MakeSummary(const std::string& phase, const std::string& message) const;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "api/slots.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/gang.h"
@@ -94,7 +95,9 @@ class Session::Impl {
     callbacks.on_progress = [this](const std::string&, const rendezvous::Progress& progress) {
       inbox_.PutProgress(progress);
     };
-    callbacks.on_event = [this](const std::string&, const std::string& line) { inbox_.PutLine(line); };
+    callbacks.on_event = [this](const std::string&, const rendezvous::EventLine& line) {
+      inbox_.PutLine(line);
+    };
     rendezvous::ServerOptions server;
     server.secret = run_folder_->secret();
     RM_ASSIGN(server_, rendezvous::Server::Start(server, std::move(callbacks)));
@@ -112,6 +115,8 @@ class Session::Impl {
         {"RINGMASTER_THREADS", std::to_string(ThreadsPerWorker(plan_.job.spec.workers.replicas))},
         {"RINGMASTER_STARTUP_SECONDS", std::to_string(plan_.job.spec.health.startupSeconds)},
         {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
+    if (const int32_t slots = api::SlotsOf(plan_.job.spec.workers); slots > 1)
+      options.environment.extra["RINGMASTER_SLOTS"] = std::to_string(slots);
     options.on_gang = [this](const control::Key&, const core::SetGang& order) { gang_->Order(order); };
     options.on_status = [this](const control::Key&, const core::Status&) { inbox_.Wake(); };
     options.on_event = [this](const control::Key&, const core::Event& event) {

@@ -26,19 +26,22 @@ struct StatusFlags {
   int wait_seconds = 0;
 };
 
-// As far as the logs can be read; of large gangs nobody is asked, each log being a request.
+// As far as the logs can be read; of large gangs nobody is asked.
 GangPlaces PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
   GangPlaces places;
   if (kube::Text(kube::Child(job, "spec"), "framework") != "native" || pods.size() > kRanksAsked)
     return places;
+  std::vector<Cluster::Container> containers;
   for (const Json& pod : pods) {
     const auto phase = kube::Text(kube::Child(pod, "status"), "phase");
-    if (phase != "Running" && phase != "Succeeded") continue;
-    const std::string name(kube::Text(kube::Child(pod, "metadata"), "name"));
-    const std::string container(kube::Text(WorkerContainerOf(pod), "name"));
-    const auto log = cluster.Log(name, container, kLinesAsked);
-    if (!log.ok()) continue;
-    if (auto place = GangPlaceOf(*log)) places.emplace(name, *std::move(place));
+    if (phase == "Running" || phase == "Succeeded")
+      containers.push_back({std::string(kube::Text(kube::Child(pod, "metadata"), "name")),
+                            std::string(kube::Text(WorkerContainerOf(pod), "name"))});
+  }
+  const auto logs = cluster.Logs(containers, kLinesAsked);
+  for (size_t i = 0; i < logs.size(); ++i) {
+    if (!logs[i].ok()) continue;
+    if (auto place = GangPlaceOf(*logs[i])) places.emplace(containers[i].pod, *std::move(place));
   }
   return places;
 }

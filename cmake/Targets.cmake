@@ -19,6 +19,9 @@ function(ringmaster_sanitized)
   add_dependencies(sanitized_tests ${ARGN})
 endfunction()
 
+# What scripts/test cuda builds: the GPU plugin, its tests by emulation, and those for a GPU.
+add_custom_target(cuda_code)
+
 # ringmaster_test(NAME SOURCES ... DEPS ... [LABELS unit|sim|process|...] [TIMEOUT seconds])
 function(ringmaster_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
@@ -31,6 +34,9 @@ function(ringmaster_test name)
   if(ARG_LABELS MATCHES "unit|conformance")
     ringmaster_sanitized(${name})
   endif()
+  if(ARG_LABELS MATCHES "cuda|gpu")
+    add_dependencies(cuda_code ${name})
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)  # a hang must end; instrumented code on a busy machine must not be mistaken for one
   endif()
@@ -39,4 +45,12 @@ function(ringmaster_test name)
     # UCX patches mmap in the running image, which the thread sanitizer does not survive.
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none")
   endif()
+endfunction()
+
+# ringmaster_gpu_test(NAME SOURCES ... DEPS ...): on a real GPU; skipped, and named as such, where there is none.
+function(ringmaster_gpu_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  ringmaster_test(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} ringmaster_cuda_device LABELS gpu)
+  set_target_properties(${name} PROPERTIES BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\];no GPU for these tests" RUN_SERIAL ON)
 endfunction()

@@ -1,12 +1,13 @@
 # A worker: the agent, which is PID 1 of a pod, and the trainer that it starts. Build it from the root of the repository:
-# docs/images.md.
+# docs/images.md. Without CUDA=ON it trains on CPUs alone.
 ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BASE_IMAGE} AS build
 # A folder of this repository with programs that are built already, for the same base; empty: compiled here.
 ARG BINARIES=
+ARG CUDA=OFF
 COPY . /src
-RUN /src/images/compile "${BINARIES}" /out ringmaster-agent ringmaster-worker ringmaster
+RUN CUDA=${CUDA} /src/images/compile "${BINARIES}" /out ringmaster-agent ringmaster-worker ringmaster
 
 FROM ${BASE_IMAGE}
 ARG SOURCE_DATE_EPOCH=0

@@ -9,6 +9,10 @@ namespace {
 // one machine.
 constexpr Duration kGatherWindow = milliseconds(20);
 
+// A node that was cut off or lost its power says nothing. Agents speak five times a second, so three words in
+// a row were missed.
+constexpr Duration kQuietLimit = milliseconds(700);
+
 uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t>(generation >> 32); }
 
 }  // namespace
@@ -18,9 +22,10 @@ void Gangs::Begin(const std::string& job, Gang& gang, const core::Status& status
   const rendezvous::Generation recorded = status.display.gang_generation;
   rendezvous::CoordinatorOptions options;
   options.job = job;
-  options.min = order.min;
-  options.target = order.target;
-  options.max = order.max;
+  options.min = order.min * order.slots;
+  options.target = order.target * order.slots;
+  options.max = order.max * order.slots;
+  options.slots = order.slots;
   gang.term = std::max({gang.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
   options.term = gang.term;
   options.resumed = resumed && recorded != 0;
@@ -29,6 +34,7 @@ void Gangs::Begin(const std::string& job, Gang& gang, const core::Status& status
     options.known_checkpoint = status.display.progress.checkpoint_step;
   }
   options.gather_window = kGatherWindow;
+  options.quiet_limit = kQuietLimit;
   server_.AddJob(options);
   gang.stopping = false;
 }
@@ -46,7 +52,7 @@ void Gangs::Order(const control::Key& key, const std::string& uid, const core::S
   if (first || another || (gang.stopping && !order.stop))
     Begin(job, gang, status, order, first);
   else
-    server_.SetLimits(job, order.min, order.target, order.max);
+    server_.SetLimits(job, order.min * order.slots, order.target * order.slots, order.max * order.slots);
   server_.SetAttempt(job, order.attempt);
   if (order.stop && !gang.stopping) {
     server_.RequestStop(job);

@@ -110,8 +110,10 @@ Status Leader::StartServer(const identity::Papers& papers) {
                                                     const rendezvous::Report& report) {
     backend->SetReport(KeyOf(job), report);
   };
-  callbacks.on_event = [](const std::string& job, const std::string& text) {
-    log::Info("job={} {}", job, text);
+  callbacks.on_event = [backend = &world_.backend](const std::string& job,
+                                                   const rendezvous::EventLine& line) {
+    log::Info("job={} {}", job, line.text);
+    if (line.device_trouble) backend->Record(KeyOf(job), {true, "DeviceTrouble", line.text});
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
   gangs_ = std::make_unique<Gangs>(*server_, term_);

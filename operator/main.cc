@@ -19,7 +19,7 @@
 #include "operator/kube/config.h"
 #include "operator/kube/cpprest_http.h"
 #include "operator/kube/event_recorder.h"
-#include "operator/kube/urgent_http.h"
+#include "operator/kube/lane_http.h"
 #include "operator/leader.h"
 #include "operator/metered_http.h"
 #include "operator/serve/health.h"
@@ -73,6 +73,12 @@ serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::
     const core::Display& display = snapshot->observed.status.display;
     ++phases[core::PhaseName(display.phase)];
     now.pods += static_cast<int64_t>(snapshot->observed.pods.size());
+    if (snapshot->observed.report) {
+      for (const rendezvous::WorkerFacts& worker : snapshot->observed.report->facts) {
+        ++now.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
+        now.workers_in_trouble += worker.facts.troubles.empty() ? 0 : 1;
+      }
+    }
     const auto gated = [](const core::Pod& pod) { return pod.gated; };
     now.gangs_waiting +=
         std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
@@ -140,13 +146,14 @@ Status Run(const Flags& flags, const Fd& signals) {
   serve::Metrics metrics;
   RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
   MeteredHttp http(std::move(transport), metrics);
-  kube::ApiClient api(http, kube::kFieldManager, [&metrics](const std::string& method, int status) {
+  const auto on_retry = [&metrics](const std::string& method, int status) {
     metrics.RequestRetried(method, status);
-  });
-  kube::UrgentHttp urgent(http, flags.renew_deadline / 2);
-  kube::ApiClient urgent_api(urgent, kube::kFieldManager, [&metrics](const std::string& method, int status) {
-    metrics.RequestRetried(method, status);
-  });
+  };
+  kube::ApiClient api(http, kube::kFieldManager, on_retry);
+  kube::LaneHttp urgent(http, kube::Lane::kUrgent, flags.renew_deadline / 2);
+  kube::ApiClient urgent_api(urgent, kube::kFieldManager, on_retry);
+  kube::LaneHttp patient(http, kube::Lane::kPatient);
+  kube::ApiClient patient_api(patient, kube::kFieldManager, on_retry);
   Bell bell;
   Board board;
 
@@ -158,7 +165,7 @@ Status Run(const Flags& flags, const Fd& signals) {
   recorder_options.instance = identity;
   recorder_options.may_write = may_write;
   recorder_options.book.salt = Uuid();
-  kube::EventRecorder recorder(api, std::move(recorder_options));
+  kube::EventRecorder recorder(patient_api, std::move(recorder_options));
 
   kube::KubeBackend* observed = nullptr;
   const std::string advertise = flags.rendezvous_advertise.empty()

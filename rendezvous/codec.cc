@@ -20,6 +20,8 @@ template <class V>
 void Visit(V& v, Hello& m) {
   v("job", m.job), v("pod", m.pod), v("agent", m.agent), v("secret", m.secret);
   v("attempt", m.attempt);
+  // Agents of earlier releases do not say these.
+  v.Later("slot", m.slot), v.Later("node", m.node);
 }
 template <class V>
 void Visit(V& v, Join& m) {
@@ -62,6 +64,10 @@ void Visit(V& v, Fatal& m) {
 template <class V>
 void Visit(V&, Ping&) {}
 template <class V>
+void Visit(V& v, Facts& m) {
+  v("device", m.device), v("driver", m.driver), v("nic", m.nic), v("troubles", m.troubles);
+}
+template <class V>
 void Visit(V& v, Welcome& m) {
   v("job", m.job);
 }
@@ -89,8 +95,8 @@ void Visit(V& v, Exit& m) {
 
 // In the order of the alternatives of Message.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
-    "hello", "join", "status",  "down",    "leave",         "progress", "done",
-    "fatal", "ping", "welcome", "prepare", "newGeneration", "evict",    "exit"};
+    "hello", "join",    "status",  "down",          "leave", "progress", "done", "fatal",
+    "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts"};
 
 // ---- values -> JSON
 // -----------------------------------------------------------------------------------------
@@ -105,6 +111,11 @@ struct Writer {
   template <class T>
   void operator()(const char* key, std::optional<T>& value) {
     if (value) object[key] = ToValue(*value);
+  }
+
+  template <class T>
+  void Later(const char* key, T& value) {
+    object[key] = ToValue(value);
   }
 
   template <class T>
@@ -210,6 +221,12 @@ struct Reader {
     } else {
       Convert(key, *it, value.emplace());
     }
+  }
+
+  // A member that may be missing: the value stays what it was.
+  template <class T>
+  void Later(const char* key, T& value) {
+    if (error.empty() && object.contains(key)) (*this)(key, value);
   }
 
   template <class T>

@@ -11,6 +11,7 @@ namespace ringmaster::rendezvous {
 
 Coordinator::Coordinator(const CoordinatorOptions& options) : options_(options) {
   CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
+  CHECK(options_.quiet_limit <= options_.silence_limit, "quiet_limit above silence_limit");
   newest_step_ = recorded_step_ = options_.known_step;
   report_.step = options_.known_step;
   report_.checkpoint_step = options_.known_checkpoint;
@@ -20,11 +21,11 @@ std::vector<CoordinatorOutput> Coordinator::Take() { return std::exchange(output
 
 void Coordinator::On(const CoordinatorEvent& event, Time now) {
   if (started_at_ == kNever) {
-    started_at_ = last_on_ = last_join_ = retry_at_ = now;
-    silence_check_at_ = now + options_.silence_limit / 8;
+    started_at_ = last_on_ = last_join_ = retry_at_ = stepped_at_ = now;
+    silence_check_at_ = now + options_.quiet_limit / 8;
   }
   // We are called at least at every silence check. If we were not, it was us who slept: nobody was silent.
-  if (const Duration gap = now - last_on_; gap > options_.silence_limit / 2) {
+  if (const Duration gap = now - last_on_; gap > options_.quiet_limit / 2) {
     for (auto& [agent, peer] : peers_) peer.heard += gap;
   }
   last_on_ = now;
@@ -35,16 +36,8 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
     OnGone(gone->connection, now);
   } else if (const auto* from = std::get_if<MessageFrom>(&event)) {
     if (const auto it = connections_.find(from->connection); it != connections_.end()) {
-      Peer& peer = *it->second;
-      peer.heard = now;
-      if (peer.silent) {
-        peer.silent = false;
-        peer.lost_at = kNever;
-        report_dirty_ = true;
-        // It may have been dropped from the round meanwhile.
-        if (round_ && peer.usable()) AddToRound(peer, now);
-      }
-      OnMessage(peer, from->message, now);
+      Heard(*it->second, now);
+      OnMessage(*it->second, from->message, now);
     }
   } else if (const auto* limits = std::get_if<SetLimits>(&event)) {
     CHECK(limits->min >= 1 && limits->min <= limits->max, "min {} max {}", limits->min, limits->max);
@@ -66,10 +59,10 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
 
 void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   const Hello& hello = event.hello;
-  // A pod has one agent at a time: a new one means that the old one is gone for good.
+  // A slot of a pod has one agent at a time: a new one means that the old one is gone for good.
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& old = (it++)->second;
-    if (old.pod != hello.pod || old.agent == hello.agent) continue;
+    if (old.pod != hello.pod || old.slot != hello.slot || old.agent == hello.agent) continue;
     if (!old.member.empty()) OnDown(old, Down{old.member, "eof", 0, "its agent was replaced"}, now);
     Forget(old);
   }
@@ -80,9 +73,11 @@ void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   }
   peer.agent = hello.agent;
   peer.pod = hello.pod;
+  peer.slot = hello.slot;
+  peer.node = hello.node;
   peer.connection = event.connection;
   peer.heard = now;
-  peer.silent = false;
+  peer.quiet = peer.silent = false;
   connections_[event.connection] = &peer;
   Send(peer, Welcome{options_.job});
   if (ended_) {
@@ -123,15 +118,40 @@ void Coordinator::MemberLost(const Peer& peer, bool was_member, Time now) {
   }
 }
 
+void Coordinator::Heard(Peer& peer, Time now) {
+  peer.heard = now;
+  if (!peer.quiet) return;
+  peer.quiet = peer.silent = false;
+  peer.lost_at = kNever;
+  report_dirty_ = true;
+  // It may have been dropped from the round meanwhile.
+  if (round_ && peer.usable()) AddToRound(peer, now);
+}
+
+// A pause that is short beside a step is not worth a step done again; and before the first one, when programs
+// are loaded and images unpacked, machines are at their busiest.
+Duration Coordinator::QuietLimit() const {
+  if (step_time_ == Duration::zero()) return options_.silence_limit;
+  return std::clamp(2 * step_time_, options_.quiet_limit, options_.silence_limit);
+}
+
 void Coordinator::CheckSilence(Time now) {
-  silence_check_at_ = now + options_.silence_limit / 8;
+  silence_check_at_ = now + options_.quiet_limit / 8;
+  const Duration quiet_limit = QuietLimit();
   std::vector<Peer*> expired;
   for (auto& [agent, peer] : peers_) {
-    if (peer.connection != 0 && !peer.silent && now - peer.heard >= options_.silence_limit) {
+    const Duration unheard = now - peer.heard;
+    if (peer.connection != 0 && !peer.silent && unheard >= quiet_limit) {
       if (RM_MUTANT(kSilenceIgnored)) continue;
-      peer.silent = true;
-      Say(peer.pod + " is silent");
-      Unreachable(peer, now);
+      // Who takes part in steps is alive, however badly its agent fares.
+      const bool steps_go_on = active_ && InCurrent(peer) && now - stepped_at_ < quiet_limit / 2;
+      const bool silent = unheard >= options_.silence_limit;
+      if (!peer.quiet && (silent || !steps_go_on)) {
+        peer.quiet = true;
+        Say(peer.pod + " is silent");
+        Unreachable(peer, now);
+      }
+      if (silent) peer.silent = report_dirty_ = true;
     }
     // Nobody waits for it any more. Should it still come back, it is a candidate like any other.
     if (peer.connection == 0 && !active_ && now - peer.lost_at > options_.holder_grace) {
@@ -145,6 +165,8 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
   if (ended_) return;
   if (const auto* join = std::get_if<Join>(&message)) {
     OnJoin(peer, *join, now);
+  } else if (const auto* facts = std::get_if<Facts>(&message)) {
+    OnFacts(peer, *facts);
   } else if (const auto* status = std::get_if<MemberStatus>(&message)) {
     OnStatus(peer, *status);
   } else if (const auto* down = std::get_if<Down>(&message)) {
@@ -152,13 +174,23 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
   } else if (const auto* leave = std::get_if<Leave>(&message)) {
     OnLeave(peer, *leave, now);
   } else if (const auto* progress = std::get_if<Progress>(&message)) {
-    OnProgress(peer, *progress);
+    OnProgress(peer, *progress, now);
   } else if (const auto* done = std::get_if<Done>(&message)) {
     OnDone(peer, *done, now);
   } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
     CountFailure(peer, {peer.pod, "exit", fatal->exit_code, fatal->message});
     End(GangPhase::kFailed, fatal->exit_code, fatal->message);
   }
+}
+
+void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
+  for (const std::string& trouble : facts.troubles) {
+    const bool known = peer.facts && std::find(peer.facts->troubles.begin(), peer.facts->troubles.end(),
+                                               trouble) != peer.facts->troubles.end();
+    if (!known) outputs_.push_back(EventLine{peer.pod + ": " + trouble, true});
+  }
+  peer.facts = facts;
+  report_dirty_ = true;
 }
 
 void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
@@ -247,7 +279,7 @@ void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
   if (WantsBoundary()) boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
 }
 
-void Coordinator::OnProgress(Peer& peer, const Progress& progress) {
+void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
   if (!InCurrent(peer)) return;
   Progress out = progress;
   out.records.clear();
@@ -256,6 +288,10 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress) {
   for (const StepRecord& record : progress.records) {
     if (record.step > newest_step_) {
       newest_step_ = record.step;
+      stepped_at_ = now;
+      // Never more than matters; max() in this order takes what is no number for zero.
+      const double took = std::min(std::max(0.0, record.seconds), ToSeconds(options_.silence_limit));
+      step_time_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(took));
       lost_generations_ = 0;
       for (auto& [agent, other] : peers_) other.failed_starts = 0;
     }
@@ -356,19 +392,26 @@ void Coordinator::RefreshReport() {
   r.generation = current_.generation;
   r.step = newest_step_;
   r.live_pods.clear();
-  r.silent_pods.clear();
+  r.facts.clear();
+  std::set<std::string> silent;
   int32_t failed_starts = 0;
   std::map<std::string, const Peer*> by_member;
   for (const auto& [agent, peer] : peers_) {
-    if (peer.silent) r.silent_pods.push_back(peer.pod);
+    if (peer.silent) silent.insert(peer.pod);
+    if (peer.facts) r.facts.push_back({peer.pod, *peer.facts});
     if (peer.usable()) by_member[peer.member] = &peer;
     failed_starts = std::max(failed_starts, peer.failed_starts);
   }
+  std::map<std::string, int32_t> members_of;
   for (const Member& member : current_.members) {
-    if (const auto it = by_member.find(member.id); it != by_member.end()) {
-      r.live_pods.push_back(it->second->pod);
-    }
+    const auto it = by_member.find(member.id);
+    if (it == by_member.end()) continue;
+    const std::string& pod = it->second->pod;
+    if (++members_of[pod] == options_.slots) r.live_pods.push_back(pod);
   }
+  r.silent_pods.assign(silent.begin(), silent.end());
+  std::sort(r.facts.begin(), r.facts.end(),
+            [](const WorkerFacts& one, const WorkerFacts& other) { return one.pod < other.pod; });
   r.failures_without_progress = std::max(lost_generations_, failed_starts);
   if (!ended_) {
     r.phase = stop_requested_   ? GangPhase::kStopping

@@ -37,6 +37,7 @@ struct CoordinatorOptions {
   int32_t min = 1;
   int32_t target = 1;  // replicas: the first formation waits for so many
   int32_t max = 1;
+  int32_t slots = 1;  // members of a pod; min, target and max count members
   uint32_t term = 0;  // rises with every coordinator of this job
   // The job has run under an earlier coordinator whose members may still live (and train on): they get
   // `holder_grace` to connect before the first generation. With what that coordinator had heard.
@@ -51,8 +52,12 @@ struct CoordinatorOptions {
   Duration status_deadline = seconds(10);     // Prepare -> MemberStatus of a member
   Duration candidate_deadline = seconds(2);   // the same of a joiner, which others must not wait for
   Duration boundary_deadline = seconds(30);   // a boundary Prepare not answered becomes an abort
-  Duration silence_limit = seconds(3);        // an agent not heard for so long is taken for dead
-  Duration holder_grace = seconds(3);         // see I4
+  // The others go on without an agent that was not heard for so long, or for two steps, while no step was
+  // committed (one that was needed everybody); only after silence_limit, which bounds it, is it also told to
+  // be silent, which costs it its pod.
+  Duration quiet_limit = seconds(3);
+  Duration silence_limit = seconds(3);  // at least quiet_limit
+  Duration holder_grace = seconds(3);   // see I4
 };
 
 // ---- events
@@ -91,6 +96,7 @@ struct ProgressOut {  // records not seen before, steps rising; may be empty whe
 struct ReportChanged {};
 struct EventLine {  // for people and events.jsonl
   std::string text;
+  bool device_trouble = false;  // of a worker's GPU: an Event of its own in a cluster
 };
 using CoordinatorOutput = std::variant<SendTo, CloseConnection, ProgressOut, ReportChanged, EventLine>;
 
@@ -108,14 +114,18 @@ class Coordinator {
   struct Peer {  // one agent
     std::string agent;
     std::string pod;
+    int32_t slot = 0;
+    std::string node;
     ConnectionId connection = 0;
     Time heard;
-    Time lost_at = kNever;  // no connection, or silent, since then
-    bool silent = false;
+    Time lost_at = kNever;  // no connection, or quiet, since then
+    bool quiet = false;     // connected, not heard, and left out
+    bool silent = false;    // and for so long that it is told
     bool loss_counted = false;
     bool leaving = false;
     std::string member;  // its trainer; empty: none has joined
     std::string address;
+    std::optional<Facts> facts;
     uint64_t join_order = 0;
     bool may_hold_state = false;
     std::optional<MemberStatus> outvoted;  // the state that it reported and that was found corrupt
@@ -143,12 +153,15 @@ class Coordinator {
   void OnGone(ConnectionId connection, Time now);
   void OnMessage(Peer& peer, const Message& message, Time now);
   void OnJoin(Peer& peer, const Join& join, Time now);
+  void OnFacts(Peer& peer, const Facts& facts);
   void OnStatus(Peer& peer, const MemberStatus& status);
   void OnDown(Peer& peer, const Down& down, Time now);
   void OnLeave(Peer& peer, const Leave& leave, Time now);
-  void OnProgress(Peer& peer, const Progress& progress);
+  void OnProgress(Peer& peer, const Progress& progress, Time now);
   void OnDone(Peer& peer, const Done& done, Time now);
   void CheckSilence(Time now);
+  Duration QuietLimit() const;
+  void Heard(Peer& peer, Time now);
   void Unreachable(Peer& peer, Time now);  // its member must be taken for dead soon
   void MemberLost(const Peer& peer, bool was_member, Time now);
   void CountFailure(Peer& peer, FailureRecord record);
@@ -162,7 +175,9 @@ class Coordinator {
   void DropFromRound(const Peer& peer, bool was_member);
   void OnRoundDeadline(Time now);
   void CompleteRound(Time now);
+  bool AllAsked(const Round& round) const;  // who can be reached
   void Regroup(const Round& round, const RecoveryPlan& plan, Time now);
+  static void StandTogether(std::vector<Peer*>& peers);
   void Publish(const Round& round, const RecoveryPlan& plan, std::vector<Peer*> members, bool stop, Time now);
   void Release(Peer& peer);  // Exit for one that left by plan
   void ReleaseLeavers();
@@ -210,6 +225,8 @@ class Coordinator {
   Time silence_check_at_ = kNever;
   int64_t newest_step_ = 0;       // committed, heard of by any way
   int64_t recorded_step_ = 0;     // newest record passed on
+  Time stepped_at_;               // when newest_step_ was heard to rise
+  Duration step_time_{};          // what that step took; zero: none was heard of yet
   int64_t progress_mark_ = 0;     // newest_step_ when the current generation was published
   int32_t lost_generations_ = 0;  // in a row without a commit
 };

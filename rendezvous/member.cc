@@ -92,6 +92,7 @@ void MemberCore::OnConnected(Time now) {
   Say(options_.hello);
   if (RM_MUTANT(kNothingRepeated)) return;
   if (down_) Say(*down_);
+  if (facts_) Say(*facts_);
   if (join_) Say(*join_);
   if (!recent_.empty()) {
     Progress progress = progress_;
@@ -146,6 +147,9 @@ void MemberCore::OnTrainer(const Message& message, Time now) {
     join_ = Join{member_, join->address};
     down_.reset();
     Say(*join_);
+  } else if (const auto* facts = std::get_if<Facts>(&message)) {
+    facts_ = *facts;
+    Say(*facts_);
   } else if (const auto* status = std::get_if<MemberStatus>(&message)) {
     if (status->generation != prepared_ && !RM_MUTANT(kMemberNotFenced)) return;
     status_ = *status;
@@ -172,6 +176,7 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message,
   trainer_ = Trainer::kLost;
   commands_.push_back(KillTrainer{});
   join_.reset();
+  facts_.reset();
   status_.reset();
   asked_ = false;
   done_.reset();

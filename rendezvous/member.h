@@ -48,7 +48,7 @@ struct FromCoordinator {
   Message message;
 };
 struct FromTrainer {
-  Message message;  // Join (its `member` may be empty), MemberStatus, Progress, Done, Fatal
+  Message message;  // Join (its `member` may be empty), Facts, MemberStatus, Progress, Done, Fatal
 };
 // The trainer is dead or must be taken for dead; tell it as soon as it is known, after reading out its
 // channel. Evidence as in Down. The member core answers with KillTrainer, so that it is dead for sure.
@@ -155,6 +155,7 @@ class MemberCore {
   Generation delivered_ = 0;            // newest NewGeneration given to a trainer
   std::optional<MemberStatus> status_;  // the answer to `prepared_`
   std::optional<Join> join_;
+  std::optional<Facts> facts_;
   std::optional<Down> down_;  // of the last dead incarnation, until the next one joins
   std::optional<Done> done_;
   std::optional<Fatal> fatal_;

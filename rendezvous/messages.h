@@ -22,9 +22,11 @@ using Generation = uint64_t;
 struct Hello {
   std::string job;  // namespace/name
   std::string pod;
-  std::string agent;    // uuid of this agent process
-  std::string secret;   // per-run secret; in the cluster the projected token
-  int64_t attempt = 0;  // of the pod set this pod belongs to; 0: there is only one (`ringmaster run`)
+  std::string agent;      // uuid of this agent process
+  std::string secret;     // per-run secret; in the cluster the projected token
+  int64_t attempt = 0;    // of the pod set this pod belongs to; 0: there is only one (`ringmaster run`)
+  int32_t slot = 0;       // which of its pod's trainers this agent keeps
+  std::string node = {};  // where its pod runs; empty: not told
   bool operator==(const Hello&) const = default;
 };
 
@@ -109,6 +111,15 @@ struct Fatal {
   bool operator==(const Fatal&) const = default;
 };
 
+// What a trainer computes on, for people and metrics. Before Join, and again when the troubles change.
+struct Facts {
+  std::string device;  // "NVIDIA H200"
+  std::string driver;
+  std::string nic;                    // the nearest one to the device: "mlx5_0:1"; empty: none
+  std::vector<std::string> troubles;  // as they are now: "gpu 0: its clocks are held down: ..."
+  bool operator==(const Facts&) const = default;
+};
+
 struct Ping {
   bool operator==(const Ping&) const = default;
 };
@@ -170,6 +181,6 @@ struct Exit {
 };
 
 using Message = std::variant<Hello, Join, MemberStatus, Down, Leave, Progress, Done, Fatal, Ping, Welcome,
-                             Prepare, NewGeneration, Evict, Exit>;
+                             Prepare, NewGeneration, Evict, Exit, Facts>;
 
 }  // namespace ringmaster::rendezvous

@@ -29,11 +29,17 @@ struct FailureRecord {
   bool operator==(const FailureRecord&) const = default;
 };
 
+struct WorkerFacts {
+  std::string pod;
+  Facts facts;
+  bool operator==(const WorkerFacts&) const = default;
+};
+
 struct Report {
   GangPhase phase = GangPhase::kForming;
   Generation generation = 0;
   int32_t generations = 0;               // published so far
-  std::vector<std::string> live_pods;    // in rank order
+  std::vector<std::string> live_pods;    // whose slots are all members, in rank order
   std::vector<std::string> silent_pods;  // connection is there, nothing is heard: stopped or cut off
   int64_t step = 0;                      // newest committed step heard of
   int64_t total_steps = 0;
@@ -45,6 +51,7 @@ struct Report {
   int32_t worker_failures = 0;            // Down events of members (not planned leaves)
   int32_t failures_without_progress = 0;  // generations lost in a row without a commit in between
   int64_t lost_steps = 0;                 // committed steps that had to be done again (all copies were lost)
+  std::vector<WorkerFacts> facts;         // of those that told; a pod has one for each slot
   std::optional<FailureRecord> last_failure;
   std::optional<Done> done;
   bool operator==(const Report&) const = default;

@@ -114,7 +114,7 @@ void Coordinator::StartRound(Urgency urgency, Time now) {
     if (!peer.usable()) {
       if (active_ && InCurrent(peer) && !peer.loss_counted && !peer.leaving) {
         peer.loss_counted = true;
-        CountFailure(peer, {peer.pod, peer.silent ? "silence" : "eof", 0, "its agent cannot be reached"});
+        CountFailure(peer, {peer.pod, peer.quiet ? "silence" : "eof", 0, "its agent cannot be reached"});
       }
       continue;
     }
@@ -224,12 +224,22 @@ void Coordinator::CompleteRound(Time now) {
                          ? !options_.resumed
                          : std::any_of(plan.sources.begin(), plan.sources.end(),
                                        [&](size_t i) { return InCurrent(*round.answers[i].peer); });
+  // Standbys were not asked while others trained. Now they may be the only ones who hold anything.
+  if (!fresh && round.limited && !AllAsked(round)) return;
   if (const auto until = AwaitHoldersUntil(plan, fresh, now)) {
     if (now >= retry_at_) Say("waiting for workers that may still hold the state");
     retry_at_ = *until;
     return;
   }
   Regroup(round, plan, now);
+}
+
+bool Coordinator::AllAsked(const Round& round) const {
+  return std::all_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return !entry.second.usable() ||
+           std::any_of(round.answers.begin(), round.answers.end(),
+                       [&](const Answer& answer) { return answer.peer == &entry.second; });
+  });
 }
 
 void Coordinator::CountWithoutProgress() {
@@ -255,8 +265,33 @@ std::optional<Time> Coordinator::AwaitHoldersUntil(const RecoveryPlan& plan, boo
   return until;
 }
 
+namespace {
+
+// Where each place of these peers comes first.
+template <class Peers, class Place>
+std::map<std::string, size_t> FirstOf(const Peers& peers, const Place& place) {
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < peers.size(); ++i) first.try_emplace(place(*peers[i]), i);
+  return first;
+}
+
+}  // namespace
+
+void Coordinator::StandTogether(std::vector<Peer*>& peers) {
+  // A pod that did not say its node has one of its own; no node has a slash in its name.
+  const auto node = [](const Peer& peer) { return peer.node.empty() ? "/" + peer.pod : peer.node; };
+  const auto pod = [](const Peer& peer) { return peer.pod; };
+  const auto nodes = FirstOf(peers, node);
+  const auto pods = FirstOf(peers, pod);
+  const auto key = [&](const Peer* peer) {
+    return std::tuple(nodes.at(node(*peer)), pods.at(peer->pod), peer->slot);
+  };
+  std::stable_sort(peers.begin(), peers.end(), [&](const Peer* a, const Peer* b) { return key(a) < key(b); });
+}
+
 // Chooses who is in: those that hold the state first, then those that trained, then by time of joining. Ranks
-// keep their order.
+// keep their order, but that those of a node, and there those of a pod, stand together: neighbours in the
+// ring are then near each other wherever they can be.
 void Coordinator::Regroup(const Round& round, const RecoveryPlan& plan, Time now) {
   const size_t n = round.answers.size();
   std::vector<bool> is_source(n, false);
@@ -282,6 +317,7 @@ void Coordinator::Regroup(const Round& round, const RecoveryPlan& plan, Time now
     std::sort(indices.begin(), indices.end(), [&](size_t a, size_t b) { return order(a) < order(b); });
     std::vector<Peer*> peers;
     for (const size_t i : indices) peers.push_back(round.answers[i].peer);
+    StandTogether(peers);
     return peers;
   };
   std::sort(staying.begin(), staying.end(), [&](size_t a, size_t b) {

@@ -357,7 +357,7 @@ class Server::Impl {
       } else if (const auto* progress = std::get_if<ProgressOut>(&output)) {
         if (callbacks_.on_progress) callbacks_.on_progress(name, progress->progress);
       } else if (const auto* line = std::get_if<EventLine>(&output)) {
-        if (callbacks_.on_event) callbacks_.on_event(name, line->text);
+        if (callbacks_.on_event) callbacks_.on_event(name, *line);
       } else {
         report = true;
       }

@@ -41,7 +41,7 @@ struct ServerOptions {
 struct ServerCallbacks {
   std::function<void(const std::string& job, const Report& report)> on_report;
   std::function<void(const std::string& job, const Progress& progress)> on_progress;
-  std::function<void(const std::string& job, const std::string& text)> on_event;  // a line for people
+  std::function<void(const std::string& job, const EventLine& line)> on_event;
 };
 
 class Server {

@@ -55,7 +55,6 @@ std::vector<engine::ProductEffort> Since(const std::vector<engine::ProductEffort
   for (size_t i = 0; i < before.size(); ++i) {  // shapes keep their places
     now[i].calls -= before[i].calls;
     now[i].seconds -= before[i].seconds;
-    now[i].rounding -= before[i].rounding;
   }
   return now;
 }
@@ -105,18 +104,18 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
 }
 
 // Seconds of a step's products by oneDNN alone, measured before and after ours; the better one of each shape.
-void MeasureRaw(const Case& c, Precision precision, int threads, std::vector<double>& seconds) {
+void MeasureRaw(const Case& c, Precision precision, int threads, Operands operands,
+                std::vector<double>& seconds) {
   const std::vector<ProductShape> shapes = ProductsOf(c.config, c.samples);
   seconds.resize(shapes.size(), std::numeric_limits<double>::max());
   for (size_t i = 0; i < shapes.size(); ++i)
-    seconds[i] = std::min(seconds[i],
-                          static_cast<double>(shapes[i].count) * RawSeconds(shapes[i], precision, threads));
+    seconds[i] = std::min(seconds[i], static_cast<double>(shapes[i].count) *
+                                          RawSeconds(shapes[i], precision, threads, operands));
 }
 
 void ReportShapes(const Case& c, const std::vector<engine::ProductEffort>& ours,
                   const std::vector<double>& raw) {
-  fmt::print("{:>22} {:>6} {:>9} {:>9} {:>9} {:>6}   ms; rounding: of weights, within ours\n", "m n k",
-             "calls", "ours", "rounding", "oneDNN", "ratio");
+  fmt::print("{:>22} {:>6} {:>9} {:>9} {:>6}   ms\n", "m n k", "calls", "ours", "oneDNN", "ratio");
   const std::vector<ProductShape> shapes = ProductsOf(c.config, c.samples);
   for (size_t i = 0; i < shapes.size(); ++i) {
     const ProductShape& s = shapes[i];
@@ -124,17 +123,21 @@ void ReportShapes(const Case& c, const std::vector<engine::ProductEffort>& ours,
       if (e.m == s.m && e.n == s.n && e.k == s.k && e.a_transposed == s.a_transposed &&
           e.b_transposed == s.b_transposed && e.calls > 0)
         fmt::print(
-            "{:>22} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>6.2f}\n",
+            "{:>22} {:>6} {:>9.2f} {:>9.2f} {:>6.2f}\n",
             fmt::format("{}{} {}{} {}", s.m, s.a_transposed ? "t" : "", s.n, s.b_transposed ? "t" : "", s.k),
-            e.calls, e.seconds * 1e3, e.rounding * 1e3, raw[i] * 1e3, raw[i] / e.seconds);
+            e.calls, e.seconds * 1e3, raw[i] * 1e3, raw[i] / e.seconds);
   }
 }
 
 void Report(const Case& c, Precision precision, int threads, int rounds, bool by_shape) {
-  std::vector<double> raw;
-  MeasureRaw(c, precision, threads, raw);
+  std::vector<double> raw, of_a_step;
+  const auto measure_raw = [&] {
+    MeasureRaw(c, precision, threads, Operands::kTheSame, raw);
+    MeasureRaw(c, precision, threads, Operands::kOfAStep, of_a_step);
+  };
+  measure_raw();
   const Parts parts = Measure(c, precision, threads, rounds);
-  MeasureRaw(c, precision, threads, raw);
+  measure_raw();
   double products = 0;
   double flops = 0;
   for (const engine::ProductEffort& effort : parts.products) {
@@ -144,16 +147,20 @@ void Report(const Case& c, Precision precision, int threads, int rounds, bool by
   const double numerics = NumericsSeconds(parts.elements, rounds);
   const double all_reduce = AllReduceSeconds(parts.elements, rounds);
   const double rate = flops / products / 1e9;
-  const double raw_rate = flops / std::accumulate(raw.begin(), raw.end(), 0.0) / 1e9;
+  const auto rate_of = [&](const std::vector<double>& seconds) {
+    return flops / std::accumulate(seconds.begin(), seconds.end(), 0.0) / 1e9;
+  };
   const double others = parts.total - products - parts.optimizer;
   fmt::print(
       "{:<7} {:<5} threads {}  step {:8.2f} ms  products {:8.2f}  other kernels {:7.2f}  optimizer {:7.2f}  "
       "| beside it: exact numerics {:6.2f}  all-reduce of 2 ranks {:6.2f} |  "
-      "{:7.0f} tokens/s  products {:6.1f} GFLOP/s  oneDNN alone {:6.1f}  ratio {:.2f}\n",
+      "{:7.0f} tokens/s  products {:6.1f} GFLOP/s  oneDNN alone in cache {:6.1f}  ratio {:.2f}  "
+      "oneDNN alone from memory {:6.1f}  ratio {:.2f}\n",
       c.name, precision == Precision::kBf16 ? "bf16" : "fp32", threads, parts.total * 1e3, products * 1e3,
       others * 1e3, parts.optimizer * 1e3, numerics * 1e3, all_reduce * 1e3,
-      c.samples * c.config.context / parts.total, rate, raw_rate, rate / raw_rate);
-  if (by_shape) ReportShapes(c, parts.products, raw);
+      c.samples * c.config.context / parts.total, rate, rate_of(raw), rate / rate_of(raw), rate_of(of_a_step),
+      rate / rate_of(of_a_step));
+  if (by_shape) ReportShapes(c, parts.products, of_a_step);
 }
 
 }  // namespace

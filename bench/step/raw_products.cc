@@ -12,14 +12,14 @@ namespace ringmaster::bench {
 namespace {
 
 template <class Work>
-double Best(double flops, const Work& work) {
-  const int repeat = static_cast<int>(std::clamp(4e9 / flops, 1.0, 200.0));
+double Best(double flops, size_t sets, const Work& work) {
+  const size_t repeat = std::max(sets, static_cast<size_t>(std::clamp(4e9 / flops, 1.0, 200.0)));
   double best = 1e9;
-  work();
+  work(0);
   for (int round = 0; round < 3; ++round) {
     const Time begin = Now();
-    for (int i = 0; i < repeat; ++i) work();
-    best = std::min(best, ToSeconds(Now() - begin) / repeat);
+    for (size_t i = 0; i < repeat; ++i) work(i);
+    best = std::min(best, ToSeconds(Now() - begin) / static_cast<double>(repeat));
   }
   return best;
 }
@@ -46,12 +46,18 @@ std::vector<ProductShape> ProductsOf(const engine::ModelConfig& config, int samp
   return out;
 }
 
-double RawSeconds(const ProductShape& s, engine::Precision precision, int threads) {
+double RawSeconds(const ProductShape& s, engine::Precision precision, int threads, Operands operands) {
   using Memory = dnnl::memory;
   omp_set_num_threads(threads);
   const bool bf16 = precision == engine::Precision::kBf16;
-  std::vector<float> a(static_cast<size_t>(s.m * s.k), 0.5f), b(static_cast<size_t>(s.k * s.n), 0.25f);
-  std::vector<float> c(static_cast<size_t>(s.m * s.n));
+  // A step's own operands: each call's lie elsewhere, as those of each layer do.
+  const auto sets = static_cast<size_t>(operands == Operands::kOfAStep ? s.count : 1);
+  const auto faces = [&](int64_t rows, int64_t columns, float value) {
+    return std::vector<std::vector<float>>(sets,
+                                           std::vector<float>(static_cast<size_t>(rows * columns), value));
+  };
+  const auto a = faces(s.m, s.k, 0.5f), b = faces(s.k, s.n, 0.25f);
+  auto c = faces(s.m, s.n, 0.0f);
   const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(cpu);
   const auto type = bf16 ? Memory::data_type::bf16 : Memory::data_type::f32;
@@ -59,18 +65,22 @@ double RawSeconds(const ProductShape& s, engine::Precision precision, int thread
   const Memory::desc b_desc({s.k, s.n}, type, s.b_transposed ? Memory::dims{1, s.k} : Memory::dims{s.n, 1});
   const Memory::desc c_desc({s.m, s.n}, Memory::data_type::f32, Memory::dims{s.n, 1});
   const dnnl::matmul product(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc, b_desc, c_desc), cpu));
-  const std::unordered_map<int, Memory> arguments = {{DNNL_ARG_SRC, Memory(a_desc, cpu, a.data())},
-                                                     {DNNL_ARG_WEIGHTS, Memory(b_desc, cpu, b.data())},
-                                                     {DNNL_ARG_DST, Memory(c_desc, cpu, c.data())}};
-  double best = Best(s.Flops(), [&] {
-    product.execute(stream, arguments);
+  const auto memory = [&](const Memory::desc& desc, const std::vector<float>& data) {
+    return Memory(desc, cpu, const_cast<float*>(data.data()));  // oneDNN's handles know no const
+  };
+  double best = Best(s.Flops(), sets, [&](size_t call) {
+    const size_t set = call % sets;
+    product.execute(stream, {{DNNL_ARG_SRC, memory(a_desc, a[set])},
+                             {DNNL_ARG_WEIGHTS, memory(b_desc, b[set])},
+                             {DNNL_ARG_DST, memory(c_desc, c[set])}});
     stream.wait();
   });
   if (!bf16)
-    best = std::min(best, Best(s.Flops(), [&] {
+    best = std::min(best, Best(s.Flops(), sets, [&](size_t call) {
+                      const size_t set = call % sets;
                       dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1.0f,
-                                 a.data(), s.a_transposed ? s.m : s.k, b.data(), s.b_transposed ? s.k : s.n,
-                                 0.0f, c.data(), s.n);
+                                 a[set].data(), s.a_transposed ? s.m : s.k, b[set].data(),
+                                 s.b_transposed ? s.k : s.n, 0.0f, c[set].data(), s.n);
                     }));
   return best;
 }

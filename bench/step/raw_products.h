@@ -1,6 +1,5 @@
-// The matrix products of one GPT step, and how fast oneDNN alone does them: operands ready in memory in the
-// product's own type, called again and again, best of two ways in float. The ceiling that the engine is held
-// to.
+// The matrix products of one GPT step, and how fast oneDNN alone does them: operands ready in the product's
+// own type, best of two ways in float. The ceiling that the engine is held to.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,11 @@ struct ProductShape {
 // Of one forward and backward of `samples` samples. Attention's own products are not among them.
 std::vector<ProductShape> ProductsOf(const engine::ModelConfig& config, int samples);
 
+// Where oneDNN finds what it multiplies: the same operands in every call, which then lie in cache, or those
+// of the layers of a step in turns, which come from memory as they do in a step.
+enum class Operands { kTheSame, kOfAStep };
+
 // Seconds of one product by oneDNN with that many threads.
-double RawSeconds(const ProductShape& shape, engine::Precision precision, int threads);
+double RawSeconds(const ProductShape& shape, engine::Precision precision, int threads, Operands operands);
 
 }  // namespace ringmaster::bench

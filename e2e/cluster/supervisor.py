@@ -18,7 +18,6 @@ import json
 import os
 import pathlib
 import random
-import select
 import shutil
 import signal
 import socket
@@ -29,6 +28,7 @@ import time
 import components
 import kubeapi
 import pki
+from control_socket import look_for_owner, own
 
 START_TIMEOUT_S = 120  # generous: a loaded machine is slow, and nothing waits longer than it must
 STOP_TIMEOUT_S = 20
@@ -38,12 +38,11 @@ class Failure(Exception):
     """An expected failure, with a message for whoever asked."""
 
 
-class OwnerGone(Exception):
-    pass
-
-
 class PortTaken(Exception):
     pass
+
+
+FAILURES = (Failure, OSError, RuntimeError, http.client.HTTPException, kubeapi.ApiError)
 
 
 class Supervisor:
@@ -231,37 +230,12 @@ class Supervisor:
 
     # --- requests
 
-    def serve(self, listener):
-        while True:
-            # Children are not waited for here: a component that dies on its own is reported by "status".
-            ready, _, _ = select.select([listener, *self._owner()], [], [], 5)
-            if not self.folder.exists():
-                raise OwnerGone()  # somebody removed it, and nobody can reach us any more
-            if sys.stdin in ready:
-                self._poll()
-            if listener in ready:
-                connection, _ = listener.accept()
-                with connection, connection.makefile("rw") as stream:
-                    request = json.loads(stream.readline() or "{}")
-                    answer = self._answer(request)
-                    if request.get("verb") == "down":
-                        self.kill_all()
-                        if not request["keep"]:
-                            self.remove_folder()
-                    try:
-                        stream.write(json.dumps(answer) + "\n")
-                        stream.flush()
-                    except OSError:
-                        pass  # whoever asked does not want to know any more
-                    if request.get("verb") == "down":
-                        return
-
-    def _answer(self, request):
+    def answer(self, request):
         verb = request.get("verb")
         name = request.get("component")
+        if verb in ("start", "stop", "kill9", "restart") and name not in components.COMPONENTS:
+            raise Failure(f"no component {name!r}; there are: {' '.join(components.COMPONENTS)}")
         try:
-            if verb in ("start", "stop", "kill9", "restart") and name not in components.COMPONENTS:
-                raise Failure(f"no component {name!r}; there are: {' '.join(components.COMPONENTS)}")
             if verb == "start":
                 self.start(name)
             elif verb == "stop":
@@ -279,25 +253,24 @@ class Supervisor:
                 return {"components": {n: "running" if self._running(n) else f"ended with {p.returncode}"
                                        for n, p in self.processes.items()},
                         "pids": {n: p.pid for n, p in self.processes.items() if self._running(n)}}
-            elif verb != "down":
+            else:
                 raise Failure(f"no verb {verb!r}")
-            return {}
         except PortTaken:
-            return {"error": f"{name}: its port was taken by another process in the meantime"}
-        except (Failure, OSError, http.client.HTTPException, kubeapi.ApiError) as error:
-            return {"error": str(error)}
+            raise Failure(f"{name}: its port was taken by another process in the meantime") from None
+        return {}
+
+    def down(self, keep):
+        self.kill_all()
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- the owner
-
-    def _owner(self):
-        return [sys.stdin] if self.owned else []
 
     def _poll(self):
         self._pause(0)
 
     def _pause(self, seconds):
-        if select.select(self._owner(), [], [], seconds)[0] and not os.read(sys.stdin.fileno(), 1):
-            raise OwnerGone()
+        look_for_owner(self.owned, seconds)
 
     def _until(self, condition, otherwise):
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -308,9 +281,6 @@ class Supervisor:
                 if process.poll() is not None:
                     raise Failure(f"{name} ended with code {process.returncode}: {self._log(name, 0)[-2000:]}")
             self._pause(0.05)
-
-    def remove_folder(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def free_ports(count):
@@ -344,41 +314,10 @@ def die_with(parent):
         os._exit(1)
 
 
-def bind_control(folder):
-    """A Unix socket in the folder, however long its path is."""
-    listener = socket.socket(socket.AF_UNIX)
-    directory = os.open(folder, os.O_PATH)
-    listener.bind(f"/proc/self/fd/{directory}/control")
-    os.close(directory)
-    listener.listen()
-    return listener
-
-
-def interrupted(number, _):
-    raise OwnerGone(signal.Signals(number).name)
-
-
 def main():
     folder, mode = sys.argv[1:]
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, interrupted)
     supervisor = Supervisor(folder, owned=mode == "owned")
-    try:
-        try:
-            supervisor.up()
-            listener = bind_control(folder)
-        except (Failure, OSError, RuntimeError, http.client.HTTPException, kubeapi.ApiError) as error:
-            supervisor.kill_all()
-            print(json.dumps({"error": str(error)}), flush=True)
-            return 1
-        print(json.dumps({"ready": True}), flush=True)
-        os.dup2(2, 1)  # whoever waited for that line may be gone
-        supervisor.serve(listener)
-        return 0
-    except OwnerGone:
-        supervisor.kill_all()
-        supervisor.remove_folder()
-        return 0
+    return own(supervisor, supervisor.folder, supervisor.owned, FAILURES)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,9 @@ TEST_F(Server, AppliesAndPatches) {
   ASSERT_TRUE(Apply(ConfigMap("a", {{"one", "1"}}), false).ok());
   const auto patched = Patch(ApiClient::PatchType::kMerge, {{"data", {{"two", "2"}}}});
   ASSERT_TRUE(patched.ok()) << patched.error().message;
-  EXPECT_EQ((*patched)["data"], (Json{{"one", "1"}, {"two", "2"}}));
+  EXPECT_EQ((*Get("a"))["data"], (Json{{"one", "1"}, {"two", "2"}}));
+  EXPECT_EQ((*patched)["metadata"]["resourceVersion"], (*Get("a"))["metadata"]["resourceVersion"]);
+  EXPECT_FALSE(patched->contains("data")) << "who wrote it knows it";
   const auto stale = Patch(ApiClient::PatchType::kMerge,
                            {{"metadata", {{"resourceVersion", "1"}}}, {"data", {{"two", "3"}}}});
   EXPECT_EQ(stale.error().code, Code::kConflict) << stale.error().message;

@@ -35,15 +35,19 @@ class Cgroup:
     def child(self, name):
         return Cgroup(f"{self.name}/{name}")
 
-    def create(self):
+    def create(self, weight=1):
+        """With as much of the processors as so many processes of others, when all want them."""
         for place, controllers in self._places:
             place.mkdir(parents=True, exist_ok=True)
+            if "cpu" in controllers:
+                (place / "cpu.shares").write_text(str(1024 * weight))
             if "cpuset" in controllers:
                 for file in ("cpuset.cpus", "cpuset.mems"):
                     (place / file).write_text((place.parent / file).read_text())
             if not controllers:
                 with contextlib.suppress(OSError):  # a hybrid system has them elsewhere
                     (place.parent / "cgroup.subtree_control").write_text(CONTROLLERS)
+                    (place / "cpu.weight").write_text(str(100 * weight))
 
     def enter(self):
         """For a child before its exec."""

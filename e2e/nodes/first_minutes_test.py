@@ -1,7 +1,9 @@
 """The first five minutes: a user applies the example, watches it, and gets the same weights as on one machine."""
 
 import json
+import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -9,6 +11,9 @@ from on_nodes import BIN, ROOT, Rig
 
 STEPS = 40
 EXAMPLE = ROOT / "examples/gpt-text.yaml"
+# What `kubectl get tj -w` shows on the way, among other lines.
+WATCHED = re.compile(r"(?s)^NAME +PHASE .*\ngpt-text +Pending .*\ngpt-text +Starting .*"
+                     r"\ngpt-text +Running +4/4 +ucx:tcp +\d+ +\d+% +\d+\S* .*\ngpt-text +Succeeded +\S+ +ucx:tcp +40 ")
 
 
 class FirstMinutes(unittest.TestCase):
@@ -31,25 +36,28 @@ class FirstMinutes(unittest.TestCase):
             text = text.replace(old, new)
         return text
 
+    def watch(self):
+        """Begins `kubectl get tj -w`; the file that it writes to."""
+        shown = self.rig.nodes.folder / "watched"
+        with open(shown, "w") as out:
+            kubectl = subprocess.Popen([(self.cluster.folder / "binary").read_text().strip(), "kubectl", "get", "tj", "-w"],
+                                       env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}, stdout=out)
+        self.addCleanup(kubectl.wait)
+        self.addCleanup(kubectl.kill)
+        return shown
+
     def test_example(self):
         folder = self.rig.nodes.shared / "gpt-text"
         folder.mkdir()
         folder.chmod(0o1777)
         self.rig.volume("gpt-text", "/mnt/shared/gpt-text")
+        shown = self.watch()
         self.cluster.kubectl("apply", "-f", "-", stdin=self.manifest())
-        phases = []
-
-        def ended(status):
-            if status.get("phase") and (not phases or phases[-1] != status["phase"]):
-                phases.append(status["phase"])
-            return status.get("phase") == "Succeeded"
-
-        self.rig.wait("gpt-text", ended, "it is done", 400)
-        print(f"phases: {' '.join(phases)}", flush=True)
-        table = self.cluster.kubectl("get", "tj", "gpt-text")
-        print(table, flush=True)
-        self.assertRegex(table, r"(?s)^NAME +PHASE +READY +FABRIC +STEP .*\ngpt-text +Succeeded +\S+ +ucx:tcp +40 ")
-        self.assertIn("Running", phases)
+        self.rig.wait_phase("gpt-text", "Succeeded", 400)
+        try:
+            self.cluster.wait(lambda: WATCHED.search(shown.read_text()), "the watch shows every phase", 20)
+        finally:
+            print(shown.read_text(), flush=True)
         pods = self.rig.pods("gpt-text")
         self.assertEqual(len(pods), 4)
         self.assertGreaterEqual(len({pod["spec"]["nodeName"] for pod in pods.values()}), 2, "all on one node")

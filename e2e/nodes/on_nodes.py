@@ -28,6 +28,7 @@ BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
 IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
 JOBS = "/apis/ringmaster.dev/v1alpha1/namespaces/default/trainingjobs"
 CPU_LIMIT = "150m"  # of a worker: training takes long enough to be disturbed, on a quick machine as well
+SHOWN_LINES = 40
 VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "shared"}
 
 
@@ -139,6 +140,24 @@ class Rig:
         if done.returncode:
             raise AssertionError(f"ringmaster run ended with {done.returncode}:\n{done.stderr[-2000:]}")
         return json.loads((folder / "summary.json").read_text())["weightsHash"]
+
+    # --- what a user types
+
+    def plugin(self, *words, code=0):
+        """What `kubectl ringmaster ...` prints. kubectl finds it by its name on the PATH; it must end with this exit code."""
+        folder = self.nodes.folder / "plugin"
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "kubectl-ringmaster").symlink_to(BIN / "ringmaster")
+        done = subprocess.run(
+            [(self.cluster.folder / "binary").read_text().strip(), "kubectl", "ringmaster", *map(str, words)],
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(self.cluster.kubeconfig)},
+            capture_output=True, text=True, timeout=400, check=False)
+        head = "\n".join((done.stdout + done.stderr).splitlines()[:SHOWN_LINES])
+        print(f"$ kubectl ringmaster {' '.join(map(str, words))}\n{head}", flush=True)
+        if done.returncode != code:
+            raise AssertionError(f"kubectl ringmaster {words} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
 
     # --- what the workers themselves left behind: nobody else need be there to ask
 

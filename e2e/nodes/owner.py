@@ -16,8 +16,6 @@ import http.client
 import json
 import os
 import pathlib
-import select
-import signal
 import subprocess
 import sys
 import time
@@ -25,17 +23,14 @@ import time
 import layout
 from cgroups import Cgroup
 from cluster import ApiError, Cluster, ClusterError
+from control_socket import own
 from node import Node, NodeError
-from supervisor import LIBC, bind_control, die_with
+from supervisor import LIBC, die_with
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLONE_NEWNET = 0x40000000
 SITES = 50
 READY_TIMEOUT_S = 120
-
-
-class OwnerGone(Exception):
-    pass
 
 
 class Site:
@@ -62,7 +57,7 @@ class Site:
         self.shared.chmod(0o1777)  # of anybody, as a network file system often is
         self.janitor = subprocess.Popen([sys.executable, "-B", HERE / "janitor.py", self.folder, self.cgroup.name],
                                         stdin=subprocess.PIPE, start_new_session=True)
-        self.cgroup.create()
+        self.cgroup.create(weight=self.options.nodes * os.cpu_count())  # of machines of their own
         self._network()
         self.cluster = Cluster(self.folder / "cluster", components=["etcd", "apiserver", "kcm", "scheduler"], nodes=0,
                                address=self.addresses.bridge, pod_cidr=self.addresses.pod_cidr,
@@ -161,8 +156,6 @@ class Site:
 
     def answer(self, request):
         verb = request.get("verb")
-        if verb == "down":
-            return {}
         if verb == "status":
             return {"nodes": {name: node.state() for name, node in self.nodes.items()},
                     "address": self.addresses.bridge, "host": self.addresses.host, "cgroup": self.cgroup.name}
@@ -191,32 +184,6 @@ class Site:
             raise NodeError(f"no verb {verb!r}")
         return {}
 
-    def serve(self, listener, owned):
-        while True:
-            ready, _, _ = select.select([listener, *([sys.stdin] if owned else [])], [], [], 5)
-            if not self.folder.exists():
-                raise OwnerGone()  # somebody removed it, and nobody can reach us any more
-            if sys.stdin in ready and not os.read(0, 4096):
-                raise OwnerGone()
-            if listener not in ready:
-                continue
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rw") as stream:
-                request = json.loads(stream.readline() or "{}")
-                try:
-                    answer = self.answer(request)
-                except (NodeError, OSError, subprocess.CalledProcessError) as error:
-                    answer = {"error": str(error)}
-                if request.get("verb") == "down":
-                    self.down(request["keep"])
-                try:
-                    stream.write(json.dumps(answer) + "\n")
-                    stream.flush()
-                except OSError:
-                    pass  # whoever asked does not want to know any more
-                if request.get("verb") == "down":
-                    return
-
     def down(self, keep):
         """Ends everything; the janitor does the rest."""
         for node in self.nodes.values():
@@ -240,30 +207,10 @@ def _batch(where, *lines):
         raise NodeError(f"ip: {done.stderr.strip()}")
 
 
-def interrupted(number, _):
-    raise OwnerGone(signal.Signals(number).name)
-
-
 def main():
     folder, mode = sys.argv[1:]
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, interrupted)
     site = Site(folder)
-    try:
-        try:
-            site.up()
-            listener = bind_control(folder)
-        except (NodeError, ClusterError, OSError, subprocess.SubprocessError) as error:
-            print(json.dumps({"error": str(error)}), flush=True)
-            site.down(keep=True)
-            return 1
-        print(json.dumps({"ready": True}), flush=True)
-        os.dup2(2, 1)  # whoever waited for that line may be gone
-        site.serve(listener, mode == "owned")
-        return 0
-    except OwnerGone:
-        site.down(keep=False)
-        return 0
+    return own(site, site.folder, mode == "owned", (NodeError, ClusterError, OSError, subprocess.SubprocessError))
 
 
 if __name__ == "__main__":

@@ -113,7 +113,8 @@ class Security(unittest.TestCase):
                 ("of another job", "mine", "mine-1-0", self.token("other-1-0"),
                  "the token is of pod other-1-0, not of mine-1-0"),
                 ("of another job, as itself", "mine", "other-1-0", self.token("other-1-0"), "pod other-1-0 ("),
-                ("of a job that is none", "none", "mine-1-0", self.token("mine-1-0"), "there is no job default/none")):
+                ("of a job that is none", "none", "mine-1-0", self.token("mine-1-0"),
+                 f"pod mine-1-0 ({self.worker['metadata']['uid']}) is no worker of default/none")):
             with self.subTest(what):
                 secure = self.connect_tls()
                 secure.sendall(self.hello(job, pod, token))

@@ -1,6 +1,9 @@
 """What a training job survives on real nodes: pods and nodes that are lost. The weights are the same, bit for bit."""
 
 import contextlib
+import os
+import pathlib
+import signal
 import time
 import unittest
 
@@ -20,7 +23,8 @@ class Survive(TrainingTest):
         return nodes[0], sorted(name for name, pod in pods.items() if pod["spec"]["nodeName"] == nodes[0])
 
     def lose(self, name, lose, find):
-        """A node is lost, the job goes on, its workers are made anew elsewhere; then the node comes back."""
+        """A node is lost, the job goes on, its workers are made anew elsewhere; then the node comes back. That is nobody's
+        failure: nothing is charged."""
         pods = self.start(name, steps=NODE_STEPS, health={"unreachableNodeSeconds": 5})
         node, lost = self.victim(pods)
         print(f"{self.id()}: losing {node} with {' '.join(lost)}", flush=True)
@@ -31,13 +35,28 @@ class Survive(TrainingTest):
         self.goes_on(name)
         self.rig.wait(name, lambda _: self.replaced(name, pods, lost, node), f"{' '.join(lost)} run elsewhere")
         self.rig.wait_full(name, 4)
+        self.cluster.wait(lambda: self.condition(node, "Ready") != "True", f"{node} is known to be lost")
         back.pop_all().close()  # the node comes back while the others train
+        self.assertNotEqual(self.rig.status(name)["phase"], "Succeeded", "it was over before the node came back: more steps")
         self.cluster.wait(lambda: not self.rig.nodes.processes(node, "ringmaster"), "the old workers are gone", 60)
-        self.finish(name, NODE_STEPS)
+        status = self.finish(name, NODE_STEPS)
+        self.assertGreaterEqual(status["restarts"]["total"], 1)
         others = {other: pod for other, pod in pods.items() if other not in lost}
         self.untouched(name, others)
         self.print_pause(name, lost_at, others)
         self.cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s")
+
+    def condition(self, node, kind):
+        conditions = self.cluster.api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
+        return {condition["type"]: condition["status"] for condition in conditions}[kind]
+
+    def first_process(self, pod):
+        """Of a pod's container, as this machine sees it."""
+        node = self.cluster.get("pod", pod)["spec"]["nodeName"]
+        for pid, _ in self.rig.nodes.processes(node, "ringmaster-agen"):
+            if f"RINGMASTER_POD={pod}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text():
+                return pid
+        raise AssertionError(f"no agent of {pod} runs on {node}")
 
     def replaced(self, name, pods, lost, node):
         now = self.rig.pods(name)
@@ -60,28 +79,41 @@ class Survive(TrainingTest):
         self.addCleanup(self.cluster.kubectl, "uncordon", node)
         self.cluster.kubectl("drain", node, "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s")
         self.rig.wait("drained", lambda _: self.replaced("drained", pods, moved, node), f"{' '.join(moved)} run elsewhere")
-        status = self.finish("drained")
+        status = self.finish("drained", counted=0)
         self.assertEqual(status["goodput"]["lostSeconds"]["redone"], 0, "a step was lost")
 
     def test_pod_deleted_by_force(self):
-        pods = self.start("pod-deleted")
-        victim = "pod-deleted-1-2"
+        """By somebody who wanted that: no failure, and not counted as one."""
+        self.lose_pod("pod-deleted", lambda pod: self.cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force"),
+                      counted=0)
+
+    def test_pod_killed(self):
+        victim, status = self.lose_pod("pod-killed", lambda pod: os.kill(self.first_process(pod), signal.SIGKILL),
+                                       charged=1, counted=1)
+        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), (victim, 137))
+
+    def lose_pod(self, name, lose, **counts):
+        """One of four, which is made anew while the others train; its name, and the status at the end."""
+        pods = self.start(name)
+        victim = f"{name}-1-2"
         lost_at = time.time()
-        self.cluster.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
-        self.goes_on("pod-deleted")
-        self.rig.wait("pod-deleted", lambda _: self.rig.uids("pod-deleted").get(victim) not in
+        lose(victim)
+        self.goes_on(name)
+        self.rig.wait(name, lambda _: self.rig.uids(name).get(victim) not in
                       (None, pods[victim]["metadata"]["uid"]), "the pod is made again")
-        self.rig.wait_full("pod-deleted", 4)
-        others = {name: pod for name, pod in pods.items() if name != victim}
-        self.untouched("pod-deleted", others)
-        self.finish("pod-deleted")
-        self.print_pause("pod-deleted", lost_at, others)
+        self.rig.wait_full(name, 4)
+        others = {other: pod for other, pod in pods.items() if other != victim}
+        self.untouched(name, others)
+        status = self.finish(name, **counts)
+        self.print_pause(name, lost_at, others)
+        return victim, status
 
     def test_trainer_killed(self):
         pods = self.start("trainer-killed")
         self.cluster.kubectl("exec", "trainer-killed-1-1", "--", "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
         self.goes_on("trainer-killed")
-        self.finish("trainer-killed")
+        status = self.finish("trainer-killed", counted=0)  # its agent starts another one, the pod is the same
+        self.assertEqual(status["lastFailure"]["exitCode"], 137)
         self.assertIn("trainer-killed-1-1 ended with exit code 137",
                       self.cluster.kubectl("events", "--for", "tj/trainer-killed"))
         self.untouched("trainer-killed", pods)

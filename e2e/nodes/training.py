@@ -31,26 +31,33 @@ class TrainingTest(unittest.TestCase):
         self.rig.wait_step(name, begin + steps, 60)
         print(f"{self.id()}: {steps} more steps after {time.monotonic() - clock:.2f} s", flush=True)
 
-    def finish(self, name, steps=STEPS):
-        """It ends with the weights of an undisturbed job, and was never started anew as a whole."""
+    def finish(self, name, steps=STEPS, charged=0, counted=None):
+        """It ends with the weights of an undisturbed job, and was never started anew as a whole. Of what was lost so much
+        counts in status.restarts: charged to the job, and at all (None: any number)."""
         self.rig.wait_phase(name, "Succeeded")
         status = self.rig.status(name)
         self.assertEqual(status["weightsHash"], self.rig.expected_hash(steps))
         self.assertEqual(status["attempt"], 1, "the whole group was started anew")
-        print(f"{self.id()}: restarts {status['restarts']}, lost {status['goodput']['lostSeconds']}\n"
+        restarts = status.get("restarts", {})
+        print(f"{self.id()}: restarts {restarts}, lost {status['goodput']['lostSeconds']}\n"
               f"{self.cluster.kubectl('events', '--for', f'tj/{name}')}", flush=True)
+        self.assertEqual(restarts.get("charged", 0), charged, restarts)
+        if counted is not None:
+            self.assertEqual(restarts.get("total", 0), counted, restarts)
         return status
 
     def print_pause(self, name, lost_at, others):
         """How long these others stood still after `lost_at` (time.time()), beside what a step takes."""
         usual = statistics.median(self.rig.step_times(name).values())
-        formed = [min((at for at in self.rig.logged(pod, " generation=") if at > lost_at), default=lost_at) for pod in others]
-        pause = max(formed) - lost_at
+        there = set(others) & set(self.rig.pods(name))
+        formed = [min((at for at in self.rig.logged(pod, " generation=") if at > lost_at), default=lost_at) for pod in there]
+        pause = max(formed, default=lost_at) - lost_at
         print(f"{self.id()}: the others trained again after {pause * 1e3:.0f} ms, {pause / usual:.1f} x the {usual * 1e3:.0f} ms "
               "of a step", flush=True)
 
     def untouched(self, name, before):
-        """These pods are still the same."""
+        """These pods are still the same, but for those that were slow to end and so removed when the job was over."""
         after = self.rig.uids(name)
+        gone = {None} if self.rig.status(name).get("phase") == "Succeeded" else set()
         for pod, known in before.items():
-            self.assertEqual(after.get(pod), known["metadata"]["uid"], f"{pod} was restarted")
+            self.assertIn(after.get(pod), {known["metadata"]["uid"]} | gone, f"{pod} was restarted")

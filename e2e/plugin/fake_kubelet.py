@@ -18,6 +18,7 @@ class FakeKubelet:
         self._cluster = cluster
         self.logs = {}  # pod -> lines, each with its time
         self.follows = threading.Event()  # set: streams end
+        self.together = None  # a threading.Barrier: nobody is answered before so many have asked
         kubelet = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -34,6 +35,12 @@ class FakeKubelet:
                 if lines is None:
                     self.send_error(404, f"no logs of {pod}")
                     return
+                if kubelet.together:
+                    try:
+                        kubelet.together.wait(20)
+                    except threading.BrokenBarrierError:
+                        self.send_error(503, "nobody else asked")
+                        return
                 tail = int(query.get("tailLines", ["1000000"])[0])
                 with_time = query.get("timestamps") == ["true"]
                 self.send_response(200)

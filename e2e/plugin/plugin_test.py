@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "operator"))
@@ -182,6 +184,23 @@ class Plugin(unittest.TestCase):
             # One that failed is left for a look.
             self.cluster.wait(lambda: ended == ("keeps-export" in self.pods()), "the pod is gone, or left")
         self.assertEqual(len(self.rig.live(name)), 1)
+
+    def test_logs_are_read_at_the_same_time(self):
+        ranks = 12
+        self.rig.apply(job("many", replicas=ranks, native=True))
+        self.cluster.wait(lambda: self.rig.running("many", ranks), "all run")
+        with FakeKubelet(self.cluster) as kubelet:
+            for node in range(4):
+                kubelet.serve_node(f"node-{node}")
+            for rank in range(ranks):
+                kubelet.logs[f"many-1-{rank}"] = [f"2026-11-21T10:00:{rank:02}Z generation=1 rank={rank}"]
+            met = []
+            for command in ("status", "logs"):
+                kubelet.together = threading.Barrier(ranks, lambda command=command: met.append(command))
+                said, complaint = self.plugin(command, "many")
+                self.assertEqual(complaint, "")
+            self.assertEqual(met, ["status", "logs"])
+            self.assertEqual(re.findall(r"(?m)^\[ *(\d+)\] generation", said), [str(rank) for rank in range(ranks)])
 
     def test_logs(self):
         name = self.running("talks", replicas=2)

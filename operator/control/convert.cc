@@ -1,5 +1,7 @@
 #include "operator/control/convert.h"
 
+#include "api/slots.h"
+
 namespace ringmaster::control {
 namespace {
 
@@ -42,6 +44,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.replicas = spec.workers.replicas;
   result.min = spec.workers.EffectiveMin();
   result.max = spec.workers.EffectiveMax();
+  if (result.native) result.slots = api::SlotsOf(spec.workers);
   result.grace = seconds(spec.checkpoint.gracePeriodSeconds);
   result.max_restarts = spec.restart.maxRestarts;
   result.max_without_progress = spec.restart.maxWithoutProgress;

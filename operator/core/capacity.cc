@@ -51,6 +51,18 @@ void Capacity::Add(Amounts& to, const Amounts& amounts, int64_t sign) {
   for (size_t i = 0; i < amounts.size(); ++i) to[i] += sign * amounts[i];
 }
 
+const Capacity::Amounts* Capacity::Hold(Amounts amounts) {
+  const auto kind = kinds_.try_emplace(std::move(amounts), 0).first;
+  kind->second += 1;
+  return &kind->first;
+}
+
+void Capacity::Drop(const Amounts* amounts) {
+  const auto kind = kinds_.find(*amounts);
+  CHECK(kind != kinds_.end());
+  if (--kind->second == 0) kinds_.erase(kind);
+}
+
 int32_t Capacity::Slots(const Node& node, const Amounts& requests) const {
   int64_t slots = std::numeric_limits<int32_t>::max();
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -84,20 +96,21 @@ void Capacity::RemoveNode(const std::string& name) {
 
 void Capacity::SetPod(const std::string& uid, const Resources& requests, const std::string& node) {
   auto it = pods_.find(uid);
-  if (it != pods_.end() && it->second.shape == nullptr && it->second.node == node) return;
+  if (it != pods_.end() && it->second.shape == nullptr && it->second.at->first == node) return;
   RemovePod(uid);
+  Nodes::value_type& place = *nodes_.try_emplace(node).first;
   Pod pod;
-  pod.requests = AmountsOfPod(requests);
-  pod.node = node;
-  Add(nodes_[node].used, pod.requests, +1);
+  pod.requests = Hold(AmountsOfPod(requests));
+  pod.at = &place;
+  Add(place.second.used, *pod.requests, +1);
   pods_.emplace(uid, std::move(pod));
-  Relieve(node);
+  Relieve(place.second);
 }
 
 void Capacity::ExpectPod(const std::string& uid, const Shape& shape) {
   auto [it, added] = pods_.try_emplace(uid);
   if (!added) return;
-  it->second.requests = AmountsOfPod(shape->requests);
+  it->second.requests = Hold(AmountsOfPod(shape->requests));
   it->second.shape = shape;
   Place(uid, it->second);
 }
@@ -105,11 +118,12 @@ void Capacity::ExpectPod(const std::string& uid, const Shape& shape) {
 void Capacity::RemovePod(const std::string& uid) {
   auto it = pods_.find(uid);
   if (it == pods_.end()) return;
-  const std::string node = it->second.node;
+  const Nodes::value_type* place = it->second.at;
   Unplace(uid, it->second);
   homeless_.erase(uid);
+  Drop(it->second.requests);
   pods_.erase(it);
-  if (!node.empty()) PlaceHomeless(node);
+  if (place != nullptr) PlaceHomeless(place->first);
 }
 
 void Capacity::SetGated(const std::string& uid) {
@@ -125,27 +139,27 @@ void Capacity::Unreserve(const std::string& uid) {
 // ---- expected pods
 
 void Capacity::Unplace(const std::string& uid, Pod& pod) {
-  if (pod.node.empty()) return;
-  auto it = nodes_.find(pod.node);
-  CHECK(it != nodes_.end());
-  Add(it->second.used, pod.requests, -1);
-  it->second.expected.erase(uid);
-  pod.node.clear();
+  if (pod.at == nullptr) return;
+  Node& node = pod.at->second;
+  Add(node.used, *pod.requests, -1);
+  node.expected.erase(uid);
+  pod.at = nullptr;
 }
 
-bool Capacity::PlaceOn(const std::string& name, Node& node, const std::string& uid, Pod& pod) {
-  if (!node.facts || !node.facts->ready || Slots(node, pod.requests) < 1) return false;
+bool Capacity::PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod) {
+  Node& node = place.second;
+  if (!node.facts || !node.facts->ready || Slots(node, *pod.requests) < 1) return false;
   if (!Matches(*pod.shape, *node.facts)) return false;
-  pod.node = name;
-  Add(node.used, pod.requests, +1);
+  pod.at = &place;
+  Add(node.used, *pod.requests, +1);
   node.expected.insert(uid);
   homeless_.erase(uid);
   return true;
 }
 
 void Capacity::Place(const std::string& uid, Pod& pod) {
-  for (auto& [name, node] : nodes_)
-    if (PlaceOn(name, node, uid, pod)) return;
+  for (Nodes::value_type& place : nodes_)
+    if (PlaceOn(place, uid, pod)) return;
   homeless_.insert(uid);
 }
 
@@ -155,8 +169,7 @@ void Capacity::PlaceAnew(const std::vector<std::string>& uids) {
 }
 
 // A pod came that was expected elsewhere: others that were expected here have to move.
-void Capacity::Relieve(const std::string& name) {
-  Node& node = nodes_.at(name);
+void Capacity::Relieve(Node& node) {
   if (!node.facts) return;
   const auto crowded = [&] {
     for (size_t i = 0; i < node.used.size(); ++i)
@@ -176,8 +189,7 @@ void Capacity::PlaceHomeless(const std::string& name) {
   auto node = nodes_.find(name);
   if (homeless_.empty() || node == nodes_.end()) return;
   const std::vector<std::string> waiting(homeless_.begin(), homeless_.end());
-  for (const std::string& uid : waiting)
-    if (Slots(node->second, pods_.at(uid).requests) > 0) PlaceOn(name, node->second, uid, pods_.at(uid));
+  for (const std::string& uid : waiting) PlaceOn(*node, uid, pods_.at(uid));
 }
 
 bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
@@ -188,15 +200,16 @@ bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
   const auto count = static_cast<int32_t>(fresh.size());
   Room room = RoomFor(*shape, count, beside);
   if (room.total < count) return false;
-  const Amounts requests = AmountsOfPod(shape->requests);
+  const Amounts amounts = AmountsOfPod(shape->requests);
   auto next = room.nodes.begin();
   for (const std::string& uid : fresh) {
     while (next->second == 0) ++next;
     next->second -= 1;
-    Node& node = nodes_.at(next->first);
-    Add(node.used, requests, +1);
-    node.expected.insert(uid);
-    pods_[uid] = {requests, next->first, shape, true};
+    Nodes::value_type& place = *nodes_.find(next->first);
+    const Amounts* requests = Hold(amounts);
+    Add(place.second.used, *requests, +1);
+    place.second.expected.insert(uid);
+    pods_[uid] = {requests, &place, shape, true};
   }
   return true;
 }

@@ -71,6 +71,11 @@ class Capacity {
  public:
   using Shape = std::shared_ptr<const PodShape>;
 
+  Capacity() = default;
+  Capacity(Capacity&&) = default;
+  Capacity& operator=(Capacity&&) = default;
+  Capacity(const Capacity&) = delete;  // its pods point at its nodes
+
   void SetNode(NodeFacts node);
   void RemoveNode(const std::string& name);
 
@@ -102,10 +107,11 @@ class Capacity {
     Amounts used;
     std::set<std::string> expected;  // uids
   };
+  using Nodes = std::map<std::string, Node>;
   struct Pod {
-    Amounts requests;
-    std::string node;  // empty: expected, and no node has room for it
-    Shape shape;       // of an expected one
+    const Amounts* requests = nullptr;  // in kinds_
+    Nodes::value_type* at = nullptr;    // unset: expected, and no node has room for it
+    Shape shape;                        // of an expected one
     bool reserved = false;
   };
   struct Room {
@@ -124,18 +130,21 @@ class Capacity {
     return index < amounts.size() ? amounts[index] : 0;
   }
   static void Add(Amounts& to, const Amounts& amounts, int64_t sign);
+  const Amounts* Hold(Amounts amounts);
+  void Drop(const Amounts* amounts);
   int32_t Slots(const Node& node, const Amounts& requests) const;
   Room RoomFor(const PodShape& shape, int32_t count, const std::vector<std::string>& beside) const;
   std::string Missing(const PodShape& shape, int32_t count, const Room& room) const;
   void Place(const std::string& uid, Pod& pod);
   void Unplace(const std::string& uid, Pod& pod);
   void PlaceAnew(const std::vector<std::string>& uids);
-  void Relieve(const std::string& node);
+  void Relieve(Node& node);
   void PlaceHomeless(const std::string& node);
-  bool PlaceOn(const std::string& name, Node& node, const std::string& uid, Pod& pod);
+  bool PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod);
 
   std::map<std::string, size_t> names_;
-  std::map<std::string, Node> nodes_;
+  std::map<Amounts, int64_t> kinds_;  // what pods take, and how many of them take just that
+  Nodes nodes_;
   std::map<std::string, Pod> pods_;  // by uid
   std::set<std::string> homeless_;   // expected pods without a node
 };

@@ -76,7 +76,8 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
 }
 
 // A gang that is being made changes from moment to moment, and each write of its status costs as much as a
-// pod. So what shows it waits until its pods are quiet, or all run.
+// pod. So what shows it waits until all of them run, or have been quiet for as long as they took so far: a
+// slow gang is written about a few times and not once for each of its pods.
 std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
   if (next.ready_since || !o.status.display.progress_at) return std::nullopt;
   std::optional<Time> first;
@@ -84,10 +85,10 @@ std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
   for (const Pod& pod : o.pods) {
     if (!OfGang(o.job, next, pod)) continue;
     first = std::min(first.value_or(pod.created), pod.created);
-    last = std::max({last, pod.created, pod.placed});
+    last = std::max({last, pod.created, pod.placed, pod.started});
   }
   if (!first) return std::nullopt;
-  return std::min(last + kSettling, *first + kSettlingAtMost);
+  return std::min(last + std::max(last - *first, kSettling), *first + kSettlingAtMost);
 }
 
 Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string message) {
@@ -170,7 +171,7 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     return NewAttempt(o, now, "a pod vanished", "a worker was deleted by somebody: the whole gang restarts");
 
   if (o.job.native) {
-    const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false};
+    const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
     if (o.order != order) decision.actions.push_back(order);
   }
   if (!draining) {

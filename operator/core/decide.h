@@ -17,9 +17,9 @@ inline constexpr Duration kGoodbyeGuard = seconds(3);     // after success agent
 inline constexpr Duration kDrainGrace = seconds(30);      // at most, for pods of an attempt that is given up
 inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace a pod is removed by force
 
-// How often the status is written for conditions that change while the phase stays; and for how long a gang
-// that is being made is left alone: its status is written when its pods have not moved for so long, or when
-// all run.
+// How often the status is written for conditions that change while the phase stays; and for how long at least
+// a gang that is being made is left alone: its status is written when its pods have not moved for so long, or
+// when all run.
 inline constexpr Duration kDisplayInterval = seconds(1);
 inline constexpr Duration kSettling = seconds(2);
 inline constexpr Duration kSettlingAtMost = seconds(30);  // after its first pod was made

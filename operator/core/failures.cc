@@ -149,6 +149,15 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
   return std::nullopt;
 }
 
+// A pod that is gone here may still be in the view of another leader, who would count it again.
+void ForgetGone(const Observed& o, std::vector<std::string>& counted) {
+  constexpr ptrdiff_t kMostGone = 64;
+  std::unordered_set<std::string_view> existing;
+  for (const Pod& pod : o.pods) existing.insert(pod.uid);
+  const auto gone = [&](const std::string& uid) { return !existing.contains(uid); };
+  if (std::count_if(counted.begin(), counted.end(), gone) > kMostGone) std::erase_if(counted, gone);
+}
+
 std::vector<Finding> ExaminePods(const Observed& o, Time now, Wake& wake) {
   std::vector<Finding> findings;
   const Ledger& ledger = o.status.ledger;
@@ -254,7 +263,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   if (o.report && o.report->failures_without_progress > o.job.max_without_progress) {
     Ledger next = ledger;
     if (o.report->last_failure) {
-      next.last_failure = FailureOf(o, *o.report->last_failure, now);
+      next.last_failure = FailureOf(o, Explained(o), now);
       next.last_failure->rule = "restart.maxWithoutProgress";
     }
     return Fail(o, std::move(next), now, Reason::kNoProgress,
@@ -326,9 +335,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
     BeginAttempt(o, next, now);
     return WriteLedger(o, std::move(next), now, "the whole gang restarts", std::move(events));
   }
-  std::unordered_set<std::string_view> existing;
-  for (const Pod& pod : o.pods) existing.insert(pod.uid);
-  std::erase_if(next.counted, [&](const std::string& uid) { return !existing.contains(uid); });
+  ForgetGone(o, next.counted);
   for (const Finding& finding : findings)
     if (!finding.uid.empty()) next.counted.push_back(finding.uid);
   std::sort(next.counted.begin(), next.counted.end());

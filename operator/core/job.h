@@ -48,6 +48,7 @@ struct Job {
   int32_t replicas = 1;
   int32_t min = 1;
   int32_t max = 1;
+  int32_t slots = 1;  // ranks of a pod, where they are ours
 
   Duration grace = seconds(120);  // for a checkpoint, when pods are asked to stop
   int32_t max_restarts = 10;

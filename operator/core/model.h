@@ -93,6 +93,7 @@ struct SetGang {
   int32_t max = 1;
   int32_t target = 1;
   bool stop = false;  // checkpoint, then let everybody go
+  int32_t slots = 1;  // ranks of a pod; min, max and target count pods
   bool operator==(const SetGang&) const = default;
 };
 

@@ -40,8 +40,7 @@ constexpr Row kRows[] = {
      "The job is over or suspended: no gang is up."},
     {Reason::kCheckpointFailing, "CheckpointFailing", "Degraded",
      "The job trains, and the newest checkpoint could not be written: a failure of all workers now would "
-     "cost "
-     "more than usual. The message says why; the next checkpoint is tried as always."},
+     "cost more than usual. The message says why; the next checkpoint is tried as always."},
     {Reason::kBelowTarget, "BelowTarget", "Degraded", "The job goes on with fewer workers than asked for."},
     {Reason::kAsWished, "AsWished", "Degraded", "Nothing is missing."},
     {Reason::kAllStepsDone, "AllStepsDone", "Succeeded",

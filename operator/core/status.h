@@ -204,8 +204,9 @@ struct Ledger {
   std::vector<ExcludedNode> excluded;  // sorted by name
   std::vector<Suspect> suspects;       // oldest first
   Restarts restarts;
-  // Uids of pods that exist and are to be replaced: their failure is in `restarts`, or they were made under
-  // an exclusion that has ended. Sorted.
+  // Uids of pods that are to be replaced: their failure is in `restarts`, or they were made under an
+  // exclusion that has ended. Also of some that are gone: the next leader may see them still, beside this
+  // ledger. Sorted.
   std::vector<std::string> counted;
   std::optional<Failure> last_failure;
   int32_t failures_in_row = 0;  // since a step was committed
@@ -255,6 +256,7 @@ struct Display {
   rendezvous::Generation gang_generation = 0;
   std::string weights_hash;
   std::string transport;  // what carries gradients, as measured; empty: nobody has told
+  std::string devices;    // GPUs that workers compute on; empty: none, or nobody has told
   ProgressView progress;
   std::optional<Time> progress_at;  // when numbers and words were last written
   const Condition& Of(ConditionType type) const { return conditions[static_cast<size_t>(type)]; }

@@ -1,10 +1,16 @@
 #include "operator/core/summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "operator/core/steps.h"
 #include "rendezvous/transport_name.h"
@@ -16,6 +22,26 @@ using rendezvous::GangPhase;
 
 constexpr const char* kContainerCreating = "ContainerCreating";
 constexpr const char* kPodInitializing = "PodInitializing";
+
+// "8 x NVIDIA H200, driver 580.95; in trouble: gpt-1-3"
+std::string DevicesOf(const std::vector<rendezvous::WorkerFacts>& workers) {
+  std::map<std::string, int> kinds;
+  std::set<std::string> in_trouble;
+  for (const rendezvous::WorkerFacts& worker : workers) {
+    ++kinds[fmt::format("{}, driver {}", worker.facts.device, worker.facts.driver)];
+    if (!worker.facts.troubles.empty()) in_trouble.insert(worker.pod);
+  }
+  std::string text;
+  for (const auto& [kind, count] : kinds)
+    text += fmt::format("{}{} x {}", text.empty() ? "" : "; ", count, kind);
+  if (in_trouble.empty()) return text;
+  const size_t named = std::min<size_t>(in_trouble.size(), 3);
+  text += fmt::format(
+      "; in trouble: {}",
+      fmt::join(in_trouble.begin(), std::next(in_trouble.begin(), static_cast<std::ptrdiff_t>(named)), ", "));
+  if (named < in_trouble.size()) text += fmt::format(" and {} more", in_trouble.size() - named);
+  return text;
+}
 
 struct Counts {
   int32_t target = 0;
@@ -151,8 +177,7 @@ const char* Remedy(RefusalKind kind) {
       return "raise the ResourceQuota or free what is used; it is tried again by itself";
     case RefusalKind::kPodSecurity:
       return "change these fields in workers.template, or the pod-security.kubernetes.io/enforce label of "
-             "the "
-             "namespace";
+             "the namespace";
     case RefusalKind::kAdmission:
       return "change the manifest as the policy asks";
     case RefusalKind::kForbidden:
@@ -313,7 +338,8 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
     display.progress = {o.report->step, o.report->total_steps, Rounded(o.report->loss, 6),
                         Rounded(o.report->samples_per_second, 4), o.report->checkpoint_step};
     if (!o.report->transport.empty()) display.transport = o.report->transport;
-    if (o.report->done) display.weights_hash = o.report->done->weights_hash;
+    if (!o.report->facts.empty()) display.devices = DevicesOf(o.report->facts);
+    if (o.report->done && o.report->done->finished) display.weights_hash = o.report->done->weights_hash;
   }
   Writer writer(display, before, now);
   SetPodConditions(scene, writer);
@@ -333,7 +359,7 @@ Display SummarizeInvalid(const Observed& o, Time now) {
 
 bool EqualButNumbers(const Display& a, const Display& b) {
   return a.observed_spec_generation == b.observed_spec_generation && a.phase == b.phase &&
-         a.weights_hash == b.weights_hash && a.transport == b.transport &&
+         a.weights_hash == b.weights_hash && a.transport == b.transport && a.devices == b.devices &&
          a.gang_generation == b.gang_generation &&
          std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), EqualButMessage);
 }

@@ -47,7 +47,7 @@ Decision CarryOutStop(const Observed& o, Time now, Wake& wake) {
   const bool durable = SaysNow(o, rendezvous::GangPhase::kStopped);
   Decision decision;
   if (o.job.native) {
-    const SetGang order{o.status.ledger.attempt, o.job.min, o.job.max, o.job.Target(), true};
+    const SetGang order{o.status.ledger.attempt, o.job.min, o.job.max, o.job.Target(), true, o.job.slots};
     if (o.order != order) decision.actions.push_back(order);
   }
   for (const Pod& pod : o.pods) {

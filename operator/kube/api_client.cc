@@ -20,6 +20,7 @@ constexpr Duration kFirstDelay = milliseconds(500);
 constexpr Duration kLongestDelay = seconds(30);
 constexpr size_t kWarningsKept = 1000;
 constexpr const char* kApplyType = "application/apply-patch+yaml";
+constexpr const char* kWhole = "application/json";
 constexpr const char* kMetadataList =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;q=0.1";
 constexpr const char* kMetadata =
@@ -46,6 +47,10 @@ struct Paging {
 std::string WithQuery(std::string path, const std::vector<std::pair<std::string, std::string>>& pairs) {
   if (const std::string query = Query(pairs); !query.empty()) path += "?" + query;
   return path;
+}
+
+const char* Accept(ApiClient::Answer answer) {
+  return answer == ApiClient::Answer::kMetadata ? kMetadata : kWhole;
 }
 
 const char* ContentType(ApiClient::PatchType type) {
@@ -233,9 +238,11 @@ void ApiClient::List(const Resource& resource, const ListOptions& options, OnPag
   impl_->ListPage(paging);
 }
 
-void ApiClient::Create(const Resource& resource, const std::string& ns, const Json& object, Done done) {
+void ApiClient::Create(const Resource& resource, const std::string& ns, const Json& object, Done done,
+                       Answer answer) {
   HttpRequest request;
   request.method = "POST";
+  request.accept = Accept(answer);
   request.target = WithQuery(resource.Path(ns), {{"fieldManager", field_manager_}});
   request.body = DumpJson(object);
   impl_->Send(std::move(request), std::move(done));
@@ -249,13 +256,15 @@ void ApiClient::Apply(const Resource& resource, const std::string& ns, const std
                              {{"fieldManager", field_manager_}, {"force", force ? "true" : ""}});
   request.body = DumpJson(object);
   request.content_type = kApplyType;
+  request.accept = kMetadata;
   impl_->Send(std::move(request), std::move(done));
 }
 
 void ApiClient::Update(const Resource& resource, const std::string& ns, const std::string& name,
-                       const std::string& subresource, const Json& object, Done done) {
+                       const std::string& subresource, const Json& object, Done done, Answer answer) {
   HttpRequest request;
   request.method = "PUT";
+  request.accept = Accept(answer);
   request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", field_manager_}});
   request.body = DumpJson(object);
   impl_->Send(std::move(request), std::move(done));
@@ -268,6 +277,7 @@ void ApiClient::Patch(const Resource& resource, const std::string& ns, const std
   request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", field_manager_}});
   request.body = DumpJson(body);
   request.content_type = ContentType(type);
+  request.accept = kMetadata;
   impl_->Send(std::move(request), std::move(done));
 }
 
@@ -279,6 +289,7 @@ void ApiClient::Delete(const Resource& resource, const std::string& ns, const st
   if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
   HttpRequest request;
   request.method = "DELETE";
+  request.accept = kMetadata;
   request.target = resource.Path(ns, name);
   request.body = DumpJson(body);
   impl_->Send(std::move(request), std::move(done));

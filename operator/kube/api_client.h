@@ -4,7 +4,8 @@
 // Threads: all members from any thread; `done` comes on a thread of the transport, once, and must neither
 // block nor throw. The transport must outlive the client, and requests in flight end before it is destroyed.
 //
-// Objects come without metadata.managedFields (watch/lean_json.h).
+// Objects come without metadata.managedFields (watch/lean_json.h). Of what Patch, Apply and Delete did, the
+// answer has only the metadata; of Create and Update where that is asked for.
 //
 // Errors: Code by HTTP status and the reason of the Status object: 404 kNotFound; 409 kAlreadyExists or
 // kConflict; 410 kGone; 403 kForbidden; 400/405/415/422 kInvalid; 429 and 503 are tried again here, after
@@ -60,14 +61,18 @@ class ApiClient {
 
   void Get(const Resource& resource, const std::string& ns, const std::string& name, Done done);
   void List(const Resource& resource, const ListOptions& options, OnPage on_page, Done done);  // pages of 500
-  void Create(const Resource& resource, const std::string& ns, const Json& object, Done done);
+  // Of a stored object its metadata are mostly enough, and are half the work for the server and for us. What
+  // is answered and not stored (a review) has none.
+  enum class Answer { kWhole, kMetadata };
+  void Create(const Resource& resource, const std::string& ns, const Json& object, Done done,
+              Answer answer = Answer::kWhole);
   // Server-side apply with our field manager; `subresource` may be "status". The object needs apiVersion,
   // kind, name.
   void Apply(const Resource& resource, const std::string& ns, const std::string& name,
              const std::string& subresource, const Json& object, bool force, Done done);
-  // PUT, for objects of ours alone (Lease): the object carries its resourceVersion.
+  // PUT, for what is ours alone (Lease, a job's status): the object carries its resourceVersion.
   void Update(const Resource& resource, const std::string& ns, const std::string& name,
-              const std::string& subresource, const Json& object, Done done);
+              const std::string& subresource, const Json& object, Done done, Answer answer = Answer::kWhole);
   enum class PatchType { kMerge, kJson, kStrategic };
   void Patch(const Resource& resource, const std::string& ns, const std::string& name,
              const std::string& subresource, PatchType type, const Json& body, Done done);

@@ -83,6 +83,7 @@ struct Core {
   std::condition_variable work;   // for the starting thread
   std::condition_variable ended;  // for the destructor
   std::deque<std::shared_ptr<Call>> urgent;
+  std::deque<std::shared_ptr<Call>> patient;
   std::deque<std::shared_ptr<Call>> requests;
   std::deque<std::shared_ptr<Call>> streams;
   std::unordered_map<Call*, std::shared_ptr<Call>> live;
@@ -108,6 +109,8 @@ struct Call {
   std::function<void(std::string_view)> on_line;
   std::function<void(Result<HttpResponse>)> on_end;
   std::shared_ptr<TokenSource> token;
+
+  const Time queued = Now();
 
   // Guarded by the core's mutex.
   bool counted = false;  // among those in flight
@@ -326,6 +329,7 @@ class Transport final : public HttpClient {
       std::lock_guard lock(core_->mutex);
       core_->closed = true;
       core_->urgent.clear();
+      core_->patient.clear();
       core_->requests.clear();
       core_->streams.clear();
       for (const auto& [key, call] : core_->live) calls.push_back(call);
@@ -396,12 +400,23 @@ class Transport final : public HttpClient {
         if (!std::exchange(call->counted, true)) ++core_->in_flight;
         return call;
       }
-      if (core_->deadlines.empty()) {
-        core_->work.wait(lock);
-      } else {
-        const Time until = core_->deadlines.begin()->first;  // the entry may go while we wait
-        core_->work.wait_until(lock, until);
+      Time until = core_->deadlines.empty() ? kNever : core_->deadlines.begin()->first;
+      if (!core_->patient.empty()) {
+        const Call& next = *core_->patient.front();
+        const Time late = next.queued + options_.patience;
+        const bool calm = core_->requests.empty() && core_->in_flight == 0;
+        if (next.counted || ((calm || late <= now) && core_->in_flight < options_.max_in_flight)) {
+          std::shared_ptr<Call> call = TakeFrom(core_->patient);
+          if (!call) continue;
+          if (!std::exchange(call->counted, true)) ++core_->in_flight;
+          return call;
+        }
+        if (late > now) until = std::min(until, late);
       }
+      if (until == kNever)
+        core_->work.wait(lock);
+      else
+        core_->work.wait_until(lock, until);
     }
     return nullptr;
   }
@@ -409,7 +424,15 @@ class Transport final : public HttpClient {
   // With the core's lock, as the next.
   static std::deque<std::shared_ptr<Call>>& QueueOf(const Call& call) {
     if (call.is_stream) return call.core->streams;
-    return call.request.urgent ? call.core->urgent : call.core->requests;
+    switch (call.request.lane) {
+      case Lane::kUrgent:
+        return call.core->urgent;
+      case Lane::kPatient:
+        return call.core->patient;
+      case Lane::kUsual:
+        break;
+    }
+    return call.core->requests;
   }
 
   // Null: none left that has not ended meanwhile.

@@ -109,7 +109,8 @@ void EventRecorder::Run() {
     if (options_.may_write && !options_.may_write()) continue;
     const std::string now = WallTimeText(WallNow());
     for (const MakeEvent& event : todo.make)
-      api_.Create(kEvents, event.subject.namespace_, ToEvent(event, options_.instance, now), log_failure);
+      api_.Create(kEvents, event.subject.namespace_, ToEvent(event, options_.instance, now), log_failure,
+                  ApiClient::Answer::kMetadata);
     for (const CountEvent& event : todo.count) {
       Json patch = {{"series", {{"count", event.count}, {"lastObservedTime", now}}}};
       if (!event.note.empty()) patch["note"] = Cut(event.note, kMaxNoteBytes);

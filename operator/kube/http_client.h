@@ -14,6 +14,7 @@
 // An HTTP answer of any status is a value here; api_client.h turns it into an error.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,14 +27,20 @@
 
 namespace ringmaster::kube {
 
+// Which requests go first when there are many.
+enum class Lane : uint8_t {
+  kUsual,
+  kUrgent,   // before all others and beside the limit of requests in flight
+  kPatient,  // when no usual one is there, or waiting for that has become too long
+};
+
 struct HttpRequest {
   std::string method = "GET";
   std::string target{};  // path and query, percent-encoded: "/api/v1/pods?limit=500"
   std::string body{};
   std::string content_type = "application/json";  // of the body
   std::string accept = "application/json";
-  // Before all others and beside the limit of requests in flight: what must not wait behind a burst.
-  bool urgent = false;
+  Lane lane = Lane::kUsual;
   std::optional<Duration> limit{};  // from its start to its end; unset: the transport's own
 };
 

@@ -66,8 +66,7 @@ std::string Words(std::string_view stage, int number) {
   if (ERR_GET_LIB(packed) == ERR_LIB_SSL) {
     if (ERR_GET_REASON(packed) == SSL_R_CERTIFICATE_VERIFY_FAILED)
       return "the server's certificate is not trusted: wrong certificate authority, or it is not for this "
-             "host "
-             "name";
+             "host name";
     const char* reason = ERR_reason_error_string(packed);
     return reason == nullptr ? "TLS error" : std::string("TLS: ") + reason;
   }

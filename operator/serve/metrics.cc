@@ -124,6 +124,10 @@ class Metrics::Impl {
   Family<Gauge>& gangs_waiting = MakeGauge("ringmaster_gangs_waiting", "Gangs that wait for room.");
   Family<Gauge>& workers_connected =
       MakeGauge("ringmaster_workers_connected", "Agents connected to the rendezvous of this process.");
+  Family<Gauge>& gpu_workers =
+      MakeGauge("ringmaster_gpu_workers", "Workers that train on GPUs, by gpu (model) and driver.");
+  Family<Gauge>& in_trouble = MakeGauge("ringmaster_gpu_workers_in_trouble",
+                                        "Workers whose GPUs are slowed down, hot, or have errors now.");
   Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects held in memory, by kind.");
   Family<Counter>& restarts =
       MakeCounter("ringmaster_restarts_total", "Worker sets started anew, by charged: true, false.");
@@ -143,6 +147,7 @@ class Metrics::Impl {
   std::mutex mutex;
   std::function<Gauges()> read;
   std::map<std::string, Gauge*> phases;  // those that were ever there
+  std::map<std::pair<std::string, std::string>, Gauge*> gpus;
 
   void ReadProcess() {
     const std::vector<std::string> stat = ProcessStat();
@@ -183,6 +188,12 @@ class Metrics::Impl {
     for (auto& [phase, gauge] : phases) gauge->Set(0);
     for (const auto& [phase, count] : now.jobs_by_phase)
       phases.try_emplace(phase, &jobs.Add({{"phase", phase}})).first->second->Set(static_cast<double>(count));
+    in_trouble.Add({}).Set(static_cast<double>(now.workers_in_trouble));
+    for (auto& [gpu, gauge] : gpus) gauge->Set(0);
+    for (const auto& [gpu, count] : now.workers_by_gpu) {
+      Gauge* const gauge = &gpu_workers.Add({{"gpu", gpu.first}, {"driver", gpu.second}});
+      gpus.try_emplace(gpu, gauge).first->second->Set(static_cast<double>(count));
+    }
     for (const auto& [kind, count] : now.cached_objects)
       cached.Add({{"kind", kind}}).Set(static_cast<double>(count));
   }

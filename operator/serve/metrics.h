@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ class Metrics {
     int64_t pods = 0;
     int64_t gangs_waiting = 0;
     int64_t workers_connected = 0;
+    std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
+    int64_t workers_in_trouble = 0;
     std::vector<std::pair<std::string, int64_t>> cached_objects;  // by kind
     // Totals since the process began; they never fall.
     int64_t queue_adds = 0;

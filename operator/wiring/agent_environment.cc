@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "api/slots.h"
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
 #include "operator/wiring/frameworks.h"
@@ -18,17 +19,19 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
   const auto add_from = [&](const char* name, Json source) {
     env.push_back({{"name", name}, {"valueFrom", std::move(source)}});
   };
-  const std::string folder = kConfigFolder;
   add("RINGMASTER_JOB", job.metadata.namespace_ + "/" + job.metadata.name);
   add("RINGMASTER_POD", core::PodName(job.metadata.name, context.attempt, rank));
   add("RINGMASTER_ATTEMPT", std::to_string(context.attempt));
-  add("RINGMASTER_JOB_FILE", folder + "/" + kJobKey);
-  add("RINGMASTER_COORDINATOR", context.coordinator_address);
-  if (!context.coordinator_ca_pem.empty()) add("RINGMASTER_CA_FILE", folder + "/" + kAuthorityKey);
-  add("RINGMASTER_SECRET_FILE", folder + "/" + kTokenFile);
-  add("RINGMASTER_TERMINATION_LOG", kTerminationLog);
   add_from("RINGMASTER_NODE", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}});
-  if (job.spec.framework == "native") {
+  if (MeetsCoordinator(job)) {
+    const std::string folder = kConfigFolder;
+    add("RINGMASTER_JOB_FILE", folder + "/" + kJobKey);
+    add("RINGMASTER_COORDINATOR", context.coordinator_address);
+    if (!context.coordinator_ca_pem.empty()) add("RINGMASTER_CA_FILE", folder + "/" + kAuthorityKey);
+    add("RINGMASTER_SECRET_FILE", folder + "/" + kTokenFile);
+    add("RINGMASTER_TERMINATION_LOG", kTerminationLog);
+    if (const int32_t slots = api::SlotsOf(job.spec.workers); slots > 1)
+      add("RINGMASTER_SLOTS", std::to_string(slots));
     add("RINGMASTER_STARTUP_SECONDS", std::to_string(job.spec.health.startupSeconds));
     add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
     // The scheduler's mask of CPUs says nothing of a limit in time slices.

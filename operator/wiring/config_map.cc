@@ -17,8 +17,7 @@ api::TrainingJob JobForWorkers(const api::TrainingJob& job) {
   result.metadata.name = job.metadata.name;
   result.metadata.namespace_ = job.metadata.namespace_;
   result.spec = job.spec;
-  // Only native jobs may do without a template; an empty one keeps the others valid.
-  result.spec.workers.template_ = job.spec.framework == "native" ? Json() : Json::object();
+  result.spec.workers.template_ = Json();
   result.spec.checkpoint.path = CheckpointPath(job);
   const api::Spec defaults;
   result.spec.suspend = defaults.suspend;

@@ -64,7 +64,7 @@ class Rendezvous {
   // On the host network the last of the pod's own ports; UCX takes the others before it comes to that one.
   int32_t PortOf(int32_t rank, int32_t otherwise) const {
     if (context_.host_port_base == 0) return otherwise;
-    return context_.host_port_base + (rank + 1) * kHostPortsPerPod - 1;
+    return context_.host_port_base + (rank + 1) * kHostPortsPerRank - 1;
   }
 
   const api::TrainingJob& job_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/slots.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/tree.h"
 
@@ -36,9 +37,9 @@ void AddClaims(const api::Rdma& rdma, Json& spec, Json& container) {
 }
 
 // Ports of the node are shared by all its pods: each of ours keeps to its own, and the scheduler knows them.
-void AllotPorts(int32_t first, Json& container) {
+void AllotPorts(int32_t first, int32_t count, Json& container) {
   Json ports = Json::array();
-  for (int32_t i = 0; i < kHostPortsPerPod; ++i) {
+  for (int32_t i = 0; i < count; ++i) {
     ports.push_back({{"name", fmt::format("fabric-{}", i)},
                      {"containerPort", first + i},
                      {"hostPort", first + i},
@@ -46,8 +47,7 @@ void AllotPorts(int32_t first, Json& container) {
   }
   container["ports"] = std::move(ports);
   ListIn(container, "env")
-      .push_back({{"name", "UCX_TCP_PORT_RANGE"},
-                  {"value", fmt::format("{}-{}", first, first + kHostPortsPerPod - 1)}});
+      .push_back({{"name", "UCX_TCP_PORT_RANGE"}, {"value", fmt::format("{}-{}", first, first + count - 1)}});
 }
 
 }  // namespace
@@ -60,7 +60,9 @@ void ConnectByDefault(const api::TrainingJob& job, int32_t rank, const Context& 
   if (network.hostNetwork) {
     spec["hostNetwork"] = true;
     spec["dnsPolicy"] = "ClusterFirstWithHostNet";
-    if (context.host_port_base > 0) AllotPorts(context.host_port_base + rank * kHostPortsPerPod, container);
+    const int32_t ports =
+        kHostPortsPerRank * (job.spec.framework == "native" ? api::SlotsOf(job.spec.workers) : 1);
+    if (context.host_port_base > 0) AllotPorts(context.host_port_base + rank * ports, ports, container);
   }
 }
 

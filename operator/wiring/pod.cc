@@ -39,11 +39,15 @@ Json ConfigVolume(const api::TrainingJob& job, const Context& context) {
 }
 
 void AddVolumes(const api::TrainingJob& job, const Context& context, Json& spec, Json& container) {
-  Json volumes = Json::array(
-      {ConfigVolume(job, context),
-       {{"name", kMemoryVolume}, {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", kSharedMemory}}}}});
-  Json mounts = Json::array({{{"name", kConfigVolume}, {"mountPath", kConfigFolder}, {"readOnly", true}},
-                             {{"name", kMemoryVolume}, {"mountPath", "/dev/shm"}}});
+  Json volumes = Json::array();
+  Json mounts = Json::array();
+  if (MeetsCoordinator(job)) {
+    volumes.push_back(ConfigVolume(job, context));
+    mounts.push_back({{"name", kConfigVolume}, {"mountPath", kConfigFolder}, {"readOnly", true}});
+  }
+  volumes.push_back(
+      {{"name", kMemoryVolume}, {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", kSharedMemory}}}});
+  mounts.push_back({{"name", kMemoryVolume}, {"mountPath", "/dev/shm"}});
   if (const auto& claim = job.spec.checkpoint.volumeClaim; !claim.empty()) {
     volumes.push_back({{"name", kCheckpointVolume}, {"persistentVolumeClaim", {{"claimName", claim}}}});
     mounts.push_back({{"name", kCheckpointVolume}, {"mountPath", CheckpointPath(job)}});
@@ -80,12 +84,11 @@ void DropUnmounted(Json& spec) {
 }  // namespace
 
 Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& context, const Template& user) {
-  const bool native = job.spec.framework == "native";
   Json container = {{"name", user.worker},
                     {"terminationMessagePath", kTerminationLog},
                     {"terminationMessagePolicy", "FallbackToLogsOnError"},
                     {"env", AgentEnvironment(job, rank, context, HasCpuLimit(user))}};
-  if (native) {
+  if (MeetsCoordinator(job)) {
     container["image"] = context.worker_image;
     container["command"] = Json::array({"ringmaster-agent"});
   }

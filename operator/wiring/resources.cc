@@ -1,5 +1,6 @@
 #include "operator/wiring/resources.h"
 
+#include "api/slots.h"
 #include "operator/wiring/tree.h"
 
 namespace ringmaster::wiring {
@@ -16,13 +17,8 @@ bool HasMember(const Json& container, const char* part, bool (*wanted)(const std
 
 }  // namespace
 
-bool IsGpu(const std::string& resource) {
-  return resource.ends_with(".com/gpu") || resource.starts_with("nvidia.com/gpu.") ||
-         resource.starts_with("nvidia.com/mig-") || resource.starts_with("gpu.intel.com/");
-}
-
 bool HasGpu(const Json& container) {
-  return HasMember(container, "limits", IsGpu) || HasMember(container, "requests", IsGpu);
+  return HasMember(container, "limits", api::IsGpu) || HasMember(container, "requests", api::IsGpu);
 }
 
 bool HasCpuLimit(const Template& user) {

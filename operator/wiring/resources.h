@@ -10,9 +10,6 @@
 
 namespace ringmaster::wiring {
 
-// nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-1g.10gb and their like.
-bool IsGpu(const std::string& resource);
-
 // Whether a container requests one as an extended resource.
 bool HasGpu(const Json& container);
 

@@ -1,14 +1,26 @@
 #include "operator/wiring/service.h"
 
+#include <utility>
+
 #include "operator/wiring/names.h"
 
 namespace ringmaster::wiring {
 
+namespace {
+
+// Our own workers find each other by the coordinator; what those of others look up is theirs to choose.
+bool NobodyIsLookedFor(const api::TrainingJob& job) { return job.spec.framework == "native"; }
+
+}  // namespace
+
+// Each time one of the pods that it selects starts, is ready or ends, the cluster writes down the addresses
+// of all of them anew, twice: for a gang of hundreds that is more work than its pods.
 Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid) {
   Json service = NewObject("v1", "Service", ServiceName(job.metadata.name), job, job_uid);
-  service["spec"] = {{"clusterIP", "None"},
-                     {"publishNotReadyAddresses", true},
-                     {"selector", {{kJobLabel, job.metadata.name}}}};
+  Json selector = {{kJobLabel, job.metadata.name}};
+  if (NobodyIsLookedFor(job)) selector[kRankLabel] = "0";
+  service["spec"] = {
+      {"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", std::move(selector)}};
   return service;
 }
 

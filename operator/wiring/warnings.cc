@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/slots.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/network.h"
 #include "operator/wiring/template.h"
@@ -22,9 +23,17 @@ class Warnings {
     Pod();
     PinnedMemory();
     Transport();
+    Slots();
   }
 
  private:
+  void Slots() {
+    if (api::SlotsUnknown(job_.spec.workers))
+      out_.push_back(
+          "spec.workers.slots: \"gpu\" counts GPUs in resources.limits, not those of a claim, so a pod "
+          "has one rank; write how many the claim holds");
+  }
+
   void Metadata() {
     const Json* metadata = Find(user_.value, {"metadata"});
     if (metadata == nullptr) return;

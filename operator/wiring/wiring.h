@@ -26,8 +26,9 @@ enum class Gang : uint8_t { kNone, kGate, kNative, kVolcano, kCoscheduling };
 inline constexpr const char* kGangGate = "ringmaster.dev/gang";
 // Whom a worker's token is for.
 inline constexpr const char* kTokenAudience = "ringmaster.dev";
-// With hostNetwork each pod has this many ports; a job's range is so many times its pods.
-inline constexpr int32_t kHostPortsPerPod = 8;
+// With hostNetwork each of our own ranks has this many ports, and so has a pod of another framework; a job's
+// range is those of its pods.
+inline constexpr int32_t kHostPortsPerRank = 8;
 
 // What is known of the cluster and the operator, beside the job.
 struct Context {
@@ -42,9 +43,13 @@ struct Context {
   int32_t host_port_base = 0;               // hostNetwork: first port of this job's range; 0: none allotted
 };
 
+// Whether its workers call the coordinator: they get the job, the coordinator's authority and a token then.
+// Others know their work by themselves.
+bool MeetsCoordinator(const api::TrainingJob& job);
+
 // What stands beside the pods, in the order in which it is made: headless Service, ConfigMap with the job and
-// the coordinator's authority, ConfigMap with the variables of the network set-up (if there are any), gang
-// object of the provider. Each carries labels and an owner reference.
+// the coordinator's authority (for those that meet it), ConfigMap with the variables of the network set-up
+// (if there are any), gang object of the provider. Each carries labels and an owner reference.
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);
 
 // One worker pod, as server-side apply takes it.

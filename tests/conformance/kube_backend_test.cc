@@ -177,7 +177,7 @@ TEST_F(KubeBackendTest, WhatTheWatchHasBroughtCountsMoreThanOurOwnAnswer) {
 
 TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {
   kube::KubeBackend::Options options = world_.BackendOptions();
-  options.host_ports = {20000, 3 * wiring::kHostPortsPerPod};
+  options.host_ports = {20000, 3 * wiring::kHostPortsPerRank};
   backend_ = Process(std::move(options));
   const auto submit = [&](const std::string& name, int32_t replicas) {
     api::TrainingJob job = world_.Job(name);
@@ -201,8 +201,8 @@ TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {
   EXPECT_EQ(none.error().code, Code::kExhausted) << none.error().message;
   ASSERT_TRUE(Write(one, core::CreatePod{"one-1-1", 1, 1, 2}).ok());
   ASSERT_TRUE(Write(two, core::CreatePod{"two-1-0", 1, 0, 1}).ok());
-  EXPECT_EQ(first_port("one-1-1"), 20000 + wiring::kHostPortsPerPod);
-  EXPECT_EQ(first_port("two-1-0"), 20000 + 2 * wiring::kHostPortsPerPod);
+  EXPECT_EQ(first_port("one-1-1"), 20000 + wiring::kHostPortsPerRank);
+  EXPECT_EQ(first_port("two-1-0"), 20000 + 2 * wiring::kHostPortsPerRank);
   backend_->Stop();
 
   options = world_.BackendOptions();
@@ -210,10 +210,10 @@ TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {
   backend_ = Process(std::move(options));
   ASSERT_TRUE(Write(three, core::PrepareGang{1, 1, 1}).ok());
   ASSERT_TRUE(Write(three, core::CreatePod{"three-1-0", 1, 0, 1}).ok());
-  EXPECT_EQ(first_port("three-1-0"), 20000 + 3 * wiring::kHostPortsPerPod) << "those before it have theirs";
+  EXPECT_EQ(first_port("three-1-0"), 20000 + 3 * wiring::kHostPortsPerRank) << "those before it have theirs";
   ASSERT_TRUE(Write(two, core::PrepareGang{2, 1, 1}).ok());
   ASSERT_TRUE(Write(two, core::CreatePod{"two-2-0", 2, 0, 1}).ok());
-  EXPECT_EQ(first_port("two-2-0"), 20000 + 2 * wiring::kHostPortsPerPod) << "the same for the next attempt";
+  EXPECT_EQ(first_port("two-2-0"), 20000 + 2 * wiring::kHostPortsPerRank) << "the same for the next attempt";
 }
 
 TEST_F(KubeBackendTest, TheSchedulersOwnGangs) {

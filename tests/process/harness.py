@@ -36,7 +36,7 @@ def make_data(folder: pathlib.Path) -> None:
 
 
 def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
-             every: int = 10) -> str:
+             every: int = 10, slots: int = 1) -> str:
     """A manifest. Restarts are not limited here: the schedules below kill far more than a real machine does."""
     if model == "gpt":
         training = f"""
@@ -51,7 +51,7 @@ kind: TrainingJob
 metadata: {{name: tiny-{model}}}
 spec:
   framework: native
-  workers: {{replicas: {workers}, min: {minimum}, max: 6}}
+  workers: {{replicas: {workers}, min: {minimum}, max: {6 // slots}, slots: {slots}}}
   training:{training}
     batch: {{samplesPerStep: {12 if model == "gpt" else 48}, microBatches: 6}}
     optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
@@ -150,7 +150,8 @@ def parent_and_state(pid):
 
 def workers_of(out):
     """{pod: (agent, [trainers])} of the run in `out`. Agents are known by their secret's place; trainers, which do not
-    learn it, by being an agent's children, or by the job's place once their agent is dead."""
+    learn it, by being an agent's children, or by the job's place once their agent is dead. A pod with slots is there
+    without trainers, and each of its keepers as pod/pid with its own."""
     folder = pathlib.Path(out).absolute() / ".run"
     agents, trainers = {}, []
     for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -163,16 +164,17 @@ def workers_of(out):
         if "RINGMASTER_MEMBER" in environment:
             trainers.append((int(entry), parent, environment.get("RINGMASTER_POD", "?")))
         else:
-            agents[int(entry)] = environment.get("RINGMASTER_POD", "?")
-    workers = {pod: (pid, []) for pid, pod in agents.items()}
+            agents[int(entry)] = (environment.get("RINGMASTER_POD", "?"), parent)
+    names = {pid: f"{pod}/{pid}" if parent in agents else pod for pid, (pod, parent) in agents.items()}
+    workers = {name: (pid, []) for pid, name in names.items()}
     for pid, parent, pod in trainers:
-        workers.setdefault(pod, (parent if parent in agents else 0, []))[1].append(pid)
+        workers.setdefault(names.get(parent, pod), (parent if parent in agents else 0, []))[1].append(pid)
     return workers
 
 
 def processes_of(out):
     """{pid: pod} of every living process of the run."""
-    return {pid: pod for pod, (agent, trainers) in workers_of(out).items() for pid in [agent, *trainers] if pid > 0}
+    return {pid: name for name, (agent, trainers) in workers_of(out).items() for pid in [agent, *trainers] if pid > 0}
 
 
 def kill(pid, number):

@@ -49,7 +49,7 @@ TEST(Tidy, RunsInTheRootOfTheRepository) { ASSERT_TRUE(fs::exists("base/result.h
 
 TEST(Tidy, ArrowsBetweenFolders) {
   int seen = 0;
-  EachFile({".h", ".cc"}, kCodeFolders, [&](const std::string& path, const std::string& text) {
+  EachFile({".h", ".cc", ".cu"}, kCodeFolders, [&](const std::string& path, const std::string& text) {
     ++seen;
     Report(path, WrongArrows(path, text, HouseArrows()));
   });
@@ -65,12 +65,12 @@ TEST(Tidy, NoLeftoverMarks) {
   const auto check = [](const std::string& path, const std::string& text) {
     Report(path, LeftoverMarks(text));
   };
-  EachFile({".h", ".cc", ".txt", ".py", ".md", ".yaml", ".cmake", ""}, kCodeFolders, check);
-  EachFile({".h", ".cc", ".txt", ".py", ".md", ".yaml", ".cmake", ""}, kOtherPlaces, check);
+  EachFile({".h", ".cc", ".cu", ".txt", ".py", ".md", ".yaml", ".cmake", ""}, kCodeFolders, check);
+  EachFile({".h", ".cc", ".cu", ".txt", ".py", ".md", ".yaml", ".cmake", ""}, kOtherPlaces, check);
 }
 
 TEST(Tidy, FilesAreShort) {
-  EachFile({".h", ".cc", ".py"}, kCodeFolders,
+  EachFile({".h", ".cc", ".cu", ".py"}, kCodeFolders,
            [](const std::string& path, const std::string& text) { Report(path, TooLong(text, kMaxLines)); });
 }
 
@@ -83,7 +83,7 @@ TEST(Tidy, TestsDoNotSleep) {
 
 TEST(Tidy, MemoryHasOwners) {
   const char* const kProduct[] = {"base", "api", "rendezvous", "operator", "worker", "cli"};
-  EachFile({".h", ".cc"}, kProduct,
+  EachFile({".h", ".cc", ".cu"}, kProduct,
            [](const std::string& path, const std::string& text) { Report(path, RawMemory(text)); });
 }
 

@@ -31,7 +31,7 @@ std::string NewUuid() {
 
 rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOptions options) {
   // The secret is put in when it is sent: Agent::Send.
-  options.hello = {config.job, config.pod, NewUuid(), "", config.attempt};
+  options.hello = {config.job, config.pod, NewUuid(), "", config.attempt, config.slot, config.node};
   return options;
 }
 
@@ -231,7 +231,8 @@ void Agent::LoseLink(const Error& why) {
 void Agent::Start(const std::string& member) {
   CHECK(!trainer_, "the last trainer has not been reaped");
   fatal_said_ = false;
-  Result<std::unique_ptr<TrainerProcess>> started = TrainerProcess::Start(config_.trainer, member);
+  Result<std::unique_ptr<TrainerProcess>> started =
+      TrainerProcess::Start(config_.trainer, config_.trainer_environment, member);
   if (!started.ok()) {
     log::Error("cannot start the trainer: {}", started.error().message);
     Feed(rendezvous::TrainerReaped{kExitInternal});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -13,6 +14,7 @@ namespace ringmaster::agent {
 namespace {
 
 constexpr int64_t kMaxSeconds = 30LL * 24 * 3600;
+constexpr int64_t kMaxSlots = 999;
 constexpr size_t kMaxSecretBytes = size_t{64} << 10;
 
 class Reader {
@@ -126,6 +128,12 @@ Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder) 
   if (!reader.Optional("RINGMASTER_CA_FILE").empty())
     config.ca_file = reader.ReadableFile("RINGMASTER_CA_FILE");
   config.attempt = reader.Count("RINGMASTER_ATTEMPT");
+  config.node = reader.Optional("RINGMASTER_NODE");
+  const int64_t slots = std::max<int64_t>(1, reader.Count("RINGMASTER_SLOTS"));
+  if (slots > kMaxSlots) {
+    reader.Problem("RINGMASTER_SLOTS", fmt::format("must be at most {} (got {})", kMaxSlots, slots));
+  }
+  config.slots = static_cast<int32_t>(std::min(slots, kMaxSlots));
   config.job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
   config.termination_log = reader.Optional("RINGMASTER_TERMINATION_LOG");
   config.trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"));

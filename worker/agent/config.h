@@ -21,9 +21,13 @@ struct Config {
   std::string ca_file;               // RINGMASTER_CA_FILE: authority of the coordinator; empty: plain TCP
   std::string secret_file;           // RINGMASTER_SECRET_FILE: the run's secret, or the pod's projected token
   int64_t attempt = 0;               // RINGMASTER_ATTEMPT; unset: 0
+  std::string node;                  // RINGMASTER_NODE; may be empty
+  int32_t slots = 1;                 // RINGMASTER_SLOTS: trainers of this pod; unset: 1
+  int32_t slot = 0;                  // which of them this process keeps
   std::string job_file;              // RINGMASTER_JOB_FILE: for the trainer; here only looked at
   std::string termination_log;       // RINGMASTER_TERMINATION_LOG; empty: none is written
   std::vector<std::string> trainer;  // RINGMASTER_TRAINER split at spaces, or the one beside this program
+  std::vector<std::string> trainer_environment;  // "NAME=value": what its slot adds to ours
   HangLimits limits;  // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)
 };
 

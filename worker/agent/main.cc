@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "base/log.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/slots.h"
 
 namespace {
 
@@ -41,6 +43,23 @@ void PrepareProcess() {
   ::mallopt(M_TRIM_THRESHOLD, kLargeBlock);
 }
 
+int RefuseConfiguration(const std::string& message) {
+  log::Error("{}", message);
+  agent::WriteTerminationLog(FromEnvironment("RINGMASTER_TERMINATION_LOG").value_or(""), message, "");
+  return agent::kExitBadConfiguration;
+}
+
+int KeepSlot(agent::Config config, int32_t slot) {
+  config.slot = slot;
+  log::Init(fmt::format("agent pod={} slot={}", config.pod, slot));
+  const auto cpus = static_cast<int32_t>(std::thread::hardware_concurrency());
+  Result<std::vector<std::string>> environment =
+      agent::SlotEnvironment(slot, config.slots, FromEnvironment, cpus, agent::CountGpus("/dev"));
+  if (!environment.ok()) return RefuseConfiguration(environment.error().message);
+  config.trainer_environment = std::move(environment).value();
+  return agent::Agent(std::move(config)).Run();
+}
+
 int Main() {
   PrepareProcess();
   std::error_code error;
@@ -48,13 +67,9 @@ int Main() {
   const std::string folder = error ? std::string(".") : self.parent_path().string();
   log::Init("agent pod=" + FromEnvironment("RINGMASTER_POD").value_or("?"));
   Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder);
-  if (!config.ok()) {
-    log::Error("{}", config.error().message);
-    agent::WriteTerminationLog(FromEnvironment("RINGMASTER_TERMINATION_LOG").value_or(""),
-                               config.error().message, "");
-    return agent::kExitBadConfiguration;
-  }
-  return agent::Agent(std::move(config).value()).Run();
+  if (!config.ok()) return RefuseConfiguration(config.error().message);
+  if (config->slots == 1) return agent::Agent(std::move(config).value()).Run();
+  return agent::KeepSlots(config->slots, [&](int32_t slot) { return KeepSlot(*config, slot); });
 }
 
 }  // namespace

@@ -25,11 +25,17 @@ bool Sets(const char* entry, const char* name) {
   return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
 }
 
-std::vector<std::string> ChildEnvironment(int channel_fd, int slot_fd, const std::string& member) {
-  std::vector<std::string> environment;
+std::vector<std::string> ChildEnvironment(const std::vector<std::string>& variables, int channel_fd,
+                                          int slot_fd, const std::string& member) {
+  std::vector<std::string> environment = variables;
+  const auto replaced = [&](const char* entry) {
+    return std::any_of(variables.begin(), variables.end(), [&](const std::string& variable) {
+      return Sets(entry, variable.substr(0, variable.find('=')).c_str());
+    });
+  };
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const bool ours = Sets(*entry, kChannelFdVariable) || Sets(*entry, kSlotFdVariable) ||
-                      Sets(*entry, kMemberVariable) ||
+                      Sets(*entry, kMemberVariable) || replaced(*entry) ||
                       std::strncmp(*entry, kSecretVariable, std::strlen(kSecretVariable)) == 0;
     if (!ours) environment.emplace_back(*entry);
   }
@@ -99,6 +105,7 @@ Status SetNonBlocking(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<std::string>& command,
+                                                              const std::vector<std::string>& variables,
                                                               const std::string& member) {
   RM_ASSIGN(SlotPage page, SlotPage::Create());
   int ends[2];
@@ -112,7 +119,7 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<
   RM_TRY(SetNonBlocking(err.read.get()));
 
   std::vector<std::string> arguments = command;
-  std::vector<std::string> environment = ChildEnvironment(theirs.get(), page.fd(), member);
+  std::vector<std::string> environment = ChildEnvironment(variables, theirs.get(), page.fd(), member);
   const std::vector<char*> argv = Pointers(arguments);
   const std::vector<char*> envp = Pointers(environment);
   const ChildPlan plan = {::getpid(), argv.data(),     envp.data(),     theirs.get(),

@@ -28,9 +28,10 @@ class TrainerProcess {
   struct Private {};
 
  public:
-  // The environment is ours, less the secret's place, plus the three variables above. The error is the
-  // system's, exec's included.
+  // The environment is ours, less the secret's place, plus `variables` ("NAME=value", in place of ours of
+  // that name) and the three above. The error is the system's, exec's included.
   static Result<std::unique_ptr<TrainerProcess>> Start(const std::vector<std::string>& command,
+                                                       const std::vector<std::string>& variables,
                                                        const std::string& member);
 
   TrainerProcess(Private, SlotPage page, Fd channel) : page_(std::move(page)), channel_(std::move(channel)) {}

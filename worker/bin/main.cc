@@ -9,12 +9,16 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
+#include "worker/device/load.h"
 #include "worker/devices/devices.h"
+#include "worker/devices/health.h"
 #include "worker/trainer/main.h"
 
 namespace {
 
+constexpr int kUnhealthy = 1;
 constexpr int kBadUsage = 2;
 constexpr int kCannotExec = 70;
 
@@ -23,7 +27,8 @@ constexpr const char* kUsage =
     "\n"
     "  agent             keep a worker's trainer running (PID 1 of a pod; set up by RINGMASTER_* variables)\n"
     "  train             train; started by an agent\n"
-    "  devices [--json]  what this machine has: CPUs, memory, GPUs, RDMA, transports\n"
+    "  devices [--json] [--health]\n"
+    "                    what this machine has: CPUs, memory, GPUs, RDMA, transports; --health judges it\n"
     "  version           print the version\n";
 
 int BecomeAgent(char** argv) {
@@ -36,20 +41,28 @@ int BecomeAgent(char** argv) {
 }
 
 int Devices(int argc, char** argv) {
+  namespace devices = ringmaster::devices;
   bool json = false;
+  bool health = false;
   for (int i = 2; i < argc; ++i) {
-    if (std::string_view(argv[i]) != "--json") {
-      std::fprintf(stderr, "ringmaster-worker devices: unknown argument %s (only --json is known)\n",
+    const std::string_view argument = argv[i];
+    if (argument != "--json" && argument != "--health") {
+      std::fprintf(stderr,
+                   "ringmaster-worker devices: unknown argument %s (only --json and --health are known)\n",
                    argv[i]);
       return kBadUsage;
     }
-    json = true;
+    (argument == "--json" ? json : health) = true;
   }
-  const ringmaster::devices::Inventory found = ringmaster::devices::Collect();
-  std::fputs(
-      json ? ringmaster::devices::ToJsonText(found).c_str() : ringmaster::devices::ToTable(found).c_str(),
-      stdout);
-  return 0;
+  devices::Inventory found = devices::Collect();
+  if (!health) {
+    found.notes.push_back("training.device auto takes " + ringmaster::device::Describe());
+    std::fputs(json ? devices::ToJsonText(found).c_str() : devices::ToTable(found).c_str(), stdout);
+    return 0;
+  }
+  const std::vector<devices::Finding> findings = devices::Judge(found);
+  std::fputs((json ? devices::HealthJson(findings) : devices::HealthTable(findings)).c_str(), stdout);
+  return devices::Healthy(findings) ? 0 : kUnhealthy;
 }
 
 }  // namespace

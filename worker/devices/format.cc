@@ -36,12 +36,30 @@ void AddHost(const Inventory& inventory, std::string* table) {
                    Bytes(memory.available_bytes), limit, Bytes(memory.shm_bytes)));
 }
 
+std::string Details(const Gpu& gpu) {
+  std::vector<std::string> parts;
+  if (!gpu.pci.empty()) parts.push_back(gpu.pci);
+  if (gpu.place.numa_node >= 0) parts.push_back(fmt::format("NUMA node {}", gpu.place.numa_node));
+  if (gpu.used_bytes > 0) parts.push_back(Bytes(gpu.used_bytes) + " in use");
+  if (gpu.temperature_c) parts.push_back(fmt::format("{} C", *gpu.temperature_c));
+  if (gpu.clock_mhz && gpu.max_clock_mhz)
+    parts.push_back(fmt::format("{} of {} MHz", *gpu.clock_mhz, *gpu.max_clock_mhz));
+  for (const std::string& why : gpu.throttled) parts.push_back("held down: " + why);
+  if (gpu.nvlinks_up + gpu.nvlinks_down > 0)
+    parts.push_back(fmt::format("{} of {} NVLinks up", gpu.nvlinks_up, gpu.nvlinks_up + gpu.nvlinks_down));
+  if (gpu.ecc)
+    parts.push_back(*gpu.ecc ? fmt::format("ECC errors {}", gpu.ecc_uncorrected.value_or(0)) : "ECC off");
+  if (gpu.mig == true) parts.push_back("MIG");
+  return parts.empty() ? "no details" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
 void AddGpus(const Inventory& inventory, std::string* table) {
   if (inventory.gpus.empty()) Line(table, "gpu", "none");
   for (const Gpu& gpu : inventory.gpus) {
     Line(table, fmt::format("gpu {}", gpu.index),
          fmt::format("{}, {}, {} (driver {})", gpu.name, Bytes(gpu.memory_bytes), gpu.uuid,
                      inventory.gpu_driver));
+    Line(table, "", Details(gpu));
   }
 }
 
@@ -52,6 +70,7 @@ void AddRdma(const Inventory& inventory, std::string* table) {
         fmt::format("{}:{} {}, {}, {}", port.device, port.port, port.state, port.link_layer, port.rate);
     if (!port.netdev.empty()) text += ", " + port.netdev;
     if (port.numa_node >= 0) text += fmt::format(", NUMA node {}", port.numa_node);
+    if (!port.usable) text += ", not in this container";
     Line(table, "rdma", text);
   }
 }
@@ -64,6 +83,37 @@ void AddTransports(const Inventory& inventory, std::string* table) {
   }
 }
 
+template <class T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// What the library did not tell is null.
+Json ToJson(const Gpu& gpu) {
+  return {{"index", gpu.index},
+          {"name", gpu.name},
+          {"uuid", gpu.uuid},
+          {"memoryBytes", gpu.memory_bytes},
+          {"usedBytes", gpu.used_bytes},
+          {"pci", gpu.pci},
+          {"numaNode", gpu.place.numa_node},
+          {"clockMHz", OrNull(gpu.clock_mhz)},
+          {"maxClockMHz", OrNull(gpu.max_clock_mhz)},
+          {"temperatureC", OrNull(gpu.temperature_c)},
+          {"slowdownC", OrNull(gpu.slowdown_c)},
+          {"throttled", gpu.throttled},
+          {"ecc", OrNull(gpu.ecc)},
+          {"eccCorrected", OrNull(gpu.ecc_corrected)},
+          {"eccUncorrected", OrNull(gpu.ecc_uncorrected)},
+          {"rowsPending", gpu.rows_pending},
+          {"rowsFailed", gpu.rows_failed},
+          {"nvlinksUp", gpu.nvlinks_up},
+          {"nvlinksDown", gpu.nvlinks_down},
+          {"mig", OrNull(gpu.mig)},
+          {"pcieWidth", OrNull(gpu.pcie_width)},
+          {"maxPcieWidth", OrNull(gpu.max_pcie_width)}};
+}
+
 }  // namespace
 
 Json ToJson(const Inventory& inventory) {
@@ -71,8 +121,7 @@ Json ToJson(const Inventory& inventory) {
   const Memory& memory = inventory.memory;
   Json gpus = Json::array();
   for (const Gpu& gpu : inventory.gpus) {
-    gpus.push_back(
-        {{"index", gpu.index}, {"name", gpu.name}, {"uuid", gpu.uuid}, {"memoryBytes", gpu.memory_bytes}});
+    gpus.push_back(ToJson(gpu));
   }
   Json rdma = Json::array();
   for (const RdmaPort& port : inventory.rdma) {
@@ -84,7 +133,9 @@ Json ToJson(const Inventory& inventory) {
                     {"linkLayer", port.link_layer},
                     {"nodeGuid", port.node_guid},
                     {"netdev", port.netdev},
-                    {"numaNode", port.numa_node}});
+                    {"numaNode", port.numa_node},
+                    {"usable", port.usable},
+                    {"gids", port.gids}});
   }
   Json transports = Json::array();
   for (const Transport& one : inventory.transports) {
@@ -105,6 +156,8 @@ Json ToJson(const Inventory& inventory) {
             {"shmBytes", memory.shm_bytes}}},
           {"gpus", std::move(gpus)},
           {"gpuDriver", inventory.gpu_driver},
+          {"nccl", inventory.nccl.version},
+          {"gpuDirect", inventory.gpu_direct},
           {"rdma", std::move(rdma)},
           {"transports", std::move(transports)},
           {"notes", inventory.notes}};
@@ -120,6 +173,7 @@ std::string ToTable(const Inventory& inventory) {
   AddGpus(inventory, &table);
   AddRdma(inventory, &table);
   AddTransports(inventory, &table);
+  if (!inventory.nccl.version.empty()) Line(&table, "nccl", inventory.nccl.version);
   for (const std::string& note : inventory.notes) Line(&table, "note", note);
   return table;
 }

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -7,16 +6,6 @@
 
 namespace ringmaster::devices {
 namespace {
-
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // "4: ACTIVE" -> "ACTIVE"
 std::string AfterColon(const std::string& text) {
@@ -30,6 +19,34 @@ std::string NetworkDevice(const std::string& device, const std::string& port) {
   if (auto name = ReadTrimmed(port + "/gid_attrs/ndevs/0"); name && !name->empty()) return *name;
   const std::vector<std::string> names = NamesIn(device + "/device/net");
   return names.size() == 1 ? names[0] : std::string();
+}
+
+// The card's PCI function.
+std::string PciOf(const std::string& device) {
+  std::error_code error;
+  const auto target = std::filesystem::canonical(device + "/device", error);
+  return error ? std::string() : target.filename().string();
+}
+
+// Other machines reach a port by its address. InfiniBand's is made by the fabric; over Ethernet it needs an
+// address of the network device in this network namespace: link-local ones do not leave the wire.
+int32_t ReachableGids(const std::string& port, bool ethernet) {
+  int32_t count = 0;
+  for (const std::string& index : NamesIn(port + "/gids")) {
+    const std::string gid = ReadTrimmed(port + "/gids/" + index).value_or("");
+    const bool unset =
+        gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
+    if (unset || (ethernet && gid.starts_with("fe80:"))) continue;
+    if (ethernet && ReadTrimmed(port + "/gid_attrs/ndevs/" + index).value_or("").empty()) continue;
+    ++count;
+  }
+  return count;
+}
+
+bool HasFile(const std::string& root, const std::string& device) {
+  for (const std::string& name : NamesIn(device + "/device/infiniband_verbs"))
+    if (IsThere(root + "/dev/infiniband/" + name)) return true;
+  return false;
 }
 
 }  // namespace
@@ -49,7 +66,11 @@ std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>
       one.link_layer = ReadTrimmed(port + "/link_layer").value_or("");
       one.node_guid = ReadTrimmed(device + "/node_guid").value_or("");
       one.numa_node = static_cast<int32_t>(ReadNumber(device + "/device/numa_node").value_or(-1));
-      if (one.link_layer == "Ethernet") one.netdev = NetworkDevice(device, port);
+      const bool ethernet = one.link_layer == "Ethernet";
+      if (ethernet) one.netdev = NetworkDevice(device, port);
+      one.place = PlaceOf(root, PciOf(device));
+      one.usable = HasFile(root, device);
+      one.gids = ReachableGids(port, ethernet);
       found.push_back(std::move(one));
     }
   }

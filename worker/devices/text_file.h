@@ -1,10 +1,14 @@
 // Small files of /proc and /sys, for the readers of this folder. Pure but for the file.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "base/file.h"
 
@@ -18,6 +22,22 @@ inline std::optional<std::string> ReadTrimmed(const std::string& path) {
   const size_t begin = all.find_first_not_of(" \t\n");
   if (begin == std::string::npos) return std::string();
   return all.substr(begin, all.find_last_not_of(" \t\n") - begin + 1);
+}
+
+// Sorted; none when there is no such folder.
+inline std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+inline bool IsThere(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
 }
 
 // The number at the head of the text ("4096 kB" -> 4096).

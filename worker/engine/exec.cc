@@ -17,16 +17,18 @@ int64_t PanelRows(const Product& p) { return p.m * p.n * p.k >= (int64_t{1} << 2
 
 // A piece of a bfloat16 product: what it takes of both operands and its result lie in the second-level cache.
 constexpr int64_t kPieceRows = 512;
-constexpr int64_t kPieceColumns = 512;
-// Columns of a piece when rows are few and the second operand is large; rows, when the first one is
-// transposed. Small products are cut smaller, so that several threads have something to do.
+constexpr int64_t kPieceColumns = kernels::kMostColumns;
+// Columns of the weight, or rows of the transposed operand, that a unit rounds for itself. Small products are
+// cut smaller, so that several threads have something to do.
 int64_t PieceSide(int64_t extent, int64_t depth) {
-  if (depth >= 8192) return 384;  // every piece reads the whole first operand
+  if (depth >= 8192) return 384;  // every unit reads the whole first operand
   return extent >= 512 ? 256 : 64;
 }
 
-// Results from this size on are written past the caches.
+// Results from this size on are written past the caches; gradients of weights are not read before all of them
+// are there.
 constexpr int64_t kStreamedElements = 1024 * 1024;
+constexpr int64_t kStreamedGradient = 128 * 1024;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Count(int64_t n, int64_t grain) { return (n + grain - 1) / grain; }
@@ -40,26 +42,30 @@ void Grow(Buffer<T>& buffer, int64_t size) {
 }  // namespace
 
 Exec::Exec(int threads, Precision precision, const kernels::Kernels& kernels)
-    : kernels_(kernels), precision_(precision), pool_(threads), weights_(kernels) {
+    : kernels_(kernels), precision_(precision), pool_(threads) {
   if (precision == Precision::kBf16) workers_.resize(static_cast<size_t>(threads));
 }
 
-void Exec::AddWeight(const Weight& w, int64_t rows) {
+void Exec::Reserve(const Weight& w, int64_t rows) {
   if (precision_ != Precision::kBf16) return;
-  weights_.Add(w.offset, w.transposed ? w.out : w.in, w.transposed ? w.in : w.out,
-               !w.transposed || w.input_gradient, w.transposed || w.input_gradient);
-  ReserveBf16(rows, w.out, w.in, false, true);
-  if (w.input_gradient) ReserveBf16(rows, w.in, w.out, false, true);
-  ReserveBf16(w.transposed ? w.out : w.in, w.transposed ? w.in : w.out, rows, true, false);
+  ReserveBf16(rows, w.out, w.in, false);
+  ReserveBf16(rows, w.in, w.out, false);
+  ReserveBf16(w.transposed ? w.out : w.in, w.transposed ? w.in : w.out, rows, true);
 }
 
-void Exec::ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed, bool known) {
+void Exec::ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed) {
   const int64_t side = PieceSide(a_transposed ? m : n, k);
-  if (!a_transposed) Grow(first_, m * k);
-  if (!known) Grow(second_, PackedShape{k, n}.Size());
+  const int64_t depth = RoundUp(k, kernels::kStripDepth);
+  if (a_transposed) {
+    Grow(second_, PackedShape{k, n}.Size());
+  } else {
+    Grow(first_, RoundUp(m, kernels::kTileRows) * depth);
+  }
+  const int64_t rows = a_transposed ? side : RoundUp(std::min(kPieceRows, m), kernels::kTileRows);
+  const int64_t columns = a_transposed ? RoundUp(std::min(kPieceColumns, n), kernels::kStripColumns) : side;
   for (Worker& worker : workers_) {
-    if (a_transposed) Grow(worker.panel, side * RoundUp(k, kernels::kStripDepth));
-    Grow(worker.out, a_transposed ? side * std::min(kPieceColumns, n) : std::min(kPieceRows, m) * side);
+    Grow(worker.panel, side * (a_transposed ? depth : std::min(depth, PackedShape::kLargestSlice)));
+    Grow(worker.out, rows * columns);
   }
 }
 
@@ -70,7 +76,7 @@ void Exec::ReserveHere(int64_t m, int64_t n, int64_t k) {
 }
 
 int64_t Exec::ScratchBytes() const {
-  int64_t bytes = weights_.Bytes() + first_.bytes() + second_.bytes();
+  int64_t bytes = first_.bytes() + second_.bytes();
   for (const Worker& worker : workers_)
     bytes += worker.panel.bytes() + worker.out.bytes() + worker.matmul.ScratchBytes();
   return bytes;
@@ -88,18 +94,23 @@ void Exec::AddEpilogue(const Product& product, const Epilogue& epilogue, int64_t
 template <class Work>
 void Exec::Timed(const Product& product, const Work& work) {
   const Time begin = Now();
+  work();
   ProductEffort& effort = EffortOf(product);
-  work(effort);
   effort.seconds += ToSeconds(Now() - begin);
   ++effort.calls;
 }
 
 void Exec::Matmul(const Product& product, const Epilogue& epilogue) {
-  Timed(product, [&](ProductEffort& effort) {
+  Timed(product, [&] {
     if (precision_ != Precision::kBf16) return MatmulFp32(product, epilogue);
-    const uint16_t* second = SecondOf(product, effort);
-    if (!product.a.transposed) SliceFirst(product.a, product.m, product.k);
-    MultiplyBf16(product, epilogue, second);
+    ReserveBf16(product.m, product.n, product.k, product.a.transposed);
+    if (product.a.transposed) {
+      PackSecond(product.b, product.k, product.n);
+      MultiplyTransposed(product, epilogue);
+    } else {
+      SliceFirst(product.a, product.m, product.k);
+      MultiplyByWeight(product, epilogue);
+    }
   });
 }
 
@@ -112,13 +123,13 @@ void Exec::MatmulGradients(const Product& of_weight, const Product& of_input) {
     Matmul(of_input);
     return;
   }
-  Timed(of_weight, [&](ProductEffort&) {
-    ReserveBf16(of_weight.m, of_weight.n, of_weight.k, true, false);
-    ReserveBf16(of_input.m, of_input.n, of_input.k, false, true);
+  Timed(of_weight, [&] {
+    ReserveBf16(of_weight.m, of_weight.n, of_weight.k, true);
+    ReserveBf16(of_input.m, of_input.n, of_input.k, false);
     RoundGradient(d, of_weight.k, of_weight.n);
-    MultiplyBf16(of_weight, {}, second_.get());
+    MultiplyTransposed(of_weight, {});
   });
-  Timed(of_input, [&](ProductEffort& effort) { MultiplyBf16(of_input, {}, SecondOf(of_input, effort)); });
+  Timed(of_input, [&] { MultiplyByWeight(of_input, {}); });
 }
 
 ProductEffort& Exec::EffortOf(const Product& p) {
@@ -163,13 +174,21 @@ void Exec::PackSecond(const Matrix& b, int64_t k, int64_t n) {
   });
 }
 
+void Exec::SliceRows(const float* x, int64_t ld, int64_t depth, int64_t k, int64_t row, int64_t rows,
+                     int64_t all) {
+  const int64_t deep = std::min(PackedShape::SliceDepth(k), k - depth);
+  const int64_t padded = RoundUp(deep, kernels::kStripDepth);
+  uint16_t* const to = first_.get() + depth * RoundUp(all, kernels::kTileRows) + row * padded;
+  kernels_.ToBf16(rows, deep, x, ld, to, padded);
+  for (int64_t r = 0; deep < padded && r < rows; ++r)
+    std::fill(to + r * padded + deep, to + (r + 1) * padded, uint16_t{0});
+}
+
 void Exec::SliceFirst(const Matrix& a, int64_t m, int64_t k) {
   const int64_t slice = PackedShape::SliceDepth(k);
   Pieces(m, RowGrain(k), [&](int64_t row, int64_t end) {
-    for (int64_t depth = 0; depth < k; depth += slice) {
-      const int64_t deep = std::min(slice, k - depth);
-      kernels_.ToBf16(end - row, deep, a.At(row, depth), a.ld, first_.get() + depth * m + row * deep, deep);
-    }
+    for (int64_t depth = 0; depth < k; depth += slice)
+      SliceRows(a.At(row, depth), a.ld, depth, k, row, end - row, m);
   });
 }
 
@@ -186,75 +205,125 @@ void Exec::RoundGradient(const Matrix& d, int64_t rows, int64_t columns) {
       kernels_.PackRows(tall, std::min(kPieceColumns, columns - column), d.At(row, column), d.ld,
                         second_.get() + packed.At(depth, column) + (row - depth) * kernels::kStripColumns,
                         packed.Stride(depth));
-    for (int64_t column = 0; column < columns; column += slice) {
-      const int64_t wide = std::min(slice, columns - column);
-      kernels_.ToBf16(tall, wide, d.At(row, column), d.ld, first_.get() + column * rows + row * wide, wide);
+    for (int64_t column = 0; column < columns; column += slice)
+      SliceRows(d.At(row, column), d.ld, column, columns, row, tall, rows);
+  });
+}
+
+void Exec::MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, const uint16_t* first,
+                         Strips second, const kernels::Ahead& ahead) {
+  const Product& p = piece.product;
+  const int64_t deep = std::min(PackedShape::SliceDepth(p.k), p.k - depth);
+  const int64_t padded = RoundUp(deep, kernels::kStripDepth);
+  const bool begins = depth == 0;
+  const bool ends = depth + deep == p.k;
+  const int64_t at = piece.row * p.ldc + piece.column;
+  float* const c = p.c + at;
+  const float* const bias = piece.epilogue.bias == nullptr ? nullptr : piece.epilogue.bias + piece.column;
+  const float* const residual = p.accumulate                         ? c
+                                : piece.epilogue.residual == nullptr ? nullptr
+                                                                     : piece.epilogue.residual + at;
+  const bool stream = p.m * p.n >= (p.a.transposed ? kStreamedGradient : kStreamedElements);
+  if (kernels_.multiply_tiles != nullptr) {
+    kernels_.multiply_tiles({.rows = piece.rows,
+                             .columns = piece.columns,
+                             .depth = padded,
+                             .a = first,
+                             .lda = padded,
+                             .strips = second.data,
+                             .stride = second.stride,
+                             .sums = begins && ends ? nullptr : worker.out.get(),
+                             .lds = RoundUp(piece.columns, kernels::kStripColumns),
+                             .first = begins,
+                             .last = ends,
+                             .bias = bias,
+                             .residual = residual,
+                             .ldr = p.ldc,
+                             .stream = stream,
+                             .c = c,
+                             .ldc = p.ldc,
+                             .ahead = ahead});
+    return;
+  }
+  // Padded with zeros on both sides: oneDNN is fast with dense rows only.
+  worker.matmul.Run({.m = piece.rows,
+                     .n = piece.columns,
+                     .k = padded,
+                     .a = {first, padded},
+                     .b = {second.data},
+                     .c = worker.out.get(),
+                     .ldc = piece.columns,
+                     .accumulate = !begins,
+                     .b_packed = true});
+  if (ends)
+    kernels_.StorePanel(piece.rows, piece.columns, worker.out.get(), piece.columns, bias, residual, p.ldc,
+                        stream, c, p.ldc);
+}
+
+void Exec::MultiplyByWeight(const Product& product, const Epilogue& epilogue) {
+  CHECK(!product.accumulate || epilogue.residual == nullptr);
+  const int64_t k = product.k;
+  const Matrix& b = product.b;
+  const int64_t slice = PackedShape::SliceDepth(k);
+  const int64_t side = PieceSide(product.n, k);
+  const int64_t all = RoundUp(product.m, kernels::kTileRows);
+  const int64_t down = Count(product.m, kPieceRows);
+  const int64_t units = down * Count(product.n, side);
+  // What a unit packs of a slice, as it lies in memory.
+  const auto part = [&](int64_t unit, int64_t depth) {
+    const int64_t column = unit / down * side;
+    const int64_t columns = std::min(side, product.n - column);
+    const int64_t deep = std::min(slice, k - depth);
+    return kernels::Ahead{b.At(depth, column), b.transposed ? columns : deep, b.transposed ? deep : columns,
+                          b.ld};
+  };
+  pool_.Run(units, [&](int64_t unit, int index) {
+    Worker& worker = workers_[static_cast<size_t>(index)];
+    const int64_t row = unit % down * kPieceRows;
+    const int64_t column = unit / down * side;
+    const Piece piece{product, epilogue,
+                      row,     std::min(kPieceRows, product.m - row),
+                      column,  std::min(side, product.n - column)};
+    for (int64_t depth = 0; depth < k; depth += slice) {
+      const int64_t deep = std::min(slice, k - depth);
+      const int64_t padded = RoundUp(deep, kernels::kStripDepth);
+      const int64_t stride = padded * kernels::kStripColumns;
+      (b.transposed ? kernels_.PackColumns : kernels_.PackRows)(deep, piece.columns, b.At(depth, column),
+                                                                b.ld, worker.panel.get(), stride);
+      const int64_t next = unit + threads();  // most likely this worker's
+      const kernels::Ahead ahead = depth + slice < k ? part(unit, depth + slice)
+                                   : next < units    ? part(next, 0)
+                                                     : kernels::Ahead{};
+      MultiplySlice(worker, piece, depth, first_.get() + depth * all + row * padded,
+                    {worker.panel.get(), stride}, ahead);
     }
   });
 }
 
-const uint16_t* Exec::SecondOf(const Product& product, ProductEffort& effort) {
-  const Time begin = Now();
-  const uint16_t* known = weights_.Find(product.b, product.k, product.n, pool_);
-  effort.rounding += ToSeconds(Now() - begin);
-  ReserveBf16(product.m, product.n, product.k, product.a.transposed, known != nullptr);
-  if (known != nullptr) return known;
-  PackSecond(product.b, product.k, product.n);
-  return second_.get();
-}
-
-void Exec::MultiplyBf16(const Product& product, const Epilogue& epilogue, const uint16_t* second) {
+void Exec::MultiplyTransposed(const Product& product, const Epilogue& epilogue) {
   CHECK(!product.accumulate || epilogue.residual == nullptr);
-  const int64_t m = product.m;
-  const int64_t n = product.n;
   const int64_t k = product.k;
   const Matrix& a = product.a;
-  const PackedShape packed{k, n};
+  const PackedShape packed{k, product.n};
   const int64_t slice = PackedShape::SliceDepth(k);
-  const int64_t side = PieceSide(a.transposed ? m : n, k);
-  const int64_t rows = a.transposed ? side : kPieceRows;
-  const int64_t columns = a.transposed ? kPieceColumns : side;
-
-  const auto piece = [&](int64_t row, int64_t column, int index) {
+  const int64_t side = PieceSide(product.m, k);
+  pool_.Run(Count(product.m, side), [&](int64_t unit, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
-    const int64_t tall = std::min(rows, m - row);
-    const int64_t wide = std::min(columns, n - column);
+    const int64_t row = unit * side;
+    const int64_t rows = std::min(side, product.m - row);
     for (int64_t depth = 0; depth < k; depth += slice) {
       const int64_t deep = std::min(slice, k - depth);
-      const MatrixBf16 left = a.transposed
-                                  ? MatrixBf16{worker.panel.get() + depth, RoundUp(k, kernels::kStripDepth)}
-                                  : MatrixBf16{first_.get() + depth * m + row * deep, deep};
-      worker.matmul.Run({.m = tall,
-                         .n = wide,
-                         .k = deep,
-                         .a = left,
-                         .b = {second + packed.At(depth, column)},
-                         .c = worker.out.get(),
-                         .ldc = wide,
-                         .accumulate = depth > 0,
-                         .b_packed = true});
+      kernels_.TransposeToBf16(deep, rows, a.At(row, depth), a.ld, worker.panel.get() + depth * side,
+                               RoundUp(deep, kernels::kStripDepth));
     }
-    float* c = product.c + row * product.ldc + column;
-    const float* residual =
-        epilogue.residual == nullptr ? nullptr : epilogue.residual + row * product.ldc + column;
-    kernels_.StorePanel(
-        tall, wide, worker.out.get(), wide, epilogue.bias == nullptr ? nullptr : epilogue.bias + column,
-        product.accumulate ? c : residual, product.ldc, m * n >= kStreamedElements, c, product.ldc);
-  };
-  if (a.transposed) {
-    // Rows of the transpose are made where they are used, and meet all of the second operand.
-    pool_.Run(Count(m, rows), [&](int64_t unit, int index) {
-      const int64_t row = unit * rows;
-      kernels_.TransposeToBf16(k, std::min(rows, m - row), a.At(row, 0), a.ld,
-                               workers_[static_cast<size_t>(index)].panel.get(),
-                               RoundUp(k, kernels::kStripDepth));
-      for (int64_t column = 0; column < n; column += columns) piece(row, column, index);
-    });
-    return;
-  }
-  const int64_t down = Count(m, rows);
-  pool_.Run(down * Count(n, columns),
-            [&](int64_t unit, int index) { piece(unit % down * rows, unit / down * columns, index); });
+    // Rows of the transpose meet all of the second operand.
+    for (int64_t column = 0; column < product.n; column += kPieceColumns) {
+      const Piece piece{product, epilogue, row, rows, column, std::min(kPieceColumns, product.n - column)};
+      for (int64_t depth = 0; depth < k; depth += slice)
+        MultiplySlice(worker, piece, depth, worker.panel.get() + depth * side,
+                      {second_.get() + packed.At(depth, column), packed.Stride(depth)}, {});
+    }
+  });
 }
 
 void Exec::MatmulHere(int worker, const Product& p) {

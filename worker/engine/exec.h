@@ -5,8 +5,8 @@
 // contract in model.h. One thread, the model's caller, uses an Exec at a time.
 //
 // bf16 is a property of products only: operands are rounded to bfloat16 on their way into a product, sums and
-// everything else stay float. Weights that were made known are rounded once per change of the parameters
-// (weights_bf16.h), everything else in the product that takes it.
+// everything else stay float. Weights are rounded and packed where they are used, panel by panel in the cache
+// of the core that takes them: an image of them would cost more in memory traffic than it saves.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 #include "worker/engine/kernels/matmul.h"
 #include "worker/engine/kernels/matmul_bf16.h"
 #include "worker/engine/model.h"
+#include "worker/engine/packed.h"
 #include "worker/engine/thread_pool.h"
-#include "worker/engine/weights_bf16.h"
 
 namespace ringmaster::engine {
 
@@ -37,24 +37,14 @@ class Exec {
   int threads() const { return pool_.threads(); }
   Precision precision() const { return precision_; }
 
-  // Makes a weight known, at `offset` of the parameters, [in, out] in memory or, for the tied head, [out,
-  // in]; takes the scratch for its products with up to `rows` rows: x W, x^T d, and, with input_gradient, d
-  // W^T.
+  // Takes the scratch for products with a weight W [in, out] and up to `rows` rows: x W, x^T d, and d W^T.
+  // `transposed`: W lies as [out, in], as the tied head does.
   struct Weight {
-    int64_t offset = 0;
     int64_t in = 0;
     int64_t out = 0;
     bool transposed = false;
-    bool input_gradient = true;
   };
-  void AddWeight(const Weight& weight, int64_t rows);
-
-  // The products to come are with these parameters; equal versions, but 0, mean equal values. with_gradient:
-  // those of backward are among them.
-  void Begin(const float* params, uint64_t version, bool with_gradient) {
-    weights_.Begin(params, version, with_gradient);
-  }
-
+  void Reserve(const Weight& weight, int64_t rows);
   void ReserveHere(int64_t m, int64_t n, int64_t k);  // for MatmulHere
   int64_t ScratchBytes() const;
 
@@ -91,25 +81,40 @@ class Exec {
  private:
   struct Worker {
     kernels::MatmulBf16 matmul;
-    Buffer<uint16_t> panel;  // converted operands, or rows of one
-    Buffer<float> out;       // a piece of the product, before it goes to its place
+    Buffer<uint16_t> panel;  // of the transposed first operand, or of the second one, packed
+    Buffer<float> out;       // sums of a piece, while they are not finished
+  };
+  // What a unit of work computes at a time.
+  struct Piece {
+    const kernels::Product& product;
+    const Epilogue& epilogue;
+    int64_t row, rows, column, columns;
+  };
+  // An operand of one slice of a piece's depth.
+  struct Strips {
+    const uint16_t* data;
+    int64_t stride;
   };
 
   void MatmulFp32(const kernels::Product& product, const Epilogue& epilogue);
   ProductEffort& EffortOf(const kernels::Product& product);
-  // work(effort), whose seconds count as the product's.
+  // work(), whose seconds count as the product's.
   template <class Work>
   void Timed(const kernels::Product& product, const Work& work);
-  // Returns the weight's image when the second operand is one, else packs it.
-  const uint16_t* SecondOf(const kernels::Product& product, ProductEffort& effort);
-  // Of rounded operands: `second` packed, the first in first_ unless it is transposed.
-  void MultiplyBf16(const kernels::Product& product, const Epilogue& epilogue, const uint16_t* second);
-  // Scratch of a product; `known`: its second operand is a weight.
-  void ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed, bool known);
+  // x W and d W^T: the first operand rounded in first_, the second one packed where it is used.
+  void MultiplyByWeight(const kernels::Product& product, const Epilogue& epilogue);
+  // x^T d: the second operand packed in second_, the first one transposed where it is used.
+  void MultiplyTransposed(const kernels::Product& product, const Epilogue& epilogue);
+  void MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, const uint16_t* first, Strips second,
+                     const kernels::Ahead& ahead);
+  void ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed);
   void PackSecond(const kernels::Matrix& b, int64_t k, int64_t n);
   void SliceFirst(const kernels::Matrix& a, int64_t m, int64_t k);
   // Both at once, of d [rows, columns]: as the second operand of x^T d and as the first of d W^T.
   void RoundGradient(const kernels::Matrix& d, int64_t rows, int64_t columns);
+  // Rows [row, row + rows) of one slice of a matrix of `all` rows, to first_.
+  void SliceRows(const float* x, int64_t ld, int64_t depth, int64_t k, int64_t row, int64_t rows,
+                 int64_t all);
   void AddEpilogue(const kernels::Product& product, const Epilogue& epilogue, int64_t row, int64_t rows,
                    int64_t column, int64_t columns) const;
 
@@ -118,9 +123,8 @@ class Exec {
   ThreadPool pool_;
   std::vector<ProductEffort> effort_;  // by shape, in the order of their first products
   // bf16 only:
-  WeightsBf16 weights_;
   Buffer<uint16_t> first_;       // the first operand of the product under way, in slices of its depth
-  Buffer<uint16_t> second_;      // the second one, packed, when it is no weight
+  Buffer<uint16_t> second_;      // the second one, packed
   std::vector<Worker> workers_;  // one per thread
 };
 

@@ -2,8 +2,9 @@
 //
 // Determinism contract: equal parameters and batch give equal bits, whatever the number of threads, the
 // alignment of buffers, or what ran before. Work is cut by shape only, never by thread count. Thread rule:
-// one thread calls at a time; a Model owns its activations. Spans are memory of the model's device (the host
-// for every device that exists now).
+// one thread calls at a time; a Model owns its activations. Parameters and gradients are memory of the
+// model's device; batches, logits and the parameters of Initialise are host memory. What is called on_final
+// for is final in the order of the device's work: see worker/device/device.h.
 #pragma once
 
 #include <atomic>
@@ -82,7 +83,6 @@ struct ProductEffort {
   bool b_transposed = false;
   int64_t calls = 0;
   double seconds = 0;
-  double rounding = 0;  // seconds of these in which weights were rounded and packed
   double Flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
            static_cast<double>(calls);
@@ -106,8 +106,16 @@ class Model {
                                        const std::function<void(int)>& on_final,
                                        const std::atomic<bool>* cancel) = 0;
 
-  // Loss alone. A token or target out of range is the caller's mistake here.
-  virtual Sums Evaluate(const Params& params, const Batch& batch) = 0;
+  // The same for a device that works on its own: Enqueue returns when the work was handed to it, and Await,
+  // which waits, gives the Sums of every Enqueue that succeeded since the last Await, in order. After an
+  // error of Await they are forgotten. What is called on_final for is final in the order of the device's
+  // work; values of `params` and `grads` may be changed by what is enqueued afterwards.
+  virtual Status Enqueue(const Params& params, const Batch& batch, std::span<float> grads,
+                         const std::function<void(int)>& on_final, const std::atomic<bool>* cancel) = 0;
+  virtual Result<std::vector<Sums>> Await() = 0;
+
+  // Loss alone. Errors as above.
+  virtual Result<Sums> Evaluate(const Params& params, const Batch& batch) = 0;
 
   // Logits of this batch, valid until the next call: gpt [samples, context, vocabulary], the others [samples,
   // classes]. Targets are not looked at. For sampling and tests.

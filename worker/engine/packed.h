@@ -12,6 +12,8 @@
 namespace ringmaster::engine {
 
 struct PackedShape {
+  static constexpr int64_t kLargestSlice = 1024;
+
   int64_t depth = 0;    // k of the product
   int64_t columns = 0;  // n of the product
 
@@ -33,7 +35,6 @@ struct PackedShape {
   }
 
  private:
-  static constexpr int64_t kLargestSlice = 1024;
   static int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 };
 

@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "base/result.h"
 #include "worker/engine/layout.h"
 
 namespace ringmaster::optimizer {

@@ -4,7 +4,7 @@
 
 namespace ringmaster::trainer {
 
-CommQueue::CommQueue() : thread_([this] { Run(); }) {}
+CommQueue::CommQueue(device::Device* device) : device_(device), thread_([this] { Run(); }) {}
 
 CommQueue::~CommQueue() {
   {
@@ -15,21 +15,28 @@ CommQueue::~CommQueue() {
   thread_.join();
 }
 
-void CommQueue::Add(fabric::Communicator* comm, std::span<int32_t> data) { Push({comm, data}); }
-void CommQueue::Add(fabric::Communicator* comm, std::span<float> data) { Push({comm, data}); }
+Status CommQueue::Add(const Links& links, const Twin<int32_t>& data) { return Push(links, data); }
+Status CommQueue::Add(const Links& links, const Twin<float>& data) { return Push(links, data); }
 
-void CommQueue::Push(Job job) {
+template <class T>
+Status CommQueue::Push(const Links& links, const Twin<T>& data) {
+  const auto host = std::as_writable_bytes(links.device == nullptr ? data.host : std::span<T>());
+  RM_ASSIGN(const device::Ticket ticket, device_->HandOver(std::as_bytes(data.device), host));
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(job);
+    jobs_.push_back({links, data, ticket});
   }
   changed_.notify_all();
+  return Ok();
 }
 
 Status CommQueue::Drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
-  return std::exchange(outcome_, Ok());
+  const Status reduced = std::exchange(outcome_, Ok());
+  const Status joined = device_->Rejoin();
+  RM_TRY(reduced);
+  return joined;
 }
 
 void CommQueue::Run() {
@@ -45,13 +52,20 @@ void CommQueue::Run() {
     }
     busy_ = true;
     lock.unlock();
-    Status status =
-        std::visit([&job](auto data) { return job.comm->AllReduce(data, fabric::ReduceOp::kSum); }, job.data);
+    Status status = std::visit([&](const auto& data) { return Reduce(job, data); }, job.data);
     lock.lock();
     busy_ = false;
     if (!status.ok()) outcome_ = std::move(status);
     changed_.notify_all();
   }
+}
+
+template <class T>
+Status CommQueue::Reduce(const Job& job, const Twin<T>& data) {
+  RM_TRY(device_->WaitFor(job.ticket));
+  if (job.links.device != nullptr) return job.links.device->AllReduce(data.device, fabric::ReduceOp::kSum);
+  RM_TRY(job.links.host->AllReduce(data.host, fabric::ReduceOp::kSum));
+  return device_->HandBack(std::as_bytes(data.host), std::as_writable_bytes(data.device));
 }
 
 }  // namespace ringmaster::trainer

@@ -1,6 +1,9 @@
 // All-reduces in the background: the buckets of backward are handed over as they become final, and are on
 // their way while backward works on the next layers.
 //
+// A bucket is reduced where the communicator can reach it: on the device itself with a communicator of the
+// device's, else on the host, where the device brings it and from where it takes it back.
+//
 // Thread rule: the owner calls; one thread of ours uses the communicator between the first Add and the end of
 // Drain. After an error the rest of the queue is dropped.
 #pragma once
@@ -8,38 +11,51 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <variant>
 
 #include "base/result.h"
+#include "worker/device/device.h"
 #include "worker/fabric/communicator.h"
+#include "worker/trainer/twin.h"
 
 namespace ringmaster::trainer {
 
+// The communicators of a generation.
+struct Links {
+  fabric::Communicator* host = nullptr;
+  fabric::Communicator* device = nullptr;  // on the device's memory; may be missing
+};
+
 class CommQueue {
  public:
-  CommQueue();
+  explicit CommQueue(device::Device* device);
   ~CommQueue();
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
 
-  // REQUIRES: `comm` and `data` outlive the next Drain.
-  void Add(fabric::Communicator* comm, std::span<int32_t> data);
-  void Add(fabric::Communicator* comm, std::span<float> data);
+  // What the device was given so far leaves `data` final. REQUIRES: links and data outlive the next Drain.
+  Status Add(const Links& links, const Twin<int32_t>& data);
+  Status Add(const Links& links, const Twin<float>& data);
 
-  // Waits until everything is done; the first error since the last Drain.
+  // Waits until everything is done; the first error since the last Drain. What the device is given afterwards
+  // sees the sums.
   Status Drain();
 
  private:
   struct Job {
-    fabric::Communicator* comm;
-    std::variant<std::span<int32_t>, std::span<float>> data;
+    Links links;
+    std::variant<Twin<int32_t>, Twin<float>> data;
+    device::Ticket ticket = 0;
   };
 
+  template <class T>
+  Status Push(const Links& links, const Twin<T>& data);
   void Run();
-  void Push(Job job);
+  template <class T>
+  Status Reduce(const Job& job, const Twin<T>& data);
 
+  device::Device* const device_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;  // guarded by mutex_, like all below

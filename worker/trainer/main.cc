@@ -9,10 +9,15 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 
 #include "api/load.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "worker/device/open.h"
+#include "worker/devices/cards.h"
+#include "worker/devices/watch.h"
 #include "worker/trainer/trainer.h"
 
 namespace ringmaster::trainer {
@@ -65,9 +70,49 @@ Result<Trainer::Parts> GatherParts(agent::TrainerSlot* slot, Channel* channel) {
     parts.config.model.threads = std::max(1, parts.config.model.threads);
   }
   RM_ASSIGN(parts.dataset, OpenData(&parts.config));
-  RM_ASSIGN(parts.model, engine::CreateModel(parts.config.model));
+  RM_ASSIGN(parts.device, device::Open({parts.config.device, parts.config.model.threads}));
+  log::Info("device={}", parts.device->Description());
+  RM_ASSIGN(parts.model, parts.device->CreateModel(parts.config.model));
   parts.model->SetProgressHook([slot] { slot->Heartbeat(); });
   return parts;
+}
+
+std::string VisibleGpus() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible == nullptr ? "" : visible;
+}
+
+// UCX and NCCL read the environment when they are first used.
+void UseNearCards() {
+  const devices::Cards cards = devices::FindCards(devices::GpuWatch::kLibrary, "", VisibleGpus());
+  const auto get = [](const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  for (const auto& [name, value] : devices::CardSettings(cards, devices::ReadInterfaces(""), get)) {
+    log::Info("{}={}", name, value);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+}
+
+// For people and metrics. Without the driver's library there is nothing to watch.
+std::unique_ptr<devices::GpuWatch> WatchGpus(Channel* channel) {
+  devices::GpuWatch::Options options;
+  options.visible = VisibleGpus();
+  auto watch = devices::GpuWatch::Start(options, [channel](const devices::GpuNews& news) {
+    log::Info("gpu=\"{}\" driver={} nic={}", news.device, news.driver, news.nic.empty() ? "-" : news.nic);
+    for (const std::string& trouble : news.troubles) log::Warn("{}", trouble);
+    channel->Send(rendezvous::Facts{news.device, news.driver, news.nic, news.troubles});
+  });
+  return watch.ok() ? std::move(watch).value() : nullptr;
+}
+
+// The exit code of what may go better elsewhere or later, and is a failure rather than bad input: too little
+// memory here, a device that is not there or broken.
+std::optional<int> NotForGood(const Error& error) {
+  if (error.code == Code::kExhausted) return 71;
+  if (error.code == Code::kUnavailable || error.code == Code::kGone) return 74;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -92,6 +137,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   auto slot = agent::TrainerSlot::Attach(*slot_fd);
   if (!slot.ok()) return refuse(slot.error(), 70);
   slot->SetActivity(agent::Activity::kStarting);
+  UseNearCards();  // before there are threads that read the environment
   const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
   if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
 
@@ -106,7 +152,11 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
     return 64;
   };
   auto parts = GatherParts(&slot.value(), &channel);
-  if (!parts.ok()) return fail(parts.error());
+  if (!parts.ok()) {
+    if (const auto code = NotForGood(parts.error())) return refuse(parts.error(), *code);
+    return fail(parts.error());
+  }
+  const bool on_gpu = parts->device->Kind() == "cuda";
   fabric::FabricOptions options;
   options.transport = parts->config.transport;
   auto made = fabric::Fabric::Create(options);
@@ -115,10 +165,10 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   parts->fabric = std::move(made).value();
   auto trainer = Trainer::Create(std::move(parts).value());
   if (!trainer.ok()) {
-    // Too little memory here may be enough elsewhere or later: a failure, not bad input.
-    if (trainer.error().code == Code::kExhausted) return refuse(trainer.error(), 71);
+    if (const auto code = NotForGood(trainer.error())) return refuse(trainer.error(), *code);
     return fail(trainer.error());
   }
+  const auto watch = on_gpu ? WatchGpus(&channel) : nullptr;
   const int code = (*trainer)->Run();
   fabric = nullptr;
   return code;

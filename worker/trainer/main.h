@@ -5,7 +5,8 @@
 
 namespace ringmaster::trainer {
 
-// Exit codes: 0 done, 64 the input is wrong and no restart helps, 70 our mistake, 75 cut off from the job.
+// Exit codes: 0 done, 64 the input is wrong and no restart helps, 70 our mistake, 71 too little memory, 74
+// the device is missing, broken or of another kind than the others', 75 cut off from the job.
 int TrainMain(int argc, char** argv);
 
 }  // namespace ringmaster::trainer

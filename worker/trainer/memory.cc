@@ -22,14 +22,18 @@ std::string MemoryNeed::ToString() const {
       Mib(Total()));
 }
 
-MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool writes_checkpoints) {
+MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool on_host,
+                  bool writes_checkpoints) {
   const int64_t array = model.layout().elements * static_cast<int64_t>(sizeof(float));
   MemoryNeed need;
   need.weights = array;
   need.optimizer = array * optimizer::StateArrays(config.optimizer.kind);
-  need.undo = need.weights + need.optimizer;
-  need.gradients = 2 * array;
-  need.activations = model.ActivationBytes();
+  need.gradients = array;
+  if (on_host) {
+    need.undo = need.weights + need.optimizer;
+    need.gradients += array;
+    need.activations = model.ActivationBytes();
+  }
   if (writes_checkpoints) need.checkpoint = need.weights + need.optimizer;
   return need;
 }

@@ -23,7 +23,8 @@ struct MemoryNeed {
   std::string ToString() const;  // "weights 3.2 MiB + optimizer 6.4 MiB + ... = 21.0 MiB"
 };
 
-MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool writes_checkpoints);
+// Of the host's memory; with a device of its own that is the mirror of the state and the sums on their way.
+MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool on_host, bool writes_checkpoints);
 
 // What this process holds; pages shared with peers count in shares.
 struct MemoryHeld {

@@ -109,14 +109,20 @@ Json Reporter::RecordsForCheckpoint() const {
 }
 
 void Reporter::Restore(const Json& records) {
-  kept_.clear();
-  last_.reset();
-  if (!records.is_array()) return;
-  for (const Json& item : records) {
-    const auto record = FromJson(item);
-    if (!record.has_value()) break;
-    kept_.push_back(*record);
+  std::vector<StepRecord> read;
+  if (records.is_array()) {
+    for (const Json& item : records) {
+      const auto record = FromJson(item);
+      if (!record.has_value()) break;
+      read.push_back(*record);
+    }
   }
+  Restore(read);
+}
+
+void Reporter::Restore(const std::vector<StepRecord>& records) {
+  kept_.assign(records.begin(), records.end());
+  last_.reset();
   if (!kept_.empty()) last_ = kept_.back();
   repeat_ = true;
 }

@@ -1,7 +1,7 @@
 // Tells the world about committed steps, off the critical path: rank 0 sends them in batches. Every member
-// keeps the newest records, so that a new rank 0 can repeat what its predecessor may have taken with it;
-// checkpoints carry them as well, for the case that everybody dies. Receivers keep the first record of each
-// step.
+// keeps the newest records, so that a new rank 0 can repeat what its predecessor may have taken with it; a
+// member that joins gets them with the state, and checkpoints carry them, for the case that everybody dies.
+// Receivers keep the first record of each step.
 //
 // Thread rule: main thread.
 #pragma once
@@ -36,8 +36,10 @@ class Reporter {
   // stopped, and another member's Done would end the job without them.
   void TellAll();
 
-  // The newest records, for a checkpoint's description, and back from one.
+  // The newest records, for one that joins, and for a checkpoint's description; and back from there.
+  std::vector<rendezvous::StepRecord> kept() const { return {kept_.begin(), kept_.end()}; }
   Json RecordsForCheckpoint() const;
+  void Restore(const std::vector<rendezvous::StepRecord>& records);
   void Restore(const Json& records);
 
   const std::optional<rendezvous::StepRecord>& last() const { return last_; }

@@ -126,6 +126,7 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   config.exact = training.numerics == "exact";
   config.seed = static_cast<uint64_t>(training.seed);
   config.validate_every_steps = training.validateEverySteps;
+  config.device = training.device;
   config.tokenizer = training.model.tokenizer;
   const api::Network& network = job.spec.network;
   config.transport = network.transport;

@@ -4,37 +4,47 @@
 
 #include "base/hash.h"
 #include "worker/numerics/exact.h"
+#include "worker/trainer/twin.h"
 
 namespace ringmaster::trainer {
 namespace {
 
-template <class T>
-Result<std::span<T>> AllocateArray(fabric::Fabric* fabric, int64_t elements, std::string_view label) {
-  RM_ASSIGN(const std::span<std::byte> bytes,
-            fabric->Allocate(static_cast<size_t>(elements) * sizeof(T), label));
-  return std::span<T>(reinterpret_cast<T*>(bytes.data()), static_cast<size_t>(elements));
-}
+using Field = std::span<float> TrainState::Arrays::*;
 
-template <class T>
-std::span<std::byte> Bytes(std::span<T> values) {
-  return std::as_writable_bytes(values);
-}
+struct Named {
+  Field field;
+  const char* label;
+};
+constexpr std::array<Named, 3> kFields = {{{&TrainState::Arrays::params, "params"},
+                                           {&TrainState::Arrays::state0, "state0"},
+                                           {&TrainState::Arrays::state1, "state1"}}};
 
 }  // namespace
 
-Result<std::unique_ptr<TrainState>> TrainState::Create(fabric::Fabric* fabric, const engine::Layout& layout,
-                                                       optimizer::Kind kind, bool exact) {
-  std::unique_ptr<TrainState> state(new TrainState());
-  state->kind_ = kind;
-  for (Image& image : state->images_) {
-    RM_ASSIGN(image.params, AllocateArray<float>(fabric, layout.elements, "params"));
-    RM_ASSIGN(image.state0, AllocateArray<float>(fabric, layout.elements, "state0"));
-    if (optimizer::StateArrays(kind) > 1) {
-      RM_ASSIGN(image.state1, AllocateArray<float>(fabric, layout.elements, "state1"));
+Result<std::unique_ptr<TrainState>> TrainState::Create(device::Device* device, fabric::Fabric* fabric,
+                                                       const engine::Layout& layout, optimizer::Kind kind,
+                                                       bool exact) {
+  std::unique_ptr<TrainState> state(new TrainState(device, kind));
+  for (size_t i = 0; i < 2; ++i) {
+    Image& image = state->images_[i];
+    for (const auto& [field, label] : kFields) {
+      if (field == &Arrays::state1 && optimizer::StateArrays(kind) < 2) continue;
+      if (i == 0 || device->OnHost()) {
+        RM_ASSIGN(const Twin<float> twin, Twin<float>::Create(fabric, device, layout.elements, label));
+        image.*field = twin.device;
+        state->host_[i].*field = twin.host;
+      } else {
+        RM_ASSIGN(const std::span<std::byte> bytes,
+                  device->Allocate(static_cast<size_t>(layout.elements) * sizeof(float), label));
+        image.*field = SpanOf<float>(bytes);
+        state->host_[i].*field = state->host_[0].*field;
+      }
     }
     if (exact) {
-      RM_ASSIGN(image.exponents,
-                AllocateArray<int32_t>(fabric, layout.elements / engine::kBlock, "exponents"));
+      const auto blocks = static_cast<size_t>(layout.elements / engine::kBlock);
+      RM_ASSIGN(const std::span<std::byte> exponents,
+                fabric->Allocate(blocks * sizeof(int32_t), "exponents"));
+      image.exponents = SpanOf<int32_t>(exponents);
       std::ranges::fill(image.exponents, numerics::kUnknown);
     }
   }
@@ -57,24 +67,38 @@ void TrainState::RollBack() {
   ++version_;
 }
 
-std::vector<TrainState::Part> TrainState::Parts() {
-  Image& image = images_[current_];
+Result<std::vector<TrainState::Part>> TrainState::Parts() {
+  if (present_) RM_TRY(Bring());
+  const Arrays& host = host_[current_];
   std::vector<Part> parts;
-  parts.push_back({"params", "f32", Bytes(image.params)});
+  parts.push_back({"params", "f32", std::as_writable_bytes(host.params)});
   const bool adam = kind_ == optimizer::Kind::kAdamW;
-  parts.push_back({adam ? "adamw.m" : "sgd.momentum", "f32", Bytes(image.state0)});
-  if (!image.state1.empty()) parts.push_back({"adamw.v", "f32", Bytes(image.state1)});
-  if (!image.exponents.empty()) parts.push_back({"exponents", "i32", Bytes(image.exponents)});
+  parts.push_back({adam ? "adamw.m" : "sgd.momentum", "f32", std::as_writable_bytes(host.state0)});
+  if (!host.state1.empty()) parts.push_back({"adamw.v", "f32", std::as_writable_bytes(host.state1)});
+  const std::span<int32_t> exponents = images_[current_].exponents;
+  if (!exponents.empty()) parts.push_back({"exponents", "i32", std::as_writable_bytes(exponents)});
   return parts;
 }
 
-void TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) {
+Status TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) {
   images_[current_].cursor = cursor;
   images_[current_].loss = loss;
   step_ = step;
   ++version_;
-  present_ = true;
   can_roll_back_ = false;
+  present_ = false;
+  RM_TRY(Put());
+  present_ = true;
+  return Ok();
+}
+
+Status TrainState::Initialise(const engine::Model& model, uint64_t seed) {
+  const Arrays& host = host_[current_];
+  model.Initialise(seed, host.params);
+  std::ranges::fill(host.state0, 0.0f);
+  std::ranges::fill(host.state1, 0.0f);
+  std::ranges::fill(images_[current_].exponents, numerics::kUnknown);
+  return Adopt(0, {}, 0);
 }
 
 void TrainState::Discard() {
@@ -82,13 +106,39 @@ void TrainState::Discard() {
   can_roll_back_ = false;
 }
 
-uint64_t TrainState::ParamsHash() { return Hash64(Bytes(images_[current_].params)); }
+Status TrainState::Bring() {
+  if (device_->OnHost() || mirrored_version_ == version_) return Ok();
+  mirrored_version_ = 0;
+  for (const auto& [field, label] : kFields) {
+    RM_TRY(Twin<float>({host_[current_].*field, images_[current_].*field}).Download(device_));
+  }
+  RM_TRY(device_->Sync());
+  mirrored_version_ = version_;
+  return Ok();
+}
 
-uint64_t TrainState::OptimizerHash() {
+Status TrainState::Put() {
+  if (device_->OnHost()) return Ok();
+  mirrored_version_ = 0;
+  for (const auto& [field, label] : kFields) {
+    RM_TRY(Twin<float>({host_[current_].*field, images_[current_].*field}).Upload(device_));
+  }
+  RM_TRY(device_->Sync());
+  mirrored_version_ = version_;
+  return Ok();
+}
+
+Result<uint64_t> TrainState::ParamsHash() {
+  RM_TRY(Bring());
+  return Hash64(std::as_bytes(host_[current_].params));
+}
+
+Result<uint64_t> TrainState::OptimizerHash() {
   const Image& image = current();
   const std::array<int64_t, 3> scalars = {step_, image.cursor.epoch, image.cursor.position};
   uint64_t hash = Hash64(std::as_bytes(std::span(scalars)));
-  for (const Part& part : Parts()) {
+  RM_ASSIGN(const std::vector<Part> parts, Parts());
+  for (const Part& part : parts) {
     if (part.name != "params") hash = Hash64(part.bytes, hash);
   }
   return hash;

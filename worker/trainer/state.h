@@ -1,12 +1,13 @@
 // The training state of one member: parameters, optimizer state, exponents and cursor, each twice.
 //
 // A step reads the current image and writes the other one; Commit swaps them. The image that was current is
-// the one-step undo until the next Commit, at no extra copy: RollBack swaps back. Both images live in the
-// fabric's arenas, so peers that need the state can take it without staging.
+// the one-step undo until the next Commit, at no extra copy: RollBack swaps back. Both images are memory of
+// the device. What leaves the process (to peers, checkpoints, hashes) is host memory in the fabric's arenas:
+// on the host the images themselves, else one mirror, brought up to date when it is asked for.
 //
 // Invariants: while present(), the current image is that of step(); nothing but Commit, RollBack and Adopt
 // changes which image is current. Thread rule: the trainer's main thread; a checkpoint writer copies before
-// Start returns.
+// Start returns. Errors: those of the device.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@
 
 #include "base/result.h"
 #include "worker/data/dataset.h"
-#include "worker/engine/layout.h"
+#include "worker/device/device.h"
+#include "worker/engine/model.h"
 #include "worker/fabric/fabric.h"
 #include "worker/optimizer/optimizer.h"
 
@@ -26,25 +28,31 @@ namespace ringmaster::trainer {
 
 class TrainState {
  public:
-  // One image of the state. state1 is empty for SGD, exponents for fast numerics.
-  struct Image {
+  // The arrays of an image on one side. state1 is empty for SGD.
+  struct Arrays {
     std::span<float> params;
     std::span<float> state0;
     std::span<float> state1;
+  };
+
+  // One image of the state, on the device; exponents are host memory, and empty for fast numerics.
+  struct Image : Arrays {
     std::span<int32_t> exponents;
     data::Cursor cursor;
     double loss = 0;  // of the step that led here; 0 before the first
   };
 
-  // A part of the current image under its name in checkpoints.
+  // A part of the current image, in host memory, under its name in checkpoints.
   struct Part {
     std::string name;
     std::string type;
     std::span<std::byte> bytes;
   };
 
-  static Result<std::unique_ptr<TrainState>> Create(fabric::Fabric* fabric, const engine::Layout& layout,
-                                                    optimizer::Kind kind, bool exact);
+  // Both outlive the state.
+  static Result<std::unique_ptr<TrainState>> Create(device::Device* device, fabric::Fabric* fabric,
+                                                    const engine::Layout& layout, optimizer::Kind kind,
+                                                    bool exact);
 
   bool present() const { return present_; }
   int64_t step() const { return step_; }
@@ -60,20 +68,29 @@ class TrainState {
   void RollBack();
 
   // Parts of the current image in a fixed order, to be sent, stored, or filled before Adopt.
-  std::vector<Part> Parts();
-  // The current image was filled from outside: it is the state of `step`.
-  void Adopt(int64_t step, const data::Cursor& cursor, double loss);
+  Result<std::vector<Part>> Parts();
+  // The current image's parts were filled from outside: they are the state of `step`.
+  Status Adopt(int64_t step, const data::Cursor& cursor, double loss);
+  // The state before the first step.
+  Status Initialise(const engine::Model& model, uint64_t seed);
   // What is here is worth nothing (a transfer is about to overwrite it).
   void Discard();
 
-  uint64_t ParamsHash();
-  uint64_t OptimizerHash();  // over everything but the parameters, step and cursor included
+  Result<uint64_t> ParamsHash();
+  Result<uint64_t> OptimizerHash();  // over everything but the parameters, step and cursor included
 
  private:
-  TrainState() = default;
+  TrainState(device::Device* device, optimizer::Kind kind) : device_(device), kind_(kind) {}
 
-  optimizer::Kind kind_ = optimizer::Kind::kAdamW;
+  // Between the current image and its host memory.
+  Status Bring();
+  Status Put();
+
+  device::Device* const device_;
+  const optimizer::Kind kind_;
   std::array<Image, 2> images_;
+  std::array<Arrays, 2> host_;     // of each image; on another device both are the one mirror
+  uint64_t mirrored_version_ = 0;  // that the mirror holds
   int current_ = 0;
   bool present_ = false;
   bool can_roll_back_ = false;

@@ -5,38 +5,13 @@
 
 #include "worker/numerics/exact.h"
 #include "worker/optimizer/optimizer.h"
+#include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {
 namespace {
 
 using engine::Bucket;
 using engine::kBlock;
-
-template <class Span>
-Span Elements(Span all, const Bucket& bucket) {
-  return all.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.end - bucket.begin));
-}
-
-template <class Span>
-Span Blocks(Span all, const Bucket& bucket) {
-  return all.subspan(static_cast<size_t>(bucket.begin / kBlock),
-                     static_cast<size_t>((bucket.end - bucket.begin) / kBlock));
-}
-
-// As long as it lives, this rank computes nothing but waits for what others send.
-class Waiting {
- public:
-  explicit Waiting(agent::TrainerSlot* slot) : slot_(slot) { Say(agent::Activity::kExchanging); }
-  ~Waiting() { Say(agent::Activity::kComputing); }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
- private:
-  void Say(agent::Activity activity) const {
-    if (slot_ != nullptr) slot_->SetActivity(activity);
-  }
-  agent::TrainerSlot* slot_;
-};
 
 }  // namespace
 
@@ -45,48 +20,55 @@ Stepper::Stepper(const Parts& parts)
       layout_(parts.model->layout()),
       quantum_bits_(numerics::QuantumBits(parts.config->micro_batches)),
       reader_(*parts.dataset, parts.config->SamplesPerMicroBatch()),
-      gradients_(static_cast<size_t>(layout_.elements)) {}
+      queue_(parts.device) {}
 
 Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
   std::unique_ptr<Stepper> stepper(new Stepper(parts));
-  const auto elements = static_cast<size_t>(stepper->layout_.elements);
-  RM_ASSIGN(const std::span<std::byte> sums,
-            parts.fabric->Allocate(elements * sizeof(int32_t), "gradient sums"));
-  stepper->sums_ = {reinterpret_cast<int32_t*>(sums.data()), elements};
-  stepper->float_sums_ = {reinterpret_cast<float*>(sums.data()), elements};
-  const auto words = static_cast<size_t>(Board::Words(
-      parts.config->exact ? stepper->layout_.elements / kBlock : 0, parts.config->micro_batches));
-  RM_ASSIGN(const std::span<std::byte> board, parts.fabric->Allocate(words * sizeof(int32_t), "board"));
-  stepper->board_memory_ = {reinterpret_cast<int32_t*>(board.data()), words};
+  fabric::Fabric* const fabric = parts.fabric;
+  const int64_t elements = stepper->layout_.elements;
+  const int64_t blocks = parts.config->exact ? elements / kBlock : 0;
+  RM_ASSIGN(const std::span<std::byte> gradients,
+            parts.device->Allocate(static_cast<size_t>(elements) * sizeof(float), "gradients"));
+  stepper->gradients_ = SpanOf<float>(gradients);
+  RM_ASSIGN(stepper->sums_, Twin<int32_t>::Create(fabric, parts.device, elements, "gradient sums"));
+  stepper->float_sums_ = {SpanOf<float>(std::as_writable_bytes(stepper->sums_.host)),
+                          SpanOf<float>(std::as_writable_bytes(stepper->sums_.device))};
+  RM_ASSIGN(stepper->board_,
+            Twin<int32_t>::Create(fabric, parts.device, Board::Words(blocks, parts.config->micro_batches),
+                                  "board"));
+  stepper->maxima_ = stepper->board_.Part(Board::kVotes, Board::kVotes + blocks);
+  if (blocks > 0) {
+    RM_ASSIGN(stepper->exponents_, Twin<int32_t>::Create(fabric, parts.device, blocks, "exponents"));
+  }
   return stepper;
 }
 
-Result<StepResult> Stepper::Run(fabric::Communicator* comm, const std::atomic<bool>* cancel,
+Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* cancel,
                                 const std::function<bool()>& wants_to_stop) {
   const RunConfig& config = *parts_.config;
   TrainState& state = *parts_.state;
   const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
   const data::StepSamples samples =
       data::NextStep(state.current().cursor, config.samples_per_step, epoch_size);
-  const std::span<const int32_t> agreed = state.current().exponents;
-  exponents_.assign(agreed.begin(), agreed.end());
+  const std::span<int32_t> exponents = exponents_.host;
+  std::ranges::copy(state.current().exponents, exponents.begin());
 
-  Board board(board_memory_, static_cast<int64_t>(exponents_.size()), config.micro_batches);
+  Board board(board_.host, static_cast<int64_t>(exponents.size()), config.micro_batches);
   while (true) {
     board.Clear(numerics::kZero);
-    const Status computed = Gradients(comm, samples, cancel, &board);
+    const Status computed = Gradients(links, samples, cancel, &board);
     // Also after a failure: nothing may be in flight when the memory is used again.
     const Waiting waiting(parts_.slot);
     const Status reduced = queue_.Drain();
     RM_TRY(computed);
     RM_TRY(reduced);
     if (wants_to_stop()) board.Cast(Board::kStandStill);
-    RM_TRY(board.Exchange(comm));
-    if (!config.exact || !numerics::Overflowed(board.maxima(), exponents_)) break;
+    RM_TRY(board.Exchange(links.host));
+    if (!config.exact || !numerics::Overflowed(board.maxima(), exponents)) break;
     if (numerics::NotFinite(board.maxima())) break;
     // Some block outgrew its exponent (in the first step: every block). The maxima tell what fits; do the
     // step again.
-    numerics::ExponentsForRedo(board.maxima(), exponents_);
+    numerics::ExponentsForRedo(board.maxima(), exponents);
   }
 
   std::vector<double> losses(static_cast<size_t>(config.micro_batches));
@@ -97,24 +79,19 @@ Result<StepResult> Stepper::Run(fabric::Communicator* comm, const std::atomic<bo
   result.learning_rate = config.schedule.At(state.step() + 1);
   result.stand_still = board.Voted(Board::kStandStill);
 
-  const double scale = 1.0 / static_cast<double>(samples.count);
-  bool finite = true;
-  if (config.exact) {
-    finite = !numerics::NotFinite(board.maxima());
-    if (finite) numerics::Decode(sums_, exponents_, quantum_bits_, scale, gradients_);
-  } else {
-    const auto factor = static_cast<float>(scale);
-    for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = float_sums_[i] * factor;
+  const bool finite = !config.exact || !numerics::NotFinite(board.maxima());
+  if (finite) {
+    RM_TRY(DecodeGradient(1.0 / static_cast<double>(samples.count)));
+    RM_ASSIGN(result.gradient_norm, parts_.device->Norm(gradients_));
   }
-  if (finite) result.gradient_norm = numerics::Norm(gradients_);
   if (!finite || !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss)) {
     return Error{Code::kInvalid, fmt::format("step {}: the gradient is not finite (loss {}); lower "
                                              "spec.training.optimizer.learningRate or set clipNorm",
                                              state.step() + 1, result.loss)};
   }
-  Update(result);
+  RM_TRY(Update(result));
   if (config.exact) {
-    std::ranges::copy(exponents_, state.next().exponents.begin());
+    std::ranges::copy(exponents, state.next().exponents.begin());
     numerics::ExponentsForNext(layout_, board.maxima(), state.step() + 1, state.next().exponents);
   }
   state.next().loss = result.loss;
@@ -123,53 +100,72 @@ Result<StepResult> Stepper::Run(fabric::Communicator* comm, const std::atomic<bo
   return result;
 }
 
-Status Stepper::Gradients(fabric::Communicator* comm, const data::StepSamples& samples,
+Status Stepper::Gradients(const Links& links, const data::StepSamples& samples,
                           const std::atomic<bool>* cancel, Board* board) {
+  const int first = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank());
+  const int end = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank() + 1);
+  const Status enqueued = EnqueueGradients(links, samples, first, end, cancel);
+  const Result<std::vector<engine::Sums>> sums = parts_.model->Await();  // also after a failure
+  RM_TRY(enqueued);
+  if (!sums.ok()) return sums.error();
+  for (int v = first; v < end; ++v) board->PutDouble(v, (*sums)[static_cast<size_t>(v - first)].loss);
+  return Ok();
+}
+
+Status Stepper::EnqueueGradients(const Links& links, const data::StepSamples& samples, int first, int end,
+                                 const std::atomic<bool>* cancel) {
   const RunConfig& config = *parts_.config;
-  const int first = FirstMicroBatch(config.micro_batches, comm->world(), comm->rank());
-  const int end = FirstMicroBatch(config.micro_batches, comm->world(), comm->rank() + 1);
+  RM_TRY(exponents_.Upload(parts_.device));
   for (int v = first; v < end; ++v) {
     const data::Slice slice = data::MicroBatch(samples, config.samples_per_step, config.micro_batches, v);
     const engine::Batch batch = reader_.Train(config.seed, samples.epoch, samples.position + slice.begin,
                                               samples.position + slice.end);
-    auto sums = parts_.model->ForwardBackward(
-        {parts_.state->current().params, parts_.state->version()}, batch, gradients_,
-        [&](int bucket) { TakeBucket(comm, bucket, v == first, v + 1 == end, board); }, cancel);
-    if (!sums.ok()) return sums.error();
-    board->PutDouble(v, sums->loss);
+    Status taken;
+    const auto take = [&](int bucket) {
+      if (taken.ok()) taken = TakeBucket(links, bucket, v == first, v + 1 == end);
+    };
+    RM_TRY(parts_.model->Enqueue({parts_.state->current().params, parts_.state->version()}, batch, gradients_,
+                                 take, cancel));
+    RM_TRY(taken);
   }
-  return Ok();
+  return maxima_.Download(parts_.device);
 }
 
-void Stepper::TakeBucket(fabric::Communicator* comm, int bucket_index, bool first, bool last, Board* board) {
+Status Stepper::TakeBucket(const Links& links, int bucket_index, bool first, bool last) {
   const Bucket& bucket = layout_.buckets[static_cast<size_t>(bucket_index)];
-  const std::span<const float> gradient = Elements(std::span<const float>(gradients_), bucket);
+  const std::span<const float> gradient =
+      gradients_.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.end - bucket.begin));
+  const bool exchange = last && links.host->world() > 1;
   if (parts_.config->exact) {
-    const std::span<int32_t> sums = Elements(sums_, bucket);
-    numerics::Accumulate(gradient, Blocks(std::span<const int32_t>(exponents_), bucket), quantum_bits_, first,
-                         sums, Blocks(board->maxima(), bucket));
-    if (last && comm->world() > 1) queue_.Add(comm, sums);
-    return;
+    const int64_t first_block = bucket.begin / kBlock;
+    const int64_t end_block = bucket.end / kBlock;
+    const Twin<int32_t> sums = sums_.Part(bucket.begin, bucket.end);
+    RM_TRY(parts_.device->Accumulate(gradient, exponents_.Part(first_block, end_block).device, quantum_bits_,
+                                     first, sums.device, maxima_.Part(first_block, end_block).device));
+    return exchange ? queue_.Add(links, sums) : Ok();
   }
-  const std::span<float> sums = Elements(float_sums_, bucket);
-  if (first) {
-    std::ranges::copy(gradient, sums.begin());
-  } else {
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += gradient[i];
-  }
-  if (last && comm->world() > 1) queue_.Add(comm, sums);
+  const Twin<float> sums = float_sums_.Part(bucket.begin, bucket.end);
+  RM_TRY(parts_.device->Add(gradient, first, sums.device));
+  return exchange ? queue_.Add(links, sums) : Ok();
 }
 
-void Stepper::Update(const StepResult& result) {
+Status Stepper::DecodeGradient(double scale) {
+  if (parts_.config->exact) {
+    return parts_.device->Decode(sums_.device, exponents_.device, quantum_bits_, scale, gradients_);
+  }
+  return parts_.device->Scale(float_sums_.device, static_cast<float>(scale), gradients_);
+}
+
+Status Stepper::Update(const StepResult& result) {
   const TrainState::Image& current = parts_.state->current();
-  TrainState::Image& next = parts_.state->next();
+  const TrainState::Image& next = parts_.state->next();
   const optimizer::Config& config = parts_.config->optimizer;
-  const optimizer::StepScalars scalars = {parts_.state->step() + 1, result.learning_rate,
-                                          optimizer::ClipFactor(config.clip_norm, result.gradient_norm)};
-  optimizer::StepAll(
-      config, scalars, layout_,
-      {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1},
-      parts_.config->model.threads);
+  return parts_.device->Update(
+      config,
+      {parts_.state->step() + 1, result.learning_rate,
+       optimizer::ClipFactor(config.clip_norm, result.gradient_norm)},
+      layout_,
+      {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1});
 }
 
 }  // namespace ringmaster::trainer

@@ -1,6 +1,6 @@
 // One training step, top to bottom: next positions, forward and backward over the micro-batches this rank
 // owns, all-reduce of each bucket while backward goes on, one small exchange of everything else, norm, clip,
-// update, commit.
+// update, commit. The device is waited for twice: for the losses and maxima, and for the norm.
 //
 // The result is a pure function of (state, data): not of the world size, the owner of a micro-batch, or
 // timing, as long as numerics are exact. On an error the state is unchanged. Thread rule: main thread.
@@ -14,14 +14,15 @@
 #include "base/result.h"
 #include "worker/agent/trainer_side.h"
 #include "worker/data/dataset.h"
+#include "worker/device/device.h"
 #include "worker/engine/model.h"
-#include "worker/fabric/communicator.h"
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/board.h"
 #include "worker/trainer/comm_queue.h"
 #include "worker/trainer/reader.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/state.h"
+#include "worker/trainer/twin.h"
 
 namespace ringmaster::trainer {
 
@@ -39,6 +40,7 @@ class Stepper {
   struct Parts {
     const RunConfig* config;
     const data::Dataset* dataset;
+    device::Device* device;
     engine::Model* model;
     fabric::Fabric* fabric;
     TrainState* state;
@@ -48,8 +50,9 @@ class Stepper {
   static Result<std::unique_ptr<Stepper>> Create(const Parts& parts);
 
   // `wants_to_stop` is this rank's vote, read as late as possible. kInvalid when the gradient is not finite:
-  // the job cannot go on. kCancelled and the fabric's errors: the generation is over.
-  Result<StepResult> Run(fabric::Communicator* comm, const std::atomic<bool>* cancel,
+  // the job cannot go on. kGone: the device is lost. kCancelled and the fabric's errors: the generation is
+  // over.
+  Result<StepResult> Run(const Links& links, const std::atomic<bool>* cancel,
                          const std::function<bool()>& wants_to_stop);
 
   // Contiguous share of V micro-batches that a rank owns.
@@ -60,21 +63,26 @@ class Stepper {
  private:
   explicit Stepper(const Parts& parts);
 
-  Status Gradients(fabric::Communicator* comm, const data::StepSamples& samples,
-                   const std::atomic<bool>* cancel, Board* board);
-  void TakeBucket(fabric::Communicator* comm, int bucket, bool first, bool last, Board* board);
-  void Update(const StepResult& result);
+  // Hands all of it to the device, then waits; losses and maxima are on the board.
+  Status Gradients(const Links& links, const data::StepSamples& samples, const std::atomic<bool>* cancel,
+                   Board* board);
+  Status EnqueueGradients(const Links& links, const data::StepSamples& samples, int first, int end,
+                          const std::atomic<bool>* cancel);
+  Status TakeBucket(const Links& links, int bucket, bool first, bool last);
+  Status DecodeGradient(double scale);
+  Status Update(const StepResult& result);
 
   const Parts parts_;
   const engine::Layout& layout_;
   const int quantum_bits_;
   MicroBatchReader reader_;
   CommQueue queue_;
-  std::vector<float> gradients_;  // of one micro-batch; later the decoded sum
-  std::span<int32_t> sums_;       // exact: integer sums over the owned micro-batches
-  std::span<float> float_sums_;   // fast: the same memory
-  std::span<int32_t> board_memory_;
-  std::vector<int32_t> exponents_;  // in force for this try of the step
+  std::span<float> gradients_;  // on the device: of one micro-batch; later the decoded sum
+  Twin<int32_t> sums_;          // exact: integer sums over the owned micro-batches
+  Twin<float> float_sums_;      // fast: the same memory
+  Twin<int32_t> board_;
+  Twin<int32_t> maxima_;     // the board's
+  Twin<int32_t> exponents_;  // in force for this try of the step
 };
 
 }  // namespace ringmaster::trainer

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rendezvous/transport_name.h"
+#include "worker/trainer/agree.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/transfer.h"
 
@@ -29,6 +30,14 @@ constexpr Duration kOrderLimit = seconds(30);
 constexpr int kExitFenced = 75;
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
+constexpr int kExitDevice = 74;
+
+// The error is this member's own, and no order will mend it: the process must end.
+std::optional<int> ExitFor(const Error& error) {
+  if (error.code == Code::kGone || error.code == Code::kConflict) return kExitDevice;
+  if (error.code == Code::kCorrupt || error.code == Code::kInternal) return kExitInternal;
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -41,10 +50,11 @@ Trainer::Trainer(Parts parts)
 Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(parts)));
   Parts& own = trainer->parts_;
-  RM_ASSIGN(trainer->state_, TrainState::Create(own.fabric.get(), trainer->layout_, own.config.optimizer.kind,
-                                                own.config.exact));
-  RM_ASSIGN(trainer->stepper_, Stepper::Create({&own.config, own.dataset.get(), own.model.get(),
-                                                own.fabric.get(), trainer->state_.get(), own.slot}));
+  RM_ASSIGN(trainer->state_, TrainState::Create(own.device.get(), own.fabric.get(), trainer->layout_,
+                                                own.config.optimizer.kind, own.config.exact));
+  RM_ASSIGN(trainer->stepper_,
+            Stepper::Create({&own.config, own.dataset.get(), own.device.get(), own.model.get(),
+                             own.fabric.get(), trainer->state_.get(), own.slot}));
   return trainer;
 }
 
@@ -65,7 +75,11 @@ int Trainer::Run() {
       return exit->code;
     }
     if (const auto* prepare = std::get_if<Prepare>(&*order)) {
-      Answer(*prepare);
+      if (const Status answered = Answer(*prepare); !answered.ok()) {
+        log::Error("the state cannot be read: {}: {}", CodeName(answered.error().code),
+                   answered.error().message);
+        return ExitFor(answered.error()).value_or(kExitInternal);
+      }
       continue;
     }
     const Status status = Work(std::get<NewGeneration>(*order));
@@ -73,13 +87,18 @@ int Trainer::Run() {
     if (status.ok() || status.error().code == Code::kCancelled) continue;
     log::Warn("generation {} ended: {}: {}", std::get<NewGeneration>(*order).generation,
               CodeName(status.error().code), status.error().message);
-    if (status.error().code == Code::kCorrupt || status.error().code == Code::kInternal) return kExitInternal;
+    if (const auto code = ExitFor(status.error())) return *code;
     limit = kOrderLimit;
   }
 }
 
-void Trainer::Answer(const Prepare& prepare) {
+void Trainer::Disconnect() {
+  device_comm_.reset();
   comm_.reset();
+}
+
+Status Trainer::Answer(const Prepare& prepare) {
+  Disconnect();
   MemberStatus status;
   status.generation = prepare.generation;
   status.member = parts_.member;
@@ -87,10 +106,11 @@ void Trainer::Answer(const Prepare& prepare) {
   if (status.has_state) {
     status.step = state_->step();
     status.can_roll_back = state_->can_roll_back();
-    status.params_hash = state_->ParamsHash();
-    status.optimizer_hash = state_->OptimizerHash();
+    RM_ASSIGN(status.params_hash, state_->ParamsHash());
+    RM_ASSIGN(status.optimizer_hash, state_->OptimizerHash());
   }
   parts_.channel->Send(status);
+  return Ok();
 }
 
 Status Trainer::Work(const NewGeneration& formed) {
@@ -101,14 +121,17 @@ Status Trainer::Work(const NewGeneration& formed) {
   group.generation = formed.generation;
   group.rank = static_cast<int>(self - formed.members.begin());
   for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
-  comm_.reset();
+  Disconnect();
   RM_ASSIGN(comm_, parts_.fabric->Connect(group));
   parts_.slot->SetGeneration(formed.generation);
   log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
             formed.members.size(), parts_.fabric->TransportName());
-  RM_TRY(CheckTransport());
   RM_TRY(Synchronise(formed));
-  reporter_.StartGeneration(state_->step(), group.rank == 0, parts_.fabric->TransportName());
+  if (device_comm_ != nullptr)
+    log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
+              formed.members.size(), Transport());
+  RM_TRY(CheckTransport());
+  reporter_.StartGeneration(state_->step(), group.rank == 0, Transport());
   last_commit_ = Now();
   if (formed.stop) return Finish(false);
   const int64_t steps = parts_.config.steps;
@@ -116,14 +139,21 @@ Status Trainer::Work(const NewGeneration& formed) {
   return state_->step() >= steps ? Finish(true) : Ok();
 }
 
-// UCX takes what is there, without a word: a job that asked for RDMA would run on, ten times slower.
+// What carries gradients. The state of who joins, and orders, travel by the fabric in any case.
+std::string Trainer::Transport() const {
+  const std::string of_device = device_comm_ == nullptr ? "" : parts_.device->CollectivesTransport();
+  return of_device.empty() ? parts_.fabric->TransportName() : of_device;
+}
+
+// UCX and NCCL take what is there, without a word: a job that asked for RDMA would run on, ten times slower.
 Status Trainer::CheckTransport() {
-  const std::string transport = parts_.fabric->TransportName();
+  const std::string transport = Transport();
   if (!parts_.config.rdma_or_fail || !rendezvous::UsesTcp(transport)) return Ok();
   fatal_ = fmt::format(
       "spec.network.rdma: RDMA was asked for, and gradients would travel over {}. See what this "
-      "pod has with `ringmaster devices` (is there a port that is ACTIVE, is /dev/infiniband in "
-      "the pod, does UCX_TLS or UCX_NET_DEVICES shut it out?), or set spec.network.fallback to "
+      "pod has with `ringmaster-worker devices --health` in it (is there a port that is ACTIVE, is "
+      "/dev/infiniband in the pod, does UCX_TLS or UCX_NET_DEVICES shut it out?), or set "
+      "spec.network.fallback to "
       "warn or allow",
       transport);
   return Error{Code::kInvalid, *fatal_};
@@ -142,7 +172,20 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
                                                 formed.start_step, state_->present() ? state_->step() : -1)};
     }
   }
-  RM_TRY(ShareState(comm_.get(), sources, state_.get()));
+  RM_TRY(AgreeOnDevice(comm_.get(), sources.front(), parts_.device.get()));
+  std::vector<rendezvous::StepRecord> records = reporter_.kept();
+  RM_TRY(ShareState(comm_.get(), sources, state_.get(), &records));
+  if (std::ranges::find(sources, comm_->rank()) == sources.end()) reporter_.Restore(records);
+  // Who says ucx wants gradients to travel through the host.
+  if (parts_.config.transport != "ucx") {
+    auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
+    if (!made.ok()) {
+      // Nothing of it will be better next time: libraries of different versions.
+      if (made.error().code == Code::kInvalid) fatal_ = made.error().message;
+      return made.error();
+    }
+    device_comm_ = std::move(made).value();
+  }
   parts_.slot->SetStep(state_->step());
   return Ok();
 }
@@ -154,34 +197,36 @@ Status Trainer::LoadOrInitialise() {
     auto loaded = checkpoint::LoadNewest(config.checkpoint_path, fingerprint_);
     if (loaded.ok()) {
       for (const std::string& skipped : loaded->skipped) log::Warn("checkpoint passed over: {}", skipped);
-      for (const TrainState::Part& part : state_->Parts()) {
-        const auto* found = loaded->Find(part.name);
-        if (found == nullptr || found->type != part.type || found->bytes.size() != part.bytes.size()) {
-          fatal_ = fmt::format(
-              "{}: array {} is missing or has another size; remove the checkpoint or run with --fresh",
-              loaded->path, part.name);
-          return Error{Code::kInvalid, *fatal_};
-        }
-        std::ranges::copy(found->bytes, part.bytes.begin());
-      }
-      RM_ASSIGN(const data::Cursor cursor, CursorFromDescription(loaded->meta));
-      if (loaded->meta.contains("records")) reporter_.Restore(loaded->meta["records"]);
-      state_->Adopt(loaded->step, cursor, reporter_.last().has_value() ? reporter_.last()->loss : 0);
-      published_step_ = loaded->step;
-      log::Info("continuing from {} step={}", loaded->path, loaded->step);
-      return Ok();
+      return Load(*loaded);
     }
     if (loaded.error().code != Code::kNotFound) {
       fatal_ = loaded.error().message;
       return loaded.error();
     }
   }
-  const TrainState::Image& image = state_->current();
-  parts_.model->Initialise(config.seed, image.params);
-  std::ranges::fill(image.state0, 0.0f);
-  std::ranges::fill(image.state1, 0.0f);
-  state_->Adopt(0, {}, 0);
+  RM_TRY(state_->Initialise(*parts_.model, config.seed));
   log::Info("starting from seed={} parameters={}", config.seed, layout_.trainable);
+  return Ok();
+}
+
+Status Trainer::Load(const checkpoint::Loaded& loaded) {
+  RM_ASSIGN(const std::vector<TrainState::Part> parts, state_->Parts());
+  for (const TrainState::Part& part : parts) {
+    const auto* found = loaded.Find(part.name);
+    if (found == nullptr || found->type != part.type || found->bytes.size() != part.bytes.size()) {
+      fatal_ = fmt::format(
+          "{}: array {} is missing or has another size; remove the checkpoint or run with --fresh",
+          loaded.path, part.name);
+      return Error{Code::kInvalid, *fatal_};
+    }
+    std::ranges::copy(found->bytes, part.bytes.begin());
+  }
+  RM_ASSIGN(const data::Cursor cursor, CursorFromDescription(loaded.meta));
+  if (loaded.meta.contains("records")) reporter_.Restore(loaded.meta["records"]);
+  RM_TRY(state_->Adopt(loaded.step, cursor, reporter_.last().has_value() ? reporter_.last()->loss : 0));
+  published_step_ = loaded.step;
+  log::Info("continuing from {} step={}", loaded.path, loaded.step);
+  TakeUpDevice(loaded.meta, parts_.device.get());
   return Ok();
 }
 
@@ -190,8 +235,8 @@ Status Trainer::TrainToTheEnd() {
   const RunConfig& config = parts_.config;
   while (state_->step() < config.steps) {
     parts_.slot->SetActivity(Activity::kComputing);
-    auto result =
-        stepper_->Run(comm_.get(), &channel.cancelled(), [&channel] { return channel.boundary_wanted(); });
+    auto result = stepper_->Run({comm_.get(), device_comm_.get()}, &channel.cancelled(),
+                                [&channel] { return channel.boundary_wanted(); });
     if (!result.ok()) {
       if (result.error().code == Code::kInvalid) fatal_ = result.error().message;
       return result.error();
@@ -216,13 +261,17 @@ Status Trainer::TrainToTheEnd() {
     }
     if (config.validate_every_steps > 0 && state_->step() % config.validate_every_steps == 0 &&
         state_->step() < config.steps) {
-      RM_ASSIGN(const Validation validation,
-                Validate(config, *parts_.dataset, parts_.model.get(),
-                         {state_->current().params, state_->version()}, comm_.get(), &channel.cancelled()));
+      RM_ASSIGN(const Validation validation, Validate());
       reporter_.Note(fmt::format("step {}: validation loss {:.4f}", state_->step(), validation.loss));
     }
   }
   return Ok();
+}
+
+Result<Validation> Trainer::Validate() {
+  return trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
+                           {state_->current().params, state_->version()}, comm_.get(),
+                           &parts_.channel->cancelled(), parts_.slot);
 }
 
 Status Trainer::Finish(bool finished) {
@@ -234,9 +283,7 @@ Status Trainer::Finish(bool finished) {
   if (finished) {
     reporter_.Note("validating");
     parts_.slot->SetActivity(Activity::kComputing);
-    RM_ASSIGN(const Validation validation, Validate(parts_.config, *parts_.dataset, parts_.model.get(),
-                                                    {state_->current().params, state_->version()},
-                                                    comm_.get(), &parts_.channel->cancelled()));
+    RM_ASSIGN(const Validation validation, Validate());
     if (validation.samples > 0) {
       done.validation_loss = validation.loss;
       done.validation_accuracy = validation.accuracy;
@@ -251,14 +298,16 @@ Status Trainer::Finish(bool finished) {
     }
   }
   if (const auto held = Held(); held.ok()) {
-    const MemoryNeed need = NeedOf(parts_.config, *parts_.model, writer_ != nullptr);
+    const MemoryNeed need = NeedOf(parts_.config, *parts_.model, parts_.device->OnHost(), writer_ != nullptr);
     log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}; mapped files {:.1f} MiB",
               static_cast<double>(held->own) / (1 << 20),
               static_cast<double>(held->own) / static_cast<double>(need.Total()), need.ToString(),
               static_cast<double>(held->files) / (1 << 20));
   }
-  done.weights_hash = HashHex(state_->ParamsHash());
-  done.optimizer_hash = HashHex(state_->OptimizerHash());
+  RM_ASSIGN(const uint64_t weights_hash, state_->ParamsHash());
+  RM_ASSIGN(const uint64_t optimizer_hash, state_->OptimizerHash());
+  done.weights_hash = HashHex(weights_hash);
+  done.optimizer_hash = HashHex(optimizer_hash);
   parts_.slot->SetActivity(Activity::kWaiting);
   // Nobody says "done" before the checkpoint is there; whoever still lives then can say it.
   RM_TRY(comm_->Barrier());
@@ -277,8 +326,9 @@ Status Trainer::SaveCheckpoint(bool wait) {
   snapshot.model = fingerprint_;
   snapshot.meta = DescribeRun(parts_.config, layout_, state_->current().cursor);
   snapshot.meta["records"] = reporter_.RecordsForCheckpoint();
-  for (const TrainState::Part& part : state_->Parts())
-    snapshot.arrays.push_back({part.name, part.type, part.bytes});
+  snapshot.meta["device"] = DescribeDevice(*parts_.device);
+  RM_ASSIGN(const std::vector<TrainState::Part> parts, state_->Parts());
+  for (const TrainState::Part& part : parts) snapshot.arrays.push_back({part.name, part.type, part.bytes});
   RM_TRY(writer_->Start(snapshot));
   if (!wait) return Ok();
   RM_TRY(writer_->Wait());

@@ -26,8 +26,9 @@ class Trainer {
     std::string member;  // id of this incarnation
     RunConfig config;
     std::unique_ptr<data::Dataset> dataset;
-    std::unique_ptr<engine::Model> model;
     std::unique_ptr<fabric::Fabric> fabric;
+    std::unique_ptr<device::Device> device;  // uses the fabric's memory, and is used by the model
+    std::unique_ptr<engine::Model> model;
     agent::TrainerSlot* slot;
     Channel* channel;
   };
@@ -39,16 +40,20 @@ class Trainer {
  private:
   explicit Trainer(Parts parts);
 
-  void Answer(const rendezvous::Prepare& prepare);
+  Status Answer(const rendezvous::Prepare& prepare);
   // Takes part in a generation until it ends. OK: standing still at a boundary, or done.
   Status Work(const rendezvous::NewGeneration& formed);
+  std::string Transport() const;
   Status CheckTransport();
   Status Synchronise(const rendezvous::NewGeneration& formed);
   Status LoadOrInitialise();
+  Status Load(const checkpoint::Loaded& loaded);
   Status TrainToTheEnd();
+  Result<Validation> Validate();
   Status Finish(bool finished);
   Status SaveCheckpoint(bool wait);
   void NoticePublished();
+  void Disconnect();
   // No restart helps: say so, and leave when the agent agrees.
   int FailForGood(const std::string& message);
 
@@ -58,6 +63,8 @@ class Trainer {
   std::unique_ptr<TrainState> state_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<fabric::Communicator> comm_;
+  std::unique_ptr<fabric::Communicator>
+      device_comm_;                             // on the device's memory, on top of comm_; often missing
   std::unique_ptr<checkpoint::Writer> writer_;  // made when this member first writes one
   Reporter reporter_;
   std::optional<std::string> fatal_;  // why the job cannot go on

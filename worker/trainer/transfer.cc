@@ -1,6 +1,7 @@
 #include "worker/trainer/transfer.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "base/hash.h"
@@ -17,12 +18,18 @@ struct Head {
   double loss = 0;
   uint64_t params_hash = 0;
   uint64_t optimizer_hash = 0;
+  uint64_t records = 0;  // that follow
 };
 
+// Members run the same build, so records travel as they lie in memory.
+static_assert(std::is_trivially_copyable_v<rendezvous::StepRecord>);
+constexpr uint64_t kMostRecords = 1 << 16;
+
 // The state as pieces, the same list on every member.
-std::vector<std::span<std::byte>> Pieces(TrainState* state) {
+Result<std::vector<std::span<std::byte>>> Pieces(TrainState* state) {
   std::vector<std::span<std::byte>> pieces;
-  for (const TrainState::Part& part : state->Parts()) {
+  RM_ASSIGN(const std::vector<TrainState::Part> parts, state->Parts());
+  for (const TrainState::Part& part : parts) {
     for (size_t begin = 0; begin < part.bytes.size(); begin += kPieceBytes) {
       pieces.push_back(part.bytes.subspan(begin, std::min(kPieceBytes, part.bytes.size() - begin)));
     }
@@ -31,28 +38,40 @@ std::vector<std::span<std::byte>> Pieces(TrainState* state) {
 }
 
 Status Serve(fabric::Communicator* comm, std::span<const int32_t> sources, size_t mine,
-             std::span<const int> receivers, TrainState* state) {
+             std::span<const int> receivers, TrainState* state,
+             std::span<const rendezvous::StepRecord> records) {
   const data::Cursor& cursor = state->current().cursor;
   if (mine == 0) {
-    const Head head = {state->step(),         cursor.epoch,        cursor.position,
-                       state->current().loss, state->ParamsHash(), state->OptimizerHash()};
-    for (const int receiver : receivers) RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
+    RM_ASSIGN(const uint64_t params_hash, state->ParamsHash());
+    RM_ASSIGN(const uint64_t optimizer_hash, state->OptimizerHash());
+    const Head head = {state->step(), cursor.epoch,   cursor.position, state->current().loss,
+                       params_hash,   optimizer_hash, records.size()};
+    for (const int receiver : receivers) {
+      RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
+      if (!records.empty()) RM_TRY(comm->Send(std::as_bytes(records), receiver));
+    }
   }
-  const auto pieces = Pieces(state);
+  RM_ASSIGN(const auto pieces, Pieces(state));
   for (size_t p = mine; p < pieces.size(); p += sources.size()) {
     for (const int receiver : receivers) RM_TRY(comm->Send(pieces[p], receiver));
   }
   return Ok();
 }
 
-Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state) {
+Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state,
+             std::vector<rendezvous::StepRecord>* records) {
   state->Discard();
   Head head;
   RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&head, 1)), sources[0]));
-  const auto pieces = Pieces(state);
+  if (head.records > kMostRecords) return Error{Code::kCorrupt, "the head of a state makes no sense"};
+  records->resize(head.records);
+  if (!records->empty()) RM_TRY(comm->Receive(std::as_writable_bytes(std::span(*records)), sources[0]));
+  RM_ASSIGN(const auto pieces, Pieces(state));
   for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
-  state->Adopt(head.step, {head.epoch, head.position}, head.loss);
-  if (state->ParamsHash() != head.params_hash || state->OptimizerHash() != head.optimizer_hash) {
+  RM_TRY(state->Adopt(head.step, {head.epoch, head.position}, head.loss));
+  RM_ASSIGN(const uint64_t params_hash, state->ParamsHash());
+  RM_ASSIGN(const uint64_t optimizer_hash, state->OptimizerHash());
+  if (params_hash != head.params_hash || optimizer_hash != head.optimizer_hash) {
     state->Discard();
     return Error{
         Code::kCorrupt,
@@ -63,7 +82,8 @@ Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, Train
 
 }  // namespace
 
-Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state) {
+Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state,
+                  std::vector<rendezvous::StepRecord>* records) {
   CHECK(!sources.empty());
   std::vector<int> receivers;
   for (int rank = 0; rank < comm->world(); ++rank) {
@@ -71,8 +91,8 @@ Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, 
   }
   if (receivers.empty()) return Ok();
   const auto mine = std::ranges::find(sources, comm->rank());
-  if (mine == sources.end()) return Fetch(comm, sources, state);
-  return Serve(comm, sources, static_cast<size_t>(mine - sources.begin()), receivers, state);
+  if (mine == sources.end()) return Fetch(comm, sources, state, records);
+  return Serve(comm, sources, static_cast<size_t>(mine - sources.begin()), receivers, state, *records);
 }
 
 }  // namespace ringmaster::trainer

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
+#include "rendezvous/messages.h"
 #include "worker/fabric/communicator.h"
 #include "worker/trainer/state.h"
 
@@ -14,6 +16,10 @@ namespace ringmaster::trainer {
 
 // `sources` ascending, not empty; their states are equal. Afterwards every member's state is present and
 // equal; a receiver has compared hashes with the first source (kCorrupt when they differ).
-Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state);
+//
+// `records`, of the newest steps, travel along: in of the first source, out on receivers. Whoever holds the
+// state can so tell how it came about, when those who were there are gone.
+Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state,
+                  std::vector<rendezvous::StepRecord>* records);
 
 }  // namespace ringmaster::trainer

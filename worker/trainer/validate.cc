@@ -6,12 +6,13 @@
 #include "worker/numerics/exact.h"
 #include "worker/trainer/board.h"
 #include "worker/trainer/reader.h"
+#include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
-                            const std::atomic<bool>* cancel) {
+                            const std::atomic<bool>* cancel, agent::TrainerSlot* slot) {
   Validation result;
   result.samples = dataset.size(data::Split::kValidation);
   if (result.samples == 0) return result;
@@ -25,12 +26,15 @@ Result<Validation> Validate(const RunConfig& config, const data::Dataset& datase
   for (int64_t p = comm->rank(); p < pieces; p += comm->world()) {
     if (cancel->load(std::memory_order_relaxed)) return Error{Code::kCancelled, "validation was interrupted"};
     const engine::Batch batch = reader.Validation(p * piece, std::min((p + 1) * piece, result.samples));
-    const engine::Sums sums = model->Evaluate(params, batch);
+    RM_ASSIGN(const engine::Sums sums, model->Evaluate(params, batch));
     board.PutDouble(3 * p, sums.loss);
     board.Put(3 * p + 1, static_cast<uint64_t>(sums.correct));
     board.Put(3 * p + 2, static_cast<uint64_t>(sums.predictions));
   }
-  RM_TRY(board.Exchange(comm));
+  {
+    const Waiting waiting(slot);
+    RM_TRY(board.Exchange(comm));
+  }
   std::vector<double> losses;
   uint64_t correct = 0;
   uint64_t predictions = 0;

@@ -1,11 +1,13 @@
 // Loss and accuracy over the validation split, shared among the ranks by fixed pieces and summed in the order
-// of the pieces: every rank gets the same bits, whatever the world size. Thread rule: main thread.
+// of the pieces: every rank gets the same bits, whatever the world size. `slot`, if any, is told when this
+// rank has done its share and waits for the others'. Thread rule: main thread.
 #pragma once
 
 #include <functional>
 #include <span>
 
 #include "base/result.h"
+#include "worker/agent/trainer_side.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/model.h"
 #include "worker/fabric/communicator.h"
@@ -21,6 +23,6 @@ struct Validation {
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
-                            const std::atomic<bool>* cancel);
+                            const std::atomic<bool>* cancel, agent::TrainerSlot* slot);
 
 }  // namespace ringmaster::trainer

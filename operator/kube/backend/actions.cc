@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/codec.h"
+#include "api/fields_status.h"
 #include "operator/kube/backend/answers.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/pod_shape.h"
@@ -33,14 +35,22 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Se
   if (!write.if_revision)
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status needs its revision"});
   const api::Status status = EncodeStatus(action.status, job->Bare(), options_.clock);
-  const Json patch = {
-      {"metadata", {{"uid", job->uid}, {"resourceVersion", std::to_string(*write.if_revision)}}},
-      {"status", StatusPatch(status)}};
-  client_.Patch(kJobs, write.key.namespace_, write.key.name, "status", ApiClient::PatchType::kMerge, patch,
-                Guard([done = std::move(done)](Result<Json> result) {
-                  if (!result.ok()) return done(result.error());
-                  done(RevisionOf(*result));
-                }));
+  // The server takes all but the status from what it has. A patch would make it write the whole job down and
+  // read it again first.
+  const Json object = {{"apiVersion", kJobs.ApiVersion()},
+                       {"kind", "TrainingJob"},
+                       {"metadata",
+                        {{"name", write.key.name},
+                         {"namespace", write.key.namespace_},
+                         {"uid", job->uid},
+                         {"resourceVersion", std::to_string(*write.if_revision)}}},
+                       {"status", api::WriteValue(status)}};
+  client_.Update(kJobs, write.key.namespace_, write.key.name, "status", object,
+                 Guard([done = std::move(done)](Result<Json> result) {
+                   if (!result.ok()) return done(result.error());
+                   done(RevisionOf(*result));
+                 }),
+                 ApiClient::Answer::kMetadata);
 }
 
 Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) const {
@@ -89,7 +99,8 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Cr
                                                            OwnerText(*found) +
                                                            ": delete it, or give the job another name"});
                     }));
-      }));
+      }),
+      ApiClient::Answer::kMetadata);
 }
 
 void KubeBackend::Do(const Job&, const control::Write& write, const core::DeletePod& action, Done done) {

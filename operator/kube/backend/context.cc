@@ -33,8 +33,8 @@ PortRange KubeBackend::PortsOf(const JobRecord& job) const {
 
 Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
   if (!job.wish->spec.network.hostNetwork) return PortRange{};
-  const int64_t wanted =
-      int64_t{std::max(job.wish->job.max, job.wish->job.replicas)} * wiring::kHostPortsPerPod;
+  const int64_t wanted = int64_t{std::max(job.wish->job.max, job.wish->job.replicas)} * job.wish->job.slots *
+                         wiring::kHostPortsPerRank;
   const PortRange all = options_.host_ports;
   const Error none{Code::kExhausted,
                    fmt::format("needs {} ports of its own on hostNetwork: no {} in a row of {}-{} are free",

@@ -182,14 +182,14 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   if (const core::PodWords& words = pod; words != core::PodWords{})
     own->words = std::make_unique<const core::PodWords>(words);
 
-  own->deletion_timestamp = Text(metadata, "deletionTimestamp");
-  if (!own->deletion_timestamp.empty()) {
+  if (const std::string_view written = Text(metadata, "deletionTimestamp"); !written.empty()) {
+    own->deletion_timestamp = std::make_unique<const std::string>(written);
     const Duration grace = seconds(std::clamp<int64_t>(Integer(metadata, "deletionGracePeriodSeconds"), 0,
                                                        std::chrono::seconds(std::chrono::hours(24)).count()));
-    const Time at = ReadTime(own->deletion_timestamp, clock).value_or(now);
-    pod.delete_by = before != nullptr && before->deletion_timestamp == own->deletion_timestamp
-                        ? before->pod.delete_by
-                        : std::min(at, now + grace);
+    const Time at = ReadTime(written, clock).value_or(now);
+    const bool known =
+        before != nullptr && before->deletion_timestamp && *before->deletion_timestamp == written;
+    pod.delete_by = known ? before->pod.delete_by : std::min(at, now + grace);
   }
   own->pod = std::move(pod);
   return own;
@@ -209,8 +209,8 @@ std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
   record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, pool, clock, now);
   if (!record->own) {
     if (node.empty() || record->ended) return nullptr;
-    record->foreign_uid = meta.uid;
-    record->foreign_node = node;
+    record->foreign =
+        std::make_unique<const PodRecord::Foreign>(PodRecord::Foreign{meta.uid, std::string(node)});
   }
   if (!record->ended && !node.empty()) record->requests = pool.requests.Of(RequestsOf(spec));
   return record;

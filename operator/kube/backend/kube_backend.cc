@@ -3,12 +3,12 @@
 #include "operator/kube/backend/kube_backend.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "base/heap.h"
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
@@ -180,7 +180,7 @@ Time KubeBackend::Chore(Time now) {
     }
     if (changed_) next = std::min(next, last_trim_ + kTrimEvery);
   }
-  if (trim) ::malloc_trim(0);
+  if (trim) TrimHeap();
   if (discover) Discover();
   if (sweep) {
     std::set<std::string> waiting;

@@ -61,7 +61,8 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
                               if (!result.ok() && result.error().code == Code::kAlreadyExists)
                                 return self->Identify();
                               self->Take(result);
-                            }));
+                            }),
+                            ApiClient::Answer::kMetadata);
   }
 
  private:
@@ -111,8 +112,8 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Pr
   context.attempt = action.attempt;
   context.size = action.min;  // the group's least; nothing else beside the pods knows a size
   std::vector<Json> objects = wiring::ObjectsOf(job->Whole(), job->uid, context);
-  const std::string mark = MarkText(
-      {action, static_cast<int64_t>(objects.size()), AuthorityHash(context.coordinator_ca_pem), *ports});
+  const uint64_t authority = job->wish->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
+  const std::string mark = MarkText({action, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
   std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Next();
 }

@@ -65,8 +65,8 @@ struct PodRecord {
     core::PodState pod;
     std::unique_ptr<const core::PodWords> words;  // null: none
     std::shared_ptr<const std::vector<std::string>> conditions;
-    std::shared_ptr<const core::PodShape> shape;  // while it has no node
-    std::string deletion_timestamp;               // as it was written
+    std::shared_ptr<const core::PodShape> shape;            // while it has no node
+    std::unique_ptr<const std::string> deletion_timestamp;  // as it was written; null: none
 
     core::Pod Whole() const {
       core::Pod whole;
@@ -77,12 +77,14 @@ struct PodRecord {
     }
   };
   std::shared_ptr<const Own> own;
-  // Of others' only: ours have their own.
-  std::string foreign_uid;
-  std::string foreign_node;
+  struct Foreign {
+    std::string uid;
+    std::string node;
+  };
+  std::unique_ptr<const Foreign> foreign;  // null: it is ours
 
-  const std::string& uid() const { return own ? own->pod.uid : foreign_uid; }
-  const std::string& node() const { return own ? own->pod.node : foreign_node; }  // empty: none yet
+  const std::string& uid() const { return own ? own->pod.uid : foreign->uid; }
+  const std::string& node() const { return own ? own->pod.node : foreign->node; }  // empty: none yet
 };
 
 struct NodeRecord {

@@ -139,7 +139,7 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
     });
     if (live.made.empty()) live.made.shrink_to_fit();
     made = live.made;
-    authority = authority_;
+    if (job.wish->job.native) authority = authority_;  // nobody tells the others who it is
   }
   std::vector<std::string> marks;
   for (const Made& item : made) marks.push_back(item.mark);

@@ -25,8 +25,4 @@ core::Status DecodeStatus(const api::Status& status, const WallClock& clock);
 // may lie in the future, and nothing in the future further ahead than the job allows.
 void ClampTimes(core::Status& status, const core::Job& job, Time now);
 
-// The merge patch that makes the API's status exactly this one, as far as the field tables know it: what is
-// unset here is null there. Fields of a newer version stay.
-Json StatusPatch(const api::Status& status);
-
 }  // namespace ringmaster::kube

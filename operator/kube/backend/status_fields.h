@@ -11,7 +11,8 @@ namespace ringmaster::kube {
 
 inline constexpr size_t kMaxMessage = 4096;
 inline constexpr size_t kMaxWord = 300;
-inline constexpr size_t kMaxFabric = 64;  // of status.fabric
+inline constexpr size_t kMaxFabric = 64;    // of status.fabric
+inline constexpr size_t kMaxDevices = 256;  // of status.devices
 inline constexpr size_t kMaxReason = 64;
 
 template <class Way, class A, class C>
@@ -121,6 +122,7 @@ void StatusFields(const Way& way, A& a, C& c) {
   way.Number(a.progress.samplesPerSecond, display.progress.samples_per_second);
   way.Number(a.progress.loss, display.progress.loss);
   way.Text(a.fabric, display.transport, kMaxFabric);
+  way.Text(a.devices, display.devices, kMaxDevices);
   way.Plain(a.weightsHash, display.weights_hash);
   way.At(a.startTime, ledger.start_time);
   way.At(a.completionTime, ledger.completion_time);

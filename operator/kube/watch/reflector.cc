@@ -1,13 +1,12 @@
 #include "operator/kube/watch/reflector.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/heap.h"
 #include "operator/kube/watch/line.h"
 #include "operator/kube/watch/meta.h"
 
@@ -131,7 +130,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
       }
     }
     // The pages' JSON was many times as large as what is kept of it, and the allocator would keep that room.
-    ::malloc_trim(0);
+    TrimHeap();
     thread_->Poke();
   }
 

@@ -59,10 +59,11 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
     coord.was_member[member.id] = false;
   }
   for (auto& [id, left_out] : coord.was_member) {
+    if (!before.contains(id) || in.contains(id)) continue;
+    const Agent& agent = *agents_[members_.at(id).first];
     // Left out for want of room, or by its own wish, it may come back.
-    const bool by_plan = agents_[members_.at(id).first]->terminated;
-    if (before.contains(id) && !in.contains(id) && size < coord.max && !next.stop && !by_plan)
-      left_out = true;
+    if (size < coord.max && !next.stop && !agent.terminated) left_out = true;
+    if (!Reachable(agent)) coord.let_go.insert(id);
   }
 
   // A corrupt state is known by healthy ones of the same step. Without enough of them nobody could know.
@@ -75,6 +76,10 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   }
   // One that is out of office cannot know what its successor's members hold.
   if (index + 1 == coordinators_.size() && !(stop_ordered_ && next.stop)) CheckNotLost(coord, next);
+}
+
+bool World::Reachable(const Agent& agent) const {
+  return !agent.in_trouble && now_ - agent.trouble_until > kMargin;
 }
 
 // A committed step is not lost while a holder lives that can be reached, or soon may be again.
@@ -92,12 +97,12 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
     const auto out = coord.was_member.find(trainer.id);
     if (out != coord.was_member.end() && out->second) continue;
     if (coord.evicted.contains(trainer.id) || corrupt_members_.contains(trainer.id)) continue;
+    if (coord.let_go.contains(trainer.id)) continue;
     if (agent.core->member() != trainer.id) continue;  // its agent has given it up
     // Whoever still talks to the predecessor cannot be known here (leases keep two from being in office).
     if (agent.with_predecessor) continue;
-    const bool reachable = !agent.in_trouble && now_ - agent.trouble_until > kMargin;
     const bool soon = now_ - agent.trouble_since < kHolderGrace - kMargin;
-    if (!reachable && !soon) continue;
+    if (!Reachable(agent) && !soon) continue;
     Fail(fmt::format("generation starts from step {} while {} holds {}", from, trainer.id,
                      trainer.state.step));
     return;

@@ -79,6 +79,7 @@ void World::StartCoordinator() {
   options.status_deadline = seconds(1);
   options.candidate_deadline = milliseconds(600);
   options.boundary_deadline = seconds(2);
+  options.quiet_limit = milliseconds(500);
   options.silence_limit = seconds(1);
   options.holder_grace = milliseconds(1500);
   if (!coordinators_.empty()) {
@@ -126,7 +127,9 @@ void World::CarryOut(size_t index) {
       }
       if (const auto* evict = std::get_if<Evict>(&send->message)) coord.evicted.insert(evict->member);
       if (std::holds_alternative<Exit>(send->message) && core.report().phase < GangPhase::kStopped) {
-        CheckRelease(links_[send->connection].agent);
+        const size_t released = links_[send->connection].agent;
+        CheckRelease(released);
+        coord.let_go.insert(agents_[released]->trainer.id);
       }
       SendDown(send->connection, std::move(send->message));
     } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
@@ -353,6 +356,9 @@ void World::Deliver(uint64_t id, bool up, const Message& message) {
     link.said_hello = true;
     ToCoordinator(link.coordinator, AgentConnected{id, *hello});
   } else {
+    if (const auto* join = std::get_if<Join>(&message)) {
+      coordinators_[link.coordinator].let_go.erase(join->member);
+    }
     ToCoordinator(link.coordinator, MessageFrom{id, message});
   }
 }

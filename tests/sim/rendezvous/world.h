@@ -134,6 +134,7 @@ struct Coord {
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
+  std::set<std::string> let_go;  // ids that were told to end, or were out of reach when the others went on
   std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
   int64_t last_record = 0;
   Generation published = 0;
@@ -215,6 +216,7 @@ class World {
   // ---- checks.cc
   void Fail(const std::string& what);
   void CheckPublished(size_t coordinator, const NewGeneration& next);
+  bool Reachable(const Agent& agent) const;
   void CheckNotLost(const Coord& coordinator, const NewGeneration& next);
   void CheckRelease(size_t agent);
   void CheckEnded(const Coordinator& core);

@@ -121,5 +121,15 @@ TEST_F(ConfigTest, ReadsTheSecretWithoutItsNewline) {
   EXPECT_FALSE(ReadSecret(folder_ + "/secret").ok());
 }
 
+TEST_F(ConfigTest, SlotsAreANumberThatAPodCanHold) {
+  EXPECT_EQ(Load()->slots, 1);
+  variables_["RINGMASTER_SLOTS"] = "8";
+  EXPECT_EQ(Load()->slots, 8);
+  for (const char* bad : {"0", "gpu", "1000"}) {
+    variables_["RINGMASTER_SLOTS"] = bad;
+    EXPECT_FALSE(Load().ok()) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::agent

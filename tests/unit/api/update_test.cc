@@ -76,6 +76,7 @@ TEST(GuardedFields, AreAllFieldsThatAreNotFree) {
             "spec.training.optimizer\n"
             "spec.training.steps\n"
             "spec.training.epochs\n"
+            "spec.training.device\n"
             "spec.training.precision\n"
             "spec.training.numerics\n"
             "spec.training.seed never\n"

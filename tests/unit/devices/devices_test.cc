@@ -4,10 +4,15 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "worker/devices/cards.h"
+#include "worker/devices/nvml.h"
+#include "worker/devices/watch.h"
 
 namespace ringmaster::devices {
 namespace {
@@ -139,7 +144,29 @@ TEST_F(DevicesTest, HalfAPortIsNoTrouble) {
 TEST_F(DevicesTest, GpusThroughTheirLibrary) {
   const GpuAnswer answer = AskGpus(FAKE_NVML, &notes_);
   ASSERT_EQ(answer.gpus.size(), 1u);
-  EXPECT_EQ(answer.gpus[0], (Gpu{0, "Test GPU", "GPU-0123", int64_t{80} << 30}));
+  const Gpu& gpu = answer.gpus[0];
+  EXPECT_EQ(gpu.name, "Test GPU");
+  EXPECT_EQ(gpu.uuid, "GPU-0123");
+  EXPECT_EQ(gpu.memory_bytes, int64_t{80} << 30);
+  EXPECT_EQ(gpu.used_bytes, int64_t{3} << 30);
+  EXPECT_EQ(gpu.pci, "0000:1b:00.0") << "as sysfs writes it";
+  EXPECT_EQ(gpu.clock_mhz, 1200);
+  EXPECT_EQ(gpu.max_clock_mhz, 1980);
+  EXPECT_EQ(gpu.temperature_c, 88);
+  EXPECT_EQ(gpu.slowdown_c, 87);
+  EXPECT_EQ(gpu.throttled, (std::vector<std::string>{"power cap", "thermal (hardware)"}))
+      << "idle is no fault";
+  EXPECT_EQ(gpu.ecc, true);
+  EXPECT_EQ(gpu.ecc_corrected, 40);
+  EXPECT_EQ(gpu.ecc_uncorrected, 2);
+  EXPECT_TRUE(gpu.rows_pending);
+  EXPECT_FALSE(gpu.rows_failed);
+  EXPECT_EQ(gpu.nvlinks_up, 17);
+  EXPECT_EQ(gpu.nvlinks_down, 1);
+  EXPECT_EQ(gpu.nvlink_peers, (std::map<std::string, int32_t>{{"0000:1c:00.0", 4}, {"0000:a0:00.0", 13}}));
+  EXPECT_EQ(gpu.mig, std::nullopt);
+  EXPECT_EQ(gpu.pcie_width, 8);
+  EXPECT_EQ(gpu.max_pcie_width, 16);
   EXPECT_EQ(answer.driver, "550.1");
   EXPECT_TRUE(Noted("number 1 does not answer"));
 }
@@ -153,6 +180,192 @@ TEST_F(DevicesTest, GpusThatCannotBeAsked) {
   EXPECT_TRUE(AskGpus(FAKE_NVML, &notes_).gpus.empty());
   ::unsetenv("FAKE_NVML_BROKEN");
   EXPECT_TRUE(Noted("error 9"));
+}
+
+TEST_F(DevicesTest, CriticalErrorsOfTheDriver) {
+  const auto nvml = Nvml::Open(FAKE_NVML);
+  ASSERT_TRUE(nvml.ok());
+  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "nobody watches yet";
+  ASSERT_TRUE((*nvml)->WatchErrors());
+  const auto error = (*nvml)->NextError(milliseconds(1));
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->xid, 79u);
+  EXPECT_EQ(error->uuid, "GPU-0123");
+  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value());
+  EXPECT_NE(DescribeXid(79).find("fallen off the bus"), std::string::npos);
+  EXPECT_EQ(DescribeXid(9999), "XID 9999: see NVIDIA's list of XID errors");
+}
+
+TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
+  std::mutex mutex;
+  std::condition_variable told;
+  std::vector<GpuNews> news;
+  GpuWatch::Options options;
+  options.library = FAKE_NVML;
+  options.root = root_;
+  options.interval = milliseconds(1);
+  const auto watch = GpuWatch::Start(options, [&](const GpuNews& one) {
+    const std::lock_guard lock(mutex);
+    news.push_back(one);
+    told.notify_all();
+  });
+  ASSERT_TRUE(watch.ok()) << watch.error().message;
+  std::unique_lock lock(mutex);
+  EXPECT_EQ(news.at(0), (GpuNews{"Test GPU", "550.1", "", {}}));
+  const auto has_xid = [&] {
+    return std::ranges::any_of(news.back().troubles,
+                               [](const std::string& one) { return one.starts_with("GPU-0123: XID 79: "); });
+  };
+  ASSERT_TRUE(told.wait_for(lock, seconds(60), has_xid));
+  const auto& troubles = news.back().troubles;
+  const auto has = [&](const std::string& head) {
+    return std::ranges::any_of(troubles, [&](const std::string& one) { return one.starts_with(head); });
+  };
+  EXPECT_TRUE(has("gpu 0: 2 memory errors"));
+  EXPECT_TRUE(has("gpu 0: its clocks are held down: thermal (hardware)"));
+  EXPECT_TRUE(has("gpu: number 1 does not answer"));
+}
+
+TEST_F(DevicesTest, WithoutGpusThereIsNothingToWatch) {
+  GpuWatch::Options options;
+  options.library = "libno-such-nvml.so";
+  const auto watch = GpuWatch::Start(options, [](const GpuNews&) { FAIL(); });
+  ASSERT_FALSE(watch.ok());
+  EXPECT_EQ(watch.error().code, Code::kNotFound);
+}
+
+TEST(GpuWatch, OfAPodItWatchesTheSlotsOwn) {
+  std::vector<Gpu> gpus(3);
+  for (int i = 0; i < 3; ++i) {
+    gpus[static_cast<size_t>(i)].index = i;
+    gpus[static_cast<size_t>(i)].uuid = "GPU-a" + std::to_string(i);
+  }
+  const auto indexes = [&](const std::string& list) {
+    std::vector<int32_t> found;
+    for (const Gpu& gpu : VisibleGpus(gpus, list)) found.push_back(gpu.index);
+    return found;
+  };
+  EXPECT_EQ(indexes(""), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(indexes("2,0"), (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(indexes("GPU-a1"), std::vector<int32_t>{1});
+  EXPECT_EQ(indexes("GPU-b,GPU-a2"), std::vector<int32_t>{2});
+  EXPECT_EQ(indexes("12"), std::vector<int32_t>{});
+}
+
+TEST(GpuTroubles, AreOverWhenTheyWereNotSeenForAWhile) {
+  Troubles troubles;
+  const Time start = Time(seconds(1));
+  troubles.Saw("hot", start);
+  troubles.Stays("XID 79");
+  EXPECT_EQ(troubles.Now(start), (std::vector<std::string>{"XID 79", "hot"}));
+  troubles.Saw("hot", start + seconds(30));
+  troubles.Saw("XID 79", start + seconds(30));
+  EXPECT_EQ(troubles.Now(start + seconds(89)).size(), 2u);
+  EXPECT_EQ(troubles.Now(start + seconds(90)), std::vector<std::string>{"XID 79"});
+}
+
+TEST_F(DevicesTest, PlacesOnTheBus) {
+  const std::string path = "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/0000:18:00.0";
+  Write(path + "/numa_node", "1\n");
+  std::filesystem::create_directories(root_ + "/sys/bus/pci/devices");
+  std::filesystem::create_directory_symlink(root_ + path, root_ + "/sys/bus/pci/devices/0000:18:00.0");
+  EXPECT_EQ(PlaceOf(root_, "0000:18:00.0"),
+            (Place{{"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}, 1}));
+  EXPECT_EQ(PlaceOf(root_, "0000:99:00.0"), Place{}) << "hidden";
+  EXPECT_EQ(PlaceOf(root_, ""), Place{});
+}
+
+TEST_F(DevicesTest, APortThatCanBeUsed) {
+  WritePort("mlx5_0", 1, "4: ACTIVE", "Ethernet");
+  const std::string device = "/sys/class/infiniband/mlx5_0";
+  const std::string port = device + "/ports/1";
+  Write(port + "/gids/0", "fe80:0000:0000:0000:ba59:9fff:fe03:1234\n");
+  Write(port + "/gid_attrs/ndevs/0", "eth1\n");
+  Write(port + "/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0007\n");
+  Write(port + "/gids/2", "0000:0000:0000:0000:0000:ffff:0a00:0008\n");  // of another namespace: no device
+  Write(port + "/gids/3", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  EXPECT_EQ(ReadRdma(root_, &notes_).at(0).gids, 0) << "an address whose device is elsewhere is not ours";
+  Write(port + "/gid_attrs/ndevs/1", "eth1\n");
+  EXPECT_EQ(ReadRdma(root_, &notes_).at(0).gids, 1);
+  Write(device + "/device/infiniband_verbs/uverbs3/dev", "231:195\n");
+  Write("/dev/infiniband/uverbs0", "");
+  EXPECT_FALSE(ReadRdma(root_, &notes_).at(0).usable) << "another device's file";
+  Write("/dev/infiniband/uverbs3", "");
+  EXPECT_TRUE(ReadRdma(root_, &notes_).at(0).usable);
+  WritePort("mlx5_1", 1, "4: ACTIVE", "InfiniBand");
+  Write("/sys/class/infiniband/mlx5_1/ports/1/gids/0", "fe80:0000:0000:0000:b859:9f03:00aa:bbcc\n");
+  EXPECT_EQ(ReadRdma(root_, &notes_).at(1).gids, 1) << "the first address of InfiniBand is of this kind";
+}
+
+// Two GPUs and a port beside each, with one more that does not work.
+TEST(NearCards, OfEachSlotAndOfItsPod) {
+  const auto at = [](const std::string& sw) { return Place{{"pci0", "port", sw, "end"}, 0}; };
+  std::vector<Gpu> gpus(2);
+  std::vector<RdmaPort> ports(3);
+  for (int i = 0; i < 3; ++i) {
+    RdmaPort& port = ports[static_cast<size_t>(i)];
+    port.device = "mlx5_" + std::to_string(i);
+    port.port = 1;
+    port.state = i == 2 ? "DOWN" : "ACTIVE";
+    port.usable = true;
+    port.place = at(i == 0 ? "b" : "a");
+    if (i == 2) continue;
+    gpus[static_cast<size_t>(i)].index = i;
+    gpus[static_cast<size_t>(i)].place = at(i == 0 ? "a" : "b");
+  }
+  EXPECT_EQ(NearCards(gpus, "0", ports), (Cards{{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}}));
+  EXPECT_EQ(NearCards(gpus, "1", ports), (Cards{{"mlx5_0:1"}, {"mlx5_0:1", "mlx5_1:1"}}));
+  EXPECT_EQ(NearCards(gpus, "", ports).own.size(), 2u);
+  EXPECT_EQ(NearCards(gpus, "0", {}), Cards{});
+  gpus[0].place = {};
+  EXPECT_EQ(NearCards(gpus, "1", ports), Cards{}) << "what is not known is not guessed";
+
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  const Cards cards = {{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}};
+  const auto unset = [](const std::string&) { return std::optional<std::string>(); };
+  EXPECT_EQ(CardSettings(cards, {"eth0", "lo"}, unset),
+            (Settings{{"UCX_NET_DEVICES", "mlx5_1:1,eth0"}, {"NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"}}));
+  const auto ucx_set = [](const std::string& name) {
+    return name == "UCX_NET_DEVICES" ? std::optional<std::string>("all") : std::nullopt;
+  };
+  EXPECT_EQ(CardSettings(cards, {}, ucx_set), (Settings{{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"}}));
+  EXPECT_EQ(CardSettings({}, {"eth0"}, unset), Settings{});
+}
+
+TEST_F(DevicesTest, TheCardOfTheMachineItself) {
+  const std::string sw = "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0";
+  std::filesystem::create_directories(root_ + "/sys/bus/pci/devices");
+  for (const std::string pci : {"0000:1b:00.0", "0000:1c:00.0"}) {
+    Write(sw + "/" + pci + "/numa_node", "1\n");
+    std::filesystem::create_directory_symlink(root_ + sw + "/" + pci, root_ + "/sys/bus/pci/devices/" + pci);
+  }
+  const std::string device = "/sys/class/infiniband/mlx5_7";
+  std::filesystem::create_directories(root_ + device);
+  std::filesystem::create_directory_symlink(root_ + sw + "/0000:1c:00.0", root_ + device + "/device");
+  Write(device + "/device/infiniband_verbs/uverbs0/dev", "231:192\n");
+  Write("/dev/infiniband/uverbs0", "");
+  WritePort("mlx5_7", 1, "4: ACTIVE", "InfiniBand");
+  EXPECT_EQ(FindCards(FAKE_NVML, root_, ""), (Cards{{"mlx5_7:1"}, {"mlx5_7:1"}}));
+  EXPECT_EQ(FindCards("libno-such-nvml.so", root_, ""), Cards{});
+}
+
+TEST_F(DevicesTest, RightsAndGpuDirect) {
+  Write("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80425fb\n");
+  EXPECT_FALSE(ReadRights(root_).ipc_lock);
+  Write("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80465fb\n");
+  EXPECT_TRUE(ReadRights(root_).ipc_lock);
+  EXPECT_EQ(ReadGpuDirect(root_), "");
+  Write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95\n");
+  EXPECT_EQ(ReadGpuDirect(root_), "dma-buf");
+  Write("/sys/module/nvidia_peermem/version", "580.95\n");
+  EXPECT_EQ(ReadGpuDirect(root_), "nvidia_peermem");
+}
+
+TEST_F(DevicesTest, NcclAndItsPlugin) {
+  EXPECT_EQ(AskNccl("libno-such-nccl.so", ""), Nccl{});
+  EXPECT_FALSE(AskNccl("libno-such-nccl.so", "no-such-plugin").plugin_found);
+  EXPECT_TRUE(AskNccl("libno-such-nccl.so", FAKE_NVML).plugin_found) << "any library that loads";
+  EXPECT_EQ(AskNccl("libc.so.6", "").version, "");
 }
 
 TEST_F(DevicesTest, TransportsAlwaysHaveTcpAndSelf) {
@@ -179,6 +392,17 @@ TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
   inventory.cpu = {"Some Processor", 8, 4, 1.5, {"avx2"}};
   inventory.memory = {int64_t{16} << 30, int64_t{8} << 30, int64_t{4} << 30, 64 << 20};
   inventory.gpus = {{0, "Test GPU", "GPU-0123", int64_t{80} << 30}};
+  Gpu& gpu = inventory.gpus[0];
+  gpu.pci = "0000:18:00.0";
+  gpu.place.numa_node = 1;
+  gpu.temperature_c = 41;
+  gpu.clock_mhz = 345;
+  gpu.max_clock_mhz = 1980;
+  gpu.throttled = {"thermal (hardware)"};
+  gpu.nvlinks_up = 17;
+  gpu.nvlinks_down = 1;
+  gpu.ecc = true;
+  gpu.ecc_uncorrected = 2;
   inventory.gpu_driver = "550.1";
   inventory.rdma = {{"mlx5_0", 1, "ACTIVE", "100 Gb/sec", "InfiniBand", "guid", "", 1}};
   inventory.transports = {{"tcp", "lo", "net"}, {"tcp", "eth0", "net"}, {"posix", "memory", "shm"}};
@@ -189,7 +413,9 @@ TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
             "            avx2\n"
             "memory      16.0 GiB (8.0 GiB available, limited to 4.0 GiB), /dev/shm 64.0 MiB\n"
             "gpu 0       Test GPU, 80.0 GiB, GPU-0123 (driver 550.1)\n"
-            "rdma        mlx5_0:1 ACTIVE, InfiniBand, 100 Gb/sec, NUMA node 1\n"
+            "            0000:18:00.0, NUMA node 1, 41 C, 345 of 1980 MHz, held down: thermal (hardware), "
+            "17 of 18 NVLinks up, ECC errors 2\n"
+            "rdma        mlx5_0:1 ACTIVE, InfiniBand, 100 Gb/sec, NUMA node 1, not in this container\n"
             "transport   tcp         net           lo eth0\n"
             "transport   posix       shm           memory\n"
             "note        a note\n");
@@ -198,6 +424,8 @@ TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
   EXPECT_EQ(json.value()["cpu"]["quota"], 1.5);
   EXPECT_EQ(json.value()["rdma"][0]["active"], true);
   EXPECT_EQ(json.value()["gpus"][0]["memoryBytes"], int64_t{80} << 30);
+  EXPECT_EQ(json.value()["gpus"][0]["temperatureC"], 41);
+  EXPECT_TRUE(json.value()["gpus"][0]["mig"].is_null()) << "not told";
   EXPECT_EQ(json.value()["transports"].size(), 3u);
   EXPECT_EQ(json.value()["notes"][0], "a note");
 }

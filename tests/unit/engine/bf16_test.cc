@@ -61,7 +61,7 @@ TEST(Bf16, NothingStaysOfEarlierParameters) {
     std::vector<float> want(params.size()), got(params.size());
     ASSERT_TRUE(used->ForwardBackward({params, 1}, data.batch, got, nullptr, nullptr).ok());
     for (float& value : params) value *= -0.5f;
-    const Sums evaluated = used->Evaluate({params, 2}, data.batch);
+    const Sums evaluated = used->Evaluate({params, 2}, data.batch).value();
     const auto again = used->ForwardBackward({params, 2}, data.batch, got, nullptr, nullptr);
     const auto once = fresh->ForwardBackward(params, data.batch, want, nullptr, nullptr);
     ASSERT_TRUE(again.ok() && once.ok());

@@ -16,7 +16,7 @@ void CheckGradients(const ModelConfig& config, uint64_t seed) {
   std::vector<float> grads(params.size(), 1e9f);
   const auto sums = model->ForwardBackward(params, data.batch, grads, nullptr, nullptr);
   ASSERT_TRUE(sums.ok());
-  const Sums evaluated = model->Evaluate(params, data.batch);
+  const Sums evaluated = model->Evaluate(params, data.batch).value();
   EXPECT_NEAR(sums->loss, evaluated.loss, 1e-6 * evaluated.loss);
   EXPECT_EQ(sums->correct, evaluated.correct);
   EXPECT_EQ(sums->predictions, evaluated.predictions);
@@ -45,7 +45,7 @@ void CheckGradients(const ModelConfig& config, uint64_t seed) {
         want += static_cast<double>(grads[offset + i]) *
                 (static_cast<double>(plus[offset + i]) - static_cast<double>(minus[offset + i]));
       }
-      const double got = model->Evaluate(plus, data.batch).loss - model->Evaluate(minus, data.batch).loss;
+      const double got = model->Evaluate(plus, data.batch)->loss - model->Evaluate(minus, data.batch)->loss;
       EXPECT_NEAR(got, want, 2e-3 * norm * 2 * step + 2e-6)
           << parameter.name << " direction " << direction << " seed " << seed;
     }

@@ -27,7 +27,7 @@ void Compare(const Case& run, double tolerance, const std::string& what) {
   const Outputs want = run(ReferenceKernels());
   const Outputs base = run(*KernelsFor("base"));
   ExpectClose(base, want, tolerance, what);
-  for (const char* isa : {"avx2", "avx512"})
+  for (const char* isa : {"avx2", "avx512", "tiles"})
     if (const Kernels* kernels = KernelsFor(isa)) {
       const Outputs other = run(*kernels);
       ASSERT_EQ(std::memcmp(other.data(), base.data(), base.size() * sizeof(float)), 0) << what << " " << isa;
@@ -126,6 +126,7 @@ TEST(Kernels, ToBf16) {
   const float special[] = {0.0f,
                            -0.0f,
                            1e-41f,
+                           -1e-41f,
                            3.4e38f,
                            1.00390625f,
                            1.01171875f,

@@ -19,7 +19,8 @@ struct Shape {
 const Shape kShapes[] = {{1, 1, 1}, {3, 5, 7}, {16, 16, 16}, {129, 257, 65}, {130, 511, 33}, {64, 33, 300}};
 
 std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, size_t misalign, int threads,
-                            Precision precision = Precision::kFp32) {
+                            Precision precision = Precision::kFp32,
+                            const kernels::Kernels& kernels = kernels::FastKernels()) {
   const std::vector<float> a = RandomFloats(1, s.m * s.k + 8), b = RandomFloats(2, s.k * s.n + 8);
   std::vector<float> a_moved(a.size() + 16), b_moved(b.size() + 16), c(static_cast<size_t>(s.m * s.n) + 16);
   std::copy(a.begin(), a.end(), a_moved.begin() + static_cast<std::ptrdiff_t>(misalign));
@@ -37,7 +38,7 @@ std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, s
   if (threads == 0) {
     kernels::MatmulReference(product);
   } else {
-    Exec exec(threads, precision, kernels::FastKernels());
+    Exec exec(threads, precision, kernels);
     exec.Matmul(product);
   }
   return {c.begin() + static_cast<std::ptrdiff_t>(misalign),
@@ -71,12 +72,17 @@ TEST(Matmul, BitsDependNeitherOnThreadsNorOnAlignment) {
       }
 }
 
-class MatmulBf16 : public testing::Test {
+// By oneDNN, and by tiles.
+class MatmulBf16 : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!kernels::MatmulBf16::Supported()) GTEST_SKIP() << "this CPU has no bf16 products";
+    kernels_ = kernels::KernelsFor(GetParam());
+    if (kernels_ == nullptr) GTEST_SKIP() << "this CPU has no " << GetParam();
   }
+  const kernels::Kernels* kernels_ = nullptr;
 };
+INSTANTIATE_TEST_SUITE_P(By, MatmulBf16, testing::Values("avx512", "tiles"));
 
 // The product of operands rounded to bf16, in double: what the bf16 path must give but for the order of sums.
 std::vector<float> RoundedProduct(const Shape& s, bool ta, bool tb, bool accumulate) {
@@ -96,19 +102,22 @@ std::vector<float> RoundedProduct(const Shape& s, bool ta, bool tb, bool accumul
   return c;
 }
 
-TEST_F(MatmulBf16, AgreesWithTheReferenceForEveryOrientation) {
-  // Also deeper than one panel, and with either side the longer one.
-  const Shape shapes[] = {{1, 1, 1}, {3, 5, 7}, {129, 257, 65}, {300, 64, 33}, {17, 130, 4100}, {2100, 9, 5}};
+TEST_P(MatmulBf16, AgreesWithTheReferenceForEveryOrientation) {
+  // Also deeper than one slice, with either side the longer one, and so large that a gradient of a weight is
+  // written past the caches.
+  const Shape shapes[] = {{1, 1, 1},       {3, 5, 7},    {129, 257, 65}, {300, 64, 33},
+                          {17, 130, 4100}, {2100, 9, 5}, {515, 261, 40}};
   for (const Shape& s : shapes)
     for (const bool ta : {false, true})
       for (const bool tb : {false, true})
         for (const bool accumulate : {false, true}) {
           const std::vector<float> want = RoundedProduct(s, ta, tb, accumulate);
-          const std::vector<float> got = Multiply(s, ta, tb, accumulate, 0, 1, Precision::kBf16);
+          const std::vector<float> got = Multiply(s, ta, tb, accumulate, 0, 1, Precision::kBf16, *kernels_);
           for (size_t i = 0; i < want.size(); ++i)
             ASSERT_NEAR(got[i], want[i], 4e-6 * std::sqrt(static_cast<double>(s.k)) + 1e-6)
                 << s.m << "x" << s.n << "x" << s.k << " ta=" << ta << " tb=" << tb << " element " << i;
-          const std::vector<float> threaded = Multiply(s, ta, tb, accumulate, 3, 3, Precision::kBf16);
+          const std::vector<float> threaded =
+              Multiply(s, ta, tb, accumulate, 3, 3, Precision::kBf16, *kernels_);
           ASSERT_EQ(std::memcmp(got.data(), threaded.data(), got.size() * sizeof(float)), 0);
         }
 }
@@ -160,19 +169,25 @@ TEST(Matmul, GradientsTogetherOrOneByOne) {
   }
 }
 
-TEST(Matmul, EpilogueAddsBiasAndResidual) {
-  const int64_t m = 150, n = 300, k = 9;
+void ExpectEpilogue(Precision precision, const kernels::Kernels& kernels, int64_t k) {
+  const int64_t m = 150, n = 300;
   const std::vector<float> a = RandomFloats(4, m * k), b = RandomFloats(5, k * n), bias = RandomFloats(6, n),
                            residual = RandomFloats(7, m * n);
   std::vector<float> plain(static_cast<size_t>(m * n)), got(static_cast<size_t>(m * n));
-  Exec exec(2, Precision::kFp32, kernels::FastKernels());
+  Exec exec(2, precision, kernels);
   Product product{
       .m = m, .n = n, .k = k, .a = {a.data(), k}, .b = {b.data(), n}, .c = plain.data(), .ldc = n};
   exec.Matmul(product);
   product.c = got.data();
   exec.Matmul(product, {.bias = bias.data(), .residual = residual.data()});
   for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_EQ(got[i], plain[i] + bias[i % static_cast<size_t>(n)] + residual[i]);
+    ASSERT_EQ(got[i], plain[i] + bias[i % static_cast<size_t>(n)] + residual[i]) << i;
+}
+
+TEST(Matmul, EpilogueAddsBiasAndResidual) { ExpectEpilogue(Precision::kFp32, kernels::FastKernels(), 9); }
+
+TEST_P(MatmulBf16, EpilogueAddsBiasAndResidual) {
+  for (const int64_t k : {9, 2100}) ExpectEpilogue(Precision::kBf16, *kernels_, k);
 }
 
 }  // namespace

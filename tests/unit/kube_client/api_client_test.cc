@@ -137,6 +137,27 @@ TEST_F(Api, SendsWhatEachVerbNeeds) {
   EXPECT_EQ(http_.Reply(200, "{}").target, "/version");
 }
 
+TEST_F(Api, AsksForNoMoreThanIsNeeded) {
+  const Json object = {{"apiVersion", "v1"}, {"kind", "Pod"}};
+  const auto lean = [](const HttpRequest& request) {
+    return request.accept.find("as=PartialObjectMetadata;") != std::string::npos;
+  };
+  api_.Create(kPods, "rm", object, Done());
+  EXPECT_FALSE(lean(http_.Reply(200, "{}")));  // a review's verdict is its status
+  api_.Update(kJobs, "rm", "x", "", object, Done());
+  EXPECT_FALSE(lean(http_.Reply(200, "{}")));
+  api_.Create(kPods, "rm", object, Done(), ApiClient::Answer::kMetadata);
+  EXPECT_TRUE(lean(http_.Reply(200, "{}")));
+  api_.Update(kJobs, "rm", "x", "status", object, Done(), ApiClient::Answer::kMetadata);
+  EXPECT_TRUE(lean(http_.Reply(200, "{}")));
+  api_.Patch(kPods, "rm", "x", "", ApiClient::PatchType::kMerge, object, Done());
+  EXPECT_TRUE(lean(http_.Reply(200, "{}")));
+  api_.Apply(kPods, "rm", "x", "", object, true, Done());
+  EXPECT_TRUE(lean(http_.Reply(200, "{}")));
+  api_.Delete(kPods, "rm", "x", {}, Done());
+  EXPECT_TRUE(lean(http_.Reply(200, "{}")));
+}
+
 TEST_F(Api, MapsStatusesToCodes) {
   struct {
     int status;

@@ -5,8 +5,8 @@
 
 #include <atomic>
 
+#include "operator/kube/lane_http.h"
 #include "operator/kube/token_file.h"
-#include "operator/kube/urgent_http.h"
 #include "tests/unit/kube_client/transport_rig.h"
 
 namespace ringmaster::kube {
@@ -356,11 +356,11 @@ TEST(Transport, UrgentRequestsPassABurst) {
   for (auto& answer : burst)
     client->Send({.target = "/burst"},
                  [&answer](Result<HttpResponse> result) { answer.Set(std::move(result)); });
-  UrgentHttp urgent(*client, milliseconds(300));
+  LaneHttp urgent(*client, Lane::kUrgent, milliseconds(300));
   Promise<Result<HttpResponse>> renewed, mute;
   // The limit is of no matter to one that is answered, unless this machine stands still.
-  UrgentHttp patient(*client, kPatience);
-  patient.Send({.target = "/lease"}, [&](Result<HttpResponse> result) { renewed.Set(std::move(result)); });
+  LaneHttp in_time(*client, Lane::kUrgent, kPatience);
+  in_time.Send({.target = "/lease"}, [&](Result<HttpResponse> result) { renewed.Set(std::move(result)); });
   EXPECT_TRUE(renewed.Get().ok());
   urgent.Send({.target = "/mute"}, [&](Result<HttpResponse> result) { mute.Set(std::move(result)); });
   EXPECT_EQ(mute.Get().error().code, Code::kAmbiguous);
@@ -371,6 +371,47 @@ TEST(Transport, UrgentRequestsPassABurst) {
     changed.notify_all();
   }
   for (auto& answer : burst) EXPECT_TRUE(answer.Get().ok());
+}
+
+// What can wait goes when nothing else is under way, though there would be places; or when it has waited for
+// long.
+TEST(Transport, PatientRequestsLetABurstPass) {
+  for (const Duration patience : {kPatience, Duration(milliseconds(50))}) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool go = false;
+    FaultyServer server([&](Connection& connection, int) {
+      SeenRequest request;
+      while (connection.ReadRequest(request)) {
+        std::unique_lock lock(mutex);
+        if (request.target == "/burst") changed.wait_for(lock, kPatience, [&] { return go; });
+        if (!connection.Write(Answer(200, "{}"))) return;
+      }
+    });
+    TransportOptions options;
+    options.patience = patience;
+    options.request_limit = kPatience;
+    options.silence = kPatience;
+    auto client = Client(server.Url(), options);
+    LaneHttp patient(*client, Lane::kPatient);
+    Promise<Result<HttpResponse>> burst, usual, event;
+    client->Send({.target = "/burst"}, [&](Result<HttpResponse> result) { burst.Set(std::move(result)); });
+    patient.Send({.target = "/event"}, [&](Result<HttpResponse> result) { event.Set(std::move(result)); });
+    client->Send({.target = "/usual"}, [&](Result<HttpResponse> result) { usual.Set(std::move(result)); });
+    EXPECT_TRUE(usual.Get().ok());
+    const bool waits = patience == kPatience;
+    if (waits)
+      EXPECT_EQ(event.times(), 0);
+    else
+      EXPECT_TRUE(event.Get().ok());
+    {
+      std::lock_guard lock(mutex);
+      go = true;
+      changed.notify_all();
+    }
+    EXPECT_TRUE(burst.Get().ok());
+    EXPECT_TRUE(event.Get().ok());
+  }
 }
 
 // A token that counts how often it was refused.

@@ -104,6 +104,25 @@ TEST(Decide, WhatCarriesGradientsIsToldAndTcpInPlaceOfRdmaIsAFault) {
   EXPECT_EQ(o.status.display.transport, "ucx:tcp") << "the next leader has not heard yet";
 }
 
+TEST(Decide, WhatWorkersComputeOnIsTold) {
+  Observed o = RunningWorld();
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.display.devices, "");
+  const rendezvous::Facts well = {"NVIDIA H200", "580.95", "mlx5_0:1", {}};
+  rendezvous::Facts hot = well;
+  hot.troubles = {"gpu 0: hot", "gpu 0: slow"};
+  o.report->facts = {{"a", well}, {"a", well}, {"b", hot}, {"c", {"NVIDIA A100", "570.1", "", {}}}};
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(o.status.display.devices,
+            "1 x NVIDIA A100, driver 570.1; 3 x NVIDIA H200, driver 580.95; in trouble: b");
+  o.report->facts = {{"a", hot}, {"b", hot}, {"c", hot}, {"d", hot}, {"e", hot}};
+  Settle(o, kT0 + seconds(120));
+  EXPECT_EQ(o.status.display.devices, "5 x NVIDIA H200, driver 580.95; in trouble: a, b, c and 2 more");
+  o.report.reset();
+  Settle(o, kT0 + seconds(180));
+  EXPECT_NE(o.status.display.devices, "") << "the next leader has not heard yet";
+}
+
 TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
   Observed o = RunningWorld();
   Settle(o, kT0);
@@ -248,8 +267,10 @@ TEST(Decide, AStopIsCarriedThroughEvenWhenTheWishIsTakenBack) {
   o.job.suspend = false;
   EXPECT_EQ(Settle(o, kT0 + seconds(1)).reason.substr(0, 8), "stopping");
   o.report->phase = GangPhase::kStopped;
+  o.report->done = rendezvous::Done{false, 50, 1.5, 0, {}, "abc", "def"};
   Settle(o, kT0 + seconds(2));
   EXPECT_EQ(o.status.ledger.attempt, 2);
+  EXPECT_EQ(o.status.display.weights_hash, "") << "those are not the final weights";
   EXPECT_FALSE(o.status.ledger.stop_since.has_value());
 }
 
@@ -369,6 +390,22 @@ TEST(Display, AGangOnItsWayIsShownWhenItsPodsAreQuiet) {
   const Decision running = Decide(o, o.pods[1].placed);
   EXPECT_TRUE(Written(running).ready_since.has_value());
   EXPECT_EQ(StatusOf(running)->status.display.phase, Phase::kRunning);
+}
+
+// Each of thousands of jobs that come at once takes its time; that must not cost more writes.
+TEST(Display, AGangThatIsSlowToComeIsGivenAsMuchTimeAgain) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.ready_since.reset();
+  o.status.ledger.placed = false;
+  o.status.display.progress_at = kT0;
+  o.pods[0].placed = kT0 + seconds(2);
+  o.pods[0].started = kT0 + seconds(7);
+  o.pods[1].placed = kT0 + seconds(6);
+  o.pods[1].phase = PodPhase::kPending;
+  const Decision hold = Decide(o, kT0 + seconds(14) - milliseconds(1));
+  EXPECT_TRUE(hold.actions.empty()) << ToString(hold);
+  EXPECT_EQ(hold.requeue_at, kT0 + seconds(14));
+  EXPECT_TRUE(Written(Decide(o, kT0 + seconds(14))).placed);
 }
 
 TEST(Display, ConditionsAloneAreWrittenOncePerInterval) {

@@ -37,6 +37,21 @@ TEST(Failures, OneLostPodIsCountedThenReplacedAlone) {
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
 }
 
+// controller_sim --seed 772523: a new leader sees this ledger beside an older view of the pods.
+TEST(Failures, APodThatIsGoneHereIsNotCountedAnewByTheNextLeader) {
+  Observed o = RunningWorld(3);
+  o.pods[1] = Ended(1, 137);
+  const Pod first = o.pods[1];
+  Obey(o, Decide(o, kT0), kT0);
+  o.pods.erase(o.pods.begin() + 1);
+  o.pods[1] = Ended(2, 137);
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 2);
+  o.pods.insert(o.pods.begin() + 1, first);
+  Settle(o, kT0);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 2);
+}
+
 TEST(Failures, OtherFrameworksRestartAsAGang) {
   Observed o = RunningWorld(3, false);
   o.pods[1] = Ended(1, 1);
@@ -357,6 +372,7 @@ TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
   o.status.ledger.last_failure = Failure{1, "job-1-0", "", 137, Cause::kExit, "", "", "", kT0};
   const Ledger early = Written(Decide(o, kT0));
   EXPECT_EQ(early.outcome_reason, Reason::kNoProgress);
+  EXPECT_EQ(early.last_failure->exit_code, 137);
   EXPECT_NE(early.outcome_message.find("job-1-0 ended with exit code 137"), std::string::npos);
   EXPECT_NE(early.outcome_message.find("limits.memory"), std::string::npos);
 }

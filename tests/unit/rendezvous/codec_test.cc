@@ -29,7 +29,7 @@ std::vector<Message> OneOfEach() {
   done.loss = 1.0 / 3;
   done.validation_accuracy = 0.25;
   done.weights_hash = "00ff";
-  return {Hello{"default/job \"x\"", "pod\n", "\u00fc", "s", 7},
+  return {Hello{"default/job \"x\"", "pod\n", "\u00fc", "s", 7, 3, "node-1"},
           Join{"a.1", std::string(5000, 'x')},
           MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}},
           Down{"a.1", "mutex", -9, ""},
@@ -45,7 +45,9 @@ std::vector<Message> OneOfEach() {
           Prepare{1, Urgency::kAbort, false},
           NewGeneration{kHuge, {{"a.1", "p", "x"}, {"b.1", "q", "y"}}, {0, 1}, -1, true},
           Evict{"a.1", "late"},
-          Exit{-1, "finished"}};
+          Exit{-1, "finished"},
+          Facts{"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot", ""}},
+          Facts{}};
 }
 
 Result<std::optional<Message>> Through(const std::string& frame) {
@@ -64,6 +66,16 @@ TEST(Codec, EveryMessageComesBack) {
     EXPECT_TRUE(*back.value() == message) << Encode(message).substr(4);
   }
   for (const bool one : seen) EXPECT_TRUE(one);
+}
+
+TEST(Codec, AgentsOfEarlierReleasesSayNothingOfSlotsAndNodes) {
+  const std::string body = R"({"agent":"a","attempt":7,"job":"j","pod":"p","secret":"s","type":"hello"})";
+  const auto size = static_cast<uint32_t>(body.size());
+  std::string old;
+  for (int shift = 24; shift >= 0; shift -= 8) old += static_cast<char>(size >> shift & 0xff);
+  const auto back = Through(old + body);
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_TRUE(**back == Message(Hello{"j", "p", "a", "s", 7}));
 }
 
 TEST(Codec, EveryDoubleKeepsItsBits) {

@@ -23,6 +23,10 @@ class CoordinatorTest : public testing::Test {
     coordinator_->On(event, now_);
     for (CoordinatorOutput& output : coordinator_->Take()) {
       if (auto* send = std::get_if<SendTo>(&output)) sent_.push_back(std::move(*send));
+      if (auto* line = std::get_if<EventLine>(&output)) {
+        EXPECT_EQ(line->device_trouble, line->text.find("gpu ") != std::string::npos) << line->text;
+        lines_.push_back(std::move(line->text));
+      }
     }
   }
   void Pass(Duration duration) {
@@ -60,6 +64,14 @@ class CoordinatorTest : public testing::Test {
     status.params_hash = static_cast<uint64_t>(step);
     On(MessageFrom{c, status});
   }
+  // The next step is committed, of which this one tells.
+  void Commit(ConnectionId c, double seconds) {
+    Progress progress;
+    progress.records.push_back({});
+    progress.records[0].step = coordinator_->report().step + 1;
+    progress.records[0].seconds = seconds;
+    On(MessageFrom{c, progress});
+  }
   void Form(std::vector<ConnectionId> members) {
     for (const ConnectionId c : members) Join(c);
     Pass(seconds(1));
@@ -71,6 +83,7 @@ class CoordinatorTest : public testing::Test {
   std::optional<Coordinator> coordinator_;
   Time now_{};
   std::vector<SendTo> sent_;
+  std::vector<std::string> lines_;
   std::vector<ConnectionId> alive_;
 };
 
@@ -88,6 +101,25 @@ TEST_F(CoordinatorTest, FormsWhenAllAreThereAndNumbersByTerm) {
   EXPECT_EQ(next->members.size(), 2u);
   EXPECT_TRUE(next->sources.empty());
   EXPECT_EQ(next->start_step, -1);
+}
+
+TEST_F(CoordinatorTest, FactsAreReportedAndEachTroubleIsSaidOnce) {
+  Make(1, 2, 2);
+  Form({2, 1});
+  const auto said = [&](const std::string& text) { return std::count(lines_.begin(), lines_.end(), text); };
+  On(MessageFrom{2, Facts{"NVIDIA H200", "580.95", "mlx5_0:1", {}}});
+  On(MessageFrom{1, Facts{"NVIDIA H200", "580.95", "", {"gpu 0: hot"}}});
+  On(MessageFrom{1, Facts{"NVIDIA H200", "580.95", "", {"gpu 0: XID 79", "gpu 0: hot"}}});
+  EXPECT_EQ(said("pod-1: gpu 0: hot"), 1);
+  EXPECT_EQ(said("pod-1: gpu 0: XID 79"), 1);
+  const std::vector<WorkerFacts>& facts = coordinator_->report().facts;
+  ASSERT_EQ(facts.size(), 2u);
+  EXPECT_EQ(facts[0].pod, "pod-1");
+  EXPECT_EQ(facts[0].facts.troubles.size(), 2u);
+  EXPECT_EQ(facts[1].facts.nic, "mlx5_0:1");
+  On(MessageFrom{1, Facts{"NVIDIA H200", "580.95", "", {}}});
+  On(MessageFrom{1, Facts{"NVIDIA H200", "580.95", "", {"gpu 0: hot"}}});
+  EXPECT_EQ(said("pod-1: gpu 0: hot"), 2) << "it was over in between";
 }
 
 TEST_F(CoordinatorTest, TheLastCallFormsWithFewer) {
@@ -145,6 +177,82 @@ TEST_F(CoordinatorTest, ABlipWithinTheWindowStopsNobody) {
   Pass(milliseconds(100));
   EXPECT_FALSE(Last<Prepare>(1).has_value());
   EXPECT_TRUE(Last<NewGeneration>(9).has_value());  // said again: it may have been lost
+}
+
+TEST_F(CoordinatorTest, TheOthersGoOnWithoutAQuietOneLongBeforeItIsTold) {
+  options_.quiet_limit = milliseconds(700);
+  Make(1, 3, 3);
+  Form({1, 2, 3});
+  Commit(1, 0.1);
+  sent_.clear();
+  std::erase(alive_, ConnectionId{2});  // its node is cut off
+  Pass(milliseconds(600));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  Pass(milliseconds(250));
+  Answer(1, 10);
+  Answer(3, 10);
+  EXPECT_EQ(Last<NewGeneration>(3)->members.size(), 2u);
+  EXPECT_EQ(coordinator_->report().last_failure->evidence, "silence");
+  // Its pod is not replaced for a pause of this length.
+  EXPECT_TRUE(coordinator_->report().silent_pods.empty());
+  Pass(seconds(3));
+  EXPECT_EQ(coordinator_->report().silent_pods, std::vector<std::string>{"pod-2"});
+}
+
+TEST_F(CoordinatorTest, APauseIsJudgedByWhatAStepTakes) {
+  options_.quiet_limit = milliseconds(700);
+  for (const double step_seconds : {0.0, 0.1, 1.0, 60.0}) {  // 0: none was committed yet
+    SCOPED_TRACE(step_seconds);
+    sent_.clear();
+    alive_.clear();
+    Make(1, 2, 2);
+    Form({1, 2});
+    if (step_seconds > 0) Commit(1, step_seconds);
+    std::erase(alive_, ConnectionId{2});
+    const Time since = now_;
+    sent_.clear();
+    while (!Last<Prepare>(1).has_value() && now_ - since < seconds(5)) Pass(milliseconds(10));
+    const double limit = step_seconds == 0 ? 3 : std::clamp(2 * step_seconds, 0.7, 3.0);
+    EXPECT_NEAR(ToSeconds(now_ - since), limit, 0.15);
+  }
+}
+
+TEST_F(CoordinatorTest, StepsSpeakForWhoeverIsQuiet) {
+  options_.quiet_limit = milliseconds(700);
+  Make(1, 2, 2);
+  Form({1, 2});
+  sent_.clear();
+  std::erase(alive_, ConnectionId{2});  // its agent gets no time; its trainer does
+  for (int step = 0; step < 20; ++step) {
+    Commit(1, 0.1);
+    Pass(milliseconds(100));
+  }
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  Pass(milliseconds(500));  // now they stand
+  EXPECT_TRUE(Last<Prepare>(1).has_value());
+}
+
+TEST_F(CoordinatorTest, AStandbyThatHoldsStateIsAskedWhenAllMembersAreGone) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  On(SetLimits{1, 1, 1});
+  Pass(milliseconds(60));
+  Answer(1, 10);
+  Answer(2, 10);
+  ASSERT_EQ(Last<NewGeneration>(1)->members.size(), 1u);
+  sent_.clear();
+  On(RequestStop{});
+  Pass(milliseconds(60));
+  ASSERT_TRUE(Last<Prepare>(1).has_value());
+  EXPECT_FALSE(Last<Prepare>(2).has_value());
+  On(MessageFrom{1, Down{Id(1), "mutex", 137, ""}});
+  Pass(milliseconds(5));
+  ASSERT_EQ(coordinator_->report().phase, GangPhase::kStopping);
+  Answer(2, 10);
+  const auto next = Last<NewGeneration>(2);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_TRUE(next->stop);
+  EXPECT_EQ(next->start_step, 10);
 }
 
 TEST_F(CoordinatorTest, ADeathDuringABoundaryPrepareAbortsIt) {
@@ -264,6 +372,68 @@ TEST_F(CoordinatorTest, GenerationsLostWithoutAStepAreCounted) {
     On(MessageFrom{2, status});
     ASSERT_EQ(Last<NewGeneration>(1)->members.size(), 2u);
   }
+}
+
+// Pods of two slots: connections 2p and 2p + 1 are those of pod p.
+class SlotsTest : public CoordinatorTest {
+ protected:
+  void JoinSlot(ConnectionId c, const std::string& node = "") {
+    alive_.push_back(c);
+    Hello hello = {"default/job", "pod-" + std::to_string(c / 2), "agent-" + std::to_string(c), ""};
+    hello.slot = static_cast<int32_t>(c % 2);
+    hello.node = node;
+    On(AgentConnected{c, hello});
+    On(MessageFrom{c, rendezvous::Join{Id(c), "x"}});
+  }
+  std::vector<std::string> MembersSeenBy(ConnectionId c) {
+    std::vector<std::string> ids;
+    if (const auto next = Last<NewGeneration>(c))
+      for (const Member& member : next->members) ids.push_back(member.id);
+    return ids;
+  }
+};
+
+TEST_F(SlotsTest, EverySlotIsAMemberAndAPodLivesWithAllOfThem) {
+  options_.slots = 2;
+  Make(2, 4, 4);
+  for (const ConnectionId c : {4, 2, 3, 5}) JoinSlot(c);
+  Pass(seconds(1));
+  for (const ConnectionId c : {2, 3, 4, 5}) Answer(c, -1);
+  // A pod's ranks stand together, in the order of slots; pods in the order in which they came.
+  EXPECT_EQ(MembersSeenBy(2), (std::vector<std::string>{Id(4), Id(5), Id(2), Id(3)}));
+  EXPECT_EQ(coordinator_->report().live_pods, (std::vector<std::string>{"pod-2", "pod-1"}));
+
+  On(MessageFrom{3, Down{Id(3), "mutex", 137, ""}});
+  Pass(milliseconds(10));
+  for (const ConnectionId c : {2, 4, 5}) Answer(c, 0);
+  EXPECT_EQ(coordinator_->report().generation & 0xffffffff, 2U);
+  EXPECT_EQ(coordinator_->report().live_pods, std::vector<std::string>{"pod-2"}) << "half of pod-1 is gone";
+}
+
+TEST_F(SlotsTest, ANewAgentReplacesThatOfItsOwnSlotOnly) {
+  options_.slots = 2;
+  Make(2, 2, 2);
+  JoinSlot(2);
+  JoinSlot(3);
+  for (const ConnectionId c : {2, 3}) Answer(c, -1);
+  ASSERT_EQ(coordinator_->report().phase, GangPhase::kActive);
+  Hello again = {"default/job", "pod-1", "agent-again", ""};
+  again.slot = 1;
+  On(AgentConnected{9, again});
+  EXPECT_EQ(coordinator_->report().worker_failures, 1);
+  Pass(milliseconds(10));
+  EXPECT_EQ(coordinator_->report().last_failure->pod, "pod-1");
+  EXPECT_TRUE(Last<Prepare>(2).has_value()) << "slot 0 is still there";
+}
+
+TEST_F(SlotsTest, RanksOfANodeStandTogether) {
+  Make(4, 4, 4);
+  JoinSlot(2, "node-a");
+  JoinSlot(4, "node-b");
+  JoinSlot(6, "node-a");
+  JoinSlot(8, "node-b");
+  for (const ConnectionId c : {2, 4, 6, 8}) Answer(c, -1);
+  EXPECT_EQ(MembersSeenBy(2), (std::vector<std::string>{Id(2), Id(6), Id(4), Id(8)}));
 }
 
 }  // namespace

@@ -51,6 +51,17 @@ TEST_F(MemberTest, StartsConnectsAndJoinsUnderItsOwnId) {
   EXPECT_TRUE(Has(On(FromTrainer{Join{"", "addr"}}), SendCoordinator{Join{"agent.1", "addr"}}));
 }
 
+TEST_F(MemberTest, FactsAreToldAgainOnANewConnectionUntilTheTrainerIsGone) {
+  Up();
+  const Facts facts = {"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot"}};
+  EXPECT_TRUE(Has(On(FromTrainer{facts}), SendCoordinator{facts}));
+  On(Disconnected{});
+  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{facts}));
+  On(TrainerLost{"mutex", ""});
+  On(Disconnected{});
+  EXPECT_FALSE(Has(On(Connected{}), SendCoordinator{facts}));
+}
+
 TEST_F(MemberTest, FencesWhatIsOlder) {
   Up();
   StandStill(5);

@@ -211,10 +211,13 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
   now.events_dropped = 6;
   now.cached_objects = {{"pods", 9}};
   now.jobs_by_phase = {{"Pending", 2}};
+  now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 8}, {{"NVIDIA A100", "570.1"}, 2}};
   metrics.SetGauges([&] { return now; });
   metrics.Text();
   now.jobs_by_phase = {{"Running", 2}};
   now.queue_adds = 11;
+  now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 7}};
+  now.workers_in_trouble = 1;
   const std::string text = metrics.Text();
   for (const char* line : {
            "controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"success\"} 1",
@@ -238,6 +241,9 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
            "ringmaster_first_step_seconds_count 1",
            "ringmaster_events_dropped_total 6",
            "ringmaster_workers_connected 5",
+           "ringmaster_gpu_workers{driver=\"580.95\",gpu=\"NVIDIA H200\"} 7",
+           "ringmaster_gpu_workers{driver=\"570.1\",gpu=\"NVIDIA A100\"} 0",
+           "ringmaster_gpu_workers_in_trouble 1",
            "ringmaster_cached_objects{kind=\"pods\"} 9",
        })
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "worker/agent/slot_page.h"
+#include "worker/device/host.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/transfer.h"
 #include "worker/trainer/validate.h"
@@ -110,33 +112,36 @@ struct Outcome {
 struct Rank {
   RunConfig config;
   std::unique_ptr<data::Dataset> dataset;
-  std::unique_ptr<engine::Model> model;
   std::unique_ptr<fabric::Fabric> fabric;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<engine::Model> model;
   std::unique_ptr<TrainState> state;
   std::unique_ptr<Stepper> stepper;
   std::unique_ptr<fabric::Communicator> comm;
   std::atomic<bool> cancel{false};
   Outcome outcome;
+  std::vector<rendezvous::StepRecord> records;
 
   explicit Rank(const RunConfig& from) : config(from) {
     dataset = OpenData(&config).value();
-    model = engine::CreateModel(config.model).value();
     fabric = fabric::Fabric::Create({.transport = "shm", .timeout = seconds(60), .host_id = ""}).value();
-    state = TrainState::Create(fabric.get(), model->layout(), config.optimizer.kind, config.exact).value();
-    stepper = Stepper::Create({&config, dataset.get(), model.get(), fabric.get(), state.get()}).value();
+    device = device::NewHostDevice(config.model.threads);
+    model = device->CreateModel(config.model).value();
+    state =
+        TrainState::Create(device.get(), fabric.get(), model->layout(), config.optimizer.kind, config.exact)
+            .value();
+    stepper = Stepper::Create({&config, dataset.get(), device.get(), model.get(), fabric.get(), state.get()})
+                  .value();
   }
-  void Initialise() {
-    model->Initialise(config.seed, state->current().params);
-    state->Adopt(0, {}, 0);
-  }
+  void Initialise() { ASSERT_TRUE(state->Initialise(*model, config.seed).ok()); }
   void Steps(int64_t until) {
     while (state->step() < until) {
-      const auto result = stepper->Run(comm.get(), &cancel, [] { return false; });
+      const auto result = stepper->Run({comm.get()}, &cancel, [] { return false; });
       ASSERT_TRUE(result.ok()) << result.error().message;
       outcome.losses.push_back(result->loss);
     }
-    outcome.params = state->ParamsHash();
-    outcome.optimizer = state->OptimizerHash();
+    outcome.params = state->ParamsHash().value();
+    outcome.optimizer = state->OptimizerHash().value();
   }
 };
 
@@ -171,10 +176,10 @@ Outcome Train(const RunConfig& config, int world, int64_t steps) {
   OnAll(&ranks, [&](Rank* rank) {
     if (rank->comm->rank() == 0) rank->Initialise();
     const std::vector<int32_t> sources = {0};
-    ASSERT_TRUE(ShareState(rank->comm.get(), sources, rank->state.get()).ok());
+    ASSERT_TRUE(ShareState(rank->comm.get(), sources, rank->state.get(), &rank->records).ok());
     rank->Steps(steps);
     const auto validation = Validate(rank->config, *rank->dataset, rank->model.get(),
-                                     rank->state->current().params, rank->comm.get(), &rank->cancel);
+                                     rank->state->current().params, rank->comm.get(), &rank->cancel, nullptr);
     ASSERT_TRUE(validation.ok());
     rank->outcome.validation = validation->loss;
   });
@@ -220,14 +225,22 @@ TEST(Membership, JoinLossAndRollBackLeaveTheBitsAlone) {
   Connect(&ranks, 1);
   OnAll(&ranks, [](Rank* rank) {
     if (rank->comm->rank() == 0) rank->Initialise();
-    ASSERT_TRUE(ShareState(rank->comm.get(), std::vector<int32_t>{0}, rank->state.get()).ok());
+    ASSERT_TRUE(
+        ShareState(rank->comm.get(), std::vector<int32_t>{0}, rank->state.get(), &rank->records).ok());
     rank->Steps(5);
   });
   // A third joins; both others are sources.
   ranks.push_back(std::make_unique<Rank>(config));
   Connect(&ranks, 2);
   OnAll(&ranks, [](Rank* rank) {
-    ASSERT_TRUE(ShareState(rank->comm.get(), std::vector<int32_t>{0, 1}, rank->state.get()).ok());
+    const bool joins = rank->comm->rank() == 2;
+    if (!joins) rank->records = {{.step = 4, .loss = 0.5}, {.step = 5, .loss = 0.25}};
+    ASSERT_TRUE(
+        ShareState(rank->comm.get(), std::vector<int32_t>{0, 1}, rank->state.get(), &rank->records).ok());
+    // It can tell of steps before it came, when nobody is left who took them.
+    ASSERT_EQ(rank->records.size(), 2U);
+    EXPECT_EQ(rank->records[1].step, 5);
+    EXPECT_EQ(rank->records[1].loss, 0.25);
     rank->Steps(11);
   });
   // The first is lost; one survivor had committed a step more and rolls it back.
@@ -253,12 +266,12 @@ TEST(Membership, AnInterruptedStepChangesNothing) {
   Rank& rank = *ranks[0];
   rank.Initialise();
   rank.Steps(4);
-  const uint64_t before = rank.state->ParamsHash();
+  const uint64_t before = rank.state->ParamsHash().value();
   rank.cancel = true;
-  const auto interrupted = rank.stepper->Run(rank.comm.get(), &rank.cancel, [] { return false; });
+  const auto interrupted = rank.stepper->Run({rank.comm.get()}, &rank.cancel, [] { return false; });
   ASSERT_FALSE(interrupted.ok());
   EXPECT_EQ(interrupted.error().code, Code::kCancelled);
-  EXPECT_EQ(rank.state->ParamsHash(), before);
+  EXPECT_EQ(rank.state->ParamsHash().value(), before);
   rank.cancel = false;
   rank.Steps(8);
   EXPECT_EQ(rank.outcome.params, reference.params);
@@ -285,7 +298,7 @@ TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
   ranks[0]->Initialise();
   Result<StepResult> last = StepResult{};
   for (int i = 0; i < 30 && last.ok(); ++i) {
-    last = ranks[0]->stepper->Run(ranks[0]->comm.get(), &ranks[0]->cancel, [] { return false; });
+    last = ranks[0]->stepper->Run({ranks[0]->comm.get()}, &ranks[0]->cancel, [] { return false; });
   }
   ASSERT_FALSE(last.ok());
   EXPECT_EQ(last.error().code, Code::kInvalid);
@@ -309,7 +322,8 @@ TEST(Invariance, Bf16WithValidationAndRollBack) {
   rank.Initialise();
   const auto validate = [&] {
     return Validate(rank.config, *rank.dataset, rank.model.get(),
-                    {rank.state->current().params, rank.state->version()}, rank.comm.get(), &rank.cancel);
+                    {rank.state->current().params, rank.state->version()}, rank.comm.get(), &rank.cancel,
+                    nullptr);
   };
   rank.Steps(4);
   ASSERT_TRUE(validate().ok());
@@ -317,6 +331,37 @@ TEST(Invariance, Bf16WithValidationAndRollBack) {
   rank.Steps(6);
   EXPECT_EQ(rank.outcome.params, alone.params);
   EXPECT_EQ(validate()->loss, alone.validation);
+}
+
+// A peer that hangs in a validation must not make those who wait for it look as if they hung.
+TEST(Hangs, WhoHasDoneItsShareOfAValidationSaysThatItWaits) {
+  Folder folder;
+  const RunConfig config = Gpt(&folder);
+  auto page = agent::SlotPage::Create().value();
+  auto slot = agent::TrainerSlot::Attach(page.fd()).value();
+  const auto activity = [&page] { return static_cast<agent::Activity>(page.slot().activity.load()); };
+  Ranks ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  for (auto& rank : ranks) rank->Initialise();
+  const auto validate = [](Rank* rank, agent::TrainerSlot* watched) {
+    return Validate(rank->config, *rank->dataset, rank->model.get(), rank->state->current().params,
+                    rank->comm.get(), &rank->cancel, watched);
+  };
+  slot.SetActivity(agent::Activity::kComputing);
+  bool waited = false;
+  std::thread peer([&] {
+    const Time deadline = Now() + seconds(60);
+    while (!waited && Now() < deadline) {
+      std::this_thread::yield();
+      waited = activity() == agent::Activity::kExchanging;
+    }
+    EXPECT_TRUE(validate(ranks[1].get(), nullptr).ok());
+  });
+  EXPECT_TRUE(validate(ranks[0].get(), &slot).ok());
+  peer.join();
+  EXPECT_TRUE(waited);
+  EXPECT_EQ(activity(), agent::Activity::kComputing);
 }
 
 }  // namespace

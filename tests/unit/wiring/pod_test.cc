@@ -5,6 +5,7 @@
 
 #include "api/load.h"
 #include "operator/core/model.h"
+#include "operator/wiring/config_map.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/network.h"
 #include "operator/wiring/tree.h"
@@ -143,12 +144,24 @@ TEST(Config, TheTemplateStaysOut) {
 
 TEST(Config, AWorkerCanReadIt) {
   for (const Case& item : AllCases()) {
+    if (!MeetsCoordinator(item.job)) continue;
     const Json map = ObjectsOf(item.job, "uid-1", item.context)[1];
     const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
     EXPECT_THAT(loaded.problems, IsEmpty()) << item.name << ": " << loaded.problems.front().ToString();
     EXPECT_EQ(loaded.job.metadata.name, item.job.metadata.name);
     EXPECT_EQ(loaded.job.spec.training, item.job.spec.training);
   }
+}
+
+// Nor is a token made for them that nobody asks for.
+TEST(Config, WhoNeverCallsTheCoordinatorHasNone) {
+  const Case item = LoadCase("pytorch");
+  EXPECT_FALSE(MeetsCoordinator(item.job));
+  for (const Json& object : ObjectsOf(item.job, "uid-1", item.context))
+    EXPECT_NE(object["kind"], "ConfigMap");
+  const std::string pod = PodOf(item.job, "uid-1", 0, item.context).dump();
+  for (const char* what : {"serviceAccountToken", "RINGMASTER_COORDINATOR", kConfigFolder})
+    EXPECT_EQ(pod.find(what), std::string::npos) << what;
 }
 
 TEST(Config, WhatOnlyTheOperatorReadsDoesNotChangeIt) {

@@ -16,4 +16,7 @@
   }                               \
   namespace avx512 {              \
   kernel##Fn kernel;              \
+  }                               \
+  namespace avx512bf16 {          \
+  kernel##Fn kernel;              \
   }

@@ -17,6 +17,7 @@
 #include "worker/engine/kernels/maxpool.h"
 #include "worker/engine/kernels/pack.h"
 #include "worker/engine/kernels/relu.h"
+#include "worker/engine/kernels/tiles.h"
 
 // clang-format off
 #define RM_FOR_ALL_KERNELS(do_) \
@@ -55,13 +56,14 @@ struct Kernels {
 #define RM_MEMBER(kernel) kernel##Fn* kernel;
   RM_FOR_ALL_KERNELS(RM_MEMBER)
 #undef RM_MEMBER
+  MultiplyTilesFn* multiply_tiles = nullptr;  // null: products of bfloat16 are oneDNN's
 };
 
 // Plain loops, written to be read; what the fast ones are tested against.
 const Kernels& ReferenceKernels();
-// The widest vectors that this CPU has. All choices give equal bits.
+// The widest vectors that this CPU has, and its tiles. All choices give equal bits but for products.
 const Kernels& FastKernels();
-// By name ("base", "avx2", "avx512"), or null when this CPU or build lacks it: for tests.
+// By name ("base", "avx2", "avx512", "tiles"), or null when this CPU or build lacks it: for tests.
 const Kernels* KernelsFor(const char* name);
 
 }  // namespace ringmaster::engine::kernels

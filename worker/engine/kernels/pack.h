@@ -1,5 +1,6 @@
-// float to bfloat16 (rounded as ToBf16 does) in the orders in which products take their operands; see
-// packed.h for the strips. Each is one pass that reads along the rows in memory.
+// float to bfloat16 (rounded as ToBf16 does, but that numbers below the normal ones may become the zeros as
+// which products take them) in the orders in which products take their operands; see packed.h for the strips.
+// Each is one pass that reads along the rows in memory.
 #pragma once
 
 #include "worker/engine/kernels/declare.h"
@@ -15,8 +16,7 @@ using PackRowsFn = void(int64_t depth, int64_t columns, const float* x, int64_t 
                         int64_t stride);
 RM_DECLARE_KERNEL(PackRows)
 
-// The same of the transpose: x is [columns, depth] in memory. Written past the caches: of a weight this is
-// what backward takes, long after.
+// The same of the transpose: x is [columns, depth] in memory.
 using PackColumnsFn = void(int64_t depth, int64_t columns, const float* x, int64_t ldx, uint16_t* strips,
                            int64_t stride);
 RM_DECLARE_KERNEL(PackColumns)

@@ -1,8 +1,6 @@
 #include "worker/engine/models/cnn.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include <utility>
 
 namespace ringmaster::engine {
 namespace {
@@ -12,43 +10,20 @@ namespace {
 constexpr int64_t kGroup = 4;
 
 int64_t Groups(int64_t samples) { return (samples + kGroup - 1) / kGroup; }
-int64_t Padded(int64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
 
 }  // namespace
 
 Cnn::Cnn(const ModelConfig& config, const kernels::Kernels& kernels)
-    : ModelBase(config, 1, config.classes, kernels) {
-  int64_t height = config.height;
-  int64_t width = config.image_width;
-  int64_t in = config.channels;
-  int64_t out = config.width;
-  for (int i = 0; i < config.layers; ++i, out *= 2) {
-    stages_.push_back({.height = height, .width = width, .in = in, .out = out});
-    height /= 2;
-    width /= 2;
-    in = out;
-  }
-  dense_in_ = height * width * in;
+    : Cnn(config, MakeCnnTensors(config), kernels) {}
 
-  const auto he = [](int64_t inputs) { return Initial{0, std::sqrt(2.0f / static_cast<float>(inputs))}; };
-  dense_weight_ = AddParameter("dense.weight", {dense_in_, config.classes}, he(dense_in_));
-  dense_bias_ = AddParameter("dense.bias", {config.classes}, {});
-  dense_end_ = dense_bias_ + Padded(config.classes);
-  builder_.EndGroup();
-  for (int i = config.layers - 1; i >= 0; --i) {
-    Stage& stage = stages_[static_cast<size_t>(i)];
-    stage.weight =
-        AddParameter(fmt::format("conv.{}.weight", i), {3, 3, stage.in, stage.out}, he(9 * stage.in));
-    stage.bias = AddParameter(fmt::format("conv.{}.bias", i), {stage.out}, {});
-    stage.end = stage.bias + Padded(stage.out);
-    builder_.EndGroup();
-  }
-  layout_ = builder_.Finish();
-
+Cnn::Cnn(const ModelConfig& config, CnnTensors tensors, const kernels::Kernels& kernels)
+    : ModelBase(config, std::move(tensors.tensors), kernels),
+      stages_(std::move(tensors.stages)),
+      dense_(tensors.dense) {
   const int64_t samples = config.max_samples;
-  images_ = Buffer<float>(samples * InputsPerSample());
+  images_ = Buffer<float>(samples * ImageSize(config));
   int64_t patches = 0, conv = 0, weights = 0;
-  for (const Stage& stage : stages_) {
+  for (const ConvTensors& stage : stages_) {
     StageActivations& act = act_.emplace_back();
     act.conv = Buffer<float>(samples * stage.Pixels() * stage.out);
     act.pooled = Buffer<float>(samples * stage.PooledSize());
@@ -59,13 +34,9 @@ Cnn::Cnn(const ModelConfig& config, const kernels::Kernels& kernels)
     weights = std::max(weights, (9 * stage.in + 1) * stage.out);
     exec_.ReserveHere(stage.Pixels(), stage.out, 9 * stage.in);
   }
-  exec_.AddWeight({.offset = dense_weight_, .in = dense_in_, .out = config.classes}, samples);
+  exec_.Reserve({.in = dense_.in, .out = config.classes}, samples);
   partial_ = Buffer<float>(Groups(samples) * weights);
   for (int t = 0; t < config.threads; ++t) scratch_.push_back({Buffer<float>(patches), Buffer<float>(conv)});
-}
-
-int64_t Cnn::InputsPerSample() const {
-  return static_cast<int64_t>(config_.channels) * config_.height * config_.image_width;
 }
 
 int64_t Cnn::ActivationBytes() const {
@@ -77,7 +48,7 @@ int64_t Cnn::ActivationBytes() const {
 }
 
 void Cnn::ForwardStage(const float* params, size_t index, int64_t samples) {
-  const Stage& stage = stages_[index];
+  const ConvTensors& stage = stages_[index];
   StageActivations& act = act_[index];
   exec_.Units(samples, [&](int64_t sample, int worker) {
     float* patches = scratch_[static_cast<size_t>(worker)].patches.get();
@@ -115,17 +86,17 @@ Status Cnn::Forward(const float* params, const Batch& batch, const std::atomic<b
   }
   exec_.Matmul({.m = samples,
                 .n = config_.classes,
-                .k = dense_in_,
-                .a = {act_.back().pooled.get(), dense_in_},
-                .b = {params + dense_weight_, config_.classes},
+                .k = dense_.in,
+                .a = {act_.back().pooled.get(), dense_.in},
+                .b = {params + dense_.weight, config_.classes},
                 .c = logits(),
                 .ldc = config_.classes},
-               {.bias = params + dense_bias_});
+               {.bias = params + dense_.bias});
   return Poll(cancel);
 }
 
 void Cnn::BackwardStage(const float* params, size_t index, int64_t samples, float* grads) {
-  const Stage& stage = stages_[index];
+  const ConvTensors& stage = stages_[index];
   StageActivations& act = act_[index];
   const int64_t k = 9 * stage.in;
   const int64_t row = (k + 1) * stage.out;  // of partial_: weight, then bias
@@ -179,22 +150,22 @@ Status Cnn::Backward(const float* params, const Batch& batch, float* grads, Buck
                      const std::atomic<bool>* cancel) {
   const int64_t samples = batch.samples;
   RM_TRY(Poll(cancel));
-  exec_.Matmul({.m = dense_in_,
+  exec_.Matmul({.m = dense_.in,
                 .n = config_.classes,
                 .k = samples,
-                .a = {act_.back().pooled.get(), dense_in_, true},
+                .a = {act_.back().pooled.get(), dense_.in, true},
                 .b = {logits(), config_.classes},
-                .c = grads + dense_weight_,
+                .c = grads + dense_.weight,
                 .ldc = config_.classes});
-  exec_.kernels().ColumnSums(samples, config_.classes, logits(), config_.classes, grads + dense_bias_);
-  notifier.Final(dense_end_);
+  exec_.kernels().ColumnSums(samples, config_.classes, logits(), config_.classes, grads + dense_.bias);
+  notifier.Final(dense_.end);
   exec_.Matmul({.m = samples,
-                .n = dense_in_,
+                .n = dense_.in,
                 .k = config_.classes,
                 .a = {logits(), config_.classes},
-                .b = {params + dense_weight_, config_.classes, true},
+                .b = {params + dense_.weight, config_.classes, true},
                 .c = act_.back().d_pooled.get(),
-                .ldc = dense_in_});
+                .ldc = dense_.in});
   for (size_t i = stages_.size(); i-- > 0;) {
     RM_TRY(Poll(cancel));
     BackwardStage(params, i, samples, grads);

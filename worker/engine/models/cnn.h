@@ -15,15 +15,8 @@ class Cnn final : public ModelBase {
   int64_t ActivationBytes() const override;
 
  private:
-  struct Stage {
-    int64_t height = 0, width = 0, in = 0,
-            out = 0;               // of the convolution; the pooled image is half as high and wide
-    int64_t weight = 0, bias = 0;  // offsets
-    int64_t end = 0;
-    int64_t Pixels() const { return height * width; }
-    int64_t InputSize() const { return height * width * in; }
-    int64_t PooledSize() const { return (height / 2) * (width / 2) * out; }
-  };
+  Cnn(const ModelConfig& config, CnnTensors tensors, const kernels::Kernels& kernels);
+
   struct StageActivations {
     Buffer<float> conv;  // after ReLU
     Buffer<float> pooled;
@@ -38,18 +31,13 @@ class Cnn final : public ModelBase {
   Status Forward(const float* params, const Batch& batch, const std::atomic<bool>* cancel) override;
   Status Backward(const float* params, const Batch& batch, float* grads, BucketNotifier& notifier,
                   const std::atomic<bool>* cancel) override;
-  int64_t InputsPerSample() const override;
-  bool TakesTokens() const override { return false; }
 
   void ForwardStage(const float* params, size_t stage, int64_t samples);
   void BackwardStage(const float* params, size_t stage, int64_t samples, float* grads);
   const float* Input(size_t stage) const { return stage == 0 ? images_.get() : act_[stage - 1].pooled.get(); }
 
-  std::vector<Stage> stages_;
-  int64_t dense_in_ = 0;
-  int64_t dense_weight_ = 0;
-  int64_t dense_bias_ = 0;
-  int64_t dense_end_ = 0;
+  std::vector<ConvTensors> stages_;
+  DenseTensors dense_;
 
   Buffer<float> images_;  // channels last
   std::vector<StageActivations> act_;

@@ -1,49 +1,22 @@
 #include "worker/engine/models/gpt.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include <utility>
 
 namespace ringmaster::engine {
 
 Gpt::Gpt(const ModelConfig& config, const kernels::Kernels& kernels)
-    : ModelBase(config, config.context, config.vocabulary, kernels) {
+    : Gpt(config, MakeGptTensors(config), kernels) {}
+
+Gpt::Gpt(const ModelConfig& config, GptTensors tensors, const kernels::Kernels& kernels)
+    : ModelBase(config, std::move(tensors.tensors), kernels),
+      blocks_(std::move(tensors.blocks)),
+      ln_f_g_(tensors.ln_f_g),
+      ln_f_b_(tensors.ln_f_b),
+      ln_f_end_(tensors.ln_f_end),
+      wpe_(tensors.wpe),
+      wte_(tensors.wte) {
   const int64_t c = config.width;
   const int64_t rows = static_cast<int64_t>(config.max_samples) * config.context;
-  const Initial zero{}, one{1, 0}, normal{0, 0.02f};
-  // GPT-2 scales what enters the residual stream by the number of additions to it.
-  const Initial residual{0, 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers))};
-
-  ln_f_g_ = AddParameter("ln_f.weight", {c}, one);
-  ln_f_b_ = AddParameter("ln_f.bias", {c}, zero);
-  builder_.EndGroup();
-  ln_f_end_ = ln_f_b_ + (c + kBlock - 1) / kBlock * kBlock;
-  blocks_.resize(static_cast<size_t>(config.layers));
-  for (int i = config.layers - 1; i >= 0; --i) {
-    BlockParams& at = blocks_[static_cast<size_t>(i)];
-    const auto add = [&](const char* name, std::vector<int64_t> shape, const Initial& initial) {
-      return AddParameter(fmt::format("h.{}.{}", i, name), std::move(shape), initial);
-    };
-    at.mlp_proj_w = add("mlp.c_proj.weight", {4 * c, c}, residual);
-    at.mlp_proj_b = add("mlp.c_proj.bias", {c}, zero);
-    at.fc_w = add("mlp.c_fc.weight", {c, 4 * c}, normal);
-    at.fc_b = add("mlp.c_fc.bias", {4 * c}, zero);
-    at.ln2_g = add("ln_2.weight", {c}, one);
-    at.ln2_b = add("ln_2.bias", {c}, zero);
-    at.proj_w = add("attn.c_proj.weight", {c, c}, residual);
-    at.proj_b = add("attn.c_proj.bias", {c}, zero);
-    at.qkv_w = add("attn.c_attn.weight", {c, 3 * c}, normal);
-    at.qkv_b = add("attn.c_attn.bias", {3 * c}, zero);
-    at.ln1_g = add("ln_1.weight", {c}, one);
-    at.ln1_b = add("ln_1.bias", {c}, zero);
-    at.end = at.ln1_b + (c + kBlock - 1) / kBlock * kBlock;
-    builder_.EndGroup();
-  }
-  wpe_ = AddParameter("wpe.weight", {config.context, c}, normal);
-  wte_ = AddParameter("wte.weight", {config.vocabulary, c}, normal);
-  builder_.EndGroup();
-  layout_ = builder_.Finish();
-
   act_.resize(static_cast<size_t>(config.layers));
   for (BlockActivations& act : act_) {
     act.in = Buffer<float>(rows * c);
@@ -67,13 +40,11 @@ Gpt::Gpt(const ModelConfig& config, const kernels::Kernels& kernels)
   d_residual_ = Buffer<float>(rows * c);
   d_wide_ = Buffer<float>(rows * 4 * c);
   d_narrow_ = Buffer<float>(rows * c);
-  for (const BlockParams& at : blocks_) {
-    exec_.AddWeight({.offset = at.qkv_w, .in = c, .out = 3 * c}, rows);
-    exec_.AddWeight({.offset = at.proj_w, .in = c, .out = c}, rows);
-    exec_.AddWeight({.offset = at.fc_w, .in = c, .out = 4 * c}, rows);
-    exec_.AddWeight({.offset = at.mlp_proj_w, .in = 4 * c, .out = c}, rows);
-  }
-  exec_.AddWeight({.offset = wte_, .in = c, .out = config.vocabulary, .transposed = true}, rows);
+  exec_.Reserve({.in = c, .out = 3 * c}, rows);
+  exec_.Reserve({.in = c, .out = c}, rows);
+  exec_.Reserve({.in = c, .out = 4 * c}, rows);
+  exec_.Reserve({.in = 4 * c, .out = c}, rows);
+  exec_.Reserve({.in = c, .out = config.vocabulary, .transposed = true}, rows);
   for (int t = 0; t < config.threads; ++t)
     attention_scratch_.emplace_back(kernels::AttentionScratch(config.context));
 }
@@ -124,7 +95,7 @@ void Gpt::Attention(BlockActivations& act, int64_t samples) {
   });
 }
 
-void Gpt::ForwardBlock(const float* params, const BlockParams& at, BlockActivations& act, int64_t samples,
+void Gpt::ForwardBlock(const float* params, const GptBlockTensors& at, BlockActivations& act, int64_t samples,
                        float* out) {
   const int64_t c = config_.width;
   const int64_t rows = samples * config_.context;

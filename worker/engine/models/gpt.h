@@ -16,12 +16,8 @@ class Gpt final : public ModelBase {
   int64_t ActivationBytes() const override;
 
  private:
-  // Offsets of a block's tensors in the arena, in backward order.
-  struct BlockParams {
-    int64_t mlp_proj_w, mlp_proj_b, fc_w, fc_b, ln2_g, ln2_b;
-    int64_t proj_w, proj_b, qkv_w, qkv_b, ln1_g, ln1_b;
-    int64_t end;  // of the block
-  };
+  Gpt(const ModelConfig& config, GptTensors tensors, const kernels::Kernels& kernels);
+
   // What forward keeps of a block; rows are tokens.
   struct BlockActivations {
     Buffer<float> in;                 // [rows, C] the residual stream before the block
@@ -35,13 +31,11 @@ class Gpt final : public ModelBase {
   Status Forward(const float* params, const Batch& batch, const std::atomic<bool>* cancel) override;
   Status Backward(const float* params, const Batch& batch, float* grads, BucketNotifier& notifier,
                   const std::atomic<bool>* cancel) override;
-  int64_t InputsPerSample() const override { return config_.context; }
-  bool TakesTokens() const override { return true; }
 
-  void ForwardBlock(const float* params, const BlockParams& at, BlockActivations& act, int64_t samples,
+  void ForwardBlock(const float* params, const GptBlockTensors& at, BlockActivations& act, int64_t samples,
                     float* out);
-  void BackwardBlock(const float* params, const BlockParams& at, const BlockActivations& act, int64_t samples,
-                     float* grads);
+  void BackwardBlock(const float* params, const GptBlockTensors& at, const BlockActivations& act,
+                     int64_t samples, float* grads);
   void Norm(const float* x, const float* gamma, const float* beta, int64_t rows, float* out, float* mean,
             float* rstd);
   void NormBackward(const float* dy, const float* x, const float* gamma, const float* mean, const float* rstd,
@@ -51,12 +45,12 @@ class Gpt final : public ModelBase {
   void AttentionBackward(const BlockActivations& act, const float* d_att, int64_t samples, float* d_qkv);
   kernels::AttentionHead HeadOf(const BlockActivations& act, int64_t unit) const;
 
-  std::vector<BlockParams> blocks_;  // by depth: blocks_[0] reads the embeddings
-  int64_t ln_f_g_ = 0;
-  int64_t ln_f_b_ = 0;
-  int64_t ln_f_end_ = 0;
-  int64_t wpe_ = 0;
-  int64_t wte_ = 0;
+  std::vector<GptBlockTensors> blocks_;  // by depth: blocks_[0] reads the embeddings
+  int64_t ln_f_g_;
+  int64_t ln_f_b_;
+  int64_t ln_f_end_;
+  int64_t wpe_;
+  int64_t wte_;
 
   std::vector<BlockActivations> act_;
   Buffer<float> out_, ln_f_, mean_f_, rstd_f_;  // after the last block

@@ -39,7 +39,7 @@ void Gpt::AttentionBackward(const BlockActivations& act, const float* d_att, int
   });
 }
 
-void Gpt::BackwardBlock(const float* params, const BlockParams& at, const BlockActivations& act,
+void Gpt::BackwardBlock(const float* params, const GptBlockTensors& at, const BlockActivations& act,
                         int64_t samples, float* grads) {
   const int64_t c = config_.width;
   const int64_t rows = samples * config_.context;

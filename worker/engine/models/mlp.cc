@@ -1,39 +1,20 @@
 #include "worker/engine/models/mlp.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include <utility>
 
 namespace ringmaster::engine {
 
 Mlp::Mlp(const ModelConfig& config, const kernels::Kernels& kernels)
-    : ModelBase(config, 1, config.classes, kernels) {
-  const int64_t inputs = InputsPerSample();
-  dense_.resize(static_cast<size_t>(config.layers) + 1);
-  for (int i = config.layers; i >= 0; --i) {
-    Dense& layer = dense_[static_cast<size_t>(i)];
-    layer.in = i == 0 ? inputs : config.width;
-    layer.out = i == config.layers ? config.classes : config.width;
-    // He: keeps the size of what passes through ReLU.
-    const Initial he{0, std::sqrt(2.0f / static_cast<float>(layer.in))};
-    layer.weight = AddParameter(fmt::format("layers.{}.weight", i), {layer.in, layer.out}, he);
-    layer.bias = AddParameter(fmt::format("layers.{}.bias", i), {layer.out}, {});
-    layer.end = layer.bias + (layer.out + kBlock - 1) / kBlock * kBlock;
-    builder_.EndGroup();
-  }
-  layout_ = builder_.Finish();
-  for (const Dense& layer : dense_)
-    exec_.AddWeight(
-        {.offset = layer.weight, .in = layer.in, .out = layer.out, .input_gradient = &layer != dense_.data()},
-        config.max_samples);
+    : Mlp(config, MakeMlpTensors(config), kernels) {}
+
+Mlp::Mlp(const ModelConfig& config, MlpTensors tensors, const kernels::Kernels& kernels)
+    : ModelBase(config, std::move(tensors.tensors), kernels), dense_(std::move(tensors.dense)) {
+  for (const DenseTensors& layer : dense_)
+    exec_.Reserve({.in = layer.in, .out = layer.out}, config.max_samples);
   for (int i = 0; i < config.layers; ++i)
     hidden_.emplace_back(static_cast<int64_t>(config.max_samples) * config.width);
   for (Buffer<float>& d : d_hidden_)
     d = Buffer<float>(static_cast<int64_t>(config.max_samples) * config.width);
-}
-
-int64_t Mlp::InputsPerSample() const {
-  return static_cast<int64_t>(config_.channels) * config_.height * config_.image_width;
 }
 
 int64_t Mlp::ActivationBytes() const {
@@ -46,7 +27,7 @@ Status Mlp::Forward(const float* params, const Batch& batch, const std::atomic<b
   const float* in = batch.images.data();
   for (size_t i = 0; i < dense_.size(); ++i) {
     RM_TRY(Poll(cancel));
-    const Dense& layer = dense_[i];
+    const DenseTensors& layer = dense_[i];
     const bool last = i + 1 == dense_.size();
     float* out = last ? logits() : hidden_[i].get();
     exec_.Matmul({.m = batch.samples,
@@ -72,7 +53,7 @@ Status Mlp::Backward(const float* params, const Batch& batch, float* grads, Buck
   float* d = logits();
   for (size_t i = dense_.size(); i-- > 0;) {
     RM_TRY(Poll(cancel));
-    const Dense& layer = dense_[i];
+    const DenseTensors& layer = dense_[i];
     const float* in = i == 0 ? batch.images.data() : hidden_[i - 1].get();
     exec_.Matmul({.m = layer.in,
                   .n = layer.out,

@@ -1,55 +1,26 @@
 #include "worker/engine/models/model_base.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace ringmaster::engine {
 
-ModelBase::ModelBase(const ModelConfig& config, int64_t rows_per_sample, int64_t row_width,
-                     const kernels::Kernels& kernels)
+ModelBase::ModelBase(const ModelConfig& config, Tensors tensors, const kernels::Kernels& kernels)
     : config_(config),
+      layout_(std::move(tensors.layout)),
       exec_(config.threads, config.precision, kernels),
-      rows_per_sample_(rows_per_sample),
-      row_width_(row_width),
-      logits_(config.max_samples * rows_per_sample * row_width),
-      losses_(config.max_samples * rows_per_sample),
-      weights_(config.max_samples * rows_per_sample),
-      hits_(config.max_samples * rows_per_sample) {}
-
-int64_t ModelBase::AddParameter(std::string name, std::vector<int64_t> shape, const Initial& initial) {
-  initial_.push_back(initial);
-  return builder_.Add(std::move(name), std::move(shape));
-}
+      rules_(config),
+      rows_per_sample_(rules_.rows_per_sample),
+      row_width_(rules_.row_width),
+      initial_(std::move(tensors.initial)),
+      logits_(config.max_samples * rows_per_sample_ * row_width_),
+      losses_(config.max_samples * rows_per_sample_),
+      weights_(config.max_samples * rows_per_sample_),
+      hits_(config.max_samples * rows_per_sample_) {}
 
 Status ModelBase::Poll(const std::atomic<bool>* cancel) const {
   if (progress_) progress_();
   if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
     return Error{Code::kCancelled, "the step was cancelled"};
-  return Ok();
-}
-
-Status ModelBase::CheckBatch(const Batch& batch, bool with_targets) const {
-  if (batch.samples < 0 || batch.samples > config_.max_samples)
-    return Error{Code::kInvalid, fmt::format("batch of {} samples: the model was made for at most {}",
-                                             batch.samples, config_.max_samples)};
-  const auto inputs = static_cast<size_t>(batch.samples * InputsPerSample());
-  const size_t given = TakesTokens() ? batch.tokens.size() : batch.images.size();
-  if (given != inputs)
-    return Error{Code::kInvalid, fmt::format("batch of {} samples needs {} {}, got {}", batch.samples, inputs,
-                                             TakesTokens() ? "tokens" : "image values", given)};
-  if (TakesTokens())
-    for (const int32_t token : batch.tokens)
-      if (token < 0 || token >= config_.vocabulary)
-        return Error{Code::kInvalid,
-                     fmt::format("token {} is outside the vocabulary of {}", token, config_.vocabulary)};
-  if (!with_targets) return Ok();
-  if (batch.targets.size() != static_cast<size_t>(batch.samples * rows_per_sample_))
-    return Error{Code::kInvalid, fmt::format("batch of {} samples needs {} targets, got {}", batch.samples,
-                                             batch.samples * rows_per_sample_, batch.targets.size())};
-  for (const int32_t target : batch.targets)
-    if (target >= row_width_)
-      return Error{Code::kInvalid, fmt::format("target {} is not below {}", target, row_width_)};
   return Ok();
 }
 
@@ -99,7 +70,7 @@ Result<Sums> ModelBase::ForwardBackward(const Params& params, const Batch& batch
         "params has {} elements, the layout {}", params.values.size(), layout_.elements);
   CHECK(static_cast<int64_t>(grads.size()) == layout_.elements, "grads has {} elements, the layout {}",
         grads.size(), layout_.elements);
-  RM_TRY(CheckBatch(batch, true));
+  RM_TRY(rules_.Check(batch, true));
   BucketNotifier notifier(layout_, on_final);
   if (batch.samples == 0) {
     RM_TRY(Poll(cancel));
@@ -113,7 +84,6 @@ Result<Sums> ModelBase::ForwardBackward(const Params& params, const Batch& batch
         i + 1 < layout_.parameters.size() ? layout_.parameters[i + 1].offset : layout_.elements;
     std::fill(grads.data() + begin, grads.data() + end, 0.0f);
   }
-  exec_.Begin(params.values.data(), params.version, true);
   RM_TRY(Forward(params.values.data(), batch, cancel));
   Loss(batch, true);
   const Sums sums = Summarise(batch);
@@ -122,23 +92,26 @@ Result<Sums> ModelBase::ForwardBackward(const Params& params, const Batch& batch
   return sums;
 }
 
-Sums ModelBase::Evaluate(const Params& params, const Batch& batch) {
+Status ModelBase::Enqueue(const Params& params, const Batch& batch, std::span<float> grads,
+                          const std::function<void(int)>& on_final, const std::atomic<bool>* cancel) {
+  RM_ASSIGN(const Sums sums, ForwardBackward(params, batch, grads, on_final, cancel));
+  pending_.push_back(sums);
+  return Ok();
+}
+
+Result<Sums> ModelBase::Evaluate(const Params& params, const Batch& batch) {
   CHECK(static_cast<int64_t>(params.values.size()) == layout_.elements);
-  const Status good = CheckBatch(batch, true);
-  CHECK(good.ok(), "Evaluate: {}", good.error().message);
-  if (batch.samples == 0) return {};
-  exec_.Begin(params.values.data(), params.version, false);
-  const Status done = Forward(params.values.data(), batch, nullptr);
-  CHECK(done.ok());
+  RM_TRY(rules_.Check(batch, true));
+  if (batch.samples == 0) return Sums{};
+  RM_TRY(Forward(params.values.data(), batch, nullptr));
   Loss(batch, false);
   return Summarise(batch);
 }
 
 Result<std::span<const float>> ModelBase::Logits(const Params& params, const Batch& batch) {
   CHECK(static_cast<int64_t>(params.values.size()) == layout_.elements);
-  RM_TRY(CheckBatch(batch, false));
+  RM_TRY(rules_.Check(batch, false));
   if (batch.samples > 0) {
-    exec_.Begin(params.values.data(), params.version, false);
     RM_TRY(Forward(params.values.data(), batch, nullptr));
   }
   return std::span<const float>(logits_.get(),

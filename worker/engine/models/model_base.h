@@ -1,5 +1,5 @@
-// What all models share: configuration, layout, initial values, the checks of a batch, and telling the caller
-// which buckets are final.
+// What all models of the CPU share: configuration, layout, initial values, the checks of a batch, and the
+// loss.
 #pragma once
 
 #include <functional>
@@ -10,30 +10,12 @@
 #include "worker/engine/buffer.h"
 #include "worker/engine/exec.h"
 #include "worker/engine/initialise.h"
-#include "worker/engine/layout_builder.h"
 #include "worker/engine/model.h"
+#include "worker/engine/models/batch_rules.h"
+#include "worker/engine/models/bucket_notifier.h"
+#include "worker/engine/models/tensors.h"
 
 namespace ringmaster::engine {
-
-// Announces buckets as backward reaches their ends.
-class BucketNotifier {
- public:
-  BucketNotifier(const Layout& layout, const std::function<void(int)>& on_final)
-      : layout_(layout), on_final_(on_final) {}
-
-  // All gradients before `end` are final.
-  void Final(int64_t end) {
-    while (next_ < layout_.buckets.size() && layout_.buckets[next_].end <= end) {
-      if (on_final_) on_final_(static_cast<int>(next_));
-      ++next_;
-    }
-  }
-
- private:
-  const Layout& layout_;
-  const std::function<void(int)>& on_final_;
-  size_t next_ = 0;
-};
 
 class ModelBase : public Model {
  public:
@@ -47,16 +29,14 @@ class ModelBase : public Model {
   Result<Sums> ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
                                const std::function<void(int)>& on_final,
                                const std::atomic<bool>* cancel) final;
-  Sums Evaluate(const Params& params, const Batch& batch) final;
+  Status Enqueue(const Params& params, const Batch& batch, std::span<float> grads,
+                 const std::function<void(int)>& on_final, const std::atomic<bool>* cancel) final;
+  Result<std::vector<Sums>> Await() final { return std::exchange(pending_, {}); }
+  Result<Sums> Evaluate(const Params& params, const Batch& batch) final;
   Result<std::span<const float>> Logits(const Params& params, const Batch& batch) final;
 
  protected:
-  // rows_per_sample: predictions of a sample; row_width: logits of a prediction.
-  ModelBase(const ModelConfig& config, int64_t rows_per_sample, int64_t row_width,
-            const kernels::Kernels& kernels);
-
-  // Adds a tensor in backward order. Returns its offset.
-  int64_t AddParameter(std::string name, std::vector<int64_t> shape, const Initial& initial);
+  ModelBase(const ModelConfig& config, Tensors tensors, const kernels::Kernels& kernels);
 
   // A sign of life, and whether to go on.
   Status Poll(const std::atomic<bool>* cancel) const;
@@ -66,26 +46,24 @@ class ModelBase : public Model {
   // logits() hold their gradient. Writes all gradients but the padding.
   virtual Status Backward(const float* params, const Batch& batch, float* grads, BucketNotifier& notifier,
                           const std::atomic<bool>* cancel) = 0;
-  virtual int64_t InputsPerSample() const = 0;
-  virtual bool TakesTokens() const = 0;
 
   float* logits() { return logits_.get(); }
   int64_t BaseBytes() const { return logits_.bytes() + losses_.bytes() + weights_.bytes() + hits_.bytes(); }
 
   ModelConfig config_;
-  LayoutBuilder builder_;
   Layout layout_;
   Exec exec_;
 
  private:
-  Status CheckBatch(const Batch& batch, bool with_targets) const;
   Sums Summarise(const Batch& batch) const;
   void Loss(const Batch& batch, bool with_gradient);
 
+  BatchRules rules_;
   int64_t rows_per_sample_;
   int64_t row_width_;
   std::vector<Initial> initial_;
   std::function<void()> progress_;
+  std::vector<Sums> pending_;  // of Enqueue, until Await
   Buffer<float> logits_;
   Buffer<float> losses_;
   Buffer<float> weights_;

@@ -1,0 +1,72 @@
+#include "api/slots.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace ringmaster::api {
+namespace {
+
+constexpr int64_t kMostSlots = 999;
+
+// The member of an object, or nullptr; templates may have any shape.
+const Json* MemberOf(const Json* object, const char* name) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto it = object->find(name);
+  return it == object->end() ? nullptr : &*it;
+}
+
+const Json* ResourcesOfWorker(const Workers& workers) {
+  const Json* containers = MemberOf(MemberOf(&workers.template_, "spec"), "containers");
+  if (containers == nullptr || !containers->is_array() || containers->empty()) return nullptr;
+  for (const Json& container : *containers) {
+    const Json* name = MemberOf(&container, "name");
+    if (name != nullptr && *name == "worker") return MemberOf(&container, "resources");
+  }
+  return MemberOf(&containers->front(), "resources");
+}
+
+int64_t Whole(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+int64_t GpusIn(const Json* quantities) {
+  int64_t gpus = 0;
+  if (quantities == nullptr || !quantities->is_object()) return gpus;
+  for (const auto& [name, quantity] : quantities->items()) {
+    if (!IsGpu(name)) continue;
+    if (quantity.is_string()) gpus += Whole(quantity.get_ref<const std::string&>());
+    if (quantity.is_number_integer()) gpus += quantity.get<int64_t>();
+  }
+  return gpus;
+}
+
+}  // namespace
+
+bool IsGpu(const std::string& resource) {
+  return resource.ends_with(".com/gpu") || resource.starts_with("nvidia.com/gpu.") ||
+         resource.starts_with("nvidia.com/mig-") || resource.starts_with("gpu.intel.com/");
+}
+
+int32_t SlotsOf(const Workers& workers) {
+  int64_t slots = 0;
+  if (workers.slots == "gpu") {
+    const Json* resources = ResourcesOfWorker(workers);
+    slots = GpusIn(MemberOf(resources, "limits"));
+    if (slots == 0) slots = GpusIn(MemberOf(resources, "requests"));
+  } else {
+    slots = Whole(workers.slots);
+  }
+  return static_cast<int32_t>(std::clamp<int64_t>(slots, 1, kMostSlots));
+}
+
+bool SlotsUnknown(const Workers& workers) {
+  if (workers.slots != "gpu") return false;
+  const Json* resources = ResourcesOfWorker(workers);
+  const Json* claims = MemberOf(resources, "claims");
+  return claims != nullptr && !claims->empty() && GpusIn(MemberOf(resources, "limits")) == 0 &&
+         GpusIn(MemberOf(resources, "requests")) == 0;
+}
+
+}  // namespace ringmaster::api

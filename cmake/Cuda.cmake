@@ -1,0 +1,34 @@
+# The CUDA toolkit of the GPU plugin: one of the system, or that of scripts/setup-cuda. Sets RINGMASTER_HAS_CUDA and
+# enables the language; without a toolkit everything else is built the same. Instrumented builds leave it out: nvcc
+# does not know the sanitizers, and the kernels run under them by emulation (tests/cuda).
+set(RINGMASTER_HAS_CUDA OFF)
+if(RINGMASTER_CUDA STREQUAL "OFF" OR RINGMASTER_SANITIZE)
+  return()
+endif()
+
+execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/setup-cuda --where OUTPUT_VARIABLE toolkit
+                OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  if(RINGMASTER_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "RINGMASTER_CUDA=ON, but there is no CUDA toolkit: scripts/setup-cuda makes one")
+  endif()
+  message(STATUS "CUDA: no toolkit; the worker is built for CPUs only (scripts/setup-cuda makes one)")
+  return()
+endif()
+
+set(CMAKE_CUDA_COMPILER ${toolkit}/bin/nvcc)
+set(CMAKE_CUDA_ARCHITECTURES ${RINGMASTER_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+enable_language(CUDA)
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # cmake 3.25 does not know that this nvcc has it
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CUDAToolkit_ROOT ${toolkit})
+find_package(CUDAToolkit REQUIRED)
+message(STATUS "CUDA: ${CUDAToolkit_VERSION} at ${toolkit}, for ${RINGMASTER_CUDA_ARCHITECTURES}")
+set(RINGMASTER_HAS_CUDA ON)

@@ -1,0 +1,251 @@
+// The GPU as a device, emulated, against the CPU: the same arithmetic, the same bits.
+#include "worker/cuda/device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "base/rng.h"
+#include "tests/cuda/runtime/faults.h"
+#include "worker/device/host.h"
+#include "worker/fabric/fabric.h"
+#include "worker/numerics/exact.h"
+#include "worker/trainer/agree.h"
+#include "worker/trainer/comm_queue.h"
+#include "worker/trainer/state.h"
+#include "worker/trainer/twin.h"
+
+namespace ringmaster {
+namespace {
+
+using device::Device;
+using trainer::SpanOf;
+using trainer::Twin;
+
+engine::Layout Layout() {
+  engine::Layout layout;
+  layout.parameters = {{"w", {700, 3}, 0, 2100, true}, {"b", {700}, 3072, 700, false}};
+  layout.buckets = {{0, 3072}, {3072, 4096}};
+  layout.elements = 4096;
+  layout.trainable = 2800;
+  return layout;
+}
+
+// A device and memory of its own fabric.
+struct Machine {
+  std::unique_ptr<fabric::Fabric> fabric =
+      fabric::Fabric::Create({.transport = "shm", .timeout = seconds(60), .host_id = ""}).value();
+  std::unique_ptr<Device> device;
+
+  explicit Machine(std::unique_ptr<Device> made) : device(std::move(made)) {}
+
+  template <class T>
+  Twin<T> Make(const std::vector<T>& values) {
+    const auto twin =
+        Twin<T>::Create(fabric.get(), device.get(), static_cast<int64_t>(values.size()), "test").value();
+    std::ranges::copy(values, twin.host.begin());
+    EXPECT_TRUE(twin.Upload(device.get()).ok());
+    EXPECT_TRUE(device->Sync().ok());
+    return twin;
+  }
+  template <class T>
+  std::vector<T> Read(const Twin<T>& twin) {
+    EXPECT_TRUE(twin.Download(device.get()).ok());
+    EXPECT_TRUE(device->Sync().ok());
+    return {twin.host.begin(), twin.host.end()};
+  }
+};
+
+std::vector<float> Normal(size_t count, uint64_t seed) {
+  SplitMix64 rng(seed);
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(static_cast<int64_t>(rng.Next()) >> 40) * 1e-6f;
+  return values;
+}
+
+// Everything that a step asks for, on values of two micro-batches.
+struct Step {
+  std::vector<int32_t> sums, maxima;
+  std::vector<float> float_sums, decoded, params, state0, state1;
+  double norm = 0;
+  bool operator==(const Step&) const = default;
+};
+
+Step Walk(Machine* on, optimizer::Kind kind) {
+  Device& device = *on->device;
+  const engine::Layout layout = Layout();
+  const auto n = static_cast<size_t>(layout.elements);
+  const size_t blocks = n / engine::kBlock;
+  const auto first = on->Make(Normal(n, 1));
+  const auto second = on->Make(Normal(n, 2));
+  const auto exponents = on->Make(std::vector<int32_t>{4, 5, 4, -30});  // the last overflows
+  const auto sums = on->Make(std::vector<int32_t>(n, 77));
+  const auto maxima = on->Make(std::vector<int32_t>(blocks, 78));
+  EXPECT_TRUE(device.Accumulate(first.device, exponents.device, 24, true, sums.device, maxima.device).ok());
+  EXPECT_TRUE(device.Accumulate(second.device, exponents.device, 24, false, sums.device, maxima.device).ok());
+  const auto floats = on->Make(std::vector<float>(n, 7));
+  EXPECT_TRUE(device.Add(first.device, true, floats.device).ok());
+  EXPECT_TRUE(device.Add(second.device, false, floats.device).ok());
+  EXPECT_TRUE(device.Scale(floats.device, 0.25f, floats.device).ok());
+  const auto gradient = on->Make(std::vector<float>(n));
+  EXPECT_TRUE(device.Decode(sums.device, exponents.device, 24, 1.0 / 3, gradient.device).ok());
+  Step step;
+  step.norm = device.Norm(gradient.device).value();
+  const auto params = on->Make(Normal(n, 3));
+  const auto state0 = on->Make(Normal(n, 4));
+  std::vector<float> squares = Normal(n, 5);
+  for (float& value : squares) value *= value;
+  const bool adam = kind == optimizer::Kind::kAdamW;
+  const auto state1 = adam ? on->Make(squares) : Twin<float>{};
+  const auto next_params = on->Make(std::vector<float>(n, 1));
+  const auto next_state0 = on->Make(std::vector<float>(n, 1));
+  const auto next_state1 = adam ? on->Make(std::vector<float>(n, 1)) : Twin<float>{};
+  optimizer::Config config;
+  config.kind = kind;
+  config.weight_decay = 0.1;
+  EXPECT_TRUE(device
+                  .Update(config, {3, 1e-2, optimizer::ClipFactor(1.0, step.norm)}, layout,
+                          {gradient.device, params.device, state0.device, state1.device, next_params.device,
+                           next_state0.device, next_state1.device})
+                  .ok());
+  step.sums = on->Read(sums);
+  step.maxima = on->Read(maxima);
+  step.float_sums = on->Read(floats);
+  step.decoded = on->Read(gradient);
+  step.params = on->Read(next_params);
+  step.state0 = on->Read(next_state0);
+  if (adam) step.state1 = on->Read(next_state1);
+  return step;
+}
+
+TEST(Device, AStepHasTheBitsOfTheCpu) {
+  for (const auto kind : {optimizer::Kind::kAdamW, optimizer::Kind::kSgd}) {
+    Machine cpu(device::NewHostDevice(1));
+    Machine gpu(cuda::CreateDevice().value());
+    EXPECT_TRUE(Walk(&gpu, kind) == Walk(&cpu, kind)) << static_cast<int>(kind);
+  }
+}
+
+// Two ranks whose buckets meet on the host.
+TEST(Device, BucketsTravelToTheHostAndBack) {
+  std::vector<std::unique_ptr<Machine>> ranks;
+  std::vector<std::string> addresses;
+  std::vector<Twin<int32_t>> sums;
+  for (int r = 0; r < 2; ++r) {
+    ranks.push_back(std::make_unique<Machine>(cuda::CreateDevice().value()));
+    sums.push_back(ranks.back()->Make(std::vector<int32_t>(4096, r + 1)));
+    std::ranges::fill(sums.back().host, -1);  // what the device holds counts
+    addresses.push_back(ranks.back()->fabric->Address());
+  }
+  std::vector<std::vector<int32_t>> results(2);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      Machine& rank = *ranks[static_cast<size_t>(r)];
+      const Twin<int32_t>& data = sums[static_cast<size_t>(r)];
+      const auto comm = rank.fabric->Connect({1, r, addresses}).value();
+      trainer::CommQueue queue(rank.device.get());
+      for (int round = 0; round < 3; ++round) {
+        for (const auto& bucket : Layout().buckets) {
+          EXPECT_TRUE(queue.Add({comm.get()}, data.Part(bucket.begin, bucket.end)).ok());
+        }
+        EXPECT_TRUE(queue.Drain().ok());
+      }
+      results[static_cast<size_t>(r)] = rank.Read(data);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, std::vector<int32_t>(4096, 12));
+}
+
+TEST(Device, TheStateGoesOutAndComesBack) {
+  Machine cpu(device::NewHostDevice(1));
+  Machine gpu(cuda::CreateDevice().value());
+  const auto fill = [](Machine* on) {
+    auto state = trainer::TrainState::Create(on->device.get(), on->fabric.get(), Layout(),
+                                             optimizer::Kind::kAdamW, true)
+                     .value();
+    uint64_t seed = 10;
+    const auto parts = state->Parts().value();
+    for (const auto& part : parts) {
+      if (part.type == "f32") std::ranges::copy(Normal(4096, ++seed), SpanOf<float>(part.bytes).begin());
+    }
+    EXPECT_TRUE(state->Adopt(5, {1, 2}, 0.5).ok());
+    // The next image is the current one, halved by the device; then back again, and forth.
+    EXPECT_TRUE(on->device->Scale(state->current().params, 0.5f, state->next().params).ok());
+    EXPECT_TRUE(on->device->Scale(state->current().state0, 0.5f, state->next().state0).ok());
+    EXPECT_TRUE(on->device->Scale(state->current().state1, 0.5f, state->next().state1).ok());
+    std::vector<uint64_t> hashes;
+    const auto note = [&] {
+      hashes.push_back(state->ParamsHash().value());
+      hashes.push_back(state->OptimizerHash().value());
+    };
+    note();
+    state->Commit();
+    note();
+    state->RollBack();
+    note();
+    state->Commit();
+    note();
+    return hashes;
+  };
+  const auto hashes = fill(&gpu);
+  EXPECT_EQ(hashes, fill(&cpu));
+  EXPECT_EQ(hashes[0], hashes[4]);
+  EXPECT_NE(hashes[0], hashes[2]);
+}
+
+// A worker without a GPU among others with one must not take part; two with GPUs of one kind may.
+TEST(Device, AnotherKindOfDeviceIsRefused) {
+  const auto agree = [](std::unique_ptr<Device> first, std::unique_ptr<Device> second) {
+    Machine ranks[] = {Machine(std::move(first)), Machine(std::move(second))};
+    const std::vector<std::string> addresses = {ranks[0].fabric->Address(), ranks[1].fabric->Address()};
+    Status statuses[2];
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r] {
+        const auto comm = ranks[r].fabric->Connect({1, r, addresses}).value();
+        statuses[r] = trainer::AgreeOnDevice(comm.get(), 0, ranks[r].device.get());
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_TRUE(statuses[0].ok());
+    return statuses[1];
+  };
+  EXPECT_TRUE(agree(cuda::CreateDevice().value(), cuda::CreateDevice().value()).ok());
+  EXPECT_TRUE(agree(device::NewHostDevice(1), device::NewHostDevice(2)).ok());
+  const Status refused = agree(cuda::CreateDevice().value(), device::NewHostDevice(1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kConflict);
+  EXPECT_NE(refused.error().message.find("computes on cpu, the others on cuda Emulated GPU"),
+            std::string::npos)
+      << refused.error().message;
+}
+
+TEST(Device, ALostDeviceIsSaidToBeGone) {
+  Machine gpu(cuda::CreateDevice().value());
+  const auto values = gpu.Make(Normal(1024, 1));
+  cuda::emulation::FailAtWait(2, 700);
+  EXPECT_TRUE(gpu.device->Norm(values.device).ok());
+  const auto norm = gpu.device->Norm(values.device);
+  ASSERT_FALSE(norm.ok());
+  EXPECT_EQ(norm.error().code, Code::kGone);
+  EXPECT_NE(norm.error().message.find("cudaErrorIllegalAddress"), std::string::npos);
+  const auto ticket = gpu.device->HandOver(std::as_bytes(values.device), {});
+  const Status waited = ticket.ok() ? gpu.device->WaitFor(*ticket) : ticket.error();
+  EXPECT_EQ(waited.error().code, Code::kGone);
+  cuda::emulation::FailAtWait(0, 0);
+}
+
+TEST(Device, WhatIsNotThereIsSaid) {
+  cuda::emulation::SetDevices(0);
+  EXPECT_NE(cuda::ProbeDevice().error().message.find("CUDA_VISIBLE_DEVICES"), std::string::npos);
+  cuda::emulation::SetDevices(-1);
+  EXPECT_EQ(cuda::ProbeDevice().error().code, Code::kUnavailable);
+  cuda::emulation::SetDevices(1);
+  EXPECT_NE(cuda::ProbeDevice().value().find("Emulated GPU"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringmaster

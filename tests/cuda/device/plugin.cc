@@ -1,0 +1,38 @@
+// The plugin's entry on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file "WAIT:ERROR": the first
+// trainer that takes it away has that fault, the others none.
+#include "worker/device/plugin.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/file.h"
+#include "tests/cuda/runtime/faults.h"
+#include "worker/cuda/device.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+Result<std::unique_ptr<device::Device>> CreateWithFault() {
+  if (const char* const path = std::getenv("RINGMASTER_EMULATED_LOSS")) {
+    const auto text = ReadFile(path);
+    long long wait = 0;
+    int error = 0;
+    if (text.ok() && std::sscanf(text->c_str(), "%lld:%d", &wait, &error) == 2 && ::unlink(path) == 0)
+      emulation::FailAtWait(wait, error);
+  }
+  return CreateDevice();
+}
+
+}  // namespace
+}  // namespace ringmaster::cuda
+
+extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plugin*
+ringmaster_device_plugin() {
+  static const ringmaster::device::Plugin kPlugin = {
+      .probe = ringmaster::cuda::ProbeDevice,
+      .create = ringmaster::cuda::CreateWithFault,
+  };
+  return &kPlugin;
+}

@@ -1,0 +1,2 @@
+// All kernels, compiled for the CPU.
+#include "worker/cuda/kernels/all.cu"

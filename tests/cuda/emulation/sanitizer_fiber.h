@@ -1,0 +1,74 @@
+// Tells the address and the thread sanitizer that the stack changes; nothing without them. One per fiber.
+#pragma once
+
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace ringmaster::cuda::emulation {
+
+#if defined(__SANITIZE_ADDRESS__)
+
+class SanitizerFiber {
+ public:
+  void SetStack(const void* bottom, size_t bytes) {
+    bottom_ = bottom;
+    bytes_ = bytes;
+  }
+  // On the scheduler's stack, around resuming the fiber.
+  void BeforeEntering() { __sanitizer_start_switch_fiber(&outside_, bottom_, bytes_); }
+  void AfterLeaving() { __sanitizer_finish_switch_fiber(outside_, nullptr, nullptr); }
+  // On the fiber's stack.
+  void AfterEntering() { __sanitizer_finish_switch_fiber(inside_, &outside_bottom_, &outside_bytes_); }
+  void BeforeLeaving() { __sanitizer_start_switch_fiber(&inside_, outside_bottom_, outside_bytes_); }
+
+ private:
+  const void* bottom_ = nullptr;
+  size_t bytes_ = 0;
+  const void* outside_bottom_ = nullptr;
+  size_t outside_bytes_ = 0;
+  void* outside_ = nullptr;
+  void* inside_ = nullptr;
+};
+
+#elif defined(__SANITIZE_THREAD__)
+
+class SanitizerFiber {
+ public:
+  SanitizerFiber() : fiber_(__tsan_create_fiber(0)) {}
+  ~SanitizerFiber() { __tsan_destroy_fiber(fiber_); }
+  SanitizerFiber(const SanitizerFiber&) = delete;
+  SanitizerFiber& operator=(const SanitizerFiber&) = delete;
+  void SetStack(const void*, size_t) {}
+  void BeforeEntering() {
+    outside_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(fiber_, 0);
+  }
+  void AfterLeaving() {}
+  void AfterEntering() {}
+  void BeforeLeaving() { __tsan_switch_to_fiber(outside_, 0); }
+
+ private:
+  void* fiber_;
+  void* outside_ = nullptr;
+};
+
+#else
+
+class SanitizerFiber {
+ public:
+  void SetStack(const void*, size_t) {}
+  void BeforeEntering() {}
+  void AfterLeaving() {}
+  void AfterEntering() {}
+  void BeforeLeaving() {}
+};
+
+#endif
+
+}  // namespace ringmaster::cuda::emulation

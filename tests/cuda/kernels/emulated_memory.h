@@ -1,0 +1,28 @@
+// Where tests of kernels have their memory, and how often they run: by emulation.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "tests/cuda/emulation/memory.h"
+#include "tests/cuda/emulation/runner.h"
+
+namespace ringmaster::cuda::kernels {
+
+using emulation::Guarded;
+
+// check(run(), what) in several orders of threads; returns the first result.
+template <class Run, class Check>
+auto InSeveralOrders(const Run& run, const Check& check) {
+  const auto under = [&](emulation::Order order, uint64_t seed) {
+    const emulation::Schedule schedule(order, seed);
+    return run();
+  };
+  auto first = under(emulation::Order::kForward, 0);
+  check(first, under(emulation::Order::kReverse, 0), "threads in reverse order");
+  for (const uint64_t seed : {1, 2})
+    check(first, under(emulation::Order::kRandom, seed),
+          "threads in random order, seed " + std::to_string(seed));
+  return first;
+}
+
+}  // namespace ringmaster::cuda::kernels

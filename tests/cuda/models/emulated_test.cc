@@ -1,0 +1,128 @@
+// What only an emulated device can show: too little memory, a device that is lost, threads in other orders.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/cuda/emulation/runner.h"
+#include "tests/cuda/models/fixtures.h"
+#include "tests/cuda/runtime/faults.h"
+#include "tests/cuda/runtime/heap.h"
+#include "worker/cuda/epilogue.h"
+#include "worker/cuda/product_choices.h"
+#include "worker/cuda/runtime/error.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+TEST(EmulatedModel, TooLittleMemoryIsRefusedWithTheArithmetic) {
+  const OwnedStream stream = OwnedStream::Create().value();
+  const auto products = Products::Create({}).value();
+  emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + (100 << 10));
+  const auto model = CreateModel(engine::SmallGpt(), stream.get(), *products);
+  emulation::SetDeviceMemory(int64_t{16} << 30);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().code, Code::kExhausted);
+  EXPECT_THAT(model.error().message, testing::HasSubstr("activations "));
+  EXPECT_THAT(model.error().message, testing::HasSubstr("100.0 KiB of"));
+  EXPECT_THAT(model.error().message, testing::HasSubstr("raise spec.training.batch.microBatches"));
+}
+
+TEST(EmulatedModel, ALostDeviceIsToldByWhoeverWaits) {
+  Trial trial(engine::SmallMlp());
+  const engine::Params params = trial.SetParams(engine::LivelyParams(trial.model(), 1));
+  const engine::OwnedBatch data = engine::RandomBatch(engine::SmallMlp(), 2, 2);
+  emulation::FailAtWait(1, 700);
+  const auto sums = trial.model().ForwardBackward(params, data.batch, trial.grads(), nullptr, nullptr);
+  ASSERT_FALSE(sums.ok());
+  EXPECT_TRUE(MustLeave(sums.error())) << sums.error().message;
+  const auto evaluated = trial.model().Evaluate(params, data.batch);
+  ASSERT_FALSE(evaluated.ok());
+  EXPECT_TRUE(MustLeave(evaluated.error()));
+  emulation::FailAtWait(0, 0);
+}
+
+TEST(EmulatedModel, CancelledCallsDoNotPileUpMemory) {
+  Trial trial(engine::SmallMlp());
+  const engine::Params params = trial.SetParams(engine::LivelyParams(trial.model(), 3));
+  const engine::OwnedBatch data = engine::RandomBatch(engine::SmallMlp(), 2, 4);
+  std::atomic<bool> cancel{true};
+  int64_t blocks = 0;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(trial.model().ForwardBackward(params, data.batch, trial.grads(), nullptr, &cancel).ok());
+    if (i == 1) blocks = emulation::PinnedBytes();
+  }
+  EXPECT_EQ(emulation::PinnedBytes(), blocks);
+}
+
+// A member adopts the algorithms of a job that it joins after it has recorded steps of its own.
+TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAlgorithms) {
+  const engine::ModelConfig config = engine::SmallGpt();
+  Trial trial(config);
+  const std::vector<float> values = engine::LivelyParams(trial.model(), 5);
+  const engine::Params params = trial.SetParams(values);
+  const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
+  StepResult before;
+  for (int i = 0; i < 3; ++i) before = trial.Step(params, data.batch);
+  const auto ours = ProductChoices::Parse(trial.products().Choices(), "emulated products").value();
+  ProductChoices theirs(ours.key());
+  for (auto [shape, choice] : ours.all()) {
+    choice.algorithm[0] = 1;
+    theirs.Set(shape, choice);
+  }
+  Trial other(config);
+  ASSERT_TRUE(other.products().Adopt(theirs.Text()).ok());
+  const StepResult want = other.Step(other.SetParams(values), data.batch);
+  ASSERT_NE(want.grads, before.grads) << "the other algorithm adds in another order";
+  ASSERT_TRUE(trial.products().Adopt(theirs.Text()).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(trial.Step(params, data.batch).grads, want.grads) << i;
+}
+
+// Which of the two does an epilogue is chosen by measuring; the numbers are those of either.
+TEST(EmulatedModel, EpiloguesOfTheLibraryAndKernelsAgree) {
+  for (const engine::ModelConfig& config : {engine::SmallGpt(), Bf16Of(engine::SmallGpt())}) {
+    Trial fused(config), apart(config);
+    const auto ours = ProductChoices::Parse(fused.products().Choices(), "emulated products").value();
+    ProductChoices theirs(ours.key());
+    for (auto [shape, choice] : ours.all()) {
+      choice.fused = !HasKernel(shape.epilogue);
+      theirs.Set(shape, choice);
+    }
+    ASSERT_TRUE(apart.products().Adopt(theirs.Text()).ok());
+    EXPECT_NE(apart.products().Fingerprint(), fused.products().Fingerprint());
+    const std::vector<float> values = engine::LivelyParams(fused.model(), 5);
+    const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
+    const StepResult a = fused.Step(fused.SetParams(values), data.batch);
+    const StepResult b = apart.Step(apart.SetParams(values), data.batch);
+    const double rounding = config.precision == engine::Precision::kBf16 ? 2e-2 : 1e-5;
+    EXPECT_NEAR(a.sums.loss, b.sums.loss, rounding);
+    double off = 0, norm = 0;
+    for (size_t i = 0; i < a.grads.size(); ++i) {
+      off += (double{a.grads[i]} - b.grads[i]) * (double{a.grads[i]} - b.grads[i]);
+      norm += double{a.grads[i]} * a.grads[i];
+    }
+    EXPECT_LT(std::sqrt(off / norm), rounding);
+  }
+}
+
+TEST(EmulatedModel, BitsDoNotDependOnTheOrderOfThreads) {
+  for (const engine::ModelConfig& config :
+       {engine::SmallGpt(), Bf16Of(engine::SmallGpt()), engine::SmallCnn(), engine::SmallMlp()}) {
+    Trial trial(config);
+    const std::vector<float> values = engine::LivelyParams(trial.model(), 5);
+    const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
+    const StepResult want = trial.Step(trial.SetParams(values), data.batch);
+    for (const uint64_t seed : {1, 2, 3}) {
+      const emulation::Schedule schedule(seed == 1 ? emulation::Order::kReverse : emulation::Order::kRandom,
+                                         seed);
+      const StepResult got = trial.Step(trial.SetParams(values), data.batch);
+      EXPECT_EQ(got.sums, want.sums) << seed;
+      EXPECT_EQ(std::memcmp(got.grads.data(), want.grads.data(), want.grads.size() * sizeof(float)), 0)
+          << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::cuda

@@ -1,0 +1,75 @@
+#include "worker/cuda/runtime/error.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cuda/runtime/faults.h"
+#include "worker/cuda/runtime/device_facts.h"
+#include "worker/cuda/runtime/memory.h"
+#include "worker/cuda/runtime/stream.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+TEST(DeviceError, SaysWhatItIsAndWhatToDo) {
+  const Error driver = DeviceError(35, "looking for GPUs");
+  EXPECT_EQ(driver.code, Code::kUnavailable);
+  EXPECT_EQ(
+      driver.message,
+      "looking for GPUs: there is no NVIDIA driver, or it is too old for CUDA 13: install driver 580 or "
+      "newer, and in a container request nvidia.com/gpu so that it is mounted "
+      "(cudaErrorInsufficientDriver)");
+  EXPECT_EQ(DeviceError(2, "taking memory").code, Code::kExhausted);
+  EXPECT_EQ(DeviceError(209, "choosing GPU 0").code, Code::kInvalid);
+  const Error unknown = DeviceError(12345, "measuring");
+  EXPECT_EQ(unknown.code, Code::kInternal);
+  EXPECT_EQ(unknown.message, "measuring: CUDA error 12345");
+}
+
+TEST(DeviceError, ALostDeviceMeansThatTheProcessMustLeave) {
+  for (const int lost : {214, 220, 700, 710, 716, 719, 999})
+    EXPECT_TRUE(MustLeave(DeviceError(lost, "waiting"))) << lost;
+  for (const int well : {1, 2, 9, 35, 100, 209, 701, 12345})
+    EXPECT_FALSE(MustLeave(DeviceError(well, "waiting"))) << well;
+}
+
+TEST(Emulation, AnErrorThatLosesTheDeviceStays) {
+  auto stream = OwnedStream::Create();
+  ASSERT_TRUE(stream.ok());
+  emulation::FailAtWait(2, 700);
+  EXPECT_TRUE(Synchronise(stream->get()).ok());
+  const Status failed = Synchronise(stream->get());
+  ASSERT_FALSE(failed.ok());
+  EXPECT_TRUE(MustLeave(failed.error())) << failed.error().message;
+  EXPECT_FALSE(Synchronise(stream->get()).ok());
+  EXPECT_FALSE(Buffer<float>::Create(4).ok());
+  emulation::FailAtWait(0, 0);
+  EXPECT_TRUE(Synchronise(stream->get()).ok());
+}
+
+TEST(Emulation, AnErrorThatDoesNotLoseTheDeviceIsToldOnce) {
+  auto stream = OwnedStream::Create();
+  ASSERT_TRUE(stream.ok());
+  emulation::FailAtWait(1, 9);
+  const Status failed = Synchronise(stream->get());
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, Code::kInternal);
+  EXPECT_TRUE(Synchronise(stream->get()).ok());
+}
+
+TEST(Emulation, NoDriverAndNoDeviceAreToldApart) {
+  emulation::SetDevices(-1);
+  const auto none = ListDevices();
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, Code::kUnavailable);
+  emulation::SetDevices(0);
+  const auto empty = ListDevices();
+  ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->empty());
+  EXPECT_FALSE(BindDevice(0).ok());
+  emulation::SetDevices(1);
+  EXPECT_TRUE(BindDevice(0).ok());
+  EXPECT_FALSE(BindDevice(1).ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::cuda

@@ -1,0 +1,53 @@
+// For tests that run on an emulated device and on a real one: they skip with the reason where there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "worker/cuda/runtime/device_facts.h"
+#include "worker/cuda/runtime/memory.h"
+#include "worker/cuda/runtime/stream.h"
+
+namespace ringmaster::cuda {
+
+// Empty when there is a device, which then is the thread's.
+inline std::string WhyNoDevice() {
+  const auto devices = ListDevices();
+  if (!devices.ok()) return devices.error().message;
+  if (devices->empty()) return "no GPU is visible";
+  const auto bound = BindDevice(0);
+  return bound.ok() ? "" : bound.error().message;
+}
+
+template <class Base>
+class WithDevice : public Base {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoDevice(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+template <class T>
+Buffer<T> Uploaded(Stream stream, const std::vector<T>& values) {
+  const auto size = static_cast<int64_t>(values.size());
+  Buffer<T> buffer = Buffer<T>::Create(size).value();
+  const Pinned<T> host = Pinned<T>::Create(size).value();
+  std::copy(values.begin(), values.end(), host.get());
+  CopyToDevice(stream, buffer.get(), host.get(), host.bytes());
+  EXPECT_TRUE(Synchronise(stream).ok());
+  return buffer;
+}
+
+template <class T>
+std::vector<T> Downloaded(Stream stream, const Buffer<T>& buffer) {
+  const Pinned<T> host = Pinned<T>::Create(buffer.size()).value();
+  CopyToHost(stream, host.get(), buffer.get(), buffer.bytes());
+  const Status done = Synchronise(stream);
+  EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
+  return {host.get(), host.get() + host.size()};
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,91 @@
+"""Whole runs with `device: cuda` on emulated GPUs, for the tests that need them. Only CUDA itself is replaced."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
+import harness
+
+STEPS = 30
+DEADLINE_S = 600  # kernels run thread by thread
+
+failures = []
+
+
+def expect(good, what):
+    if not good:
+        failures.append(what)
+        print(f"    FAILED: {what}")
+
+
+def write_job(path, data, steps, workers, device, minimum=1, extra="", spec="", slots=1):
+    """`extra` goes into spec.training, `spec` into spec."""
+    text = harness.job_text(data, "gpt", workers, steps, minimum, every=10, extra=spec, slots=slots)
+    text = text.replace("maxRestarts: 100000, maxWithoutProgress: 100000", "maxRestarts: 4, maxWithoutProgress: 4")
+    path.write_text(text.replace("\n    steps:", f"\n    device: {device}{extra}\n    steps:"))
+
+
+class Case:
+    def __init__(self, flags, folder, data, steps, real):
+        self.binary = flags.bin.absolute() / "ringmaster"
+        plugin = "libringmaster_cuda.so" if real else "tests/libringmaster_cuda_emulated.so"
+        self.plugin = flags.bin.absolute() / plugin
+        self.name = "" if real else "Emulated GPU"
+        self.folder, self.data, self.steps = folder, data, steps
+
+    def start(self, name, workers, device, extra="", minimum=1, spec="", slots=1, **environment):
+        """One run; environment variables on top of ours."""
+        print(name, flush=True)
+        job = self.folder / f"{name}.yaml"
+        write_job(job, self.data, self.steps, workers, device, minimum, extra, spec, slots)
+        environment = {"RINGMASTER_DEVICE_PLUGIN": str(self.plugin), **environment}
+        before = dict(os.environ)
+        os.environ.update(environment)
+        try:
+            return harness.Run(self.binary, job, self.folder / name)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def finish(self, name, run):
+        code = run.wait(DEADLINE_S)
+        expect(code == 0, f"{name}: exit code {code}: {run.stderr()[-600:]}")
+        return self.folder / name
+
+    def run(self, name, workers, device, **more):
+        return self.finish(name, self.start(name, workers, device, **more))
+
+
+def log_text(out):
+    return "".join(path.read_text(errors="replace") for path in sorted((out / "logs").glob("*.log")))
+
+
+def said(out):
+    """All that workers logged and that was told of them."""
+    events = out / "events.jsonl"
+    return log_text(out) + (events.read_text() if events.exists() else "")
+
+
+def expect_same(name, out, reference):
+    for difference in harness.differences(out, reference):
+        expect(False, f"{name}: {difference}")
+
+
+def trainers_of(run):
+    return [pid for _, (_, pids) in sorted(run.workers().items()) for pid in pids]
+
+
+@contextlib.contextmanager
+def cases(flags, steps=STEPS, real=False):
+    """A Case with data, in a folder that is left when something failed."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-gpu-"))
+    data = folder / "data"
+    harness.make_data(data)
+    yield Case(flags, folder, data, steps, real)
+    if failures or flags.keep:
+        print(f"left in {folder}")
+    else:
+        shutil.rmtree(folder)
+    print(f"{len(failures)} failures")

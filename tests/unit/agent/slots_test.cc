@@ -1,0 +1,183 @@
+// Pods with several trainers: who is started, who ends whom, and what a trainer is told. Real processes.
+#include "worker/agent/slots.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/file.h"
+#include "base/pipe.h"
+#include "tests/unit/agent/rig.h"
+
+namespace ringmaster::agent {
+namespace {
+
+struct Hello {
+  int32_t slot;
+  pid_t pid;
+};
+
+// A keeper's life that says who it is, and leaves by plan.
+int UntilToldToLeave(int32_t slot, int fd) {
+  const Hello hello = {slot, ::getpid()};
+  if (::write(fd, &hello, sizeof hello) != sizeof hello) return 99;
+  sigset_t leave;
+  ::sigemptyset(&leave);
+  ::sigaddset(&leave, SIGTERM);
+  int signal = 0;
+  ::sigwait(&leave, &signal);
+  return 0;
+}
+
+// KeepSlots in a process of its own, as in a pod.
+class Pod {
+ public:
+  Pod(int32_t slots, Duration short_life, const std::function<int(int32_t slot, int fd)>& keep) {
+    auto pipe = MakePipe();
+    CHECK(pipe.ok());
+    read_ = std::move(pipe.value().read);
+    const Fd write = std::move(pipe.value().write);
+    pid_ = ::fork();
+    CHECK(pid_ >= 0);
+    if (pid_ != 0) return;
+    sigset_t ours;
+    ::sigemptyset(&ours);
+    for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
+    ::sigprocmask(SIG_BLOCK, &ours, nullptr);
+    ::_exit(KeepSlots(
+        slots,
+        [&](int32_t slot) {
+          ::_exit(keep(slot, write.get()));
+          return 0;
+        },
+        short_life));
+  }
+  ~Pod() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  Hello Next() {
+    Hello hello = {-1, -1};
+    EXPECT_TRUE(WaitReadable(read_.get()));
+    EXPECT_EQ(::read(read_.get(), &hello, sizeof hello), static_cast<ssize_t>(sizeof hello));
+    return hello;
+  }
+  std::map<int32_t, pid_t> NextOf(int count) {
+    std::map<int32_t, pid_t> keepers;
+    for (int i = 0; i < count; ++i) {
+      const Hello hello = Next();
+      keepers[hello.slot] = hello.pid;
+    }
+    return keepers;
+  }
+  pid_t pid() const { return pid_; }
+  int Wait() {
+    const Fd end = OpenPid(pid_);
+    EXPECT_TRUE(WaitReadable(end.get()));
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  Fd read_;
+};
+
+TEST(KeepSlots, TheEndOfThePodIsTheEndOfAll) {
+  Pod pod(3, seconds(1), UntilToldToLeave);
+  const auto keepers = pod.NextOf(3);
+  EXPECT_EQ(keepers.size(), 3U);
+  ::kill(pod.pid(), SIGTERM);
+  EXPECT_EQ(pod.Wait(), 0);
+  for (const auto& [slot, pid] : keepers) EXPECT_NE(::kill(pid, 0), 0) << slot;
+}
+
+TEST(KeepSlots, AKilledKeeperIsStartedAnewAndTheOthersStay) {
+  Pod pod(2, Duration::zero(), UntilToldToLeave);
+  auto keepers = pod.NextOf(2);
+  ::kill(keepers.at(1), SIGKILL);
+  const Hello again = pod.Next();
+  EXPECT_EQ(again.slot, 1);
+  EXPECT_NE(again.pid, keepers.at(1));
+  EXPECT_EQ(::kill(keepers.at(0), 0), 0);
+  ::kill(pod.pid(), SIGTERM);
+  EXPECT_EQ(pod.Wait(), 0);
+}
+
+TEST(KeepSlots, OneThatIsKilledAsSoonAsItLivesTakesThePodWithIt) {
+  Pod pod(2, seconds(3600), UntilToldToLeave);
+  const auto keepers = pod.NextOf(2);
+  ::kill(keepers.at(0), SIGKILL);
+  EXPECT_EQ(pod.Wait(), 128 + SIGKILL);
+}
+
+TEST(KeepSlots, AFailureOfOneEndsThePodWithItsCode) {
+  Pod pod(3, seconds(1), [](int32_t slot, int fd) { return slot == 1 ? 64 : UntilToldToLeave(slot, fd); });
+  EXPECT_EQ(pod.Wait(), 64);
+}
+
+TEST(KeepSlots, KeepersDoNotOutliveThePod) {
+  Pod pod(2, seconds(1), UntilToldToLeave);
+  const auto keepers = pod.NextOf(2);
+  const Fd first = OpenPid(keepers.at(0));
+  const Fd second = OpenPid(keepers.at(1));
+  ::kill(pod.pid(), SIGKILL);
+  EXPECT_TRUE(WaitReadable(first.get()));
+  EXPECT_TRUE(WaitReadable(second.get()));
+}
+
+class SlotEnvironmentTest : public testing::Test {
+ protected:
+  Result<std::vector<std::string>> Of(int32_t slot, int32_t slots, int32_t gpus) {
+    return SlotEnvironment(
+        slot, slots,
+        [this](const char* name) -> std::optional<std::string> {
+          const auto found = variables_.find(name);
+          if (found == variables_.end()) return std::nullopt;
+          return found->second;
+        },
+        16, gpus);
+  }
+  std::map<std::string, std::string> variables_;
+};
+
+TEST_F(SlotEnvironmentTest, ThreadsAreShared) {
+  EXPECT_EQ(*Of(1, 4, 0), (std::vector<std::string>{"RINGMASTER_SLOT=1", "RINGMASTER_THREADS=4"}));
+  variables_["RINGMASTER_THREADS"] = "6";
+  EXPECT_EQ(Of(0, 4, 0)->at(1), "RINGMASTER_THREADS=1");
+  EXPECT_EQ(Of(0, 8, 0)->at(1), "RINGMASTER_THREADS=1") << "never none";
+}
+
+TEST_F(SlotEnvironmentTest, EachHasAGpuOfItsOwn) {
+  EXPECT_EQ(Of(2, 4, 8)->at(2), "CUDA_VISIBLE_DEVICES=2");
+  variables_["CUDA_VISIBLE_DEVICES"] = "GPU-aa,GPU-bb";
+  EXPECT_EQ(Of(1, 2, 8)->at(2), "CUDA_VISIBLE_DEVICES=GPU-bb");
+}
+
+TEST_F(SlotEnvironmentTest, FewerGpusThanSlotsAreRefused) {
+  const auto few = Of(0, 4, 2);
+  ASSERT_FALSE(few.ok());
+  EXPECT_NE(few.error().message.find("4 trainers, but this pod has 2 GPUs"), std::string::npos)
+      << few.error().message;
+  variables_["CUDA_VISIBLE_DEVICES"] = "";  // hidden on purpose: the CPU trains
+  EXPECT_TRUE(Of(0, 4, 2).ok());
+}
+
+TEST(CountGpus, CountsDeviceFilesOfGpusOnly) {
+  const TestFolder folder;
+  for (const char* name : {"nvidia0", "nvidia1", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia", "null"})
+    ASSERT_TRUE(WriteFileAtomic(folder.Path(name), "").ok());
+  EXPECT_EQ(CountGpus(std::filesystem::path(folder.Path("x")).parent_path()), 3);
+  EXPECT_EQ(CountGpus("/nowhere"), 0);
+}
+
+}  // namespace
+}  // namespace ringmaster::agent

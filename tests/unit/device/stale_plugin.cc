@@ -1,0 +1,12 @@
+// What an older build left beside the program.
+#include "worker/device/plugin.h"
+
+extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plugin*
+ringmaster_device_plugin() {
+  static const ringmaster::device::Plugin kPlugin = {
+      .build = "another compiler 0.0.1",
+      .probe = []() -> ringmaster::Result<std::string> { return std::string("never asked"); },
+      .create = nullptr,
+  };
+  return &kPlugin;
+}

@@ -1,0 +1,403 @@
+// The communicators of successive generations over a library that is slow, fails and hangs.
+#include "worker/fabric/nccl/domain.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "base/check.h"
+#include "tests/unit/fabric/nccl/fake_library.h"
+#include "tests/unit/fabric/nccl/host_for_test.h"
+#include "worker/fabric/nccl/blocking.h"
+
+namespace ringmaster::fabric::nccl {
+namespace {
+
+// One trainer.
+struct Rank {
+  std::unique_ptr<Domain> domain;
+  std::unique_ptr<HostForTest> host;
+  std::unique_ptr<DeviceCommunicator> communicator;
+  Stream stream = nullptr;
+  std::atomic<bool> cancel = false;
+  Status status;
+  std::atomic<bool> left = false;
+  std::string why_left;
+};
+
+class NcclDomainTest : public ::testing::Test {
+ protected:
+  ~NcclDomainTest() override {
+    if (library_ != nullptr) library_->Release();
+    ranks_.clear();
+    if (library_ != nullptr && !expect_leaks_) {
+      EXPECT_EQ(library_->alive(), 0);
+    }
+  }
+
+  void Start(int world, const FakeLibrary::Faults& faults = {}, Limits limits = {}) {
+    library_ = std::make_unique<FakeLibrary>(faults);
+    for (int r = 0; r < world; ++r) {
+      ranks_.push_back(std::make_unique<Rank>());
+      Rank& rank = *ranks_.back();
+      rank.stream = library_->NewStream();
+      DomainOptions options;
+      options.live.limits = limits;
+      options.live.mark = [this](Stream stream) { return [this, stream] { return library_->Idle(stream); }; };
+      options.live.leave = [&rank](const std::string& why) {
+        rank.why_left = why;
+        rank.left = true;
+      };
+      options.gpu = "GPU-" + std::to_string(r);
+      options.host_id = "one machine";
+      auto domain = Domain::Create(library_->api(), options);
+      CHECK(domain.ok());
+      rank.domain = std::move(*domain);
+    }
+  }
+
+  // Runs `what` on a thread per rank that is named.
+  void OnAll(const std::vector<int>& ranks, const std::function<void(Rank&, int)>& what) {
+    std::vector<std::thread> threads;
+    for (const int r : ranks) threads.emplace_back([&, r] { what(*ranks_[static_cast<size_t>(r)], r); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // `given_up`: before it forms.
+  void Connect(const std::vector<int>& ranks, uint64_t generation, bool given_up = false) {
+    const auto meeting = std::make_shared<Meeting>(static_cast<int>(ranks.size()), generation);
+    OnAll(ranks, [&](Rank& rank, int r) {
+      const auto place = std::find(ranks.begin(), ranks.end(), r) - ranks.begin();
+      rank.communicator.reset();
+      rank.cancel = given_up;
+      rank.host = std::make_unique<HostForTest>(meeting, static_cast<int>(place));
+      auto made = rank.domain->Connect(rank.host.get(), &rank.cancel);
+      rank.status = made.ok() ? Ok() : Status(made.error());
+      if (made.ok()) rank.communicator = std::move(*made);
+    });
+  }
+
+  static std::vector<int> First(int count) {
+    std::vector<int> ranks(static_cast<size_t>(count));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  // The sum over all, and the status of whoever could not.
+  void SumOnAll(const std::vector<int>& ranks) {
+    OnAll(ranks, [](Rank& rank, int) {
+      std::vector<int32_t> data = {1, rank.communicator->rank(), -5};
+      rank.status = rank.communicator->AllReduce(data, ReduceOp::kSum, rank.stream);
+      if (rank.status.ok()) rank.status = rank.communicator->Wait(rank.stream);
+      const int world = rank.communicator->world();
+      if (rank.status.ok()) {
+        EXPECT_EQ(data, (std::vector<int32_t>{world, world * (world - 1) / 2, -5 * world}));
+      }
+    });
+  }
+
+  std::unique_ptr<FakeLibrary> library_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  bool expect_leaks_ = false;
+};
+
+TEST_F(NcclDomainTest, EveryOperation) {
+  Start(3, {.slow_answers = 3});
+  Connect(First(3), 1);
+  SumOnAll(First(3));
+  OnAll(First(3), [](Rank& rank, int r) {
+    ASSERT_TRUE(rank.status.ok()) << rank.status.error().message;
+    DeviceCommunicator& own = *rank.communicator;
+    std::vector<float> floats = {1.5F, static_cast<float>(r)};
+    std::vector<float> shares = {1, 2, 3, 4, 5, 6};
+    std::vector<std::byte> gathered(3, std::byte{0});
+    gathered[static_cast<size_t>(r)] = static_cast<std::byte>(r + 7);
+    std::vector<std::byte> told(2, static_cast<std::byte>(r));
+    ASSERT_TRUE(own.AllReduce(floats, ReduceOp::kMax, rank.stream).ok());
+    ASSERT_TRUE(own.ReduceScatter(shares, ReduceOp::kSum, rank.stream).ok());
+    ASSERT_TRUE(own.AllGather(gathered, rank.stream).ok());
+    ASSERT_TRUE(own.Broadcast(told, 2, rank.stream).ok());
+    ASSERT_TRUE(own.Wait(rank.stream).ok());
+    EXPECT_EQ(floats, (std::vector<float>{1.5F, 2.0F}));
+    EXPECT_EQ(shares[static_cast<size_t>(2 * r)], 3 * static_cast<float>(2 * r + 1));
+    EXPECT_EQ(gathered, (std::vector<std::byte>{std::byte{7}, std::byte{8}, std::byte{9}}));
+    EXPECT_EQ(told, std::vector<std::byte>(2, std::byte{2}));
+    std::vector<int32_t> odd(4);
+    EXPECT_EQ(own.ReduceScatter(odd, ReduceOp::kSum, rank.stream).error().code, Code::kInternal);
+    EXPECT_TRUE(own.AllReduce(std::span<float>(), ReduceOp::kSum, rank.stream).ok());
+  });
+}
+
+TEST_F(NcclDomainTest, AWorldOfOneNeedsNoLibrary) {
+  Start(1, {.failing_call = 0});
+  Connect(First(1), 1);
+  ASSERT_TRUE(ranks_[0]->status.ok());
+  SumOnAll(First(1));
+  EXPECT_TRUE(ranks_[0]->status.ok());
+  EXPECT_EQ(ranks_[0]->domain->TransportName(), "none");
+  EXPECT_EQ(library_->calls(), 0);
+}
+
+TEST_F(NcclDomainTest, AsAFabricCommunicator) {
+  Start(2);
+  Connect(First(2), 9);
+  OnAll(First(2), [](Rank& rank, int r) {
+    auto blocking = MakeBlocking(std::move(rank.communicator), rank.host.get(), rank.stream, nullptr);
+    std::vector<float> data = {1.0F, static_cast<float>(r)};
+    EXPECT_TRUE(blocking->AllReduce(data, ReduceOp::kSum).ok());
+    EXPECT_EQ(data, (std::vector<float>{2.0F, 1.0F}));
+    EXPECT_TRUE(blocking->Barrier().ok());
+    EXPECT_EQ(blocking->generation(), 9u);
+  });
+}
+
+TEST_F(NcclDomainTest, MemoryIsRegisteredWithEachCommunicator) {
+  Start(2);
+  for (const auto& rank : ranks_) {
+    rank->domain->Register(std::span(reinterpret_cast<std::byte*>(rank.get()), 32));
+    rank->domain->Register(std::span(reinterpret_cast<std::byte*>(rank.get()), 64));
+  }
+  Connect(First(2), 1);
+  EXPECT_EQ(library_->registered(), 4);
+  for (const auto& rank : ranks_) rank->cancel = true;
+  Connect(First(2), 2);
+  EXPECT_EQ(library_->registered(), 8);
+}
+
+// One rank is gone: the others' operation never ends by itself.
+TEST_F(NcclDomainTest, ALossEndsTheOperationAndTheSurvivorsShrink) {
+  Start(4, {.slow_answers = 2});
+  Connect(First(4), 1);
+  const std::vector<int> survivors = {0, 2, 3};
+  std::thread coordinator([&] {
+    // When all three wait, by the library's own count.
+    for (const int r : survivors)
+      while (*library_->Idle(ranks_[static_cast<size_t>(r)]->stream)) std::this_thread::yield();
+    for (const int r : survivors) ranks_[static_cast<size_t>(r)]->cancel = true;
+  });
+  SumOnAll(survivors);
+  coordinator.join();
+  for (const int r : survivors)
+    EXPECT_EQ(ranks_[static_cast<size_t>(r)]->status.error().code, Code::kCancelled);
+  Connect(survivors, 2);
+  EXPECT_EQ(library_->shrinks(), 3);
+  SumOnAll(survivors);
+  for (const int r : survivors) {
+    const Rank& rank = *ranks_[static_cast<size_t>(r)];
+    EXPECT_TRUE(rank.status.ok()) << rank.status.error().message;
+    EXPECT_FALSE(rank.left);
+  }
+  // Who comes (back) makes it a fresh one.
+  Connect(First(4), 3);
+  EXPECT_EQ(library_->shrinks(), 3);
+  SumOnAll(First(4));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
+}
+
+TEST_F(NcclDomainTest, OneThatCouldNotKeepItsOwnMakesAllStartAfresh) {
+  Start(3, {.can_revoke = false});
+  Connect(First(3), 1);
+  SumOnAll(First(3));
+  ranks_[1]->cancel = true;  // no revoke: it is freed. The other one's is kept
+  Connect({0, 1}, 2);
+  EXPECT_EQ(library_->shrinks(), 0);
+  SumOnAll({0, 1});
+  EXPECT_TRUE(ranks_[0]->status.ok());
+}
+
+TEST_F(NcclDomainTest, ALibraryThatHangsEndsTheProcess) {
+  for (const bool revoking : {true, false}) {
+    Start(2, {.abort_hangs = !revoking, .revoke_hangs = revoking, .can_shrink = revoking},
+          {.quiet = milliseconds(50)});
+    Connect(First(2), 1);
+    SumOnAll(First(2));
+    ranks_[0]->cancel = true;
+    ranks_[0]->status = ranks_[0]->communicator->Wait(ranks_[0]->stream);
+    EXPECT_EQ(ranks_[0]->status.error().code, Code::kCancelled);
+    while (!ranks_[0]->left) std::this_thread::yield();
+    EXPECT_NE(ranks_[0]->why_left.find("did not stop its work"), std::string::npos) << ranks_[0]->why_left;
+    library_->Release();
+    ranks_.clear();
+    library_.reset();
+  }
+}
+
+TEST_F(NcclDomainTest, ARevokeThatNeverFallsQuietEndsTheProcess) {
+  Start(2, {.never_quiet = true}, {.quiet = milliseconds(50)});
+  Connect(First(2), 1);
+  ranks_[0]->cancel = true;
+  while (!ranks_[0]->left) std::this_thread::yield();
+  expect_leaks_ = true;  // as in a process that leaves
+}
+
+TEST_F(NcclDomainTest, ARevokeThatIsRefusedBecomesAnAbort) {
+  Start(2, {.revoke_fails = true});
+  Connect(First(2), 1);
+  for (const auto& rank : ranks_) rank->cancel = true;
+  Connect(First(2), 2);
+  SumOnAll(First(2));
+  for (const auto& rank : ranks_) {
+    EXPECT_TRUE(rank->status.ok());
+    EXPECT_FALSE(rank->left);
+  }
+}
+
+TEST_F(NcclDomainTest, ALostDeviceIsGone) {
+  Start(2);
+  Connect(First(2), 1);
+  library_->BreakDevice(ranks_[0]->stream);
+  const Status status = ranks_[0]->communicator->Wait(ranks_[0]->stream);
+  EXPECT_EQ(status.error().code, Code::kGone);
+  EXPECT_NE(status.error().message.find("the device is lost"), std::string::npos);
+}
+
+TEST_F(NcclDomainTest, AnOperationWithoutAPeerMeetsItsDeadline) {
+  Start(2, {}, {.operation = milliseconds(30)});
+  Connect(First(2), 1);
+  SumOnAll({0});
+  EXPECT_EQ(ranks_[0]->status.error().code, Code::kDeadlineExceeded);
+}
+
+TEST_F(NcclDomainTest, APeerThatNeverComesMeetsTheDeadlineOfForming) {
+  Start(2, {}, {.forming = milliseconds(30)});
+  const auto meeting = std::make_shared<Meeting>(2, 1);
+  std::thread peer([&] {
+    HostForTest host(meeting, 1);
+    Card card{};
+    card.gpu = KeyOf("another");
+    card.version = 22809;
+    std::vector<Card> cards(2, card);
+    (void)host.AllGather(std::as_writable_bytes(std::span(cards)));
+    std::vector<std::byte> invitation(132);
+    (void)host.Broadcast(invitation, 0);
+  });
+  HostForTest host(meeting, 0);
+  const auto made = ranks_[0]->domain->Connect(&host, &ranks_[0]->cancel);
+  peer.join();
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, Code::kDeadlineExceeded);
+  EXPECT_NE(made.error().message.find("NetworkPolicy"), std::string::npos);
+}
+
+// The host's communicator may fail in the middle of a meeting; what came of it must not block the next one.
+TEST_F(NcclDomainTest, AMeetingThatBreaksOff) {
+  class Broken final : public HostForTest {
+   public:
+    using HostForTest::HostForTest;
+    Status Broadcast(std::span<std::byte>, int) override { return Error{Code::kCancelled, "given up"}; }
+  };
+  Start(2);
+  const auto meeting = std::make_shared<Meeting>(2, 1);
+  OnAll(First(2), [&](Rank& rank, int r) {
+    Broken host(meeting, r);
+    EXPECT_EQ(rank.domain->Connect(&host, &rank.cancel).error().code, Code::kCancelled);
+  });
+  Connect(First(2), 2);
+  SumOnAll(First(2));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
+}
+
+TEST_F(NcclDomainTest, AGenerationThatIsGivenUpBeforeItForms) {
+  Start(2);
+  Connect(First(2), 7, true);
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->status.error().code, Code::kCancelled);
+  Connect(First(2), 8);
+  SumOnAll(First(2));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
+}
+
+// Whatever call fails, at whichever rank: an error or a result, never a hang, and the next generation works.
+TEST_F(NcclDomainTest, AnyCallMayFail) {
+  int reached = 0;
+  for (int call = 0; call <= reached; ++call) {
+    for (const int failure : {static_cast<int>(kSystemError), static_cast<int>(kInternalError)}) {
+      SCOPED_TRACE("call " + std::to_string(call) + " fails with " + std::to_string(failure));
+      Start(3, {.slow_answers = 1, .failing_call = call, .failure = failure},
+            {.forming = milliseconds(60), .operation = milliseconds(60)});
+      for (const auto& rank : ranks_)
+        rank->domain->Register(std::span(reinterpret_cast<std::byte*>(rank.get()), 64));
+      bool all_well = false;
+      bool any_left = false;
+      const auto over = [&] { return any_left || (all_well && library_->calls() > call); };
+      for (uint64_t generation = 1; generation <= 6 && !over(); ++generation) {
+        Connect(First(3), generation);
+        std::vector<int> formed;
+        for (int r = 0; r < 3; ++r)
+          if (ranks_[static_cast<size_t>(r)]->communicator != nullptr) formed.push_back(r);
+        SumOnAll(formed);
+        all_well = true;
+        for (const auto& rank : ranks_) {
+          all_well = all_well && rank->status.ok();
+          any_left = any_left || rank->left;
+          rank->cancel = true;
+        }
+      }
+      EXPECT_TRUE(all_well || any_left);
+      reached = std::max(reached, std::min(library_->calls(), 24));
+      expect_leaks_ = true;
+      ranks_.clear();
+      library_.reset();
+    }
+  }
+  EXPECT_GE(reached, 15);
+}
+
+// ---- what all conclude from their cards
+
+std::vector<Card> Cards(int world) {
+  std::vector<Card> cards(static_cast<size_t>(world));
+  for (int r = 0; r < world; ++r) {
+    Card& card = cards[static_cast<size_t>(r)];
+    card.gpu = KeyOf("GPU-" + std::to_string(r));
+    card.host = KeyOf("host");
+    card.version = 22809;
+    card.parent = 5;
+    card.parent_rank = r;
+    card.parent_world = world;
+  }
+  return cards;
+}
+
+TEST(NcclPlan, OnlyLossesInTheOldOrderShrink) {
+  std::vector<Card> cards = Cards(5);
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "nobody is missing";
+  cards.erase(cards.begin() + 3);
+  cards.erase(cards.begin());
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kShrink);
+  EXPECT_EQ(MakePlan(cards)->excluded, (std::vector<int>{0, 3}));
+  std::swap(cards[0], cards[1]);
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "in another order";
+  std::swap(cards[0], cards[1]);
+  cards[2].parent = 0;
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "one could not keep its own";
+  cards[2].parent = 4;
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "one is of another generation";
+  EXPECT_EQ(MakePlan(std::span(cards).first(1))->way, Plan::Way::kAlone);
+}
+
+TEST(NcclPlan, WhatNcclCannotDo) {
+  std::vector<Card> cards = Cards(3);
+  cards[2].gpu = cards[0].gpu;
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kNone);
+  EXPECT_NE(MakePlan(cards)->why_none.find("ranks 0 and 2 share a GPU"), std::string::npos);
+  cards = Cards(3);
+  cards[1].version = 0;
+  EXPECT_EQ(MakePlan(cards)->why_none, "rank 1 has no NCCL");
+  cards = Cards(3);
+  cards[0].version = 0;
+  EXPECT_EQ(MakePlan(cards)->why_none, "rank 0 has no NCCL");
+  cards = Cards(3);
+  cards[1].version = 22703;
+  ASSERT_FALSE(MakePlan(cards).ok());
+  EXPECT_EQ(MakePlan(cards).error().message,
+            "rank 0 has NCCL 2.28.9 and rank 1 has 2.27.3: use one image for all workers");
+  cards = Cards(3);
+  cards[1].host = KeyOf("other");
+  EXPECT_FALSE(MakePlan(cards)->one_host);
+}
+
+}  // namespace
+}  // namespace ringmaster::fabric::nccl

@@ -1,0 +1,325 @@
+#include "tests/unit/fabric/nccl/fake_library.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace ringmaster::fabric::nccl {
+namespace {
+
+FakeLibrary* the_library = nullptr;
+
+FakeLibrary::Communicator* Of(Handle handle) { return reinterpret_cast<FakeLibrary::Communicator*>(handle); }
+
+size_t SizeOf(int type) { return type == kByte ? 1 : type == kBfloat16 ? 2 : 4; }
+
+template <class T>
+void Combine(void* into, const void* from, size_t count, int operation) {
+  for (size_t i = 0; i < count; ++i) {
+    T a;
+    T b;
+    std::memcpy(&a, static_cast<char*>(into) + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, static_cast<const char*>(from) + i * sizeof(T), sizeof(T));
+    const T c = operation == kMax ? std::max(a, b) : static_cast<T>(a + b);
+    std::memcpy(static_cast<char*>(into) + i * sizeof(T), &c, sizeof(T));
+  }
+}
+
+}  // namespace
+
+struct FakeOperation {
+  std::string kind;
+  const void* in = nullptr;
+  void* out = nullptr;
+  size_t count = 0;
+  int type = 0;
+  int argument = 0;  // reduction, root
+  FakeLibrary::Communicator* owner = nullptr;
+  int* pending = nullptr;  // of its stream
+};
+
+struct FakeLibrary::StreamState {
+  int pending = 0;
+  bool broken = false;
+};
+
+struct FakeLibrary::Clique {
+  int world = 0;
+  int joined = 0;
+  std::string name;
+  std::map<uint64_t, std::map<int, FakeOperation>> operations;  // by number, by rank
+};
+
+struct FakeLibrary::Communicator {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
+  uint64_t enqueued = 0;
+  int slow = 0;
+  bool revoked = false;
+  int state = kSuccess;
+};
+
+FakeLibrary* FakeLibrary::current() { return the_library; }
+
+FakeLibrary::FakeLibrary(const Faults& faults) : faults_(faults) {
+  CHECK(the_library == nullptr);
+  the_library = this;
+}
+
+FakeLibrary::~FakeLibrary() { the_library = nullptr; }
+
+Api FakeLibrary::api() const {
+  Api api;
+  api.version = faults_.version;
+  api.get_version = [](int* version) {
+    *version = the_library->faults_.version;
+    return static_cast<int>(kSuccess);
+  };
+  api.error_string = [](int) { return "some error"; };
+  api.last_error = [](Handle) { return "of the fake"; };
+  api.unique_id = [](UniqueId* id) { return the_library->UniqueIdOf(id); };
+  api.init_rank = [](Handle* handle, int world, UniqueId id, int rank, Configuration* configuration) {
+    CHECK(configuration->blocking == 0);
+    return the_library->InitRank(handle, world, id, rank);
+  };
+  api.abort = [](Handle handle) { return the_library->Abort(handle); };
+  api.async_error = [](Handle handle, int* answer) { return the_library->AsyncError(handle, answer); };
+  api.all_reduce = [](const void* in, void* out, size_t count, int type, int op, Handle handle,
+                      Stream stream) {
+    return the_library->Operate(handle, stream, "all-reduce", in, out, count, type, op);
+  };
+  api.reduce_scatter = [](const void* in, void* out, size_t share, int type, int op, Handle handle,
+                          Stream stream) {
+    return the_library->Operate(handle, stream, "reduce-scatter", in, out, share, type, op);
+  };
+  api.all_gather = [](const void* in, void* out, size_t share, int type, Handle handle, Stream stream) {
+    return the_library->Operate(handle, stream, "all-gather", in, out, share, type, 0);
+  };
+  api.broadcast = [](const void* in, void* out, size_t count, int type, int root, Handle handle,
+                     Stream stream) {
+    return the_library->Operate(handle, stream, "broadcast", in, out, count, type, root);
+  };
+  api.group_start = [] { return the_library->GroupStart(); };
+  api.group_end = [] { return the_library->GroupEnd(); };
+  if (faults_.can_revoke) api.revoke = [](Handle handle, int) { return the_library->Revoke(handle); };
+  if (faults_.can_shrink)
+    api.shrink = [](Handle handle, int* excluded, int count, Handle* smaller, Configuration*, int) {
+      return the_library->Shrink(handle, {excluded, excluded + count}, smaller);
+    };
+  api.register_memory = [](Handle, void*, size_t, void**) { return the_library->RegisterMemory(); };
+  return api;
+}
+
+Stream FakeLibrary::NewStream() {
+  const std::lock_guard lock(mutex_);
+  streams_.push_back(std::make_unique<StreamState>());
+  return reinterpret_cast<Stream>(streams_.back().get());
+}
+
+Result<bool> FakeLibrary::Idle(Stream stream) {
+  const std::lock_guard lock(mutex_);
+  const auto* const state = reinterpret_cast<StreamState*>(stream);
+  if (state->broken) return Error{Code::kGone, "the device is lost"};
+  return state->pending == 0;
+}
+
+void FakeLibrary::BreakDevice(Stream stream) {
+  const std::lock_guard lock(mutex_);
+  reinterpret_cast<StreamState*>(stream)->broken = true;
+}
+
+void FakeLibrary::Release() {
+  const std::lock_guard lock(mutex_);
+  let_go_ = true;
+  released_.notify_all();
+}
+
+int FakeLibrary::calls() {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+int FakeLibrary::shrinks() {
+  const std::lock_guard lock(mutex_);
+  return shrinks_;
+}
+
+int FakeLibrary::alive() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(communicators_.size());
+}
+
+int FakeLibrary::registered() {
+  const std::lock_guard lock(mutex_);
+  return registered_;
+}
+
+bool FakeLibrary::Fails() { return faults_.failing_call == calls_++; }
+
+int FakeLibrary::UniqueIdOf(UniqueId* id) {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  const std::string name = "id " + std::to_string(++ids_);
+  id->bytes.fill(0);
+  std::copy(name.begin(), name.end(), id->bytes.begin());
+  return kSuccess;
+}
+
+int FakeLibrary::InitRank(Handle* handle, int world, const UniqueId& id, int rank) {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  std::shared_ptr<Clique>& clique = cliques_[id.bytes.data()];
+  if (clique == nullptr) clique = std::make_shared<Clique>();
+  clique->world = world;
+  clique->name = id.bytes.data();
+  ++clique->joined;
+  auto made = std::make_unique<Communicator>();
+  made->clique = clique;
+  made->rank = rank;
+  made->slow = faults_.slow_answers;
+  *handle = reinterpret_cast<Handle>(made.get());
+  communicators_[made.get()] = std::move(made);
+  return kInProgress;
+}
+
+int FakeLibrary::Shrink(Handle handle, const std::vector<int>& excluded, Handle* smaller) {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  const Communicator& parent = *Of(handle);
+  std::string name = parent.clique->name + " without";
+  int rank = parent.rank;
+  for (const int one : excluded) {
+    name += " " + std::to_string(one);
+    if (one < parent.rank) --rank;
+  }
+  std::shared_ptr<Clique>& clique = cliques_[name];
+  if (clique == nullptr) clique = std::make_shared<Clique>();
+  clique->world = parent.clique->world - static_cast<int>(excluded.size());
+  clique->name = name;
+  ++clique->joined;
+  ++shrinks_;
+  auto made = std::make_unique<Communicator>();
+  made->clique = clique;
+  made->rank = rank;
+  made->slow = faults_.slow_answers;
+  *smaller = reinterpret_cast<Handle>(made.get());
+  communicators_[made.get()] = std::move(made);
+  return kInProgress;
+}
+
+int FakeLibrary::Abort(Handle handle) {
+  std::unique_lock lock(mutex_);
+  if (Fails()) return faults_.failure;
+  if (faults_.abort_hangs) released_.wait(lock, [this] { return let_go_; });
+  for (auto& [number, ranks] : Of(handle)->clique->operations)
+    for (auto& [rank, operation] : ranks)
+      if (operation.owner == Of(handle) && operation.pending != nullptr) {
+        --*operation.pending;
+        operation.pending = nullptr;
+        operation.owner = nullptr;
+      }
+  CHECK(communicators_.erase(Of(handle)) == 1, "freed twice");
+  return kSuccess;
+}
+
+int FakeLibrary::Revoke(Handle handle) {
+  std::unique_lock lock(mutex_);
+  if (Fails()) return faults_.failure;
+  if (faults_.revoke_fails) return kInvalidUsage;
+  if (faults_.revoke_hangs) released_.wait(lock, [this] { return let_go_; });
+  Communicator& own = *Of(handle);
+  own.revoked = true;
+  own.state = kSuccess;
+  own.slow = faults_.slow_answers;
+  for (auto& [number, ranks] : own.clique->operations)
+    for (auto& [rank, operation] : ranks)
+      if (operation.owner == &own && operation.pending != nullptr) {
+        --*operation.pending;
+        operation.pending = nullptr;
+        operation.owner = nullptr;
+      }
+  return kInProgress;
+}
+
+int FakeLibrary::AsyncError(Handle handle, int* answer) {
+  const std::lock_guard lock(mutex_);
+  CHECK(communicators_.contains(Of(handle)), "asked of a communicator that was freed");
+  Communicator& own = *Of(handle);
+  if (own.state != kSuccess) {
+    *answer = own.state;
+  } else if (own.clique->joined < own.clique->world || (own.revoked && faults_.never_quiet)) {
+    *answer = kInProgress;
+  } else if (own.slow > 0) {
+    --own.slow;
+    *answer = kInProgress;
+  } else {
+    *answer = kSuccess;
+  }
+  return kSuccess;
+}
+
+int FakeLibrary::RegisterMemory() {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  ++registered_;
+  return kSuccess;
+}
+
+int FakeLibrary::GroupStart() { return kSuccess; }
+int FakeLibrary::GroupEnd() { return kSuccess; }
+
+int FakeLibrary::Operate(Handle handle, Stream stream, const std::string& kind, const void* in, void* out,
+                         size_t count, int type, int argument) {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  Communicator& own = *Of(handle);
+  CHECK(!own.revoked, "used after it was revoked");
+  int* const pending = &reinterpret_cast<StreamState*>(stream)->pending;
+  ++*pending;
+  own.clique->operations[own.enqueued++][own.rank] = {kind, in, out, count, type, argument, &own, pending};
+  Run(*own.clique);
+  own.slow = faults_.slow_answers;
+  return own.slow > 0 ? kInProgress : kSuccess;
+}
+
+// Whatever all ranks have come to.
+void FakeLibrary::Run(Clique& clique) {
+  while (!clique.operations.empty()) {
+    auto& ranks = clique.operations.begin()->second;
+    if (static_cast<int>(ranks.size()) < clique.world) return;
+    for (const auto& [rank, operation] : ranks)
+      if (operation.pending == nullptr) return;  // one of them was stopped: it never ends
+    const FakeOperation& first = ranks.begin()->second;
+    const size_t bytes = first.count * SizeOf(first.type);
+    std::vector<char> result;
+    if (first.kind == "all-gather") {
+      for (const auto& [rank, operation] : ranks)
+        result.insert(result.end(), static_cast<const char*>(operation.in),
+                      static_cast<const char*>(operation.in) + bytes);
+    } else if (first.kind == "broadcast") {
+      const auto* const from = static_cast<const char*>(ranks[first.argument].in);
+      result.assign(from, from + bytes);
+    } else {
+      const size_t all = first.kind == "all-reduce" ? 1 : ranks.size();
+      const auto* const from = static_cast<const char*>(first.in);
+      result.assign(from, from + bytes * all);
+      for (auto it = std::next(ranks.begin()); it != ranks.end(); ++it) {
+        if (first.type == kInt32) {
+          Combine<int32_t>(result.data(), it->second.in, first.count * all, first.argument);
+        } else {
+          Combine<float>(result.data(), it->second.in, first.count * all, first.argument);
+        }
+      }
+    }
+    const bool shares = first.kind == "reduce-scatter";
+    for (auto& [rank, operation] : ranks) {
+      const size_t at = shares ? bytes * static_cast<size_t>(rank) : 0;
+      std::memcpy(operation.out, result.data() + at, shares ? bytes : result.size());
+      --*operation.pending;
+    }
+    clique.operations.erase(clique.operations.begin());
+  }
+}
+
+}  // namespace ringmaster::fabric::nccl

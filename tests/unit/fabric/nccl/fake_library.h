@@ -1,0 +1,87 @@
+// Stands in for NCCL in tests: ranks are threads, memory of the GPU is memory, a stream is a queue that is
+// worked off when all ranks have enqueued. It can be slow, fail at any call, and hang.
+//
+// One FakeLibrary at a time: NCCL's functions have no place for a context.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/fabric/nccl/api.h"
+
+namespace ringmaster::fabric::nccl {
+
+class FakeLibrary {
+ public:
+  struct Faults {
+    int slow_answers = 0;               // so often a call is still in progress when asked
+    std::optional<int> failing_call{};  // this call, counted over all ranks and functions, fails...
+    int failure = kSystemError;         // ...so
+    bool abort_hangs = false;           // until Release
+    bool revoke_hangs = false;
+    bool revoke_fails = false;
+    bool never_quiet = false;  // after a revoke
+    bool can_revoke = true;
+    bool can_shrink = true;
+    int version = 22809;
+  };
+
+  explicit FakeLibrary(const Faults& faults);
+  ~FakeLibrary();
+
+  Api api() const;
+  // Of a rank of its own; each has its own.
+  Stream NewStream();
+  Result<bool> Idle(Stream stream);
+  // Lets go whatever hangs.
+  void Release();
+  // The device of this stream fails from now on.
+  void BreakDevice(Stream stream);
+
+  int calls();    // so far, over all ranks
+  int shrinks();  // communicators that were made by shrinking, counted by rank
+  int alive();    // communicators that were not freed
+  int registered();
+
+  // For the functions of the table.
+  struct Clique;
+  struct Communicator;
+  static FakeLibrary* current();
+  int InitRank(Handle* handle, int world, const UniqueId& id, int rank);
+  int Shrink(Handle handle, const std::vector<int>& excluded, Handle* smaller);
+  int Abort(Handle handle);
+  int Revoke(Handle handle);
+  int AsyncError(Handle handle, int* answer);
+  int Operate(Handle handle, Stream stream, const std::string& kind, const void* in, void* out, size_t count,
+              int type, int argument);
+  int UniqueIdOf(UniqueId* id);
+  int RegisterMemory();
+  int GroupStart();
+  int GroupEnd();
+
+ private:
+  struct StreamState;
+  bool Fails();  // counts a call
+  void Run(Clique& clique);
+
+  const Faults faults_;
+  std::mutex mutex_;
+  std::condition_variable released_;
+  bool let_go_ = false;
+  int calls_ = 0;
+  int shrinks_ = 0;
+  int registered_ = 0;
+  uint64_t ids_ = 0;
+  std::map<std::string, std::shared_ptr<Clique>> cliques_;
+  std::map<Communicator*, std::unique_ptr<Communicator>> communicators_;
+  std::vector<std::unique_ptr<StreamState>> streams_;
+};
+
+}  // namespace ringmaster::fabric::nccl

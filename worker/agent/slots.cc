@@ -1,0 +1,171 @@
+#include "worker/agent/slots.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace ringmaster::agent {
+namespace {
+
+constexpr const char* kVisibleGpus = "CUDA_VISIBLE_DEVICES";
+
+// The keepers of one pod, as their parent sees them.
+class Keepers {
+ public:
+  Keepers(const std::function<int(int32_t)>& keep, Duration short_life)
+      : keep_(keep), short_life_(short_life) {}
+
+  bool empty() const { return keepers_.empty(); }
+  int result() const { return result_; }
+
+  void Start(int32_t slot) {
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) Become(parent, slot);
+    if (pid > 0) {
+      keepers_[pid] = {slot, Now()};
+      return;
+    }
+    log::Error("cannot start the keeper of slot {}: {}", slot,
+               std::error_code(errno, std::generic_category()).message());
+    End(EXIT_FAILURE);
+  }
+
+  // All of them leave; none is started any more.
+  void Leave() {
+    leaving_ = true;
+    for (const auto& [pid, keeper] : keepers_) ::kill(pid, SIGTERM);
+  }
+
+  void Reap() {
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto found = keepers_.find(pid);
+      if (found == keepers_.end()) continue;  // an orphan
+      const Keeper keeper = found->second;
+      keepers_.erase(found);
+      OnEnd(keeper, status);
+    }
+  }
+
+ private:
+  struct Keeper {
+    int32_t slot = 0;
+    Time since;
+  };
+
+  [[noreturn]] void Become(pid_t parent, int32_t slot) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(0);  // it died before the line above
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    std::exit(keep_(slot));
+  }
+
+  void OnEnd(const Keeper& keeper, int status) {
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    log::Info("slot={} ended code={}", keeper.slot, code);
+    const bool killed = WIFSIGNALED(status) && Now() - keeper.since >= short_life_;
+    if (killed && !leaving_) return Start(keeper.slot);
+    if (code != 0) End(code);
+  }
+
+  void End(int code) {
+    if (result_ == 0) result_ = code;
+    if (!leaving_) Leave();
+  }
+
+  const std::function<int(int32_t)>& keep_;
+  const Duration short_life_;
+  std::map<pid_t, Keeper> keepers_;
+  bool leaving_ = false;
+  int result_ = 0;
+};
+
+std::vector<std::string> SplitList(const std::string& text) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+}  // namespace
+
+int KeepSlots(int32_t slots, const std::function<int(int32_t slot)>& keep, Duration short_life) {
+  Keepers keepers(keep, short_life);
+  for (int32_t slot = 0; slot < slots && keepers.result() == 0; ++slot) keepers.Start(slot);
+  sigset_t ours;
+  ::sigemptyset(&ours);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
+  while (!keepers.empty()) {
+    int signal = 0;
+    const int error = ::sigwait(&ours, &signal);
+    CHECK(error == 0, "sigwait: error {}", error);
+    if (signal == SIGCHLD) {
+      keepers.Reap();
+    } else {
+      log::Info("signal {}: all slots leave", signal);
+      keepers.Leave();
+    }
+  }
+  return keepers.result();
+}
+
+Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t cpus,
+                                                 int32_t gpus) {
+  const std::string given = get("RINGMASTER_THREADS").value_or("");
+  int32_t threads = 0;
+  std::from_chars(given.data(), given.data() + given.size(), threads);
+  if (threads <= 0) threads = cpus;
+  std::vector<std::string> environment = {fmt::format("RINGMASTER_SLOT={}", slot),
+                                          fmt::format("RINGMASTER_THREADS={}", std::max(1, threads / slots))};
+
+  // What a container was given may be less than what its device files show.
+  std::vector<std::string> visible;
+  if (const auto listed = get(kVisibleGpus)) {
+    visible = SplitList(*listed);
+  } else {
+    for (int32_t gpu = 0; gpu < gpus; ++gpu) visible.push_back(std::to_string(gpu));
+  }
+  if (visible.empty()) return environment;
+  if (static_cast<int32_t>(visible.size()) < slots) {
+    return Error{Code::kInvalid,
+                 fmt::format("RINGMASTER_SLOTS: {} trainers, but this pod has {} GPU{}; ask for as "
+                             "many GPUs as spec.workers.slots says, or lower it",
+                             slots, visible.size(), visible.size() == 1 ? "" : "s")};
+  }
+  environment.push_back(fmt::format("{}={}", kVisibleGpus, visible[static_cast<size_t>(slot)]));
+  return environment;
+}
+
+int32_t CountGpus(const std::string& folder) {
+  int32_t gpus = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    constexpr std::string_view kPrefix = "nvidia";
+    if (name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+        std::all_of(name.begin() + kPrefix.size(), name.end(),
+                    [](unsigned char c) { return std::isdigit(c) != 0; }))
+      ++gpus;
+  }
+  return gpus;
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,85 @@
+#include "worker/cuda/collectives.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "worker/cuda/runtime/event.h"
+#include "worker/fabric/nccl/blocking.h"
+#include "worker/fabric/nccl/domain.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+namespace nccl = fabric::nccl;
+
+constexpr int kDeviceIsStuck = 74;  // to the agent: a new process may find it well
+
+// What NCCL takes for one machine: two pods on one node are two, since neither sees the other's memory.
+std::string HostId() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
+  const Result<std::string> boot = ReadFile("/proc/sys/kernel/random/boot_id", 256);
+  return std::string(name.data()) + " " + (boot.ok() ? *boot : std::string());
+}
+
+nccl::Reached MarkPoint(Stream stream) {
+  Result<Event> event = Event::Create();
+  if (!event.ok()) return [error = event.error()]() -> Result<bool> { return error; };
+  const auto point = std::make_shared<Event>(std::move(*event));
+  point->Record(stream);
+  return [point] { return point->Done(); };
+}
+
+void LeaveProcess(const std::string& why) {
+  log::Error("{}; leaving, a fresh trainer will join", why);
+  ::_exit(kDeviceIsStuck);
+}
+
+}  // namespace
+
+Collectives::Collectives(OwnedStream stream) : stream_(std::move(stream)) {}
+Collectives::~Collectives() = default;
+
+Result<std::unique_ptr<Collectives>> Collectives::Create(const std::string& gpu) {
+  RM_ASSIGN(OwnedStream stream, OwnedStream::Create());
+  auto made = std::make_unique<Collectives>(std::move(stream));
+  Result<nccl::Api> api = nccl::LoadApi();
+  if (!api.ok()) {
+    if (api.error().code != Code::kUnavailable) return api.error();
+    log::Info("{}", api.error().message);
+  }
+  nccl::DomainOptions options;
+  options.gpu = gpu;
+  options.host_id = HostId();
+  options.live.mark = MarkPoint;
+  options.live.leave = LeaveProcess;
+  RM_ASSIGN(made->domain_, nccl::Domain::Create(api.ok() ? *api : nccl::Api{}, std::move(options)));
+  return made;
+}
+
+Result<std::unique_ptr<fabric::Communicator>> Collectives::Connect(fabric::Communicator* host,
+                                                                   const std::atomic<bool>* cancel) {
+  RM_ASSIGN(auto device, domain_->Connect(host, cancel));
+  if (device == nullptr) return std::unique_ptr<fabric::Communicator>();
+  const std::string transport = domain_->TransportName();
+  if (transport.ends_with(":socket"))
+    log::Warn("gradients travel over {}: {}", transport, domain_->WhySockets());
+  return nccl::MakeBlocking(
+      std::move(device), host, stream_.get(),
+      [](nccl::Stream stream, std::span<std::byte> to, std::span<const std::byte> from) {
+        CopyOnDevice(stream, to.data(), from.data(), static_cast<int64_t>(from.size()));
+      });
+}
+
+void Collectives::Register(std::span<std::byte> memory) { domain_->Register(memory); }
+
+std::string Collectives::Transport() {
+  const std::string name = domain_->TransportName();
+  return name == "none" ? std::string() : name;
+}
+
+}  // namespace ringmaster::cuda

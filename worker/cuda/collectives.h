@@ -1,0 +1,45 @@
+// The collectives of a GPU: NCCL's, where all members have it and a GPU of their own; else there are none,
+// and gradients travel through the host.
+//
+// Thread rule: Connect on the trainer's main thread, to which the GPU is bound; the communicator on the one
+// that reduces. Made while no other thread uses the environment: NCCL takes its settings from there.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "worker/cuda/runtime/stream.h"
+#include "worker/fabric/communicator.h"
+
+namespace ringmaster::fabric::nccl {
+class Domain;
+}
+
+namespace ringmaster::cuda {
+
+class Collectives {
+ public:
+  // `gpu` is the device's UUID.
+  static Result<std::unique_ptr<Collectives>> Create(const std::string& gpu);
+  explicit Collectives(OwnedStream stream);
+  ~Collectives();
+
+  // Memory that will be reduced or gathered; it outlives this.
+  void Register(std::span<std::byte> memory);
+
+  // As device::Device::Collectives.
+  Result<std::unique_ptr<fabric::Communicator>> Connect(fabric::Communicator* host,
+                                                        const std::atomic<bool>* cancel);
+  // As device::Device::CollectivesTransport.
+  std::string Transport();
+
+ private:
+  const OwnedStream stream_;
+  std::unique_ptr<fabric::nccl::Domain> domain_;
+};
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,318 @@
+#include "worker/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "worker/cuda/collectives.h"
+#include "worker/cuda/kernels/numerics.h"
+#include "worker/cuda/kernels/optimizer.h"
+#include "worker/cuda/matmul.h"
+#include "worker/cuda/models/model.h"
+#include "worker/cuda/runtime/device_facts.h"
+#include "worker/cuda/runtime/event.h"
+#include "worker/cuda/runtime/memory.h"
+#include "worker/cuda/runtime/stream.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+constexpr int kDevice = 0;  // which one that is, CUDA_VISIBLE_DEVICES says
+
+template <class T>
+int64_t Bytes(std::span<T> span) {
+  return static_cast<int64_t>(span.size_bytes());
+}
+
+int64_t Blocks(std::span<const int32_t> per_block) { return static_cast<int64_t>(per_block.size()); }
+
+std::string Words(const DeviceFacts& facts) {
+  return fmt::format("{} (sm_{}, {:.1f} GiB, driver for CUDA {}.{})", facts.name, facts.architecture,
+                     static_cast<double>(facts.memory_bytes) / (1 << 30), facts.driver / 1000,
+                     facts.driver % 1000 / 10);
+}
+
+// Where measured algorithms are kept between runs; nowhere when the user has no such place.
+std::string CacheFolder() {
+  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::string(cache) + "/ringmaster";
+  if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.cache/ringmaster";
+  return "";
+}
+
+class CudaDevice final : public device::Device {
+ public:
+  explicit CudaDevice(DeviceFacts facts) : facts_(std::move(facts)) {}
+  ~CudaDevice() override {
+    // What is still under way uses memory that goes now.
+    for (const OwnedStream* stream : {&compute_, &down_, &up_}) (void)Synchronise(stream->get());
+  }
+
+  Status Start() {
+    for (OwnedStream* stream : {&compute_, &down_, &up_}) {
+      RM_ASSIGN(*stream, OwnedStream::Create());
+    }
+    for (Event* event : {&ready_, &down_done_}) {
+      RM_ASSIGN(*event, Event::Create());
+    }
+    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_.uuid));
+    RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
+    RM_ASSIGN(norm_, Buffer<double>::Create(1));
+    RM_ASSIGN(host_norm_, Pinned<double>::Create(1));
+    RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
+    RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
+    RM_ASSIGN(sgd_, Buffer<kernels::SgdPair>::Create(1));
+    RM_ASSIGN(host_sgd_, Pinned<kernels::SgdPair>::Create(1));
+    return Ok();
+  }
+
+  std::string Kind() const override { return "cuda"; }
+  bool OnHost() const override { return false; }
+  std::string Description() const override { return "cuda, " + Words(facts_); }
+  std::string Fingerprint() const override {
+    return fmt::format("cuda {} sm_{} CUDA {}", facts_.name, facts_.architecture, facts_.runtime);
+  }
+  std::string Plan() const override { return products_->Choices(); }
+  Status AdoptPlan(const std::string& plan) override { return products_->Adopt(plan); }
+
+  Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
+    return cuda::CreateModel(config, compute_.get(), *products_);
+  }
+
+  Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
+    auto made = Buffer<std::byte>::Create(static_cast<int64_t>(bytes));
+    if (!made.ok() && made.error().code == Code::kExhausted) return TooSmall(bytes, label);
+    if (!made.ok()) return made.error().In(std::string(label));
+    taken_ += fmt::format("{} {:.1f} + ", label, Mib(bytes));
+    const std::span<std::byte> memory = memory_.emplace_back(std::move(*made)).span();
+    collectives_->Register(memory);
+    return memory;
+  }
+
+  Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view label) override {
+    auto pinned = PinnedRange::Create(host.data(), Bytes(host));
+    if (!pinned.ok()) return pinned.error().In(std::string(label));
+    pinned_.push_back(std::move(*pinned));
+    return Allocate(host.size(), label);
+  }
+
+  Status Upload(std::span<const std::byte> host, std::span<std::byte> memory) override {
+    CHECK(host.size() == memory.size());
+    CopyToDevice(compute_.get(), memory.data(), host.data(), Bytes(host));
+    return Ok();
+  }
+  Status Download(std::span<const std::byte> memory, std::span<std::byte> host) override {
+    CHECK(host.size() == memory.size());
+    CopyToHost(compute_.get(), host.data(), memory.data(), Bytes(host));
+    return Ok();
+  }
+
+  Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents, int quantum_bits,
+                    bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) override {
+    CHECK(gradients.size() == exponents.size() * engine::kBlock && sums.size() == gradients.size() &&
+          maxima.size() == exponents.size());
+    kernels::Accumulate(compute_.get(), Blocks(exponents), gradients.data(), exponents.data(), quantum_bits,
+                        overwrite, sums.data(), maxima.data());
+    return Ok();
+  }
+
+  Status Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
+                double scale, std::span<float> out) override {
+    CHECK(sums.size() == exponents.size() * engine::kBlock && out.size() == sums.size());
+    kernels::Decode(compute_.get(), Blocks(exponents), sums.data(), exponents.data(), quantum_bits, scale,
+                    out.data());
+    return Ok();
+  }
+
+  Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) override {
+    CHECK(gradients.size() == sums.size());
+    kernels::AddFloats(compute_.get(), static_cast<int64_t>(sums.size()), gradients.data(), overwrite,
+                       sums.data());
+    return Ok();
+  }
+
+  Status Scale(std::span<const float> sums, float factor, std::span<float> out) override {
+    CHECK(out.size() == sums.size());
+    kernels::ScaleFloats(compute_.get(), static_cast<int64_t>(out.size()), factor, sums.data(), out.data());
+    return Ok();
+  }
+
+  Result<double> Norm(std::span<const float> values) override {
+    const auto count = static_cast<int64_t>(values.size());
+    if (norm_scratch_.size() < kernels::NormScratch(count)) {
+      RM_ASSIGN(norm_scratch_, Buffer<double>::Create(kernels::NormScratch(count)));
+    }
+    kernels::Norm(compute_.get(), count, values.data(), norm_.get(), norm_scratch_.get());
+    CopyToHost(compute_.get(), host_norm_.get(), norm_.get(), norm_.bytes());
+    RM_TRY(Sync());
+    return *host_norm_.get();
+  }
+
+  Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
+                const engine::Layout& layout, const optimizer::Slices& slices) override {
+    RM_TRY(MakeRules(layout));
+    const kernels::Arena arena = {.blocks = rules_.size(),
+                                  .rules = rules_.get(),
+                                  .gradient = slices.gradient.data(),
+                                  .params = slices.params.data(),
+                                  .state0 = slices.state0.data(),
+                                  .state1 = slices.state1.data(),
+                                  .next_params = slices.next_params.data(),
+                                  .next_state0 = slices.next_state0.data(),
+                                  .next_state1 = slices.next_state1.data()};
+    // The pinned scalars of the last step have long been read: Norm has waited since.
+    if (config.kind == optimizer::Kind::kSgd) {
+      *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
+                          optimizer::MakeSgd(config, scalars, true)};
+      CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
+      kernels::Sgd(compute_.get(), sgd_.get(), arena);
+    } else {
+      *host_adamw_.get() = {optimizer::MakeAdamW(config, scalars, false),
+                            optimizer::MakeAdamW(config, scalars, true)};
+      CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
+      kernels::AdamW(compute_.get(), adamw_.get(), arena);
+    }
+    return Ok();
+  }
+
+  Status Sync() override { return Synchronise(compute_.get()); }
+
+  Result<device::Ticket> HandOver(std::span<const std::byte> memory, std::span<std::byte> host) override {
+    Event* arrived = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (handed_ == arrived_.size()) {
+        RM_ASSIGN(Event event, Event::Create());
+        arrived_.push_back(std::move(event));
+      }
+      arrived = &arrived_[handed_++];
+    }
+    if (host.empty()) {
+      arrived->Record(compute_.get());
+    } else {
+      CHECK(host.size() == memory.size());
+      ready_.Record(compute_.get());
+      ready_.Before(down_.get());
+      CopyToHost(down_.get(), host.data(), memory.data(), Bytes(host));
+      arrived->Record(down_.get());
+    }
+    return device::Ticket{handed_ - 1};
+  }
+
+  Status WaitFor(device::Ticket ticket) override {
+    if (waits_ != std::this_thread::get_id()) {
+      RM_TRY(BindDevice(kDevice));
+      waits_ = std::this_thread::get_id();
+    }
+    const Event* arrived = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      arrived = &arrived_[ticket];
+    }
+    return arrived->Wait();
+  }
+
+  // The next bucket is reduced meanwhile: each has host memory of its own.
+  Status HandBack(std::span<const std::byte> host, std::span<std::byte> memory) override {
+    CHECK(host.size() == memory.size());
+    CopyToDevice(up_.get(), memory.data(), host.data(), Bytes(host));
+    return Ok();
+  }
+
+  // Buckets that nobody waited for, after a failure, are still on their way down. Of the way back the failure
+  // is told here, and not to nobody.
+  Status Rejoin() override {
+    down_done_.Record(down_.get());
+    down_done_.Before(compute_.get());
+    return std::exchange(handed_, 0) == 0 ? Ok() : Synchronise(up_.get());
+  }
+
+  Result<std::unique_ptr<fabric::Communicator>> Collectives(fabric::Communicator* host,
+                                                            const std::atomic<bool>* cancel) override {
+    return collectives_->Connect(host, cancel);
+  }
+  std::string CollectivesTransport() override { return collectives_->Transport(); }
+
+ private:
+  static double Mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+  // The refusal of what comes after the model, with the sum so far.
+  Error TooSmall(size_t bytes, std::string_view label) const {
+    const auto left = MemoryOfDevice();
+    return {Code::kExhausted,
+            fmt::format(
+                "the GPU's memory is too small: beside the model's activations, {}{} {:.1f} MiB are needed "
+                "and more may follow, {:.1f} of {:.1f} MiB are free; weights, optimizer state, gradients and "
+                "their sums are as large as the model: lower its width, layers or vocabulary in "
+                "spec.training.model",
+                taken_, label, Mib(bytes), left.ok() ? Mib(static_cast<size_t>(left->free_bytes)) : 0.0,
+                Mib(static_cast<size_t>(facts_.memory_bytes)))};
+  }
+
+  // The rules of the arena's blocks, once: a device serves one layout.
+  Status MakeRules(const engine::Layout& layout) {
+    if (rules_.size() > 0) {
+      CHECK(rules_.size() * engine::kBlock == layout.elements, "another layout");
+      return Ok();
+    }
+    const std::vector<kernels::BlockRule> rules = kernels::MakeBlockRules(layout);
+    RM_ASSIGN(auto pinned, Pinned<kernels::BlockRule>::Create(static_cast<int64_t>(rules.size())));
+    RM_ASSIGN(rules_, Buffer<kernels::BlockRule>::Create(static_cast<int64_t>(rules.size())));
+    std::ranges::copy(rules, pinned.get());
+    CopyToDevice(compute_.get(), rules_.get(), pinned.get(), rules_.bytes());
+    return Sync();
+  }
+
+  const DeviceFacts facts_;
+  std::unique_ptr<cuda::Collectives> collectives_;
+  OwnedStream compute_;
+  OwnedStream down_;
+  OwnedStream up_;
+  Event ready_;
+  Event down_done_;
+  std::unique_ptr<Products> products_;
+  std::vector<Buffer<std::byte>> memory_;
+  std::string taken_;  // what memory_ is for: "params 474.7 + ", in MiB
+  std::vector<PinnedRange> pinned_;
+
+  Buffer<double> norm_;
+  Buffer<double> norm_scratch_;
+  Pinned<double> host_norm_;
+  Buffer<kernels::BlockRule> rules_;
+  Buffer<kernels::AdamWPair> adamw_;
+  Pinned<kernels::AdamWPair> host_adamw_;
+  Buffer<kernels::SgdPair> sgd_;
+  Pinned<kernels::SgdPair> host_sgd_;
+
+  std::mutex mutex_;
+  std::deque<Event> arrived_;  // by ticket, used again after Rejoin; guarded by mutex_
+  size_t handed_ = 0;          // since Rejoin; the owner's
+  std::thread::id waits_;      // the thread that WaitFor has bound; that thread's own
+};
+
+}  // namespace
+
+Result<std::string> ProbeDevice() {
+  RM_ASSIGN(const std::vector<DeviceFacts> devices, ListDevices());
+  if (devices.empty())
+    return Error{Code::kUnavailable,
+                 "this process sees no GPU (CUDA_VISIBLE_DEVICES, or the container got none)"};
+  return Words(devices.front());
+}
+
+Result<std::unique_ptr<device::Device>> CreateDevice() {
+  RM_ASSIGN(DeviceFacts facts, BindDevice(kDevice));
+  auto made = std::make_unique<CudaDevice>(std::move(facts));
+  RM_TRY(made->Start());
+  return std::unique_ptr<device::Device>(std::move(made));
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include "worker/cuda/kernels/attention.h"
+#include "worker/cuda/models/cnn.h"
+#include "worker/cuda/models/gpt.h"
+#include "worker/cuda/models/mlp.h"
+#include "worker/cuda/models/model.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+template <template <class> class Kind>
+Result<std::unique_ptr<engine::Model>> Make(const engine::ModelConfig& config, Stream stream,
+                                            Products& products, const ModelOptions& options) {
+  const auto started = [](auto model) -> Result<std::unique_ptr<engine::Model>> {
+    RM_TRY(model->Start());
+    return std::unique_ptr<engine::Model>(std::move(model));
+  };
+  if (config.precision == engine::Precision::kBf16)
+    return started(std::make_unique<Kind<Bf16>>(config, stream, products, options));
+  return started(std::make_unique<Kind<float>>(config, stream, products, options));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config, Stream stream,
+                                                   Products& products, const ModelOptions& options) {
+  RM_TRY(engine::CheckShape(config));
+  switch (config.kind) {
+    case engine::ModelKind::kGpt:
+      if (config.width / config.heads > kernels::kLargestHead)
+        return Error{Code::kInvalid,
+                     fmt::format("heads: on a GPU a head may be at most {} wide (got {} / {})",
+                                 kernels::kLargestHead, config.width, config.heads)};
+      return Make<Gpt>(config, stream, products, options);
+    case engine::ModelKind::kMlp:
+      return Make<Mlp>(config, stream, products, options);
+    case engine::ModelKind::kCnn:
+      return Make<Cnn>(config, stream, products, options);
+  }
+  return Error{Code::kInvalid, "unknown model kind"};
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,22 @@
+#include "worker/device/open.h"
+
+#include <fmt/format.h>
+
+#include "worker/device/host.h"
+#include "worker/device/load.h"
+
+namespace ringmaster::device {
+
+Result<std::unique_ptr<Device>> Open(const Options& options) {
+  if (options.choice == "cpu") return NewHostDevice(options.threads);
+  const auto found = FindPlugin();
+  if (found.ok()) return found->plugin->create();
+  if (options.choice == "auto") return NewHostDevice(options.threads);
+  return Error{
+      Code::kUnavailable,
+      fmt::format("no GPU for spec.training.device cuda: {}. See `ringmaster devices` on this machine "
+                  "(does the pod ask for nvidia.com/gpu?), or set it to auto or cpu",
+                  found.error().message)};
+}
+
+}  // namespace ringmaster::device

@@ -1,0 +1,307 @@
+#include "worker/devices/nvml.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+namespace ringmaster::devices {
+namespace {
+
+using Handle = struct NvmlDeviceOpaque*;
+using EventSet = struct NvmlEventSetOpaque*;
+
+struct MemoryInfo {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct PciInfo {
+  std::array<char, 16> legacy_bus_id;
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned device_id;
+  unsigned subsystem_id;
+  std::array<char, 32> bus_id;
+};
+
+struct EventData {
+  Handle device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+
+// nvml.h's numbers.
+constexpr int kClockSm = 1;
+constexpr int kSensorOfGpu = 0;
+constexpr int kThresholdSlowdown = 1;
+constexpr int kCorrected = 0;
+constexpr int kUncorrected = 1;
+constexpr int kSinceDriverLoad = 0;
+constexpr unsigned kMaxLinks = 36;
+constexpr unsigned long long kXidEvent = 0x8;
+
+struct Throttle {
+  unsigned long long bit;
+  const char* name;
+};
+// Those that cost speed against one's will. Idle and clocks that somebody has set are not among them.
+constexpr std::array kThrottles = {Throttle{0x04, "power cap"}, Throttle{0x08, "hardware slowdown"},
+                                   Throttle{0x20, "thermal (software)"}, Throttle{0x40, "thermal (hardware)"},
+                                   Throttle{0x80, "external power brake"}};
+
+using Text = std::array<char, 128>;
+
+std::string TextOf(const Text& buffer) { return {buffer.data(), ::strnlen(buffer.data(), buffer.size())}; }
+
+// NVML writes eight digits of domain in upper case, sysfs four in lower case.
+std::string SysfsAddress(const PciInfo& info) {
+  std::string address(info.bus_id.data(), ::strnlen(info.bus_id.data(), info.bus_id.size()));
+  if (address.size() == 16 && address.starts_with("0000")) address.erase(0, 4);
+  std::ranges::transform(address, address.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return address;
+}
+
+}  // namespace
+
+struct Nvml::Table {
+  void* library = nullptr;
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*driver)(char*, unsigned) = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*by_index)(unsigned, Handle*) = nullptr;
+  int (*name)(Handle, char*, unsigned) = nullptr;
+  int (*uuid)(Handle, char*, unsigned) = nullptr;
+  int (*memory)(Handle, MemoryInfo*) = nullptr;
+  // From here on: nullptr where this version lacks it.
+  int (*pci)(Handle, PciInfo*) = nullptr;
+  int (*clock)(Handle, int, unsigned*) = nullptr;
+  int (*max_clock)(Handle, int, unsigned*) = nullptr;
+  int (*throttled)(Handle, unsigned long long*) = nullptr;
+  int (*temperature)(Handle, int, unsigned*) = nullptr;
+  int (*threshold)(Handle, int, unsigned*) = nullptr;
+  int (*ecc_mode)(Handle, unsigned*, unsigned*) = nullptr;
+  int (*ecc_errors)(Handle, int, int, unsigned long long*) = nullptr;
+  int (*remapped_rows)(Handle, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
+  int (*nvlink_state)(Handle, unsigned, unsigned*) = nullptr;
+  int (*nvlink_remote)(Handle, unsigned, PciInfo*) = nullptr;
+  int (*mig_mode)(Handle, unsigned*, unsigned*) = nullptr;
+  int (*pcie_width)(Handle, unsigned*) = nullptr;
+  int (*max_pcie_width)(Handle, unsigned*) = nullptr;
+  int (*event_set)(EventSet*) = nullptr;
+  int (*free_events)(EventSet) = nullptr;
+  int (*register_events)(Handle, unsigned long long, EventSet) = nullptr;
+  int (*wait_event)(EventSet, EventData*, unsigned) = nullptr;
+
+  EventSet events = nullptr;
+  bool started = false;
+
+  ~Table() {
+    if (events != nullptr) free_events(events);
+    if (started) shutdown();
+    if (library != nullptr) ::dlclose(library);
+  }
+
+  template <class Function>
+  void Find(const char* symbol, Function* function) const {
+    *function = reinterpret_cast<Function>(::dlsym(library, symbol));
+  }
+  bool FindAll();
+  Gpu Ask(unsigned index, Handle device) const;
+};
+
+bool Nvml::Table::FindAll() {
+  Find("nvmlInit_v2", &init);
+  Find("nvmlShutdown", &shutdown);
+  Find("nvmlSystemGetDriverVersion", &driver);
+  Find("nvmlDeviceGetCount_v2", &count);
+  Find("nvmlDeviceGetHandleByIndex_v2", &by_index);
+  Find("nvmlDeviceGetName", &name);
+  Find("nvmlDeviceGetUUID", &uuid);
+  Find("nvmlDeviceGetMemoryInfo", &memory);
+  Find("nvmlDeviceGetPciInfo_v3", &pci);
+  Find("nvmlDeviceGetClockInfo", &clock);
+  Find("nvmlDeviceGetMaxClockInfo", &max_clock);
+  // The old name, which all versions have.
+  Find("nvmlDeviceGetCurrentClocksThrottleReasons", &throttled);
+  if (throttled == nullptr) Find("nvmlDeviceGetCurrentClocksEventReasons", &throttled);
+  Find("nvmlDeviceGetTemperature", &temperature);
+  Find("nvmlDeviceGetTemperatureThreshold", &threshold);
+  Find("nvmlDeviceGetEccMode", &ecc_mode);
+  Find("nvmlDeviceGetTotalEccErrors", &ecc_errors);
+  Find("nvmlDeviceGetRemappedRows", &remapped_rows);
+  Find("nvmlDeviceGetNvLinkState", &nvlink_state);
+  Find("nvmlDeviceGetNvLinkRemotePciInfo_v2", &nvlink_remote);
+  Find("nvmlDeviceGetMigMode", &mig_mode);
+  Find("nvmlDeviceGetCurrPcieLinkWidth", &pcie_width);
+  Find("nvmlDeviceGetMaxPcieLinkWidth", &max_pcie_width);
+  Find("nvmlEventSetCreate", &event_set);
+  Find("nvmlEventSetFree", &free_events);
+  Find("nvmlDeviceRegisterEvents", &register_events);
+  Find("nvmlEventSetWait_v2", &wait_event);
+  return init && shutdown && driver && count && by_index && name && uuid && memory;
+}
+
+Gpu Nvml::Table::Ask(unsigned index, Handle device) const {
+  Gpu gpu;
+  gpu.index = static_cast<int32_t>(index);
+  Text text{};
+  if (name(device, text.data(), text.size()) == 0) gpu.name = TextOf(text);
+  if (uuid(device, text.data(), text.size()) == 0) gpu.uuid = TextOf(text);
+  MemoryInfo bytes = {};
+  if (memory(device, &bytes) == 0) {
+    gpu.memory_bytes = static_cast<int64_t>(bytes.total);
+    gpu.used_bytes = static_cast<int64_t>(bytes.used);
+  }
+  if (PciInfo info = {}; pci != nullptr && pci(device, &info) == 0) gpu.pci = SysfsAddress(info);
+  const auto number = [device](auto* function, auto... of) -> std::optional<int64_t> {
+    unsigned value = 0;
+    if (function == nullptr || function(device, of..., &value) != 0) return std::nullopt;
+    return value;
+  };
+  gpu.clock_mhz = number(clock, kClockSm);
+  gpu.max_clock_mhz = number(max_clock, kClockSm);
+  gpu.temperature_c = number(temperature, kSensorOfGpu);
+  gpu.slowdown_c = number(threshold, kThresholdSlowdown);
+  gpu.pcie_width = number(pcie_width);
+  gpu.max_pcie_width = number(max_pcie_width);
+  if (unsigned long long reasons = 0; throttled != nullptr && throttled(device, &reasons) == 0)
+    for (const Throttle& one : kThrottles)
+      if ((reasons & one.bit) != 0) gpu.throttled.emplace_back(one.name);
+  unsigned pending_mode = 0;
+  if (unsigned mode = 0; ecc_mode != nullptr && ecc_mode(device, &mode, &pending_mode) == 0)
+    gpu.ecc = mode != 0;
+  if (unsigned mode = 0; mig_mode != nullptr && mig_mode(device, &mode, &pending_mode) == 0)
+    gpu.mig = mode != 0;
+  const auto errors = [&](int kind) -> std::optional<int64_t> {
+    unsigned long long value = 0;
+    if (ecc_errors == nullptr || ecc_errors(device, kind, kSinceDriverLoad, &value) != 0) return std::nullopt;
+    return static_cast<int64_t>(value);
+  };
+  gpu.ecc_corrected = errors(kCorrected);
+  gpu.ecc_uncorrected = errors(kUncorrected);
+  unsigned fixed = 0;
+  unsigned unfixed = 0;
+  unsigned pending = 0;
+  unsigned failed = 0;
+  if (remapped_rows != nullptr && remapped_rows(device, &fixed, &unfixed, &pending, &failed) == 0) {
+    gpu.rows_pending = pending != 0;
+    gpu.rows_failed = failed != 0;
+  }
+  for (unsigned link = 0; link < kMaxLinks && nvlink_state != nullptr; ++link) {
+    unsigned active = 0;
+    if (nvlink_state(device, link, &active) != 0) continue;  // there is no such link
+    ++(active != 0 ? gpu.nvlinks_up : gpu.nvlinks_down);
+    if (PciInfo remote = {};
+        active != 0 && nvlink_remote != nullptr && nvlink_remote(device, link, &remote) == 0)
+      ++gpu.nvlink_peers[SysfsAddress(remote)];
+  }
+  return gpu;
+}
+
+Nvml::Nvml(Private) : table_(std::make_unique<Table>()) {}
+Nvml::~Nvml() = default;
+
+Result<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
+  auto nvml = std::make_unique<Nvml>(Private{});
+  Table& table = *nvml->table_;
+  table.library = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (table.library == nullptr) return Error{Code::kNotFound, library + " is not installed"};
+  if (!table.FindAll()) return Error{Code::kInvalid, library + " lacks a function that is needed"};
+  if (const int error = table.init(); error != 0)
+    return Error{Code::kInvalid, fmt::format("NVML does not start (error {}): is the driver loaded?", error)};
+  table.started = true;
+  return nvml;
+}
+
+std::string Nvml::Driver() const {
+  Text text{};
+  return table_->driver(text.data(), text.size()) == 0 ? TextOf(text) : std::string();
+}
+
+std::vector<Gpu> Nvml::Gpus(std::vector<std::string>* notes) const {
+  std::vector<Gpu> gpus;
+  unsigned count = 0;
+  if (table_->count(&count) != 0) return gpus;
+  for (unsigned index = 0; index < count; ++index) {
+    Handle device = nullptr;
+    if (table_->by_index(index, &device) == 0) {
+      gpus.push_back(table_->Ask(index, device));
+    } else {
+      notes->push_back(fmt::format("GPUs: number {} does not answer", index));
+    }
+  }
+  return gpus;
+}
+
+bool Nvml::WatchErrors() {
+  Table& table = *table_;
+  if (table.events != nullptr) return true;
+  const bool known = table.event_set && table.free_events && table.register_events && table.wait_event;
+  if (!known || table.event_set(&table.events) != 0) return false;
+  unsigned count = 0;
+  unsigned registered = 0;
+  (void)table.count(&count);
+  for (unsigned index = 0; index < count; ++index) {
+    Handle device = nullptr;
+    if (table.by_index(index, &device) == 0 && table.register_events(device, kXidEvent, table.events) == 0)
+      ++registered;
+  }
+  return registered > 0;
+}
+
+std::optional<Nvml::DeviceError> Nvml::NextError(Duration timeout) const {
+  EventData data = {};
+  if (table_->events == nullptr) return std::nullopt;
+  if (table_->wait_event(table_->events, &data, static_cast<unsigned>(ToMs(timeout))) != 0)
+    return std::nullopt;
+  if (data.type != kXidEvent) return std::nullopt;
+  Text text{};
+  DeviceError error;
+  if (table_->uuid(data.device, text.data(), text.size()) == 0) error.uuid = TextOf(text);
+  error.xid = data.data;
+  return error;
+}
+
+std::string DescribeXid(uint64_t xid) {
+  struct Meaning {
+    uint64_t xid;
+    const char* text;
+  };
+  static constexpr std::array kMeanings = {
+      Meaning{13,
+              "a kernel made an illegal access: a mistake in the program, or bad memory when it comes again"},
+      Meaning{31, "a kernel used an address that is not mapped: a mistake in the program"},
+      Meaning{43, "a kernel was stopped because of its own mistake"},
+      Meaning{45, "the process's work was taken off the GPU, mostly after another error"},
+      Meaning{48, "memory error that ECC could not correct: reset the GPU; when it comes again, replace it"},
+      Meaning{62, "the GPU's own controller halted: reset the GPU"},
+      Meaning{63, "a bad row of memory will be replaced at the next reset: drain the node and reset the GPU"},
+      Meaning{64, "a bad row of memory could not be replaced: replace the GPU"},
+      Meaning{74, "NVLink error: reset the GPU; when it comes again, have the links checked"},
+      Meaning{
+          79,
+          "the GPU has fallen off the bus: drain the node and reboot it; power and heat are usual causes"},
+      Meaning{92, "many memory errors that ECC corrected: watch it"},
+      Meaning{94, "memory error that ECC could not correct, contained: only this process is lost"},
+      Meaning{95, "memory error that ECC could not correct, not contained: reset the GPU"},
+      Meaning{119, "the GPU's system processor does not answer: drain the node and reset the GPU"},
+      Meaning{120, "the GPU's system processor failed: drain the node and reset the GPU"},
+      Meaning{140, "memory error that ECC could not correct: reset the GPU"},
+  };
+  for (const Meaning& one : kMeanings)
+    if (one.xid == xid) return fmt::format("XID {}: {}", xid, one.text);
+  return fmt::format("XID {}: see NVIDIA's list of XID errors", xid);
+}
+
+}  // namespace ringmaster::devices

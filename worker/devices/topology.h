@@ -1,0 +1,46 @@
+// Which devices of a machine are near each other, by their places on the PCI bus: which card a GPU's traffic
+// should leave by, and in which order the GPUs of a machine should stand in a ring. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ringmaster::devices {
+
+// The bridges from the CPU down to the device, as in its path under /sys/devices:
+// {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown (a virtual machine may hide
+// it).
+struct Place {
+  std::vector<std::string> path;
+  int32_t numa_node = -1;
+  bool operator==(const Place&) const = default;
+};
+
+// Nearest first.
+enum class Closeness : uint8_t {
+  kSwitch,    // below one PCI switch: traffic does not touch the CPU
+  kRoot,      // below one root complex of the CPU
+  kNumaNode,  // on one socket
+  kSystem,    // from socket to socket
+  kUnknown,
+};
+const char* ClosenessName(Closeness closeness);
+
+Closeness Between(const Place& a, const Place& b);
+
+// For each GPU the index of its card: the nearest ones, and among those such that none is shared while
+// another one as near is free. -1 for all when there is no card.
+std::vector<int> CardsFor(std::span<const Place> gpus, std::span<const Place> cards);
+
+// For each GPU the cards to use: that of CardsFor, and those that are as near and no other GPU's. None where
+// distances are unknown.
+std::vector<std::vector<int>> CardsNear(std::span<const Place> gpus, std::span<const Place> cards);
+
+// The order in which GPUs should follow each other in a ring: neighbours are joined by NVLink where they can
+// be, else near by PCI. `nvlinks[i][j]` counts the links between i and j; empty: none or unknown. Of equal
+// orders it is the one by number.
+std::vector<int> RingOrder(std::span<const Place> gpus, const std::vector<std::vector<int>>& nvlinks);
+
+}  // namespace ringmaster::devices

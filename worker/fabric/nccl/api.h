@@ -1,0 +1,102 @@
+// NCCL as far as it is used, as a table of functions that is filled from libnccl.so.2 at run time: one worker
+// runs with and without it, and newer functions are used where the library has them. The declarations are our
+// own, so that this builds without NVIDIA's headers; abi.cc compares them with nccl.h where that is there.
+//
+// The table is plain data, any thread. What its functions allow: communicator.h.
+#pragma once
+
+#include <array>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+// The libraries' own names, so that no header of theirs is needed.
+struct CUstream_st;
+struct ncclComm;
+
+namespace ringmaster::fabric::nccl {
+
+using Stream = CUstream_st*;
+using Handle = ncclComm*;
+
+// ncclResult_t.
+enum Answer : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+};
+
+// ncclDataType_t and ncclRedOp_t.
+enum DataType : int { kByte = 0, kInt32 = 2, kFloat32 = 7, kBfloat16 = 9 };
+enum Operation : int { kSum = 0, kMax = 2 };
+
+struct UniqueId {
+  std::array<char, 128> bytes;
+};
+
+// The head of ncclConfig_t as of 2.18 and the field that came next (it lies in what was padding); a newer
+// library gives what follows its defaults by itself, told so by `version`.
+struct Configuration {
+  static constexpr int kUndefined = INT_MIN;
+  size_t size = sizeof(Configuration);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21800;
+  int blocking = 0;
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+  int traffic_class = kUndefined;
+};
+
+// 2.18.0 as NCCL writes it in one number; 2.28.9 is 22809.
+inline constexpr int kOldestVersion = 21800;
+std::string VersionName(int version);  // "2.28.9"
+
+// The last block may be nullptr: the library is older than the function.
+struct Api {
+  int (*get_version)(int* version) = nullptr;
+  const char* (*error_string)(int answer) = nullptr;
+  const char* (*last_error)(Handle handle) = nullptr;
+  int (*unique_id)(UniqueId* id) = nullptr;
+  int (*init_rank)(Handle* handle, int world, UniqueId id, int rank, Configuration* configuration) = nullptr;
+  int (*abort)(Handle handle) = nullptr;
+  int (*async_error)(Handle handle, int* answer) = nullptr;
+  int (*all_reduce)(const void* in, void* out, size_t count, int type, int operation, Handle handle,
+                    Stream stream) = nullptr;
+  int (*reduce_scatter)(const void* in, void* out, size_t share, int type, int operation, Handle handle,
+                        Stream stream) = nullptr;
+  int (*all_gather)(const void* in, void* out, size_t share, int type, Handle handle,
+                    Stream stream) = nullptr;
+  int (*broadcast)(const void* in, void* out, size_t count, int type, int root, Handle handle,
+                   Stream stream) = nullptr;
+
+  int (*send)(const void* data, size_t count, int type, int peer, Handle handle, Stream stream) = nullptr;
+  int (*receive)(void* data, size_t count, int type, int peer, Handle handle, Stream stream) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+
+  int (*revoke)(Handle handle, int flags) = nullptr;  // 2.28.7
+  int (*shrink)(Handle handle, int* excluded, int count, Handle* smaller, Configuration* configuration,
+                int flags) = nullptr;                                                         // 2.27.3
+  int (*register_memory)(Handle handle, void* memory, size_t bytes, void** token) = nullptr;  // 2.19
+
+  int version = 0;  // 0: there is no library, and no function
+};
+
+inline constexpr const char* kLibrary = "libnccl.so.2";
+
+// Loads `library` for the rest of the process. kUnavailable: it is not installed; kInvalid: it is too old, or
+// not NCCL. Both say what to do.
+Result<Api> LoadApi(const std::string& library = kLibrary);
+
+}  // namespace ringmaster::fabric::nccl

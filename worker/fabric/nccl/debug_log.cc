@@ -1,0 +1,91 @@
+#include "worker/fabric/nccl/debug_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace ringmaster::fabric::nccl {
+namespace {
+
+std::string FromEnvironment(const char* name) {
+  const char* const value = ::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+// As NCCL does: %h is the host's name up to its first dot, %p the process.
+std::string Expanded(const std::string& path) {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  std::string_view name = host.data();
+  name = name.substr(0, name.find('.'));
+  std::string expanded;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const char next = path[i] == '%' && i + 1 < path.size() ? path[i + 1] : '\0';
+    if (next == 'h') {
+      expanded += name;
+    } else if (next == 'p') {
+      expanded += std::to_string(::getpid());
+    } else if (next == '%') {
+      expanded += '%';
+    } else {
+      expanded += path[i];
+      continue;
+    }
+    ++i;
+  }
+  return expanded;
+}
+
+}  // namespace
+
+Result<DebugLog> DebugLog::Open() {
+  DebugLog log;
+  const std::string level = FromEnvironment("NCCL_DEBUG");
+  const bool detailed = level == "INFO" || level == "ABORT" || level == "TRACE";
+  if (detailed) log.show_ = Show::kAll;
+  if (!detailed) {
+    ::setenv("NCCL_DEBUG", "INFO", 1);
+    ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,ENV", 1);
+  }
+  const std::string file = FromEnvironment("NCCL_DEBUG_FILE");
+  if (!file.empty()) {
+    log.path_ = Expanded(file);
+    log.show_ = Show::kWarnings;
+    return log;
+  }
+  log.file_ = Fd(::memfd_create("nccl-log", MFD_CLOEXEC));
+  if (!log.file_.valid()) return ErrnoError("a memory file for NCCL's log", errno);
+  ::setenv("NCCL_DEBUG_FILE", fmt::format("/proc/{}/fd/{}", ::getpid(), log.file_.get()).c_str(), 1);
+  return log;
+}
+
+std::vector<std::string> DebugLog::Read() {
+  if (!file_.valid()) file_ = Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<std::string> lines;
+  if (!file_.valid()) return lines;
+  std::array<char, 4096> part;
+  while (true) {
+    const ssize_t got = ::pread(file_.get(), part.data(), part.size(), read_);
+    if (got <= 0) break;
+    read_ += got;
+    rest_.append(part.data(), static_cast<size_t>(got));
+  }
+  size_t begin = 0;
+  for (size_t end = 0; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(rest_.substr(begin, end - begin));
+  rest_.erase(0, begin);
+  // What was read need not be kept in memory; NCCL writes on behind it.
+  if (path_.empty())
+    ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, read_ & ~off_t{4095});
+  return lines;
+}
+
+}  // namespace ringmaster::fabric::nccl

@@ -1,0 +1,262 @@
+#include "worker/fabric/nccl/live.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace ringmaster::fabric::nccl {
+namespace {
+
+constexpr Duration kBusyPoll = milliseconds(1);   // somebody waits for the answer
+constexpr Duration kCalmPoll = milliseconds(20);  // so soon an error is noticed
+constexpr Duration kSpin = std::chrono::microseconds(50);
+constexpr Duration kNap = std::chrono::microseconds(20);
+
+bool WentWell(int answer) { return answer == kSuccess || answer == kInProgress; }
+
+// Waits a little: most of what is waited for comes at once.
+class Patience {
+ public:
+  void Rest() {
+    if (Now() - begin_ < kSpin) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+
+ private:
+  const Time begin_ = Now();
+};
+
+bool Over(Phase phase) {
+  return phase == Phase::kParked || phase == Phase::kGone || phase == Phase::kLeaving;
+}
+
+}  // namespace
+
+Live::Live(const Api* api, const LiveOptions* options, const std::atomic<bool>* cancel)
+    : api_(*api), options_(*options), cancel_(*cancel) {
+  const Abilities abilities = {.revoke = api->revoke != nullptr, .shrink = api->shrink != nullptr};
+  watchdog_ = StartWatchdog(options_.limits, abilities, Now());
+  watcher_ = std::thread([this] { Watch(); });
+}
+
+Live::~Live() {
+  Dispose();
+  watcher_.join();
+  if (call_.joinable()) call_.join();
+}
+
+Status Live::Form(const std::function<int(Handle*)>& begin) {
+  int answer = kSuccess;
+  {
+    const std::lock_guard calls(calls_);
+    if (!freed_) answer = begin(&handle_);
+  }
+  std::unique_lock lock(mutex_);
+  begun_ = true;
+  if (!WentWell(answer)) Feed(lock, Failed{answer, LastError(answer)});
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return watchdog_.phase != Phase::kForming; });
+  return Failure(lock);
+}
+
+Status Live::FormFrom(Live* parent, std::vector<int> excluded, Configuration* configuration) {
+  parent_ = parent;
+  const Status formed = Form([&](Handle* handle) {
+    const std::lock_guard parent_calls(parent->calls_);
+    if (parent->freed_) return static_cast<int>(kInvalidUsage);
+    return api_.shrink(parent->handle_, excluded.data(), static_cast<int>(excluded.size()), handle,
+                       configuration, 0);
+  });
+  const std::lock_guard calls(calls_);
+  parent_ = nullptr;
+  return formed;
+}
+
+Status Live::Enqueue(const std::function<int(Handle)>& call) {
+  if (cancel_) Tell(Ordered{});
+  std::unique_lock calls(calls_);
+  {
+    std::unique_lock lock(mutex_);
+    if (watchdog_.failure) return *watchdog_.failure;
+  }
+  int answer = call(handle_);
+  if (answer == kInProgress) {
+    calls.unlock();
+    Tell(WaitBegan{});
+    Patience patience;
+    while (answer == kInProgress) {
+      patience.Rest();
+      calls.lock();
+      {
+        std::unique_lock lock(mutex_);
+        if (watchdog_.failure) break;
+      }
+      if (const int asked = api_.async_error(handle_, &answer); asked != kSuccess) answer = asked;
+      calls.unlock();
+    }
+    if (calls.owns_lock()) calls.unlock();
+    Tell(WaitEnded{});
+  } else {
+    calls.unlock();
+  }
+  std::unique_lock lock(mutex_);
+  if (!WentWell(answer)) Feed(lock, Failed{answer, LastError(answer)});
+  return Failure(lock);
+}
+
+Status Live::Wait(Stream stream) {
+  Tell(WaitBegan{});
+  const Reached reached = options_.mark(stream);
+  Patience patience;
+  while (true) {
+    const Result<bool> done = reached();
+    std::unique_lock lock(mutex_);
+    if (cancel_) Feed(lock, Ordered{});
+    if (!done.ok()) Feed(lock, Failed{kUnhandledCudaError, done.error().message});
+    if (watchdog_.failure) return Failure(lock);
+    if (done.ok() && *done) {
+      Feed(lock, WaitEnded{});
+      return Failure(lock);
+    }
+    lock.unlock();
+    patience.Rest();
+  }
+}
+
+int Live::Call(const std::function<int(Handle)>& call) {
+  const std::lock_guard calls(calls_);
+  {
+    std::unique_lock lock(mutex_);
+    if (watchdog_.failure) return kInvalidUsage;
+  }
+  return call(handle_);
+}
+
+void Live::Release(bool clean) {
+  if (clean && !cancel_) {
+    Tell(Released{});
+  } else {
+    Tell(Ordered{});
+  }
+}
+
+void Live::Dispose() { Tell(Disposed{}); }
+
+bool Live::Settled() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return Over(watchdog_.phase); });
+  return watchdog_.phase == Phase::kParked;
+}
+
+// Ok while it runs. After a failure: when the GPU has nothing to do with the caller's memory any more.
+Status Live::Failure(std::unique_lock<std::mutex>& lock) {
+  if (!watchdog_.failure) return Ok();
+  changed_.wait(lock, [&] { return Over(watchdog_.phase); });
+  return *watchdog_.failure;
+}
+
+void Live::Watch() {
+  std::unique_lock lock(mutex_);
+  while (watchdog_.phase != Phase::kGone && watchdog_.phase != Phase::kLeaving) {
+    if (watchdog_.phase == Phase::kParked || !begun_) {
+      if (watchdog_.due == kNever) {
+        changed_.wait(lock);
+      } else {
+        changed_.wait_until(lock, watchdog_.due);
+      }
+    } else {
+      const bool busy = watchdog_.phase != Phase::kRunning || watchdog_.waits > 0;
+      changed_.wait_until(lock, std::min(watchdog_.due, Now() + (busy ? kBusyPoll : kCalmPoll)));
+      if (cancel_) Feed(lock, Ordered{});
+      Poll(lock);
+    }
+    if (Now() >= watchdog_.due) Feed(lock, Tick{});
+  }
+  changed_.notify_all();
+}
+
+void Live::Poll(std::unique_lock<std::mutex>& lock) {
+  const Phase phase = watchdog_.phase;
+  if (watchdog_.calling ||
+      (phase != Phase::kForming && phase != Phase::kRunning && phase != Phase::kRevoking))
+    return;
+  lock.unlock();
+  int answer = kInProgress;
+  if (calls_.try_lock()) {  // else somebody is in NCCL just now
+    if (!freed_) answer = AskLibrary();
+    calls_.unlock();
+  }
+  lock.lock();
+  if (watchdog_.phase != phase || watchdog_.calling || answer == kInProgress) return;
+  if (answer != kSuccess) {
+    Feed(lock, Failed{answer, LastError(answer)});
+  } else if (phase == Phase::kForming) {
+    Feed(lock, Formed{});
+  } else if (phase == Phase::kRevoking) {
+    Feed(lock, Quiet{});
+  }
+}
+
+// With calls_ held. A communicator that is being made of another one shows its troubles there, and has no
+// handle until the other one is done with it.
+int Live::AskLibrary() {
+  const auto ask = [this](Handle handle) {
+    int answer = kSuccess;
+    const int asked = api_.async_error(handle, &answer);
+    return asked == kSuccess ? answer : asked;
+  };
+  if (parent_ != nullptr)
+    if (const int answer = ask(parent_->handle_); answer != kSuccess) return answer;
+  return handle_ == nullptr ? static_cast<int>(kInProgress) : ask(handle_);
+}
+
+void Live::Tell(const Event& event) {
+  std::unique_lock lock(mutex_);
+  Feed(lock, event);
+}
+
+void Live::Feed(std::unique_lock<std::mutex>& lock, const Event& event) {
+  const std::vector<Act> acts = Decide(&watchdog_, event, Now());
+  for (const Act act : acts) {
+    if (act == Act::kRevoke || act == Act::kAbort) StartCall(act);
+    if (act == Act::kLeave) {
+      const std::string why = LeaveReason(watchdog_);
+      lock.unlock();
+      options_.leave(why);
+      lock.lock();
+    }
+  }
+  changed_.notify_all();
+}
+
+void Live::StartCall(Act act) {
+  // The one before has returned: that is what made this one necessary.
+  std::thread before = std::move(call_);
+  call_ = std::thread([this, act, before = std::move(before)]() mutable {
+    if (before.joinable()) before.join();
+    bool ok = true;
+    {
+      const std::lock_guard calls(calls_);
+      if (act == Act::kAbort) freed_ = true;
+      if (handle_ != nullptr)
+        ok = WentWell(act == Act::kAbort ? api_.abort(handle_) : api_.revoke(handle_, 0));
+    }
+    Tell(CallReturned{ok});
+  });
+}
+
+std::string Live::LastError(int answer) const {
+  // The text is of the process's newest failure: ncclGetLastError ignores its argument.
+  const char* const last = api_.last_error(nullptr);
+  const char* const name = api_.error_string(answer);
+  const std::string kind = name == nullptr ? fmt::format("error {}", answer) : name;
+  return last == nullptr || *last == '\0' ? kind : fmt::format("{} ({})", kind, last);
+}
+
+}  // namespace ringmaster::fabric::nccl

@@ -1,0 +1,91 @@
+// One communicator of NCCL with its watchdog: the shell around watchdog.h. Calls are made so that none of
+// them can hang the caller: the communicator is non-blocking, and what may hang all the same (revoke, abort)
+// is called on a thread of its own, while another one looks at the clock.
+//
+// Thread rule: one thread at a time; the flag that gives it up is set by any.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "worker/fabric/nccl/api.h"
+#include "worker/fabric/nccl/watchdog.h"
+
+namespace ringmaster::fabric::nccl {
+
+// Says whether a point in a stream has been reached.
+using Reached = std::function<Result<bool>()>;
+using Mark = std::function<Reached(Stream)>;
+
+struct LiveOptions {
+  Limits limits;
+  // Ends the process; called when NCCL hangs, with a sentence that says why. It may return in tests only.
+  std::function<void(const std::string& why)> leave;
+  // Of the point behind all that the stream was given so far; an event of CUDA.
+  Mark mark;
+};
+
+class Live {
+ public:
+  // When *cancel becomes true, everything under way or to come ends with kCancelled, soon. All three must
+  // outlive it.
+  Live(const Api* api, const LiveOptions* options, const std::atomic<bool>* cancel);
+  // Frees the communicator, within limits.quiet or else the process leaves.
+  ~Live();
+  Live(const Live&) = delete;
+  Live& operator=(const Live&) = delete;
+
+  // Connects the ranks. `begin` starts that and must not block.
+  Status Form(const std::function<int(Handle*)>& begin);
+  // The same as a smaller communicator of `parent`, which is parked: without these ranks of it.
+  Status FormFrom(Live* parent, std::vector<int> excluded, Configuration* configuration);
+
+  // Makes a call that gives work to the GPU. It returns before that is done.
+  Status Enqueue(const std::function<int(Handle)>& call);
+  // Until the stream's work is done, or has been ended because of a failure.
+  Status Wait(Stream stream);
+  // A call without work for the GPU, while it runs; errors are the caller's own affair.
+  int Call(const std::function<int(Handle)>& call);
+
+  // No more calls by the owner. `clean`: no work of this communicator is under way on the GPU.
+  void Release(bool clean);
+  void Dispose();
+
+  // Waits until nothing of it runs on the GPU any more; true: a smaller one can be made of it.
+  bool Settled();
+
+ private:
+  void Watch();
+  void Poll(std::unique_lock<std::mutex>& lock);
+  int AskLibrary();
+  // With the lock held, which is let go and taken again around `leave`.
+  void Feed(std::unique_lock<std::mutex>& lock, const Event& event);
+  void StartCall(Act act);
+  void Tell(const Event& event);
+  std::string LastError(int answer) const;
+  Status Failure(std::unique_lock<std::mutex>& lock);
+
+  const Api& api_;
+  const LiveOptions& options_;
+  const std::atomic<bool>& cancel_;
+  Live* parent_ = nullptr;  // while being made of it
+
+  std::mutex calls_;  // held while in NCCL; taken before mutex_
+  Handle handle_ = nullptr;
+  bool freed_ = false;  // abort was called
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Watchdog watchdog_;
+  bool begun_ = false;
+  std::thread call_;     // revoke or abort
+  std::thread watcher_;  // last: it uses all the others
+};
+
+}  // namespace ringmaster::fabric::nccl

@@ -1,0 +1,86 @@
+#include "worker/fabric/nccl/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "base/hash.h"
+#include "worker/fabric/nccl/api.h"
+
+namespace ringmaster::fabric::nccl {
+namespace {
+
+// Only losses: all come from one communicator, in its order.
+bool CanShrink(std::span<const Card> cards) {
+  const Card& first = cards.front();
+  int last = -1;
+  for (const Card& card : cards) {
+    if (card.parent == 0 || card.parent != first.parent || card.parent_world != first.parent_world)
+      return false;
+    if (card.parent_rank <= last || card.parent_rank >= card.parent_world) return false;
+    last = card.parent_rank;
+  }
+  return true;
+}
+
+std::vector<int> MissingRanks(std::span<const Card> cards) {
+  std::vector<int> missing;
+  size_t at = 0;
+  for (int rank = 0; rank < cards.front().parent_world; ++rank) {
+    if (at < cards.size() && cards[at].parent_rank == rank) {
+      ++at;
+    } else {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+}  // namespace
+
+Key KeyOf(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  Key key{};
+  for (uint64_t half = 0; half < 2; ++half) {
+    const uint64_t hash = Hash64(bytes, half);
+    for (size_t i = 0; i < 8; ++i) key[half * 8 + i] = static_cast<uint8_t>(hash >> (8 * i));
+  }
+  return key;
+}
+
+Result<Plan> MakePlan(std::span<const Card> cards) {
+  Plan plan;
+  if (cards.size() == 1) {
+    plan.way = Plan::Way::kAlone;
+    return plan;
+  }
+  std::map<Key, size_t> owner;
+  for (size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    if (card.version == 0 || cards[0].version == 0) {
+      plan.way = Plan::Way::kNone;
+      plan.why_none = fmt::format("rank {} has no NCCL", card.version == 0 ? rank : 0);
+      return plan;
+    }
+    if (card.version != cards[0].version)
+      return Error{Code::kInvalid,
+                   fmt::format("rank 0 has NCCL {} and rank {} has {}: use one image for all workers",
+                               VersionName(cards[0].version), rank, VersionName(card.version))};
+    if (const auto [other, is_new] = owner.try_emplace(card.gpu, rank); !is_new) {
+      plan.way = Plan::Way::kNone;
+      plan.why_none = fmt::format("ranks {} and {} share a GPU, which NCCL refuses", other->second, rank);
+      return plan;
+    }
+    plan.one_host = plan.one_host && card.host == cards[0].host;
+  }
+  if (CanShrink(cards)) {
+    plan.excluded = MissingRanks(cards);
+    // The same members again: NCCL shrinks only by somebody.
+    if (!plan.excluded.empty()) plan.way = Plan::Way::kShrink;
+  }
+  return plan;
+}
+
+}  // namespace ringmaster::fabric::nccl

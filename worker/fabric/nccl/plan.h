@@ -1,0 +1,47 @@
+// How the members of a generation come to a communicator of NCCL: what each tells the others over the host's
+// fabric, and what all of them conclude from it, equally. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ringmaster::fabric::nccl {
+
+using Key = std::array<uint8_t, 16>;
+Key KeyOf(std::string_view text);
+
+// One member, as plain bytes on the wire: all run the same build (the checkpoint's fingerprint sees to that).
+struct Card {
+  Key gpu{};            // of its UUID
+  Key host{};           // same machine, same kernel
+  uint64_t parent = 0;  // generation of the communicator that it could shrink; 0: none
+  int32_t parent_rank = 0;
+  int32_t parent_world = 0;
+  int32_t version = 0;   // of its NCCL; 0: it has none
+  int32_t reserved = 0;  // no byte of a card is left to chance
+};
+static_assert(sizeof(Card) == 56);
+
+struct Plan {
+  enum class Way : uint8_t {
+    kNone,   // NCCL is not to be had for this group
+    kAlone,  // a world of one needs no library
+    kFresh,
+    kShrink,
+  } way = Way::kFresh;
+  std::string why_none;
+  std::vector<int> excluded;  // ranks of the parent, ascending
+  bool one_host = true;
+  bool operator==(const Plan&) const = default;
+};
+
+// Cards by rank. kInvalid when their versions differ: they would not understand each other.
+Result<Plan> MakePlan(std::span<const Card> cards);
+
+}  // namespace ringmaster::fabric::nccl

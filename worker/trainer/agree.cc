@@ -1,0 +1,57 @@
+#include "worker/trainer/agree.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/log.h"
+
+namespace ringmaster::trainer {
+
+Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* device) {
+  if (comm->world() == 1) return Ok();
+  std::string fingerprint = device->Fingerprint();
+  std::string plan = device->Plan();
+  std::array<uint64_t, 2> sizes = {fingerprint.size(), plan.size()};
+  RM_TRY(comm->Broadcast(std::as_writable_bytes(std::span(sizes)), root));
+  const std::string own = fingerprint;
+  const std::string own_plan = plan;
+  fingerprint.resize(sizes[0]);
+  plan.resize(sizes[1]);
+  RM_TRY(comm->Broadcast(std::as_writable_bytes(std::span(fingerprint)), root));
+  RM_TRY(comm->Broadcast(std::as_writable_bytes(std::span(plan)), root));
+  if (fingerprint != own) {
+    return Error{Code::kConflict,
+                 fmt::format("this worker computes on {}, the others on {}: results would depend on who "
+                             "computed what. Give all workers the same kind of device (a node selector in "
+                             "spec.workers.template), or name one in spec.training.device",
+                             own, fingerprint)};
+  }
+  if (plan == own_plan) return Ok();
+  const Status adopted = device->AdoptPlan(plan);
+  if (!adopted.ok()) return Error{Code::kConflict, "the others' plan: " + adopted.error().message};
+  return Ok();
+}
+
+Json DescribeDevice(const device::Device& device) {
+  return {{"fingerprint", device.Fingerprint()}, {"plan", device.Plan()}};
+}
+
+void TakeUpDevice(const Json& meta, device::Device* device) {
+  if (!meta.contains("device")) return;
+  const auto fingerprint = JsonString(meta["device"], "fingerprint");
+  const auto plan = JsonString(meta["device"], "plan");
+  if (!fingerprint.ok() || !plan.ok()) return;
+  if (*fingerprint != device->Fingerprint()) {
+    log::Warn("the checkpoint was made on {}, this is {}: training goes on, with other last bits than there",
+              *fingerprint, device->Fingerprint());
+    return;
+  }
+  const Status adopted = device->AdoptPlan(*plan);
+  if (!adopted.ok())
+    log::Warn("the checkpoint's plan: {}; this device's own is used", adopted.error().message);
+}
+
+}  // namespace ringmaster::trainer

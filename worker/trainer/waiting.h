@@ -1,0 +1,25 @@
+// As long as one lives, this rank computes nothing but waits for what others send: the agent's hang watch
+// does not blame it for their silence. Thread rule: that of TrainerSlot.
+#pragma once
+
+#include "worker/agent/trainer_side.h"
+
+namespace ringmaster::trainer {
+
+class Waiting {
+ public:
+  // `slot` may be null: nobody watches then.
+  explicit Waiting(agent::TrainerSlot* slot) : slot_(slot) { Say(agent::Activity::kExchanging); }
+  ~Waiting() { Say(agent::Activity::kComputing); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  void Say(agent::Activity activity) const {
+    if (slot_ != nullptr) slot_->SetActivity(activity);
+  }
+
+  agent::TrainerSlot* const slot_;
+};
+
+}  // namespace ringmaster::trainer
