@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from rig import NAMESPACE, ROOT, KubectlError, Rig, Cluster, job
+from rig import NAMESPACE, ROOT, STEADY, KubectlError, Rig, Cluster, job
 
 
 class Life(unittest.TestCase):
@@ -11,7 +11,10 @@ class Life(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = cls.enterClassContext(Cluster(nodes=4))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        cls.operator = cls.rig.start().wait_leading()
+        cls.operator = cls.rig.start(**STEADY).wait_leading()
+
+    def setUp(self):
+        self.operator.must_live()
 
     def tearDown(self):
         self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
@@ -151,7 +154,7 @@ class Life(unittest.TestCase):
         first, second = ports("host-a"), ports("host-b")
         self.assertEqual(len(set(first) | set(second)), 2 * 3 * 8, (first, second))
         self.assertEqual(self.operator.stop(), 0)
-        type(self).operator = rig.start().wait_leading()
+        type(self).operator = rig.start(**STEADY).wait_leading()
         c.pod_exit("default", "host-b-1-0", 1, "boom")
         c.wait(lambda: rig.status("host-b").get("attempt") == 2 and rig.running("host-b", 3), "the second attempt")
         self.assertEqual(ports("host-b"), second, "the next leader knows them")
@@ -226,7 +229,7 @@ class Life(unittest.TestCase):
         self.assertNotIn("Warning", said)
         c.wait(lambda: len(c.get("pods", namespace=NAMESPACE)) == 2, "both replicas are let in")
         self.assertEqual(self.operator.stop(), 0)
-        type(self).operator = rig.start(pod_ip="10.1.2.3").wait_leading()
+        type(self).operator = rig.start(pod_ip="10.1.2.3", **STEADY).wait_leading()
         port = self.operator.port("rendezvous")
         slices = c.wait(lambda: [s for s in c.get("endpointslices", namespace=NAMESPACE)
                                  if s["metadata"]["labels"].get("kubernetes.io/service-name") == "ringmaster-rendezvous"

@@ -6,7 +6,7 @@ import socket
 import unittest
 
 from rendezvous_test import Agent
-from rig import Cluster, Rig, job
+from rig import STEADY, Cluster, Rig, job
 
 
 class LostNode(unittest.TestCase):
@@ -17,7 +17,7 @@ class LostNode(unittest.TestCase):
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
-        cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address).wait_leading()
+        cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, **STEADY).wait_leading()
 
     def start(self, name, replicas):
         """A gang with an agent for each worker; every worker takes a node of its own."""

@@ -25,6 +25,9 @@ from cluster import ApiError, Cluster, KubectlError  # noqa: F401  for the tests
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
 NAMESPACE = "ringmaster-system"
+# The Lease as in a cluster, for tests that wait for none to run out: nothing that stands still for three seconds, be it a
+# disk or a processor, then ends their operator.
+STEADY = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:ringmaster-operator"
 
 
@@ -60,6 +63,11 @@ class Operator:
     def log(self):
         return self.log_file.read_text(errors="replace")
 
+    def must_live(self):
+        """Fails with its log when it has ended."""
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.log_file.stem} ended with {self.process.returncode}; its log:\n{self.log[-8000:]}")
+
     def wait_log(self, pattern, timeout_s=60):
         """The match of a pattern in the log, as soon as it is there."""
         deadline = time.monotonic() + timeout_s
@@ -67,8 +75,7 @@ class Operator:
             found = re.search(pattern, self.log)
             if found:
                 return found
-            if self.process.poll() is not None:
-                raise AssertionError(f"the operator ended with {self.process.returncode}; its log:\n{self.log[-4000:]}")
+            self.must_live()
             if time.monotonic() > deadline:
                 raise AssertionError(f"not in the log within {timeout_s} s: {pattern}\n{self.log[-4000:]}")
             time.sleep(0.02)
@@ -78,6 +85,7 @@ class Operator:
 
     def get(self, what, path):
         """(status, text) of its health or metrics server."""
+        self.must_live()
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port(what)}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -116,9 +124,9 @@ class Operator:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self, timeout_s=40):
-        """SIGTERM; its exit code."""
-        if self.process.poll() is None:
-            self.process.terminate()
+        """SIGTERM; its exit code. That it still runs is for the caller to expect."""
+        self.must_live()
+        self.process.terminate()
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -11,12 +11,8 @@ import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "operator"))
-from rig import BIN, Cluster, Rig, job  # noqa: E402
+from rig import BIN, STEADY, Cluster, Rig, job  # noqa: E402
 from fake_kubelet import FakeKubelet  # noqa: E402
-
-
-# Long enough that a busy machine does not end the operator under a test.
-LEASE = {"lease_duration_seconds": 12, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
 
 
 class Plugin(unittest.TestCase):
@@ -24,7 +20,7 @@ class Plugin(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = cls.enterClassContext(Cluster(nodes=4))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        cls.operator = cls.rig.start(**LEASE).wait_leading()
+        cls.operator = cls.rig.start(**STEADY).wait_leading()
         folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         (pathlib.Path(folder) / "kubectl-ringmaster").symlink_to(BIN / "ringmaster")
         cls.environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(cls.cluster.folder)}
@@ -38,7 +34,7 @@ class Plugin(unittest.TestCase):
     def another_operator(self):
         self.operator.resume()
         self.operator.kill9()  # it lost the Lease meanwhile
-        type(self).operator = self.rig.start(**LEASE).wait_leading()
+        type(self).operator = self.rig.start(**STEADY).wait_leading()
 
     def command(self, arguments, kubeconfig=None):
         program = (self.cluster.folder / "binary").read_text().strip()

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "operator/local/local_backend.h"
 #include "tests/conformance/harness.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::conformance {
 namespace {
@@ -24,21 +25,16 @@ esac
 class LocalHarness final : public Harness {
  public:
   LocalHarness() {
-    std::string pattern = testing::TempDir() + "conformance-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-    std::ofstream(folder_ + "/worker.sh") << kScript;
+    const std::string script = folder_.Write("worker.sh", kScript);
     local::LocalBackend::Options options;
-    options.argv = {"/bin/sh", folder_ + "/worker.sh"};
-    options.directory = folder_;
+    options.argv = {"/bin/sh", script};
+    options.directory = folder_.path();
     auto backend = local::LocalBackend::Create(std::move(options));
     CHECK(backend.ok(), "{}", backend.error().message);
     backend_ = std::move(backend).value();
     backend_->Subscribe([this](const control::Key&) { changed_.notify_all(); });
   }
-  ~LocalHarness() override {
-    backend_.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  ~LocalHarness() override { backend_.reset(); }
 
   control::Backend& backend() override { return *backend_; }
 
@@ -68,7 +64,7 @@ class LocalHarness final : public Harness {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::string folder_;
+  const TempFolder folder_;
   std::unique_ptr<local::LocalBackend> backend_;
 };
 

@@ -94,14 +94,14 @@ TEST(Agent, TrainsOnWithoutACoordinatorAndComesBack) {
 }
 
 TEST(Agent, ReadsTheSecretAnewForEveryConnection) {
-  TestFolder folder;
-  ASSERT_TRUE(WriteFileAtomic(folder.Path("token"), "first").ok());
+  TempFolder folder;
+  ASSERT_TRUE(WriteFileAtomic(folder.File("token"), "first").ok());
   TestCoordinator coordinator;
-  AgentProcess agent(coordinator, "idle", {{"RINGMASTER_SECRET_FILE", folder.Path("token")}});
+  AgentProcess agent(coordinator, "idle", {{"RINGMASTER_SECRET_FILE", folder.File("token")}});
   auto hello = coordinator.Accept();
   ASSERT_TRUE(hello);
   EXPECT_EQ(hello->secret, "first");
-  ASSERT_TRUE(WriteFileAtomic(folder.Path("token"), "second").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder.File("token"), "second").ok());
   coordinator.Hang();
   hello = coordinator.Accept();
   ASSERT_TRUE(hello);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -16,9 +17,6 @@ using Variables = std::map<std::string, std::string>;
 class ConfigTest : public ::testing::Test {
  protected:
   ConfigTest() {
-    std::string name = std::filesystem::temp_directory_path() / "ringmaster-config-XXXXXX";
-    CHECK(::mkdtemp(name.data()) != nullptr);
-    folder_ = name;
     CHECK(WriteFileAtomic(folder_ + "/secret", "s3cret\n").ok());
     CHECK(WriteFileAtomic(folder_ + "/job.yaml", "{}").ok());
     variables_ = {{"RINGMASTER_JOB", "team/gpt"},
@@ -28,7 +26,6 @@ class ConfigTest : public ::testing::Test {
                   {"RINGMASTER_JOB_FILE", folder_ + "/job.yaml"},
                   {"RINGMASTER_TRAINER", "/bin/sh -c  true"}};
   }
-  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
 
   Result<Config> Load() const {
     return LoadConfig(
@@ -40,7 +37,8 @@ class ConfigTest : public ::testing::Test {
         "/nowhere");
   }
 
-  std::string folder_;
+  const TempFolder temporary_;
+  const std::string folder_ = temporary_.path();
   Variables variables_;
 };
 

@@ -117,25 +117,17 @@ bool TestCoordinator::ExpectEnd() {
   return !connection_.valid();
 }
 
-TestFolder::TestFolder() {
-  std::string name = std::filesystem::temp_directory_path() / "ringmaster-agent-XXXXXX";
-  CHECK(::mkdtemp(name.data()) != nullptr);
-  path_ = name;
-}
-
-TestFolder::~TestFolder() { std::filesystem::remove_all(path_); }
-
 AgentProcess::AgentProcess(const TestCoordinator& coordinator, const std::string& trainer,
                            const std::map<std::string, std::string>& extra, int stdout_fd) {
-  CHECK(WriteFileAtomic(folder_.Path("secret"), std::string(kSecret) + "\n").ok());
-  CHECK(WriteFileAtomic(folder_.Path("job.yaml"), "kind: TrainingJob\n").ok());
+  CHECK(WriteFileAtomic(folder_.File("secret"), std::string(kSecret) + "\n").ok());
+  CHECK(WriteFileAtomic(folder_.File("job.yaml"), "kind: TrainingJob\n").ok());
   std::map<std::string, std::string> variables = {
       {"RINGMASTER_JOB", "default/test"},
       {"RINGMASTER_POD", "test-1-0"},
       {"RINGMASTER_COORDINATOR", coordinator.address()},
-      {"RINGMASTER_SECRET_FILE", folder_.Path("secret")},
-      {"RINGMASTER_JOB_FILE", folder_.Path("job.yaml")},
-      {"RINGMASTER_TERMINATION_LOG", folder_.Path("termination")},
+      {"RINGMASTER_SECRET_FILE", folder_.File("secret")},
+      {"RINGMASTER_JOB_FILE", folder_.File("job.yaml")},
+      {"RINGMASTER_TERMINATION_LOG", folder_.File("termination")},
       {"RINGMASTER_TRAINER", std::string(FAKE_TRAINER) + " " + trainer},
       // The sanitizers' own settings go on.
       {"ASAN_OPTIONS", std::getenv("ASAN_OPTIONS") == nullptr ? "" : std::getenv("ASAN_OPTIONS")},
@@ -151,7 +143,7 @@ AgentProcess::AgentProcess(const TestCoordinator& coordinator, const std::string
   for (std::string& entry : environment) envp.push_back(entry.data());
   envp.push_back(nullptr);
   char* const argv[] = {program.data(), nullptr};
-  const Fd output(::open(folder_.Path("output").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const Fd output(::open(folder_.File("output").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
 
   pid_ = ::fork();
   CHECK(pid_ >= 0);
@@ -189,12 +181,12 @@ std::optional<int> AgentProcess::Wait() {
 }
 
 std::string AgentProcess::Output() const {
-  auto text = ReadFile(folder_.Path("output"));
+  auto text = ReadFile(folder_.File("output"));
   return text.ok() ? std::move(text).value() : text.error().message;
 }
 
 std::string AgentProcess::TerminationLog() const {
-  auto text = ReadFile(folder_.Path("termination"));
+  auto text = ReadFile(folder_.File("termination"));
   return text.ok() ? std::move(text).value() : "";
 }
 

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "rendezvous/codec.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::agent {
 
@@ -58,19 +59,6 @@ class TestCoordinator {
   rendezvous::Decoder decoder_;
 };
 
-// Files of one test, gone with it.
-class TestFolder {
- public:
-  TestFolder();
-  ~TestFolder();
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 class AgentProcess {
  public:
   // `trainer`: behaviour and number for fake_trainer. `extra` sets or (when empty) removes variables;
@@ -92,7 +80,7 @@ class AgentProcess {
   static constexpr const char* kSecret = "a-secret-of-this-run-only";
 
  private:
-  TestFolder folder_;
+  TempFolder folder_;
   pid_t pid_ = -1;
 };
 

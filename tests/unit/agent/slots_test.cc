@@ -172,10 +172,10 @@ TEST_F(SlotEnvironmentTest, FewerGpusThanSlotsAreRefused) {
 }
 
 TEST(CountGpus, CountsDeviceFilesOfGpusOnly) {
-  const TestFolder folder;
+  const TempFolder folder;
   for (const char* name : {"nvidia0", "nvidia1", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia", "null"})
-    ASSERT_TRUE(WriteFileAtomic(folder.Path(name), "").ok());
-  EXPECT_EQ(CountGpus(std::filesystem::path(folder.Path("x")).parent_path()), 3);
+    ASSERT_TRUE(WriteFileAtomic(folder.File(name), "").ok());
+  EXPECT_EQ(CountGpus(std::filesystem::path(folder.File("x")).parent_path()), 3);
   EXPECT_EQ(CountGpus("/nowhere"), 0);
 }
 

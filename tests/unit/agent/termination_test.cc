@@ -6,20 +6,16 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::agent {
 namespace {
 
 class TerminationTest : public ::testing::Test {
  protected:
-  TerminationTest() {
-    std::string name = std::filesystem::temp_directory_path() / "ringmaster-termination-XXXXXX";
-    CHECK(::mkdtemp(name.data()) != nullptr);
-    path_ = name + "/words";
-  }
-  ~TerminationTest() override { std::filesystem::remove_all(std::filesystem::path(path_).parent_path()); }
   std::string Written() const { return ReadFile(path_).value(); }
-  std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_.File("words");
 };
 
 TEST_F(TerminationTest, SaysWhyAndTheLastLines) {

@@ -51,7 +51,7 @@ class TlsLink : public testing::Test {
     return Ok();
   }
   std::string CaFile(const KeyPair& authority) {
-    const std::string path = folder_.Path("ca.crt");
+    const std::string path = folder_.File("ca.crt");
     CHECK(WriteFileAtomic(path, authority.cert_pem).ok());
     return path;
   }
@@ -75,7 +75,7 @@ class TlsLink : public testing::Test {
   }
 
   const KeyPair authority_ = Authority();
-  TestFolder folder_;
+  TempFolder folder_;
   std::unique_ptr<rendezvous::Server> server_;
 };
 
@@ -119,8 +119,8 @@ TEST_F(TlsLink, PlainTextIsNotHeard) {
 }
 
 TEST_F(TlsLink, AFileWithoutAuthorityIsAnError) {
-  CHECK(WriteFileAtomic(folder_.Path("empty"), "nothing\n").ok());
-  CoordinatorLink link = Link(folder_.Path("empty"));
+  CHECK(WriteFileAtomic(folder_.File("empty"), "nothing\n").ok());
+  CoordinatorLink link = Link(folder_.File("empty"));
   const Status up = Bring(link);
   ASSERT_FALSE(up.ok());
   EXPECT_NE(up.error().message.find("empty: no certificate"), std::string::npos) << up.error().message;

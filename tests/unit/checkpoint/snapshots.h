@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "tests/temp_folder.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/publisher.h"
 
@@ -21,36 +22,20 @@ namespace ringmaster::checkpoint {
 inline constexpr const char* kModel = "0123456789abcdef";
 inline constexpr size_t kSmallChunk = 64;  // so that little data makes many chunks
 
-class Folder {
+class Folder : public TempFolder {
  public:
-  Folder() {
-    // In memory where that is possible: thousands of fsyncs of a disk would take minutes.
-    const bool memory = ::access("/dev/shm", W_OK) == 0;
-    const std::string parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path().string();
-    std::string pattern = parent + "/ringmaster-ckpt-XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
+  // In memory where that is possible: thousands of fsyncs of a disk would take minutes.
+  Folder() : TempFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "") {}
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path())) {
       const std::string name = entry.path().filename().string();
       if (name != ".lock") names.push_back(name);
     }
     std::sort(names.begin(), names.end());
     return names;
   }
-
- private:
-  std::string path_;
 };
 
 inline std::vector<std::byte> Bytes(int64_t step, uint64_t salt, size_t count) {

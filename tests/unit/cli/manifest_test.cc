@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/cli/folder_for_test.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -30,7 +30,7 @@ TEST(ParseSet, CutsAtTheFirstEquals) {
 }
 
 TEST(LoadManifest, WorkersWidensTheRangeOnlyWhereItMust) {
-  const FolderForTest folder;
+  const TempFolder folder;
   const std::string file = folder.Write("job.yaml", Manifest("{replicas: 4, min: 2, max: 6}"));
   struct Case {
     int n, replicas, min, max;
@@ -45,14 +45,14 @@ TEST(LoadManifest, WorkersWidensTheRangeOnlyWhereItMust) {
 }
 
 TEST(LoadManifest, MoreWorkersThanMicroBatchesIsRefused) {
-  const FolderForTest folder;
+  const TempFolder folder;
   auto job = LoadManifest(folder.Write("job.yaml", Manifest("{replicas: 4}")), {}, 17);
   ASSERT_FALSE(job.ok());
   EXPECT_NE(job.error().message.find("microBatches"), std::string::npos) << job.error().message;
 }
 
 TEST(LoadManifest, EveryProblemHasFileLineAndPath) {
-  const FolderForTest folder;
+  const TempFolder folder;
   const std::string file = folder.Write("job.yaml", Manifest("{replicas: 4, min: 5, colour: red}"));
   auto job = LoadManifest(file, {}, 0);
   ASSERT_FALSE(job.ok());
@@ -67,7 +67,7 @@ TEST(LoadManifest, AMissingFileNamesIt) {
 }
 
 TEST(LoadManifest, SetsApply) {
-  const FolderForTest folder;
+  const TempFolder folder;
   const std::string file = folder.Write("job.yaml", Manifest("{replicas: 4}"));
   auto job = LoadManifest(file, {{"spec.training.steps", "77"}}, 0);
   ASSERT_TRUE(job.ok()) << job.error().message;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/json.h"
-#include "tests/unit/cli/folder_for_test.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -55,8 +55,8 @@ TEST(MetricsLine, NotANumberIsStillJson) {
 }
 
 TEST(MetricsLog, KeepsTheFirstOfEachStepInOrder) {
-  const FolderForTest folder;
-  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  const TempFolder folder;
+  auto log = MetricsLog::Open(folder.File("m"), 0).value();
   EXPECT_THAT(StepsOf(log->Add(Step(1, 1.5))), ElementsAre(1));
   EXPECT_THAT(StepsOf(log->Add(Step(2))), ElementsAre(2));
   EXPECT_THAT(StepsOf(log->Add(Step(1, 9.0))), ElementsAre());
@@ -66,8 +66,8 @@ TEST(MetricsLog, KeepsTheFirstOfEachStepInOrder) {
 }
 
 TEST(MetricsLog, ARecordBehindAGapWaitsForTheMissingOnes) {
-  const FolderForTest folder;
-  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  const TempFolder folder;
+  auto log = MetricsLog::Open(folder.File("m"), 0).value();
   EXPECT_THAT(StepsOf(log->Add(Step(3))), ElementsAre());
   EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));
   EXPECT_THAT(StepsOf(log->Add(Step(2))), ElementsAre(2, 3));
@@ -77,29 +77,29 @@ TEST(MetricsLog, ARecordBehindAGapWaitsForTheMissingOnes) {
 }
 
 TEST(MetricsLog, AGapThatNobodyFillsIsGivenUp) {
-  const FolderForTest folder;
-  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  const TempFolder folder;
+  auto log = MetricsLog::Open(folder.File("m"), 0).value();
   size_t written = 0;
   for (int64_t step = 2; step <= 100; ++step) written += log->Add(Step(step)).value().size();
   EXPECT_EQ(written, 99U);
 }
 
 TEST(MetricsLog, ResumeDropsStepsPastTheCheckpointAndATornLine) {
-  const FolderForTest folder;
+  const TempFolder folder;
   std::string text;
   for (int64_t step = 1; step <= 7; ++step) text += MetricsLine(Step(step)) + "\n";
   text += MetricsLine(Step(8)).substr(0, 20);
   folder.Write("m", text);
-  auto log = MetricsLog::Open(folder.path("m"), 5).value();
+  auto log = MetricsLog::Open(folder.File("m"), 5).value();
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5));
   EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre(6));
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 TEST(MetricsLog, ResumeWithATornLineBeforeTheCheckpointWaitsForRepeats) {
-  const FolderForTest folder;
+  const TempFolder folder;
   folder.Write("m", MetricsLine(Step(1)) + "\n" + MetricsLine(Step(2)) + "\n" + "{\"step\":3,");
-  auto log = MetricsLog::Open(folder.path("m"), 5).value();
+  auto log = MetricsLog::Open(folder.File("m"), 5).value();
   EXPECT_EQ(log->last_step(), 2);
   EXPECT_EQ(log->last_loss(), 1.0);
   for (int64_t step = 1; step <= 6; ++step) ASSERT_TRUE(log->Add(Step(step)).ok());
@@ -107,15 +107,15 @@ TEST(MetricsLog, ResumeWithATornLineBeforeTheCheckpointWaitsForRepeats) {
 }
 
 TEST(MetricsLog, ResumeWithoutTheFileGoesOnBehindTheCheckpoint) {
-  const FolderForTest folder;
-  auto log = MetricsLog::Open(folder.path("m"), 5).value();
+  const TempFolder folder;
+  auto log = MetricsLog::Open(folder.File("m"), 5).value();
   EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre(6));
 }
 
 TEST(MetricsLog, FromTheStartEmptiesTheFile) {
-  const FolderForTest folder;
+  const TempFolder folder;
   folder.Write("m", MetricsLine(Step(1)) + "\n");
-  auto log = MetricsLog::Open(folder.path("m"), 0).value();
+  auto log = MetricsLog::Open(folder.File("m"), 0).value();
   EXPECT_EQ(folder.Read("m"), "");
   EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));
 }

@@ -5,16 +5,16 @@
 #include <cstring>
 
 #include "base/json.h"
-#include "tests/unit/cli/folder_for_test.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::cli {
 namespace {
 
 TEST(Safetensors, LayoutIsWhatTheFormatSays) {
-  const FolderForTest folder;
+  const TempFolder folder;
   const std::vector<float> a = {1, 2, 3, 4, 5, 6};
   const std::vector<float> b = {7};
-  ASSERT_TRUE(WriteSafetensors(folder.path("m.safetensors"), {{"a", {2, 3}, a}, {"b", {1}, b}}).ok());
+  ASSERT_TRUE(WriteSafetensors(folder.File("m.safetensors"), {{"a", {2, 3}, a}, {"b", {1}, b}}).ok());
   const std::string text = folder.Read("m.safetensors");
   uint64_t length = 0;
   ASSERT_GE(text.size(), 8U);
@@ -31,10 +31,10 @@ TEST(Safetensors, LayoutIsWhatTheFormatSays) {
 }
 
 TEST(Safetensors, AFailureLeavesNoFile) {
-  const FolderForTest folder;
-  EXPECT_FALSE(WriteSafetensors(folder.path("no/m.safetensors"), {}).ok());
-  ASSERT_TRUE(std::filesystem::create_directory(folder.path("m.safetensors")));
-  EXPECT_FALSE(WriteSafetensors(folder.path("m.safetensors"), {}).ok());
+  const TempFolder folder;
+  EXPECT_FALSE(WriteSafetensors(folder.File("no/m.safetensors"), {}).ok());
+  ASSERT_TRUE(std::filesystem::create_directory(folder.File("m.safetensors")));
+  EXPECT_FALSE(WriteSafetensors(folder.File("m.safetensors"), {}).ok());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/unit/cli/folder_for_test.h"
+#include "tests/temp_folder.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -52,8 +52,8 @@ TEST(Summary, TextTellsTokensPerSecondForLanguageModels) {
 }
 
 TEST(Summary, IsWrittenWhole) {
-  const FolderForTest folder;
-  ASSERT_TRUE(WriteSummary(folder.path("summary.json"), {}).ok());
+  const TempFolder folder;
+  ASSERT_TRUE(WriteSummary(folder.File("summary.json"), {}).ok());
   EXPECT_EQ(ParseJson(folder.Read("summary.json")).value(), SummaryJson({}));
   EXPECT_FALSE(WriteSummary("/nowhere/summary.json", {}).ok());
 }

@@ -18,7 +18,7 @@ std::string Records(int first, int count) {
   return out;
 }
 
-Config CifarConfig(const Folder& folder) {
+Config CifarConfig(const TempFolder& folder) {
   Config config;
   config.kind = Kind::kCifar10;
   config.path = folder.path();
@@ -27,7 +27,7 @@ Config CifarConfig(const Folder& folder) {
 }
 
 TEST(Cifar, ReadsOverBatchBorders) {
-  const Folder folder;
+  const TempFolder folder;
   folder.Write("data_batch_1.bin", Records(0, 3));
   folder.Write("data_batch_2.bin", Records(3, 4));
   folder.Write("test_batch.bin", Records(50, 2));
@@ -50,7 +50,7 @@ TEST(Cifar, ReadsOverBatchBorders) {
 }
 
 TEST(Cifar, SaysWhatIsWrong) {
-  const Folder folder;
+  const TempFolder folder;
   const Config config = CifarConfig(folder);
   folder.Write("data_batch_1", "a pickle");
   EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("binary version"));

@@ -1,46 +1,17 @@
-// A folder that vanishes with the test, and the files that the tests need in it.
+// The files that the tests need in their folders.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "tests/temp_folder.h"
 #include "worker/data/dataset.h"
 
 namespace ringmaster::data {
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ringmaster-data-XXXXXX").string();
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::string& path() const { return path_; }
-
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::filesystem::path path = std::filesystem::path(path_) / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path.string();
-  }
-
- private:
-  std::string path_;
-};
 
 inline std::string Gzip(const std::string& bytes) {
   z_stream z{};

@@ -24,7 +24,7 @@ std::string Labels(uint32_t count) {
   return Idx({count}, data);
 }
 
-Config IdxConfig(const Folder& folder) {
+Config IdxConfig(const TempFolder& folder) {
   Config config;
   config.kind = Kind::kIdx;
   config.path = folder.path();
@@ -32,13 +32,13 @@ Config IdxConfig(const Folder& folder) {
   return config;
 }
 
-void WriteTrain(const Folder& folder) {
+void WriteTrain(const TempFolder& folder) {
   folder.Write("train-images-idx3-ubyte", Images(20));
   folder.Write("train-labels-idx1-ubyte.gz", Gzip(Labels(20)));
 }
 
 TEST(IdxDataset, ReadsScaledImagesAndLabels) {
-  const Folder folder;
+  const TempFolder folder;
   WriteTrain(folder);
   folder.Write("t10k-images-idx3-ubyte.gz", Gzip(Images(5)));
   folder.Write("t10k-labels-idx1-ubyte", Labels(5));
@@ -59,7 +59,7 @@ TEST(IdxDataset, ReadsScaledImagesAndLabels) {
 }
 
 TEST(IdxDataset, HoldsOutAShareWithoutTestFiles) {
-  const Folder folder;
+  const TempFolder folder;
   WriteTrain(folder);
   const auto opened = Dataset::Open(IdxConfig(folder));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -72,8 +72,8 @@ TEST(IdxDataset, HoldsOutAShareWithoutTestFiles) {
 }
 
 TEST(IdxDataset, FingerprintFollowsContentNotPlaceOrPacking) {
-  const Folder a;
-  const Folder b;
+  const TempFolder a;
+  const TempFolder b;
   WriteTrain(a);
   b.Write("train-images-idx3-ubyte.gz", Gzip(Images(20)));
   b.Write("train-labels-idx1-ubyte", Labels(20));
@@ -85,7 +85,7 @@ TEST(IdxDataset, FingerprintFollowsContentNotPlaceOrPacking) {
 }
 
 TEST(IdxDataset, SaysWhatIsWrong) {
-  const Folder folder;
+  const TempFolder folder;
   const Config config = IdxConfig(folder);
   Config missing = config;
   missing.path += "/nowhere";
@@ -128,7 +128,7 @@ TEST(IdxDataset, SaysWhatIsWrong) {
 }
 
 TEST(IdxDataset, MoreThanTenClassesWhenTheLabelsReachThemWithoutGaps) {
-  const Folder folder;
+  const TempFolder folder;
   std::string labels;
   for (char i = 0; i < 20; ++i)
     labels += static_cast<char>(i % 13 + 1);  // 1 to 13, no 0, as in EMNIST letters

@@ -45,7 +45,7 @@ std::string Header(int32_t magic, int32_t version, int32_t count) {
 }
 
 TEST(Text, WindowsFollowEachOther) {
-  const Folder folder;
+  const TempFolder folder;
   const auto opened = Dataset::Open(Make(Kind::kText, folder.Write("a.txt", "abcdefghijklm"), 4));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const Dataset& data = **opened;
@@ -58,7 +58,7 @@ TEST(Text, WindowsFollowEachOther) {
 }
 
 TEST(Text, FolderIsOneStreamInSortedOrder) {
-  const Folder folder;
+  const TempFolder folder;
   folder.Write("b/one.txt", "cdef");
   folder.Write("a.txt", "ab");
   folder.Write("b/two.txt", "");
@@ -74,7 +74,7 @@ TEST(Text, FolderIsOneStreamInSortedOrder) {
 }
 
 TEST(Text, LargeFilesAreMappedAndReadTheSame) {
-  const Folder folder;
+  const TempFolder folder;
   std::string text(3 << 20, ' ');
   SplitMix64 random(4);
   for (char& c : text) c = static_cast<char>('a' + random.Below(26));
@@ -93,7 +93,7 @@ TEST(Text, LargeFilesAreMappedAndReadTheSame) {
 }
 
 TEST(Text, ValidationIsTheLastShareOrAnotherFile) {
-  const Folder folder;
+  const TempFolder folder;
   std::string text;
   for (int i = 0; i < 101; ++i) text += static_cast<char>(i + 1);
   Config config = Make(Kind::kText, folder.Write("a.txt", text), 5);
@@ -112,7 +112,7 @@ TEST(Text, ValidationIsTheLastShareOrAnotherFile) {
 }
 
 TEST(Tokens, BareAndHeaderedGiveTheSame) {
-  const Folder folder;
+  const TempFolder folder;
   std::vector<uint16_t> tokens(41);
   std::iota(tokens.begin(), tokens.end(), uint16_t{50200});
   const auto bare = Dataset::Open(Make(Kind::kTokens, folder.Write("a.bin", Tokens16(tokens)), 8, 50257));
@@ -128,7 +128,7 @@ TEST(Tokens, BareAndHeaderedGiveTheSame) {
 }
 
 TEST(Tokens, FolderTakesItsBinFiles) {
-  const Folder folder;
+  const TempFolder folder;
   folder.Write("2.bin", Tokens16({3, 4, 5}));
   folder.Write("1.bin", Tokens16({1, 2}));
   folder.Write("readme.md", "odd");
@@ -138,8 +138,8 @@ TEST(Tokens, FolderTakesItsBinFiles) {
 }
 
 TEST(Tokens, FingerprintFollowsContentAndCutNotPlace) {
-  const Folder a;
-  const Folder b;
+  const TempFolder a;
+  const TempFolder b;
   const std::string text(2000000, 'x');
   std::string other = text;
   other[0] = 'y';
@@ -152,7 +152,7 @@ TEST(Tokens, FingerprintFollowsContentAndCutNotPlace) {
 }
 
 TEST(Text, SaysWhatIsWrong) {
-  const Folder folder;
+  const TempFolder folder;
   EXPECT_THAT(WhyNot(Make(Kind::kText, "", 4), Code::kInvalid), HasSubstr("path is empty"));
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.path() + "/no.txt", 4), Code::kNotFound),
               AllOf(HasSubstr("/no.txt: No such file"), HasSubstr("check the path")));
@@ -181,7 +181,7 @@ TEST(Text, SaysWhatIsWrong) {
 }
 
 TEST(Tokens, SaysWhatIsWrong) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string some = Tokens16({1, 2, 3, 4, 5, 6});
   const auto why = [&](const std::string& bytes, Code code, int vocabulary = 256) {
     return WhyNot(Make(Kind::kTokens, folder.Write("t.bin", bytes), 2, vocabulary), code);

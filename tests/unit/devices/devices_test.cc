@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "tests/temp_folder.h"
 #include "worker/devices/cards.h"
 #include "worker/devices/nvml.h"
 #include "worker/devices/watch.h"
@@ -20,17 +21,7 @@ namespace {
 // A machine made of files.
 class DevicesTest : public ::testing::Test {
  protected:
-  DevicesTest() {
-    std::string name = std::filesystem::temp_directory_path() / "ringmaster-devices-XXXXXX";
-    CHECK(::mkdtemp(name.data()) != nullptr);
-    root_ = name;
-  }
-  ~DevicesTest() override { std::filesystem::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    CHECK(WriteFileAtomic(root_ + path, text).ok());
-  }
+  void Write(const std::string& path, const std::string& text) { folder_.Write(path.substr(1), text); }
   bool Noted(const std::string& what) const {
     return std::any_of(notes_.begin(), notes_.end(),
                        [&](const std::string& note) { return note.find(what) != std::string::npos; });
@@ -45,7 +36,8 @@ class DevicesTest : public ::testing::Test {
     Write(folder + "/device/numa_node", "1\n");
   }
 
-  std::string root_;
+  const TempFolder folder_;
+  const std::string root_ = folder_.path();
   std::vector<std::string> notes_;
 };
 

@@ -9,6 +9,7 @@
 #include "operator/kube/exec_plugin.h"
 #include "operator/kube/in_cluster.h"
 #include "operator/kube/token_file.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/kube_client/certificates.h"
 
 namespace ringmaster::kube {
@@ -20,16 +21,7 @@ constexpr const char* kV1 = "client.authentication.k8s.io/v1";
 
 class Credentials : public ::testing::Test {
  protected:
-  Credentials() {
-    char name[] = "/tmp/ringmaster-credentials-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~Credentials() override { std::filesystem::remove_all(folder_); }
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
-    EXPECT_TRUE(WriteFileAtomic(path, text).ok());
-    return path;
-  }
+  std::string Write(const std::string& name, const std::string& text) { return temporary_.Write(name, text); }
   ExecPlugin Plugin(const std::string& script) {
     ExecPlugin plugin;
     plugin.origin = "/k/config:7";
@@ -41,7 +33,8 @@ class Credentials : public ::testing::Test {
   std::string Credential(const std::string& status) {
     return fmt::format(R"({{"apiVersion":"{}","kind":"ExecCredential","status":{}}})", kV1, status);
   }
-  std::string folder_;
+  const TempFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(Credentials, ATokenFileIsReadAgainWhenItChanges) {

@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "base/file.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/kube_client/certificates.h"
 
 namespace ringmaster::kube {
@@ -189,8 +190,6 @@ contexts: [{name: x, context: {cluster: d}}, {name: w, context: {cluster: d, use
 class Files : public ::testing::Test {
  protected:
   Files() {
-    char name[] = "/tmp/ringmaster-kubeconfig-XXXXXX";
-    folder_ = ::mkdtemp(name);
     for (const char* variable : {"KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST"}) {
       const char* value = std::getenv(variable);
       before_.emplace_back(variable, value == nullptr ? "" : value);
@@ -201,21 +200,16 @@ class Files : public ::testing::Test {
   ~Files() override {
     for (const auto& [variable, value] : before_)
       if (!value.empty()) ::setenv(variable.c_str(), value.c_str(), 1);
-    std::filesystem::remove_all(folder_);
   }
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    EXPECT_TRUE(WriteFileAtomic(path, text).ok());
-    return path;
-  }
+  std::string Write(const std::string& name, const std::string& text) { return temporary_.Write(name, text); }
   static std::string Small(const std::string& name) {
     return fmt::format(
         "current-context: {0}\nclusters: [{{name: {0}, cluster: {{server: \"https://{0}\"}}}}]\n"
         "contexts: [{{name: {0}, context: {{cluster: {0}}}}}]\n",
         name);
   }
-  std::string folder_;
+  const TempFolder temporary_;
+  const std::string folder_ = temporary_.path();
 
  private:
   std::vector<std::pair<std::string, std::string>> before_;

@@ -11,7 +11,9 @@
 #include <optional>
 #include <thread>
 
-#include "tests/unit/operator/scratch.h"
+#include "base/file.h"
+#include "tests/temp_folder.h"
+#include "tests/unit/operator/await.h"
 
 namespace ringmaster::local {
 namespace {
@@ -19,7 +21,7 @@ namespace {
 class KeeperTest : public testing::Test {
  protected:
   SpawnSpec Shell(const std::string& script) {
-    return {{"/bin/sh", "-c", script}, {{"GREETING", "hello"}}, scratch_ / "pod", scratch_ / "log"};
+    return {{"/bin/sh", "-c", script}, {{"GREETING", "hello"}}, scratch_.File("pod"), scratch_.File("log")};
   }
   void Make() {
     keeper_.emplace(
@@ -47,7 +49,7 @@ class KeeperTest : public testing::Test {
     return Get(exit_code_).value_or(-1);
   }
 
-  Scratch scratch_;
+  TempFolder scratch_;
   std::mutex mutex_;
   std::optional<pid_t> pid_;
   std::optional<int> exit_code_;
@@ -57,7 +59,7 @@ class KeeperTest : public testing::Test {
 
 TEST_F(KeeperTest, ExitCodeOutputFolderAndEnvironment) {
   EXPECT_EQ(RunToEnd("echo $GREETING from $PWD; echo and errors >&2; exit 9"), 9);
-  EXPECT_EQ(Contents(scratch_ / "log"), "hello from " + (scratch_ / "pod") + "\nand errors\n");
+  EXPECT_EQ(scratch_.Read("log"), "hello from " + (scratch_.File("pod")) + "\nand errors\n");
 }
 
 TEST_F(KeeperTest, SignalsOfOursAreNotInherited) {
@@ -104,7 +106,7 @@ TEST_F(KeeperTest, WhatAPodLeavesBehindIsKilled) {
 TEST_F(KeeperTest, StopAsksThenKills) {
   Make();
   keeper_->Start("a", Shell("trap 'exit 5' TERM; touch ready; while :; do sleep 1000 & wait $!; done"));
-  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_ / "pod/ready"); }));
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
   keeper_->Stop("a", seconds(600));
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 5);
@@ -113,7 +115,7 @@ TEST_F(KeeperTest, StopAsksThenKills) {
 TEST_F(KeeperTest, ADeafProcessIsKilledAfterItsGrace) {
   Make();
   keeper_->Start("a", Shell("trap '' TERM; touch ready; while :; do sleep 1000; done"));
-  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_ / "pod/ready"); }));
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
   keeper_->Stop("a", milliseconds(50));
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 137);
@@ -131,7 +133,7 @@ TEST_F(KeeperTest, AStoppedProcessIsKilledToo) {
 TEST_F(KeeperTest, TheDestructorLeavesNothing) {
   Make();
   keeper_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
-  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_ / "pod/ready"); }));
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
   keeper_.reset();
   EXPECT_FALSE(GroupAlive(*Get(pid_)));
 }
@@ -163,8 +165,8 @@ TEST_F(KeeperTest, AKilledOwnerTakesItsChildrenAlong) {
   ::waitpid(owner, nullptr, 0);
   // The shell dies at once; what it started is of its own making and not ours to end here.
   EXPECT_TRUE(Await([&] {
-    const std::string stat = Contents("/proc/" + std::to_string(child) + "/stat");
-    return stat.empty() || stat.find(") Z ") != std::string::npos;
+    const Result<std::string> stat = ReadFile("/proc/" + std::to_string(child) + "/stat");
+    return !stat.ok() || stat.value().empty() || stat.value().find(") Z ") != std::string::npos;
   }));
   SignalGroup(child, SIGKILL);
 }

@@ -8,7 +8,8 @@
 
 #include "operator/control/runner.h"
 #include "operator/local/local_backend.h"
-#include "tests/unit/operator/scratch.h"
+#include "tests/temp_folder.h"
+#include "tests/unit/operator/await.h"
 
 namespace ringmaster::local {
 namespace {
@@ -26,14 +27,14 @@ while [ ! -e "$FINISH" ]; do sleep 0.02 & wait $!; done
 class LoopTest : public testing::Test {
  protected:
   void Start(const std::string& script, api::TrainingJob job) {
-    std::ofstream(scratch_ / "worker.sh") << script;
-    Start({"/bin/sh", scratch_ / "worker.sh"}, std::move(job));
+    std::ofstream(scratch_.File("worker.sh")) << script;
+    Start({"/bin/sh", scratch_.File("worker.sh")}, std::move(job));
   }
   void Start(std::vector<std::string> argv, api::TrainingJob job) {
     LocalBackend::Options options;
     options.argv = std::move(argv);
-    options.directory = scratch_ / "out";
-    options.environment.extra["FINISH"] = scratch_ / "finish";
+    options.directory = scratch_.File("out");
+    options.environment.extra["FINISH"] = scratch_.File("finish");
     options.on_gang = [this](const control::Key&, const core::SetGang& order) {
       std::lock_guard lock(mutex_);
       orders_.push_back(order);
@@ -91,7 +92,7 @@ class LoopTest : public testing::Test {
     return events_.contains(reason);
   }
 
-  Scratch scratch_;
+  TempFolder scratch_;
   std::mutex mutex_;
   std::vector<core::SetGang> orders_;
   std::set<std::string> events_;
@@ -108,10 +109,10 @@ TEST_F(LoopTest, StartsTrainsAndSucceeds) {
   ASSERT_TRUE(Await([&] { return Observe().status.display.phase == core::Phase::kRunning; }));
   EXPECT_FALSE(backend_->Settled(key_));
   Report(GangPhase::kFinished, 100);
-  std::ofstream(scratch_ / "finish") << "now";
+  std::ofstream(scratch_.File("finish")) << "now";
   ASSERT_TRUE(backend_->WaitSettled(key_, seconds(60)));
   EXPECT_EQ(Observe().status.ledger.outcome, core::Outcome::kSucceeded);
-  EXPECT_EQ(Contents(scratch_ / "out/logs/gpt-1-2.log"), "started as gpt-1-2 of default/gpt\n");
+  EXPECT_EQ(scratch_.Read("out/logs/gpt-1-2.log"), "started as gpt-1-2 of default/gpt\n");
   EXPECT_TRUE(Await([&] { return HasEvent("Succeeded"); }));
 }
 
@@ -213,7 +214,7 @@ TEST_F(LoopTest, AReloadSuspendsAndResumesButDoesNotUndoAnOrderToStop) {
 TEST_F(LoopTest, DestructionLeavesNoProcess) {
   Start(std::string("trap '' TERM; echo $$ > pid; while :; do sleep 1000; done"), Job(2));
   const auto pid_of = [&](const std::string& pod) {
-    return std::atoi(Contents(scratch_ / ("out/pods/" + pod + "/pid")).c_str());
+    return std::atoi(scratch_.Read(("out/pods/" + pod + "/pid")).c_str());
   };
   ASSERT_TRUE(Await([&] { return pid_of("gpt-1-0") > 0 && pid_of("gpt-1-1") > 0; }));
   loop_->Stop();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "tests/temp_folder.h"
 #include "worker/agent/slot_page.h"
 #include "worker/device/host.h"
 #include "worker/trainer/step.h"
@@ -15,23 +16,6 @@
 
 namespace ringmaster::trainer {
 namespace {
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = testing::TempDir() + "invariance_XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string File(const std::string& name, const std::string& bytes) {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << bytes;
-    return path_ + "/" + name;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string Words(size_t bytes) {
   static constexpr std::string_view kWords[] = {"ring ",      "master ", "of ",  "many ",
@@ -60,7 +44,7 @@ std::string Labels(int count) {
   return out;
 }
 
-RunConfig Gpt(Folder* folder) {
+RunConfig Gpt(TempFolder* folder) {
   RunConfig config;
   config.model = {.kind = engine::ModelKind::kGpt,
                   .layers = 2,
@@ -70,7 +54,7 @@ RunConfig Gpt(Folder* folder) {
                   .vocabulary = 256,
                   .max_samples = 2};
   config.data = {.kind = data::Kind::kText,
-                 .path = folder->File("text", Words(4000)),
+                 .path = folder->Write("text", Words(4000)),
                  .validation_path = "",
                  .validation_fraction = 0.1,
                  .context = 16};
@@ -88,11 +72,11 @@ RunConfig Gpt(Folder* folder) {
   return config;
 }
 
-RunConfig Image(Folder* folder, engine::ModelKind kind) {
-  folder->File("train-images-idx3-ubyte", Images(200));
-  folder->File("train-labels-idx1-ubyte", Labels(200));
-  folder->File("t10k-images-idx3-ubyte", Images(50));
-  folder->File("t10k-labels-idx1-ubyte", Labels(50));
+RunConfig Image(TempFolder* folder, engine::ModelKind kind) {
+  folder->Write("train-images-idx3-ubyte", Images(200));
+  folder->Write("train-labels-idx1-ubyte", Labels(200));
+  folder->Write("t10k-images-idx3-ubyte", Images(50));
+  folder->Write("t10k-labels-idx1-ubyte", Labels(50));
   RunConfig config = Gpt(folder);
   config.model = {.kind = kind, .layers = 2, .width = 8, .max_samples = 2};
   config.data = {.kind = data::Kind::kIdx, .path = folder->path(), .validation_path = ""};
@@ -192,7 +176,7 @@ class Invariance : public testing::TestWithParam<engine::ModelKind> {
   RunConfig Config() {
     return GetParam() == engine::ModelKind::kGpt ? Gpt(&folder_) : Image(&folder_, GetParam());
   }
-  Folder folder_;
+  TempFolder folder_;
 };
 
 TEST_P(Invariance, BitsDoNotDependOnTheWorldSize) {
@@ -216,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                                          engine::ModelKind::kCnn));
 
 TEST(Membership, JoinLossAndRollBackLeaveTheBitsAlone) {
-  Folder folder;
+  TempFolder folder;
   const RunConfig config = Gpt(&folder);
   const Outcome reference = Train(config, 1, 20);
 
@@ -257,7 +241,7 @@ TEST(Membership, JoinLossAndRollBackLeaveTheBitsAlone) {
 }
 
 TEST(Membership, AnInterruptedStepChangesNothing) {
-  Folder folder;
+  TempFolder folder;
   const RunConfig config = Gpt(&folder);
   const Outcome reference = Train(config, 1, 8);
   Ranks ranks;
@@ -278,7 +262,7 @@ TEST(Membership, AnInterruptedStepChangesNothing) {
 }
 
 TEST(Numerics, FastAgreesWithExactUpToRounding) {
-  Folder folder;
+  TempFolder folder;
   RunConfig config = Gpt(&folder);
   const Outcome exact = Train(config, 2, 10);
   config.exact = false;
@@ -288,7 +272,7 @@ TEST(Numerics, FastAgreesWithExactUpToRounding) {
 }
 
 TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
-  Folder folder;
+  TempFolder folder;
   RunConfig config = Gpt(&folder);
   config.schedule.base = 1e30;
   config.optimizer.clip_norm = 0;
@@ -308,7 +292,7 @@ TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
 // In bf16 a model keeps rounded weights from call to call: neither the number of ranks, nor a validation, nor
 // going back after one may show.
 TEST(Invariance, Bf16WithValidationAndRollBack) {
-  Folder folder;
+  TempFolder folder;
   RunConfig config = Gpt(&folder);
   config.model.precision = engine::Precision::kBf16;
   if (!engine::CreateModel(config.model).ok()) GTEST_SKIP() << "this CPU has no bf16 products";
@@ -335,7 +319,7 @@ TEST(Invariance, Bf16WithValidationAndRollBack) {
 
 // A peer that hangs in a validation must not make those who wait for it look as if they hung.
 TEST(Hangs, WhoHasDoneItsShareOfAValidationSaysThatItWaits) {
-  Folder folder;
+  TempFolder folder;
   const RunConfig config = Gpt(&folder);
   auto page = agent::SlotPage::Create().value();
   auto slot = agent::TrainerSlot::Attach(page.fd()).value();
