@@ -110,12 +110,15 @@ void Remove(const Job& job, const Pod& pod, Duration grace, Time now, std::vecto
     actions.push_back(DeletePod{pod.name, pod.uid, grace});
     return;
   }
-  const Time overstayed = *pod.delete_by + kOverstayMargin;
-  if (now >= overstayed || (grace == Duration{0} && *pod.delete_by > now)) {
+  Time due = *pod.delete_by + kOverstayMargin;
+  if (!pod.alive())
+    due = std::min(due, pod.ended.value_or(now) + kGoneGuard);
+  else if (grace == Duration{0} && *pod.delete_by > now)
+    due = now;
+  if (now >= due)
     actions.push_back(DeletePod{pod.name, pod.uid, Duration{0}});
-  } else {
-    wake.By(overstayed);
-  }
+  else
+    wake.By(due);
 }
 
 }  // namespace ringmaster::core
