@@ -104,20 +104,23 @@ std::vector<std::string> Excluded(const Ledger& ledger, Time now) {
   return names;
 }
 
-// Makes the ranks that are missing, and before them what stands beside the pods.
-void Create(const Observed& o, const std::vector<bool>& present, Time now, Decision& decision, Wake& wake) {
+// Makes the ranks that are missing, and before them what stands beside the pods. That need not wait for old
+// pods to go: the sooner it is about the new ones, the less has the cluster to do for each old one that ends.
+void Create(const Observed& o, const std::vector<bool>& present, bool draining, Time now, Decision& decision,
+            Wake& wake) {
   const Ledger& ledger = o.status.ledger;
   const auto target = static_cast<int32_t>(present.size());
   const bool missing = std::find(present.begin(), present.end(), false) != present.end();
-  if (missing && ledger.not_before && now < *ledger.not_before) return wake.By(*ledger.not_before);
+  if (!draining && missing && ledger.not_before && now < *ledger.not_before)
+    return wake.By(*ledger.not_before);
   const PrepareGang beside{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
-  if (!missing && o.prepared == beside) return;
+  if (o.prepared == beside && (draining || !missing)) return;
   if (const Refusal* refusal = HeldBackBy(o, now)) {
     if (!o.preflight) wake.By(refusal->retry_at);
     return;
   }
   if (o.prepared != beside) {
-    decision.actions.push_back(beside);
+    decision.actions.insert(decision.actions.begin(), beside);
     return;
   }
   const std::vector<std::string> excluded = Excluded(ledger, now);
@@ -147,6 +150,7 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
   Decision decision;
   decision.reason = "converging";
   bool draining = false;
+  const bool told_by_drain = DrainTells(ledger, now);
   std::vector<bool> present(static_cast<size_t>(target), false);
   for (const Pod& pod : o.pods) {
     if (pod.attempt > ledger.attempt)
@@ -154,6 +158,8 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
                         fmt::format("{} is of a later attempt than {}", pod.name, ledger.attempt));
     if (pod.attempt != ledger.attempt) {
       draining = true;
+      // Its node may be found lost in a moment, and is what the gang failed of.
+      if (told_by_drain && pod.alive() && pod.deleting() && !pod.unreachable_since) continue;
       Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
       continue;
     }
@@ -174,10 +180,8 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
     if (o.order != order) decision.actions.push_back(order);
   }
-  if (!draining) {
-    Create(o, present, now, decision, wake);
-    if (HeldBackBy(o, now) == nullptr) Release(o, now, decision.actions);
-  }
+  Create(o, present, draining, now, decision, wake);
+  if (!draining && HeldBackBy(o, now) == nullptr) Release(o, now, decision.actions);
   if (decision.actions.empty()) {
     Ledger next = Milestones(o, now, wake);
     if (const auto settled = SettledAt(o, next); settled && now < *settled) {

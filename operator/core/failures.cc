@@ -19,6 +19,7 @@ struct Finding {
   Failure failure;
   Verdict verdict;
   std::string uid;
+  Time ended = Time::min();  // of the pod, where that is its failure
 };
 
 constexpr const char* kInvalidImageName = "InvalidImageName";
@@ -171,7 +172,7 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Wake& wake) {
     if (!failure) continue;
     Verdict verdict = Judge(o.job.rules, *failure, pod.conditions);
     failure->rule = verdict.rule;
-    findings.push_back({*std::move(failure), std::move(verdict), pod.uid});
+    findings.push_back({*std::move(failure), std::move(verdict), pod.uid, pod.ended.value_or(Time::min())});
   }
   return findings;
 }
@@ -221,6 +222,30 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Wake& wake) {
 bool UnderSuspicion(const Observed& o, const Finding& finding, size_t others) {
   return finding.failure.cause == Cause::kSilent && o.sick_nodes && !finding.failure.node.empty() &&
          others < kMaxSuspects;
+}
+
+// Whether the pod may have ended because a peer was lost with its node, which is not known yet: peers of
+// which nobody has said that they ended as well.
+bool MayBeAPeersLoss(const Observed& o, const Finding& finding) {
+  if (o.job.native || !o.sick_nodes || finding.failure.cause != Cause::kExit || !finding.verdict.charge ||
+      finding.verdict.action != RuleAction::kRestart)
+    return false;
+  return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+    return OfGang(o.job, o.status.ledger, pod) && pod.uid != finding.uid && pod.alive() && pod.bound();
+  });
+}
+
+// Whether to wait with a verdict that ends the job, until it is known whether a peer's node was lost.
+bool WaitsForNodes(const Observed& o, const Finding& finding, Time now, Wake& wake) {
+  if (!MayBeAPeersLoss(o, finding) || now >= finding.ended + kSuspicion) return false;
+  wake.By(finding.ended + kSuspicion);
+  return true;
+}
+
+bool APeerIsLost(const Observed& o) {
+  return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+    return OfGang(o.job, o.status.ledger, pod) && pod.alive() && Sick(o, pod.node);
+  });
 }
 
 void CountInRow(const Observed& o, Ledger& ledger, Time now) {
@@ -300,10 +325,18 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
                 Describe(finding.failure) + " (" + finding.verdict.rule + ")");
   }
 
+  // With the budget spent the job ends here, unless it is a node's fault. Otherwise the drain tells
+  // (suspects.cc).
+  const bool may_restart = ledger.restarts.charged < o.job.max_restarts || APeerIsLost(o);
+  if (!may_restart && std::all_of(findings.begin(), findings.end(),
+                                  [&](const Finding& f) { return WaitsForNodes(o, f, now, wake); }))
+    return std::nullopt;
+
   std::vector<Event> events;
   std::vector<Suspect> suspects;
   bool counted = false;
   bool charged = false;
+  bool for_peers = false;
   for (const Finding& finding : findings) {
     if (finding.verdict.action == RuleAction::kIgnore) continue;
     if (!counted) next.last_failure = finding.failure;
@@ -311,6 +344,8 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
     if (finding.verdict.exclude_node) Exclude(o.job, finding.failure, now, next.excluded);
     if (UnderSuspicion(o, finding, next.suspects.size() + suspects.size()))
       suspects.push_back({finding.failure.pod, finding.failure.node, now, finding.verdict.charge});
+    else if (may_restart && MayBeAPeersLoss(o, finding))
+      for_peers = true;
     else
       charged |= repair && finding.verdict.charge;
     events.push_back({true, CauseName(finding.failure.cause), Describe(finding.failure)});
@@ -318,6 +353,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   if (!repair) return WriteLedger(o, std::move(next), now, "a trainer was lost", std::move(events));
 
   // What is found lost together is one restart.
+  if (for_peers && !charged) next.suspects.push_back({next.last_failure->pod, "", now, true});
   for (Suspect& suspect : suspects) {
     suspect.charge &= !charged;
     next.suspects.push_back(std::move(suspect));

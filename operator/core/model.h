@@ -26,7 +26,9 @@
 //  I15. The gang follows the newest leader: pods that a deposed one makes late never take part, and are
 //       drained.
 //  I16. A worker that fell silent is not charged for the loss of its node: not before it is known whether the
-//       node is well, and not when it is not. New pods are told to keep off the node meanwhile.
+//       node is well, and not when it is not. New pods are told to keep off the node meanwhile. Nor is one
+//       that ended with an error, where no coordinator keeps the others going, charged for the loss of a
+//       peer's.
 // Two more belong to the controller around it: after a write, no decision from a view that has not seen it;
 // after a write of unknown outcome, a live read first (control/controller.h).
 #pragma once

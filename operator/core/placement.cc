@@ -29,11 +29,6 @@ Duration WithdrawalPause(const Job& job, int32_t withdrawals) {
   return pause / 2 + Duration(static_cast<int64_t>(rng.Uniform() * static_cast<double>(pause.count() / 2)));
 }
 
-bool Draining(const Observed& o) {
-  return std::any_of(o.pods.begin(), o.pods.end(),
-                     [&](const Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
-}
-
 int32_t RoomForGated(const Observed& o, const Placement& p) {
   return std::min(o.fit.room, static_cast<int32_t>(p.gated.size()));
 }
@@ -57,6 +52,11 @@ bool NamesNodes(const Pod& pod) {
 }
 
 }  // namespace
+
+bool Draining(const Observed& o) {
+  return std::any_of(o.pods.begin(), o.pods.end(),
+                     [&](const Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
+}
 
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;

@@ -164,10 +164,11 @@ struct Absence {
 };
 
 // A worker that fell silent, and whose node may turn out to be lost. Until that is known its failure is not
-// charged, and new pods go elsewhere where they can (suspects.cc).
+// charged, and new pods go elsewhere where they can (suspects.cc). Or one that ended with an error, perhaps
+// because a peer was lost with its node.
 struct Suspect {
   std::string pod;
-  std::string node;
+  std::string node;  // empty: one of its peers'
   Time since{};
   bool charge = false;  // when the node proves to be well
   bool operator==(const Suspect&) const = default;

@@ -42,6 +42,9 @@ void Remove(const Job& job, const Pod& pod, Duration grace, Time now, std::vecto
 // A pod that may be part of the gang: of this attempt and within its size.
 bool OfGang(const Job& job, const Ledger& ledger, const Pod& pod);
 
+// placement.cc: a pod of another attempt is still there.
+bool Draining(const Observed& observed);
+
 // clock.cc: the ledger was written by a clock that is ahead of ours: times to come are taken for now.
 Ledger WithSaneTimes(const Observed& observed, Time now);
 
@@ -66,12 +69,16 @@ bool WaitsForImage(const Pod& pod);
 Failure FailureOf(const Observed& observed, const rendezvous::FailureRecord& told, Time now);
 std::optional<Decision> CheckFailures(const Observed& observed, Time now, Wake& wake);
 
-// suspects.cc: judges workers that fell silent once it is known how their nodes are.
+// suspects.cc: judges workers that fell silent, or ended with an error that may be a lost peer's, once it is
+// known how the nodes are.
 std::optional<Decision> CheckSuspects(const Observed& observed, Time now, Wake& wake);
 // Whether the node is known to be not ready or gone.
 bool Sick(const Observed& observed, const std::string& node);
 // Nodes that new pods should keep off where they can. Sorted.
 std::vector<std::string> Avoided(const Ledger& ledger, Time now);
+// A worker ended with an error, and how the drain of the old gang goes will tell whether a lost node was the
+// cause: no pod of it that overstays is removed by force before that.
+bool DrainTells(const Ledger& ledger, Time now);
 // Keeps new pods off the failure's node for a while.
 void Exclude(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded);
 // A pod keeps off the nodes that were excluded or avoided when it was made. When that ends, those that still

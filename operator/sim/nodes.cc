@@ -17,6 +17,7 @@ constexpr Duration kStartMax = milliseconds(1500);  // bound -> running
 constexpr Duration kNodeAway = seconds(40);
 constexpr Duration kNodeTold = seconds(12);  // a lost node is known to be so at most this much later
 constexpr Duration kStartRetry = seconds(1);
+constexpr Duration kPeersNotice = seconds(6);  // that one of them is gone
 
 }  // namespace
 
@@ -214,6 +215,23 @@ void World::BreakNodes() {
     node.lost_since = now;
     scheduler_.After(Random(kNodeTold), [this, lost = name, now] { TellNode(lost, now); });
     scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
+    for (const auto& [key, job] : jobs_)
+      if (!job.job.native) LosePeers(key, job, name);
+  }
+}
+
+// Where nobody keeps them going, the workers that had one on the lost node end with an error, some of them.
+void World::LosePeers(const Key& key, const JobTruth& job, const std::string& node) {
+  const auto runs_there = [&](const auto& item) {
+    return item.second.pod.node == node && item.second.pod.phase == core::PodPhase::kRunning;
+  };
+  if (std::none_of(job.pods.begin(), job.pods.end(), runs_there)) return;
+  for (const auto& [name, p] : job.pods) {
+    if (p.pod.node == node || p.stuck || !rng_.Chance(0.5)) continue;
+    scheduler_.After(Random(kPeersNotice), [this, key, uid = p.pod.uid] {
+      if (const PodTruth* peer = FindPod(key, uid); peer != nullptr && !Unreachable(*peer))
+        EndPod(key, uid, 1, "lost a peer");
+    });
   }
 }
 

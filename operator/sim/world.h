@@ -134,6 +134,7 @@ class World {
   void Calm();
   void BreakPods(const control::Key& key, JobTruth& job);
   void BreakNodes();
+  void LosePeers(const control::Key& key, const JobTruth& job, const std::string& node);
   void TellNode(const std::string& name, Time lost_since);
   void ReturnNode(const std::string& name);
   void Schedule();

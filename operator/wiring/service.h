@@ -9,6 +9,6 @@
 
 namespace ringmaster::wiring {
 
-Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid);
+Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid, int64_t attempt);
 
 }  // namespace ringmaster::wiring

@@ -43,7 +43,7 @@ bool MeetsCoordinator(const api::TrainingJob& job) { return job.spec.framework =
 
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
   std::vector<Json> objects;
-  objects.push_back(ServiceOf(job, job_uid));
+  objects.push_back(ServiceOf(job, job_uid, context.attempt));
   if (MeetsCoordinator(job)) objects.push_back(ConfigMapOf(job, job_uid, context));
   if (Json map = NetworkConfigOf(job, job_uid); !map.is_null()) objects.push_back(std::move(map));
   if (Json group = GroupOf(job, job_uid, context); !group.is_null()) objects.push_back(std::move(group));

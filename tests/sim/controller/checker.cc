@@ -272,8 +272,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);
       for (const core::Suspect& suspect : ledger.suspects)
-        Require(now >= suspect.since + core::kSuspicion || Holds(create->avoided_nodes, suspect.node), "I16",
-                create->name + " is not kept off " + suspect.node);
+        Require(suspect.node.empty() || now >= suspect.since + core::kSuspicion ||
+                    Holds(create->avoided_nodes, suspect.node),
+                "I16", create->name + " is not kept off " + suspect.node);
     }
     const auto* release = std::get_if<core::ReleaseGang>(&action);
     if (release == nullptr || o.job.native) continue;
@@ -287,9 +288,10 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
     CheckSuspects(o, set->status.ledger, now);
     const auto& failure = set->status.ledger.last_failure;
     if (!failure || failure == ledger.last_failure || failure->cause != core::Cause::kNodeUnreachable) return;
-    const bool silent = (o.report && Holds(o.report->silent_pods, failure->pod)) ||
-                        std::any_of(ledger.suspects.begin(), ledger.suspects.end(),
-                                    [&](const core::Suspect& s) { return s.pod == failure->pod; });
+    const bool silent =
+        (o.report && Holds(o.report->silent_pods, failure->pod)) ||
+        std::any_of(ledger.suspects.begin(), ledger.suspects.end(),
+                    [&](const core::Suspect& s) { return s.node.empty() || s.pod == failure->pod; });
     const bool long_enough = std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
       return pod.name == failure->pod && pod.unreachable_since &&
              now >= *pod.unreachable_since + kUnreachableLimit;
@@ -300,13 +302,33 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
 }
 
 // Only time acquits a node: while it is known to be sick its workers are not charged, and before their time
-// is up nothing is known.
+// is up nothing is known. Where the node is not known, the end of the last old pod acquits all of them.
 void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now) {
   const core::Ledger& before = o.status.ledger;
-  if (after.suspects.size() >= before.suspects.size() || after.outcome != core::Outcome::kNone) return;
+  if (after.outcome != core::Outcome::kNone) return;
   const bool charged = after.restarts.charged > before.restarts.charged;
+  if (charged && !o.job.native && o.sick_nodes && after.attempt > before.attempt &&
+      after.last_failure->cause == core::Cause::kExit) {
+    for (const core::Pod& pod : o.pods)
+      Require(pod.phase != core::PodPhase::kRunning || pod.attempt != before.attempt ||
+                  pod.name == after.last_failure->pod,
+              "I16",
+              after.last_failure->pod + " is charged, and what became of " + pod.name + " is not known");
+  }
+  if (after.suspects.size() >= before.suspects.size()) return;
   for (const core::Suspect& suspect : before.suspects) {
     if (std::find(after.suspects.begin(), after.suspects.end(), suspect) != after.suspects.end()) continue;
+    const auto old = [&](const core::Pod& pod) { return pod.attempt < before.attempt; };
+    const bool lost = std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
+      return old(pod) && pod.alive() && o.sick_nodes && Holds(*o.sick_nodes, pod.node);
+    });
+    if (suspect.node.empty()) {
+      Require(!lost || !charged, "I16", suspect.pod + " is charged for the loss of a peer's node");
+      Require(lost || clocks_are_wrong_ || now >= suspect.since + core::kSuspicion ||
+                  std::none_of(o.pods.begin(), o.pods.end(), old),
+              "I16", suspect.pod + " is judged while its old gang may tell of a lost node");
+      continue;
+    }
     const bool sick = o.sick_nodes && Holds(*o.sick_nodes, suspect.node);
     Require(!sick || !charged, "I16", suspect.pod + " is charged for the loss of " + suspect.node);
     Require(sick || clocks_are_wrong_ || now >= suspect.since + core::kSuspicion, "I16",

@@ -230,6 +230,8 @@ const char* MutationName(Mutation mutation) {
       return "charges-lost-nodes";
     case Mutation::kForgetsSuspects:
       return "forgets-suspects";
+    case Mutation::kChargesForPeers:
+      return "charges-for-peers";
   }
   return "?";
 }
@@ -308,6 +310,11 @@ Decider Mutate(Mutation mutation) {
     case Mutation::kChargesLostNodes:
       return [](Observed o, Time now) {
         if (o.sick_nodes) o.sick_nodes->clear();
+        return core::Decide(o, now);
+      };
+    case Mutation::kChargesForPeers:
+      return [](Observed o, Time now) {
+        if (!o.job.native) o.sick_nodes.reset();
         return core::Decide(o, now);
       };
     case Mutation::kForgetsSuspects:

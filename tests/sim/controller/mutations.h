@@ -42,8 +42,9 @@ enum class Mutation : int {
   kBooksTimeTwice,
   kChargesLostNodes,  // does not look at the nodes of silent workers
   kForgetsSuspects,   // sends new pods where one has just fallen silent
+  kChargesForPeers,   // without waiting for what the drain tells of the nodes of the others
 };
-inline constexpr int kMutations = 32;
+inline constexpr int kMutations = 33;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

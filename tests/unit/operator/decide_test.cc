@@ -185,9 +185,42 @@ TEST(Decide, OtherFrameworksRestartForAnotherSize) {
   const Decision drain = Decide(o, kT0);
   EXPECT_EQ(All<DeletePod>(drain).size(), 2U);
   EXPECT_TRUE(All<CreatePod>(drain).empty());  // I3
+  // What stands beside the new ones need not wait for the old ones to go.
+  EXPECT_EQ(drain.actions.front(), Action(PrepareGang{2, 3, 3}));
   Obey(o, drain, kT0);
-  Obey(o, Decide(o, kT0), kT0);
   EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 3U);
+}
+
+TEST(Decide, ADrainIsNotHeldUpByWhatIsRefusedBesideIt) {
+  Observed o = RunningWorld(2, false);
+  o.status.ledger.attempt = 2;
+  o.status.ledger.ready_since.reset();
+  o.refusal = Refusal{RefusalKind::kQuota, "services", kT0, kT0 + seconds(60)};
+  const Decision decision = Decide(o, kT0);
+  EXPECT_TRUE(All<PrepareGang>(decision).empty());
+  EXPECT_EQ(All<DeletePod>(decision).size(), 2U);
+}
+
+// Its node does that next, and everything asked of the server at the same time is one request too many.
+TEST(Decide, APodThatEndedWhenToldToIsRemovedByItsNode) {
+  Observed o = RunningWorld(1, false);
+  o.status.ledger.attempt = 2;
+  o.status.ledger.ready_since.reset();
+  o.prepared->attempt = 2;
+  Pod& pod = o.pods[0];
+  pod.phase = PodPhase::kFailed;
+  pod.delete_by = kT0 + seconds(30);
+  pod.ended = kT0;
+  const Decision patient = Settle(o, kT0);
+  ASSERT_EQ(o.pods.size(), 1U);
+  const Time overstayed = *o.pods[0].delete_by + kOverstayMargin;
+  EXPECT_EQ(patient.requeue_at, overstayed);
+  const auto removed = All<DeletePod>(Decide(o, overstayed));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_TRUE(removed[0].force());
+  // A node that is gone removes nothing.
+  o.pods[0].unreachable_since = kT0;
+  EXPECT_EQ(All<DeletePod>(Decide(o, kT0)).size(), 1U);
 }
 
 TEST(Decide, NothingIsMadeWhileAnOldPodIsLeaving) {

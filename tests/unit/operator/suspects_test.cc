@@ -155,6 +155,99 @@ TEST(Suspects, WhereNobodyWatchesNodesAWorkerIsChargedAtOnce) {
   EXPECT_TRUE(ledger.suspects.empty());
 }
 
+// ---- workers that nobody keeps going when a peer is lost
+
+// Three of them on nodes of their own; the first has ended with an error.
+Observed FailedPeerWorld() {
+  Observed o = RunningWorld(3, false);
+  for (Pod& pod : o.pods) pod.node = "gpu-" + std::to_string(pod.rank);
+  o.sick_nodes.emplace();
+  o.pods[0].phase = PodPhase::kFailed;
+  o.pods[0].exit_code = 1;
+  o.pods[0].ended = kT0;
+  return o;
+}
+
+// The same, drained but for the last pod, whose node does not say that it has gone.
+Observed WaitsForLastPod() {
+  Observed o = FailedPeerWorld();
+  Obey(o, Decide(o, kT0), kT0);
+  o.pods.erase(o.pods.begin(), o.pods.begin() + 2);
+  o.pods[0].delete_by = kT0 + seconds(20);
+  return o;
+}
+
+TEST(Suspects, AFailureAmongPeersIsChargedWhenAllNodesHaveToldTheEnd) {
+  Observed o = FailedPeerWorld();
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.attempt, 2);
+  EXPECT_EQ(ledger.restarts.total, 1);
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  EXPECT_EQ(ledger.suspects, (std::vector<Suspect>{{"job-1-0", "", kT0, true}}));
+  Settle(o, kT0 + seconds(1));
+  EXPECT_EQ(o.pods.size(), 3U);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+  EXPECT_TRUE(o.status.ledger.suspects.empty());
+  EXPECT_EQ(o.status.ledger.last_failure->exit_code, 1);
+}
+
+TEST(Suspects, ItIsChargedAtOnceWhenAllOthersHaveEndedToo) {
+  Observed o = FailedPeerWorld();
+  for (Pod& pod : o.pods) {
+    pod.phase = PodPhase::kFailed;
+    pod.exit_code = 1;
+  }
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.restarts.charged, 1);
+  EXPECT_TRUE(ledger.suspects.empty());
+}
+
+TEST(Suspects, ALostPeerThatShowsInTheDrainAcquits) {
+  Observed o = WaitsForLastPod();
+  const Time told = kT0 + seconds(45);
+  o.sick_nodes = {"gpu-2"};
+  const Decision decision = Decide(o, told);
+  const Ledger ledger = Written(decision);
+  EXPECT_TRUE(ledger.suspects.empty());
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  ASSERT_EQ(ledger.excluded.size(), 1U);
+  EXPECT_EQ(ledger.excluded[0].name, "gpu-2");
+  EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
+  EXPECT_EQ(ledger.last_failure->pod, "job-1-2");
+  EXPECT_EQ(ledger.last_failure->attempt, 1);
+  Settle(o, told + 10 * kSuspicion);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 0);
+  EXPECT_EQ(o.status.ledger.restarts.total, 1);
+}
+
+TEST(Suspects, AnOldPodThatOverstaysIsNotForcedWhileItsNodeMayBeFoundLost) {
+  Observed o = WaitsForLastPod();
+  const Time overstayed = *o.pods[0].delete_by + kOverstayMargin;
+  EXPECT_TRUE(All<DeletePod>(Settle(o, overstayed)).empty());
+  EXPECT_EQ(o.pods.size(), 1U);
+  // Nobody says so: then it was the worker's own failure.
+  Settle(o, kT0 + kSuspicion);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+  EXPECT_EQ(o.pods.size(), 3U);
+}
+
+TEST(Suspects, TheLastRestartOfTheBudgetWaitsForWordOfTheOtherNodes) {
+  Observed o = FailedPeerWorld();
+  o.job.max_restarts = 0;
+  const Decision waits = Settle(o, kT0 + seconds(1));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  EXPECT_LE(waits.requeue_at, kT0 + kSuspicion);
+  EXPECT_EQ(Written(Decide(o, kT0 + kSuspicion)).outcome_reason, Reason::kRestartBudgetSpent);
+  Observed lost = o;
+  lost.sick_nodes = {"gpu-2"};
+  Settle(lost, kT0 + seconds(45));
+  EXPECT_EQ(lost.status.ledger.outcome, Outcome::kNone);
+  EXPECT_EQ(lost.status.ledger.restarts.charged, 0);
+  for (Pod& pod : o.pods) pod.phase = PodPhase::kFailed;
+  EXPECT_EQ(Written(Decide(o, kT0 + seconds(1))).outcome_reason, Reason::kRestartBudgetSpent);
+}
+
 // It may have been told to keep off a node, and there was no room anywhere else in the end.
 TEST(Suspects, AReplacementWithoutANodeIsMadeAnewWhenTheSuspicionEnds) {
   Observed o = Replaced();
