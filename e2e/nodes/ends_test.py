@@ -22,6 +22,7 @@ class Ends(unittest.TestCase):
         cls.apply("no-image", container={"image": "registry.invalid/none:1"}, health={"startupSeconds": 30},
                   restart={"maxRestarts": 0})
         cls.apply("no-memory", container={"resources": {"limits": {"cpu": CPU_LIMIT, "memory": "14Mi"}}})
+        cls.apply("no-rdma", network={"rdma": {"resource": "rdma/ib"}})
         cls.apply("too-long", steps=FOREVER, lifecycle={"activeDeadlineSeconds": 15})
 
     @classmethod
@@ -116,6 +117,20 @@ class Ends(unittest.TestCase):
     def test_no_such_data(self):
         self.wait_condition("typo", "Failed", "BadConfiguration", "/data/typo: No such file or directory",
                             "check the path, as the worker sees it")
+
+    def test_no_rdma(self):
+        """Their pods got the device that they asked for, which does nothing. TCP is not taken in its place."""
+        self.wait_condition("no-rdma", "Failed", "BadConfiguration", "spec.network.rdma: RDMA was asked for",
+                            "ringmaster-worker devices --health", "spec.network.fallback")
+
+    def test_without_a_folder_for_checkpoints(self):
+        """Then none is written, and none is missed."""
+        name = self.start("no-folder", checkpoint={"everySteps": 20})
+        self.rig.wait_phase(name, "Succeeded")
+        self.assertEqual(self.rig.status(name)["weightsHash"], self.rig.expected_hash(STEPS))
+        self.assertNotIn("checkpoint", self.cluster.kubectl("events", "--for", f"tj/{name}").lower())
+        for pod in self.rig.pods(name):
+            self.assertNotIn("checkpoint of step", self.cluster.kubectl("logs", pod))
 
     def test_no_such_image(self):
         self.wait_condition("no-image", "Failed", "RestartBudgetSpent", "cannot start on node-", "registry.invalid/none:1",

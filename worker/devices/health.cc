@@ -227,11 +227,6 @@ void JudgeGpuTraffic(const Inventory& inventory, Judging* judging) {
                    "unset it, or name the pod's own interface, mostly eth0");
   }
 
-  judging->Begin("ucx", "it knows memory of GPUs");
-  if (!HasTransport(inventory, {"cuda", "gdr_copy"}))
-    judging->Doubtful("UCX does not know memory of GPUs: gradients are copied through the host",
-                      "install UCX's CUDA part (libuct_cuda.so) in the image");
-
   std::vector<Place> cards;
   std::vector<Place> gpus;
   std::vector<std::string> names;

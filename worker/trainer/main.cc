@@ -82,8 +82,11 @@ std::string VisibleGpus() {
   return visible == nullptr ? "" : visible;
 }
 
-// UCX and NCCL read the environment when they are first used.
+// CUDA, UCX and NCCL read the environment when they are first used. NVML counts GPUs along the bus and CUDA
+// by their speed: unless it is told otherwise, cards would be those near another GPU, and so would be its
+// troubles.
 void UseNearCards() {
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
   const devices::Cards cards = devices::FindCards(devices::GpuWatch::kLibrary, "", VisibleGpus());
   const auto get = [](const std::string& name) {
     const char* const value = std::getenv(name.c_str());

@@ -27,11 +27,11 @@ struct RunConfig {
   bool exact = true;
   uint64_t seed = 0;
   int64_t validate_every_steps = 0;
-  std::string device;         // auto | cpu | cuda
-  std::string tokenizer;      // bytes | none
-  std::string transport;      // auto | shm | ucx
-  bool rdma_or_fail = false;  // RDMA was asked for, and nothing else will do
-  std::string checkpoint_path;
+  std::string device;           // auto | cpu | cuda
+  std::string tokenizer;        // bytes | none
+  std::string transport;        // auto | shm | ucx
+  bool rdma_or_fail = false;    // RDMA was asked for, and nothing else will do
+  std::string checkpoint_path;  // empty: none is written
   int64_t checkpoint_every_steps = 0;
   int checkpoint_keep = 1;
 

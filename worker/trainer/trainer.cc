@@ -39,6 +39,14 @@ std::optional<int> ExitFor(const Error& error) {
   return std::nullopt;
 }
 
+std::string WithoutRdma(const std::string& instead) {
+  return fmt::format(
+      "spec.network.rdma: RDMA was asked for, and {}. See what this pod has with `ringmaster-worker devices "
+      "--health` in it (is there a port that is ACTIVE, is /dev/infiniband in the pod, does UCX_TLS or "
+      "UCX_NET_DEVICES shut it out?), or set spec.network.fallback to warn or allow",
+      instead);
+}
+
 }  // namespace
 
 Trainer::Trainer(Parts parts)
@@ -122,7 +130,7 @@ Status Trainer::Work(const NewGeneration& formed) {
   group.rank = static_cast<int>(self - formed.members.begin());
   for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
   Disconnect();
-  RM_ASSIGN(comm_, parts_.fabric->Connect(group));
+  RM_TRY(Connect(group));
   parts_.slot->SetGeneration(formed.generation);
   log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
             formed.members.size(), parts_.fabric->TransportName());
@@ -145,17 +153,24 @@ std::string Trainer::Transport() const {
   return of_device.empty() ? parts_.fabric->TransportName() : of_device;
 }
 
+Status Trainer::Connect(const fabric::Group& group) {
+  auto connected = parts_.fabric->Connect(group);
+  if (!connected.ok()) {
+    // Nothing comes of trying again. Pods that must have RDMA are forbidden TCP, so this is how they miss it.
+    if (connected.error().code == Code::kNotFound)
+      fatal_ = parts_.config.rdma_or_fail ? WithoutRdma(connected.error().message)
+                                          : connected.error().message + "; see UCX_TLS and UCX_NET_DEVICES";
+    return connected.error();
+  }
+  comm_ = std::move(connected).value();
+  return Ok();
+}
+
 // UCX and NCCL take what is there, without a word: a job that asked for RDMA would run on, ten times slower.
 Status Trainer::CheckTransport() {
   const std::string transport = Transport();
   if (!parts_.config.rdma_or_fail || !rendezvous::UsesTcp(transport)) return Ok();
-  fatal_ = fmt::format(
-      "spec.network.rdma: RDMA was asked for, and gradients would travel over {}. See what this "
-      "pod has with `ringmaster-worker devices --health` in it (is there a port that is ACTIVE, is "
-      "/dev/infiniband in the pod, does UCX_TLS or UCX_NET_DEVICES shut it out?), or set "
-      "spec.network.fallback to "
-      "warn or allow",
-      transport);
+  fatal_ = WithoutRdma("gradients would travel over " + transport);
   return Error{Code::kInvalid, *fatal_};
 }
 
@@ -248,7 +263,8 @@ Status Trainer::TrainToTheEnd() {
     last_commit_ = now;
     parts_.slot->SetStep(state_->step());
     NoticePublished();
-    const bool due = config.checkpoint_every_steps > 0 && state_->step() % config.checkpoint_every_steps == 0;
+    const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
+                     state_->step() % config.checkpoint_every_steps == 0;
     if (due && comm_->rank() == 0 && state_->step() < config.steps) {
       if (Status saved = SaveCheckpoint(false); !saved.ok()) {
         log::Error("checkpoint of step {}: {}; training goes on", state_->step(), saved.error().message);

@@ -43,6 +43,7 @@ class Trainer {
   Status Answer(const rendezvous::Prepare& prepare);
   // Takes part in a generation until it ends. OK: standing still at a boundary, or done.
   Status Work(const rendezvous::NewGeneration& formed);
+  Status Connect(const fabric::Group& group);
   std::string Transport() const;
   Status CheckTransport();
   Status Synchronise(const rendezvous::NewGeneration& formed);

@@ -253,6 +253,13 @@ TEST(Emulation, LimitsOfAGpuAreKept) {
   EXPECT_THAT(launch(1, 1, 228 * 1024), testing::HasSubstr("shared memory"));
   EXPECT_THAT(ErrorOf([] { Launch(WriteShared<12 * 1024 + 1>, 1, 1, 0, nullptr, 0); }),
               testing::HasSubstr("shared arrays of a fixed size"));
+  // Launch asks for more than 48 KiB only when its own part is more.
+  EXPECT_EQ(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 44 * 1024, nullptr, 0); }), "");
+  EXPECT_THAT(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 45 * 1024, nullptr, 0); }),
+              testing::HasSubstr("50176 bytes of shared memory"));
+  EXPECT_EQ(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 49 * 1024, nullptr, 0); }), "");
+  EXPECT_THAT(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 226 * 1024, nullptr, 0); }),
+              testing::HasSubstr("bytes of shared memory"));
   EXPECT_EQ(launch(dim3(0), 1, 0), "");  // no blocks, no work
 }
 

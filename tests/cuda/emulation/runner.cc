@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t kStackBytes = 128 * 1024;
 constexpr size_t kStaticBytes = 48 * 1024;    // CUDA's limit of arrays of a fixed size
+constexpr size_t kWithoutAsking = 48 * 1024;  // of both together, unless Launch has asked for more
 constexpr size_t kDynamicBytes = 227 * 1024;  // sm_90; what is asked for beyond 48 KiB is asked for by Launch
 constexpr size_t kSharedGuard = 64;
 constexpr int kSharedPattern = 0xff;
@@ -291,6 +292,9 @@ void* Runner::Shared(const void* key, size_t bytes) {
   size_t fixed = bytes;
   for (const Array& array : arrays_) fixed += array.bytes;
   if (fixed > kStaticBytes) FailHere(fmt::format("{} bytes of shared arrays of a fixed size", fixed));
+  const size_t all = fixed + grid_.shared_bytes;
+  if (all > (grid_.shared_bytes > kWithoutAsking ? kDynamicBytes : kWithoutAsking))
+    FailHere(fmt::format("{} bytes of shared memory, {} of them of the launch", all, grid_.shared_bytes));
   const size_t begin = shared_end_;
   shared_end_ = (begin + bytes + kSharedGuard + 15) / 16 * 16;
   std::memset(shared_.get() + begin, kSharedPattern, shared_end_ - begin);

@@ -173,8 +173,6 @@ const Case kCases[] = {
      "libuct_ib", "rdma-core"},
     {"ucx_tls", [](Inventory& i) { i.variables["UCX_TLS"] = "tcp,sm"; }, Grade::kBad, "ucx", "over TCP",
      "MPI"},
-    {"ucx_cuda", [](Inventory& i) { i.transports.erase(i.transports.begin() + 1); }, Grade::kDoubtful, "ucx",
-     "through the host", "libuct_cuda"},
     {"no_nccl", [](Inventory& i) { i.nccl.version.clear(); }, Grade::kDoubtful, "nccl", "not installed",
      "install NCCL"},
     {"plugin", [](Inventory& i) { i.nccl.plugin = "gib"; }, Grade::kBad, "nccl", "plugin gib",

@@ -124,8 +124,11 @@ Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnError, endpoint.get()};
-  if (const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_); status != UCS_OK)
-    return UcxError("ucp_ep_create", status);
+  const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_);
+  // Decided here, from what both have; the network was not asked.
+  if (status == UCS_ERR_UNREACHABLE)
+    return Error{Code::kNotFound, "UCX finds no transport that leads to a peer: none that both may use"};
+  if (status != UCS_OK) return UcxError("ucp_ep_create", status);
   return endpoint;
 }
 
