@@ -55,7 +55,7 @@ template <class V>
 void Visit(V& v, Done& m) {
   v("finished", m.finished), v("step", m.step), v("loss", m.loss), v("validationLoss", m.validation_loss);
   v("validationAccuracy", m.validation_accuracy), v("weightsHash", m.weights_hash);
-  v("optimizerHash", m.optimizer_hash);
+  v("optimizerHash", m.optimizer_hash), v("saved", m.saved);
 }
 template <class V>
 void Visit(V& v, Fatal& m) {

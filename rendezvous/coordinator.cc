@@ -320,16 +320,14 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
 }
 
 void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
-  if (!InCurrent(peer)) return;
+  if (!InCurrent(peer) || (!done.finished && !current_.stop)) return;
+  if (done.saved) report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
   if (done.finished) {
     newest_step_ = std::max(newest_step_, done.step);
-    report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
     report_.done = done;
     End(GangPhase::kFinished, 0, "finished");
     return;
   }
-  if (!current_.stop) return;
-  report_.checkpoint_step = std::max(report_.checkpoint_step, done.step);
   report_dirty_ = true;
   if (stop_requested_) {
     report_.done = done;
@@ -337,7 +335,8 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
     return;
   }
   // Everyone who held the state leaves. It is durable now, and waits there for new workers.
-  Say("checkpoint written at step " + std::to_string(done.step) + ": the last holders of the state leave");
+  Say((done.saved ? "checkpoint written at step " : "no checkpoint is kept of step ") +
+      std::to_string(done.step) + ": the last holders of the state leave");
   ReleaseLeavers();
   round_.reset();
   active_ = survivors_hold_ = false;

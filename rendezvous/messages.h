@@ -91,7 +91,8 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-// The job is complete and durable (final checkpoint published), or stopped by order at a durable boundary.
+// The job is complete, or stopped by order at a boundary; durable in both cases (checkpoint published), if it
+// keeps checkpoints at all.
 struct Done {
   bool finished = false;  // false: stopped early by Prepare{stop}
   int64_t step = 0;
@@ -100,6 +101,7 @@ struct Done {
   std::optional<double> validation_accuracy;
   std::string weights_hash;
   std::string optimizer_hash;
+  bool saved = true;  // there is a checkpoint of `step`
   bool operator==(const Done&) const = default;
 };
 

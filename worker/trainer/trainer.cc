@@ -296,6 +296,7 @@ Status Trainer::Finish(bool finished) {
   done.finished = finished;
   done.step = state_->step();
   done.loss = state_->current().loss;
+  done.saved = !parts_.config.checkpoint_path.empty();
   if (finished) {
     reporter_.Note("validating");
     parts_.slot->SetActivity(Activity::kComputing);
@@ -306,7 +307,7 @@ Status Trainer::Finish(bool finished) {
     }
   }
   parts_.slot->SetActivity(Activity::kSaving);
-  if (comm_->rank() == 0 && !parts_.config.checkpoint_path.empty()) {
+  if (comm_->rank() == 0 && done.saved) {
     if (Status saved = SaveCheckpoint(true); !saved.ok()) {
       fatal_ = fmt::format("the checkpoint of step {} could not be written: {}; make room and run again",
                            state_->step(), saved.error().message);

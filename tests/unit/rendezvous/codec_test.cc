@@ -29,6 +29,7 @@ std::vector<Message> OneOfEach() {
   done.loss = 1.0 / 3;
   done.validation_accuracy = 0.25;
   done.weights_hash = "00ff";
+  done.saved = false;
   return {Hello{"default/job \"x\"", "pod\n", "\u00fc", "s", 7, 3, "node-1"},
           Join{"a.1", std::string(5000, 'x')},
           MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}},

@@ -304,6 +304,26 @@ TEST_F(CoordinatorTest, AStopWaitsForTheCheckpoint) {
   EXPECT_EQ(Last<Exit>(2)->code, 0);
 }
 
+TEST_F(CoordinatorTest, AJobThatKeepsNoCheckpointsReportsNone) {
+  for (const bool finished : {true, false}) {
+    Make(1, 2, 2);
+    Form({1, 2});
+    if (!finished) {
+      On(RequestStop{});
+      Pass(milliseconds(5));
+      Answer(1, 5);
+      Answer(2, 5);
+    }
+    Done done;
+    done.finished = finished;
+    done.step = 5;
+    done.saved = false;
+    On(MessageFrom{1, done});
+    EXPECT_EQ(coordinator_->report().phase, finished ? GangPhase::kFinished : GangPhase::kStopped);
+    EXPECT_EQ(coordinator_->report().checkpoint_step, -1);
+  }
+}
+
 TEST_F(CoordinatorTest, ACheckpointThatFailedIsReportedUntilOneIsWritten) {
   Make(1, 2, 2);
   Form({1, 2});
