@@ -78,6 +78,26 @@ class LostNode(unittest.TestCase):
         suspects = self.rig.status("returns")["ledger"]["suspects"]
         self.assertEqual([(item["pod"], item["charge"]) for item in suspects], [(lost["metadata"]["name"], True)])
 
+    def test_a_worker_that_ends_because_a_peer_is_lost_is_not_charged(self):
+        rig, c = self.rig, self.cluster
+        container = {"name": "worker", "image": "registry.local/worker:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+        rig.apply(job("peers", replicas=2, workers={"template": {"spec": {"containers": [container]}}},
+                      spec={"health": {"unreachableNodeSeconds": 5}}))
+        self.addCleanup(c.kubectl, "delete", "tj", "peers", "--timeout=60s")
+        c.wait(lambda: rig.running("peers", 2), "the pods run")
+        nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in rig.live("peers")}
+        lost = nodes["peers-1-1"]
+        self.addCleanup(c.find_node, lost)
+        c.lose_node(lost)
+        c.pod_exit("default", "peers-1-0", 1, "connection reset by peer")
+        c.wait(lambda: rig.status("peers").get("attempt") == 2 and rig.running("peers", 2), "the second attempt", 90)
+        status = rig.status("peers")
+        self.assertEqual((status["restarts"]["total"], status["restarts"].get("charged", 0)), (1, 0))
+        self.assertEqual([(item["name"], item["reason"]) for item in status["excludedNodes"]], [(lost, "NodeUnreachable")])
+        self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["reason"]), ("peers-1-1", "NodeUnreachable"))
+        self.assertFalse(status["ledger"].get("suspects"))
+        self.assertNotIn(lost, [pod["spec"]["nodeName"] for pod in rig.live("peers")])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
