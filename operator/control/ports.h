@@ -52,7 +52,7 @@ class View {
 //  - DeletePod: a pod of that name exists (kNotFound otherwise) with that uid (kConflict otherwise);
 //  - ReleaseGang: as DeletePod for each of its pods, and there is room for all of them, beside what was
 //    released before and has no node yet (kConflict otherwise). One that lost its gate already is fine.
-// PrepareGang has none but the job. Its parts are made one after the other; after an error some may be there.
+// PrepareGang has none but the job. Its parts are made in any order; after an error some may be there.
 // What the world refuses for good (quota, admission, rights) is kForbidden, a wrong object kInvalid, with the
 // world's own words: the controller keeps them for the next decision (core::Refusal).
 struct Write {

@@ -16,9 +16,6 @@ inline constexpr Duration kExitGuard = seconds(2);        // exit 0: the report 
 inline constexpr Duration kGoodbyeGuard = seconds(3);     // after success agents end by themselves
 inline constexpr Duration kDrainGrace = seconds(30);      // at most, for pods of an attempt that is given up
 inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace a pod is removed by force
-// A node that says that a pod ended removes it next. To ask for that as well would cost a request for each
-// pod of a gang, and half of them would come too late.
-inline constexpr Duration kGoneGuard = seconds(5);
 
 // How often the status is written for conditions that change while the phase stays; and for how long at least
 // a gang that is being made is left alone: its status is written when its pods have not moved for so long, or

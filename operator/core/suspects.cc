@@ -97,9 +97,9 @@ std::optional<Decision> JudgeLost(const Observed& o, Time now) {
   return WriteLedger(o, std::move(next), now, "workers were lost with their nodes", std::move(events));
 }
 
-// All nodes of the old gang have said that their pods are gone, and the next one is being made.
+// All nodes of the old gang have said that their pods are gone: counted before the next one is made.
 std::optional<Decision> JudgeDrained(const Observed& o, Time now) {
-  if (Draining(o) || o.pods.empty()) return std::nullopt;
+  if (Draining(o)) return std::nullopt;
   Ledger next = o.status.ledger;
   bool charged = false;
   if (std::erase_if(next.suspects, [&](const Suspect& suspect) {

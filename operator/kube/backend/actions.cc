@@ -34,7 +34,7 @@ void KubeBackend::Execute(control::Write write, std::function<void(Result<contro
 void KubeBackend::Do(const Job& job, const control::Write& write, const core::SetStatus& action, Done done) {
   if (!write.if_revision)
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status needs its revision"});
-  const api::Status status = EncodeStatus(action.status, job->Bare(), options_.clock);
+  const api::Status status = EncodeStatus(action.status, job->Whole(), options_.clock);
   // The server takes all but the status from what it has. A patch would make it write the whole job down and
   // read it again first.
   const Json object = {{"apiVersion", kJobs.ApiVersion()},

@@ -19,7 +19,7 @@ wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
 }
 
 PortRange KubeBackend::PortsOf(const JobRecord& job) const {
-  if (!job.wish->spec.network.hostNetwork) return {};
+  if (!job.wish->host_network) return {};
   {
     std::lock_guard lock(mutex_);
     if (const Live& live = LiveOf(job); live.ports.count > 0) return live.ports;
@@ -32,7 +32,7 @@ PortRange KubeBackend::PortsOf(const JobRecord& job) const {
 }
 
 Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
-  if (!job.wish->spec.network.hostNetwork) return PortRange{};
+  if (!job.wish->host_network) return PortRange{};
   const int64_t wanted = int64_t{std::max(job.wish->job.max, job.wish->job.replicas)} * job.wish->job.slots *
                          wiring::kHostPortsPerRank;
   const PortRange all = options_.host_ports;

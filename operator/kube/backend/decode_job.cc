@@ -7,12 +7,14 @@
 
 #include "api/codec.h"
 #include "api/fields_status.h"
+#include "base/check.h"
 #include "operator/control/convert.h"
 #include "operator/kube/backend/status_codec.h"
 
 namespace ringmaster::kube {
 namespace {
 
+constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";  // the job again
 constexpr size_t kMaxProblems = 5;
 constexpr size_t kMaxProblemBytes = 500;
 
@@ -48,22 +50,19 @@ std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
   wish->problem = TextOf(loaded.problems);
   if (wish->problem.empty()) {
     wish->job = control::FromApi(loaded.job, meta.uid, generation);
-    wish->metadata = std::move(loaded.job.metadata);
-    wish->spec = std::move(loaded.job.spec);
+    wish->host_network = loaded.job.spec.network.hostNetwork;
   } else {
-    wish->metadata.name = meta.name;
-    wish->metadata.namespace_ = meta.namespace_;
+    loaded.job = {};
+    loaded.job.metadata.name = meta.name;
+    loaded.job.metadata.namespace_ = meta.namespace_;
     wish->job.name = meta.name;
     wish->job.uid = meta.uid;
     wish->job.spec_generation = generation;
     wish->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
     wish->job.suspend = Flag(Child(object, "spec"), "suspend");
   }
-  Json& pods = wish->spec.workers.template_;
-  if (!pods.is_null()) {
-    wish->template_text = DumpJson(pods);
-    pods = Json();
-  }
+  loaded.job.metadata.annotations.erase(kLastApplied);
+  wish->text = DumpJson(api::ToJson(loaded.job));
   return wish;
 }
 
@@ -76,18 +75,12 @@ bool SameWish(const JobRecord* before, const Json& object, const Meta& meta) {
 
 }  // namespace
 
-api::TrainingJob JobRecord::Bare() const {
-  api::TrainingJob bare;
-  bare.metadata = wish->metadata;
-  bare.spec = wish->spec;
-  return bare;
-}
-
 api::TrainingJob JobRecord::Whole() const {
-  api::TrainingJob whole = Bare();
-  // It was a tree when the text was made of it.
-  if (!wish->template_text.empty())
-    whole.spec.workers.template_ = Json::parse(wish->template_text, nullptr, false);
+  api::TrainingJob whole;
+  // It was a tree, and found good, when the text was made of it.
+  const auto node = api::NodeFromJson(Json::parse(wish->text, nullptr, false));
+  CHECK(node.ok(), "{}: {}", key.ToString(), node.error().message);
+  api::ReadValue(*node, whole);
   return whole;
 }
 

@@ -120,7 +120,7 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
   return Place{*attempt, *rank};
 }
 
-std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
+std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
                                                 const PodRecord::Own* before, Pool& pool,
                                                 const WallClock& clock, Time now) {
   // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
@@ -133,7 +133,7 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   const auto place = PlaceOf(meta.name, job);
   if (job.empty() || !place) return nullptr;
 
-  auto own = std::make_shared<PodRecord::Own>();
+  auto own = std::make_unique<PodRecord::Own>();
   own->owner = pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::string(Text(owner, "uid"))});
 
   const Json& spec = Child(object, "spec");
@@ -191,11 +191,40 @@ std::shared_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
         before != nullptr && before->deletion_timestamp && *before->deletion_timestamp == written;
     pod.delete_by = known ? before->pod.delete_by : std::min(at, now + grace);
   }
-  own->pod = std::move(pod);
+  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,    pod.exit_code, pod.phase,    pod.gated,
+              pod.created,        pod.placed,  pod.started, pod.ended,     pod.delete_by};
+  if (!pod.node.empty()) own->node = pool.nodes.Of(std::move(pod.node));
   return own;
 }
 
 }  // namespace
+
+core::Pod PodRecord::Own::Whole() const {
+  core::Pod whole;
+  if (words) static_cast<core::PodWords&>(whole) = *words;
+  // The owner is NAMESPACE/JOB.
+  whole.name = core::PodName(owner->job.substr(owner->job.find('/') + 1), pod.attempt, pod.rank);
+  whole.uid = pod.uid;
+  whole.attempt = pod.attempt;
+  whole.rank = pod.rank;
+  whole.phase = pod.phase;
+  whole.gated = pod.gated;
+  whole.exit_code = pod.exit_code;
+  if (node) whole.node = *node;
+  whole.created = pod.created;
+  whole.placed = pod.placed;
+  whole.started = pod.started;
+  whole.ended = pod.ended;
+  whole.delete_by = pod.delete_by;
+  whole.conditions = *conditions;
+  return whole;
+}
+
+const std::string& PodRecord::node() const {
+  static const std::string kNone;
+  if (!own) return foreign->node;
+  return own->node ? *own->node : kNone;
+}
 
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const PodRecord>& before, Pool& pool,

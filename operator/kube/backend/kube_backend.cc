@@ -250,7 +250,7 @@ void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
   if (!job) return;
   {
     std::lock_guard lock(mutex_);
-    LiveOf(*job).report = std::move(report);
+    LiveOf(*job).report = std::make_unique<const rendezvous::Report>(std::move(report));
   }
   Notify(key.ToString());
 }

@@ -114,7 +114,7 @@ class KubeBackend final : public control::Backend {
   // What this process knows of a job beside what the API says.
   struct Live {
     std::string uid;
-    std::optional<rendezvous::Report> report;
+    std::unique_ptr<const rendezvous::Report> report;  // null: none, as for all but native jobs
     std::optional<core::SetGang> order;
     std::vector<Made> made;
     PortRange ports;  // as allotted by this process

@@ -47,7 +47,7 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
       return fmt::format(
           "spec.scheduling.gang is {} and the API server serves no such PodGroup: install it, or set `auto` "
           "or `gate`",
-          job.wish->spec.scheduling.gang);
+          job.Whole().spec.scheduling.gang);
     }
   }
   if (!space || space->pod_security.empty() || space->pod_security == "privileged") return std::nullopt;

@@ -1,6 +1,8 @@
 // What stands beside the pods of an attempt: made, brought up to date, and of older attempts removed.
 #include <fmt/format.h>
 
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "operator/kube/backend/answers.h"
@@ -32,8 +34,8 @@ Store<ObjectRecord>* KubeBackend::StoreOf(const std::string& kind, const std::st
   return nullptr;
 }
 
-// One object after the other: made when it is not there, brought up to date when it is ours, refused when it
-// is somebody else's.
+// All objects at once, for none needs another: each is made when it is not there, brought up to date when it
+// is ours, refused when it is somebody else's.
 class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation> {
  public:
   Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects, Done done)
@@ -41,54 +43,74 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
         job_(std::move(job)),
         action_(action),
         objects_(std::move(objects)),
-        done_(std::move(done)) {}
+        done_(std::move(done)),
+        left_(objects_.size()) {}
 
-  void Next() {
-    if (at_ == objects_.size()) {
-      backend_.Settle(job_, action_, std::move(made_));
-      return done_(Revision{0});
-    }
-    if (!backend_.options_.may_write()) return done_(NotLeading());
-    const Json& object = objects_[at_];
-    store_ = backend_.StoreOf(object["kind"].get<std::string>(), object["apiVersion"].get<std::string>());
-    CHECK(store_ != nullptr, "no store for {}", object["kind"].get<std::string>());
-    resource_ = ResourceOfObject(object);
-    name_ = object["metadata"]["name"].get<std::string>();
-    const auto known = store_->Get(job_->key.namespace_ + "/" + name_);
-    if (known && known->owner->uid == job_->uid) return Apply();
-    backend_.client_.Create(resource_, job_->key.namespace_, object,
-                            backend_.Guard([self = shared_from_this()](Result<Json> result) {
-                              if (!result.ok() && result.error().code == Code::kAlreadyExists)
-                                return self->Identify();
-                              self->Take(result);
-                            }),
-                            ApiClient::Answer::kMetadata);
+  void Begin() {
+    if (objects_.empty()) return End();
+    for (const Json& object : objects_) Make(object);
   }
 
  private:
-  void Apply() {
-    backend_.client_.Apply(
-        resource_, job_->key.namespace_, name_, "", objects_[at_], true,
-        backend_.Guard([self = shared_from_this()](Result<Json> result) { self->Take(result); }));
+  struct Part {
+    const Json& object;
+    Store<ObjectRecord>* store = nullptr;
+    Resource resource;
+    std::string name;
+  };
+
+  void Make(const Json& object) {
+    Part part{object,
+              backend_.StoreOf(object["kind"].get<std::string>(), object["apiVersion"].get<std::string>()),
+              ResourceOfObject(object), object["metadata"]["name"].get<std::string>()};
+    CHECK(part.store != nullptr, "no store for {}", object["kind"].get<std::string>());
+    if (!backend_.options_.may_write()) return Take(part, NotLeading());
+    const auto known = part.store->Get(job_->key.namespace_ + "/" + part.name);
+    if (known && known->owner->uid == job_->uid) return Apply(part);
+    backend_.client_.Create(part.resource, job_->key.namespace_, object,
+                            backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+                              if (!result.ok() && result.error().code == Code::kAlreadyExists)
+                                return self->Identify(part);
+                              self->Take(part, result);
+                            }),
+                            ApiClient::Answer::kMetadata);
   }
-  void Identify() {
+  void Apply(const Part& part) {
+    backend_.client_.Apply(part.resource, job_->key.namespace_, part.name, "", part.object, true,
+                           backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+                             self->Take(part, result);
+                           }));
+  }
+  void Identify(const Part& part) {
     backend_.client_.Get(
-        resource_, job_->key.namespace_, name_,
-        backend_.Guard([self = shared_from_this()](Result<Json> result) {
-          if (!result.ok()) return self->done_(result.error());
-          if (OwnerOf(*result) == self->job_->uid) return self->Apply();
-          self->done_(Error{Code::kForbidden,
-                            fmt::format("{} {}/{} exists and {}: delete it, or give the job another name",
-                                        self->resource_.plural, self->job_->key.namespace_, self->name_,
-                                        OwnerText(*result))});
+        part.resource, job_->key.namespace_, part.name,
+        backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+          if (!result.ok()) return self->Take(part, result);
+          if (OwnerOf(*result) == self->job_->uid) return self->Apply(part);
+          self->Take(part,
+                     Error{Code::kForbidden,
+                           fmt::format("{} {}/{} exists and {}: delete it, or give the job another name",
+                                       part.resource.plural, self->job_->key.namespace_, part.name,
+                                       OwnerText(*result))});
         }));
   }
-  void Take(const Result<Json>& result) {
-    if (!result.ok()) return done_(result.error());
-    made_.push_back({store_, name_, RevisionOf(*result),
-                     objects_[at_]["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
-    ++at_;
-    Next();
+  void Take(const Part& part, const Result<Json>& result) {
+    bool last = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (result.ok())
+        made_.push_back({part.store, part.name, RevisionOf(*result),
+                         part.object["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
+      else if (!error_)
+        error_ = result.error();
+      last = --left_ == 0;
+    }
+    if (last) End();
+  }
+  void End() {
+    if (error_) return done_(*error_);
+    backend_.Settle(job_, action_, std::move(made_));
+    done_(Revision{0});
   }
 
   KubeBackend& backend_;
@@ -96,11 +118,10 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   const core::PrepareGang action_;
   const std::vector<Json> objects_;
   const Done done_;
-  size_t at_ = 0;
-  Store<ObjectRecord>* store_ = nullptr;
-  Resource resource_;
-  std::string name_;
+  std::mutex mutex_;
+  size_t left_ = 0;
   std::vector<Made> made_;
+  std::optional<Error> error_;  // the first
 };
 
 void KubeBackend::Do(const Job& job, const control::Write& write, const core::PrepareGang& action,
@@ -115,7 +136,7 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Pr
   const uint64_t authority = job->wish->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
   const std::string mark = MarkText({action, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
-  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Next();
+  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Begin();
 }
 
 void KubeBackend::Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made) {

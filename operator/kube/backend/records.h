@@ -19,11 +19,10 @@
 
 namespace ringmaster::kube {
 
-// The spec of a job: read once for each generation of it, however often the status changes.
+// The wish of a job: read once for each generation of it, however often the status changes.
 struct Wish {
-  api::Metadata metadata;
-  api::Spec spec;             // without the template
-  std::string template_text;  // as JSON text, a tenth of the tree; empty: none
+  std::string text;           // metadata and spec as JSON, a tenth of the tree
+  bool host_network = false;  // of the spec
   std::string problem;        // not empty: it cannot be run, and of the wish only names and suspend are meant
   core::Job job;
 };
@@ -42,9 +41,7 @@ struct JobRecord {
     job.deleted = deleted;
     return job;
   }
-  // The job as the user wrote it, for wiring; Bare: without the template.
-  api::TrainingJob Whole() const;
-  api::TrainingJob Bare() const;
+  api::TrainingJob Whole() const;  // as the user wrote it
 };
 
 // The job that a pod or an object was made for.
@@ -59,24 +56,33 @@ struct PodRecord {
       requests;  // what it takes of its node; null: it has none, or has ended
   bool ended = false;
 
-  // Of our own only.
+  // Of our own only: core::PodState without what can be told otherwise, since there are thousands.
+  struct Facts {
+    std::string uid;
+    int64_t attempt = 0;
+    int32_t rank = 0;
+    int32_t exit_code = 0;
+    core::PodPhase phase = core::PodPhase::kPending;
+    bool gated = false;
+    Time created{};
+    Time placed{};
+    Time started{};
+    std::optional<Time> ended;
+    std::optional<Time> delete_by;
+    bool deleting() const { return delete_by.has_value(); }
+  };
   struct Own {
     std::shared_ptr<const Owner> owner;
-    core::PodState pod;
+    Facts pod;
+    std::shared_ptr<const std::string> node;      // null: none yet
     std::unique_ptr<const core::PodWords> words;  // null: none
     std::shared_ptr<const std::vector<std::string>> conditions;
     std::shared_ptr<const core::PodShape> shape;            // while it has no node
     std::unique_ptr<const std::string> deletion_timestamp;  // as it was written; null: none
 
-    core::Pod Whole() const {
-      core::Pod whole;
-      static_cast<core::PodState&>(whole) = pod;
-      if (words) static_cast<core::PodWords&>(whole) = *words;
-      whole.conditions = *conditions;
-      return whole;
-    }
+    core::Pod Whole() const;
   };
-  std::shared_ptr<const Own> own;
+  std::unique_ptr<const Own> own;
   struct Foreign {
     std::string uid;
     std::string node;
@@ -84,7 +90,7 @@ struct PodRecord {
   std::unique_ptr<const Foreign> foreign;  // null: it is ours
 
   const std::string& uid() const { return own ? own->pod.uid : foreign->uid; }
-  const std::string& node() const { return own ? own->pod.node : foreign->node; }  // empty: none yet
+  const std::string& node() const;  // empty: none yet
 };
 
 struct NodeRecord {
@@ -108,6 +114,7 @@ struct Pool {
   Interned<Owner> owners;
   Interned<std::vector<std::string>> conditions;
   Interned<std::string> marks;
+  Interned<std::string> nodes;
 };
 
 struct NamespaceRecord {

@@ -30,7 +30,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   std::lock_guard lock(mutex_);
   const Live& live = LiveOf(*job);
   observed.order = live.order;
-  if (job->wish->job.native) observed.report = live.report;
+  if (job->wish->job.native && live.report) observed.report = *live.report;
   return snapshot;
 }
 

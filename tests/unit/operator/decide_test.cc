@@ -202,7 +202,7 @@ TEST(Decide, ADrainIsNotHeldUpByWhatIsRefusedBesideIt) {
 }
 
 // Its node does that next, and everything asked of the server at the same time is one request too many.
-TEST(Decide, APodThatHasJustEndedIsRemovedByItsNode) {
+TEST(Decide, APodThatEndedWhenToldToIsRemovedByItsNode) {
   Observed o = RunningWorld(1, false);
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
@@ -213,11 +213,14 @@ TEST(Decide, APodThatHasJustEndedIsRemovedByItsNode) {
   pod.ended = kT0;
   const Decision patient = Settle(o, kT0);
   ASSERT_EQ(o.pods.size(), 1U);
-  ASSERT_TRUE(patient.requeue_at);
-  EXPECT_LE(*patient.requeue_at, kT0 + kGoneGuard);
-  const auto removed = All<DeletePod>(Decide(o, kT0 + kGoneGuard));
+  const Time overstayed = *o.pods[0].delete_by + kOverstayMargin;
+  EXPECT_EQ(patient.requeue_at, overstayed);
+  const auto removed = All<DeletePod>(Decide(o, overstayed));
   ASSERT_EQ(removed.size(), 1U);
   EXPECT_TRUE(removed[0].force());
+  // A node that is gone removes nothing.
+  o.pods[0].unreachable_since = kT0;
+  EXPECT_EQ(All<DeletePod>(Decide(o, kT0)).size(), 1U);
 }
 
 TEST(Decide, NothingIsMadeWhileAnOldPodIsLeaving) {
