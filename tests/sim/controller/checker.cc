@@ -307,7 +307,11 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
   const core::Ledger& before = o.status.ledger;
   if (after.outcome != core::Outcome::kNone) return;
   const bool charged = after.restarts.charged > before.restarts.charged;
-  if (charged && !o.job.native && o.sick_nodes && after.attempt > before.attempt &&
+  // One that does not start is charged at once, and what failed together with it.
+  const bool all_started = std::none_of(o.pods.begin(), o.pods.end(), [](const core::Pod& pod) {
+    return pod.phase == core::PodPhase::kPending;
+  });
+  if (charged && !o.job.native && o.sick_nodes && all_started && after.attempt > before.attempt &&
       after.last_failure->cause == core::Cause::kExit) {
     for (const core::Pod& pod : o.pods)
       Require(pod.phase != core::PodPhase::kRunning || pod.attempt != before.attempt ||

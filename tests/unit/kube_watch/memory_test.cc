@@ -188,24 +188,6 @@ Json NumberedJob(int i, const WallClock& clock) {
           {"status", api::WriteValue(EncodeStatus(status, api::TrainingJob(), clock))}};
 }
 
-// What stands beside the pods: a Service and a PodGroup for each job.
-Json NumberedObject(int i) {
-  const std::string job = fmt::format("pretraining-run-{:05}", i / 2);
-  const std::string uid = fmt::format("1b1b2c3d-4e5f-6789-abcd-{:012}", i / 2);
-  return {
-      {"metadata",
-       {{"name", i % 2 == 0 ? "workers-" + job : job + "-1"},
-        {"namespace", fmt::format("team-{}", i / 2 % 20)},
-        {"uid", fmt::format("2c1b2c3d-4e5f-6789-abcd-{:012}", i)},
-        {"resourceVersion", std::to_string(1000 + i)},
-        {"annotations", {{kPreparedAnnotation, "attempt=1,size=8,min=8,objects=2,authority=0,ports=0+0"}}},
-        {"ownerReferences", Json::array({{{"apiVersion", "ringmaster.dev/v1alpha1"},
-                                          {"kind", "TrainingJob"},
-                                          {"name", job},
-                                          {"uid", uid},
-                                          {"controller", true}}})}}}};
-}
-
 TEST(MemoryTest, AThousandJobsOfEightPods) {
   const WallClock clock(Now(), WallNow());
   Pool pool;
@@ -222,22 +204,14 @@ TEST(MemoryTest, AThousandJobsOfEightPods) {
   pod_hooks.changed = [&](const std::string&, const auto&, const auto& after) {
     capacity.SetPod(after->uid(), *after->requests, after->node());
   };
-  Store<ObjectRecord>::Hooks object_hooks;
-  object_hooks.decode = [&](const Json& object, const Meta& meta, const auto&) {
-    return DecodeObject(object, meta, pool);
-  };
-  object_hooks.group = [](const ObjectRecord& record) { return record.owner->job; };
   Store<JobRecord> jobs(std::move(job_hooks));
   Store<PodRecord> pods(std::move(pod_hooks));
-  Store<ObjectRecord> objects(std::move(object_hooks));
   ::malloc_trim(0);
   const size_t before = ResidentBytes();
   List<JobRecord>(jobs, 1'000, [&](int i) { return NumberedJob(i, clock); });
   List<PodRecord>(pods, 8'000, [&](int i) { return NumberedPod(i, true); });
-  List<ObjectRecord>(objects, 2'000, NumberedObject);
   EXPECT_EQ(jobs.size(), 1'000U);
   EXPECT_EQ(pods.size(), 8'000U);
-  EXPECT_EQ(objects.size(), 2'000U);
   ::malloc_trim(0);
   const size_t kept = ResidentBytes() - before;
   std::printf("1000 jobs of 8 pods: %.1f MiB kept\n", static_cast<double>(kept) / (1 << 20));
