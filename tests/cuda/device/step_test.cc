@@ -2,7 +2,8 @@
 // given on trust costs nothing when the trust was misplaced.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <stdlib.h>
+
 #include <filesystem>
 #include <fstream>
 
