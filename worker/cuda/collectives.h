@@ -14,7 +14,6 @@
 #include "base/result.h"
 #include "worker/cuda/runtime/stream.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/ordered.h"
 
 namespace ringmaster::fabric::nccl {
 class Domain;
@@ -33,10 +32,8 @@ class Collectives {
   void Register(std::span<std::byte> memory);
 
   // As device::Device::Collectives.
-  Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
-                                                               const std::atomic<bool>* cancel);
-  // What operations are given to.
-  Stream stream() const { return stream_.get(); }
+  Result<std::unique_ptr<fabric::Communicator>> Connect(fabric::Communicator* host,
+                                                        const std::atomic<bool>* cancel);
   // As device::Device::CollectivesTransport.
   std::string Transport();
 

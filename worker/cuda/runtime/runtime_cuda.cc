@@ -32,15 +32,13 @@ Status Told(cudaError_t error, std::string_view doing) {
 // What enqueueing calls of this thread have left behind.
 Status AfterWait(cudaError_t waited) {
   RM_TRY(Told(waited, "waiting for the device"));
-  return Given();
+  return Told(cudaGetLastError(), "giving work to the device");
 }
 
 // The status of calls whose failure the next wait tells.
 void Enqueue(cudaError_t) {}
 
 }  // namespace
-
-Status Given() { return Told(cudaGetLastError(), "giving work to the device"); }
 
 Status Synchronise(Stream stream) { return AfterWait(cudaStreamSynchronize(stream)); }
 
