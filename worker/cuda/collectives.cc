@@ -61,10 +61,10 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const std::string& gpu)
   return made;
 }
 
-Result<std::unique_ptr<fabric::Communicator>> Collectives::Connect(fabric::Communicator* host,
-                                                                   const std::atomic<bool>* cancel) {
+Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric::Communicator* host,
+                                                                          const std::atomic<bool>* cancel) {
   RM_ASSIGN(auto device, domain_->Connect(host, cancel));
-  if (device == nullptr) return std::unique_ptr<fabric::Communicator>();
+  if (device == nullptr) return std::unique_ptr<fabric::OrderedCommunicator>();
   const std::string transport = domain_->TransportName();
   if (transport.ends_with(":socket"))
     log::Warn("gradients travel over {}: {}", transport, domain_->WhySockets());

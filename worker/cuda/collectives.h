@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "worker/cuda/runtime/stream.h"
 #include "worker/fabric/communicator.h"
+#include "worker/fabric/ordered.h"
 
 namespace ringmaster::fabric::nccl {
 class Domain;
@@ -32,8 +33,10 @@ class Collectives {
   void Register(std::span<std::byte> memory);
 
   // As device::Device::Collectives.
-  Result<std::unique_ptr<fabric::Communicator>> Connect(fabric::Communicator* host,
-                                                        const std::atomic<bool>* cancel);
+  Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
+                                                               const std::atomic<bool>* cancel);
+  // What operations are given to.
+  Stream stream() const { return stream_.get(); }
   // As device::Device::CollectivesTransport.
   std::string Transport();
 

@@ -60,13 +60,11 @@ class CudaDevice final : public device::Device {
     for (OwnedStream* stream : {&compute_, &down_, &up_}) {
       RM_ASSIGN(*stream, OwnedStream::Create());
     }
-    for (Event* event : {&ready_, &down_done_}) {
+    for (Event* event : {&ready_, &down_done_, &up_done_, &reduced_, &point_}) {
       RM_ASSIGN(*event, Event::Create());
     }
     RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_.uuid));
     RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
-    RM_ASSIGN(norm_, Buffer<double>::Create(1));
-    RM_ASSIGN(host_norm_, Pinned<double>::Create(1));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(sgd_, Buffer<kernels::SgdPair>::Create(1));
@@ -145,20 +143,23 @@ class CudaDevice final : public device::Device {
     return Ok();
   }
 
-  Result<double> Norm(std::span<const float> values) override {
+  Status Norm(std::span<const float> values, std::span<double> norm) override {
     const auto count = static_cast<int64_t>(values.size());
-    if (norm_scratch_.size() < kernels::NormScratch(count)) {
+    if (norm_scratch_.size() < kernels::NormScratch(count)) {  // the first time
       RM_ASSIGN(norm_scratch_, Buffer<double>::Create(kernels::NormScratch(count)));
     }
-    kernels::Norm(compute_.get(), count, values.data(), norm_.get(), norm_scratch_.get());
-    CopyToHost(compute_.get(), host_norm_.get(), norm_.get(), norm_.bytes());
-    RM_TRY(Sync());
-    return *host_norm_.get();
+    kernels::Norm(compute_.get(), count, values.data(), norm.data(), norm_scratch_.get());
+    return Ok();
   }
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
-                const engine::Layout& layout, const optimizer::Slices& slices) override {
+                const engine::Layout& layout, const optimizer::Slices& slices,
+                const device::Verdict& verdict) override {
     RM_TRY(MakeRules(layout));
+    const kernels::Decision decision = {.clip_norm = config.clip_norm,
+                                        .norm = verdict.norm.data(),
+                                        .present = verdict.present.data(),
+                                        .everyone = verdict.everyone};
     const kernels::Arena arena = {.blocks = rules_.size(),
                                   .rules = rules_.get(),
                                   .gradient = slices.gradient.data(),
@@ -168,22 +169,29 @@ class CudaDevice final : public device::Device {
                                   .next_params = slices.next_params.data(),
                                   .next_state0 = slices.next_state0.data(),
                                   .next_state1 = slices.next_state1.data()};
-    // The pinned scalars of the last step have long been read: Norm has waited since.
+    // The pinned scalars of the last update have been read: the caller has waited since.
     if (config.kind == optimizer::Kind::kSgd) {
       *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
                           optimizer::MakeSgd(config, scalars, true)};
       CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
+      kernels::Decide(compute_.get(), decision, sgd_.get());
       kernels::Sgd(compute_.get(), sgd_.get(), arena);
     } else {
       *host_adamw_.get() = {optimizer::MakeAdamW(config, scalars, false),
                             optimizer::MakeAdamW(config, scalars, true)};
       CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
+      kernels::Decide(compute_.get(), decision, adamw_.get());
       kernels::AdamW(compute_.get(), adamw_.get(), arena);
     }
     return Ok();
   }
 
   Status Sync() override { return Synchronise(compute_.get()); }
+  Status SetPoint() override {
+    point_.Record(compute_.get());
+    return Ok();
+  }
+  Status WaitForPoint() override { return point_.Wait(); }
 
   Result<device::Ticket> HandOver(std::span<const std::byte> memory, std::span<std::byte> host) override {
     Event* arrived = nullptr;
@@ -208,40 +216,53 @@ class CudaDevice final : public device::Device {
   }
 
   Status WaitFor(device::Ticket ticket) override {
-    if (waits_ != std::this_thread::get_id()) {
-      RM_TRY(BindDevice(kDevice));
-      waits_ = std::this_thread::get_id();
-    }
-    const Event* arrived = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      arrived = &arrived_[ticket];
-    }
+    RM_ASSIGN(const Event* const arrived, EventOf(ticket));
     return arrived->Wait();
   }
 
-  // The next bucket is reduced meanwhile: each has host memory of its own.
+  // The next bucket is reduced meanwhile: each has host memory of its own. Nobody will wait on this thread
+  // for what becomes of it.
   Status HandBack(std::span<const std::byte> host, std::span<std::byte> memory) override {
     CHECK(host.size() == memory.size());
     CopyToDevice(up_.get(), memory.data(), host.data(), Bytes(host));
+    return Given();
+  }
+
+  Status Precede(device::Ticket ticket) override {
+    RM_ASSIGN(const Event* const arrived, EventOf(ticket));
+    arrived->Before(collectives_->stream());
+    return Given();
+  }
+
+  // Buckets that nobody waited for, after a failure, are still on their way down.
+  Status Rejoin() override {
+    if (std::exchange(handed_, 0) == 0) return Ok();
+    const std::pair<Event*, Stream> others[] = {
+        {&down_done_, down_.get()}, {&up_done_, up_.get()}, {&reduced_, collectives_->stream()}};
+    for (const auto& [event, stream] : others) {
+      event->Record(stream);
+      event->Before(compute_.get());
+    }
     return Ok();
   }
 
-  // Buckets that nobody waited for, after a failure, are still on their way down. Of the way back the failure
-  // is told here, and not to nobody.
-  Status Rejoin() override {
-    down_done_.Record(down_.get());
-    down_done_.Before(compute_.get());
-    return std::exchange(handed_, 0) == 0 ? Ok() : Synchronise(up_.get());
-  }
-
-  Result<std::unique_ptr<fabric::Communicator>> Collectives(fabric::Communicator* host,
-                                                            const std::atomic<bool>* cancel) override {
+  Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(fabric::Communicator* host,
+                                                                   const std::atomic<bool>* cancel) override {
     return collectives_->Connect(host, cancel);
   }
   std::string CollectivesTransport() override { return collectives_->Transport(); }
 
  private:
+  // On the thread that reduces, which is bound to the device by the first call.
+  Result<const Event*> EventOf(device::Ticket ticket) {
+    if (reduces_ != std::this_thread::get_id()) {
+      RM_TRY(BindDevice(kDevice));
+      reduces_ = std::this_thread::get_id();
+    }
+    const std::lock_guard lock(mutex_);
+    return &std::as_const(arrived_)[ticket];
+  }
+
   static double Mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
   // The refusal of what comes after the model, with the sum so far.
@@ -278,14 +299,15 @@ class CudaDevice final : public device::Device {
   OwnedStream up_;
   Event ready_;
   Event down_done_;
+  Event up_done_;
+  Event reduced_;
+  Event point_;
   std::unique_ptr<Products> products_;
   std::vector<Buffer<std::byte>> memory_;
   std::string taken_;  // what memory_ is for: "params 474.7 + ", in MiB
   std::vector<PinnedRange> pinned_;
 
-  Buffer<double> norm_;
   Buffer<double> norm_scratch_;
-  Pinned<double> host_norm_;
   Buffer<kernels::BlockRule> rules_;
   Buffer<kernels::AdamWPair> adamw_;
   Pinned<kernels::AdamWPair> host_adamw_;
@@ -295,7 +317,7 @@ class CudaDevice final : public device::Device {
   std::mutex mutex_;
   std::deque<Event> arrived_;  // by ticket, used again after Rejoin; guarded by mutex_
   size_t handed_ = 0;          // since Rejoin; the owner's
-  std::thread::id waits_;      // the thread that WaitFor has bound; that thread's own
+  std::thread::id reduces_;    // the thread that EventOf has bound; that thread's own
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // What computes: the port between the step loop and a CPU or a GPU. The loop knows spans, not where their
 // memory is.
 //
-// Order: everything but Norm and Sync is *enqueued*: it happens after what was enqueued before (a model's
-// work included), and may not have happened when the call returns. Host memory given to Upload and Download
-// belongs to the device until the next Sync. On the host everything happens at once.
+// Order: all work is *enqueued*: it happens after what was enqueued before (a model's work included), and may
+// not have happened when the call returns. Only Sync and WaitForPoint wait. Host memory given to Upload and
+// Download belongs to the device until one of them has. On the host everything happens at once.
 //
 // Bits: a function of arguments alone. The arithmetic of sums, decoding, norm and update has the bits of
 // worker/numerics and worker/optimizer on every device; a model's gradients have equal bits on devices of
@@ -13,7 +13,7 @@
 // itself failed: nothing works afterwards, and the process must leave. Some failures show only at the next
 // call that waits.
 //
-// Thread rule: the trainer's main thread, but for WaitFor and HandBack.
+// Thread rule: the trainer's main thread, but for WaitFor, HandBack and Precede.
 #pragma once
 
 #include <atomic>
@@ -27,12 +27,21 @@
 #include "base/result.h"
 #include "worker/engine/model.h"
 #include "worker/fabric/communicator.h"
+#include "worker/fabric/ordered.h"
 #include "worker/optimizer/optimizer.h"
 
 namespace ringmaster::device {
 
 // Names a hand-over to the thread that reduces, until Rejoin.
 using Ticket = uint64_t;
+
+// What an update is decided by on the device itself, so that nobody waits for it: the gradient is clipped by
+// `norm`, and nothing is written unless `present` is `everyone`. Both are one number of device memory.
+struct Verdict {
+  std::span<const double> norm;
+  std::span<const int32_t> present;
+  int32_t everyone = 1;
+};
 
 class Device {
  public:
@@ -78,33 +87,39 @@ class Device {
   virtual Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) = 0;
   virtual Status Scale(std::span<const float> sums, float factor, std::span<float> out) = 0;
 
-  // Waits. Of the values that everything enqueued before leaves behind.
-  virtual Result<double> Norm(std::span<const float> values) = 0;
+  // norm[0] = the norm of the values.
+  virtual Status Norm(std::span<const float> values, std::span<double> norm) = 0;
 
-  // One step of the optimizer over the whole arena.
+  // One step of the optimizer over the whole arena; the scalars' gradient_scale is not looked at. Once
+  // between two waits.
   virtual Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
-                        const engine::Layout& layout, const optimizer::Slices& slices) = 0;
+                        const engine::Layout& layout, const optimizer::Slices& slices,
+                        const Verdict& verdict) = 0;
 
   // Waits until everything enqueued has happened.
   virtual Status Sync() = 0;
+  // The same for what had been enqueued when SetPoint was called.
+  virtual Status SetPoint() = 0;
+  virtual Status WaitForPoint() = 0;
 
   // Hand-over of a bucket to the thread that reduces it, beside the computation:
   //   owner  HandOver(memory, host)  what is enqueued so far is final; it travels to the host
   //   other  WaitFor(ticket)         ... until it has arrived; reduces it; then
   //   other  HandBack(host, memory)  it begins to travel back; the next bucket may be reduced meanwhile
-  //   owner  Rejoin()                after the last HandBack: it waits until all are back, and what is
-  //                                  enqueued from here on sees them
-  // With an empty `host` nothing travels: WaitFor then says that the memory itself is final.
+  //   owner  Rejoin()                after the last HandBack: what is enqueued from here on sees them
+  // With an empty `host` nothing travels, and instead of WaitFor and HandBack it is
+  //   other  Precede(ticket)         what the collectives are given from now on sees the final memory
   virtual Result<Ticket> HandOver(std::span<const std::byte> memory, std::span<std::byte> host) = 0;
   virtual Status WaitFor(Ticket ticket) = 0;
   virtual Status HandBack(std::span<const std::byte> host, std::span<std::byte> memory) = 0;
+  virtual Status Precede(Ticket ticket) = 0;
   virtual Status Rejoin() = 0;
 
   // Collectives on this device's own memory among the members of `host`, every one of which calls: nullptr on
   // all of them when one has none to offer. `host` outlives it. Operations end with kCancelled soon after
   // *cancel becomes true.
-  virtual Result<std::unique_ptr<fabric::Communicator>> Collectives(fabric::Communicator* host,
-                                                                    const std::atomic<bool>* cancel) = 0;
+  virtual Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
+      fabric::Communicator* host, const std::atomic<bool>* cancel) = 0;
   // What carries them, in the words of rendezvous/transport_name.h; empty while it is the host's
   // communicator.
   virtual std::string CollectivesTransport() = 0;

@@ -81,15 +81,24 @@ class HostDevice final : public Device {
     return Ok();
   }
 
-  Result<double> Norm(std::span<const float> values) override { return numerics::Norm(values); }
+  Status Norm(std::span<const float> values, std::span<double> norm) override {
+    norm[0] = numerics::Norm(values);
+    return Ok();
+  }
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
-                const engine::Layout& layout, const optimizer::Slices& slices) override {
-    optimizer::StepAll(config, scalars, layout, slices, threads_);
+                const engine::Layout& layout, const optimizer::Slices& slices,
+                const Verdict& verdict) override {
+    if (verdict.present[0] != verdict.everyone) return Ok();
+    optimizer::StepScalars clipped = scalars;
+    clipped.gradient_scale = optimizer::ClipFactor(config.clip_norm, verdict.norm[0]);
+    optimizer::StepAll(config, clipped, layout, slices, threads_);
     return Ok();
   }
 
   Status Sync() override { return Ok(); }
+  Status SetPoint() override { return Ok(); }
+  Status WaitForPoint() override { return Ok(); }
 
   Result<Ticket> HandOver(std::span<const std::byte> /*memory*/, std::span<std::byte> /*host*/) override {
     return Ticket{0};
@@ -98,11 +107,12 @@ class HostDevice final : public Device {
   Status HandBack(std::span<const std::byte> /*host*/, std::span<std::byte> /*memory*/) override {
     return Ok();
   }
+  Status Precede(Ticket /*ticket*/) override { return Ok(); }
   Status Rejoin() override { return Ok(); }
 
-  Result<std::unique_ptr<fabric::Communicator>> Collectives(fabric::Communicator* /*host*/,
-                                                            const std::atomic<bool>* /*cancel*/) override {
-    return std::unique_ptr<fabric::Communicator>();
+  Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
+      fabric::Communicator* /*host*/, const std::atomic<bool>* /*cancel*/) override {
+    return std::unique_ptr<fabric::OrderedCommunicator>();
   }
   std::string CollectivesTransport() override { return ""; }
 

@@ -13,7 +13,7 @@
 namespace ringmaster::device {
 
 // Counted up with every change of what crosses the border: Plugin, Device, engine::Model, Communicator.
-inline constexpr uint32_t kPluginInterface = 2;
+inline constexpr uint32_t kPluginInterface = 3;
 
 // Of whoever includes this.
 inline constexpr const char* kPluginBuild = __VERSION__ " " RINGMASTER_VERSION;

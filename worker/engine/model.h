@@ -107,9 +107,9 @@ class Model {
                                        const std::atomic<bool>* cancel) = 0;
 
   // The same for a device that works on its own: Enqueue returns when the work was handed to it, and Await,
-  // which waits, gives the Sums of every Enqueue that succeeded since the last Await, in order. After an
-  // error of Await they are forgotten. What is called on_final for is final in the order of the device's
-  // work; values of `params` and `grads` may be changed by what is enqueued afterwards.
+  // which waits for them alone, gives the Sums of every Enqueue that succeeded since the last Await, in
+  // order. After an error of Await they are forgotten. What is called on_final for is final in the order of
+  // the device's work; values of `params` and `grads` may be changed by what is enqueued afterwards.
   virtual Status Enqueue(const Params& params, const Batch& batch, std::span<float> grads,
                          const std::function<void(int)>& on_final, const std::atomic<bool>* cancel) = 0;
   virtual Result<std::vector<Sums>> Await() = 0;

@@ -62,8 +62,11 @@ void CommQueue::Run() {
 
 template <class T>
 Status CommQueue::Reduce(const Job& job, const Twin<T>& data) {
+  if (job.links.device != nullptr) {
+    RM_TRY(device_->Precede(job.ticket));
+    return job.links.device->StartAllReduce(data.device, fabric::ReduceOp::kSum);
+  }
   RM_TRY(device_->WaitFor(job.ticket));
-  if (job.links.device != nullptr) return job.links.device->AllReduce(data.device, fabric::ReduceOp::kSum);
   RM_TRY(job.links.host->AllReduce(data.host, fabric::ReduceOp::kSum));
   return device_->HandBack(std::as_bytes(data.host), std::as_writable_bytes(data.device));
 }

@@ -1,8 +1,9 @@
 // All-reduces in the background: the buckets of backward are handed over as they become final, and are on
 // their way while backward works on the next layers.
 //
-// A bucket is reduced where the communicator can reach it: on the device itself with a communicator of the
-// device's, else on the host, where the device brings it and from where it takes it back.
+// A bucket is reduced where the communicator can reach it: by the device itself, in the order of its work,
+// with a communicator of the device's; else on the host, where the device brings it and from where it takes
+// it back.
 //
 // Thread rule: the owner calls; one thread of ours uses the communicator between the first Add and the end of
 // Drain. After an error the rest of the queue is dropped.
@@ -17,6 +18,7 @@
 #include "base/result.h"
 #include "worker/device/device.h"
 #include "worker/fabric/communicator.h"
+#include "worker/fabric/ordered.h"
 #include "worker/trainer/twin.h"
 
 namespace ringmaster::trainer {
@@ -24,7 +26,7 @@ namespace ringmaster::trainer {
 // The communicators of a generation.
 struct Links {
   fabric::Communicator* host = nullptr;
-  fabric::Communicator* device = nullptr;  // on the device's memory; may be missing
+  fabric::OrderedCommunicator* device = nullptr;  // on the device's memory; may be missing
 };
 
 class CommQueue {
@@ -38,8 +40,8 @@ class CommQueue {
   Status Add(const Links& links, const Twin<int32_t>& data);
   Status Add(const Links& links, const Twin<float>& data);
 
-  // Waits until everything is done; the first error since the last Drain. What the device is given afterwards
-  // sees the sums.
+  // Waits until every bucket is reduced, or given to the device's communicator, whose Finish is then the
+  // owner's to call; the first error since the last Drain. What the device is given afterwards sees the sums.
   Status Drain();
 
  private:

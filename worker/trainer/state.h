@@ -62,6 +62,9 @@ class TrainState {
   const Image& current() const { return images_[current_]; }
   Image& next() { return images_[1 - current_]; }
 
+  // next() is about to be written, or was not after all: what it holds of the step before is lost meanwhile.
+  void GiveUpUndo() { can_roll_back_ = false; }
+  void KeepUndo() { can_roll_back_ = true; }
   // next() is the state of step() + 1 now.
   void Commit();
   // REQUIRES: can_roll_back().

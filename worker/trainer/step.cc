@@ -40,6 +40,8 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
   if (blocks > 0) {
     RM_ASSIGN(stepper->exponents_, Twin<int32_t>::Create(fabric, parts.device, blocks, "exponents"));
   }
+  RM_ASSIGN(stepper->present_, Twin<int32_t>::Create(fabric, parts.device, 1, "members"));
+  RM_ASSIGN(stepper->norm_, Twin<double>::Create(fabric, parts.device, 1, "norm"));
   return stepper;
 }
 
@@ -56,14 +58,7 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
   Board board(board_.host, static_cast<int64_t>(exponents.size()), config.micro_batches);
   while (true) {
     board.Clear(numerics::kZero);
-    const Status computed = Gradients(links, samples, cancel, &board);
-    // Also after a failure: nothing may be in flight when the memory is used again.
-    const Waiting waiting(parts_.slot);
-    const Status reduced = queue_.Drain();
-    RM_TRY(computed);
-    RM_TRY(reduced);
-    if (wants_to_stop()) board.Cast(Board::kStandStill);
-    RM_TRY(board.Exchange(links.host));
+    RM_TRY(Try(links, samples, cancel, wants_to_stop, &board));
     if (!config.exact || !numerics::Overflowed(board.maxima(), exponents)) break;
     if (numerics::NotFinite(board.maxima())) break;
     // Some block outgrew its exponent (in the first step: every block). The maxima tell what fits; do the
@@ -78,18 +73,14 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
   result.loss = numerics::OrderedSum(losses) / static_cast<double>(samples.count);
   result.learning_rate = config.schedule.At(state.step() + 1);
   result.stand_still = board.Voted(Board::kStandStill);
+  result.gradient_norm = norm_.host[0];
 
   const bool finite = !config.exact || !numerics::NotFinite(board.maxima());
-  if (finite) {
-    RM_TRY(DecodeGradient(1.0 / static_cast<double>(samples.count)));
-    RM_ASSIGN(result.gradient_norm, parts_.device->Norm(gradients_));
-  }
   if (!finite || !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss)) {
     return Error{Code::kInvalid, fmt::format("step {}: the gradient is not finite (loss {}); lower "
                                              "spec.training.optimizer.learningRate or set clipNorm",
                                              state.step() + 1, result.loss)};
   }
-  RM_TRY(Update(result));
   if (config.exact) {
     std::ranges::copy(exponents, state.next().exponents.begin());
     numerics::ExponentsForNext(layout_, board.maxima(), state.step() + 1, state.next().exponents);
@@ -100,22 +91,60 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
   return result;
 }
 
-Status Stepper::Gradients(const Links& links, const data::StepSamples& samples,
-                          const std::atomic<bool>* cancel, Board* board) {
-  const int first = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank());
-  const int end = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank() + 1);
-  const Status enqueued = EnqueueGradients(links, samples, first, end, cancel);
-  const Result<std::vector<engine::Sums>> sums = parts_.model->Await();  // also after a failure
-  RM_TRY(enqueued);
-  if (!sums.ok()) return sums.error();
-  for (int v = first; v < end; ++v) board->PutDouble(v, (*sums)[static_cast<size_t>(v - first)].loss);
+Status Stepper::Try(const Links& links, const data::StepSamples& samples, const std::atomic<bool>* cancel,
+                    const std::function<bool()>& wants_to_stop, Board* board) {
+  TrainState& state = *parts_.state;
+  const bool undo = state.can_roll_back();
+  const bool by_host = links.device == nullptr && links.host->world() > 1;
+  present_.host[0] = links.device == nullptr ? links.host->world() : 1;
+  const Status enqueued = EnqueueGradients(links, samples, cancel);
+  Status concluded;
+  if (!by_host) concluded = Conclude(links, samples, enqueued.ok());
+  const Status own = TakeLosses(links, board);
+  if (by_host) concluded = Conclude(links, samples, enqueued.ok() && own.ok());
+  const Waiting waiting(parts_.slot);
+  Status exchanged;
+  if (enqueued.ok() && own.ok() && concluded.ok()) {
+    if (wants_to_stop()) board->Cast(Board::kStandStill);
+    exchanged = board->Exchange(links.host);
+  }
+  const Status finished = links.device == nullptr ? Ok() : links.device->Finish();
+  RM_TRY(parts_.device->Sync());  // also after a failure
+  if (undo && present_.host[0] != links.host->world()) state.KeepUndo();
+  for (const Status& status : {enqueued, own, concluded, exchanged, finished}) RM_TRY(status);
   return Ok();
 }
 
-Status Stepper::EnqueueGradients(const Links& links, const data::StepSamples& samples, int first, int end,
+Status Stepper::TakeLosses(const Links& links, Board* board) {
+  const Status reached = parts_.device->WaitForPoint();
+  RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // also after a failure
+  RM_TRY(reached);
+  const int first = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank());
+  for (size_t i = 0; i < sums.size(); ++i) board->PutDouble(first + static_cast<int64_t>(i), sums[i].loss);
+  return Ok();
+}
+
+Status Stepper::Conclude(const Links& links, const data::StepSamples& samples, bool wanted) {
+  {
+    const Waiting waiting(parts_.slot);
+    RM_TRY(queue_.Drain());
+  }
+  if (!wanted) return Ok();
+  RM_TRY(DecodeGradient(1.0 / static_cast<double>(samples.count)));
+  RM_TRY(parts_.device->Norm(gradients_, norm_.device));
+  parts_.state->GiveUpUndo();
+  RM_TRY(Update(links));
+  RM_TRY(norm_.Download(parts_.device));
+  return present_.Download(parts_.device);
+}
+
+Status Stepper::EnqueueGradients(const Links& links, const data::StepSamples& samples,
                                  const std::atomic<bool>* cancel) {
   const RunConfig& config = *parts_.config;
+  const int first = FirstMicroBatch(config.micro_batches, links.host->world(), links.host->rank());
+  const int end = FirstMicroBatch(config.micro_batches, links.host->world(), links.host->rank() + 1);
   RM_TRY(exponents_.Upload(parts_.device));
+  RM_TRY(present_.Upload(parts_.device));
   for (int v = first; v < end; ++v) {
     const data::Slice slice = data::MicroBatch(samples, config.samples_per_step, config.micro_batches, v);
     const engine::Batch batch = reader_.Train(config.seed, samples.epoch, samples.position + slice.begin,
@@ -128,7 +157,9 @@ Status Stepper::EnqueueGradients(const Links& links, const data::StepSamples& sa
                                  take, cancel));
     RM_TRY(taken);
   }
-  return maxima_.Download(parts_.device);
+  if (links.device != nullptr && links.host->world() > 1) RM_TRY(queue_.Add(links, present_));
+  RM_TRY(maxima_.Download(parts_.device));
+  return parts_.device->SetPoint();
 }
 
 Status Stepper::TakeBucket(const Links& links, int bucket_index, bool first, bool last) {
@@ -156,16 +187,15 @@ Status Stepper::DecodeGradient(double scale) {
   return parts_.device->Scale(float_sums_.device, static_cast<float>(scale), gradients_);
 }
 
-Status Stepper::Update(const StepResult& result) {
+Status Stepper::Update(const Links& links) {
   const TrainState::Image& current = parts_.state->current();
   const TrainState::Image& next = parts_.state->next();
   const optimizer::Config& config = parts_.config->optimizer;
+  const int64_t step = parts_.state->step() + 1;
   return parts_.device->Update(
-      config,
-      {parts_.state->step() + 1, result.learning_rate,
-       optimizer::ClipFactor(config.clip_norm, result.gradient_norm)},
-      layout_,
-      {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1});
+      config, {.step = step, .learning_rate = parts_.config->schedule.At(step)}, layout_,
+      {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1},
+      {.norm = norm_.device, .present = present_.device, .everyone = links.host->world()});
 }
 
 }  // namespace ringmaster::trainer

@@ -1,9 +1,19 @@
 // One training step, top to bottom: next positions, forward and backward over the micro-batches this rank
-// owns, all-reduce of each bucket while backward goes on, one small exchange of everything else, norm, clip,
-// update, commit. The device is waited for twice: for the losses and maxima, and for the norm.
+// owns, all-reduce of each bucket while backward goes on, norm, clip, update, one small exchange of
+// everything else, commit.
+//
+// The update is a guess that the exchange confirms: that no block outgrew its exponent, and that all is
+// finite. It goes into the next image, so a guess that was wrong costs the time and nothing else. So a device
+// is given the whole step before anybody waits for it, unless buckets travel through the host.
+//
+// What the next image held is the undo of the last step. It may go when all members have committed that step,
+// which is when all have sent gradients of this one: the update is enqueued when all buckets are summed, or,
+// where nobody has waited for that, it looks by itself whether a sum over all members, made after all
+// buckets, came to be (`present_`). A device's collectives that are ended by a failure leave garbage there.
 //
 // The result is a pure function of (state, data): not of the world size, the owner of a micro-batch, or
-// timing, as long as numerics are exact. On an error the state is unchanged. Thread rule: main thread.
+// timing, as long as numerics are exact. On an error the current image is unchanged. Thread rule: main
+// thread.
 #pragma once
 
 #include <atomic>
@@ -63,14 +73,19 @@ class Stepper {
  private:
   explicit Stepper(const Parts& parts);
 
-  // Hands all of it to the device, then waits; losses and maxima are on the board.
-  Status Gradients(const Links& links, const data::StepSamples& samples, const std::atomic<bool>* cancel,
-                   Board* board);
-  Status EnqueueGradients(const Links& links, const data::StepSamples& samples, int first, int end,
+  // All up to the commit, with the exponents at hand; what it finds out is on the board and in norm_. Nothing
+  // is under way afterwards, whatever the answer.
+  Status Try(const Links& links, const data::StepSamples& samples, const std::atomic<bool>* cancel,
+             const std::function<bool()>& wants_to_stop, Board* board);
+  Status EnqueueGradients(const Links& links, const data::StepSamples& samples,
                           const std::atomic<bool>* cancel);
   Status TakeBucket(const Links& links, int bucket, bool first, bool last);
+  // Waits for the device's own part: losses and maxima.
+  Status TakeLosses(const Links& links, Board* board);
+  // Ends the sums of buckets, and enqueues all that follows them if that is `wanted`.
+  Status Conclude(const Links& links, const data::StepSamples& samples, bool wanted);
   Status DecodeGradient(double scale);
-  Status Update(const StepResult& result);
+  Status Update(const Links& links);
 
   const Parts parts_;
   const engine::Layout& layout_;
@@ -83,6 +98,8 @@ class Stepper {
   Twin<int32_t> board_;
   Twin<int32_t> maxima_;     // the board's
   Twin<int32_t> exponents_;  // in force for this try of the step
+  Twin<int32_t> present_;    // how many members' gradients are in the sums
+  Twin<double> norm_;
 };
 
 }  // namespace ringmaster::trainer

@@ -90,8 +90,8 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   EXPECT_TRUE(device.Scale(floats.device, 0.25f, floats.device).ok());
   const auto gradient = on->Make(std::vector<float>(n));
   EXPECT_TRUE(device.Decode(sums.device, exponents.device, 24, 1.0 / 3, gradient.device).ok());
-  Step step;
-  step.norm = device.Norm(gradient.device).value();
+  const auto norm = on->Make(std::vector<double>{-1});
+  EXPECT_TRUE(device.Norm(gradient.device, norm.device).ok());
   const auto params = on->Make(Normal(n, 3));
   const auto state0 = on->Make(Normal(n, 4));
   std::vector<float> squares = Normal(n, 5);
@@ -104,11 +104,25 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   optimizer::Config config;
   config.kind = kind;
   config.weight_decay = 0.1;
-  EXPECT_TRUE(device
-                  .Update(config, {3, 1e-2, optimizer::ClipFactor(1.0, step.norm)}, layout,
-                          {gradient.device, params.device, state0.device, state1.device, next_params.device,
-                           next_state0.device, next_state1.device})
-                  .ok());
+  config.clip_norm = 0.01;
+  const auto present = on->Make(std::vector<int32_t>{2});
+  const auto update = [&](int32_t everyone) {
+    EXPECT_TRUE(device
+                    .Update(config, {.step = 3, .learning_rate = 1e-2}, layout,
+                            {gradient.device, params.device, state0.device, state1.device, next_params.device,
+                             next_state0.device, next_state1.device},
+                            {norm.device, present.device, everyone})
+                    .ok());
+    EXPECT_TRUE(device.Sync().ok());
+  };
+  update(3);  // somebody is missing: nothing happens
+  EXPECT_EQ(on->Read(next_params), std::vector<float>(n, 1));
+  EXPECT_EQ(on->Read(next_state0), std::vector<float>(n, 1));
+  EXPECT_EQ(adam ? on->Read(next_state1) : std::vector<float>(n, 1), std::vector<float>(n, 1));
+  update(2);
+  Step step;
+  step.norm = on->Read(norm)[0];
+  EXPECT_GT(step.norm, config.clip_norm);
   step.sums = on->Read(sums);
   step.maxima = on->Read(maxima);
   step.float_sums = on->Read(floats);
@@ -227,11 +241,11 @@ TEST(Device, ALostDeviceIsSaidToBeGone) {
   Machine gpu(cuda::CreateDevice().value());
   const auto values = gpu.Make(Normal(1024, 1));
   cuda::emulation::FailAtWait(2, 700);
-  EXPECT_TRUE(gpu.device->Norm(values.device).ok());
-  const auto norm = gpu.device->Norm(values.device);
-  ASSERT_FALSE(norm.ok());
-  EXPECT_EQ(norm.error().code, Code::kGone);
-  EXPECT_NE(norm.error().message.find("cudaErrorIllegalAddress"), std::string::npos);
+  EXPECT_TRUE(gpu.device->Sync().ok());
+  const Status lost = gpu.device->Sync();
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, Code::kGone);
+  EXPECT_NE(lost.error().message.find("cudaErrorIllegalAddress"), std::string::npos);
   const auto ticket = gpu.device->HandOver(std::as_bytes(values.device), {});
   const Status waited = ticket.ok() ? gpu.device->WaitFor(*ticket) : ticket.error();
   EXPECT_EQ(waited.error().code, Code::kGone);

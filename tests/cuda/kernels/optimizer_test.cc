@@ -96,5 +96,46 @@ TEST(Optimizer, AStepHasTheBitsOfTheCpu) {
   }
 }
 
+// The factor of clipping is the CPU's, and a step that is to be skipped writes nothing.
+template <class Pair>
+void ExpectDecided(double clip_norm, double norm, int32_t present) {
+  const Guarded<double> at_norm(std::vector<double>{norm});
+  const Guarded<int32_t> at_present(std::vector<int32_t>{present});
+  Guarded<Pair> pair(std::vector<Pair>(1));
+  Decide(kStream, {clip_norm, at_norm.get(), at_present.get(), 3}, pair.get());
+  const Pair got = pair.values()[0];
+  const auto factor = static_cast<float>(optimizer::ClipFactor(clip_norm, norm));
+  EXPECT_EQ(got.plain.gradient_scale, factor) << clip_norm << " " << norm;
+  EXPECT_EQ(got.decayed.gradient_scale, factor);
+  EXPECT_EQ(got.skip, present == 3 ? 0 : 1);
+}
+
+TEST(Optimizer, TheDeviceDecidesAsTheCpuDoes) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double clip_norm : {0.0, -1.0, 0.3, 1.0, 1e9}) {
+    for (const double norm : {0.0, 0.1, 0.3, 1.0, 17.03, 1e30, infinity, std::nan("")}) {
+      ExpectDecided<AdamWPair>(clip_norm, norm, 3);
+      ExpectDecided<SgdPair>(clip_norm, norm, 2);
+    }
+  }
+  const Guarded<BlockRule> rules(std::vector<BlockRule>{{1024, 0}});
+  const Guarded<float> ones(std::vector<float>(engine::kBlock, 1.0f));
+  Guarded<float> next(std::vector<float>(engine::kBlock, 7.0f));
+  const Arena arena{.blocks = 1,
+                    .rules = rules.get(),
+                    .gradient = ones.get(),
+                    .params = ones.get(),
+                    .state0 = ones.get(),
+                    .state1 = ones.get(),
+                    .next_params = next.get(),
+                    .next_state0 = next.get(),
+                    .next_state1 = next.get()};
+  const Guarded<AdamWPair> adamw(std::vector<AdamWPair>{{{}, {}, 1}});
+  AdamW(kStream, adamw.get(), arena);
+  const Guarded<SgdPair> sgd(std::vector<SgdPair>{{{}, {}, 1}});
+  Sgd(kStream, sgd.get(), arena);
+  EXPECT_EQ(next.values(), std::vector<float>(engine::kBlock, 7.0f));
+}
+
 }  // namespace
 }  // namespace ringmaster::cuda::kernels

@@ -87,7 +87,6 @@ int Enqueue(Handle handle, Stream stream, Operation operation, size_t count) {
   Communicator& own = Of(handle);
   if (own.rank == nullptr || own.revoked) return answers::kInvalidUsage;
   const size_t size_of = operation.type == answers::kByte ? 1 : operation.type == answers::kBfloat16 ? 2 : 4;
-  if (operation.type == answers::kBfloat16) return answers::kInvalidArgument;
   operation.bytes = count * size_of;
   operation.stream = reinterpret_cast<cuda::emulation::StreamHead*>(stream);
   own.rank->Give(operation);

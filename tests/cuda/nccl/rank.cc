@@ -4,10 +4,12 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/cuda/kernels/bf16.h"
+
 namespace ringmaster::nccl_emulation {
 namespace {
 
-using fabric::nccl::kFloat32;
+using fabric::nccl::kBfloat16;
 using fabric::nccl::kInt32;
 using fabric::nccl::kMax;
 
@@ -20,6 +22,18 @@ void Combine(std::byte* into, std::span<const std::byte> from, int operation) {
     std::memcpy(&b, from.data() + at, sizeof(T));
     const T c = operation == kMax ? std::max(a, b) : static_cast<T>(a + b);
     std::memcpy(into + at, &c, sizeof(T));
+  }
+}
+
+// In float, rounded to nearest even after each rank.
+void AddBf16(std::byte* into, std::span<const std::byte> from) {
+  for (size_t at = 0; at < from.size(); at += 2) {
+    cuda::Bf16 a{};
+    cuda::Bf16 b{};
+    std::memcpy(&a, into + at, 2);
+    std::memcpy(&b, from.data() + at, 2);
+    const cuda::Bf16 sum = cuda::RoundToBf16(cuda::ToFloat(a) + cuda::ToFloat(b));
+    std::memcpy(into + at, &sum, 2);
   }
 }
 
@@ -121,6 +135,8 @@ bool Rank::Reduce(std::span<const std::byte> in, std::byte* out, int type, int o
             std::ranges::copy(piece, out + at);
           } else if (type == kInt32) {
             Combine<int32_t>(out + at, piece, operation);
+          } else if (type == kBfloat16) {
+            AddBf16(out + at, piece);
           } else {
             Combine<float>(out + at, piece, operation);
           }

@@ -11,6 +11,9 @@ namespace ringmaster::cuda::emulation {
 // RINGMASTER_EMULATED_FAULT=WAIT:ERROR, "25:700" for an illegal address.
 void FailAtWait(int64_t wait, int cuda_error);
 
+// So many waits there were in this process.
+int64_t Waits();
+
 // How many devices there are; below 0: there is no driver (RINGMASTER_EMULATED_DEVICES). One without it.
 void SetDevices(int count);
 

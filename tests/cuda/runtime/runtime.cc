@@ -1,6 +1,7 @@
 // worker/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the caller's
 // thread; copies between host and device are made strict about time: what goes to the host arrives there only
-// when somebody waits, and what comes from there must not change until then.
+// when somebody waits for the copy or for what streams put behind it, and what comes from there must not
+// change until then.
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -32,20 +34,26 @@ constexpr int kNoDriver = 35;
 constexpr int kInvalidDevice = 101;
 constexpr int kOutOfMemory = 2;
 
-// What has not been waited for.
+struct EmulatedStream;
+
+// What has not been waited for: a copy, or that another stream gets so far.
 struct Pending {
   void* host = nullptr;
   uint64_t hash = 0;                 // of what went to the device
   std::vector<std::byte> data = {};  // of what goes to the host
   bool to_host = false;
   int64_t bytes = 0;
+  EmulatedStream* other = nullptr;
+  uint64_t position = 0;
 };
 
 struct EmulatedStream : emulation::StreamHead {  // first: others see no more of it
-  std::mutex mutex;
-  std::vector<Pending> pending;
+  std::deque<Pending> pending;
   uint64_t taken = 0;  // so many went off the front of `pending`
 };
+
+// For what is pending in all streams.
+std::recursive_mutex pending_mutex;
 
 struct EmulatedEvent {
   std::mutex mutex;
@@ -61,16 +69,18 @@ EmulatedStream& Of(Stream stream) {
 EmulatedEvent& Of(CUevent_st* event) { return *reinterpret_cast<EmulatedEvent*>(event); }
 
 void FinishTo(EmulatedStream& stream, uint64_t position) {
-  const std::lock_guard lock(stream.mutex);
+  const std::lock_guard lock(pending_mutex);
   while (stream.taken < position && !stream.pending.empty()) {
-    Pending& copy = stream.pending.front();
-    if (copy.to_host)
+    const Pending copy = std::move(stream.pending.front());
+    stream.pending.pop_front();
+    ++stream.taken;
+    if (copy.other != nullptr)
+      FinishTo(*copy.other, copy.position);
+    else if (copy.to_host)
       std::memcpy(copy.host, copy.data.data(), static_cast<size_t>(copy.bytes));
     else
       CHECK(XXH64(copy.host, static_cast<size_t>(copy.bytes), 0) == copy.hash,
             "{} bytes of host memory changed while they were being copied to the device", copy.bytes);
-    stream.pending.erase(stream.pending.begin());
-    ++stream.taken;
   }
 }
 
@@ -80,6 +90,7 @@ void FinishAll(EmulatedStream& stream) {
 }
 
 struct Machine {
+  std::atomic<int64_t> waits{0};
   std::atomic<int64_t> waits_left{0};
   std::atomic<int> planned{0};
   std::atomic<int> lost{0};  // the error that lost the device
@@ -119,6 +130,7 @@ Status Healthy(std::string_view doing) {
 Status AfterWait(std::string_view doing) {
   CHECK(!emulation::RecordsAny(), "{} while work is recorded", doing);
   Machine& machine = TheMachine();
+  ++machine.waits;
   if (machine.waits_left > 0 && --machine.waits_left == 0) {
     const Error error = DeviceError(machine.planned, doing);
     if (MustLeave(error)) machine.lost = machine.planned.load();
@@ -137,6 +149,8 @@ void FailAtWait(int64_t wait, int cuda_error) {
   machine.planned = cuda_error;
   if (wait == 0) machine.lost = 0;
 }
+
+int64_t Waits() { return TheMachine().waits; }
 
 void SetDevices(int count) { TheMachine().devices = count; }
 
@@ -157,6 +171,8 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
   return *this;
 }
 
+Status Given() { return Healthy("giving work to the device"); }
+
 Status Synchronise(Stream stream) {
   FinishAll(Of(stream));
   return AfterWait("waiting for the device");
@@ -169,7 +185,7 @@ void CopyToDevice(Stream stream, void* device, const void* host, int64_t bytes) 
   emulation::Give(stream, [=] {
     std::memcpy(device, host, static_cast<size_t>(bytes));
     EmulatedStream& to = Of(stream);
-    const std::lock_guard lock(to.mutex);
+    const std::lock_guard lock(pending_mutex);
     to.pending.push_back({.host = const_cast<void*>(host),
                           .hash = XXH64(host, static_cast<size_t>(bytes), 0),
                           .bytes = bytes});
@@ -183,7 +199,7 @@ void CopyToHost(Stream stream, void* host, const void* device, int64_t bytes) {
   emulation::Give(stream, [=] {
     const auto* const from = static_cast<const std::byte*>(device);
     EmulatedStream& of = Of(stream);
-    const std::lock_guard lock(of.mutex);
+    const std::lock_guard lock(pending_mutex);
     of.pending.push_back({.host = host, .data = {from, from + bytes}, .to_host = true, .bytes = bytes});
   });
 }
@@ -218,14 +234,25 @@ void Event::Record(Stream stream) {
   CHECK(!emulation::Records(stream), "an event within recorded work");
   EmulatedStream& of = Of(stream);
   EmulatedEvent& event = Of(event_);
-  const std::scoped_lock lock(of.mutex, event.mutex);
+  const std::scoped_lock lock(pending_mutex, event.mutex);
   event.stream = &of;
   event.position = of.taken + of.pending.size();
   event.outside = of.given;
 }
 
+// Kernels run when they are enqueued: what others have put before the point must be done by then.
 void Event::Before(Stream stream) const {
   CHECK(!emulation::Records(stream), "an event within recorded work");
+  EmulatedEvent& event = Of(event_);
+  std::unique_lock lock(event.mutex);
+  EmulatedStream* const waited_for = event.stream;
+  const uint64_t position = event.position;
+  const uint64_t outside = event.outside;
+  lock.unlock();
+  if (waited_for == nullptr) return;
+  waited_for->WaitFor(outside);
+  const std::lock_guard pending(pending_mutex);
+  Of(stream).pending.push_back({.other = waited_for, .position = position});
 }
 
 Status Event::Wait() const {

@@ -25,7 +25,22 @@ __device__ __forceinline__ Place PlaceOf(const Arena& arena) {
           rule.decays != 0};
 }
 
+// One thread.
+template <class Pair>
+__global__ void DecideKernel(Decision decision, Pair* scalars) {
+  double factor = 1;
+  if (decision.clip_norm > 0) {
+    const double clipped = __ddiv_rn(decision.clip_norm, __dadd_rn(*decision.norm, 1e-6));
+    factor = clipped < 1 ? clipped : 1;
+  }
+  const float scale = __double2float_rn(factor);
+  scalars->plain.gradient_scale = scale;
+  scalars->decayed.gradient_scale = scale;
+  scalars->skip = *decision.present == decision.everyone ? 0 : 1;
+}
+
 __global__ void SgdKernel(const SgdPair* scalars, Arena arena) {
+  if (scalars->skip != 0) return;
   const Place place = PlaceOf(arena);
   const optimizer::SgdScalars k = place.decays ? scalars->decayed : scalars->plain;
   float g[kStepQuad];
@@ -47,6 +62,7 @@ __global__ void SgdKernel(const SgdPair* scalars, Arena arena) {
 }
 
 __global__ void AdamWKernel(const AdamWPair* scalars, Arena arena) {
+  if (scalars->skip != 0) return;
   const Place place = PlaceOf(arena);
   const optimizer::AdamWScalars k = place.decays ? scalars->decayed : scalars->plain;
   float g[kStepQuad];
@@ -88,6 +104,14 @@ std::vector<BlockRule> MakeBlockRules(const engine::Layout& layout) {
     }
   }
   return rules;
+}
+
+void Decide(Stream stream, const Decision& decision, SgdPair* scalars) {
+  Launch(DecideKernel<SgdPair>, 1, 1, 0, stream, decision, scalars);
+}
+
+void Decide(Stream stream, const Decision& decision, AdamWPair* scalars) {
+  Launch(DecideKernel<AdamWPair>, 1, 1, 0, stream, decision, scalars);
 }
 
 void Sgd(Stream stream, const SgdPair* scalars, const Arena& arena) {

@@ -24,11 +24,24 @@ std::vector<BlockRule> MakeBlockRules(const engine::Layout& layout);
 struct SgdPair {
   optimizer::SgdScalars plain;
   optimizer::SgdScalars decayed;
+  int32_t skip = 0;  // not 0: the step writes nothing
 };
 struct AdamWPair {
   optimizer::AdamWScalars plain;
   optimizer::AdamWScalars decayed;
+  int32_t skip = 0;
 };
+
+// What the device decides by itself before a step, in `scalars`: how much of the gradient is left after
+// clipping (optimizer::ClipFactor), and whether the step is skipped because *present is not `everyone`.
+struct Decision {
+  double clip_norm = 0;
+  const double* norm = nullptr;
+  const int32_t* present = nullptr;
+  int32_t everyone = 1;
+};
+void Decide(Stream stream, const Decision& decision, SgdPair* scalars);
+void Decide(Stream stream, const Decision& decision, AdamWPair* scalars);
 
 // Device memory, aligned to 16 bytes; an output may be the same memory as its own input. Padding becomes
 // zero.

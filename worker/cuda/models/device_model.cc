@@ -241,9 +241,15 @@ Status DeviceModel<T>::Enqueue(const Params& params, const Batch& batch, std::sp
 
 template <class T>
 Result<std::vector<Sums>> DeviceModel<T>::Await() {
-  const Status done = Synchronise(stream_);
+  // For the last sums, and not for what follows them in the stream.
+  const std::vector<Slot*> pending = std::exchange(pending_, {});
+  for (Slot* const slot : pending)
+    if (slot != nullptr) slot->state = Slot::State::kAbandoned;
+  const auto last =
+      std::find_if(pending.rbegin(), pending.rend(), [](Slot* slot) { return slot != nullptr; });
+  if (last != pending.rend()) RM_TRY((*last)->done.Wait());
   std::vector<Sums> all;
-  for (Slot* const slot : std::exchange(pending_, {})) {
+  for (Slot* const slot : pending) {
     if (slot == nullptr) {
       all.emplace_back();
       continue;
@@ -252,7 +258,6 @@ Result<std::vector<Sums>> DeviceModel<T>::Await() {
     all.push_back({.loss = sums.loss, .correct = sums.correct, .predictions = sums.predictions});
     slot->state = Slot::State::kFree;
   }
-  RM_TRY(done);
   return all;
 }
 
@@ -263,6 +268,7 @@ Result<Sums> DeviceModel<T>::ForwardBackward(const Params& params, const Batch& 
   CHECK(pending_.empty(), "ForwardBackward between Enqueue and Await");
   RM_TRY(Enqueue(params, batch, grads, on_final, cancel));
   RM_ASSIGN(const std::vector<Sums> sums, Await());
+  RM_TRY(Synchronise(stream_));
   return sums.front();
 }
 

@@ -32,13 +32,15 @@ Status Told(cudaError_t error, std::string_view doing) {
 // What enqueueing calls of this thread have left behind.
 Status AfterWait(cudaError_t waited) {
   RM_TRY(Told(waited, "waiting for the device"));
-  return Told(cudaGetLastError(), "giving work to the device");
+  return Given();
 }
 
 // The status of calls whose failure the next wait tells.
 void Enqueue(cudaError_t) {}
 
 }  // namespace
+
+Status Given() { return Told(cudaGetLastError(), "giving work to the device"); }
 
 Status Synchronise(Stream stream) { return AfterWait(cudaStreamSynchronize(stream)); }
 

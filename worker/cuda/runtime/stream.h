@@ -14,6 +14,8 @@ namespace ringmaster::cuda {
 
 // Waits until all of the stream is done.
 Status Synchronise(Stream stream);
+// What went wrong with enqueueing on this thread since it last waited or asked; for who will not wait.
+Status Given();
 
 class OwnedStream {
  public:

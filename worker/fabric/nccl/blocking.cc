@@ -5,7 +5,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-class BlockingCommunicator final : public Communicator {
+class BlockingCommunicator final : public OrderedCommunicator {
  public:
   BlockingCommunicator(std::unique_ptr<DeviceCommunicator> device, Communicator* host, Stream stream,
                        CopyOnDevice copy)
@@ -48,6 +48,14 @@ class BlockingCommunicator final : public Communicator {
     return Finish(device_->Receive(data, peer, stream_));
   }
 
+  Status StartAllReduce(std::span<int32_t> data, ReduceOp op) override {
+    return device_->AllReduce(data, op, stream_);
+  }
+  Status StartAllReduce(std::span<float> data, ReduceOp op) override {
+    return device_->AllReduce(data, op, stream_);
+  }
+  Status Finish() override { return device_->Wait(stream_); }
+
  private:
   Status Finish(Status enqueued) {
     RM_TRY(std::move(enqueued));
@@ -62,8 +70,8 @@ class BlockingCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device, Communicator* host,
-                                           Stream stream, CopyOnDevice copy) {
+std::unique_ptr<OrderedCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
+                                                  Communicator* host, Stream stream, CopyOnDevice copy) {
   return std::make_unique<BlockingCommunicator>(std::move(device), host, stream, std::move(copy));
 }
 

@@ -8,6 +8,7 @@
 
 #include "worker/fabric/communicator.h"
 #include "worker/fabric/nccl/communicator.h"
+#include "worker/fabric/ordered.h"
 
 namespace ringmaster::fabric::nccl {
 
@@ -15,7 +16,7 @@ namespace ringmaster::fabric::nccl {
 using CopyOnDevice = std::function<void(Stream, std::span<std::byte> to, std::span<const std::byte> from)>;
 
 // `host` is the communicator over which `device` was made, and outlives it: barriers are its.
-std::unique_ptr<Communicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device, Communicator* host,
-                                           Stream stream, CopyOnDevice copy);
+std::unique_ptr<OrderedCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
+                                                  Communicator* host, Stream stream, CopyOnDevice copy);
 
 }  // namespace ringmaster::fabric::nccl

@@ -131,6 +131,78 @@ TEST_F(NcclDomainTest, EveryOperation) {
   });
 }
 
+TEST_F(NcclDomainTest, SumsOfBf16) {
+  Start(3, {.slow_answers = 2});
+  Connect(First(3), 1);
+  OnAll(First(3), [](Rank& rank, int r) {
+    const uint16_t values[] = {0x3f80, 0x4000, 0x4040};                // 1, 2, 3
+    std::vector<uint16_t> data = {values[r], 0xbf80, 0x4180, 0x3b80};  // own, -1, 16, 2^-8
+    ASSERT_TRUE(rank.communicator->AllReduceBf16(data, rank.stream).ok());
+    ASSERT_TRUE(rank.communicator->Wait(rank.stream).ok());
+    EXPECT_EQ(data, (std::vector<uint16_t>{0x40c0, 0xc040, 0x4240, 0x3c40}));  // 6, -3, 48, 3 * 2^-8
+  });
+}
+
+TEST_F(NcclDomainTest, MessagesBetweenRanks) {
+  Start(3, {.slow_answers = 2});
+  Connect(First(3), 1);
+  OnAll(First(3), [](Rank& rank, int r) {
+    DeviceCommunicator& own = *rank.communicator;
+    // Shares of two bytes: the receiver sees who sent them to whom.
+    std::vector<std::byte> in(6);
+    for (size_t to = 0; to < 3; ++to) {
+      in[2 * to] = static_cast<std::byte>(r);
+      in[2 * to + 1] = static_cast<std::byte>(to);
+    }
+    std::vector<std::byte> out(6);
+    ASSERT_TRUE(own.AllToAll(in, out, rank.stream).ok());
+    ASSERT_TRUE(own.Wait(rank.stream).ok());
+    for (size_t from = 0; from < 3; ++from) {
+      EXPECT_EQ(out[2 * from], static_cast<std::byte>(from));
+      EXPECT_EQ(out[2 * from + 1], static_cast<std::byte>(r));
+    }
+    // Around the ring: rank 0 sends first and receives last.
+    std::vector<std::byte> token(70'000, static_cast<std::byte>(40));
+    if (r != 0) {
+      ASSERT_TRUE(own.Receive(token, r - 1, rank.stream).ok());
+    }
+    ASSERT_TRUE(own.Wait(rank.stream).ok());
+    for (std::byte& one : token) one = static_cast<std::byte>(static_cast<int>(one) + 1);
+    ASSERT_TRUE(own.Send(token, (r + 1) % 3, rank.stream).ok());
+    if (r == 0) {
+      ASSERT_TRUE(own.Receive(token, 2, rank.stream).ok());
+    }
+    ASSERT_TRUE(own.Wait(rank.stream).ok());
+    EXPECT_EQ(token, std::vector<std::byte>(70'000, static_cast<std::byte>(r == 0 ? 43 : 41 + r)));
+  });
+}
+
+TEST_F(NcclDomainTest, AMessageToNobodyEndsWithTheGeneration) {
+  Start(2);
+  Connect(First(2), 1);
+  std::vector<std::byte> data(8);
+  ASSERT_TRUE(ranks_[0]->communicator->Receive(data, 1, ranks_[0]->stream).ok());
+  ranks_[0]->cancel = true;
+  EXPECT_EQ(ranks_[0]->communicator->Wait(ranks_[0]->stream).error().code, Code::kCancelled);
+}
+
+// Sums that are asked for without waiting are there when the owner has asked for the end.
+TEST_F(NcclDomainTest, StartedSumsAreDoneAtTheEnd) {
+  Start(3, {.slow_answers = 2});
+  Connect(First(3), 1);
+  OnAll(First(3), [](Rank& rank, int r) {
+    auto ordered = MakeBlocking(std::move(rank.communicator), rank.host.get(), rank.stream, nullptr);
+    std::vector<int32_t> numbers = {r, 5};
+    std::vector<float> floats = {0.5F};
+    ASSERT_TRUE(ordered->StartAllReduce(std::span(numbers), ReduceOp::kSum).ok());
+    ASSERT_TRUE(ordered->StartAllReduce(std::span(floats), ReduceOp::kSum).ok());
+    ASSERT_TRUE(ordered->Finish().ok());
+    EXPECT_EQ(numbers, (std::vector<int32_t>{3, 15}));
+    EXPECT_EQ(floats, (std::vector<float>{1.5F}));
+    EXPECT_TRUE(ordered->Finish().ok());  // of nothing
+  });
+}
+
 TEST_F(NcclDomainTest, AWorldOfOneNeedsNoLibrary) {
   Start(1, {.failing_call = 0});
   Connect(First(1), 1);

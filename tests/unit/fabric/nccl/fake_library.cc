@@ -1,7 +1,10 @@
 #include "tests/unit/fabric/nccl/fake_library.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <deque>
+#include <utility>
 
 #include "base/check.h"
 
@@ -26,6 +29,20 @@ void Combine(void* into, const void* from, size_t count, int operation) {
   }
 }
 
+// In float, in the order of ranks, as near to NCCL as anybody may rely on.
+void AddBf16(void* into, const void* from, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const auto read = [i](const void* memory) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, static_cast<const char*>(memory) + 2 * i, 2);
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    };
+    const auto sum = std::bit_cast<uint32_t>(read(into) + read(from));
+    const auto rounded = static_cast<uint16_t>((sum + 0x7fff + (sum >> 16 & 1)) >> 16);
+    std::memcpy(static_cast<char*>(into) + 2 * i, &rounded, 2);
+  }
+}
+
 }  // namespace
 
 struct FakeOperation {
@@ -38,6 +55,33 @@ struct FakeOperation {
   FakeLibrary::Communicator* owner = nullptr;
   int* pending = nullptr;  // of its stream
 };
+
+// One that is sent or received.
+struct FakeMessage {
+  const void* in = nullptr;  // of a sender
+  void* out = nullptr;       // of a receiver
+  size_t bytes = 0;
+  int peer = 0;
+  bool done = false;
+};
+
+// What was given as one: it is done when all of it is, and what came after it waits for that.
+struct FakeBatch {
+  std::vector<FakeMessage> messages;
+  int* pending = nullptr;
+};
+
+namespace {
+
+// Calls of this thread between GroupStart and GroupEnd.
+struct Group {
+  bool open = false;
+  FakeLibrary::Communicator* owner = nullptr;
+  FakeBatch batch;
+};
+thread_local Group group;
+
+}  // namespace
 
 struct FakeLibrary::StreamState {
   int pending = 0;
@@ -58,6 +102,7 @@ struct FakeLibrary::Communicator {
   int slow = 0;
   bool revoked = false;
   int state = kSuccess;
+  std::deque<FakeBatch> batches;
 };
 
 FakeLibrary* FakeLibrary::current() { return the_library; }
@@ -99,6 +144,12 @@ Api FakeLibrary::api() const {
   api.broadcast = [](const void* in, void* out, size_t count, int type, int root, Handle handle,
                      Stream stream) {
     return the_library->Operate(handle, stream, "broadcast", in, out, count, type, root);
+  };
+  api.send = [](const void* data, size_t count, int type, int peer, Handle handle, Stream stream) {
+    return the_library->Carry(handle, stream, data, nullptr, count * SizeOf(type), peer);
+  };
+  api.receive = [](void* data, size_t count, int type, int peer, Handle handle, Stream stream) {
+    return the_library->Carry(handle, stream, nullptr, data, count * SizeOf(type), peer);
   };
   api.group_start = [] { return the_library->GroupStart(); };
   api.group_end = [] { return the_library->GroupEnd(); };
@@ -219,6 +270,7 @@ int FakeLibrary::Abort(Handle handle) {
         operation.pending = nullptr;
         operation.owner = nullptr;
       }
+  Drop(Of(handle));
   CHECK(communicators_.erase(Of(handle)) == 1, "freed twice");
   return kSuccess;
 }
@@ -230,6 +282,7 @@ int FakeLibrary::Revoke(Handle handle) {
   if (faults_.revoke_hangs) released_.wait(lock, [this] { return let_go_; });
   Communicator& own = *Of(handle);
   own.revoked = true;
+  Drop(&own);
   own.state = kSuccess;
   own.slow = faults_.slow_answers;
   for (auto& [number, ranks] : own.clique->operations)
@@ -266,8 +319,74 @@ int FakeLibrary::RegisterMemory() {
   return kSuccess;
 }
 
-int FakeLibrary::GroupStart() { return kSuccess; }
-int FakeLibrary::GroupEnd() { return kSuccess; }
+int FakeLibrary::GroupStart() {
+  CHECK(!group.open, "a group within a group");
+  group = {.open = true, .owner = nullptr, .batch = {}};
+  return kSuccess;
+}
+
+int FakeLibrary::GroupEnd() {
+  CHECK(group.open, "the end of no group");
+  const std::lock_guard lock(mutex_);
+  group.open = false;
+  return group.owner == nullptr ? static_cast<int>(kSuccess) : Give(group.owner, std::move(group.batch));
+}
+
+int FakeLibrary::Carry(Handle handle, Stream stream, const void* in, void* out, size_t bytes, int peer) {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  Communicator& own = *Of(handle);
+  CHECK(!own.revoked && peer >= 0 && peer < own.clique->world, "no peer {}", peer);
+  int* const pending = &reinterpret_cast<StreamState*>(stream)->pending;
+  const FakeMessage message = {in, out, bytes, peer};
+  if (!group.open) return Give(&own, {{message}, pending});
+  group.owner = &own;
+  group.batch.pending = pending;
+  group.batch.messages.push_back(message);
+  return kSuccess;
+}
+
+int FakeLibrary::Give(Communicator* own, FakeBatch batch) {
+  ++*batch.pending;
+  own->batches.push_back(std::move(batch));
+  while (Deliver(*own->clique)) {
+  }
+  own->slow = faults_.slow_answers;
+  return own->slow > 0 ? kInProgress : kSuccess;
+}
+
+// Matches what the oldest batches of the ranks send with what those receive; whether there was any.
+bool FakeLibrary::Deliver(const Clique& clique) {
+  std::vector<Communicator*> heads;
+  for (const auto& [one, owned] : communicators_)
+    if (one->clique.get() == &clique && !one->batches.empty()) heads.push_back(one);
+  bool any = false;
+  for (Communicator* const from : heads)
+    for (Communicator* const to : heads)
+      for (FakeMessage& sent : from->batches.front().messages) {
+        if (sent.in == nullptr || sent.done || sent.peer != to->rank) continue;
+        auto& messages = to->batches.front().messages;
+        const auto received = std::ranges::find_if(messages, [&](const FakeMessage& one) {
+          return one.out != nullptr && !one.done && one.peer == from->rank;
+        });
+        if (received == messages.end()) continue;
+        CHECK(received->bytes == sent.bytes, "{} bytes are sent, {} received", sent.bytes, received->bytes);
+        std::memcpy(received->out, sent.in, sent.bytes);
+        sent.done = received->done = any = true;
+      }
+  for (Communicator* const one : heads) {
+    if (!std::ranges::all_of(one->batches.front().messages, &FakeMessage::done)) continue;
+    --*one->batches.front().pending;
+    one->batches.pop_front();
+    any = true;
+  }
+  return any;
+}
+
+void FakeLibrary::Drop(Communicator* own) {
+  for (const FakeBatch& batch : own->batches) --*batch.pending;
+  own->batches.clear();
+}
 
 int FakeLibrary::Operate(Handle handle, Stream stream, const std::string& kind, const void* in, void* out,
                          size_t count, int type, int argument) {
@@ -307,6 +426,9 @@ void FakeLibrary::Run(Clique& clique) {
       for (auto it = std::next(ranks.begin()); it != ranks.end(); ++it) {
         if (first.type == kInt32) {
           Combine<int32_t>(result.data(), it->second.in, first.count * all, first.argument);
+        } else if (first.type == kBfloat16) {
+          CHECK(first.argument == kSum, "only sums of bf16 are asked for");
+          AddBf16(result.data(), it->second.in, first.count * all);
         } else {
           Combine<float>(result.data(), it->second.in, first.count * all, first.argument);
         }

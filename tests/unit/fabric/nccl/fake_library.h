@@ -18,6 +18,8 @@
 
 namespace ringmaster::fabric::nccl {
 
+struct FakeBatch;
+
 class FakeLibrary {
  public:
   struct Faults {
@@ -62,6 +64,7 @@ class FakeLibrary {
   int Operate(Handle handle, Stream stream, const std::string& kind, const void* in, void* out, size_t count,
               int type, int argument);
   int UniqueIdOf(UniqueId* id);
+  int Carry(Handle handle, Stream stream, const void* in, void* out, size_t bytes, int peer);
   int RegisterMemory();
   int GroupStart();
   int GroupEnd();
@@ -70,6 +73,10 @@ class FakeLibrary {
   struct StreamState;
   bool Fails();  // counts a call
   void Run(Clique& clique);
+  // With the lock held.
+  int Give(Communicator* own, FakeBatch batch);
+  bool Deliver(const Clique& clique);
+  static void Drop(Communicator* own);
 
   const Faults faults_;
   std::mutex mutex_;
