@@ -59,8 +59,7 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
   while (true) {
     board.Clear(numerics::kZero);
     RM_TRY(Try(links, samples, cancel, wants_to_stop, &board));
-    if (!config.exact || !numerics::Overflowed(board.maxima(), exponents)) break;
-    if (numerics::NotFinite(board.maxima())) break;
+    if (!overflowed_ || !finite_) break;
     // Some block outgrew its exponent (in the first step: every block). The maxima tell what fits; do the
     // step again.
     numerics::ExponentsForRedo(board.maxima(), exponents);
@@ -75,16 +74,12 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
   result.stand_still = board.Voted(Board::kStandStill);
   result.gradient_norm = norm_.host[0];
 
-  const bool finite = !config.exact || !numerics::NotFinite(board.maxima());
-  if (!finite || !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss)) {
+  if (!finite_ || !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss)) {
     return Error{Code::kInvalid, fmt::format("step {}: the gradient is not finite (loss {}); lower "
                                              "spec.training.optimizer.learningRate or set clipNorm",
                                              state.step() + 1, result.loss)};
   }
-  if (config.exact) {
-    std::ranges::copy(exponents, state.next().exponents.begin());
-    numerics::ExponentsForNext(layout_, board.maxima(), state.step() + 1, state.next().exponents);
-  }
+  std::ranges::copy(coming_, state.next().exponents.begin());
   state.next().loss = result.loss;
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();
@@ -97,22 +92,40 @@ Status Stepper::Try(const Links& links, const data::StepSamples& samples, const 
   const bool undo = state.can_roll_back();
   const bool by_host = links.device == nullptr && links.host->world() > 1;
   present_.host[0] = links.device == nullptr ? links.host->world() : 1;
-  const Status enqueued = EnqueueGradients(links, samples, cancel);
-  Status concluded;
-  if (!by_host) concluded = Conclude(links, samples, enqueued.ok());
-  const Status own = TakeLosses(links, board);
-  if (by_host) concluded = Conclude(links, samples, enqueued.ok() && own.ok());
-  const Waiting waiting(parts_.slot);
-  Status exchanged;
-  if (enqueued.ok() && own.ok() && concluded.ok()) {
-    if (wants_to_stop()) board->Cast(Board::kStandStill);
-    exchanged = board->Exchange(links.host);
+  Status good = EnqueueGradients(links, samples, cancel);
+  // Also after a failure, like all that waits below: nothing may be under way when the memory is used again.
+  const auto also = [&good](const Status& status) {
+    if (good.ok()) good = status;
+  };
+  if (!by_host) {
+    {
+      const Waiting waiting(parts_.slot);
+      also(queue_.Drain());
+    }
+    if (good.ok()) good = Conclude(links, samples);
   }
-  const Status finished = links.device == nullptr ? Ok() : links.device->Finish();
-  RM_TRY(parts_.device->Sync());  // also after a failure
+  also(TakeLosses(links, board));
+  {
+    const Waiting waiting(parts_.slot);
+    if (by_host) also(queue_.Drain());
+    if (good.ok() && wants_to_stop()) board->Cast(Board::kStandStill);
+    if (good.ok()) good = board->Exchange(links.host);
+  }
+  if (good.ok() && parts_.config->exact) Foresee(board);
+  if (by_host && good.ok() && !overflowed_ && finite_) good = Conclude(links, samples);
+  const Waiting waiting(parts_.slot);
+  if (links.device != nullptr) also(links.device->Finish());
+  RM_TRY(parts_.device->Sync());
   if (undo && present_.host[0] != links.host->world()) state.KeepUndo();
-  for (const Status& status : {enqueued, own, concluded, exchanged, finished}) RM_TRY(status);
-  return Ok();
+  return good;
+}
+
+void Stepper::Foresee(Board* board) {
+  overflowed_ = numerics::Overflowed(board->maxima(), exponents_.host);
+  finite_ = !numerics::NotFinite(board->maxima());
+  coming_.assign(exponents_.host.begin(), exponents_.host.end());
+  if (!overflowed_ && finite_)
+    numerics::ExponentsForNext(layout_, board->maxima(), parts_.state->step() + 1, coming_);
 }
 
 Status Stepper::TakeLosses(const Links& links, Board* board) {
@@ -124,12 +137,7 @@ Status Stepper::TakeLosses(const Links& links, Board* board) {
   return Ok();
 }
 
-Status Stepper::Conclude(const Links& links, const data::StepSamples& samples, bool wanted) {
-  {
-    const Waiting waiting(parts_.slot);
-    RM_TRY(queue_.Drain());
-  }
-  if (!wanted) return Ok();
+Status Stepper::Conclude(const Links& links, const data::StepSamples& samples) {
   RM_TRY(DecodeGradient(1.0 / static_cast<double>(samples.count)));
   RM_TRY(parts_.device->Norm(gradients_, norm_.device));
   parts_.state->GiveUpUndo();

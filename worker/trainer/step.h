@@ -2,14 +2,15 @@
 // owns, all-reduce of each bucket while backward goes on, norm, clip, update, one small exchange of
 // everything else, commit.
 //
-// The update is a guess that the exchange confirms: that no block outgrew its exponent, and that all is
-// finite. It goes into the next image, so a guess that was wrong costs the time and nothing else. So a device
-// is given the whole step before anybody waits for it, unless buckets travel through the host.
+// Where the device sums buckets itself, or is alone, the update is a guess that the exchange confirms: that
+// no block outgrew its exponent, and that all is finite. It goes into the next image, so a guess that was
+// wrong costs the time and nothing else; and the device is given the whole step before anybody waits for it.
+// Where buckets travel through the host, which waits for them anyhow, the exchange comes first.
 //
 // What the next image held is the undo of the last step. It may go when all members have committed that step,
-// which is when all have sent gradients of this one: the update is enqueued when all buckets are summed, or,
-// where nobody has waited for that, it looks by itself whether a sum over all members, made after all
-// buckets, came to be (`present_`). A device's collectives that are ended by a failure leave garbage there.
+// which is when all have sent gradients of this one. A device's collectives that are ended by a failure leave
+// garbage, so the update looks by itself whether a sum over all members, made after all buckets, came to be
+// (`present_`).
 //
 // The result is a pure function of (state, data): not of the world size, the owner of a micro-batch, or
 // timing, as long as numerics are exact. On an error the current image is unchanged. Thread rule: main
@@ -82,10 +83,12 @@ class Stepper {
   Status TakeBucket(const Links& links, int bucket, bool first, bool last);
   // Waits for the device's own part: losses and maxima.
   Status TakeLosses(const Links& links, Board* board);
-  // Ends the sums of buckets, and enqueues all that follows them if that is `wanted`.
-  Status Conclude(const Links& links, const data::StepSamples& samples, bool wanted);
+  // Enqueues all that follows the sums of buckets.
+  Status Conclude(const Links& links, const data::StepSamples& samples);
   Status DecodeGradient(double scale);
   Status Update(const Links& links);
+  // What the host has to find out from the maxima of all, while the device is still busy.
+  void Foresee(Board* board);
 
   const Parts parts_;
   const engine::Layout& layout_;
@@ -100,6 +103,9 @@ class Stepper {
   Twin<int32_t> exponents_;  // in force for this try of the step
   Twin<int32_t> present_;    // how many members' gradients are in the sums
   Twin<double> norm_;
+  bool overflowed_ = false;
+  bool finite_ = true;
+  std::vector<int32_t> coming_;  // exponents of the step after this one
 };
 
 }  // namespace ringmaster::trainer

@@ -2,8 +2,7 @@
 // given on trust costs nothing when the trust was misplaced.
 #include <gtest/gtest.h>
 
-#include <stdlib.h>
-
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 

@@ -48,7 +48,7 @@ Rank::Rank(std::shared_ptr<Area> area, int rank, int world)
 Rank::~Rank() { Stop(); }
 
 void Rank::Give(const Operation& operation) {
-  ++operation.stream->given;
+  operation.stream->Give();
   {
     const std::lock_guard lock(mutex_);
     operations_.push_back(operation);
@@ -65,8 +65,7 @@ void Rank::Stop() {
   area_->TellChange();
   if (thread_.joinable()) thread_.join();
   for (const Operation& operation : operations_) {
-    ++operation.stream->done;
-    operation.stream->done.notify_all();
+    operation.stream->Finish();
   }
   operations_.clear();
 }
@@ -82,8 +81,7 @@ void Rank::Run() {
     lock.lock();
     if (!done) return;
     operations_.pop_front();
-    ++operation.stream->done;
-    operation.stream->done.notify_all();
+    operation.stream->Finish();
   }
 }
 

@@ -85,7 +85,7 @@ void FinishTo(EmulatedStream& stream, uint64_t position) {
 }
 
 void FinishAll(EmulatedStream& stream) {
-  stream.WaitFor(stream.given);
+  stream.WaitFor(stream.given());
   FinishTo(stream, UINT64_MAX);
 }
 
@@ -237,7 +237,7 @@ void Event::Record(Stream stream) {
   const std::scoped_lock lock(pending_mutex, event.mutex);
   event.stream = &of;
   event.position = of.taken + of.pending.size();
-  event.outside = of.given;
+  event.outside = of.given();
 }
 
 // Kernels run when they are enqueued: what others have put before the point must be done by then.
