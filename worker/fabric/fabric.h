@@ -36,6 +36,9 @@ struct Group {
   std::vector<std::string> addresses;  // Fabric::Address() of each member
 };
 
+// In the error of a Connect when no transport leads to a peer: it is gone, or was never to be reached.
+inline constexpr std::string_view kNoWay = "no transport leads to a peer";
+
 class Fabric {
  public:
   static Result<std::unique_ptr<Fabric>> Create(const FabricOptions& options);
@@ -51,8 +54,8 @@ class Fabric {
 
   // Forms the communicator of a generation. Every member calls it with an equal Group (but for the rank). It
   // may block until all have; fails with kCancelled on Abort(generation or newer), with kUnavailable when a
-  // peer is gone, with kNotFound when no transport leads to one, now or later. Peers that stay keep their
-  // mappings and endpoints. The older communicator must have been destroyed.
+  // peer is gone. Peers that stay keep their mappings and endpoints. The older communicator must have been
+  // destroyed.
   virtual Result<std::unique_ptr<Communicator>> Connect(const Group& group) = 0;
 
   // From any thread: every operation of `generation` or older, and Connect, ends with kCancelled promptly

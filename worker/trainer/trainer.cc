@@ -75,6 +75,7 @@ int Trainer::Run() {
     const auto order = channel.WaitForOrder(limit);
     limit.reset();
     if (!order.has_value()) {
+      if (apart_.has_value()) return FailForGood(*apart_);
       log::Error("no order came after a failed operation; leaving, a fresh trainer will join");
       return kExitFenced;
     }
@@ -154,12 +155,14 @@ std::string Trainer::Transport() const {
 }
 
 Status Trainer::Connect(const fabric::Group& group) {
+  apart_.reset();
   auto connected = parts_.fabric->Connect(group);
   if (!connected.ok()) {
-    // Nothing comes of trying again. Pods that must have RDMA are forbidden TCP, so this is how they miss it.
-    if (connected.error().code == Code::kNotFound)
-      fatal_ = parts_.config.rdma_or_fail ? WithoutRdma(connected.error().message)
-                                          : connected.error().message + "; see UCX_TLS and UCX_NET_DEVICES";
+    // A peer that is gone is known to be so in a moment. If not, nothing comes of trying again: pods that
+    // must have RDMA are forbidden TCP, so this is how they miss it.
+    const std::string& why = connected.error().message;
+    if (why.find(fabric::kNoWay) != std::string::npos)
+      apart_ = parts_.config.rdma_or_fail ? WithoutRdma(why) : why + "; see UCX_TLS and UCX_NET_DEVICES";
     return connected.error();
   }
   comm_ = std::move(connected).value();

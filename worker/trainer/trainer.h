@@ -69,6 +69,7 @@ class Trainer {
   std::unique_ptr<checkpoint::Writer> writer_;  // made when this member first writes one
   Reporter reporter_;
   std::optional<std::string> fatal_;  // why the job cannot go on
+  std::optional<std::string> apart_;  // why it cannot, if the peers that we did not reach live
   int64_t published_step_ = -1;
   Time last_commit_{};
 };

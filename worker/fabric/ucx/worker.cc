@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "worker/fabric/fabric.h"
 
 namespace ringmaster::fabric::ucx {
 namespace {
@@ -125,9 +126,9 @@ Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnError, endpoint.get()};
   const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_);
-  // Decided here, from what both have; the network was not asked.
+  // Decided here, from what both have and from memory of this machine; the network was not asked.
   if (status == UCS_ERR_UNREACHABLE)
-    return Error{Code::kNotFound, "UCX finds no transport that leads to a peer: none that both may use"};
+    return Error{Code::kUnavailable, std::string(kNoWay) + ": UCX knows none that both may use"};
   if (status != UCS_OK) return UcxError("ucp_ep_create", status);
   return endpoint;
 }
