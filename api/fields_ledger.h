@@ -26,12 +26,12 @@ struct Table<LedgerAbsence> {
 template <>
 struct Table<LedgerSuspect> {
   static constexpr bool kOpen = true;
-  static constexpr auto kFields =
-      std::tuple(F("pod", &LedgerSuspect::pod, kLedgerWord, "A worker that fell silent, or ended with an error."),
-                 F("node", &LedgerSuspect::node, {.max_length = 253, .form = Form::kAny},
-                   "Its node, which may be lost. Empty: one of its peers' may be."),
-                 F("since", &LedgerSuspect::since, kLedgerTime, "Since when."),
-                 F("charge", &LedgerSuspect::charge, {}, "It is charged when the node proves to be well."));
+  static constexpr auto kFields = std::tuple(
+      F("pod", &LedgerSuspect::pod, kLedgerWord, "A worker that fell silent, or ended with an error."),
+      F("node", &LedgerSuspect::node, {.max_length = 253, .form = Form::kAny},
+        "Its node, which may be lost. Empty: one of its peers' may be."),
+      F("since", &LedgerSuspect::since, kLedgerTime, "Since when."),
+      F("charge", &LedgerSuspect::charge, {}, "It is charged when the node proves to be well."));
 };
 
 template <>
