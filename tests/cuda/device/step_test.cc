@@ -2,11 +2,10 @@
 // given on trust costs nothing when the trust was misplaced.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <string>
 
 #include "tests/cuda/runtime/faults.h"
+#include "tests/temp_folder.h"
 #include "worker/cuda/device.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/validate.h"
@@ -80,11 +79,8 @@ class EchoOnDevice : public fabric::OrderedCommunicator {
 class StepOnGpu : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "step_XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
     std::string text;
     for (int i = 0; i < 400; ++i) text += "many bits make one ring ";
-    std::ofstream(folder_ / "text") << text;
     config_.model = {.kind = engine::ModelKind::kGpt,
                      .layers = 1,
                      .heads = 2,
@@ -93,7 +89,7 @@ class StepOnGpu : public testing::Test {
                      .vocabulary = 256,
                      .max_samples = 1};
     config_.data = {.kind = data::Kind::kText,
-                    .path = folder_ / "text",
+                    .path = folder_.Write("text", text),
                     .validation_path = "",
                     .validation_fraction = 0.1,
                     .context = 8};
@@ -115,7 +111,6 @@ class StepOnGpu : public testing::Test {
     alone_ = fabric_->Connect({1, 0, {fabric_->Address()}}).value();
     ASSERT_TRUE(state_->Initialise(*model_, 5).ok());
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Result<StepResult> Run(const Links& links) {
     return stepper_->Run(links, &cancel_, [] { return false; });
@@ -123,7 +118,7 @@ class StepOnGpu : public testing::Test {
   // Memory of the emulated device can be read.
   static std::vector<float> Copy(std::span<const float> values) { return {values.begin(), values.end()}; }
 
-  std::filesystem::path folder_;
+  const TempFolder folder_;
   RunConfig config_;
   std::unique_ptr<data::Dataset> dataset_;
   std::unique_ptr<fabric::Fabric> fabric_;
