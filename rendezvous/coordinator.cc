@@ -217,6 +217,7 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   // Not asked yet. A trainer that an earlier coordinator knew may hold anything.
   peer.may_hold_state = options_.resumed && current_.generation == 0;
   peer.failed_starts = 0;
+  if (first_join_ == kNever) first_join_ = now;
   last_join_ = now;
   retry_at_ = now;  // whoever comes may be the one that was waited for
   if (round_) {

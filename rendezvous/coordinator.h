@@ -40,7 +40,8 @@ struct CoordinatorOptions {
   int32_t slots = 1;  // members of a pod; min, target and max count members
   uint32_t term = 0;  // rises with every coordinator of this job
   // The job has run under an earlier coordinator whose members may still live (and train on): they get
-  // `holder_grace` to connect before the first generation. With what that coordinator had heard.
+  // `holder_grace` to connect before the first generation, from the first of them on: what tells agents where
+  // the new coordinator is may be late for all of them. With what that coordinator had heard.
   bool resumed = false;
   int64_t known_step = 0;
   int64_t known_checkpoint = -1;
@@ -191,6 +192,7 @@ class Coordinator {
   // `fresh`: a source is a member of the current generation.
   std::optional<Time> AwaitHoldersUntil(const RecoveryPlan& plan, bool fresh, Time now) const;
   Time FormationDue() const;  // kNever: too few are there
+  Time HoldersDue() const;    // when those of an earlier coordinator have had their time to connect
   Generation NextGeneration();
   void Send(const Peer& peer, Message message);
   void Say(std::string text) { outputs_.push_back(EventLine{std::move(text)}); }
@@ -212,6 +214,7 @@ class Coordinator {
   std::optional<Round> round_;
   Time abort_at_ = kNever;
   Time boundary_at_ = kNever;
+  Time first_join_ = kNever;
   Time last_join_;
   Time retry_at_;                // formation is not tried before (I4)
   bool survivors_hold_ = false;  // paused: members stand still with state

@@ -74,6 +74,11 @@ bool Coordinator::WantsBoundary() const {
   });
 }
 
+Time Coordinator::HoldersDue() const {
+  if (!options_.resumed) return started_at_;
+  return (first_join_ == kNever ? started_at_ : first_join_) + options_.holder_grace;
+}
+
 Time Coordinator::FormationDue() const {
   int32_t staying = 0;
   bool leaving = false;
@@ -87,9 +92,7 @@ Time Coordinator::FormationDue() const {
   // After a restart of the coordinator nobody knows yet who holds what. The members train on by themselves
   // meanwhile, so there is time for all of them to connect.
   Time due = retry_at_;
-  if (options_.resumed && current_.generation == 0 && !RM_MUTANT(kHoldersNotAwaited)) {
-    due = std::max(due, started_at_ + options_.holder_grace);
-  }
+  if (current_.generation == 0 && !RM_MUTANT(kHoldersNotAwaited)) due = std::max(due, HoldersDue());
   if (leaving || (stop_requested_ && staying > 0)) return due;
   if (staying < options_.min && !(RM_MUTANT(kMinIgnored) && staying > 0)) return kNever;
   if (staying < options_.target) {
@@ -256,8 +259,7 @@ std::optional<Time> Coordinator::AwaitHoldersUntil(const RecoveryPlan& plan, boo
   if (RM_MUTANT(kHoldersNotAwaited)) return std::nullopt;
   // With a source one step behind the newest step heard of, that step is simply done again, bit for bit.
   if (fresh && !plan.sources.empty() && newest_step_ - plan.start_step < 2) return std::nullopt;
-  Time until = now;
-  if (options_.resumed) until = std::max(until, started_at_ + options_.holder_grace);
+  Time until = std::max(now, HoldersDue());
   for (const auto& [agent, peer] : peers_) {
     if (!peer.usable() && peer.may_hold_state) until = std::max(until, peer.lost_at + options_.holder_grace);
   }

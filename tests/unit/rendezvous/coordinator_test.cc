@@ -255,6 +255,23 @@ TEST_F(CoordinatorTest, AStandbyThatHoldsStateIsAskedWhenAllMembersAreGone) {
   EXPECT_EQ(next->start_step, 10);
 }
 
+TEST_F(CoordinatorTest, HoldersHaveTheirTimeFromTheFirstOfThemThatCalls) {
+  options_.resumed = true;
+  options_.known_step = 40;
+  Make(1, 2, 2);
+  Pass(seconds(20));  // names led to the old coordinator meanwhile
+  Join(1);
+  Pass(seconds(2));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  Join(2);
+  Pass(seconds(1));
+  Answer(1, 40);
+  Answer(2, 41);
+  const auto next = Last<NewGeneration>(1);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->members.size(), 2u);
+}
+
 TEST_F(CoordinatorTest, ADeathDuringABoundaryPrepareAbortsIt) {
   Make(1, 2, 4);
   Form({1, 2});
