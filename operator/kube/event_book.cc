@@ -51,8 +51,17 @@ void EventBook::Forget(Id id) {
   std::erase_if(due_, [&](const auto& entry) { return entry.second == id; });
 }
 
+void EventBook::ForgetOld(Time now) {
+  while (!by_use_.empty()) {
+    const Series& oldest = series_.at(by_use_.back());
+    if (now - oldest.last_seen <= options_.series_window || oldest.count != oldest.told) return;
+    Forget(Id(by_use_.back()));
+  }
+}
+
 void EventBook::Note(const EventSubject& subject, bool warning, const std::string& reason,
                      const std::string& note, Time now) {
+  ForgetOld(now);
   const char* const kind = warning ? "warning" : "normal";
   Id id = IdOf(subject, {kind, reason, note});
   bool combined = false;
@@ -78,7 +87,7 @@ void EventBook::Note(const EventSubject& subject, bool warning, const std::strin
     Series& series = it->second;
     by_use_.splice(by_use_.begin(), by_use_, series.used);
     series.last_seen = now;
-    series.note = note;
+    if (series.combined) series.note = note;
     if (series.count++ == series.told) due_.emplace(series.last_told + options_.patch_interval, id);
     return;
   }
@@ -92,7 +101,7 @@ void EventBook::Note(const EventSubject& subject, bool warning, const std::strin
   series.namespace_ = subject.namespace_;
   series.combined = combined;
   series.name = fmt::format("{}.{}{:x}", subject.name, options_.salt, next_++);
-  series.note = note;
+  if (combined) series.note = note;
   series.last_seen = series.last_told = now;
   series.used = by_use_.begin();
   todo_.make.push_back(

@@ -10,7 +10,8 @@
 //  the newest note;
 //  - a job may make `burst` events at once and one more every `refill` after that; counts are not held back
 //  by this.
-// Memory: at most `capacity` series; the one used longest ago goes first.
+// Memory: at most `capacity` series; the one used longest ago goes first, and those whose window is over at
+// the next note.
 #pragma once
 
 #include <cstdint>
@@ -71,6 +72,7 @@ class EventBook {
   // When Take should be called though nothing was noted.
   Time NextWakeup() const { return due_.empty() ? kNever : due_.begin()->first; }
   int64_t dropped() const { return dropped_; }
+  size_t held() const { return series_.size(); }
 
  private:
   // Hashes of what tells two apart, which would be hundreds of bytes for each: that two series have the same
@@ -82,7 +84,7 @@ class EventBook {
     bool combined = false;  // of several notes
     int32_t count = 1;
     int32_t told = 1;
-    std::string note;
+    std::string note;  // the newest; of combined ones only
     Time last_seen{};
     Time last_told{};
     std::list<Id>::iterator used;
@@ -98,10 +100,11 @@ class EventBook {
 
   bool Pay(const EventSubject& subject, Time now);
   void Forget(Id id);
+  void ForgetOld(Time now);
 
   const Options options_;
   std::map<Id, Series> series_;
-  std::list<Id> by_use_;  // newest first
+  std::list<Id> by_use_;  // by when they were last seen, newest first
   std::map<Id, Bucket> buckets_;
   std::map<Id, Similar> similar_;
   std::multimap<Time, Id> due_;  // counts to be told

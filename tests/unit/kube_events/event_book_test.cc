@@ -80,8 +80,18 @@ TEST(EventBook, MemoryIsBounded) {
     book.Note(subject, false, "Ready", "n", At(i));
     EXPECT_EQ(book.Take(At(i)).make.size(), 1u);
   }
+  EXPECT_EQ(book.held(), 10u);
   // What was forgotten has no count to be told.
   EXPECT_LE(book.Take(At(100'000)).count.size(), 10u);
+}
+
+TEST(EventBook, WhatNoNoteCanCountWithIsForgotten) {
+  EventBook book = Make();
+  for (int i = 0; i < 100; ++i) book.Note({"rm", fmt::format("job{}", i), "u"}, false, "Ready", "n", At(i));
+  EXPECT_EQ(book.Take(At(100)).make.size(), 100u);
+  EXPECT_EQ(book.held(), 100u);
+  book.Note(kJob, false, "Ready", "n", At(410));  // those of the last 360 s stay
+  EXPECT_EQ(book.held(), 51u);
 }
 
 }  // namespace
