@@ -249,7 +249,7 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   pod.node = "localhost";
   pod.created = pod.placed = pod.started = Now();
   by_uid_[pod.uid] = {write.key, pod.name};
-  keeper_->Start(pod.uid, SpecOf(write.key, pod.name));
+  keeper_->Start(pod.uid, SpecOf(write.key, pod.name, pod.rank));
   entry.pods.emplace(pod.name, std::move(pod));
   return ++pod_revision_;
 }
@@ -344,7 +344,7 @@ std::string LocalBackend::TerminationLog(const std::string& pod) const {
   return options_.directory + "/pods/" + pod + "/termination-message";
 }
 
-SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod) const {
+SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t rank) const {
   SpawnSpec spec;
   spec.argv = options_.argv;
   spec.folder = options_.directory + "/pods/" + pod;
@@ -352,6 +352,7 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod) const {
   spec.environment = options_.environment.extra;
   spec.environment["RINGMASTER_JOB"] = key.ToString();
   spec.environment["RINGMASTER_POD"] = pod;
+  spec.environment["RINGMASTER_LOCAL_RANK"] = std::to_string(rank);
   spec.environment["RINGMASTER_JOB_FILE"] = options_.environment.job_file;
   spec.environment["RINGMASTER_COORDINATOR"] = options_.environment.coordinator;
   spec.environment["RINGMASTER_SECRET_FILE"] = options_.environment.secret_file;

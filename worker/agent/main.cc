@@ -68,7 +68,13 @@ int Main() {
   log::Init("agent pod=" + FromEnvironment("RINGMASTER_POD").value_or("?"));
   Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder);
   if (!config.ok()) return RefuseConfiguration(config.error().message);
-  if (config->slots == 1) return agent::Agent(std::move(config).value()).Run();
+  if (config->slots == 1) {
+    Result<std::vector<std::string>> gpu =
+        agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev"));
+    if (!gpu.ok()) return RefuseConfiguration(gpu.error().message);
+    config->trainer_environment = std::move(gpu).value();
+    return agent::Agent(std::move(config).value()).Run();
+  }
   return agent::KeepSlots(config->slots, [&](int32_t slot) { return KeepSlot(*config, slot); });
 }
 

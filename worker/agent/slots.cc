@@ -135,23 +135,36 @@ Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, co
   if (threads <= 0) threads = cpus;
   std::vector<std::string> environment = {fmt::format("RINGMASTER_SLOT={}", slot),
                                           fmt::format("RINGMASTER_THREADS={}", std::max(1, threads / slots))};
+  RM_ASSIGN(const std::vector<std::string> of_gpus, GpuEnvironment(slot, slots, get, gpus));
+  environment.insert(environment.end(), of_gpus.begin(), of_gpus.end());
+  return environment;
+}
 
+Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, const GetEnv& get,
+                                                int32_t gpus) {
+  const auto local_rank = get("RINGMASTER_LOCAL_RANK");
+  if (slots == 1 && !local_rank) return std::vector<std::string>();
   // What a container was given may be less than what its device files show.
+  const auto listed = get(kVisibleGpus);
   std::vector<std::string> visible;
-  if (const auto listed = get(kVisibleGpus)) {
+  if (listed) {
     visible = SplitList(*listed);
   } else {
     for (int32_t gpu = 0; gpu < gpus; ++gpu) visible.push_back(std::to_string(gpu));
   }
-  if (visible.empty()) return environment;
+  if (visible.empty()) return std::vector<std::string>();
   if (static_cast<int32_t>(visible.size()) < slots) {
     return Error{Code::kInvalid,
                  fmt::format("RINGMASTER_SLOTS: {} trainers, but this pod has {} GPU{}; ask for as "
                              "many GPUs as spec.workers.slots says, or lower it",
                              slots, visible.size(), visible.size() == 1 ? "" : "s")};
   }
-  environment.push_back(fmt::format("{}={}", kVisibleGpus, visible[static_cast<size_t>(slot)]));
-  return environment;
+  int32_t before = 0;
+  if (local_rank) std::from_chars(local_rank->data(), local_rank->data() + local_rank->size(), before);
+  const auto turn =
+      static_cast<size_t>(std::max(0, before)) * static_cast<size_t>(slots) + static_cast<size_t>(slot);
+  return std::vector<std::string>{fmt::format("{}={}", kVisibleGpus, visible[turn % visible.size()]),
+                                  fmt::format("RINGMASTER_GPU_TURN={}", listed ? "" : std::to_string(turn))};
 }
 
 int32_t CountGpus(const std::string& folder) {

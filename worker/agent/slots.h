@@ -22,10 +22,16 @@ namespace ringmaster::agent {
 int KeepSlots(int32_t slots, const std::function<int(int32_t slot)>& keep, Duration short_life = seconds(1));
 
 // What the trainer of a slot finds in its environment beside what the pod has ("NAME=value" each): its share
-// of the threads, and, where there are GPUs, one of them. `gpus` is how many device files of GPUs are there.
-// kInvalid when there are GPUs, but fewer than slots.
+// of the threads, and, where there are GPUs, one of them (below). kInvalid as there.
 Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t cpus,
                                                  int32_t gpus);
+
+// Which GPU a trainer takes, where several share a pod (slots) or a machine (RINGMASTER_LOCAL_RANK: which of
+// its pods this one is): of those that CUDA_VISIBLE_DEVICES lists, in that order, else by number, and
+// RINGMASTER_GPU_TURN lets the trainer, which can see how they are joined, do better. Nothing where the pod
+// has one trainer and what it was given. `gpus`: how many device files of GPUs are there. kInvalid when there
+// are GPUs, but fewer than slots.
+Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t gpus);
 
 // Device files of NVIDIA GPUs in a folder (/dev).
 int32_t CountGpus(const std::string& folder);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "worker/devices/watch.h"
@@ -14,6 +15,29 @@ namespace {
 bool Works(const RdmaPort& port) { return port.usable && port.active(); }
 
 }  // namespace
+
+std::vector<int32_t> NumbersInRing(const std::vector<Gpu>& gpus) {
+  std::vector<Place> places;
+  std::vector<std::vector<int>> links(gpus.size(), std::vector<int>(gpus.size(), 0));
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    places.push_back(gpus[i].place);
+    for (size_t j = 0; j < gpus.size(); ++j)
+      if (const auto found = gpus[i].nvlink_peers.find(gpus[j].pci); found != gpus[i].nvlink_peers.end())
+        links[i][j] = found->second;
+  }
+  std::vector<int32_t> numbers;
+  for (const int at : RingOrder(places, links)) numbers.push_back(gpus[static_cast<size_t>(at)].index);
+  return numbers;
+}
+
+std::optional<std::string> GpuOfTurn(const std::vector<Gpu>& gpus, const std::optional<std::string>& turn) {
+  size_t number = 0;
+  if (!turn || gpus.empty()) return std::nullopt;
+  const auto [end, error] = std::from_chars(turn->data(), turn->data() + turn->size(), number);
+  if (error != std::errc() || end != turn->data() + turn->size()) return std::nullopt;
+  if (std::ranges::any_of(gpus, [](const Gpu& gpu) { return gpu.mig.value_or(false); })) return std::nullopt;
+  return std::to_string(NumbersInRing(gpus)[number % gpus.size()]);
+}
 
 Cards NearCards(const std::vector<Gpu>& gpus, const std::string& visible,
                 const std::vector<RdmaPort>& ports) {
@@ -57,12 +81,11 @@ std::vector<std::pair<std::string, std::string>> CardSettings(const Cards& cards
   return settings;
 }
 
-Cards FindCards(const std::string& library, const std::string& root, const std::string& visible) {
+std::vector<Gpu> FindGpus(const std::string& library, const std::string& root) {
   std::vector<std::string> notes;
   std::vector<Gpu> gpus = AskGpus(library, &notes).gpus;
-  if (gpus.empty()) return {};
   for (Gpu& gpu : gpus) gpu.place = PlaceOf(root, gpu.pci);
-  return NearCards(gpus, visible, ReadRdma(root, &notes));
+  return gpus;
 }
 
 }  // namespace ringmaster::devices

@@ -1,5 +1,5 @@
-// Which RDMA ports a trainer should use: those near its GPU, by PCI. Left alone, UCX takes the fastest ports
-// of the machine, whichever socket they are on.
+// Which GPU of its pod a trainer takes, and which RDMA ports: those near that GPU, by PCI. Left alone, UCX
+// takes the fastest ports of the machine, whichever socket they are on.
 //
 // NCCL's list is that of the whole pod, equal in all its slots: it measures distances itself, and ranks of
 // one machine that see different ports do not understand each other's numbers for them.
@@ -15,6 +15,15 @@
 #include "worker/devices/devices.h"
 
 namespace ringmaster::devices {
+
+// The numbers of GPUs in the order in which ranks should take them: those that follow each other exchange
+// most, so they are joined by NVLink where they can be, else near by PCI. Pure.
+std::vector<int32_t> NumbersInRing(const std::vector<Gpu>& gpus);
+
+// What CUDA_VISIBLE_DEVICES becomes for the trainer whose turn it is (RINGMASTER_GPU_TURN: the slots of a pod
+// count, or the workers of one machine): when there are more turns than GPUs, they share. nullopt: leave it
+// as it is, since nobody asks for an order, or instances (MIG) have other numbers than GPUs. Pure.
+std::optional<std::string> GpuOfTurn(const std::vector<Gpu>& gpus, const std::optional<std::string>& turn);
 
 struct Cards {
   std::vector<std::string> own;  // of this process's GPUs: "mlx5_0:1"; sorted
@@ -33,7 +42,7 @@ std::vector<std::pair<std::string, std::string>> CardSettings(const Cards& cards
                                                               const std::vector<std::string>& interfaces,
                                                               const GetEnv& get);
 
-// Of this machine. `library` is NVML's; `root` as for Collect.
-Cards FindCards(const std::string& library, const std::string& root, const std::string& visible);
+// GPUs of this machine with their places. `library` is NVML's; `root` as for Collect.
+std::vector<Gpu> FindGpus(const std::string& library, const std::string& root);
 
 }  // namespace ringmaster::devices

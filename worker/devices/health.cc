@@ -259,30 +259,6 @@ void JudgeGpuTraffic(const Inventory& inventory, Judging* judging) {
   }
 }
 
-// Slots take GPUs in the order of CUDA_VISIBLE_DEVICES, and ranks that follow each other exchange most.
-void JudgeOrder(const Inventory& inventory, Judging* judging) {
-  const std::vector<Gpu>& gpus = inventory.gpus;
-  if (gpus.size() < 3 || inventory.variables.contains("CUDA_VISIBLE_DEVICES")) return;
-  std::vector<Place> places;
-  std::vector<std::vector<int>> links(gpus.size(), std::vector<int>(gpus.size(), 0));
-  for (size_t i = 0; i < gpus.size(); ++i) {
-    places.push_back(gpus[i].place);
-    for (size_t j = 0; j < gpus.size(); ++j)
-      if (const auto found = gpus[i].nvlink_peers.find(gpus[j].pci); found != gpus[i].nvlink_peers.end())
-        links[i][j] = found->second;
-  }
-  std::vector<std::string> order;
-  for (const int at : RingOrder(places, links))
-    order.push_back(std::to_string(gpus[static_cast<size_t>(at)].index));
-  judging->Begin("gpu order", "GPUs whose numbers follow each other are near each other");
-  std::vector<std::string> as_numbered;
-  for (const Gpu& gpu : gpus) as_numbered.push_back(std::to_string(gpu.index));
-  if (order != as_numbered)
-    judging->Doubtful(
-        "GPUs whose numbers follow each other are far from each other",
-        fmt::format("with spec.workers.slots, set CUDA_VISIBLE_DEVICES={}", fmt::join(order, ",")));
-}
-
 void JudgeHost(const Inventory& inventory, Judging* judging) {
   const Memory& memory = inventory.memory;
   judging->Begin("shm", fmt::format("/dev/shm has {} MiB", memory.shm_bytes >> 20));
@@ -312,7 +288,6 @@ std::vector<Finding> Judge(const Inventory& inventory) {
   JudgeAllGpus(inventory, &judging);
   JudgeNetwork(inventory, &judging);
   JudgeGpuTraffic(inventory, &judging);
-  JudgeOrder(inventory, &judging);
   return judging.Take();
 }
 

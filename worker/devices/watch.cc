@@ -70,10 +70,12 @@ Result<std::unique_ptr<GpuWatch>> GpuWatch::Start(const Options& options,
                                                   std::function<void(const GpuNews&)> tell) {
   RM_ASSIGN(auto nvml, Nvml::Open(options.library));
   std::vector<std::string> notes;
-  const std::vector<Gpu> gpus = VisibleGpus(nvml->Gpus(&notes), options.visible);
+  std::vector<Gpu> all = nvml->Gpus(&notes);
+  for (Gpu& gpu : all) gpu.place = PlaceOf(options.root, gpu.pci);
+  const std::vector<Gpu> gpus = VisibleGpus(all, options.visible);
   if (gpus.empty()) return Error{Code::kNotFound, "no GPU answers"};
   auto watch = std::make_unique<GpuWatch>(Private{}, options, std::move(nvml), std::move(tell));
-  const Cards cards = FindCards(options.library, options.root, options.visible);
+  const Cards cards = NearCards(all, options.visible, ReadRdma(options.root, &notes));
   watch->told_ = {DeviceName(gpus), watch->nvml_->Driver(), fmt::format("{}", fmt::join(cards.own, ",")), {}};
   watch->tell_(watch->told_);
   watch->thread_ = std::thread([raw = watch.get()] { raw->Run(); });

@@ -85,13 +85,18 @@ std::string VisibleGpus() {
 // CUDA, UCX and NCCL read the environment when they are first used. NVML counts GPUs along the bus and CUDA
 // by their speed: unless it is told otherwise, cards would be those near another GPU, and so would be its
 // troubles.
-void UseNearCards() {
+void ChooseDevices() {
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
-  const devices::Cards cards = devices::FindCards(devices::GpuWatch::kLibrary, "", VisibleGpus());
+  const std::vector<devices::Gpu> gpus = devices::FindGpus(devices::GpuWatch::kLibrary, "");
+  if (gpus.empty()) return;
   const auto get = [](const std::string& name) {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
+  if (const auto mine = devices::GpuOfTurn(gpus, get("RINGMASTER_GPU_TURN")))
+    ::setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
+  std::vector<std::string> notes;
+  const devices::Cards cards = devices::NearCards(gpus, VisibleGpus(), devices::ReadRdma("", &notes));
   for (const auto& [name, value] : devices::CardSettings(cards, devices::ReadInterfaces(""), get)) {
     log::Info("{}={}", name, value);
     ::setenv(name.c_str(), value.c_str(), 1);
@@ -140,7 +145,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   auto slot = agent::TrainerSlot::Attach(*slot_fd);
   if (!slot.ok()) return refuse(slot.error(), 70);
   slot->SetActivity(agent::Activity::kStarting);
-  UseNearCards();  // before there are threads that read the environment
+  ChooseDevices();  // before there are threads that read the environment
   const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
   if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
 

@@ -158,8 +158,29 @@ TEST_F(SlotEnvironmentTest, ThreadsAreShared) {
 
 TEST_F(SlotEnvironmentTest, EachHasAGpuOfItsOwn) {
   EXPECT_EQ(Of(2, 4, 8)->at(2), "CUDA_VISIBLE_DEVICES=2");
+  EXPECT_EQ(Of(2, 4, 8)->at(3), "RINGMASTER_GPU_TURN=2") << "the trainer sees how they are joined";
   variables_["CUDA_VISIBLE_DEVICES"] = "GPU-aa,GPU-bb";
   EXPECT_EQ(Of(1, 2, 8)->at(2), "CUDA_VISIBLE_DEVICES=GPU-bb");
+  EXPECT_EQ(Of(1, 2, 8)->at(3), "RINGMASTER_GPU_TURN=") << "chosen by the user";
+}
+
+TEST_F(SlotEnvironmentTest, PodsOfOneMachineTakeTurnsWithItsGpus) {
+  const auto gpu = [&](int32_t slots, int32_t slot, int32_t gpus) {
+    const auto get = [this](const char* name) -> std::optional<std::string> {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? std::nullopt : std::optional(found->second);
+    };
+    return *GpuEnvironment(slot, slots, get, gpus);
+  };
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(gpu(1, 0, 8), Strings{}) << "in a container: what it was given";
+  variables_["RINGMASTER_LOCAL_RANK"] = "3";
+  EXPECT_EQ(gpu(1, 0, 8), (Strings{"CUDA_VISIBLE_DEVICES=3", "RINGMASTER_GPU_TURN=3"}));
+  EXPECT_EQ(gpu(2, 1, 8), (Strings{"CUDA_VISIBLE_DEVICES=7", "RINGMASTER_GPU_TURN=7"}));
+  EXPECT_EQ(gpu(1, 0, 2), (Strings{"CUDA_VISIBLE_DEVICES=1", "RINGMASTER_GPU_TURN=3"})) << "they share";
+  EXPECT_EQ(gpu(1, 0, 0), Strings{});
+  variables_["CUDA_VISIBLE_DEVICES"] = "4,5";
+  EXPECT_EQ(gpu(1, 0, 8), (Strings{"CUDA_VISIBLE_DEVICES=5", "RINGMASTER_GPU_TURN="}));
 }
 
 TEST_F(SlotEnvironmentTest, FewerGpusThanSlotsAreRefused) {

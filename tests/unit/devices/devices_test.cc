@@ -289,6 +289,28 @@ TEST_F(DevicesTest, APortThatCanBeUsed) {
   EXPECT_EQ(ReadRdma(root_, &notes_).at(1).gids, 1) << "the first address of InfiniBand is of this kind";
 }
 
+TEST(GpuOrder, TurnsGoRoundTheRing) {
+  std::vector<Gpu> gpus(4);
+  for (int i = 0; i < 4; ++i) {
+    Gpu& gpu = gpus[static_cast<size_t>(i)];
+    gpu.index = i;
+    gpu.pci = "gpu" + std::to_string(i);
+    gpu.place = Place{{i % 2 == 0 ? "pci0" : "pci1", "port" + std::to_string(i), "end"}, i % 2};
+  }
+  EXPECT_EQ(NumbersInRing(gpus), (std::vector<int32_t>{0, 1, 3, 2})) << "sockets alternate by number";
+  for (const int i : {0, 1, 2, 3})
+    gpus[static_cast<size_t>(i)].nvlink_peers["gpu" + std::to_string(3 - i)] = 4;
+  EXPECT_EQ(NumbersInRing(gpus), (std::vector<int32_t>{0, 2, 1, 3})) << "0-3 and 1-2 are joined";
+  EXPECT_EQ(GpuOfTurn(gpus, "1"), "2");
+  EXPECT_EQ(GpuOfTurn(gpus, "7"), "3") << "more workers than GPUs share them";
+  EXPECT_EQ(GpuOfTurn(gpus, std::nullopt), std::nullopt) << "one trainer in its pod";
+  EXPECT_EQ(GpuOfTurn(gpus, ""), std::nullopt) << "somebody has chosen";
+  EXPECT_EQ(GpuOfTurn(gpus, "-1"), std::nullopt);
+  EXPECT_EQ(GpuOfTurn({}, "1"), std::nullopt) << "no library that counts GPUs";
+  gpus[3].mig = true;
+  EXPECT_EQ(GpuOfTurn(gpus, "1"), std::nullopt) << "instances have numbers of their own";
+}
+
 // Two GPUs and a port beside each, with one more that does not work.
 TEST(NearCards, OfEachSlotAndOfItsPod) {
   const auto at = [](const std::string& sw) { return Place{{"pci0", "port", sw, "end"}, 0}; };
@@ -337,8 +359,9 @@ TEST_F(DevicesTest, TheCardOfTheMachineItself) {
   Write(device + "/device/infiniband_verbs/uverbs0/dev", "231:192\n");
   Write("/dev/infiniband/uverbs0", "");
   WritePort("mlx5_7", 1, "4: ACTIVE", "InfiniBand");
-  EXPECT_EQ(FindCards(FAKE_NVML, root_, ""), (Cards{{"mlx5_7:1"}, {"mlx5_7:1"}}));
-  EXPECT_EQ(FindCards("libno-such-nvml.so", root_, ""), Cards{});
+  EXPECT_EQ(NearCards(FindGpus(FAKE_NVML, root_), "", ReadRdma(root_, &notes_)),
+            (Cards{{"mlx5_7:1"}, {"mlx5_7:1"}}));
+  EXPECT_TRUE(FindGpus("libno-such-nvml.so", root_).empty());
 }
 
 TEST_F(DevicesTest, RightsAndGpuDirect) {

@@ -192,27 +192,6 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Each, HealthOf, ::testing::ValuesIn(kCases),
                          [](const auto& one) { return std::string(one.param.name); });
 
-TEST(Health, AnOrderOfGpusThatIsBetterThanTheirNumbers) {
-  Inventory inventory = Good();
-  inventory.gpus.resize(4, inventory.gpus[0]);
-  for (int i = 0; i < 4; ++i) {
-    inventory.gpus[static_cast<size_t>(i)].index = i;
-    inventory.gpus[static_cast<size_t>(i)].pci = "gpu" + std::to_string(i);
-    inventory.gpus[static_cast<size_t>(i)].place = PlaceAt(i % 2, i % 2, i);
-  }
-  const auto order = [&] {
-    const std::vector<Finding> findings = Judge(inventory);
-    const auto found = std::ranges::find(findings, "gpu order", &Finding::subject);
-    return found == findings.end() ? std::string("none") : found->remedy;
-  };
-  EXPECT_EQ(order(), "with spec.workers.slots, set CUDA_VISIBLE_DEVICES=0,1,3,2");
-  for (const int i : {0, 1, 2, 3})
-    inventory.gpus[static_cast<size_t>(i)].nvlink_peers["gpu" + std::to_string(3 - i)] = 4;
-  EXPECT_EQ(order(), "with spec.workers.slots, set CUDA_VISIBLE_DEVICES=0,2,1,3") << "0-3 and 1-2 are joined";
-  inventory.variables["CUDA_VISIBLE_DEVICES"] = "0,1,2,3";
-  EXPECT_EQ(order(), "none") << "somebody has chosen";
-}
-
 TEST(Health, AFilterThatNamesNothing) {
   Inventory inventory = Good();
   inventory.variables["NCCL_IB_HCA"] = "mlx4";
