@@ -9,61 +9,27 @@
 #include <cctype>
 #include <utility>
 
+#include "worker/devices/nvml_abi.h"
+
 namespace ringmaster::devices {
 namespace {
-
-using Handle = struct NvmlDeviceOpaque*;
-using EventSet = struct NvmlEventSetOpaque*;
-
-struct MemoryInfo {
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;
-};
-
-struct PciInfo {
-  std::array<char, 16> legacy_bus_id;
-  unsigned domain;
-  unsigned bus;
-  unsigned device;
-  unsigned device_id;
-  unsigned subsystem_id;
-  std::array<char, 32> bus_id;
-};
-
-struct EventData {
-  Handle device;
-  unsigned long long type;
-  unsigned long long data;
-  unsigned gpu_instance;
-  unsigned compute_instance;
-};
-
-// nvml.h's numbers.
-constexpr int kClockSm = 1;
-constexpr int kSensorOfGpu = 0;
-constexpr int kThresholdSlowdown = 1;
-constexpr int kCorrected = 0;
-constexpr int kUncorrected = 1;
-constexpr int kSinceDriverLoad = 0;
-constexpr unsigned kMaxLinks = 36;
-constexpr unsigned long long kXidEvent = 0x8;
 
 struct Throttle {
   unsigned long long bit;
   const char* name;
 };
 // Those that cost speed against one's will. Idle and clocks that somebody has set are not among them.
-constexpr std::array kThrottles = {Throttle{0x04, "power cap"}, Throttle{0x08, "hardware slowdown"},
-                                   Throttle{0x20, "thermal (software)"}, Throttle{0x40, "thermal (hardware)"},
-                                   Throttle{0x80, "external power brake"}};
+constexpr std::array kThrottles = {
+    Throttle{kPowerCap, "power cap"}, Throttle{kHardwareSlowdown, "hardware slowdown"},
+    Throttle{kThermalSoftware, "thermal (software)"}, Throttle{kThermalHardware, "thermal (hardware)"},
+    Throttle{kPowerBrake, "external power brake"}};
 
 using Text = std::array<char, 128>;
 
 std::string TextOf(const Text& buffer) { return {buffer.data(), ::strnlen(buffer.data(), buffer.size())}; }
 
 // NVML writes eight digits of domain in upper case, sysfs four in lower case.
-std::string SysfsAddress(const PciInfo& info) {
+std::string SysfsAddress(const NvmlPci& info) {
   std::string address(info.bus_id.data(), ::strnlen(info.bus_id.data(), info.bus_id.size()));
   if (address.size() == 16 && address.starts_with("0000")) address.erase(0, 4);
   std::ranges::transform(address, address.begin(),
@@ -73,37 +39,9 @@ std::string SysfsAddress(const PciInfo& info) {
 
 }  // namespace
 
-struct Nvml::Table {
+struct Nvml::Table : NvmlFunctions {
   void* library = nullptr;
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*driver)(char*, unsigned) = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*by_index)(unsigned, Handle*) = nullptr;
-  int (*name)(Handle, char*, unsigned) = nullptr;
-  int (*uuid)(Handle, char*, unsigned) = nullptr;
-  int (*memory)(Handle, MemoryInfo*) = nullptr;
-  // From here on: nullptr where this version lacks it.
-  int (*pci)(Handle, PciInfo*) = nullptr;
-  int (*clock)(Handle, int, unsigned*) = nullptr;
-  int (*max_clock)(Handle, int, unsigned*) = nullptr;
-  int (*throttled)(Handle, unsigned long long*) = nullptr;
-  int (*temperature)(Handle, int, unsigned*) = nullptr;
-  int (*threshold)(Handle, int, unsigned*) = nullptr;
-  int (*ecc_mode)(Handle, unsigned*, unsigned*) = nullptr;
-  int (*ecc_errors)(Handle, int, int, unsigned long long*) = nullptr;
-  int (*remapped_rows)(Handle, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
-  int (*nvlink_state)(Handle, unsigned, unsigned*) = nullptr;
-  int (*nvlink_remote)(Handle, unsigned, PciInfo*) = nullptr;
-  int (*mig_mode)(Handle, unsigned*, unsigned*) = nullptr;
-  int (*pcie_width)(Handle, unsigned*) = nullptr;
-  int (*max_pcie_width)(Handle, unsigned*) = nullptr;
-  int (*event_set)(EventSet*) = nullptr;
-  int (*free_events)(EventSet) = nullptr;
-  int (*register_events)(Handle, unsigned long long, EventSet) = nullptr;
-  int (*wait_event)(EventSet, EventData*, unsigned) = nullptr;
-
-  EventSet events = nullptr;
+  NvmlEventSet events = nullptr;
   bool started = false;
 
   ~Table() {
@@ -117,7 +55,7 @@ struct Nvml::Table {
     *function = reinterpret_cast<Function>(::dlsym(library, symbol));
   }
   bool FindAll();
-  Gpu Ask(unsigned index, Handle device) const;
+  Gpu Ask(unsigned index, NvmlHandle device) const;
 };
 
 bool Nvml::Table::FindAll() {
@@ -152,18 +90,18 @@ bool Nvml::Table::FindAll() {
   return init && shutdown && driver && count && by_index && name && uuid && memory;
 }
 
-Gpu Nvml::Table::Ask(unsigned index, Handle device) const {
+Gpu Nvml::Table::Ask(unsigned index, NvmlHandle device) const {
   Gpu gpu;
   gpu.index = static_cast<int32_t>(index);
   Text text{};
   if (name(device, text.data(), text.size()) == 0) gpu.name = TextOf(text);
   if (uuid(device, text.data(), text.size()) == 0) gpu.uuid = TextOf(text);
-  MemoryInfo bytes = {};
+  NvmlMemory bytes = {};
   if (memory(device, &bytes) == 0) {
     gpu.memory_bytes = static_cast<int64_t>(bytes.total);
     gpu.used_bytes = static_cast<int64_t>(bytes.used);
   }
-  if (PciInfo info = {}; pci != nullptr && pci(device, &info) == 0) gpu.pci = SysfsAddress(info);
+  if (NvmlPci info = {}; pci != nullptr && pci(device, &info) == 0) gpu.pci = SysfsAddress(info);
   const auto number = [device](auto* function, auto... of) -> std::optional<int64_t> {
     unsigned value = 0;
     if (function == nullptr || function(device, of..., &value) != 0) return std::nullopt;
@@ -202,7 +140,7 @@ Gpu Nvml::Table::Ask(unsigned index, Handle device) const {
     unsigned active = 0;
     if (nvlink_state(device, link, &active) != 0) continue;  // there is no such link
     ++(active != 0 ? gpu.nvlinks_up : gpu.nvlinks_down);
-    if (PciInfo remote = {};
+    if (NvmlPci remote = {};
         active != 0 && nvlink_remote != nullptr && nvlink_remote(device, link, &remote) == 0)
       ++gpu.nvlink_peers[SysfsAddress(remote)];
   }
@@ -234,7 +172,7 @@ std::vector<Gpu> Nvml::Gpus(std::vector<std::string>* notes) const {
   unsigned count = 0;
   if (table_->count(&count) != 0) return gpus;
   for (unsigned index = 0; index < count; ++index) {
-    Handle device = nullptr;
+    NvmlHandle device = nullptr;
     if (table_->by_index(index, &device) == 0) {
       gpus.push_back(table_->Ask(index, device));
     } else {
@@ -253,7 +191,7 @@ bool Nvml::WatchErrors() {
   unsigned registered = 0;
   (void)table.count(&count);
   for (unsigned index = 0; index < count; ++index) {
-    Handle device = nullptr;
+    NvmlHandle device = nullptr;
     if (table.by_index(index, &device) == 0 && table.register_events(device, kXidEvent, table.events) == 0)
       ++registered;
   }
@@ -261,7 +199,7 @@ bool Nvml::WatchErrors() {
 }
 
 std::optional<Nvml::DeviceError> Nvml::NextError(Duration timeout) const {
-  EventData data = {};
+  NvmlEvent data = {};
   if (table_->events == nullptr) return std::nullopt;
   if (table_->wait_event(table_->events, &data, static_cast<unsigned>(ToMs(timeout))) != 0)
     return std::nullopt;
