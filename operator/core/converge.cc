@@ -77,9 +77,11 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
 
 // A gang that is being made changes from moment to moment, and each write of its status costs as much as a
 // pod. So what shows it waits until all of them run, or have been quiet for as long as they took so far: a
-// slow gang is written about a few times and not once for each of its pods.
+// slow gang is written about a few times and not once for each of its pods. But whoever watches a native job
+// come up, which takes it a moment longer, is told that it has its nodes.
 std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
   if (next.ready_since || !o.status.display.progress_at) return std::nullopt;
+  if (o.job.native && next.placed && !o.status.ledger.placed) return std::nullopt;
   std::optional<Time> first;
   Time last{};
   for (const Pod& pod : o.pods) {

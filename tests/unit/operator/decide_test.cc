@@ -425,6 +425,20 @@ TEST(Display, AGangOnItsWayIsShownWhenItsPodsAreQuiet) {
   EXPECT_EQ(StatusOf(running)->status.display.phase, Phase::kRunning);
 }
 
+TEST(Display, ANativeJobIsStartingAsSoonAsItHasItsNodes) {
+  Observed o = RunningWorld(2);
+  o.status.ledger.ready_since.reset();
+  o.status.ledger.placed = false;
+  o.status.display.progress_at = kT0;
+  o.report->phase = GangPhase::kForming;
+  for (Pod& pod : o.pods) pod.phase = PodPhase::kPending;
+  const Decision told = Decide(o, kT0 + milliseconds(1));
+  ASSERT_NE(StatusOf(told), nullptr) << ToString(told);
+  EXPECT_EQ(StatusOf(told)->status.display.phase, Phase::kStarting);
+  Obey(o, told, kT0 + milliseconds(1));
+  EXPECT_TRUE(Decide(o, kT0 + milliseconds(2)).actions.empty()) << "once";
+}
+
 // Each of thousands of jobs that come at once takes its time; that must not cost more writes.
 TEST(Display, AGangThatIsSlowToComeIsGivenAsMuchTimeAgain) {
   Observed o = RunningWorld(2, false);
