@@ -49,15 +49,20 @@ int RefuseConfiguration(const std::string& message) {
   return agent::kExitBadConfiguration;
 }
 
+// A keeper's whole life; `environment`: what its trainer finds beside what the pod has.
+int Keep(agent::Config config, Result<std::vector<std::string>> environment) {
+  if (!environment.ok()) return RefuseConfiguration(environment.error().message);
+  config.trainer_environment = std::move(environment).value();
+  return agent::Agent(std::move(config)).Run();
+}
+
 int KeepSlot(agent::Config config, int32_t slot) {
   config.slot = slot;
   log::Init(fmt::format("agent pod={} slot={}", config.pod, slot));
   const auto cpus = static_cast<int32_t>(std::thread::hardware_concurrency());
-  Result<std::vector<std::string>> environment =
+  auto environment =
       agent::SlotEnvironment(slot, config.slots, FromEnvironment, cpus, agent::CountGpus("/dev"));
-  if (!environment.ok()) return RefuseConfiguration(environment.error().message);
-  config.trainer_environment = std::move(environment).value();
-  return agent::Agent(std::move(config)).Run();
+  return Keep(std::move(config), std::move(environment));
 }
 
 int Main() {
@@ -68,13 +73,8 @@ int Main() {
   log::Init("agent pod=" + FromEnvironment("RINGMASTER_POD").value_or("?"));
   Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder);
   if (!config.ok()) return RefuseConfiguration(config.error().message);
-  if (config->slots == 1) {
-    Result<std::vector<std::string>> gpu =
-        agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev"));
-    if (!gpu.ok()) return RefuseConfiguration(gpu.error().message);
-    config->trainer_environment = std::move(gpu).value();
-    return agent::Agent(std::move(config).value()).Run();
-  }
+  if (config->slots == 1)
+    return Keep(std::move(*config), agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev")));
   return agent::KeepSlots(config->slots, [&](int32_t slot) { return KeepSlot(*config, slot); });
 }
 

@@ -84,7 +84,7 @@ std::vector<std::pair<std::string, std::string>> CardSettings(const Cards& cards
 std::vector<Gpu> FindGpus(const std::string& library, const std::string& root) {
   std::vector<std::string> notes;
   std::vector<Gpu> gpus = AskGpus(library, &notes).gpus;
-  for (Gpu& gpu : gpus) gpu.place = PlaceOf(root, gpu.pci);
+  Locate(root, &gpus);
   return gpus;
 }
 

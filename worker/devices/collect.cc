@@ -28,7 +28,7 @@ Inventory Collect(const std::string& root) {
   GpuAnswer gpus = AskGpus("libnvidia-ml.so.1", &found.notes);
   found.gpus = std::move(gpus.gpus);
   found.gpu_driver = std::move(gpus.driver);
-  for (Gpu& gpu : found.gpus) gpu.place = PlaceOf(root, gpu.pci);
+  Locate(root, &found.gpus);
   found.rdma = ReadRdma(root, &found.notes);
   found.transports = AskTransports("libuct.so.0", &found.notes);
   for (const char* name : kVariables)

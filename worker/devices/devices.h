@@ -130,6 +130,7 @@ std::string ReadGpuDirect(const std::string& root);
 std::vector<std::string> ReadInterfaces(const std::string& root);
 // Of a PCI device: "0000:18:00.0".
 Place PlaceOf(const std::string& root, const std::string& pci);
+void Locate(const std::string& root, std::vector<Gpu>* gpus);  // fills in their places
 Nccl AskNccl(const std::string& library, const std::string& plugin);
 struct GpuAnswer {
   std::vector<Gpu> gpus;

@@ -117,4 +117,8 @@ Place PlaceOf(const std::string& root, const std::string& pci) {
   return place;
 }
 
+void Locate(const std::string& root, std::vector<Gpu>* gpus) {
+  for (Gpu& gpu : *gpus) gpu.place = PlaceOf(root, gpu.pci);
+}
+
 }  // namespace ringmaster::devices

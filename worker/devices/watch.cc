@@ -71,7 +71,7 @@ Result<std::unique_ptr<GpuWatch>> GpuWatch::Start(const Options& options,
   RM_ASSIGN(auto nvml, Nvml::Open(options.library));
   std::vector<std::string> notes;
   std::vector<Gpu> all = nvml->Gpus(&notes);
-  for (Gpu& gpu : all) gpu.place = PlaceOf(options.root, gpu.pci);
+  Locate(options.root, &all);
   const std::vector<Gpu> gpus = VisibleGpus(all, options.visible);
   if (gpus.empty()) return Error{Code::kNotFound, "no GPU answers"};
   auto watch = std::make_unique<GpuWatch>(Private{}, options, std::move(nvml), std::move(tell));

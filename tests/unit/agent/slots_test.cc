@@ -137,14 +137,14 @@ TEST(KeepSlots, KeepersDoNotOutliveThePod) {
 class SlotEnvironmentTest : public testing::Test {
  protected:
   Result<std::vector<std::string>> Of(int32_t slot, int32_t slots, int32_t gpus) {
-    return SlotEnvironment(
-        slot, slots,
-        [this](const char* name) -> std::optional<std::string> {
-          const auto found = variables_.find(name);
-          if (found == variables_.end()) return std::nullopt;
-          return found->second;
-        },
-        16, gpus);
+    return SlotEnvironment(slot, slots, Variables(), 16, gpus);
+  }
+  GetEnv Variables() const {
+    return [this](const char* name) -> std::optional<std::string> {
+      const auto found = variables_.find(name);
+      if (found == variables_.end()) return std::nullopt;
+      return found->second;
+    };
   }
   std::map<std::string, std::string> variables_;
 };
@@ -166,11 +166,7 @@ TEST_F(SlotEnvironmentTest, EachHasAGpuOfItsOwn) {
 
 TEST_F(SlotEnvironmentTest, PodsOfOneMachineTakeTurnsWithItsGpus) {
   const auto gpu = [&](int32_t slots, int32_t slot, int32_t gpus) {
-    const auto get = [this](const char* name) -> std::optional<std::string> {
-      const auto found = variables_.find(name);
-      return found == variables_.end() ? std::nullopt : std::optional(found->second);
-    };
-    return *GpuEnvironment(slot, slots, get, gpus);
+    return *GpuEnvironment(slot, slots, Variables(), gpus);
   };
   using Strings = std::vector<std::string>;
   EXPECT_EQ(gpu(1, 0, 8), Strings{}) << "in a container: what it was given";
