@@ -31,6 +31,7 @@ class HelmError(Exception):
 
 
 def folder():
+    """Where e2e/chart/build has put things."""
     done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotBuilt(done.stderr.strip())

@@ -4,10 +4,9 @@ import json
 import unittest
 
 from cluster import Cluster
-from helm import CHART, KUBERNETES, NAMESPACE, ROOT, Helm, HelmError, objects
+from helm import CHART, KUBERNETES, NAMESPACE, ROOT, Helm, HelmError, folder, objects
 
 MONITORING = ["servicemonitors", "podmonitors", "prometheusrules"]
-KINDS = {"servicemonitors": "ServiceMonitor", "podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
 
 # Each set on its own, then all that go together.
 SETS = {
@@ -76,14 +75,7 @@ class Render(unittest.TestCase):
             for name in ("ringmaster-test", "training-test"):
                 c.kubectl("create", "serviceaccount", name, "-n", space)
         c.kubectl("apply", "--server-side", "-f", ROOT / "crds/ringmaster.dev_trainingjobs.yaml")
-        for plural in MONITORING:  # as far as a dry run needs them
-            c.apply_text(json.dumps({
-                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {"name": f"{plural}.monitoring.coreos.com"},
-                "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced",
-                         "names": {"plural": plural, "singular": KINDS[plural].lower(), "kind": KINDS[plural]},
-                         "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-                             "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}))
+        c.kubectl("apply", "--server-side", "-f", folder() / "monitoring")
         c.wait(lambda: all(name in c.kubectl("api-resources", "-o", "name")
                            for name in ["trainingjobs.ringmaster.dev", *(f"{p}.monitoring.coreos.com" for p in MONITORING)]),
                "the CRDs are served")

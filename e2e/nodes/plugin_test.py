@@ -89,6 +89,21 @@ class Plugin(TrainingTest):
             self.assertLess(latest - time, datetime.timedelta(seconds=2), "lines of ranks are not merged by time")
             latest = max(latest, time)
 
+    def test_a_job_that_may_do_without_rdma(self):
+        """It trains over TCP, and whoever looks is told that this is not what was asked for."""
+        name = "slow"
+        pods = self.start(name, replicas=2, network={"rdma": {"resource": "rdma/ib"}, "fallback": "warn"})
+        for its in pods.values():
+            worker = next(it for it in its["spec"]["containers"] if it["name"] == "worker")
+            self.assertEqual(worker["resources"]["limits"]["rdma/ib"], "1")
+        said = self.rig.plugin("diagnose", name, code=1)
+        self.assertRegex(said, r"(?m)^ok  they found each other$")
+        self.assertRegex(said, r"(?m)^BAD what was asked for carries the gradients: RDMA was asked for, and it is ucx:tcp\n      -> ")
+        self.assertEqual(said.count("\nBAD "), 1)
+        fabric = next(it for it in self.rig.status(name)["conditions"] if it["type"] == "FabricReady")
+        self.assertEqual((fabric["status"], fabric["reason"]), ("False", "TCPFallback"))
+        self.finish(name)
+
     def test_a_job_without_room(self):
         """`diagnose` goes through the checks in order, and says what to do at the first that fails."""
         self.addCleanup(self.rig.delete, "big")

@@ -210,8 +210,8 @@ TEST(Diagnosis, EveryBadCheckHasARemedy) {
   Evidence e = Healthy();
   e.lease["spec"]["renewTime"] = "2026-11-21T09:50:00.000000Z";
   e.job["metadata"]["generation"] = 5;
-  e.job["spec"]["network"] = {{"rdma", {{"resource", "rdma/ib"}}}};
-  e.job["status"]["fabric"] = "tcp";
+  e.job["status"]["fabric"] = "ucx:tcp";
+  Set(e.job, "FabricReady", "False", "TCPFallback", "RDMA was asked for and gradients travel over ucx:tcp");
   e.job["status"]["restarts"] = {{"charged", 11}};
   Set(e.job, "Admitted", "False", "QuotaExceeded", "exceeded quota: gpus");
   Set(e.job, "Scheduled", "False", "Unschedulable", "0/4 nodes");
@@ -228,6 +228,10 @@ TEST(Diagnosis, EveryBadCheckHasARemedy) {
   }
   EXPECT_EQ(bad, 9) << DiagnosisText(checks);
   EXPECT_THAT(FindCheck(checks, "it is admitted")->remedy, HasSubstr("Raise it"));
+  // Over TCP they have found each other, too.
+  EXPECT_EQ(FindCheck(checks, "they found each other")->verdict, Verdict::kGood);
+  EXPECT_EQ(FindCheck(checks, "what was asked for carries the gradients")->finding,
+            "RDMA was asked for, and it is ucx:tcp");
   EXPECT_THAT(DiagnosisText(checks),
               HasSubstr("BAD it is admitted: QuotaExceeded: exceeded quota: gpus\n      -> "));
 }
