@@ -5,11 +5,16 @@ function(ringmaster_library name)
   target_link_libraries(${name} PUBLIC ringmaster_flags ${ARG_PUBLIC_DEPS} PRIVATE ${ARG_DEPS})
 endfunction()
 
+# A program. In an image its libraries lie beside it (images/gather), whatever the base has. They find each other, and what they
+# load by name, by the older kind of run path, which holds for libraries of libraries too.
 function(ringmaster_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ringmaster_flags ${ARG_DEPS})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
+    BUILD_RPATH "$ORIGIN/../lib/ringmaster")
 endfunction()
 
 # What scripts/test builds with sanitizers: tests that start nothing else, the simulators, and whatever programs

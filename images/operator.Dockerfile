@@ -1,20 +1,23 @@
 # The operator. Build it from the root of the repository: docs/images.md.
+# BUILD_IMAGE: a Debian 12, which the programs and their libraries come from. BASE_IMAGE: what they stand on; see images/gather.
+ARG BUILD_IMAGE=debian:bookworm-slim
 ARG BASE_IMAGE=debian:bookworm-slim
 
-FROM ${BASE_IMAGE} AS build
-# A folder of this repository with programs that are built already, for the same base; empty: compiled here.
+FROM ${BUILD_IMAGE} AS build
+# A folder of this repository with programs that are built already, on Debian 12; empty: compiled here.
 ARG BINARIES=
 COPY . /src
-RUN /src/images/compile "${BINARIES}" /out ringmaster-operator
+RUN /src/images/compile "${BINARIES}" /out/usr/local/bin ringmaster-operator
+RUN /src/images/gather /out libcpprest2.10 libprometheus-cpp-core1.0 libspdlog1.10 libfmt9 libyaml-cpp0.7 libre2-9 libxxhash0 \
+    libssl3 libstdc++6
 
 FROM ${BASE_IMAGE}
 ARG SOURCE_DATE_EPOCH=0
 ARG VERSION=0.1.0
 ARG REVISION=unknown
-COPY images/install /tmp/install
-RUN /tmp/install libcpprest2.10 libprometheus-cpp-core1.0 libspdlog1.10 libfmt9 libyaml-cpp0.7 libre2-9 libxxhash0 \
-    libssl3 libstdc++6
-COPY --from=build /out/ /usr/local/bin/
+COPY --from=build /out/ /
+# A base that is too old shows here.
+RUN ["/usr/local/bin/ringmaster-operator", "--version"]
 LABEL org.opencontainers.image.title="ringmaster-operator" \
       org.opencontainers.image.description="Elastic distributed training on Kubernetes: the operator" \
       org.opencontainers.image.version="${VERSION}" \

@@ -3,12 +3,17 @@
 import json
 import os
 import pathlib
+import re
+import subprocess
 import tarfile
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
 MEBI = 1 << 20
+GLIBC = re.compile(r"(ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|resolv|util))\.so\.\d")
+DRIVER = re.compile(r"libcuda\.so\.1")  # NVIDIA's, which a node gives to a container
 
 
 class Image:
@@ -26,6 +31,13 @@ class Image:
     @staticmethod
     def _blob(descriptor):
         return "blobs/" + descriptor["digest"].replace(":", "/")
+
+    def unpack_ours(self, folder):
+        """What stands on the base."""
+        with tarfile.open(self.path) as archive:
+            for layer in self.manifest["layers"][1:]:
+                with tarfile.open(fileobj=archive.extractfile(self._blobs[self._blob(layer)]), mode="r:*") as content:
+                    content.extractall(folder)
 
     def layers(self):
         """Of each layer, the bytes in it and its files, as tar has them."""
@@ -75,6 +87,22 @@ class Images(unittest.TestCase):
         for wanted in ("libuct_ib.so.0", "libuct_cma.so.0", "libuct_rdmacm.so.0", "libmlx5-rdmav34.so"):
             self.assertTrue([file for file in files if file.endswith("/" + wanted)], wanted)
 
+    def test_only_glibc_is_the_bases(self):
+        """So that another base may have other versions of everything else, or nothing."""
+        for name, image in self.images.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                image.unpack_ours(folder)
+                ours = pathlib.Path(folder) / "usr/local"
+                files = [file for place in ("bin", "lib/ringmaster") for file in (ours / place).rglob("*") if file.is_file()]
+                there, needed = {file.name for file in files}, {}
+                for file in files:
+                    said = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
+                    needed |= {wanted: file.name for wanted in re.findall(r"\(NEEDED\).*\[(.*)\]", said)}
+                self.assertGreater(len(files), 10)
+                missing = {wanted: by for wanted, by in needed.items()
+                           if wanted not in there and not GLIBC.fullmatch(wanted) and not DRIVER.fullmatch(wanted)}
+                self.assertEqual(missing, {})
+
     def test_the_list_of_contents_is_complete(self):
         for name, program in (("operator", "ringmaster-operator"), ("worker", "ringmaster-agent")):
             with self.subTest(name):
@@ -83,6 +111,7 @@ class Images(unittest.TestCase):
                 names = [package["name"] for package in sbom["packages"]]
                 self.assertIn(f"program-{program}", names)
                 self.assertIn("libc6", names)
+                self.assertIn("gathered-libcpprest2.10", names)
                 identifiers = [package["SPDXID"] for package in sbom["packages"]]
                 self.assertEqual(len(identifiers), len(set(identifiers)))
                 contained = {relation["relatedSpdxElement"] for relation in sbom["relationships"]}
