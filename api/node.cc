@@ -7,32 +7,39 @@
 namespace ringmaster::api {
 namespace {
 
-bool Convert(const Json& value, int depth, Node& out) {
+constexpr int kShownDepth = 6;  // of the path to what is nested too deep
+
+// False when it is nested deeper than kMaxDepth; `deep` is then where that begins, as far as people read.
+bool Convert(const Json& value, int depth, const Path& path, Node& out, std::string& deep) {
   if (depth > kMaxDepth) return false;
+  bool fits = true;
   if (value.is_object()) {
     out.kind = Node::Kind::kObject;
-    for (const auto& [key, child] : value.items()) {
-      out.members.push_back({key, {}, {}});
-      if (!Convert(child, depth + 1, out.members.back().value)) return false;
+    for (auto child = value.begin(); fits && child != value.end(); ++child) {
+      out.members.push_back({child.key(), {}, {}});
+      fits = Convert(*child, depth + 1, path.Child(child.key()), out.members.back().value, deep);
     }
   } else if (value.is_array()) {
     out.kind = Node::Kind::kList;
-    for (const Json& child : value) {
+    for (size_t i = 0; fits && i < value.size(); ++i) {
       out.items.emplace_back();
-      if (!Convert(child, depth + 1, out.items.back())) return false;
+      fits = Convert(value[i], depth + 1, path.Item(i), out.items.back(), deep);
     }
   } else {
     out.scalar = value;
     if (value.is_number()) out.text = DumpJson(value);
   }
-  return true;
+  if (!fits && depth == kShownDepth) deep = path.ToString();
+  return fits;
 }
 
 }  // namespace
 
 Result<Node> NodeFromJson(const Json& value) {
   Node node;
-  if (!Convert(value, 1, node)) return Error{Code::kInvalid, fmt::format("nested deeper than {}", kMaxDepth)};
+  std::string deep;
+  if (!Convert(value, 1, {}, node, deep))
+    return Error{Code::kInvalid, fmt::format("{}: nested deeper than {}", deep, kMaxDepth)};
   return node;
 }
 

@@ -127,7 +127,7 @@ class Life(unittest.TestCase):
         bad["spec"]["workers"]["template"]["spec"]["extra"] = nested
         name = rig.apply(bad)
         found = rig.wait_condition(name, "Admitted", "False", "Invalid")
-        self.assertIn("nested deeper than 64", found["message"])
+        self.assertIn("spec.workers.template.spec.extra: nested deeper than 64", found["message"])
         self.assertEqual(found["observedGeneration"], 1)
         events = c.wait(lambda: [e for e in c.get("events") if e["reason"] == "Invalid"], "the event")
         self.assertIn("nested deeper than 64", events[0]["message"])

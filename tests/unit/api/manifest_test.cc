@@ -130,7 +130,8 @@ TEST(Validate, ChecksAJobThatWasMadeInCode) {
 TEST(FromJson, RefusesWhatIsTooDeepAndWhatIsNoObject) {
   Json deep = Json::object();
   for (int i = 0; i < 100; ++i) deep = Json::array({deep});
-  EXPECT_EQ(FromJson(deep).problems.at(0).message, "nested deeper than 64");
+  const Json job = {{"spec", {{"workers", {{"template", {{"extra", deep}}}}}}}};
+  EXPECT_EQ(FromJson(job).problems.at(0).message, "spec.workers.template.extra[0]: nested deeper than 64");
   EXPECT_EQ(FromJson(Json()).problems.at(0).message, "must be an object (got null)");
   EXPECT_EQ(FromJson(Json(3)).problems.at(0).message, "must be an object (got 3)");
 }
