@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -66,12 +67,13 @@ class Bell {
 serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::EventRecorder& recorder,
                                   const Board& board) {
   serve::Metrics::Gauges now;
-  std::map<std::string, int64_t> phases;
+  // Also those that no job is in: who draws or compares them should find them.
+  std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> phases{};
   for (const control::Key& key : backend.Keys()) {
     const auto snapshot = backend.Observe(key);
     if (!snapshot) continue;
     const core::Display& display = snapshot->observed.status.display;
-    ++phases[core::PhaseName(display.phase)];
+    ++phases[static_cast<size_t>(display.phase)];
     now.pods += static_cast<int64_t>(snapshot->observed.pods.size());
     if (snapshot->observed.report) {
       for (const rendezvous::WorkerFacts& worker : snapshot->observed.report->facts) {
@@ -83,7 +85,8 @@ serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::
     now.gangs_waiting +=
         std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
   }
-  now.jobs_by_phase.assign(phases.begin(), phases.end());
+  for (size_t i = 0; i < phases.size(); ++i)
+    now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), phases[i]);
   now.cached_objects = backend.Held();
   now.events_dropped = recorder.dropped();
   board.FillIn(now);

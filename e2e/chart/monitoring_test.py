@@ -4,7 +4,6 @@ every panel of the dashboard has something to draw. Needs root and the images (i
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import unittest
@@ -20,40 +19,43 @@ from rig import job  # noqa: E402
 from supervisor import free_ports  # noqa: E402
 
 IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
+OWNER = "kubernetes.io/service-name"
 READER = {"name": "prometheus", "namespace": "monitoring"}
 VALUES = ["metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interval=1s", "metrics.prometheusRule.enabled=true",
           "metrics.dashboard.enabled=true", *(f"metrics.readers[0].{key}={value}" for key, value in READER.items())]
 
 
-def label(name):
-    """As Prometheus writes the name of an object's label."""
-    return re.sub("[^a-zA-Z0-9_]", "_", name)
+def found_by(cluster, monitor):
+    """What the Prometheus Operator would have read for a ServiceMonitor, in the form of Prometheus' static targets."""
+    space, spec = monitor["metadata"]["namespace"], monitor["spec"]
+    services = {it["metadata"]["name"] for it in cluster.get("services", namespace=space)
+                if spec["selector"]["matchLabels"].items() <= it["metadata"]["labels"].items()}
+    (endpoint,) = spec["endpoints"]
+    return [{"targets": [f"{address}:{port['port']}"],
+             "labels": {"namespace": space, "service": part["metadata"]["labels"][OWNER], "pod": it["targetRef"]["name"]}}
+            for part in cluster.get("endpointslices", namespace=space) if part["metadata"]["labels"].get(OWNER) in services
+            for port in part["ports"] if port["name"] == endpoint["port"]
+            for it in part["endpoints"] for address in it["addresses"]]
 
 
 class Prometheus:
-    """Debian's, on this machine, set up for one ServiceMonitor and one PrometheusRule as the Prometheus Operator would."""
+    """Debian's, on this machine, set up for one ServiceMonitor and one PrometheusRule as the Prometheus Operator would. It
+    cannot look for its targets in a cluster, so it is told them."""
 
-    def __init__(self, place, kubeconfig, token, monitor, rule):
+    def __init__(self, place, cluster, token, monitor, rule):
         self._place, (port,) = place, free_ports(1)
         self._url = f"http://127.0.0.1:{port}"
         (place / "rules.json").write_text(json.dumps(rule["spec"]))
         (place / "token").write_text(token)
         (endpoint,) = monitor["spec"]["endpoints"]
         assert endpoint["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token", endpoint
-        keep = [{"action": "keep", "source_labels": [f"__meta_kubernetes_service_label_{label(key)}"], "regex": value}
-                for key, value in monitor["spec"]["selector"]["matchLabels"].items()]
-        keep.append({"action": "keep", "source_labels": ["__meta_kubernetes_endpoint_port_name"], "regex": endpoint["port"]})
-        tell = [{"source_labels": [f"__meta_kubernetes_{source}"], "target_label": target} for source, target in
-                {"namespace": "namespace", "pod_name": "pod", "service_name": "service"}.items()]
         (place / "prometheus.json").write_text(json.dumps({
             "global": {"evaluation_interval": "1s"}, "rule_files": [str(place / "rules.json")],
             "scrape_configs": [{
                 "job_name": "ringmaster", "scheme": endpoint["scheme"], "scrape_interval": endpoint["interval"],
-                "scrape_timeout": endpoint["interval"],
+                "scrape_timeout": endpoint["interval"], "static_configs": found_by(cluster, monitor),
                 "tls_config": {"insecure_skip_verify": endpoint["tlsConfig"]["insecureSkipVerify"]},
-                "authorization": {"credentials_file": str(place / "token")}, "relabel_configs": keep + tell,
-                "kubernetes_sd_configs": [{"role": "endpoints", "kubeconfig_file": str(kubeconfig),
-                                           "namespaces": {"names": [monitor["metadata"]["namespace"]]}}]}]}))
+                "authorization": {"credentials_file": str(place / "token")}}]}))
         with open(place / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [folder() / "prometheus", f"--config.file={place}/prometheus.json", f"--storage.tsdb.path={place}/data",
@@ -62,14 +64,14 @@ class Prometheus:
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, *_):
         self._process.terminate()
         self._process.wait()
-        if kind is not None:
-            print((self._place / "log").read_text()[-4000:], flush=True)
+        print((self._place / "log").read_text()[-4000:], flush=True)
 
     def ask(self, path, **parameters):
         """The data of its answer; None while it starts."""
+        assert self._process.poll() is None, "Prometheus has ended"
         try:
             with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
                 return json.load(answer)["data"]
@@ -112,7 +114,7 @@ class Monitoring(unittest.TestCase):
         place = nodes.folder / "prometheus"
         place.mkdir()
         monitor, rule = (c.get(kind, "ringmaster-operator", NAMESPACE) for kind in ("servicemonitor", "prometheusrule"))
-        prometheus = self.enterContext(Prometheus(place, nodes.kubeconfig, token, monitor, rule))
+        prometheus = self.enterContext(Prometheus(place, c, token, monitor, rule))
         replicas = {pod["metadata"]["name"] for pod in c.get("pods", namespace=NAMESPACE)}
         c.wait(lambda: {it["labels"]["pod"] for it in prometheus.targets() if it["health"] == "up"} == replicas,
                f"both replicas are read: {[it.get('lastError') for it in prometheus.targets()]}")

@@ -123,6 +123,7 @@ enum class Phase : uint8_t {
   kSucceeded,
   kFailed,
 };
+inline constexpr Phase kLastPhase = Phase::kFailed;
 const char* PhaseName(Phase phase);
 
 enum class Cause : uint8_t {

@@ -146,8 +146,7 @@ class Metrics::Impl {
 
   std::mutex mutex;
   std::function<Gauges()> read;
-  std::map<std::string, Gauge*> phases;  // those that were ever there
-  std::map<std::pair<std::string, std::string>, Gauge*> gpus;
+  std::map<std::pair<std::string, std::string>, Gauge*> gpus;  // those that were ever there
 
   void ReadProcess() {
     const std::vector<std::string> stat = ProcessStat();
@@ -184,11 +183,10 @@ class Metrics::Impl {
     pods.Add({}).Set(static_cast<double>(now.pods));
     gangs_waiting.Add({}).Set(static_cast<double>(now.gangs_waiting));
     workers_connected.Add({}).Set(static_cast<double>(now.workers_connected));
-    // A phase that the last job has left is 0, not what it was.
-    for (auto& [phase, gauge] : phases) gauge->Set(0);
     for (const auto& [phase, count] : now.jobs_by_phase)
-      phases.try_emplace(phase, &jobs.Add({{"phase", phase}})).first->second->Set(static_cast<double>(count));
+      jobs.Add({{"phase", phase}}).Set(static_cast<double>(count));
     in_trouble.Add({}).Set(static_cast<double>(now.workers_in_trouble));
+    // A kind that the last worker has left is 0, not what it was.
     for (auto& [gpu, gauge] : gpus) gauge->Set(0);
     for (const auto& [gpu, count] : now.workers_by_gpu) {
       Gauge* const gauge = &gpu_workers.Add({{"gpu", gpu.first}, {"driver", gpu.second}});

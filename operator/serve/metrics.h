@@ -42,7 +42,7 @@ class Metrics {
   struct Gauges {
     int64_t queue_depth = 0;
     int64_t writes_in_flight = 0;
-    std::vector<std::pair<std::string, int64_t>> jobs_by_phase;
+    std::vector<std::pair<std::string, int64_t>> jobs_by_phase;  // of every phase
     int64_t pods = 0;
     int64_t gangs_waiting = 0;
     int64_t workers_connected = 0;

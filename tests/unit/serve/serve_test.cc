@@ -210,11 +210,11 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
   now.queue_retries = 3;
   now.events_dropped = 6;
   now.cached_objects = {{"pods", 9}};
-  now.jobs_by_phase = {{"Pending", 2}};
+  now.jobs_by_phase = {{"Pending", 2}, {"Running", 0}};
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 8}, {{"NVIDIA A100", "570.1"}, 2}};
   metrics.SetGauges([&] { return now; });
   metrics.Text();
-  now.jobs_by_phase = {{"Running", 2}};
+  now.jobs_by_phase = {{"Pending", 0}, {"Running", 2}};
   now.queue_adds = 11;
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 7}};
   now.workers_in_trouble = 1;
