@@ -1,9 +1,10 @@
 // The network side of one process: its UCX worker and the endpoints to its peers. An endpoint stays from
 // generation to generation, also while its peer is not a member (it may come back), until it fails.
 //
-// Connect and the Transport belong to the communication thread; Abort to any thread.
+// Connect and the Transport: one thread at a time. Abort: any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>

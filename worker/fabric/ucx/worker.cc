@@ -77,7 +77,8 @@ Result<std::unique_ptr<Worker>> Worker::Create(Handler handler) {
 
   ucp_worker_params_t worker_params = {};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  // Buckets are reduced by another thread than the rest; how doorbells of RDMA are rung depends on it.
+  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   if (const auto status = ucp_worker_create(self->context_, &worker_params, &self->worker_); status != UCS_OK)
     return UcxError("ucp_worker_create", status);
   if (const auto status = ucp_worker_get_efd(self->worker_, &self->event_fd_); status != UCS_OK)

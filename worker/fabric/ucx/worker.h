@@ -1,7 +1,7 @@
 // A UCX worker with its endpoints: active messages in, active messages out, sleep and wake-up. Knows nothing
 // of generations.
 //
-// Everything belongs to the communication thread but for Signal.
+// One thread at a time, but for Signal.
 #pragma once
 
 #include <ucp/api/ucp.h>
