@@ -48,6 +48,7 @@ Status UcxTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data
 Status UcxTransport::Post(int peer, Stamp stamp, const Landing& landing) {
   RM_TRY(Check());
   if (auto status = channels_[peer].Post(stamp, landing); !status.ok()) return Fail(status.error());
+  Pump(peer);  // what was kept has landed: the peer may wait for that
   return Ok();
 }
 
