@@ -168,6 +168,7 @@ ucs_status_t Worker::OnMessage(void* self, const void* header, size_t header_byt
   // Only eager messages are sent; anything else is not from one of us.
   if (header_bytes != sizeof copy || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
   std::memcpy(&copy, header, sizeof copy);
+  ++static_cast<Worker*>(self)->messages_;
   static_cast<Worker*>(self)->handler_(copy, {static_cast<const std::byte*>(data), bytes});
   return UCS_OK;
 }
@@ -180,6 +181,7 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
     if (status != UCS_OK) buffer->endpoint->failed_ = true;
   }
   buffer->endpoint = nullptr;
+  ++buffer->worker->messages_;
   buffer->worker->free_.push_back(buffer);
   if (request != nullptr) ucp_request_free(request);
 }
