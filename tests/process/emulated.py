@@ -3,7 +3,9 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
+import signal
 import tempfile
 
 import harness
@@ -48,6 +50,11 @@ class Case:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+    def scale(self, name, run, workers):
+        job = self.folder / f"{name}.yaml"
+        job.write_text(re.sub(r"replicas: \d+", f"replicas: {workers}", job.read_text()))
+        run.signal(signal.SIGHUP)
 
     def finish(self, name, run):
         code = run.wait(DEADLINE_S)

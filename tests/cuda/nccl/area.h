@@ -31,7 +31,9 @@ class Area {
     std::atomic<uint32_t> changes;  // of `put` and `taken`; what waiters sleep on
     std::atomic<int32_t> joined;
     std::atomic<bool> has_successor;
-    std::array<char, 64> successor;  // the path of the area of those who are left
+    std::array<char, 64> successor;  // the path of the area of those who are left, or of a larger one
+    int32_t invited_by;              // of a larger one's ranks who asked for its id...
+    int32_t old_world;               // ...and how many there were; 0: this one is none
     std::array<Rank, kRanks> ranks;
   };
 

@@ -1,11 +1,12 @@
 // A libnccl.so.2 among processes of one machine whose GPUs are emulated: everything of ours that stands on
-// NCCL runs as it would (loading, the unique id, non-blocking calls, abort, revoke, shrink), but for NCCL.
-// Not emulated: send and receive.
+// NCCL runs as it would (loading, the unique id, non-blocking calls, abort, revoke, shrink, grow), but for
+// NCCL. Not emulated: send and receive. Growing against the rules is said on stderr: "NCCL is misused".
 //
 // What it does wrong when asked by the environment:
 //   RINGMASTER_EMULATED_NCCL_NET      what it says that it uses between machines: "Socket", "IB"; else P2P
 //   RINGMASTER_EMULATED_NCCL_OTHER    a file: the first process to take it away has another version
 //   RINGMASTER_EMULATED_NCCL_HANG     a file: the first abort to take it away never returns
+//   RINGMASTER_EMULATED_NCCL_NO_ID    a file: the first id for newcomers is refused to who takes it away
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ using fabric::nccl::Stream;
 using fabric::nccl::UniqueId;
 namespace answers = fabric::nccl;
 
-constexpr int kVersion = 22809;
+constexpr int kVersion = 22902;
 constexpr int kOtherVersion = 22703;
 
 struct Communicator {
@@ -63,6 +64,11 @@ int Fail(const Error& error) {
   const std::lock_guard lock(Given().mutex);
   Given().error = error.message;
   return answers::kSystemError;
+}
+
+int Misused(const char* rule) {
+  fmt::print(stderr, "NCCL is misused: {}\n", rule);
+  return answers::kInvalidUsage;
 }
 
 // As NCCL does at level INFO.
@@ -176,6 +182,57 @@ RINGMASTER_EXPORT int ncclCommShrink(Handle handle, int* excluded, int count, Ha
   Say("shrinks");
   *smaller = reinterpret_cast<Handle>(made.release());
   return answers::kInProgress;
+}
+
+RINGMASTER_EXPORT int ncclCommGetUniqueId(Handle handle, UniqueId* id) {
+  if (TakesFile("RINGMASTER_EMULATED_NCCL_NO_ID"))
+    return Fail({ringmaster::Code::kUnavailable, "no id today"});
+  const Communicator& own = Of(handle);
+  if (own.rank == nullptr || own.revoked || !own.rank->Idle()) return Misused("who grows must be at rest");
+  Area::Head& parent = own.rank->area()->head();
+  if (parent.has_successor) return Misused("its last id is not used up");
+  if (const int answer = ncclGetUniqueId(id); answer != answers::kSuccess) return answer;
+  auto area = Area::Open(id->bytes.data());
+  if (!area.ok()) return Fail(area.error());
+  (*area)->head().invited_by = own.rank->rank();
+  (*area)->head().old_world = own.rank->world();
+  std::ranges::copy_n(id->bytes.begin(), parent.successor.size(), parent.successor.begin());
+  parent.has_successor = true;
+  return answers::kSuccess;
+}
+
+RINGMASTER_EXPORT int ncclCommGrow(Handle handle, int world, const UniqueId* id, int rank, Handle* larger,
+                                   Configuration* configuration) {
+  if (configuration->blocking != 0 || world > Area::kRanks) return answers::kInvalidArgument;
+  std::string path;
+  if (handle != nullptr) {
+    const Communicator& own = Of(handle);
+    if (own.rank == nullptr || own.revoked || !own.rank->Idle()) return Misused("who grows must be at rest");
+    if (rank != -1) return Misused("who is in it keeps its rank");
+    Area::Head& parent = own.rank->area()->head();
+    if (!parent.has_successor) return Misused("nobody has asked for an id");
+    path = parent.successor.data();
+    rank = own.rank->rank();
+  } else if (id == nullptr) {
+    return Misused("newcomers need the id");
+  } else {
+    path = id->bytes.data();
+  }
+  auto area = Area::Open(path);
+  if (!area.ok()) return Fail(area.error());
+  Area::Head& head = (*area)->head();
+  if (head.old_world == 0) return Misused("the id is not one for newcomers");
+  if (world <= head.old_world || rank >= world) return Misused("the world does not grow");
+  if (handle == nullptr && rank < head.old_world) return Misused("newcomers come behind the others");
+  if (handle != nullptr && (id != nullptr) != (rank == head.invited_by))
+    return Misused("of those who are in it only the one who asked for the id has it");
+  if (head.joined >= world) return Misused("the id is used up");
+  auto made = std::make_unique<Communicator>();
+  made->rank = std::make_unique<Rank>(std::move(area).value(), rank, world);
+  Say("grows");
+  SayHowItTravels(rank, world);
+  *larger = reinterpret_cast<Handle>(made.release());
+  return answers::kSuccess;  // that it is in progress is seen at the new one
 }
 
 RINGMASTER_EXPORT int ncclCommAbort(Handle handle) {

@@ -56,6 +56,11 @@ void Rank::Give(const Operation& operation) {
   changed_.notify_all();
 }
 
+bool Rank::Idle() {
+  const std::lock_guard lock(mutex_);
+  return operations_.empty();
+}
+
 void Rank::Stop() {
   {
     const std::lock_guard lock(mutex_);

@@ -44,6 +44,7 @@ class Rank {
   int world() const { return world_; }
   const std::shared_ptr<Area>& area() const { return area_; }
 
+  bool Idle();
   bool AllAreThere() const { return area_->head().joined == world_; }
   void Give(const Operation& operation);
   // What is under way or waits counts as done, with whatever lies in its memory.

@@ -1,6 +1,9 @@
 // The fabric over UCX, between real processes.
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/fabric/oracle.h"
@@ -55,6 +58,42 @@ TEST(Ucx, AutoTakesTheNetworkBetweenHosts) {
   });
   processes.Exchange();
   for (int id = 0; id < 4; ++id) EXPECT_EQ(processes.Wait(id), "ok");
+}
+
+// Who takes in messages before it has a place for them, and places them later, tells so at once: the sender's
+// window is full, and where CPUs are few a wait begins with a nap.
+TEST(Ucx, WhatWasKeptIsCreditedWhenItLands) {
+  Processes processes(3, [](Member& member) -> Status {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    CHECK(::sched_setaffinity(0, sizeof one, &one) == 0);
+    RM_TRY(member.Create(Options(), 4096));
+    RM_TRY(member.Exchange());
+    RM_ASSIGN(auto communicator, member.ConnectAll(1));
+    std::vector<std::byte> large(2 << 20);
+    std::vector<std::byte> small(4);
+    Duration shortest = seconds(60);
+    for (int round = 0; round < 20; ++round) {
+      if (member.id() == 0) RM_TRY(communicator->Send(large, 1));
+      if (member.id() == 2) {
+        std::this_thread::sleep_for(milliseconds(20));
+        RM_TRY(communicator->Send(small, 1));
+      }
+      if (member.id() == 1) {
+        RM_TRY(communicator->Receive(small, 2));
+        const Time begin = Now();
+        RM_TRY(communicator->Receive(large, 0));
+        shortest = std::min<Duration>(shortest, Now() - begin);
+      }
+      RM_TRY(communicator->Barrier());
+    }
+    if (member.id() == 1 && shortest > milliseconds(8))
+      return Error{Code::kInternal, fmt::format("never in less than {} ms", ToMs(shortest))};
+    return Ok();
+  });
+  processes.Exchange();
+  for (int id = 0; id < 3; ++id) EXPECT_EQ(processes.Wait(id), "ok");
 }
 
 }  // namespace

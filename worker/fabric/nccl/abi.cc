@@ -1,4 +1,5 @@
-// Our declarations of NCCL against its own, wherever those are: nothing is left in the program.
+// Our declarations of NCCL against its own, wherever those are: nothing is left in the program. What the
+// header is too old for goes unchecked.
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
 #include <nccl.h>
 
@@ -7,7 +8,78 @@
 #include "worker/fabric/nccl/api.h"
 
 namespace ringmaster::fabric::nccl {
+namespace {
 
+// One of their types as we declare it; handles and streams are the same types.
+template <class T>
+struct Ours {
+  using Type = T;
+};
+template <>
+struct Ours<ncclResult_t> {
+  using Type = int;
+};
+template <>
+struct Ours<ncclDataType_t> {
+  using Type = int;
+};
+template <>
+struct Ours<ncclRedOp_t> {
+  using Type = int;
+};
+template <>
+struct Ours<ncclUniqueId> {
+  using Type = UniqueId;
+};
+template <>
+struct Ours<const ncclUniqueId> {
+  using Type = const UniqueId;
+};
+template <>
+struct Ours<ncclConfig_t> {
+  using Type = Configuration;
+};
+template <class T>
+struct Ours<T*> {
+  using Type = typename Ours<T>::Type*;
+};
+template <class R, class... A>
+struct Ours<R(A...)> {
+  using Type = typename Ours<R>::Type(typename Ours<A>::Type...);
+};
+template <class Theirs, class Declared>
+constexpr bool kSame = std::is_same_v<typename Ours<Theirs>::Type*, Declared>;
+
+}  // namespace
+
+static_assert(kSame<decltype(ncclGetVersion), decltype(Api::get_version)> &&
+              kSame<decltype(ncclGetErrorString), decltype(Api::error_string)> &&
+              kSame<decltype(ncclGetLastError), decltype(Api::last_error)> &&
+              kSame<decltype(ncclGetUniqueId), decltype(Api::unique_id)> &&
+              kSame<decltype(ncclCommInitRankConfig), decltype(Api::init_rank)> &&
+              kSame<decltype(ncclCommAbort), decltype(Api::abort)> &&
+              kSame<decltype(ncclCommGetAsyncError), decltype(Api::async_error)> &&
+              kSame<decltype(ncclAllReduce), decltype(Api::all_reduce)> &&
+              kSame<decltype(ncclReduceScatter), decltype(Api::reduce_scatter)> &&
+              kSame<decltype(ncclAllGather), decltype(Api::all_gather)> &&
+              kSame<decltype(ncclBroadcast), decltype(Api::broadcast)> &&
+              kSame<decltype(ncclSend), decltype(Api::send)> &&
+              kSame<decltype(ncclRecv), decltype(Api::receive)> &&
+              kSame<decltype(ncclGroupStart), decltype(Api::group_start)> &&
+              kSame<decltype(ncclGroupEnd), decltype(Api::group_end)>);
+#if NCCL_VERSION_CODE >= 21901
+static_assert(kSame<decltype(ncclCommRegister), decltype(Api::register_memory)>);
+#endif
+#if NCCL_VERSION_CODE >= 22703
+static_assert(kSame<decltype(ncclCommShrink), decltype(Api::shrink)>);
+#endif
+#if NCCL_VERSION_CODE >= 22807
+static_assert(kSame<decltype(ncclCommRevoke), decltype(Api::revoke)>);
+#endif
+#if NCCL_VERSION_CODE >= 22902
+static_assert(kSame<decltype(ncclCommGrow), decltype(Api::grow)> &&
+              kSame<decltype(ncclCommGetUniqueId), decltype(Api::grow_id)>);
+#endif
 static_assert(std::is_same_v<Handle, ncclComm_t> && std::is_same_v<Stream, cudaStream_t>);
 static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
               sizeof(ncclRedOp_t) == sizeof(int));

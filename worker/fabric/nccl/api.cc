@@ -41,6 +41,8 @@ Result<Api> LoadApi(const std::string& library) {
   find("ncclGroupEnd", &api.group_end, true);
   find("ncclCommRevoke", &api.revoke, false);
   find("ncclCommShrink", &api.shrink, false);
+  find("ncclCommGrow", &api.grow, false);
+  find("ncclCommGetUniqueId", &api.grow_id, false);
   find("ncclCommRegister", &api.register_memory, false);
   if (missing != nullptr)
     return Error{Code::kInvalid,

@@ -87,7 +87,12 @@ struct Api {
 
   int (*revoke)(Handle handle, int flags) = nullptr;  // 2.28.7
   int (*shrink)(Handle handle, int* excluded, int count, Handle* smaller, Configuration* configuration,
-                int flags) = nullptr;                                                         // 2.27.3
+                int flags) = nullptr;  // 2.27.3
+  // Of those who have a `handle` one gets the id and passes it, the others pass none, and all of them rank
+  // -1; newcomers pass the id and their rank, and no handle. 2.29.2, as is the id's.
+  int (*grow)(Handle handle, int world, const UniqueId* id, int rank, Handle* larger,
+              Configuration* configuration) = nullptr;
+  int (*grow_id)(Handle handle, UniqueId* id) = nullptr;
   int (*register_memory)(Handle handle, void* memory, size_t bytes, void** token) = nullptr;  // 2.19
 
   int version = 0;  // 0: there is no library, and no function

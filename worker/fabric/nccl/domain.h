@@ -1,7 +1,8 @@
 // NCCL within one trainer: the library, the memory it is to know, and the communicators of successive
 // generations, each of which is made over a communicator of the host (which carries the unique id). A
-// generation that only lost members is made by shrinking the older one, where the library can do that and all
-// survivors have kept theirs; else from nothing.
+// generation that only lost members is made by shrinking the older one, one that only got new ones, behind
+// the others, by growing it, where the library can do that and all have kept theirs (a revoked one does not
+// grow); else, and when that fails for one of them, from nothing.
 //
 // Thread rule: one thread at a time, to which the GPU is bound; TransportName from any.
 #pragma once
@@ -58,13 +59,20 @@ class Domain {
 
  private:
   Domain(const Api& api, DomainOptions options, DebugLog log);
-  Result<UniqueId> Invite(Communicator* host);
+  Result<UniqueId> Invite(Communicator* host, const std::function<int(UniqueId*)>& make);
+  Result<std::shared_ptr<Live>> StartAfresh(Communicator* host, const std::atomic<bool>* cancel);
+  // nullptr, at all members, when it did not work for one of them. `parent` is nullptr at newcomers.
+  Result<std::shared_ptr<Live>> Succeed(Communicator* host, const Plan& plan, Live* parent,
+                                        const std::atomic<bool>* cancel);
+  Status Grow(Communicator* host, Live* parent, Live* live);
+  std::shared_ptr<Live> NewLive(const std::atomic<bool>* cancel);
   void RegisterAll(Live* live);
   void ReadLog();
 
   const Api api_;
   const DomainOptions options_;
   std::vector<std::span<std::byte>> memory_;
+  bool growing_failed_ = false;  // once, and so probably always
 
   std::mutex mutex_;  // for what follows
   DebugLog log_;

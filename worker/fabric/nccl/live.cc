@@ -65,17 +65,36 @@ Status Live::Form(const std::function<int(Handle*)>& begin) {
   return Failure(lock);
 }
 
-Status Live::FormFrom(Live* parent, std::vector<int> excluded, Configuration* configuration) {
-  parent_ = parent;
+Status Live::Shrink(Live* parent, std::vector<int> excluded, Configuration* configuration) {
+  return FormFrom(parent, [&](Handle from, Handle* handle) {
+    return api_.shrink(from, excluded.data(), static_cast<int>(excluded.size()), handle, configuration, 0);
+  });
+}
+
+Status Live::Grow(Live* parent, int world, const UniqueId* id, Configuration* configuration) {
+  return FormFrom(parent, [&](Handle from, Handle* handle) {
+    grows_ = true;
+    return api_.grow(from, world, id, -1, handle, configuration);
+  });
+}
+
+Status Live::FormFrom(Live* parent, const Begin& begin) {
   const Status formed = Form([&](Handle* handle) {
     const std::lock_guard parent_calls(parent->calls_);
     if (parent->freed_) return static_cast<int>(kInvalidUsage);
-    return api_.shrink(parent->handle_, excluded.data(), static_cast<int>(excluded.size()), handle,
-                       configuration, 0);
+    parent_ = parent;
+    return begin(parent->handle_, handle);
   });
   const std::lock_guard calls(calls_);
   parent_ = nullptr;
   return formed;
+}
+
+// It sends to other ranks of the parent, and may hang: with calls_ held, so that the watchdog sees it.
+int Live::AskForId(Live* parent, UniqueId* id) {
+  const std::lock_guard calls(calls_);
+  const std::lock_guard parent_calls(parent->calls_);
+  return freed_ || parent->freed_ ? static_cast<int>(kInvalidUsage) : api_.grow_id(parent->handle_, id);
 }
 
 Status Live::Enqueue(const std::function<int(Handle)>& call) {
@@ -148,10 +167,11 @@ void Live::Release(bool clean) {
 
 void Live::Dispose() { Tell(Disposed{}); }
 
-bool Live::Settled() {
+Live::Rest Live::Settled() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return Over(watchdog_.phase); });
-  return watchdog_.phase == Phase::kParked;
+  if (watchdog_.phase != Phase::kParked) return Rest::kNothing;
+  return watchdog_.revoked ? Rest::kRevoked : Rest::kWhole;
 }
 
 // Ok while it runs. After a failure: when the GPU has nothing to do with the caller's memory any more.
@@ -164,12 +184,11 @@ Status Live::Failure(std::unique_lock<std::mutex>& lock) {
 void Live::Watch() {
   std::unique_lock lock(mutex_);
   while (watchdog_.phase != Phase::kGone && watchdog_.phase != Phase::kLeaving) {
-    if (watchdog_.phase == Phase::kParked || !begun_) {
-      if (watchdog_.due == kNever) {
-        changed_.wait(lock);
-      } else {
-        changed_.wait_until(lock, watchdog_.due);
-      }
+    if (watchdog_.phase == Phase::kParked) {
+      changed_.wait(lock);
+    } else if (!begun_) {
+      changed_.wait_until(lock, std::min(watchdog_.due, Now() + kCalmPoll));
+      if (cancel_) Feed(lock, Ordered{});
     } else {
       const bool busy = watchdog_.phase != Phase::kRunning || watchdog_.waits > 0;
       changed_.wait_until(lock, std::min(watchdog_.due, Now() + (busy ? kBusyPoll : kCalmPoll)));
@@ -203,8 +222,8 @@ void Live::Poll(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// With calls_ held. A communicator that is being made of another one shows its troubles there, and has no
-// handle until the other one is done with it.
+// With calls_ held. A communicator that is being made of a larger one shows its troubles there, and has no
+// handle until that one is done with it.
 int Live::AskLibrary() {
   const auto ask = [this](Handle handle) {
     int answer = kSuccess;
@@ -243,12 +262,23 @@ void Live::StartCall(Act act) {
     bool ok = true;
     {
       const std::lock_guard calls(calls_);
-      if (act == Act::kAbort) freed_ = true;
+      if (act == Act::kAbort) {
+        freed_ = true;
+        EndWaitingInParent();
+      }
       if (handle_ != nullptr)
         ok = WentWell(act == Act::kAbort ? api_.abort(handle_) : api_.revoke(handle_, 0));
     }
     Tell(CallReturned{ok});
   });
+}
+
+// With calls_ held. What makes a larger communicator waits for the next rank by the parent's own connections,
+// where an abort of the new one does not reach it.
+void Live::EndWaitingInParent() {
+  if (parent_ == nullptr || !grows_ || api_.revoke == nullptr) return;
+  const std::lock_guard parent_calls(parent_->calls_);
+  if (!parent_->freed_) (void)api_.revoke(parent_->handle_, 0);
 }
 
 std::string Live::LastError(int answer) const {

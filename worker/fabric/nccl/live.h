@@ -33,6 +33,13 @@ struct LiveOptions {
 
 class Live {
  public:
+  // What is left of it when its work is over.
+  enum class Rest : uint8_t {
+    kNothing,
+    kRevoked,  // its operations were ended: a smaller one can be made of it
+    kWhole,    // or a larger one
+  };
+
   // When *cancel becomes true, everything under way or to come ends with kCancelled, soon. All three must
   // outlive it.
   Live(const Api* api, const LiveOptions* options, const std::atomic<bool>* cancel);
@@ -43,8 +50,13 @@ class Live {
 
   // Connects the ranks. `begin` starts that and must not block.
   Status Form(const std::function<int(Handle*)>& begin);
-  // The same as a smaller communicator of `parent`, which is parked: without these ranks of it.
-  Status FormFrom(Live* parent, std::vector<int> excluded, Configuration* configuration);
+  // The same as a successor of `parent`, which is parked and of no use to anybody else afterwards, also when
+  // this fails. Smaller: without these ranks of it. Larger: all who have the parent, and newcomers, which
+  // call Form; rank 0 has got `id` from the parent, the others have none.
+  Status Shrink(Live* parent, std::vector<int> excluded, Configuration* configuration);
+  Status Grow(Live* parent, int world, const UniqueId* id, Configuration* configuration);
+  // For newcomers to `parent`; before Grow. The library's answer: without an id, Grow must not be called.
+  int AskForId(Live* parent, UniqueId* id);
 
   // Makes a call that gives work to the GPU. It returns before that is done.
   Status Enqueue(const std::function<int(Handle)>& call);
@@ -57,10 +69,13 @@ class Live {
   void Release(bool clean);
   void Dispose();
 
-  // Waits until nothing of it runs on the GPU any more; true: a smaller one can be made of it.
-  bool Settled();
+  // Waits until nothing of it runs on the GPU any more.
+  Rest Settled();
 
  private:
+  using Begin = std::function<int(Handle parent, Handle* handle)>;
+  Status FormFrom(Live* parent, const Begin& begin);
+  void EndWaitingInParent();
   void Watch();
   void Poll(std::unique_lock<std::mutex>& lock);
   int AskLibrary();
@@ -74,11 +89,12 @@ class Live {
   const Api& api_;
   const LiveOptions& options_;
   const std::atomic<bool>& cancel_;
-  Live* parent_ = nullptr;  // while being made of it
 
-  std::mutex calls_;  // held while in NCCL; taken before mutex_
+  std::mutex calls_;  // held while in NCCL; taken before the parent's, and that before mutex_
   Handle handle_ = nullptr;
-  bool freed_ = false;  // abort was called
+  bool freed_ = false;      // abort was called
+  Live* parent_ = nullptr;  // while being made of it
+  bool grows_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -25,6 +25,21 @@ bool CanShrink(std::span<const Card> cards) {
   return true;
 }
 
+// Only newcomers, and last: NCCL leaves the parent's ranks as they are, and needs all of them.
+bool CanGrow(std::span<const Card> cards) {
+  const Card& first = cards.front();
+  if (first.parent == 0 || first.parent_world < 2 || static_cast<size_t>(first.parent_world) >= cards.size())
+    return false;
+  const auto old = static_cast<size_t>(first.parent_world);
+  for (size_t rank = 0; rank < old; ++rank) {
+    const Card& card = cards[rank];
+    if (card.parent != first.parent || card.parent_world != first.parent_world ||
+        card.parent_rank != static_cast<int32_t>(rank) || card.may_grow == 0)
+      return false;
+  }
+  return std::ranges::all_of(cards.subspan(old), [](const Card& card) { return card.parent == 0; });
+}
+
 std::vector<int> MissingRanks(std::span<const Card> cards) {
   std::vector<int> missing;
   size_t at = 0;
@@ -79,6 +94,8 @@ Result<Plan> MakePlan(std::span<const Card> cards) {
     plan.excluded = MissingRanks(cards);
     // The same members again: NCCL shrinks only by somebody.
     if (!plan.excluded.empty()) plan.way = Plan::Way::kShrink;
+  } else if (CanGrow(cards)) {
+    plan.way = Plan::Way::kGrow;
   }
   return plan;
 }

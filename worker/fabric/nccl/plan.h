@@ -20,11 +20,11 @@ Key KeyOf(std::string_view text);
 struct Card {
   Key gpu{};            // of its UUID
   Key host{};           // same machine, same kernel
-  uint64_t parent = 0;  // generation of the communicator that it could shrink; 0: none
+  uint64_t parent = 0;  // generation of the communicator that it has kept; 0: none
   int32_t parent_rank = 0;
   int32_t parent_world = 0;
   int32_t version = 0;   // of its NCCL; 0: it has none
-  int32_t reserved = 0;  // no byte of a card is left to chance
+  int32_t may_grow = 0;  // 1: members may be added to its parent, and not only taken away
 };
 static_assert(sizeof(Card) == 56);
 
@@ -34,6 +34,7 @@ struct Plan {
     kAlone,  // a world of one needs no library
     kFresh,
     kShrink,
+    kGrow,
   } way = Way::kFresh;
   std::string why_none;
   std::vector<int> excluded;  // ranks of the parent, ascending

@@ -142,6 +142,7 @@ class Deciding {
     if (!keep) return Abort();
     w_.due = now_ + w_.limits.quiet;
     w_.phase = Phase::kRevoking;
+    w_.revoked = true;
     Call(Act::kRevoke);
   }
 

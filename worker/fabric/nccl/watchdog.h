@@ -10,8 +10,8 @@
 //   W2  At most one call into NCCL is under way.
 //   W3  From the first failure or order to the end of the GPU's work never takes longer than
 //       limits.quiet: after that the process is told to leave. kLeaving is final.
-//   W4  A communicator is parked (kept for a smaller successor) only when all its work is over and the
-//       library can shrink it; from kGone nothing is ever called.
+//   W4  A communicator is parked (kept for a successor) only when all its work is over and the library can
+//       shrink it; from kGone nothing is ever called.
 //   W5  Revoke is tried at most once; when it does not succeed, abort is.
 #pragma once
 
@@ -42,7 +42,7 @@ enum class Phase : uint8_t {
   kForming,   // the library connects the ranks
   kRunning,   // operations may be enqueued
   kRevoking,  // asked to stop its operations, to be parked
-  kParked,    // no operation runs; may become a smaller one, or be disposed of
+  kParked,    // no operation runs; may become another one, or be disposed of
   kAborting,  // asked to free everything
   kGone,      // freed
   kLeaving,   // hangs: the process must end
@@ -82,6 +82,7 @@ struct Watchdog {
   Phase phase = Phase::kForming;
   std::optional<Error> failure;  // kCancelled, kUnavailable, kDeadlineExceeded, kInternal
   bool calling = false;          // a call is under way
+  bool revoked = false;          // from when that is asked for
   bool disposed = false;
   int waits = 0;
   Time due = kNever;  // the deadline of the phase, or of the oldest wait

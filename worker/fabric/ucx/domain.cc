@@ -34,6 +34,10 @@ void Domain::Abort(uint64_t generation) {
 void Domain::Step(Time& idle_since) {
   const bool busy = worker_->Progress();
   if (unanswered_) AnswerHellos();
+  if (worker_->messages() != messages_) {
+    messages_ = worker_->messages();
+    moved_ = Now();
+  }
   if (busy) {
     idle_since = kNever;
     return;
@@ -122,6 +126,7 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
 
 Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& members) {
   std::vector<int> attempts(members.size());
+  const Time begin = Now();
   Time idle_since = kNever;
   while (true) {
     bool all = true;
@@ -143,7 +148,7 @@ Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& m
     if (all) return Ok();
     RM_TRY(transport.Check());
     Step(idle_since);
-    if (idle_since != kNever && Now() - idle_since > timeout_)
+    if (idle_since != kNever && Stuck(begin))
       return Error{Code::kDeadlineExceeded,
                    fmt::format("members did not meet in {:.1f} s", ToSeconds(timeout_))};
   }

@@ -1,9 +1,10 @@
 // The network side of one process: its UCX worker and the endpoints to its peers. An endpoint stays from
 // generation to generation, also while its peer is not a member (it may come back), until it fails.
 //
-// Connect and the Transport belong to the communication thread; Abort to any thread.
+// Connect and the Transport: one thread at a time. Abort: any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -46,6 +47,8 @@ class Domain {
   void Attach(UcxTransport* transport) { transport_ = transport; }
   // Makes progress; when there is none for a while, sleeps. `idle_since` is the caller's, kNever at first.
   void Step(Time& idle_since);
+  // A wait that began at `since` has seen no message come or go for longer than the timeout.
+  bool Stuck(Time since) const { return Now() - std::max(since, moved_) > timeout_; }
 
  private:
   struct Peer {
@@ -71,6 +74,8 @@ class Domain {
   UcxTransport* transport_ = nullptr;
   uint64_t generation_ = 0;
   Duration patience_ = {};  // idle time before a sleep
+  uint64_t messages_ = 0;   // the worker's, as of moved_
+  Time moved_ = {};
   std::atomic<uint64_t> aborted_{0};
 };
 

@@ -48,12 +48,14 @@ Status UcxTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data
 Status UcxTransport::Post(int peer, Stamp stamp, const Landing& landing) {
   RM_TRY(Check());
   if (auto status = channels_[peer].Post(stamp, landing); !status.ok()) return Fail(status.error());
+  Pump(peer);  // what was kept has landed: the peer may wait for that
   return Ok();
 }
 
 // Makes progress until `done`, which needs something of `peer`.
 template <class Done>
 Status UcxTransport::Until(int peer, const Done& done) {
+  const Time begin = Now();
   Time idle_since = kNever;
   while (!done()) {
     RM_TRY(Check());
@@ -61,7 +63,7 @@ Status UcxTransport::Until(int peer, const Done& done) {
     domain_.Step(idle_since);
     for (int q = 0; q < world(); ++q)
       if (q != rank_) Pump(q);
-    if (idle_since != kNever && Now() - idle_since > domain_.timeout() && !done())
+    if (idle_since != kNever && domain_.Stuck(begin) && !done())
       return Fail({Code::kDeadlineExceeded,
                    fmt::format("rank {} made no progress in {:.1f} s", peer, ToSeconds(domain_.timeout()))});
   }

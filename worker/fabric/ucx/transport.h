@@ -1,4 +1,4 @@
-// The messages of one generation over UCX. Used by the communication thread only.
+// The messages of one generation over UCX. One thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -77,7 +77,8 @@ Result<std::unique_ptr<Worker>> Worker::Create(Handler handler) {
 
   ucp_worker_params_t worker_params = {};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  // Buckets are reduced by another thread than the rest; how doorbells of RDMA are rung depends on it.
+  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   if (const auto status = ucp_worker_create(self->context_, &worker_params, &self->worker_); status != UCS_OK)
     return UcxError("ucp_worker_create", status);
   if (const auto status = ucp_worker_get_efd(self->worker_, &self->event_fd_); status != UCS_OK)
@@ -167,6 +168,7 @@ ucs_status_t Worker::OnMessage(void* self, const void* header, size_t header_byt
   // Only eager messages are sent; anything else is not from one of us.
   if (header_bytes != sizeof copy || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
   std::memcpy(&copy, header, sizeof copy);
+  ++static_cast<Worker*>(self)->messages_;
   static_cast<Worker*>(self)->handler_(copy, {static_cast<const std::byte*>(data), bytes});
   return UCS_OK;
 }
@@ -179,6 +181,7 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
     if (status != UCS_OK) buffer->endpoint->failed_ = true;
   }
   buffer->endpoint = nullptr;
+  ++buffer->worker->messages_;
   buffer->worker->free_.push_back(buffer);
   if (request != nullptr) ucp_request_free(request);
 }

@@ -1,7 +1,7 @@
 // A UCX worker with its endpoints: active messages in, active messages out, sleep and wake-up. Knows nothing
 // of generations.
 //
-// Everything belongs to the communication thread but for Signal.
+// One thread at a time, but for Signal.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -73,6 +73,8 @@ class Worker {
 
   // Handles what is there; true when there was something.
   bool Progress() { return ucp_worker_progress(worker_) != 0; }
+  // So many messages have come, or left. UCX's own traffic (it looks after connections) is not in it.
+  uint64_t messages() const { return messages_; }
   // Sleeps until something comes, Signal or the limit.
   void Sleep(Duration limit);
   // Ends a sleep, from any thread.
@@ -95,6 +97,7 @@ class Worker {
   ucp_worker_h worker_ = nullptr;
   std::string address_;
   int event_fd_ = -1;
+  uint64_t messages_ = 0;
   std::vector<std::unique_ptr<Buffer>> buffers_;  // all
   std::vector<Buffer*> free_;
   std::vector<void*> closing_;

@@ -280,6 +280,95 @@ TEST_F(NcclDomainTest, OneThatCouldNotKeepItsOwnMakesAllStartAfresh) {
   EXPECT_TRUE(ranks_[0]->status.ok());
 }
 
+TEST_F(NcclDomainTest, NewcomersGrowIt) {
+  Start(5, {.slow_answers = 2});
+  Connect(First(2), 1);
+  SumOnAll(First(2));
+  Connect(First(4), 2);
+  EXPECT_EQ(library_->grows(), 4);
+  EXPECT_EQ(library_->alive(), 4) << "what it grew from is freed";
+  SumOnAll(First(4));
+  Connect({0, 2, 3}, 3);
+  EXPECT_EQ(library_->shrinks(), 3);
+  SumOnAll({0, 2, 3});
+  Connect({0, 2, 3, 4}, 4);
+  EXPECT_EQ(library_->grows(), 8) << "again, with another id";
+  SumOnAll({0, 2, 3, 4});
+  for (const int r : {0, 2, 3, 4}) {
+    EXPECT_TRUE(ranks_[static_cast<size_t>(r)]->status.ok());
+    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->left);
+  }
+}
+
+TEST_F(NcclDomainTest, WhatWasRevokedDoesNotGrow) {
+  Start(3);
+  Connect(First(2), 1);
+  ranks_[1]->cancel = true;  // the other one's is whole
+  Connect(First(3), 2);
+  EXPECT_EQ(library_->grows(), 0);
+  SumOnAll(First(3));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
+}
+
+TEST_F(NcclDomainTest, AnOlderLibraryDoesNotGrow) {
+  Start(3, {.can_grow = false, .version = 22809});
+  Connect(First(2), 1);
+  Connect(First(3), 2);
+  SumOnAll(First(3));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
+}
+
+// Whatever is in the way of growing: all start afresh at once, and do not try it again.
+TEST_F(NcclDomainTest, GrowingThatFailsMakesAllStartAfresh) {
+  const FakeLibrary::Faults no_id = {.grow_id_fails = true};
+  const FakeLibrary::Faults first = {.failing_growth = 0};
+  const FakeLibrary::Faults last = {.failing_growth = 1};
+  const FakeLibrary::Faults newcomer = {.failing_growth = 2};
+  const FakeLibrary::Faults never = {.growth_stalls = true};
+  for (const FakeLibrary::Faults& faults : {no_id, first, last, newcomer, never}) {
+    Start(4, faults, {.forming = milliseconds(50)});
+    Connect(First(2), 1);
+    Connect(First(3), 2);
+    SumOnAll(First(3));
+    Connect(First(4), 3);
+    SumOnAll(First(4));
+    EXPECT_EQ(library_->grow_ids(), 1);
+    for (const auto& rank : ranks_) {
+      EXPECT_TRUE(rank->status.ok()) << rank->status.error().message;
+      EXPECT_FALSE(rank->left) << rank->why_left;
+    }
+    EXPECT_EQ(library_->alive(), 4);
+    ranks_.clear();
+    EXPECT_EQ(library_->alive(), 0);
+    library_.reset();
+  }
+}
+
+TEST_F(NcclDomainTest, AnIdThatNeverComesEndsTheProcess) {
+  Start(3, {.grow_id_hangs = true}, {.forming = milliseconds(50), .quiet = milliseconds(50)});
+  Connect(First(2), 1);
+  std::thread end_of_the_process([this] {
+    while (!ranks_[0]->left) std::this_thread::yield();
+    library_->Release();
+  });
+  Connect(First(3), 2);
+  end_of_the_process.join();
+  EXPECT_NE(ranks_[0]->why_left.find("did not stop its work"), std::string::npos) << ranks_[0]->why_left;
+}
+
+TEST_F(NcclDomainTest, AGrowthThatIsGivenUp) {
+  Start(3);
+  Connect(First(2), 1);
+  Connect(First(3), 2, true);
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->status.error().code, Code::kCancelled);
+  Connect(First(3), 3);
+  SumOnAll(First(3));
+  for (const auto& rank : ranks_) {
+    EXPECT_TRUE(rank->status.ok());
+    EXPECT_FALSE(rank->left);
+  }
+}
+
 TEST_F(NcclDomainTest, ALibraryThatHangsEndsTheProcess) {
   for (const bool revoking : {true, false}) {
     Start(2, {.abort_hangs = !revoking, .revoke_hangs = revoking, .can_shrink = revoking},
@@ -340,7 +429,7 @@ TEST_F(NcclDomainTest, APeerThatNeverComesMeetsTheDeadlineOfForming) {
     HostForTest host(meeting, 1);
     Card card{};
     card.gpu = KeyOf("another");
-    card.version = 22809;
+    card.version = 22902;
     std::vector<Card> cards(2, card);
     (void)host.AllGather(std::as_writable_bytes(std::span(cards)));
     std::vector<std::byte> invitation(132);
@@ -417,6 +506,33 @@ TEST_F(NcclDomainTest, AnyCallMayFail) {
   EXPECT_GE(reached, 15);
 }
 
+TEST_F(NcclDomainTest, AnyCallMayFailWhileItGrows) {
+  for (int call = 0; call <= 24; ++call) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    Start(3, {.slow_answers = 1, .failing_call = call},
+          {.forming = milliseconds(60), .operation = milliseconds(60)});
+    Connect(First(2), 1);
+    bool all_well = false;
+    bool any_left = false;
+    for (uint64_t generation = 2; generation <= 6 && !all_well && !any_left; ++generation) {
+      Connect(First(3), generation);
+      std::vector<int> formed;
+      for (int r = 0; r < 3; ++r)
+        if (ranks_[static_cast<size_t>(r)]->communicator != nullptr) formed.push_back(r);
+      SumOnAll(formed);
+      all_well = true;
+      for (const auto& rank : ranks_) {
+        all_well = all_well && rank->status.ok();
+        any_left = any_left || rank->left;
+      }
+    }
+    EXPECT_TRUE(all_well || any_left);
+    expect_leaks_ = true;
+    ranks_.clear();
+    library_.reset();
+  }
+}
+
 // ---- what all conclude from their cards
 
 std::vector<Card> Cards(int world) {
@@ -448,6 +564,56 @@ TEST(NcclPlan, OnlyLossesInTheOldOrderShrink) {
   cards[2].parent = 4;
   EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "one is of another generation";
   EXPECT_EQ(MakePlan(std::span(cards).first(1))->way, Plan::Way::kAlone);
+}
+
+// `old` members of generation 5, and newcomers behind them.
+std::vector<Card> Grown(int old, int world) {
+  std::vector<Card> cards = Cards(world);
+  for (int r = 0; r < world; ++r) {
+    Card& card = cards[static_cast<size_t>(r)];
+    card.parent = r < old ? 5 : 0;
+    card.parent_rank = r < old ? r : 0;
+    card.parent_world = r < old ? old : 0;
+    card.may_grow = r < old ? 1 : 0;
+  }
+  return cards;
+}
+
+TEST(NcclPlan, OnlyNewcomersBehindAllOthersGrow) {
+  const auto way = [](const std::vector<Card>& cards) { return MakePlan(cards)->way; };
+  EXPECT_EQ(way(Grown(3, 5)), Plan::Way::kGrow);
+  EXPECT_EQ(way(Grown(2, 3)), Plan::Way::kGrow);
+  EXPECT_EQ(way(Grown(3, 3)), Plan::Way::kFresh) << "nobody comes";
+  std::vector<Card> cards = Grown(3, 5);
+  std::swap(cards[0], cards[1]);
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "in another order";
+  cards = Grown(3, 5);
+  std::swap(cards[2], cards[3]);
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one comes in between";
+  cards = Grown(3, 5);
+  std::swap(cards[0], cards[4]);
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one comes first";
+  cards = Grown(3, 5);
+  cards.erase(cards.begin() + 1);
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one was lost at the same time";
+  cards = Grown(3, 5);
+  cards.erase(cards.begin() + 2);
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "the last one was";
+  cards = Grown(3, 5);
+  cards[1].parent = 0;
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one could not keep its own";
+  cards = Grown(3, 5);
+  cards[2].parent = 4;
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one is of another generation";
+  cards = Grown(3, 5);
+  cards[2].parent_world = 4;
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "they do not agree on its size";
+  cards = Grown(3, 5);
+  cards[4].parent = 5;
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "a newcomer is none";
+  cards = Grown(3, 5);
+  cards[1].may_grow = 0;
+  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one was revoked";
 }
 
 TEST(NcclPlan, WhatNcclCannotDo) {

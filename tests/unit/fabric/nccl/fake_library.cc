@@ -95,8 +95,20 @@ struct FakeLibrary::Clique {
   std::map<uint64_t, std::map<int, FakeOperation>> operations;  // by number, by rank
 };
 
+// One id of a communicator that is to grow.
+struct FakeLibrary::Growth {
+  std::string id;
+  std::shared_ptr<Clique> parent;
+  int old_world = 0;
+  int asked_by = 0;
+  std::shared_ptr<Clique> larger = std::make_shared<Clique>();
+  std::set<int> come;
+};
+
 struct FakeLibrary::Communicator {
   std::shared_ptr<Clique> clique;
+  std::shared_ptr<Growth> growth;  // that it came from
+  Communicator* parent = nullptr;  // that it grew from
   int rank = 0;
   uint64_t enqueued = 0;
   int slow = 0;
@@ -158,6 +170,14 @@ Api FakeLibrary::api() const {
     api.shrink = [](Handle handle, int* excluded, int count, Handle* smaller, Configuration*, int) {
       return the_library->Shrink(handle, {excluded, excluded + count}, smaller);
     };
+  if (faults_.can_grow) {
+    api.grow_id = [](Handle handle, UniqueId* id) { return the_library->GrowId(handle, id); };
+    api.grow = [](Handle handle, int world, const UniqueId* id, int rank, Handle* larger,
+                  Configuration* configuration) {
+      CHECK(configuration->blocking == 0);
+      return the_library->Grow(handle, world, id, rank, larger);
+    };
+  }
   api.register_memory = [](Handle, void*, size_t, void**) { return the_library->RegisterMemory(); };
   return api;
 }
@@ -194,6 +214,16 @@ int FakeLibrary::calls() {
 int FakeLibrary::shrinks() {
   const std::lock_guard lock(mutex_);
   return shrinks_;
+}
+
+int FakeLibrary::grows() {
+  const std::lock_guard lock(mutex_);
+  return grows_;
+}
+
+int FakeLibrary::grow_ids() {
+  const std::lock_guard lock(mutex_);
+  return grow_ids_;
 }
 
 int FakeLibrary::alive() {
@@ -259,10 +289,77 @@ int FakeLibrary::Shrink(Handle handle, const std::vector<int>& excluded, Handle*
   return kInProgress;
 }
 
+int FakeLibrary::GrowId(Handle handle, UniqueId* id) {
+  std::unique_lock lock(mutex_);
+  ++grow_ids_;
+  if (faults_.grow_id_hangs) released_.wait(lock, [this] { return let_go_; });
+  if (Fails() || faults_.grow_id_fails) return faults_.failure;
+  const Communicator& own = *Of(handle);
+  CHECK(!own.revoked && own.batches.empty() && own.clique->operations.empty(), "not at rest");
+  for (const auto& [name, growth] : growths_)
+    CHECK(growth->parent != own.clique, "an id of it is not used up");
+  auto growth = std::make_shared<Growth>();
+  growth->id = "growth " + std::to_string(++ids_);
+  growth->parent = own.clique;
+  growth->old_world = own.clique->world;
+  growth->asked_by = own.rank;
+  growth->larger->name = growth->id;
+  id->bytes.fill(0);
+  std::ranges::copy(growth->id, id->bytes.begin());
+  growths_[growth->id] = std::move(growth);
+  return kSuccess;
+}
+
+int FakeLibrary::Grow(Handle handle, int world, const UniqueId* id, int rank, Handle* larger) {
+  const std::lock_guard lock(mutex_);
+  if (Fails()) return faults_.failure;
+  Communicator* const parent = Of(handle);
+  std::shared_ptr<Growth> growth;
+  if (parent == nullptr) {
+    CHECK(id != nullptr && growths_.contains(id->bytes.data()), "an id that is used up, or of another kind");
+    growth = growths_[id->bytes.data()];
+    CHECK(rank >= growth->old_world && rank < world, "rank {} is no newcomer's", rank);
+  } else {
+    CHECK(communicators_.contains(parent) && rank == -1, "who is in it keeps its rank");
+    CHECK(!parent->revoked && parent->batches.empty() && parent->clique->operations.empty(), "not at rest");
+    for (const auto& [name, one] : growths_)
+      if (one->parent == parent->clique) growth = one;
+    CHECK(growth != nullptr, "nobody has asked for an id");
+    CHECK((id != nullptr) == (parent->rank == growth->asked_by), "only who asked for the id has it");
+    CHECK(id == nullptr || growth->id == id->bytes.data(), "the id of another one");
+    rank = parent->rank;
+  }
+  CHECK(world > growth->old_world && growth->come.insert(rank).second, "rank {} comes again", rank);
+  if (faults_.failing_growth == rank) return kInternalError;
+  Clique& clique = *growth->larger;
+  clique.world = world;
+  if (++clique.joined == world) growths_.erase(growth->id);
+  ++grows_;
+  auto made = std::make_unique<Communicator>();
+  made->clique = growth->larger;
+  made->growth = growth;
+  made->parent = parent;
+  made->rank = rank;
+  made->slow = faults_.slow_answers;
+  *larger = reinterpret_cast<Handle>(made.get());
+  communicators_[made.get()] = std::move(made);
+  return kSuccess;  // in progress is what the new one says when it is asked
+}
+
+bool FakeLibrary::Growing(const Communicator& own) const {
+  return own.growth != nullptr && (own.clique->joined < own.clique->world || faults_.growth_stalls);
+}
+
 int FakeLibrary::Abort(Handle handle) {
   std::unique_lock lock(mutex_);
   if (Fails()) return faults_.failure;
   if (faults_.abort_hangs) released_.wait(lock, [this] { return let_go_; });
+  const Communicator& own = *Of(handle);
+  // Ranks of the old one meet over that, where an abort of the new one is not heard.
+  if (Growing(own) && own.parent != nullptr && !own.parent->revoked)
+    released_.wait(lock, [this] { return let_go_; });
+  for (const auto& [one, owned] : communicators_)
+    CHECK(one->parent != &own || !Growing(*one) || let_go_, "freed under the one that grows from it");
   for (auto& [number, ranks] : Of(handle)->clique->operations)
     for (auto& [rank, operation] : ranks)
       if (operation.owner == Of(handle) && operation.pending != nullptr) {
@@ -301,7 +398,7 @@ int FakeLibrary::AsyncError(Handle handle, int* answer) {
   Communicator& own = *Of(handle);
   if (own.state != kSuccess) {
     *answer = own.state;
-  } else if (own.clique->joined < own.clique->world || (own.revoked && faults_.never_quiet)) {
+  } else if (own.clique->joined < own.clique->world || Growing(own) || (own.revoked && faults_.never_quiet)) {
     *answer = kInProgress;
   } else if (own.slow > 0) {
     --own.slow;

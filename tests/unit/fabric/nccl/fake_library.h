@@ -32,7 +32,12 @@ class FakeLibrary {
     bool never_quiet = false;  // after a revoke
     bool can_revoke = true;
     bool can_shrink = true;
-    int version = 22809;
+    bool can_grow = true;
+    bool grow_id_fails = false;
+    bool grow_id_hangs = false;           // until Release
+    std::optional<int> failing_growth{};  // this rank, old or new, cannot be part of a larger communicator
+    bool growth_stalls = false;           // it stays in progress
+    int version = 22902;
   };
 
   explicit FakeLibrary(const Faults& faults);
@@ -47,9 +52,11 @@ class FakeLibrary {
   // The device of this stream fails from now on.
   void BreakDevice(Stream stream);
 
-  int calls();    // so far, over all ranks
-  int shrinks();  // communicators that were made by shrinking, counted by rank
-  int alive();    // communicators that were not freed
+  int calls();     // so far, over all ranks
+  int shrinks();   // communicators that were made by shrinking, counted by rank
+  int grows();     // the same of growing
+  int grow_ids();  // that were asked for
+  int alive();     // communicators that were not freed
   int registered();
 
   // For the functions of the table.
@@ -58,6 +65,8 @@ class FakeLibrary {
   static FakeLibrary* current();
   int InitRank(Handle* handle, int world, const UniqueId& id, int rank);
   int Shrink(Handle handle, const std::vector<int>& excluded, Handle* smaller);
+  int GrowId(Handle handle, UniqueId* id);
+  int Grow(Handle handle, int world, const UniqueId* id, int rank, Handle* larger);
   int Abort(Handle handle);
   int Revoke(Handle handle);
   int AsyncError(Handle handle, int* answer);
@@ -71,12 +80,14 @@ class FakeLibrary {
 
  private:
   struct StreamState;
+  struct Growth;
   bool Fails();  // counts a call
   void Run(Clique& clique);
   // With the lock held.
   int Give(Communicator* own, FakeBatch batch);
   bool Deliver(const Clique& clique);
   static void Drop(Communicator* own);
+  bool Growing(const Communicator& own) const;
 
   const Faults faults_;
   std::mutex mutex_;
@@ -84,9 +95,12 @@ class FakeLibrary {
   bool let_go_ = false;
   int calls_ = 0;
   int shrinks_ = 0;
+  int grows_ = 0;
+  int grow_ids_ = 0;
   int registered_ = 0;
   uint64_t ids_ = 0;
   std::map<std::string, std::shared_ptr<Clique>> cliques_;
+  std::map<std::string, std::shared_ptr<Growth>> growths_;
   std::map<Communicator*, std::unique_ptr<Communicator>> communicators_;
   std::vector<std::unique_ptr<StreamState>> streams_;
 };

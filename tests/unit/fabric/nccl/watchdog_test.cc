@@ -38,6 +38,7 @@ TEST_F(WatchdogTest, AGenerationThatLosesAMemberIsParkedForASmallerOne) {
   EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Acts{});
   EXPECT_EQ(Decide(&watchdog, Quiet{}, kStart), Acts{});
   EXPECT_EQ(watchdog.phase, Phase::kParked);
+  EXPECT_TRUE(watchdog.revoked);
   EXPECT_EQ(watchdog.due, kNever);
   EXPECT_EQ(Decide(&watchdog, Disposed{}, kStart), Acts{Act::kAbort});
   EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Acts{});
@@ -99,6 +100,7 @@ TEST_F(WatchdogTest, WhatIsReleasedWellIsKeptWhereItCanShrink) {
   Watchdog kept = Running(Abilities{false, true});
   EXPECT_EQ(Decide(&kept, Released{}, kStart), Acts{Act::kFail});
   EXPECT_EQ(kept.phase, Phase::kParked);
+  EXPECT_FALSE(kept.revoked);
   Watchdog freed = Running(kNone);
   EXPECT_EQ(Decide(&freed, Released{}, kStart), (Acts{Act::kFail, Act::kAbort}));
 }
