@@ -18,6 +18,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/time.h"
 
 namespace ringmaster::checkpoint {
 
@@ -61,6 +62,9 @@ class Writer {
   // Copies the arrays (the call's only cost to training) and returns; waits first for an earlier write in
   // progress. A step that is already published is skipped.
   virtual Status Start(const Snapshot& snapshot) = 0;
+
+  // Waits for a write in progress, but no longer than this; false: it still is.
+  virtual bool Idle(Duration limit) = 0;
 
   // The newest step this writer knows to be published (by itself, or found there when it came to write it),
   // or -1. Does not block. An error of the last write, once: training may go on, the message says what to do.

@@ -60,6 +60,11 @@ class BackgroundWriter final : public Writer {
     return Ok();
   }
 
+  bool Idle(Duration limit) override {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [this] { return !busy_; });
+  }
+
   Result<int64_t> Poll() override {
     const std::lock_guard lock(mutex_);
     if (unreported_.has_value()) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "rendezvous/transport_name.h"
 #include "worker/trainer/agree.h"
+#include "worker/trainer/meanwhile.h"
 #include "worker/trainer/memory.h"
 #include "worker/trainer/transfer.h"
 
@@ -27,6 +28,10 @@ namespace {
 // After a failed operation an order must follow: somebody died, and the coordinator hears of it without our
 // help. If none comes, it is us who are cut off.
 constexpr Duration kOrderLimit = seconds(30);
+// Between two words of those who wait for a disk: well below the deadline of a collective.
+constexpr Duration kWord = seconds(5);
+// The others wait as long for a checkpoint that is still being written when the next is due.
+constexpr Duration kCheckpointPatience = seconds(1);
 constexpr int kExitFenced = 75;
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
@@ -181,7 +186,14 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
   std::vector<int32_t> sources = formed.sources;
   if (sources.empty()) {
     sources = {0};
-    if (comm_->rank() == 0) RM_TRY(LoadOrInitialise());
+    std::optional<Result<checkpoint::Loaded>> found;
+    const auto look = [&] {
+      if (!parts_.config.checkpoint_path.empty())
+        found = checkpoint::LoadNewest(parts_.config.checkpoint_path, fingerprint_);
+    };
+    if (comm_->rank() == 0) parts_.slot->SetActivity(Activity::kStarting);
+    RM_TRY(Meanwhile(comm_.get(), 0, look, kWord));
+    if (comm_->rank() == 0) RM_TRY(LoadOrInitialise(found));
   } else if (std::ranges::find(sources, comm_->rank()) != sources.end()) {
     if (state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back())
       state_->RollBack();
@@ -208,22 +220,18 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
   return Ok();
 }
 
-Status Trainer::LoadOrInitialise() {
-  parts_.slot->SetActivity(Activity::kStarting);
-  const RunConfig& config = parts_.config;
-  if (!config.checkpoint_path.empty()) {
-    auto loaded = checkpoint::LoadNewest(config.checkpoint_path, fingerprint_);
-    if (loaded.ok()) {
-      for (const std::string& skipped : loaded->skipped) log::Warn("checkpoint passed over: {}", skipped);
-      return Load(*loaded);
-    }
-    if (loaded.error().code != Code::kNotFound) {
-      fatal_ = loaded.error().message;
-      return loaded.error();
-    }
+Status Trainer::LoadOrInitialise(const std::optional<Result<checkpoint::Loaded>>& found) {
+  if (found.has_value() && found->ok()) {
+    const checkpoint::Loaded& loaded = **found;
+    for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint passed over: {}", skipped);
+    return Load(loaded);
   }
-  RM_TRY(state_->Initialise(*parts_.model, config.seed));
-  log::Info("starting from seed={} parameters={}", config.seed, layout_.trainable);
+  if (found.has_value() && found->error().code != Code::kNotFound) {
+    fatal_ = found->error().message;
+    return found->error();
+  }
+  RM_TRY(state_->Initialise(*parts_.model, parts_.config.seed));
+  log::Info("starting from seed={} parameters={}", parts_.config.seed, layout_.trainable);
   return Ok();
 }
 
@@ -269,7 +277,7 @@ Status Trainer::TrainToTheEnd() {
     const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
                      state_->step() % config.checkpoint_every_steps == 0;
     if (due && comm_->rank() == 0 && state_->step() < config.steps) {
-      if (Status saved = SaveCheckpoint(false); !saved.ok()) {
+      if (Status saved = SaveCheckpoint(); !saved.ok()) {
         log::Error("checkpoint of step {}: {}; training goes on", state_->step(), saved.error().message);
         reporter_.CheckpointFailed(saved.error().message);
       }
@@ -309,14 +317,8 @@ Status Trainer::Finish(bool finished) {
       done.validation_accuracy = validation.accuracy;
     }
   }
+  if (done.saved) RM_TRY(SaveLastCheckpoint());
   parts_.slot->SetActivity(Activity::kSaving);
-  if (comm_->rank() == 0 && done.saved) {
-    if (Status saved = SaveCheckpoint(true); !saved.ok()) {
-      fatal_ = fmt::format("the checkpoint of step {} could not be written: {}; make room and run again",
-                           state_->step(), saved.error().message);
-      return saved;
-    }
-  }
   if (const auto held = Held(); held.ok()) {
     const MemoryNeed need = NeedOf(parts_.config, *parts_.model, parts_.device->OnHost(), writer_ != nullptr);
     log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}; mapped files {:.1f} MiB",
@@ -336,7 +338,7 @@ Status Trainer::Finish(bool finished) {
   return Ok();
 }
 
-Status Trainer::SaveCheckpoint(bool wait) {
+Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
   if (writer_ == nullptr) {
     RM_ASSIGN(writer_, checkpoint::Writer::Create(parts_.config.checkpoint_path,
                                                   parts_.config.checkpoint_keep, parts_.member));
@@ -349,11 +351,44 @@ Status Trainer::SaveCheckpoint(bool wait) {
   snapshot.meta["device"] = DescribeDevice(*parts_.device);
   RM_ASSIGN(const std::vector<TrainState::Part> parts, state_->Parts());
   for (const TrainState::Part& part : parts) snapshot.arrays.push_back({part.name, part.type, part.bytes});
-  RM_TRY(writer_->Start(snapshot));
-  if (!wait) return Ok();
-  RM_TRY(writer_->Wait());
-  NoticePublished();
-  return Ok();
+  return snapshot;
+}
+
+Status Trainer::SaveCheckpoint() {
+  if (writer_ != nullptr && !writer_->Idle(kCheckpointPatience)) {
+    log::Warn(
+        "checkpoint of step {}: left out, the one before is still being written; a larger "
+        "spec.checkpoint.everySteps gives the disk its time",
+        state_->step());
+    return Ok();
+  }
+  RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
+  return writer_->Start(snapshot);
+}
+
+Status Trainer::SaveLastCheckpoint() {
+  Status saved;
+  checkpoint::Snapshot snapshot;
+  parts_.slot->SetActivity(comm_->rank() == 0 ? Activity::kSaving : Activity::kWaiting);
+  if (comm_->rank() == 0) {
+    if (auto taken = TakeSnapshot(); taken.ok()) {
+      snapshot = std::move(taken).value();
+    } else {
+      saved = taken.error();
+    }
+  }
+  const auto write = [&] {
+    if (saved.ok()) saved = writer_->Start(snapshot);
+    if (saved.ok()) saved = writer_->Wait();
+  };
+  const Status all = Meanwhile(comm_.get(), 0, write, kWord);
+  if (!saved.ok()) {
+    fatal_ = fmt::format("the checkpoint of step {} could not be written: {}; make room and run again",
+                         state_->step(), saved.error().message);
+    return saved;
+  }
+  if (comm_->rank() == 0) NoticePublished();
+  return all;
 }
 
 void Trainer::NoticePublished() {

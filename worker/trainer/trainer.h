@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -47,12 +48,16 @@ class Trainer {
   std::string Transport() const;
   Status CheckTransport();
   Status Synchronise(const rendezvous::NewGeneration& formed);
-  Status LoadOrInitialise();
+  Status LoadOrInitialise(const std::optional<Result<checkpoint::Loaded>>& found);
   Status Load(const checkpoint::Loaded& loaded);
   Status TrainToTheEnd();
   Result<Validation> Validate();
   Status Finish(bool finished);
-  Status SaveCheckpoint(bool wait);
+  // In the background, unless the one before is still being written.
+  Status SaveCheckpoint();
+  // The last one; all members call it, and return when it is written.
+  Status SaveLastCheckpoint();
+  Result<checkpoint::Snapshot> TakeSnapshot();
   void NoticePublished();
   void Disconnect();
   // No restart helps: say so, and leave when the agent agrees.

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -73,8 +72,10 @@ TEST(Ucx, WhatWasKeptIsCreditedWhenItLands) {
     RM_ASSIGN(auto communicator, member.ConnectAll(1));
     std::vector<std::byte> large(2 << 20);
     std::vector<std::byte> small(4);
-    Duration shortest = seconds(60);
-    for (int round = 0; round < 20; ++round) {
+    // On a busy machine any round may be slow; without a nap one of them is quick.
+    std::vector<int32_t> quick(1);
+    for (int round = 0; quick[0] == 0; ++round) {
+      if (round == 1000) return Error{Code::kInternal, "no round without a nap"};
       if (member.id() == 0) RM_TRY(communicator->Send(large, 1));
       if (member.id() == 2) {
         std::this_thread::sleep_for(milliseconds(20));
@@ -84,12 +85,10 @@ TEST(Ucx, WhatWasKeptIsCreditedWhenItLands) {
         RM_TRY(communicator->Receive(small, 2));
         const Time begin = Now();
         RM_TRY(communicator->Receive(large, 0));
-        shortest = std::min<Duration>(shortest, Now() - begin);
+        if (Now() - begin < milliseconds(8)) quick[0] = 1;
       }
-      RM_TRY(communicator->Barrier());
+      RM_TRY(communicator->AllReduce(std::span(quick), ReduceOp::kMax));
     }
-    if (member.id() == 1 && shortest > milliseconds(8))
-      return Error{Code::kInternal, fmt::format("never in less than {} ms", ToMs(shortest))};
     return Ok();
   });
   processes.Exchange();

@@ -1,0 +1,63 @@
+#include "worker/trainer/meanwhile.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/fabric/fabric.h"
+
+namespace ringmaster::trainer {
+namespace {
+
+// What `work` at rank 0 ends with at each of three ranks, whose collectives may take two seconds.
+std::vector<Status> Together(const std::function<void()>& work, Duration period) {
+  constexpr int kWorld = 3;
+  std::vector<std::unique_ptr<fabric::Fabric>> fabrics;
+  std::vector<std::string> addresses;
+  for (int r = 0; r < kWorld; ++r) {
+    fabrics.push_back(
+        fabric::Fabric::Create({.transport = "shm", .timeout = seconds(2), .host_id = ""}).value());
+    addresses.push_back(fabrics.back()->Address());
+  }
+  std::vector<Status> ends(kWorld);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kWorld; ++r) {
+    threads.emplace_back([&, r] {
+      const auto comm = fabrics[r]->Connect({1, r, addresses}).value();
+      ends[r] = Meanwhile(comm.get(), 0, work, period);
+      if (ends[r].ok()) ends[r] = comm->Barrier();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ends;
+}
+
+TEST(Meanwhile, TheOthersWaitForLongerThanACollectiveMayTake) {
+  std::atomic<int> done{0};
+  const auto work = [&] {
+    std::this_thread::sleep_for(seconds(5));
+    ++done;
+  };
+  for (const Status& end : Together(work, milliseconds(50))) EXPECT_TRUE(end.ok()) << end.error().message;
+  EXPECT_EQ(done, 1);
+}
+
+TEST(Meanwhile, WithoutAWordInBetweenTheyWouldNot) {
+  std::atomic<int> done{0};
+  const auto work = [&] {
+    std::this_thread::sleep_for(seconds(5));
+    ++done;
+  };
+  const std::vector<Status> ends = Together(work, seconds(60));
+  EXPECT_EQ(ends[1].error().code, Code::kDeadlineExceeded);
+  EXPECT_EQ(ends[2].error().code, Code::kDeadlineExceeded);
+  EXPECT_EQ(done, 1) << "the work was not done to its end";
+}
+
+}  // namespace
+}  // namespace ringmaster::trainer

@@ -1,0 +1,19 @@
+#include "worker/trainer/meanwhile.h"
+
+#include <array>
+#include <future>
+
+namespace ringmaster::trainer {
+
+Status Meanwhile(fabric::Communicator* comm, int root, const std::function<void()>& work, Duration period) {
+  std::future<void> working;  // its end waits for the work's
+  if (comm->rank() == root) working = std::async(std::launch::async, work);
+  std::array<std::byte, 1> done{};
+  while (done[0] == std::byte{0}) {
+    if (working.valid() && working.wait_for(period) == std::future_status::ready) done[0] = std::byte{1};
+    RM_TRY(comm->Broadcast(done, root));
+  }
+  return Ok();
+}
+
+}  // namespace ringmaster::trainer
