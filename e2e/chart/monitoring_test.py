@@ -59,7 +59,7 @@ class Prometheus:
         with open(place / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [folder() / "prometheus", f"--config.file={place}/prometheus.json", f"--storage.tsdb.path={place}/data",
-                 f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+                 f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"], stdout=log, stderr=log)
 
     def __enter__(self):
         return self
