@@ -10,7 +10,7 @@ import unittest
 from on_nodes import NAMESPACE
 from training import TrainingTest
 
-NODE_STEPS = 1000  # more than are done until a node is known to be lost
+STEPS = 2000  # more than are done until what was lost is made anew
 
 
 class Survive(TrainingTest):
@@ -25,7 +25,7 @@ class Survive(TrainingTest):
     def lose(self, name, lose, find):
         """A node is lost, the job goes on, its workers are made anew elsewhere; then the node comes back. That is nobody's
         failure: nothing is charged."""
-        pods = self.start(name, steps=NODE_STEPS, health={"unreachableNodeSeconds": 5})
+        pods = self.start(name, steps=STEPS, health={"unreachableNodeSeconds": 5})
         node, lost = self.victim(pods)
         print(f"{self.id()}: losing {node} with {' '.join(lost)}", flush=True)
         lost_at = time.time()
@@ -39,7 +39,7 @@ class Survive(TrainingTest):
         back.pop_all().close()  # the node comes back while the others train
         self.assertNotEqual(self.rig.status(name)["phase"], "Succeeded", "it was over before the node came back: more steps")
         self.cluster.wait(lambda: not self.rig.nodes.processes(node, "ringmaster"), "the old workers are gone", 60)
-        status = self.finish(name, NODE_STEPS)
+        status = self.finish(name, STEPS)
         self.assertGreaterEqual(status["restarts"]["total"], 1)
         others = {other: pod for other, pod in pods.items() if other not in lost}
         self.untouched(name, others)
@@ -74,12 +74,12 @@ class Survive(TrainingTest):
         self.lose("frozen", self.rig.nodes.freeze, self.rig.nodes.thaw)
 
     def test_node_drained(self):
-        pods = self.start("drained")
+        pods = self.start("drained", steps=STEPS)
         node, moved = self.victim(pods)
         self.addCleanup(self.cluster.kubectl, "uncordon", node)
         self.cluster.kubectl("drain", node, "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=60s")
         self.rig.wait("drained", lambda _: self.replaced("drained", pods, moved, node), f"{' '.join(moved)} run elsewhere")
-        status = self.finish("drained", counted=0)
+        status = self.finish("drained", STEPS, counted=0)
         self.assertEqual(status["goodput"]["lostSeconds"]["redone"], 0, "a step was lost")
 
     def test_pod_deleted_by_force(self):
@@ -94,7 +94,7 @@ class Survive(TrainingTest):
 
     def lose_pod(self, name, lose, **counts):
         """One of four, which is made anew while the others train; its name, and the status at the end."""
-        pods = self.start(name)
+        pods = self.start(name, steps=STEPS)
         victim = f"{name}-1-2"
         lost_at = time.time()
         lose(victim)
@@ -104,7 +104,7 @@ class Survive(TrainingTest):
         self.rig.wait_full(name, 4)
         others = {other: pod for other, pod in pods.items() if other != victim}
         self.untouched(name, others)
-        status = self.finish(name, **counts)
+        status = self.finish(name, STEPS, **counts)
         self.print_pause(name, lost_at, others)
         return victim, status
 
