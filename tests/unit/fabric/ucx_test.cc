@@ -1,8 +1,6 @@
 // The fabric over UCX, between real processes.
 #include <gtest/gtest.h>
-#include <sched.h>
 
-#include <thread>
 #include <vector>
 
 #include "tests/unit/fabric/oracle.h"
@@ -57,42 +55,6 @@ TEST(Ucx, AutoTakesTheNetworkBetweenHosts) {
   });
   processes.Exchange();
   for (int id = 0; id < 4; ++id) EXPECT_EQ(processes.Wait(id), "ok");
-}
-
-// Who takes in messages before it has a place for them, and places them later, tells so at once: the sender's
-// window is full, and where CPUs are few a wait begins with a nap.
-TEST(Ucx, WhatWasKeptIsCreditedWhenItLands) {
-  Processes processes(3, [](Member& member) -> Status {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(::sched_getcpu(), &one);
-    CHECK(::sched_setaffinity(0, sizeof one, &one) == 0);
-    RM_TRY(member.Create(Options(), 4096));
-    RM_TRY(member.Exchange());
-    RM_ASSIGN(auto communicator, member.ConnectAll(1));
-    std::vector<std::byte> large(2 << 20);
-    std::vector<std::byte> small(4);
-    // On a busy machine any round may be slow; without a nap one of them is quick.
-    std::vector<int32_t> quick(1);
-    for (int round = 0; quick[0] == 0; ++round) {
-      if (round == 1000) return Error{Code::kInternal, "no round without a nap"};
-      if (member.id() == 0) RM_TRY(communicator->Send(large, 1));
-      if (member.id() == 2) {
-        std::this_thread::sleep_for(milliseconds(20));
-        RM_TRY(communicator->Send(small, 1));
-      }
-      if (member.id() == 1) {
-        RM_TRY(communicator->Receive(small, 2));
-        const Time begin = Now();
-        RM_TRY(communicator->Receive(large, 0));
-        if (Now() - begin < milliseconds(8)) quick[0] = 1;
-      }
-      RM_TRY(communicator->AllReduce(std::span(quick), ReduceOp::kMax));
-    }
-    return Ok();
-  });
-  processes.Exchange();
-  for (int id = 0; id < 3; ++id) EXPECT_EQ(processes.Wait(id), "ok");
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+// When a sender over UCX hears that its messages have landed. One thread drives both sides.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/fabric/channel.h"
+#include "worker/fabric/ucx/domain.h"
+
+namespace ringmaster::fabric::ucx {
+namespace {
+
+// Steps both until `done`; false when that does not come.
+template <class Done>
+bool Drive(Domain* one, Domain* other, const Done& done) {
+  const Time deadline = Now() + seconds(60);
+  Time idle[2] = {kNever, kNever};
+  while (!done()) {
+    if (Now() > deadline) return false;
+    one->Step(idle[0]);
+    other->Step(idle[1]);
+  }
+  return true;
+}
+
+// A sender whose window is full waits for nothing else, so the receiver tells it at once, also when it does
+// not wait for anything of it.
+TEST(UcxCredit, WhatWasKeptIsCreditedWhenItLands) {
+  const auto from = Domain::Create("from", seconds(60)).value();
+  const auto to = Domain::Create("to", seconds(60)).value();
+  std::vector<MemberAddress> members(2);
+  members[0].uuid = "from";
+  members[0].ucx = from->address();
+  members[1].uuid = "to";
+  members[1].ucx = to->address();
+  std::unique_ptr<Transport> sender;
+  std::thread meets([&] { sender = from->Connect(1, 0, members).value(); });
+  const std::unique_ptr<Transport> receiver = to->Connect(1, 1, members).value();
+  meets.join();
+
+  const std::vector<std::byte> message(64, std::byte{7});
+  std::vector<std::byte> landed(64);
+  const uint64_t before = to->worker().messages();
+  for (uint32_t i = 0; i < Channel::kWindow; ++i) ASSERT_TRUE(sender->Send(1, {0, i}, message).ok());
+  ASSERT_TRUE(Drive(from.get(), to.get(), [&] {
+    return to->worker().messages() - before == Channel::kWindow;
+  })) << "they never came";
+
+  const uint64_t heard = from->worker().messages();
+  for (uint32_t i = 0; i < Channel::kWindow; ++i)
+    ASSERT_TRUE(receiver->Post(0, {0, i}, {landed, Landing::Action::kCopy, {}}).ok());
+  EXPECT_EQ(landed, message);
+  EXPECT_TRUE(Drive(from.get(), to.get(), [&] { return from->worker().messages() > heard; }))
+      << "the sender was not told";
+}
+
+}  // namespace
+}  // namespace ringmaster::fabric::ucx
