@@ -355,8 +355,9 @@ int FakeLibrary::Abort(Handle handle) {
   if (Fails()) return faults_.failure;
   if (faults_.abort_hangs) released_.wait(lock, [this] { return let_go_; });
   const Communicator& own = *Of(handle);
-  // Ranks of the old one meet over that, where an abort of the new one is not heard.
-  if (Growing(own) && own.parent != nullptr && !own.parent->revoked)
+  // Ranks of the old one meet over that, where an abort of the new one is not heard. When all is let go, the
+  // old one may be gone already.
+  if (!let_go_ && Growing(own) && own.parent != nullptr && !own.parent->revoked)
     released_.wait(lock, [this] { return let_go_; });
   for (const auto& [one, owned] : communicators_)
     CHECK(one->parent != &own || !Growing(*one) || let_go_, "freed under the one that grows from it");
