@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,6 +64,14 @@ TEST(Meanwhile, WithoutAWordInBetweenTheyWouldNot) {
   EXPECT_EQ(ends[1].error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(ends[2].error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(done, 1) << "the work was not done to its end";
+}
+
+TEST(Meanwhile, WhatTheWorkThrowsIsNotLost) {
+  const auto fabric =
+      fabric::Fabric::Create({.transport = "shm", .timeout = seconds(2), .host_id = ""}).value();
+  const auto comm = fabric->Connect({1, 0, {fabric->Address()}}).value();
+  const auto work = [] { throw std::bad_alloc(); };
+  EXPECT_THROW((void)Meanwhile(comm.get(), 0, work, milliseconds(50)), std::bad_alloc);
 }
 
 }  // namespace
