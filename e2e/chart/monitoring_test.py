@@ -75,8 +75,6 @@ class Prometheus:
         try:
             with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
                 return json.load(answer)["data"]
-        except ConnectionRefusedError:
-            return None
         except urllib.error.HTTPError as error:
             if error.code == 503:
                 return None

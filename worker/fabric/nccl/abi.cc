@@ -15,16 +15,9 @@ template <class T>
 struct Ours {
   using Type = T;
 };
-template <>
-struct Ours<ncclResult_t> {
-  using Type = int;
-};
-template <>
-struct Ours<ncclDataType_t> {
-  using Type = int;
-};
-template <>
-struct Ours<ncclRedOp_t> {
+template <class T>
+requires std::is_enum_v<T>
+struct Ours<T> {
   using Type = int;
 };
 template <>
@@ -32,12 +25,12 @@ struct Ours<ncclUniqueId> {
   using Type = UniqueId;
 };
 template <>
-struct Ours<const ncclUniqueId> {
-  using Type = const UniqueId;
-};
-template <>
 struct Ours<ncclConfig_t> {
   using Type = Configuration;
+};
+template <class T>
+struct Ours<const T> {
+  using Type = const typename Ours<T>::Type;
 };
 template <class T>
 struct Ours<T*> {

@@ -104,6 +104,14 @@ class NcclDomainTest : public ::testing::Test {
     });
   }
 
+  // Among those that have a communicator.
+  void SumOnTheFormed() {
+    std::vector<int> formed;
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      if (ranks_[r]->communicator != nullptr) formed.push_back(static_cast<int>(r));
+    SumOnAll(formed);
+  }
+
   std::unique_ptr<FakeLibrary> library_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   bool expect_leaks_ = false;
@@ -490,10 +498,7 @@ TEST_F(NcclDomainTest, AnyCallMayFail) {
       const auto over = [&] { return any_left || (all_well && library_->calls() > call); };
       for (uint64_t generation = 1; generation <= 6 && !over(); ++generation) {
         Connect(First(3), generation);
-        std::vector<int> formed;
-        for (int r = 0; r < 3; ++r)
-          if (ranks_[static_cast<size_t>(r)]->communicator != nullptr) formed.push_back(r);
-        SumOnAll(formed);
+        SumOnTheFormed();
         all_well = true;
         for (const auto& rank : ranks_) {
           all_well = all_well && rank->status.ok();
@@ -521,10 +526,7 @@ TEST_F(NcclDomainTest, AnyCallMayFailWhileItGrows) {
     bool any_left = false;
     for (uint64_t generation = 2; generation <= 6 && !all_well && !any_left; ++generation) {
       Connect(First(3), generation);
-      std::vector<int> formed;
-      for (int r = 0; r < 3; ++r)
-        if (ranks_[static_cast<size_t>(r)]->communicator != nullptr) formed.push_back(r);
-      SumOnAll(formed);
+      SumOnTheFormed();
       all_well = true;
       for (const auto& rank : ranks_) {
         all_well = all_well && rank->status.ok();
