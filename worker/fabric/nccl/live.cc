@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/check.h"
@@ -232,8 +233,12 @@ int Live::AskLibrary() {
   };
   if (parent_ != nullptr)
     if (const int answer = ask(parent_->handle_); answer != kSuccess) return answer;
-  return handle_ == nullptr ? static_cast<int>(kInProgress) : ask(handle_);
+  const Handle made = Made();
+  return made == nullptr ? static_cast<int>(kInProgress) : ask(made);
 }
+
+// A handle that is not there at once is put there by a thread of NCCL's.
+Handle Live::Made() { return std::atomic_ref<Handle>(handle_).load(std::memory_order_acquire); }
 
 void Live::Tell(const Event& event) {
   std::unique_lock lock(mutex_);
@@ -262,23 +267,35 @@ void Live::StartCall(Act act) {
     bool ok = true;
     {
       const std::lock_guard calls(calls_);
-      if (act == Act::kAbort) {
-        freed_ = true;
-        EndWaitingInParent();
-      }
-      if (handle_ != nullptr)
-        ok = WentWell(act == Act::kAbort ? api_.abort(handle_) : api_.revoke(handle_, 0));
+      ok = act == Act::kAbort ? Free() : WentWell(api_.revoke(handle_, 0));
     }
     Tell(CallReturned{ok});
   });
 }
 
-// With calls_ held. What makes a larger communicator waits for the next rank by the parent's own connections,
-// where an abort of the new one does not reach it.
-void Live::EndWaitingInParent() {
-  if (parent_ == nullptr || !grows_ || api_.revoke == nullptr) return;
+// With calls_ held. False: something of it may still run.
+bool Live::Free() {
+  if (std::exchange(freed_, true)) return true;
+  const bool ended = EndMaking();
+  const Handle made = Made();
+  return (made == nullptr || WentWell(api_.abort(made))) && ended;
+}
+
+// With calls_ held. Who makes one from the parent waits for others by the parent's own connections. A larger
+// one has its handle at once, but its abort does not reach so far. A smaller one has none before it is made,
+// or has failed: until then only the end of the parent ends that, and by that end the handle is there and is
+// ours to free. Nobody has a use for the parent any more.
+bool Live::EndMaking() {
+  if (parent_ == nullptr) return true;
   const std::lock_guard parent_calls(parent_->calls_);
-  if (!parent_->freed_) (void)api_.revoke(parent_->handle_, 0);
+  if (parent_->freed_) return true;
+  if (grows_) {
+    if (api_.revoke != nullptr) (void)api_.revoke(parent_->handle_, 0);
+    return true;
+  }
+  if (Made() != nullptr) return true;
+  parent_->freed_ = true;
+  return WentWell(api_.abort(parent_->handle_));
 }
 
 std::string Live::LastError(int answer) const {

@@ -75,7 +75,9 @@ class Live {
  private:
   using Begin = std::function<int(Handle parent, Handle* handle)>;
   Status FormFrom(Live* parent, const Begin& begin);
-  void EndWaitingInParent();
+  Handle Made();
+  bool Free();
+  bool EndMaking();
   void Watch();
   void Poll(std::unique_lock<std::mutex>& lock);
   int AskLibrary();
@@ -92,7 +94,7 @@ class Live {
 
   std::mutex calls_;  // held while in NCCL; taken before the parent's, and that before mutex_
   Handle handle_ = nullptr;
-  bool freed_ = false;      // abort was called
+  bool freed_ = false;      // abort was called, maybe by a successor
   Live* parent_ = nullptr;  // while being made of it
   bool grows_ = false;
 

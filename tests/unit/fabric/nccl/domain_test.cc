@@ -293,6 +293,38 @@ TEST_F(NcclDomainTest, OneThatCouldNotKeepItsOwnMakesAllStartAfresh) {
   EXPECT_TRUE(ranks_[0]->status.ok());
 }
 
+// What is being made has no name before it is made, and the library may be at it for ever.
+TEST_F(NcclDomainTest, AShrinkThatIsGivenUpLeavesNothing) {
+  Start(3, {.shrink_stalls = true});
+  Connect(First(3), 1);
+  std::thread coordinator([this] {
+    while (library_->shrinks() < 2) std::this_thread::yield();
+    for (const auto& rank : ranks_) rank->cancel = true;
+  });
+  Connect(First(2), 2);
+  coordinator.join();
+  for (const int r : First(2)) {
+    EXPECT_EQ(ranks_[static_cast<size_t>(r)]->status.error().code, Code::kCancelled);
+    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->left);
+  }
+  EXPECT_EQ(library_->alive(), 1) << "rank 2 keeps its own";
+  Connect(First(3), 3);
+  SumOnAll(First(3));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
+}
+
+TEST_F(NcclDomainTest, AShrinkThatNeverEndsMakesAllStartAfresh) {
+  Start(3, {.shrink_stalls = true}, {.forming = milliseconds(50)});
+  Connect(First(3), 1);
+  Connect(First(2), 2);
+  SumOnAll(First(2));
+  for (const int r : First(2)) {
+    EXPECT_TRUE(ranks_[static_cast<size_t>(r)]->status.ok());
+    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->left);
+  }
+  EXPECT_EQ(library_->alive(), 3);
+}
+
 TEST_F(NcclDomainTest, NewcomersGrowIt) {
   Start(5, {.slow_answers = 2});
   Connect(First(2), 1);

@@ -107,8 +107,10 @@ struct FakeLibrary::Growth {
 
 struct FakeLibrary::Communicator {
   std::shared_ptr<Clique> clique;
-  std::shared_ptr<Growth> growth;  // that it came from
-  Communicator* parent = nullptr;  // that it grew from
+  std::shared_ptr<Growth> growth;   // that it came from
+  Communicator* parent = nullptr;   // that it grew from
+  Communicator* smaller = nullptr;  // that is being made of it,
+  Handle* promised = nullptr;       // and where that will be named
   int rank = 0;
   uint64_t enqueued = 0;
   int slow = 0;
@@ -267,7 +269,7 @@ int FakeLibrary::InitRank(Handle* handle, int world, const UniqueId& id, int ran
 int FakeLibrary::Shrink(Handle handle, const std::vector<int>& excluded, Handle* smaller) {
   const std::lock_guard lock(mutex_);
   if (Fails()) return faults_.failure;
-  const Communicator& parent = *Of(handle);
+  Communicator& parent = *Of(handle);
   std::string name = parent.clique->name + " without";
   int rank = parent.rank;
   for (const int one : excluded) {
@@ -284,7 +286,9 @@ int FakeLibrary::Shrink(Handle handle, const std::vector<int>& excluded, Handle*
   made->clique = clique;
   made->rank = rank;
   made->slow = faults_.slow_answers;
-  *smaller = reinterpret_cast<Handle>(made.get());
+  *smaller = nullptr;  // until it is made, or has failed
+  parent.smaller = made.get();
+  parent.promised = smaller;
   communicators_[made.get()] = std::move(made);
   return kInProgress;
 }
@@ -346,6 +350,13 @@ int FakeLibrary::Grow(Handle handle, int world, const UniqueId* id, int rank, Ha
   return kSuccess;  // in progress is what the new one says when it is asked
 }
 
+// With the lock held. The smaller one is made, or given up with its parent.
+void FakeLibrary::Name(Communicator* parent, int state) {
+  parent->smaller->state = state;
+  *parent->promised = reinterpret_cast<Handle>(parent->smaller);
+  parent->smaller = nullptr;
+}
+
 bool FakeLibrary::Growing(const Communicator& own) const {
   return own.growth != nullptr && (own.clique->joined < own.clique->world || faults_.growth_stalls);
 }
@@ -361,6 +372,7 @@ int FakeLibrary::Abort(Handle handle) {
     released_.wait(lock, [this] { return let_go_; });
   for (const auto& [one, owned] : communicators_)
     CHECK(one->parent != &own || !Growing(*one) || let_go_, "freed under the one that grows from it");
+  if (own.smaller != nullptr) Name(Of(handle), kInternalError);
   for (auto& [number, ranks] : Of(handle)->clique->operations)
     for (auto& [rank, operation] : ranks)
       if (operation.owner == Of(handle) && operation.pending != nullptr) {
@@ -397,8 +409,12 @@ int FakeLibrary::AsyncError(Handle handle, int* answer) {
   const std::lock_guard lock(mutex_);
   CHECK(communicators_.contains(Of(handle)), "asked of a communicator that was freed");
   Communicator& own = *Of(handle);
+  const Clique* const smaller = own.smaller == nullptr ? nullptr : own.smaller->clique.get();
+  if (smaller != nullptr && smaller->joined == smaller->world && !faults_.shrink_stalls) Name(&own, kSuccess);
   if (own.state != kSuccess) {
     *answer = own.state;
+  } else if (own.smaller != nullptr) {
+    *answer = kInProgress;
   } else if (own.clique->joined < own.clique->world || Growing(own) || (own.revoked && faults_.never_quiet)) {
     *answer = kInProgress;
   } else if (own.slow > 0) {

@@ -37,6 +37,7 @@ class FakeLibrary {
     bool grow_id_hangs = false;           // until Release
     std::optional<int> failing_growth{};  // this rank, old or new, cannot be part of a larger communicator
     bool growth_stalls = false;           // it stays in progress
+    bool shrink_stalls = false;           // the same
     int version = 22902;
   };
 
@@ -87,6 +88,7 @@ class FakeLibrary {
   int Give(Communicator* own, FakeBatch batch);
   bool Deliver(const Clique& clique);
   static void Drop(Communicator* own);
+  static void Name(Communicator* parent, int state);
   bool Growing(const Communicator& own) const;
 
   const Faults faults_;
