@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
+#include <thread>
 #include <utility>
 
 #include "worker/devices/nvml_abi.h"
@@ -42,6 +44,7 @@ std::string SysfsAddress(const NvmlPci& info) {
 struct Nvml::Table : NvmlFunctions {
   void* library = nullptr;
   NvmlEventSet events = nullptr;
+  std::map<NvmlHandle, std::string> watched;  // and their UUIDs, which one that is lost does not tell
   bool started = false;
 
   ~Table() {
@@ -182,33 +185,29 @@ std::vector<Gpu> Nvml::Gpus(std::vector<std::string>* notes) const {
   return gpus;
 }
 
-bool Nvml::WatchErrors() {
+bool Nvml::WatchErrors(const std::vector<Gpu>& gpus) {
   Table& table = *table_;
-  if (table.events != nullptr) return true;
   const bool known = table.event_set && table.free_events && table.register_events && table.wait_event;
-  if (!known || table.event_set(&table.events) != 0) return false;
-  unsigned count = 0;
-  unsigned registered = 0;
-  (void)table.count(&count);
-  for (unsigned index = 0; index < count; ++index) {
+  if (!known || (table.events == nullptr && table.event_set(&table.events) != 0)) return false;
+  for (const Gpu& gpu : gpus) {
     NvmlHandle device = nullptr;
-    if (table.by_index(index, &device) == 0 && table.register_events(device, kXidEvent, table.events) == 0)
-      ++registered;
+    if (table.by_index(static_cast<unsigned>(gpu.index), &device) == 0 &&
+        table.register_events(device, kXidEvent, table.events) == 0)
+      table.watched[device] = gpu.uuid;
   }
-  return registered > 0;
+  return !table.watched.empty();
 }
 
 std::optional<Nvml::DeviceError> Nvml::NextError(Duration timeout) const {
   NvmlEvent data = {};
-  if (table_->events == nullptr) return std::nullopt;
-  if (table_->wait_event(table_->events, &data, static_cast<unsigned>(ToMs(timeout))) != 0)
-    return std::nullopt;
-  if (data.type != kXidEvent) return std::nullopt;
-  Text text{};
-  DeviceError error;
-  if (table_->uuid(data.device, text.data(), text.size()) == 0) error.uuid = TextOf(text);
-  error.xid = data.data;
-  return error;
+  const Table& table = *table_;
+  if (table.watched.empty()) return std::nullopt;
+  const int answer = table.wait_event(table.events, &data, static_cast<unsigned>(ToMs(timeout)));
+  // One that is lost is told at once, again and again.
+  if (answer != 0 && answer != kTimeout) std::this_thread::sleep_for(timeout);
+  const auto device = table.watched.find(data.device);
+  if (answer != 0 || data.type != kXidEvent || device == table.watched.end()) return std::nullopt;
+  return DeviceError{device->second, data.data};
 }
 
 std::string DescribeXid(uint64_t xid) {

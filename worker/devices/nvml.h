@@ -33,13 +33,13 @@ class Nvml {
   // Without pci's neighbourhood. `notes` gets those that do not answer.
   std::vector<Gpu> Gpus(std::vector<std::string>* notes) const;
 
-  // The driver's critical errors (XID), from now on. False where it does not tell.
-  bool WatchErrors();
+  // The driver's critical errors (XID) of these GPUs, from now on. False where it does not tell.
+  bool WatchErrors(const std::vector<Gpu>& gpus);
   struct DeviceError {
     std::string uuid;
     uint64_t xid = 0;
   };
-  // The next one, if one comes in time.
+  // The next one, if one comes in time; all of that is waited for when not, also for a GPU that is lost.
   std::optional<DeviceError> NextError(Duration timeout) const;
 
  private:

@@ -42,6 +42,7 @@ inline constexpr int kUncorrected = 1;
 inline constexpr int kSinceDriverLoad = 0;
 inline constexpr unsigned kMaxLinks = 36;
 inline constexpr unsigned long long kXidEvent = 0x8;
+inline constexpr int kTimeout = 10;
 // Why clocks are held down.
 inline constexpr unsigned long long kPowerCap = 0x04;
 inline constexpr unsigned long long kHardwareSlowdown = 0x08;

@@ -21,9 +21,16 @@ std::string DeviceName(const std::vector<Gpu>& gpus) {
 }
 
 // What is wrong with them, as `ringmaster devices --health` would say it.
-std::vector<std::string> TroublesOf(const Nvml& nvml, const std::string& visible) {
+std::vector<std::string> TroublesOf(const Nvml& nvml, const std::string& visible,
+                                    const std::vector<Gpu>& own) {
   Inventory gpus_only;
   gpus_only.gpus = VisibleGpus(nvml.Gpus(&gpus_only.notes), visible);
+  // Of those that do not answer, too, only one's own: each of them is another slot's trouble.
+  std::erase_if(gpus_only.notes, [&](const std::string& note) {
+    return !visible.empty() && std::ranges::none_of(own, [&](const Gpu& gpu) {
+      return note.find(fmt::format("number {} ", gpu.index)) != std::string::npos;
+    });
+  });
   std::vector<std::string> troubles;
   for (const Finding& one : JudgeGpus(gpus_only))
     if (one.grade != Grade::kGood) troubles.push_back(fmt::format("{}: {}", one.subject, one.what));
@@ -76,6 +83,7 @@ Result<std::unique_ptr<GpuWatch>> GpuWatch::Start(const Options& options,
   if (gpus.empty()) return Error{Code::kNotFound, "no GPU answers"};
   auto watch = std::make_unique<GpuWatch>(Private{}, options, std::move(nvml), std::move(tell));
   const Cards cards = NearCards(all, options.visible, ReadRdma(options.root, &notes));
+  watch->own_ = gpus;
   watch->told_ = {DeviceName(gpus), watch->nvml_->Driver(), fmt::format("{}", fmt::join(cards.own, ",")), {}};
   watch->tell_(watch->told_);
   watch->thread_ = std::thread([raw = watch.get()] { raw->Run(); });
@@ -92,14 +100,14 @@ GpuWatch::~GpuWatch() {
 }
 
 void GpuWatch::Run() {
-  const bool errors = nvml_->WatchErrors();
+  const bool errors = nvml_->WatchErrors(own_);
   Troubles troubles;
   Time look_at = ringmaster::Now();
   while (!ending_) {
     const Time now = ringmaster::Now();
     if (now >= look_at) {
       look_at = now + options_.interval;
-      for (const std::string& one : TroublesOf(*nvml_, options_.visible)) troubles.Saw(one, now);
+      for (const std::string& one : TroublesOf(*nvml_, options_.visible, own_)) troubles.Saw(one, now);
     }
     if (std::vector<std::string> all = troubles.Now(now); all != told_.troubles) {
       told_.troubles = std::move(all);

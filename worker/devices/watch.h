@@ -55,6 +55,7 @@ class GpuWatch {
   const Options options_;
   const std::unique_ptr<Nvml> nvml_;
   const std::function<void(const GpuNews&)> tell_;
+  std::vector<Gpu> own_;  // as they were at the start
   GpuNews told_;
   std::atomic<bool> ending_{false};
   std::thread thread_;

@@ -89,6 +89,7 @@ TEST(NvmlAbi, NumbersMeanTheSame) {
   EXPECT_EQ(kSinceDriverLoad, NVML_VOLATILE_ECC);
   EXPECT_GE(kMaxLinks, unsigned{NVML_NVLINK_MAX_LINKS});
   EXPECT_EQ(kXidEvent, nvmlEventTypeXidCriticalError);
+  EXPECT_EQ(kTimeout, NVML_ERROR_TIMEOUT);
   EXPECT_EQ(kPowerCap, nvmlClocksThrottleReasonSwPowerCap);
   EXPECT_EQ(kHardwareSlowdown, nvmlClocksThrottleReasonHwSlowdown);
   EXPECT_EQ(kThermalSoftware, nvmlClocksThrottleReasonSwThermalSlowdown);

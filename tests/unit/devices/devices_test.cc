@@ -178,7 +178,12 @@ TEST_F(DevicesTest, CriticalErrorsOfTheDriver) {
   const auto nvml = Nvml::Open(FAKE_NVML);
   ASSERT_TRUE(nvml.ok());
   EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "nobody watches yet";
-  ASSERT_TRUE((*nvml)->WatchErrors());
+  std::vector<Gpu> gpus(2);
+  gpus[0].index = 1;
+  EXPECT_FALSE((*nvml)->WatchErrors({gpus[0]})) << "it does not answer";
+  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "that of a GPU which is somebody else's";
+  gpus[1].uuid = "GPU-0123";
+  ASSERT_TRUE((*nvml)->WatchErrors(gpus));
   const auto error = (*nvml)->NextError(milliseconds(1));
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->xid, 79u);
@@ -186,6 +191,18 @@ TEST_F(DevicesTest, CriticalErrorsOfTheDriver) {
   EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value());
   EXPECT_NE(DescribeXid(79).find("fallen off the bus"), std::string::npos);
   EXPECT_EQ(DescribeXid(9999), "XID 9999: see NVIDIA's list of XID errors");
+}
+
+// A GPU that is lost is told at once, as often as one asks.
+TEST_F(DevicesTest, WhoWaitsForErrorsDoesNotSpin) {
+  const auto nvml = Nvml::Open(FAKE_NVML);
+  ASSERT_TRUE(nvml.ok());
+  ASSERT_TRUE((*nvml)->WatchErrors((*nvml)->Gpus(&notes_)));
+  ::setenv("FAKE_NVML_LOST", "1", 1);
+  const Time begin = Now();
+  EXPECT_FALSE((*nvml)->NextError(milliseconds(20)).has_value());
+  EXPECT_GE(Now() - begin, milliseconds(20));
+  ::unsetenv("FAKE_NVML_LOST");
 }
 
 TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
@@ -216,6 +233,27 @@ TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
   EXPECT_TRUE(has("gpu 0: 2 memory errors"));
   EXPECT_TRUE(has("gpu 0: its clocks are held down: thermal (hardware)"));
   EXPECT_TRUE(has("gpu: number 1 does not answer"));
+}
+
+TEST_F(DevicesTest, ALostGpuIsTheTroubleOfItsOwnSlot) {
+  std::mutex mutex;
+  std::condition_variable told;
+  std::vector<std::string> troubles;
+  GpuWatch::Options options;
+  options.library = FAKE_NVML;
+  options.root = root_;
+  options.visible = "0";
+  options.interval = milliseconds(1);
+  const auto watch = GpuWatch::Start(options, [&](const GpuNews& one) {
+    const std::lock_guard lock(mutex);
+    troubles = one.troubles;
+    told.notify_all();
+  });
+  ASSERT_TRUE(watch.ok());
+  std::unique_lock lock(mutex);
+  ASSERT_TRUE(told.wait_for(lock, seconds(60), [&] { return !troubles.empty(); }));
+  for (const std::string& trouble : troubles)
+    EXPECT_EQ(trouble.find("does not answer"), std::string::npos) << "another slot has it: " << trouble;
 }
 
 TEST_F(DevicesTest, WithoutGpusThereIsNothingToWatch) {

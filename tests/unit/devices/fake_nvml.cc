@@ -18,9 +18,9 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
   *count = 2;
   return 0;
 }
+static int the_gpu = 0;
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
-  if (index == 1) return 15;  // lost
-  static int the_gpu = 0;
+  if (index != 0) return 15;  // lost
   *device = &the_gpu;
   return 0;
 }
@@ -116,8 +116,8 @@ int nvmlEventSetCreate(void** set) {
 int nvmlEventSetFree(void*) { return 0; }
 int nvmlDeviceRegisterEvents(void*, unsigned long long types, void*) { return types == 8 ? 0 : 3; }
 int nvmlEventSetWait_v2(void* set, nvmlEvent* event, unsigned) {
-  if ((*static_cast<int*>(set))++ > 0) return 10;  // nothing in time
-  static int the_gpu = 0;
+  if (std::getenv("FAKE_NVML_LOST") != nullptr) return 15;  // at once
+  if ((*static_cast<int*>(set))++ > 0) return 10;           // nothing in time
   *event = {&the_gpu, 8, 79, ~0u, ~0u};
   return 0;
 }
