@@ -2,10 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "worker/device/host.h"
 #include "worker/device/load.h"
 
 namespace ringmaster::device {
+
+bool MayTakeGpu(const std::string& choice) {
+  std::error_code ignored;
+  return choice != "cpu" && std::filesystem::exists(PluginPath(), ignored);
+}
 
 Result<std::unique_ptr<Device>> Open(const Options& options) {
   if (options.choice == "cpu") return NewHostDevice(options.threads);

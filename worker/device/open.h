@@ -15,6 +15,10 @@ struct Options {
   int threads = 1;  // of the CPU
 };
 
+// Whether Open may take a GPU, without asking for one: it was not told to take the CPU, and the library is
+// there.
+bool MayTakeGpu(const std::string& choice);
+
 // kUnavailable when cuda was asked for and cannot be had, with why and what to do.
 Result<std::unique_ptr<Device>> Open(const Options& options);
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "api/load.h"
 #include "base/file.h"
@@ -57,18 +58,23 @@ Result<api::TrainingJob> LoadJob() {
   return std::move(loaded.job);
 }
 
-Result<Trainer::Parts> GatherParts(agent::TrainerSlot* slot, Channel* channel) {
+Result<RunConfig> LoadRunConfig() {
+  RM_ASSIGN(const api::TrainingJob job, LoadJob());
+  const int threads = std::getenv("RINGMASTER_THREADS") != nullptr ? 0 : UsableCpus();
+  RM_ASSIGN(RunConfig config, MakeRunConfig(job, threads));
+  if (threads == 0) {
+    RM_ASSIGN(config.model.threads, Number("RINGMASTER_THREADS"));
+    config.model.threads = std::max(1, config.model.threads);
+  }
+  return config;
+}
+
+Result<Trainer::Parts> GatherParts(Result<RunConfig> config, agent::TrainerSlot* slot, Channel* channel) {
   Trainer::Parts parts;
   parts.slot = slot;
   parts.channel = channel;
   RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
-  RM_ASSIGN(const api::TrainingJob job, LoadJob());
-  const int threads = std::getenv("RINGMASTER_THREADS") != nullptr ? 0 : UsableCpus();
-  RM_ASSIGN(parts.config, MakeRunConfig(job, threads));
-  if (threads == 0) {
-    RM_ASSIGN(parts.config.model.threads, Number("RINGMASTER_THREADS"));
-    parts.config.model.threads = std::max(1, parts.config.model.threads);
-  }
+  RM_ASSIGN(parts.config, std::move(config));
   RM_ASSIGN(parts.dataset, OpenData(&parts.config));
   RM_ASSIGN(parts.device, device::Open({parts.config.device, parts.config.model.threads}));
   log::Info("device={}", parts.device->Description());
@@ -145,7 +151,9 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   auto slot = agent::TrainerSlot::Attach(*slot_fd);
   if (!slot.ok()) return refuse(slot.error(), 70);
   slot->SetActivity(agent::Activity::kStarting);
-  ChooseDevices();  // before there are threads that read the environment
+  auto config = LoadRunConfig();
+  // Before there are threads that read the environment.
+  if (config.ok() && device::MayTakeGpu(config->device)) ChooseDevices();
   const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
   if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
 
@@ -159,7 +167,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
     channel.Send(rendezvous::Fatal{64, error.message});
     return 64;
   };
-  auto parts = GatherParts(&slot.value(), &channel);
+  auto parts = GatherParts(std::move(config), &slot.value(), &channel);
   if (!parts.ok()) {
     if (const auto code = NotForGood(parts.error())) return refuse(parts.error(), *code);
     return fail(parts.error());

@@ -48,6 +48,17 @@ TEST_F(Load, NotThere) {
   ExpectWithout("/nowhere/at/all.so is not there");
 }
 
+// Who may not take a GPU does not ask the driver for any.
+TEST_F(Load, WhetherAGpuMayBeTaken) {
+  std::ofstream(text_) << "whatever it is";
+  Use(text_);
+  EXPECT_TRUE(MayTakeGpu("auto"));
+  EXPECT_TRUE(MayTakeGpu("cuda"));
+  EXPECT_FALSE(MayTakeGpu("cpu"));
+  Use("/nowhere/at/all.so");
+  EXPECT_FALSE(MayTakeGpu("auto"));
+}
+
 TEST_F(Load, NoLibrary) {
   std::ofstream(text_) << "words";
   Use(text_);
