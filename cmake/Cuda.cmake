@@ -16,6 +16,20 @@ if(NOT result EQUAL 0)
   return()
 endif()
 
+# A build folder remembers compiler, headers and libraries of the toolkit that it met first. Of another one, such as the
+# next that scripts/setup-cuda makes, it finds them anew.
+set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/setup-cuda)
+if(NOT "${RINGMASTER_CUDA_TOOLKIT}" STREQUAL "${toolkit}")
+  file(REMOVE ${CMAKE_PLATFORM_INFO_DIR}/CMakeCUDACompiler.cmake)
+  get_cmake_property(remembered CACHE_VARIABLES)
+  foreach(name IN LISTS remembered)
+    if(name MATCHES "^(CUDA_|CUDAToolkit_|NVML_)")
+      unset(${name} CACHE)
+    endif()
+  endforeach()
+endif()
+set(RINGMASTER_CUDA_TOOLKIT ${toolkit} CACHE INTERNAL "The folder of the toolkit that this build folder knows")
+
 set(CMAKE_CUDA_COMPILER ${toolkit}/bin/nvcc)
 set(CMAKE_CUDA_ARCHITECTURES ${RINGMASTER_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
