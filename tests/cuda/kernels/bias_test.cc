@@ -47,5 +47,15 @@ TEST(ColumnSums, ThreeStagesWhenThereAreVeryManyRows) {
   EXPECT_EQ(sums.values()[0], static_cast<float>(rows));
 }
 
+// A large batch of images has more rows of pixels than a grid is high or deep: 65535 parts.
+TEST(ColumnSums, MorePartsThanAGridIsHigh) {
+  const int64_t rows = 65535 * 256 + 1;
+  const Guarded<Bf16> in(std::vector<Bf16>(static_cast<size_t>(rows), RoundToBf16(1.0f)));
+  Guarded<float> sums(1);
+  Guarded<float> scratch(static_cast<size_t>(ColumnSumsScratch(rows, 1)));
+  ColumnSums(kStream, rows, 1, in.get(), sums.get(), scratch.get());
+  EXPECT_EQ(sums.values()[0], static_cast<float>(rows));
+}
+
 }  // namespace
 }  // namespace ringmaster::cuda::kernels

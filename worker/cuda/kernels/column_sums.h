@@ -13,14 +13,14 @@ namespace ringmaster::cuda::kernels {
 inline constexpr int kSumWarps = 8;
 inline constexpr int64_t kPartRows = 256;
 
-// sums[part * columns + c] over the rows of part blockIdx.y, which are `stride` apart.
+// sums[part * columns + c] over the rows of part blockIdx.x, which are `stride` apart.
 template <int kCount, class T>
 __global__ void __launch_bounds__(kWarp* kSumWarps)
     ColumnSumsKernel(int64_t rows, int64_t columns, int64_t stride, const T* x, float* sums) {
   constexpr int kColumns = kWarp * kCount;
   RM_SHARED(float, partial, kSumWarps* kColumns);
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumns + static_cast<int>(threadIdx.x) * kCount;
-  const int64_t begin = static_cast<int64_t>(blockIdx.y) * kPartRows;
+  const int64_t column = static_cast<int64_t>(blockIdx.y) * kColumns + static_cast<int>(threadIdx.x) * kCount;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPartRows;
   const int64_t end = begin + kPartRows < rows ? begin + kPartRows : rows;
   float total[kCount] = {};
   if (column < columns) {
@@ -36,16 +36,17 @@ __global__ void __launch_bounds__(kWarp* kSumWarps)
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.y) * kWarp + static_cast<int>(threadIdx.x); i < kColumns;
        i += kWarp * kSumWarps) {
-    const int64_t c = static_cast<int64_t>(blockIdx.x) * kColumns + i;
+    const int64_t c = static_cast<int64_t>(blockIdx.y) * kColumns + i;
     if (c >= columns) continue;
     float sum = 0;
     RM_UNROLL
     for (int w = 0; w < kSumWarps; ++w) sum += partial[w * kColumns + i];
-    sums[static_cast<int64_t>(blockIdx.y) * columns + c] = sum;
+    sums[static_cast<int64_t>(blockIdx.x) * columns + c] = sum;
   }
 }
 
-// Parts of the first stage; the grid's y allows 65535 of them.
+// Parts of the first stage. They are the grid's x, which has room for any number; its y has for 65535 times
+// 32 columns.
 inline int64_t SumParts(int64_t rows) { return (rows + kPartRows - 1) / kPartRows; }
 
 template <class T>
@@ -53,10 +54,10 @@ void LaunchColumnSums(Stream stream, int64_t rows, int64_t columns, int64_t stri
   const dim3 block(kWarp, kSumWarps);
   const auto parts = static_cast<unsigned>(rows == 0 ? 1 : SumParts(rows));  // no rows: sums of zero
   if (Aligned(stride, x) && columns % kPack == 0) {
-    Launch(ColumnSumsKernel<kPack, T>, dim3(Cover(columns, kWarp * kPack), parts), block, 0, stream, rows,
+    Launch(ColumnSumsKernel<kPack, T>, dim3(parts, Cover(columns, kWarp * kPack)), block, 0, stream, rows,
            columns, stride, x, sums);
   } else {
-    Launch(ColumnSumsKernel<1, T>, dim3(Cover(columns, kWarp), parts), block, 0, stream, rows, columns,
+    Launch(ColumnSumsKernel<1, T>, dim3(parts, Cover(columns, kWarp)), block, 0, stream, rows, columns,
            stride, x, sums);
   }
 }

@@ -10,6 +10,7 @@ namespace ringmaster::cuda::kernels {
 namespace {
 
 constexpr int kNormWarps = 8;
+static_assert(2 * kLargestNormWidth * sizeof(float) <= 99 * 1024);  // of a block, on sm_86; others have more
 constexpr float kEpsilon = engine::kernels::kLayerNormEpsilon;
 
 // With kResidual, x = residual + (add + bias) is made and stored first; without, the last four are null.

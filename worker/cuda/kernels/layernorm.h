@@ -9,6 +9,9 @@
 
 namespace ringmaster::cuda::kernels {
 
+// Backward keeps sums of two rows in shared memory; all GPUs since sm_80 have room for so many.
+inline constexpr int64_t kLargestNormWidth = 12288;
+
 // out = (x - mean) * rstd * gamma + beta; mean and rstd (one per row) are kept for backward.
 template <class T>
 void LayerNormForward(Stream stream, int64_t rows, int64_t width, const T* x, const float* gamma,

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "worker/cuda/kernels/attention.h"
+#include "worker/cuda/kernels/layernorm.h"
 #include "worker/cuda/models/cnn.h"
 #include "worker/cuda/models/gpt.h"
 #include "worker/cuda/models/mlp.h"
@@ -8,6 +9,25 @@
 
 namespace ringmaster::cuda {
 namespace {
+
+// Of attention's grid, in which each sample has a place of its own.
+constexpr int64_t kMostSamples = 65535;
+
+// What the kernels have no room for.
+Status CheckGpt(const engine::ModelConfig& config) {
+  if (config.width / config.heads > kernels::kLargestHead)
+    return Error{Code::kInvalid, fmt::format("heads: on a GPU a head may be at most {} wide (got {} / {})",
+                                             kernels::kLargestHead, config.width, config.heads)};
+  if (config.width > kernels::kLargestNormWidth)
+    return Error{Code::kInvalid, fmt::format("width: on a GPU it may be at most {} (got {})",
+                                             kernels::kLargestNormWidth, config.width)};
+  if (config.max_samples > kMostSamples)
+    return Error{
+        Code::kInvalid,
+        fmt::format("microBatches: on a GPU a micro-batch may have at most {} samples (got {}): raise it",
+                    kMostSamples, config.max_samples)};
+  return Ok();
+}
 
 template <template <class> class Kind>
 Result<std::unique_ptr<engine::Model>> Make(const engine::ModelConfig& config, Stream stream,
@@ -28,10 +48,7 @@ Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& co
   RM_TRY(engine::CheckShape(config));
   switch (config.kind) {
     case engine::ModelKind::kGpt:
-      if (config.width / config.heads > kernels::kLargestHead)
-        return Error{Code::kInvalid,
-                     fmt::format("heads: on a GPU a head may be at most {} wide (got {} / {})",
-                                 kernels::kLargestHead, config.width, config.heads)};
+      RM_TRY(CheckGpt(config));
       return Make<Gpt>(config, stream, products, options);
     case engine::ModelKind::kMlp:
       return Make<Mlp>(config, stream, products, options);
