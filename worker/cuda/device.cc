@@ -54,6 +54,7 @@ class CudaDevice final : public device::Device {
   ~CudaDevice() override {
     // What is still under way uses memory that goes now.
     for (const OwnedStream* stream : {&compute_, &down_, &up_}) (void)Synchronise(stream->get());
+    collectives_.reset();  // NCCL knows the memory until its last communicator is gone
   }
 
   Status Start() {

@@ -149,10 +149,12 @@ class CublasLt final : public Products {
     CHECK(it != known_.end(), "a product of {} x {} x {} was not prepared", shape.m, shape.n, shape.k);
     const Known& known = it->second;
     const cublasStatus_t status = Multiply(known, known.algorithm, shape, operands, stream);
-    // All that can be refused was refused in Prepare; errors of the device are told by the next wait.
-    CHECK(status == CUBLAS_STATUS_SUCCESS || cudaPeekAtLastError() != cudaSuccess,
-          "a product of {} x {} x {} was refused: {}", shape.m, shape.n, shape.k,
-          cublasLtGetStatusString(status));
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    // All that can be refused was refused in Prepare. The library has a CUDA runtime of its own, so what went
+    // wrong there is not this thread's last error: the device is asked, and its answer told by the next wait.
+    const cudaError_t device = cudaStreamQuery(stream);
+    CHECK(device != cudaSuccess && device != cudaErrorNotReady, "a product of {} x {} x {} was refused: {}",
+          shape.m, shape.n, shape.k, cublasLtGetStatusString(status));
   }
 
   std::string Choices() const override { return choices_.Text(); }
@@ -317,6 +319,7 @@ class CublasLt final : public Products {
       }
     }
     if (best) return *best;
+    RM_TRY(Synchronise(stream_.get()));  // if the device is lost, that is why
     return Error{Code::kInvalid,
                  fmt::format("cuBLASLt {} has no algorithm that runs products of {} x {} x {} on {}",
                              cublasLtGetVersion(), shape.m, shape.n, shape.k, device_.name)};
