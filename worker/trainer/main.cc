@@ -122,8 +122,9 @@ std::unique_ptr<devices::GpuWatch> WatchGpus(Channel* channel) {
 }
 
 // The exit code of what may go better elsewhere or later, and is a failure rather than bad input: too little
-// memory here, a device that is not there or broken.
+// memory here, a device that is not there or broken, or does what nobody has foreseen.
 std::optional<int> NotForGood(const Error& error) {
+  if (error.code == Code::kInternal) return 70;
   if (error.code == Code::kExhausted) return 71;
   if (error.code == Code::kUnavailable || error.code == Code::kGone) return 74;
   return std::nullopt;

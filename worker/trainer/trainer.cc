@@ -35,11 +35,13 @@ constexpr Duration kCheckpointPatience = seconds(1);
 constexpr int kExitFenced = 75;
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
+constexpr int kExitMemory = 71;
 constexpr int kExitDevice = 74;
 
 // The error is this member's own, and no order will mend it: the process must end.
 std::optional<int> ExitFor(const Error& error) {
   if (error.code == Code::kGone || error.code == Code::kConflict) return kExitDevice;
+  if (error.code == Code::kExhausted) return kExitMemory;
   if (error.code == Code::kCorrupt || error.code == Code::kInternal) return kExitInternal;
   return std::nullopt;
 }

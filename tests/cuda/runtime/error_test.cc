@@ -32,6 +32,17 @@ TEST(DeviceError, ALostDeviceMeansThatTheProcessMustLeave) {
     EXPECT_FALSE(MustLeave(DeviceError(well, "waiting"))) << well;
 }
 
+// Else a trainer would take it for a peer that is gone, and wait for an order.
+TEST(DeviceError, AtWorkADeviceThatIsNotToBeHadIsLost) {
+  for (const int lost : {3, 35, 46, 100, 700, 802, 805, 807})
+    EXPECT_TRUE(MustLeave(WorkError(lost, "waiting"))) << lost;
+  for (const int well : {1, 2, 9, 209, 12345}) {
+    EXPECT_EQ(WorkError(well, "waiting").code, DeviceError(well, "waiting").code) << well;
+  }
+  EXPECT_EQ(DeviceError(806, "choosing GPU 0").code, Code::kUnavailable)
+      << "MPS, by which workers share a GPU";
+}
+
 TEST(Emulation, AnErrorThatLosesTheDeviceStays) {
   auto stream = OwnedStream::Create();
   ASSERT_TRUE(stream.ok());

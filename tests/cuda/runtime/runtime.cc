@@ -123,7 +123,7 @@ std::string Owner() {
 // All but enqueueing: what a thread that records must not do.
 Status Healthy(std::string_view doing) {
   CHECK(!emulation::RecordsAny(), "{} while work is recorded", doing);
-  if (const int error = TheMachine().lost) return DeviceError(error, doing);
+  if (const int error = TheMachine().lost) return WorkError(error, doing);
   return Ok();
 }
 
@@ -132,7 +132,7 @@ Status AfterWait(std::string_view doing) {
   Machine& machine = TheMachine();
   ++machine.waits;
   if (machine.waits_left > 0 && --machine.waits_left == 0) {
-    const Error error = DeviceError(machine.planned, doing);
+    const Error error = WorkError(machine.planned, doing);
     if (MustLeave(error)) machine.lost = machine.planned.load();
     return error;
   }

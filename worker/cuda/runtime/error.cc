@@ -69,7 +69,14 @@ constexpr Known kKnown[] = {
      "driver and its libraries have different versions: reboot the node or reinstall the driver"},
     {804, "cudaErrorCompatNotSupportedOnDevice", Code::kUnavailable,
      "this GPU cannot use the forward-compatibility libraries: install a newer driver"},
+    {805, "cudaErrorMpsConnectionFailed", Code::kUnavailable,
+     "the MPS server cannot be reached: is CUDA_MPS_PIPE_DIRECTORY mounted into the container?"},
+    {806, "cudaErrorMpsRpcFailure", Code::kUnavailable, "the MPS server does not answer"},
     {807, "cudaErrorMpsServerNotReady", Code::kUnavailable, "the MPS server is not ready"},
+    {808, "cudaErrorMpsMaxClientsReached", Code::kUnavailable,
+     "the MPS server has no room for another process"},
+    {809, "cudaErrorMpsMaxConnectionsReached", Code::kUnavailable,
+     "the MPS server has no room for another connection"},
     {810, "cudaErrorMpsClientTerminated", Code::kGone, "the MPS server has ended this process's work"},
     {911, "cudaErrorExternalDevice", Code::kGone, "a device outside of CUDA failed beneath it"},
     {999, "cudaErrorUnknown", Code::kGone,
@@ -84,6 +91,12 @@ Error DeviceError(int cuda_error, std::string_view doing) {
   if (known == std::end(kKnown))
     return {Code::kInternal, fmt::format("{}: CUDA error {}", doing, cuda_error)};
   return {known->code, fmt::format("{}: {} ({})", doing, known->words, known->name)};
+}
+
+Error WorkError(int cuda_error, std::string_view doing) {
+  Error error = DeviceError(cuda_error, doing);
+  if (error.code == Code::kUnavailable) error.code = Code::kGone;
+  return error;
 }
 
 }  // namespace ringmaster::cuda

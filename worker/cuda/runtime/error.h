@@ -18,6 +18,10 @@ namespace ringmaster::cuda {
 // Of a cudaError_t that is not cudaSuccess; `doing` says what failed: "copying to the device".
 Error DeviceError(int cuda_error, std::string_view doing);
 
+// The same of a device that is at work: one that is not to be had any more is lost. Memory that is short
+// stays that.
+Error WorkError(int cuda_error, std::string_view doing);
+
 // The process has to end: nothing that this process asks of the device will work again.
 inline bool MustLeave(const Error& error) { return error.code == Code::kGone; }
 

@@ -29,9 +29,16 @@ Status Told(cudaError_t error, std::string_view doing) {
   return DeviceError(error, doing);
 }
 
+// Of a device that is at work.
+Status ToldAtWork(cudaError_t error, std::string_view doing) {
+  if (error == cudaSuccess) return Ok();
+  (void)cudaGetLastError();
+  return WorkError(error, doing);
+}
+
 // What enqueueing calls of this thread have left behind.
 Status AfterWait(cudaError_t waited) {
-  RM_TRY(Told(waited, "waiting for the device"));
+  RM_TRY(ToldAtWork(waited, "waiting for the device"));
   return Given();
 }
 
@@ -40,7 +47,7 @@ void Enqueue(cudaError_t) {}
 
 }  // namespace
 
-Status Given() { return Told(cudaGetLastError(), "giving work to the device"); }
+Status Given() { return ToldAtWork(cudaGetLastError(), "giving work to the device"); }
 
 Status Synchronise(Stream stream) { return AfterWait(cudaStreamSynchronize(stream)); }
 
@@ -89,12 +96,13 @@ void Event::Record(Stream stream) { Enqueue(cudaEventRecord(event_, stream)); }
 void Event::Before(Stream stream) const { Enqueue(cudaStreamWaitEvent(stream, event_, 0)); }
 Status Event::Wait() const { return AfterWait(cudaEventSynchronize(event_)); }
 Result<bool> Event::Done() const {
+  RM_TRY(Given());  // "not ready" takes the place of what enqueueing has left behind
   const cudaError_t error = cudaEventQuery(event_);
   if (error == cudaErrorNotReady) {
     (void)cudaGetLastError();
     return false;
   }
-  RM_TRY(Told(error, "asking the device"));
+  RM_TRY(ToldAtWork(error, "asking the device"));
   return true;
 }
 Result<double> Event::Elapsed_ms(const Event& from, const Event& to) {

@@ -1,6 +1,6 @@
 // A queue of work of one GPU: what is enqueued runs in order, after the call has returned. Enqueueing never
-// fails visibly: what went wrong is told by the next Synchronise or Event::Wait of the same thread, and by
-// every one after it when the device is lost (error.h).
+// fails visibly: what went wrong is told by the next Synchronise, Event::Wait or Event::Done of the same
+// thread, and by every one after it when the device is lost (error.h).
 //
 // Thread rule: one thread at a time uses a stream; a thread first calls BindDevice (device_facts.h).
 #pragma once
