@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <string_view>
 
@@ -74,6 +75,21 @@ bool Chosen(const std::string& list, const std::string& name, const std::string&
     return whole ? name == key : name.starts_with(key);
   });
   return listed != but;
+}
+
+// Images have CUDA 13, of which every release runs on drivers from this one on.
+constexpr int kOldestDriver = 580;
+
+void JudgeDriver(const std::string& driver, Judging* judging) {
+  int major = 0;
+  const auto [end, error] = std::from_chars(driver.data(), driver.data() + driver.size(), major);
+  if (error != std::errc()) return;
+  judging->Begin("gpu driver", driver);
+  if (major < kOldestDriver)
+    judging->Doubtful(fmt::format("driver {} is too old for CUDA 13", driver),
+                      fmt::format("install driver {} or newer on the node, or CUDA's package for forward "
+                                  "compatibility in the image",
+                                  kOldestDriver));
 }
 
 void JudgeGpu(const Gpu& gpu, Judging* judging) {
@@ -285,6 +301,7 @@ const char* GradeName(Grade grade) {
 std::vector<Finding> Judge(const Inventory& inventory) {
   Judging judging;
   JudgeHost(inventory, &judging);
+  JudgeDriver(inventory.gpu_driver, &judging);
   JudgeAllGpus(inventory, &judging);
   JudgeNetwork(inventory, &judging);
   JudgeGpuTraffic(inventory, &judging);

@@ -48,6 +48,7 @@ Inventory Good() {
   one.gpu_direct = "dma-buf";
   one.interfaces = {"eth0", "lo"};
   one.gpu_files = true;
+  one.gpu_driver = "580.95.05";
   return one;
 }
 
@@ -102,6 +103,8 @@ TEST_P(HealthOf, OneThing) {
 const Case kCases[] = {
     {"lost", [](Inventory& i) { i.notes = {"GPUs: number 1 does not answer"}; }, Grade::kBad, "gpu",
      "number 1 does not answer", "dmesg"},
+    {"driver", [](Inventory& i) { i.gpu_driver = "550.144.03"; }, Grade::kDoubtful, "gpu driver",
+     "550.144.03 is too old", "580"},
     {"rows_failed", [](Inventory& i) { i.gpus[1].rows_failed = true; }, Grade::kBad, "gpu 1", "spare rows",
      "replace the GPU"},
     {"ecc", [](Inventory& i) { i.gpus[0].ecc_uncorrected = 3; }, Grade::kBad, "gpu 0", "3 memory errors",
