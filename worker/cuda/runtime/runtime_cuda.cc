@@ -65,16 +65,21 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
   return *this;
 }
 
+// Nothing to copy may have no address (the second moment of SGD), of which CUDA does not say what it does.
 void CopyToDevice(Stream stream, void* device, const void* host, int64_t bytes) {
+  if (bytes == 0) return;
   Enqueue(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream));
 }
 void CopyToHost(Stream stream, void* host, const void* device, int64_t bytes) {
+  if (bytes == 0) return;
   Enqueue(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream));
 }
 void CopyOnDevice(Stream stream, void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
   Enqueue(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
 }
 void FillZero(Stream stream, void* device, int64_t bytes) {
+  if (bytes == 0) return;
   Enqueue(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream));
 }
 
