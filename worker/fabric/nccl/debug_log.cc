@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
@@ -18,6 +20,22 @@ namespace {
 std::string FromEnvironment(const char* name) {
   const char* const value = ::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+// A list of what NCCL is to write about, with what we must know: its choices are told under INIT. A list with
+// "^" in front names what it is not to write about.
+std::string WithInit(const std::string& list) {
+  if (list.empty()) return list;  // NCCL's own, which has it
+  if (list.front() != '^') return list + ",INIT";
+  std::string others;
+  for (size_t begin = 1; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string name = list.substr(begin, end - begin);
+    if (::strcasecmp(name.c_str(), "INIT") != 0 && ::strcasecmp(name.c_str(), "ALL") != 0)
+      others += (others.empty() ? "^" : ",") + name;
+    begin = end + 1;
+  }
+  return others.empty() ? "ALL" : others;
 }
 
 // As NCCL does: %h is the host's name up to its first dot, %p the process.
@@ -49,14 +67,21 @@ std::string Expanded(const std::string& path) {
 Result<DebugLog> DebugLog::Open() {
   DebugLog log;
   const std::string level = FromEnvironment("NCCL_DEBUG");
-  const bool detailed = level == "INFO" || level == "ABORT" || level == "TRACE";
-  if (detailed) log.show_ = Show::kAll;
+  const bool detailed = std::ranges::any_of(std::array{"INFO", "ABORT", "TRACE"}, [&](const char* name) {
+    return ::strcasecmp(level.c_str(), name) == 0;  // as NCCL compares them
+  });
+  if (detailed) {
+    log.show_ = Show::kAll;
+    const std::string list = WithInit(FromEnvironment("NCCL_DEBUG_SUBSYS"));
+    if (!list.empty()) ::setenv("NCCL_DEBUG_SUBSYS", list.c_str(), 1);
+  }
   if (!detailed) {
     ::setenv("NCCL_DEBUG", "INFO", 1);
     ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,ENV", 1);
   }
   const std::string file = FromEnvironment("NCCL_DEBUG_FILE");
-  if (!file.empty()) {
+  // What went to a terminal or a pipe could not be read again: it is shown in our log instead.
+  if (!file.empty() && !file.starts_with("/dev/")) {
     log.path_ = Expanded(file);
     log.show_ = Show::kWarnings;
     return log;

@@ -114,12 +114,12 @@ TEST_F(DebugLogTest, WholeLinesOnce) {
 }
 
 TEST_F(DebugLogTest, AUsersOwnSettingsStay) {
-  ::setenv("NCCL_DEBUG", "INFO", 1);
-  ::setenv("NCCL_DEBUG_SUBSYS", "COLL", 1);
+  ::setenv("NCCL_DEBUG", "info", 1);
   const auto all = DebugLog::Open();
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(all->show(), DebugLog::Show::kAll);
-  EXPECT_STREQ(::getenv("NCCL_DEBUG_SUBSYS"), "COLL");
+  EXPECT_STREQ(::getenv("NCCL_DEBUG"), "info");
+  EXPECT_EQ(::getenv("NCCL_DEBUG_SUBSYS"), nullptr);
 
   Clear();
   const std::string path = ::testing::TempDir() + "nccl-log-of-a-user.%p";
@@ -134,6 +134,26 @@ TEST_F(DebugLogTest, AUsersOwnSettingsStay) {
   EXPECT_EQ(his->Read(), std::vector<std::string>{"his line"});
   std::fclose(file);
   std::remove(real.c_str());
+}
+
+TEST_F(DebugLogTest, WhatWouldGoToATerminalIsReadAllTheSame) {
+  ::setenv("NCCL_DEBUG_FILE", "/dev/stdout", 1);
+  const auto log = DebugLog::Open();
+  ASSERT_TRUE(log.ok());
+  EXPECT_NE(std::string(::getenv("NCCL_DEBUG_FILE")).find("/fd/"), std::string::npos);
+}
+
+// Where NCCL does not write what it uses, RDMA that became sockets would go unnoticed.
+TEST_F(DebugLogTest, WhateverAUserAsksForItsChoicesAreTold) {
+  const std::pair<const char*, const char*> lists[] = {
+      {"COLL", "COLL,INIT"}, {"^COLL,init,NET", "^COLL,NET"}, {"^INIT", "ALL"}, {"^ALL", "ALL"}};
+  for (const auto& [his, ours] : lists) {
+    ::setenv("NCCL_DEBUG", "INFO", 1);
+    ::setenv("NCCL_DEBUG_SUBSYS", his, 1);
+    ASSERT_TRUE(DebugLog::Open().ok());
+    EXPECT_STREQ(::getenv("NCCL_DEBUG_SUBSYS"), ours);
+    Clear();
+  }
 }
 
 TEST(NcclLibrary, WhatCannotBeUsedIsRefusedWithTheRemedy) {
