@@ -42,6 +42,16 @@ Status AfterWait(cudaError_t waited) {
   return Given();
 }
 
+// Of memory of the host: what is short then is not the device's.
+Status ToldOfPinning(cudaError_t error, int64_t bytes) {
+  const std::string doing = fmt::format("pinning {} bytes of host memory", bytes);
+  if (error != cudaErrorMemoryAllocation) return Told(error, doing);
+  (void)cudaGetLastError();
+  return Error{Code::kExhausted, doing +
+                                     ": it cannot be had (cudaErrorMemoryAllocation); give the pod more "
+                                     "memory, or raise its memlock limit"};
+}
+
 // The status of calls whose failure the next wait tells.
 void Enqueue(cudaError_t) {}
 
@@ -142,8 +152,7 @@ Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
   void* memory = nullptr;
   const auto size = static_cast<size_t>(bytes);
   if (kind == MemoryKind::kPinned) {
-    RM_TRY(Told(cudaHostAlloc(&memory, size, cudaHostAllocDefault),
-                fmt::format("pinning {} bytes of host memory", bytes)));
+    RM_TRY(ToldOfPinning(cudaHostAlloc(&memory, size, cudaHostAllocDefault), bytes));
     std::fill_n(static_cast<char*>(memory), bytes, char{0});
     return memory;
   }
@@ -172,8 +181,7 @@ void Release(MemoryKind kind, void* memory) {
 }
 
 Result<PinnedRange> PinnedRange::Create(void* memory, int64_t bytes) {
-  RM_TRY(Told(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault),
-              fmt::format("pinning {} bytes of host memory (is the memlock limit too low?)", bytes)));
+  RM_TRY(ToldOfPinning(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault), bytes));
   PinnedRange range;
   range.memory_ = memory;
   return range;
