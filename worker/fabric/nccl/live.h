@@ -43,7 +43,7 @@ class Live {
   // When *cancel becomes true, everything under way or to come ends with kCancelled, soon. All three must
   // outlive it.
   Live(const Api* api, const LiveOptions* options, const std::atomic<bool>* cancel);
-  // Frees the communicator, within limits.quiet or else the process leaves.
+  // Frees the communicator, within the limits or else the process leaves.
   ~Live();
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;

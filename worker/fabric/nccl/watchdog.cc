@@ -72,6 +72,7 @@ class Deciding {
       Park();
     } else if (w_.phase == Phase::kForming || w_.phase == Phase::kRunning) {
       Fail({Code::kCancelled, "the communicator was released"});
+      w_.idle = true;
       Abort();
     }
   }
@@ -154,7 +155,8 @@ class Deciding {
 
   // After a revoke that did not work, within the same deadline.
   void Abort() {
-    if (w_.phase != Phase::kRevoking) w_.due = now_ + w_.limits.quiet;
+    w_.idle = w_.idle || w_.phase == Phase::kForming || w_.phase == Phase::kParked;
+    if (w_.phase != Phase::kRevoking) w_.due = now_ + (w_.idle ? w_.limits.freeing : w_.limits.quiet);
     w_.phase = Phase::kAborting;
     Call(Act::kAbort);
   }
@@ -212,8 +214,9 @@ std::vector<Act> Decide(Watchdog* watchdog, const Event& event, Time now) {
 }
 
 std::string LeaveReason(const Watchdog& watchdog) {
-  return fmt::format("NCCL did not stop its work on the GPU within {} after: {}",
-                     InWords(watchdog.limits.quiet),
+  return fmt::format("NCCL did not {} within {} after: {}",
+                     watchdog.idle ? "free a communicator" : "stop its work on the GPU",
+                     InWords(watchdog.idle ? watchdog.limits.freeing : watchdog.limits.quiet),
                      watchdog.failure ? watchdog.failure->message : "it was released");
 }
 

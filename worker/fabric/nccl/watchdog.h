@@ -9,7 +9,8 @@
 //   W1  A failure is told once, and it is the first one; nothing is enqueued after it.
 //   W2  At most one call into NCCL is under way.
 //   W3  From the first failure or order to the end of the GPU's work never takes longer than
-//       limits.quiet: after that the process is told to leave. kLeaving is final.
+//       limits.quiet, and to free one that has no work there never longer than limits.freeing: after that the
+//       process is told to leave. kLeaving is final.
 //   W4  A communicator is parked (kept for a successor) only when all its work is over and the library can
 //       shrink it; from kGone nothing is ever called.
 //   W5  Revoke is tried at most once; when it does not succeed, abort is.
@@ -30,6 +31,7 @@ struct Limits {
   Duration forming = seconds(60);    // from the first call to a communicator that works
   Duration operation = seconds(60);  // that the host waits for work on the GPU
   Duration quiet = milliseconds(500);
+  Duration freeing = seconds(5);  // threads are joined and memory given back, which stops nobody's work
 };
 
 // Of the library.
@@ -83,6 +85,7 @@ struct Watchdog {
   std::optional<Error> failure;  // kCancelled, kUnavailable, kDeadlineExceeded, kInternal
   bool calling = false;          // a call is under way
   bool revoked = false;          // from when that is asked for
+  bool idle = false;             // when it is freed: nothing of it is on the GPU
   bool disposed = false;
   int waits = 0;
   Time due = kNever;  // the deadline of the phase, or of the oldest wait

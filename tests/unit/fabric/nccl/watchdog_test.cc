@@ -12,7 +12,7 @@ namespace ringmaster::fabric::nccl {
 namespace {
 
 using Acts = std::vector<Act>;
-const Limits kLimits = {seconds(10), seconds(20), milliseconds(500)};
+const Limits kLimits = {seconds(10), seconds(20), milliseconds(500), seconds(2)};
 const Abilities kAll = {true, true};
 const Abilities kNone = {false, false};
 const Time kStart = Time(seconds(1000));
@@ -62,6 +62,24 @@ TEST_F(WatchdogTest, ARevokeThatFailsBecomesAnAbortWithinTheSameDeadline) {
   EXPECT_EQ(Decide(&watchdog, Tick{}, due - milliseconds(1)), Acts{});
   EXPECT_EQ(Decide(&watchdog, Tick{}, due), Acts{Act::kLeave});
   EXPECT_NE(LeaveReason(watchdog).find("within 500 ms"), std::string::npos) << LeaveReason(watchdog);
+}
+
+// Slow is not hanging: with no work on the GPU there is time to join threads and give memory back.
+TEST_F(WatchdogTest, FreeingWhatIsIdleMayTakeLonger) {
+  Watchdog parked = Running(kAll);
+  (void)Decide(&parked, Released{}, kStart);
+  Watchdog forming = StartWatchdog(kLimits, kAll, kStart);
+  Watchdog released = Running(kNone);
+  const std::pair<Watchdog*, Event> all[] = {
+      {&parked, Disposed{}}, {&forming, Ordered{}}, {&released, Released{}}};
+  for (const auto& [watchdog, event] : all) {
+    (void)Decide(watchdog, event, kStart);
+    EXPECT_EQ(watchdog->phase, Phase::kAborting);
+    EXPECT_EQ(Decide(watchdog, Tick{}, kStart + milliseconds(1999)), Acts{});
+    EXPECT_EQ(Decide(watchdog, Tick{}, kStart + seconds(2)), Acts{Act::kLeave});
+    EXPECT_TRUE(LeaveReason(*watchdog).starts_with("NCCL did not free a communicator within 2 s"))
+        << LeaveReason(*watchdog);
+  }
 }
 
 TEST_F(WatchdogTest, AnAbortThatFailsLeavesAtOnce) {
@@ -135,6 +153,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
   int failures = 0;
   int revokes = 0;
   Time stopping_since = kNever;
+  Duration stopping_limit = kLimits.quiet;
   Time waiting_since = kNever;
   std::string broken;
   const auto feed = [&](const Event& event) {
@@ -154,14 +173,22 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
         aborting = act == Act::kAbort;
         if (!aborting && ++revokes > 1) broken = "W5: revoked twice";
         if (!aborting && !abilities.revoke) broken = "the library cannot revoke";
-        if (stopping_since == kNever) stopping_since = now;
+        if (stopping_since == kNever) {
+          stopping_since = now;
+          const bool idle = before == Phase::kForming || before == Phase::kParked ||
+                            std::holds_alternative<Released>(event);
+          stopping_limit = idle ? kLimits.freeing : kLimits.quiet;
+        }
         const Duration takes = milliseconds(static_cast<int64_t>(random.Below(400)));
         return_at = calls_return ? now + takes : now + seconds(3600);
       }
     }
     const Phase after = watchdog.phase;
     // The GPU's work is over; what is disposed of at once has a deadline of its own.
-    if (std::holds_alternative<Quiet>(event) && after == Phase::kAborting) stopping_since = now;
+    if (std::holds_alternative<Quiet>(event) && after == Phase::kAborting) {
+      stopping_since = now;
+      stopping_limit = kLimits.freeing;
+    }
     if (after == Phase::kParked) {
       if (!abilities.shrink) broken = "W4: parked, and the library cannot shrink";
       if (return_at != kNever) broken = "W4: parked during a call";
@@ -217,7 +244,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
       default:
         break;
     }
-    if (stopping_since != kNever && now - stopping_since > kLimits.quiet)
+    if (stopping_since != kNever && now - stopping_since > stopping_limit)
       broken = "W3: longer than the deadline";
     if (waiting_since != kNever && now - waiting_since > kLimits.operation) broken = "waits for ever";
     if (watchdog.phase == Phase::kForming && now - kStart > kLimits.forming) broken = "forms for ever";
@@ -245,6 +272,13 @@ TEST(WatchdogSimulation, SeesMistakes) {
          const Phase before = w->phase;
          const Acts acts = Decide(w, event, now);
          if (before == Phase::kRevoking && w->phase == Phase::kAborting) w->due = now + w->limits.quiet;
+         return acts;
+       }},
+      {"takes as long for one that works as for an idle one",
+       [](Watchdog* w, const Event& event, Time now) {
+         const Phase before = w->phase;
+         const Acts acts = Decide(w, event, now);
+         if (before == Phase::kRunning && w->phase == Phase::kAborting) w->due = now + w->limits.freeing;
          return acts;
        }},
       {"tells an order after a failure",
