@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/nccl/rank.h"
@@ -40,6 +41,8 @@ struct Communicator {
   int future_rank = 0;
   int future_world = 0;
   bool revoked = false;
+  Communicator* smaller = nullptr;  // that is being made of it,
+  Handle* promised = nullptr;       // and where that will be named
 };
 
 Communicator& Of(Handle handle) { return *reinterpret_cast<Communicator*>(handle); }
@@ -124,6 +127,16 @@ int Follow(Communicator* own) {
   return answers::kInProgress;
 }
 
+int StateOf(Communicator* own) {
+  if (own->rank == nullptr) return Follow(own);
+  return own->rank->AllAreThere() ? answers::kSuccess : answers::kInProgress;
+}
+
+// As with NCCL, a smaller one has its name when it is made, or has failed, or its parent is freed.
+void Name(Communicator* parent) {
+  *parent->promised = reinterpret_cast<Handle>(std::exchange(parent->smaller, nullptr));
+}
+
 }  // namespace
 }  // namespace ringmaster::nccl_emulation
 
@@ -172,7 +185,7 @@ RINGMASTER_EXPORT int ncclCommInitRankConfig(Handle* handle, int world, UniqueId
 
 RINGMASTER_EXPORT int ncclCommShrink(Handle handle, int* excluded, int count, Handle* smaller, Configuration*,
                                      int) {
-  const Communicator& parent = Of(handle);
+  Communicator& parent = Of(handle);
   const int old_rank = parent.rank->rank();
   const auto before = std::count_if(excluded, excluded + count, [&](int gone) { return gone < old_rank; });
   auto made = std::make_unique<Communicator>();
@@ -180,7 +193,9 @@ RINGMASTER_EXPORT int ncclCommShrink(Handle handle, int* excluded, int count, Ha
   made->future_rank = old_rank - static_cast<int>(before);
   made->future_world = parent.rank->world() - count;
   Say("shrinks");
-  *smaller = reinterpret_cast<Handle>(made.release());
+  *smaller = nullptr;
+  parent.smaller = made.release();
+  parent.promised = smaller;
   return answers::kInProgress;
 }
 
@@ -243,6 +258,7 @@ RINGMASTER_EXPORT int ncclCommAbort(Handle handle) {
     while (true) never.wait(lock);
   }
   const std::unique_ptr<Communicator> freed(&Of(handle));
+  if (freed->smaller != nullptr) Name(freed.get());
   return answers::kSuccess;
 }
 
@@ -255,9 +271,8 @@ RINGMASTER_EXPORT int ncclCommRevoke(Handle handle, int) {
 
 RINGMASTER_EXPORT int ncclCommGetAsyncError(Handle handle, int* answer) {
   Communicator& own = Of(handle);
-  *answer = own.rank == nullptr       ? Follow(&own)
-            : own.rank->AllAreThere() ? static_cast<int>(answers::kSuccess)
-                                      : static_cast<int>(answers::kInProgress);
+  *answer = StateOf(own.smaller == nullptr ? &own : own.smaller);
+  if (own.smaller != nullptr && *answer != answers::kInProgress) Name(&own);
   return answers::kSuccess;
 }
 
