@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "worker/cuda/pulls.h"
 #include "worker/cuda/runtime/event.h"
 #include "worker/fabric/nccl/blocking.h"
 #include "worker/fabric/nccl/domain.h"
@@ -62,12 +63,17 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const std::string& gpu)
 }
 
 Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric::Communicator* host,
+                                                                          std::string_view transport,
                                                                           const std::atomic<bool>* cancel) {
+  if (transport == "ucx") {
+    if (pulls_ == nullptr) pulls_ = Pulls::Create(stream_.get(), HostId(), memory_);
+    return pulls_->Connect(host, cancel);
+  }
   RM_ASSIGN(auto device, domain_->Connect(host, cancel));
   if (device == nullptr) return std::unique_ptr<fabric::OrderedCommunicator>();
-  const std::string transport = domain_->TransportName();
-  if (transport.ends_with(":socket"))
-    log::Warn("gradients travel over {}: {}", transport, domain_->WhySockets());
+  const std::string carried_by = domain_->TransportName();
+  if (carried_by.ends_with(":socket"))
+    log::Warn("gradients travel over {}: {}", carried_by, domain_->WhySockets());
   return nccl::MakeBlocking(
       std::move(device), host, stream_.get(),
       [](nccl::Stream stream, std::span<std::byte> to, std::span<const std::byte> from) {
@@ -75,9 +81,13 @@ Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric
       });
 }
 
-void Collectives::Register(std::span<std::byte> memory) { domain_->Register(memory); }
+void Collectives::Register(std::span<std::byte> memory) {
+  memory_.push_back(memory);
+  domain_->Register(memory);
+}
 
 std::string Collectives::Transport() {
+  if (pulls_ != nullptr) return pulls_->transport();
   const std::string name = domain_->TransportName();
   return name == "none" ? std::string() : name;
 }

@@ -1,5 +1,6 @@
-// The collectives of a GPU: NCCL's, where all members have it and a GPU of their own; else there are none,
-// and gradients travel through the host.
+// The collectives of a GPU: NCCL's, where all members have it and a GPU of their own; or, when UCX is asked
+// for, reads of peers' memory (pulls.h), where UCX can do that. Else there are none, and gradients travel
+// through the host.
 //
 // Thread rule: Connect on the trainer's main thread, to which the GPU is bound; the communicator on the one
 // that reduces. Made while no other thread uses the environment: NCCL takes its settings from there.
@@ -10,6 +11,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "worker/cuda/runtime/stream.h"
@@ -21,6 +24,8 @@ class Domain;
 }
 
 namespace ringmaster::cuda {
+
+class Pulls;
 
 class Collectives {
  public:
@@ -34,6 +39,7 @@ class Collectives {
 
   // As device::Device::Collectives.
   Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
+                                                               std::string_view transport,
                                                                const std::atomic<bool>* cancel);
   // What operations are given to.
   Stream stream() const { return stream_.get(); }
@@ -43,6 +49,8 @@ class Collectives {
  private:
   const OwnedStream stream_;
   std::unique_ptr<fabric::nccl::Domain> domain_;
+  std::vector<std::span<std::byte>> memory_;
+  std::unique_ptr<Pulls> pulls_;  // once UCX was asked for
 };
 
 }  // namespace ringmaster::cuda

@@ -54,7 +54,7 @@ class CudaDevice final : public device::Device {
   ~CudaDevice() override {
     // What is still under way uses memory that goes now.
     for (const OwnedStream* stream : {&compute_, &down_, &up_}) (void)Synchronise(stream->get());
-    collectives_.reset();  // NCCL knows the memory until its last communicator is gone
+    collectives_.reset();  // NCCL and UCX know the memory until then
   }
 
   Status Start() {
@@ -248,8 +248,9 @@ class CudaDevice final : public device::Device {
   }
 
   Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(fabric::Communicator* host,
+                                                                   std::string_view transport,
                                                                    const std::atomic<bool>* cancel) override {
-    return collectives_->Connect(host, cancel);
+    return collectives_->Connect(host, transport, cancel);
   }
   std::string CollectivesTransport() override { return collectives_->Transport(); }
 

@@ -208,16 +208,13 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
   std::vector<rendezvous::StepRecord> records = reporter_.kept();
   RM_TRY(ShareState(comm_.get(), sources, state_.get(), &records));
   if (std::ranges::find(sources, comm_->rank()) == sources.end()) reporter_.Restore(records);
-  // Who says ucx wants gradients to travel through the host.
-  if (parts_.config.transport != "ucx") {
-    auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
-    if (!made.ok()) {
-      // Nothing of it will be better next time: libraries of different versions.
-      if (made.error().code == Code::kInvalid) fatal_ = made.error().message;
-      return made.error();
-    }
-    device_comm_ = std::move(made).value();
+  auto made = parts_.device->Collectives(comm_.get(), parts_.config.transport, &parts_.channel->cancelled());
+  if (!made.ok()) {
+    // Nothing of it will be better next time: libraries of different versions.
+    if (made.error().code == Code::kInvalid) fatal_ = made.error().message;
+    return made.error();
   }
+  device_comm_ = std::move(made).value();
   parts_.slot->SetStep(state_->step());
   return Ok();
 }

@@ -1,8 +1,11 @@
-// Kills, stops, aborts and changing memberships between real processes, over shared memory and over UCX:
+// Kills, stops, aborts and changing memberships between real processes, over shared memory, over UCX and by
+// reads of peers' memory (host's communicator over shared memory):
 // every survivor gets an error and never hangs, and no dead generation ever spoils a later one.
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -17,6 +20,7 @@
 #include "base/rng.h"
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
+#include "tests/unit/fabric/pulls.h"
 
 namespace ringmaster::fabric::testing {
 namespace {
@@ -44,6 +48,14 @@ class Commands {
   explicit Commands(Member& member) : thread_([this, &member] { Read(member); }) {}
   ~Commands() { thread_.join(); }
 
+  // True when generation `wanted` is aborted; of one generation at a time.
+  const std::atomic<bool>* CancelOf(uint64_t wanted) {
+    const std::lock_guard lock(mutex_);
+    running_ = wanted;
+    cancel_ = aborted_ >= wanted;
+    return &cancel_;
+  }
+
   std::string Pop() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !lines_.empty(); });
@@ -57,7 +69,13 @@ class Commands {
     while (true) {
       const std::string line = member.Listen();
       if (line.rfind("abort ", 0) == 0) {
-        member.fabric().Abort(std::stoull(line.substr(6)));
+        const uint64_t generation = std::stoull(line.substr(6));
+        {
+          const std::lock_guard lock(mutex_);
+          aborted_ = std::max(aborted_, generation);
+          if (aborted_ >= running_) cancel_ = true;
+        }
+        member.fabric().Abort(generation);
         continue;
       }
       const std::lock_guard lock(mutex_);
@@ -70,14 +88,19 @@ class Commands {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> lines_;
+  uint64_t aborted_ = 0;
+  uint64_t running_ = 0;
+  std::atomic<bool> cancel_ = false;
   std::thread thread_;
 };
 
 // "run G N ID ID ...": forms generation G of these members and does N rounds (0: until an error); answers
 // "G ok" or "G CODE". "count": answers how many fds and mappings there are. "end".
-Status Obey(Member& member) {
+Status Obey(Member& member, bool by_pulls, Duration timeout) {
   Commands commands(member);
   std::vector<std::byte> own(kElements * 4);
+  std::unique_ptr<Pulls> pulls;
+  if (by_pulls) pulls = std::make_unique<Pulls>(own, 128 << 10, timeout);
   while (true) {
     std::istringstream command(commands.Pop());
     std::string verb;
@@ -94,11 +117,14 @@ Status Obey(Member& member) {
     for (int id = 0; command >> id;) ids.push_back(id);
     Status status = [&]() -> Status {
       RM_ASSIGN(auto communicator, member.Connect(generation, ids));
+      if (by_pulls) {
+        RM_ASSIGN(communicator, pulls->Connect(std::move(communicator), commands.CancelOf(generation)));
+      }
       for (uint64_t round = 0; rounds == 0 || round < rounds; ++round) {
         // Shared, private and small buffers in turn.
         const size_t elements = round % 3 == 2 ? 100 : kElements;
         RM_TRY(CheckAllReduce(*communicator, elements, KeyedRandom(generation, round),
-                              round % 3 == 0 ? member.memory() : std::span(own)));
+                              round % 3 == 0 && !by_pulls ? member.memory() : std::span(own)));
         if (round == 0) member.Tell(fmt::format("{} began", generation));
       }
       return Ok();
@@ -111,12 +137,13 @@ class Faults : public ::testing::TestWithParam<std::string> {
  protected:
   void Start(int count, Duration timeout = seconds(30)) {
     FabricOptions options;
-    options.transport = GetParam();
+    const bool by_pulls = GetParam() == "pull";
+    options.transport = by_pulls ? "shm" : GetParam();
     options.timeout = timeout;
-    processes_ = std::make_unique<Processes>(count, [options](Member& member) -> Status {
+    processes_ = std::make_unique<Processes>(count, [options, by_pulls](Member& member) -> Status {
       RM_TRY(member.Create(options, kElements * 4));
       RM_TRY(member.Exchange());
-      return Obey(member);
+      return Obey(member, by_pulls, options.timeout);
     });
     processes_->Exchange();
   }
@@ -142,7 +169,7 @@ class Faults : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Processes> processes_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::Values("shm", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::Values("shm", "ucx", "pull"),
                          [](const auto& instance) { return instance.param; });
 
 TEST_P(Faults, KillAtRandomMoments) {

@@ -13,3 +13,4 @@
 #include "worker/cuda/kernels/optimizer.cu"
 #include "worker/cuda/kernels/relu.cu"
 #include "worker/cuda/kernels/sort_rows.cu"
+#include "worker/cuda/kernels/terms.cu"

@@ -172,6 +172,8 @@ Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
   return memory;
 }
 
+bool HostReaches(MemoryKind kind) { return kind == MemoryKind::kPinned; }
+
 void Release(MemoryKind kind, void* memory) {
   if (memory == nullptr) return;
   if (kind == MemoryKind::kPinned)

@@ -18,7 +18,9 @@ constexpr auto kNap = milliseconds(10);
 Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration timeout) {
   auto domain = std::unique_ptr<Domain>(new Domain(uuid, timeout));
   Domain* const self = domain.get();
-  RM_ASSIGN(domain->worker_, Worker::Create([self](const Header& header, std::span<const std::byte> data) {
+  RM_ASSIGN(domain->context_, Context::Create(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP));
+  RM_ASSIGN(domain->worker_,
+            Worker::Create(*domain->context_, [self](const Header& header, std::span<const std::byte> data) {
               self->OnMessage(header, data);
             }));
   return domain;

@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "worker/fabric/address.h"
 #include "worker/fabric/transport.h"
+#include "worker/fabric/ucx/context.h"
 #include "worker/fabric/ucx/wire.h"
 #include "worker/fabric/ucx/worker.h"
 
@@ -68,6 +69,7 @@ class Domain {
 
   const std::string uuid_;
   const Duration timeout_;
+  std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
   std::map<std::string, Peer> peers_;  // of the current generation, by uuid
   bool unanswered_ = false;            // hellos

@@ -139,6 +139,9 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
     case Kind::kStop:
     case Kind::kHello:
     case Kind::kWelcome:
+    case Kind::kArrived:
+    case Kind::kOffer:
+    case Kind::kTaken:
       break;
   }
 }

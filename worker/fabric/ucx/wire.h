@@ -11,6 +11,10 @@ enum class Kind : uint16_t {
   kData,     // payload: message number `sequence` of the sender's channel to us
   kCredit,   // nothing but `landed`
   kStop,     // the sender gave `generation` up
+  // Of pulls (fabric/pull):
+  kArrived,  // payload: a Place; the sender has come to point number `sequence` of all
+  kOffer,    // payload: a Place; number `sequence` of what the sender has for us
+  kTaken,    // we may have back what we offered as number `sequence`
 };
 
 struct Header {

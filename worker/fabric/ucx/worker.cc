@@ -1,7 +1,6 @@
 #include "worker/fabric/ucx/worker.h"
 
 #include <poll.h>
-#include <ucs/config/global_opts.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,30 +17,7 @@ namespace ringmaster::fabric::ucx {
 namespace {
 
 constexpr unsigned kMessageId = 1;
-constexpr size_t kLendBytes = 16 << 10;  // as UCX_ZCOPY_THRESH below: shorter ones UCX copies anyway
-
-Error UcxError(const std::string& what, ucs_status_t status) {
-  return {Code::kUnavailable, fmt::format("{}: {}", what, ucs_status_string(status))};
-}
-
-// Over TCP one message of ours is one fragment (see kSegmentBytes), sent from our buffer without another
-// copy. The names are those of UCX's tables; users know them with a prefix, and their own variables win. The
-// order counts: the second may not exceed the first.
-struct Setting {
-  const char* variable;
-  const char* name;
-  const char* value;
-};
-constexpr Setting kSettings[] = {
-    {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "192k"},
-    {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "192k"},
-    {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
-};
-
-// A peer's death is news for us, not an error to print; what matters comes back as a status.
-void QuietenUcx() {
-  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
-}
+constexpr size_t kLendBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: shorter ones UCX copies anyway
 
 }  // namespace
 
@@ -54,32 +30,15 @@ struct Worker::Buffer {
   std::vector<std::byte> data;
 };
 
-Result<std::unique_ptr<Worker>> Worker::Create(Handler handler) {
+Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler handler) {
   auto self = std::unique_ptr<Worker>(new Worker);
   self->handler_ = std::move(handler);
-
-  QuietenUcx();
-  ucp_config_t* config = nullptr;
-  if (const auto status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
-    return UcxError("ucp_config_read", status);
-  const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> config_owner(config, ucp_config_release);
-  for (const Setting& setting : kSettings) {
-    if (std::getenv(setting.variable) != nullptr) continue;
-    if (const auto status = ucp_config_modify(config, setting.name, setting.value); status != UCS_OK)
-      log::Warn("ucx setting={} value={} error={}", setting.variable, setting.value,
-                ucs_status_string(status));
-  }
-  ucp_params_t params = {};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  if (const auto status = ucp_init(&params, config, &self->context_); status != UCS_OK)
-    return UcxError("ucp_init", status);
 
   ucp_worker_params_t worker_params = {};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   // Buckets are reduced by another thread than the rest; how doorbells of RDMA are rung depends on it.
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  if (const auto status = ucp_worker_create(self->context_, &worker_params, &self->worker_); status != UCS_OK)
+  if (const auto status = ucp_worker_create(context.get(), &worker_params, &self->worker_); status != UCS_OK)
     return UcxError("ucp_worker_create", status);
   if (const auto status = ucp_worker_get_efd(self->worker_, &self->event_fd_); status != UCS_OK)
     return UcxError("ucp_worker_get_efd", status);
@@ -114,7 +73,6 @@ Worker::~Worker() {
     for (void* request : closing_) ucp_request_free(request);
     ucp_worker_destroy(worker_);
   }
-  if (context_ != nullptr) ucp_cleanup(context_);
 }
 
 Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
@@ -186,6 +144,14 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
   if (request != nullptr) ucp_request_free(request);
 }
 
+void Worker::OnPulled(void* request, ucs_status_t status, void* argument) {
+  auto* const endpoint = static_cast<Endpoint*>(argument);
+  --endpoint->pulling_;
+  if (status != UCS_OK) endpoint->pull_failed_ = true;
+  ++endpoint->worker_.messages_;
+  if (request != nullptr) ucp_request_free(request);
+}
+
 void Worker::OnError(void* endpoint, ucp_ep_h, ucs_status_t status) {
   static_cast<Endpoint*>(endpoint)->failed_ = true;
   log::Debug("ucx endpoint failed: {}", ucs_status_string(status));
@@ -225,16 +191,56 @@ void Endpoint::Close() {
   ep_ = nullptr;
 }
 
+Result<RemoteKey> Endpoint::Unpack(const std::string& key) {
+  RemoteKey unpacked;
+  if (const auto status = ucp_ep_rkey_unpack(ep_, key.data(), &unpacked.key_); status != UCS_OK)
+    return UcxError("ucp_ep_rkey_unpack", status);
+  return unpacked;
+}
+
+void Endpoint::Pull(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
+                    ucs_memory_type_t type) {
+  if (failed_) {
+    pull_failed_ = true;
+    return;
+  }
+  ucp_request_param_t param = {};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.cb.send = Worker::OnPulled;
+  param.user_data = this;
+  param.memory_type = type;
+  if (local != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = local;
+  }
+  ++pulling_;
+  const ucs_status_ptr_t request = ucp_get_nbx(ep_, to.data(), to.size(), address, key.get(), &param);
+  if (!UCS_PTR_IS_PTR(request)) Worker::OnPulled(nullptr, UCS_PTR_STATUS(request), this);  // done, or refused
+}
+
 void Endpoint::Recall() {
-  if (lent_.empty()) return;
+  if (lent_.empty() && pulling_ == 0) return;
   failed_ = true;
   Close();
-  // A local matter. Should it ever not be, this process must not go on: its memory would be sent as data.
-  const Time deadline = Now() + seconds(2);
-  while (!lent_.empty()) {
+  // A local matter. Should it ever not be, this process must not go on: its memory would be sent as data, or
+  // be overwritten. Only time in which the process ran counts: it may have been stopped meanwhile.
+  constexpr Duration kLimit = seconds(2);
+  constexpr Duration kLongestTurn = milliseconds(10);
+  Duration waited = {};
+  Time last = Now();
+  while (!lent_.empty() || pulling_ > 0) {
     worker_.Progress();
-    CHECK(Now() < deadline, "UCX does not give back {} messages of a closed endpoint", lent_.size());
+    const Time now = Now();
+    waited += std::min(now - last, kLongestTurn);
+    last = now;
+    CHECK(waited < kLimit, "UCX does not give back {} messages and {} pulls of a closed endpoint",
+          lent_.size(), pulling_);
   }
+}
+
+RemoteKey::~RemoteKey() {
+  if (key_ != nullptr) ucp_rkey_destroy(key_);
 }
 
 Endpoint::~Endpoint() {

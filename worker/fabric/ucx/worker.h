@@ -1,5 +1,5 @@
-// A UCX worker with its endpoints: active messages in, active messages out, sleep and wake-up. Knows nothing
-// of generations.
+// A UCX worker with its endpoints: active messages in, active messages out, reads of peers' memory, sleep and
+// wake-up. Knows nothing of generations.
 //
 // One thread at a time, but for Signal.
 #pragma once
@@ -12,10 +12,12 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "worker/fabric/ucx/context.h"
 #include "worker/fabric/ucx/wire.h"
 
 namespace ringmaster::fabric::ucx {
@@ -26,6 +28,23 @@ namespace ringmaster::fabric::ucx {
 inline constexpr size_t kSegmentBytes = 191 << 10;
 
 class Worker;
+
+// What opens a peer's memory (Mapped::key) to one endpoint. Move-only; gone after the pulls that use it.
+class RemoteKey {
+ public:
+  RemoteKey() = default;
+  RemoteKey(RemoteKey&& other) noexcept : key_(std::exchange(other.key_, nullptr)) {}
+  RemoteKey& operator=(RemoteKey&& other) noexcept {
+    std::swap(key_, other.key_);
+    return *this;
+  }
+  ~RemoteKey();
+  ucp_rkey_h get() const { return key_; }
+
+ private:
+  friend class Endpoint;
+  ucp_rkey_h key_ = nullptr;
+};
 
 // A connection to one peer process.
 class Endpoint {
@@ -40,8 +59,17 @@ class Endpoint {
   size_t in_flight() const { return in_flight_; }
   // Nothing is lent of messages with a sequence below this.
   bool settled(uint64_t sequence) const { return lent_.empty() || *lent_.begin() >= sequence; }
+
+  Result<RemoteKey> Unpack(const std::string& key);
+  // Reads the peer's memory at `address`, its own, into ours of that type (and of that mapping, unless
+  // nullptr). `to` is UCX's until pulling() says otherwise.
+  void Pull(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
+            ucs_memory_type_t type);
+  size_t pulling() const { return pulling_; }
+  bool pull_failed() const { return pull_failed_; }  // one of them; the connection may be good
+
   // Takes back what is lent, closing the connection if that is what it takes: a message of an aborted
-  // operation must not leave later, with whatever its memory holds by then.
+  // operation must not leave later, with whatever its memory holds by then; nor may a pull arrive later.
   void Recall();
   // "tcp", "rc_mlx5+tcp": what the lanes for active messages are.
   std::string Transports() const;
@@ -54,7 +82,9 @@ class Endpoint {
   Worker& worker_;
   ucp_ep_h ep_ = nullptr;
   bool failed_ = false;
+  bool pull_failed_ = false;
   size_t in_flight_ = 0;
+  size_t pulling_ = 0;
   std::set<uint64_t> lent_;  // sequence numbers
 };
 
@@ -62,8 +92,8 @@ class Worker {
  public:
   using Handler = std::function<void(const Header& header, std::span<const std::byte> data)>;
 
-  // `handler` is called from Progress.
-  static Result<std::unique_ptr<Worker>> Create(Handler handler);
+  // `handler` is called from Progress. The context outlives it.
+  static Result<std::unique_ptr<Worker>> Create(const Context& context, Handler handler);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -73,7 +103,8 @@ class Worker {
 
   // Handles what is there; true when there was something.
   bool Progress() { return ucp_worker_progress(worker_) != 0; }
-  // So many messages have come, or left. UCX's own traffic (it looks after connections) is not in it.
+  // So many messages have come, or left, and pulls have arrived. UCX's own traffic (it looks after
+  // connections) is not in it.
   uint64_t messages() const { return messages_; }
   // Sleeps until something comes, Signal or the limit.
   void Sleep(Duration limit);
@@ -90,10 +121,10 @@ class Worker {
   static ucs_status_t OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* buffer);
+  static void OnPulled(void* request, ucs_status_t status, void* endpoint);
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
 
   Handler handler_;
-  ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   std::string address_;
   int event_fd_ = -1;

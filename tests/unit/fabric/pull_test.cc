@@ -1,0 +1,164 @@
+// Collectives by reads of peers' memory, between real processes over real UCX, on memory of the host.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "tests/unit/fabric/oracle.h"
+#include "tests/unit/fabric/processes.h"
+#include "tests/unit/fabric/pulls.h"
+#include "worker/fabric/pull/offer.h"
+
+namespace ringmaster::fabric::testing {
+namespace {
+
+FabricOptions OverSharedMemory() {
+  FabricOptions options;
+  options.transport = "shm";
+  return options;
+}
+
+class PullWorld : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
+
+TEST_P(PullWorld, AllCollectives) {
+  const auto [world, lanes] = GetParam();
+  if (std::string_view(lanes) == "tcp" && ucx::CanBeDirect()) GTEST_SKIP() << "there would be no group";
+  ASSERT_EQ(::setenv("UCX_TLS", lanes, 1), 0);
+  RunAll(world, OverSharedMemory(), 0, [world = world](Member& member) -> Status {
+    std::vector<std::byte> memory(static_cast<size_t>(3 * world) * 100003 * 4);
+    const std::atomic<bool> cancel = false;
+    // Scratch for pieces of 20 kB and less: large sums take many.
+    Pulls pulls(memory, size_t{2} * 20480 * static_cast<size_t>(world), seconds(30));
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
+    uint64_t seed = 1;
+    for (const size_t size : {0, 1, 7, 997, 5003, 100003})
+      RM_TRY(CheckAll(*communicator, size, seed++, memory));
+    return CheckAllReduce(*communicator, (1 << 18) + 3, seed, memory);
+  });
+  ASSERT_EQ(::unsetenv("UCX_TLS"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, PullWorld, ::testing::Combine(::testing::Values(1, 2, 3, 4, 7), ::testing::Values("all", "tcp")),
+    [](const auto& instance) {
+      return fmt::format("{}_{}", std::get<0>(instance.param), std::get<1>(instance.param));
+    });
+
+// Every element is summed in rank order, whoever sums it: floats too have the bits of the plain loop.
+TEST(Pull, FloatsAreSummedInRankOrder) {
+  constexpr int kWorld = 3;
+  constexpr size_t kElements = 50001;
+  const auto at = [](int rank, size_t i) {
+    return (1.0f + static_cast<float>(i % 97)) * (rank == 1 ? -1e8f : 1.0f / static_cast<float>(3 + rank));
+  };
+  RunAll(kWorld, OverSharedMemory(), 0, [&](Member& member) -> Status {
+    std::vector<float> data(kElements);
+    const std::atomic<bool> cancel = false;
+    Pulls pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
+    for (const size_t elements : {kElements, size_t{300}}) {
+      for (size_t i = 0; i < elements; ++i) data[i] = at(member.id(), i);
+      RM_TRY(communicator->AllReduce(std::span(data).first(elements), ReduceOp::kSum));
+      for (size_t i = 0; i < elements; ++i) {
+        const float sum = (at(0, i) + at(1, i)) + at(2, i);
+        if (data[i] != sum) return Error{Code::kCorrupt, fmt::format("{}: {} is not {}", i, data[i], sum)};
+      }
+    }
+    return Ok();
+  });
+}
+
+TEST(Pull, DifferentCallsAreFound) {
+  RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
+    std::vector<int32_t> data(1000);
+    const std::atomic<bool> cancel = false;
+    Pulls pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
+    const Status status =
+        communicator->AllReduce(std::span(data).first(member.id() == 0 ? 1000 : 999), ReduceOp::kSum);
+    if (status.ok()) return Error{Code::kInternal, "it was taken"};
+    return Ok();
+  });
+}
+
+TEST(Pull, MemoryThatNobodyRegisteredIsRefused) {
+  RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
+    std::vector<int32_t> data(1000);
+    std::vector<int32_t> other(1000);
+    const std::atomic<bool> cancel = false;
+    Pulls pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    auto communicator = pulls.Connect(std::move(host), &cancel);
+    if (!communicator.ok() && member.id() == 1) return Ok();  // told by the other, who was quicker
+    if (!communicator.ok()) return communicator.error();
+    const Status status = (*communicator)->AllReduce(std::span(other), ReduceOp::kSum);
+    if (status.ok()) return Error{Code::kInternal, "it was taken"};
+    if (member.id() == 0 && status.error().code != Code::kInternal) return status;
+    return Ok();
+  });
+}
+
+// Memory of GPUs with a library that knows none: nobody has a group, and all know that.
+TEST(Pull, WithoutCudaInUcxThereIsNoGroup) {
+  RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
+    const auto domain =
+        pull::Domain::Create({.cuda = member.id() == 1, .host_id = "test", .timeout = seconds(30)});
+    if (domain->able() != (member.id() == 0)) return Error{Code::kInternal, "UCX knows CUDA here"};
+    const std::atomic<bool> cancel = false;
+    LateWork work;
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, {}));
+    if (made != nullptr || !domain->transport().empty()) return Error{Code::kInternal, "a group came to be"};
+    return Ok();
+  });
+}
+
+// Over TCP a read needs the peer's help: a UCX that can be told to do without is not used so, and all know.
+TEST(Pull, WhatOnlyEmulatesIsNotUsed) {
+  if (!ucx::CanBeDirect()) GTEST_SKIP() << "UCX " << ucx::LibraryVersion() << " cannot be told";
+  ASSERT_EQ(::setenv("UCX_TLS", "tcp", 1), 0);
+  RunAll(3, OverSharedMemory(), 0, [](Member& member) -> Status {
+    std::vector<std::byte> scratch(64 << 10);
+    const auto domain = pull::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
+    domain->Register(scratch);
+    const std::atomic<bool> cancel = false;
+    LateWork work;
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, scratch));
+    if (made != nullptr || !domain->transport().empty()) return Error{Code::kInternal, "a group came to be"};
+    return Ok();
+  });
+  ASSERT_EQ(::unsetenv("UCX_TLS"), 0);
+}
+
+TEST(PullOffer, ComesBackFromItsBytes) {
+  using namespace std::string_literals;
+  const pull::Offer offer{.refusal = "no \xff GPU",
+                          .host_id = "host",
+                          .worker = "\0\x80raw"s,
+                          .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}}};
+  const auto decoded = pull::Decode(pull::Encode(offer));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(*decoded, offer);
+  EXPECT_EQ(pull::Decode("no offer").error().code, Code::kCorrupt);
+  EXPECT_EQ(pull::Decode("").error().code, Code::kCorrupt);
+}
+
+TEST(PullOffer, WhatCarriesMemoryOfGpus) {
+  EXPECT_EQ(pull::Carriers(true, "cuda_ipc+tcp"), "cuda_ipc");
+  EXPECT_EQ(pull::Carriers(true, "cuda_ipc+rc_mlx5"), "cuda_ipc");
+  EXPECT_EQ(pull::Carriers(true, "rc_mlx5+tcp"), "rc_mlx5");
+  EXPECT_EQ(pull::Carriers(true, "cma+tcp"), "");
+  EXPECT_EQ(pull::Carriers(false, "cuda_ipc+tcp"), "");
+  EXPECT_EQ(pull::Carriers(false, "dc_mlx5+rc_verbs+tcp"), "dc_mlx5+rc_verbs");
+  EXPECT_EQ(pull::Carriers(false, "tcp"), "");
+  EXPECT_EQ(pull::Carriers(false, ""), "");
+}
+
+}  // namespace
+}  // namespace ringmaster::fabric::testing

@@ -1,0 +1,41 @@
+// What members of a generation tell each other before they read each other's memory, over the communicator of
+// the host. A value type, its bytes, and the words for what carries reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "worker/fabric/communicator.h"
+
+namespace ringmaster::fabric::pull {
+
+struct Region {
+  uint64_t address = 0;  // the owner's
+  uint64_t bytes = 0;
+  std::string key;
+  bool operator==(const Region&) const = default;
+};
+
+struct Offer {
+  std::string refusal;  // why this member cannot; empty when it can
+  std::string host_id;  // members with equal ones see each other's GPUs
+  std::string worker;   // address of its UCX worker
+  std::vector<Region> regions;
+  bool operator==(const Offer&) const = default;
+};
+
+std::string Encode(const Offer& offer);
+Result<Offer> Decode(std::string_view bytes);
+
+// Everybody's, by rank. A collective of `host`.
+Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own);
+
+// What can carry memory of GPUs, of the lanes that UCX has chosen to a peer ("cuda_ipc+tcp"): between GPUs of
+// one machine, or by RDMA. Empty: none.
+std::string Carriers(bool one_host, std::string_view lanes);
+
+}  // namespace ringmaster::fabric::pull

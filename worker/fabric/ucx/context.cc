@@ -1,0 +1,121 @@
+#include "worker/fabric/ucx/context.h"
+
+#include <fmt/format.h>
+#include <ucs/config/global_opts.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ringmaster::fabric::ucx {
+namespace {
+
+// Over TCP one message of ours is one fragment (see kSegmentBytes), sent from our buffer without another
+// copy. The names are those of UCX's tables; users know them with a prefix, and their own variables win. The
+// order counts: the second may not exceed the first.
+struct Setting {
+  const char* variable;
+  const char* name;
+  const char* value;
+};
+constexpr Setting kSettings[] = {
+    {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "192k"},
+    {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "192k"},
+    {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
+};
+
+// A peer's death is news for us, not an error to print; what matters comes back as a status.
+void QuietenUcx() {
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+}
+
+// The second: with rendezvous, which pulls have no use for, UCX wants lanes whose keys it can take back, so
+// that a peer it has given up cannot write any more. Peers only read here, and some lanes cannot do that.
+constexpr Setting kDirect[] = {
+    {"UCX_PROTO_EMULATION_ENABLE", "PROTO_EMULATION_ENABLE", "n"},
+    {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
+};
+
+// Newer libraries want the name of what belongs to a transport with the transport's.
+void Apply(const Setting& setting, ucp_config_t* config) {
+  if (std::getenv(setting.variable) != nullptr) return;
+  const char* const whole = setting.variable + std::string_view("UCX_").size();
+  ucs_status_t status = ucp_config_modify(config, setting.name, setting.value);
+  if (status != UCS_OK) status = ucp_config_modify(config, whole, setting.value);
+  if (status != UCS_OK)
+    log::Warn("ucx setting={} value={} error={}", setting.variable, setting.value, ucs_status_string(status));
+}
+
+}  // namespace
+
+Error UcxError(const std::string& what, ucs_status_t status) {
+  return {Code::kUnavailable, fmt::format("{}: {}", what, ucs_status_string(status))};
+}
+
+Mapped::~Mapped() {
+  if (handle_ != nullptr) ucp_mem_unmap(context_->get(), handle_);
+}
+
+Result<std::unique_ptr<Context>> Context::Create(uint64_t features, bool direct) {
+  auto self = std::unique_ptr<Context>(new Context);
+  QuietenUcx();
+  ucp_config_t* config = nullptr;
+  if (const auto status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
+    return UcxError("ucp_config_read", status);
+  const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> config_owner(config, ucp_config_release);
+  for (const Setting& setting : kSettings) Apply(setting, config);
+  if (direct && CanBeDirect())
+    for (const Setting& setting : kDirect) Apply(setting, config);
+  ucp_params_t params = {};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = features;
+  if (const auto status = ucp_init(&params, config, &self->context_); status != UCS_OK)
+    return UcxError("ucp_init", status);
+  return self;
+}
+
+Context::~Context() {
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+bool Context::Knows(ucs_memory_type_t type) const {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return ucp_context_query(context_, &attributes) == UCS_OK && (attributes.memory_types & UCS_BIT(type)) != 0;
+}
+
+Result<Mapped> Context::Map(std::span<std::byte> memory, ucs_memory_type_t type) const {
+  Mapped mapped;
+  mapped.context_ = this;
+  mapped.memory_ = memory;
+  ucp_mem_map_params_t params{};
+  params.field_mask =
+      UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = memory.data();
+  params.length = memory.size();
+  params.memory_type = type;
+  if (const auto status = ucp_mem_map(context_, &params, &mapped.handle_); status != UCS_OK)
+    return UcxError(fmt::format("ucp_mem_map of {} bytes", memory.size()), status);
+  void* key = nullptr;
+  size_t bytes = 0;
+  if (const auto status = ucp_rkey_pack(context_, mapped.handle_, &key, &bytes); status != UCS_OK)
+    return UcxError("ucp_rkey_pack", status);
+  mapped.key_.assign(static_cast<const char*>(key), bytes);
+  ucp_rkey_buffer_release(key);
+  return mapped;
+}
+
+std::string LibraryVersion() { return ucp_get_version_string(); }
+
+bool LibraryIsAtLeast(unsigned major, unsigned minor) {
+  unsigned is_major = 0;
+  unsigned is_minor = 0;
+  unsigned release = 0;
+  ucp_get_version(&is_major, &is_minor, &release);
+  return std::pair(is_major, is_minor) >= std::pair(major, minor);
+}
+
+}  // namespace ringmaster::fabric::ucx
