@@ -92,7 +92,9 @@ struct Table<Network> {
         {.max_length = 253, .max_items = 32, .unique = true, .form = Form::kNetwork},
         "Multus network attachments."),
       F("transport", &Network::transport, {.max_length = 16, .values = "auto|shm|ucx"},
-        "What carries gradients."),
+        "What carries gradients. auto: NCCL, where each worker has a GPU of its own, else memory of one "
+        "machine "
+        "or UCX. ucx: UCX, from GPU to GPU where it can."),
       F("fallback", &Network::fallback, {.max_length = 16, .values = "fail|warn|allow"},
         "What to do when RDMA was asked for and is not what runs."),
       F("hostNetwork", &Network::hostNetwork, {}, "Whether workers use the network of their node."));
