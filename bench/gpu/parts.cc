@@ -1,12 +1,15 @@
 #include "bench/gpu/parts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "base/rng.h"
 #include "bench/gpu/ceilings.h"
-#include "worker/cuda/kernels/attention.h"
+#include "worker/cuda/attention.h"
 #include "worker/cuda/kernels/bias.h"
 #include "worker/cuda/kernels/convert.h"
 #include "worker/cuda/kernels/cross_entropy.h"
@@ -32,9 +35,9 @@ class Table {
  public:
   explicit Table(Stream stream) : stream_(stream) {}
   Status Add(std::string name, int64_t calls, double bytes, double flops,
-             const std::function<void()>& enqueue) {
+             const std::function<void()>& enqueue, bool counted = true) {
     RM_ASSIGN(const double milliseconds, Milliseconds(stream_, enqueue));
-    parts_.push_back({std::move(name), calls, milliseconds, bytes, flops});
+    parts_.push_back({std::move(name), calls, milliseconds, bytes, flops, counted});
     return Ok();
   }
   std::vector<Part> Take() { return std::move(parts_); }
@@ -53,6 +56,41 @@ Result<Buffer<int32_t>> RandomTokens(Stream stream, int64_t rows, int64_t vocabu
   cuda::CopyToDevice(stream, tokens.get(), host.get(), tokens.bytes());
   RM_TRY(cuda::Synchronise(stream));
   return tokens;
+}
+
+// Attention by whoever is chosen, and by the other where there is one.
+template <class T>
+Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda::AttentionOperands& operands,
+                   Table& table) {
+  const cuda::AttentionProblem problem{
+      .samples = config.max_samples,
+      .heads = config.heads,
+      .context = config.context,
+      .head_size = config.width / config.heads,
+      .type = std::is_same_v<T, Bf16> ? cuda::Type::kBf16 : cuda::Type::kFloat};
+  RM_ASSIGN(const cuda::DeviceFacts device, cuda::BindDevice(0));
+  RM_ASSIGN(const auto attention, cuda::Attention::Create({.cache_folder = ""}, device));
+  RM_TRY(attention->Prepare(problem));
+  RM_ASSIGN(const auto scratch, Buffer<float>::Create(cuda::Attention::Scratch(problem)));
+  const double cells = static_cast<double>(problem.samples * problem.context) * config.width;
+  const double bytes = cells * sizeof(T);
+  for (const auto pass : {cuda::AttentionPass::kForward, cuda::AttentionPass::kBackward}) {
+    const bool forward = pass == cuda::AttentionPass::kForward;
+    const cuda::AttentionMaker chosen = attention->Maker(problem, pass);
+    for (const bool library : {!chosen.own(), chosen.own()}) {
+      const auto run = [&] {
+        return attention->RunBy(library, stream, problem, pass, operands, scratch.get());
+      };
+      const bool counted = library == !chosen.own();
+      if (!counted && !run().ok()) continue;  // there is no other
+      const std::string by = library ? (counted ? chosen.library : "the library") : "our kernels";
+      RM_TRY(table.Add(
+          fmt::format("attention{}, {}", forward ? "" : ", backward", by), config.layers,
+          (forward ? 4 : 8) * bytes, (forward ? 2 : 5) * cells * config.context, [&] { (void)run(); },
+          counted));
+    }
+  }
+  return Ok();
 }
 
 // Everything on activations.
@@ -108,19 +146,10 @@ Status OfActivations(Stream stream, const engine::ModelConfig& config, Table& ta
     }));
   }
   {
-    const kernels::AttentionShape shape{.samples = config.max_samples,
-                                        .heads = config.heads,
-                                        .context = config.context,
-                                        .head_size = c / config.heads};
     RM_ASSIGN(const auto lse, Buffer<float>::Create(rows * config.heads));
-    RM_ASSIGN(const auto scratch, Buffer<float>::Create(kernels::AttentionBackwardScratch(shape)));
-    const double unit = static_cast<double>(rows * c) * config.context;
-    RM_TRY(table.Add("attention", layers, 4 * narrow_bytes, 2 * unit,
-                     [&] { kernels::AttentionForward<T>(stream, shape, x.get(), w.get(), lse.get()); }));
-    RM_TRY(table.Add("attention, backward", layers, 8 * narrow_bytes, 5 * unit, [&] {
-      kernels::AttentionBackward<T>(stream, shape, x.get(), w.get(), y.get(), lse.get(), z.get(),
-                                    scratch.get());
-    }));
+    RM_TRY(OfAttention<T>(
+        config, stream,
+        {.qkv = x.get(), .out = w.get(), .lse = lse.get(), .d_out = y.get(), .d_qkv = z.get()}, table));
   }
   const int64_t stride = (vocabulary + 63) / 64 * 64;
   const int64_t chunk =

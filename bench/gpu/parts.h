@@ -1,5 +1,6 @@
 // The parts of a step of GPT-2, each on its own: how long its kernel takes at the step's shape, and the bytes
-// and operations that it cannot do without.
+// and operations that it cannot do without. Attention is by whoever is chosen, and the other one stands
+// beside it.
 #pragma once
 
 #include <string>
@@ -17,6 +18,7 @@ struct Part {
   double milliseconds = 0;  // of one
   double bytes = 0;         // of one: read and written
   double flops = 0;         // of one, where operations bound it
+  bool counted = true;      // else: not what a step does, but what it could do instead
 };
 
 // All but the matrix products and what is fused to them, whose times the model knows (engine::Model::Effort).

@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "base/check.h"
+#include "worker/cuda/attention.h"
 #include "worker/cuda/collectives.h"
 #include "worker/cuda/kernels/numerics.h"
 #include "worker/cuda/kernels/optimizer.h"
 #include "worker/cuda/matmul.h"
 #include "worker/cuda/models/model.h"
+#include "worker/cuda/plan_text.h"
 #include "worker/cuda/runtime/device_facts.h"
 #include "worker/cuda/runtime/event.h"
 #include "worker/cuda/runtime/memory.h"
@@ -66,6 +68,7 @@ class CudaDevice final : public device::Device {
     }
     RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_.uuid));
     RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
+    RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, facts_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(sgd_, Buffer<kernels::SgdPair>::Create(1));
@@ -79,11 +82,17 @@ class CudaDevice final : public device::Device {
   std::string Fingerprint() const override {
     return fmt::format("cuda {} sm_{} CUDA {}", facts_.name, facts_.architecture, facts_.runtime);
   }
-  std::string Plan() const override { return products_->Choices(); }
-  Status AdoptPlan(const std::string& plan) override { return products_->Adopt(plan); }
+  std::string Plan() const override {
+    return PlanText{.products = products_->Choices(), .attention = attention_->Choices()}.Text();
+  }
+  Status AdoptPlan(const std::string& text) override {
+    RM_ASSIGN(const PlanText plan, PlanText::Parse(text));
+    RM_TRY(attention_->Adopt(plan.attention));
+    return products_->Adopt(plan.products);
+  }
 
   Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
-    return cuda::CreateModel(config, compute_.get(), *products_);
+    return cuda::CreateModel(config, compute_.get(), {*products_, *attention_});
   }
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
@@ -305,6 +314,7 @@ class CudaDevice final : public device::Device {
   Event reduced_;
   Event point_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Attention> attention_;
   std::vector<Buffer<std::byte>> memory_;
   std::string taken_;  // what memory_ is for: "params 474.7 + ", in MiB
   std::vector<PinnedRange> pinned_;

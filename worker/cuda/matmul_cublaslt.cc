@@ -12,10 +12,10 @@
 #include <optional>
 #include <sstream>
 
-#include "base/rng.h"
 #include "worker/cuda/epilogue.h"
 #include "worker/cuda/matmul.h"
 #include "worker/cuda/product_choices.h"
+#include "worker/cuda/random_matrix.h"
 #include "worker/cuda/runtime/device_facts.h"
 #include "worker/cuda/runtime/event.h"
 #include "worker/cuda/runtime/memory.h"
@@ -39,7 +39,6 @@ Status Told(cublasStatus_t status, std::string_view doing) {
 }
 
 cudaDataType_t DataType(Type type) { return type == Type::kBf16 ? CUDA_R_16BF : CUDA_R_32F; }
-int64_t BytesOf(Type type) { return type == Type::kBf16 ? 2 : 4; }
 
 // Rows and columns of a matrix as it lies, and elements from row to row.
 struct Lying {
@@ -325,37 +324,14 @@ class CublasLt final : public Products {
                              cublasLtGetVersion(), shape.m, shape.n, shape.k, device_.name)};
   }
 
-  // Random numbers: products of zeros are quicker than any real ones.
-  Result<Buffer<std::byte>> RandomMatrix(Type type, int64_t elements, uint64_t seed) {
-    constexpr int64_t kPattern = 1'000'003;  // elements; a prime, so that rows do not repeat each other
-    RM_ASSIGN(auto matrix, Buffer<std::byte>::Create(elements * BytesOf(type)));
-    const int64_t count = std::min(elements, kPattern);
-    RM_ASSIGN(auto host, Pinned<std::byte>::Create(count * BytesOf(type)));
-    for (int64_t i = 0; i < count; ++i) {
-      const auto bits = static_cast<uint32_t>(KeyedRandom(seed, 0, static_cast<uint64_t>(i)) >> 32);
-      const float value = static_cast<float>(bits) * 0x1.0p-31f - 1.0f;
-      if (type == Type::kFloat) {
-        std::memcpy(host.get() + i * 4, &value, 4);
-      } else {
-        const uint16_t upper = static_cast<uint16_t>(__builtin_bit_cast(uint32_t, value) >> 16);
-        std::memcpy(host.get() + i * 2, &upper, 2);
-      }
-    }
-    for (int64_t at = 0; at < elements; at += count)
-      CopyToDevice(stream_.get(), matrix.get() + at * BytesOf(type), host.get(),
-                   std::min(count, elements - at) * BytesOf(type));
-    RM_TRY(Synchronise(stream_.get()));
-    return matrix;
-  }
-
   Result<Trial> MakeTrial(const ProductShape& shape) {
     Trial trial;
-    RM_ASSIGN(trial.a, RandomMatrix(shape.in, LyingA(shape).Elements(), 1));
-    RM_ASSIGN(trial.b, RandomMatrix(shape.in, LyingB(shape).Elements(), 2));
-    RM_ASSIGN(trial.c, RandomMatrix(shape.out, LyingC(shape).Elements(), 3));
-    RM_ASSIGN(trial.bias, RandomMatrix(shape.out, shape.n, 4));
+    RM_ASSIGN(trial.a, RandomMatrix(stream_.get(), shape.in, LyingA(shape).Elements(), 1));
+    RM_ASSIGN(trial.b, RandomMatrix(stream_.get(), shape.in, LyingB(shape).Elements(), 2));
+    RM_ASSIGN(trial.c, RandomMatrix(stream_.get(), shape.out, LyingC(shape).Elements(), 3));
+    RM_ASSIGN(trial.bias, RandomMatrix(stream_.get(), shape.out, shape.n, 4));
     if (HasKernel(shape.epilogue)) {
-      RM_ASSIGN(trial.aux, RandomMatrix(shape.out, shape.m * shape.n, 5));
+      RM_ASSIGN(trial.aux, RandomMatrix(stream_.get(), shape.out, shape.m * shape.n, 5));
     }
     return trial;
   }

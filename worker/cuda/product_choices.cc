@@ -6,35 +6,13 @@
 #include <charconv>
 #include <vector>
 
+#include "worker/cuda/choices_text.h"
 #include "worker/cuda/epilogue.h"
 
 namespace ringmaster::cuda {
 namespace {
 
 constexpr std::string_view kMagic = "ringmaster product choices 2";
-
-std::string_view NextLine(std::string_view& text) {
-  const size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return line;
-}
-
-std::vector<std::string_view> Words(std::string_view line) {
-  std::vector<std::string_view> words;
-  while (!line.empty()) {
-    const size_t end = line.find(' ');
-    if (end != 0) words.push_back(line.substr(0, end));
-    line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
-  }
-  return words;
-}
-
-template <class Number>
-bool Read(std::string_view word, Number& number) {
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size();
-}
 
 // Letters of epilogues, in the order of Epilogue.
 constexpr std::string_view kEpilogues = "-+gd";

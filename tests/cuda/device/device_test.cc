@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "base/rng.h"
+#include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
+#include "tests/unit/engine/fixtures.h"
 #include "worker/device/host.h"
 #include "worker/fabric/fabric.h"
 #include "worker/numerics/exact.h"
@@ -235,6 +240,38 @@ TEST(Device, AnotherKindOfDeviceIsRefused) {
   EXPECT_NE(refused.error().message.find("computes on cpu, the others on cuda Emulated GPU"),
             std::string::npos)
       << refused.error().message;
+}
+
+// What one has measured, the other takes up or cannot.
+TEST(Device, AttentionIsPartOfThePlan) {
+  ASSERT_EQ(::setenv("XDG_CACHE_HOME", "", 1), 0);
+  const std::string home = testing::TempDir() + "plan-" + std::to_string(::getpid());
+  ASSERT_EQ(::setenv("HOME", home.c_str(), 1), 0);
+  engine::ModelConfig config = engine::SmallGpt();
+  config.heads = 3;
+  config.precision = engine::Precision::kBf16;
+  const auto make = [&](const cuda::emulation::Cudnn& cudnn) {
+    std::filesystem::remove_all(home);  // nobody knows what another has measured
+    cuda::emulation::SetCudnn(cudnn);
+    auto device = cuda::CreateDevice().value();
+    EXPECT_TRUE(device->CreateModel(config).ok());
+    return device;
+  };
+  const auto theirs = make({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
+  const auto slower = make({.there = true, .forward_saves_ms = -1, .backward_saves_ms = -1});
+  const auto without = make({});
+  EXPECT_NE(slower->Plan(), theirs->Plan());
+  EXPECT_EQ(slower->Plan(), without->Plan());
+  EXPECT_TRUE(slower->AdoptPlan(theirs->Plan()).ok());
+  EXPECT_EQ(slower->Plan(), theirs->Plan());
+  const Status refused = without->AdoptPlan(theirs->Plan());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kInvalid);
+  EXPECT_NE(refused.error().message.find("no libcudnn.so.9"), std::string::npos) << refused.error().message;
+  EXPECT_TRUE(theirs->AdoptPlan(without->Plan()).ok()) << "our kernels are always there";
+  EXPECT_FALSE(theirs->AdoptPlan("ringmaster product choices 2\n").ok()) << "an older plan";
+  cuda::emulation::SetCudnn(cuda::emulation::CudnnOfEnvironment());
+  std::filesystem::remove_all(home);
 }
 
 TEST(Device, ALostDeviceIsSaidToBeGone) {

@@ -129,8 +129,8 @@ TEST_P(Agree, FiftySteps) {
 INSTANTIATE_TEST_SUITE_P(Fp32, Agree,
                          testing::Values(engine::SmallGpt(), engine::SmallMlp(), engine::SmallCnn()));
 INSTANTIATE_TEST_SUITE_P(Bf16, Agree,
-                         testing::Values(Bf16Of(engine::SmallGpt()), Bf16Of(engine::SmallMlp()),
-                                         Bf16Of(engine::SmallCnn())));
+                         testing::Values(Bf16Of(engine::SmallGpt()), Bf16Of(GptOfAlignedHeads()),
+                                         Bf16Of(engine::SmallMlp()), Bf16Of(engine::SmallCnn())));
 
 // Several heads' worth of shapes that no tile likes.
 TEST_P(Agree, OddShapesOfGpt) {

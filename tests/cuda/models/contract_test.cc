@@ -194,8 +194,8 @@ TEST_P(Contract, RefusesBatchesThatDoNotFit) {
 INSTANTIATE_TEST_SUITE_P(Fp32, Contract,
                          testing::Values(engine::SmallGpt(), engine::SmallMlp(), engine::SmallCnn()));
 INSTANTIATE_TEST_SUITE_P(Bf16, Contract,
-                         testing::Values(Bf16Of(engine::SmallGpt()), Bf16Of(engine::SmallMlp()),
-                                         Bf16Of(engine::SmallCnn())));
+                         testing::Values(Bf16Of(engine::SmallGpt()), Bf16Of(GptOfAlignedHeads()),
+                                         Bf16Of(engine::SmallMlp()), Bf16Of(engine::SmallCnn())));
 
 class Head : public WithDevice<testing::TestWithParam<engine::Precision>> {};
 
@@ -229,14 +229,15 @@ class CreateModelOnDevice : public WithDevice<testing::Test> {};
 TEST_F(CreateModelOnDevice, RefusesWhatItCannotDo) {
   const OwnedStream stream = OwnedStream::Create().value();
   const auto products = Products::Create({}).value();
+  const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   ModelConfig config = engine::SmallGpt();
   config.heads = 5;
-  const auto impossible = CreateModel(config, stream.get(), *products);
+  const auto impossible = CreateModel(config, stream.get(), {*products, *attention});
   ASSERT_FALSE(impossible.ok());
   EXPECT_EQ(impossible.error().message, "width: must be divisible by heads (got 24 and 5)");
   config.heads = 1;
   config.width = 129;
-  const auto wide = CreateModel(config, stream.get(), *products);
+  const auto wide = CreateModel(config, stream.get(), {*products, *attention});
   ASSERT_FALSE(wide.ok());
   EXPECT_EQ(wide.error().message, "heads: on a GPU a head may be at most 128 wide (got 129 / 1)");
   config.heads = 128;

@@ -7,6 +7,7 @@
 
 #include "tests/cuda/emulation/runner.h"
 #include "tests/cuda/models/fixtures.h"
+#include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
 #include "worker/cuda/epilogue.h"
@@ -19,8 +20,9 @@ namespace {
 TEST(EmulatedModel, TooLittleMemoryIsRefusedWithTheArithmetic) {
   const OwnedStream stream = OwnedStream::Create().value();
   const auto products = Products::Create({}).value();
+  const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + (100 << 10));
-  const auto model = CreateModel(engine::SmallGpt(), stream.get(), *products);
+  const auto model = CreateModel(engine::SmallGpt(), stream.get(), {*products, *attention});
   emulation::SetDeviceMemory(int64_t{16} << 30);
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().code, Code::kExhausted);
@@ -77,6 +79,57 @@ TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAlgorithms) {
   ASSERT_NE(want.grads, before.grads) << "the other algorithm adds in another order";
   ASSERT_TRUE(trial.products().Adopt(theirs.Text()).ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(trial.Step(params, data.batch).grads, want.grads) << i;
+}
+
+// The same for attention: the job's is cuDNN's, this member has measured its own kernels to be quicker.
+TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAttention) {
+  const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
+  const emulation::WithCudnn with({.there = true, .forward_saves_ms = -1, .backward_saves_ms = -1});
+  Trial trial(config, {}, "");
+  const std::vector<float> values = engine::LivelyParams(trial.model(), 5);
+  const engine::Params params = trial.SetParams(values);
+  const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
+  StepResult before;
+  for (int i = 0; i < 3; ++i) before = trial.Step(params, data.batch);
+  emulation::SetCudnn({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
+  Trial job(config, {}, "");
+  ASSERT_NE(job.attention().Fingerprint(), trial.attention().Fingerprint());
+  const StepResult want = job.Step(job.SetParams(values), data.batch);
+  ASSERT_NE(want.grads, before.grads) << "cuDNN's place adds in another order";
+  ASSERT_TRUE(trial.attention().Adopt(job.attention().Choices()).ok());
+  EXPECT_EQ(job.attention().Fingerprint(), trial.attention().Fingerprint());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(trial.Step(params, data.batch).grads, want.grads) << i;
+}
+
+TEST(EmulatedModel, AttentionThatIsRefusedFailsTheCall) {
+  const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
+  const emulation::WithCudnn with({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
+  Trial job(config, {}, "");
+  emulation::SetCudnn({.there = true, .refuses = true});
+  const OwnedStream stream = OwnedStream::Create().value();
+  const auto products = Products::Create({}).value();
+  const auto attention = Attention::Create({}, BindDevice(0).value()).value();
+  ASSERT_TRUE(attention->Adopt(job.attention().Choices()).ok());
+  const auto model = CreateModel(config, stream.get(), {*products, *attention}).value();
+  const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
+  const engine::Params params = job.SetParams(engine::LivelyParams(job.model(), 5));
+  const auto sums = model->ForwardBackward(params, data.batch, job.grads(), nullptr, nullptr);
+  ASSERT_FALSE(sums.ok());
+  EXPECT_TRUE(MustLeave(sums.error())) << sums.error().message;
+}
+
+TEST(EmulatedModel, AttentionsMemoryIsPartOfTheArithmetic) {
+  const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
+  const emulation::WithCudnn with({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
+  const OwnedStream stream = OwnedStream::Create().value();
+  const auto products = Products::Create({}).value();
+  const auto attention = Attention::Create({}, BindDevice(0).value()).value();
+  emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + (50 << 10));
+  const auto model = CreateModel(config, stream.get(), {*products, *attention});
+  emulation::SetDeviceMemory(int64_t{16} << 30);
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(model.error().message, testing::HasSubstr(" + attention 0.4 KiB"));
+  EXPECT_THAT(model.error().message, testing::HasSubstr("50.0 KiB of"));
 }
 
 // Which of the two does an epilogue is chosen by measuring; the numbers are those of either.

@@ -39,10 +39,12 @@ struct StepResult {
 
 class Trial {
  public:
-  explicit Trial(const engine::ModelConfig& config, const ModelOptions& options = {})
+  explicit Trial(const engine::ModelConfig& config, const ModelOptions& options = {},
+                 const std::string& folder = ChoicesFolder())
       : stream_(OwnedStream::Create().value()),
-        products_(Products::Create({.cache_folder = ChoicesFolder()}).value()) {
-    auto model = CreateModel(config, stream_.get(), *products_, options);
+        products_(Products::Create({.cache_folder = folder}).value()),
+        attention_(Attention::Create({.cache_folder = folder}, BindDevice(0).value()).value()) {
+    auto model = CreateModel(config, stream_.get(), {*products_, *attention_}, options);
     EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().message);
     model_ = std::move(model).value();
     const int64_t elements = model_->layout().elements;
@@ -53,6 +55,7 @@ class Trial {
 
   engine::Model& model() { return *model_; }
   Products& products() { return *products_; }
+  Attention& attention() { return *attention_; }
   Stream stream() const { return stream_.get(); }
   std::span<float> grads() const { return grads_.span(); }
 
@@ -84,10 +87,18 @@ class Trial {
  private:
   OwnedStream stream_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Attention> attention_;
   std::unique_ptr<engine::Model> model_;
   Buffer<float> params_, grads_;
   Pinned<float> host_;
 };
+
+// Heads as a library wants them: of a multiple of 8.
+inline engine::ModelConfig GptOfAlignedHeads() {
+  engine::ModelConfig config = engine::SmallGpt();
+  config.heads = 3;
+  return config;
+}
 
 inline engine::ModelConfig Bf16Of(engine::ModelConfig config) {
   config.precision = engine::Precision::kBf16;

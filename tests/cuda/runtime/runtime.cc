@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "tests/cuda/emulation/capture.h"
+#include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
 #include "tests/cuda/runtime/stream_head.h"
@@ -60,6 +61,7 @@ struct EmulatedEvent {
   EmulatedStream* stream = nullptr;
   uint64_t position = 0;  // of its copies
   uint64_t outside = 0;   // of what others put there
+  double spent = 0;       // emulation::Spent then
 };
 
 EmulatedStream& Of(Stream stream) {
@@ -238,6 +240,7 @@ void Event::Record(Stream stream) {
   event.stream = &of;
   event.position = of.taken + of.pending.size();
   event.outside = of.given();
+  event.spent = emulation::Spent();
 }
 
 // Kernels run when they are enqueued: what others have put before the point must be done by then.
@@ -279,7 +282,9 @@ Result<bool> Event::Done() const {
   return true;
 }
 
-Result<double> Event::Elapsed_ms(const Event&, const Event&) { return 1.0; }
+Result<double> Event::Elapsed_ms(const Event& from, const Event& to) {
+  return 1.0 + Of(to.event_).spent - Of(from.event_).spent;
+}
 
 Result<Graph> Graph::Record(Stream stream, const std::function<void()>& enqueue) {
   RM_TRY(Healthy("beginning to record"));

@@ -9,13 +9,14 @@
 namespace ringmaster::cuda {
 
 template <class T>
-Cnn<T>::Cnn(const engine::ModelConfig& config, Stream stream, Products& products, const ModelOptions& options)
-    : Cnn(config, engine::MakeCnnTensors(config), stream, products, options) {}
+Cnn<T>::Cnn(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+            const ModelOptions& options)
+    : Cnn(config, engine::MakeCnnTensors(config), stream, algorithms, options) {}
 
 template <class T>
-Cnn<T>::Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Stream stream, Products& products,
-            const ModelOptions& options)
-    : Base(config, std::move(tensors.tensors), tensors.dense, stream, products, options),
+Cnn<T>::Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Stream stream,
+            const Algorithms& algorithms, const ModelOptions& options)
+    : Base(config, std::move(tensors.tensors), tensors.dense, stream, algorithms, options),
       stages_(std::move(tensors.stages)),
       act_(stages_.size()) {
   const int64_t samples = this->samples();

@@ -13,7 +13,8 @@ namespace ringmaster::cuda {
 template <class T>
 class Cnn final : public ImageModel<T> {
  public:
-  Cnn(const engine::ModelConfig& config, Stream stream, Products& products, const ModelOptions& options);
+  Cnn(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+      const ModelOptions& options);
 
  private:
   using Base = ImageModel<T>;
@@ -25,8 +26,8 @@ class Cnn final : public ImageModel<T> {
     Buffer<T> d_pooled;
   };
 
-  Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Stream stream, Products& products,
-      const ModelOptions& options);
+  Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Stream stream,
+      const Algorithms& algorithms, const ModelOptions& options);
 
   Status Body(const std::atomic<bool>* cancel) override;
   Status BodyBackward(float* grads, engine::BucketNotifier& notifier,

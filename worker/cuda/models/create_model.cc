@@ -31,29 +31,30 @@ Status CheckGpt(const engine::ModelConfig& config) {
 
 template <template <class> class Kind>
 Result<std::unique_ptr<engine::Model>> Make(const engine::ModelConfig& config, Stream stream,
-                                            Products& products, const ModelOptions& options) {
+                                            const Algorithms& algorithms, const ModelOptions& options) {
   const auto started = [](auto model) -> Result<std::unique_ptr<engine::Model>> {
     RM_TRY(model->Start());
     return std::unique_ptr<engine::Model>(std::move(model));
   };
   if (config.precision == engine::Precision::kBf16)
-    return started(std::make_unique<Kind<Bf16>>(config, stream, products, options));
-  return started(std::make_unique<Kind<float>>(config, stream, products, options));
+    return started(std::make_unique<Kind<Bf16>>(config, stream, algorithms, options));
+  return started(std::make_unique<Kind<float>>(config, stream, algorithms, options));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config, Stream stream,
-                                                   Products& products, const ModelOptions& options) {
+                                                   const Algorithms& algorithms,
+                                                   const ModelOptions& options) {
   RM_TRY(engine::CheckShape(config));
   switch (config.kind) {
     case engine::ModelKind::kGpt:
       RM_TRY(CheckGpt(config));
-      return Make<Gpt>(config, stream, products, options);
+      return Make<Gpt>(config, stream, algorithms, options);
     case engine::ModelKind::kMlp:
-      return Make<Mlp>(config, stream, products, options);
+      return Make<Mlp>(config, stream, algorithms, options);
     case engine::ModelKind::kCnn:
-      return Make<Cnn>(config, stream, products, options);
+      return Make<Cnn>(config, stream, algorithms, options);
   }
   return Error{Code::kInvalid, "unknown model kind"};
 }

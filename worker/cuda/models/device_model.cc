@@ -23,11 +23,11 @@ int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 template <class T>
 DeviceModel<T>::DeviceModel(const engine::ModelConfig& config, engine::Tensors tensors, Stream stream,
-                            Products& products, const ModelOptions& options)
+                            const Algorithms& algorithms, const ModelOptions& options)
     : config_(config),
       layout_(std::move(tensors.layout)),
       stream_(stream),
-      products_(products),
+      algorithms_(algorithms),
       rules_(config),
       initial_(std::move(tensors.initial)),
       plan_(config.kind == engine::ModelKind::kGpt
@@ -62,9 +62,10 @@ Status DeviceModel<T>::Start() {
   // What is measured needs memory for a while: before ours is taken.
   seconds_.resize(effort_.size());
   for (const auto& [shape, index] : index_) {
-    RM_TRY(products_.Prepare(shape));
-    seconds_[index] = products_.Milliseconds(shape) / 1000;
+    RM_TRY(algorithms_.products.Prepare(shape));
+    seconds_[index] = algorithms_.products.Milliseconds(shape) / 1000;
   }
+  RM_TRY(PlanMore());
   RM_TRY(plan_.Allocate());
   return Synchronise(stream_);
 }
@@ -115,7 +116,7 @@ Status DeviceModel<T>::Piece(const std::atomic<bool>* cancel, const std::functio
     ++effort_[product].calls;
     effort_[product].seconds += seconds_[product];
   }
-  return Ok();
+  return algorithms_.attention.Given();
 }
 
 template <class T>

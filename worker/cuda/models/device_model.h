@@ -62,8 +62,8 @@ class DeviceModel : public engine::Model {
     int64_t rows = 0;
   };
 
-  DeviceModel(const engine::ModelConfig& config, engine::Tensors tensors, Stream stream, Products& products,
-              const ModelOptions& options);
+  DeviceModel(const engine::ModelConfig& config, engine::Tensors tensors, Stream stream,
+              const Algorithms& algorithms, const ModelOptions& options);
 
   // The work of one call, on Rows() predictions of samples() samples, in this order: all up to the head; the
   // logits of each chunk; and, when they hold their gradient, the head's own gradients of each chunk, the
@@ -74,13 +74,16 @@ class DeviceModel : public engine::Model {
   virtual Status BodyBackward(float* grads, engine::BucketNotifier& notifier,
                               const std::atomic<bool>* cancel) = 0;
 
+  // Makes known, before memory is taken, what else has an algorithm that is chosen.
+  virtual Status PlanMore() { return Ok(); }
+
   // Gives the next piece of the call to the device, unless it was cancelled; and a sign of life.
   Status Piece(const std::atomic<bool>* cancel, const std::function<void()>& enqueue);
 
   // Makes a product known when the model starts; then it is run by the same words, within a piece.
   void Plan(const ProductShape& shape);
   void Multiply(const ProductShape& shape, const ProductOperands& operands) {
-    products_.Run(stream_, shape, operands);
+    algorithms_.products.Run(stream_, shape, operands);
     pieces_.Note(index_.at(shape));
   }
   // x W of `rows` rows, W [in, out] at an offset of the parameters; d W^T; and x^T d. Plan and run.
@@ -95,9 +98,13 @@ class DeviceModel : public engine::Model {
     plan_.Take(buffer, size, part);
   }
 
+  // Memory that others have taken for the model, and that a refusal has to name.
+  void Mention(int64_t bytes, const char* part) { plan_.Mention(bytes, part); }
+
   int64_t samples() const { return config_.max_samples; }
   int64_t Rows() const { return samples() * rules_.rows_per_sample; }
   Stream stream() const { return stream_; }
+  Attention& attention() const { return algorithms_.attention; }
   // Parameters of this call, as masters and as what products take. The latter have zeros behind the arena.
   const float* Master(int64_t offset) const { return params_ + offset; }
   const T* Operand(int64_t offset) const;
@@ -126,7 +133,7 @@ class DeviceModel : public engine::Model {
   Status Poll(const std::atomic<bool>* cancel) const;
   // A call begins whose work is that of every other one with these spans.
   Status Begin(const float* grads) {
-    return pieces_.Begin(Pieces::Key{.params = params_, .grads = grads, .products = products_.Version()});
+    return pieces_.Begin(Pieces::Key{.params = params_, .grads = grads, .algorithms = algorithms_.Version()});
   }
   Result<Slot*> TakeSlot();
   Status Send(const engine::Batch& batch, Slot& slot, bool with_targets);
@@ -135,7 +142,7 @@ class DeviceModel : public engine::Model {
   void SumUp(Slot& slot);
 
   Stream stream_;
-  Products& products_;
+  Algorithms algorithms_;
   engine::BatchRules rules_;
   std::vector<engine::Initial> initial_;
   std::function<void()> progress_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/cuda/kernels/attention.h"
 #include "worker/cuda/kernels/bias.h"
 #include "worker/cuda/kernels/embedding.h"
 #include "worker/cuda/kernels/layernorm.h"
@@ -11,23 +10,26 @@
 namespace ringmaster::cuda {
 namespace {
 
-kernels::AttentionShape AttentionOf(const engine::ModelConfig& config) {
+AttentionProblem AttentionOf(const engine::ModelConfig& config, Type type) {
   return {.samples = config.max_samples,
           .heads = config.heads,
           .context = config.context,
-          .head_size = config.width / config.heads};
+          .head_size = config.width / config.heads,
+          .type = type};
 }
 
 }  // namespace
 
 template <class T>
-Gpt<T>::Gpt(const engine::ModelConfig& config, Stream stream, Products& products, const ModelOptions& options)
-    : Gpt(config, engine::MakeGptTensors(config), stream, products, options) {}
+Gpt<T>::Gpt(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+            const ModelOptions& options)
+    : Gpt(config, engine::MakeGptTensors(config), stream, algorithms, options) {}
 
 template <class T>
-Gpt<T>::Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Stream stream, Products& products,
-            const ModelOptions& options)
-    : Base(config, std::move(tensors.tensors), stream, products, options),
+Gpt<T>::Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Stream stream,
+            const Algorithms& algorithms, const ModelOptions& options)
+    : Base(config, std::move(tensors.tensors), stream, algorithms, options),
+      problem_(AttentionOf(config, Base::kType)),
       at_(std::move(tensors)),
       act_(static_cast<size_t>(config.layers)) {
   const int64_t rows = this->Rows();
@@ -48,9 +50,9 @@ Gpt<T>::Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Strea
   this->Take(narrow_, rows * c, "gradients of activations");
   this->Take(d_wide_, rows * 4 * c, "gradients of activations");
   this->Take(scratch_,
-             std::max({kernels::AttentionBackwardScratch(AttentionOf(config)),
-                       kernels::ColumnSumsScratch(rows, 4 * c), kernels::ColumnSumsScratch(rows, 3 * c),
-                       kernels::ColumnSumsScratch(rows, c), kernels::LayerNormBackwardScratch(rows, c)}),
+             std::max({Attention::Scratch(problem_), kernels::ColumnSumsScratch(rows, 4 * c),
+                       kernels::ColumnSumsScratch(rows, 3 * c), kernels::ColumnSumsScratch(rows, c),
+                       kernels::LayerNormBackwardScratch(rows, c)}),
              "scratch");
   this->Take(sorted_, kernels::EmbeddingBackwardScratch(rows), "scratch");
   PlanProducts();
@@ -71,6 +73,13 @@ void Gpt<T>::PlanProducts() {
     this->Plan(HeadInputGradientShape(chunk));
     this->Plan(HeadWeightGradientShape(chunk));
   }
+}
+
+template <class T>
+Status Gpt<T>::PlanMore() {
+  RM_TRY(this->attention().Prepare(problem_));
+  this->Mention(this->attention().WorkspaceBytes(), "attention");
+  return Ok();
 }
 
 template <class T>
@@ -115,8 +124,8 @@ void Gpt<T>::ForwardBlock(const engine::GptBlockTensors& at, BlockActivations& a
   const int64_t c = C();
   this->Multiply(Base::ForwardShape(rows, c, 3 * c, ForwardEpilogue(c, 3 * c)),
                  {act.ln1.get(), this->Operand(at.qkv_w), act.qkv.get(), this->Operand(at.qkv_b)});
-  kernels::AttentionForward<T>(this->stream(), AttentionOf(this->config_), act.qkv.get(), act.att.get(),
-                               act.lse.get());
+  this->attention().Forward(this->stream(), problem_,
+                            {.qkv = act.qkv.get(), .out = act.att.get(), .lse = act.lse.get()});
   this->Multiply(Base::ForwardShape(rows, c, c, ForwardEpilogue(c, c)),
                  {act.att.get(), this->Operand(at.proj_w), narrow_.get()});
   AddAndNormalise(act.in.get(), at.proj_b, {at.ln2_g, at.ln2_b, &act.mid, &act.ln2, &act.mean2, &act.rstd2});
@@ -189,8 +198,10 @@ void Gpt<T>::BackwardBlock(const engine::GptBlockTensors& at, BlockActivations& 
   NormBackward(act.mid.get(), act.mean2.get(), act.rstd2.get(), at.ln2_g, at.ln2_b, true, grads);
   // Attention: d_residual is now the gradient of the stream between the two.
   Gradients(act.att.get(), c, residual, c, at.proj_w, at.proj_b, grads, narrow);
-  kernels::AttentionBackward<T>(this->stream(), AttentionOf(this->config_), act.qkv.get(), act.att.get(),
-                                narrow, act.lse.get(), wide, scratch_.get());
+  this->attention().Backward(
+      this->stream(), problem_,
+      {.qkv = act.qkv.get(), .out = act.att.get(), .lse = act.lse.get(), .d_out = narrow, .d_qkv = wide},
+      scratch_.get());
   Gradients(act.ln1.get(), c, wide, 3 * c, at.qkv_w, at.qkv_b, grads, narrow);
   NormBackward(act.in.get(), act.mean1.get(), act.rstd1.get(), at.ln1_g, at.ln1_b, true, grads);
 }

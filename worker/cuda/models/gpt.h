@@ -11,7 +11,8 @@ namespace ringmaster::cuda {
 template <class T>
 class Gpt final : public DeviceModel<T> {
  public:
-  Gpt(const engine::ModelConfig& config, Stream stream, Products& products, const ModelOptions& options);
+  Gpt(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+      const ModelOptions& options);
 
  private:
   using Base = DeviceModel<T>;
@@ -36,10 +37,11 @@ class Gpt final : public DeviceModel<T> {
     Buffer<float>*mean, *rstd;
   };
 
-  Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Stream stream, Products& products,
-      const ModelOptions& options);
+  Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Stream stream,
+      const Algorithms& algorithms, const ModelOptions& options);
   void PlanProducts();
 
+  Status PlanMore() override;
   Status Body(const std::atomic<bool>* cancel) override;
   void Head(const Chunk& chunk) override;
   void HeadBackward(const Chunk& chunk, float* grads) override;
@@ -78,6 +80,7 @@ class Gpt final : public DeviceModel<T> {
     return Base::kType == Type::kBf16 ? this->LogitsStride() : this->config_.vocabulary;
   }
 
+  AttentionProblem problem_;
   engine::GptTensors at_;  // its layout has moved to the base
   std::vector<BlockActivations> act_;
   Buffer<T> out_, ln_f_;  // after the last block

@@ -16,8 +16,8 @@ class ImageModel : public DeviceModel<T> {
   using Chunk = typename Base::Chunk;
 
   ImageModel(const engine::ModelConfig& config, engine::Tensors tensors, const engine::DenseTensors& head,
-             Stream stream, Products& products, const ModelOptions& options)
-      : Base(config, std::move(tensors), stream, products, options),
+             Stream stream, const Algorithms& algorithms, const ModelOptions& options)
+      : Base(config, std::move(tensors), stream, algorithms, options),
         head_(head),
         forward_(Base::ForwardShape(this->samples(), head.in, head.out, Epilogue::kBias)),
         input_gradient_(Base::InputGradientShape(this->samples(), head.in, head.out)),

@@ -8,13 +8,14 @@
 namespace ringmaster::cuda {
 
 template <class T>
-Mlp<T>::Mlp(const engine::ModelConfig& config, Stream stream, Products& products, const ModelOptions& options)
-    : Mlp(config, engine::MakeMlpTensors(config), stream, products, options) {}
+Mlp<T>::Mlp(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+            const ModelOptions& options)
+    : Mlp(config, engine::MakeMlpTensors(config), stream, algorithms, options) {}
 
 template <class T>
-Mlp<T>::Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Stream stream, Products& products,
-            const ModelOptions& options)
-    : Base(config, std::move(tensors.tensors), tensors.dense.back(), stream, products, options),
+Mlp<T>::Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Stream stream,
+            const Algorithms& algorithms, const ModelOptions& options)
+    : Base(config, std::move(tensors.tensors), tensors.dense.back(), stream, algorithms, options),
       dense_(std::move(tensors.dense)),
       hidden_(static_cast<size_t>(config.layers)) {
   const int64_t rows = this->samples();

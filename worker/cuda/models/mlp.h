@@ -11,13 +11,14 @@ namespace ringmaster::cuda {
 template <class T>
 class Mlp final : public ImageModel<T> {
  public:
-  Mlp(const engine::ModelConfig& config, Stream stream, Products& products, const ModelOptions& options);
+  Mlp(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+      const ModelOptions& options);
 
  private:
   using Base = ImageModel<T>;
 
-  Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Stream stream, Products& products,
-      const ModelOptions& options);
+  Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Stream stream,
+      const Algorithms& algorithms, const ModelOptions& options);
 
   Status Body(const std::atomic<bool>* cancel) override;
   Status BodyBackward(float* grads, engine::BucketNotifier& notifier,

@@ -4,8 +4,8 @@
 // A call computes all of config.max_samples; those beyond the batch are filled up with samples that do not
 // count. So every product has one shape, whose algorithm is known before the first step.
 //
-// Determinism: equal parameters, batch and choices of product algorithms (worker/cuda/matmul.h) give equal
-// bits on GPUs of one model, whatever ran before.
+// Determinism: equal parameters, batch and choices of algorithms (worker/cuda/matmul.h, attention.h) give
+// equal bits on GPUs of one model, whatever ran before.
 //
 // Thread rule: that of engine::Model, on a thread bound to the device.
 #pragma once
@@ -14,11 +14,20 @@
 #include <memory>
 
 #include "base/result.h"
+#include "worker/cuda/attention.h"
 #include "worker/cuda/matmul.h"
 #include "worker/cuda/runtime/stream.h"
 #include "worker/engine/model.h"
 
 namespace ringmaster::cuda {
+
+// What models compute with whose algorithms are chosen by measuring.
+struct Algorithms {
+  Products& products;
+  Attention& attention;
+  // Another number whenever recorded work (models/pieces.h) holds what is no longer so: each only grows.
+  uint64_t Version() const { return products.Version() + attention.Version(); }
+};
 
 struct ModelOptions {
   // Logits that exist at a time: a larger batch of tokens goes through the head in chunks, which changes the
@@ -28,9 +37,11 @@ struct ModelOptions {
   bool graphs = true;
 };
 
-// `stream` and `products`, on which all its work goes, outlive the model. All memory is taken here, and the
-// algorithms of its products are chosen: kExhausted tells the arithmetic, kInvalid what cannot be.
+// `stream` and `algorithms`, on which all its work goes, outlive the model. All memory is taken here, and the
+// algorithms of its products and attention are chosen: kExhausted tells the arithmetic, kInvalid what cannot
+// be.
 Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config, Stream stream,
-                                                   Products& products, const ModelOptions& options = {});
+                                                   const Algorithms& algorithms,
+                                                   const ModelOptions& options = {});
 
 }  // namespace ringmaster::cuda

@@ -26,7 +26,7 @@ class Pieces {
   struct Key {
     const float* params = nullptr;
     const float* grads = nullptr;
-    uint64_t products = 0;  // Products::Version
+    uint64_t algorithms = 0;  // Algorithms::Version
     bool operator==(const Key&) const = default;
   };
 

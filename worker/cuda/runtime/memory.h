@@ -88,6 +88,9 @@ class MemoryPlan {
       return Ok();
     });
   }
+  // Names what was taken already, for the same purpose.
+  void Mention(int64_t bytes, const std::string& part);
+  // Of all that, and of what the plan takes itself.
   int64_t bytes() const { return bytes_; }
   Status Allocate();
 
@@ -97,10 +100,12 @@ class MemoryPlan {
     int64_t bytes = 0;
   };
   void Add(const std::string& part, int64_t bytes, std::function<Status()> allocate);
+  void Count(const std::string& part, int64_t bytes);
   std::string Arithmetic() const;
 
   std::string remedy_;
   int64_t bytes_ = 0;
+  int64_t mentioned_ = 0;  // of bytes_
   std::vector<Part> parts_;
   std::vector<std::function<Status()>> allocate_;
 };

@@ -17,7 +17,7 @@ std::string Size(int64_t bytes) {
 
 }  // namespace
 
-void MemoryPlan::Add(const std::string& part, int64_t bytes, std::function<Status()> allocate) {
+void MemoryPlan::Count(const std::string& part, int64_t bytes) {
   bytes_ += bytes;
   const auto known =
       std::find_if(parts_.begin(), parts_.end(), [&](const Part& each) { return each.name == part; });
@@ -25,7 +25,17 @@ void MemoryPlan::Add(const std::string& part, int64_t bytes, std::function<Statu
     parts_.push_back({part, bytes});
   else
     known->bytes += bytes;
+}
+
+void MemoryPlan::Add(const std::string& part, int64_t bytes, std::function<Status()> allocate) {
+  Count(part, bytes);
   allocate_.push_back(std::move(allocate));
+}
+
+void MemoryPlan::Mention(int64_t bytes, const std::string& part) {
+  if (bytes == 0) return;
+  Count(part, bytes);
+  mentioned_ += bytes;
 }
 
 std::string MemoryPlan::Arithmetic() const {
@@ -36,7 +46,8 @@ std::string MemoryPlan::Arithmetic() const {
 }
 
 Status MemoryPlan::Allocate() {
-  RM_ASSIGN(const DeviceMemory memory, MemoryOfDevice());
+  RM_ASSIGN(DeviceMemory memory, MemoryOfDevice());
+  memory.free_bytes += mentioned_;  // as it was before
   const auto refused = [&] {
     return Error{
         Code::kExhausted,
