@@ -1,0 +1,31 @@
+# cuDNN, for attention alone: its headers for C++ and its library, both from the toolkit of scripts/setup-cuda or of the
+# system, and NVRTC, with which it compiles its kernels. Sets RINGMASTER_HAS_CUDNN and the target ringmaster_cudnn_library;
+# without it all else is built the same.
+set(RINGMASTER_HAS_CUDNN OFF)
+if(NOT RINGMASTER_HAS_CUDA)
+  return()
+endif()
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_ROOT}/include ${CUDAToolkit_INCLUDE_DIRS})
+find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${CUDAToolkit_ROOT}/include ${CUDAToolkit_INCLUDE_DIRS})
+set(CMAKE_FIND_LIBRARY_SUFFIXES .so.9 .so)
+find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_ROOT}/lib64 ${CUDAToolkit_LIBRARY_DIR})
+set(CMAKE_FIND_LIBRARY_SUFFIXES .so)
+find_library(NVRTC_LIBRARY nvrtc HINTS ${CUDAToolkit_ROOT}/lib64 ${CUDAToolkit_LIBRARY_DIR})
+find_library(NVRTC_BUILTINS_LIBRARY nvrtc-builtins HINTS ${CUDAToolkit_ROOT}/lib64 ${CUDAToolkit_LIBRARY_DIR})
+set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a)
+foreach(part CUDNN_INCLUDE_DIR CUDNN_FRONTEND_INCLUDE_DIR CUDNN_LIBRARY NVRTC_LIBRARY NVRTC_BUILTINS_LIBRARY)
+  if(NOT ${part})
+    message(STATUS "cuDNN: no ${part}; attention is by our own kernels")
+    return()
+  endif()
+endforeach()
+
+# cuDNN looks for NVRTC, and NVRTC for its builtins, by name: what is loaded already they find. So they are linked with, needed
+# or not.
+add_library(ringmaster_cudnn_library INTERFACE)
+target_include_directories(ringmaster_cudnn_library SYSTEM INTERFACE
+  ${CUDNN_FRONTEND_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(ringmaster_cudnn_library INTERFACE ${CUDNN_LIBRARY}
+  -Wl,--push-state,--no-as-needed ${NVRTC_LIBRARY} ${NVRTC_BUILTINS_LIBRARY} -Wl,--pop-state)
+message(STATUS "cuDNN: ${CUDNN_LIBRARY}")
+set(RINGMASTER_HAS_CUDNN ON)

@@ -1,0 +1,69 @@
+// A driver (libcuda.so.1) without a device, for cuDNN, which does not compile where there is no driver. It
+// has the names that cuDNN 9.19 looks for. All of it fails, but for the loading of code that was compiled:
+// that is the last step of making a plan, and nothing is ever run.
+extern "C" {
+
+#define RM_WITHOUT_DEVICE(name) \
+  int name() { return 100; } /* CUDA_ERROR_NO_DEVICE */
+RM_WITHOUT_DEVICE(cuCtxGetCurrent)
+RM_WITHOUT_DEVICE(cuCtxGetDevice)
+RM_WITHOUT_DEVICE(cuCtxGetLimit)
+RM_WITHOUT_DEVICE(cuCtxPopCurrent)
+RM_WITHOUT_DEVICE(cuCtxPushCurrent)
+RM_WITHOUT_DEVICE(cuDeviceGet)
+RM_WITHOUT_DEVICE(cuDeviceGetAttribute)
+RM_WITHOUT_DEVICE(cuDeviceGetCount)
+RM_WITHOUT_DEVICE(cuDevicePrimaryCtxRelease)
+RM_WITHOUT_DEVICE(cuDevicePrimaryCtxReset)
+RM_WITHOUT_DEVICE(cuDevicePrimaryCtxRetain)
+RM_WITHOUT_DEVICE(cuDriverGetVersion)
+RM_WITHOUT_DEVICE(cuFuncGetAttribute)
+RM_WITHOUT_DEVICE(cuFuncSetAttribute)
+RM_WITHOUT_DEVICE(cuGetErrorName)
+RM_WITHOUT_DEVICE(cuGetErrorString)
+RM_WITHOUT_DEVICE(cuGetProcAddress)
+RM_WITHOUT_DEVICE(cuGetProcAddress_v2)
+RM_WITHOUT_DEVICE(cuInit)
+RM_WITHOUT_DEVICE(cuKernelGetAttribute)
+RM_WITHOUT_DEVICE(cuLaunchCooperativeKernel)
+RM_WITHOUT_DEVICE(cuLaunchKernel)
+RM_WITHOUT_DEVICE(cuLaunchKernelEx)
+RM_WITHOUT_DEVICE(cuLibraryLoadFromFile)
+RM_WITHOUT_DEVICE(cuLinkAddData)
+RM_WITHOUT_DEVICE(cuLinkAddData_v2)
+RM_WITHOUT_DEVICE(cuLinkAddFile_v2)
+RM_WITHOUT_DEVICE(cuLinkComplete)
+RM_WITHOUT_DEVICE(cuLinkCreate)
+RM_WITHOUT_DEVICE(cuLinkCreate_v2)
+RM_WITHOUT_DEVICE(cuLinkDestroy)
+RM_WITHOUT_DEVICE(cuMemcpyDtoH_v2)
+RM_WITHOUT_DEVICE(cuModuleGetFunction)
+RM_WITHOUT_DEVICE(cuModuleGetGlobal_v2)
+RM_WITHOUT_DEVICE(cuModuleLoadData)
+RM_WITHOUT_DEVICE(cuModuleLoadDataEx)
+RM_WITHOUT_DEVICE(cuModuleLoadFatBinary)
+RM_WITHOUT_DEVICE(cuModuleUnload)
+RM_WITHOUT_DEVICE(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+RM_WITHOUT_DEVICE(cuOccupancyMaxPotentialClusterSize)
+RM_WITHOUT_DEVICE(cuStreamGetCtx)
+RM_WITHOUT_DEVICE(cuStreamSynchronize)
+RM_WITHOUT_DEVICE(cuTensorMapEncodeTiled)
+#undef RM_WITHOUT_DEVICE
+
+// Code is "loaded": ELF for the GPU, as NVRTC makes it. Anything else is refused.
+int cuLibraryLoadData(void** library, const void* code) {
+  static constexpr unsigned char kElf[] = {0x7f, 'E', 'L', 'F'};
+  for (int i = 0; i < 4; ++i)
+    if (static_cast<const unsigned char*>(code)[i] != kElf[i]) return 200;  // CUDA_ERROR_INVALID_IMAGE
+  static char loaded;
+  *library = &loaded;
+  return 0;
+}
+int cuLibraryGetKernel(void** kernel, void* library, const char*) {
+  *kernel = library;
+  return 0;
+}
+int cuLibraryUnload() { return 0; }
+int cuKernelSetAttribute() { return 0; }
+
+}  // extern "C"
