@@ -1,5 +1,6 @@
 # A worker: the agent, which is PID 1 of a pod, and the trainer that it starts. Build it from the root of the repository:
-# docs/images.md. Without CUDA=ON it trains on CPUs alone.
+# docs/images.md. Without CUDA=ON it trains on CPUs alone; with CUDNN=ON, too, attention may be
+# cuDNN's.
 # BUILD_IMAGE: a Debian 12, which the programs and their libraries come from. BASE_IMAGE: what they stand on; see images/gather.
 ARG BUILD_IMAGE=debian:bookworm-slim
 ARG BASE_IMAGE=debian:bookworm-slim
@@ -8,8 +9,9 @@ FROM ${BUILD_IMAGE} AS build
 # A folder of this repository with programs that are built already, on Debian 12; empty: compiled here.
 ARG BINARIES=
 ARG CUDA=OFF
+ARG CUDNN=OFF
 COPY . /src
-RUN CUDA=${CUDA} /src/images/compile "${BINARIES}" /out/usr/local/bin ringmaster-agent ringmaster-worker ringmaster
+RUN CUDA=${CUDA} CUDNN=${CUDNN} /src/images/compile "${BINARIES}" /out/usr/local/bin ringmaster-agent ringmaster-worker ringmaster
 # UCX loads its transports at run time, and libibverbs the driver of each make of device: without the ibverbs-providers
 # there is no RDMA, and nothing says so.
 RUN /src/images/gather /out libucx0 libibverbs1 ibverbs-providers librdmacm1 libdnnl2 libgomp1 libnuma1 libspdlog1.10 libfmt9 \

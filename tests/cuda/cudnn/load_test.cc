@@ -1,0 +1,48 @@
+// What is told where attention by a library is not to be had; and the real one, which starts on a GPU and
+// nowhere else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "worker/cuda/attention_library.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+std::string WhyNot(const std::string& path) {
+  EXPECT_EQ(::setenv("RINGMASTER_CUDNN_PLUGIN", path.c_str(), 1), 0);
+  const auto library = LoadAttentionLibrary();
+  if (library.ok()) return "";
+  EXPECT_EQ(library.error().code, Code::kUnavailable);
+  return library.error().message;
+}
+
+TEST(LoadAttentionLibrary, SaysWhatIsMissing) {
+  EXPECT_THAT(WhyNot("/nowhere/libringmaster_cudnn.so"),
+              HasSubstr("/nowhere/libringmaster_cudnn.so is not there"));
+  const std::string path = testing::TempDir() + "no-library.so";
+  std::ofstream(path) << "no library";
+  EXPECT_THAT(WhyNot(path), HasSubstr("cannot be loaded"));
+  EXPECT_THAT(WhyNot("libc.so.6"), HasSubstr("is not there"));
+  EXPECT_THAT(WhyNot(""), HasSubstr("libringmaster_cudnn.so")) << "beside itself";
+}
+
+TEST(LoadAttentionLibrary, SomethingElseIsNotTaken) {
+  EXPECT_THAT(WhyNot(RINGMASTER_ANOTHER_LIBRARY), HasSubstr("is no library of Ringmaster's"));
+}
+
+#ifdef RINGMASTER_CUDNN_PLUGIN_BUILT
+TEST(LoadAttentionLibrary, CudnnItselfNeedsAGpu) {
+  const std::string why = WhyNot(RINGMASTER_CUDNN_PLUGIN_BUILT);
+  EXPECT_TRUE(why.empty() || why.find("cuDNN-9.") == 0) << why;
+  EXPECT_TRUE(why.empty() || why.find("does not start") != std::string::npos) << why;
+}
+#endif
+
+}  // namespace
+}  // namespace ringmaster::cuda
