@@ -74,19 +74,12 @@ class ChosenAttention final : public Attention {
 
   Status Start() {
     RM_ASSIGN(stream_, OwnedStream::Create());
-    auto library = LoadAttentionLibrary();
-    if (library.ok()) {
-      library_ = std::move(*library);
-    } else {
-      why_none_ = library.error().message;
-      log::Info("attention is by our own kernels: {}", why_none_);
-    }
-    ReadStored();
     return Ok();
   }
 
   Status Prepare(const AttentionProblem& problem) override {
     if (choices_.Find(problem) != nullptr) return Ok();
+    LoadOnce();
     const AttentionChoice* choice = stored_.Find(problem);
     if (choice != nullptr && !Works(problem, *choice).ok()) choice = nullptr;
     if (choice == nullptr) {
@@ -111,6 +104,7 @@ class ChosenAttention final : public Attention {
 
   Status Adopt(const std::string& text) override {
     RM_ASSIGN(const AttentionChoices theirs, AttentionChoices::Parse(text, choices_.key()));
+    if (!theirs.all().empty()) LoadOnce();
     for (const auto& [problem, choice] : theirs.all()) RM_TRY(Works(problem, choice));
     for (const auto& [problem, choice] : theirs.all()) {
       stored_.Set(problem, choice);
@@ -142,6 +136,19 @@ class ChosenAttention final : public Attention {
   }
 
  private:
+  // Once somebody has a problem, which models without attention have not: a library takes memory.
+  void LoadOnce() {
+    if (std::exchange(loaded_, true)) return;
+    auto library = LoadAttentionLibrary();
+    if (library.ok()) {
+      library_ = std::move(*library);
+      ReadStored();
+    } else {
+      why_none_ = library.error().message;
+      log::Info("attention is by our own kernels: {}", why_none_);
+    }
+  }
+
   const AttentionChoice& ChoiceOf(const AttentionProblem& problem) const {
     const AttentionChoice* const choice = choices_.Find(problem);
     CHECK(choice != nullptr, "{} was not prepared", WordsOf(problem));
@@ -156,6 +163,7 @@ class ChosenAttention final : public Attention {
   }
 
   Result<AttentionLibrary::Plan> PlanOf(const AttentionProblem& problem, AttentionPass pass) {
+    LoadOnce();
     if (library_ == nullptr) return Error{Code::kUnavailable, why_none_};
     const auto known = plans_.find({problem, pass});
     if (known != plans_.end()) return known->second;
@@ -301,6 +309,7 @@ class ChosenAttention final : public Attention {
 
   Config config_;
   DeviceFacts device_;
+  bool loaded_ = false;
   std::unique_ptr<AttentionLibrary> library_;  // null: there is none
   std::string why_none_;
   OwnedStream stream_;        // for measuring
