@@ -1,0 +1,54 @@
+"""Where the time of a step goes, and what each part takes at best on this GPU: measured in the same run.
+
+Three columns: what our kernel takes; the floor, by the rate of large products and of copies; and the ceiling that somebody
+reaches: the quickest algorithm of cuBLASLt for this very product, the quickest attention of PyTorch (cuDNN's or Flash),
+the rate of copies for all else. What a step could do without, or fuse with something else, has no ceiling: it counts
+against us.
+"""
+
+AVOIDABLE = {"gradients to zero", "weights to bf16", "exact sums", "exact sums, decoded", "gradients of biases"}
+
+
+def sdpa(results):
+    """{part: (milliseconds, backend)} of the quickest backend, forward and backward each."""
+    best = {}
+    for result in results or []:
+        for part, key in (("attention", "forward_ms"), ("attention, backward", "backward_ms")):
+            if key in result and result[key] < best.get(part, (float("inf"), ""))[0]:
+                best[part] = (result[key], result["backend"])
+    return best
+
+
+def rows(parts, products, attention):
+    """(peak, copy, [(name, calls, milliseconds, floor, ceiling or None)]) of one step, all times of one call."""
+    peak, copy = parts[0]["products_tflops"], parts[0]["copy_gbps"]
+    table = [("product " + each["product"], each["calls"], each["milliseconds"], each["flops"] / peak * 1e-9,
+              each["milliseconds"]) for each in products if each["calls"] > 0]
+    for part in parts[1:]:
+        name, floor = part["part"], max(part["flops"] / peak * 1e-9, part["bytes"] / copy * 1e-6)
+        ceiling = None if name in AVOIDABLE else attention.get(name, (floor,))[0]
+        table.append((name, part["calls"], part["milliseconds"], floor, ceiling))
+    return peak, copy, table
+
+
+def lines(parts, products, sdpa_results, step_ms):
+    """The table, as lines of text. step_ms: what a step took."""
+    attention = sdpa(sdpa_results)
+    peak, copy, table = rows(parts, products, attention)
+    yield f"ceilings: products {peak:.0f} TFLOP/s (bf16, random numbers), copy {copy:.0f} GB/s, attention of PyTorch, one layer:"
+    for result in sdpa_results or [{"backend": "none", "why": "there is no PyTorch; its floor stands for it"}]:
+        yield f"  {result['backend']}: " + (result["why"] if "why" in result else
+                                            f"forward {result['forward_ms']:.3f} ms, backward {result['backward_ms']:.3f} ms")
+    for part in parts[1:]:
+        if part["part"] in attention:
+            theirs, backend = attention[part["part"]]
+            yield f"  ours, {part['part']}: {part['milliseconds']:.3f} ms, {part['milliseconds'] / theirs:.2f} times {backend}'s"
+    yield f"  {'part':<34} {'calls':>5} {'ms':>9} {'floor ms':>9} {'of floor':>8} {'ceiling ms':>10}"
+    for name, calls, milliseconds, floor, ceiling in table:
+        share = f"{floor / milliseconds:>8.2f}" if milliseconds > 0 else f"{'-':>8}"
+        best = f"{'-':>10}" if ceiling is None else f"{calls * ceiling:>10.3f}"
+        yield f"  {name:<34} {calls:>5.0f} {calls * milliseconds:>9.3f} {calls * floor:>9.3f} {share} {best}"
+    total, floors, ceilings = (sum(row[1] * (row[at] or 0) for row in table) for at in (2, 3, 4))
+    yield f"  {'sum':<34} {'':>5} {total:>9.3f} {floors:>9.3f} {'':>8} {ceilings:>10.3f}"
+    if ceilings > 0:
+        yield f"  the step took {step_ms:.3f} ms: {step_ms / ceilings:.2f} times the sum of ceilings"

@@ -1,0 +1,29 @@
+"""The goals of the benchmark, and whether a run met each."""
+
+OURS, FAST, COMPILE = "ours exact", "ours fast", "torch compile"
+OVER_COMPILE, OVER_BEST, MFU, EXACT_COST = 1.3, 1.12, 0.58, 0.03
+
+
+def lines(rates, mfu, counts):
+    """One line for each goal. rates: tokens/s by who; mfu: the share of the datasheet, None when that is not known;
+    counts: whether times mean anything here."""
+    ours = rates[OURS]
+
+    def line(goal, seen, met):
+        if seen is None:
+            return f"goal {goal}: NOT MEASURED"
+        return f"goal {goal}: {seen}: " + (("met" if met else "MISSED") if counts else "means nothing by emulation")
+
+    def times(goal, rate, least):
+        return line(goal, rate and f"{ours / rate:.2f} times", rate and ours / rate >= least)
+
+    best = max((who for who in rates if who.startswith("torch ")), key=rates.get, default=None)
+    strong = best if any(who.startswith("torch max-autotune") for who in rates) else None
+    cost = 1 - ours / rates[FAST] if FAST in rates else None
+    return [
+        times(f"at least {OVER_COMPILE} times torch.compile's default", rates.get(COMPILE), OVER_COMPILE),
+        times(f"at least {OVER_BEST} times PyTorch's best" + (f" ({strong})" if strong else ""), rates.get(strong), OVER_BEST),
+        line(f"at least {MFU:.0%} of the datasheet", None if mfu is None else f"{mfu:.1%}", mfu is not None and mfu >= MFU),
+        line(f"exact numerics cost at most {EXACT_COST:.0%}", None if cost is None else f"{cost:+.1%}",
+             cost is not None and cost <= EXACT_COST),
+    ]
