@@ -62,9 +62,11 @@ Status Curve(const Flags& flags) {
   return Ok();
 }
 
-// The median time of a step, and what its products took when they were measured.
+// The median time of a step, and what its products took when they were measured. In --folder, if it is given,
+// what another program needs to make the same steps.
 Status Speed(const Flags& flags) {
   RM_ASSIGN(const auto training, Training::Create(SetupOf(flags, int64_t{1} << 20)));
+  if (!flags.folder.empty()) RM_TRY(training->Write(flags.folder, flags.warm_up + flags.steps));
   for (int step = 0; step < flags.warm_up; ++step) RM_TRY(training->Step());
   RM_TRY(training->Finish());
   std::vector<double> times;
@@ -143,7 +145,7 @@ int main(int argc, char** argv) {
   app.add_option("--samples", flags.model.max_samples, "samples of a step")->check(CLI::PositiveNumber);
   app.add_option("--precision", flags.precision)->check(CLI::IsMember({"bf16", "fp32"}));
   app.add_option("--numerics", flags.numerics)->check(CLI::IsMember({"exact", "fast"}));
-  app.add_option("--folder", flags.folder, "curve: where weights, layout and tokens are written");
+  app.add_option("--folder", flags.folder, "curve, speed: where weights, layout and tokens are written");
   app.add_option("--warm-up", flags.warm_up, "speed: steps before those that count")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--steps", flags.steps)->check(CLI::PositiveNumber);

@@ -1,0 +1,99 @@
+"""One training step of a PyTorch variant. What is equal in all: bf16 autocast over float weights (which are the masters),
+float m and v, AdamW, norm clipped to 1, one micro-batch, TF32 for what is left in float, tokens copied from pinned memory.
+
+What the variants differ in:
+  eager, compile     as most people write it: fused AdamW, PyTorch's own order of attention, the residual stream in float,
+                     which is what autocast makes of it
+  the strong ones    max-autotune; cuDNN's attention, then Flash; the residual stream in bf16, as ours is; norm, clip and
+                     AdamW compiled too, without a CUDA graph of their own: they are a handful of long kernels
+"""
+
+import contextlib
+import dataclasses
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from torch_model import Gpt2, load
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    mode: str | None = None  # torch.compile's
+    strong: bool = False
+
+
+VARIANTS = {
+    "eager": Variant(),
+    "compile": Variant("default"),
+    "max-autotune": Variant("max-autotune", strong=True),
+    "max-autotune-no-cudagraphs": Variant("max-autotune-no-cudagraphs", strong=True),
+}
+
+
+class Training:
+    def __init__(self, variant: Variant, flags, layout):
+        self.device = torch.device(flags.device)
+        self.on_gpu = self.device.type == "cuda"
+        self.autocast = flags.precision == "bf16"
+        self.variant = variant
+        self.clip_norm = layout["clip_norm"]
+        torch.set_float32_matmul_precision("high")
+        narrow = variant.strong and self.autocast
+        self.model = Gpt2(flags, torch.bfloat16 if narrow else torch.float32)
+        load(self.model, flags.folder, layout)
+        self.model.to(self.device)
+        self.parameters = list(self.model.parameters())
+        groups = [{"params": [p for p in self.parameters if p.dim() >= 2], "weight_decay": layout["weight_decay"]},
+                  {"params": [p for p in self.parameters if p.dim() < 2], "weight_decay": 0.0}]
+        # Compiled, AdamW's foreach form becomes fused kernels; the fused one would stay as it is.
+        kind = {"foreach": True, "capturable": self.on_gpu} if variant.strong else {"fused": True}
+        self.optimizer = torch.optim.AdamW(groups, lr=layout["learning_rate"], betas=(layout["beta1"], layout["beta2"]),
+                                           eps=layout["epsilon"], **kind)
+        self.forward, self.update = self.model, self._update
+        if variant.mode:
+            self.forward = torch.compile(self.model, mode=None if variant.mode == "default" else variant.mode,
+                                         fullgraph=True, dynamic=False)
+        if variant.strong:
+            self.update = torch.compile(self._update, mode="max-autotune-no-cudagraphs", dynamic=False)
+
+    def attention(self):
+        """Held around all steps: which attention may be chosen, and in which order."""
+        if not self.variant.strong:
+            return contextlib.nullcontext()
+        chosen = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
+        return sdpa_kernel(chosen if self.on_gpu else [*chosen, SDPBackend.MATH], set_priority=True)
+
+    def chosen_attention(self, flags):
+        """What PyTorch takes for this shape under attention()."""
+        shape = (flags.samples, flags.context, flags.heads, flags.width // flags.heads)
+        q = torch.randn(shape, device=self.device, dtype=torch.bfloat16 if self.autocast else torch.float32)
+        q = q.transpose(1, 2).requires_grad_()
+        try:
+            return SDPBackend(torch._fused_sdp_choice(q, q, q, is_causal=True)).name  # pylint: disable=protected-access
+        except (AttributeError, RuntimeError, ValueError) as error:
+            return f"unknown ({error})"
+
+    def _update(self):
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        self.optimizer.step()
+
+    def step(self, batch):
+        """The loss stays on the device: nobody waits for it, while ours hands it to the host in every step."""
+        tokens, targets = (part.to(self.device, non_blocking=True) for part in batch)
+        if self.on_gpu and self.variant.mode:
+            torch.compiler.cudagraph_mark_step_begin()
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.autocast):
+            loss = self.forward(tokens, targets)
+        loss.backward()
+        kept = loss.detach().clone()  # a CUDA graph writes the next one to the same place
+        self.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return kept
+
+    def policy(self):
+        kind = "bf16 autocast" if self.autocast else "float"
+        residual = "bf16" if self.model.residual_type == torch.bfloat16 else "float"
+        adamw = "compiled with norm and clip" if self.variant.strong else "fused"
+        return (f"{kind}, float weights, m and v, residual stream {residual}, AdamW {adamw}, "
+                f"TF32 {'on' if torch.get_float32_matmul_precision() == 'high' else 'off'}")
