@@ -35,14 +35,15 @@ def lines(parts, products, sdpa_results, step_ms):
     """The table, as lines of text. step_ms: what a step took."""
     attention = sdpa(sdpa_results)
     peak, copy, table = rows(parts, products, attention)
-    yield f"ceilings: products {peak:.0f} TFLOP/s (bf16, random numbers), copy {copy:.0f} GB/s, attention of PyTorch, one layer:"
+    yield f"ceilings: products {peak:.0f} TFLOP/s (bf16, random numbers), copy {copy:.0f} GB/s, PyTorch's attention in a layer:"
     for result in sdpa_results or [{"backend": "none", "why": "there is no PyTorch; its floor stands for it"}]:
         yield f"  {result['backend']}: " + (result["why"] if "why" in result else
                                             f"forward {result['forward_ms']:.3f} ms, backward {result['backward_ms']:.3f} ms")
     for part in parts[1:]:
         if part["part"] in attention:
             theirs, backend = attention[part["part"]]
-            yield f"  ours, {part['part']}: {part['milliseconds']:.3f} ms, {part['milliseconds'] / theirs:.2f} times {backend}'s"
+            yield (f"  ours, {part['part']}: {part['milliseconds']:.3f} ms, "
+                   f"{part['milliseconds'] / theirs:.2f} times {backend}'s")
     yield f"  {'part':<34} {'calls':>5} {'ms':>9} {'floor ms':>9} {'of floor':>8} {'ceiling ms':>10}"
     for name, calls, milliseconds, floor, ceiling in table:
         share = f"{floor / milliseconds:>8.2f}" if milliseconds > 0 else f"{'-':>8}"

@@ -22,7 +22,8 @@ def lines(rates, mfu, counts):
     cost = 1 - ours / rates[FAST] if FAST in rates else None
     return [
         times(f"at least {OVER_COMPILE} times torch.compile's default", rates.get(COMPILE), OVER_COMPILE),
-        times(f"at least {OVER_BEST} times PyTorch's best" + (f" ({strong})" if strong else ""), rates.get(strong), OVER_BEST),
+        times(f"at least {OVER_BEST} times PyTorch's best" + (f" ({strong})" if strong else ""), rates.get(strong),
+              OVER_BEST),
         line(f"at least {MFU:.0%} of the datasheet", None if mfu is None else f"{mfu:.1%}", mfu is not None and mfu >= MFU),
         line(f"exact numerics cost at most {EXACT_COST:.0%}", None if cost is None else f"{cost:+.1%}",
              cost is not None and cost <= EXACT_COST),

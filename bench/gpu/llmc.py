@@ -16,7 +16,6 @@ import subprocess
 
 HOW = "llm.c: left out; --llmc FOLDER names a folder with train_gpt2cu (make train_gpt2cu USE_CUDNN=1 NO_MULTI_GPU=1)"
 FUSIONS = (0, 2)  # -ge: no GELU in the products, or forward and backward
-NEAR = 0.2  # of losses on random tokens: what the shape alone decides
 SHARD_MAGIC, SHARD_VERSION, SHARD_HEADER = 20240520, 1, 256
 STEP = re.compile(r"^step\s+(?P<step>\d+)/\d+ \| loss (?P<loss>[-+.\w]+) .*\| lr \S+ \| (?P<ms>[0-9.]+) ms \|", re.MULTILINE)
 
