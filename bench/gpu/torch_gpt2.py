@@ -70,10 +70,16 @@ def main():
         losses = [training.step(batches[0])]
         float(losses[0])
         facts = {"variant": flags.variant, "first_s": time.perf_counter() - begin, "policy": training.policy(),
-                 "attention": training.chosen_attention(flags), "torch": torch.__version__}
+                 "torch": torch.__version__}
         if flags.mode == "curve":
-            losses += [training.step(batch) for batch in batches[1:]]
-            print(json.dumps(facts))
+            attention = "not seen"
+            for number, batch in enumerate(batches[1:], 1):
+                if number == 1:
+                    loss, attention = training.watched_step(batch)
+                else:
+                    loss = training.step(batch)
+                losses.append(loss)
+            print(json.dumps({**facts, "attention": attention}))
             for number, loss in enumerate(losses, 1):
                 print(json.dumps({"step": number, "loss": float(loss)}))
             return

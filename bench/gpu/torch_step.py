@@ -64,15 +64,12 @@ class Training:
         chosen = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
         return sdpa_kernel(chosen if self.on_gpu else [*chosen, SDPBackend.MATH], set_priority=True)
 
-    def chosen_attention(self, flags):
-        """What PyTorch takes for this shape under attention()."""
-        shape = (flags.samples, flags.context, flags.heads, flags.width // flags.heads)
-        q = torch.randn(shape, device=self.device, dtype=torch.bfloat16 if self.autocast else torch.float32)
-        q = q.transpose(1, 2).requires_grad_()
-        try:
-            return SDPBackend(torch._fused_sdp_choice(q, q, q, is_causal=True)).name  # pylint: disable=protected-access
-        except (AttributeError, RuntimeError, ValueError) as error:
-            return f"unknown ({error})"
+    def watched_step(self, batch):
+        """One step, and the attention that it really ran. In a step after the first: compiled, and not yet replayed."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            loss = self.step(batch)
+        names = {each.key.split("::")[-1] for each in seen.key_averages() if "_scaled_dot_product_" in each.key}
+        return loss, ", ".join(sorted(name.removeprefix("_scaled_dot_product_") for name in names)) or "not seen"
 
     def _update(self):
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
