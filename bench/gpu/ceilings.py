@@ -20,14 +20,15 @@ def sdpa(results):
 
 
 def rows(parts, products, attention):
-    """(peak, copy, [(name, calls, milliseconds, floor, ceiling or None)]) of one step, all times of one call."""
+    """(peak, copy, [(name, calls, milliseconds, floor, ceiling or None)]) of what one step does, all times of one call."""
     peak, copy = parts[0]["products_tflops"], parts[0]["copy_gbps"]
     table = [("product " + each["product"], each["calls"], each["milliseconds"], each["flops"] / peak * 1e-9,
               each["milliseconds"]) for each in products if each["calls"] > 0]
     for part in parts[1:]:
         name, floor = part["part"], max(part["flops"] / peak * 1e-9, part["bytes"] / copy * 1e-6)
         ceiling = None if name in AVOIDABLE else attention.get(name, (floor,))[0]
-        table.append((name, part["calls"], part["milliseconds"], floor, ceiling))
+        if part["counted"]:
+            table.append((f"{name}, {part['by']}" if part["by"] else name, part["calls"], part["milliseconds"], floor, ceiling))
     return peak, copy, table
 
 
@@ -40,16 +41,17 @@ def lines(parts, products, sdpa_results, step_ms):
         yield f"  {result['backend']}: " + (result["why"] if "why" in result else
                                             f"forward {result['forward_ms']:.3f} ms, backward {result['backward_ms']:.3f} ms")
     for part in parts[1:]:
-        if part["part"] in attention:
-            theirs, backend = attention[part["part"]]
-            yield (f"  ours, {part['part']}: {part['milliseconds']:.3f} ms, "
-                   f"{part['milliseconds'] / theirs:.2f} times {backend}'s")
-    yield f"  {'part':<34} {'calls':>5} {'ms':>9} {'floor ms':>9} {'of floor':>8} {'ceiling ms':>10}"
+        if part["by"]:
+            theirs, backend = attention.get(part["part"], (None, None))
+            beside = f", {part['milliseconds'] / theirs:.2f} times {backend}'s" if theirs else ""
+            yield (f"  ours by {part['by']}, {part['part']}: {part['milliseconds']:.3f} ms{beside}"
+                   f"{'' if part['counted'] else ' (not chosen)'}")
+    yield f"  {'part':<40} {'calls':>5} {'ms':>9} {'floor ms':>9} {'of floor':>8} {'ceiling ms':>10}"
     for name, calls, milliseconds, floor, ceiling in table:
         share = f"{floor / milliseconds:>8.2f}" if milliseconds > 0 else f"{'-':>8}"
         best = f"{'-':>10}" if ceiling is None else f"{calls * ceiling:>10.3f}"
-        yield f"  {name:<34} {calls:>5.0f} {calls * milliseconds:>9.3f} {calls * floor:>9.3f} {share} {best}"
+        yield f"  {name:<40} {calls:>5.0f} {calls * milliseconds:>9.3f} {calls * floor:>9.3f} {share} {best}"
     total, floors, ceilings = (sum(row[1] * (row[at] or 0) for row in table) for at in (2, 3, 4))
-    yield f"  {'sum':<34} {'':>5} {total:>9.3f} {floors:>9.3f} {'':>8} {ceilings:>10.3f}"
+    yield f"  {'sum':<40} {'':>5} {total:>9.3f} {floors:>9.3f} {'':>8} {ceilings:>10.3f}"
     if ceilings > 0:
         yield f"  the step took {step_ms:.3f} ms: {step_ms / ceilings:.2f} times the sum of ceilings"

@@ -118,9 +118,9 @@ Status Parts(const Flags& flags) {
   RM_ASSIGN(const auto parts, MeasureParts(stream.get(), flags.model, elements));
   for (const Part& part : parts)
     fmt::print(
-        R"({{"part": "{}", "calls": {}, "milliseconds": {:.5f}, "bytes": {:.6e}, "flops": {:.6e}, "counted": {}}})"
+        R"({{"part": "{}", "by": "{}", "calls": {}, "milliseconds": {:.5f}, "bytes": {:.6e}, "flops": {:.6e}, "counted": {}}})"
         "\n",
-        part.name, part.calls, part.milliseconds, part.bytes, part.flops, part.counted);
+        part.name, part.by, part.calls, part.milliseconds, part.bytes, part.flops, part.counted);
   return Ok();
 }
 

@@ -1,7 +1,5 @@
 #include "bench/gpu/parts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <type_traits>
@@ -35,9 +33,9 @@ class Table {
  public:
   explicit Table(Stream stream) : stream_(stream) {}
   Status Add(std::string name, int64_t calls, double bytes, double flops,
-             const std::function<void()>& enqueue, bool counted = true) {
+             const std::function<void()>& enqueue, std::string by = "", bool counted = true) {
     RM_ASSIGN(const double milliseconds, Milliseconds(stream_, enqueue));
-    parts_.push_back({std::move(name), calls, milliseconds, bytes, flops, counted});
+    parts_.push_back({std::move(name), calls, std::move(by), milliseconds, bytes, flops, counted});
     return Ok();
   }
   std::vector<Part> Take() { return std::move(parts_); }
@@ -85,9 +83,8 @@ Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda:
       if (!counted && !run().ok()) continue;  // there is no other
       const std::string by = library ? (counted ? chosen.library : "the library") : "our kernels";
       RM_TRY(table.Add(
-          fmt::format("attention{}, {}", forward ? "" : ", backward", by), config.layers,
-          (forward ? 4 : 8) * bytes, (forward ? 2 : 5) * cells * config.context, [&] { (void)run(); },
-          counted));
+          forward ? "attention" : "attention, backward", config.layers, (forward ? 4 : 8) * bytes,
+          (forward ? 2 : 5) * cells * config.context, [&] { (void)run(); }, by, counted));
     }
   }
   return Ok();

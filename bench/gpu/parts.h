@@ -15,6 +15,7 @@ namespace ringmaster::bench {
 struct Part {
   std::string name;
   int64_t calls = 0;        // in a step of one micro-batch
+  std::string by;           // who does it, where there is a choice
   double milliseconds = 0;  // of one
   double bytes = 0;         // of one: read and written
   double flops = 0;         // of one, where operations bound it

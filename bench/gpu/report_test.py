@@ -52,9 +52,11 @@ class Goals(unittest.TestCase):
 
 class Ceilings(unittest.TestCase):
     PARTS = [{"products_tflops": 800.0, "copy_gbps": 4000.0},
-             {"part": "attention", "calls": 12, "milliseconds": 0.5, "bytes": 4e8, "flops": 8e10},
-             {"part": "exact sums", "calls": 1, "milliseconds": 0.3, "bytes": 8e8, "flops": 0},
-             {"part": "norm", "calls": 1, "milliseconds": 0.2, "bytes": 4e8, "flops": 0}]
+             {"part": "attention", "by": "cuDNN", "calls": 12, "milliseconds": 0.5, "bytes": 4e8, "flops": 8e10, "counted": True},
+             {"part": "attention", "by": "our kernels", "calls": 12, "milliseconds": 0.9, "bytes": 4e8, "flops": 8e10,
+              "counted": False},
+             {"part": "exact sums", "by": "", "calls": 1, "milliseconds": 0.3, "bytes": 8e8, "flops": 0, "counted": True},
+             {"part": "norm", "by": "", "calls": 1, "milliseconds": 0.2, "bytes": 4e8, "flops": 0, "counted": True}]
     PRODUCTS = [{"product": "a", "calls": 12.0, "milliseconds": 1.0, "flops": 4e11},
                 {"product": "never made", "calls": 0.0, "milliseconds": 0.0, "flops": 0.0}]
 
@@ -67,6 +69,11 @@ class Ceilings(unittest.TestCase):
         self.assertEqual(ceilings.sdpa(attention), {"attention": (0.2, "cudnn"), "attention, backward": (0.4, "flash")})
         # 12 products, 12 attentions and the norm; what exact numerics add is no ceiling.
         self.assertIn(f"{22.35 / (12 + 12 * 0.2 + 0.1):.2f} times the sum of ceilings", self.ratio(attention))
+        # Who does it, and who might: the other one is shown, and is in no sum.
+        lines = list(ceilings.lines(self.PARTS, self.PRODUCTS, attention, 22.35))
+        self.assertIn("  ours by our kernels, attention: 0.900 ms, 4.50 times cudnn's (not chosen)", lines)
+        self.assertEqual([line.split()[:2] for line in lines if "attention, cuDNN" in line], [["attention,", "cuDNN"]])
+        self.assertIn(f"{12 * (1 + 0.5) + 0.3 + 0.2:.3f}", next(line for line in lines if line.startswith("  sum")))
 
     def test_without_pytorch_the_floor_stands_for_attention(self):
         self.assertIn(f"{22.35 / (12 + 12 * 0.1 + 0.1):.2f} times", self.ratio(None))
