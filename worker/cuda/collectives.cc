@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 #include "base/file.h"
@@ -27,6 +28,12 @@ std::string HostId() {
   return std::string(name.data()) + " " + (boot.ok() ? *boot : std::string());
 }
 
+// The same as NCCL's own: a user may say that pods of one node are one.
+std::string NcclHostId() {
+  const char* const said = std::getenv("NCCL_HOSTID");
+  return said != nullptr ? said : HostId();
+}
+
 nccl::Reached MarkPoint(Stream stream) {
   Result<Event> event = Event::Create();
   if (!event.ok()) return [error = event.error()]() -> Result<bool> { return error; };
@@ -45,7 +52,7 @@ void LeaveProcess(const std::string& why) {
 Collectives::Collectives(OwnedStream stream) : stream_(std::move(stream)) {}
 Collectives::~Collectives() = default;
 
-Result<std::unique_ptr<Collectives>> Collectives::Create(const std::string& gpu) {
+Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu) {
   RM_ASSIGN(OwnedStream stream, OwnedStream::Create());
   auto made = std::make_unique<Collectives>(std::move(stream));
   Result<nccl::Api> api = nccl::LoadApi();
@@ -54,8 +61,9 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const std::string& gpu)
     log::Info("{}", api.error().message);
   }
   nccl::DomainOptions options;
-  options.gpu = gpu;
-  options.host_id = HostId();
+  options.gpu = gpu.uuid;
+  options.bus = gpu.pci;
+  options.host_id = NcclHostId();
   options.live.mark = MarkPoint;
   options.live.leave = LeaveProcess;
   RM_ASSIGN(made->domain_, nccl::Domain::Create(api.ok() ? *api : nccl::Api{}, std::move(options)));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "worker/cuda/runtime/device_facts.h"
 #include "worker/cuda/runtime/stream.h"
 #include "worker/fabric/communicator.h"
 #include "worker/fabric/ordered.h"
@@ -29,8 +30,7 @@ class Pulls;
 
 class Collectives {
  public:
-  // `gpu` is the device's UUID.
-  static Result<std::unique_ptr<Collectives>> Create(const std::string& gpu);
+  static Result<std::unique_ptr<Collectives>> Create(const DeviceFacts& gpu);
   explicit Collectives(OwnedStream stream);
   ~Collectives();
 

@@ -66,7 +66,7 @@ class CudaDevice final : public device::Device {
     for (Event* event : {&ready_, &down_done_, &up_done_, &reduced_, &point_}) {
       RM_ASSIGN(*event, Event::Create());
     }
-    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_.uuid));
+    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_));
     RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
     RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, facts_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));

@@ -116,10 +116,11 @@ Machine& TheMachine() {
   return machine;
 }
 
-// All processes see one GPU; or each pod has its own, with RINGMASTER_EMULATED_GPU_PER_POD.
-std::string Owner() {
+// All processes see one GPU; or each pod has its own, with RINGMASTER_EMULATED_GPU_PER_POD, or an instance of
+// one, with RINGMASTER_EMULATED_INSTANCE_PER_POD.
+std::string PodIf(const char* variable) {
   const char* const pod = std::getenv("RINGMASTER_POD");
-  return std::getenv("RINGMASTER_EMULATED_GPU_PER_POD") != nullptr && pod != nullptr ? pod : "0";
+  return std::getenv(variable) != nullptr && pod != nullptr ? pod : "";
 }
 
 // All but enqueueing: what a thread that records must not do.
@@ -339,12 +340,14 @@ PinnedRange::~PinnedRange() { emulation::Unpin(memory_); }
 Result<std::vector<DeviceFacts>> ListDevices() {
   const int count = TheMachine().devices;
   if (count < 0) return DeviceError(kNoDriver, "looking for GPUs");
+  const std::string gpu = PodIf("RINGMASTER_EMULATED_GPU_PER_POD");
+  const std::string instance = PodIf("RINGMASTER_EMULATED_INSTANCE_PER_POD");
   std::vector<DeviceFacts> devices;
   for (int i = 0; i < count; ++i)
     devices.push_back({.index = i,
                        .name = "Emulated GPU",
-                       .uuid = fmt::format("GPU-emulated-{}-{}", Owner(), i),
-                       .pci = fmt::format("0000:{:02x}:00.0", i + 1),
+                       .uuid = fmt::format("GPU-emulated-{}{}-{}", gpu, instance, i),
+                       .pci = fmt::format("0000{}:{:02x}:00.0", gpu, i + 1),
                        .memory_bytes = emulation::UseOfDevice().total_bytes,
                        .architecture = 90,
                        .multiprocessors = 4,

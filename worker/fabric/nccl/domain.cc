@@ -56,6 +56,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
   std::vector<Card> cards(world);
   Card& own = cards[static_cast<size_t>(host->rank())];
   own.gpu = KeyOf(options_.gpu);
+  own.bus = KeyOf(options_.bus);
   own.host = KeyOf(options_.host_id);
   own.version = api_.version;
   if (rest != Live::Rest::kNothing) {

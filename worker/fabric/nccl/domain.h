@@ -30,7 +30,8 @@ namespace ringmaster::fabric::nccl {
 struct DomainOptions {
   LiveOptions live;
   std::string gpu;      // UUID of this process's GPU
-  std::string host_id;  // equal on one machine
+  std::string bus;      // where that is, by PCI; instances of one GPU (MIG) are at one place
+  std::string host_id;  // equal where NCCL sees one machine
 };
 
 class Domain {

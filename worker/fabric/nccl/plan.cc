@@ -72,6 +72,10 @@ Result<Plan> MakePlan(std::span<const Card> cards) {
     return plan;
   }
   std::map<Key, size_t> owner;
+  // NCCL refuses ranks whose host and place on the bus are equal. 2.30.7 compares a UUID instead, but the
+  // whole GPU's. What lets instances through since 2.30 is a setting of the user's
+  // (NCCL_MULTI_RANK_GPU_ENABLE) of which NVIDIA says that it is experimental and may hang.
+  std::map<std::pair<Key, Key>, size_t> owner_of_place;
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
     if (card.version == 0 || cards[0].version == 0) {
@@ -86,6 +90,12 @@ Result<Plan> MakePlan(std::span<const Card> cards) {
     if (const auto [other, is_new] = owner.try_emplace(card.gpu, rank); !is_new) {
       plan.way = Plan::Way::kNone;
       plan.why_none = fmt::format("ranks {} and {} share a GPU, which NCCL refuses", other->second, rank);
+      return plan;
+    }
+    if (const auto [other, is_new] = owner_of_place.try_emplace({card.host, card.bus}, rank); !is_new) {
+      plan.way = Plan::Way::kNone;
+      plan.why_none = fmt::format("ranks {} and {} have instances (MIG) of one GPU, which NCCL refuses",
+                                  other->second, rank);
       return plan;
     }
     plan.one_host = plan.one_host && card.host == cards[0].host;

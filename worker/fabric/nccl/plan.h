@@ -19,14 +19,15 @@ Key KeyOf(std::string_view text);
 // One member, as plain bytes on the wire: all run the same build (the checkpoint's fingerprint sees to that).
 struct Card {
   Key gpu{};            // of its UUID
-  Key host{};           // same machine, same kernel
+  Key bus{};            // of the GPU's place on its host's bus, which instances of one GPU (MIG) share
+  Key host{};           // what NCCL takes for one machine
   uint64_t parent = 0;  // generation of the communicator that it has kept; 0: none
   int32_t parent_rank = 0;
   int32_t parent_world = 0;
   int32_t version = 0;   // of its NCCL; 0: it has none
   int32_t may_grow = 0;  // 1: members may be added to its parent, and not only taken away
 };
-static_assert(sizeof(Card) == 56);
+static_assert(sizeof(Card) == 72);
 
 struct Plan {
   enum class Way : uint8_t {

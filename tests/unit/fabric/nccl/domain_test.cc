@@ -57,6 +57,7 @@ class NcclDomainTest : public ::testing::Test {
         rank.left = true;
       };
       options.gpu = "GPU-" + std::to_string(r);
+      options.bus = "0000:0" + std::to_string(r) + ":00.0";
       options.host_id = "one machine";
       auto domain = Domain::Create(library_->api(), options);
       CHECK(domain.ok());

@@ -15,6 +15,7 @@ std::vector<Card> Cards(int world) {
   for (int r = 0; r < world; ++r) {
     Card& card = cards[static_cast<size_t>(r)];
     card.gpu = KeyOf("GPU-" + std::to_string(r));
+    card.bus = KeyOf("bus " + std::to_string(r));
     card.host = KeyOf("host");
     card.version = 22809;
     card.parent = 5;
@@ -96,6 +97,12 @@ TEST(NcclPlan, WhatNcclCannotDo) {
   cards[2].gpu = cards[0].gpu;
   EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kNone);
   EXPECT_NE(MakePlan(cards)->why_none.find("ranks 0 and 2 share a GPU"), std::string::npos);
+  cards = Cards(3);
+  cards[1].bus = cards[0].bus;
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kNone);
+  EXPECT_EQ(MakePlan(cards)->why_none, "ranks 0 and 1 have instances (MIG) of one GPU, which NCCL refuses");
+  cards[1].host = KeyOf("other");
+  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "the same place on another machine";
   cards = Cards(3);
   cards[1].version = 0;
   EXPECT_EQ(MakePlan(cards)->why_none, "rank 1 has no NCCL");
