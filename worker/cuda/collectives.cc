@@ -49,17 +49,20 @@ void LeaveProcess(const std::string& why) {
 
 }  // namespace
 
-Collectives::Collectives(OwnedStream stream) : stream_(std::move(stream)) {}
+Collectives::Collectives(OwnedStream stream, const nccl::Api& nccl)
+    : stream_(std::move(stream)), arenas_(nccl, stream_.get()) {}
 Collectives::~Collectives() = default;
 
-Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu) {
+Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu, std::string_view transport) {
   RM_ASSIGN(OwnedStream stream, OwnedStream::Create());
-  auto made = std::make_unique<Collectives>(std::move(stream));
+  // UCX reads peers' memory by CUDA's older IPC, which takes what cudaMalloc gives and not what NCCL does.
+  if (transport == "ucx") return std::make_unique<Collectives>(std::move(stream), nccl::Api{});
   Result<nccl::Api> api = nccl::LoadApi();
   if (!api.ok()) {
     if (api.error().code != Code::kUnavailable) return api.error();
     log::Info("{}", api.error().message);
   }
+  auto made = std::make_unique<Collectives>(std::move(stream), api.ok() ? *api : nccl::Api{});
   nccl::DomainOptions options;
   options.gpu = gpu.uuid;
   options.bus = gpu.pci;
@@ -71,9 +74,8 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu)
 }
 
 Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric::Communicator* host,
-                                                                          std::string_view transport,
                                                                           const std::atomic<bool>* cancel) {
-  if (transport == "ucx") {
+  if (domain_ == nullptr) {
     if (pulls_ == nullptr) pulls_ = Pulls::Create(stream_.get(), HostId(), memory_);
     return pulls_->Connect(host, cancel);
   }
@@ -89,13 +91,16 @@ Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric
       });
 }
 
-void Collectives::Register(std::span<std::byte> memory) {
-  memory_.push_back(memory);
-  domain_->Register(memory);
+Result<Arenas::Arena> Collectives::Allocate(int64_t bytes) {
+  RM_ASSIGN(const Arenas::Arena arena, arenas_.Allocate(bytes));
+  if (arena.memory.empty()) return arena;
+  memory_.push_back(arena.memory);
+  if (domain_ != nullptr) domain_->Register(arena.memory, arena.of_nccl);
+  return arena;
 }
 
 std::string Collectives::Transport() {
-  if (pulls_ != nullptr) return pulls_->transport();
+  if (domain_ == nullptr) return pulls_ == nullptr ? std::string() : pulls_->transport();
   const std::string name = domain_->TransportName();
   return name == "none" ? std::string() : name;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "worker/cuda/arenas.h"
 #include "worker/cuda/runtime/device_facts.h"
 #include "worker/cuda/runtime/stream.h"
 #include "worker/fabric/communicator.h"
@@ -30,16 +31,17 @@ class Pulls;
 
 class Collectives {
  public:
-  static Result<std::unique_ptr<Collectives>> Create(const DeviceFacts& gpu);
-  explicit Collectives(OwnedStream stream);
+  // `transport` as device::Options.
+  static Result<std::unique_ptr<Collectives>> Create(const DeviceFacts& gpu, std::string_view transport);
+  Collectives(OwnedStream stream, const fabric::nccl::Api& nccl);
   ~Collectives();
 
-  // Memory that will be reduced or gathered; it outlives this.
-  void Register(std::span<std::byte> memory);
+  // Zeroed memory that will be reduced or gathered, of the kind that suits what does it; freed with this.
+  // Before the first Connect.
+  Result<Arenas::Arena> Allocate(int64_t bytes);
 
   // As device::Device::Collectives.
   Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
-                                                               std::string_view transport,
                                                                const std::atomic<bool>* cancel);
   // What operations are given to.
   Stream stream() const { return stream_.get(); }
@@ -48,9 +50,10 @@ class Collectives {
 
  private:
   const OwnedStream stream_;
-  std::unique_ptr<fabric::nccl::Domain> domain_;
+  Arenas arenas_;  // goes after those who know the memory
   std::vector<std::span<std::byte>> memory_;
-  std::unique_ptr<Pulls> pulls_;  // once UCX was asked for
+  std::unique_ptr<fabric::nccl::Domain> domain_;  // nullptr: UCX is asked for
+  std::unique_ptr<Pulls> pulls_;                  // then, from the first Connect on
 };
 
 }  // namespace ringmaster::cuda

@@ -56,17 +56,17 @@ class CudaDevice final : public device::Device {
   ~CudaDevice() override {
     // What is still under way uses memory that goes now.
     for (const OwnedStream* stream : {&compute_, &down_, &up_}) (void)Synchronise(stream->get());
-    collectives_.reset();  // NCCL and UCX know the memory until then
+    collectives_.reset();  // and what others know, when they are gone
   }
 
-  Status Start() {
+  Status Start(std::string_view transport) {
     for (OwnedStream* stream : {&compute_, &down_, &up_}) {
       RM_ASSIGN(*stream, OwnedStream::Create());
     }
     for (Event* event : {&ready_, &down_done_, &up_done_, &reduced_, &point_}) {
       RM_ASSIGN(*event, Event::Create());
     }
-    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_));
+    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_, transport));
     RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
     RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, facts_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
@@ -96,13 +96,11 @@ class CudaDevice final : public device::Device {
   }
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
-    auto made = Buffer<std::byte>::Create(static_cast<int64_t>(bytes));
+    auto made = collectives_->Allocate(static_cast<int64_t>(bytes));
     if (!made.ok() && made.error().code == Code::kExhausted) return TooSmall(bytes, label);
     if (!made.ok()) return made.error().In(std::string(label));
-    taken_ += fmt::format("{} {:.1f} + ", label, Mib(bytes));
-    const std::span<std::byte> memory = memory_.emplace_back(std::move(*made)).span();
-    collectives_->Register(memory);
-    return memory;
+    taken_ += fmt::format("{} {:.1f} + ", label, Mib(static_cast<size_t>(made->taken_bytes)));
+    return made->memory;
   }
 
   Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view label) override {
@@ -257,9 +255,8 @@ class CudaDevice final : public device::Device {
   }
 
   Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(fabric::Communicator* host,
-                                                                   std::string_view transport,
                                                                    const std::atomic<bool>* cancel) override {
-    return collectives_->Connect(host, transport, cancel);
+    return collectives_->Connect(host, cancel);
   }
   std::string CollectivesTransport() override { return collectives_->Transport(); }
 
@@ -315,8 +312,7 @@ class CudaDevice final : public device::Device {
   Event point_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Attention> attention_;
-  std::vector<Buffer<std::byte>> memory_;
-  std::string taken_;  // what memory_ is for: "params 474.7 + ", in MiB
+  std::string taken_;  // what Allocate was for: "params 474.7 + ", in MiB
   std::vector<PinnedRange> pinned_;
 
   Buffer<double> norm_scratch_;
@@ -342,10 +338,10 @@ Result<std::string> ProbeDevice() {
   return Words(devices.front());
 }
 
-Result<std::unique_ptr<device::Device>> CreateDevice() {
+Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport) {
   RM_ASSIGN(DeviceFacts facts, BindDevice(kDevice));
   auto made = std::make_unique<CudaDevice>(std::move(facts));
-  RM_TRY(made->Start());
+  RM_TRY(made->Start(transport));
   return std::unique_ptr<device::Device>(std::move(made));
 }
 

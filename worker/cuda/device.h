@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "worker/device/device.h"
@@ -16,6 +17,7 @@ namespace ringmaster::cuda {
 // none or this process cannot use it.
 Result<std::string> ProbeDevice();
 
-Result<std::unique_ptr<device::Device>> CreateDevice();
+// `transport` as device::Options.
+Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport = "auto");
 
 }  // namespace ringmaster::cuda

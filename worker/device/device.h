@@ -116,10 +116,10 @@ class Device {
   virtual Status Rejoin() = 0;
 
   // Collectives on this device's own memory among the members of `host`, every one of which calls: nullptr on
-  // all of them when one has none to offer. `transport` is spec.network.transport: with "ucx" they are to be
-  // UCX's. `host` outlives it. Operations end with kCancelled soon after *cancel becomes true.
+  // all of them when one has none to offer. `host` outlives it. Operations end with kCancelled soon after
+  // *cancel becomes true.
   virtual Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
-      fabric::Communicator* host, std::string_view transport, const std::atomic<bool>* cancel) = 0;
+      fabric::Communicator* host, const std::atomic<bool>* cancel) = 0;
   // What carries them, in the words of rendezvous/transport_name.h; empty while it is the host's
   // communicator.
   virtual std::string CollectivesTransport() = 0;

@@ -111,8 +111,7 @@ class HostDevice final : public Device {
   Status Rejoin() override { return Ok(); }
 
   Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
-      fabric::Communicator* /*host*/, std::string_view /*transport*/,
-      const std::atomic<bool>* /*cancel*/) override {
+      fabric::Communicator* /*host*/, const std::atomic<bool>* /*cancel*/) override {
     return std::unique_ptr<fabric::OrderedCommunicator>();
   }
   std::string CollectivesTransport() override { return ""; }

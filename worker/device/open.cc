@@ -18,7 +18,7 @@ bool MayTakeGpu(const std::string& choice) {
 Result<std::unique_ptr<Device>> Open(const Options& options) {
   if (options.choice == "cpu") return NewHostDevice(options.threads);
   const auto found = FindPlugin();
-  if (found.ok()) return found->plugin->create();
+  if (found.ok()) return found->plugin->create(options.transport);
   if (options.choice == "auto") return NewHostDevice(options.threads);
   return Error{
       Code::kUnavailable,

@@ -13,6 +13,9 @@ struct Options {
   std::string choice =
       "auto";       // auto: cuda when it can be had, else cpu | cpu | cuda: an error when it cannot
   int threads = 1;  // of the CPU
+  // spec.network.transport. With "ucx" a GPU's collectives are UCX's, else NCCL's: memory for the one is of
+  // no use to the other, so it is told before there is any.
+  std::string transport = "auto";
 };
 
 // Whether Open may take a GPU, without asking for one: it was not told to take the CPU, and the library is

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "worker/device/device.h"
@@ -13,7 +14,7 @@
 namespace ringmaster::device {
 
 // Counted up with every change of what crosses the border: Plugin, Device, engine::Model, Communicator.
-inline constexpr uint32_t kPluginInterface = 3;
+inline constexpr uint32_t kPluginInterface = 4;
 
 // Of whoever includes this.
 inline constexpr const char* kPluginBuild = __VERSION__ " " RINGMASTER_VERSION;
@@ -25,7 +26,8 @@ struct Plugin {
   // What it would use, for people: "NVIDIA H200, 139.8 GiB". kUnavailable with the reason when this process
   // sees no device that can be used.
   Result<std::string> (*probe)() = nullptr;
-  Result<std::unique_ptr<Device>> (*create)() = nullptr;
+  // `transport` is Options::transport.
+  Result<std::unique_ptr<Device>> (*create)(std::string_view transport) = nullptr;
 };
 
 // Exported by the library as `ringmaster_device_plugin`; the answer is never freed.

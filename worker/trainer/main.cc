@@ -76,7 +76,8 @@ Result<Trainer::Parts> GatherParts(Result<RunConfig> config, agent::TrainerSlot*
   RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
   RM_ASSIGN(parts.config, std::move(config));
   RM_ASSIGN(parts.dataset, OpenData(&parts.config));
-  RM_ASSIGN(parts.device, device::Open({parts.config.device, parts.config.model.threads}));
+  RM_ASSIGN(parts.device,
+            device::Open({parts.config.device, parts.config.model.threads, parts.config.transport}));
   log::Info("device={}", parts.device->Description());
   RM_ASSIGN(parts.model, parts.device->CreateModel(parts.config.model));
   parts.model->SetProgressHook([slot] { slot->Heartbeat(); });

@@ -208,7 +208,7 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
   std::vector<rendezvous::StepRecord> records = reporter_.kept();
   RM_TRY(ShareState(comm_.get(), sources, state_.get(), &records));
   if (std::ranges::find(sources, comm_->rank()) == sources.end()) reporter_.Restore(records);
-  auto made = parts_.device->Collectives(comm_.get(), parts_.config.transport, &parts_.channel->cancelled());
+  auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
   if (!made.ok()) {
     // Nothing of it will be better next time: libraries of different versions.
     if (made.error().code == Code::kInvalid) fatal_ = made.error().message;

@@ -9,12 +9,13 @@
 
 #include "base/file.h"
 #include "tests/cuda/runtime/faults.h"
+#include "tests/cuda/runtime/heap.h"
 #include "worker/cuda/device.h"
 
 namespace ringmaster::cuda {
 namespace {
 
-Result<std::unique_ptr<device::Device>> CreateWithFault() {
+Result<std::unique_ptr<device::Device>> CreateWithFault(std::string_view transport) {
   if (const char* const path = std::getenv("RINGMASTER_EMULATED_LOSS")) {
     const auto text = ReadFile(path);
     long long wait = 0;
@@ -22,11 +23,19 @@ Result<std::unique_ptr<device::Device>> CreateWithFault() {
     if (text.ok() && std::sscanf(text->c_str(), "%lld:%d", &wait, &error) == 2 && ::unlink(path) == 0)
       emulation::FailAtWait(wait, error);
   }
-  return CreateDevice();
+  return CreateDevice(transport);
 }
 
 }  // namespace
 }  // namespace ringmaster::cuda
+
+// For libraries that give out memory of the GPU (tests/cuda/nccl).
+extern "C" __attribute__((visibility("default"))) void* ringmaster_emulated_allocate(int64_t bytes) {
+  return ringmaster::cuda::emulation::AllocateDevice(bytes);
+}
+extern "C" __attribute__((visibility("default"))) void ringmaster_emulated_free(void* memory) {
+  ringmaster::cuda::emulation::Free(memory);
+}
 
 extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plugin*
 ringmaster_device_plugin() {

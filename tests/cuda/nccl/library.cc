@@ -7,6 +7,8 @@
 //   RINGMASTER_EMULATED_NCCL_OTHER    a file: the first process to take it away has another version
 //   RINGMASTER_EMULATED_NCCL_HANG     a file: the first abort to take it away never returns
 //   RINGMASTER_EMULATED_NCCL_NO_ID    a file: the first id for newcomers is refused to who takes it away
+//   RINGMASTER_EMULATED_NCCL_NO_MEMORY   a file: who takes it away gets no memory
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,8 +17,10 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +47,7 @@ struct Communicator {
   bool revoked = false;
   Communicator* smaller = nullptr;  // that is being made of it,
   Handle* promised = nullptr;       // and where that will be named
+  std::set<void*> memory = {};      // that was registered with it; guarded by the pool
 };
 
 Communicator& Of(Handle handle) { return *reinterpret_cast<Communicator*>(handle); }
@@ -61,6 +66,25 @@ struct Invitations {
 Invitations& Given() {
   static Invitations invitations;
   return invitations;
+}
+
+// Memory that was given out, which is that of the emulated GPU, and who knows it.
+struct Pool {
+  std::mutex mutex;
+  std::map<void*, size_t> given;
+  std::set<Communicator*> communicators;
+};
+Pool& ThePool() {
+  static Pool pool;
+  return pool;
+}
+
+// The GPU is emulated by the worker's plugin.
+template <class F>
+F* OfGpu(const char* name) {
+  const char* const path = std::getenv("RINGMASTER_DEVICE_PLUGIN");
+  void* const plugin = path == nullptr ? nullptr : ::dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  return plugin == nullptr ? nullptr : reinterpret_cast<F*>(::dlsym(plugin, name));
 }
 
 int Fail(const Error& error) {
@@ -258,6 +282,10 @@ RINGMASTER_EXPORT int ncclCommAbort(Handle handle) {
     while (true) never.wait(lock);
   }
   const std::unique_ptr<Communicator> freed(&Of(handle));
+  {
+    const std::lock_guard lock(ThePool().mutex);
+    ThePool().communicators.erase(freed.get());
+  }
   if (freed->smaller != nullptr) Name(freed.get());
   return answers::kSuccess;
 }
@@ -276,7 +304,43 @@ RINGMASTER_EXPORT int ncclCommGetAsyncError(Handle handle, int* answer) {
   return answers::kSuccess;
 }
 
-RINGMASTER_EXPORT int ncclCommRegister(Handle, void*, size_t, void**) { return answers::kSuccess; }
+RINGMASTER_EXPORT int ncclCommRegister(Handle handle, void* memory, size_t bytes, void**) {
+  Pool& pool = ThePool();
+  const std::lock_guard lock(pool.mutex);
+  const auto found = pool.given.find(memory);
+  if (found == pool.given.end() || found->second < bytes)
+    return Misused("memory is registered that is CUDA's");
+  pool.communicators.insert(&Of(handle));
+  Of(handle).memory.insert(memory);
+  Say("registers memory");
+  return answers::kSuccess;
+}
+
+// Full of something, and of whole pages, as the real one.
+RINGMASTER_EXPORT int ncclMemAlloc(void** memory, size_t bytes) {
+  constexpr size_t kPage = size_t{2} << 20;
+  if (TakesFile("RINGMASTER_EMULATED_NCCL_NO_MEMORY"))
+    return Fail({ringmaster::Code::kExhausted, "no memory today"});
+  auto* const allocate = OfGpu<void*(int64_t)>("ringmaster_emulated_allocate");
+  const size_t taken = (bytes + kPage - 1) / kPage * kPage;
+  *memory = allocate == nullptr ? nullptr : allocate(static_cast<int64_t>(taken));
+  if (*memory == nullptr) return Fail({ringmaster::Code::kExhausted, "no emulated GPU, or too little of it"});
+  std::memset(*memory, 0x5a, taken);
+  const std::lock_guard lock(ThePool().mutex);
+  ThePool().given[*memory] = bytes;
+  return answers::kSuccess;
+}
+
+RINGMASTER_EXPORT int ncclMemFree(void* memory) {
+  Pool& pool = ThePool();
+  const std::lock_guard lock(pool.mutex);
+  for (const Communicator* const each : pool.communicators)
+    if (each->memory.contains(memory)) return Misused("memory is freed that a communicator knows");
+  if (pool.given.erase(memory) == 0) return Misused("memory is freed that is not NCCL's");
+  OfGpu<void(void*)>("ringmaster_emulated_free")(memory);
+  Say("frees memory");
+  return answers::kSuccess;
+}
 
 RINGMASTER_EXPORT int ncclAllReduce(const void* in, void* out, size_t count, int type, int operation,
                                     Handle handle, Stream stream) {

@@ -61,7 +61,9 @@ static_assert(kSame<decltype(ncclGetVersion), decltype(Api::get_version)> &&
               kSame<decltype(ncclGroupStart), decltype(Api::group_start)> &&
               kSame<decltype(ncclGroupEnd), decltype(Api::group_end)>);
 #if NCCL_VERSION_CODE >= 21901
-static_assert(kSame<decltype(ncclCommRegister), decltype(Api::register_memory)>);
+static_assert(kSame<decltype(ncclCommRegister), decltype(Api::register_memory)> &&
+              kSame<decltype(ncclMemAlloc), decltype(Api::allocate)> &&
+              kSame<decltype(ncclMemFree), decltype(Api::free)>);
 #endif
 #if NCCL_VERSION_CODE >= 22703
 static_assert(kSame<decltype(ncclCommShrink), decltype(Api::shrink)>);

@@ -44,6 +44,8 @@ Result<Api> LoadApi(const std::string& library) {
   find("ncclCommGrow", &api.grow, false);
   find("ncclCommGetUniqueId", &api.grow_id, false);
   find("ncclCommRegister", &api.register_memory, false);
+  find("ncclMemAlloc", &api.allocate, false);
+  find("ncclMemFree", &api.free, false);
   if (missing != nullptr)
     return Error{Code::kInvalid,
                  fmt::format("NCCL: {} lacks {}; install NCCL 2.18 or newer", library, missing)};

@@ -94,6 +94,9 @@ struct Api {
               Configuration* configuration) = nullptr;
   int (*grow_id)(Handle handle, UniqueId* id) = nullptr;
   int (*register_memory)(Handle handle, void* memory, size_t bytes, void** token) = nullptr;  // 2.19
+  // Memory of the calling thread's GPU that registering is of use for; no communicator is needed. 2.19
+  int (*allocate)(void** memory, size_t bytes) = nullptr;
+  int (*free)(void* memory) = nullptr;
 
   int version = 0;  // 0: there is no library, and no function
 };

@@ -40,7 +40,10 @@ Domain::Domain(const Api& api, DomainOptions options, DebugLog log)
 
 Domain::~Domain() = default;
 
-void Domain::Register(std::span<std::byte> memory) { memory_.push_back(memory); }
+void Domain::Register(std::span<std::byte> memory, bool own) {
+  memory_.push_back(memory);
+  own_memory_ = own_memory_ && own;
+}
 
 Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
                                                             const std::atomic<bool>* cancel) {
@@ -58,6 +61,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
   own.gpu = KeyOf(options_.gpu);
   own.bus = KeyOf(options_.bus);
   own.host = KeyOf(options_.host_id);
+  own.own_memory = own_memory_ ? 1 : 0;
   own.version = api_.version;
   if (rest != Live::Rest::kNothing) {
     own.parent = generation_;
@@ -91,7 +95,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
     RM_ASSIGN(live, StartAfresh(host, cancel));
   }
   if (plan.way == Plan::Way::kNone) return std::unique_ptr<DeviceCommunicator>();
-  if (live != nullptr) RegisterAll(live.get());
+  if (live != nullptr && plan.register_memory) RegisterAll(live.get());
   ReadLog();
   return std::make_unique<DeviceCommunicator>(&api_, std::move(live), options_.live.mark, host->rank(),
                                               host->world(), host->generation());

@@ -43,9 +43,10 @@ class Domain {
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
-  // Memory of the device that operations will be on, which outlives the Domain: NCCL then reads and writes it
-  // without copies. Before the first Connect.
-  void Register(std::span<std::byte> memory);
+  // Memory of the device that operations will be on, which outlives the Domain. Before the first Connect.
+  // `own`: it is of Api::allocate. Where all of it is, at all members, NCCL is told of it, and then reads and
+  // writes it without copies where it can.
+  void Register(std::span<std::byte> memory, bool own);
 
   // Every member calls it with its communicator of the host, whose rank, world and generation the new one
   // has. The older DeviceCommunicator must have been destroyed. nullptr, at all of them, when NCCL is not to
@@ -73,6 +74,7 @@ class Domain {
   const Api api_;
   const DomainOptions options_;
   std::vector<std::span<std::byte>> memory_;
+  bool own_memory_ = true;       // all of it is NCCL's
   bool growing_failed_ = false;  // once, and so probably always
 
   std::mutex mutex_;  // for what follows

@@ -99,6 +99,7 @@ Result<Plan> MakePlan(std::span<const Card> cards) {
       return plan;
     }
     plan.one_host = plan.one_host && card.host == cards[0].host;
+    plan.register_memory = plan.register_memory && card.own_memory != 0;
   }
   if (CanShrink(cards)) {
     plan.excluded = MissingRanks(cards);

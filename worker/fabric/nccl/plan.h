@@ -24,8 +24,9 @@ struct Card {
   uint64_t parent = 0;  // generation of the communicator that it has kept; 0: none
   int32_t parent_rank = 0;
   int32_t parent_world = 0;
-  int32_t version = 0;   // of its NCCL; 0: it has none
-  int32_t may_grow = 0;  // 1: members may be added to its parent, and not only taken away
+  int32_t version = 0;     // of its NCCL; 0: it has none
+  int16_t may_grow = 0;    // 1: members may be added to its parent, and not only taken away
+  int16_t own_memory = 0;  // 1: all that its operations will be on is NCCL's own
 };
 static_assert(sizeof(Card) == 72);
 
@@ -40,6 +41,9 @@ struct Plan {
   std::string why_none;
   std::vector<int> excluded;  // ranks of the parent, ascending
   bool one_host = true;
+  // Memory that is registered at some ranks and not at others is undefined behaviour by NCCL's user guide,
+  // and memory of CUDA's is passed over at registering, here and there: all of them, or none.
+  bool register_memory = true;
   bool operator==(const Plan&) const = default;
 };
 

@@ -86,6 +86,12 @@ class NcclDomainTest : public ::testing::Test {
     });
   }
 
+  std::span<std::byte> OfLibrary(size_t bytes) const {
+    void* memory = nullptr;
+    CHECK(library_->api().allocate(&memory, bytes) == kSuccess);
+    return {static_cast<std::byte*>(memory), bytes};
+  }
+
   static std::vector<int> First(int count) {
     std::vector<int> ranks(static_cast<size_t>(count));
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -242,15 +248,33 @@ TEST_F(NcclDomainTest, AsAFabricCommunicator) {
 
 TEST_F(NcclDomainTest, MemoryIsRegisteredWithEachCommunicator) {
   Start(2);
-  for (const auto& rank : ranks_) {
-    rank->domain->Register(std::span(reinterpret_cast<std::byte*>(rank.get()), 32));
-    rank->domain->Register(std::span(reinterpret_cast<std::byte*>(rank.get()), 64));
-  }
+  std::vector<std::span<std::byte>> given;
+  for (const size_t rank : {0, 1, 1, 0})
+    ranks_[rank]->domain->Register(given.emplace_back(OfLibrary(32)), true);
   Connect(First(2), 1);
   EXPECT_EQ(library_->registered(), 4);
   for (const auto& rank : ranks_) rank->cancel = true;
   Connect(First(2), 2);
   EXPECT_EQ(library_->registered(), 8);
+  for (const auto& rank : ranks_) {
+    rank->communicator.reset();
+    rank->domain.reset();
+  }
+  for (const auto memory : given) EXPECT_EQ(library_->Free(memory.data()), kSuccess);  // nobody knows it
+  EXPECT_EQ(library_->given(), 0);
+}
+
+// NCCL cannot do with memory that is registered here and not there.
+TEST_F(NcclDomainTest, MemoryOfAnotherKindAtOneRankIsRegisteredNowhere) {
+  Start(2);
+  std::vector<std::byte> other(64);
+  ranks_[0]->domain->Register(OfLibrary(64), true);
+  ranks_[1]->domain->Register(OfLibrary(64), true);
+  ranks_[1]->domain->Register(other, false);
+  Connect(First(2), 1);
+  EXPECT_EQ(library_->registered(), 0);
+  SumOnAll(First(2));
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
 // One rank is gone: the others' operation never ends by itself.
@@ -524,8 +548,7 @@ TEST_F(NcclDomainTest, AnyCallMayFail) {
       SCOPED_TRACE("call " + std::to_string(call) + " fails with " + std::to_string(failure));
       Start(3, {.slow_answers = 1, .failing_call = call, .failure = failure},
             {.forming = milliseconds(60), .operation = milliseconds(60)});
-      for (const auto& rank : ranks_)
-        rank->domain->Register(std::span(reinterpret_cast<std::byte*>(rank.get()), 64));
+      for (const auto& rank : ranks_) rank->domain->Register(OfLibrary(64), true);
       bool all_well = false;
       bool any_left = false;
       const auto over = [&] { return any_left || (all_well && library_->calls() > call); };

@@ -115,6 +115,7 @@ struct FakeLibrary::Communicator {
   uint64_t enqueued = 0;
   int slow = 0;
   bool revoked = false;
+  std::set<const void*> memory;  // registered with it
   int state = kSuccess;
   std::deque<FakeBatch> batches;
 };
@@ -180,7 +181,11 @@ Api FakeLibrary::api() const {
       return the_library->Grow(handle, world, id, rank, larger);
     };
   }
-  api.register_memory = [](Handle, void*, size_t, void**) { return the_library->RegisterMemory(); };
+  api.register_memory = [](Handle handle, void* memory, size_t, void**) {
+    return the_library->RegisterMemory(handle, memory);
+  };
+  api.allocate = [](void** memory, size_t bytes) { return the_library->Allocate(memory, bytes); };
+  api.free = [](void* memory) { return the_library->Free(memory); };
   return api;
 }
 
@@ -231,6 +236,11 @@ int FakeLibrary::grow_ids() {
 int FakeLibrary::alive() {
   const std::lock_guard lock(mutex_);
   return static_cast<int>(communicators_.size());
+}
+
+int FakeLibrary::given() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(given_.size());
 }
 
 int FakeLibrary::registered() {
@@ -426,9 +436,27 @@ int FakeLibrary::AsyncError(Handle handle, int* answer) {
   return kSuccess;
 }
 
-int FakeLibrary::RegisterMemory() {
+int FakeLibrary::Allocate(void** memory, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::byte> given(bytes);
+  *memory = given.data();
+  given_[given.data()] = std::move(given);
+  return kSuccess;
+}
+
+int FakeLibrary::Free(void* memory) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, communicator] : communicators_)
+    CHECK(!communicator->memory.contains(memory), "memory is freed that a communicator knows");
+  CHECK(given_.erase(memory) == 1, "not memory of this library, or freed twice");
+  return kSuccess;
+}
+
+int FakeLibrary::RegisterMemory(Handle handle, const void* memory) {
   const std::lock_guard lock(mutex_);
   if (Fails()) return faults_.failure;
+  CHECK(given_.contains(memory), "only memory of its own is of use to it");
+  Of(handle)->memory.insert(memory);
   ++registered_;
   return kSuccess;
 }

@@ -59,6 +59,7 @@ class FakeLibrary {
   int grow_ids();  // that were asked for
   int alive();     // communicators that were not freed
   int registered();
+  int given();  // pieces of memory that were not given back
 
   // For the functions of the table.
   struct Clique;
@@ -75,7 +76,9 @@ class FakeLibrary {
               int type, int argument);
   int UniqueIdOf(UniqueId* id);
   int Carry(Handle handle, Stream stream, const void* in, void* out, size_t bytes, int peer);
-  int RegisterMemory();
+  int RegisterMemory(Handle handle, const void* memory);
+  int Allocate(void** memory, size_t bytes);
+  int Free(void* memory);
   int GroupStart();
   int GroupEnd();
 
@@ -100,6 +103,7 @@ class FakeLibrary {
   int grows_ = 0;
   int grow_ids_ = 0;
   int registered_ = 0;
+  std::map<const void*, std::vector<std::byte>> given_;
   uint64_t ids_ = 0;
   std::map<std::string, std::shared_ptr<Clique>> cliques_;
   std::map<std::string, std::shared_ptr<Growth>> growths_;

@@ -119,5 +119,16 @@ TEST(NcclPlan, WhatNcclCannotDo) {
   EXPECT_FALSE(MakePlan(cards)->one_host);
 }
 
+TEST(NcclPlan, MemoryIsRegisteredEverywhereOrNowhere) {
+  std::vector<Card> cards = Cards(3);
+  for (Card& card : cards) card.own_memory = 1;
+  EXPECT_TRUE(MakePlan(cards)->register_memory);
+  for (const size_t other : {0, 1, 2}) {
+    cards[other].own_memory = 0;
+    EXPECT_FALSE(MakePlan(cards)->register_memory) << other;
+    cards[other].own_memory = 1;
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::fabric::nccl
