@@ -1,5 +1,6 @@
 // Collectives by reads of peers' memory, between real processes over real UCX, on memory of the host.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <string_view>
@@ -9,7 +10,9 @@
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
 #include "tests/unit/fabric/pulls.h"
+#include "worker/fabric/pull/group.h"
 #include "worker/fabric/pull/offer.h"
+#include "worker/fabric/ucx/context.h"
 
 namespace ringmaster::fabric::testing {
 namespace {
@@ -135,6 +138,63 @@ TEST(Pull, WhatOnlyEmulatesIsNotUsed) {
   });
   ASSERT_EQ(::unsetenv("UCX_TLS"), 0);
 }
+
+// A connection fails in the middle of reads, and the group goes at once: UCX is given the time to take such a
+// connection apart. (Newer ones end the process when they are not.) The reads themselves fail when the peer is
+// dead, and succeed when it has only left.
+void ReadOfOneThatIsGone(bool dead) {
+  constexpr size_t kBytes = 3 << 20;
+  Processes processes(2, [](Member& member) -> Status {
+    RM_TRY(member.Create(OverSharedMemory()));
+    RM_TRY(member.Exchange());
+    std::vector<std::byte> data(kBytes);
+    pull::Memory memory;
+    RM_ASSIGN(memory.context,
+              ucx::Context::Create(UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, true));
+    RM_ASSIGN(ucx::Mapped mapped, memory.context->Map(data, memory.type));
+    memory.regions.push_back(std::move(mapped));
+    RM_ASSIGN(auto host, member.ConnectAll(1));
+    RM_ASSIGN(auto group, pull::Group::Create(&memory, {.rank = host->rank(),
+                                                        .world = host->world(),
+                                                        .generation = 1,
+                                                        .timeout = seconds(30)}));
+    pull::Offer own;
+    own.worker = group->address();
+    own.regions = {{reinterpret_cast<uint64_t>(data.data()), kBytes, memory.regions.front().key()}};
+    RM_ASSIGN(auto offers, pull::Exchange(host.get(), own));
+    RM_TRY(group->Reach(std::move(offers)));
+    RM_TRY(group->Arrive(data));
+    if (member.id() == 0) {
+      RM_TRY(group->Pull(1, 0, data));
+      RM_TRY(group->Landed());
+    }
+    RM_TRY(group->Arrive(data));
+    if (member.id() == 1) group.reset();
+    member.Tell("ready");
+    member.Listen();
+    if (member.id() == 1) return Ok();
+    for (int i = 0; i < 3; ++i) RM_TRY(group->Pull(1, 0, data));
+    const Status status = group->Landed();
+    group.reset();
+    if (status.ok() || status.error().code != Code::kUnavailable)
+      return Error{Code::kInternal, "who is gone was read"};
+    return Ok();
+  });
+  processes.Exchange();
+  for (const int id : {0, 1}) ASSERT_EQ(processes.Listen(id), "ready");
+  if (dead) {
+    processes.Signal(1, SIGKILL);
+    ASSERT_EQ(processes.Wait(1), "killed");
+  }
+  processes.Tell(0, "it is gone");
+  EXPECT_EQ(processes.Wait(0), "ok");
+  if (dead) return;
+  processes.Tell(1, "leave");
+  EXPECT_EQ(processes.Wait(1), "ok");
+}
+
+TEST(Pull, AGroupGoesRightAfterReadsOfWhoDied) { ReadOfOneThatIsGone(true); }
+TEST(Pull, AGroupGoesRightAfterReadsOfWhoLeft) { ReadOfOneThatIsGone(false); }
 
 TEST(PullOffer, ComesBackFromItsBytes) {
   using namespace std::string_literals;

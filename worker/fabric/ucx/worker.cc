@@ -17,6 +17,10 @@ namespace ringmaster::fabric::ucx {
 namespace {
 
 constexpr unsigned kMessageId = 1;
+// For connections to be taken apart, which is a local matter and quick. Turns too: the process may have been
+// stopped meanwhile.
+constexpr auto kTakenApart = milliseconds(300);
+constexpr int kTakenApartTurns = 1000;
 constexpr size_t kLendBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: shorter ones UCX copies anyway
 
 }  // namespace
@@ -63,16 +67,20 @@ Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler h
 }
 
 Worker::~Worker() {
-  if (worker_ != nullptr) {
-    // The closes are local matters; should one not end, destroying the worker ends it.
-    const Time deadline = Now() + milliseconds(200);
-    while (!closing_.empty() && Now() < deadline) {
-      Progress();
-      Reap();
-    }
-    for (void* request : closing_) ucp_request_free(request);
-    ucp_worker_destroy(worker_);
+  if (worker_ == nullptr) return;
+  // UCX takes closed and failed connections apart while it makes progress, after it has said that the close is
+  // done and given back all that was lent. A worker destroyed before that ends the process: over CMA it finds a
+  // queue that is not empty. A flush waits for it, as for closes that are still to end.
+  const ucp_request_param_t param = {};
+  if (const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param); UCS_PTR_IS_PTR(flush))
+    closing_.push_back(flush);
+  const Time deadline = Now() + kTakenApart;
+  for (int turn = 0; !closing_.empty() && (turn < kTakenApartTurns || Now() < deadline); ++turn) {
+    Progress();
+    Reap();
   }
+  for (void* request : closing_) ucp_request_free(request);
+  ucp_worker_destroy(worker_);
 }
 
 Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
