@@ -121,6 +121,25 @@ TEST(Pull, WithoutCudaInUcxThereIsNoGroup) {
   });
 }
 
+// One had no memory left, or another amount than the others: nobody has a group, and all know that.
+TEST(Pull, WithoutTheSameScratchThereIsNoGroup) {
+  for (const bool refuses : {false, true}) {
+    RunAll(2, OverSharedMemory(), 0, [refuses](Member& member) -> Status {
+      const bool other = member.id() == 1;
+      std::vector<std::byte> scratch(other && !refuses ? 32 << 10 : 64 << 10);
+      const auto domain = pull::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
+      domain->Register(scratch);
+      if (other && refuses) domain->Refuse("no memory");
+      const std::atomic<bool> cancel = false;
+      LateWork work;
+      RM_ASSIGN(auto host, member.ConnectAll(1));
+      RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, scratch));
+      if (made != nullptr || !domain->transport().empty()) return Error{Code::kInternal, "a group came to be"};
+      return Ok();
+    });
+  }
+}
+
 // Over TCP a read needs the peer's help: a UCX that can be told to do without is not used so, and all know.
 TEST(Pull, WhatOnlyEmulatesIsNotUsed) {
   if (!ucx::CanBeDirect()) GTEST_SKIP() << "UCX " << ucx::LibraryVersion() << " cannot be told";
@@ -201,12 +220,33 @@ TEST(PullOffer, ComesBackFromItsBytes) {
   const pull::Offer offer{.refusal = "no \xff GPU",
                           .host_id = "host",
                           .worker = "\0\x80raw"s,
-                          .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}}};
+                          .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}},
+                          .scratch_bytes = 4096};
   const auto decoded = pull::Decode(pull::Encode(offer));
   ASSERT_TRUE(decoded.ok()) << decoded.error().message;
   EXPECT_EQ(*decoded, offer);
   EXPECT_EQ(pull::Decode("no offer").error().code, Code::kCorrupt);
   EXPECT_EQ(pull::Decode("").error().code, Code::kCorrupt);
+}
+
+// Members whose builds would not understand each other, or would cut sums differently, go without; and none of
+// them fails over it.
+TEST(PullOffer, WhoCannotReadEachOther) {
+  pull::Offer able;
+  able.scratch_bytes = 4096;
+  pull::Offer unable;  // without any scratch
+  unable.refusal = "no GPU";
+  pull::Offer smaller = able;
+  smaller.scratch_bytes = 2048;
+  pull::Offer newer = able;
+  newer.protocol = pull::kProtocol + 1;
+  const auto decoded = pull::Decode(pull::Encode(newer));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(pull::WhyNot({able, able}), "");
+  EXPECT_EQ(pull::WhyNot({able, unable, smaller}), "rank 1: no GPU");
+  EXPECT_EQ(pull::WhyNot({unable, able}), "rank 0: no GPU");
+  EXPECT_EQ(pull::WhyNot({able, able, smaller}), "rank 2 reads into 2048 bytes, rank 0 into 4096");
+  EXPECT_EQ(pull::WhyNot({able, *decoded}), "rank 1 is of another build, with protocol 2, not 1");
 }
 
 TEST(PullOffer, WhatCarriesMemoryOfGpus) {

@@ -54,6 +54,7 @@ class PullCommunicator final : public OrderedCommunicator {
     return group_->Offered(peer, data);
   }
   Status Receive(std::span<std::byte> data, int peer) override {
+    RM_TRY(work_->Wait());
     RM_TRY(group_->AwaitOffer(peer, data.size()));
     RM_TRY(group_->Pull(peer, 0, data));
     RM_TRY(group_->Landed());

@@ -109,11 +109,11 @@ Result<std::unique_ptr<OrderedCommunicator>> Domain::Connect(Communicator* host,
   transport_.clear();
   if (host->world() == 1) return std::unique_ptr<OrderedCommunicator>();
   Offer own;
+  own.scratch_bytes = scratch.size();
   std::unique_ptr<Group> group = NewGroup(host, cancel, &own);
   RM_ASSIGN(std::vector<Offer> offers, Exchange(host, own));
-  for (size_t q = 0; q < offers.size(); ++q) {
-    if (offers[q].refusal.empty()) continue;
-    SayOnce(fmt::format("rank {}: {}", q, offers[q].refusal));
+  if (const std::string why = WhyNot(offers); !why.empty()) {
+    SayOnce(why);
     return std::unique_ptr<OrderedCommunicator>();
   }
   const Result<std::string> carriers = Reach(group.get(), std::move(offers));

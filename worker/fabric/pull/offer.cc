@@ -1,5 +1,7 @@
 #include "worker/fabric/pull/offer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -31,6 +33,8 @@ std::string Encode(const Offer& offer) {
   const std::vector<uint8_t> bytes = json::to_cbor({{"refusal", Bytes(offer.refusal)},
                                                     {"host", Bytes(offer.host_id)},
                                                     {"worker", Bytes(offer.worker)},
+                                                    {"scratch", offer.scratch_bytes},
+                                                    {"protocol", offer.protocol},
                                                     {"regions", std::move(regions)}});
   return std::string(bytes.begin(), bytes.end());
 }
@@ -39,6 +43,9 @@ Result<Offer> Decode(std::string_view bytes) {
   try {
     const json value = json::from_cbor(bytes.begin(), bytes.end());
     Offer offer;
+    offer.protocol = value.at("protocol").get<uint32_t>();
+    if (offer.protocol != kProtocol) return offer;  // all that is known of it
+    offer.scratch_bytes = value.at("scratch").get<uint64_t>();
     offer.refusal = Text(value.at("refusal"));
     offer.host_id = Text(value.at("host"));
     offer.worker = Text(value.at("worker"));
@@ -68,6 +75,19 @@ Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own) {
     offers.push_back(std::move(offer));
   }
   return offers;
+}
+
+std::string WhyNot(const std::vector<Offer>& offers) {
+  for (size_t q = 0; q < offers.size(); ++q) {
+    if (offers[q].protocol != kProtocol)
+      return fmt::format("rank {} is of another build, with protocol {}, not {}", q, offers[q].protocol,
+                         kProtocol);
+    if (!offers[q].refusal.empty()) return fmt::format("rank {}: {}", q, offers[q].refusal);
+    if (offers[q].scratch_bytes != offers[0].scratch_bytes)
+      return fmt::format("rank {} reads into {} bytes, rank 0 into {}", q, offers[q].scratch_bytes,
+                         offers[0].scratch_bytes);
+  }
+  return "";
 }
 
 std::string Carriers(bool one_host, std::string_view lanes) {

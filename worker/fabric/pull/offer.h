@@ -20,11 +20,17 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
+// What members must have in common to understand each other; counts up when what they tell each other, or the
+// order in which they do, changes.
+inline constexpr uint32_t kProtocol = 1;
+
 struct Offer {
   std::string refusal;  // why this member cannot; empty when it can
   std::string host_id;  // members with equal ones see each other's GPUs
   std::string worker;   // address of its UCX worker
   std::vector<Region> regions;
+  uint64_t scratch_bytes = 0;  // equal at all: how sums are cut depends on it
+  uint32_t protocol = kProtocol;
   bool operator==(const Offer&) const = default;
 };
 
@@ -33,6 +39,9 @@ Result<Offer> Decode(std::string_view bytes);
 
 // Everybody's, by rank. A collective of `host`.
 Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own);
+
+// Why members who offer that cannot read each other; empty when they can.
+std::string WhyNot(const std::vector<Offer>& offers);
 
 // What can carry memory of GPUs, of the lanes that UCX has chosen to a peer ("cuda_ipc+tcp"): between GPUs of
 // one machine, or by RDMA. Empty: none.
