@@ -96,6 +96,9 @@ void ChooseDevices() {
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
   const std::vector<devices::Gpu> gpus = devices::FindGpus(devices::GpuWatch::kLibrary, "");
   if (gpus.empty()) return;
+  // Without NVLink UCX takes reads of another GPU's memory for slower than writes and has none. We only read,
+  // and what would be taken instead is the way through the host.
+  ::setenv("UCX_CUDA_IPC_ENABLE_GET_ZCOPY", "y", 0);
   const auto get = [](const std::string& name) {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);

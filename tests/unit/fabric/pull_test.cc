@@ -134,7 +134,8 @@ TEST(Pull, WithoutTheSameScratchThereIsNoGroup) {
       LateWork work;
       RM_ASSIGN(auto host, member.ConnectAll(1));
       RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, scratch));
-      if (made != nullptr || !domain->transport().empty()) return Error{Code::kInternal, "a group came to be"};
+      if (made != nullptr || !domain->transport().empty())
+        return Error{Code::kInternal, "a group came to be"};
       return Ok();
     });
   }
@@ -159,8 +160,8 @@ TEST(Pull, WhatOnlyEmulatesIsNotUsed) {
 }
 
 // A connection fails in the middle of reads, and the group goes at once: UCX is given the time to take such a
-// connection apart. (Newer ones end the process when they are not.) The reads themselves fail when the peer is
-// dead, and succeed when it has only left.
+// connection apart. (Newer ones end the process when they are not.) The reads themselves fail when the peer
+// is dead, and succeed when it has only left.
 void ReadOfOneThatIsGone(bool dead) {
   constexpr size_t kBytes = 3 << 20;
   Processes processes(2, [](Member& member) -> Status {
@@ -173,10 +174,10 @@ void ReadOfOneThatIsGone(bool dead) {
     RM_ASSIGN(ucx::Mapped mapped, memory.context->Map(data, memory.type));
     memory.regions.push_back(std::move(mapped));
     RM_ASSIGN(auto host, member.ConnectAll(1));
-    RM_ASSIGN(auto group, pull::Group::Create(&memory, {.rank = host->rank(),
-                                                        .world = host->world(),
-                                                        .generation = 1,
-                                                        .timeout = seconds(30)}));
+    RM_ASSIGN(auto group,
+              pull::Group::Create(
+                  &memory,
+                  {.rank = host->rank(), .world = host->world(), .generation = 1, .timeout = seconds(30)}));
     pull::Offer own;
     own.worker = group->address();
     own.regions = {{reinterpret_cast<uint64_t>(data.data()), kBytes, memory.regions.front().key()}};
@@ -229,8 +230,8 @@ TEST(PullOffer, ComesBackFromItsBytes) {
   EXPECT_EQ(pull::Decode("").error().code, Code::kCorrupt);
 }
 
-// Members whose builds would not understand each other, or would cut sums differently, go without; and none of
-// them fails over it.
+// Members whose builds would not understand each other, or would cut sums differently, go without; and none
+// of them fails over it.
 TEST(PullOffer, WhoCannotReadEachOther) {
   pull::Offer able;
   able.scratch_bytes = 4096;

@@ -2,10 +2,10 @@
 // of the others; sums are made by the device. Large all-reduces go in two rounds, as on the host: each member
 // sums the share it owns, then reads the shares of the others where they were summed.
 //
-// Of a member that gives the generation up or dies, others may read garbage and not know: nothing stops it from
-// using its memory again, and that of a dead process on the same machine may still be there to be read. An
-// operation may then succeed, but none after it can, as each needs that member. So a result counts once any
-// later operation with it, by this or the host's communicator, has succeeded; the commit of a step does.
+// Of a member that gives the generation up or dies, others may read garbage and not know: nothing stops it
+// from using its memory again, and that of a dead process on the same machine may still be there to be read.
+// An operation may then succeed, but none after it can, as each needs that member. So a result counts once
+// any later operation with it, by this or the host's communicator, has succeeded; the commit of a step does.
 //
 // Order of float sums: rank order per element. Every operation waits for the device before and after; it must
 // have nothing under way that writes the data. Data lies in registered memory.

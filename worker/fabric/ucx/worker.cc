@@ -68,9 +68,9 @@ Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler h
 
 Worker::~Worker() {
   if (worker_ == nullptr) return;
-  // UCX takes closed and failed connections apart while it makes progress, after it has said that the close is
-  // done and given back all that was lent. A worker destroyed before that ends the process: over CMA it finds a
-  // queue that is not empty. A flush waits for it, as for closes that are still to end.
+  // UCX takes closed and failed connections apart while it makes progress, after it has said that the close
+  // is done and given back all that was lent. A worker destroyed before that ends the process: over CMA it
+  // finds a queue that is not empty. A flush waits for it, as for closes that are still to end.
   const ucp_request_param_t param = {};
   if (const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param); UCS_PTR_IS_PTR(flush))
     closing_.push_back(flush);
