@@ -175,6 +175,7 @@ Status Group::Pull(int q, size_t offset, std::span<std::byte> to) {
   RM_TRY(Check());
   if (to.empty()) return Ok();
   Peer& peer = peers_[static_cast<size_t>(q)];
+  if (peer.endpoint->failed()) return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
   const Place& place = peer.current;
   const bool sound = place.nowhere == 0 && place.region < peer.offer.regions.size() &&
                      place.offset + place.bytes <= peer.offer.regions[place.region].bytes &&

@@ -68,6 +68,7 @@ Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler h
 
 Worker::~Worker() {
   if (worker_ == nullptr) return;
+  handler_ = [](const Header&, std::span<const std::byte>) {};  // its owner is half gone
   // UCX takes closed and failed connections apart while it makes progress, after it has said that the close
   // is done and given back all that was lent. A worker destroyed before that ends the process: over CMA it
   // finds a queue that is not empty. A flush waits for it, as for closes that are still to end.
