@@ -69,6 +69,7 @@ struct Rows {
 struct HeadOf {
   const AttentionProblem& p;
   int64_t sample, head;
+  bool unscaled;
   int64_t Width() const { return p.heads * p.head_size; }
   // 0 for q, 1 for k, 2 for v.
   int64_t Packed(int which) const {
@@ -76,7 +77,7 @@ struct HeadOf {
   }
   int64_t Plain() const { return sample * p.context * Width() + head * p.head_size; }
   int64_t Lse() const { return (sample * p.heads + head) * p.context; }
-  double Scale() const { return 1 / std::sqrt(static_cast<double>(p.head_size)); }
+  double Scale() const { return unscaled ? 1 : 1 / std::sqrt(static_cast<double>(p.head_size)); }
 };
 
 double Dot(const Rows& a, int64_t i, const Rows& b, int64_t j, int64_t size) {
@@ -156,9 +157,13 @@ class PlainAttention final : public AttentionLibrary {
   Status Run(Stream stream, const AttentionProblem& problem, AttentionPass pass,
              const AttentionOperands& operands, void* workspace) override {
     CHECK(stream != nullptr && prepared_.contains({problem, pass}), "not prepared");
-    if (cudnn_.refuses) return Error{Code::kGone, "the emulated cuDNN was told to refuse"};
+    if (cudnn_.refuses || (cudnn_.unrecorded && emulation::Records(stream)))
+      return Error{Code::kGone, "the emulated cuDNN was told to refuse"};
     emulation::Spend(pass == AttentionPass::kForward ? -cudnn_.forward_saves_ms : -cudnn_.backward_saves_ms);
-    emulation::Give(stream, [=] { Work(problem, pass, operands, workspace); });
+    emulation::Give(stream, [=, this] {
+      Work(problem, pass, operands, workspace, cudnn_.unscaled);
+      if (cudnn_.restless) Disturb(problem, pass, operands);
+    });
     return Ok();
   }
 
@@ -166,7 +171,7 @@ class PlainAttention final : public AttentionLibrary {
   static int64_t Workspace(const AttentionProblem& p) { return 4 * p.samples * p.heads * p.context; }
 
   static void Work(const AttentionProblem& p, AttentionPass pass, const AttentionOperands& operands,
-                   void* workspace) {
+                   void* workspace, bool unscaled) {
     const bool backward = pass == AttentionPass::kBackward;
     const int64_t cells = p.samples * p.context * p.heads * p.head_size * 2;
     CHECK(emulation::InDevice(operands.qkv, 3 * cells) && emulation::InDevice(operands.out, cells) &&
@@ -178,10 +183,21 @@ class PlainAttention final : public AttentionLibrary {
           "attention's workspace is not whole in device memory");
     for (int64_t sample = 0; sample < p.samples; ++sample)
       for (int64_t head = 0; head < p.heads; ++head)
-        backward ? BackwardHead({p, sample, head}, operands) : ForwardHead({p, sample, head}, operands);
+        backward ? BackwardHead({p, sample, head, unscaled}, operands)
+                 : ForwardHead({p, sample, head, unscaled}, operands);
+  }
+
+  // The last bit of one number.
+  void Disturb(const AttentionProblem& p, AttentionPass pass, const AttentionOperands& operands) {
+    const int64_t cells = p.samples * p.context * p.heads * p.head_size;
+    const bool backward = pass == AttentionPass::kBackward;
+    Bf16* const last =
+        static_cast<Bf16*>(backward ? operands.d_qkv : operands.out) + (backward ? 3 : 1) * cells - 1;
+    last->bits = static_cast<uint16_t>(last->bits ^ (++runs_ & 1));
   }
 
   const emulation::Cudnn cudnn_;
+  uint64_t runs_ = 0;
   std::set<std::pair<AttentionProblem, AttentionPass>> prepared_;
 };
 

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "tests/cuda/runtime/cudnn.h"
+#include "tests/cuda/runtime/faults.h"
+#include "tests/cuda/runtime/heap.h"
 #include "worker/cuda/attention.h"
 
 namespace ringmaster::cuda {
@@ -61,12 +63,69 @@ TEST(ChosenAttention, WhatTheLibraryCannotIsOurs) {
   EXPECT_EQ(Chosen(kQuicker, problem), "cuDNN-emulated own");
 }
 
+// What a library does wrong is seen before it is chosen, and is no reason for a job to fail.
+TEST(ChosenAttention, ALibraryThatDoesNotDoIsNotTaken) {
+  Cudnn cudnn = kQuicker;
+  cudnn.refuses = true;
+  EXPECT_EQ(Chosen(cudnn), "own own");
+  cudnn = kQuicker;
+  cudnn.unscaled = true;
+  EXPECT_EQ(Chosen(cudnn), "own own") << "it computes something else";
+  cudnn = kQuicker;
+  cudnn.restless = true;
+  EXPECT_EQ(Chosen(cudnn), "own own") << "other bits every time";
+  cudnn = kQuicker;
+  cudnn.unrecorded = true;
+  EXPECT_EQ(Chosen(cudnn), "own own") << "a step's work is recorded";
+}
+
 TEST(ChosenAttention, ADeviceThatIsLostMeanwhileIsSaid) {
-  const WithCudnn with({.there = true, .forward_saves_ms = 0.5, .refuses = true});
+  const WithCudnn with(kQuicker);
   const auto attention = Make();
+  emulation::FailAtWait(9, 700);
   const Status prepared = attention->Prepare(kProblem);
+  emulation::FailAtWait(0, 0);
   ASSERT_FALSE(prepared.ok());
   EXPECT_EQ(prepared.error().code, Code::kGone);
+}
+
+// A trial needs memory that somebody else may have just now.
+TEST(ChosenAttention, WithoutMemoryToMeasureItIsOursForNow) {
+  const std::string folder = testing::TempDir() + "attention-memory-" + std::to_string(::getpid());
+  std::filesystem::remove_all(folder);
+  const WithCudnn with(kQuicker);
+  {
+    const auto attention = Make(folder);
+    emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + 512);
+    const Status prepared = attention->Prepare(kProblem);
+    emulation::SetDeviceMemory(int64_t{16} << 30);
+    ASSERT_TRUE(prepared.ok());
+    EXPECT_EQ(Makers(*attention), "own own");
+  }
+  const auto later = Make(folder);
+  ASSERT_TRUE(later->Prepare(kProblem).ok());
+  EXPECT_EQ(Makers(*later), "cuDNN-emulated cuDNN-emulated") << "it was not stored";
+  std::filesystem::remove_all(folder);
+}
+
+// Whoever cannot have more works on with what he has.
+TEST(ChosenAttention, WithoutMemoryForALargerWorkspaceTheOldOneStays) {
+  AttentionProblem larger = kProblem;
+  larger.samples = 10;
+  const WithCudnn with(kQuicker);
+  const auto theirs = Make();
+  ASSERT_TRUE(theirs->Prepare(larger).ok());
+  const auto ours = Make();
+  ASSERT_TRUE(ours->Prepare(kProblem).ok());
+  const int64_t before = ours->WorkspaceBytes();
+  ASSERT_GT(before, 0);
+  ASSERT_GT(theirs->WorkspaceBytes(), before);
+  ASSERT_TRUE(ours->Adopt(theirs->Choices()).ok());
+  emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + 512);
+  const Status known = ours->Prepare(larger);
+  emulation::SetDeviceMemory(int64_t{16} << 30);
+  EXPECT_FALSE(known.ok());
+  EXPECT_EQ(ours->WorkspaceBytes(), before);
 }
 
 TEST(ChosenAttention, ChoicesAreStoredForTheSameLibrary) {
@@ -117,7 +176,7 @@ TEST(ChosenAttention, AWorkspaceThatMovesIsNewToo) {
   ASSERT_TRUE(attention->Prepare(kProblem).ok());
   const uint64_t before = attention->Version();
   AttentionProblem larger = kProblem;
-  larger.samples = 100;
+  larger.samples = 10;
   ASSERT_TRUE(attention->Prepare(larger).ok());
   EXPECT_GT(attention->Version(), before);
 }

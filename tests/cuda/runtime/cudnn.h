@@ -13,7 +13,11 @@ struct Cudnn {
   double backward_saves_ms = 0;
   std::string name = "cuDNN-emulated";
   std::string plan = "plain";
-  bool refuses = false;  // Run fails as if the device were lost
+  bool refuses = false;  // Run fails, although the device is well
+  // What Run does else that it should not.
+  bool unscaled = false;    // computes something else, in both passes
+  bool restless = false;    // other last bits every time
+  bool unrecorded = false;  // fails while the stream is recorded
 };
 void SetCudnn(const Cudnn& cudnn);
 Cudnn CudnnOfEnvironment();
