@@ -48,7 +48,7 @@ class AttentionLibrary {
 
   virtual ~AttentionLibrary() = default;
 
-  // "cuDNN-9.19.0": equal names have equal plans.
+  // "cuDNN-9.19.0+NVRTC-13.0": equal names have equal plans.
   virtual std::string Name() const = 0;
 
   // kInvalid with the reason when it cannot do this.

@@ -3,6 +3,7 @@
 #include <cudnn.h>
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
+#include <nvrtc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -74,25 +75,34 @@ class Graph final : public AttentionGraph {
     RM_TRY(Told(graph_.get_workspace_size(plan_.workspace_bytes)));
     RM_TRY(Told(graph_.get_plan_name(plan_.name)));
     std::ranges::replace(plan_.name, ' ', '_');
+    // Engine and knobs are the same, on H200, for a fixed order of sums and for any: their memory is not.
+    plan_.name += fmt::format(",{}", plan_.workspace_bytes);
     return Ok();
   }
 
   const AttentionLibrary::Plan& plan() const override { return plan_; }
 
+  std::string Description() const override { return graph_.print(); }
+
+  std::unordered_map<int64_t, void*> Addresses(const AttentionOperands& operands) const override {
+    constexpr int64_t kBytes = 2;  // of a bfloat16
+    const int64_t width = problem_.heads * problem_.head_size * kBytes;
+    auto* const qkv = static_cast<std::byte*>(const_cast<void*>(operands.qkv));
+    std::unordered_map<int64_t, void*> at = {
+        {kQ, qkv}, {kK, qkv + width}, {kV, qkv + 2 * width}, {kOut, operands.out}, {kLse, operands.lse}};
+    if (pass_ == AttentionPass::kBackward) {
+      auto* const d_qkv = static_cast<std::byte*>(operands.d_qkv);
+      at.emplace(kDOut, const_cast<void*>(operands.d_out));
+      at.emplace(kDQ, d_qkv);
+      at.emplace(kDK, d_qkv + width);
+      at.emplace(kDV, d_qkv + 2 * width);
+    }
+    return at;
+  }
+
   Status Run(cudnnContext* handle, const AttentionOperands& operands, void* workspace) override {
     return Guarded([&]() -> Status {
-      constexpr int64_t kBytes = 2;  // of a bfloat16
-      const int64_t width = problem_.heads * problem_.head_size * kBytes;
-      auto* const qkv = static_cast<std::byte*>(const_cast<void*>(operands.qkv));
-      std::unordered_map<int64_t, void*> at = {
-          {kQ, qkv}, {kK, qkv + width}, {kV, qkv + 2 * width}, {kOut, operands.out}, {kLse, operands.lse}};
-      if (pass_ == AttentionPass::kBackward) {
-        auto* const d_qkv = static_cast<std::byte*>(operands.d_qkv);
-        at.emplace(kDOut, const_cast<void*>(operands.d_out));
-        at.emplace(kDQ, d_qkv);
-        at.emplace(kDK, d_qkv + width);
-        at.emplace(kDV, d_qkv + 2 * width);
-      }
+      std::unordered_map<int64_t, void*> at = Addresses(operands);
       Status done = Told(graph_.execute(handle, at, workspace));
       // It was prepared with these very shapes: only the device can have failed.
       if (!done.ok()) return Error{Code::kGone, done.error().message};
@@ -176,7 +186,10 @@ class Graph final : public AttentionGraph {
 
 std::string LibraryName() {
   const size_t version = cudnnGetVersion();
-  return fmt::format("cuDNN-{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  int major = 0, minor = 0;
+  (void)nvrtcVersion(&major, &minor);
+  return fmt::format("cuDNN-{}.{}.{}+NVRTC-{}.{}", version / 10000, version / 100 % 100, version % 100, major,
+                     minor);
 }
 
 Result<std::unique_ptr<AttentionGraph>> AttentionGraph::Build(const AttentionProblem& problem,
@@ -187,6 +200,14 @@ Result<std::unique_ptr<AttentionGraph>> AttentionGraph::Build(const AttentionPro
       problem.context < 1)
     return Error{Code::kInvalid, fmt::format("{}: heads are multiples of 8, and at most {} wide (got {})",
                                              LibraryName(), kLargestHead, problem.head_size)};
+  // In backward the headers put a sum per row first into the workspace, and what the engine works in right
+  // behind it, wherever that ends.
+  constexpr int64_t kAligned = 16 / sizeof(float);
+  if (pass == AttentionPass::kBackward && problem.samples * problem.heads * problem.context % kAligned != 0)
+    return Error{Code::kInvalid,
+                 fmt::format("{}: samples x heads x context is a multiple of {} (got {} x {} "
+                             "x {}), or its workspace is not aligned",
+                             LibraryName(), kAligned, problem.samples, problem.heads, problem.context)};
   return Guarded([&]() -> Result<std::unique_ptr<AttentionGraph>> {
     auto graph = std::make_unique<Graph>(problem, pass);
     RM_TRY(graph->Start(target));

@@ -7,8 +7,10 @@
 // Thread rule: one thread at a time, bound to the device. No exception of cuDNN's headers leaves this.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 #include "base/result.h"
 #include "worker/cuda/attention_library.h"
@@ -32,11 +34,17 @@ class AttentionGraph {
 
   virtual const AttentionLibrary::Plan& plan() const = 0;
 
+  // What cuDNN was told, in its own words: JSON of the operation and of its tensors, with their uids; and the
+  // addresses that those uids are given.
+  virtual std::string Description() const = 0;
+  virtual std::unordered_map<int64_t, void*> Addresses(const AttentionOperands& operands) const = 0;
+
   // Enqueues to the handle's stream.
   virtual Status Run(cudnnContext* handle, const AttentionOperands& operands, void* workspace) = 0;
 };
 
-// "cuDNN-9.19.0", of the library that is loaded.
+// "cuDNN-9.19.0+NVRTC-13.0", of the libraries that are loaded: cuDNN has the numbers of a plan's name, NVRTC
+// compiles what they stand for.
 std::string LibraryName();
 
 }  // namespace ringmaster::cuda::cudnn

@@ -35,13 +35,19 @@ class Cudnn final : public AttentionLibrary {
              const AttentionOperands& operands, void* workspace) override {
     const auto it = graphs_.find({problem, pass});
     CHECK(it != graphs_.end() && it->second != nullptr, "attention that was not prepared");
-    if (const cudnnStatus_t status = cudnnSetStream(handle_.get(), stream); status != CUDNN_STATUS_SUCCESS)
-      return Error{Code::kGone, fmt::format("{}: {}", LibraryName(), cudnnGetErrorString(status))};
+    // A stream that is recorded was this handle's before (models/pieces.h enqueues first): nothing is set
+    // then.
+    if (stream != stream_) {
+      if (const cudnnStatus_t status = cudnnSetStream(handle_.get(), stream); status != CUDNN_STATUS_SUCCESS)
+        return Error{Code::kGone, fmt::format("{}: {}", LibraryName(), cudnnGetErrorString(status))};
+      stream_ = stream;
+    }
     return it->second->Run(handle_.get(), operands, workspace);
   }
 
  private:
   Handle handle_;
+  Stream stream_ = nullptr;  // the handle's
   std::map<std::pair<AttentionProblem, AttentionPass>, std::unique_ptr<AttentionGraph>> graphs_;
 };
 
