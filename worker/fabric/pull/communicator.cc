@@ -86,6 +86,16 @@ class PullCommunicator final : public OrderedCommunicator {
                                               bytes, world())};
   }
 
+  // Fills `terms` with what the others have `offset` behind what they have shown, an equal part each.
+  Status ReadTerms(size_t offset, std::span<std::byte> terms) {
+    const size_t bytes = terms.size() / Others();
+    for (int q = 0; q < world(); ++q) {
+      if (q == rank()) continue;
+      RM_TRY(group_->Pull(q, offset, terms.subspan(Slot(q) * bytes, bytes)));
+    }
+    return group_->Landed();
+  }
+
   // Reads everybody's term of `own`, which lies `offset` behind what all have shown, piece by piece, and has
   // the device sum them there; it sums a piece while the next one is read.
   Status SumHere(std::span<std::byte> own, size_t offset, const Combiner& combiner) {
@@ -93,11 +103,7 @@ class PullCommunicator final : public OrderedCommunicator {
     for (size_t at = 0; at < own.size(); at += LongestPiece(), ++turn) {
       const std::span<std::byte> piece = own.subspan(at, std::min(LongestPiece(), own.size() - at));
       const std::span<std::byte> terms = Half(turn).first(piece.size() * Others());
-      for (int q = 0; q < world(); ++q) {
-        if (q == rank()) continue;
-        RM_TRY(group_->Pull(q, offset + at, terms.subspan(Slot(q) * piece.size(), piece.size())));
-      }
-      RM_TRY(group_->Landed());
+      RM_TRY(ReadTerms(offset + at, terms));
       RM_TRY(work_->Wait());  // for the piece before: the next one goes to where its terms are
       work_->Combine({piece, terms, rank(), combiner});
     }
@@ -110,11 +116,7 @@ class PullCommunicator final : public OrderedCommunicator {
     RM_TRY(group_->Arrive(data));
     if (data.size() * Others() <= kSmallBytes && data.size() <= LongestPiece()) {
       const std::span<std::byte> terms = Half(0).first(data.size() * Others());
-      for (int q = 0; q < world(); ++q) {
-        if (q == rank()) continue;
-        RM_TRY(group_->Pull(q, 0, terms.subspan(Slot(q) * data.size(), data.size())));
-      }
-      RM_TRY(group_->Landed());
+      RM_TRY(ReadTerms(0, terms));
       RM_TRY(group_->Arrive({}));  // nobody reads ours any more
       work_->Combine({data, terms, rank(), combiner});
       return Ok();

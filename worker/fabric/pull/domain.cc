@@ -2,30 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
 
 namespace ringmaster::fabric::pull {
-namespace {
-
-std::set<std::string> Names(std::string_view joined) {
-  std::set<std::string> names;
-  while (!joined.empty()) {
-    const std::string_view name = joined.substr(0, joined.find('+'));
-    joined.remove_prefix(std::min(joined.size(), name.size() + 1));
-    names.emplace(name);
-  }
-  return names;
-}
-
-}  // namespace
-
 std::unique_ptr<Domain> Domain::Create(const DomainOptions& options) {
   auto domain = std::unique_ptr<Domain>(new Domain(options));
   auto context = ucx::Context::Create(UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, true);

@@ -90,16 +90,23 @@ std::string WhyNot(const std::vector<Offer>& offers) {
   return "";
 }
 
-std::string Carriers(bool one_host, std::string_view lanes) {
-  std::string ipc;
-  std::string rdma;
-  while (!lanes.empty()) {
-    const std::string_view lane = lanes.substr(0, lanes.find('+'));
-    lanes.remove_prefix(std::min(lanes.size(), lane.size() + 1));
-    if (one_host && lane == "cuda_ipc") ipc = lane;
-    if (IsRdma(lane)) rdma += (rdma.empty() ? "" : "+") + std::string(lane);
+std::set<std::string> Names(std::string_view joined) {
+  std::set<std::string> names;
+  while (!joined.empty()) {
+    const std::string_view name = joined.substr(0, joined.find('+'));
+    joined.remove_prefix(std::min(joined.size(), name.size() + 1));
+    names.emplace(name);
   }
-  return ipc.empty() ? rdma : ipc;  // UCX prefers it as well
+  return names;
+}
+
+std::string Carriers(bool one_host, std::string_view lanes) {
+  const std::set<std::string> names = Names(lanes);
+  if (one_host && names.contains("cuda_ipc")) return "cuda_ipc";  // UCX prefers it as well
+  std::string rdma;
+  for (const std::string& name : names)
+    if (IsRdma(name)) rdma += (rdma.empty() ? "" : "+") + name;
+  return rdma;
 }
 
 }  // namespace ringmaster::fabric::pull

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,9 @@ Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own);
 
 // Why members who offer that cannot read each other; empty when they can.
 std::string WhyNot(const std::vector<Offer>& offers);
+
+// Of names joined by "+".
+std::set<std::string> Names(std::string_view joined);
 
 // What can carry memory of GPUs, of the lanes that UCX has chosen to a peer ("cuda_ipc+tcp"): between GPUs of
 // one machine, or by RDMA. Empty: none.
