@@ -1,13 +1,13 @@
 // `ringmaster devices`: what this machine has for training.
-#include "worker/devices/devices.h"
+#include "worker/inventory/devices.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
-#include "worker/device/load.h"
-#include "worker/devices/health.h"
+#include "worker/compute/device/load.h"
+#include "worker/inventory/health.h"
 
 namespace ringmaster::cli {
 

@@ -13,7 +13,7 @@
 #include "api/load.h"
 #include "api/yaml_text.h"
 #include "base/file.h"
-#include "cli/cluster.h"
+#include "cli/cluster/cluster.h"
 #include "cli/command.h"
 #include "cli/manifest.h"
 #include "operator/kube/watch/meta.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "worker/cuda/kernels/bf16.h"
-#include "worker/cuda/runtime/event.h"
+#include "worker/compute/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/runtime/event.h"
 
 namespace ringmaster::bench {
 namespace {

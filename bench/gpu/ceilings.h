@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "base/result.h"
-#include "worker/cuda/matmul.h"
-#include "worker/cuda/runtime/memory.h"
-#include "worker/cuda/runtime/stream.h"
+#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::bench {
 

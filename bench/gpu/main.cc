@@ -12,7 +12,7 @@
 #include "bench/gpu/ceilings.h"
 #include "bench/gpu/parts.h"
 #include "bench/gpu/training.h"
-#include "worker/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_facts.h"
 
 namespace ringmaster::bench {
 namespace {

@@ -7,16 +7,16 @@
 
 #include "base/rng.h"
 #include "bench/gpu/ceilings.h"
-#include "worker/cuda/attention.h"
-#include "worker/cuda/kernels/bias.h"
-#include "worker/cuda/kernels/convert.h"
-#include "worker/cuda/kernels/cross_entropy.h"
-#include "worker/cuda/kernels/embedding.h"
-#include "worker/cuda/kernels/layernorm.h"
-#include "worker/cuda/kernels/numerics.h"
-#include "worker/cuda/kernels/optimizer.h"
-#include "worker/engine/layout.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/cuda/attention.h"
+#include "worker/compute/cuda/kernels/bias.h"
+#include "worker/compute/cuda/kernels/convert.h"
+#include "worker/compute/cuda/kernels/cross_entropy.h"
+#include "worker/compute/cuda/kernels/embedding.h"
+#include "worker/compute/cuda/kernels/layernorm.h"
+#include "worker/compute/cuda/kernels/numerics.h"
+#include "worker/compute/cuda/kernels/optimizer.h"
+#include "worker/compute/engine/layout.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "worker/cuda/runtime/stream.h"
-#include "worker/engine/model.h"
+#include "worker/compute/cuda/runtime/stream.h"
+#include "worker/compute/engine/model.h"
 
 namespace ringmaster::bench {
 

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "worker/cuda/device.h"
+#include "worker/compute/cuda/device.h"
 #include "worker/trainer/reader.h"
 
 namespace ringmaster::bench {

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "worker/data/dataset.h"
-#include "worker/device/device.h"
+#include "worker/compute/device/device.h"
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/state.h"

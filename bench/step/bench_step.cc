@@ -13,8 +13,8 @@
 #include "base/time.h"
 #include "bench/step/beside_engine.h"
 #include "bench/step/raw_products.h"
-#include "worker/engine/model.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/engine/model.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::bench {
 namespace {

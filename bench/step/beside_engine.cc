@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "worker/fabric/fabric.h"
-#include "worker/numerics/exact.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::bench {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/engine/model.h"
+#include "worker/compute/engine/model.h"
 
 namespace ringmaster::bench {
 

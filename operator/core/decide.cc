@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "operator/core/steps.h"
+#include "operator/core/decide_steps.h"
 #include "operator/core/summary.h"
 
 namespace ringmaster::core {

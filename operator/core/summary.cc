@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/core/steps.h"
+#include "operator/core/decide_steps.h"
 #include "rendezvous/transport_name.h"
 
 namespace ringmaster::core {

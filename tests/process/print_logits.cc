@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "cli/checkpoint_model.h"
+#include "cli/weights/checkpoint_model.h"
 
 int main(int argc, char** argv) {
   using namespace ringmaster;

@@ -11,9 +11,9 @@
 #include <system_error>
 #include <vector>
 
-#include "worker/device/load.h"
-#include "worker/devices/devices.h"
-#include "worker/devices/health.h"
+#include "worker/compute/device/load.h"
+#include "worker/inventory/devices.h"
+#include "worker/inventory/health.h"
 #include "worker/trainer/main.h"
 
 namespace {

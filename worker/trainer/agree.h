@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "worker/device/device.h"
+#include "worker/compute/device/device.h"
 #include "worker/fabric/communicator.h"
 
 namespace ringmaster::trainer {

@@ -16,7 +16,7 @@
 #include <variant>
 
 #include "base/result.h"
-#include "worker/device/device.h"
+#include "worker/compute/device/device.h"
 #include "worker/fabric/communicator.h"
 #include "worker/fabric/ordered.h"
 #include "worker/trainer/twin.h"

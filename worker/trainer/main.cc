@@ -16,9 +16,9 @@
 #include "api/load.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "worker/device/open.h"
-#include "worker/devices/cards.h"
-#include "worker/devices/watch.h"
+#include "worker/compute/device/open.h"
+#include "worker/inventory/cards.h"
+#include "worker/inventory/watch.h"
 #include "worker/trainer/trainer.h"
 
 namespace ringmaster::trainer {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "worker/engine/model.h"
+#include "worker/compute/engine/model.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::trainer {

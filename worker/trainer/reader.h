@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "worker/data/dataset.h"
-#include "worker/engine/model.h"
+#include "worker/compute/engine/model.h"
 
 namespace ringmaster::trainer {
 

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "worker/data/dataset.h"
-#include "worker/engine/model.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/engine/model.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::trainer {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "worker/numerics/exact.h"
+#include "worker/compute/numerics/exact.h"
 #include "worker/trainer/twin.h"
 
 namespace ringmaster::trainer {

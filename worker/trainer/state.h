@@ -19,10 +19,10 @@
 
 #include "base/result.h"
 #include "worker/data/dataset.h"
-#include "worker/device/device.h"
-#include "worker/engine/model.h"
+#include "worker/compute/device/device.h"
+#include "worker/compute/engine/model.h"
 #include "worker/fabric/fabric.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::trainer {
 

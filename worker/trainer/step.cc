@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "worker/numerics/exact.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/numerics/exact.h"
+#include "worker/compute/optimizer/optimizer.h"
 #include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "worker/device/device.h"
+#include "worker/compute/device/device.h"
 #include "worker/fabric/fabric.h"
 
 namespace ringmaster::trainer {

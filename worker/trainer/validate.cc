@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "worker/numerics/exact.h"
+#include "worker/compute/numerics/exact.h"
 #include "worker/trainer/board.h"
 #include "worker/trainer/reader.h"
 #include "worker/trainer/waiting.h"

@@ -1,6 +1,6 @@
 // Our graphs of attention, made by cuDNN for GPUs that are described: checked, given an engine, and compiled.
 // What is not seen here is that they run, and what they compute.
-#include "worker/cuda/cudnn/graph.h"
+#include "worker/compute/cuda/cudnn/graph.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ class Told {
   std::unordered_map<int64_t, void*> at_;
 };
 
-// Every number of every tensor lies where worker/cuda/kernels/attention.h has it, here by plain arithmetic.
+// Every number of every tensor lies where worker/compute/cuda/kernels/attention.h has it, here by plain arithmetic.
 void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, AttentionPass pass) {
   const auto address = [](uintptr_t at) { return reinterpret_cast<std::byte*>(at << 40); };
   std::byte *const qkv = address(1), *const out = address(2), *const lse = address(3),

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "worker/cuda/attention_library.h"
+#include "worker/compute/cuda/attention_library.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Memory for collectives is NCCL's where it gives some, and CUDA's elsewhere; both are zeroed and given back.
-#include "worker/cuda/arenas.h"
+#include "worker/compute/cuda/arenas.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/device.h"
+#include "worker/compute/cuda/device.h"
 
 namespace ringmaster::cuda {
 namespace {

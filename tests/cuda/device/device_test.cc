@@ -1,5 +1,5 @@
 // The GPU as a device, emulated, against the CPU: the same arithmetic, the same bits.
-#include "worker/cuda/device.h"
+#include "worker/compute/cuda/device.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/unit/engine/fixtures.h"
-#include "worker/device/host.h"
+#include "worker/compute/device/host.h"
 #include "worker/fabric/fabric.h"
-#include "worker/numerics/exact.h"
+#include "worker/compute/numerics/exact.h"
 #include "worker/trainer/agree.h"
 #include "worker/trainer/comm_queue.h"
 #include "worker/trainer/state.h"

@@ -1,6 +1,6 @@
 // The plugin's entry on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file "WAIT:ERROR": the first
 // trainer that takes it away has that fault, the others none.
-#include "worker/device/plugin.h"
+#include "worker/compute/device/plugin.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/device.h"
+#include "worker/compute/cuda/device.h"
 
 namespace ringmaster::cuda {
 namespace {

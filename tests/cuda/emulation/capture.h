@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/cuda/runtime/stream_handle.h"
+#include "worker/compute/cuda/runtime/stream_handle.h"
 
 namespace ringmaster::cuda::emulation {
 

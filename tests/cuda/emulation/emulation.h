@@ -1,7 +1,7 @@
 // What a .cu file sees instead of CUDA when g++ compiles it: the words of the language as macros, the
 // built-in variables and functions that our kernels use, and Launch. runner.h does the work.
 //
-// Included by worker/cuda/launch.h alone. The names are CUDA's.
+// Included by worker/compute/cuda/launch.h alone. The names are CUDA's.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "tests/cuda/emulation/capture.h"
 #include "tests/cuda/emulation/mma.h"
 #include "tests/cuda/emulation/runner.h"
-#include "worker/cuda/runtime/stream_handle.h"
+#include "worker/compute/cuda/runtime/stream_handle.h"
 
 #define __global__
 #define __device__

@@ -7,7 +7,7 @@
 
 #include "tests/cuda/emulation/error.h"
 #include "tests/cuda/emulation/memory.h"
-#include "worker/cuda/launch.h"
+#include "worker/compute/cuda/launch.h"
 
 namespace ringmaster::cuda::emulation {
 namespace {

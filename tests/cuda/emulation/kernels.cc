@@ -1,2 +1,2 @@
 // All kernels, compiled for the CPU.
-#include "worker/cuda/kernels/all.cu"
+#include "worker/compute/cuda/kernels/all.cu"

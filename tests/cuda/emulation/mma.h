@@ -1,4 +1,4 @@
-// The functions of worker/cuda/kernels/mma.h on the CPU: lanes exchange their numbers and each works out its
+// The functions of worker/compute/cuda/kernels/mma.h on the CPU: lanes exchange their numbers and each works out its
 // own. Products of two bfloat16 are exact in float; sums go by k, while a GPU's order is its own.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <source_location>
 
 #include "tests/cuda/emulation/runner.h"
-#include "worker/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/kernels/bf16.h"
 
 namespace ringmaster::cuda::kernels {
 

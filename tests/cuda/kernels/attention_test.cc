@@ -1,7 +1,7 @@
-#include "worker/cuda/kernels/attention.h"
+#include "worker/compute/cuda/kernels/attention.h"
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/engine/kernels/attention.h"
+#include "worker/compute/engine/kernels/attention.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

@@ -1,7 +1,7 @@
-#include "worker/cuda/kernels/bias.h"
+#include "worker/compute/cuda/kernels/bias.h"
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/engine/kernels/bias.h"
+#include "worker/compute/engine/kernels/bias.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

@@ -1,7 +1,7 @@
-#include "worker/cuda/kernels/cross_entropy.h"
+#include "worker/compute/cuda/kernels/cross_entropy.h"
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/engine/kernels/cross_entropy.h"
+#include "worker/compute/engine/kernels/cross_entropy.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

@@ -1,11 +1,11 @@
-#include "worker/cuda/kernels/embedding.h"
+#include "worker/compute/cuda/kernels/embedding.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/cuda/kernels/sort_rows.h"
-#include "worker/engine/kernels/embedding.h"
+#include "worker/compute/cuda/kernels/sort_rows.h"
+#include "worker/compute/engine/kernels/embedding.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

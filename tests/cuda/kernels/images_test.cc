@@ -1,9 +1,9 @@
 // What convolutional networks need: patches and pooling.
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/cuda/kernels/conv.h"
-#include "worker/cuda/kernels/maxpool.h"
-#include "worker/engine/kernels/conv.h"
-#include "worker/engine/kernels/maxpool.h"
+#include "worker/compute/cuda/kernels/conv.h"
+#include "worker/compute/cuda/kernels/maxpool.h"
+#include "worker/compute/engine/kernels/conv.h"
+#include "worker/compute/engine/kernels/maxpool.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "worker/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/kernels/bf16.h"
 #if defined(RINGMASTER_TESTS_ON_GPU)
 #include "tests/cuda/kernels/gpu_memory.h"
 #else

@@ -1,7 +1,7 @@
-#include "worker/cuda/kernels/layernorm.h"
+#include "worker/compute/cuda/kernels/layernorm.h"
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/engine/kernels/layernorm.h"
+#include "worker/compute/engine/kernels/layernorm.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

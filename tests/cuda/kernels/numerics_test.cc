@@ -1,12 +1,12 @@
-// The exact numerics on device memory have the bits of worker/numerics.
-#include "worker/cuda/kernels/numerics.h"
+// The exact numerics on device memory have the bits of worker/compute/numerics.
+#include "worker/compute/cuda/kernels/numerics.h"
 
 #include <bit>
 #include <cmath>
 
 #include "tests/cuda/kernels/kernel_test.h"
 #include "tests/unit/numerics/values.h"
-#include "worker/numerics/exact.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

@@ -1,11 +1,11 @@
 // One step over an arena has the bits of the CPU's, padding and decay included.
-#include "worker/cuda/kernels/optimizer.h"
+#include "worker/compute/cuda/kernels/optimizer.h"
 
 #include <cmath>
 #include <limits>
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

@@ -3,12 +3,12 @@
 
 #include "tests/cuda/kernels/kernel_test.h"
 #include "tests/unit/numerics/values.h"
-#include "worker/cuda/kernels/convert.h"
-#include "worker/cuda/kernels/gelu.h"
-#include "worker/cuda/kernels/relu.h"
-#include "worker/engine/kernels/convert.h"
-#include "worker/engine/kernels/gelu.h"
-#include "worker/engine/kernels/relu.h"
+#include "worker/compute/cuda/kernels/convert.h"
+#include "worker/compute/cuda/kernels/gelu.h"
+#include "worker/compute/cuda/kernels/relu.h"
+#include "worker/compute/engine/kernels/convert.h"
+#include "worker/compute/engine/kernels/gelu.h"
+#include "worker/compute/engine/kernels/relu.h"
 
 namespace ringmaster::cuda::kernels {
 namespace {

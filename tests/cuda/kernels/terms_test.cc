@@ -1,5 +1,5 @@
 // Sums over the members of a group have the bits of the host's.
-#include "worker/cuda/kernels/terms.h"
+#include "worker/compute/cuda/kernels/terms.h"
 
 #include <span>
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/cuda/models/fixtures.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::cuda {
 namespace {

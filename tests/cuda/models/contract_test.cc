@@ -1,4 +1,4 @@
-// The determinism contract of worker/engine/model.h and the rules around a call, on the device.
+// The determinism contract of worker/compute/engine/model.h and the rules around a call, on the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/epilogue.h"
-#include "worker/cuda/product_choices.h"
-#include "worker/cuda/runtime/error.h"
+#include "worker/compute/cuda/epilogue.h"
+#include "worker/compute/cuda/product_choices.h"
+#include "worker/compute/cuda/runtime/error.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "tests/cuda/runtime/with_device.h"
 #include "tests/unit/engine/fixtures.h"
-#include "worker/cuda/models/model.h"
-#include "worker/cuda/runtime/memory.h"
-#include "worker/cuda/runtime/stream.h"
+#include "worker/compute/cuda/models/model.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "worker/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/kernels/bf16.h"
 
 namespace ringmaster::nccl_emulation {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/devices/nvml_abi.h"
+#include "worker/inventory/nvml_abi.h"
 
 #include <gtest/gtest.h>
 #include <nvml.h>

@@ -14,8 +14,8 @@
 #include "tests/cuda/emulation/capture.h"
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/attention_library.h"
-#include "worker/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/attention_library.h"
+#include "worker/compute/cuda/kernels/bf16.h"
 
 namespace ringmaster::cuda {
 namespace emulation {

@@ -9,7 +9,7 @@
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/attention.h"
+#include "worker/compute/cuda/attention.h"
 
 namespace ringmaster::cuda {
 namespace {

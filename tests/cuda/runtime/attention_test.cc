@@ -1,6 +1,6 @@
 // Attention by whoever does it, against the CPU's reference: our kernels and what stands in cuDNN's place,
 // and on a GPU cuDNN itself, where that is to be had.
-#include "worker/cuda/attention.h"
+#include "worker/compute/cuda/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "base/rng.h"
 #include "tests/cuda/runtime/with_device.h"
-#include "worker/cuda/kernels/bf16.h"
-#include "worker/engine/kernels/attention.h"
+#include "worker/compute/cuda/kernels/bf16.h"
+#include "worker/compute/engine/kernels/attention.h"
 #ifndef RINGMASTER_TESTS_ON_GPU
 #include "tests/cuda/runtime/cudnn.h"
 #endif

@@ -1,11 +1,11 @@
-#include "worker/cuda/runtime/error.h"
+#include "worker/compute/cuda/runtime/error.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/cuda/runtime/faults.h"
-#include "worker/cuda/runtime/device_facts.h"
-#include "worker/cuda/runtime/memory.h"
-#include "worker/cuda/runtime/stream.h"
+#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Recorded work, by emulation and on a GPU.
-#include "worker/cuda/runtime/graph.h"
+#include "worker/compute/cuda/runtime/graph.h"
 
 #include <gtest/gtest.h>
 

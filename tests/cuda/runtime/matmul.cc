@@ -10,10 +10,10 @@
 #include "base/check.h"
 #include "tests/cuda/emulation/capture.h"
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/epilogue.h"
-#include "worker/cuda/kernels/bf16.h"
-#include "worker/cuda/matmul.h"
-#include "worker/cuda/product_choices.h"
+#include "worker/compute/cuda/epilogue.h"
+#include "worker/compute/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/product_choices.h"
 
 namespace ringmaster::cuda {
 namespace {

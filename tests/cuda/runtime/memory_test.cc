@@ -1,10 +1,10 @@
-#include "worker/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/cuda/runtime/heap.h"
-#include "worker/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_facts.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/cuda/plan_text.h"
+#include "worker/compute/cuda/plan_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/cuda/product_choices.h"
+#include "worker/compute/cuda/product_choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

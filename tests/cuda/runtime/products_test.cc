@@ -7,8 +7,8 @@
 
 #include "base/rng.h"
 #include "tests/cuda/runtime/with_device.h"
-#include "worker/cuda/kernels/bf16.h"
-#include "worker/cuda/matmul.h"
+#include "worker/compute/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/matmul.h"
 
 namespace ringmaster::cuda {
 namespace {

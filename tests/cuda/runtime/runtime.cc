@@ -1,4 +1,4 @@
-// worker/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the caller's
+// worker/compute/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the caller's
 // thread; copies between host and device are made strict about time: what goes to the host arrives there only
 // when somebody waits for the copy or for what streams put behind it, and what comes from there must not
 // change until then.
@@ -21,12 +21,12 @@
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
 #include "tests/cuda/runtime/stream_head.h"
-#include "worker/cuda/runtime/device_facts.h"
-#include "worker/cuda/runtime/error.h"
-#include "worker/cuda/runtime/event.h"
-#include "worker/cuda/runtime/graph.h"
-#include "worker/cuda/runtime/memory.h"
-#include "worker/cuda/runtime/stream.h"
+#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/error.h"
+#include "worker/compute/cuda/runtime/event.h"
+#include "worker/compute/cuda/runtime/graph.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // Streams, events and copies as the emulation has them: strict about what has not been waited for.
-#include "worker/cuda/runtime/stream.h"
+#include "worker/compute/cuda/runtime/stream.h"
 
 #include <gtest/gtest.h>
 
-#include "worker/cuda/runtime/event.h"
-#include "worker/cuda/runtime/graph.h"
-#include "worker/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/event.h"
+#include "worker/compute/cuda/runtime/graph.h"
+#include "worker/compute/cuda/runtime/memory.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "worker/cuda/runtime/device_facts.h"
-#include "worker/cuda/runtime/memory.h"
-#include "worker/cuda/runtime/stream.h"
+#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
 

@@ -1,4 +1,4 @@
-#include "cli/chaos.h"
+#include "cli/run/chaos.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "cli/goodput.h"
+#include "cli/run/goodput.h"
 
 #include <gtest/gtest.h>
 

@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/diagnosis.h"
-#include "cli/export_pod.h"
-#include "cli/gang_place.h"
-#include "cli/job_screen.h"
-#include "cli/log_merge.h"
+#include "cli/cluster/diagnosis.h"
+#include "cli/cluster/export_pod.h"
+#include "cli/cluster/gang_place.h"
+#include "cli/cluster/job_screen.h"
+#include "cli/cluster/log_merge.h"
 
 namespace ringmaster::cli {
 namespace {

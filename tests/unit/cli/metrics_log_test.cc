@@ -1,4 +1,4 @@
-#include "cli/metrics_log.h"
+#include "cli/run/metrics_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

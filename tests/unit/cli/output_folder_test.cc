@@ -1,4 +1,4 @@
-#include "cli/output_folder.h"
+#include "cli/run/output_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "cli/progress_display.h"
+#include "cli/run/progress_display.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/safetensors.h"
+#include "cli/weights/safetensors.h"
 
 #include <gtest/gtest.h>
 

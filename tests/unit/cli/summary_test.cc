@@ -1,4 +1,4 @@
-#include "cli/summary.h"
+#include "cli/run/summary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Every way in which there is no GPU to compute on: a reason in words, and the CPU unless cuda was asked for.
-#include "worker/device/load.h"
+#include "worker/compute/device/load.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "worker/device/open.h"
+#include "worker/compute/device/open.h"
 
 namespace ringmaster::device {
 namespace {

@@ -1,5 +1,5 @@
 // What an older build left beside the program.
-#include "worker/device/plugin.h"
+#include "worker/compute/device/plugin.h"
 
 extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plugin*
 ringmaster_device_plugin() {

@@ -1,4 +1,4 @@
-#include "worker/engine/kernels/attention.h"
+#include "worker/compute/engine/kernels/attention.h"
 
 #include <gtest/gtest.h>
 

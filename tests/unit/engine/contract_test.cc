@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "tests/unit/engine/fixtures.h"
-#include "worker/engine/kernels/matmul_bf16.h"
+#include "worker/compute/engine/kernels/matmul_bf16.h"
 
 namespace ringmaster::engine {
 namespace {

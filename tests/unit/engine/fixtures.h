@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "worker/engine/model.h"
+#include "worker/compute/engine/model.h"
 
 namespace ringmaster::engine {
 

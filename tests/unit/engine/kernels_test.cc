@@ -1,6 +1,6 @@
 // Every fast kernel against its reference, on every instruction set of this CPU, on ragged sizes; and all
 // instruction sets against each other, bit for bit.
-#include "worker/engine/kernels/kernels.h"
+#include "worker/compute/engine/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 

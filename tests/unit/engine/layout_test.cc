@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/engine/fixtures.h"
-#include "worker/engine/layout_builder.h"
+#include "worker/compute/engine/layout_builder.h"
 
 namespace ringmaster::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/engine/kernels/matmul.h"
+#include "worker/compute/engine/kernels/matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "tests/unit/engine/fixtures.h"
-#include "worker/engine/exec.h"
+#include "worker/compute/engine/exec.h"
 
 namespace ringmaster::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/engine/thread_pool.h"
+#include "worker/compute/engine/thread_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
 #include "tests/unit/fabric/pulls.h"
-#include "worker/fabric/pull/group.h"
-#include "worker/fabric/pull/offer.h"
+#include "worker/fabric/rma/group.h"
+#include "worker/fabric/rma/offer.h"
 #include "worker/fabric/ucx/context.h"
 
 namespace ringmaster::fabric::testing {

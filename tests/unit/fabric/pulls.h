@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "tests/unit/fabric/processes.h"
-#include "worker/fabric/pull/domain.h"
+#include "worker/fabric/rma/domain.h"
 
 namespace ringmaster::fabric::testing {
 

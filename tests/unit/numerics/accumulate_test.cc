@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "tests/unit/numerics/values.h"
-#include "worker/numerics/exact.h"
-#include "worker/numerics/exponent.h"
-#include "worker/numerics/kernels.h"
+#include "worker/compute/numerics/exact.h"
+#include "worker/compute/numerics/exponent.h"
+#include "worker/compute/numerics/kernels.h"
 
 namespace ringmaster::numerics {
 namespace {

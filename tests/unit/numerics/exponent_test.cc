@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/numerics/values.h"
-#include "worker/numerics/exact.h"
-#include "worker/numerics/exponent.h"
+#include "worker/compute/numerics/exact.h"
+#include "worker/compute/numerics/exponent.h"
 
 namespace ringmaster::numerics {
 namespace {

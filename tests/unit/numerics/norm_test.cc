@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/numerics/values.h"
-#include "worker/numerics/exact.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::numerics {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "base/rng.h"
-#include "worker/optimizer/kernels.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/optimizer/kernels.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::optimizer {
 namespace {

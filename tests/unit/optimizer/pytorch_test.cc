@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::optimizer {
 namespace {

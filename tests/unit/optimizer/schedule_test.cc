@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "worker/optimizer/optimizer.h"
+#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::optimizer {
 namespace {

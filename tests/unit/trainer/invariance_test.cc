@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "tests/temp_folder.h"
 #include "worker/agent/slot_page.h"
-#include "worker/device/host.h"
+#include "worker/compute/device/host.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/transfer.h"
 #include "worker/trainer/validate.h"

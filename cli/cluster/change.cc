@@ -1,0 +1,96 @@
+// `ringmaster scale`, `suspend` and `resume`: the changes of a running job that people make by hand.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/cluster/cluster.h"
+#include "cli/command.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/kube/watch/meta.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using kube::Child;
+using kube::Flag;
+using kube::Integer;
+using kube::Text;
+
+struct ChangeFlags {
+  ClusterFlags cluster;
+  std::string job;
+  int32_t replicas = 0;
+};
+
+Status Scale(const ChangeFlags& flags) {
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  const std::string name = JobName(flags.job);
+  RM_ASSIGN(const Json job, cluster->Job(name));
+  const Json& workers = Child(Child(job, "spec"), "workers");
+  const int64_t before = Integer(workers, "replicas", 1);
+  const int64_t most = Integer(workers, "max", before), least = Integer(workers, "min", before);
+  if (flags.replicas < least || flags.replicas > most)
+    return Error{Code::kInvalid,
+                 fmt::format("{}/{} may have {} to {} workers (spec.workers.min and max), not {}",
+                             cluster->space(), name, least, most, flags.replicas)};
+  RM_TRY(cluster->MergePatch(kube::kJobs, name, "scale", {{"spec", {{"replicas", flags.replicas}}}}));
+  std::printf("%s/%s: from %lld to %d workers\n", cluster->space().c_str(), name.c_str(),
+              static_cast<long long>(before), flags.replicas);
+  return Ok();
+}
+
+Status Suspend(const ChangeFlags& flags, bool suspend) {
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  const std::string name = JobName(flags.job);
+  RM_ASSIGN(const Json job, cluster->Job(name));
+  const std::string phase(Text(Child(job, "status"), "phase"));
+  const bool already = Flag(Child(job, "spec"), "suspend") == suspend;
+  if (phase == "Succeeded" || phase == "Failed")
+    return Error{Code::kInvalid, fmt::format("{}/{} is over ({})", cluster->space(), name, phase)};
+  if (!already) RM_TRY(cluster->MergePatch(kube::kJobs, name, "", {{"spec", {{"suspend", suspend}}}}));
+  const char* what =
+      suspend   ? already ? "is suspended already" : "suspending: the workers write a checkpoint and end"
+      : already ? "is not suspended"
+                : "resuming: a new attempt goes on from the checkpoint";
+  std::printf("%s/%s: %s\n", cluster->space().c_str(), name.c_str(), what);
+  return Ok();
+}
+
+CLI::App* AddChange(CLI::App& app, int& exit_code, const char* verb, const char* help, const char* example,
+                    const std::shared_ptr<ChangeFlags>& flags,
+                    const std::function<Status(const ChangeFlags&)>& change) {
+  CLI::App* command = app.add_subcommand(verb, help);
+  command->add_option("JOB", flags->job, "Name of the job")->required();
+  AddClusterFlags(*command, flags->cluster);
+  command->footer(std::string("Example:\n  kubectl ringmaster ") + example);
+  command->callback([flags, change, &exit_code] {
+    const Status done = change(*flags);
+    exit_code = done.ok() ? kSucceeded : Refuse(done.error());
+  });
+  return command;
+}
+
+}  // namespace
+
+void AddScale(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ChangeFlags>();
+  AddChange(app, exit_code, "scale", "Give a job on a cluster more workers, or fewer",
+            "scale gpt-text --replicas 6", flags, Scale)
+      ->add_option("--replicas", flags->replicas, "How many workers it is to have")
+      ->required()
+      ->check(CLI::Range(1, 1'000'000));
+}
+
+void AddSuspend(CLI::App& app, int& exit_code) {
+  AddChange(app, exit_code, "suspend", "Let a job on a cluster write a checkpoint and give its workers back",
+            "suspend gpt-text", std::make_shared<ChangeFlags>(),
+            [](const ChangeFlags& flags) { return Suspend(flags, true); });
+}
+
+void AddResume(CLI::App& app, int& exit_code) {
+  AddChange(app, exit_code, "resume", "Let a suspended job on a cluster go on", "resume gpt-text",
+            std::make_shared<ChangeFlags>(), [](const ChangeFlags& flags) { return Suspend(flags, false); });
+}
+
+}  // namespace ringmaster::cli

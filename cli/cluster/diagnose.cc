@@ -1,0 +1,80 @@
+// `ringmaster diagnose`: gathers what is known of a job on a cluster; diagnosis.h judges it.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "cli/cluster/cluster.h"
+#include "cli/command.h"
+#include "cli/cluster/diagnosis.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/kube/watch/meta.h"
+
+namespace ringmaster::cli {
+namespace {
+
+const kube::Resource kLeases{"coordination.k8s.io", "v1", "leases"};
+constexpr const char* kLeaseName = "ringmaster-operator";
+
+struct DiagnoseFlags {
+  ClusterFlags cluster;
+  std::string job;
+  std::string operator_namespace = "ringmaster-system";
+};
+
+// The job must be there; of the rest, what cannot be read is said to be unknown.
+Result<Evidence> Gather(const DiagnoseFlags& flags) {
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  const std::string name = JobName(flags.job);
+  Evidence evidence;
+  RM_ASSIGN(evidence.job, cluster->Job(name));
+  RM_ASSIGN(evidence.pods, cluster->PodsOf(name));
+  const std::string uid(kube::Text(kube::Child(evidence.job, "metadata"), "uid"));
+  if (auto events = cluster->EventsOf(name, uid); events.ok()) evidence.events = *std::move(events);
+  if (auto lease = cluster->Get(kLeases, flags.operator_namespace, kLeaseName); lease.ok())
+    evidence.lease = *std::move(lease);
+  else
+    evidence.lease_problem = lease.error().message;
+  std::set<std::string> names;
+  for (const Json& pod : evidence.pods)
+    if (const auto node = kube::Text(kube::Child(pod, "spec"), "nodeName"); !node.empty())
+      names.emplace(node);
+  for (const std::string& node : names) {
+    auto found = cluster->Get(kube::kNodes, "", node);
+    if (found.ok()) {
+      evidence.nodes.push_back(*std::move(found));
+    } else {
+      evidence.nodes_problem = found.error().message;
+      break;
+    }
+  }
+  return evidence;
+}
+
+}  // namespace
+
+void AddDiagnose(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<DiagnoseFlags>();
+  CLI::App* command = app.add_subcommand(
+      "diagnose",
+      "Check what keeps a job on a cluster from its next step; exit 0 when nothing does, 1 otherwise");
+  command->add_option("JOB", flags->job, "Name of the job")->required();
+  command->add_option("--operator-namespace", flags->operator_namespace, "Where the operator is")
+      ->capture_default_str();
+  AddClusterFlags(*command, flags->cluster);
+  command->footer("Example:\n  kubectl ringmaster diagnose gpt-text -n team-a");
+  command->callback([flags, &exit_code] {
+    const auto evidence = Gather(*flags);
+    if (!evidence.ok()) {
+      exit_code = Refuse(evidence.error());
+      return;
+    }
+    const std::vector<Check> checks = Diagnose(*evidence, kube::WallNow());
+    std::fputs(DiagnosisText(checks).c_str(), stdout);
+    const auto bad = [](const Check& check) { return check.verdict == Verdict::kBad; };
+    exit_code = std::any_of(checks.begin(), checks.end(), bad) ? kFailed : kSucceeded;
+  });
+}
+
+}  // namespace ringmaster::cli

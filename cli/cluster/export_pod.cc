@@ -1,0 +1,67 @@
+#include "cli/cluster/export_pod.h"
+
+#include <set>
+
+#include "operator/kube/watch/meta.h"
+
+namespace ringmaster::cli {
+
+using kube::Child;
+using kube::Items;
+using kube::Text;
+
+const Json& WorkerContainerOf(const Json& pod) {
+  static const Json kNone;
+  const Json& containers = Items(Child(pod, "spec"), "containers");
+  for (const Json& container : containers)
+    if (Text(container, "name") == "worker") return container;
+  return containers.empty() ? kNone : containers[0];
+}
+
+Json ExportPod(const Json& worker, const std::string& job, const std::string& job_uid,
+               const std::string& from, const std::string& to) {
+  const Json& spec = Child(worker, "spec");
+  const Json& trainer = WorkerContainerOf(worker);
+
+  // Volumes of the user's, and checkpoints. What names a token or memory is of a worker only.
+  Json volumes = Json::array();
+  std::set<std::string> kept;
+  for (const Json& volume : Items(spec, "volumes")) {
+    const Json& memory = Child(volume, "emptyDir");
+    if (!Child(volume, "projected").is_null() || Text(memory, "medium") == "Memory") continue;
+    volumes.push_back(volume);
+    kept.emplace(Text(volume, "name"));
+  }
+  Json mounts = Json::array();
+  for (const Json& mount : Items(trainer, "volumeMounts"))
+    if (kept.contains(std::string(Text(mount, "name")))) mounts.push_back(mount);
+
+  Json container = {{"name", "export"},
+                    {"image", Text(trainer, "image")},
+                    {"command", {"ringmaster", "export", from, "--to", to}},
+                    {"terminationMessagePolicy", "FallbackToLogsOnError"},
+                    {"volumeMounts", std::move(mounts)}};
+  for (const char* field : {"imagePullPolicy", "securityContext"})
+    if (const Json& value = Child(trainer, field); !value.is_null()) container[field] = value;
+
+  Json pod_spec = {{"restartPolicy", "Never"},
+                   {"automountServiceAccountToken", false},
+                   {"enableServiceLinks", false},
+                   {"containers", Json::array({std::move(container)})},
+                   {"volumes", std::move(volumes)}};
+  for (const char* field : {"imagePullSecrets", "securityContext", "nodeSelector", "tolerations", "affinity"})
+    if (const Json& value = Child(spec, field); !value.is_null()) pod_spec[field] = value;
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata",
+           {{"name", job + "-export"},
+            {"labels", {{"app.kubernetes.io/name", "ringmaster-export"}}},
+            {"ownerReferences",
+             {{{"apiVersion", "ringmaster.dev/v1alpha1"},
+               {"kind", "TrainingJob"},
+               {"name", job},
+               {"uid", job_uid}}}}}},
+          {"spec", std::move(pod_spec)}};
+}
+
+}  // namespace ringmaster::cli

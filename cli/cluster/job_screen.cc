@@ -1,0 +1,256 @@
+#include "cli/cluster/job_screen.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "api/display.h"
+#include "api/load.h"
+#include "operator/kube/watch/meta.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using kube::Child;
+using kube::Flag;
+using kube::Integer;
+using kube::Items;
+using kube::Text;
+
+std::string Label(const Json& pod, const char* name) {
+  return std::string(Text(Child(Child(pod, "metadata"), "labels"), name));
+}
+
+// "label      text", when there is a text.
+void Line(std::string& screen, const char* label, const std::string& text) {
+  if (!text.empty()) screen += fmt::format("  {:<13} {}\n", label, text);
+}
+
+// A number as people like it; what is none stays as it is.
+std::string Short(std::string_view number) {
+  const auto value = api::ParseDecimal(number);
+  return value.ok() ? fmt::format("{:.4g}", *value) : std::string(number);
+}
+
+std::string ProgressText(const Json& progress) {
+  const int64_t total = Integer(progress, "totalSteps");
+  std::string text;
+  if (total > 0) {
+    text = fmt::format("step {} of {}", Integer(progress, "step"), total);
+    if (const auto percent = Text(progress, "percent"); !percent.empty())
+      text += fmt::format(" ({})", percent);
+  }
+  const auto add = [&](const char* form, std::string_view value) {
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + fmt::format(fmt::runtime(form), value);
+  };
+  add("{} left", Text(progress, "eta"));
+  add("{} samples/s", Short(Text(progress, "samplesPerSecond")));
+  add("loss {}", Short(Text(progress, "loss")));
+  return text;
+}
+
+std::string GoodputText(const Json& goodput) {
+  const std::string_view ratio = Text(goodput, "ratio");
+  if (ratio.empty()) return {};
+  std::string text = fmt::format("{} of the time in steps that count", ratio);
+  std::vector<std::pair<int64_t, std::string>> lost;
+  if (const Json& causes = Child(goodput, "lostSeconds"); causes.is_object())
+    for (const auto& [cause, value] : causes.items())
+      if (value.is_number_integer() && value.get<int64_t>() > 0)
+        lost.emplace_back(-value.get<int64_t>(), cause);
+  std::sort(lost.begin(), lost.end());
+  for (const auto& [seconds, cause] : lost)
+    text += fmt::format("; {} {}", cause, api::ShortDuration(-seconds));
+  return text;
+}
+
+std::string RestartsText(const Json& status, const Json& spec) {
+  const Json& restarts = Child(status, "restarts");
+  const int64_t total = Integer(restarts, "total");
+  if (total == 0) return {};
+  return fmt::format("{}, of which {} count against the {} of restart.maxRestarts", total,
+                     Integer(restarts, "charged"), Integer(Child(spec, "restart"), "maxRestarts", 10));
+}
+
+std::string ExcludedText(const Json& status, kube::WallTime now) {
+  std::string text;
+  for (const Json& node : Items(status, "excludedNodes")) {
+    text += (text.empty() ? "" : "; ") + std::string(Text(node, "name"));
+    if (const auto until = kube::ParseWallTime(Text(node, "until")); until.ok() && *until > now)
+      text += fmt::format(
+          " for {}",
+          api::ShortDuration(std::chrono::duration_cast<std::chrono::seconds>(*until - now).count()));
+    if (const auto reason = Text(node, "reason"); !reason.empty()) text += fmt::format(" ({})", reason);
+  }
+  return text;
+}
+
+std::string RankTable(const std::vector<Json>& pods, const Json& status, const GangPlaces& places,
+                      kube::WallTime now) {
+  if (pods.empty()) return {};
+  const std::string attempt = std::to_string(Integer(status, "attempt"));
+  const std::string step = std::to_string(Integer(Child(status, "progress"), "step"));
+  const int64_t generation = Integer(status, "generation");
+  std::vector<std::vector<std::string>> rows = {
+      {"  RANK", "POD", "NODE", "AGE", "STEP", "TRANSPORT", "STATE"}};
+  for (const Json& pod : pods) {
+    const Json& metadata = Child(pod, "metadata");
+    const std::string its = Label(pod, wiring::kAttemptLabel);
+    const std::string of_before = its == attempt ? "" : fmt::format(" (of attempt {})", its);
+    const std::string_view node = Text(Child(pod, "spec"), "nodeName");
+    const auto place = places.find(std::string(Text(metadata, "name")));
+    // The status may be some seconds behind the log.
+    const bool takes_part = place != places.end() && place->second.generation >= generation;
+    rows.push_back({"  " + Label(pod, wiring::kRankLabel), std::string(Text(metadata, "name")),
+                    node.empty() ? "-" : std::string(node), AgeOf(Text(metadata, "creationTimestamp"), now),
+                    takes_part ? step : "-", takes_part ? place->second.transport : "-",
+                    PodState(pod) + of_before});
+  }
+  return "\n" + Columns(rows);
+}
+
+}  // namespace
+
+const Json& ConditionOf(const Json& job, std::string_view type) {
+  static const Json kNone;
+  for (const Json& condition : Items(Child(job, "status"), "conditions"))
+    if (Text(condition, "type") == type) return condition;
+  return kNone;
+}
+
+std::string WhyOf(const Json& job) {
+  // What is over comes first, then what is wrong, in the order in which a job gets through them.
+  struct Telling {
+    const char* type;
+    const char* when;
+  };
+  static constexpr std::array<Telling, 9> kTelling = {{{"Failed", "True"},
+                                                       {"Succeeded", "True"},
+                                                       {"Suspended", "True"},
+                                                       {"Admitted", "False"},
+                                                       {"Scheduled", "False"},
+                                                       {"Ready", "False"},
+                                                       {"FabricReady", "False"},
+                                                       {"Progressing", "False"},
+                                                       {"Degraded", "True"}}};
+  for (const auto& [type, when] : kTelling) {
+    const Json& condition = ConditionOf(job, type);
+    if (Text(condition, "status") != when) continue;
+    const std::string_view message = Text(condition, "message");
+    return fmt::format("{}{}{}", Text(condition, "reason"), message.empty() ? "" : ": ", message);
+  }
+  const Json& moving = ConditionOf(job, "Progressing");
+  if (moving.is_null())
+    return "the operator has not looked at it yet; `kubectl ringmaster diagnose` tells why";
+  if (Text(moving, "reason") == "NotReported")
+    return "every worker runs; this framework does not tell its steps";
+  return std::string(Text(moving, "message").empty() ? Text(moving, "reason") : Text(moving, "message"));
+}
+
+std::string AgeOf(std::string_view time, kube::WallTime now) {
+  const auto then = kube::ParseWallTime(time);
+  if (time.empty() || !then.ok()) return {};
+  const int64_t age = std::chrono::duration_cast<std::chrono::seconds>(now - *then).count();
+  return api::ShortDuration(std::max<int64_t>(age, 0));
+}
+
+std::string PodState(const Json& pod) {
+  const Json& status = Child(pod, "status");
+  const std::string phase(Text(status, "phase"));
+  const bool leaving = !Text(Child(pod, "metadata"), "deletionTimestamp").empty();
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const Json& container : Items(status, list)) {
+      const Json& state = Child(container, "state");
+      if (const Json& ended = Child(state, "terminated");
+          ended.is_object() && (Integer(ended, "exitCode") != 0 || phase == "Failed")) {
+        std::string text = fmt::format("ended with exit code {}", Integer(ended, "exitCode"));
+        if (const auto reason = Text(ended, "reason"); !reason.empty() && reason != "Error")
+          text += fmt::format(" ({})", reason);
+        return text;
+      }
+      if (const Json& waiting = Child(state, "waiting"); waiting.is_object()) {
+        const std::string_view message = Text(waiting, "message");
+        return fmt::format("{}{}{}", Text(waiting, "reason"), message.empty() ? "" : ": ", message);
+      }
+    }
+  }
+  if (leaving) return "being deleted";
+  if (!Items(Child(pod, "spec"), "schedulingGates").empty()) return "held back until all have room";
+  if (phase == "Pending") {
+    for (const Json& condition : Items(status, "conditions"))
+      if (Text(condition, "type") == "PodScheduled" && Text(condition, "status") == "False")
+        return fmt::format("Pending: {}", Text(condition, "message"));
+  }
+  const std::string_view reason = Text(status, "reason");
+  return reason.empty() ? phase : fmt::format("{}: {}", phase, reason);
+}
+
+std::string LastFailureText(const Json& job, kube::WallTime now) {
+  const Json& failure = Child(Child(job, "status"), "lastFailure");
+  if (!failure.is_object()) return {};
+  std::string text(Text(failure, "pod"));
+  if (const auto node = Text(failure, "node"); !node.empty()) text += fmt::format(" on {}", node);
+  if (const std::string age = AgeOf(Text(failure, "time"), now); !age.empty())
+    text += fmt::format(", {} ago", age);
+  const int64_t code = Integer(failure, "exitCode");
+  const std::string_view reason = Text(failure, "reason");
+  if (code != 0 && !reason.empty())
+    text += fmt::format(": exit code {} ({})", code, reason);
+  else if (code != 0)
+    text += fmt::format(": exit code {}", code);
+  else if (!reason.empty())
+    text += fmt::format(": {}", reason);
+  if (const auto message = Text(failure, "message"); !message.empty()) text += fmt::format(": {}", message);
+  return text;
+}
+
+std::string Columns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const GangPlaces& places,
+                         kube::WallTime now) {
+  const Json& metadata = Child(job, "metadata");
+  const Json& spec = Child(job, "spec");
+  const Json& status = Child(job, "status");
+  const std::string_view phase = Text(status, "phase");
+  std::string screen = fmt::format("{}/{}  {}", Text(metadata, "namespace"), Text(metadata, "name"),
+                                   phase.empty() ? "New" : phase);
+  if (const auto ready = Text(status, "ready"); !ready.empty())
+    screen += fmt::format("  {} workers ready", ready);
+  if (const int64_t attempt = Integer(status, "attempt"); attempt > 0)
+    screen += fmt::format("  attempt {}", attempt);
+  screen += fmt::format("  age {}\n", AgeOf(Text(metadata, "creationTimestamp"), now));
+  Line(screen, "why", WhyOf(job));
+  Line(screen, "progress", ProgressText(Child(status, "progress")));
+  Line(screen, "fabric", std::string(Text(status, "fabric")));
+  Line(screen, "devices", std::string(Text(status, "devices")));
+  const Json& checkpoint = Child(status, "checkpoint");
+  if (const auto path = Text(checkpoint, "path"); !path.empty())
+    Line(screen, "checkpoint", fmt::format("of step {}, in {}", Integer(checkpoint, "step"), path));
+  Line(screen, "goodput", GoodputText(Child(status, "goodput")));
+  Line(screen, "restarts", RestartsText(status, spec));
+  Line(screen, "last failure", LastFailureText(job, now));
+  Line(screen, "kept off", ExcludedText(status, now));
+  Line(screen, "weights", std::string(Text(status, "weightsHash")));
+  return screen + RankTable(pods, status, places, now);
+}
+
+}  // namespace ringmaster::cli

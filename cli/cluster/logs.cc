@@ -1,0 +1,167 @@
+// `ringmaster logs`: the root cause of the last failure first, then what all ranks said, by time.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/fd.h"
+#include "cli/cluster/cluster.h"
+#include "cli/command.h"
+#include "cli/cluster/job_screen.h"
+#include "cli/cluster/log_merge.h"
+#include "operator/kube/watch/meta.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using kube::Child;
+using kube::Integer;
+using kube::Items;
+using kube::Text;
+
+struct LogsFlags {
+  ClusterFlags cluster;
+  std::string job;
+  std::vector<int> ranks;
+  int64_t tail = 200;
+  int64_t attempt = 0;
+  bool follow = false;
+};
+
+// One stream of output.
+struct Source {
+  std::string name;
+  Cluster::Container container;
+};
+
+// The containers of the asked-for ranks of an attempt. A rank with one container is named by its number.
+std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& flags, int64_t attempt) {
+  std::vector<Source> sources;
+  for (const Json& pod : pods) {
+    const Json& labels = Child(Child(pod, "metadata"), "labels");
+    if (Text(labels, wiring::kAttemptLabel) != std::to_string(attempt)) continue;
+    const std::string rank(Text(labels, wiring::kRankLabel));
+    const auto is_rank = [&](int wanted) { return std::to_string(wanted) == rank; };
+    if (!flags.ranks.empty() && std::none_of(flags.ranks.begin(), flags.ranks.end(), is_rank)) continue;
+    const Json& containers = Items(Child(pod, "spec"), "containers");
+    for (const Json& container : containers) {
+      const std::string name(Text(container, "name"));
+      sources.push_back({containers.size() == 1 ? rank : rank + "/" + name,
+                         {std::string(Text(Child(pod, "metadata"), "name")), name}});
+    }
+  }
+  return sources;
+}
+
+// Above the ranks' lines: what failed last, in the words of the status, and its last words where its log is
+// still there.
+void TellRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& pods, int64_t tail) {
+  const std::string failure = LastFailureText(job, kube::WallNow());
+  if (failure.empty()) return;
+  std::printf("== last failure: %s\n", failure.c_str());
+  const std::string culprit(Text(Child(Child(job, "status"), "lastFailure"), "pod"));
+  std::vector<Cluster::Container> containers;
+  for (const Json& pod : pods)
+    if (Text(Child(pod, "metadata"), "name") == culprit)
+      for (const Json& container : Items(Child(pod, "spec"), "containers"))
+        containers.push_back({culprit, std::string(Text(container, "name"))});
+  for (const auto& text : cluster.Logs(containers, tail))
+    if (text.ok() && !text->empty())
+      std::printf("== log of %s\n%s", culprit.c_str(), MergeLogs({{culprit, *text}}).c_str());
+  std::printf("== ranks\n");
+}
+
+Status PrintOnce(Cluster& cluster, const std::vector<Source>& sources, int64_t tail) {
+  std::vector<Cluster::Container> containers;
+  for (const Source& source : sources) containers.push_back(source.container);
+  auto texts = cluster.Logs(containers, tail);
+  std::vector<RankLog> logs;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].ok())
+      logs.push_back({sources[i].name, *std::move(texts[i])});
+    else
+      std::fprintf(stderr, "ringmaster: no log of %s: %s\n", containers[i].pod.c_str(),
+                   texts[i].error().message.c_str());
+  }
+  if (logs.empty() && !sources.empty())
+    return Error{Code::kUnavailable, "no worker's log can be read; they may not have started yet"};
+  std::fputs(MergeLogs(logs).c_str(), stdout);
+  return Ok();
+}
+
+// Lines as they come, until every container has ended.
+Status Follow(Cluster& cluster, const std::vector<Source>& sources, int64_t tail) {
+  const Fd ended(::eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
+  CHECK(ended.valid(), "eventfd");
+  std::mutex mutex;
+  std::vector<std::unique_ptr<kube::HttpStream>> streams;
+  for (const Source& source : sources) {
+    kube::StreamHandlers handlers;
+    handlers.on_line = [&mutex, name = source.name](std::string_view line) {
+      const std::string_view text = WithoutTime(line);
+      std::lock_guard lock(mutex);
+      std::printf("[%s] %.*s\n", name.c_str(), static_cast<int>(text.size()), text.data());
+      std::fflush(stdout);
+    };
+    handlers.on_end = [&ended, &mutex, pod = source.container.pod](const Result<kube::HttpResponse>& result) {
+      if (!result.ok() || result->status >= 300) {
+        std::lock_guard lock(mutex);
+        std::fprintf(stderr, "ringmaster: log of %s: %s\n", pod.c_str(),
+                     result.ok() ? result->body.c_str() : result.error().message.c_str());
+      }
+      const uint64_t one = 1;
+      [[maybe_unused]] const ssize_t put = ::write(ended.get(), &one, sizeof one);
+    };
+    streams.push_back(cluster.FollowLog(source.container, tail, std::move(handlers)));
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    uint64_t one = 0;
+    [[maybe_unused]] const ssize_t got = ::read(ended.get(), &one, sizeof one);
+  }
+  return Ok();
+}
+
+Status Logs(const LogsFlags& flags) {
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  const std::string name = JobName(flags.job);
+  RM_ASSIGN(const Json job, cluster->Job(name));
+  RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
+  const int64_t attempt = flags.attempt > 0 ? flags.attempt : Integer(Child(job, "status"), "attempt");
+  const std::vector<Source> sources = SourcesOf(pods, flags, attempt);
+  TellRootCause(*cluster, job, pods, flags.tail);
+  if (sources.empty()) {
+    const std::string phase(Text(Child(job, "status"), "phase"));
+    return Error{Code::kNotFound, fmt::format("{} has no such workers now (attempt {}, phase {}): {}", name,
+                                              attempt, phase.empty() ? "none" : phase, WhyOf(job))};
+  }
+  return flags.follow ? Follow(*cluster, sources, flags.tail) : PrintOnce(*cluster, sources, flags.tail);
+}
+
+}  // namespace
+
+void AddLogs(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<LogsFlags>();
+  CLI::App* command =
+      app.add_subcommand("logs", "Print what the workers of a job on a cluster said: the root cause first");
+  command->add_option("JOB", flags->job, "Name of the job")->required();
+  command->add_option("--rank", flags->ranks, "Only of these ranks, with commas between")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--attempt", flags->attempt, "Of this attempt instead of the newest")
+      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}));
+  command->add_option("--tail", flags->tail, "Lines of each worker; -1: all")->capture_default_str();
+  command->add_flag("-f,--follow", flags->follow, "Go on until the workers end");
+  AddClusterFlags(*command, flags->cluster);
+  command->footer("Example:\n  kubectl ringmaster logs gpt-text --rank 0,1 -f");
+  command->callback([flags, &exit_code] {
+    const Status done = Logs(*flags);
+    exit_code = done.ok() ? kSucceeded : Refuse(done.error());
+  });
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,47 @@
+#include "cli/run/event_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/time.h"
+
+namespace ringmaster::cli {
+namespace {
+
+std::string WallClock() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  gmtime_r(&now.tv_sec, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  return fmt::format("{}.{:03}Z", text, now.tv_nsec / 1'000'000);
+}
+
+}  // namespace
+
+double MonotonicSeconds() { return ToSeconds(Now().time_since_epoch()); }
+
+Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.valid()) return ErrnoError("open " + path, errno);
+  return std::unique_ptr<EventLog>(new EventLog(std::move(file)));
+}
+
+void EventLog::Write(std::string_view type, std::string_view reason, std::string_view message) {
+  const std::string line =
+      fmt::format(R"({{"time":"{}","monotonicSeconds":{:.6f},"type":"{}","reason":"{}","message":{}}})"
+                  "\n",
+                  WallClock(), MonotonicSeconds(), type, reason, DumpJson(Json(std::string(message))));
+  const std::lock_guard lock(mutex_);
+  if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    log::Warn("event lost reason={} message={}", reason, message);
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,105 @@
+#include "cli/run/metrics_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace ringmaster::cli {
+namespace {
+
+struct Kept {
+  size_t bytes = 0;       // of the file that stay
+  int64_t last_step = 0;  // of the last line that stays
+  std::optional<double> last_loss;
+};
+
+// Whole lines in order up to `resume_step`; the first torn or strange line ends it.
+Kept KeepUpTo(const std::string& text, int64_t resume_step) {
+  Kept kept;
+  while (kept.bytes < text.size()) {
+    const size_t end = text.find('\n', kept.bytes);
+    if (end == std::string::npos) break;
+    auto line = ParseJson(std::string_view(text).substr(kept.bytes, end - kept.bytes));
+    if (!line.ok()) break;
+    auto step = JsonInt(*line, "step");
+    if (!step.ok() || *step <= kept.last_step || *step > resume_step) break;
+    auto loss = JsonDouble(*line, "loss");
+    kept = {end + 1, *step, loss.ok() ? std::optional(*loss) : std::nullopt};
+  }
+  return kept;
+}
+
+Status WriteAll(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoError("write " + path, errno);
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+std::string MetricsLine(const rendezvous::StepRecord& record) {
+  const auto number = [](double value) { return Json(value).dump(); };  // shortest text with the same bits
+  return fmt::format(
+      R"({{"step":{},"loss":{},"lr":{},"gradNorm":{},"samples":{},"generation":{},"workers":{},"seconds":{}}})",
+      record.step, number(record.loss), number(record.learning_rate), number(record.gradient_norm),
+      record.samples, record.generation, record.workers, number(record.seconds));
+}
+
+MetricsLog::MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss)
+    : file_(std::move(file)), path_(std::move(path)), last_step_(last_step), last_loss_(last_loss) {}
+
+Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, int64_t resume_step) {
+  Kept kept;
+  if (resume_step > 0) {
+    auto text = ReadFile(path);
+    if (!text.ok() && text.error().code != Code::kNotFound) return text.error();
+    if (text.ok()) kept = KeepUpTo(*text, resume_step);
+  }
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644));
+  if (!file.valid()) return ErrnoError("open " + path, errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(kept.bytes)) != 0)
+    return ErrnoError("truncate " + path, errno);
+  // With no usable line the steps before the checkpoint are not known any more: go on behind it.
+  const int64_t last = kept.bytes == 0 ? resume_step : kept.last_step;
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), path, last, kept.last_loss));
+}
+
+Status MetricsLog::Write(const rendezvous::StepRecord& record) {
+  RM_TRY(WriteAll(file_.get(), MetricsLine(record) + "\n", path_));
+  last_step_ = record.step;
+  last_loss_ = record.loss;
+  return Ok();
+}
+
+Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::StepRecord& record) {
+  std::vector<rendezvous::StepRecord> written;
+  if (record.step > last_step_) waiting_.emplace(record.step, record);  // keeps the first of each step
+  const bool give_up = waiting_.size() > kMaxWaiting;
+  while (!waiting_.empty() && (give_up || waiting_.begin()->first == last_step_ + 1)) {
+    RM_TRY(Write(waiting_.begin()->second));
+    written.push_back(waiting_.begin()->second);
+    waiting_.erase(waiting_.begin());
+  }
+  return written;
+}
+
+Result<std::vector<rendezvous::StepRecord>> MetricsLog::Finish() {
+  std::vector<rendezvous::StepRecord> written;
+  for (const auto& [step, record] : waiting_) {
+    RM_TRY(Write(record));
+    written.push_back(record);
+  }
+  waiting_.clear();
+  if (::fdatasync(file_.get()) != 0 && errno != EINVAL) return ErrnoError("sync " + path_, errno);
+  return written;
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,84 @@
+#include "cli/run/preflight.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/compute/engine/model.h"
+
+namespace ringmaster::cli {
+namespace {
+
+std::string Absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+Status CheckFits(const api::TrainingJob& job) {
+  if (job.spec.framework != "native")
+    return Error{Code::kInvalid, "spec.framework: `ringmaster run` trains framework native only (got " +
+                                     job.spec.framework + "); other frameworks need a cluster"};
+  if (!job.spec.training.has_value())
+    return Error{Code::kInvalid, "spec.training: required with framework native"};
+  return Ok();
+}
+
+// What is asked for and has no meaning here is said, not dropped in silence.
+std::vector<std::string> Notes(const api::Spec& spec) {
+  std::vector<std::string> notes;
+  if (spec.network.rdma)
+    notes.push_back("spec.network.rdma does not apply on one machine: shared memory is used");
+  if (!spec.workers.template_.is_null())
+    notes.push_back("spec.workers.template does not apply on one machine");
+  if (!spec.checkpoint.volumeClaim.empty())
+    notes.push_back("spec.checkpoint.volumeClaim does not apply on one machine");
+  if (spec.suspend)
+    notes.push_back("spec.suspend is true: nothing runs until it is false and SIGHUP is sent");
+  return notes;
+}
+
+}  // namespace
+
+std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out) {
+  std::string folder = Absolute(out.empty() ? "ringmaster-out/" + job.metadata.name : out);
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
+Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_folder) {
+  RM_TRY(CheckFits(job));
+  RunPlan plan;
+  plan.notes = Notes(job.spec);
+  // Workers have folders of their own, so nothing may stay relative.
+  api::Data& data = job.spec.training->data;
+  data.path = Absolute(data.path);
+  data.validationPath = Absolute(data.validationPath);
+  job.spec.checkpoint.path = Absolute(checkpoint_folder);
+  RM_ASSIGN(plan.config, trainer::MakeRunConfig(job, 1));
+  RM_ASSIGN(auto dataset, trainer::OpenData(&plan.config));
+  engine::ModelConfig small = plan.config.model;
+  small.max_samples = 1;  // the layout does not depend on it, and activations are not needed here
+  auto model = engine::CreateModel(small);
+  if (!model.ok()) return model.error().In("spec.training.model");
+  const engine::Layout& layout = (*model)->layout();
+  plan.fingerprint = trainer::Fingerprint(plan.config, layout, dataset->Fingerprint());
+  const int64_t arrays = 1 + optimizer::StateArrays(plan.config.optimizer.kind);
+  plan.checkpoint_bytes = layout.elements * arrays * static_cast<int64_t>(sizeof(float)) + (int64_t{1} << 20);
+  plan.job = std::move(job);
+  return plan;
+}
+
+Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::string& fingerprint,
+                               std::vector<std::string>* notes) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(checkpoint_folder, error)) return int64_t{0};
+  auto loaded = checkpoint::LoadNewest(checkpoint_folder, fingerprint);
+  if (loaded.ok()) {
+    for (const std::string& skipped : loaded->skipped) notes->push_back("checkpoint passed over: " + skipped);
+    return loaded->step;
+  }
+  if (loaded.error().code == Code::kNotFound) return int64_t{0};
+  return loaded.error();
+}
+
+}  // namespace ringmaster::cli

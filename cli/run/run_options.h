@@ -1,0 +1,22 @@
+// The flags of `ringmaster run`. Value type.
+#pragma once
+
+#include <string>
+
+#include "cli/run/chaos.h"
+#include "cli/manifest.h"
+#include "cli/run/progress_display.h"
+
+namespace ringmaster::cli {
+
+struct RunOptions {
+  std::string file;
+  int workers = 0;  // 0: as the manifest says
+  std::string out;
+  Sets sets;
+  bool fresh = false;
+  ChaosOptions chaos;
+  ProgressStyle progress = ProgressStyle::kPlain;
+};
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,183 @@
+#include "cli/run/run_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "worker/trainer/run_config.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using rendezvous::GangPhase;
+
+struct Kind {
+  bool warning;
+  const char* reason;
+};
+
+// The coordinator says what happened in words; scripts want a name for it.
+Kind KindOf(const rendezvous::EventLine& event) {
+  if (event.device_trouble) return {true, "DeviceTrouble"};
+  const std::string_view line = event.text;
+  const auto has = [line](std::string_view part) { return line.find(part) != std::string_view::npos; };
+  if (line.starts_with("generation ")) return {false, "GenerationFormed"};
+  if (has(" failed (")) return {true, "WorkerFailed"};
+  if (has(" is silent")) return {true, "WorkerSilent"};
+  if (has(" leaves by plan")) return {false, "WorkerLeaving"};
+  if (line.starts_with("paused")) return {true, "Paused"};
+  return {false, "Coordinator"};
+}
+
+std::string NoteOf(const rendezvous::Report& report, bool stopping) {
+  if (stopping || report.phase == GangPhase::kStopping) return "stopping";
+  if (report.phase == GangPhase::kForming) return "waiting for workers";
+  if (report.phase == GangPhase::kPaused) return "paused: too few workers";
+  return {};
+}
+
+}  // namespace
+
+RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style)
+    : paths_(std::move(paths)),
+      language_model_(plan.config.model.kind == engine::ModelKind::kGpt),
+      tokens_per_sample_(language_model_ ? plan.config.model.context : 0),
+      people_(style != ProgressStyle::kJson),
+      display_(style) {
+  state_.step = resume_step;
+  state_.total_steps = plan.config.steps;
+}
+
+Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const OutputPaths& paths,
+                                                 int64_t resume_step, ProgressStyle style) {
+  std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, style));
+  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step));
+  RM_ASSIGN(view->events_, EventLog::Open(paths.events));
+  for (const std::string& note : plan.notes) view->Announce(true, "Note", note);
+  if (resume_step > 0)
+    view->Announce(false, "Resumed", fmt::format("continues from the checkpoint of step {}", resume_step));
+  return view;
+}
+
+void RunView::Announce(bool warning, const std::string& reason, const std::string& message) {
+  if (warning)
+    events_->Warning(reason, message);
+  else
+    events_->Normal(reason, message);
+  display_.Say(message);
+}
+
+Status RunView::Take(const Inbox::Content& content) {
+  for (const rendezvous::EventLine& line : content.coordinator_lines) TakeLine(line);
+  for (const auto& [progress, received] : content.progress) {
+    for (const rendezvous::StepRecord& record : progress.records) {
+      auto written = metrics_->Add(record);
+      if (!written.ok()) return written.error();
+      for (const rendezvous::StepRecord& step : *written) TakeRecord(step, received);
+    }
+    TakeNote(progress.note);
+    if (progress.checkpoint_failure) TakeCheckpointFailure(*progress.checkpoint_failure);
+    if (progress.total_steps > 0) state_.total_steps = progress.total_steps;
+    if (progress.checkpoint_step.value_or(-1) > checkpoint_step_) {
+      checkpoint_step_ = *progress.checkpoint_step;
+      events_->Normal("CheckpointPublished", fmt::format("checkpoint of step {}", checkpoint_step_));
+    }
+  }
+  if (content.report) TakeReport(*content.report);
+  return Ok();
+}
+
+void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) {
+  last_received_ = std::max(last_received_, received);
+  if (record.step <= state_.step) return;  // of an earlier run: repeated to fill a gap in the file
+  goodput_.Add(record, received);
+  note_.clear();
+  state_.step = record.step;
+  state_.loss = record.loss;
+  state_.samples_per_second = goodput_.RecentSamplesPerSecond();
+  state_.seconds_per_step = goodput_.RecentSecondsPerStep();
+  display_.Step(record, received);
+}
+
+void RunView::TakeReport(const rendezvous::Report& report) {
+  report_ = report;
+  state_.workers_alive = static_cast<int>(report.live_pods.size());
+}
+
+void RunView::TakeCheckpointFailure(const std::string& why) {
+  const std::string text = "checkpoint failed: " + why;
+  events_->Warning("CheckpointFailed", text);
+  if (!checkpoint_failed_) display_.Say(text + "; training goes on, and tries again with the next one");
+  checkpoint_failed_ = true;  // once is enough for people
+}
+
+void RunView::TakeNote(const std::string& note) {
+  if (note.starts_with("step ")) {
+    Announce(false, "Validated", note);
+  } else if (!note.empty()) {
+    note_ = note;
+  }
+}
+
+void RunView::TakeLine(const rendezvous::EventLine& line) {
+  const auto [warning, reason] = KindOf(line);
+  if (warning)
+    Announce(true, reason, line.text);
+  else
+    events_->Normal(reason, line.text);
+}
+
+void RunView::Show(int workers_wanted, bool stopping, Time now) {
+  state_.workers_wanted = workers_wanted;
+  state_.note = NoteOf(report_, stopping);
+  if (state_.note.empty()) state_.note = note_;
+  display_.Update(state_, now);
+}
+
+Summary RunView::MakeSummary(const std::string& phase, const std::string& message) const {
+  Summary summary;
+  summary.phase = phase;
+  summary.message = message;
+  summary.step = std::max(state_.step, report_.done ? report_.done->step : 0);
+  summary.total_steps = state_.total_steps;
+  summary.loss = metrics_->last_loss();
+  summary.language_model = language_model_;
+  summary.tokens_per_sample = tokens_per_sample_;
+  if (report_.done) {
+    const rendezvous::Done& done = *report_.done;
+    if (!summary.loss || metrics_->last_step() < done.step) summary.loss = done.loss;
+    if (done.finished) {
+      summary.validation_loss = done.validation_loss;
+      summary.validation_accuracy = done.validation_accuracy;
+    }
+    summary.weights_hash = done.weights_hash;
+    summary.optimizer_hash = done.optimizer_hash;
+  }
+  summary.samples_per_second = goodput_.SamplesPerSecond();
+  summary.goodput = goodput_.Ratio();
+  summary.generations = report_.generations;
+  summary.worker_failures = report_.worker_failures;
+  summary.lost_steps = report_.lost_steps;
+  summary.wall_seconds = MonotonicSeconds() - started_;
+  return summary;
+}
+
+Status RunView::Finish(const std::string& phase, const std::string& message) {
+  auto left = metrics_->Finish();
+  if (left.ok())
+    for (const rendezvous::StepRecord& record : *left) TakeRecord(record, last_received_);
+  display_.Finish();
+  const Summary summary = MakeSummary(phase, message);
+  if (phase == "Failed")
+    events_->Warning(phase, message);
+  else
+    events_->Normal(phase, message);
+  const Status written = WriteSummary(paths_.summary, summary);
+  if (people_) std::fputs(SummaryText(summary, paths_.folder).c_str(), stdout);
+  std::fflush(stdout);
+  if (!left.ok()) return left.error();
+  return written;
+}
+
+}  // namespace ringmaster::cli

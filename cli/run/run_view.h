@@ -1,0 +1,68 @@
+// What is shown and written down about a run: metrics.jsonl, events.jsonl, the progress display and, at the
+// end, the summary. Fed with what the coordinator and the controller say. Main thread only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "cli/run/event_log.h"
+#include "cli/run/goodput.h"
+#include "cli/run/inbox.h"
+#include "cli/run/metrics_log.h"
+#include "cli/run/output_folder.h"
+#include "cli/run/preflight.h"
+#include "cli/run/progress_display.h"
+#include "cli/run/summary.h"
+
+namespace ringmaster::cli {
+
+class RunView {
+ public:
+  static Result<std::unique_ptr<RunView>> Create(const RunPlan& plan, const OutputPaths& paths,
+                                                 int64_t resume_step, ProgressStyle style);
+
+  // The metrics file could not be written: the run has to end.
+  Status Take(const Inbox::Content& content);
+  // Redraws when it is time to. `workers_wanted` is spec.workers.replicas now.
+  void Show(int workers_wanted, bool stopping, Time now);
+  // To people and to events.jsonl.
+  void Announce(bool warning, const std::string& reason, const std::string& message);
+  EventLog& events() { return *events_; }
+
+  bool training() const { return state_.step > 0 && !Complete(); }
+  const rendezvous::Report& report() const { return report_; }
+
+  // The end: writes what is left, summary.json, and tells a person.
+  Status Finish(const std::string& phase, const std::string& message);
+
+ private:
+  RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style);
+
+  bool Complete() const { return state_.total_steps > 0 && state_.step >= state_.total_steps; }
+  void TakeRecord(const rendezvous::StepRecord& record, double received);
+  void TakeReport(const rendezvous::Report& report);
+  void TakeLine(const rendezvous::EventLine& line);
+  void TakeNote(const std::string& note);
+  void TakeCheckpointFailure(const std::string& why);
+  Summary MakeSummary(const std::string& phase, const std::string& message) const;
+
+  const OutputPaths paths_;
+  const bool language_model_;
+  const int64_t tokens_per_sample_;
+  const bool people_;  // somebody reads stdout, not a program
+  const double started_ = MonotonicSeconds();
+  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<EventLog> events_;
+  ProgressDisplay display_;
+  Goodput goodput_;
+  ProgressState state_;
+  rendezvous::Report report_;
+  int64_t checkpoint_step_ = -1;
+  std::string note_;  // what the trainers say they are at, until the next step
+  bool checkpoint_failed_ = false;
+  double last_received_ = 0;
+};
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,281 @@
+#include "cli/run/session.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "api/slots.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/run/gang.h"
+#include "cli/run/inbox.h"
+#include "cli/manifest.h"
+#include "cli/run/run_folder.h"
+#include "cli/run/run_view.h"
+#include "cli/run/signals.h"
+#include "operator/control/runner.h"
+#include "operator/local/local_backend.h"
+#include "rendezvous/server.h"
+
+namespace ringmaster::cli {
+namespace {
+
+constexpr auto kTick = milliseconds(100);  // the display's and the chaos clock
+constexpr auto kFarewell = seconds(3);     // how long workers may take to leave once the result is durable
+
+Result<std::string> WorkerProgram() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string path = (self.parent_path() / "ringmaster-worker").string();
+  if (error || ::access(path.c_str(), X_OK) != 0)
+    return Error{Code::kNotFound,
+                 path + ": not there; build it (scripts/build) or install it beside ringmaster"};
+  return path;
+}
+
+// Workers share the CPUs; the number of threads does not change the bits.
+int ThreadsPerWorker(int workers) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, workers));
+}
+
+// Shared memory reaches everybody here; what a network needs weighs more than a small model.
+api::TrainingJob OnOneMachine(api::TrainingJob job) {
+  if (job.spec.network.transport == "auto") job.spec.network.transport = "shm";
+  return job;
+}
+
+}  // namespace
+
+class Session::Impl {
+ public:
+  Impl(const RunOptions& options, RunPlan plan, OutputFolder folder)
+      : options_(options), plan_(std::move(plan)), folder_(std::move(folder)), chaos_(options.chaos) {}
+
+  // Everything but workers; what fails here is still a refusal.
+  Status Prepare(int64_t resume_step) {
+    RM_ASSIGN(worker_, WorkerProgram());
+    if (options_.chaos.kind != ChaosOptions::Kind::kNone) {
+      // Failures that were asked for do not count against the job.
+      plan_.job.spec.restart.maxRestarts = 1'000'000;
+      plan_.job.spec.restart.maxWithoutProgress = 1'000'000;
+    }
+    RM_ASSIGN(RunFolder run_folder, RunFolder::Create(folder_.paths().folder, OnOneMachine(plan_.job)));
+    run_folder_.emplace(std::move(run_folder));
+    RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_.progress));
+    RM_TRY(StartServer());
+    RM_TRY(StartBackend());
+    folder_.Keep();
+    return Ok();
+  }
+
+  int Run() {
+    loop_->Start();
+    while (!Over()) {
+      Wait();
+      while (auto signal = signals_.Next()) OnSignal(*signal);
+      Drain();
+      Chaos(Now());
+      view_->Show(plan_.job.spec.workers.replicas, interrupts_ > 0, Now());
+    }
+    return Finish();
+  }
+
+ private:
+  Status StartServer() {
+    rendezvous::ServerCallbacks callbacks;
+    callbacks.on_report = [this](const std::string&, const rendezvous::Report& report) {
+      backend_->SetReport(key_, report);
+      inbox_.PutReport(report);
+    };
+    callbacks.on_progress = [this](const std::string&, const rendezvous::Progress& progress) {
+      inbox_.PutProgress(progress);
+    };
+    callbacks.on_event = [this](const std::string&, const rendezvous::EventLine& line) {
+      inbox_.PutLine(line);
+    };
+    rendezvous::ServerOptions server;
+    server.secret = run_folder_->secret();
+    RM_ASSIGN(server_, rendezvous::Server::Start(server, std::move(callbacks)));
+    return Ok();
+  }
+
+  Status StartBackend() {
+    local::LocalBackend::Options options;
+    options.argv = {worker_, "agent"};
+    options.directory = folder_.paths().folder;
+    options.environment.job_file = run_folder_->job_file();
+    options.environment.coordinator = "127.0.0.1:" + std::to_string(server_->port());
+    options.environment.secret_file = run_folder_->secret_file();
+    options.environment.extra = {
+        {"RINGMASTER_THREADS", std::to_string(ThreadsPerWorker(plan_.job.spec.workers.replicas))},
+        {"RINGMASTER_STARTUP_SECONDS", std::to_string(plan_.job.spec.health.startupSeconds)},
+        {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
+    if (const int32_t slots = api::SlotsOf(plan_.job.spec.workers); slots > 1)
+      options.environment.extra["RINGMASTER_SLOTS"] = std::to_string(slots);
+    options.on_gang = [this](const control::Key&, const core::SetGang& order) { gang_->Order(order); };
+    options.on_status = [this](const control::Key&, const core::Status&) { inbox_.Wake(); };
+    options.on_event = [this](const control::Key&, const core::Event& event) {
+      if (event.warning)
+        view_->events().Warning(event.reason, event.message);
+      else
+        view_->events().Normal(event.reason, event.message);
+    };
+    key_ = {plan_.job.metadata.namespace_, plan_.job.metadata.name};
+    gang_.emplace(server_.get(), key_.ToString());
+    RM_ASSIGN(backend_, local::LocalBackend::Create(std::move(options)));
+    backend_->Subscribe([this](const control::Key&) { inbox_.Wake(); });
+    loop_.emplace(*backend_, control::Controller::Options{});
+    auto submitted = backend_->Submit(plan_.job);
+    if (!submitted.ok()) return submitted.error();
+    CHECK(*submitted == key_);
+    return Ok();
+  }
+
+  void Wait() {
+    pollfd waits[] = {{signals_.fd(), POLLIN, 0}, {inbox_.wake_fd(), POLLIN, 0}};
+    ::poll(waits, 2, static_cast<int>(ToMs(kTick)));
+  }
+
+  void OnSignal(int signal) {
+    if (signal == SIGHUP) return Reload();
+    ++interrupts_;
+    if (interrupts_ > 1) return;
+    view_->Announce(false, "Interrupted", "stopping after a checkpoint; once more stops at once");
+    if (auto status = backend_->SetSuspend(key_, true); !status.ok()) log::Warn("{}", status.error().message);
+  }
+
+  // Only what may change while a job runs is taken over.
+  void Reload() {
+    if (Stopped()) return;
+    auto job = LoadManifest(options_.file, options_.sets, options_.workers);
+    if (!job.ok()) return view_->Announce(true, "ReloadFailed", job.error().message);
+    api::TrainingJob wanted = plan_.job;
+    wanted.spec.workers.replicas = job->spec.workers.replicas;
+    wanted.spec.suspend = job->spec.suspend;
+    const api::Workers& workers = plan_.job.spec.workers;
+    if (wanted.spec.workers.replicas < workers.EffectiveMin() ||
+        wanted.spec.workers.replicas > workers.EffectiveMax())
+      return view_->Announce(
+          true, "ReloadFailed",
+          fmt::format("spec.workers.replicas: must stay between min {} and max {} of the running "
+                      "job (got {})",
+                      workers.EffectiveMin(), workers.EffectiveMax(), wanted.spec.workers.replicas));
+    if (!workers.min) wanted.spec.workers.min = workers.EffectiveMin();
+    if (!workers.max) wanted.spec.workers.max = workers.EffectiveMax();
+    Status replaced = backend_->Replace(wanted);
+    // A replaced manifest alone does not lift an order to stop.
+    if (replaced.ok()) replaced = backend_->SetSuspend(key_, wanted.spec.suspend);
+    if (!replaced.ok()) return view_->Announce(true, "ReloadFailed", replaced.error().message);
+    plan_.job = std::move(wanted);
+    view_->Announce(false, "Reloaded",
+                    fmt::format("{}: {} workers wanted{}", options_.file, plan_.job.spec.workers.replicas,
+                                plan_.job.spec.suspend ? ", suspended" : ""));
+  }
+
+  void Drain() {
+    const Status taken = view_->Take(inbox_.Take());
+    if (taken.ok() || !trouble_.empty()) return;
+    // Without its records a run is worth nothing: end it, keep the newest checkpoint.
+    trouble_ = taken.error().message + "; free some space and run the same command again to continue";
+    if (auto status = backend_->SetSuspend(key_, true); !status.ok()) log::Warn("{}", status.error().message);
+  }
+
+  void Chaos(Time now) {
+    if (options_.chaos.kind == ChaosOptions::Kind::kNone || !view_->training() || interrupts_ > 0) return;
+    if (!next_strike_) next_strike_ = now + chaos_.NextDelay();
+    if (now < *next_strike_) return;
+    next_strike_ = now + chaos_.NextDelay();
+    const int signal = options_.chaos.kind == ChaosOptions::Kind::kKill ? SIGKILL : SIGSTOP;
+    const std::string what = Carry(chaos_.NextStrike(), FindVictims(::getpid()), signal);
+    if (!what.empty()) view_->Announce(true, "Chaos", "chaos: " + what);
+  }
+
+  bool Stopped() const { return interrupts_ > 0 || !trouble_.empty(); }
+
+  core::Status JobStatus() const {
+    auto snapshot = backend_->Observe(key_);
+    return snapshot ? snapshot->observed.status : core::Status{};
+  }
+
+  // The result is durable: what still lives (a stopped process, mostly) cannot change it.
+  bool Durable() const {
+    return JobStatus().ended() || (Stopped() && view_->report().phase == rendezvous::GangPhase::kStopped);
+  }
+
+  bool Over() {
+    if (interrupts_ > 1) return true;
+    if (backend_->Settled(key_) && (Stopped() || JobStatus().ended())) return true;
+    if (!Durable()) return false;
+    if (!durable_since_) durable_since_ = Now();
+    return Now() - *durable_since_ > kFarewell;
+  }
+
+  int Finish() {
+    const core::Status status = JobStatus();
+    // In this order nobody calls back into what is gone: orders, then reports, then processes.
+    loop_->Stop();
+    server_->Shutdown();
+    backend_.reset();
+    Drain();
+    std::string phase = "Interrupted";
+    std::string message = status.ledger.outcome_message;
+    int code = kInterrupted;
+    if (!trouble_.empty()) {
+      phase = "Failed";
+      message = trouble_;
+      code = kFailed;
+    } else if (status.ledger.outcome == core::Outcome::kSucceeded) {
+      phase = "Succeeded";
+      message.clear();
+      code = kSucceeded;
+    } else if (status.ledger.outcome == core::Outcome::kFailed) {
+      phase = "Failed";
+      code = kFailed;
+    } else {
+      message = "interrupted; run the same command again (without --fresh) to continue";
+    }
+    if (const Status written = view_->Finish(phase, message); !written.ok()) {
+      std::fprintf(stderr, "ringmaster: %s\n", written.error().message.c_str());
+      if (code == kSucceeded) code = kFailed;
+    }
+    if (code == kFailed) std::fprintf(stderr, "ringmaster: %s\n", message.c_str());
+    return code;
+  }
+
+  Signals signals_;  // first: threads made later inherit the mask
+  const RunOptions options_;
+  RunPlan plan_;
+  OutputFolder folder_;
+  std::string worker_;
+  control::Key key_;
+  Inbox inbox_;
+  std::optional<RunFolder> run_folder_;
+  std::unique_ptr<RunView> view_;
+  std::unique_ptr<local::LocalBackend> backend_;
+  std::unique_ptr<rendezvous::Server> server_;
+  std::optional<Gang> gang_;
+  std::optional<control::Loop> loop_;
+  ChaosPlan chaos_;
+  std::optional<Time> next_strike_;
+  std::optional<Time> durable_since_;
+  int interrupts_ = 0;
+  std::string trouble_;  // why the run had to be ended from here
+};
+
+Result<std::unique_ptr<Session>> Session::Create(const RunOptions& options, RunPlan plan, OutputFolder folder,
+                                                 int64_t resume_step) {
+  auto impl = std::make_unique<Impl>(options, std::move(plan), std::move(folder));
+  RM_TRY(impl->Prepare(resume_step));
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+int Session::Run() { return impl_->Run(); }
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,26 @@
+#include "cli/run/signals.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace ringmaster::cli {
+
+Signals::Signals() {
+  sigset_t ours;
+  sigemptyset(&ours);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ours, signal);
+  CHECK(::pthread_sigmask(SIG_BLOCK, &ours, nullptr) == 0);
+  fd_ = Fd(::signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC));
+  CHECK(fd_.valid());
+}
+
+std::optional<int> Signals::Next() {
+  signalfd_siginfo info{};
+  if (::read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace ringmaster::cli

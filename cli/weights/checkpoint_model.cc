@@ -1,0 +1,49 @@
+#include "cli/weights/checkpoint_model.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "worker/trainer/run_config.h"
+
+namespace ringmaster::cli {
+namespace {
+
+// The output folder of a run holds its checkpoints one level down.
+std::string Resolve(const std::string& path) {
+  std::error_code error;
+  const std::string inside = path + "/checkpoints";
+  return std::filesystem::is_directory(inside, error) ? inside : path;
+}
+
+}  // namespace
+
+Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int samples) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    return Error{Code::kNotFound,
+                 path + ": no such checkpoint; give a step-... folder or the --out folder of a run"};
+  CheckpointModel result;
+  RM_ASSIGN(result.loaded_, checkpoint::Load(Resolve(path)));
+  RM_ASSIGN(engine::ModelConfig config, trainer::ModelFromDescription(result.loaded_.meta));
+  RM_ASSIGN(result.tokenizer_, trainer::TokenizerFromDescription(result.loaded_.meta));
+  config.max_samples = samples;
+  config.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
+  RM_ASSIGN(result.model_, engine::CreateModel(config));
+  const checkpoint::Loaded::Part* params = result.loaded_.Find("params");
+  const auto elements = static_cast<size_t>(result.model_->layout().elements);
+  if (params == nullptr || params->bytes.size() != elements * sizeof(float))
+    return Error{Code::kCorrupt,
+                 fmt::format("{}: the weights do not fit the model it describes ({} bytes for {} "
+                             "elements)",
+                             path, params == nullptr ? 0 : params->bytes.size(), elements)};
+  // operator new aligns vectors of bytes for any scalar type, and the arrays are little-endian floats as
+  // written.
+  result.params_ = {reinterpret_cast<const float*>(params->bytes.data()), elements};
+  return result;
+}
+
+}  // namespace ringmaster::cli

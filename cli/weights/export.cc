@@ -1,0 +1,170 @@
+// `ringmaster export`: weights for other programs, in their names. Of a folder here; or of a job on a
+// cluster, by a pod beside its volumes that runs this command.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "api/load.h"
+#include "cli/weights/checkpoint_model.h"
+#include "cli/cluster/cluster.h"
+#include "cli/command.h"
+#include "cli/cluster/export_pod.h"
+#include "cli/weights/gpt2_names.h"
+#include "cli/cluster/job_screen.h"
+#include "cli/cluster/log_merge.h"
+#include "cli/weights/safetensors.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/kube/watch/meta.h"
+#include "operator/wiring/config_map.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using kube::Child;
+using kube::Text;
+
+struct ExportFlags {
+  ClusterFlags cluster;
+  std::string source;
+  std::string target;
+  std::string image = "ringmaster-worker:" RINGMASTER_VERSION;
+  int wait_seconds = 600;
+};
+
+Status ExportHere(const std::string& path, const std::string& target) {
+  RM_ASSIGN(CheckpointModel loaded, CheckpointModel::Load(path, 1));
+  RM_ASSIGN(const std::vector<Tensor> tensors, ExportTensors(loaded.model().layout(), loaded.params()));
+  RM_TRY(WriteSafetensors(target, tensors));
+  std::printf("wrote %zu tensors, %lld parameters of step %lld, to %s\n", tensors.size(),
+              static_cast<long long>(loaded.model().layout().trainable),
+              static_cast<long long>(loaded.checkpoint().step), target.c_str());
+  if (loaded.model().config().kind == engine::ModelKind::kGpt)
+    std::printf("For transformers: name it model.safetensors and put this beside it as config.json:\n%s\n",
+                Gpt2Config(loaded.model().config()).dump(2).c_str());
+  return Ok();
+}
+
+Result<api::TrainingJob> Parsed(Json job) {
+  job.erase("status");
+  api::Loaded loaded = api::FromJson(job);
+  if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};
+  return std::move(loaded.job);
+}
+
+// A worker of the job: one that is there, else as the operator would make it.
+Result<Json> WorkerOf(Cluster& cluster, const api::TrainingJob& job, const std::string& name,
+                      const ExportFlags& flags) {
+  RM_ASSIGN(std::vector<Json> pods, cluster.PodsOf(name));
+  if (!pods.empty()) return std::move(pods.front());
+  wiring::Context context;
+  context.worker_image = flags.image;
+  return wiring::PodOf(job, "", 0, context);
+}
+
+Result<Json> AwaitEnd(Cluster& cluster, const std::string& pod, int wait_seconds) {
+  const Time deadline = Now() + seconds(wait_seconds);
+  while (true) {
+    Result<Json> found = cluster.Get(kube::kPods, cluster.space(), pod);
+    if (!found.ok() && found.error().code != Code::kUnavailable) return found;
+    if (found.ok()) {
+      const std::string_view phase = Text(Child(*found, "status"), "phase");
+      if (phase == "Succeeded" || phase == "Failed") return found;
+    }
+    if (Now() >= deadline)
+      return Error{Code::kDeadlineExceeded,
+                   fmt::format("pod {}/{} has not ended within {} s ({}); it goes on", cluster.space(), pod,
+                               wait_seconds, found.ok() ? PodState(*found) : found.error().message)};
+    std::this_thread::sleep_for(seconds(1));
+  }
+}
+
+Status ExportThere(const ExportFlags& flags) {
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  const std::string name = JobName(flags.source);
+  const Result<Json> job = cluster->Job(name);
+  if (!job.ok())
+    return Error{job.error().code, flags.source + ": no such folder, and " + job.error().message};
+  if (!flags.target.starts_with('/'))
+    return Error{
+        Code::kInvalid,
+        "--to " + flags.target + ": give a full path on one of the job's volumes; the file is written there"};
+  RM_ASSIGN(const api::TrainingJob parsed, Parsed(*job));
+  std::string from(Text(Child(Child(*job, "status"), "checkpoint"), "path"));
+  if (from.empty()) from = wiring::CheckpointPath(parsed);
+  if (from.empty())
+    return Error{Code::kInvalid,
+                 fmt::format("{}/{} keeps no checkpoints: set spec.checkpoint.path or volumeClaim",
+                             cluster->space(), name)};
+
+  RM_ASSIGN(const Json worker, WorkerOf(*cluster, parsed, name, flags));
+  const std::string uid(Text(Child(*job, "metadata"), "uid"));
+  const Json pod = ExportPod(worker, name, uid, from, flags.target);
+  const std::string pod_name(Text(Child(pod, "metadata"), "name"));
+  RM_TRY(cluster->Create(kube::kPods, pod));
+  std::printf("pod %s/%s reads %s\n", cluster->space().c_str(), pod_name.c_str(), from.c_str());
+  std::fflush(stdout);
+  RM_ASSIGN(const Json ended, AwaitEnd(*cluster, pod_name, flags.wait_seconds));
+  if (const auto log = cluster->Logs({{pod_name, "export"}}, -1).front(); log.ok()) {
+    std::string_view rest = *log;
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      const std::string_view line = WithoutTime(rest.substr(0, end));
+      std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+  const bool good = Text(Child(ended, "status"), "phase") == "Succeeded";
+  if (good) RM_TRY(cluster->Delete(kube::kPods, pod_name));
+  if (good) return Ok();
+  return Error{Code::kInternal, fmt::format("pod {}/{} {}; it is left for a look", cluster->space(), pod_name,
+                                            PodState(ended))};
+}
+
+Status Export(const ExportFlags& flags) {
+  if (!flags.target.ends_with(".safetensors") || flags.target == ".safetensors")
+    return Error{Code::kInvalid, "--to " + flags.target + ": the file name must end in .safetensors"};
+  // What is here goes before a job of that name; what looks like a path is none.
+  std::error_code ignored;
+  const std::string& source = flags.source;
+  const bool here = std::filesystem::exists(source, ignored) ||
+                    (source.find('/') != std::string::npos && !source.starts_with("tj/"));
+  return here ? ExportHere(source, flags.target) : ExportThere(flags);
+}
+
+}  // namespace
+
+void AddExport(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* command =
+      app.add_subcommand("export", "Write the weights as safetensors (gpt: Hugging Face GPT-2 names)");
+  command
+      ->add_option("CHECKPOINT_OR_JOB", flags->source,
+                   "A checkpoint, or the output folder of a run; when there is no such folder, the job of "
+                   "that name on "
+                   "a cluster")
+      ->required();
+  command
+      ->add_option(
+          "--to", flags->target,
+          "FILE.safetensors to write; of a job on a cluster: its full path on one of the job's volumes")
+      ->required();
+  command->add_option("--image", flags->image, "Of a job that has no workers any more: what to run")
+      ->capture_default_str();
+  command->add_option("--wait", flags->wait_seconds, "Of a job on a cluster: how many seconds it may take")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  AddClusterFlags(*command, flags->cluster);
+  command->footer(
+      "Example:\n  ringmaster export ringmaster-out/gpt-text --to model.safetensors\n"
+      "  kubectl ringmaster export gpt-text --to /checkpoints/model.safetensors");
+  command->callback([flags, &exit_code] {
+    const Status status = Export(*flags);
+    exit_code = status.ok() ? kSucceeded : Refuse(status.error());
+  });
+}
+
+}  // namespace ringmaster::cli

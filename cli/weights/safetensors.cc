@@ -1,0 +1,75 @@
+#include "cli/weights/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace ringmaster::cli {
+namespace {
+
+Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoError("write " + path, errno);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return Ok();
+}
+
+std::array<std::byte, 8> LittleEndian(uint64_t value) {
+  std::array<std::byte, 8> bytes{};
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i));
+  return bytes;
+}
+
+Status WriteTo(int fd, const std::vector<Tensor>& tensors, const std::string& path) {
+  const std::string header = SafetensorsHeader(tensors);
+  RM_TRY(WriteAll(fd, LittleEndian(header.size()), path));
+  RM_TRY(WriteAll(fd, std::as_bytes(std::span(header)), path));
+  for (const Tensor& tensor : tensors) RM_TRY(WriteAll(fd, std::as_bytes(tensor.values), path));
+  if (::fsync(fd) != 0) return ErrnoError("sync " + path, errno);
+  return Ok();
+}
+
+}  // namespace
+
+std::string SafetensorsHeader(const std::vector<Tensor>& tensors) {
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  size_t offset = 0;
+  for (const Tensor& tensor : tensors) {
+    const size_t end = offset + tensor.values.size_bytes();
+    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors) {
+  const std::string aside = fmt::format("{}.tmp-{}", path, ::getpid());
+  Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return ErrnoError("open " + aside, errno);
+  Status written = WriteTo(file.get(), tensors, path);
+  if (written.ok() && ::rename(aside.c_str(), path.c_str()) != 0)
+    written = ErrnoError("rename to " + path, errno);
+  if (!written.ok()) {
+    ::unlink(aside.c_str());
+    return written;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return FsyncFolder(folder.empty() ? "." : folder);
+}
+
+}  // namespace ringmaster::cli

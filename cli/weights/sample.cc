@@ -1,0 +1,63 @@
+// `ringmaster sample`: the prompt and what the model makes of it, to stdout.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/weights/checkpoint_model.h"
+#include "cli/command.h"
+#include "cli/weights/sampler.h"
+
+namespace ringmaster::cli {
+namespace {
+
+Status Sample(const std::string& path, const std::string& prompt, const SampleOptions& options) {
+  RM_ASSIGN(CheckpointModel loaded, CheckpointModel::Load(path, 1));
+  const engine::ModelConfig& config = loaded.model().config();
+  if (config.kind != engine::ModelKind::kGpt)
+    return Error{Code::kInvalid, path + ": this is an image model; only gpt models write text"};
+  RM_ASSIGN(auto tokens, EncodePrompt(prompt, loaded.tokenizer(), config.vocabulary));
+  const bool bytes = loaded.tokenizer() == "bytes";
+  std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+  const Status status =
+      Generate(loaded.model(), loaded.params(), std::move(tokens), options, [&](int32_t token) {
+        if (bytes)
+          std::putchar(token);
+        else
+          std::printf(" %d", token);
+        std::fflush(stdout);
+      });
+  std::putchar('\n');
+  return status;
+}
+
+}  // namespace
+
+void AddSample(CLI::App& app, int& exit_code) {
+  struct Flags {
+    std::string path;
+    std::string prompt;
+    SampleOptions options;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("sample", "Let a trained gpt continue a text");
+  command->add_option("CHECKPOINT", flags->path, "A checkpoint, or the output folder of a run")->required();
+  command->add_option("--prompt", flags->prompt, "Text to go on from")->required();
+  command->add_option("--tokens", flags->options.tokens, "How many tokens to add")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", flags->options.temperature,
+                   "0: always the likeliest; 1: as the model has it")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command->add_option("--seed", flags->options.seed, "Equal seeds give equal text")->capture_default_str();
+  command->footer(
+      "Example:\n  ringmaster sample ringmaster-out/gpt-text --prompt 'In the beginning' --tokens 300");
+  command->callback([flags, &exit_code] {
+    const Status status = Sample(flags->path, flags->prompt, flags->options);
+    exit_code = status.ok() ? kSucceeded : Refuse(status.error());
+  });
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,120 @@
+// How a job ends, and what is left to do after that.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "operator/core/decide.h"
+#include "operator/core/rules.h"
+#include "operator/core/decide_steps.h"
+
+namespace ringmaster::core {
+namespace {
+
+using rendezvous::GangPhase;
+
+Decision Succeed(const Observed& o, Time now, Reason reason, std::string message) {
+  Ledger next = o.status.ledger;
+  next.outcome = Outcome::kSucceeded;
+  next.outcome_reason = reason;
+  next.outcome_message = message;
+  next.completion_time = now;
+  return WriteLedger(o, std::move(next), now, "succeeded", {{false, "Succeeded", std::move(message)}});
+}
+
+bool AllSucceeded(const Observed& o) {
+  int32_t succeeded = 0;
+  for (const Pod& pod : o.pods)
+    succeeded += pod.attempt == o.status.ledger.attempt && pod.phase == PodPhase::kSucceeded ? 1 : 0;
+  return o.status.ledger.attempt > 0 && succeeded > 0 && succeeded == o.status.ledger.gang_size;
+}
+
+// A trainer said that no restart helps, or the coordinator saw it. What steps were made with was good
+// enough: then something else has failed, such as the last checkpoint.
+Decision GivenUp(const Observed& o, Time now) {
+  const auto& told = o.report->last_failure;
+  Ledger next = o.status.ledger;
+  if (!told) return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave the job up");
+  Failure& failure = next.last_failure.emplace(FailureOf(o, *told, now));
+  const bool trained = next.stepped || o.report->step != next.base_step;
+  const bool bad = !trained && failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
+  failure.rule = bad ? Judge({}, failure, {}).rule : "default: the coordinator gave up";
+  return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kTrainingFailed,
+              fmt::format("{}: {}", told->pod, told->message));
+}
+
+}  // namespace
+
+Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::string message) {
+  ledger.outcome = Outcome::kFailed;
+  ledger.outcome_reason = reason;
+  ledger.outcome_message = message;
+  ledger.completion_time = now;
+  return WriteLedger(o, std::move(ledger), now, fmt::format("failed: {}", ReasonName(reason)),
+                     {{true, ReasonName(reason), std::move(message)}});
+}
+
+std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
+  const Ledger& ledger = o.status.ledger;
+  if (SaysNow(o, GangPhase::kFinished))
+    return Succeed(o, now, Reason::kAllStepsDone,
+                   fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
+  if (SaysNow(o, GangPhase::kFailed)) return GivenUp(o, now);
+  if (!o.job.native && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
+    return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with 0");
+
+  if (o.job.active_deadline > Duration{0} && ledger.active_since) {
+    const Time deadline = *ledger.active_since + (o.job.active_deadline - ledger.active_before);
+    if (now >= deadline)
+      return Fail(o, ledger, now, Reason::kDeadlineExceeded,
+                  fmt::format("active for {} s, the limit of lifecycle.activeDeadlineSeconds; raise it, and "
+                              "create the job again",
+                              ToMs(o.job.active_deadline) / 1000));
+    wake.By(deadline);
+  }
+  return std::nullopt;
+}
+
+// The collector ends the pods of a deleted job. It waits for ever for one on a dead node; we do not.
+Decision AfterDeletion(const Observed& o, Time now) {
+  Decision decision;
+  Wake wake;
+  for (const Pod& pod : o.pods)
+    Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+  decision.reason = "deleted";
+  decision.requeue_at = wake.at();
+  return decision;
+}
+
+Decision AfterEnd(const Observed& o, Time now) {
+  Decision decision;
+  Wake wake;
+  const Ledger& ledger = o.status.ledger;
+  const Time ended = ledger.completion_time.value_or(now);
+  // Agents of a finished gang are told by the coordinator to end, and do so by themselves.
+  // An end that lies ahead was written by a clock that has been set back since.
+  const bool goodbye = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kGoodbyeGuard;
+  for (const Pod& pod : o.pods) {
+    const bool remove = o.job.clean_pods == CleanPods::kAll ||
+                        (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.deleting()));
+    if (!remove) continue;
+    if (goodbye && pod.alive()) {
+      wake.By(ended + kGoodbyeGuard);
+      continue;
+    }
+    Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+  }
+  decision.reason = "ended";
+  if (o.job.ttl) {
+    if (now >= ended + *o.job.ttl && decision.actions.empty()) {
+      decision.actions.push_back(DeleteJob{});
+      decision.reason = "ended, and its time to live is over";
+    } else {
+      wake.By(ended + *o.job.ttl);
+    }
+  }
+  if (decision.actions.empty()) Refresh(o, ledger, now, decision, wake);
+  decision.requeue_at = wake.at();
+  return decision;
+}
+
+}  // namespace ringmaster::core

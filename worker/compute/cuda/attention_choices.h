@@ -1,0 +1,61 @@
+// Who does each attention: a table that goes to a file and to other members of a job as text, one line per
+// problem. Knows no device.
+//
+// A maker is our own kernels or a library's plan, by name and version; all of it is worth something only
+// together with the key, the kind of GPU.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+#include "worker/compute/cuda/attention_library.h"
+
+namespace ringmaster::cuda {
+
+inline constexpr std::string_view kOwnKernels = "own";
+
+// Of one pass.
+struct AttentionMaker {
+  std::string library = std::string(kOwnKernels);  // or AttentionLibrary::Name
+  std::string plan = "-";                          // AttentionLibrary::Plan::name
+  bool own() const { return library == kOwnKernels; }
+  bool operator==(const AttentionMaker&) const = default;
+};
+
+struct AttentionChoice {
+  AttentionMaker forward;
+  AttentionMaker backward;
+  const AttentionMaker& Of(AttentionPass pass) const {
+    return pass == AttentionPass::kForward ? forward : backward;
+  }
+  AttentionMaker& Of(AttentionPass pass) { return pass == AttentionPass::kForward ? forward : backward; }
+  bool operator==(const AttentionChoice&) const = default;
+};
+
+class AttentionChoices {
+ public:
+  // `key` is one line.
+  explicit AttentionChoices(std::string key) : key_(std::move(key)) {}
+
+  const std::string& key() const { return key_; }
+  const std::map<AttentionProblem, AttentionChoice>& all() const { return choices_; }
+  const AttentionChoice* Find(const AttentionProblem& problem) const;
+  void Set(const AttentionProblem& problem, const AttentionChoice& choice) { choices_[problem] = choice; }
+
+  std::string Text() const;
+  // kInvalid when the text is of another key, kCorrupt when it is no such text.
+  static Result<AttentionChoices> Parse(std::string_view text, std::string_view key);
+
+  // Of all that Text says.
+  uint64_t Fingerprint() const;
+
+ private:
+  std::string key_;
+  std::map<AttentionProblem, AttentionChoice> choices_;
+};
+
+}  // namespace ringmaster::cuda

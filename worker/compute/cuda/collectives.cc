@@ -1,0 +1,108 @@
+#include "worker/compute/cuda/collectives.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "worker/compute/cuda/pulls.h"
+#include "worker/compute/cuda/runtime/event.h"
+#include "worker/fabric/nccl/blocking.h"
+#include "worker/fabric/nccl/domain.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+namespace nccl = fabric::nccl;
+
+constexpr int kDeviceIsStuck = 74;  // to the agent: a new process may find it well
+
+// What NCCL takes for one machine: two pods on one node are two, since neither sees the other's memory.
+std::string HostId() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
+  const Result<std::string> boot = ReadFile("/proc/sys/kernel/random/boot_id", 256);
+  return std::string(name.data()) + " " + (boot.ok() ? *boot : std::string());
+}
+
+// The same as NCCL's own: a user may say that pods of one node are one.
+std::string NcclHostId() {
+  const char* const said = std::getenv("NCCL_HOSTID");
+  return said != nullptr ? said : HostId();
+}
+
+nccl::Reached MarkPoint(Stream stream) {
+  Result<Event> event = Event::Create();
+  if (!event.ok()) return [error = event.error()]() -> Result<bool> { return error; };
+  const auto point = std::make_shared<Event>(std::move(*event));
+  point->Record(stream);
+  return [point] { return point->Done(); };
+}
+
+void LeaveProcess(const std::string& why) {
+  log::Error("{}; leaving, a fresh trainer will join", why);
+  ::_exit(kDeviceIsStuck);
+}
+
+}  // namespace
+
+Collectives::Collectives(OwnedStream stream, const nccl::Api& nccl)
+    : stream_(std::move(stream)), arenas_(nccl, stream_.get()) {}
+Collectives::~Collectives() = default;
+
+Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu, std::string_view transport) {
+  RM_ASSIGN(OwnedStream stream, OwnedStream::Create());
+  // UCX reads peers' memory by CUDA's older IPC, which takes what cudaMalloc gives and not what NCCL does.
+  if (transport == "ucx") return std::make_unique<Collectives>(std::move(stream), nccl::Api{});
+  Result<nccl::Api> api = nccl::LoadApi();
+  if (!api.ok()) {
+    if (api.error().code != Code::kUnavailable) return api.error();
+    log::Info("{}", api.error().message);
+  }
+  auto made = std::make_unique<Collectives>(std::move(stream), api.ok() ? *api : nccl::Api{});
+  nccl::DomainOptions options;
+  options.gpu = gpu.uuid;
+  options.bus = gpu.pci;
+  options.host_id = NcclHostId();
+  options.live.mark = MarkPoint;
+  options.live.leave = LeaveProcess;
+  RM_ASSIGN(made->domain_, nccl::Domain::Create(api.ok() ? *api : nccl::Api{}, std::move(options)));
+  return made;
+}
+
+Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric::Communicator* host,
+                                                                          const std::atomic<bool>* cancel) {
+  if (domain_ == nullptr) {
+    if (pulls_ == nullptr) pulls_ = Pulls::Create(stream_.get(), HostId(), memory_);
+    return pulls_->Connect(host, cancel);
+  }
+  RM_ASSIGN(auto device, domain_->Connect(host, cancel));
+  if (device == nullptr) return std::unique_ptr<fabric::OrderedCommunicator>();
+  const std::string carried_by = domain_->TransportName();
+  if (carried_by.ends_with(":socket"))
+    log::Warn("gradients travel over {}: {}", carried_by, domain_->WhySockets());
+  return nccl::MakeBlocking(
+      std::move(device), host, stream_.get(),
+      [](nccl::Stream stream, std::span<std::byte> to, std::span<const std::byte> from) {
+        CopyOnDevice(stream, to.data(), from.data(), static_cast<int64_t>(from.size()));
+      });
+}
+
+Result<Arenas::Arena> Collectives::Allocate(int64_t bytes) {
+  RM_ASSIGN(const Arenas::Arena arena, arenas_.Allocate(bytes));
+  if (arena.memory.empty()) return arena;
+  memory_.push_back(arena.memory);
+  if (domain_ != nullptr) domain_->Register(arena.memory, arena.of_nccl);
+  return arena;
+}
+
+std::string Collectives::Transport() {
+  if (domain_ == nullptr) return pulls_ == nullptr ? std::string() : pulls_->transport();
+  const std::string name = domain_->TransportName();
+  return name == "none" ? std::string() : name;
+}
+
+}  // namespace ringmaster::cuda

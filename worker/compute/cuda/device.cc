@@ -1,0 +1,348 @@
+#include "worker/compute/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "worker/compute/cuda/attention.h"
+#include "worker/compute/cuda/collectives.h"
+#include "worker/compute/cuda/kernels/numerics.h"
+#include "worker/compute/cuda/kernels/optimizer.h"
+#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/models/model.h"
+#include "worker/compute/cuda/plan_text.h"
+#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/event.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+constexpr int kDevice = 0;  // which one that is, CUDA_VISIBLE_DEVICES says
+
+template <class T>
+int64_t Bytes(std::span<T> span) {
+  return static_cast<int64_t>(span.size_bytes());
+}
+
+int64_t Blocks(std::span<const int32_t> per_block) { return static_cast<int64_t>(per_block.size()); }
+
+std::string Words(const DeviceFacts& facts) {
+  return fmt::format("{} (sm_{}, {:.1f} GiB, driver for CUDA {}.{})", facts.name, facts.architecture,
+                     static_cast<double>(facts.memory_bytes) / (1 << 30), facts.driver / 1000,
+                     facts.driver % 1000 / 10);
+}
+
+// Where measured algorithms are kept between runs; nowhere when the user has no such place.
+std::string CacheFolder() {
+  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::string(cache) + "/ringmaster";
+  if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.cache/ringmaster";
+  return "";
+}
+
+class CudaDevice final : public device::Device {
+ public:
+  explicit CudaDevice(DeviceFacts facts) : facts_(std::move(facts)) {}
+  ~CudaDevice() override {
+    // What is still under way uses memory that goes now.
+    for (const OwnedStream* stream : {&compute_, &down_, &up_}) (void)Synchronise(stream->get());
+    collectives_.reset();  // and what others know, when they are gone
+  }
+
+  Status Start(std::string_view transport) {
+    for (OwnedStream* stream : {&compute_, &down_, &up_}) {
+      RM_ASSIGN(*stream, OwnedStream::Create());
+    }
+    for (Event* event : {&ready_, &down_done_, &up_done_, &reduced_, &point_}) {
+      RM_ASSIGN(*event, Event::Create());
+    }
+    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_, transport));
+    RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
+    RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, facts_));
+    RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
+    RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
+    RM_ASSIGN(sgd_, Buffer<kernels::SgdPair>::Create(1));
+    RM_ASSIGN(host_sgd_, Pinned<kernels::SgdPair>::Create(1));
+    return Ok();
+  }
+
+  std::string Kind() const override { return "cuda"; }
+  bool OnHost() const override { return false; }
+  std::string Description() const override { return "cuda, " + Words(facts_); }
+  std::string Fingerprint() const override {
+    return fmt::format("cuda {} sm_{} CUDA {}", facts_.name, facts_.architecture, facts_.runtime);
+  }
+  std::string Plan() const override {
+    return PlanText{.products = products_->Choices(), .attention = attention_->Choices()}.Text();
+  }
+  Status AdoptPlan(const std::string& text) override {
+    RM_ASSIGN(const PlanText plan, PlanText::Parse(text));
+    RM_TRY(attention_->Adopt(plan.attention));
+    return products_->Adopt(plan.products);
+  }
+
+  Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
+    return cuda::CreateModel(config, compute_.get(), {*products_, *attention_});
+  }
+
+  Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
+    auto made = collectives_->Allocate(static_cast<int64_t>(bytes));
+    if (!made.ok() && made.error().code == Code::kExhausted) return TooSmall(bytes, label);
+    if (!made.ok()) return made.error().In(std::string(label));
+    taken_ += fmt::format("{} {:.1f} + ", label, Mib(static_cast<size_t>(made->taken_bytes)));
+    return made->memory;
+  }
+
+  Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view label) override {
+    auto pinned = PinnedRange::Create(host.data(), Bytes(host));
+    if (!pinned.ok()) return pinned.error().In(std::string(label));
+    pinned_.push_back(std::move(*pinned));
+    return Allocate(host.size(), label);
+  }
+
+  Status Upload(std::span<const std::byte> host, std::span<std::byte> memory) override {
+    CHECK(host.size() == memory.size());
+    CopyToDevice(compute_.get(), memory.data(), host.data(), Bytes(host));
+    return Ok();
+  }
+  Status Download(std::span<const std::byte> memory, std::span<std::byte> host) override {
+    CHECK(host.size() == memory.size());
+    CopyToHost(compute_.get(), host.data(), memory.data(), Bytes(host));
+    return Ok();
+  }
+
+  Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents, int quantum_bits,
+                    bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) override {
+    CHECK(gradients.size() == exponents.size() * engine::kBlock && sums.size() == gradients.size() &&
+          maxima.size() == exponents.size());
+    kernels::Accumulate(compute_.get(), Blocks(exponents), gradients.data(), exponents.data(), quantum_bits,
+                        overwrite, sums.data(), maxima.data());
+    return Ok();
+  }
+
+  Status Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
+                double scale, std::span<float> out) override {
+    CHECK(sums.size() == exponents.size() * engine::kBlock && out.size() == sums.size());
+    kernels::Decode(compute_.get(), Blocks(exponents), sums.data(), exponents.data(), quantum_bits, scale,
+                    out.data());
+    return Ok();
+  }
+
+  Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) override {
+    CHECK(gradients.size() == sums.size());
+    kernels::AddFloats(compute_.get(), static_cast<int64_t>(sums.size()), gradients.data(), overwrite,
+                       sums.data());
+    return Ok();
+  }
+
+  Status Scale(std::span<const float> sums, float factor, std::span<float> out) override {
+    CHECK(out.size() == sums.size());
+    kernels::ScaleFloats(compute_.get(), static_cast<int64_t>(out.size()), factor, sums.data(), out.data());
+    return Ok();
+  }
+
+  Status Norm(std::span<const float> values, std::span<double> norm) override {
+    const auto count = static_cast<int64_t>(values.size());
+    if (norm_scratch_.size() < kernels::NormScratch(count)) {  // the first time
+      RM_ASSIGN(norm_scratch_, Buffer<double>::Create(kernels::NormScratch(count)));
+    }
+    kernels::Norm(compute_.get(), count, values.data(), norm.data(), norm_scratch_.get());
+    return Ok();
+  }
+
+  Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
+                const engine::Layout& layout, const optimizer::Slices& slices,
+                const device::Verdict& verdict) override {
+    RM_TRY(MakeRules(layout));
+    const kernels::Decision decision = {.clip_norm = config.clip_norm,
+                                        .norm = verdict.norm.data(),
+                                        .present = verdict.present.data(),
+                                        .everyone = verdict.everyone};
+    const kernels::Arena arena = {.blocks = rules_.size(),
+                                  .rules = rules_.get(),
+                                  .gradient = slices.gradient.data(),
+                                  .params = slices.params.data(),
+                                  .state0 = slices.state0.data(),
+                                  .state1 = slices.state1.data(),
+                                  .next_params = slices.next_params.data(),
+                                  .next_state0 = slices.next_state0.data(),
+                                  .next_state1 = slices.next_state1.data()};
+    // The pinned scalars of the last update have been read: the caller has waited since.
+    if (config.kind == optimizer::Kind::kSgd) {
+      *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
+                          optimizer::MakeSgd(config, scalars, true)};
+      CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
+      kernels::Decide(compute_.get(), decision, sgd_.get());
+      kernels::Sgd(compute_.get(), sgd_.get(), arena);
+    } else {
+      *host_adamw_.get() = {optimizer::MakeAdamW(config, scalars, false),
+                            optimizer::MakeAdamW(config, scalars, true)};
+      CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
+      kernels::Decide(compute_.get(), decision, adamw_.get());
+      kernels::AdamW(compute_.get(), adamw_.get(), arena);
+    }
+    return Ok();
+  }
+
+  Status Sync() override { return Synchronise(compute_.get()); }
+  Status SetPoint() override {
+    point_.Record(compute_.get());
+    return Ok();
+  }
+  Status WaitForPoint() override { return point_.Wait(); }
+
+  Result<device::Ticket> HandOver(std::span<const std::byte> memory, std::span<std::byte> host) override {
+    Event* arrived = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (handed_ == arrived_.size()) {
+        RM_ASSIGN(Event event, Event::Create());
+        arrived_.push_back(std::move(event));
+      }
+      arrived = &arrived_[handed_++];
+    }
+    if (host.empty()) {
+      arrived->Record(compute_.get());
+    } else {
+      CHECK(host.size() == memory.size());
+      ready_.Record(compute_.get());
+      ready_.Before(down_.get());
+      CopyToHost(down_.get(), host.data(), memory.data(), Bytes(host));
+      arrived->Record(down_.get());
+    }
+    return device::Ticket{handed_ - 1};
+  }
+
+  Status WaitFor(device::Ticket ticket) override {
+    RM_ASSIGN(const Event* const arrived, EventOf(ticket));
+    return arrived->Wait();
+  }
+
+  // The next bucket is reduced meanwhile: each has host memory of its own. Nobody will wait on this thread
+  // for what becomes of it.
+  Status HandBack(std::span<const std::byte> host, std::span<std::byte> memory) override {
+    CHECK(host.size() == memory.size());
+    CopyToDevice(up_.get(), memory.data(), host.data(), Bytes(host));
+    return Given();
+  }
+
+  Status Precede(device::Ticket ticket) override {
+    RM_ASSIGN(const Event* const arrived, EventOf(ticket));
+    arrived->Before(collectives_->stream());
+    return Given();
+  }
+
+  // Buckets that nobody waited for, after a failure, are still on their way down.
+  Status Rejoin() override {
+    if (std::exchange(handed_, 0) == 0) return Ok();
+    const std::pair<Event*, Stream> others[] = {
+        {&down_done_, down_.get()}, {&up_done_, up_.get()}, {&reduced_, collectives_->stream()}};
+    for (const auto& [event, stream] : others) {
+      event->Record(stream);
+      event->Before(compute_.get());
+    }
+    return Ok();
+  }
+
+  Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(fabric::Communicator* host,
+                                                                   const std::atomic<bool>* cancel) override {
+    return collectives_->Connect(host, cancel);
+  }
+  std::string CollectivesTransport() override { return collectives_->Transport(); }
+
+ private:
+  // On the thread that reduces, which is bound to the device by the first call.
+  Result<const Event*> EventOf(device::Ticket ticket) {
+    if (reduces_ != std::this_thread::get_id()) {
+      RM_TRY(BindDevice(kDevice));
+      reduces_ = std::this_thread::get_id();
+    }
+    const std::lock_guard lock(mutex_);
+    return &std::as_const(arrived_)[ticket];
+  }
+
+  static double Mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+  // The refusal of what comes after the model, with the sum so far.
+  Error TooSmall(size_t bytes, std::string_view label) const {
+    const auto left = MemoryOfDevice();
+    return {Code::kExhausted,
+            fmt::format(
+                "the GPU's memory is too small: beside the model's activations, {}{} {:.1f} MiB are needed "
+                "and more may follow, {:.1f} of {:.1f} MiB are free; weights, optimizer state, gradients and "
+                "their sums are as large as the model: lower its width, layers or vocabulary in "
+                "spec.training.model",
+                taken_, label, Mib(bytes), left.ok() ? Mib(static_cast<size_t>(left->free_bytes)) : 0.0,
+                Mib(static_cast<size_t>(facts_.memory_bytes)))};
+  }
+
+  // The rules of the arena's blocks, once: a device serves one layout.
+  Status MakeRules(const engine::Layout& layout) {
+    if (rules_.size() > 0) {
+      CHECK(rules_.size() * engine::kBlock == layout.elements, "another layout");
+      return Ok();
+    }
+    const std::vector<kernels::BlockRule> rules = kernels::MakeBlockRules(layout);
+    RM_ASSIGN(auto pinned, Pinned<kernels::BlockRule>::Create(static_cast<int64_t>(rules.size())));
+    RM_ASSIGN(rules_, Buffer<kernels::BlockRule>::Create(static_cast<int64_t>(rules.size())));
+    std::ranges::copy(rules, pinned.get());
+    CopyToDevice(compute_.get(), rules_.get(), pinned.get(), rules_.bytes());
+    return Sync();
+  }
+
+  const DeviceFacts facts_;
+  std::unique_ptr<cuda::Collectives> collectives_;
+  OwnedStream compute_;
+  OwnedStream down_;
+  OwnedStream up_;
+  Event ready_;
+  Event down_done_;
+  Event up_done_;
+  Event reduced_;
+  Event point_;
+  std::unique_ptr<Products> products_;
+  std::unique_ptr<Attention> attention_;
+  std::string taken_;  // what Allocate was for: "params 474.7 + ", in MiB
+  std::vector<PinnedRange> pinned_;
+
+  Buffer<double> norm_scratch_;
+  Buffer<kernels::BlockRule> rules_;
+  Buffer<kernels::AdamWPair> adamw_;
+  Pinned<kernels::AdamWPair> host_adamw_;
+  Buffer<kernels::SgdPair> sgd_;
+  Pinned<kernels::SgdPair> host_sgd_;
+
+  std::mutex mutex_;
+  std::deque<Event> arrived_;  // by ticket, used again after Rejoin; guarded by mutex_
+  size_t handed_ = 0;          // since Rejoin; the owner's
+  std::thread::id reduces_;    // the thread that EventOf has bound; that thread's own
+};
+
+}  // namespace
+
+Result<std::string> ProbeDevice() {
+  RM_ASSIGN(const std::vector<DeviceFacts> devices, ListDevices());
+  if (devices.empty())
+    return Error{Code::kUnavailable,
+                 "this process sees no GPU (CUDA_VISIBLE_DEVICES, or the container got none)"};
+  return Words(devices.front());
+}
+
+Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport) {
+  RM_ASSIGN(DeviceFacts facts, BindDevice(kDevice));
+  auto made = std::make_unique<CudaDevice>(std::move(facts));
+  RM_TRY(made->Start(transport));
+  return std::unique_ptr<device::Device>(std::move(made));
+}
+
+}  // namespace ringmaster::cuda

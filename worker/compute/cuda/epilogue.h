@@ -1,0 +1,21 @@
+// Epilogues of products by kernels of ours, where the library's own is missing or slower.
+#pragma once
+
+#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/runtime/stream.h"
+
+namespace ringmaster::cuda {
+
+// Whether a kernel can follow the plain product.
+inline bool HasKernel(Epilogue epilogue) {
+  return epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluGradient;
+}
+
+// The product without its epilogue, and the operands it then has.
+ProductShape PlainOf(const ProductShape& shape);
+ProductOperands PlainOf(const ProductShape& shape, const ProductOperands& operands);
+
+// Enqueues what follows the plain product.
+void RunEpilogue(Stream stream, const ProductShape& shape, const ProductOperands& operands);
+
+}  // namespace ringmaster::cuda

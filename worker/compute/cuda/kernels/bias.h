@@ -1,0 +1,17 @@
+// The gradient of a bias. T is float or Bf16.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/compute/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/runtime/stream_handle.h"
+
+namespace ringmaster::cuda::kernels {
+
+// sums[i] = sum over r of x[r, i], overwritten; in two stages whose order depends on the shape alone.
+// `scratch` holds ColumnSumsScratch floats.
+int64_t ColumnSumsScratch(int64_t rows, int64_t columns);
+template <class T>
+void ColumnSums(Stream stream, int64_t rows, int64_t columns, const T* x, float* sums, float* scratch);
+
+}  // namespace ringmaster::cuda::kernels

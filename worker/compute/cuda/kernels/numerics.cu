@@ -1,0 +1,197 @@
+// Every operation below is one IEEE operation, as on the CPU, and is spelled so that no compiler makes one of
+// two: the bits are those of worker/compute/numerics.
+#include "worker/compute/cuda/kernels/numerics.h"
+
+#include "worker/compute/cuda/kernels/elementwise.h"
+#include "worker/compute/numerics/exact.h"
+
+namespace ringmaster::cuda::kernels {
+namespace {
+
+using numerics::kBlock;
+using numerics::kNotFinite;
+using numerics::kUnknown;
+using numerics::kZero;
+
+constexpr int kBlockWarps = 8;  // a warp takes a block of the exact numerics
+constexpr int kQuad = 4;
+constexpr int kQuads = static_cast<int>(kBlock) / (kWarp * kQuad);
+
+// Smallest e with |value| <= 2^e, from the bits of |value| (worker/compute/numerics/exponent.h).
+__device__ __forceinline__ int32_t ExponentOf(uint32_t magnitude) {
+  const auto biased = static_cast<int32_t>(magnitude >> 23);
+  const uint32_t fraction = magnitude & 0x7fffffU;
+  if (biased == 255) return kNotFinite;
+  if (biased > 0) return biased - 127 + (fraction != 0 ? 1 : 0);
+  if (fraction == 0) return kZero;
+  return 32 - __clz(static_cast<int>(fraction - 1)) - 149;
+}
+
+__global__ void AccumulateKernel(int64_t blocks, const float* grads, const int32_t* exponents,
+                                 int quantum_bits, bool overwrite, int32_t* sums, int32_t* maxima) {
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y;
+  if (block >= blocks) return;
+  const int64_t first = block * kBlock + static_cast<int>(threadIdx.x) * kQuad;
+  float v[kQuads][kQuad];
+  uint32_t magnitude = 0;
+  RM_UNROLL
+  for (int q = 0; q < kQuads; ++q) {
+    Load(grads + first + q * kWarp * kQuad, v[q]);
+    RM_UNROLL
+    for (int j = 0; j < kQuad; ++j) {
+      const uint32_t bits = __float_as_uint(v[q][j]) & 0x7fffffffU;
+      magnitude = bits > magnitude ? bits : magnitude;
+    }
+  }
+  const int32_t top = ExponentOf(__reduce_max_sync(kAllLanes, magnitude));
+  const int32_t exponent = exponents[block];
+  if (threadIdx.x == 0) maxima[block] = overwrite || top > maxima[block] ? top : maxima[block];
+  const bool adds = top != kZero && top <= exponent;
+  if (!adds && !overwrite) return;
+  // 2^(L - E), a normal float for every valid exponent.
+  const float scale =
+      __uint_as_float(static_cast<uint32_t>(quantum_bits - (adds ? exponent : 0) + 127) << 23);
+  RM_UNROLL
+  for (int q = 0; q < kQuads; ++q) {
+    auto* const at = reinterpret_cast<uint4*>(sums + first + q * kWarp * kQuad);
+    uint4 s = {};
+    if (!overwrite) s = *at;
+    if (adds) {
+      s.x += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][0], scale)));
+      s.y += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][1], scale)));
+      s.z += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][2], scale)));
+      s.w += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][3], scale)));
+    }
+    *at = s;
+  }
+}
+
+// 2^e, a normal double.
+__device__ __forceinline__ double PowerOfTwo(int e) {
+  return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
+}
+
+__global__ void DecodeKernel(int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
+                             double scale, float* out) {
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y;
+  if (block >= blocks) return;
+  const int32_t exponent = exponents[block];
+  const double factor = exponent == kUnknown ? 0.0 : __dmul_rn(PowerOfTwo(exponent - quantum_bits), scale);
+  const int64_t first = block * kBlock + static_cast<int>(threadIdx.x) * kQuad;
+  const auto decode = [&](uint32_t sum) {
+    return __double2float_rn(__dmul_rn(static_cast<double>(static_cast<int32_t>(sum)), factor));
+  };
+  RM_UNROLL
+  for (int q = 0; q < kQuads; ++q) {
+    const int64_t at = first + q * kWarp * kQuad;
+    const uint4 s = *reinterpret_cast<const uint4*>(sums + at);
+    const float v[kQuad] = {decode(s.x), decode(s.y), decode(s.z), decode(s.w)};
+    Store(out + at, v);
+  }
+}
+
+constexpr int kSquareLanes = 16;  // as worker/compute/numerics: element i of a block goes to lane i mod 16
+
+// squares[block]; two blocks a warp.
+__global__ void BlockSquaresKernel(int64_t count, const float* values, double* squares) {
+  const int64_t block =
+      (static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y) * (kWarp / kSquareLanes) +
+      threadIdx.x / kSquareLanes;
+  const int64_t begin = block * kBlock;
+  const int64_t end = begin + kBlock < count ? begin + kBlock : count;
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x % kSquareLanes; i < end; i += kSquareLanes) {
+    const auto value = static_cast<double>(values[i]);
+    sum = __dadd_rn(sum, __dmul_rn(value, value));
+  }
+  RM_UNROLL
+  for (int half = kSquareLanes / 2; half > 0; half /= 2) {
+    // Only the lower half counts, as there.
+    sum = __dadd_rn(sum, __shfl_down_sync(kAllLanes, sum, static_cast<unsigned>(half), kSquareLanes));
+  }
+  if (threadIdx.x % kSquareLanes == 0 && begin < count) squares[block] = sum;
+}
+
+constexpr int kOrderedThreads = 256;
+
+// The root of the sum in index order: one block brings the numbers near, one thread adds.
+__global__ void OrderedRootKernel(int64_t n, const double* squares, double* norm) {
+  RM_SHARED(double, tile, kOrderedThreads);
+  const auto thread = static_cast<int>(threadIdx.x);
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kOrderedThreads) {
+    tile[thread] = begin + thread < n ? squares[begin + thread] : 0.0;
+    __syncthreads();
+    if (thread == 0) {
+      RM_UNROLL
+      for (int i = 0; i < kOrderedThreads; ++i) sum = __dadd_rn(sum, tile[i]);  // + 0 changes no bit
+    }
+    __syncthreads();
+  }
+  if (thread == 0) *norm = sqrt(sum);
+}
+
+struct AddTo {
+  const float* values;
+  bool overwrite;
+  float* sums;
+  template <int kCount>
+  __device__ void At(int64_t i) const {
+    float v[kCount];
+    Load(values + i, v);
+    if (!overwrite) {
+      float s[kCount];
+      Load(sums + i, s);
+      RM_UNROLL
+      for (int j = 0; j < kCount; ++j) v[j] = __fadd_rn(s[j], v[j]);
+    }
+    Store(sums + i, v);
+  }
+};
+
+struct ScaleBy {
+  float factor;
+  const float* x;
+  float* out;
+  template <int kCount>
+  __device__ void At(int64_t i) const {
+    float v[kCount];
+    Load(x + i, v);
+    RM_UNROLL
+    for (int j = 0; j < kCount; ++j) v[j] = __fmul_rn(v[j], factor);
+    Store(out + i, v);
+  }
+};
+
+}  // namespace
+
+void Accumulate(Stream stream, int64_t blocks, const float* grads, const int32_t* exponents, int quantum_bits,
+                bool overwrite, int32_t* sums, int32_t* maxima) {
+  Launch(AccumulateKernel, Cover(blocks, kBlockWarps), dim3(kWarp, kBlockWarps), 0, stream, blocks, grads,
+         exponents, quantum_bits, overwrite, sums, maxima);
+}
+
+void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
+            double scale, float* out) {
+  Launch(DecodeKernel, Cover(blocks, kBlockWarps), dim3(kWarp, kBlockWarps), 0, stream, blocks, sums,
+         exponents, quantum_bits, scale, out);
+}
+
+int64_t NormScratch(int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+void Norm(Stream stream, int64_t count, const float* values, double* norm, double* scratch) {
+  const int64_t blocks = NormScratch(count);
+  Launch(BlockSquaresKernel, Cover(blocks, kBlockWarps * (kWarp / kSquareLanes)), dim3(kWarp, kBlockWarps), 0,
+         stream, count, values, scratch);
+  Launch(OrderedRootKernel, 1, kOrderedThreads, 0, stream, blocks, scratch, norm);
+}
+
+void AddFloats(Stream stream, int64_t count, const float* values, bool overwrite, float* sums) {
+  ForElements(stream, count, Aligned(0, values, sums), AddTo{values, overwrite, sums});
+}
+
+void ScaleFloats(Stream stream, int64_t count, float factor, const float* x, float* out) {
+  ForElements(stream, count, Aligned(0, x, out), ScaleBy{factor, x, out});
+}
+
+}  // namespace ringmaster::cuda::kernels

@@ -1,0 +1,62 @@
+// One step of an optimizer over the whole arena in one launch, with the bits of worker/compute/optimizer. The scalars
+// are read from device memory, so that a captured graph can be run again with other ones.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/compute/cuda/runtime/stream_handle.h"
+#include "worker/compute/engine/layout.h"
+#include "worker/compute/optimizer/kernels.h"
+
+namespace ringmaster::cuda::kernels {
+
+// What a block of engine::kBlock elements holds: this many trainable elements, then padding, which stays
+// zero.
+struct BlockRule {
+  uint16_t live = 0;
+  uint16_t decays = 0;  // 1 where weight decay applies
+};
+// One per block of the layout, to be copied to the device once.
+std::vector<BlockRule> MakeBlockRules(const engine::Layout& layout);
+
+// The scalars of a step, without and with weight decay (optimizer::MakeSgd, MakeAdamW).
+struct SgdPair {
+  optimizer::SgdScalars plain;
+  optimizer::SgdScalars decayed;
+  int32_t skip = 0;  // not 0: the step writes nothing
+};
+struct AdamWPair {
+  optimizer::AdamWScalars plain;
+  optimizer::AdamWScalars decayed;
+  int32_t skip = 0;
+};
+
+// What the device decides by itself before a step, in `scalars`: how much of the gradient is left after
+// clipping (optimizer::ClipFactor), and whether the step is skipped because *present is not `everyone`.
+struct Decision {
+  double clip_norm = 0;
+  const double* norm = nullptr;
+  const int32_t* present = nullptr;
+  int32_t everyone = 1;
+};
+void Decide(Stream stream, const Decision& decision, SgdPair* scalars);
+void Decide(Stream stream, const Decision& decision, AdamWPair* scalars);
+
+// Device memory, aligned to 16 bytes; an output may be the same memory as its own input. Padding becomes
+// zero.
+struct Arena {
+  int64_t blocks = 0;
+  const BlockRule* rules = nullptr;
+  const float* gradient = nullptr;
+  const float* params = nullptr;
+  const float* state0 = nullptr;
+  const float* state1 = nullptr;  // null for SGD
+  float* next_params = nullptr;
+  float* next_state0 = nullptr;
+  float* next_state1 = nullptr;
+};
+void Sgd(Stream stream, const SgdPair* scalars, const Arena& arena);
+void AdamW(Stream stream, const AdamWPair* scalars, const Arena& arena);
+
+}  // namespace ringmaster::cuda::kernels

@@ -1,0 +1,85 @@
+// Numbers of T (float or Bf16) as floats, several per access where memory is aligned. Device code.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/compute/cuda/kernels/bf16.h"
+#include "worker/compute/cuda/launch.h"
+
+namespace ringmaster::cuda::kernels {
+
+// What a thread takes at once where it can: sixteen bytes of Bf16, twice that of float.
+inline constexpr int kPack = 8;
+
+// Of 1, 4 (float) or 8 numbers; more than one need an address that is a multiple of 16.
+template <int kCount, class T>
+__device__ __forceinline__ void Load(const T* from, float (&to)[kCount]) {
+  if constexpr (kCount == 1) {
+    to[0] = ToFloat(*from);
+  } else if constexpr (sizeof(T) == 2) {
+    static_assert(kCount == 8);
+    const uint4 w = *reinterpret_cast<const uint4*>(from);
+    const uint32_t words[4] = {w.x, w.y, w.z, w.w};
+    RM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      to[2 * i] = __uint_as_float(words[i] << 16);
+      to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
+    }
+  } else {
+    static_assert(kCount % 4 == 0);
+    RM_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      const uint4 w = *reinterpret_cast<const uint4*>(from + i);
+      to[i] = __uint_as_float(w.x);
+      to[i + 1] = __uint_as_float(w.y);
+      to[i + 2] = __uint_as_float(w.z);
+      to[i + 3] = __uint_as_float(w.w);
+    }
+  }
+}
+
+// Two numbers as they lie in memory, the first in the lower half.
+__device__ __forceinline__ uint32_t PackBf16(float first, float second) {
+#if defined(__CUDA_ARCH__)
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return RoundToBf16(first).bits | static_cast<uint32_t>(RoundToBf16(second).bits) << 16;
+#endif
+}
+
+// To an address that is a multiple of four.
+__device__ __forceinline__ void StorePair(Bf16* to, float first, float second) {
+  using Word [[gnu::may_alias]] = uint32_t;
+  *reinterpret_cast<Word*>(to) = PackBf16(first, second);
+}
+
+template <int kCount, class T>
+__device__ __forceinline__ void Store(T* to, const float (&from)[kCount]) {
+  if constexpr (kCount == 1) {
+    *to = FromFloat<T>(from[0]);
+  } else if constexpr (sizeof(T) == 2) {
+    static_assert(kCount == 8);
+    *reinterpret_cast<uint4*>(to) = uint4{PackBf16(from[0], from[1]), PackBf16(from[2], from[3]),
+                                          PackBf16(from[4], from[5]), PackBf16(from[6], from[7])};
+  } else {
+    static_assert(kCount % 4 == 0);
+    RM_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      *reinterpret_cast<uint4*>(to + i) = uint4{__float_as_uint(from[i]), __float_as_uint(from[i + 1]),
+                                                __float_as_uint(from[i + 2]), __float_as_uint(from[i + 3])};
+    }
+  }
+}
+
+// Whether packs may be used: rows of `width` that begin at these addresses.
+template <class... T>
+bool Aligned(int64_t width, const T*... pointers) {
+  return width % kPack == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// Blocks of `size` that cover n.
+inline unsigned Cover(int64_t n, int64_t size) { return static_cast<unsigned>((n + size - 1) / size); }
+
+}  // namespace ringmaster::cuda::kernels

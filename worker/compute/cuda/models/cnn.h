@@ -1,0 +1,57 @@
+// Stages of 3x3 convolution, ReLU and 2x2 max-pooling, then one dense layer, on a GPU:
+// worker/compute/engine/models/cnn.h. A convolution is one product with the patches of all samples; backward makes
+// the patches again.
+#pragma once
+
+#include <vector>
+
+#include "worker/compute/cuda/kernels/conv.h"
+#include "worker/compute/cuda/models/image_model.h"
+
+namespace ringmaster::cuda {
+
+template <class T>
+class Cnn final : public ImageModel<T> {
+ public:
+  Cnn(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+      const ModelOptions& options);
+
+ private:
+  using Base = ImageModel<T>;
+
+  struct StageActivations {
+    Buffer<T> conv;  // after ReLU
+    Buffer<T> pooled;
+    Buffer<uint8_t> winner;  // of each window
+    Buffer<T> d_pooled;
+  };
+
+  Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Stream stream,
+      const Algorithms& algorithms, const ModelOptions& options);
+
+  Status Body(const std::atomic<bool>* cancel) override;
+  Status BodyBackward(float* grads, engine::BucketNotifier& notifier,
+                      const std::atomic<bool>* cancel) override;
+
+  void ForwardStage(size_t i);
+  void BackwardStage(size_t i, float* grads);
+  // What stage `i` reads, and what its convolution gives.
+  const T* Input(size_t i) const { return i == 0 ? images_.get() : act_[i - 1].pooled.get(); }
+  kernels::ImageShape InputShape(size_t i) const;
+  kernels::ImageShape ConvShape(size_t i) const;
+  int64_t Patches(size_t i) const { return this->samples() * stages_[i].Pixels(); }
+  const T* HeadInput() const override { return act_.back().pooled.get(); }
+  T* HeadInputGradient() override { return act_.back().d_pooled.get(); }
+
+  std::vector<engine::ConvTensors> stages_;
+  Buffer<T> images_;  // channels last
+  std::vector<StageActivations> act_;
+  Buffer<T> patches_;  // and, after the weight's gradient, their own gradient
+  Buffer<T> d_conv_;
+  Buffer<float> scratch_;
+};
+
+extern template class Cnn<float>;
+extern template class Cnn<Bf16>;
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,230 @@
+#include "worker/compute/cuda/models/gpt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/compute/cuda/kernels/bias.h"
+#include "worker/compute/cuda/kernels/embedding.h"
+#include "worker/compute/cuda/kernels/layernorm.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+AttentionProblem AttentionOf(const engine::ModelConfig& config, Type type) {
+  return {.samples = config.max_samples,
+          .heads = config.heads,
+          .context = config.context,
+          .head_size = config.width / config.heads,
+          .type = type};
+}
+
+}  // namespace
+
+template <class T>
+Gpt<T>::Gpt(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+            const ModelOptions& options)
+    : Gpt(config, engine::MakeGptTensors(config), stream, algorithms, options) {}
+
+template <class T>
+Gpt<T>::Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Stream stream,
+            const Algorithms& algorithms, const ModelOptions& options)
+    : Base(config, std::move(tensors.tensors), stream, algorithms, options),
+      problem_(AttentionOf(config, Base::kType)),
+      at_(std::move(tensors)),
+      act_(static_cast<size_t>(config.layers)) {
+  const int64_t rows = this->Rows();
+  const int64_t c = C();
+  for (BlockActivations& act : act_) {
+    for (Buffer<T>* const narrow : {&act.in, &act.ln1, &act.att, &act.mid, &act.ln2})
+      this->Take(*narrow, rows * c, "activations");
+    for (Buffer<float>* const row : {&act.mean1, &act.rstd1, &act.mean2, &act.rstd2})
+      this->Take(*row, rows, "activations");
+    this->Take(act.qkv, rows * 3 * c, "activations");
+    this->Take(act.lse, rows * config.heads, "activations");
+    this->Take(act.fc, rows * 4 * c, "activations");
+    this->Take(act.gelu, rows * 4 * c, "activations");
+  }
+  for (Buffer<T>* const narrow : {&out_, &ln_f_}) this->Take(*narrow, rows * c, "activations");
+  for (Buffer<float>* const row : {&mean_f_, &rstd_f_}) this->Take(*row, rows, "activations");
+  this->Take(d_residual_, rows * c, "gradients of activations");
+  this->Take(narrow_, rows * c, "gradients of activations");
+  this->Take(d_wide_, rows * 4 * c, "gradients of activations");
+  this->Take(scratch_,
+             std::max({Attention::Scratch(problem_), kernels::ColumnSumsScratch(rows, 4 * c),
+                       kernels::ColumnSumsScratch(rows, 3 * c), kernels::ColumnSumsScratch(rows, c),
+                       kernels::LayerNormBackwardScratch(rows, c)}),
+             "scratch");
+  this->Take(sorted_, kernels::EmbeddingBackwardScratch(rows), "scratch");
+  PlanProducts();
+}
+
+template <class T>
+void Gpt<T>::PlanProducts() {
+  const int64_t rows = this->Rows();
+  const int64_t c = C();
+  const std::pair<int64_t, int64_t> weights[] = {{c, 3 * c}, {c, c}, {c, 4 * c}, {4 * c, c}};
+  for (const auto& [in, out] : weights) {
+    this->Plan(Base::ForwardShape(rows, in, out, ForwardEpilogue(in, out)));
+    this->Plan(Base::InputGradientShape(rows, in, out, BackwardEpilogue(in)));
+    this->Plan(Base::WeightGradientShape(rows, in, out));
+  }
+  for (const Chunk& chunk : this->Chunks()) {
+    this->Plan(HeadShape(chunk));
+    this->Plan(HeadInputGradientShape(chunk));
+    this->Plan(HeadWeightGradientShape(chunk));
+  }
+}
+
+template <class T>
+Status Gpt<T>::PlanMore() {
+  RM_TRY(this->attention().Prepare(problem_));
+  this->Mention(this->attention().WorkspaceBytes(), "attention");
+  return Ok();
+}
+
+template <class T>
+ProductShape Gpt<T>::HeadShape(const Chunk& chunk) const {
+  ProductShape shape = Base::ForwardShape(chunk.rows, C(), HeadColumns(), Epilogue::kNone);
+  shape.b_transposed = true;
+  shape.ldc = this->LogitsStride();
+  return shape;
+}
+template <class T>
+ProductShape Gpt<T>::HeadInputGradientShape(const Chunk& chunk) const {
+  ProductShape shape = Base::InputGradientShape(chunk.rows, C(), HeadColumns());
+  shape.b_transposed = false;
+  shape.lda = this->LogitsStride();
+  return shape;
+}
+template <class T>
+ProductShape Gpt<T>::HeadWeightGradientShape(const Chunk& chunk) const {
+  ProductShape shape = Base::WeightGradientShape(chunk.rows, this->config_.vocabulary, C());
+  shape.lda = this->LogitsStride();
+  shape.accumulate = chunk.begin > 0;
+  return shape;
+}
+
+template <class T>
+typename Gpt<T>::Norm Gpt<T>::NormBefore(size_t i) {
+  if (i == act_.size()) return {at_.ln_f_g, at_.ln_f_b, &out_, &ln_f_, &mean_f_, &rstd_f_};
+  BlockActivations& act = act_[i];
+  return {at_.blocks[i].ln1_g, at_.blocks[i].ln1_b, &act.in, &act.ln1, &act.mean1, &act.rstd1};
+}
+
+template <class T>
+void Gpt<T>::AddAndNormalise(const T* residual, int64_t bias, const Norm& norm) {
+  kernels::ResidualLayerNormForward(this->stream(), this->Rows(), C(), residual, std::as_const(narrow_).get(),
+                                    this->Master(bias), this->Master(norm.gamma), this->Master(norm.beta),
+                                    norm.in->get(), norm.out->get(), norm.mean->get(), norm.rstd->get());
+}
+
+template <class T>
+void Gpt<T>::ForwardBlock(const engine::GptBlockTensors& at, BlockActivations& act, const Norm& next) {
+  const int64_t rows = this->Rows();
+  const int64_t c = C();
+  this->Multiply(Base::ForwardShape(rows, c, 3 * c, ForwardEpilogue(c, 3 * c)),
+                 {act.ln1.get(), this->Operand(at.qkv_w), act.qkv.get(), this->Operand(at.qkv_b)});
+  this->attention().Forward(this->stream(), problem_,
+                            {.qkv = act.qkv.get(), .out = act.att.get(), .lse = act.lse.get()});
+  this->Multiply(Base::ForwardShape(rows, c, c, ForwardEpilogue(c, c)),
+                 {act.att.get(), this->Operand(at.proj_w), narrow_.get()});
+  AddAndNormalise(act.in.get(), at.proj_b, {at.ln2_g, at.ln2_b, &act.mid, &act.ln2, &act.mean2, &act.rstd2});
+  this->Multiply(
+      Base::ForwardShape(rows, c, 4 * c, ForwardEpilogue(c, 4 * c)),
+      {act.ln2.get(), this->Operand(at.fc_w), act.gelu.get(), this->Operand(at.fc_b), act.fc.get()});
+  this->Multiply(Base::ForwardShape(rows, 4 * c, c, ForwardEpilogue(4 * c, c)),
+                 {act.gelu.get(), this->Operand(at.mlp_proj_w), narrow_.get()});
+  AddAndNormalise(act.mid.get(), at.mlp_proj_b, next);
+}
+
+template <class T>
+Status Gpt<T>::Body(const std::atomic<bool>* cancel) {
+  RM_TRY(this->Piece(cancel, [&] {
+    const int64_t rows = this->Rows();
+    const Norm first = NormBefore(0);
+    kernels::EmbeddingForward(this->stream(), rows, C(), this->config_.context, this->tokens(),
+                              this->Master(at_.wte), this->Master(at_.wpe), first.in->get());
+    kernels::LayerNormForward<T>(this->stream(), rows, C(), first.in->get(), this->Master(first.gamma),
+                                 this->Master(first.beta), first.out->get(), first.mean->get(),
+                                 first.rstd->get());
+  }));
+  for (size_t i = 0; i < act_.size(); ++i)
+    RM_TRY(this->Piece(cancel, [&] { ForwardBlock(at_.blocks[i], act_[i], NormBefore(i + 1)); }));
+  return Ok();
+}
+
+template <class T>
+void Gpt<T>::Head(const Chunk& chunk) {
+  this->Multiply(HeadShape(chunk), {ln_f_.get() + chunk.begin * C(), this->Operand(at_.wte), this->logits()});
+}
+
+template <class T>
+void Gpt<T>::HeadBackward(const Chunk& chunk, float* grads) {
+  // The tied head: its share of the embedding's gradient comes first, the embedding's own is added at the
+  // end.
+  this->Multiply(HeadWeightGradientShape(chunk),
+                 {this->logits(), ln_f_.get() + chunk.begin * C(), grads + at_.wte});
+  this->Multiply(HeadInputGradientShape(chunk),
+                 {this->logits(), this->Operand(at_.wte), narrow_.get() + chunk.begin * C()});
+}
+
+template <class T>
+void Gpt<T>::Gradients(const T* x, int64_t in, const T* d, int64_t out, int64_t weight, int64_t bias,
+                       float* grads, T* dx, T* before_gelu) {
+  const int64_t rows = this->Rows();
+  kernels::ColumnSums(this->stream(), rows, out, d, grads + bias, scratch_.get());
+  this->Multiply(Base::WeightGradientShape(rows, in, out), {x, d, grads + weight});
+  this->Multiply(Base::InputGradientShape(rows, in, out, BackwardEpilogue(in)),
+                 {d, this->Operand(weight), dx, nullptr, before_gelu});
+}
+
+template <class T>
+void Gpt<T>::NormBackward(const T* x, const float* mean, const float* rstd, int64_t gamma, int64_t beta,
+                          bool accumulate, float* grads) {
+  kernels::LayerNormBackward<T>(this->stream(), this->Rows(), C(), narrow_.get(), x, this->Master(gamma),
+                                mean, rstd, accumulate, d_residual_.get(), grads + gamma, grads + beta,
+                                scratch_.get());
+}
+
+template <class T>
+void Gpt<T>::BackwardBlock(const engine::GptBlockTensors& at, BlockActivations& act, float* grads) {
+  const int64_t c = C();
+  T* const residual = d_residual_.get();
+  T* const wide = d_wide_.get();
+  T* const narrow = narrow_.get();
+  // The MLP: d_residual is the gradient of the block's output.
+  Gradients(act.gelu.get(), 4 * c, residual, c, at.mlp_proj_w, at.mlp_proj_b, grads, wide, act.fc.get());
+  Gradients(act.ln2.get(), c, wide, 4 * c, at.fc_w, at.fc_b, grads, narrow);
+  NormBackward(act.mid.get(), act.mean2.get(), act.rstd2.get(), at.ln2_g, at.ln2_b, true, grads);
+  // Attention: d_residual is now the gradient of the stream between the two.
+  Gradients(act.att.get(), c, residual, c, at.proj_w, at.proj_b, grads, narrow);
+  this->attention().Backward(
+      this->stream(), problem_,
+      {.qkv = act.qkv.get(), .out = act.att.get(), .lse = act.lse.get(), .d_out = narrow, .d_qkv = wide},
+      scratch_.get());
+  Gradients(act.ln1.get(), c, wide, 3 * c, at.qkv_w, at.qkv_b, grads, narrow);
+  NormBackward(act.in.get(), act.mean1.get(), act.rstd1.get(), at.ln1_g, at.ln1_b, true, grads);
+}
+
+template <class T>
+Status Gpt<T>::BodyBackward(float* grads, engine::BucketNotifier& notifier, const std::atomic<bool>* cancel) {
+  RM_TRY(this->Piece(cancel, [&] {
+    NormBackward(out_.get(), mean_f_.get(), rstd_f_.get(), at_.ln_f_g, at_.ln_f_b, false, grads);
+  }));
+  notifier.Final(at_.ln_f_end);
+  for (size_t i = act_.size(); i-- > 0;) {
+    RM_TRY(this->Piece(cancel, [&] { BackwardBlock(at_.blocks[i], act_[i], grads); }));
+    notifier.Final(at_.blocks[i].end);
+  }
+  return this->Piece(cancel, [&] {
+    kernels::PositionBackward<T>(this->stream(), this->samples(), this->config_.context, C(),
+                                 d_residual_.get(), grads + at_.wpe);
+    kernels::EmbeddingBackward<T>(this->stream(), this->Rows(), C(), this->config_.vocabulary, this->tokens(),
+                                  d_residual_.get(), grads + at_.wte, sorted_.get());
+  });
+}
+
+template class Gpt<float>;
+template class Gpt<Bf16>;
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,54 @@
+// What the MLP and the CNN have in common: a dense layer that gives the logits of images. All rows are one
+// chunk.
+#pragma once
+
+#include <utility>
+
+#include "worker/compute/cuda/kernels/bias.h"
+#include "worker/compute/cuda/models/device_model.h"
+
+namespace ringmaster::cuda {
+
+template <class T>
+class ImageModel : public DeviceModel<T> {
+ protected:
+  using Base = DeviceModel<T>;
+  using Chunk = typename Base::Chunk;
+
+  ImageModel(const engine::ModelConfig& config, engine::Tensors tensors, const engine::DenseTensors& head,
+             Stream stream, const Algorithms& algorithms, const ModelOptions& options)
+      : Base(config, std::move(tensors), stream, algorithms, options),
+        head_(head),
+        forward_(Base::ForwardShape(this->samples(), head.in, head.out, Epilogue::kBias)),
+        input_gradient_(Base::InputGradientShape(this->samples(), head.in, head.out)),
+        weight_gradient_(Base::WeightGradientShape(this->samples(), head.in, head.out)) {
+    forward_.ldc = input_gradient_.lda = weight_gradient_.ldb = this->LogitsStride();
+    for (const ProductShape& shape : {forward_, input_gradient_, weight_gradient_}) this->Plan(shape);
+    this->Take(head_scratch_, kernels::ColumnSumsScratch(this->samples(), this->LogitsStride()), "scratch");
+  }
+
+  const engine::DenseTensors& head() const { return head_; }
+
+ private:
+  // What the head reads, and where the gradient of that goes.
+  virtual const T* HeadInput() const = 0;
+  virtual T* HeadInputGradient() = 0;
+
+  void Head(const Chunk&) final {
+    this->Multiply(forward_,
+                   {HeadInput(), this->Operand(head_.weight), this->logits(), this->Operand(head_.bias)});
+  }
+  void HeadBackward(const Chunk&, float* grads) final {
+    this->Multiply(weight_gradient_, {HeadInput(), this->logits(), grads + head_.weight});
+    // Columns behind the classes are zeros, and so is the padding that their sums go to.
+    kernels::ColumnSums<T>(this->stream(), this->samples(), this->LogitsStride(), this->logits(),
+                           grads + head_.bias, head_scratch_.get());
+    this->Multiply(input_gradient_, {this->logits(), this->Operand(head_.weight), HeadInputGradient()});
+  }
+
+  engine::DenseTensors head_;
+  ProductShape forward_, input_gradient_, weight_gradient_;
+  Buffer<float> head_scratch_;
+};
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,43 @@
+// Fully connected layers with ReLU between them, on a GPU: worker/compute/engine/models/mlp.h.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "worker/compute/cuda/models/image_model.h"
+
+namespace ringmaster::cuda {
+
+template <class T>
+class Mlp final : public ImageModel<T> {
+ public:
+  Mlp(const engine::ModelConfig& config, Stream stream, const Algorithms& algorithms,
+      const ModelOptions& options);
+
+ private:
+  using Base = ImageModel<T>;
+
+  Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Stream stream,
+      const Algorithms& algorithms, const ModelOptions& options);
+
+  Status Body(const std::atomic<bool>* cancel) override;
+  Status BodyBackward(float* grads, engine::BucketNotifier& notifier,
+                      const std::atomic<bool>* cancel) override;
+
+  // What layer `i` reads, and the gradient of that.
+  const T* Input(size_t i) const;
+  T* InputGradient(size_t i) { return d_hidden_[i % 2].get(); }
+  const T* HeadInput() const override { return Input(dense_.size() - 1); }
+  T* HeadInputGradient() override { return InputGradient(dense_.size() - 1); }
+
+  std::vector<engine::DenseTensors> dense_;  // by depth; the last one is the head
+  Buffer<Bf16> rounded_;                     // images in bfloat16; empty when T is float
+  std::vector<Buffer<T>> hidden_;            // outputs after ReLU of all but the last
+  std::array<Buffer<T>, 2> d_hidden_;        // gradients of a layer's output and input, in turn
+  Buffer<float> scratch_;
+};
+
+extern template class Mlp<float>;
+extern template class Mlp<Bf16>;
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,12 @@
+#include "worker/compute/device/plugin.h"
+
+#include "worker/compute/cuda/device.h"
+
+extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plugin*
+ringmaster_device_plugin() {
+  static const ringmaster::device::Plugin kPlugin = {
+      .probe = ringmaster::cuda::ProbeDevice,
+      .create = ringmaster::cuda::CreateDevice,
+  };
+  return &kPlugin;
+}

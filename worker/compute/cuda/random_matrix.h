@@ -1,0 +1,19 @@
+// What choices are measured on: random numbers in [-1, 1). Zeros would be quicker than any real ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/runtime/memory.h"
+#include "worker/compute/cuda/runtime/stream.h"
+
+namespace ringmaster::cuda {
+
+inline int64_t BytesOf(Type type) { return type == Type::kBf16 ? 2 : 4; }
+
+// Waits for the stream.
+Result<Buffer<std::byte>> RandomMatrix(Stream stream, Type type, int64_t elements, uint64_t seed);
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,128 @@
+#include "worker/compute/device/host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "base/check.h"
+#include "worker/compute/numerics/exact.h"
+
+namespace ringmaster::device {
+namespace {
+
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(int threads) : threads_(threads) {}
+
+  std::string Kind() const override { return "cpu"; }
+  bool OnHost() const override { return true; }
+  std::string Description() const override { return fmt::format("cpu, {} threads", threads_); }
+  std::string Fingerprint() const override { return "cpu"; }
+  std::string Plan() const override { return ""; }
+
+  Status AdoptPlan(const std::string& plan) override {
+    if (plan.empty()) return Ok();
+    return Error{Code::kInvalid, "a plan for another device than the CPU"};
+  }
+
+  Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
+    return engine::CreateModel(config);
+  }
+
+  Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
+    try {
+      return std::span(memory_.emplace_back(bytes));
+    } catch (const std::bad_alloc&) {
+      return Error{Code::kExhausted,
+                   fmt::format("{}: no {:.1f} MiB of memory", label, static_cast<double>(bytes) / (1 << 20))};
+    }
+  }
+
+  Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view /*label*/) override {
+    return host;
+  }
+
+  Status Upload(std::span<const std::byte> host, std::span<std::byte> memory) override {
+    CHECK(host.size() == memory.size());
+    if (host.data() != memory.data()) std::ranges::copy(host, memory.begin());
+    return Ok();
+  }
+  Status Download(std::span<const std::byte> memory, std::span<std::byte> host) override {
+    return Upload(memory, host);
+  }
+
+  Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents, int quantum_bits,
+                    bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) override {
+    numerics::Accumulate(gradients, exponents, quantum_bits, overwrite, sums, maxima);
+    return Ok();
+  }
+
+  Status Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
+                double scale, std::span<float> out) override {
+    numerics::Decode(sums, exponents, quantum_bits, scale, out);
+    return Ok();
+  }
+
+  Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) override {
+    CHECK(gradients.size() == sums.size());
+    if (overwrite) {
+      std::ranges::copy(gradients, sums.begin());
+    } else {
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += gradients[i];
+    }
+    return Ok();
+  }
+
+  Status Scale(std::span<const float> sums, float factor, std::span<float> out) override {
+    CHECK(out.size() == sums.size());
+    for (size_t i = 0; i < out.size(); ++i) out[i] = sums[i] * factor;
+    return Ok();
+  }
+
+  Status Norm(std::span<const float> values, std::span<double> norm) override {
+    norm[0] = numerics::Norm(values);
+    return Ok();
+  }
+
+  Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
+                const engine::Layout& layout, const optimizer::Slices& slices,
+                const Verdict& verdict) override {
+    if (verdict.present[0] != verdict.everyone) return Ok();
+    optimizer::StepScalars clipped = scalars;
+    clipped.gradient_scale = optimizer::ClipFactor(config.clip_norm, verdict.norm[0]);
+    optimizer::StepAll(config, clipped, layout, slices, threads_);
+    return Ok();
+  }
+
+  Status Sync() override { return Ok(); }
+  Status SetPoint() override { return Ok(); }
+  Status WaitForPoint() override { return Ok(); }
+
+  Result<Ticket> HandOver(std::span<const std::byte> /*memory*/, std::span<std::byte> /*host*/) override {
+    return Ticket{0};
+  }
+  Status WaitFor(Ticket /*ticket*/) override { return Ok(); }
+  Status HandBack(std::span<const std::byte> /*host*/, std::span<std::byte> /*memory*/) override {
+    return Ok();
+  }
+  Status Precede(Ticket /*ticket*/) override { return Ok(); }
+  Status Rejoin() override { return Ok(); }
+
+  Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
+      fabric::Communicator* /*host*/, const std::atomic<bool>* /*cancel*/) override {
+    return std::unique_ptr<fabric::OrderedCommunicator>();
+  }
+  std::string CollectivesTransport() override { return ""; }
+
+ private:
+  const int threads_;
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> NewHostDevice(int threads) { return std::make_unique<HostDevice>(threads); }
+
+}  // namespace ringmaster::device

@@ -1,0 +1,30 @@
+#include "worker/compute/device/open.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "worker/compute/device/host.h"
+#include "worker/compute/device/load.h"
+
+namespace ringmaster::device {
+
+bool MayTakeGpu(const std::string& choice) {
+  std::error_code ignored;
+  return choice != "cpu" && std::filesystem::exists(PluginPath(), ignored);
+}
+
+Result<std::unique_ptr<Device>> Open(const Options& options) {
+  if (options.choice == "cpu") return NewHostDevice(options.threads);
+  const auto found = FindPlugin();
+  if (found.ok()) return found->plugin->create(options.transport);
+  if (options.choice == "auto") return NewHostDevice(options.threads);
+  return Error{
+      Code::kUnavailable,
+      fmt::format("no GPU for spec.training.device cuda: {}. See `ringmaster devices` on this machine "
+                  "(does the pod ask for nvidia.com/gpu?), or set it to auto or cpu",
+                  found.error().message)};
+}
+
+}  // namespace ringmaster::device

@@ -1,0 +1,31 @@
+// Announces buckets as backward reaches their ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "worker/compute/engine/layout.h"
+
+namespace ringmaster::engine {
+
+class BucketNotifier {
+ public:
+  // Both outlive it.
+  BucketNotifier(const Layout& layout, const std::function<void(int)>& on_final)
+      : layout_(layout), on_final_(on_final) {}
+
+  // All gradients before `end` are final.
+  void Final(int64_t end) {
+    while (next_ < layout_.buckets.size() && layout_.buckets[next_].end <= end) {
+      if (on_final_) on_final_(static_cast<int>(next_));
+      ++next_;
+    }
+  }
+
+ private:
+  const Layout& layout_;
+  const std::function<void(int)>& on_final_;
+  size_t next_ = 0;
+};
+
+}  // namespace ringmaster::engine

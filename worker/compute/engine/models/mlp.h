@@ -1,0 +1,27 @@
+// Fully connected layers with ReLU between them, for images taken as flat vectors.
+#pragma once
+
+#include <vector>
+
+#include "worker/compute/engine/models/model_base.h"
+
+namespace ringmaster::engine {
+
+class Mlp final : public ModelBase {
+ public:
+  Mlp(const ModelConfig& config, const kernels::Kernels& kernels);
+  int64_t ActivationBytes() const override;
+
+ private:
+  Mlp(const ModelConfig& config, MlpTensors tensors, const kernels::Kernels& kernels);
+
+  Status Forward(const float* params, const Batch& batch, const std::atomic<bool>* cancel) override;
+  Status Backward(const float* params, const Batch& batch, float* grads, BucketNotifier& notifier,
+                  const std::atomic<bool>* cancel) override;
+
+  std::vector<DenseTensors> dense_;
+  std::vector<Buffer<float>> hidden_;  // outputs after ReLU of all but the last
+  Buffer<float> d_hidden_[2];          // gradient of a layer's output and of its input, in turn
+};
+
+}  // namespace ringmaster::engine

@@ -1,0 +1,112 @@
+#include "worker/compute/numerics/exact.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "worker/compute/numerics/exponent.h"
+#include "worker/compute/numerics/kernels.h"
+
+namespace ringmaster::numerics {
+
+int QuantumBits(int micro_batches) {
+  CHECK(micro_batches >= 1 && micro_batches <= 65536, "micro-batches {}", micro_batches);
+  return 30 - std::bit_width(static_cast<uint32_t>(micro_batches - 1));
+}
+
+void Accumulate(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
+                bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) {
+  const size_t blocks = exponents.size();
+  CHECK(grads.size() == blocks * kBlock && sums.size() == grads.size() && maxima.size() == blocks);
+  CHECK(quantum_bits >= 14 && quantum_bits <= 30, "quantum bits {}", quantum_bits);
+  const Kernels& kernels = AvailableKernels().front();
+  for (size_t b = 0; b < blocks; ++b) {
+    CheckExponent(exponents[b]);
+    const float* in = grads.data() + b * kBlock;
+    int32_t* out = sums.data() + b * kBlock;
+    const int32_t top = ExponentOfBits(kernels.max_bits(in));
+    maxima[b] = overwrite ? top : std::max(maxima[b], top);
+    if (top == kZero || top > exponents[b]) {
+      if (overwrite) std::fill_n(out, kBlock, 0);
+      continue;
+    }
+    (overwrite ? kernels.quantise : kernels.quantise_add)(in, QuantiseScale(quantum_bits, exponents[b]), out);
+  }
+}
+
+bool Overflowed(std::span<const int32_t> maxima, std::span<const int32_t> exponents) {
+  CHECK(maxima.size() == exponents.size());
+  for (size_t b = 0; b < maxima.size(); ++b) {
+    if (maxima[b] > kZero && maxima[b] != kNotFinite && maxima[b] > exponents[b]) return true;
+  }
+  return false;
+}
+
+bool NotFinite(std::span<const int32_t> maxima) {
+  return std::find(maxima.begin(), maxima.end(), kNotFinite) != maxima.end();
+}
+
+namespace {
+
+constexpr int32_t kSlack = 2;
+
+bool Usable(int32_t maximum) { return maximum > kZero && maximum != kNotFinite; }
+
+}  // namespace
+
+void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents) {
+  CHECK(maxima.size() == exponents.size());
+  for (size_t b = 0; b < maxima.size(); ++b) {
+    if (Usable(maxima[b])) exponents[b] = std::max(exponents[b], std::max(maxima[b], kMinExponent));
+  }
+}
+
+void ExponentsForNext(const engine::Layout& layout, std::span<const int32_t> maxima, int64_t step,
+                      std::span<int32_t> exponents) {
+  CHECK(maxima.size() == exponents.size() && static_cast<int64_t>(maxima.size()) * kBlock == layout.elements);
+  const int32_t sink = step % kSinkEvery == 0 ? 1 : 0;
+  for (const engine::Parameter& parameter : layout.parameters) {
+    const auto first = static_cast<size_t>(parameter.offset / kBlock);
+    const auto end = static_cast<size_t>((parameter.offset + parameter.size + kBlock - 1) / kBlock);
+    int32_t top = kUnknown;
+    for (size_t b = first; b < end; ++b) {
+      if (Usable(maxima[b])) top = std::max(top, maxima[b]);
+    }
+    if (top == kUnknown) continue;
+    for (size_t b = first; b < end; ++b) {
+      int32_t exponent = std::max(top, exponents[b] - sink);
+      if (Usable(maxima[b])) exponent = std::max(exponent, maxima[b] + kSlack);
+      exponents[b] = std::clamp(exponent, kMinExponent, kMaxExponent);
+    }
+  }
+}
+
+void Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits, double scale,
+            std::span<float> out) {
+  CHECK(sums.size() == exponents.size() * kBlock && out.size() == sums.size());
+  const Kernels& kernels = AvailableKernels().front();
+  for (size_t b = 0; b < exponents.size(); ++b) {
+    CheckExponent(exponents[b]);
+    kernels.decode(sums.data() + b * kBlock, DecodeFactor(quantum_bits, exponents[b], scale),
+                   out.data() + b * kBlock);
+  }
+}
+
+double Norm(std::span<const float> values) {
+  const Kernels& kernels = AvailableKernels().front();
+  double sum = 0;
+  for (size_t at = 0; at < values.size(); at += kBlock) {
+    sum += kernels.sum_squares(values.data() + at,
+                               static_cast<int64_t>(std::min<size_t>(kBlock, values.size() - at)));
+  }
+  return std::sqrt(sum);
+}
+
+double OrderedSum(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum;
+}
+
+}  // namespace ringmaster::numerics

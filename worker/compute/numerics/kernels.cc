@@ -1,0 +1,119 @@
+#include "worker/compute/numerics/kernels.h"
+
+#include <vector>
+
+#include "worker/compute/numerics/exact.h"
+
+// The loops are written once and inlined into one wrapper per instruction set, where the compiler vectorises
+// them. They hold only operations that are exact or correctly rounded in every instruction set (scaling by
+// powers of two, rint, integer sums, single IEEE operations; contraction is off), so the bits are equal.
+#define RM_BODY __attribute__((always_inline)) static inline
+
+// Elements do not depend on each other, even when input and output are the same memory. (Clang checks that at
+// run time.)
+#if defined(__clang__)
+#define RM_NO_OVERLAP
+#else
+#define RM_NO_OVERLAP _Pragma("GCC ivdep")
+#endif
+
+namespace ringmaster::numerics {
+namespace {
+
+// Sums, gradients and decoded values may share bytes.
+using AliasFloat [[gnu::may_alias]] = float;
+using AliasInt [[gnu::may_alias]] = int32_t;
+using AliasBits [[gnu::may_alias]] = uint32_t;
+
+constexpr int kLanes = 16;
+
+RM_BODY uint32_t MaxBits(const float* values) {
+  const auto* bits = reinterpret_cast<const AliasBits*>(values);
+  int32_t top = 0;  // signed compare is enough below 2^31, and every instruction set has it
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const auto magnitude = static_cast<int32_t>(bits[i] & 0x7fffffffU);
+    top = magnitude > top ? magnitude : top;
+  }
+  return static_cast<uint32_t>(top);
+}
+
+template <bool kAdd>
+RM_BODY void Quantise(const float* values, float scale, int32_t* sums) {
+  const auto* in = reinterpret_cast<const AliasFloat*>(values);
+  auto* out = reinterpret_cast<AliasInt*>(sums);
+  RM_NO_OVERLAP
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const auto q = static_cast<int32_t>(__builtin_rintf(in[i] * scale));
+    out[i] = kAdd ? out[i] + q : q;
+  }
+}
+
+RM_BODY void DecodeBlock(const int32_t* sums, double factor, float* out) {
+  const auto* in = reinterpret_cast<const AliasInt*>(sums);
+  auto* to = reinterpret_cast<AliasFloat*>(out);
+  RM_NO_OVERLAP
+  for (int64_t i = 0; i < kBlock; ++i) to[i] = static_cast<float>(static_cast<double>(in[i]) * factor);
+}
+
+RM_BODY double SumSquares(const float* values, int64_t count) {
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (int lane = 0; i < count; ++i, ++lane) {
+    const double value = values[i];
+    lanes[lane] += value * value;
+  }
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+#define RM_VARIANT(name, attribute)                                                                   \
+  namespace name {                                                                                    \
+  attribute uint32_t Max(const float* v) { return MaxBits(v); }                                       \
+  attribute void Set(const float* v, float scale, int32_t* sums) { Quantise<false>(v, scale, sums); } \
+  attribute void Add(const float* v, float scale, int32_t* sums) { Quantise<true>(v, scale, sums); }  \
+  attribute void Dec(const int32_t* s, double factor, float* out) { DecodeBlock(s, factor, out); }    \
+  attribute double Squares(const float* v, int64_t count) { return SumSquares(v, count); }            \
+  constexpr Kernels kKernels{#name, Max, Set, Add, Dec, Squares};                                     \
+  }
+
+RM_VARIANT(plain, )
+#if defined(__x86_64__)
+RM_VARIANT(sse41, __attribute__((target("sse4.1"))))
+RM_VARIANT(avx2, __attribute__((target("avx2"))))
+#if defined(__clang__)
+RM_VARIANT(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))))
+#else
+RM_VARIANT(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512"))))
+#endif
+#endif
+
+std::vector<Kernels> Detect() {
+  std::vector<Kernels> found;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+    found.push_back(avx512::kKernels);
+  }
+  if (__builtin_cpu_supports("avx2")) found.push_back(avx2::kKernels);
+  if (__builtin_cpu_supports("sse4.1")) found.push_back(sse41::kKernels);
+#endif
+  found.push_back(plain::kKernels);
+  return found;
+}
+
+}  // namespace
+
+std::span<const Kernels> AvailableKernels() {
+  static const std::vector<Kernels> kernels = Detect();
+  return kernels;
+}
+
+}  // namespace ringmaster::numerics

@@ -1,0 +1,88 @@
+#include "worker/compute/optimizer/kernels.h"
+
+#include <vector>
+
+// Written once, inlined into one wrapper per instruction set and vectorised there. Only single IEEE
+// operations (add, multiply, divide, square root), never contracted: equal bits in every instruction set.
+#define RM_BODY __attribute__((always_inline)) static inline
+
+// Elements do not depend on each other, even when input and output are the same memory. (Clang checks that at
+// run time.)
+#if defined(__clang__)
+#define RM_NO_OVERLAP
+#else
+#define RM_NO_OVERLAP _Pragma("GCC ivdep")
+#endif
+
+namespace ringmaster::optimizer {
+namespace {
+
+RM_BODY void SgdLoop(const SgdScalars& s, const Slices& slices) {
+  const size_t n = slices.params.size();
+  const float* gradient = slices.gradient.data();
+  const float* params = slices.params.data();
+  const float* buffer = slices.state0.data();
+  float* next_params = slices.next_params.data();
+  float* next_buffer = slices.next_state0.data();
+  const SgdScalars k = s;
+  RM_NO_OVERLAP
+  for (size_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * k.gradient_scale + k.weight_decay * params[i];
+    const float b = k.momentum * buffer[i] + g;
+    next_params[i] = params[i] + k.negative_rate * b;
+    next_buffer[i] = b;
+  }
+}
+
+RM_BODY void AdamWLoop(const AdamWScalars& s, const Slices& slices) {
+  const size_t n = slices.params.size();
+  const float* gradient = slices.gradient.data();
+  const float* params = slices.params.data();
+  const float* m_in = slices.state0.data();
+  const float* v_in = slices.state1.data();
+  float* next_params = slices.next_params.data();
+  float* m_out = slices.next_state0.data();
+  float* v_out = slices.next_state1.data();
+  const AdamWScalars k = s;
+  RM_NO_OVERLAP
+  for (size_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * k.gradient_scale;
+    const float m = m_in[i] + k.one_minus_beta1 * (g - m_in[i]);
+    const float v = k.beta2 * v_in[i] + k.one_minus_beta2 * g * g;
+    const float denominator = __builtin_sqrtf(v) * k.inverse_root + k.epsilon;
+    next_params[i] = params[i] * k.keep + k.negative_size * (m / denominator);
+    m_out[i] = m;
+    v_out[i] = v;
+  }
+}
+
+#define RM_VARIANT(name, attribute)                                                           \
+  namespace name {                                                                            \
+  attribute void Sgd(const SgdScalars& s, const Slices& slices) { SgdLoop(s, slices); }       \
+  attribute void AdamW(const AdamWScalars& s, const Slices& slices) { AdamWLoop(s, slices); } \
+  constexpr Kernels kKernels{#name, Sgd, AdamW};                                              \
+  }
+
+RM_VARIANT(plain, )
+#if defined(__x86_64__)
+RM_VARIANT(avx2, __attribute__((target("avx2"))))
+#endif
+
+std::vector<Kernels> Detect() {
+  std::vector<Kernels> found;
+#if defined(__x86_64__)
+  // AVX-512 is left out: division and square root take as long per element there.
+  if (__builtin_cpu_supports("avx2")) found.push_back(avx2::kKernels);
+#endif
+  found.push_back(plain::kKernels);
+  return found;
+}
+
+}  // namespace
+
+std::span<const Kernels> AvailableKernels() {
+  static const std::vector<Kernels> kernels = Detect();
+  return kernels;
+}
+
+}  // namespace ringmaster::optimizer

@@ -1,0 +1,117 @@
+#include "worker/compute/optimizer/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/check.h"
+#include "worker/compute/optimizer/kernels.h"
+
+namespace ringmaster::optimizer {
+namespace {
+
+// Below this, starting a thread costs more than it saves.
+constexpr int64_t kMinElementsPerThread = int64_t{1} << 19;
+
+void CheckLengths(Kind kind, const Slices& s) {
+  const size_t n = s.params.size();
+  CHECK(s.gradient.size() == n && s.state0.size() == n && s.next_params.size() == n &&
+            s.next_state0.size() == n,
+        "slices of unequal length");
+  if (StateArrays(kind) == 2) {
+    CHECK(s.state1.size() == n && s.next_state1.size() == n, "slices of unequal length");
+  }
+}
+
+// Elements [begin, end) of all; a missing second state stays missing.
+Slices Cut(const Slices& s, int64_t begin, int64_t end) {
+  const auto from = static_cast<size_t>(begin);
+  const auto count = static_cast<size_t>(end - begin);
+  const auto cut = [&](auto span) { return span.empty() ? span : span.subspan(from, count); };
+  return {cut(s.gradient),    cut(s.params),      cut(s.state0),     cut(s.state1),
+          cut(s.next_params), cut(s.next_state0), cut(s.next_state1)};
+}
+
+void Zero(const Slices& s) {
+  for (const std::span<float> out : {s.next_params, s.next_state0, s.next_state1}) {
+    std::fill(out.begin(), out.end(), 0.0F);
+  }
+}
+
+// The part of the arena in [begin, end): parameters by their flag, zero between them.
+void StepRange(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
+               const Slices& slices, int64_t begin, int64_t end) {
+  int64_t at = begin;
+  auto parameter = std::partition_point(layout.parameters.begin(), layout.parameters.end(),
+                                        [&](const auto& p) { return p.offset + p.size <= begin; });
+  for (; parameter != layout.parameters.end() && parameter->offset < end; ++parameter) {
+    const int64_t from = std::max(at, parameter->offset);
+    const int64_t to = std::min(end, parameter->offset + parameter->size);
+    if (at < from) Zero(Cut(slices, at, from));
+    if (from < to) Step(config, scalars, parameter->decay, Cut(slices, from, to));
+    at = std::max(from, to);
+  }
+  if (at < end) Zero(Cut(slices, at, end));
+}
+
+}  // namespace
+
+int StateArrays(Kind kind) { return kind == Kind::kAdamW ? 2 : 1; }
+
+double ClipFactor(double clip_norm, double norm) {
+  if (clip_norm <= 0) return 1;
+  const double factor = clip_norm / (norm + 1e-6);
+  return factor < 1 ? factor : 1;
+}
+
+SgdScalars MakeSgd(const Config& config, const StepScalars& scalars, bool decay) {
+  return {.gradient_scale = static_cast<float>(scalars.gradient_scale),
+          .weight_decay = decay ? static_cast<float>(config.weight_decay) : 0.0F,
+          .momentum = static_cast<float>(config.momentum),
+          .negative_rate = static_cast<float>(-scalars.learning_rate)};
+}
+
+AdamWScalars MakeAdamW(const Config& config, const StepScalars& scalars, bool decay) {
+  const auto step = static_cast<double>(scalars.step);
+  const double correction1 = 1 - std::pow(config.beta1, step);
+  const double correction2 = 1 - std::pow(config.beta2, step);
+  return {.gradient_scale = static_cast<float>(scalars.gradient_scale),
+          .keep = decay ? static_cast<float>(1 - scalars.learning_rate * config.weight_decay) : 1.0F,
+          .one_minus_beta1 = static_cast<float>(1 - config.beta1),
+          .beta2 = static_cast<float>(config.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - config.beta2),
+          .inverse_root = static_cast<float>(1 / std::sqrt(correction2)),
+          .epsilon = static_cast<float>(config.epsilon),
+          .negative_size = static_cast<float>(-scalars.learning_rate / correction1)};
+}
+
+void Step(const Config& config, const StepScalars& scalars, bool decay, const Slices& slices) {
+  CHECK(scalars.step >= 1, "step {}", scalars.step);
+  CheckLengths(config.kind, slices);
+  const Kernels& kernels = AvailableKernels().front();
+  if (config.kind == Kind::kSgd) {
+    kernels.sgd(MakeSgd(config, scalars, decay), slices);
+  } else {
+    kernels.adamw(MakeAdamW(config, scalars, decay), slices);
+  }
+}
+
+void StepAll(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
+             const Slices& slices, int threads) {
+  CheckLengths(config.kind, slices);
+  CHECK(static_cast<int64_t>(slices.params.size()) == layout.elements, "the arena does not fit the layout");
+  const int64_t pieces =
+      std::clamp<int64_t>(layout.elements / kMinElementsPerThread, 1, std::max(1, threads));
+  const auto border = [&](int64_t piece) {
+    return layout.elements / engine::kBlock * piece / pieces * engine::kBlock;
+  };
+  std::vector<std::thread> helpers;
+  for (int64_t piece = 1; piece < pieces; ++piece) {
+    helpers.emplace_back(
+        [&, piece] { StepRange(config, scalars, layout, slices, border(piece), border(piece + 1)); });
+  }
+  StepRange(config, scalars, layout, slices, 0, pieces == 1 ? layout.elements : border(1));
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace ringmaster::optimizer

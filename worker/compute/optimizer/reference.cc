@@ -1,0 +1,61 @@
+// The definition of the optimizers, one element at a time. The formulas are those of PyTorch's
+// torch.optim.SGD (momentum, no dampening, no Nesterov; weight decay is added to the gradient) and
+// torch.optim.AdamW (decoupled decay), as their documentation gives them:
+//
+//   SGD     g = g + wd p;  b = mu b + g;  p = p - lr b
+//   AdamW   p = p (1 - lr wd);  m = m + (1 - b1)(g - m);  v = b2 v + (1 - b2) g g
+//           p = p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+//
+// Scalars are taken in double and rounded to float once; the division by sqrt(1 - b2^t) is a multiplication
+// by its inverse. Each operation below is one float operation.
+#include <cmath>
+
+#include "base/check.h"
+#include "worker/compute/optimizer/kernels.h"
+
+namespace ringmaster::optimizer {
+namespace {
+
+void SgdElement(const SgdScalars& k, const Slices& s, size_t i) {
+  const float scaled = s.gradient[i] * k.gradient_scale;
+  const float decay = k.weight_decay * s.params[i];
+  const float gradient = scaled + decay;
+  const float carried = k.momentum * s.state0[i];
+  const float buffer = carried + gradient;
+  const float move = k.negative_rate * buffer;
+  s.next_params[i] = s.params[i] + move;
+  s.next_state0[i] = buffer;
+}
+
+void AdamWElement(const AdamWScalars& k, const Slices& s, size_t i) {
+  const float gradient = s.gradient[i] * k.gradient_scale;
+  const float toward = gradient - s.state0[i];
+  const float step_m = k.one_minus_beta1 * toward;
+  const float m = s.state0[i] + step_m;
+  const float carried = k.beta2 * s.state1[i];
+  const float weighted = k.one_minus_beta2 * gradient;
+  const float fresh = weighted * gradient;
+  const float v = carried + fresh;
+  const float corrected = std::sqrt(v) * k.inverse_root;
+  const float ratio = m / (corrected + k.epsilon);
+  const float kept = s.params[i] * k.keep;
+  const float move = k.negative_size * ratio;
+  s.next_params[i] = kept + move;
+  s.next_state0[i] = m;
+  s.next_state1[i] = v;
+}
+
+}  // namespace
+
+void StepReference(const Config& config, const StepScalars& scalars, bool decay, const Slices& slices) {
+  CHECK(scalars.step >= 1, "step {}", scalars.step);
+  for (size_t i = 0; i < slices.params.size(); ++i) {
+    if (config.kind == Kind::kSgd) {
+      SgdElement(MakeSgd(config, scalars, decay), slices, i);
+    } else {
+      AdamWElement(MakeAdamW(config, scalars, decay), slices, i);
+    }
+  }
+}
+
+}  // namespace ringmaster::optimizer

@@ -1,0 +1,112 @@
+#include "worker/fabric/rma/offer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+namespace ringmaster::fabric::pull {
+namespace {
+
+using nlohmann::json;
+
+json Bytes(std::string_view text) { return json::binary(std::vector<uint8_t>(text.begin(), text.end())); }
+
+std::string Text(const json& value) {
+  const auto& bytes = value.get_binary();
+  return std::string(bytes.begin(), bytes.end());
+}
+
+bool IsRdma(std::string_view lane) {
+  constexpr std::string_view kKinds[] = {"rc_", "dc_", "ud_", "gga_"};
+  return std::ranges::any_of(kKinds, [&](std::string_view kind) { return lane.starts_with(kind); });
+}
+
+}  // namespace
+
+std::string Encode(const Offer& offer) {
+  json regions = json::array();
+  for (const Region& region : offer.regions)
+    regions.push_back({region.address, region.bytes, Bytes(region.key)});
+  const std::vector<uint8_t> bytes = json::to_cbor({{"refusal", Bytes(offer.refusal)},
+                                                    {"host", Bytes(offer.host_id)},
+                                                    {"worker", Bytes(offer.worker)},
+                                                    {"scratch", offer.scratch_bytes},
+                                                    {"protocol", offer.protocol},
+                                                    {"regions", std::move(regions)}});
+  return std::string(bytes.begin(), bytes.end());
+}
+
+Result<Offer> Decode(std::string_view bytes) {
+  try {
+    const json value = json::from_cbor(bytes.begin(), bytes.end());
+    Offer offer;
+    offer.protocol = value.at("protocol").get<uint32_t>();
+    if (offer.protocol != kProtocol) return offer;  // all that is known of it
+    offer.scratch_bytes = value.at("scratch").get<uint64_t>();
+    offer.refusal = Text(value.at("refusal"));
+    offer.host_id = Text(value.at("host"));
+    offer.worker = Text(value.at("worker"));
+    for (const json& region : value.at("regions"))
+      offer.regions.push_back(
+          {region.at(0).get<uint64_t>(), region.at(1).get<uint64_t>(), Text(region.at(2))});
+    return offer;
+  } catch (const json::exception& error) {
+    return Error{Code::kCorrupt, std::string("no offer of memory: ") + error.what()};
+  }
+}
+
+Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own) {
+  const auto world = static_cast<size_t>(host->world());
+  const auto rank = static_cast<size_t>(host->rank());
+  const std::string text = Encode(own);
+  std::vector<uint32_t> sizes(world);
+  sizes[rank] = static_cast<uint32_t>(text.size());
+  RM_TRY(host->AllGather(std::as_writable_bytes(std::span(sizes))));
+  const size_t longest = *std::ranges::max_element(sizes);
+  std::vector<char> all(world * longest);
+  std::ranges::copy(text, all.begin() + static_cast<ptrdiff_t>(rank * longest));
+  RM_TRY(host->AllGather(std::as_writable_bytes(std::span(all))));
+  std::vector<Offer> offers;
+  for (size_t q = 0; q < world; ++q) {
+    RM_ASSIGN(Offer offer, Decode({all.data() + q * longest, sizes[q]}));
+    offers.push_back(std::move(offer));
+  }
+  return offers;
+}
+
+std::string WhyNot(const std::vector<Offer>& offers) {
+  for (size_t q = 0; q < offers.size(); ++q) {
+    if (offers[q].protocol != kProtocol)
+      return fmt::format("rank {} is of another build, with protocol {}, not {}", q, offers[q].protocol,
+                         kProtocol);
+    if (!offers[q].refusal.empty()) return fmt::format("rank {}: {}", q, offers[q].refusal);
+    if (offers[q].scratch_bytes != offers[0].scratch_bytes)
+      return fmt::format("rank {} reads into {} bytes, rank 0 into {}", q, offers[q].scratch_bytes,
+                         offers[0].scratch_bytes);
+  }
+  return "";
+}
+
+std::set<std::string> Names(std::string_view joined) {
+  std::set<std::string> names;
+  while (!joined.empty()) {
+    const std::string_view name = joined.substr(0, joined.find('+'));
+    joined.remove_prefix(std::min(joined.size(), name.size() + 1));
+    names.emplace(name);
+  }
+  return names;
+}
+
+std::string Carriers(bool one_host, std::string_view lanes) {
+  const std::set<std::string> names = Names(lanes);
+  if (one_host && names.contains("cuda_ipc")) return "cuda_ipc";  // UCX prefers it as well
+  std::string rdma;
+  for (const std::string& name : names)
+    if (IsRdma(name)) rdma += (rdma.empty() ? "" : "+") + name;
+  return rdma;
+}
+
+}  // namespace ringmaster::fabric::pull

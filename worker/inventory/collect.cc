@@ -1,0 +1,45 @@
+#include <stdlib.h>
+#include <sys/utsname.h>
+
+#include <array>
+
+#include "worker/inventory/devices.h"
+#include "worker/inventory/text_file.h"
+
+namespace ringmaster::devices {
+namespace {
+
+// Those that decide which devices carry gradients.
+constexpr std::array kVariables = {
+    "CUDA_VISIBLE_DEVICES", "NCCL_IB_DISABLE",    "NCCL_IB_HCA", "NCCL_NET",
+    "NCCL_NET_PLUGIN",      "NCCL_SOCKET_IFNAME", "UCX_TLS",     "UCX_NET_DEVICES"};
+
+}  // namespace
+
+Inventory Collect(const std::string& root) {
+  Inventory found;
+  utsname about = {};
+  if (::uname(&about) == 0) {
+    found.host = about.nodename;
+    found.kernel = about.release;
+  }
+  found.cpu = ReadCpu(root);
+  found.memory = ReadMemory(root);
+  GpuAnswer gpus = AskGpus("libnvidia-ml.so.1", &found.notes);
+  found.gpus = std::move(gpus.gpus);
+  found.gpu_driver = std::move(gpus.driver);
+  Locate(root, &found.gpus);
+  found.rdma = ReadRdma(root, &found.notes);
+  found.transports = AskTransports("libuct.so.0", &found.notes);
+  for (const char* name : kVariables)
+    if (const char* value = ::getenv(name); value != nullptr) found.variables[name] = value;
+  found.nccl = AskNccl("libnccl.so.2",
+                       found.variables.contains("NCCL_NET_PLUGIN") ? found.variables["NCCL_NET_PLUGIN"] : "");
+  found.rights = ReadRights(root);
+  found.gpu_direct = ReadGpuDirect(root);
+  found.gpu_files = IsThere(root + "/dev/nvidiactl");
+  found.interfaces = ReadInterfaces(root);
+  return found;
+}
+
+}  // namespace ringmaster::devices

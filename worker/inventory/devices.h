@@ -1,0 +1,146 @@
+// What this machine has for training: CPUs, memory, GPUs, RDMA devices, transports. For people (`devices`),
+// and for comparing with what a job asked for. Nothing here fails: what cannot be read is left out, with a
+// note.
+//
+// Collect may take a second (it opens every transport); any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "worker/inventory/topology.h"
+
+namespace ringmaster::devices {
+
+struct Cpu {
+  std::string model;
+  int32_t logical = 0;                // of the machine
+  int32_t usable = 0;                 // that this process may run on
+  double quota = 0;                   // CPUs' worth of time that the cgroup grants; 0: no limit
+  std::vector<std::string> features;  // those that kernels here choose by: avx2, avx512f, ...
+  bool operator==(const Cpu&) const = default;
+};
+
+struct Memory {
+  int64_t total_bytes = 0;
+  int64_t available_bytes = 0;
+  int64_t limit_bytes = 0;  // of the cgroup; 0: none
+  int64_t shm_bytes = 0;    // size of /dev/shm
+  bool operator==(const Memory&) const = default;
+};
+
+struct Gpu {
+  int32_t index = 0;
+  std::string name;
+  std::string uuid;
+  int64_t memory_bytes = 0;
+  int64_t used_bytes = 0;  // of its memory, by all processes
+  std::string pci{};       // "0000:18:00.0"
+  Place place{};
+  std::optional<int64_t> clock_mhz{};  // of its processors, now; idle ones run slowly
+  std::optional<int64_t> max_clock_mhz{};
+  std::optional<int64_t> temperature_c{};
+  std::optional<int64_t> slowdown_c{};     // it slows down from here on
+  std::vector<std::string> throttled{};    // why its clocks are held down now: "thermal (hardware)"
+  std::optional<bool> ecc{};               // memory is checked
+  std::optional<int64_t> ecc_corrected{};  // errors since the driver was loaded
+  std::optional<int64_t> ecc_uncorrected{};
+  bool rows_pending = false;  // bad memory will be replaced at the next reset...
+  bool rows_failed = false;   // ...or could not be
+  int32_t nvlinks_up = 0;
+  int32_t nvlinks_down = 0;
+  std::map<std::string, int32_t> nvlink_peers{};  // links by the PCI address at their other end
+  std::optional<bool> mig{};                      // cut into instances
+  std::optional<int64_t> pcie_width{};
+  std::optional<int64_t> max_pcie_width{};
+  bool operator==(const Gpu&) const = default;
+};
+
+struct RdmaPort {
+  std::string device;  // mlx5_0
+  int32_t port = 0;
+  std::string state;       // ACTIVE, DOWN, INIT, ...
+  std::string rate;        // "100 Gb/sec (4X EDR)"
+  std::string link_layer;  // InfiniBand | Ethernet
+  std::string node_guid;
+  std::string netdev;  // of RoCE, when known
+  int32_t numa_node = -1;
+  Place place{};
+  bool usable = false;  // its file in /dev/infiniband is there
+  int32_t gids = 0;     // addresses that others can reach
+  bool active() const { return state == "ACTIVE"; }
+  bool operator==(const RdmaPort&) const = default;
+};
+
+struct Transport {
+  std::string name;    // tcp, posix, rc_mlx5
+  std::string device;  // eth0, memory, mlx5_0:1
+  std::string kind;    // net, shm, self, accelerator
+  bool operator==(const Transport&) const = default;
+};
+
+// NCCL as this process would find it.
+struct Nccl {
+  std::string version;  // empty: it is not installed
+  std::string plugin;   // NCCL_NET_PLUGIN
+  bool plugin_found = false;
+  bool operator==(const Nccl&) const = default;
+};
+
+// What this process may do, as far as RDMA needs it.
+struct Rights {
+  int64_t memlock_bytes = -1;  // memory it may pin; -1: no limit
+  bool ipc_lock = false;       // it may pin whatever the limit
+  bool operator==(const Rights&) const = default;
+};
+
+struct Inventory {
+  std::string host;
+  std::string kernel;
+  Cpu cpu;
+  Memory memory;
+  std::vector<Gpu> gpus;
+  std::string gpu_driver;
+  std::vector<RdmaPort> rdma;
+  std::vector<Transport> transports;
+  Nccl nccl;
+  Rights rights;
+  bool gpu_files = false;               // /dev/nvidiactl is there: a GPU was given, whatever its library says
+  std::string gpu_direct;               // how cards reach memory of GPUs: nvidia_peermem, dma-buf; empty: not
+  std::vector<std::string> interfaces;  // of the network
+  std::map<std::string, std::string> variables;  // of the environment, that choose devices
+  std::vector<std::string> notes;                // "GPUs: libnvidia-ml.so.1 is not installed"
+  bool operator==(const Inventory&) const = default;
+};
+
+// `root` stands before /proc, /sys and /dev: empty on a real machine, a folder in tests. GPUs, transports and
+// NCCL are asked of their libraries and do not depend on it.
+Inventory Collect(const std::string& root = "");
+
+// The parts of Collect, for tests.
+Cpu ReadCpu(const std::string& root);
+Memory ReadMemory(const std::string& root);
+std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>* notes);
+Rights ReadRights(const std::string& root);
+std::string ReadGpuDirect(const std::string& root);
+std::vector<std::string> ReadInterfaces(const std::string& root);
+// Of a PCI device: "0000:18:00.0".
+Place PlaceOf(const std::string& root, const std::string& pci);
+void Locate(const std::string& root, std::vector<Gpu>* gpus);  // fills in their places
+Nccl AskNccl(const std::string& library, const std::string& plugin);
+struct GpuAnswer {
+  std::vector<Gpu> gpus;
+  std::string driver;
+};
+GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes);
+std::vector<Transport> AskTransports(const std::string& library, std::vector<std::string>* notes);
+
+Json ToJson(const Inventory& inventory);
+std::string ToJsonText(const Inventory& inventory);  // indented, newline at the end
+std::string ToTable(const Inventory& inventory);
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,18 @@
+#include "worker/inventory/devices.h"
+#include "worker/inventory/nvml.h"
+
+namespace ringmaster::devices {
+
+GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes) {
+  const auto nvml = Nvml::Open(library);
+  if (!nvml.ok()) {
+    notes->push_back("GPUs: " + nvml.error().message);
+    return {};
+  }
+  GpuAnswer answer;
+  answer.driver = (*nvml)->Driver();
+  answer.gpus = (*nvml)->Gpus(notes);
+  return answer;
+}
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,341 @@
+#include "worker/inventory/health.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+
+namespace ringmaster::devices {
+namespace {
+
+constexpr int64_t kLittleMemlock = int64_t{128} << 20;  // UCX's own least
+constexpr int64_t kLittleShm = int64_t{1} << 30;
+
+// Collects what is wrong with a subject; when there is nothing, it says what is good.
+class Judging {
+ public:
+  void Begin(std::string subject, std::string when_good) {
+    End();
+    subject_ = std::move(subject);
+    good_ = std::move(when_good);
+  }
+  void Bad(std::string what, std::string remedy) { Add(Grade::kBad, std::move(what), std::move(remedy)); }
+  void Doubtful(std::string what, std::string remedy) {
+    Add(Grade::kDoubtful, std::move(what), std::move(remedy));
+  }
+  std::vector<Finding> Take() {
+    End();
+    return std::move(findings_);
+  }
+
+ private:
+  void Add(Grade grade, std::string what, std::string remedy) {
+    findings_.push_back({grade, subject_, std::move(what), std::move(remedy)});
+    good_.clear();
+  }
+  void End() {
+    if (!good_.empty()) findings_.push_back({Grade::kGood, subject_, good_, ""});
+  }
+
+  std::vector<Finding> findings_;
+  std::string subject_;
+  std::string good_;
+};
+
+std::string Variable(const Inventory& inventory, const char* name) {
+  const auto found = inventory.variables.find(name);
+  return found == inventory.variables.end() ? std::string() : found->second;
+}
+
+std::vector<std::string> Split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = text.find(at);
+    if (end != 0) parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return parts;
+}
+
+// NCCL's lists of names: prefixes; "=" in front: whole names; "^": all but these. A name may carry ":port".
+bool Chosen(const std::string& list, const std::string& name, const std::string& port) {
+  std::string_view rest = list;
+  const bool but = rest.starts_with('^');
+  if (but) rest.remove_prefix(1);
+  const bool whole = rest.starts_with('=');
+  if (whole) rest.remove_prefix(1);
+  const std::vector<std::string> wanted = Split(rest, ',');
+  const bool listed = std::ranges::any_of(wanted, [&](const std::string& one) {
+    const size_t colon = one.find(':');
+    if (colon != std::string::npos && !port.empty() && one.substr(colon + 1) != port) return false;
+    const std::string key = one.substr(0, colon);
+    return whole ? name == key : name.starts_with(key);
+  });
+  return listed != but;
+}
+
+// Images have CUDA 13, of which every release runs on drivers from this one on.
+constexpr int kOldestDriver = 580;
+
+void JudgeDriver(const std::string& driver, Judging* judging) {
+  int major = 0;
+  const auto [end, error] = std::from_chars(driver.data(), driver.data() + driver.size(), major);
+  if (error != std::errc()) return;
+  judging->Begin("gpu driver", driver);
+  if (major < kOldestDriver)
+    judging->Doubtful(fmt::format("driver {} is too old for CUDA 13", driver),
+                      fmt::format("install driver {} or newer on the node, or CUDA's package for forward "
+                                  "compatibility in the image",
+                                  kOldestDriver));
+}
+
+void JudgeGpu(const Gpu& gpu, Judging* judging) {
+  judging->Begin(fmt::format("gpu {}", gpu.index), gpu.name);
+  if (gpu.rows_failed)
+    judging->Bad("bad memory could not be replaced by spare rows", "take the node out and replace the GPU");
+  if (gpu.ecc_uncorrected.value_or(0) > 0)
+    judging->Bad(fmt::format("{} memory errors that ECC could not correct", *gpu.ecc_uncorrected),
+                 "drain the node and reset the GPU (nvidia-smi -r); replace it when they come again");
+  if (gpu.rows_pending)
+    judging->Doubtful("bad memory waits to be replaced by spare rows", "drain the node and reset the GPU");
+  if (gpu.nvlinks_down > 0 && gpu.nvlinks_up > 0)
+    judging->Bad(
+        fmt::format("{} of {} NVLinks are down", gpu.nvlinks_down, gpu.nvlinks_up + gpu.nvlinks_down),
+        "drain the node, reset the GPU and look at `nvidia-smi nvlink -e`");
+  for (const std::string& why : gpu.throttled) {
+    // Under load it is normal to be at the power limit.
+    if (why == "power cap") continue;
+    judging->Doubtful(fmt::format("its clocks are held down: {}", why),
+                      why.starts_with("thermal") ? "look at the cooling of the node"
+                                                 : "look at the power supplies of the node");
+  }
+  if (gpu.temperature_c && gpu.slowdown_c && *gpu.temperature_c >= *gpu.slowdown_c)
+    judging->Doubtful(fmt::format("{} C, and it slows down from {} C", *gpu.temperature_c, *gpu.slowdown_c),
+                      "look at the cooling of the node");
+  if (gpu.pcie_width && gpu.max_pcie_width && *gpu.pcie_width < *gpu.max_pcie_width)
+    judging->Doubtful(fmt::format("{} of {} PCIe lanes are in use", *gpu.pcie_width, *gpu.max_pcie_width),
+                      "have the GPU reseated, or its slot checked");
+  if (gpu.ecc == false)
+    judging->Doubtful("ECC is off: errors of its memory go unnoticed",
+                      "switch it on: nvidia-smi -e 1, and reset");
+  if (gpu.mig == true)
+    judging->Doubtful("it is cut into instances (MIG), between which NCCL does not work",
+                      "train on one instance per worker, or switch MIG off: nvidia-smi -mig 0");
+}
+
+void JudgeAllGpus(const Inventory& inventory, Judging* judging) {
+  for (const std::string& note : inventory.notes) {
+    if (note.find("does not answer") == std::string::npos) continue;
+    judging->Begin("gpu", "");
+    judging->Bad(note.substr(note.find(": ") + 2),
+                 "the GPU is lost: see `dmesg` of the node for its XID, drain the node and reboot it");
+  }
+  for (const Gpu& gpu : inventory.gpus) JudgeGpu(gpu, judging);
+  if (!inventory.gpus.empty()) return;
+  judging->Begin("gpu", "none; training is on the CPU");
+  if (inventory.gpu_files)
+    judging->Bad(
+        "GPUs were given to this container, but the driver's library is not usable here",
+        "the container must be started by NVIDIA's runtime (runtimeClassName: nvidia, or the GPU operator's "
+        "default), with NVIDIA_DRIVER_CAPABILITIES that include utility and compute");
+}
+
+void JudgePort(const Inventory& inventory, const RdmaPort& port, Judging* judging) {
+  judging->Begin(fmt::format("rdma {}:{}", port.device, port.port),
+                 fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate));
+  if (!port.usable) {
+    judging->Doubtful("the node has it, this process does not: there is no file for it in /dev/infiniband",
+                      "ask for it: spec.network.rdma.resource, by the name that the device plugin gives out");
+    return;
+  }
+  if (!port.active())
+    judging->Bad(
+        fmt::format("its state is {}", port.state),
+        port.state == "DOWN"
+            ? "look at the cable and the switch"
+            : "the fabric's manager has not let it in: is its GUID in the PKey (ib-kubernetes, UFM)?");
+  else if (port.gids == 0)
+    judging->Bad(
+        "it has no address that others can reach",
+        port.link_layer == "Ethernet"
+            ? "RoCE needs its network device with an IP address in the pod: a Multus network with an IPAM "
+              "(spec.network.networks), or hostNetwork"
+            : "is a subnet manager running?");
+  const std::string list = Variable(inventory, "NCCL_IB_HCA");
+  if (!list.empty() && !Chosen(list, port.device, std::to_string(port.port)))
+    judging->Doubtful(fmt::format("NCCL_IB_HCA ({}) shuts it out", list),
+                      "unset it, or name this device in it");
+}
+
+bool HasTransport(const Inventory& inventory, std::initializer_list<std::string_view> heads) {
+  return std::ranges::any_of(inventory.transports, [&](const Transport& one) {
+    return std::ranges::any_of(heads, [&](std::string_view head) { return one.name.starts_with(head); });
+  });
+}
+
+void JudgeNetwork(const Inventory& inventory, Judging* judging) {
+  std::vector<const RdmaPort*> working;
+  for (const RdmaPort& port : inventory.rdma) {
+    JudgePort(inventory, port, judging);
+    if (port.usable && port.active() && port.gids > 0) working.push_back(&port);
+  }
+  if (inventory.rdma.empty()) judging->Begin("rdma", "none; gradients travel over TCP");
+  if (working.empty()) return;
+
+  judging->Begin("rdma", fmt::format("{} ports work", working.size()));
+  const Rights& rights = inventory.rights;
+  if (!rights.ipc_lock && rights.memlock_bytes >= 0 && rights.memlock_bytes < kLittleMemlock)
+    judging->Bad(
+        fmt::format("this process may pin {} KiB of memory", rights.memlock_bytes / 1024),
+        "give it the capability IPC_LOCK (a job that asks for RDMA gets it; a container's user must be root "
+        "for it to count), or raise the limit");
+  std::set<std::string> rates;
+  for (const RdmaPort* port : working) rates.insert(port->rate);
+  if (rates.size() > 1)
+    judging->Doubtful(fmt::format("ports of different rates: {}", fmt::join(rates, ", ")),
+                      "a link may have come up slowly: look at its cable");
+  if (working.size() < inventory.gpus.size())
+    judging->Doubtful(fmt::format("{} ports for {} GPUs", working.size(), inventory.gpus.size()),
+                      "ask for as many cards as GPUs, where the node has them");
+  if (const std::string list = Variable(inventory, "NCCL_IB_HCA");
+      !list.empty() && std::ranges::none_of(working, [&](const RdmaPort* port) {
+        return Chosen(list, port->device, std::to_string(port->port));
+      }))
+    judging->Bad(fmt::format("NCCL_IB_HCA ({}) names no port that works: NCCL would take sockets", list),
+                 "unset it, or name one of these ports");
+  if (Variable(inventory, "NCCL_IB_DISABLE") == "1")
+    judging->Bad("NCCL_IB_DISABLE shuts RDMA out", "unset it");
+
+  judging->Begin("ucx", "it sees the RDMA ports");
+  if (!HasTransport(inventory, {"rc", "dc", "ud", "srd"}))
+    judging->Bad("UCX has no RDMA transport: its library libuct_ib.so is missing or its driver's is",
+                 "install the InfiniBand part of UCX and rdma-core in the image");
+  if (const std::string tls = Variable(inventory, "UCX_TLS"); !tls.empty() && !tls.starts_with('^')) {
+    const std::vector<std::string> names = Split(tls, ',');
+    const auto is_rdma = [](const std::string& name) {
+      return name == "all" || name == "ib" || name.starts_with("rc") || name.starts_with("dc") ||
+             name.starts_with("ud");
+    };
+    if (std::ranges::none_of(names, is_rdma))
+      judging->Bad(fmt::format("UCX_TLS ({}) leaves no RDMA: gradients would travel over TCP", tls),
+                   "unset it; recipes for MPI set it, where UCX carries no data");
+  }
+}
+
+void JudgeGpuTraffic(const Inventory& inventory, Judging* judging) {
+  if (inventory.gpus.empty()) return;
+  judging->Begin("nccl", "version " + inventory.nccl.version);
+  if (inventory.nccl.version.empty())
+    judging->Doubtful("libnccl.so.2 is not installed: GPUs would exchange gradients through the host",
+                      "install NCCL 2.18 or newer in the image");
+  if (!inventory.nccl.plugin.empty() && !inventory.nccl.plugin_found)
+    judging->Bad(
+        fmt::format("its net plugin {} cannot be loaded: NCCL would take sockets", inventory.nccl.plugin),
+        "is it in the image and in LD_LIBRARY_PATH?");
+  if (const std::string names = Variable(inventory, "NCCL_SOCKET_IFNAME"); !names.empty()) {
+    const auto chosen = [&](const std::string& name) { return name != "lo" && Chosen(names, name, ""); };
+    if (std::ranges::none_of(inventory.interfaces, chosen))
+      judging->Bad(fmt::format("NCCL_SOCKET_IFNAME ({}) names none of the interfaces {}", names,
+                               fmt::join(inventory.interfaces, ", ")),
+                   "unset it, or name the pod's own interface, mostly eth0");
+  }
+
+  std::vector<Place> cards;
+  std::vector<Place> gpus;
+  std::vector<std::string> names;
+  for (const RdmaPort& port : inventory.rdma) {
+    if (!port.usable || !port.active()) continue;
+    cards.push_back(port.place);
+    names.push_back(fmt::format("{}:{}", port.device, port.port));
+  }
+  if (cards.empty()) return;
+  for (const Gpu& gpu : inventory.gpus) gpus.push_back(gpu.place);
+  judging->Begin("gpudirect", "cards reach memory of GPUs by " + inventory.gpu_direct);
+  if (inventory.gpu_direct.empty())
+    judging->Doubtful("cards cannot reach memory of GPUs: everything goes through the host",
+                      "use the open kernel modules of the driver (DMA-BUF), or load nvidia_peermem");
+  const std::vector<int> nearest = CardsFor(gpus, cards);
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const auto card = static_cast<size_t>(nearest[i]);
+    const Closeness closeness = Between(gpus[i], cards[card]);
+    if (closeness == Closeness::kSystem)
+      judging->Doubtful(
+          fmt::format("GPU {} and its nearest card {} are on different sockets", inventory.gpus[i].index,
+                      names[card]),
+          "let devices be given out by topology: the kubelet's topology manager, or DRA by PCI root");
+    if (closeness == Closeness::kUnknown)
+      judging->Doubtful(
+          fmt::format("how far GPU {} is from its card cannot be seen: a virtual machine hides the "
+                      "PCI bus",
+                      inventory.gpus[i].index),
+          "give NCCL the provider's topology file: NCCL_TOPO_FILE");
+  }
+}
+
+void JudgeHost(const Inventory& inventory, Judging* judging) {
+  const Memory& memory = inventory.memory;
+  judging->Begin("shm", fmt::format("/dev/shm has {} MiB", memory.shm_bytes >> 20));
+  if (memory.shm_bytes < kLittleShm && inventory.gpus.size() > 1)
+    judging->Doubtful(fmt::format("/dev/shm has {} MiB, which is little for {} GPUs", memory.shm_bytes >> 20,
+                                  inventory.gpus.size()),
+                      "mount an emptyDir of medium Memory there; pods of a job have one");
+}
+
+}  // namespace
+
+const char* GradeName(Grade grade) {
+  switch (grade) {
+    case Grade::kGood:
+      return "ok";
+    case Grade::kDoubtful:
+      return "warn";
+    case Grade::kBad:
+      return "FAIL";
+  }
+  return "?";
+}
+
+std::vector<Finding> Judge(const Inventory& inventory) {
+  Judging judging;
+  JudgeHost(inventory, &judging);
+  JudgeDriver(inventory.gpu_driver, &judging);
+  JudgeAllGpus(inventory, &judging);
+  JudgeNetwork(inventory, &judging);
+  JudgeGpuTraffic(inventory, &judging);
+  return judging.Take();
+}
+
+std::vector<Finding> JudgeGpus(const Inventory& inventory) {
+  Judging judging;
+  JudgeAllGpus(inventory, &judging);
+  return judging.Take();
+}
+
+bool Healthy(const std::vector<Finding>& findings) {
+  return std::ranges::none_of(findings, [](const Finding& one) { return one.grade == Grade::kBad; });
+}
+
+std::string HealthTable(const std::vector<Finding>& findings) {
+  std::string table;
+  for (const Finding& one : findings) {
+    table += fmt::format("{:<5} {:<16} {}\n", GradeName(one.grade), one.subject, one.what);
+    if (!one.remedy.empty()) table += fmt::format("{:<22} -> {}\n", "", one.remedy);
+  }
+  return table;
+}
+
+std::string HealthJson(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  for (const Finding& one : findings)
+    list.push_back({{"grade", GradeName(one.grade)},
+                    {"subject", one.subject},
+                    {"what", one.what},
+                    {"remedy", one.remedy}});
+  const Json json = {{"healthy", Healthy(findings)}, {"findings", std::move(list)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,124 @@
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+
+#include "worker/inventory/devices.h"
+#include "worker/inventory/text_file.h"
+
+namespace ringmaster::devices {
+namespace {
+
+constexpr std::array kFeatures = {"avx2",        "fma",         "avx512f",  "avx512bw", "avx512_vnni",
+                                  "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
+                                  "asimd",       "sve",         "bf16"};
+
+// cgroup 2: "max 100000" or "50000 100000"; cgroup 1: two files, -1 for no limit.
+double CpuQuota(const std::string& root) {
+  if (const auto both = ReadTrimmed(root + "/sys/fs/cgroup/cpu.max")) {
+    const auto quota = LeadingNumber(*both);
+    const size_t blank = both->find(' ');
+    const auto period = blank == std::string::npos ? std::nullopt : LeadingNumber(both->substr(blank));
+    if (quota && period && *period > 0) return static_cast<double>(*quota) / static_cast<double>(*period);
+    return 0;
+  }
+  const auto quota = ReadNumber(root + "/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  const auto period = ReadNumber(root + "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (!quota || !period || *quota <= 0 || *period <= 0) return 0;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+int64_t MemoryLimit(const std::string& root, int64_t total) {
+  auto limit = ReadNumber(root + "/sys/fs/cgroup/memory.max");  // "max" is no number
+  if (!limit) limit = ReadNumber(root + "/sys/fs/cgroup/memory/memory.limit_in_bytes");
+  // cgroup 1 says "none" with a number near 2^63.
+  return limit && *limit < total ? *limit : 0;
+}
+
+bool HasWord(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
+}
+
+}  // namespace
+
+Cpu ReadCpu(const std::string& root) {
+  Cpu cpu;
+  const std::string info = ReadTrimmed(root + "/proc/cpuinfo").value_or("");
+  cpu.model = FieldOf(info, "model name").value_or(FieldOf(info, "CPU implementer").value_or("unknown"));
+  for (size_t at = 0; at != std::string::npos; at = info.find("\nprocessor", at + 1)) {
+    if (info.compare(at == 0 ? 0 : at + 1, 9, "processor") == 0) ++cpu.logical;
+  }
+  const std::string flags = FieldOf(info, "flags").value_or(FieldOf(info, "Features").value_or(""));
+  for (const char* feature : kFeatures) {
+    if (HasWord(flags, feature)) cpu.features.emplace_back(feature);
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  cpu.usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cpu.logical;
+  cpu.quota = CpuQuota(root);
+  return cpu;
+}
+
+Memory ReadMemory(const std::string& root) {
+  Memory memory;
+  const std::string info = ReadTrimmed(root + "/proc/meminfo").value_or("");
+  const auto bytes = [&info](const char* key) {
+    return LeadingNumber(FieldOf(info, key).value_or("")).value_or(0) * 1024;
+  };
+  memory.total_bytes = bytes("MemTotal");
+  memory.available_bytes = bytes("MemAvailable");
+  memory.limit_bytes = MemoryLimit(root, memory.total_bytes);
+  struct statvfs about = {};
+  if (::statvfs((root + "/dev/shm").c_str(), &about) == 0) {
+    memory.shm_bytes = static_cast<int64_t>(about.f_blocks) * static_cast<int64_t>(about.f_frsize);
+  }
+  return memory;
+}
+
+Rights ReadRights(const std::string& root) {
+  Rights rights;
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    rights.memlock_bytes = static_cast<int64_t>(limit.rlim_cur);
+  constexpr int kIpcLock = 14;
+  const std::string status = ReadTrimmed(root + "/proc/self/status").value_or("");
+  const std::string text = FieldOf(status, "CapEff").value_or("");
+  uint64_t capabilities = 0;
+  (void)std::from_chars(text.data(), text.data() + text.size(), capabilities, 16);
+  rights.ipc_lock = (capabilities >> kIpcLock & 1) != 0;
+  return rights;
+}
+
+// As UCX and NCCL look for it.
+std::string ReadGpuDirect(const std::string& root) {
+  for (const char* module : {"/sys/kernel/mm/memory_peers/nv_mem/version",
+                             "/sys/module/nvidia_peermem/version", "/sys/module/nv_peer_mem/version"})
+    if (IsThere(root + module)) return "nvidia_peermem";
+  const std::string driver = ReadTrimmed(root + "/proc/driver/nvidia/version").value_or("");
+  return driver.find("Open Kernel Module") == std::string::npos ? "" : "dma-buf";
+}
+
+std::vector<std::string> ReadInterfaces(const std::string& root) { return NamesIn(root + "/sys/class/net"); }
+
+Place PlaceOf(const std::string& root, const std::string& pci) {
+  Place place;
+  const std::string link = root + "/sys/bus/pci/devices/" + pci;
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(link, error);
+  if (pci.empty() || error) return place;
+  bool inside = false;
+  for (const auto& part : target) {
+    inside = inside || part.string().starts_with("pci");
+    if (inside) place.path.push_back(part.string());
+  }
+  place.numa_node = static_cast<int32_t>(ReadNumber(link + "/numa_node").value_or(-1));
+  return place;
+}
+
+void Locate(const std::string& root, std::vector<Gpu>* gpus) {
+  for (Gpu& gpu : *gpus) gpu.place = PlaceOf(root, gpu.pci);
+}
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,36 @@
+// Whether NCCL is there, and the plugin that was named for its network: what is missing is passed over in
+// silence by NCCL itself.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "worker/inventory/devices.h"
+
+namespace ringmaster::devices {
+namespace {
+
+// Loading runs code of the library, which it will do in training as well; nothing of it is called.
+bool CanLoad(const std::string& library) {
+  void* const handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) return false;
+  ::dlclose(handle);
+  return true;
+}
+
+}  // namespace
+
+Nccl AskNccl(const std::string& library, const std::string& plugin) {
+  Nccl nccl;
+  nccl.plugin = plugin;
+  // In the order in which NCCL looks for it.
+  nccl.plugin_found =
+      !plugin.empty() && (plugin == "none" || CanLoad(plugin) || CanLoad("libnccl-net-" + plugin + ".so"));
+  void* const handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) return nccl;
+  const auto version = reinterpret_cast<int (*)(int*)>(::dlsym(handle, "ncclGetVersion"));
+  int number = 0;
+  if (version != nullptr && version(&number) == 0)
+    nccl.version = fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+  return nccl;
+}
+
+}  // namespace ringmaster::devices

@@ -1,0 +1,88 @@
+#include <filesystem>
+#include <system_error>
+
+#include "worker/inventory/devices.h"
+#include "worker/inventory/text_file.h"
+
+namespace ringmaster::devices {
+namespace {
+
+// "4: ACTIVE" -> "ACTIVE"
+std::string AfterColon(const std::string& text) {
+  const size_t colon = text.find(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+// A RoCE port names its network device in the first entry of its GID table; the old way is the PCI function's
+// only network device.
+std::string NetworkDevice(const std::string& device, const std::string& port) {
+  if (auto name = ReadTrimmed(port + "/gid_attrs/ndevs/0"); name && !name->empty()) return *name;
+  const std::vector<std::string> names = NamesIn(device + "/device/net");
+  return names.size() == 1 ? names[0] : std::string();
+}
+
+// The card's PCI function.
+std::string PciOf(const std::string& device) {
+  std::error_code error;
+  const auto target = std::filesystem::canonical(device + "/device", error);
+  return error ? std::string() : target.filename().string();
+}
+
+// Other machines reach a port by its address. InfiniBand's is made by the fabric; over Ethernet it needs an
+// address of the network device in this network namespace: link-local ones do not leave the wire.
+int32_t ReachableGids(const std::string& port, bool ethernet) {
+  int32_t count = 0;
+  for (const std::string& index : NamesIn(port + "/gids")) {
+    const std::string gid = ReadTrimmed(port + "/gids/" + index).value_or("");
+    const bool unset =
+        gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
+    if (unset || (ethernet && gid.starts_with("fe80:"))) continue;
+    if (ethernet && ReadTrimmed(port + "/gid_attrs/ndevs/" + index).value_or("").empty()) continue;
+    ++count;
+  }
+  return count;
+}
+
+bool HasFile(const std::string& root, const std::string& device) {
+  for (const std::string& name : NamesIn(device + "/device/infiniband_verbs"))
+    if (IsThere(root + "/dev/infiniband/" + name)) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>* notes) {
+  const std::string folder = root + "/sys/class/infiniband";
+  std::vector<RdmaPort> found;
+  for (const std::string& name : NamesIn(folder)) {
+    const std::string device = folder + "/" + name;
+    for (const std::string& number : NamesIn(device + "/ports")) {
+      const std::string port = device + "/ports/" + number;
+      RdmaPort one;
+      one.device = name;
+      one.port = static_cast<int32_t>(LeadingNumber(number).value_or(0));
+      one.state = AfterColon(ReadTrimmed(port + "/state").value_or("unknown"));
+      one.rate = ReadTrimmed(port + "/rate").value_or("");
+      one.link_layer = ReadTrimmed(port + "/link_layer").value_or("");
+      one.node_guid = ReadTrimmed(device + "/node_guid").value_or("");
+      one.numa_node = static_cast<int32_t>(ReadNumber(device + "/device/numa_node").value_or(-1));
+      const bool ethernet = one.link_layer == "Ethernet";
+      if (ethernet) one.netdev = NetworkDevice(device, port);
+      one.place = PlaceOf(root, PciOf(device));
+      one.usable = HasFile(root, device);
+      one.gids = ReachableGids(port, ethernet);
+      found.push_back(std::move(one));
+    }
+  }
+  if (found.empty()) {
+    notes->push_back("RDMA: no device under /sys/class/infiniband");
+    return found;
+  }
+  // In a pod the kernel shows the node's devices even where the pod was given none.
+  if (NamesIn(root + "/dev/infiniband").empty()) {
+    notes->push_back("RDMA: devices are there, but /dev/infiniband is not: this process cannot use them");
+  }
+  return found;
+}
+
+}  // namespace ringmaster::devices
