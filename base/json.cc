@@ -103,4 +103,36 @@ Result<bool> JsonBool(const Json& object, const char* key) {
   return member->get<bool>();
 }
 
+namespace json {
+
+const Json& Child(const Json& object, std::string_view key) {
+  static const Json kNone;
+  if (!object.is_object()) return kNone;
+  const auto it = object.find(key);
+  return it == object.end() ? kNone : *it;
+}
+
+std::string_view Text(const Json& object, std::string_view key) {
+  const Json& child = Child(object, key);
+  return child.is_string() ? std::string_view(child.get_ref<const std::string&>()) : std::string_view();
+}
+
+int64_t Integer(const Json& object, std::string_view key, int64_t otherwise) {
+  const Json& child = Child(object, key);
+  return child.is_number_integer() ? child.get<int64_t>() : otherwise;
+}
+
+bool Flag(const Json& object, std::string_view key) {
+  const Json& child = Child(object, key);
+  return child.is_boolean() && child.get<bool>();
+}
+
+const Json& Items(const Json& object, std::string_view key) {
+  static const Json kEmpty = Json::array();
+  const Json& child = Child(object, key);
+  return child.is_array() ? child : kEmpty;
+}
+
+}  // namespace json
+
 }  // namespace ringmaster

@@ -24,4 +24,17 @@ Result<uint64_t> JsonUint(const Json& object, const char* key);
 Result<double> JsonDouble(const Json& object, const char* key);
 Result<bool> JsonBool(const Json& object, const char* key);
 
+// Lenient readers for documents whose shape another program decides, such as objects of the Kubernetes API: a
+// member that is missing or has another type reads as empty. `object` may be of any type.
+namespace json {
+
+const Json& Child(const Json& object, std::string_view key);  // null when there is none
+std::string_view Text(const Json& object, std::string_view key);
+int64_t Integer(const Json& object, std::string_view key, int64_t otherwise = 0);
+bool Flag(const Json& object, std::string_view key);
+// The member if it is an array, otherwise an empty array.
+const Json& Items(const Json& object, std::string_view key);
+
+}  // namespace json
+
 }  // namespace ringmaster

@@ -1,5 +1,5 @@
 // `ringmaster devices`: what this machine has for training.
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -22,15 +22,16 @@ void AddDevices(CLI::App& app, int& exit_code) {
       "Examples:\n  ringmaster devices\n  ringmaster devices --json | jq .rdma\n  ringmaster devices "
       "--health");
   command->callback([json, health, &exit_code] {
-    devices::Inventory inventory = devices::Collect();
+    inventory::Inventory found = inventory::Collect();
     if (*health) {
-      const std::vector<devices::Finding> findings = devices::Judge(inventory);
-      std::fputs((*json ? devices::HealthJson(findings) : devices::HealthTable(findings)).c_str(), stdout);
-      exit_code = devices::Healthy(findings) ? kSucceeded : kFailed;
+      const std::vector<inventory::Finding> findings = inventory::Judge(found);
+      std::fputs((*json ? inventory::HealthJson(findings) : inventory::HealthTable(findings)).c_str(),
+                 stdout);
+      exit_code = inventory::Healthy(findings) ? kSucceeded : kFailed;
       return;
     }
-    inventory.notes.push_back("training.device auto takes " + device::Describe());
-    const std::string text = *json ? devices::ToJsonText(inventory) : devices::ToTable(inventory);
+    found.notes.push_back("training.device auto takes " + device::Describe());
+    const std::string text = *json ? inventory::ToJsonText(found) : inventory::ToTable(found);
     std::fputs(text.c_str(), stdout);
     exit_code = kSucceeded;
   });

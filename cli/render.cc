@@ -13,10 +13,10 @@
 #include "api/load.h"
 #include "api/yaml_text.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/command.h"
 #include "cli/manifest.h"
-#include "operator/kube/watch/meta.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::cli {
@@ -61,12 +61,12 @@ Result<api::TrainingJob> FromCluster(RenderFlags& flags) {
   Result<Json> found = cluster->Job(JobName(flags.file));
   if (!found.ok())
     return Error{found.error().code, flags.file + ": no such file, and " + found.error().message};
-  if (flags.uid == kNoUid) flags.uid = kube::Text(kube::Child(*found, "metadata"), "uid");
-  const Json& status = kube::Child(*found, "status");
-  if (flags.context.attempt == 0) flags.context.attempt = kube::Integer(status, "attempt", 1);
+  if (flags.uid == kNoUid) flags.uid = json::Text(json::Child(*found, "metadata"), "uid");
+  const Json& status = json::Child(*found, "status");
+  if (flags.context.attempt == 0) flags.context.attempt = json::Integer(status, "attempt", 1);
   if (flags.context.excluded_nodes.empty())
-    for (const Json& node : kube::Items(status, "excludedNodes"))
-      flags.context.excluded_nodes.emplace_back(kube::Text(node, "name"));
+    for (const Json& node : json::Items(status, "excludedNodes"))
+      flags.context.excluded_nodes.emplace_back(json::Text(node, "name"));
   found->erase("status");
   api::Loaded loaded = api::FromJson(*found);
   if (!loaded.problems.empty()) return Error{Code::kInvalid, loaded.problems[0].ToString()};

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "worker/data/dataset.h"
 #include "worker/compute/device/device.h"
+#include "worker/data/dataset.h"
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/state.h"

@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "base/time.h"
-#include "worker/fabric/fabric.h"
 #include "worker/compute/numerics/exact.h"
+#include "worker/fabric/fabric.h"
 
 namespace ringmaster::bench {
 

@@ -4,18 +4,18 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/command.h"
 #include "operator/kube/backend/resources.h"
-#include "operator/kube/watch/meta.h"
 
 namespace ringmaster::cli {
 namespace {
 
-using kube::Child;
-using kube::Flag;
-using kube::Integer;
-using kube::Text;
+using json::Child;
+using json::Flag;
+using json::Integer;
+using json::Text;
 
 struct ChangeFlags {
   ClusterFlags cluster;

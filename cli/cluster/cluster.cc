@@ -5,10 +5,10 @@
 #include <future>
 #include <utility>
 
+#include "base/json.h"
 #include "operator/kube/api_error.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/kube/cpprest_http.h"
-#include "operator/kube/watch/meta.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
@@ -33,7 +33,7 @@ Result<T> Await(Start start) {
 }
 
 int64_t LabelNumber(const Json& pod, const char* label) {
-  const std::string_view text = kube::Text(kube::Child(kube::Child(pod, "metadata"), "labels"), label);
+  const std::string_view text = json::Text(json::Child(json::Child(pod, "metadata"), "labels"), label);
   int64_t number = 0;
   for (const char digit : text) {
     if (digit < '0' || digit > '9' || number > 1'000'000'000) return -1;
@@ -153,10 +153,10 @@ Result<std::vector<Json>> Cluster::EventsOf(const std::string& job, const std::s
   options.field_selector = "regarding.kind=TrainingJob,regarding.name=" + job;
   RM_ASSIGN(std::vector<Json> events, List(kEvents, options));
   std::erase_if(events,
-                [&](const Json& event) { return kube::Text(kube::Child(event, "regarding"), "uid") != uid; });
+                [&](const Json& event) { return json::Text(json::Child(event, "regarding"), "uid") != uid; });
   const auto when = [](const Json& event) {
-    const std::string_view last = kube::Text(kube::Child(event, "series"), "lastObservedTime");
-    return last.empty() ? kube::Text(event, "eventTime") : last;
+    const std::string_view last = json::Text(json::Child(event, "series"), "lastObservedTime");
+    return last.empty() ? json::Text(event, "eventTime") : last;
   };
   std::stable_sort(events.begin(), events.end(),
                    [&](const Json& a, const Json& b) { return when(a) < when(b); });

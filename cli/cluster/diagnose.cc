@@ -5,11 +5,11 @@
 #include <set>
 #include <string>
 
+#include "base/json.h"
 #include "cli/cluster/cluster.h"
-#include "cli/command.h"
 #include "cli/cluster/diagnosis.h"
+#include "cli/command.h"
 #include "operator/kube/backend/resources.h"
-#include "operator/kube/watch/meta.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -30,7 +30,7 @@ Result<Evidence> Gather(const DiagnoseFlags& flags) {
   Evidence evidence;
   RM_ASSIGN(evidence.job, cluster->Job(name));
   RM_ASSIGN(evidence.pods, cluster->PodsOf(name));
-  const std::string uid(kube::Text(kube::Child(evidence.job, "metadata"), "uid"));
+  const std::string uid(json::Text(json::Child(evidence.job, "metadata"), "uid"));
   if (auto events = cluster->EventsOf(name, uid); events.ok()) evidence.events = *std::move(events);
   if (auto lease = cluster->Get(kLeases, flags.operator_namespace, kLeaseName); lease.ok())
     evidence.lease = *std::move(lease);
@@ -38,7 +38,7 @@ Result<Evidence> Gather(const DiagnoseFlags& flags) {
     evidence.lease_problem = lease.error().message;
   std::set<std::string> names;
   for (const Json& pod : evidence.pods)
-    if (const auto node = kube::Text(kube::Child(pod, "spec"), "nodeName"); !node.empty())
+    if (const auto node = json::Text(json::Child(pod, "spec"), "nodeName"); !node.empty())
       names.emplace(node);
   for (const std::string& node : names) {
     auto found = cluster->Get(kube::kNodes, "", node);

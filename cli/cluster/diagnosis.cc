@@ -5,18 +5,18 @@
 #include <algorithm>
 #include <set>
 
+#include "base/json.h"
 #include "cli/cluster/job_screen.h"
 #include "operator/core/status.h"
-#include "operator/kube/watch/meta.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
 namespace {
 
-using kube::Child;
-using kube::Integer;
-using kube::Items;
-using kube::Text;
+using json::Child;
+using json::Integer;
+using json::Items;
+using json::Text;
 
 constexpr const char* kOurManager = "ringmaster.dev/operator";
 constexpr size_t kWarningsShown = 3;

@@ -2,13 +2,13 @@
 
 #include <set>
 
-#include "operator/kube/watch/meta.h"
+#include "base/json.h"
 
 namespace ringmaster::cli {
 
-using kube::Child;
-using kube::Items;
-using kube::Text;
+using json::Child;
+using json::Items;
+using json::Text;
 
 const Json& WorkerContainerOf(const Json& pod) {
   static const Json kNone;

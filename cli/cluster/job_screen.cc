@@ -7,17 +7,17 @@
 
 #include "api/display.h"
 #include "api/load.h"
-#include "operator/kube/watch/meta.h"
+#include "base/json.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
 namespace {
 
-using kube::Child;
-using kube::Flag;
-using kube::Integer;
-using kube::Items;
-using kube::Text;
+using json::Child;
+using json::Flag;
+using json::Integer;
+using json::Items;
+using json::Text;
 
 std::string Label(const Json& pod, const char* name) {
   return std::string(Text(Child(Child(pod, "metadata"), "labels"), name));

@@ -9,20 +9,20 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "cli/cluster/cluster.h"
-#include "cli/command.h"
 #include "cli/cluster/job_screen.h"
 #include "cli/cluster/log_merge.h"
-#include "operator/kube/watch/meta.h"
+#include "cli/command.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::cli {
 namespace {
 
-using kube::Child;
-using kube::Integer;
-using kube::Items;
-using kube::Text;
+using json::Child;
+using json::Integer;
+using json::Items;
+using json::Text;
 
 struct LogsFlags {
   ClusterFlags cluster;

@@ -5,12 +5,12 @@
 #include <string>
 #include <thread>
 
+#include "base/json.h"
 #include "cli/cluster/cluster.h"
-#include "cli/command.h"
 #include "cli/cluster/export_pod.h"
 #include "cli/cluster/gang_place.h"
 #include "cli/cluster/job_screen.h"
-#include "operator/kube/watch/meta.h"
+#include "cli/command.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -29,14 +29,14 @@ struct StatusFlags {
 // As far as the logs can be read; of large gangs nobody is asked.
 GangPlaces PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
   GangPlaces places;
-  if (kube::Text(kube::Child(job, "spec"), "framework") != "native" || pods.size() > kRanksAsked)
+  if (json::Text(json::Child(job, "spec"), "framework") != "native" || pods.size() > kRanksAsked)
     return places;
   std::vector<Cluster::Container> containers;
   for (const Json& pod : pods) {
-    const auto phase = kube::Text(kube::Child(pod, "status"), "phase");
+    const auto phase = json::Text(json::Child(pod, "status"), "phase");
     if (phase == "Running" || phase == "Succeeded")
-      containers.push_back({std::string(kube::Text(kube::Child(pod, "metadata"), "name")),
-                            std::string(kube::Text(WorkerContainerOf(pod), "name"))});
+      containers.push_back({std::string(json::Text(json::Child(pod, "metadata"), "name")),
+                            std::string(json::Text(WorkerContainerOf(pod), "name"))});
   }
   const auto logs = cluster.Logs(containers, kLinesAsked);
   for (size_t i = 0; i < logs.size(); ++i) {
@@ -47,7 +47,7 @@ GangPlaces PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& 
 }
 
 bool Holds(const Json& job, const char* type) {
-  return kube::Text(ConditionOf(job, type), "status") == "True";
+  return json::Text(ConditionOf(job, type), "status") == "True";
 }
 
 // The exit code.

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "cli/run/chaos.h"
 #include "cli/manifest.h"
+#include "cli/run/chaos.h"
 #include "cli/run/progress_display.h"
 
 namespace ringmaster::cli {

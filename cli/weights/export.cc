@@ -8,24 +8,24 @@
 #include <thread>
 
 #include "api/load.h"
-#include "cli/weights/checkpoint_model.h"
+#include "base/json.h"
 #include "cli/cluster/cluster.h"
-#include "cli/command.h"
 #include "cli/cluster/export_pod.h"
-#include "cli/weights/gpt2_names.h"
 #include "cli/cluster/job_screen.h"
 #include "cli/cluster/log_merge.h"
+#include "cli/command.h"
+#include "cli/weights/checkpoint_model.h"
+#include "cli/weights/gpt2_names.h"
 #include "cli/weights/safetensors.h"
 #include "operator/kube/backend/resources.h"
-#include "operator/kube/watch/meta.h"
 #include "operator/wiring/config_map.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::cli {
 namespace {
 
-using kube::Child;
-using kube::Text;
+using json::Child;
+using json::Text;
 
 struct ExportFlags {
   ClusterFlags cluster;

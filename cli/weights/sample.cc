@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "cli/weights/checkpoint_model.h"
 #include "cli/command.h"
+#include "cli/weights/checkpoint_model.h"
 #include "cli/weights/sampler.h"
 
 namespace ringmaster::cli {

@@ -2,8 +2,8 @@
 // that is ahead of now would make us wait for it.
 #include <algorithm>
 
-#include "operator/core/rules.h"
 #include "operator/core/decide_steps.h"
+#include "operator/core/rules.h"
 
 namespace ringmaster::core {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "operator/core/decide.h"
-#include "operator/core/rules.h"
 #include "operator/core/decide_steps.h"
+#include "operator/core/rules.h"
 
 namespace ringmaster::core {
 namespace {

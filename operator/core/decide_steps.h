@@ -61,7 +61,8 @@ Decision AfterDeletion(const Observed& observed, Time now);
 // decide_suspend.cc: the job is to be suspended, is on the way, is, or is to be resumed.
 Decision Suspend(const Observed& observed, Time now, Wake& wake);
 
-// decide_failures.cc: why a pod that has its node does not run, and what to do about it; empty: nothing is known.
+// decide_failures.cc: why a pod that has its node does not run, and what to do about it; empty: nothing is
+// known.
 std::string WhyItWaits(const Pod& pod);
 bool WaitsForImage(const Pod& pod);
 
@@ -69,8 +70,8 @@ bool WaitsForImage(const Pod& pod);
 Failure FailureOf(const Observed& observed, const rendezvous::FailureRecord& told, Time now);
 std::optional<Decision> CheckFailures(const Observed& observed, Time now, Wake& wake);
 
-// decide_suspects.cc: judges workers that fell silent, or ended with an error that may be a lost peer's, once it is
-// known how the nodes are.
+// decide_suspects.cc: judges workers that fell silent, or ended with an error that may be a lost peer's, once
+// it is known how the nodes are.
 std::optional<Decision> CheckSuspects(const Observed& observed, Time now, Wake& wake);
 // Whether the node is known to be not ready or gone.
 bool Sick(const Observed& observed, const std::string& node);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/kube/watch/meta.h"
+#include "base/json.h"
 
 namespace ringmaster::identity {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
 
 // The first of the values of an `extra` of the user.
 std::string Extra(const Json& user, const char* key) {
-  const Json& values = kube::Items(kube::Child(user, "extra"), key);
+  const Json& values = json::Items(json::Child(user, "extra"), key);
   return values.empty() || !values[0].is_string() ? std::string() : values[0].get<std::string>();
 }
 
@@ -24,16 +24,16 @@ Error Refused(std::string why) { return {Code::kForbidden, std::move(why)}; }
 }  // namespace
 
 Result<PodIdentity> IdentityOf(const Json& token_review) {
-  const Json& status = kube::Child(token_review, "status");
+  const Json& status = json::Child(token_review, "status");
   if (status.is_null()) return Refused("the token was not judged");
-  if (!kube::Flag(status, "authenticated"))
+  if (!json::Flag(status, "authenticated"))
     return Refused("the token is not valid, or not for this audience");
   // An API server that knows nothing of audiences would accept any token: it must repeat ours.
-  const Json& audiences = kube::Items(status, "audiences");
+  const Json& audiences = json::Items(status, "audiences");
   if (std::find(audiences.begin(), audiences.end(), Json(kAudience)) == audiences.end())
     return Refused(fmt::format("the token is not for the audience {}", kAudience));
-  const Json& user = kube::Child(status, "user");
-  std::string_view account = kube::Text(user, "username");
+  const Json& user = json::Child(status, "user");
+  std::string_view account = json::Text(user, "username");
   if (account.empty()) return Refused("the token speaks for nobody");
   if (!account.starts_with(kAccountPrefix)) return Refused("the token is not of a service account");
   account.remove_prefix(kAccountPrefix.size());

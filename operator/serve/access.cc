@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
-#include "operator/kube/watch/meta.h"
 
 namespace ringmaster::serve {
 namespace {
@@ -74,12 +74,12 @@ void AccessGate::Ask(const std::string& token, const std::string& path, Done don
       log::Warn("metrics token_review=failed error={}", answer.error().message);
       return decided(Access::kNoAnswer);
     }
-    const Json& status = kube::Child(answer.value(), "status");
-    const Json& user = kube::Child(status, "user");
-    if (!kube::Flag(status, "authenticated") || user.is_null()) return decided(Access::kUnknown);
+    const Json& status = json::Child(answer.value(), "status");
+    const Json& user = json::Child(status, "user");
+    if (!json::Flag(status, "authenticated") || user.is_null()) return decided(Access::kUnknown);
     Json spec = {{"nonResourceAttributes", {{"path", path}, {"verb", "get"}}}};
     for (const auto& [asked, told] : kOfUser)
-      if (const Json& value = kube::Child(user, told); !value.is_null()) spec[asked] = value;
+      if (const Json& value = json::Child(user, told); !value.is_null()) spec[asked] = value;
     const Json access = {{"apiVersion", kAccessReviews.ApiVersion()},
                          {"kind", "SubjectAccessReview"},
                          {"spec", std::move(spec)}};
@@ -88,7 +88,7 @@ void AccessGate::Ask(const std::string& token, const std::string& path, Done don
         log::Warn("metrics access_review=failed error={}", verdict.error().message);
         return decided(Access::kNoAnswer);
       }
-      decided(kube::Flag(kube::Child(verdict.value(), "status"), "allowed") ? Access::kAllowed
+      decided(json::Flag(json::Child(verdict.value(), "status"), "allowed") ? Access::kAllowed
                                                                             : Access::kForbidden);
     });
   });

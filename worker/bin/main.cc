@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "worker/compute/device/load.h"
-#include "worker/inventory/devices.h"
 #include "worker/inventory/health.h"
+#include "worker/inventory/inventory.h"
 #include "worker/trainer/main.h"
 
 namespace {
@@ -41,7 +41,7 @@ int BecomeAgent(char** argv) {
 }
 
 int Devices(int argc, char** argv) {
-  namespace devices = ringmaster::devices;
+  namespace inventory = ringmaster::inventory;
   bool json = false;
   bool health = false;
   for (int i = 2; i < argc; ++i) {
@@ -54,15 +54,15 @@ int Devices(int argc, char** argv) {
     }
     (argument == "--json" ? json : health) = true;
   }
-  devices::Inventory found = devices::Collect();
+  inventory::Inventory found = inventory::Collect();
   if (!health) {
     found.notes.push_back("training.device auto takes " + ringmaster::device::Describe());
-    std::fputs(json ? devices::ToJsonText(found).c_str() : devices::ToTable(found).c_str(), stdout);
+    std::fputs(json ? inventory::ToJsonText(found).c_str() : inventory::ToTable(found).c_str(), stdout);
     return 0;
   }
-  const std::vector<devices::Finding> findings = devices::Judge(found);
-  std::fputs((json ? devices::HealthJson(findings) : devices::HealthTable(findings)).c_str(), stdout);
-  return devices::Healthy(findings) ? 0 : kUnhealthy;
+  const std::vector<inventory::Finding> findings = inventory::Judge(found);
+  std::fputs((json ? inventory::HealthJson(findings) : inventory::HealthTable(findings)).c_str(), stdout);
+  return inventory::Healthy(findings) ? 0 : kUnhealthy;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "worker/inventory/watch.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 bool Works(const RdmaPort& port) { return port.usable && port.active(); }
@@ -88,4 +88,4 @@ std::vector<Gpu> FindGpus(const std::string& library, const std::string& root) {
   return gpus;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

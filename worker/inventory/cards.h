@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 // The numbers of GPUs in the order in which ranks should take them: those that follow each other exchange
 // most, so they are joined by NVLink where they can be, else near by PCI. Pure.
@@ -45,4 +45,4 @@ std::vector<std::pair<std::string, std::string>> CardSettings(const Cards& cards
 // GPUs of this machine with their places. `library` is NVML's; `root` as for Collect.
 std::vector<Gpu> FindGpus(const std::string& library, const std::string& root);
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 #include "worker/inventory/text_file.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 // Those that decide which devices carry gradients.
@@ -42,4 +42,4 @@ Inventory Collect(const std::string& root) {
   return found;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

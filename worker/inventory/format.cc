@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 std::string Bytes(int64_t bytes) {
@@ -178,4 +178,4 @@ std::string ToTable(const Inventory& inventory) {
   return table;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -1,7 +1,7 @@
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 #include "worker/inventory/nvml.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes) {
   const auto nvml = Nvml::Open(library);
@@ -15,4 +15,4 @@ GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes) {
   return answer;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

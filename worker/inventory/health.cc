@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 constexpr int64_t kLittleMemlock = int64_t{128} << 20;  // UCX's own least
@@ -338,4 +338,4 @@ std::string HealthJson(const std::vector<Finding>& findings) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 enum class Grade : uint8_t {
   kGood,
@@ -36,4 +36,4 @@ bool Healthy(const std::vector<Finding>& findings);  // nothing bad
 std::string HealthTable(const std::vector<Finding>& findings);
 std::string HealthJson(const std::vector<Finding>& findings);
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 #include "worker/inventory/text_file.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 constexpr std::array kFeatures = {"avx2",        "fma",         "avx512f",  "avx512bw", "avx512_vnni",
@@ -121,4 +121,4 @@ void Locate(const std::string& root, std::vector<Gpu>* gpus) {
   for (Gpu& gpu : *gpus) gpu.place = PlaceOf(root, gpu.pci);
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 // Loading runs code of the library, which it will do in training as well; nothing of it is called.
@@ -33,4 +33,4 @@ Nccl AskNccl(const std::string& library, const std::string& plugin) {
   return nccl;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

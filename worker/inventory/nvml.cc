@@ -13,7 +13,7 @@
 
 #include "worker/inventory/nvml_abi.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 struct Throttle {
@@ -241,4 +241,4 @@ std::string DescribeXid(uint64_t xid) {
   return fmt::format("XID {}: see NVIDIA's list of XID errors", xid);
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

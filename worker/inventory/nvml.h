@@ -13,9 +13,9 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 class Nvml {
   struct Private {};
@@ -50,4 +50,4 @@ class Nvml {
 // What an XID means and what to do, in a few words: "79: the GPU has fallen off the bus: ...".
 std::string DescribeXid(uint64_t xid);
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 using NvmlHandle = struct NvmlDeviceOpaque*;
 using NvmlEventSet = struct NvmlEventSetOpaque*;
@@ -80,4 +80,4 @@ struct NvmlFunctions {
   int (*wait_event)(NvmlEventSet, NvmlEvent*, unsigned) = nullptr;
 };
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -1,10 +1,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 #include "worker/inventory/text_file.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 // "4: ACTIVE" -> "ACTIVE"
@@ -85,4 +85,4 @@ std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>
   return found;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

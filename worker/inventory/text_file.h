@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 // Without white space at both ends; nullopt when it cannot be read.
 inline std::optional<std::string> ReadTrimmed(const std::string& path) {
@@ -74,4 +74,4 @@ inline std::optional<std::string> FieldOf(std::string_view text, std::string_vie
   return std::nullopt;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 // How good it is that `a` and `b` are neighbours; more is better.
@@ -115,4 +115,4 @@ std::vector<int> RingOrder(std::span<const Place> gpus, const std::vector<std::v
   return order;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 // The bridges from the CPU down to the device, as in its path under /sys/devices:
 // {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown (a virtual machine may hide
@@ -43,4 +43,4 @@ std::vector<std::vector<int>> CardsNear(std::span<const Place> gpus, std::span<c
 // orders it is the one by number.
 std::vector<int> RingOrder(std::span<const Place> gpus, const std::vector<std::vector<int>>& nvlinks);
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 const char* KindName(uct_device_type_t type) {
@@ -119,4 +119,4 @@ std::vector<Transport> AskTransports(const std::string& library, std::vector<std
   return transports;
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

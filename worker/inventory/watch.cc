@@ -10,7 +10,7 @@
 #include "worker/inventory/health.h"
 #include "worker/inventory/nvml.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 constexpr Duration kPatience = milliseconds(200);  // of one wait for an error: so soon an end is noticed
@@ -123,4 +123,4 @@ void GpuWatch::Run() {
   }
 }
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

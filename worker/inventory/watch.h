@@ -12,9 +12,9 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 struct GpuNews {
   std::string device;  // "NVIDIA H200", or "8 x NVIDIA H200"
@@ -78,4 +78,4 @@ class Troubles {
   std::vector<std::pair<std::string, Time>> until_;
 };
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -94,7 +94,7 @@ std::string VisibleGpus() {
 // troubles.
 void ChooseDevices() {
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
-  const std::vector<devices::Gpu> gpus = devices::FindGpus(devices::GpuWatch::kLibrary, "");
+  const std::vector<inventory::Gpu> gpus = inventory::FindGpus(inventory::GpuWatch::kLibrary, "");
   if (gpus.empty()) return;
   // Without NVLink UCX takes reads of another GPU's memory for slower than writes and has none. We only read,
   // and what would be taken instead is the way through the host.
@@ -103,21 +103,21 @@ void ChooseDevices() {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  if (const auto mine = devices::GpuOfTurn(gpus, get("RINGMASTER_GPU_TURN")))
+  if (const auto mine = inventory::GpuOfTurn(gpus, get("RINGMASTER_GPU_TURN")))
     ::setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
   std::vector<std::string> notes;
-  const devices::Cards cards = devices::NearCards(gpus, VisibleGpus(), devices::ReadRdma("", &notes));
-  for (const auto& [name, value] : devices::CardSettings(cards, devices::ReadInterfaces(""), get)) {
+  const inventory::Cards cards = inventory::NearCards(gpus, VisibleGpus(), inventory::ReadRdma("", &notes));
+  for (const auto& [name, value] : inventory::CardSettings(cards, inventory::ReadInterfaces(""), get)) {
     log::Info("{}={}", name, value);
     ::setenv(name.c_str(), value.c_str(), 1);
   }
 }
 
 // For people and metrics. Without the driver's library there is nothing to watch.
-std::unique_ptr<devices::GpuWatch> WatchGpus(Channel* channel) {
-  devices::GpuWatch::Options options;
+std::unique_ptr<inventory::GpuWatch> WatchGpus(Channel* channel) {
+  inventory::GpuWatch::Options options;
   options.visible = VisibleGpus();
-  auto watch = devices::GpuWatch::Start(options, [channel](const devices::GpuNews& news) {
+  auto watch = inventory::GpuWatch::Start(options, [channel](const inventory::GpuNews& news) {
     log::Info("gpu=\"{}\" driver={} nic={}", news.device, news.driver, news.nic.empty() ? "-" : news.nic);
     for (const std::string& trouble : news.troubles) log::Warn("{}", trouble);
     channel->Send(rendezvous::Facts{news.device, news.driver, news.nic, news.troubles});

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/data/dataset.h"
 #include "worker/compute/engine/model.h"
+#include "worker/data/dataset.h"
 
 namespace ringmaster::trainer {
 

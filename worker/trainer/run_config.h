@@ -9,9 +9,9 @@
 #include "api/training_job.h"
 #include "base/json.h"
 #include "base/result.h"
-#include "worker/data/dataset.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"
+#include "worker/data/dataset.h"
 
 namespace ringmaster::trainer {
 

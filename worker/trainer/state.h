@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "base/result.h"
-#include "worker/data/dataset.h"
 #include "worker/compute/device/device.h"
 #include "worker/compute/engine/model.h"
-#include "worker/fabric/fabric.h"
 #include "worker/compute/optimizer/optimizer.h"
+#include "worker/data/dataset.h"
+#include "worker/fabric/fabric.h"
 
 namespace ringmaster::trainer {
 

@@ -24,9 +24,9 @@
 
 #include "base/result.h"
 #include "worker/agent/trainer_side.h"
-#include "worker/data/dataset.h"
 #include "worker/compute/device/device.h"
 #include "worker/compute/engine/model.h"
+#include "worker/data/dataset.h"
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/board.h"
 #include "worker/trainer/comm_queue.h"

@@ -8,8 +8,8 @@
 
 #include "base/result.h"
 #include "worker/agent/trainer_side.h"
-#include "worker/data/dataset.h"
 #include "worker/compute/engine/model.h"
+#include "worker/data/dataset.h"
 #include "worker/fabric/communicator.h"
 #include "worker/trainer/run_config.h"
 

@@ -8,6 +8,7 @@
 #include "api/codec.h"
 #include "api/fields_status.h"
 #include "base/check.h"
+#include "base/json.h"
 #include "operator/control/convert.h"
 #include "operator/kube/backend/status_codec.h"
 
@@ -46,7 +47,7 @@ std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
   tree["kind"] = "TrainingJob";
   api::Loaded loaded = api::FromJson(tree);
   auto wish = std::make_shared<Wish>();
-  const int64_t generation = Integer(Child(object, "metadata"), "generation", 1);
+  const int64_t generation = json::Integer(json::Child(object, "metadata"), "generation", 1);
   wish->problem = TextOf(loaded.problems);
   if (wish->problem.empty()) {
     wish->job = control::FromApi(loaded.job, meta.uid, generation);
@@ -59,7 +60,7 @@ std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
     wish->job.uid = meta.uid;
     wish->job.spec_generation = generation;
     wish->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
-    wish->job.suspend = Flag(Child(object, "spec"), "suspend");
+    wish->job.suspend = json::Flag(json::Child(object, "spec"), "suspend");
   }
   loaded.job.metadata.annotations.erase(kLastApplied);
   wish->text = DumpJson(api::ToJson(loaded.job));
@@ -68,7 +69,7 @@ std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
 
 // The server raises the generation with every change of the spec, and with nothing else.
 bool SameWish(const JobRecord* before, const Json& object, const Meta& meta) {
-  const int64_t generation = Integer(Child(object, "metadata"), "generation");
+  const int64_t generation = json::Integer(json::Child(object, "metadata"), "generation");
   return before != nullptr && generation > 0 && before->uid == meta.uid &&
          before->wish->job.spec_generation == generation;
 }
@@ -87,19 +88,19 @@ api::TrainingJob JobRecord::Whole() const {
 std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const JobRecord>& before,
                                            const WallClock& clock, Time now) {
-  const std::string_view manager = Text(Child(object, "spec"), "managedBy");
+  const std::string_view manager = json::Text(json::Child(object, "spec"), "managedBy");
   if (!manager.empty() && manager != kManager) return nullptr;
   auto record = std::make_shared<JobRecord>();
   record->key = {meta.namespace_, meta.name};
   record->revision = meta.revision;
   record->uid = meta.uid;
   record->wish = SameWish(before.get(), object, meta) ? before->wish : DecodeWish(object, meta);
-  const Json& metadata = Child(object, "metadata");
-  record->deleted = !Text(metadata, "deletionTimestamp").empty();
-  const auto created = ParseWallTime(Text(metadata, "creationTimestamp"));
+  const Json& metadata = json::Child(object, "metadata");
+  record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
+  const auto created = ParseWallTime(json::Text(metadata, "creationTimestamp"));
   record->created = created.ok() ? std::min(clock.ToSteady(*created), now) : now;
   api::Status status;
-  if (auto node = api::NodeFromJson(Child(object, "status")); node.ok()) api::ReadValue(*node, status);
+  if (auto node = api::NodeFromJson(json::Child(object, "status")); node.ok()) api::ReadValue(*node, status);
   record->status = DecodeStatus(status, clock);
   ClampTimes(record->status, record->wish->job, now);
   return record;

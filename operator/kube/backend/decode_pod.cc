@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/json.h"
 #include "operator/kube/backend/pod_shape.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/wiring.h"
@@ -34,9 +35,9 @@ std::string Cut(std::string_view text) { return std::string(text.substr(0, kMaxL
 
 const Json& WorkerStatus(const Json& status) {
   static const Json kNone;
-  const Json& statuses = Items(status, "containerStatuses");
+  const Json& statuses = json::Items(status, "containerStatuses");
   for (const Json& container : statuses)
-    if (Text(container, "name") == "worker") return container;
+    if (json::Text(container, "name") == "worker") return container;
   return statuses.empty() ? kNone : statuses[0];
 }
 
@@ -44,64 +45,67 @@ const Json& WorkerStatus(const Json& status) {
 const Json& BadEnd(const Json& status, const Json& worker) {
   static const Json kNone;
   const auto ended = [](const Json& container) -> const Json& {
-    return Child(Child(container, "state"), "terminated");
+    return json::Child(json::Child(container, "state"), "terminated");
   };
   const auto bad = [](const Json& end) {
-    return end.is_object() && (Integer(end, "exitCode") != 0 || Text(end, "reason") == kOutOfMemory);
+    return end.is_object() &&
+           (json::Integer(end, "exitCode") != 0 || json::Text(end, "reason") == kOutOfMemory);
   };
   if (bad(ended(worker))) return ended(worker);
   for (const char* list : {"initContainerStatuses", "containerStatuses"})
-    for (const Json& container : Items(status, list))
+    for (const Json& container : json::Items(status, list))
       if (bad(ended(container))) return ended(container);
   return kNone;
 }
 
 const Json& Condition(const Json& status, std::string_view type) {
   static const Json kNone;
-  for (const Json& condition : Items(status, "conditions"))
-    if (Text(condition, "type") == type) return condition;
+  for (const Json& condition : json::Items(status, "conditions"))
+    if (json::Text(condition, "type") == type) return condition;
   return kNone;
 }
 
 // Containers that are merely on their way count only when nothing is worse.
 void ReadWaiting(const Json& status, core::Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
-    for (const Json& container : Items(status, list)) {
-      const Json& waiting = Child(Child(container, "state"), "waiting");
-      const std::string_view reason = Text(waiting, "reason");
+    for (const Json& container : json::Items(status, list)) {
+      const Json& waiting = json::Child(json::Child(container, "state"), "waiting");
+      const std::string_view reason = json::Text(waiting, "reason");
       if (reason.empty()) continue;
       const bool on_its_way = reason == "ContainerCreating" || reason == "PodInitializing";
       if (on_its_way && !pod.waiting_reason.empty()) continue;
       pod.waiting_reason = reason;
-      pod.waiting_message = Cut(Text(waiting, "message"));
+      pod.waiting_message = Cut(json::Text(waiting, "message"));
       if (!on_its_way) return;
     }
   }
   const Json& scheduled = Condition(status, "PodScheduled");
-  if (pod.node.empty() && pod.waiting_reason.empty() && Text(scheduled, "status") == "False") {
-    pod.waiting_reason = Text(scheduled, "reason");
-    pod.waiting_message = Cut(Text(scheduled, "message"));
+  if (pod.node.empty() && pod.waiting_reason.empty() && json::Text(scheduled, "status") == "False") {
+    pod.waiting_reason = json::Text(scheduled, "reason");
+    pod.waiting_message = Cut(json::Text(scheduled, "message"));
   }
 }
 
 void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Time now, core::Pod& pod) {
   const Json& bad = BadEnd(status, worker);
-  const Json& end = bad.is_object() ? bad : Child(Child(worker, "state"), "terminated");
-  pod.exit_code = static_cast<int32_t>(std::clamp<int64_t>(Integer(end, "exitCode"), INT32_MIN, INT32_MAX));
-  pod.ended_reason = Text(end, "reason");
-  pod.message = Cut(Text(end, "message"));
+  const Json& end = bad.is_object() ? bad : json::Child(json::Child(worker, "state"), "terminated");
+  pod.exit_code =
+      static_cast<int32_t>(std::clamp<int64_t>(json::Integer(end, "exitCode"), INT32_MIN, INT32_MAX));
+  pod.ended_reason = json::Text(end, "reason");
+  pod.message = Cut(json::Text(end, "message"));
   if (pod.ended_reason == kOutOfMemory) pod.phase = core::PodPhase::kFailed;
   // The pod's own reason says more than a container's "Error": Evicted, NodeLost, Terminated.
-  if (const std::string_view reason = Text(status, "reason"); !reason.empty()) pod.ended_reason = reason;
-  if (pod.message.empty()) pod.message = Cut(Text(status, "message"));
+  if (const std::string_view reason = json::Text(status, "reason"); !reason.empty())
+    pod.ended_reason = reason;
+  if (pod.message.empty()) pod.message = Cut(json::Text(status, "message"));
   if (pod.phase == core::PodPhase::kFailed && pod.exit_code == 0) pod.exit_code = kKilled;
-  pod.ended = std::min(ReadTime(Text(end, "finishedAt"), clock).value_or(now), now);
+  pod.ended = std::min(ReadTime(json::Text(end, "finishedAt"), clock).value_or(now), now);
 }
 
 const Json& ControllerOf(const Json& metadata) {
-  for (const Json& owner : Items(metadata, "ownerReferences"))
-    if (Flag(owner, "controller")) return owner;
-  return Child(metadata, "no controller");
+  for (const Json& owner : json::Items(metadata, "ownerReferences"))
+    if (json::Flag(owner, "controller")) return owner;
+  return json::Child(metadata, "no controller");
 }
 
 struct Place {
@@ -125,67 +129,71 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
                                                 const WallClock& clock, Time now) {
   // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
   // selectors.
-  const Json& metadata = Child(object, "metadata");
+  const Json& metadata = json::Child(object, "metadata");
   const Json& owner = ControllerOf(metadata);
-  if (Text(owner, "kind") != "TrainingJob" || !Text(owner, "apiVersion").starts_with("ringmaster.dev/"))
+  if (json::Text(owner, "kind") != "TrainingJob" ||
+      !json::Text(owner, "apiVersion").starts_with("ringmaster.dev/"))
     return nullptr;
-  const std::string_view job = Text(owner, "name");
+  const std::string_view job = json::Text(owner, "name");
   const auto place = PlaceOf(meta.name, job);
   if (job.empty() || !place) return nullptr;
 
   auto own = std::make_unique<PodRecord::Own>();
-  own->owner = pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::string(Text(owner, "uid"))});
+  own->owner =
+      pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::string(json::Text(owner, "uid"))});
 
-  const Json& spec = Child(object, "spec");
-  const Json& status = Child(object, "status");
+  const Json& spec = json::Child(object, "spec");
+  const Json& status = json::Child(object, "status");
   core::Pod pod;
   pod.name = meta.name;
   pod.uid = meta.uid;
   pod.attempt = place->attempt;
   pod.rank = place->rank;
-  pod.node = Text(spec, "nodeName");
-  for (const Json& gate : Items(spec, "schedulingGates"))
-    pod.gated = pod.gated || Text(gate, "name") == wiring::kGangGate;
+  pod.node = json::Text(spec, "nodeName");
+  for (const Json& gate : json::Items(spec, "schedulingGates"))
+    pod.gated = pod.gated || json::Text(gate, "name") == wiring::kGangGate;
   if (pod.node.empty()) own->shape = std::make_shared<core::PodShape>(ShapeOf(spec));
 
   const auto past = [&](std::string_view text) {
     const auto time = ReadTime(text, clock);
     return time ? std::optional(std::min(*time, now)) : std::nullopt;
   };
-  pod.created = past(Text(metadata, "creationTimestamp")).value_or(now);
+  pod.created = past(json::Text(metadata, "creationTimestamp")).value_or(now);
   const Json& scheduled = Condition(status, "PodScheduled");
   if (!pod.node.empty()) {
-    pod.placed = Text(scheduled, "status") == "True"
-                     ? past(Text(scheduled, "lastTransitionTime")).value_or(pod.created)
+    pod.placed = json::Text(scheduled, "status") == "True"
+                     ? past(json::Text(scheduled, "lastTransitionTime")).value_or(pod.created)
                      : pod.created;
   }
-  const std::string_view phase = Text(status, "phase");
+  const std::string_view phase = json::Text(status, "phase");
   pod.phase = phase == "Running" || phase == "Unknown" ? core::PodPhase::kRunning
               : phase == "Succeeded"                   ? core::PodPhase::kSucceeded
               : phase == "Failed"                      ? core::PodPhase::kFailed
                                                        : core::PodPhase::kPending;
   const Json& worker = WorkerStatus(status);
-  const Json& state = Child(worker, "state");
-  pod.started = past(Text(Child(state, "running"), "startedAt")).value_or(pod.created);
+  const Json& state = json::Child(worker, "state");
+  pod.started = past(json::Text(json::Child(state, "running"), "startedAt")).value_or(pod.created);
   if (!pod.alive()) {
-    pod.started = past(Text(Child(state, "terminated"), "startedAt")).value_or(pod.started);
+    pod.started = past(json::Text(json::Child(state, "terminated"), "startedAt")).value_or(pod.started);
     ReadEnd(status, worker, clock, now, pod);
-    if (before != nullptr && before->pod.ended && Text(Child(state, "terminated"), "finishedAt").empty())
+    if (before != nullptr && before->pod.ended &&
+        json::Text(json::Child(state, "terminated"), "finishedAt").empty())
       pod.ended = before->pod.ended;
   } else {
     ReadWaiting(status, pod);
   }
   std::vector<std::string> conditions;
-  for (const Json& condition : Items(status, "conditions"))
-    if (Text(condition, "status") == "True") conditions.emplace_back(Text(condition, "type"));
+  for (const Json& condition : json::Items(status, "conditions"))
+    if (json::Text(condition, "status") == "True") conditions.emplace_back(json::Text(condition, "type"));
   own->conditions = pool.conditions.Of(std::move(conditions));
   if (const core::PodWords& words = pod; words != core::PodWords{})
     own->words = std::make_unique<const core::PodWords>(words);
 
-  if (const std::string_view written = Text(metadata, "deletionTimestamp"); !written.empty()) {
+  if (const std::string_view written = json::Text(metadata, "deletionTimestamp"); !written.empty()) {
     own->deletion_timestamp = std::make_unique<const std::string>(written);
-    const Duration grace = seconds(std::clamp<int64_t>(Integer(metadata, "deletionGracePeriodSeconds"), 0,
-                                                       std::chrono::seconds(std::chrono::hours(24)).count()));
+    const Duration grace =
+        seconds(std::clamp<int64_t>(json::Integer(metadata, "deletionGracePeriodSeconds"), 0,
+                                    std::chrono::seconds(std::chrono::hours(24)).count()));
     const Time at = ReadTime(written, clock).value_or(now);
     const bool known =
         before != nullptr && before->deletion_timestamp && *before->deletion_timestamp == written;
@@ -230,9 +238,9 @@ std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const PodRecord>& before, Pool& pool,
                                            const WallClock& clock, Time now) {
   auto record = std::make_shared<PodRecord>();
-  const Json& spec = Child(object, "spec");
-  const std::string_view node = Text(spec, "nodeName");
-  const std::string_view phase = Text(Child(object, "status"), "phase");
+  const Json& spec = json::Child(object, "spec");
+  const std::string_view node = json::Text(spec, "nodeName");
+  const std::string_view phase = json::Text(json::Child(object, "status"), "phase");
   record->ended = phase == "Succeeded" || phase == "Failed";
   const bool same = before && before->uid() == meta.uid && before->own;
   record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, pool, clock, now);

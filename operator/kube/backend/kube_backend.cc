@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/heap.h"
+#include "base/json.h"
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
@@ -201,8 +202,8 @@ void KubeBackend::Discover() {
     client_.Raw("/apis/" + resource.ApiVersion(), Guard([this, api, resource](Result<Json> result) {
                   bool served = false;
                   if (result.ok()) {
-                    for (const Json& item : Items(*result, "resources"))
-                      served |= Text(item, "name") == resource.plural;
+                    for (const Json& item : json::Items(*result, "resources"))
+                      served |= json::Text(item, "name") == resource.plural;
                   } else if (result.error().code != Code::kNotFound) {
                     std::lock_guard lock(mutex_);
                     discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);

@@ -1,6 +1,7 @@
 // A job and its pods at the newest revision, past the watch.
 #include <utility>
 
+#include "base/json.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
@@ -42,7 +43,7 @@ class KubeBackend::LiveRead : public std::enable_shared_from_this<LiveRead> {
           for (Json& item : items) gathered.push_back(std::move(item));
         },
         backend_.Guard([self, part, replace = std::move(replace)](Result<Json> result) {
-          const Revision revision = result.ok() ? ParseRevision(Text(*result, "resourceVersion")) : 0;
+          const Revision revision = result.ok() ? ParseRevision(json::Text(*result, "resourceVersion")) : 0;
           if (revision != 0) replace(self->backend_, self->key_.ToString(), self->items_[part], revision);
           self->Answer(revision != 0 ? Status()
                        : result.ok() ? Status(Error{Code::kInternal, "a list without a resourceVersion"})

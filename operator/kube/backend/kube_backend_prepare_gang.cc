@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "operator/kube/backend/answers.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/preparation.h"
@@ -14,12 +15,12 @@ namespace ringmaster::kube {
 namespace {
 
 Resource ResourceOfObject(const Json& object) {
-  const std::string_view version = Text(object, "apiVersion");
+  const std::string_view version = json::Text(object, "apiVersion");
   const size_t slash = version.find('/');
   Resource resource;
   if (slash != std::string_view::npos) resource.group = version.substr(0, slash);
   resource.version = slash == std::string_view::npos ? version : version.substr(slash + 1);
-  const std::string_view kind = Text(object, "kind");
+  const std::string_view kind = json::Text(object, "kind");
   resource.plural = kind == "Service" ? "services" : kind == "ConfigMap" ? "configmaps" : "podgroups";
   return resource;
 }

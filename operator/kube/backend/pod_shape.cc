@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "operator/kube/backend/quantity.h"
-#include "operator/kube/watch/meta.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -22,9 +22,9 @@ void AtLeast(core::Resources& to, const core::Resources& other) {
 // Requests that are not there were made from the limits by the API server, except in objects that it has not
 // seen yet.
 core::Resources Requests(const Json& container) {
-  const Json& resources = Child(container, "resources");
-  core::Resources requests = ParseResources(Child(resources, "limits"));
-  for (auto& [name, amount] : ParseResources(Child(resources, "requests"))) requests[name] = amount;
+  const Json& resources = json::Child(container, "resources");
+  core::Resources requests = ParseResources(json::Child(resources, "limits"));
+  for (auto& [name, amount] : ParseResources(json::Child(resources, "requests"))) requests[name] = amount;
   return requests;
 }
 
@@ -42,13 +42,13 @@ std::optional<core::Requirement::Op> OpOf(std::string_view name) {
 std::vector<core::Requirement> Term(const Json& term) {
   std::vector<core::Requirement> requirements;
   for (const char* list : {"matchExpressions", "matchFields"}) {
-    for (const Json& expression : Items(term, list)) {
-      const auto op = OpOf(Text(expression, "operator"));
+    for (const Json& expression : json::Items(term, list)) {
+      const auto op = OpOf(json::Text(expression, "operator"));
       if (!op) continue;
       core::Requirement& requirement = requirements.emplace_back();
-      requirement.key = Text(expression, "key");
+      requirement.key = json::Text(expression, "key");
       requirement.op = *op;
-      for (const Json& value : Items(expression, "values"))
+      for (const Json& value : json::Items(expression, "values"))
         if (value.is_string()) requirement.values.push_back(value.get<std::string>());
     }
   }
@@ -59,12 +59,12 @@ std::vector<core::Requirement> Term(const Json& term) {
 
 core::Resources RequestsOf(const Json& pod_spec) {
   core::Resources sum;
-  for (const Json& container : Items(pod_spec, "containers")) Add(sum, Requests(container));
+  for (const Json& container : json::Items(pod_spec, "containers")) Add(sum, Requests(container));
   core::Resources sidecars;
   core::Resources starting;
-  for (const Json& container : Items(pod_spec, "initContainers")) {
+  for (const Json& container : json::Items(pod_spec, "initContainers")) {
     core::Resources requests = Requests(container);
-    if (Text(container, "restartPolicy") == "Always") {
+    if (json::Text(container, "restartPolicy") == "Always") {
       Add(sidecars, requests);
       AtLeast(starting, sidecars);
     } else {
@@ -76,27 +76,28 @@ core::Resources RequestsOf(const Json& pod_spec) {
   AtLeast(sum, starting);
   for (auto& [name, amount] : Requests(pod_spec))
     sum[name] = amount;  // of the pod as a whole, when it says so
-  Add(sum, ParseResources(Child(pod_spec, "overhead")));
+  Add(sum, ParseResources(json::Child(pod_spec, "overhead")));
   return sum;
 }
 
 core::PodShape ShapeOf(const Json& pod_spec) {
   core::PodShape shape;
   shape.requests = RequestsOf(pod_spec);
-  for (const Json& toleration : Items(pod_spec, "tolerations"))
+  for (const Json& toleration : json::Items(pod_spec, "tolerations"))
     shape.tolerations.push_back(
-        {std::string(Text(toleration, "key")), Text(toleration, "operator") == "Exists",
-         std::string(Text(toleration, "value")), std::string(Text(toleration, "effect"))});
-  if (const Json& selector = Child(pod_spec, "nodeSelector"); selector.is_object()) {
+        {std::string(json::Text(toleration, "key")), json::Text(toleration, "operator") == "Exists",
+         std::string(json::Text(toleration, "value")), std::string(json::Text(toleration, "effect"))});
+  if (const Json& selector = json::Child(pod_spec, "nodeSelector"); selector.is_object()) {
     for (const auto& [key, value] : selector.items())
       if (value.is_string()) shape.node_selector[key] = value.get<std::string>();
   }
-  const Json& affinity = Child(pod_spec, "affinity");
-  for (const Json& term : Items(Child(Child(affinity, "nodeAffinity"), kRequired), "nodeSelectorTerms"))
+  const Json& affinity = json::Child(pod_spec, "affinity");
+  for (const Json& term :
+       json::Items(json::Child(json::Child(affinity, "nodeAffinity"), kRequired), "nodeSelectorTerms"))
     shape.affinity.push_back(Term(term));
   // What we ask for ourselves with spec.scheduling.topology.required (wiring/placement.h).
-  for (const Json& term : Items(Child(affinity, "podAffinity"), kRequired))
-    if (shape.topology_key.empty()) shape.topology_key = Text(term, "topologyKey");
+  for (const Json& term : json::Items(json::Child(affinity, "podAffinity"), kRequired))
+    if (shape.topology_key.empty()) shape.topology_key = json::Text(term, "topologyKey");
   return shape;
 }
 

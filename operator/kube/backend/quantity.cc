@@ -4,8 +4,6 @@
 #include <limits>
 #include <string>
 
-#include "operator/kube/watch/meta.h"
-
 namespace ringmaster::kube {
 namespace {
 

@@ -10,41 +10,13 @@ Revision ParseRevision(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? revision : 0;
 }
 
-const Json& Child(const Json& object, std::string_view key) {
-  static const Json kNone;
-  if (!object.is_object()) return kNone;
-  const auto it = object.find(key);
-  return it == object.end() ? kNone : *it;
-}
-
-std::string_view Text(const Json& object, std::string_view key) {
-  const Json& child = Child(object, key);
-  return child.is_string() ? std::string_view(child.get_ref<const std::string&>()) : std::string_view();
-}
-
-int64_t Integer(const Json& object, std::string_view key, int64_t otherwise) {
-  const Json& child = Child(object, key);
-  return child.is_number_integer() ? child.get<int64_t>() : otherwise;
-}
-
-bool Flag(const Json& object, std::string_view key) {
-  const Json& child = Child(object, key);
-  return child.is_boolean() && child.get<bool>();
-}
-
-const Json& Items(const Json& object, std::string_view key) {
-  static const Json kEmpty = Json::array();
-  const Json& child = Child(object, key);
-  return child.is_array() ? child : kEmpty;
-}
-
 Meta ReadMeta(const Json& object) {
-  const Json& metadata = Child(object, "metadata");
+  const Json& metadata = json::Child(object, "metadata");
   Meta meta;
-  meta.namespace_ = Text(metadata, "namespace");
-  meta.name = Text(metadata, "name");
-  meta.uid = Text(metadata, "uid");
-  meta.revision = ParseRevision(Text(metadata, "resourceVersion"));
+  meta.namespace_ = json::Text(metadata, "namespace");
+  meta.name = json::Text(metadata, "name");
+  meta.uid = json::Text(metadata, "uid");
+  meta.revision = ParseRevision(json::Text(metadata, "resourceVersion"));
   if (!meta.name.empty()) meta.key = meta.namespace_.empty() ? meta.name : meta.namespace_ + "/" + meta.name;
   return meta;
 }

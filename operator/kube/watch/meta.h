@@ -19,12 +19,4 @@ struct Meta {
 
 Meta ReadMeta(const Json& object);
 
-// Members of objects that may be of any shape: what is missing or of another type reads as empty.
-const Json& Child(const Json& object, std::string_view key);  // null when there is none
-std::string_view Text(const Json& object, std::string_view key);
-int64_t Integer(const Json& object, std::string_view key, int64_t otherwise = 0);
-bool Flag(const Json& object, std::string_view key);
-// The member when it is a list, and an empty one otherwise.
-const Json& Items(const Json& object, std::string_view key);
-
 }  // namespace ringmaster::kube

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/heap.h"
+#include "base/json.h"
 #include "operator/kube/watch/line.h"
 #include "operator/kube/watch/meta.h"
 
@@ -116,7 +117,8 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     {
       std::lock_guard lock(mutex_);
       if (request != request_) return;
-      const std::string version = result.ok() ? std::string(Text(*result, "resourceVersion")) : std::string();
+      const std::string version =
+          result.ok() ? std::string(json::Text(*result, "resourceVersion")) : std::string();
       if (!result.ok()) {
         watcher_.OnListFailed(result.error(), Now());
         Note(result.error());

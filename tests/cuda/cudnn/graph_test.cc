@@ -84,7 +84,8 @@ class Told {
   std::unordered_map<int64_t, void*> at_;
 };
 
-// Every number of every tensor lies where worker/compute/cuda/kernels/attention.h has it, here by plain arithmetic.
+// Every number of every tensor lies where worker/compute/cuda/kernels/attention.h has it, here by plain
+// arithmetic.
 void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, AttentionPass pass) {
   const auto address = [](uintptr_t at) { return reinterpret_cast<std::byte*>(at << 40); };
   std::byte *const qkv = address(1), *const out = address(2), *const lse = address(3),

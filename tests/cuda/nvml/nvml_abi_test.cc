@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 template <class T>
@@ -98,4 +98,4 @@ TEST(NvmlAbi, NumbersMeanTheSame) {
 }
 
 }  // namespace
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

@@ -1,7 +1,7 @@
-// worker/compute/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the caller's
-// thread; copies between host and device are made strict about time: what goes to the host arrives there only
-// when somebody waits for the copy or for what streams put behind it, and what comes from there must not
-// change until then.
+// worker/compute/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the
+// caller's thread; copies between host and device are made strict about time: what goes to the host arrives
+// there only when somebody waits for the copy or for what streams put behind it, and what comes from there
+// must not change until then.
 #include <fmt/format.h>
 #include <xxhash.h>
 

@@ -20,7 +20,7 @@
 #include "base/rng.h"
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
-#include "tests/unit/fabric/pulls.h"
+#include "tests/unit/fabric/rma_member.h"
 
 namespace ringmaster::fabric::testing {
 namespace {
@@ -99,8 +99,8 @@ class Commands {
 Status Obey(Member& member, bool by_pulls, Duration timeout) {
   Commands commands(member);
   std::vector<std::byte> own(kElements * 4);
-  std::unique_ptr<Pulls> pulls;
-  if (by_pulls) pulls = std::make_unique<Pulls>(own, 128 << 10, timeout);
+  std::unique_ptr<RmaMember> pulls;
+  if (by_pulls) pulls = std::make_unique<RmaMember>(own, 128 << 10, timeout);
   while (true) {
     std::istringstream command(commands.Pop());
     std::string verb;

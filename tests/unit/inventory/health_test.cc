@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 Place PlaceAt(int socket, int root, int bus) {
@@ -223,4 +223,4 @@ TEST(Health, ForPeopleAndForPrograms) {
 }
 
 }  // namespace
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

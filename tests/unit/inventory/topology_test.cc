@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 Place At(int socket, int root, int sw, int bus) {
@@ -112,4 +112,4 @@ TEST(Topology, AnyMachineGivesAPermutation) {
 }
 
 }  // namespace
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

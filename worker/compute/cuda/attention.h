@@ -1,5 +1,5 @@
-// Causal attention of a GPU, from packed q, k, v (worker/compute/cuda/kernels/attention.h has the layouts): by our
-// own kernels, which are always there, or by a library that is quicker (attention_library.h: cuDNN).
+// Causal attention of a GPU, from packed q, k, v (worker/compute/cuda/kernels/attention.h has the layouts):
+// by our own kernels, which are always there, or by a library that is quicker (attention_library.h: cuDNN).
 //
 // As products (matmul.h), every problem is made known once, before the first step: who does it is then
 // chosen, by measuring on random data or from what an earlier run has stored, and stays. Who does it is a

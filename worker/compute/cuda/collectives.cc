@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "worker/compute/cuda/pulls.h"
+#include "worker/compute/cuda/rma_collectives.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/fabric/nccl/blocking.h"
 #include "worker/fabric/nccl/domain.h"
@@ -76,8 +76,8 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu,
 Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric::Communicator* host,
                                                                           const std::atomic<bool>* cancel) {
   if (domain_ == nullptr) {
-    if (pulls_ == nullptr) pulls_ = Pulls::Create(stream_.get(), HostId(), memory_);
-    return pulls_->Connect(host, cancel);
+    if (rma_ == nullptr) rma_ = RmaCollectives::Create(stream_.get(), HostId(), memory_);
+    return rma_->Connect(host, cancel);
   }
   RM_ASSIGN(auto device, domain_->Connect(host, cancel));
   if (device == nullptr) return std::unique_ptr<fabric::OrderedCommunicator>();
@@ -100,7 +100,7 @@ Result<Arenas::Arena> Collectives::Allocate(int64_t bytes) {
 }
 
 std::string Collectives::Transport() {
-  if (domain_ == nullptr) return pulls_ == nullptr ? std::string() : pulls_->transport();
+  if (domain_ == nullptr) return rma_ == nullptr ? std::string() : rma_->transport();
   const std::string name = domain_->TransportName();
   return name == "none" ? std::string() : name;
 }

@@ -1,5 +1,5 @@
 // The collectives of a GPU: NCCL's, where all members have it and a GPU of their own; or, when UCX is asked
-// for, reads of peers' memory (pulls.h), where UCX can do that. Else there are none, and gradients travel
+// for, reads of peers' memory (rma.h), where UCX can do that. Else there are none, and gradients travel
 // through the host.
 //
 // Thread rule: Connect on the trainer's main thread, to which the GPU is bound; the communicator on the one
@@ -27,7 +27,7 @@ class Domain;
 
 namespace ringmaster::cuda {
 
-class Pulls;
+class RmaCollectives;
 
 class Collectives {
  public:
@@ -53,7 +53,7 @@ class Collectives {
   Arenas arenas_;  // goes after those who know the memory
   std::vector<std::span<std::byte>> memory_;
   std::unique_ptr<fabric::nccl::Domain> domain_;  // nullptr: UCX is asked for
-  std::unique_ptr<Pulls> pulls_;                  // then, from the first Connect on
+  std::unique_ptr<RmaCollectives> rma_;           // then, from the first Connect on
 };
 
 }  // namespace ringmaster::cuda

@@ -6,8 +6,8 @@
 // Download belongs to the device until one of them has. On the host everything happens at once.
 //
 // Bits: a function of arguments alone. The arithmetic of sums, decoding, norm and update has the bits of
-// worker/compute/numerics and worker/compute/optimizer on every device; a model's gradients have equal bits on devices of
-// equal Fingerprint and Plan.
+// worker/compute/numerics and worker/compute/optimizer on every device; a model's gradients have equal bits
+// on devices of equal Fingerprint and Plan.
 //
 // Errors: kExhausted when memory is short, with the arithmetic and the field to lower. kGone when the device
 // itself failed: nothing works afterwards, and the process must leave. Some failures show only at the next
@@ -26,9 +26,9 @@
 
 #include "base/result.h"
 #include "worker/compute/engine/model.h"
+#include "worker/compute/optimizer/optimizer.h"
 #include "worker/fabric/communicator.h"
 #include "worker/fabric/ordered.h"
-#include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::device {
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 namespace {
 
 constexpr size_t kLine = 64;
@@ -202,4 +202,4 @@ std::unique_ptr<OrderedCommunicator> MakeCommunicator(std::unique_ptr<Group> gro
   return std::make_unique<PullCommunicator>(std::move(group), work, scratch);
 }
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

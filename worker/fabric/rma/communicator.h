@@ -21,7 +21,7 @@
 #include "worker/fabric/ordered.h"
 #include "worker/fabric/rma/group.h"
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 
 // What the device does for that, in the order in which it is told. One thread at a time.
 class DeviceWork {
@@ -47,4 +47,4 @@ class DeviceWork {
 std::unique_ptr<OrderedCommunicator> MakeCommunicator(std::unique_ptr<Group> group, DeviceWork* work,
                                                       std::span<std::byte> scratch);
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 std::unique_ptr<Domain> Domain::Create(const DomainOptions& options) {
   auto domain = std::unique_ptr<Domain>(new Domain(options));
   auto context = ucx::Context::Create(UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, true);
@@ -113,4 +113,4 @@ Result<std::unique_ptr<OrderedCommunicator>> Domain::Connect(Communicator* host,
   return MakeCommunicator(std::move(group), work, scratch);
 }
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

@@ -23,7 +23,7 @@
 #include "worker/fabric/rma/group.h"
 #include "worker/fabric/rma/offer.h"
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 
 struct DomainOptions {
   // Whether the memory is a GPU's. Else any lane will do.
@@ -72,4 +72,4 @@ class Domain {
   std::string said_;
 };
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 namespace {
 
 constexpr size_t kLittle = 4;
@@ -271,4 +271,4 @@ Error Group::Fail(Error error) {
   return error;
 }
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

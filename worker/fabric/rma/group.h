@@ -29,7 +29,7 @@
 #include "worker/fabric/ucx/context.h"
 #include "worker/fabric/ucx/worker.h"
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 
 // This process's memory as UCX knows it; outlives its groups.
 struct Memory {
@@ -125,4 +125,4 @@ class Group {
   std::optional<Error> failure_;
 };
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 namespace {
 
 using nlohmann::json;
@@ -109,4 +109,4 @@ std::string Carriers(bool one_host, std::string_view lanes) {
   return rdma;
 }
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "worker/fabric/communicator.h"
 
-namespace ringmaster::fabric::pull {
+namespace ringmaster::fabric::rma {
 
 struct Region {
   uint64_t address = 0;  // the owner's
@@ -51,4 +51,4 @@ std::set<std::string> Names(std::string_view joined);
 // one machine, or by RDMA. Empty: none.
 std::string Carriers(bool one_host, std::string_view lanes);
 
-}  // namespace ringmaster::fabric::pull
+}  // namespace ringmaster::fabric::rma

@@ -1,4 +1,5 @@
-// GELU with the tanh approximation, as GPT-2 has it (worker/compute/engine/kernels/gelu.h). T is float or Bf16.
+// GELU with the tanh approximation, as GPT-2 has it (worker/compute/engine/kernels/gelu.h). T is float or
+// Bf16.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// One step of an optimizer over the whole arena in one launch, with the bits of worker/compute/optimizer. The scalars
-// are read from device memory, so that a captured graph can be run again with other ones.
+// One step of an optimizer over the whole arena in one launch, with the bits of worker/compute/optimizer. The
+// scalars are read from device memory, so that a captured graph can be run again with other ones.
 #pragma once
 
 #include <cstdint>

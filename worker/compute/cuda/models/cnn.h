@@ -1,6 +1,6 @@
 // Stages of 3x3 convolution, ReLU and 2x2 max-pooling, then one dense layer, on a GPU:
-// worker/compute/engine/models/cnn.h. A convolution is one product with the patches of all samples; backward makes
-// the patches again.
+// worker/compute/engine/models/cnn.h. A convolution is one product with the patches of all samples; backward
+// makes the patches again.
 #pragma once
 
 #include <vector>

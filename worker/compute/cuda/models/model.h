@@ -4,8 +4,8 @@
 // A call computes all of config.max_samples; those beyond the batch are filled up with samples that do not
 // count. So every product has one shape, whose algorithm is known before the first step.
 //
-// Determinism: equal parameters, batch and choices of algorithms (worker/compute/cuda/matmul.h, attention.h) give
-// equal bits on GPUs of one model, whatever ran before.
+// Determinism: equal parameters, batch and choices of algorithms (worker/compute/cuda/matmul.h, attention.h)
+// give equal bits on GPUs of one model, whatever ran before.
 //
 // Thread rule: that of engine::Model, on a thread bound to the device.
 #pragma once

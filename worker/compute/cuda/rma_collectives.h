@@ -21,12 +21,12 @@
 
 namespace ringmaster::cuda {
 
-class Pulls {
+class RmaCollectives {
  public:
   // `memory` is what will be reduced or gathered; `host_id` is equal where members see each other's GPUs.
   // Takes memory of the device for what is read; without it the members are told that there are none here.
-  static std::unique_ptr<Pulls> Create(Stream stream, const std::string& host_id,
-                                       const std::vector<std::span<std::byte>>& memory);
+  static std::unique_ptr<RmaCollectives> Create(Stream stream, const std::string& host_id,
+                                                const std::vector<std::span<std::byte>>& memory);
 
   // As Collectives::Connect.
   Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
@@ -34,7 +34,7 @@ class Pulls {
   const std::string& transport() const { return domain_->transport(); }
 
  private:
-  class Work final : public fabric::pull::DeviceWork {
+  class Work final : public fabric::rma::DeviceWork {
    public:
     explicit Work(Stream stream) : stream_(stream) {}
     void Combine(const Terms& terms) override;
@@ -45,11 +45,11 @@ class Pulls {
     const Stream stream_;
   };
 
-  explicit Pulls(Stream stream) : work_(stream) {}
+  explicit RmaCollectives(Stream stream) : work_(stream) {}
 
   Work work_;
   Buffer<std::byte> scratch_;
-  std::unique_ptr<fabric::pull::Domain> domain_;
+  std::unique_ptr<fabric::rma::Domain> domain_;
 };
 
 }  // namespace ringmaster::cuda

@@ -1,4 +1,4 @@
-#include "worker/inventory/devices.h"
+#include "worker/inventory/inventory.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "worker/inventory/nvml.h"
 #include "worker/inventory/watch.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 namespace {
 
 // A machine made of files.
@@ -494,4 +494,4 @@ TEST_F(DevicesTest, ThisMachineHasSomething) {
 }
 
 }  // namespace
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

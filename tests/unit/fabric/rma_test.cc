@@ -9,7 +9,7 @@
 
 #include "tests/unit/fabric/oracle.h"
 #include "tests/unit/fabric/processes.h"
-#include "tests/unit/fabric/pulls.h"
+#include "tests/unit/fabric/rma_member.h"
 #include "worker/fabric/rma/group.h"
 #include "worker/fabric/rma/offer.h"
 #include "worker/fabric/ucx/context.h"
@@ -33,7 +33,7 @@ TEST_P(PullWorld, AllCollectives) {
     std::vector<std::byte> memory(static_cast<size_t>(3 * world) * 100003 * 4);
     const std::atomic<bool> cancel = false;
     // Scratch for pieces of 20 kB and less: large sums take many.
-    Pulls pulls(memory, size_t{2} * 20480 * static_cast<size_t>(world), seconds(30));
+    RmaMember pulls(memory, size_t{2} * 20480 * static_cast<size_t>(world), seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
     uint64_t seed = 1;
@@ -60,7 +60,7 @@ TEST(Pull, FloatsAreSummedInRankOrder) {
   RunAll(kWorld, OverSharedMemory(), 0, [&](Member& member) -> Status {
     std::vector<float> data(kElements);
     const std::atomic<bool> cancel = false;
-    Pulls pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RmaMember pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
     for (const size_t elements : {kElements, size_t{300}}) {
@@ -79,7 +79,7 @@ TEST(Pull, DifferentCallsAreFound) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<int32_t> data(1000);
     const std::atomic<bool> cancel = false;
-    Pulls pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RmaMember pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
     const Status status =
@@ -94,7 +94,7 @@ TEST(Pull, MemoryThatNobodyRegisteredIsRefused) {
     std::vector<int32_t> data(1000);
     std::vector<int32_t> other(1000);
     const std::atomic<bool> cancel = false;
-    Pulls pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RmaMember pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
     auto communicator = pulls.Connect(std::move(host), &cancel);
     if (!communicator.ok() && member.id() == 1) return Ok();  // told by the other, who was quicker
@@ -110,7 +110,7 @@ TEST(Pull, MemoryThatNobodyRegisteredIsRefused) {
 TEST(Pull, WithoutCudaInUcxThereIsNoGroup) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     const auto domain =
-        pull::Domain::Create({.cuda = member.id() == 1, .host_id = "test", .timeout = seconds(30)});
+        rma::Domain::Create({.cuda = member.id() == 1, .host_id = "test", .timeout = seconds(30)});
     if (domain->able() != (member.id() == 0)) return Error{Code::kInternal, "UCX knows CUDA here"};
     const std::atomic<bool> cancel = false;
     LateWork work;
@@ -127,7 +127,7 @@ TEST(Pull, WithoutTheSameScratchThereIsNoGroup) {
     RunAll(2, OverSharedMemory(), 0, [refuses](Member& member) -> Status {
       const bool other = member.id() == 1;
       std::vector<std::byte> scratch(other && !refuses ? 32 << 10 : 64 << 10);
-      const auto domain = pull::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
+      const auto domain = rma::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
       domain->Register(scratch);
       if (other && refuses) domain->Refuse("no memory");
       const std::atomic<bool> cancel = false;
@@ -147,7 +147,7 @@ TEST(Pull, WhatOnlyEmulatesIsNotUsed) {
   ASSERT_EQ(::setenv("UCX_TLS", "tcp", 1), 0);
   RunAll(3, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<std::byte> scratch(64 << 10);
-    const auto domain = pull::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
+    const auto domain = rma::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
     domain->Register(scratch);
     const std::atomic<bool> cancel = false;
     LateWork work;
@@ -168,20 +168,20 @@ void ReadOfOneThatIsGone(bool dead) {
     RM_TRY(member.Create(OverSharedMemory()));
     RM_TRY(member.Exchange());
     std::vector<std::byte> data(kBytes);
-    pull::Memory memory;
+    rma::Memory memory;
     RM_ASSIGN(memory.context,
               ucx::Context::Create(UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, true));
     RM_ASSIGN(ucx::Mapped mapped, memory.context->Map(data, memory.type));
     memory.regions.push_back(std::move(mapped));
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto group,
-              pull::Group::Create(
+              rma::Group::Create(
                   &memory,
                   {.rank = host->rank(), .world = host->world(), .generation = 1, .timeout = seconds(30)}));
-    pull::Offer own;
+    rma::Offer own;
     own.worker = group->address();
     own.regions = {{reinterpret_cast<uint64_t>(data.data()), kBytes, memory.regions.front().key()}};
-    RM_ASSIGN(auto offers, pull::Exchange(host.get(), own));
+    RM_ASSIGN(auto offers, rma::Exchange(host.get(), own));
     RM_TRY(group->Reach(std::move(offers)));
     RM_TRY(group->Arrive(data));
     if (member.id() == 0) {
@@ -219,47 +219,47 @@ TEST(Pull, AGroupGoesRightAfterReadsOfWhoLeft) { ReadOfOneThatIsGone(false); }
 
 TEST(PullOffer, ComesBackFromItsBytes) {
   using namespace std::string_literals;
-  const pull::Offer offer{.refusal = "no \xff GPU",
-                          .host_id = "host",
-                          .worker = "\0\x80raw"s,
-                          .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}},
-                          .scratch_bytes = 4096};
-  const auto decoded = pull::Decode(pull::Encode(offer));
+  const rma::Offer offer{.refusal = "no \xff GPU",
+                         .host_id = "host",
+                         .worker = "\0\x80raw"s,
+                         .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}},
+                         .scratch_bytes = 4096};
+  const auto decoded = rma::Decode(rma::Encode(offer));
   ASSERT_TRUE(decoded.ok()) << decoded.error().message;
   EXPECT_EQ(*decoded, offer);
-  EXPECT_EQ(pull::Decode("no offer").error().code, Code::kCorrupt);
-  EXPECT_EQ(pull::Decode("").error().code, Code::kCorrupt);
+  EXPECT_EQ(rma::Decode("no offer").error().code, Code::kCorrupt);
+  EXPECT_EQ(rma::Decode("").error().code, Code::kCorrupt);
 }
 
 // Members whose builds would not understand each other, or would cut sums differently, go without; and none
 // of them fails over it.
 TEST(PullOffer, WhoCannotReadEachOther) {
-  pull::Offer able;
+  rma::Offer able;
   able.scratch_bytes = 4096;
-  pull::Offer unable;  // without any scratch
+  rma::Offer unable;  // without any scratch
   unable.refusal = "no GPU";
-  pull::Offer smaller = able;
+  rma::Offer smaller = able;
   smaller.scratch_bytes = 2048;
-  pull::Offer newer = able;
-  newer.protocol = pull::kProtocol + 1;
-  const auto decoded = pull::Decode(pull::Encode(newer));
+  rma::Offer newer = able;
+  newer.protocol = rma::kProtocol + 1;
+  const auto decoded = rma::Decode(rma::Encode(newer));
   ASSERT_TRUE(decoded.ok()) << decoded.error().message;
-  EXPECT_EQ(pull::WhyNot({able, able}), "");
-  EXPECT_EQ(pull::WhyNot({able, unable, smaller}), "rank 1: no GPU");
-  EXPECT_EQ(pull::WhyNot({unable, able}), "rank 0: no GPU");
-  EXPECT_EQ(pull::WhyNot({able, able, smaller}), "rank 2 reads into 2048 bytes, rank 0 into 4096");
-  EXPECT_EQ(pull::WhyNot({able, *decoded}), "rank 1 is of another build, with protocol 2, not 1");
+  EXPECT_EQ(rma::WhyNot({able, able}), "");
+  EXPECT_EQ(rma::WhyNot({able, unable, smaller}), "rank 1: no GPU");
+  EXPECT_EQ(rma::WhyNot({unable, able}), "rank 0: no GPU");
+  EXPECT_EQ(rma::WhyNot({able, able, smaller}), "rank 2 reads into 2048 bytes, rank 0 into 4096");
+  EXPECT_EQ(rma::WhyNot({able, *decoded}), "rank 1 is of another build, with protocol 2, not 1");
 }
 
 TEST(PullOffer, WhatCarriesMemoryOfGpus) {
-  EXPECT_EQ(pull::Carriers(true, "cuda_ipc+tcp"), "cuda_ipc");
-  EXPECT_EQ(pull::Carriers(true, "cuda_ipc+rc_mlx5"), "cuda_ipc");
-  EXPECT_EQ(pull::Carriers(true, "rc_mlx5+tcp"), "rc_mlx5");
-  EXPECT_EQ(pull::Carriers(true, "cma+tcp"), "");
-  EXPECT_EQ(pull::Carriers(false, "cuda_ipc+tcp"), "");
-  EXPECT_EQ(pull::Carriers(false, "dc_mlx5+rc_verbs+tcp"), "dc_mlx5+rc_verbs");
-  EXPECT_EQ(pull::Carriers(false, "tcp"), "");
-  EXPECT_EQ(pull::Carriers(false, ""), "");
+  EXPECT_EQ(rma::Carriers(true, "cuda_ipc+tcp"), "cuda_ipc");
+  EXPECT_EQ(rma::Carriers(true, "cuda_ipc+rc_mlx5"), "cuda_ipc");
+  EXPECT_EQ(rma::Carriers(true, "rc_mlx5+tcp"), "rc_mlx5");
+  EXPECT_EQ(rma::Carriers(true, "cma+tcp"), "");
+  EXPECT_EQ(rma::Carriers(false, "cuda_ipc+tcp"), "");
+  EXPECT_EQ(rma::Carriers(false, "dc_mlx5+rc_verbs+tcp"), "dc_mlx5+rc_verbs");
+  EXPECT_EQ(rma::Carriers(false, "tcp"), "");
+  EXPECT_EQ(rma::Carriers(false, ""), "");
 }
 
 }  // namespace

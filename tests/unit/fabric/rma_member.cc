@@ -1,4 +1,4 @@
-#include "tests/unit/fabric/pulls.h"
+#include "tests/unit/fabric/rma_member.h"
 
 #include <algorithm>
 #include <utility>
@@ -61,15 +61,15 @@ Status LateWork::Wait() {
   return Ok();
 }
 
-Pulls::Pulls(std::span<std::byte> memory, size_t scratch_bytes, Duration timeout)
+RmaMember::RmaMember(std::span<std::byte> memory, size_t scratch_bytes, Duration timeout)
     : scratch_(scratch_bytes),
-      domain_(pull::Domain::Create({.cuda = false, .host_id = "test", .timeout = timeout})) {
+      domain_(rma::Domain::Create({.cuda = false, .host_id = "test", .timeout = timeout})) {
   domain_->Register(memory);
   domain_->Register(scratch_);
 }
 
-Result<std::unique_ptr<Communicator>> Pulls::Connect(std::unique_ptr<Communicator> host,
-                                                     const std::atomic<bool>* cancel) {
+Result<std::unique_ptr<Communicator>> RmaMember::Connect(std::unique_ptr<Communicator> host,
+                                                         const std::atomic<bool>* cancel) {
   if (host->world() == 1) return host;
   RM_ASSIGN(auto made, domain_->Connect(host.get(), cancel, &work_, scratch_));
   if (made == nullptr) return Error{Code::kInternal, "no group came to be"};

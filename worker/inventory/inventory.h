@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "worker/inventory/topology.h"
 
-namespace ringmaster::devices {
+namespace ringmaster::inventory {
 
 struct Cpu {
   std::string model;
@@ -143,4 +143,4 @@ Json ToJson(const Inventory& inventory);
 std::string ToJsonText(const Inventory& inventory);  // indented, newline at the end
 std::string ToTable(const Inventory& inventory);
 
-}  // namespace ringmaster::devices
+}  // namespace ringmaster::inventory

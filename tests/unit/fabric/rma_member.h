@@ -13,7 +13,7 @@
 namespace ringmaster::fabric::testing {
 
 // Does everything only when it is waited for, as a device may.
-class LateWork final : public pull::DeviceWork {
+class LateWork final : public rma::DeviceWork {
  public:
   void Combine(const Terms& terms) override;
   void Copy(std::span<std::byte> to, std::span<const std::byte> from) override;
@@ -23,10 +23,10 @@ class LateWork final : public pull::DeviceWork {
   std::vector<std::function<void()>> given_;
 };
 
-class Pulls {
+class RmaMember {
  public:
   // `memory`: what collectives will work on.
-  Pulls(std::span<std::byte> memory, size_t scratch_bytes, Duration timeout);
+  RmaMember(std::span<std::byte> memory, size_t scratch_bytes, Duration timeout);
 
   // Over `host`, which stays with the communicator.
   Result<std::unique_ptr<Communicator>> Connect(std::unique_ptr<Communicator> host,
@@ -36,7 +36,7 @@ class Pulls {
  private:
   std::vector<std::byte> scratch_;
   LateWork work_;
-  std::unique_ptr<pull::Domain> domain_;
+  std::unique_ptr<rma::Domain> domain_;
 };
 
 }  // namespace ringmaster::fabric::testing
