@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rules that a schema alone cannot say, as CEL expressions for the API server: what rules.cc and
 // update.cc check, with the same paths and the same words. As there, a rule is skipped where a field that it
 // reads is wrong by itself: one mistake, one message. Pure functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A tree against the field tables: types, unknown and missing fields, bounds, forms. Pure function.
 #pragma once
 

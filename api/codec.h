@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Structs from trees and to JSON, by the field tables. Reading expects a tree that check.h found no problem
 // in; what does not fit is skipped, so that the other rules can still be checked. Pure functions.
 #pragma once

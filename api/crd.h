@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The CustomResourceDefinition, from the field tables and from the rules of cel_rules.h. Pure functions.
 #pragma once
 

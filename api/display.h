@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of a status that people read in columns, from the numbers in it. Pure functions.
 #pragma once
 

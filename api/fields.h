@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Field tables: one constexpr tuple per struct of training_job.h, in fields_training.h, fields_spec.h and
 // fields_status.h. From the one table come decode, encode, defaults, bounds, the reference and the CRD
 // schema. The default of a field is what a default-constructed struct holds, so it is written in one place

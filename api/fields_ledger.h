@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Field tables of the operator's write-ahead log (ledger.h).
 #pragma once
 

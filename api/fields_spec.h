@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Field tables of the spec outside spec.training, and of the metadata.
 #pragma once
 

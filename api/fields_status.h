@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Field tables of the status, which the operator writes, and of the whole object. Status tables are open: a
 // status written by a newer version is read as far as we know it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Field tables of spec.training: what the native engine trains.
 #pragma once
 

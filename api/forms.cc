@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "api/forms.h"
 
 #include <re2/re2.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The forms that a string field can have, each with one pattern that our checker and the CRD share. Pure
 // functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // status.ledger: the operator's write-ahead log. Whatever must survive a crash of the operator and is not
 // told elsewhere in the status stands here before anything is done about it. For the operator alone: no
 // program should read it, and who edits it changes what the operator remembers. Value types.

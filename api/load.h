@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From text to a checked TrainingJob. Errors are collected, not only the first, each with its path in the
 // manifest and, for files, line and column: "spec.workers.min: must be at most spec.workers.max (got 9 > 8)".
 // Pure functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A manifest as a tree that remembers where everything stood. Value types; the depth is bounded (64) by
 // everything that builds one, so recursion over it is safe.
 #pragma once

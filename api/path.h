@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Paths into a manifest: spec.restart.rules[0].action, metadata.labels[example.com/team]. Pure.
 #pragma once
 

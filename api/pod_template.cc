@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "api/pod_template.h"
 
 namespace ringmaster::api {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The Markdown reference of all fields.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rules that several fields share: min <= max, the model fits the data. Each names the fields it reads, and
 // is skipped when one of them has a problem already: one mistake, one message. Pure function.
 #pragma once

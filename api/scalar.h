@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a plain (unquoted) YAML scalar means, for those on which all YAML readers agree. Pure functions.
 #pragma once
 

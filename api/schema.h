@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the field tables say, as one tree of plain values: the form in which the checker, --set, the
 // reference and the CRD read them. Built once from the tables; immutable afterwards, so any thread may read.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // --set spec.path=value onto the tree of a manifest. Pure function.
 #pragma once
 

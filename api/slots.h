@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How many ranks a pod of a job has: spec.workers.slots as a number. Pure functions.
 #pragma once
 

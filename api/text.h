@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // UTF-8 text: what is none, and how many characters it has. Pure functions.
 #pragma once
 

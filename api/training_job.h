@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // TrainingJob (ringmaster.dev/v1alpha1) as plain values. One struct per object of the manifest; the field
 // tables of fields.h give decode, encode, defaults, validation and the schema. Numbers that would be floats
 // in the manifest are decimal strings there (CRDs have no floats worth trusting) and stay strings here:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What may change in a job that exists. The field tables say it (Rules::change); a field that says nothing
 // may change only while the job is stopped: suspended, and reported by the operator as without a worker.
 // Pure.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // YAML text (or JSON, which is YAML) to a tree with places. Where YAML 1.1, which kubectl reads, and YAML 1.2
 // disagree about a plain word, the word is refused with the remedy instead of guessed: then a file means the
 // same here and on a cluster. Pure function; exceptions of the YAML library end here.

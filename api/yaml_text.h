@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // JSON values as block-style YAML that every reader takes for the same values. Pure function.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Base64 (RFC 4648, with padding) for binary blobs that travel in JSON, such as transport addresses. Pure
 // functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // CHECK(condition[, format, args...]): our own mistakes end the process, in release builds too.
 //
 // For programmer errors only; whatever input, disk or network can cause is a Result.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file descriptor that closes itself. Move-only.
 #pragma once
 

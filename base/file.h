@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whole-file reading and durable writing. Errors name the path and the cause in the system's words.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // xxHash3: checksums of chunks and the hash of weights that users compare. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The room that freed memory leaves in this process.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // JSON glue: parse without exceptions, within limits, duplicate keys refused. Pure functions.
 #pragma once
 

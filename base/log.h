@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One-line key=value logs on stderr, or JSON objects with the same members. Thread-safe. The function that
 // decides an error logs it; callers add context. The backing library stays out of this header: it costs
 // seconds per translation unit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Mutexes that clang's thread-safety analysis understands. The standard library's are not annotated, so
 // product code uses these; tests may use either.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Both ends of a new pipe, closed on exec.
 #pragma once
 

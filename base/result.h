@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Result<T>: an expected failure is a value. Errors carry what is wrong, where, and what to do about it.
 //
 // Codes say what the caller may do next. Unavailable (surely not done) and Ambiguous (perhaps done) differ on

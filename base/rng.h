@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Counter-based randomness: every value is a pure function of its keys, so that it does not matter who asks,
 // or when.
 #pragma once

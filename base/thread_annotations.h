@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Clang's thread-safety annotations: which mutex guards a member, and which mutex a function needs. Clang
 // checks them at compile time (`scripts/test locks`: -Wthread-safety -Werror); other compilers ignore them.
 // https://clang.llvm.org/docs/ThreadSafetyAnalysis.html

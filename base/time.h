@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Time as the pure cores see it: values handed in by a shell. Only shells call Now().
 #pragma once
 

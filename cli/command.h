@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What every subcommand shares: exit codes, the way a refusal is told, and one entry function per file.
 //
 // An entry function adds its subcommand to the app and leaves its exit code in `exit_code` when it was the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster crd`: what a cluster must know of TrainingJobs before it can hold one.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster devices`: what this machine has for training.
 #include "worker/inventory/inventory.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster: the command line. Each subcommand is a file of its own; this one only chooses.
 //
 // Installed as kubectl-ringmaster it is the plugin that kubectl finds by that name: the same commands, told

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From a manifest file and the flags of the command line to a checked job. Main thread, except ParseSet
 // (pure).
 #pragma once

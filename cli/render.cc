@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster render`: what the operator would create for a job, of a file or on a cluster. Of a file, what
 // only a cluster knows (the job's uid, the coordinator's authority) is a placeholder that nobody takes for
 // the real thing.

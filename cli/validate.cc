@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster validate`: the manifest alone, no data is opened and nothing is started.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA toolkit of the GPU plugin: one of the system, or that of scripts/setup-cuda. Sets RINGMASTER_HAS_CUDA and
 # enables the language; without a toolkit everything else is built the same. Instrumented builds leave it out: nvcc
 # does not know the sanitizers, and the kernels run under them by emulation (tests/cuda).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cuDNN, for attention alone: its headers for C++ and its library, both from the toolkit of scripts/setup-cuda or of the
 # system, and NVRTC, with which it compiles its kernels. Sets RINGMASTER_HAS_CUDNN and the target ringmaster_cudnn_library;
 # without it all else is built the same.

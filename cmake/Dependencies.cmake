@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What must be there, and what is used when it is there. docs/dependencies.md says why each.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)

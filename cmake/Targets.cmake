@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ringmaster_library(NAME SOURCES a.cc ... DEPS lib ...): one static library per folder, explicit sources.
 function(ringmaster_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PUBLIC_DEPS" ${ARGN})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A worker: the agent, which is PID 1 of a pod, and the trainer that it starts. Build it from the root of the repository:
 # docs/images.md. Without CUDA=ON it trains on CPUs alone; with CUDNN=ON, too, attention may be
 # cuDNN's.

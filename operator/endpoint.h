@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Makes the rendezvous Service lead to this replica: an EndpointSlice that the leader writes, for a Service
 // without a selector. A selector could not follow the leader: a label stays on a pod that leads no more.
 #pragma once

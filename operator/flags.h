@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operator's command line. What a pod knows of itself may come from the environment: POD_NAME,
 // POD_NAMESPACE, POD_IP, RINGMASTER_WORKER_IMAGE.
 #pragma once

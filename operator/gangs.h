@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The controller's orders for all jobs, passed on to the rendezvous server, each job under a term of its own.
 //
 // A coordinator's term must be above that of every earlier coordinator of the same job, whoever ran it: above

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What only the leader does: decides about jobs and runs their rendezvous. Made when the Lease was won, gone
 // before it is handed over; in between the process may end at any moment.
 //

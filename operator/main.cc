@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster-operator: watches from the beginning, leads when it wins the Lease, ends when it loses it.
 #include <malloc.h>
 #include <poll.h>

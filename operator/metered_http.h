@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A transport that tells how each request went: for the rest_client_* metrics. Threads as the transport
 // inside.
 #pragma once

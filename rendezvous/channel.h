@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One accepted connection as a stream of bytes, plain or TLS. Only for the server: on its thread, inside its
 // io_context. Every callback comes once; after Close they come with an error.
 #pragma once

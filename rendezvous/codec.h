@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Frames: a 4-byte big-endian length, then a JSON object with a "type" member. The same on TCP between agents
 // and the coordinator and on the inner channel between an agent and its trainer. Pure; no limits are trusted
 // to the sender.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Agents, their messages, and what these mean for the membership. What follows from it is in round.cc.
 #include "rendezvous/coordinator.h"
 

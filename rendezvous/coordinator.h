@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The coordinator of one job, as a pure machine: who is a member, which generation trains, from which step.
 // Events in, outputs out; it knows no clock, socket or thread. A server keeps one per job (server.h).
 //

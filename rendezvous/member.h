@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The agent's side of the protocol, as a pure machine: it stands between the coordinator, one trainer process
 // and the process's own fate. Events in, commands out; it knows no clock, socket or process. One thread.
 //

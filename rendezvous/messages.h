@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What agents and the coordinator say to each other, as values. The same structs travel on the inner channel
 // between an agent and its trainer, so an agent mostly relays. codec.h turns them into frames.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Mistakes to plant: the simulator compiles this library's sources a second time with RINGMASTER_MUTATIONS
 // and turns on one mutation per run, to show that its invariants would notice. Everywhere else RM_MUTANT is
 // false at compile time and nothing of it is left.

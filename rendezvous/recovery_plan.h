@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From the members' statuses to the step at which the next generation starts, and who holds it. Pure.
 //
 // Members of one generation differ by at most one committed step: a rank cannot finish step s+1 without

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the coordinator tells the controller about one job: facts for core::decide and for people. Value
 // types.
 #pragma once

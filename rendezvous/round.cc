@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The coordinator's rounds: from Prepare to NewGeneration, a pause, or the end.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The coordinators' TCP shell: one thread, one port, any number of jobs; each connection is one agent's.
 // Everything that is decided is decided in Coordinator; this only moves bytes and time.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What carries gradients, as trainers measure it and people read it: "none" (one worker alone), "shm" (memory
 // of one host), "ucx:" and the names of UCX's transports, joined by "+": "ucx:rc_mlx5+cma", "ucx:tcp"; or
 // "nccl:" and what NCCL uses between GPUs: "nccl:ib-gdr+p2p", "nccl:socket".

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A folder of its own for one test, removed with everything in it when the test ends. Any thread.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Our all-reduce, measured: forks the ranks itself.
 //
 //   bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES    prints "bytes min_us median_us"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The same measurement with MPI_Allreduce. Built by bench/allreduce/run with mpicxx where there is one.
 //
 //   mpirun -np N mpi_allreduce SMALLEST_BYTES LARGEST_BYTES

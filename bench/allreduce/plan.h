@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is measured, for our program and for the MPI one alike, so that both do exactly the same around the
 // call: every rank rewrites its whole input before each call (a result left in cache flatters), in place,
 // results checked, time of a call = that of its slowest rank. How often a size is measured follows from how

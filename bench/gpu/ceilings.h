@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What this GPU gives at best, and how long something takes on it.
 #pragma once
 

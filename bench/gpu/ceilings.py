@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the time of a step goes, and what each part takes at best on this GPU: measured in the same run.
 
 Three columns: what our kernel takes; the floor, by the rate of large products and of copies; and the ceiling that somebody

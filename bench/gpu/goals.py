@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The goals of the benchmark, and whether a run met each."""
 
 OURS, FAST, COMPILE = "ours exact", "ours fast", "torch compile"

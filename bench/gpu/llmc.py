@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """llm.c beside ours: train_gpt2cu, built by whoever runs the benchmark (make train_gpt2cu USE_CUDNN=1 NO_MULTI_GPU=1), on
 random tokens that are written here in its format of shards.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine while others compute: its clocks and power are read, nothing is set."""
 
 import contextlib

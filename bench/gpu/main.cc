@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GPT-2 on one GPU, in JSON lines for bench/gpu/run, which makes a report of them.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of a step of GPT-2, each on its own: how long its kernel takes at the step's shape, and the bytes
 // and operations that it cannot do without. Attention is by whoever is chosen, and the other one stands
 // beside it.

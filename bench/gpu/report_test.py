@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What bench/gpu/run says about numbers, without a GPU and without PyTorch: goals, ceilings, and llm.c by a stand-in that
 prints as train_gpt2cu does."""
 

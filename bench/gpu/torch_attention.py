@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What PyTorch's scaled_dot_product_attention takes, forward and backward, causal, in bf16, by each of its backends, in
 JSON lines for bench/gpu/run: a ceiling for the attention of a step. Queries, keys and values lie side by side as the
 product before them leaves them; random numbers; the median of CUDA events.

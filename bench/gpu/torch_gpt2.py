@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The same GPT-2 step by PyTorch, in JSON lines for bench/gpu/run.
 
     torch_gpt2.py curve --folder F ...    the losses of the steps whose weights and tokens bench_gpu wrote to F

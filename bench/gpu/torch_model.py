@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 in PyTorch, with the weights of bench_gpu: head tied, biases, no dropout.
 
 The vocabulary is padded to a multiple of 64, which PyTorch's products like better; the rows that pad it begin at zero.

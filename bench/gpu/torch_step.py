@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One training step of a PyTorch variant. What is equal in all: bf16 autocast over float weights (which are the masters),
 float m and v, AdamW, norm clipped to 1, one micro-batch, TF32 for what is left in float, tokens copied from pinned memory.
 

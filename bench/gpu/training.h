@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GPT-2 trained on one GPU by the product's own step (worker/trainer/step.h) on random tokens: what bench/gpu
 // measures and whose losses it compares.
 //

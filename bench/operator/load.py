@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bench/operator/run puts on an API server and reads from it: kept connections, a watch, processes' CPU and memory.
 
 Everything here is cheap on purpose: it runs on the machine that is measured.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One training step of GPT-2 124M on this CPU, split into its parts, with the matrix products held against
 // what oneDNN alone reaches on the same shapes in the same run.
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of a step outside the engine, on arrays as large as the model's: exact numerics and the
 // all-reduce.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The matrix products of one GPT step, and how fast oneDNN alone does them: operands ready in the product's
 // own type, best of two ways in float. The ceiling that the engine is held to.
 #pragma once

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The same GPT-2 124M step by torch on this CPU, for comparison: tokens/s, minimum over the rounds.
 
 Usage: torch_step.py [--threads N] [--rounds N] [--cases b4t64 b1t512] [--precision fp32 bf16]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster scale`, `suspend` and `resume`: the changes of a running job that people make by hand.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "cli/cluster/cluster.h"
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A Kubernetes cluster as the commands of `kubectl ringmaster` use it: one request after the other, each
 // waited for, but for logs, of which there may be many. Credentials, contexts and plugins are those of
 // kubectl; inside a pod, the pod's own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster diagnose`: gathers what is known of a job on a cluster; diagnosis.h judges it.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `kubectl ringmaster diagnose`: what stands between a job and its next step, check by check, in the order in
 // which a job gets through them. Pure functions over what the API server said.
 #pragma once

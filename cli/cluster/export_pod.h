@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pod that `kubectl ringmaster export JOB` runs: the volumes of a job are on the cluster, so that is
 // where its weights are read. Pure function.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where a rank stands in its gang, from what it says in its own log when a membership is formed:
 // "generation=4294967299 rank=1 world=4 transport=ucx:tcp". Pure functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What `kubectl ringmaster status` shows, from what the API server says. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Logs of several ranks as one text, by time. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster logs`: the root cause of the last failure first, then what all ranks said, by time.
 #include <sys/eventfd.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster status`: one screen about a job on a cluster; or, with --wait, the screen of its end.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // --chaos: kills or stops workers while they train, to show (and test) that it does not matter.
 //
 // Which victim, when and how is a pure function of the seed; which pids exist at that moment is not, so a

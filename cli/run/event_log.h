@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DIR/events.jsonl: what happened to the run, for people and for tests. One line per event:
 // {"time":"2026-...Z","monotonicSeconds":12.345,"type":"Normal|Warning","reason":"WorkerKilled","message":"..."}
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The controller's orders for the gang, passed on to the coordinator. One coordinator serves until it was
 // told to stop; when the job goes on after that (resume after suspend), the next one gets a higher term, so
 // its generations are above everything of the one before.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How much of the wall time went into steps that count, and how fast they were.
 //
 // goodput = sum over this run's committed steps of min(seconds, 2 x median) / wall time since the first step

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "cli/run/inbox.h"
 
 #include <sys/eventfd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where the server's and the loop's threads leave what the main thread shows and writes down. Thread-safe;
 // Take is the main thread's.
 #pragma once

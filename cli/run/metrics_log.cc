@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "cli/run/metrics_log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DIR/metrics.jsonl: one line per committed step, each step exactly once and in order, whatever happened.
 //
 // Records may come twice (after a change of generation the new reporter repeats its newest ones) and, after a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DIR of a run: made, proved writable, locked against a second run, and cleaned when --fresh says so.
 //
 // The lock is a flock on DIR/.lock, so it goes with the process however that ends. Main thread only.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Everything that can be known to be wrong before anything starts. Main thread only; opens the data and reads
 // checkpoints, writes nothing.
 #pragma once

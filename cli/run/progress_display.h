@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a person sees while a run goes on. A bar redrawn in place on a terminal, at most one line per second
 // in a pipe, or the metrics lines themselves for scripts. One thread at a time.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster run`: flags, everything that can be refused before a process starts, then the session.
 #include <signal.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What agents and trainers read at start: the resolved job and this run's secret, in a folder that only we
 // can read (DIR/.run), gone when the run ends.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is shown and written down about a run: metrics.jsonl, events.jsonl, the progress display and, at the
 // end, the summary. Fed with what the coordinator and the controller say. Main thread only.
 #pragma once

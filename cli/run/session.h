@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One run from start to end: the coordinator, the local backend with the operator's brain, and what a person
 // sees of them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Signals as something to wait for, instead of handlers. Create it before any thread: threads inherit the
 // mask.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DIR/summary.json and the few lines a person reads at the end. Pure, but for WriteSummary.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A checkpoint as something to ask: its model with its weights. For `sample` and `export`. Main thread only.
 #pragma once
 

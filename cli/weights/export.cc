@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster export`: weights for other programs, in their names. Of a folder here; or of a job on a
 // cluster, by a pod beside its volumes that runs this command.
 #include <CLI/CLI.hpp>

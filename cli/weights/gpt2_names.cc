@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "cli/weights/gpt2_names.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From our parameters to the tensors that Hugging Face's GPT-2 expects. Pure functions.
 #pragma once
 

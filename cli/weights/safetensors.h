@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The safetensors container: an 8-byte little-endian header length, a JSON header with type, shape and byte
 // range of each tensor, then the raw little-endian data. Written aside and renamed.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster sample`: the prompt and what the model makes of it, to stdout.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Text generation from a GPT: one token after the other, deterministic for a seed. Main thread only.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real cluster-autoscaler with its provider for kwok: it sees a gang that waits, brings nodes for all of it, and takes
 them away when the gang is gone. Nodes are fake, so what runs on them is too."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helm 3 and Helm 4 for tests, and the operator as the chart would start it.
 
     helm = Helm("helm4", cluster)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Install, upgrade and uninstall with both Helms. The Deployment's pods run on fake nodes; beside them the operator runs as a
 process, with the rights, arguments and environment that the chart gives it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Prometheus beside the chart on real nodes: what its monitors offer is read, its rules are loaded and fire, and
 every panel of the dashboard has something to draw. Needs root and the images (images/build)."""
 

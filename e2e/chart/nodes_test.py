@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart on real nodes: what `helm install` and `helm test` do there, and the plugin beside a job that trains. Needs root and
 the images (images/build)."""
 

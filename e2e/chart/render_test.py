@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart as text: what both Helms make of it, and what the API server says to that."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes control plane with fake nodes, for tests.
 
     with Cluster(nodes=4) as c:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the test cluster itself: what other tests take for granted."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runs in a test cluster, and with which flags. Pure functions of the layout: nothing is started here."""
 
 import dataclasses

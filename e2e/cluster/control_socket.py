@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The socket "control" in the folder of a test's cluster or nodes: requests to the process that owns them, and that process's
 side of it. One JSON object per line and connection."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few requests to a Kubernetes API server, with the standard library only.
 
 Api is stateless (a connection per request) and may be used from any thread.

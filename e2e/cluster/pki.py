@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys and certificates of a test cluster, made by the openssl command. All of them are EC P-256."""
 
 import base64

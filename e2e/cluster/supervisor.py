@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that owns a cluster's components: "supervisor.py FOLDER". Started by cluster.py, not by hand.
 
 Nothing outlives it, and it outlives nobody:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people and tools do with TrainingJobs through kubectl, against a real API server with our CRD."""
 
 import json

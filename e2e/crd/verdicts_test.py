@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The CRD on a real API server gives the verdicts, and names the fields, that our own validator does.
 
 Every manifest of tests/unit/api/manifests is posted (dry run, fieldValidation=Strict), every change of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Deviceplugin offers devices that are not there: kubelets count, allocate and withdraw them as they would real ones.
 //
 //	deviceplugin --resource nvidia.com/gpu=8 --resource rdma/ib=4 --unhealthy /run/unhealthy

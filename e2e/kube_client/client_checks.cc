@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The client of operator/kube against a real API server. client_test.py starts one and runs this.
 //
 // Environment: KUBECONFIG of an administrator, POWERLESS_KUBECONFIG of somebody without rights; commands:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs client_checks against a control plane of its own, with its rights, without them, and through a restart."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cgroups of nodes, in every hierarchy that is mounted: one subtree per owner, a subtree per node below it.
 
 Processes of a node are in NODE/system, its pods in NODE/kubepods. Written for version 1, version 2 and both at once

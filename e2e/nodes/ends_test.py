@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How jobs wait and end on real nodes: each tells its user why, and what to do."""
 
 import contextlib

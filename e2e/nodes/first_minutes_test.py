@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first five minutes: a user applies the example, watches it, and gets the same weights as on one machine."""
 
 import json

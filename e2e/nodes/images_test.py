@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the archives of images/build say of themselves."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cleans up after an owner, however that ended: "janitor.py FOLDER CGROUP". Its standard input is a pipe from the owner,
 until that ends. There it names the network cables that it has made here, and says "keep" when the folder is to stay.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What real nodes are made of: options, addresses and configuration files. Pure: nothing is started here."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server of external metrics, as an adapter of a monitoring system would be, for autoscalers in tests.
 
     with MetricsStub(nodes, {"backlog": 20}) as metrics:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One node: its namespaces, and containerd, kubelet, kube-proxy and a device plugin in them.
 
 Used by the owner's main thread only: the kernel ends a process's children with the thread that made them.

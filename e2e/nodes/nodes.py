@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real nodes for tests: kubelets with containerd, pods that are processes, networks that can be cut.
 
     with Nodes(images=["build/images/ringmaster-worker-0.1.0.tar"]) as nodes:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes themselves, and our images as containers on them."""
 
 import json

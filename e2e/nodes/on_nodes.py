@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ringmaster on real nodes, for tests: as a user installs it, and what a user looks at.
 
     with Rig() as rig:

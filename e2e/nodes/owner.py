@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that owns a set of nodes: "owner.py FOLDER owned|detached". Started by nodes.py, not by hand.
 
 It lives in a network namespace of its own, with the bridge, the control plane and the name server; only one cable leads

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Waits for ever, and for children that nobody else waits for: PID 1 of a node, and of each pod. */
 #include <signal.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kubectl ringmaster` beside jobs that train on real nodes: what it shows is what is there, what it changes happens."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may take part in a rendezvous on real nodes, who may not, and what the operator itself may see."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training job whose operator or API server goes away, and one that is scaled: the weights are the same, bit for bit."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training job survives on real nodes: pods and nodes that are lost. The weights are the same, bit for bit."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests of a training job on real nodes have in common."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stands between the operator and the API server, and does what networks and overloaded servers do.
 
     proxy = FaultProxy(cluster)                 # plain HTTP on loopback; proxy.kubeconfig(path_of_a_kubeconfig)

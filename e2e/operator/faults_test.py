@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an API server, a network or a crash can do to the operator: whatever it is, jobs converge, no two pod sets of a job are
 ever alive at a time, no pod is orphaned and no restart is forgotten."""
 

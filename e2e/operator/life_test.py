@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of a job on a real API server, as a user sees it."""
 
 import json

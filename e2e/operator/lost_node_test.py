@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node is lost under a worker. Its coordinator hears that first, the cluster some time later."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendezvous inside the leader, with real agents: who may take part, and who may not.
 
 Pods of the fake nodes run nothing, so the agents run here, as processes with exactly what a pod would have: the token that the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator as a process against a cluster of e2e/cluster, for tests.
 
     with Cluster(nodes=4) as c, Rig(c) as rig:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Preloaded into a process (LD_PRELOAD), sets its wall clock off by as many nanoseconds as the int64 in the
 // file that RINGMASTER_WALL_CLOCK names says at the time. The steady clock goes on as it does.
 #include <fcntl.h>

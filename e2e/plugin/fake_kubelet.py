@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A kubelet that has nothing but logs, for nodes that kwok plays: the API server asks it for them over TLS.
 
     with FakeKubelet(cluster) as kubelet:

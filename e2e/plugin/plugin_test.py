@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kubectl ringmaster` on a real API server, as kubectl calls it: the plugin is found by its name on PATH."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What operator/wiring makes, before a real API server: every object is accepted, Pod Security decides as we foretell,
 and kubectl merges as we do. The tables are those of tests/unit/wiring."""
 

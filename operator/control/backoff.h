@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How long to wait after a write failed: 5 ms, doubling up to 30 s, with seeded jitter so that many
 // controllers do not knock in step. Single-threaded.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The controller as a machine without I/O: events go in with the time, commands come out. Single-threaded;
 // runner.h drives it over a real backend, the simulator over a faulty one.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/control/convert.h"
 
 #include "api/slots.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From the API object to the core's view of it: the only place that knows both. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Read your writes: after an acknowledged write, no decision about that job from a view that has not seen it.
 // Without this gate two gangs of one job can be alive at once. Single-threaded.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The one port to the world. `local`, `sim` (and later `kube`) implement it and pass one conformance suite
 // (tests/conformance), so the controller cannot tell them apart.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Drives a Controller over a Backend: one thread, one mailbox, the only clock. Everything the controller owns
 // is touched by that thread alone.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which job needs a look: the two sets of client-go's queue (dirty: wants one; processing: has one under way)
 // and due times, of which the earliest per key counts. A key is never processed twice at a time, and a change
 // during processing is not lost. Single-threaded; time comes in as an argument.

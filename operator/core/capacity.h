@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whether a gang would find nodes now: the free capacity of the nodes, as far as a scheduler's filters are
 // known here (requests, pod slots, taints, node selectors, required node affinity, one topology key). Fed by
 // a backend from its view; pure arithmetic, no clock. Single-threaded.

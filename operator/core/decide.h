@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operator's brain: what to do next about one job. Pure: the same world and time give the same decision,
 // and it may be asked as often as one likes.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Times in the ledger were written by a clock: that of another machine, or ours before somebody set it. One
 // that is ahead of now would make us wait for it.
 #include <algorithm>

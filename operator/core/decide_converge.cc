@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Brings the pods to what the ledger says, and keeps the display fresh when there is nothing else to do.
 #include <fmt/format.h>
 

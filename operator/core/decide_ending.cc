@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a job ends, and what is left to do after that.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What went wrong since the last look, and what the rules and budgets say about it. Everything found here
 // leads to exactly one status write; the repair follows from what that write says (converge.cc).
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where the time of a job goes. Booked whenever the ledger is written anyway.
 #include <algorithm>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Nodes for the whole gang, or for none of it. With our gate: pods are made gated, and released together when
 // there is room. With any provider: a gang that did not find its nodes in time is withdrawn, so that others
 // can have what it holds, and tried again after a pause. The pauses of two jobs differ, so that gangs that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rungs of the ladder that Decide climbs, one file each. Internal to core.
 #pragma once
 

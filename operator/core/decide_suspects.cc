@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Workers that fell silent. Their coordinator notices within seconds; the cluster takes most of a minute to
 // say that the node is lost. So the worker is replaced at once, off that node where possible, and what it was
 // waits until the node's state is known: a lost node is nobody's failure and is excluded, as if it had been

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Suspending and resuming. A stop that was decided is carried through even when the wish changes meanwhile:
 // the job then resumes with an attempt of its own.
 #include <utility>

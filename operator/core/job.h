@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the user asked for, reduced to what a decision needs. control/convert.h makes it from the API object,
 // so that core knows neither JSON nor YAML. Value types.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Everything a decision may look at, and everything it may ask for. Sorted value types: equal worlds give
 // equal decisions.
 //

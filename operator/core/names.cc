@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Words for people: names, logs, failing seeds.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What kind of refusal an answer of the world is. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which restart rule fits a failure, and how long to wait. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The scheduler's filters, as far as they look at a node alone.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the controller remembers about a job. The *ledger* is the write-ahead log: whatever must survive a
 // crash of the controller stands in it before anything is done about it. The *display* is computed from the
 // ledger and from what was observed (summary.h), and no decision reads it. Value types.

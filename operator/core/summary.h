@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The display part of the status, computed from the ledger and the world. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Who leads: the candidate's side of a Lease, as a pure machine (client-go's rules). Single-threaded;
 // keeper.h drives it over a real API server.
 //

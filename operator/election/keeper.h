@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Holds a Lease of the API server for this process, or waits for it: an Elector, one thread, and real
 // requests.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rendezvous server's papers and when they are renewed, as a pure function. They live in one Secret;
 // workers are given the bundle of authorities (job's ConfigMap) and read it anew for every connection.
 //

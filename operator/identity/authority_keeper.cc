@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/identity/authority_keeper.h"
 
 #include <future>

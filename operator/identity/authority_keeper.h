@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Keeps the papers in their Secret: makes them when there are none, renews them in time, takes up what
 // another operator wrote. Only the leader runs one.
 //

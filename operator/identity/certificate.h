@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Certificates of our own: an authority, and leaves for the rendezvous server. EC P-256, SHA-256. Pure but
 // for randomness.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Who may take part in a rendezvous: a pod that proves by its projected token (audience `ringmaster.dev`)
 // that it is the one it says, and that is a pod of that job and attempt as far as we know. The API server
 // judges the token; tokens are never kept or logged.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Requests of the Kubernetes API, asynchronous, over an HttpClient. Knows verbs, content types, Status
 // objects and pages; knows nothing about TrainingJobs.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // HTTP answers of the API server as errors. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/kube/config.h"
 
 #include <pwd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where the API server is and who we are: from kubeconfig files or from the pod we run in. Loading reads
 // files; no network. Secrets in here are never logged.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/kube/cpprest_http.h"
 
 #include <cpprest/http_client.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The transport over cpprestsdk, which is archived upstream: its .cc is the only file that knows it, and the
 // tests of this class assert every habit of the library that we rely on.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls functions later, on a thread of its own that starts with the first of them. For retries: none of the
 // transport's threads may wait.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Variables of the process environment. main sets some before the first thread starts, nobody later: any
 // thread may read.
 #pragma once

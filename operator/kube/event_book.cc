@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/kube/event_book.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What becomes of the events that we want to tell people: which are made, which only raise the count of one
 // that stands already, which are left out because there are too many. Pure and single-threaded;
 // event_recorder.h sends.

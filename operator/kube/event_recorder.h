@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sends events about jobs to the API server (events.k8s.io/v1), counted and held back by an EventBook. Best
 // effort: a failed write is logged and forgotten; nothing waits for it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Credential plugins: programs that print a token or a client certificate (client.authentication.k8s.io v1
 // and v1beta1), as cloud providers' kubeconfigs name them.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The transport port: bytes to and from one API server. cpprest_http.cc implements it; everything above it
 // (api_client.h, watch/) knows no HTTP library.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Values of two response headers. Pure; whatever cannot be read is left out.
 #pragma once
 

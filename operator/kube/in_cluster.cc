@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/kube/in_cluster.h"
 
 #include "base/file.h"

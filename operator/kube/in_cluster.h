@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The configuration that a pod has from its cluster: address from the environment, authority, token and
 // namespace from files that the kubelet keeps.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // kubeconfig files: their text to values, several merged to one, one context of it to a ClientConfig.
 //
 // ParseKubeconfig and Merge are pure. ToClientConfig reads the files that the entries name. Every error says

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A lane of its own through a transport: for the few requests that must not wait behind a burst of others
 // (renewals of the Lease), and for those that should let it pass (events for people). Threads as the
 // transport inside.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Bytes in pieces of any size to whole lines, in bounded memory. One thread at a time.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checks certificates and keys when they are read, so that nothing about them can fail in the middle of a
 // connection. Pure; says what is wrong without showing any of it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which proxy, if any, stands between us and a server. Pure.
 #pragma once
 

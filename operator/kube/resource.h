@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Names of API resources and the paths they have. Pure values.
 #pragma once
 

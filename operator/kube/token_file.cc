@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/kube/token_file.h"
 
 #include <sys/stat.h>

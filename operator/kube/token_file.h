@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tokens that stand in the kubeconfig, and tokens in a file that somebody renews: the kubelet, for one that
 // is projected into a pod.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a failed exchange means for whoever asked: surely not done, perhaps done, or given up. The HTTP
 // library says at which stage it failed in words, and a number that has lost its category: the words decide.
 // Pure.

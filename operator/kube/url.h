@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of an http or https URL that names a server. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Wall-clock times as the API writes them. The cores decide by a steady clock (base/time.h); a wall time is
 // for people, and for what must be understood by another process. WallClock ties the two together once per
 // process, so that a clock that is set while we run moves no decision.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Keeps child processes: starts, signals and reaps them on one thread, which lives as long as the keeper
 // (children die with the thread that started them, spawn.h). Ids are the caller's and are not used twice.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The Backend on one machine: every pod is one process, the job and its status live in memory. It plays what
 // a cluster plays otherwise: API server (revisions, preconditions), kubelet (processes, exit codes, grace)
 // and collector (pods of a deleted job end). `ringmaster run` uses it like this:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One child process that cannot outlive us: own session (so own process group), own folder and log, dies with
 // the thread that started it, inherits no descriptor. Linux only.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Who may read a path: the API server decides, by TokenReview (who is it?) and SubjectAccessReview (may they
 // GET this path?), as for every metrics endpoint of the ecosystem. Verdicts are kept for a short while, by a
 // hash of the token.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // /healthz, /livez and /readyz, as Kubernetes' own components answer them: "ok", or with ?verbose (and
 // whenever something is wrong) one line per check. Checks run on the server's thread and must not block.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A small HTTP server for probes and metrics: GET only, plain or TLS, on one thread of its own. Hostile
 // clients are expected: heads and bodies are bounded, silent connections are closed, and there is a limit to
 // how many there are.

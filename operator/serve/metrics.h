@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operator's numbers, under the names that controller-runtime gave them, so that existing dashboards
 // work; our own are ringmaster_*. Labels are bounded: no job names. Counters and histograms may be fed from
 // any thread; Text may be called from any thread.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GET /metrics: open (for loopback), or for those alone whom an AccessGate lets in.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How much goes wrong in one simulated run. Each seed draws its own rates, so that some runs are calm in all
 // respects but one (as in swarm testing).
 #pragma once

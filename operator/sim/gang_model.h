@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What runs in the pods, roughly: native jobs have a coordinator that trains with whoever is there, waits
 // below min, stops on order, and reports; other frameworks need all pods at once and lose all with one.
 #pragma once

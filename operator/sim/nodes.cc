@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of the world below the API server: nodes that get lost and come back, a scheduler, kubelets.
 #include <fmt/format.h>
 

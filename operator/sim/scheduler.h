@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Virtual time: what happens next, in order of time and, within it, of arrival. Single-threaded.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Status times are wall-clock times outside of a process, and times of its own clock inside. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The Backend in front of a World: changes reach the view late, each kind in its own stream; requests and
 // replies get lost or late, status writes conflict for no reason, the wall clock of the process is wrong.
 // With Faults::None() it is prompt and reliable. One of these is one process of the controller (after

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The truth of the simulated world: an API server without faults (revisions, preconditions, quota,
 // collector), nodes with a scheduler and a kubelet, and a model of what runs in the pods (gang_model.h).
 // Virtual time, single-threaded, deterministic by seed. SimBackend puts the faulty network in front of it.

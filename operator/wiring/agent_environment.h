@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a pod is told by its environment: our agent (worker/agent/config.h is the reader), and what another
 // framework starts by (frameworks.h). Pure function.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a worker reads at its start: the job, and who the coordinator's authority is. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How workers of a framework other than native find each other: the variables that its own library or
 // launcher reads. The first worker is the meeting point. Pure function.
 //   pytorch, deepspeed   torchrun's PET_*; MASTER_ADDR and MASTER_PORT; with one process per worker also

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All pods of an attempt or none: what each provider wants beside the pods and on them. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The strategic merge of a PodTemplateSpec: lists that have a key merge by it, maps merge by member, other
 // lists are replaced, null takes away. The keys are those of server-side apply. Pure functions.
 #pragma once

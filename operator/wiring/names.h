@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Names and labels of everything that belongs to a job. All are functions of (job, attempt, rank), so that
 // making a thing twice is harmless, and all fit into 63 characters, since names of jobs have at most 48. Pure
 // functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The network set-ups of spec.network, one shape each:
 //   shared device plugin   rdma.resource                      the count is a ticket, all devices appear
 //   SR-IOV with Multus     rdma.resource + networks           one attachment per virtual function

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where pods may go: off excluded nodes, close together, onto nodes that are tainted for GPUs. Added to what
 // the template says, never instead of it. Pure functions.
 #pragma once

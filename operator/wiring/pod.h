@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pod as it is before the user's template is laid over it, and what must hold after. Pure functions.
 #pragma once
 

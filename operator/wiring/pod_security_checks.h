@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The checks of the Pod Security Standards, as Kubernetes 1.37 makes them, for Linux pods. Inside this folder
 // only. Pure functions.
 #pragma once

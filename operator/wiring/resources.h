@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GPUs and RDMA devices: what is asked for when the template does not. Limits of the template are never
 // replaced. Pure functions.
 #pragma once

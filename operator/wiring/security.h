@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a worker may do: as little as Pod Security's level "restricted" allows, and with RDMA what pinning
 // memory needs (the capability IPC_LOCK, which only root has in effect). Images of other frameworks choose
 // their user and capabilities themselves. Pure functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The headless Service that gives every worker a name in the DNS before it is ready: workers must find each
 // other in order to become ready. Pure function.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The user's PodTemplateSpec: its shape is checked here and nowhere else, so that everybody behind may rely
 // on it. Pure functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Walking and building objects of the API server's kind without ever throwing on a shape that a user got
 // wrong. Pure functions.
 #pragma once

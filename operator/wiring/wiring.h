@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From a TrainingJob to the Kubernetes objects that carry it out: pods and what stands beside them. Pure: the
 // same job and context give the same objects, byte for byte; `ringmaster render` prints exactly what the
 // operator applies. Every name is a function of (job, attempt, rank).

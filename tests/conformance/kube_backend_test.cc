@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What only the kube backend has: owners, gangs of the scheduler's, capacity, Pod Security, a second process.
 #include <gtest/gtest.h>
 

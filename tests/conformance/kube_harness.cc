@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The kube backend under the suite, on a real API server. Pods end because this file says so to the API
 // server, as a kubelet would.
 #include <condition_variable>

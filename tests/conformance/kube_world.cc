@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/conformance/kube_world.h"
 
 #include <fmt/format.h>

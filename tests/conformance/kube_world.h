@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A real API server with fake nodes (e2e/cluster) for tests in C++: its own cluster for the whole process, or
 // the one that RINGMASTER_TEST_KUBECONFIG names; a namespace for each World. Functions CHECK what they need:
 // a test cannot go on without it.

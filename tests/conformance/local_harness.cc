@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The local backend under the suite, with real processes: each pod is a small shell script.
 #include <condition_variable>
 #include <cstdlib>

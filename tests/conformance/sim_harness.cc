@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The simulated backend under the suite: without faults, and with a view that lags.
 #include "operator/sim/sim_backend.h"
 #include "tests/conformance/harness.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The IDX parser, plain and gzipped: no input may crash it or make it take memory the input did not pay for.
 #include <cstddef>
 #include <cstdint>

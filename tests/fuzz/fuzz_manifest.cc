@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The manifest parser: no input may crash it, and what it accepts it writes again as it was.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Any bytes as a stream of frames, and as one JSON body: no crash, and whatever is accepted survives another
 // trip unchanged.
 #include <cstddef>

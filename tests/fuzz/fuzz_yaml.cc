@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Any text: LoadYaml ends, and what it accepts encodes and decodes to the same job, as YAML and as JSON. The
 // text up to a NUL is a manifest, the rest a --set path and value.
 #include <cstddef>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a fuzz target without a fuzzer: every file of the corpus, then inputs mutated from it. An input is a
 // function of (seed, run) alone, so a failure is repeated by the line that it prints.
 //

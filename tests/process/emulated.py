@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole runs with `device: cuda` on emulated GPUs, for the tests that need them. Only CUDA itself is replaced."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the process tests share: tiny data, tiny jobs, runs of `ringmaster`, and a look at what is left behind.
 
 Nothing here sleeps: every wait is for an event (a line, an exit, a pidfd) with a deadline.

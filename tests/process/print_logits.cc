@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // print_logits CHECKPOINT TOKEN...: the logits of one sample, one position per line, in text that keeps every
 // bit. The other half of transformers_logits.
 #include <cstdio>

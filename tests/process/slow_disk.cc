@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Preloaded into a process (LD_PRELOAD), makes it wait for the disk: each fsync of what belongs to a
 // checkpoint takes as many milliseconds as SLOW_DISK_MS says.
 #include <poll.h>

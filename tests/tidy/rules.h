@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The house rules as functions from text to findings, so that each rule is itself tested. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Each rule must be able to fail.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Walks the repository and applies the house rules to every file. Runs in the root of the repository.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The process keeper of a pod: one loop that feeds rendezvous::MemberCore with what happens to the trainer,
 // to the connection and to the process itself, and carries out its commands. Fit to be PID 1: it reaps
 // orphans and forwards the end.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A connected, non-blocking socket as a stream of bytes, plain or TLS. Main thread only.
 //
 // TLS needs libssl, which would weigh more than the rest of the agent; it is loaded when there is something

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What an agent is told by its environment, checked before anything starts. Pure but for the look-ups that
 // the caller hands in.
 #pragma once

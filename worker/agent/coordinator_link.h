@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The agent's one connection to the coordinator: look-up, connect, TLS, frames. Non-blocking, main thread
 // only. When to try again is the member core's business.
 #pragma once

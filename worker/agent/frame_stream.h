@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Messages over a non-blocking stream socket: the frames of rendezvous/codec.h, with a bounded buffer for
 // what the other side does not take yet. Main thread only.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/agent/hang_watch.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tells a trainer that hangs from one that works, waits or writes. Pure: samples in, a verdict out.
 //
 // Time is counted in what was observed: a gap between two samples counts for at most kLongestGap, so an agent

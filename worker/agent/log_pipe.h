@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Carries one output stream of a trainer to the agent's own: line by line, as it is, byte for byte.
 //
 // Nothing here blocks. A reader of our logs that is slow first slows the trainer down (its pipe fills); one

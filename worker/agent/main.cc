@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster-agent: the process keeper of a pod, a program of its own so that it stays small. It links
 // nothing of what a trainer needs. `ringmaster-worker agent` becomes this program by exec.
 #include <malloc.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // base/log.h for the agent's own program: the same lines without the logging library, which would be most of
 // its memory, and never blocking, because an agent that waits for a reader of its log is as good as dead.
 #include <poll.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Looks a host name up without stopping the agent's loop: DNS may take seconds. Numeric addresses are
 // answered at once. Main thread; each look-up runs on a thread of its own, which may outlive the Resolver.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One thread that waits for a trainer's death in the kernel's robust-mutex hand-over, the earliest sign there
 // is (slot.h), and turns it into an eventfd that the agent's loop polls.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The page that an agent and its trainer share (a sealed memfd): the robust mutex that tells of death, and
 // the progress that tells of hangs. Layout is plain data; both sides are of the same build.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The agent's side of the shared page (slot.h): a fresh, sealed memfd per incarnation of the trainer, so that
 // nothing of a dead one can be taken for its successor. Main thread; the mutex is for the sentinel.
 #pragma once

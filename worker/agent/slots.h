@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A pod that holds several trainers, a rank each: one keeper process (agent.h) per slot, forked from this
 // one, each with its own connection, so that a slot fails, restarts and leaves like a pod of its own.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How an agent ends: its exit codes and its last words.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One incarnation of the trainer: the process, its slot, its channel and its death, seen from the agent.
 //
 // Start it on the main thread: the kernel ties PDEATHSIG to the thread that forks, so that no trainer

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The trainer's hold on the page it shares with its agent (slot.h): proof of life and of progress.
 //
 // Attach on the main thread, first thing: the robust mutex belongs to the thread that locks it, and only the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster-worker: what runs in a worker pod. `agent` becomes ringmaster-agent, the small program beside
 // this one; that starts `train` as its child.
 #include <unistd.h>

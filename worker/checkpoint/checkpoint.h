@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints: chunked, checksummed, world-size independent, published atomically.
 //
 //   DIR/step-000000000300/MANIFEST       written last: JSON with the chunk table, the run's fingerprint and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The changes that a checkpoint makes to the disk, one call each: where tests count, record and interrupt
 // them. Reading does not pass through here.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The MANIFEST of a checkpoint: which arrays there are, in which chunks, with which checksums.
 //
 //   {"hash":"<16 hex digits>","manifest":<body>}\n

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Names in a checkpoint folder. Pure functions.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Writes a checkpoint, publishes it, and removes what is too old: the whole of the work, in the caller's
 // thread. One thread at a time; several processes may work in one folder.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How several processes work in one checkpoint folder: the folders that checkpoints are written in before
 // they are published, what becomes of them when their writer dies, and the lock under which checkpoints are
 // put into place and removed.

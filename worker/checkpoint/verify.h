@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reading checkpoints back. Nothing here changes the disk; any thread.
 #pragma once
 

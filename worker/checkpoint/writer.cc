@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The background thread around a Publisher.
 #include <condition_variable>
 #include <exception>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Samples by index, and the order in which they are taken. The state of reading is three numbers {seed,
 // epoch, cursor}: the sample at global position p of an epoch is a keyed bijection of p, so who reads it, and
 // how many readers there are, does not matter. The cursor moves only with a commit.

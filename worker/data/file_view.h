@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file's bytes for reading: mapped when it is large, copied when it is small (a folder of a hundred
 // thousand small files must not exhaust the mappings of the process). Move-only; the bytes stay where they
 // are while the object lives, also when it is moved.

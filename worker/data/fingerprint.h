@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A number that changes when data does. Value type, no thread rules.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The files below a path. Pure functions of the file system.
 #pragma once
 

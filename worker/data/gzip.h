@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Decompression in pieces, of input that may be hostile: nothing is allocated that the input did not pay for.
 #pragma once
 

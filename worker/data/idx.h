@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The IDX format of the MNIST family: two zero bytes, a type byte (8: unsigned bytes), the number of
 // dimensions, each dimension as a big-endian 32-bit number, then the data. Plain or gzipped. Pure functions
 // of bytes that may be hostile.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Images of bytes with labels, whatever file they came from.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tokens of one or several files, end to end. Immutable after opening; const methods may be called from
 // several threads.
 #pragma once

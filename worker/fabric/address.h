@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a member tells the others about itself, and what it finds out about its machine. Value types and pure
 // functions, but for the ones that say that they read the system.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives over messages, one algorithm per function. All ranks call the same one with the same sizes and
 // the same operation number. On failure buffers hold garbage.
 #pragma once

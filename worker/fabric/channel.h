@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One peer's traffic in one generation, without I/O: puts messages back in order, lands them, and keeps the
 // number under way within a window, so that a fast sender cannot fill a slow receiver's memory.
 //

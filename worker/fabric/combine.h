@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The arithmetic of reductions. Sources are added in the order given, element by element, whatever the block
 // size or the instruction set, so float results are reproducible. Pure functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives of one generation.
 //
 // Thread rule: one thread at a time. Every rank makes the same calls in the same order with the same sizes; a

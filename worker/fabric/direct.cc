@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/fabric/algorithms.h"
 #include "worker/fabric/shares.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fabric: shareable memory and the communicators of successive generations. One Fabric per trainer
 // process.
 //

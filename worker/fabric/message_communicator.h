@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The collectives over a Transport: picks the algorithm by size and world, numbers the operations, remembers
 // the first failure.
 #pragma once

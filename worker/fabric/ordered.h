@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives of a device, which works off what it is given in order and on its own: a communicator whose
 // sums can also be asked for without waiting for them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <vector>
 
 #include "worker/fabric/algorithms.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a buffer is cut for the algorithms in which every rank owns a share of it: shares into segments, one
 // message each. A plain value.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Messages between the ranks of one generation: what the collectives of remote peers are written over.
 // ucx/ implements it for networks, loopback/ for tests; shm/ has no messages, its members read each other's
 // memory.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which GPU of its pod a trainer takes, and which RDMA ports: those near that GPU, by PCI. Left alone, UCX
 // takes the fastest ports of the machine, whichever socket they are on.
 //

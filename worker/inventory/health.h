@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Judges what a machine has: what would make training fail, or run slowly without a word, each with what to
 // do about it. Pure.
 #pragma once

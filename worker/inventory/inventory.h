@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What this machine has for training: CPUs, memory, GPUs, RDMA devices, transports. For people (`devices`),
 // and for comparing with what a job asked for. Nothing here fails: what cannot be read is left out, with a
 // note.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whether NCCL is there, and the plugin that was named for its network: what is missing is passed over in
 // silence by NCCL itself.
 #include <dlfcn.h>

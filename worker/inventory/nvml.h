@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA's management library, loaded when it is there: no build or machine needs it. The few declarations
 // used are its stable, documented C interface. Answers are those of this moment; what a GPU, a driver or a
 // container does not tell is left out.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of NVML's stable C interface that we call, declared here so that no build needs its header. A test
 // compares it with nvml.h where a CUDA toolkit is (tests/cuda/nvml).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Small files of /proc and /sys, for the readers of this folder. Pure but for the file.
 #pragma once
 

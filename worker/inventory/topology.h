@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which devices of a machine are near each other, by their places on the PCI bus: which card a GPU's traffic
 // should leave by, and in which order the GPUs of a machine should stand in a ring. Pure.
 #pragma once

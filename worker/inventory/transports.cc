@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // UCX's transports, asked of libuct, which is loaded when it is there and only here: loading it alone
 // replaces the allocator's system calls in the whole process (its memory hooks), and that is for those who
 // send with it.

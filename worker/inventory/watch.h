@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Looks after the GPUs of this process while it trains: says what they are, and what is wrong with them, as
 // soon as it begins and when it is over. Nothing here stops anybody: a GPU that fails does that by itself,
 // and this says why.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Members of a generation compute on devices of one kind, with one plan: else results would depend on who
 // computed what. Thread rule: main thread.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One small all-reduce for everything that is not a gradient: maxima of blocks, votes, and numbers that
 // exactly one rank knows (the loss of a micro-batch). The maximum of "mine" and "unknown" is "mine", so a
 // gather is a max, every rank ends up with all numbers, and may then sum them in one fixed order: the result

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The trainer's line to its agent: orders come in, reports go out. A reader thread takes orders as they
 // arrive, because an abort must reach the fabric and the model while the main thread is deep in a step.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All-reduces in the background: the buckets of backward are handed over as they become final, and are on
 // their way while backward works on the next layers.
 //

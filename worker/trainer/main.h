@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `ringmaster-worker train`: started by an agent, which passes the job and the shared descriptors in the
 // environment (RINGMASTER_JOB_FILE, RINGMASTER_MEMBER, RINGMASTER_CHANNEL_FD, RINGMASTER_SLOT_FD,
 // RINGMASTER_THREADS).

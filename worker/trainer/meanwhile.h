@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Work of one rank alone that may take long, as a slow disk's, which the others can only wait for.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How much memory a trainer needs, by arithmetic, and how much it has, by the kernel's count. Pure, and a
 // reader of /proc.
 #pragma once

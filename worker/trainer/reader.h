@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads the samples of one micro-batch into buffers of its own. Thread rule: one caller.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tells the world about committed steps, off the critical path: rank 0 sends them in batches. Every member
 // keeps the newest records, so that a new rank 0 can repeat what its predecessor may have taken with it; a
 // member that joins gets them with the state, and checkpoints carry them, for the case that everybody dies.

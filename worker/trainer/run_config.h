@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From a job to what a training run needs, and from a run to the fingerprint and description kept in its
 // checkpoints. Pure functions, but OpenData which reads the disk.
 #pragma once

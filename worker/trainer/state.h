@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The training state of one member: parameters, optimizer state, exponents and cursor, each twice.
 //
 // A step reads the current image and writes the other one; Commit swaps them. The image that was current is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One training step, top to bottom: next positions, forward and backward over the micro-batches this rank
 // owns, all-reduce of each bucket while backward goes on, norm, clip, update, one small exchange of
 // everything else, commit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Moves the training state to members that do not have it, from all that do: piece p comes from source p mod
 // n. Collective over a generation: every member calls with equal arguments (but for its own state). Thread
 // rule: main thread.

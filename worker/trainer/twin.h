@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory that the host and the device have a copy of each; one and the same where the device is the host. The
 // host's copy is in the fabric's arenas, so that collectives and peers take it without staging. Value type.
 #pragma once

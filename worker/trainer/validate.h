@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Loss and accuracy over the validation split, shared among the ranks by fixed pieces and summed in the order
 // of the pieces: every rank gets the same bits, whatever the world size. `slot`, if any, is told when this
 // rank has done its share and waits for the others'. Thread rule: main thread.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // As long as one lives, this rank computes nothing but waits for what others send: the agent's hang watch
 // does not blame it for their silence. Thread rule: that of TrainerSlot.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators that bench/operator/run measures beside ours: how each is installed, started, and asked for a job.
 
 They are plain processes with the administrator's rights (so the API server's priority and fairness leaves them alone),

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kubekit is one static binary that holds everything a test cluster runs. Which program it is, the first argument
 // says ("kubekit etcd --data-dir=…"), or the name that it was called by (a link called "kubectl").
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // CoreDNS with the few plugins that a test cluster needs; the full one brings three cloud SDKs along. A module of its
 // own, because its dependencies would change those of the Kubernetes components in ../../cluster/kubekit.
 package main

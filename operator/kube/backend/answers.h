@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the actions of the backend read from an answer, and what they answer themselves. Inside this folder
 // only. Pure functions.
 #pragma once

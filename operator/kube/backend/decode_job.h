@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A TrainingJob of the API as a record. Pure.
 #pragma once
 

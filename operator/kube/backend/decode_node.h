@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Nodes, namespaces and objects of ours as records. Pure.
 #pragma once
 

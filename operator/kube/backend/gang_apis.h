@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which kinds of PodGroup the API server serves, and which of them a job gets. Pure values.
 #pragma once
 

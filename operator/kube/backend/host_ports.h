@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ports for jobs on hostNetwork: each job has a range of its own, so that no two of them can meet on a node.
 // Pure.
 #pragma once

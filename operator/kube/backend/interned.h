@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One copy of values that thousands of records have in common, such as what the pods of a gang ask for. A
 // value that nobody holds any more is forgotten. Any thread.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is watched, who is told, and chores. changes.cc has what the watches bring, snapshot.cc what a
 // decision sees of it, actions.cc the writes.
 #include "operator/kube/backend/kube_backend.h"

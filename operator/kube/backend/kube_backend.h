@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The Backend on a Kubernetes API: jobs, pods, nodes and the rest are watched into stores; a decision sees a
 // snapshot of them; its actions become requests.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a decision asks for, as one request each. prepare_gang.cc, release_gang.cc and live_read.cc are small
 // machines of several.
 #include <fmt/format.h>

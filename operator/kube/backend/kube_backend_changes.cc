@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the watches bring: room that comes and goes, and jobs that should be looked at.
 #include <set>
 #include <utility>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What wiring must know of a job beside the job itself: its gang's provider, its ports, the authority.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A job and its pods at the newest revision, past the watch.
 #include <utility>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the cluster would refuse, told before anything is tried.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What stands beside the pods of an attempt: made, brought up to date, and of older attempts removed.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Taking the gates of a gang away, once there is room for all of it.
 #include <fmt/format.h>
 

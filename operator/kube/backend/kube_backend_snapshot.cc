@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a decision gets to see of the view.
 #include <algorithm>
 #include <set>

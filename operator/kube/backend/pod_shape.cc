@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "operator/kube/backend/pod_shape.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a pod's spec says to the scheduler, as far as core/capacity.h knows it. Pure.
 #pragma once
 

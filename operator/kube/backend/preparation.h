@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How it is known, also after a restart, that everything beside the pods of an attempt is there and as it
 // should be: each object carries what it was made for. Pure.
 #pragma once

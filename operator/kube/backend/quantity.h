@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Quantities of the Kubernetes API: "8", "500m", "1.5Gi", "1e3". Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is kept of each API object: only what decisions need, as values. Stores hold them (watch/store.h);
 // they are shared and never changed.
 #pragma once

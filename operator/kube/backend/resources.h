@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The collections that the backend follows and writes.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The core's status as the API holds it, and back. Pure: the clock is handed in.
 //
 // Everything in core::Ledger and core::Display survives: DecodeStatus(EncodeStatus(s)) == s, for times that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which member of the core's status is which member of the API's: said once, for both directions. `Way`
 // copies from one side to the other (status_codec.cc has WriteWay and ReadWay); `A` and `C` are the API's and
 // the core's struct, one of them const. What is only derived for people is not here. Pure functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // JSON of API objects, as little of it as is needed. Objects that others own may be huge, deep or hostile,
 // and one of them must never stop a watch of all the others: so, unlike ParseJson (base/json.h), this keeps
 // the last of duplicate keys, cuts what is nested too deeply, and leaves out metadata.managedFields, which is

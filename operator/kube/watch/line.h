@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One line of a watch: {"type": "ADDED", "object": {...}}. Pure.
 #pragma once
 

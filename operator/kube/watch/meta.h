@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What every object says of itself. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Keeps sinks (stores) true to collections of the API server: lists them, watches them, starts over when it
 // must (watcher.h decides; this carries it out). One thread for all collections; events are read, decoded and
 // stored on the transport's threads.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where a reflector puts what it sees. Called by one thread at a time, in order.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A copy of a collection, as compact typed values: each object is decoded the moment it arrives, and its JSON
 // is dropped. Fed by a reflector, or by one for each namespace; read by anybody.
 //

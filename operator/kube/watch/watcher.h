@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What to ask of the API server next, so that a copy of a collection stays true: list it, watch from there,
 // and start over when the thread is lost. One state machine per collection; no clock, no socket, no JSON.
 //

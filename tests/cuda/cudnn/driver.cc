@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A driver (libcuda.so.1) without a device, for cuDNN, which does not compile where there is no driver. It
 // has the names that cuDNN 9.19 looks for. All of it fails, but for the loading of code that was compiled:
 // that is the last step of making a plan, and nothing is ever run.

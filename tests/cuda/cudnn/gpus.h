@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GPUs that are not here, as cuDNN describes them to itself.
 #pragma once
 

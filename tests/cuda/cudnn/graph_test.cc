@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Our graphs of attention, made by cuDNN for GPUs that are described: checked, given an engine, and compiled.
 // What is not seen here is that they run, and what they compute.
 #include "worker/compute/cuda/cudnn/graph.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is told where attention by a library is not to be had; and the real one, which starts on a GPU and
 // nowhere else.
 #include <gmock/gmock.h>

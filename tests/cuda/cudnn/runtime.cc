@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // In cudart's place: what cuDNN's headers ask about the current device is answered for a GPU that is
 // described. Nothing is run, so all else that they name is never called.
 #include <cuda_runtime_api.h>

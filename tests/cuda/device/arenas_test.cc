@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory for collectives is NCCL's where it gives some, and CUDA's elsewhere; both are zeroed and given back.
 #include "worker/compute/cuda/arenas.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The GPU as a device, emulated, against the CPU: the same arithmetic, the same bits.
 #include "worker/compute/cuda/device.h"
 

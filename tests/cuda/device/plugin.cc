@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The plugin's entry on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file "WAIT:ERROR": the first
 // trainer that takes it away has that fault, the others none.
 #include "worker/compute/device/plugin.h"

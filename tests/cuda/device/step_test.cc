@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A step on the emulated GPU: all of it is given to the device before anybody waits, and what the device is
 // given on trust costs nothing when the trust was misplaced.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams that are recorded: what is given to one of them is kept and runs only when the recording is
 // replayed. Arguments keep the values they had, as in a CUDA graph. The runtime's Graph starts and ends
 // recordings; kernels, copies, fills and products go through Give.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a .cu file sees instead of CUDA when g++ compiles it: the words of the language as macros, the
 // built-in variables and functions that our kernels use, and Launch. runner.h does the work.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The emulation finds what it is there to find: every bug below is planted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

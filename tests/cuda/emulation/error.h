@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a kernel did wrong, found while it was emulated. Thrown out of Launch.
 #pragma once
 

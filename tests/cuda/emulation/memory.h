@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Device memory of the emulation: ordinary memory between guard zones, filled with NaNs (all bits one) when
 // made. A write into a guard zone is found after the launch that did it; what a kernel reads from there is
 // NaN, which shows in its result. Under the address sanitizer both are found where they happen.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The functions of worker/compute/cuda/kernels/mma.h on the CPU: lanes exchange their numbers and each works
 // out its own. Products of two bfloat16 are exact in float; sums go by k, while a GPU's order is its own.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/cuda/emulation/runner.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs the blocks of a grid on the calling thread: every thread of a block is a fiber, blocks come one after
 // another. The half of the emulation that knows no CUDA names; emulation.h has those.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tells the address and the thread sanitizer that the stack changes; nothing without them. One per fiber.
 #pragma once
 

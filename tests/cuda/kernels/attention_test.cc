@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/cuda/kernels/attention.h"
 
 #include "tests/cuda/kernels/kernel_test.h"

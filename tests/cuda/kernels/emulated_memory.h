@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where tests of kernels have their memory, and how often they run: by emulation.
 #pragma once
 

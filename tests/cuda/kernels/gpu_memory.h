@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where tests of kernels have their memory, and how often they run: on a real GPU. Without one, all of them
 // are skipped.
 #pragma once

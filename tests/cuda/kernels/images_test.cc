@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What convolutional networks need: patches and pooling.
 #include "tests/cuda/kernels/kernel_test.h"
 #include "worker/compute/cuda/kernels/conv.h"

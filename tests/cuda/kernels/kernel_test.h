@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What tests of kernels share: running one in several orders of its threads and demanding equal bits, values
 // of both types of activations, and comparison with a reference. The same tests run by emulation and on a
 // GPU.

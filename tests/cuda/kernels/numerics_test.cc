@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The exact numerics on device memory have the bits of worker/compute/numerics.
 #include "worker/compute/cuda/kernels/numerics.h"
 

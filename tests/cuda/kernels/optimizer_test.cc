@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One step over an arena has the bits of the CPU's, padding and decay included.
 #include "worker/compute/cuda/kernels/optimizer.h"
 

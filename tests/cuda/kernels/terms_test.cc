@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sums over the members of a group have the bits of the host's.
 #include "worker/compute/cuda/kernels/terms.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The device's models against the CPU's: the same numbers up to the rounding of sums taken in another order,
 // and, in bf16, of activations kept in 8 bits of mantissa.
 #include <gtest/gtest.h>

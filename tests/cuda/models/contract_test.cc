@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The determinism contract of worker/compute/engine/model.h and the rules around a call, on the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What only an emulated device can show: too little memory, a device that is lost, threads in other orders.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

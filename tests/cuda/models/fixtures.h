@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A model of the device beside one of the CPU, and memory to call it with. Also for tests on a real GPU.
 #pragma once
 

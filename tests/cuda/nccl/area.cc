@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/cuda/nccl/area.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory that processes of one machine meet in, to stand in for NCCL: each rank has a place to put a piece of
 // data, and all see how far everybody is. It is a nameless file that goes with the last process; an area is
 // known by its path under /proc, as long as the process that made it lives.

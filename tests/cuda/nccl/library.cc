@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A libnccl.so.2 among processes of one machine whose GPUs are emulated: everything of ours that stands on
 // NCCL runs as it would (loading, the unique id, non-blocking calls, abort, revoke, shrink, grow), but for
 // NCCL. Not emulated: send and receive. Growing against the rules is said on stderr: "NCCL is misused".

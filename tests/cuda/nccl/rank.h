@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One rank of an emulated communicator: works off what streams were given, on a thread of its own, together
 // with the other ranks in an area. Like NCCL's, an operation whose peers are gone never ends; Stop ends it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // In cuDNN's place on the emulated device: attention in plain loops, which takes its sums from the last key
 // to the first, in double, and so has other bits than our kernels.
 #include <fmt/format.h>

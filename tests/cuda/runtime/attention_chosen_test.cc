@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How attention is chosen, stored and adopted, on a device where a test says what there is and how long it
 // takes.
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Attention by whoever does it, against the CPU's reference: our kernels and what stands in cuDNN's place,
 // and on a GPU cuDNN itself, where that is to be had.
 #include "worker/compute/cuda/attention.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What stands in cuDNN's place on the emulated device (attention.cc), and how long it seems to take.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a test makes the emulated device do wrong.
 #pragma once
 

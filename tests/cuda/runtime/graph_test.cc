@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Recorded work, by emulation and on a GPU.
 #include "worker/compute/cuda/runtime/graph.h"
 

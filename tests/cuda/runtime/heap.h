@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which memory the emulated GPU knows: how much of the device is used, and whether an address lies in device
 // memory, in pinned memory, or in neither. The memory itself is guarded (tests/cuda/emulation/memory.h). Any
 // thread.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products on the emulated device: plain loops. There are two algorithms, told apart by an algorithm's first
 // byte: 0 takes every sum in the order of k, what nothing else is chosen for, and 1 in the opposite order,
 // which can be adopted.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/cuda/runtime/memory.h"
 
 #include <gmock/gmock.h>

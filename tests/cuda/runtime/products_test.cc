@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products against sums in double: the emulated ones, on which the tests of models stand, and, on a GPU,
 // those of cuBLASLt.
 #include <gtest/gtest.h>

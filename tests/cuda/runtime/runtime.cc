@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // worker/compute/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the
 // caller's thread; copies between host and device are made strict about time: what goes to the host arrives
 // there only when somebody waits for the copy or for what streams put behind it, and what comes from there

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The head of an emulated stream, as a library sees it that puts work of its own on streams
 // (tests/cuda/nccl): it counts what it has put there, and what of that is done, in order. Whoever waits for
 // the stream waits for that too.

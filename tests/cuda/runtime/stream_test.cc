@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams, events and copies as the emulation has them: strict about what has not been waited for.
 #include "worker/compute/cuda/runtime/stream.h"
 

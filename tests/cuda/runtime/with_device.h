@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // For tests that run on an emulated device and on a real one: they skip with the reason where there is none.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Watches the truth of a simulated run and every decision, and keeps the first breach of an invariant of
 // operator/core/model.h.
 #pragma once

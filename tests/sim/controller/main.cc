@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // controller_sim [--seed N] [--seeds M] [--mutation K|all] [--trace]
 //
 // Runs seeds N to N+M-1. Without a mutation every run must hold all invariants; with one, some run must not

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Planted mistakes, as decorators around the real parts: the simulator must find every one of them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One process of the controller in a simulated run: the real controller over a faulty backend, with a term
 // and a wall clock of its own. Killed and started again, it is another process.
 #pragma once

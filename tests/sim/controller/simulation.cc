@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/sim/controller/simulation.h"
 
 #include <fmt/format.h>

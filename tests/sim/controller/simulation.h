@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One seeded run: a job or two, a faulty world, the real controller, a checker. The same seed gives the same
 // run.
 #pragma once

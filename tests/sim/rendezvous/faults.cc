@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What goes wrong, and when.
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rendezvous_sim [--seed N] [--seeds M] [--mutation K|all] [--mutation-seeds M] [--trace]
 //
 // Runs seeds N .. N+M-1. A broken invariant prints the seed and the line that runs it again; exit 1. With

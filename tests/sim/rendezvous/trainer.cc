@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The model of a trainer: steps that need everybody, commits that differ by at most one, one undo, the
 // boundary agreed in band, state fetched from sources that may die meanwhile.
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A whole gang in virtual time: coordinators, agents, trainers, pods, a network, and the faults of one seed.
 // The coordinator and member cores are the real ones; trainers, network and the pods' keeper are models. A
 // run is a pure function of its seed. The first broken invariant ends it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster-agent as a process, when something dies, stops or hangs.
 #include <gtest/gtest.h>
 #include <signal.h>

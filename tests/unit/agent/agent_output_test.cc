@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What becomes of a trainer's output.
 #include <fcntl.h>
 #include <gtest/gtest.h>

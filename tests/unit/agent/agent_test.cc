@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster-agent as a process, when all goes well.
 #include <gtest/gtest.h>
 #include <signal.h>

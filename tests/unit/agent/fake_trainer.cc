@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A trainer for tests: speaks the agent's channel and slot as a real one does, and misbehaves as told.
 //   fake_trainer BEHAVIOUR [NUMBER]
 // Misbehaviour "first" ends with the first incarnation, so that tests see the recovery, too. The address of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ringmaster-agent, but a trainer that fell is started again at once, however often it falls.
 #include <signal.h>
 #include <sys/prctl.h>

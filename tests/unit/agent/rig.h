@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A coordinator and an agent process for tests: real sockets, real processes, every wait with a deadline.
 #pragma once
 

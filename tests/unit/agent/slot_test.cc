@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The page between agent and trainer, from both sides.
 #include <gtest/gtest.h>
 #include <poll.h>

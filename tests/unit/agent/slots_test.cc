@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Pods with several trainers: who is started, who ends whom, and what a trainer is told. Real processes.
 #include "worker/agent/slots.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The agent's link to a real rendezvous server over TLS: who is trusted, who is not, and new certificates.
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Starting, watching and ending trainer processes, without an agent around them.
 #include "worker/agent/trainer_process.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // FromJson(ToJson(x)) == x, over jobs drawn from the field tables.
 #include "api/codec.h"
 

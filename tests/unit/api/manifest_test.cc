@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The table of manifests: good/*.yaml load, bad/*.yaml give exactly the problems of their header lines
 // (`# problem: path: part of the message`). The same files are run against an API server with our CRD.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // docs/api.md and the CRD are what the tables say; RINGMASTER_UPDATE=1 rewrites them. And the tables are
 // complete.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // --set spec.path=value.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

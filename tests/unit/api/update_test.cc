@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What may change in a job: updates.json, the table that e2e/crd/verdicts_test.py tries on a real API server.
 #include "api/update.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the YAML reader refuses before any field is looked at, and where it says things stand.
 #include "api/yaml.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A process that dies before any one of its changes to the disk, or in the middle of a write, leaves a folder
 // from which the old or the new checkpoint loads, and in which the next writer works as if nothing had been.
 #include <gtest/gtest.h>

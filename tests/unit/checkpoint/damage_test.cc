@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whatever happens to the bytes of a checkpoint, it is noticed, and the one before is taken.
 #include <gtest/gtest.h>
 

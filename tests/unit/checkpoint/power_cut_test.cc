@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A loss of power: what was not synced may be gone, in part or whole, while later changes survived. The
 // changes of a publisher are recorded; after each of them the disk is rebuilt as a file system could have
 // left it, many times with other choices, and the old or the new checkpoint must load from it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Folders that vanish with their test, and checkpoints whose content follows from their step.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Several processes on one folder: the same step at once, and each other's temporary folders.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The background writer: copies, skips, keeps, and reports what goes wrong without stopping anybody.
 #include <gmock/gmock.h>
 #include <sys/mount.h>

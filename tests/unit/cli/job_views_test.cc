@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What people are shown of a job on a cluster: the screen, the diagnosis, the merged logs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Exactly once: over epochs, steps and micro-batches every sample is taken once, in an order that does not
 // depend on V.
 #include <gtest/gtest.h>

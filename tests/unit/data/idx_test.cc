@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The IDX parser on whole files: good ones, broken ones, lying ones.
 #include "worker/data/idx.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every way in which there is no GPU to compute on: a reason in words, and the CPU unless cuda was asked for.
 #include "worker/compute/device/load.h"
 

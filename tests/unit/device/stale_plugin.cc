@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What an older build left beside the program.
 #include "worker/compute/device/plugin.h"
 

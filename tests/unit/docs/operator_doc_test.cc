@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tables of docs/operator.md are what the code says; RINGMASTER_UPDATE=1 rewrites them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

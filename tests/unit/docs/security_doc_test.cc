@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every right in config/rbac.yaml has a row with its reason in docs/security.md, and every row is a right.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

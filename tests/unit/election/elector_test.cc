@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The elector against tables, and many electors against one Lease under random delays and losses.
 #include "operator/election/elector.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // bf16 against fp32: the same step with operands rounded to 8 bits of mantissa gives nearly the same numbers.
 #include <gtest/gtest.h>
 

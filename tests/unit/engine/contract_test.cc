@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The determinism contract of model.h and the rules around a call: buckets, cancelling, short batches.
 #include <gtest/gtest.h>
 

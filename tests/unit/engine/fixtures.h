@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Small models and batches for the engine's tests.
 #pragma once
 

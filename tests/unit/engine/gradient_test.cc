@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every parameter tensor's gradient against central differences of the loss, along the gradient itself and
 // along random directions of signs.
 #include <gtest/gtest.h>

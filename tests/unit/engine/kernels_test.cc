@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every fast kernel against its reference, on every instruction set of this CPU, on ragged sizes; and all
 // instruction sets against each other, bit for bit.
 #include "worker/compute/engine/kernels/kernels.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/engine/thread_pool.h"
 
 #include <gtest/gtest.h>

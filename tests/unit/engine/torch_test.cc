@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One forward, backward and SGD step of every model against PyTorch, to 1e-5 relative. The numbers come from
 // scripts/make-torch-vectors, which computes them in double.
 #include <gtest/gtest.h>

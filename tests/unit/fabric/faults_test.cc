@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kills, stops, aborts and changing memberships between real processes, over shared memory, over UCX and by
 // reads of peers' memory (host's communicator over shared memory):
 // every survivor gets an error and never hangs, and no dead generation ever spoils a later one.

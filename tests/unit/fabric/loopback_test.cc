@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The collectives over messages, on the deterministic network: right answers under every delay, and an error
 // for every survivor whatever message a rank dies at.
 #include <gtest/gtest.h>

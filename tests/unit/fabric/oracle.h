@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs every collective once and compares it with plain arithmetic. Inputs are a function of (seed, rank), so
 // every member can compute what all others hold.
 #pragma once

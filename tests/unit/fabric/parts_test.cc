@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts without I/O: arithmetic, addresses, one peer's traffic.
 #include <gtest/gtest.h>
 

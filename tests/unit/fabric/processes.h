@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Members of a fabric as real processes of their own (forked), which the test steers, stops and kills. The
 // parent talks to each over a socket, in lines; every wait has a deadline.
 #pragma once

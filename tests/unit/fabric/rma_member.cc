@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/unit/fabric/rma_member.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives by pulls in a member process, on memory of the host: what a GPU does is done by plain loops.
 #pragma once
 

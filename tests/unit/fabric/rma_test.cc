@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives by reads of peers' memory, between real processes over real UCX, on memory of the host.
 #include <gtest/gtest.h>
 #include <signal.h>

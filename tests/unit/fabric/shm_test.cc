@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The shared-memory fabric between real processes.
 #include <gtest/gtest.h>
 

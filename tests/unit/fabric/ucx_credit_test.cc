@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // When a sender over UCX hears that its messages have landed. One thread drives both sides.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fabric over UCX, between real processes.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a TokenReview must say before a Hello is believed. The API server's real answers are seen in
 // e2e/operator.
 #include "operator/identity/doorkeeper.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Stands in for libnvidia-ml.so.1 in tests.
 #include <cstdio>
 #include <cstdlib>

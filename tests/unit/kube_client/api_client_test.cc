@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Verbs, pages, repetitions and errors of the API client, over a transport that a test answers by hand.
 #include "operator/kube/api_client.h"
 

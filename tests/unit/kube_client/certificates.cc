@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/unit/kube_client/certificates.h"
 
 #include <openssl/bio.h>

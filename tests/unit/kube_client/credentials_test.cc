@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where tokens come from: files that change, plugins, the pod's own folder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

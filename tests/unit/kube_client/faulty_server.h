@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A server that does to each connection what a test tells it to: answers in pieces, stops in the middle of
 // anything, resets, stays silent. One thread per connection; loopback, a free port.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // kubeconfig files as people have them: merged, with data or files, and wrong in every way.
 #include "operator/kube/kubeconfig.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams: lines that are cut anywhere, ends of every kind, and silence after the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whom the transport trusts, whom it shows what, and the way through a proxy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

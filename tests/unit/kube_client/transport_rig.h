@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the tests of the transport share: clients of a server on loopback, and what such a server does first.
 #pragma once
 

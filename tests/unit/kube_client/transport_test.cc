@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the transport makes of a server that breaks at every stage. These tests also pin down the habits of
 // the HTTP library that the transport relies on: when one changes, a test fails, not a cluster.
 #include <gmock/gmock.h>

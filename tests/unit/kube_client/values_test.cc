@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pure parts: paths, URLs, proxies, headers, lines, PEM, and what a stage's text means.
 #include <gtest/gtest.h>
 

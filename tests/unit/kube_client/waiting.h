@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Waits for callbacks that come on other threads.
 #pragma once
 

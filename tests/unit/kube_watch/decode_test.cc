@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Objects of the API as the core sees them: tables of what kubelets, schedulers and node controllers write.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An HttpClient that plays one API server for lists and watches: the test hands out answers. Not a server of
 // any truth; what a real one does is tested against a real one.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What 10,000 pods and 1,000 nodes cost in memory, through the very path that a listing takes: text, pages of
 // 500, decoders, stores, the reckoning of room. The figure is printed; the limit asserted is that of the
 // operator's whole budget.

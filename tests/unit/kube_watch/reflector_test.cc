@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The thread that asks, over a client whose server the test plays.
 #include "operator/kube/watch/reflector.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The write-ahead log must come back as it was written, to the same process and to another one.
 #include "operator/kube/backend/status_codec.h"
 

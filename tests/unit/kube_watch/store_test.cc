@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The store by hand, and against a plain model under random histories: events, listings that are cut off,
 // live reads that overtake the watch.
 #include "operator/kube/watch/store.h"

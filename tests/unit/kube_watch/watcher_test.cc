@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every edge of the watch machine, one by one; then random histories against its invariants.
 #include "operator/kube/watch/watcher.h"
 

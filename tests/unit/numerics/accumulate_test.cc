@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The sums: equal to the reference bit for bit in every instruction set, and independent of how micro-batches
 // are dealt to ranks and in what order they are added.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How far the exact sum is from the true one: the table of docs/exact-numerics.md, printed and bounded.
 #include <gtest/gtest.h>
 

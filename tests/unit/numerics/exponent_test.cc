@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Exponents: of values, for the step done again, for the next step; and the whole loop of them.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random floats for the tests of the exact numerics: ordinary ones and every awkward kind.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Room for gangs: requests, filters, topology, and places held for pods that are on their way.
 #include "operator/core/capacity.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The machine around the core: queue, gate, back-off, and what it does with errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Life without failures: start, scale, suspend, end.
 #include <gtest/gtest.h>
 

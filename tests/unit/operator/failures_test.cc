@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What happens when something breaks: counting, rules, budgets, back-off.
 #include <gtest/gtest.h>
 

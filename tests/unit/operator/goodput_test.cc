@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where the time of a job goes, and what a wrong clock does to it.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Real child processes: how they start, what they inherit, and that nothing of them stays behind.
 #include "operator/local/keeper.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The whole operator of `ringmaster run`: loop, controller, core and local backend, with shell scripts for
 // workers and the test in the place of the coordinator.
 #include <gtest/gtest.h>

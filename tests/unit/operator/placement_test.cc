@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // From the wish for a gang to its nodes: prepare, make gated, release together, withdraw, and what keeps pods
 // from being made at all.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Workers that fall silent, perhaps because their nodes are lost.
 #include <gtest/gtest.h>
 

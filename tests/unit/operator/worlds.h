@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Small worlds for table tests of core::Decide, and an interpreter that carries decisions out at once.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fast loops give the reference's bits, in every instruction set, for any cut and any number of threads.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

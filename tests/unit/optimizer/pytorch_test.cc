@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Against PyTorch's own optimizers, numbers made by scripts/make-optimizer-vectors.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Real sockets on loopback. Every wait is for an event, with a deadline.
 #include "rendezvous/server.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The server against real sockets: what it answers, and what it survives.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The promise of exact numerics, on real models over the real fabric: the bits of the state after n steps are
 // a function of the job alone, not of the number of ranks, of threads, or of who joined when.
 #include <gtest/gtest.h>

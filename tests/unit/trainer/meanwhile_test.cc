@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/trainer/meanwhile.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the kernel says of a process, read.
 #include "worker/trainer/memory.h"
 

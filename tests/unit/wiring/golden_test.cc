@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is created for each manifest of jobs/, as files that people review. RINGMASTER_UPDATE=1 writes them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

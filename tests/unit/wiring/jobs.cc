@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/unit/wiring/jobs.h"
 
 #include <fmt/format.h>

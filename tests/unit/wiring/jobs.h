@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The manifests of jobs/, each with the context that its first lines name: "# gang: native", "# attempt: 3",
 // "# excluded: node-a,node-b", "# host-ports: 23000". The flags of `ringmaster render` have the same names,
 // so that e2e/wiring renders the same.

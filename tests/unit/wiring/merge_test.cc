@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // merge_cases.json: e2e/wiring compares the same table with what kubectl makes of it.
 #include "operator/wiring/merge.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The same pods and more go through the real admission plugin in e2e/wiring.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the golden files cannot say of themselves: which part of a pod depends on what.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

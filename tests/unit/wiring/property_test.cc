@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What holds for every job. RINGMASTER_SEED=N runs one seed alone.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

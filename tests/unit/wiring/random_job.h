@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random jobs with random templates, from a seed. Everything in them is something the API server could have
 // let through; a second function makes templates of any shape at all.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory of the GPU that collectives work on: NCCL's own where it has some to give, since what cudaMalloc
 // gives it neither hands to the switches of NVLink nor to peers, registered or not; else CUDA's.
 //

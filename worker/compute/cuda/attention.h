@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Causal attention of a GPU, from packed q, k, v (worker/compute/cuda/kernels/attention.h has the layouts):
 // by our own kernels, which are always there, or by a library that is quicker (attention_library.h: cuDNN).
 //

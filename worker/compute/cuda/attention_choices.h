@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Who does each attention: a table that goes to a file and to other members of a job as text, one line per
 // problem. Knows no device.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a library of somebody else's offers for attention, and what is asked of it. A library does what it
 // can: all that it cannot is refused by Prepare, and our kernels do it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What makers of attention are measured and compared on: random operands, and the numbers that a pass writes.
 //
 // Thread rule: one thread at a time, bound to the device.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reading tables of choices, whose lines are words with one or more spaces between them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The collectives of a GPU: NCCL's, where all members have it and a GPU of their own; or, when UCX is asked
 // for, reads of peers' memory (rma.h), where UCX can do that. Else there are none, and gradients travel
 // through the host.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A GPU as the device of a trainer: worker/compute/device/device.h over the kernels and the runtime.
 //
 // Three streams: one for the models, the sums and the update, in the order of the calls; and one for each

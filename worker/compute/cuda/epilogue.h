@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Epilogues of products by kernels of ours, where the library's own is missing or slower.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Included first by every .cu file: CUDA's language and runtime under nvcc, or what the build puts in their
 // place. Tests compile the same sources with g++ and run them on the CPU (tests/cuda/emulation), which is why
 // kernels say RM_SHARED for __shared__ and start through Launch instead of <<<>>>.

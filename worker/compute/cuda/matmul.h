@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Matrix products of a GPU: C = op(A) op(B) (+ C) and what follows at once, row-major as the engine's
 // products are (worker/compute/engine/kernels/matmul.h), sums in float.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products by cuBLASLt. Its matrices are column-major, so what it is asked for is the transpose of what we
 // want: C^T = op(B)^T op(A)^T, in which our rows are its columns and nothing has to be moved.
 #include <cublasLt.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What Device::Plan says of a GPU: the choices for products and for attention, as one text.
 #pragma once
 

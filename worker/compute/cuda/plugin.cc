@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/device/plugin.h"
 
 #include "worker/compute/cuda/device.h"

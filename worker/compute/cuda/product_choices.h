@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which algorithm each shape of product uses: a table that goes to a file and to other members of a job as
 // text, one line per shape. Knows no device.
 //

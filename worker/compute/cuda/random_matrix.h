@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What choices are measured on: random numbers in [-1, 1). Zeros would be quicker than any real ones.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/cuda/rma_collectives.h"
 
 #include "worker/compute/cuda/kernels/terms.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The collectives of GPUs that UCX carries: peers read each other's memory (worker/fabric/rma), and kernels
 // of ours add.
 //

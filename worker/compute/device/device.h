@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What computes: the port between the step loop and a CPU or a GPU. The loop knows spans, not where their
 // memory is.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The CPU as a device: worker/compute/engine, worker/compute/numerics and worker/compute/optimizer on
 // ordinary memory. Everything has happened when a call returns, and nothing travels.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Finds and loads the library that computes on GPUs. Thread rule: main thread.
 #pragma once
 

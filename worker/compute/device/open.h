@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which device computes: the CPU, or what the library beside this program offers. Thread rule: main thread.
 #pragma once
 

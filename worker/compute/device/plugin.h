@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the library that computes on GPUs offers to the program that loads it. It is a library of its own, so
 // that one program serves machines with and without GPUs. Both sides are built from one source tree by one
 // compiler and pass C++ objects to each other; the loader checks that first.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A block of memory aligned to cache lines, zeroed and thereby touched when made: what a model needs is taken
 // at its start, not in the middle of a step. Large ones lie in huge pages where the system gives them.
 // Move-only.

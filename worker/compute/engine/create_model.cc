@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <new>
 
 #include "worker/compute/engine/kernels/matmul_bf16.h"

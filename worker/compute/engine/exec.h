@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where a model's work runs: the kernels of this CPU, the threads, and the matrix products cut into panels. A
 // device with streams would put its own Exec behind the same calls.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Initial parameters as a pure function of (seed, tensor, element): nothing depends on who computes which
 // part.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where every parameter lives: one arena, tensors in the order in which backward finishes their gradients,
 // each padded to a multiple of the exact-numerics block. Gradients, masters and optimizer state share these
 // offsets. Value types.

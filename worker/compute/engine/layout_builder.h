@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Builds a Layout from tensors named in the order in which backward finishes their gradients.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A model on one device: forward and backward by hand, as pure functions of (parameters, batch).
 //
 // Determinism contract: equal parameters and batch give equal bits, whatever the number of threads, the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How the second operand of a bfloat16 product lies in memory: cut along its depth into slices that fit the
 // caches, each slice in strips of 64 columns, in a strip the pairs (k, k + 1) of all its columns together, as
 // AMX and AVX512_BF16 load them. oneDNN calls a slice "BA16a64b2a"; it would make the same of plain rows in

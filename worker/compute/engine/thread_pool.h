@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Threads that share numbered units of work. The units are cut by the caller from the shape of the work
 // alone; which thread takes which unit does not matter to the result. With one thread no other is ever
 // started.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Exact numerics: sums of gradients that do not depend on order, world size or algorithm.
 //
 // A step's gradient is the sum over V logical micro-batches of g_v. Each block of kBlock elements has an

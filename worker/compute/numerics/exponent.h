@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Exponents of blocks: from the largest value to an exponent, and from exponents to factors. Private to
 // numerics. Pure functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The inner loops of the exact numerics, once per instruction set. Private to numerics and its tests: the
 // tests run every variant this CPU has and demand equal bits.
 //

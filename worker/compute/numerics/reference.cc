@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The definition of the exact numerics, one element at a time and in plain words; the kernels must give the
 // same bits.
 #include <algorithm>

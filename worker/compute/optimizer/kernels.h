@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The inner loops of the optimizers, once per instruction set. Private to optimizer and its tests: the tests
 // run every variant this CPU has and demand the reference's bits.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Optimizers over arenas: next = f(current, gradient), element by element, from one buffer into another. The
 // untouched current buffer is the one-step undo, at no extra memory traffic: a step is committed by swapping
 // roles.

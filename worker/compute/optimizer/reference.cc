@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The definition of the optimizers, one element at a time. The formulas are those of PyTorch's
 // torch.optim.SGD (momentum, no dampening, no Nesterov; weight decay is added to the gradient) and
 // torch.optim.AdamW (decoupled decay), as their documentation gives them:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A network inside one process, for tests: each rank is a thread, time is virtual, and everything that
 // happens is a function of the seed.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/fabric/loopback/transport.h"
 
 namespace ringmaster::fabric::loopback {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank's end of the in-process network. Used by that rank's thread only.
 #pragma once
 

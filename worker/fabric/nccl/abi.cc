@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Our declarations of NCCL against its own, wherever those are: nothing is left in the program. What the
 // header is too old for goes unchecked.
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)

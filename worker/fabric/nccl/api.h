@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NCCL as far as it is used, as a table of functions that is filled from libnccl.so.2 at run time: one worker
 // runs with and without it, and newer functions are used where the library has them. The declarations are our
 // own, so that this builds without NVIDIA's headers; abi.cc compares them with nccl.h where that is there.

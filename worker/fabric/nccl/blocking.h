@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NCCL as a fabric::Communicator: the same collectives on memory of the GPU, each of which returns when it is
 // done. For a thread that has nothing else to do meanwhile; its stream is its own.
 #pragma once

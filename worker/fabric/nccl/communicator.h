@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives of one generation on memory of GPUs. The calls give work to a stream and return; what they mean
 // and what holds for failures is as in fabric/communicator.h, but for the order in which floats are summed:
 // that is NCCL's, a function of the machines and the library. Integers are exact.

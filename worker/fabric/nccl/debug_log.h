@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NCCL's log, read by this process: it is turned on at level INFO and written to memory, so that net.h can
 // learn from it. What the user asked to see of it is still shown, in our own log.
 //

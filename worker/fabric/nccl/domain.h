@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NCCL within one trainer: the library, the memory it is to know, and the communicators of successive
 // generations, each of which is made over a communicator of the host (which carries the unique id). A
 // generation that only lost members is made by shrinking the older one, one that only got new ones, behind

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/fabric/nccl/live.h"
 
 #include <fmt/format.h>

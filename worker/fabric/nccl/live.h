@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One communicator of NCCL with its watchdog: the shell around watchdog.h. Calls are made so that none of
 // them can hang the caller: the communicator is non-blocking, and what may hang all the same (revoke, abort)
 // is called on a thread of its own, while another one looks at the clock.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What NCCL really uses, learnt from what it writes about itself: it tells nobody else. Where RDMA is not to
 // be had it takes sockets without a word above its level INFO, and training is ten times slower. Pure.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How the members of a generation come to a communicator of NCCL: what each tells the others over the host's
 // fabric, and what all of them conclude from it, equally. Pure.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What to do about a communicator of NCCL, and when: a state machine without clock, thread or library. Its
 // shell (live.h) tells it what happens and carries out what it decides.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives on memory of GPUs, made of pulls: everybody shows where its data lies and reads what it needs
 // of the others; sums are made by the device. Large all-reduces go in two rounds, as on the host: each member
 // sums the share it owns, then reads the shares of the others where they were summed.

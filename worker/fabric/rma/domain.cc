@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/fabric/rma/domain.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Pulls within one trainer: the memory that peers may read, and the groups of successive generations, each of
 // which is made over a communicator of the host. For GPUs whose gradients NCCL does not carry: because UCX
 // was asked for, because it is missing, or because workers share a GPU.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The members of one generation, who read each other's memory: they show each other where their data lies,
 // pull, and tell when they are done. The collectives over that are in communicator.h.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What members of a generation tell each other before they read each other's memory, over the communicator of
 // the host. A value type, its bytes, and the words for what carries reads.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pull collectives, one per function, over a Group. Each takes untyped bytes; the Communicator in
 // communicator.cc gives them their types. Order of float sums: rank order per element.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collectives by pulling: every member reads what it needs straight from its peers' memory.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The control page: all that a member publishes to its same-host peers. Only the owner writes it; peers have
 // it mapped read-only.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The shared memory of one process: what it owns for as long as the Fabric lives, and the peers it has
 // mapped.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sleeping on a word that another process changes. The mapping may be read-only for the sleeper.
 #pragma once
 

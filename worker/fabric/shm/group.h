@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The members of one generation on one host, and how they wait for each other: everything that the pull
 // collectives are made of. Used by the communication thread only.
 //

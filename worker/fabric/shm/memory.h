@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Shareable memory: what we own (memfd) and what we map of others (read-only). Movable handles; each unmaps
 // what it mapped.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A same-host peer: its control page and segments, mapped read-only, and a way to know that it is gone. Used
 // by the communication thread only.
 #pragma once

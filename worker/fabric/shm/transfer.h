@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Bulk transfer between two same-host ranks, pulled by the receiver. Independent of the phases of the
 // collectives: the two sides count pieces in cells of their own.
 #pragma once

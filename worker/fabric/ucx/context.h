@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // UCX as one part of this process uses it: the settings it runs with, and the memory it is told of.
 //
 // Any thread; what is made here is immutable, but for Map, which one thread at a time calls.

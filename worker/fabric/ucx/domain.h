@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The network side of one process: its UCX worker and the endpoints to its peers. An endpoint stays from
 // generation to generation, also while its peer is not a member (it may come back), until it fails.
 //

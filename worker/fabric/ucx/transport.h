@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The messages of one generation over UCX. One thread at a time.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The header of every active message. Plain data, little-endian hosts of the same build on both sides.
 #pragma once
 

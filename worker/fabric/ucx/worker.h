@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A UCX worker with its endpoints: active messages in, active messages out, reads of peers' memory, sleep and
 // wake-up. Knows nothing of generations.
 //

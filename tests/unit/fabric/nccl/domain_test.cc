@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The communicators of successive generations over a library that is slow, fails and hangs.
 #include "worker/fabric/nccl/domain.h"
 

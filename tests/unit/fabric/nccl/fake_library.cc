@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/unit/fabric/nccl/fake_library.h"
 
 #include <algorithm>

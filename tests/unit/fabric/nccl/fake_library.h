@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Stands in for NCCL in tests: ranks are threads, memory of the GPU is memory, a stream is a queue that is
 // worked off when all ranks have enqueued. It can be slow, fail at any call, and hang.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The host's communicator among threads, as far as NCCL's own needs it: gather, broadcast, barrier.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What all members conclude from their cards.
 #include "worker/fabric/nccl/plan.h"
 

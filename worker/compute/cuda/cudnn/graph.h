@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One pass of causal attention as cuDNN's graph: strides over our packed qkv, so that nothing is moved, and a
 // backward pass that adds in an order of its own choice and not of time's.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Finds libringmaster_cudnn.so beside the library that this is part of.
 #include <dlfcn.h>
 #include <fmt/format.h>

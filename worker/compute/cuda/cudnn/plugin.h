@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What libringmaster_cudnn.so offers to the GPU plugin that loads it (load.cc). It is a library of its own so
 // that the plugin needs no cuDNN: what this one is linked with is not there on every machine. Both are built
 // from one source tree by one compiler, as in worker/compute/device/plugin.h, and the loader checks that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All kernels as one source: compiled once per architecture, which takes less time than one by one.
 #include "worker/compute/cuda/kernels/attention.cu"
 #include "worker/compute/cuda/kernels/attention_bf16.cu"

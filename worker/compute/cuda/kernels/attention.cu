@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Attention for float, multiplied and added without tensor cores, which would round.
 #include "worker/compute/cuda/kernels/attention.h"
 

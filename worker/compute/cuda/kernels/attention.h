@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Causal attention from packed q, k, v, flash style: scores stay in shared memory and registers, tile by
 // tile; only the log-sum-exp of each row is kept for backward, which finds the probabilities again. Backward
 // has no atomics: one pass over query tiles per key tile gives d_k and d_v, one over key tiles per query tile

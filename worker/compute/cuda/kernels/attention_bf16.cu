@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Attention for bfloat16 on tensor cores. Scores never leave registers: those of a warp, as a product leaves
 // them, are laid out as the next product takes them.
 #include "worker/compute/cuda/kernels/attention.h"

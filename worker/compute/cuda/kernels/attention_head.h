@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where attention's blocks find their head, and the sum that its backward starts with. Device code.
 #pragma once
 

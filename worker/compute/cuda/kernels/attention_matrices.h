@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What attention's kernels for bfloat16 are made of: four warps, each with kM times 16 rows of scores in its
 // registers, as mma.h lays out the matrix d. Rows of q, k, v and gradients lie in shared memory, filled with
 // zeros beyond the context and the head, a little apart, so that rows of a small matrix differ in bank.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What attention's kernels for float are made of: 256 threads as 16 by 16, and square tiles of scores of
 // which every thread has kPer by kPer: rows ty * kPer + i, columns tx + 16 * j. Rows of q, k, v lie in shared
 // memory as floats, `Tiles::kStride` apart, filled with zeros beyond the context and the head. Device code.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A bfloat16 number: the upper half of a float, rounded to nearest even. One type for host and device code,
 // so that kernels compiled by nvcc and their callers compiled by g++ mean the same thing.
 #pragma once

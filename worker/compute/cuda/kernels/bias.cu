@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/cuda/kernels/bias.h"
 
 #include "worker/compute/cuda/kernels/column_sums.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The gradient of a bias. T is float or Bf16.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sums of columns: warps of a block take rows in turn and are added in order, blocks of kPartRows rows in a
 // second stage likewise. Device code and its launches.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // 3x3 convolution with padding 1 as a matrix product: images, channels last, become a matrix of patches. With
 // weights [3, 3, in, out], patches x weights is the output, channels last again. T is float or Bf16.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A block takes a row: one pass finds the largest logit and the sum of exponentials together, a second one
 // writes the gradient.
 #include "worker/compute/cuda/kernels/cross_entropy.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Soft-max with cross-entropy over rows of logits, and the sums that a batch is reported with. A negative
 // target means that the row does not count. Rows are independent: a batch may be cut by rows, for instance to
 // make logits and take their gradient chunk by chunk. T is float or Bf16.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The loops of kernels that treat elements alone. `Fn` is a struct with
 //
 //   template <int kCount> __device__ void At(int64_t i) const     elements [i, i + kCount)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Token and position embeddings. Rows are tokens; row r stands at position r % context. Tables and their
 // gradients are float, activations T (float or Bf16). Tokens lie in [0, vocabulary); the caller has checked.
 #pragma once

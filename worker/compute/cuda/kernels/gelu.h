@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GELU with the tanh approximation, as GPT-2 has it (worker/compute/engine/kernels/gelu.h). T is float or
 // Bf16.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A warp takes a row. What it reads twice comes from the nearest cache the second time.
 #include "worker/compute/cuda/kernels/layernorm.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/cuda/kernels/maxpool.h"
 
 #include "worker/compute/cuda/kernels/elementwise.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Maximum over 2x2 windows, channels last. An odd last row or column belongs to no window. T is float or
 // Bf16.
 #pragma once

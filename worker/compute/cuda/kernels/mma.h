@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products of small matrices by a warp on tensor cores, as every GPU since sm_80 has them: bfloat16 operands,
 // float sums. Numbers of a matrix lie spread over the lanes; with g = lane / 4 and t = lane % 4,
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every operation below is one IEEE operation, as on the CPU, and is spelled so that no compiler makes one of
 // two: the bits are those of worker/compute/numerics.
 #include "worker/compute/cuda/kernels/numerics.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The sums of gradients of worker/compute/numerics/exact.h on device memory, with the same bits. `blocks` are
 // blocks of engine::kBlock elements; exponents and maxima have one entry per block, and exponents are valid
 // ones.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Each operation is one float operation, spelled so that none are contracted: the bits are those of
 // worker/compute/optimizer/reference.cc.
 #include "worker/compute/cuda/kernels/optimizer.h"

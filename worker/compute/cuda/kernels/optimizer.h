@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One step of an optimizer over the whole arena in one launch, with the bits of worker/compute/optimizer. The
 // scalars are read from device memory, so that a captured graph can be run again with other ones.
 #pragma once

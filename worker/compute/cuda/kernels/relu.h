@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // max(x, 0); the gradient at 0 is 0. T is float or Bf16.
 #pragma once
 

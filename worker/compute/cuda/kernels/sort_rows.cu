@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A warp takes kChunkRows rows, in order. Each pass counts the digits of every chunk, turns the counts
 // (digits before chunks) into places, and moves the rows there.
 #include "worker/compute/cuda/kernels/sort_rows.h"

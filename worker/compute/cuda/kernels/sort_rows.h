@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Row numbers sorted by a key of theirs, rows of equal keys in their order: a radix sort of eight bits a
 // pass. What follows may then add up the rows of each key in an order that does not depend on timing.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sums of what members of a group have, term by term in the order of their ranks: the arithmetic of
 // fabric::Combiner on device memory, with its bits.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Numbers of T (float or Bf16) as floats, several per access where memory is aligned. Device code.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A warp and its sums. All lanes get the same bits, in an order that is always the same. Device code.
 #pragma once
 

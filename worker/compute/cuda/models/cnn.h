@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Stages of 3x3 convolution, ReLU and 2x2 max-pooling, then one dense layer, on a GPU:
 // worker/compute/engine/models/cnn.h. A convolution is one product with the patches of all samples; backward
 // makes the patches again.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What all models of the GPU share: the batch's way to the device and its sums' way back, the parameters in
 // bfloat16, the loss, and the order of a call. T, float or Bf16, is what activations are kept in.
 //

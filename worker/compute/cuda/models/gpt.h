@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GPT-2 on a GPU: worker/compute/engine/models/gpt.h with what follows a product fused into the next pass
 // over its result (bias and GELU, bias and residual and normalisation).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the MLP and the CNN have in common: a dense layer that gives the logits of images. All rows are one
 // chunk.
 #pragma once

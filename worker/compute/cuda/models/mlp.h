@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Fully connected layers with ReLU between them, on a GPU: worker/compute/engine/models/mlp.h.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The engine's models on a GPU: engine::Model whose parameters and gradients are device memory, with the same
 // layout, names and initial values as on the CPU.
 //

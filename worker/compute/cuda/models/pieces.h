@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The work of a call, cut where the host has a word to say (has it been cancelled, is a bucket final). Each
 // piece becomes a graph (runtime/graph.h), so that a call costs the host one launch per piece and not one per
 // kernel.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which GPUs this process can use, and which one it uses.
 #pragma once
 

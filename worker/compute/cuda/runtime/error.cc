@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/cuda/runtime/error.h"
 
 #include <fmt/format.h>

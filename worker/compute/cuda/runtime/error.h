@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What failures of a GPU become: CUDA's name for it, in words, and what to do. The codes say what may be
 // done:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A point in a stream that others wait for: another stream, or a thread of the host. Move-only; any thread
 // may wait while one thread records.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Work of a stream that was recorded once and is given to it again as one: a CUDA graph. What was recorded
 // keeps its arguments, addresses included; only what memory holds may differ from one time to the next.
 // Move-only.

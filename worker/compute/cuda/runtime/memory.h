@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory of a GPU, and pinned memory of the host, which the GPU reads and writes by itself. Both are zeroed
 // when made and move-only. Taking and giving back waits for the device: at the start, not within a step.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The runtime's interfaces on CUDA's own.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>

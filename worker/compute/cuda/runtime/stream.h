@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A queue of work of one GPU: what is enqueued runs in order, after the call has returned. Enqueueing never
 // fails visibly: what went wrong is told by the next Synchronise, Event::Wait or Event::Done of the same
 // thread, and by every one after it when the device is lost (error.h).

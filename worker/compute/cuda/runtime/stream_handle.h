@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The name of a stream, apart from what can be done with it (stream.h): headers of kernels need no more, and
 // nvcc does not compile the libraries behind base/result.h.
 #pragma once

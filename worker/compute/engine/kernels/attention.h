@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Causal attention of one head of one sample. Queries go in blocks of kQueryBlock rows; a block's scores lie
 // in cache from product to soft-max to product, and keys that the block cannot see are not multiplied. Only
 // the log-sum-exp of each row is kept for backward, which finds the probabilities again.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What follows a matrix product, and the gradient of a bias.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pointwise half of causal attention: soft-max over the keys a query may see, and its gradient. `scores`
 // are products q.k before scaling, [rows, keys]; row r sees keys 0 .. first + r, the others get 0.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // float to bfloat16: the upper half of the bits, rounded to nearest even; NaN stays NaN.
 #pragma once
 

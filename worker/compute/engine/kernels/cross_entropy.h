@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Soft-max with cross-entropy over rows of logits. A negative target means that the row does not count.
 #pragma once
 

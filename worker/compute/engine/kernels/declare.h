@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Declares one kernel for the reference and for every instruction set; its type is KernelFn, declared by the
 // operation's header. In a kernel source, RM_KERNEL names the function of the set being compiled.
 #pragma once

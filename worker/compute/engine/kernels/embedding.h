@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Token and position embeddings. Rows are tokens; row r stands at position r % context.
 #pragma once
 

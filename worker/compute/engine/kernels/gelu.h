@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GELU with the tanh approximation, as GPT-2 has it: 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715
 // x^3), which equals x * sigmoid(2u).
 #pragma once

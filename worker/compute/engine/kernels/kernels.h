@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The kernels by name, one table per way of computing them. A model asks its Exec for the table and calls
 // through it, so that which CPU (or, later, which device) runs is decided in one place. Every kernel is
 // serial, works on plain memory of any alignment, and treats rows independently of each other: cutting a call

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Layer normalisation over rows of `width`, epsilon 1e-5 as in GPT-2.
 #pragma once
 

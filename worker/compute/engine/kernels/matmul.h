@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // C = op(A) op(B), optionally added to C, by oneDNN on the calling thread alone: equal operands give equal
 // bits whatever the alignment and whatever ran before. Row-major throughout.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products of bfloat16 operands with sums in float, by oneDNN (AMX or AVX512_BF16) on the calling thread
 // alone. Keeps the primitive of every shape it has met, since making one costs more than a small product;
 // what is kept does not change results. One thread at a time uses an object.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <bit>
 
 #include "worker/compute/engine/kernels/matmul_bf16.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Maximum over 2x2 windows of one image, channels last. An odd last row or column belongs to no window.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // oneDNN splits its work by the number of OpenMP threads that the calling thread may use, and with it the
 // order of sums. We cut the work ourselves, so within this scope that number is 1; it belongs to the calling
 // thread only, and is put back.

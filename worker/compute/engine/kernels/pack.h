@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // float to bfloat16 (rounded as ToBf16 does, but that numbers below the normal ones may become the zeros as
 // which products take them) in the orders in which products take their operands; see packed.h for the strips.
 // Each is one pass that reads along the rows in memory.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // max(x, 0). The gradient at 0 is 0.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sixteen float lanes on every CPU: one 512-bit register, two of 256 or four of 128 bits. The lane count is
 // part of the result (a sum adds lane by lane, then a fixed tree), so it is the same everywhere, and these
 // kernels give equal bits on all instruction sets.

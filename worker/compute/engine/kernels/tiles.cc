@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/engine/kernels/tiles.h"
 
 #if defined(__x86_64__)

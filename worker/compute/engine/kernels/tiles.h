@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products of bfloat16 operands by AMX tiles, with what follows a product done while its sums are still in
 // the first-level cache: large results then leave for memory while the next block is computed.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a batch must look like for a model, and the refusal when it does not. Value type.
 #pragma once
 

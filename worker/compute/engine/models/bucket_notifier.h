@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Announces buckets as backward reaches their ends.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/compute/engine/models/cnn.h"
 
 #include <utility>

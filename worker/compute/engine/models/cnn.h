@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A small convolutional network: stages of 3x3 convolution, ReLU and 2x2 max-pooling, each with twice the
 // channels of the one before, then one dense layer. Images lie channels last inside; weights of a convolution
 // are [3, 3, in, out], of the dense layer [in, out] over (row, column, channel).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // GPT-2: token and learned position embeddings, pre-LN blocks of causal attention and a GELU MLP, a final
 // norm, and a head tied to the token embedding. Tensors have the names and shapes of Hugging Face's GPT-2
 // (products are x W with W [in, out]), so that export is a change of order only.

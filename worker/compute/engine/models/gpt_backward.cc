@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The backward half of models/gpt.h, last layer first.
 #include "worker/compute/engine/models/gpt.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Fully connected layers with ReLU between them, for images taken as flat vectors.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What all models of the CPU share: configuration, layout, initial values, the checks of a batch, and the
 // loss.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The tensors of the three models: where each lies in the arena, and what it begins with. One source for
 // every device, so that checkpoints, seeds and offsets mean the same everywhere. Value types.
 #pragma once
