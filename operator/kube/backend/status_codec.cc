@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "api/display.h"
-#include "base/json.h"
 #include "operator/kube/backend/status_fields.h"
 
 namespace ringmaster::kube {
@@ -45,7 +44,7 @@ class WriteWay {
   void Plain(T& to, const T& from) const {
     to = from;
   }
-  void json::Text(std::string& to, const std::string& from, size_t limit) const { to = Cut(from, limit); }
+  void Text(std::string& to, const std::string& from, size_t limit) const { to = Cut(from, limit); }
   void At(std::string& to, Time from) const {
     to = from == Time{} ? std::string() : WallTimeText(clock_.ToWall(from));
   }
@@ -89,7 +88,7 @@ class ReadWay {
   void Plain(const T& from, T& to) const {
     to = from;
   }
-  void json::Text(const std::string& from, std::string& to, size_t) const { to = from; }
+  void Text(const std::string& from, std::string& to, size_t) const { to = from; }
   void At(const std::string& from, std::optional<Time>& to) const {
     to.reset();
     if (from.empty()) return;
