@@ -45,7 +45,7 @@ std::vector<Problem> Validate(const TrainingJob& job);
 // "3e-4" -> 0.0003. kInvalid when it is not a finite decimal number.
 Result<double> ParseDecimal(std::string_view text);
 
-// Reference of all fields as Markdown, from the field tables (docs/api.md is its output).
+// Reference of all fields as Markdown, from the field tables (docs/reference/api.md is its output).
 std::string ReferenceMarkdown();
 
 }  // namespace ringmaster::api

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What must be there, and what is used when it is there. docs/dependencies.md says why each.
+# What must be there, and what is used when it is there. docs/internals/dependencies.md says why each.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(yaml-cpp REQUIRED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The operator. Build it from the root of the repository: docs/images.md.
+# The operator. Build it from the root of the repository: docs/operate/images.md.
 # BUILD_IMAGE: a Debian 12, which the programs and their libraries come from. BASE_IMAGE: what they stand on; see images/gather.
 ARG BUILD_IMAGE=debian:bookworm-slim
 ARG BASE_IMAGE=debian:bookworm-slim

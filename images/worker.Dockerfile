@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A worker: the agent, which is PID 1 of a pod, and the trainer that it starts. Build it from the root of the repository:
-# docs/images.md. Without CUDA=ON it trains on CPUs alone; with CUDNN=ON, too, attention may be
+# docs/operate/images.md. Without CUDA=ON it trains on CPUs alone; with CUDNN=ON, too, attention may be
 # cuDNN's.
 # BUILD_IMAGE: a Debian 12, which the programs and their libraries come from. BASE_IMAGE: what they stand on; see images/gather.
 ARG BUILD_IMAGE=debian:bookworm-slim

@@ -75,7 +75,7 @@ class Rig:
         self.nodes.__exit__(kind)
 
     def install(self):
-        """As docs/install.md says."""
+        """As docs/operate/install.md says."""
         self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
         Helm("helm4", self.cluster)("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s",

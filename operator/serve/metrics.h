@@ -4,7 +4,7 @@
 // work; our own are ringmaster_*. Labels are bounded: no job names. Counters and histograms may be fed from
 // any thread; Text may be called from any thread.
 //
-// The table of names, types and meanings is docs/operator.md's; a test compares.
+// The table of names, types and meanings is docs/internals/operator.md's; a test compares.
 #pragma once
 
 #include <cstdint>

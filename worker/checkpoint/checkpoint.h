@@ -8,7 +8,7 @@
 //   DIR/step-000000000300.tmp-<unique>   one being written; never read; swept when its writer is dead
 //
 // A folder without a MANIFEST that verifies does not exist as far as anybody is concerned.
-// docs/checkpoint-format.md.
+// docs/reference/checkpoint-format.md.
 #pragma once
 
 #include <cstdint>

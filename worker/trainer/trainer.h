@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A trainer: one member of a job, from Join to Exit. It stands still until a generation is formed, takes part
-// in it until something ends it, and stands still again. docs/recovery.md tells the same from the
+// in it until something ends it, and stands still again. docs/internals/recovery.md tells the same from the
 // coordinator's side.
 //
 // Thread rule: Run on the process's main thread; the channel's reader thread only aborts.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// docs/api.md and the CRD are what the tables say; RINGMASTER_UPDATE=1 rewrites them. And the tables are
+// docs/reference/api.md and the CRD are what the tables say; RINGMASTER_UPDATE=1 rewrites them. And the tables are
 // complete.
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ void CheckFile(const std::string& path, const std::string& generated) {
   EXPECT_TRUE(*text == generated) << path << " is out of date: run this test with RINGMASTER_UPDATE=1";
 }
 
-TEST(Reference, FileIsUpToDate) { CheckFile("docs/api.md", ReferenceMarkdown()); }
+TEST(Reference, FileIsUpToDate) { CheckFile("docs/reference/api.md", ReferenceMarkdown()); }
 
 TEST(Crd, FileIsUpToDate) { CheckFile("crds/ringmaster.dev_trainingjobs.yaml", CrdYaml()); }
 

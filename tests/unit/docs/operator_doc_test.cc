@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tables of docs/operator.md are what the code says; RINGMASTER_UPDATE=1 rewrites them.
+// Tables of docs/internals/operator.md are what the code says; RINGMASTER_UPDATE=1 rewrites them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace ringmaster {
 namespace {
 
-constexpr const char* kPath = "docs/operator.md";
+constexpr const char* kPath = "docs/internals/operator.md";
 
 // The text between the lines that mark the section.
 void CheckSection(const std::string& name, const std::string& generated) {

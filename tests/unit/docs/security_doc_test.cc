@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every right in config/rbac.yaml has a row with its reason in docs/security.md, and every row is a right.
+// Every right in config/rbac.yaml has a row with its reason in docs/operate/security.md, and every row is a right.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ Rights Granted() {
 // | role | group | resources | names | verbs | why |
 Rights Explained() {
   Rights rights;
-  const auto text = ReadFile("docs/security.md");
+  const auto text = ReadFile("docs/operate/security.md");
   EXPECT_TRUE(text.ok());
   if (!text.ok()) return rights;
   for (const std::string& line : Split(*text, '\n')) {
@@ -87,7 +87,7 @@ TEST(SecurityDoc, EveryRightHasItsReason) {
   const Rights granted = Granted(), explained = Explained();
   EXPECT_GT(granted.size(), 20u);
   for (const std::string& right : granted)
-    EXPECT_TRUE(explained.contains(right)) << "docs/security.md does not say why: " << right;
+    EXPECT_TRUE(explained.contains(right)) << "docs/operate/security.md does not say why: " << right;
   for (const std::string& right : explained)
     EXPECT_TRUE(granted.contains(right)) << "config/rbac.yaml does not grant: " << right;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far the exact sum is from the true one: the table of docs/exact-numerics.md, printed and bounded.
+// How far the exact sum is from the true one: the table of docs/internals/exact-numerics.md, printed and bounded.
 #include <gtest/gtest.h>
 
 #include "tests/unit/numerics/values.h"
