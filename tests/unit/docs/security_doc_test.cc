@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every right in config/rbac.yaml has a row with its reason in docs/operate/security.md, and every row is a right.
+// docs/operate/security.md has a row with a reason for every right in config/rbac.yaml, and no other row.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far the exact sum is from the true one: the table of docs/internals/exact-numerics.md, printed and bounded.
+// Prints and bounds the error of the exact sum: the table of docs/internals/exact-numerics.md.
 #include <gtest/gtest.h>
 
 #include "tests/unit/numerics/values.h"
