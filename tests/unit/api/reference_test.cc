@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares docs/reference/api.md and the CRD with the field tables (RINGMASTER_UPDATE=1 rewrites both files), and
-// checks that the tables are complete.
+// docs/reference/api.md and the CRD match the field tables (RINGMASTER_UPDATE=1 rewrites both files), and the
+// tables are complete.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
