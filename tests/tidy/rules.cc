@@ -185,6 +185,16 @@ std::vector<Finding> RawMemory(std::string_view text) {
   return findings;
 }
 
+std::vector<Finding> LicenceLine(std::string_view text) {
+  bool named = false;
+  EachLine(text, [&](int number, std::string_view line) {
+    named =
+        named || (number <= 5 && line.find("SPDX-License-Identifier: Apache-2.0") != std::string_view::npos);
+  });
+  if (named) return {};
+  return {{0, "no SPDX-License-Identifier: Apache-2.0 in the first five lines"}};
+}
+
 std::vector<std::string> RelativeLinks(std::string_view markdown) {
   static const std::regex kLink(R"(\]\(([^)\s]+)\))");
   std::vector<std::string> links;

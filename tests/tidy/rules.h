@@ -32,6 +32,9 @@ std::vector<Finding> Sleeps(
     std::string_view text);  // for tests; the pause of a loop that polls for an event is none
 std::vector<Finding> RawMemory(std::string_view text);  // new and delete expressions
 
+// The first five lines name the licence: "SPDX-License-Identifier: Apache-2.0".
+std::vector<Finding> LicenceLine(std::string_view text);
+
 // Targets of [text](target) that name a place in the repository: no scheme, no bare #anchor; anchors cut off.
 std::vector<std::string> RelativeLinks(std::string_view markdown);
 

@@ -70,6 +70,13 @@ TEST(RawMemory, ExpressionsAreFoundOwnersAreNot) {
   EXPECT_TRUE(RawMemory("// a new generation; delete it later\n").empty());
 }
 
+TEST(LicenceLine, IsInTheFirstFiveLines) {
+  EXPECT_TRUE(LicenceLine("#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n").empty());
+  EXPECT_EQ(LicenceLine("int x;\n").size(), 1);
+  EXPECT_EQ(LicenceLine("// SPDX-License-Identifier: MIT\n").size(), 1);
+  EXPECT_EQ(LicenceLine("\n\n\n\n\n// SPDX-License-Identifier: Apache-2.0\n").size(), 1);
+}
+
 TEST(RelativeLinks, LeaveOutTheWebAndCode) {
   const std::string text =
       "[a](docs/a.md#part) [b](https://x.org/y) [c](#here)\n```\n[d](no.md)\n```\n[e](LICENSE)\n";

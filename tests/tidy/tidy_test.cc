@@ -89,6 +89,23 @@ TEST(Tidy, MemoryHasOwners) {
            [](const std::string& path, const std::string& text) { Report(path, RawMemory(text)); });
 }
 
+TEST(Tidy, FilesNameTheirLicence) {
+  const char* const kMore[] = {"scripts", "cmake", "e2e", "examples",
+                               "images",  "helm",  ".ci", "CMakeLists.txt"};
+  int seen = 0;
+  const auto check = [&](const std::string& path, const std::string& text) {
+    const std::string extension = fs::path(path).extension().string();
+    // Of files without an extension, scripts alone; of .txt, CMakeLists.txt alone.
+    if (extension.empty() && !text.starts_with("#!")) return;
+    if (extension == ".txt" && fs::path(path).filename() != "CMakeLists.txt") return;
+    ++seen;
+    Report(path, LicenceLine(text));
+  };
+  EachFile({".h", ".cc", ".cu", ".cuh", ".py", ".cmake", ".sh", ".txt", ""}, kCodeFolders, check);
+  EachFile({".h", ".cc", ".cu", ".cuh", ".py", ".cmake", ".sh", ".txt", ""}, kMore, check);
+  EXPECT_GT(seen, 500);
+}
+
 TEST(Tidy, LinksInDocumentsLeadSomewhere) {
   const char* const kDocuments[] = {"README.md", "CONTRIBUTING.md", "docs",    "bench",
                                     "examples",  "worker",          "operator"};
