@@ -3,6 +3,7 @@
 process, with the rights, arguments and environment that the chart gives it."""
 
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -18,7 +19,7 @@ def next_chart(folder):
     """The chart as a later version might be: another number, and a CRD that says something else."""
     chart = pathlib.Path(shutil.copytree(CHART, pathlib.Path(folder) / "ringmaster"))
     text = (chart / "Chart.yaml").read_text()
-    (chart / "Chart.yaml").write_text(text.replace("\nversion: 0.1.0\n", "\nversion: 0.2.0\n"))
+    (chart / "Chart.yaml").write_text(re.sub(r"\nversion: .*\n", "\nversion: 999.0.0\n", text))
     crd = (chart / "files/crd.yaml").read_text()
     changed = crd.replace('"Where the job is in its life."', '"Changed by the upgrade."', 1)
     assert changed != crd

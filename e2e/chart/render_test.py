@@ -2,6 +2,7 @@
 """The chart as text: what both Helms make of it, and what the API server says to that."""
 
 import json
+import re
 import unittest
 
 from cluster import Cluster
@@ -139,7 +140,8 @@ class Render(unittest.TestCase):
         """Every image comes from a value, so an air-gapped site can name its own."""
         text = self.helms[0].template("--set", "image.repository=site/a", "--set", "workerImage.repository=site/b")
         images = [line.split("image:")[1].strip() for line in text.splitlines() if line.strip().startswith("image:")]
-        self.assertEqual(sorted(set(images)), ["site/a:0.1.0", "site/b:0.1.0"])
+        version = re.search(r'\nappVersion: "(.*)"\n', (CHART / "Chart.yaml").read_text())[1]
+        self.assertEqual(sorted(set(images)), [f"site/a:{version}", f"site/b:{version}"])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from nodes import Nodes, NodesError
 from on_nodes import IMAGES
 
 HERE = pathlib.Path(__file__).resolve().parent
+VERSION = re.search(r"^project\(ringmaster VERSION (\S+)", (HERE.parents[1] / "CMakeLists.txt").read_text(), re.M)[1]
+OPERATOR_IMAGE, WORKER_IMAGE = f"ringmaster-operator:{VERSION}", f"ringmaster-worker:{VERSION}"
 
 
 def pod(name, image, command, node=None, **container):
@@ -54,13 +57,13 @@ class OnNodes(unittest.TestCase):
     # --- images
 
     def test_operator_image(self):
-        said = self.run_pod(pod("operator", "ringmaster-operator:0.1.0", ["ringmaster-operator", "--version"], securityContext={
+        said = self.run_pod(pod("operator", OPERATOR_IMAGE, ["ringmaster-operator", "--version"], securityContext={
             "runAsNonRoot": True, "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]}}))
-        self.assertIn("0.1.0", said)
+        self.assertIn(VERSION, said)
 
     def test_worker_image(self):
-        said = self.run_pod(pod("worker", "ringmaster-worker:0.1.0", ["sh", "-c", "id -u; ringmaster-worker devices --json"],
+        said = self.run_pod(pod("worker", WORKER_IMAGE, ["sh", "-c", "id -u; ringmaster-worker devices --json"],
                                 securityContext={"runAsUser": 65532}))
         user, _, devices = said.partition("\n")
         self.assertEqual(user, "65532")
@@ -68,7 +71,7 @@ class OnNodes(unittest.TestCase):
 
     def test_agent_says_what_it_lacks(self):
         name = "bare"
-        manifest = pod(name, "ringmaster-worker:0.1.0", ["ringmaster-agent"])
+        manifest = pod(name, WORKER_IMAGE, ["ringmaster-agent"])
         said = self.run_pod(manifest, "Failed")
         self.assertIn("RINGMASTER_JOB", said)
         state = self.c.get("pod", name)["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -79,9 +82,9 @@ class OnNodes(unittest.TestCase):
     def test_names_and_routes_between_nodes(self):
         self.c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "there"}, "spec": {
             "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"name": "there"}}}))
-        self.run_pod(pod("there", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-2"), "Running")
+        self.run_pod(pod("there", WORKER_IMAGE, ["sleep", "1000"], "node-2"), "Running")
         address = self.c.get("pod", "there")["status"]["podIP"]
-        self.run_pod(pod("here", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-1"), "Running")
+        self.run_pod(pod("here", WORKER_IMAGE, ["sleep", "1000"], "node-1"), "Running")
         self.c.wait(lambda: address in self.seen_from("here", "there.default.svc.cluster.local"), "the name leads there")
 
     def seen_from(self, name, host):
@@ -92,7 +95,7 @@ class OnNodes(unittest.TestCase):
 
     def test_devices(self):
         gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
-        said = self.run_pod(pod("device", "ringmaster-worker:0.1.0", ["sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"], **gpu))
+        said = self.run_pod(pod("device", WORKER_IMAGE, ["sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"], **gpu))
         self.assertRegex(said, "^gpu-[01]$")
         self.nodes.set_device_health("node-1", "gpu-1", False)
         self.c.wait(lambda: self.allocatable("node-1", "nvidia.com/gpu") == "1", "one GPU less")
@@ -100,7 +103,7 @@ class OnNodes(unittest.TestCase):
         self.c.wait(lambda: self.allocatable("node-1", "nvidia.com/gpu") == "2", "it is back")
 
     def test_power(self):
-        self.run_pod(pod("doomed", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-2"), "Running")
+        self.run_pod(pod("doomed", WORKER_IMAGE, ["sleep", "1000"], "node-2"), "Running")
         self.assertTrue(self.nodes.processes("node-2", "sleep"))
         self.nodes.power_off("node-2")
         self.assertEqual(self.nodes.processes("node-2"), [])
@@ -111,7 +114,7 @@ class OnNodes(unittest.TestCase):
         self.assertEqual(self.ready("node-2"), "True")
 
     def test_kubelet_stopped(self):
-        self.run_pod(pod("stays", "ringmaster-worker:0.1.0", ["sleep", "1000"], "node-2"), "Running")
+        self.run_pod(pod("stays", WORKER_IMAGE, ["sleep", "1000"], "node-2"), "Running")
         before = self.nodes.processes("node-2", "sleep")
         self.nodes.stop_kubelet("node-2")
         self.c.wait(lambda: self.ready("node-2") == "Unknown", "its silence is noticed")
