@@ -3,9 +3,9 @@
 // One peer's traffic in one generation, without I/O: puts messages back in order, lands them, and keeps the
 // number under way within a window, so that a fast sender cannot fill a slow receiver's memory.
 //
-// A sender may be kWindow messages ahead of what the receiver has landed, and sends no more once kWindowBytes
-// are under way: what lies in sockets should still be in somebody's cache when it is taken out. The
-// receiver's progress goes out with whatever is sent to the peer anyway, or by itself after a part of the
+// A sender may be kWindow messages ahead of what the receiver has delivered, and sends no more once
+// kWindowBytes are under way: what lies in sockets should still be in somebody's cache when it is taken out.
+// The receiver's progress goes out with whatever is sent to the peer anyway, or by itself after a part of the
 // window, which is less than what stops a sender. Used by one thread.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace ringmaster::fabric {
 
 struct Outgoing {
   uint64_t sequence = 0;
-  Stamp stamp;
+  Tag tag;
   std::span<const std::byte> data;
 };
 
@@ -36,36 +36,36 @@ class Channel {
   static constexpr uint64_t kCreditBytes = kWindowBytes / 2;
 
   // --- sending ---
-  void Queue(Stamp stamp, std::span<const std::byte> data);
+  void Queue(Tag tag, std::span<const std::byte> data);
   // The next message that the window lets go.
   std::optional<Outgoing> Next();
   bool drained() const { return queue_.empty(); }
   uint64_t queued() const { return queued_; }
   uint64_t sent() const { return sent_; }
-  // The peer has landed its first `landed` messages.
-  void OnCredit(uint64_t landed);
+  // The peer has delivered its first `delivered` messages.
+  void OnCredit(uint64_t delivered);
 
   // --- receiving ---
-  Status Post(Stamp stamp, const Landing& landing);
+  Status Post(Tag tag, const PostedReceive& receive);
   // A message came in, in whatever order; lands it now or keeps a copy. kInternal: the peer runs something
   // else.
-  Status OnMessage(uint64_t sequence, Stamp stamp, std::span<const std::byte> message);
-  uint64_t landed() const { return landed_; }
+  Status OnMessage(uint64_t sequence, Tag tag, std::span<const std::byte> message);
+  uint64_t delivered() const { return delivered_; }
   // What to tell the peer with a message that goes there.
-  uint64_t Tell();
+  uint64_t TakeCredit();
   // It is time to tell the peer even without one.
   bool CreditDue() const;
 
  private:
-  struct Expected {
-    Stamp stamp;
-    Landing landing;
+  struct Posted {
+    Tag tag;
+    PostedReceive receive;
   };
-  struct Kept {
-    Stamp stamp;
+  struct Buffered {
+    Tag tag;
     std::vector<std::byte> bytes;
   };
-  Status LandNext(Stamp stamp, std::span<const std::byte> message);
+  Status DeliverNext(Tag tag, std::span<const std::byte> message);
 
   std::deque<Outgoing> queue_;
   uint64_t queued_ = 0;
@@ -74,12 +74,12 @@ class Channel {
   std::deque<size_t> under_way_;  // bytes of each message that is sent and not credited
   uint64_t bytes_under_way_ = 0;
 
-  std::deque<Expected> expected_;
-  std::map<uint64_t, Kept> kept_;  // by sequence: early, or without a landing yet
-  std::vector<std::vector<std::byte>> spare_;
-  uint64_t landed_ = 0;
-  uint64_t told_ = 0;
-  uint64_t bytes_to_tell_ = 0;
+  std::deque<Posted> posted_;
+  std::map<uint64_t, Buffered> buffered_;  // by sequence: early, or without a receive yet
+  std::vector<std::vector<std::byte>> spare_buffers_;
+  uint64_t delivered_ = 0;
+  uint64_t credit_sent_ = 0;
+  uint64_t uncredited_bytes_ = 0;
 };
 
 }  // namespace ringmaster::fabric

@@ -19,8 +19,8 @@ struct Direct {
   int peers() const { return transport.world() - 1; }
   int Peer(int distance) const { return (transport.rank() + distance) % transport.world(); }
   std::span<std::byte> Segment(int owner, uint32_t g) const { return shares.Segment(owner, g); }
-  Stamp Contribution(uint32_t g) const { return {operation, g}; }
-  Stamp Final(uint32_t g) const { return {operation, segments() + g}; }
+  Tag Contribution(uint32_t g) const { return {operation, g}; }
+  Tag Final(uint32_t g) const { return {operation, segments() + g}; }
 };
 
 // Landings from the peer at this distance. Its finished share comes on top of what we sent it before: it
@@ -28,10 +28,10 @@ struct Direct {
 Status PostContribution(const Direct& s, int distance, uint32_t g, const Combiner& combiner) {
   const int peer = s.Peer(distance);
   RM_TRY(s.transport.Post(peer, s.Contribution(g),
-                          {s.Segment(s.transport.rank(), g), Landing::Action::kAppend, combiner}));
+                          {s.Segment(s.transport.rank(), g), PostedReceive::Action::kAppend, combiner}));
   if (g + 1 < s.segments()) return Ok();
   for (uint32_t f = 0; f < s.segments(); ++f)
-    RM_TRY(s.transport.Post(peer, s.Final(f), {s.Segment(peer, f), Landing::Action::kCopy, {}}));
+    RM_TRY(s.transport.Post(peer, s.Final(f), {s.Segment(peer, f), PostedReceive::Action::kCopy, {}}));
   return Ok();
 }
 
@@ -48,7 +48,7 @@ Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::
     for (int d = s.peers(); d > 0; --d)
       RM_TRY(transport.Send(s.Peer(d), s.Contribution(g), s.Segment(s.Peer(d), g)));
   // The peers' values are added in the order of their distance whoever is first: a segment is open to peer
-  // d + 1 when that of peer d has landed. Segments follow each other at a distance of one peer.
+  // d + 1 when that of peer d has delivered. Segments follow each other at a distance of one peer.
   const auto peers = static_cast<uint32_t>(s.peers());
   for (uint32_t tick = 0; tick + 1 < s.segments() + peers; ++tick)
     for (uint32_t d = 1; d <= peers && d <= tick + 1; ++d) {

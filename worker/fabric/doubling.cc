@@ -15,20 +15,20 @@ Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std
   if (rank >= core) {
     RM_TRY(transport.Send(rank - core, {operation, 0}, data));
     RM_TRY(transport.Flush());
-    RM_TRY(transport.Post(rank - core, {operation, 1}, {data, Landing::Action::kCopy, {}}));
+    RM_TRY(transport.Post(rank - core, {operation, 1}, {data, PostedReceive::Action::kCopy, {}}));
     return transport.Wait(rank - core);
   }
   if (rank < extra) {
-    RM_TRY(transport.Post(rank + core, {operation, 0}, {data, Landing::Action::kAppend, combiner}));
+    RM_TRY(transport.Post(rank + core, {operation, 0}, {data, PostedReceive::Action::kAppend, combiner}));
     RM_TRY(transport.Wait(rank + core));
   }
   uint32_t step = 2;
   for (int distance = 1; distance < core; distance *= 2, ++step) {
     const int peer = rank ^ distance;
     RM_TRY(transport.Send(peer, {operation, step}, data));
-    RM_TRY(transport.Settle(peer, 0));  // our own values must have left before the other's come on top
+    RM_TRY(transport.WaitForSends(peer, 0));  // our own values must have left before the other's come on top
     // Both partners compute lower + upper: the same bits.
-    const auto action = peer < rank ? Landing::Action::kPrepend : Landing::Action::kAppend;
+    const auto action = peer < rank ? PostedReceive::Action::kPrepend : PostedReceive::Action::kAppend;
     RM_TRY(transport.Post(peer, {operation, step}, {data, action, combiner}));
     RM_TRY(transport.Wait(peer));
   }

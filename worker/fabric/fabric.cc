@@ -15,13 +15,13 @@
 namespace ringmaster::fabric {
 namespace {
 
-enum class Use { kAuto, kShm, kUcx };
+enum class TransportChoice { kAuto, kShm, kUcx };
 
-class TwoWayFabric final : public Fabric {
+class ShmUcxFabric final : public Fabric {
  public:
-  TwoWayFabric(Use use, MemberAddress self, std::unique_ptr<shm::Domain> shm,
+  ShmUcxFabric(TransportChoice choice, MemberAddress self, std::unique_ptr<shm::Domain> shm,
                std::unique_ptr<ucx::Domain> ucx)
-      : use_(use), self_(std::move(self)), shm_(std::move(shm)), ucx_(std::move(ucx)) {}
+      : choice_(choice), self_(std::move(self)), shm_(std::move(shm)), ucx_(std::move(ucx)) {}
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
     return shm_->Allocate(bytes, label);
@@ -48,9 +48,9 @@ class TwoWayFabric final : public Fabric {
     const bool one_host = std::all_of(members.begin(), members.end(), [&](const MemberAddress& member) {
       return member.host_id == self_.host_id;
     });
-    if (use_ == Use::kShm && !one_host)
+    if (choice_ == TransportChoice::kShm && !one_host)
       return Error{Code::kInvalid, "transport shm was asked for, but the members are on different hosts"};
-    if (use_ == Use::kUcx || !one_host) {
+    if (choice_ == TransportChoice::kUcx || !one_host) {
       RM_ASSIGN(auto transport, ucx_->Connect(group.generation, group.rank, members));
       name_ = members.size() == 1 ? "none" : "ucx:" + ucx_->Transports();
       return NewMessageCommunicator(std::move(transport));
@@ -68,35 +68,35 @@ class TwoWayFabric final : public Fabric {
   std::string TransportName() const override { return name_; }
 
  private:
-  const Use use_;
+  const TransportChoice choice_;
   const MemberAddress self_;
   const std::unique_ptr<shm::Domain> shm_;
-  const std::unique_ptr<ucx::Domain> ucx_;  // nullptr with Use::kShm
+  const std::unique_ptr<ucx::Domain> ucx_;  // nullptr with TransportChoice::kShm
   std::string name_ = "none";
 };
 
-Result<Use> ParseUse(const std::string& transport) {
-  if (transport == "auto") return Use::kAuto;
-  if (transport == "shm") return Use::kShm;
-  if (transport == "ucx") return Use::kUcx;
+Result<TransportChoice> ParseTransport(const std::string& transport) {
+  if (transport == "auto") return TransportChoice::kAuto;
+  if (transport == "shm") return TransportChoice::kShm;
+  if (transport == "ucx") return TransportChoice::kUcx;
   return Error{Code::kInvalid, fmt::format("transport: must be auto, shm or ucx (got \"{}\")", transport)};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::Create(const FabricOptions& options) {
-  RM_ASSIGN(const Use use, ParseUse(options.transport));
+  RM_ASSIGN(const TransportChoice choice, ParseTransport(options.transport));
   MemberAddress self;
   self.uuid = NewUuid();
   self.host_id = options.host_id.empty() ? HostId() : options.host_id;
   self.pid = ::getpid();
   RM_ASSIGN(auto shm, shm::Domain::Create(self.uuid, options.timeout));
   std::unique_ptr<ucx::Domain> ucx;
-  if (use != Use::kShm) {
+  if (choice != TransportChoice::kShm) {
     RM_ASSIGN(ucx, ucx::Domain::Create(self.uuid, options.timeout));
   }
   return std::unique_ptr<Fabric>(
-      std::make_unique<TwoWayFabric>(use, std::move(self), std::move(shm), std::move(ucx)));
+      std::make_unique<ShmUcxFabric>(choice, std::move(self), std::move(shm), std::move(ucx)));
 }
 
 }  // namespace ringmaster::fabric

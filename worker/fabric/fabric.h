@@ -39,7 +39,7 @@ struct Group {
 };
 
 // In the error of a Connect when no transport leads to a peer: it is gone, or was never to be reached.
-inline constexpr std::string_view kNoWay = "no transport leads to a peer";
+inline constexpr std::string_view kUnreachable = "no transport leads to a peer";
 
 class Fabric {
  public:

@@ -16,25 +16,25 @@ size_t Segments(const Transport& transport, size_t bytes) {
 }
 
 template <class Span>
-Span Part(const Transport& transport, Span data, size_t k) {
+Span SegmentOf(const Transport& transport, Span data, size_t k) {
   const size_t segment = transport.segment_bytes();
   return data.subspan(k * segment, std::min(segment, data.size() - k * segment));
 }
 
-Status Take(Transport& transport, uint32_t operation, std::span<std::byte> data, int peer) {
+Status ReceiveSegments(Transport& transport, uint32_t operation, std::span<std::byte> data, int peer) {
   const size_t count = Segments(transport, data.size());
   for (size_t k = 0; k < count + kPostedAhead; ++k) {
     if (k >= kPostedAhead) RM_TRY(transport.Wait(peer));
     if (k < count)
       RM_TRY(transport.Post(peer, {operation, static_cast<uint32_t>(k)},
-                            {Part(transport, data, k), Landing::Action::kCopy, {}}));
+                            {SegmentOf(transport, data, k), PostedReceive::Action::kCopy, {}}));
   }
   return Ok();
 }
 
-Status Give(Transport& transport, uint32_t operation, std::span<const std::byte> data, int peer) {
+Status SendSegments(Transport& transport, uint32_t operation, std::span<const std::byte> data, int peer) {
   for (size_t k = 0; k < Segments(transport, data.size()); ++k)
-    RM_TRY(transport.Send(peer, {operation, static_cast<uint32_t>(k)}, Part(transport, data, k)));
+    RM_TRY(transport.Send(peer, {operation, static_cast<uint32_t>(k)}, SegmentOf(transport, data, k)));
   return Ok();
 }
 
@@ -49,19 +49,19 @@ Status PairwiseAllToAll(Transport& transport, uint32_t operation, std::span<cons
   for (int d = 1; d < world; ++d) {
     const int to = (rank + d) % world;
     const int from = (rank + world - d) % world;
-    RM_TRY(Give(transport, operation, in.subspan(to * share, share), to));
-    RM_TRY(Take(transport, operation, out.subspan(from * share, share), from));
+    RM_TRY(SendSegments(transport, operation, in.subspan(to * share, share), to));
+    RM_TRY(ReceiveSegments(transport, operation, out.subspan(from * share, share), from));
   }
   return transport.Flush();
 }
 
 Status SendBulk(Transport& transport, std::span<const std::byte> data, int peer) {
-  RM_TRY(Give(transport, kBulk, data, peer));
+  RM_TRY(SendSegments(transport, kBulk, data, peer));
   return transport.Flush();
 }
 
 Status ReceiveBulk(Transport& transport, std::span<std::byte> data, int peer) {
-  return Take(transport, kBulk, data, peer);
+  return ReceiveSegments(transport, kBulk, data, peer);
 }
 
 }  // namespace ringmaster::fabric

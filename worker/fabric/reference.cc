@@ -13,17 +13,17 @@ Status ReferenceAllReduce(Transport& transport, uint32_t operation, std::span<st
   for (size_t k = 0; k < count; ++k) {
     const std::span<std::byte> piece =
         data.subspan(k * segment, std::min(segment, data.size() - k * segment));
-    const Stamp stamp{operation, static_cast<uint32_t>(k)};
+    const Tag tag{operation, static_cast<uint32_t>(k)};
     if (transport.rank() == 0) {
       for (int q = 1; q < transport.world(); ++q) {
-        RM_TRY(transport.Post(q, stamp, {piece, Landing::Action::kAppend, combiner}));
+        RM_TRY(transport.Post(q, tag, {piece, PostedReceive::Action::kAppend, combiner}));
         RM_TRY(transport.Wait(q));
       }
-      for (int q = 1; q < transport.world(); ++q) RM_TRY(transport.Send(q, stamp, piece));
+      for (int q = 1; q < transport.world(); ++q) RM_TRY(transport.Send(q, tag, piece));
     } else {
-      RM_TRY(transport.Send(0, stamp, piece));
+      RM_TRY(transport.Send(0, tag, piece));
       RM_TRY(transport.Flush());
-      RM_TRY(transport.Post(0, stamp, {piece, Landing::Action::kCopy, {}}));
+      RM_TRY(transport.Post(0, tag, {piece, PostedReceive::Action::kCopy, {}}));
       RM_TRY(transport.Wait(0));
     }
   }

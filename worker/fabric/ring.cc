@@ -9,7 +9,7 @@
 namespace ringmaster::fabric {
 namespace {
 
-constexpr uint32_t kAhead = 16;  // landings posted before their message can have come
+constexpr uint32_t kRingAhead = 16;  // landings posted before their message can have come
 constexpr uint32_t kExchangeAhead = 4;
 // Shorter segments cost more in messages than they gain in overlap.
 constexpr size_t kShortestInRing = 16 << 10;
@@ -30,9 +30,9 @@ Ring MakeRing(Transport& transport, uint32_t operation, std::span<std::byte> dat
 
 // The ring's one movement. In step s this rank takes in share `first - s` and passes it on in step s + 1;
 // before, it sends share `first + 1`, which it has. Segments flow on their own: one is passed on as soon as
-// it has landed.
-Status Turn(const Ring& ring, uint32_t steps, int first,
-            const std::function<Landing(uint32_t, std::span<std::byte>)>& land) {
+// it has delivered.
+Status RunRing(const Ring& ring, uint32_t steps, int first,
+               const std::function<PostedReceive(uint32_t, std::span<std::byte>)>& receive_for) {
   const auto owner = [&](uint32_t step) {
     const int world = ring.world();
     return ((first - static_cast<int>(step)) % world + world) % world;
@@ -41,15 +41,15 @@ Status Turn(const Ring& ring, uint32_t steps, int first,
   const auto post = [&](uint32_t k) {
     const uint32_t step = k / ring.shares.segments;
     return ring.transport.Post(ring.previous(), {ring.operation, k},
-                               land(step, ring.shares.Segment(owner(step), k % ring.shares.segments)));
+                               receive_for(step, ring.shares.Segment(owner(step), k % ring.shares.segments)));
   };
-  for (uint32_t k = 0; k < std::min(kAhead, total); ++k) RM_TRY(post(k));
+  for (uint32_t k = 0; k < std::min(kRingAhead, total); ++k) RM_TRY(post(k));
   const int mine = (first + 1) % ring.world();
   for (uint32_t g = 0; g < ring.shares.segments; ++g)
     RM_TRY(ring.transport.Send(ring.next(), {ring.operation, g}, ring.shares.Segment(mine, g)));
   for (uint32_t k = 0; k < total; ++k) {
     RM_TRY(ring.transport.Wait(ring.previous()));
-    if (k + kAhead < total) RM_TRY(post(k + kAhead));
+    if (k + kRingAhead < total) RM_TRY(post(k + kRingAhead));
     const uint32_t step = k / ring.shares.segments;
     if (step + 1 < steps)
       RM_TRY(ring.transport.Send(ring.next(), {ring.operation, k + ring.shares.segments},
@@ -65,18 +65,18 @@ Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::by
   const auto rounds = static_cast<uint32_t>(transport.world() - 1);
   const Ring ring = MakeRing(transport, operation, data, PartBytes(data.size(), transport.world()));
   // The sum of share c is complete at rank c - 1, which passes it on: no pause between the two halves.
-  return Turn(ring, 2 * rounds, (transport.rank() + transport.world() - 1) % transport.world(),
-              [&](uint32_t step, std::span<std::byte> segment) {
-                return step < rounds ? Landing{segment, Landing::Action::kPrepend, combiner}
-                                     : Landing{segment, Landing::Action::kCopy, {}};
-              });
+  return RunRing(ring, 2 * rounds, (transport.rank() + transport.world() - 1) % transport.world(),
+                 [&](uint32_t step, std::span<std::byte> segment) {
+                   return step < rounds ? PostedReceive{segment, PostedReceive::Action::kPrepend, combiner}
+                                        : PostedReceive{segment, PostedReceive::Action::kCopy, {}};
+                 });
 }
 
 // Between two ranks a ring would send the same bytes in twice the rounds.
 Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                          const Combiner& combiner) {
   const int peer = 1 - transport.rank();
-  const auto action = peer == 0 ? Landing::Action::kPrepend : Landing::Action::kAppend;
+  const auto action = peer == 0 ? PostedReceive::Action::kPrepend : PostedReceive::Action::kAppend;
   const Shares whole = Cut(data, data.size(), transport.segment_bytes(), kShortestInRing);
   const uint32_t count = whole.segments;
   uint32_t waiting = 0;
@@ -84,7 +84,7 @@ Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std
     if (k < count) RM_TRY(transport.Send(peer, {operation, k}, whole.Segment(0, k)));
     if (k == 0) continue;
     // Our own values must have left before the other's come on top.
-    RM_TRY(transport.Settle(peer, k < count ? 1 : 0));
+    RM_TRY(transport.WaitForSends(peer, k < count ? 1 : 0));
     RM_TRY(transport.Post(peer, {operation, k - 1}, {whole.Segment(0, k - 1), action, combiner}));
     if (++waiting <= kExchangeAhead) continue;
     RM_TRY(transport.Wait(peer));
@@ -98,19 +98,19 @@ Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std
                          const Combiner& combiner) {
   const int world = transport.world();
   const Ring ring = MakeRing(transport, operation, data, data.size() / world);
-  return Turn(ring, static_cast<uint32_t>(world - 1), (transport.rank() + world - 2) % world,
-              [&](uint32_t, std::span<std::byte> segment) {
-                return Landing{segment, Landing::Action::kPrepend, combiner};
-              });
+  return RunRing(ring, static_cast<uint32_t>(world - 1), (transport.rank() + world - 2) % world,
+                 [&](uint32_t, std::span<std::byte> segment) {
+                   return PostedReceive{segment, PostedReceive::Action::kPrepend, combiner};
+                 });
 }
 
 Status RingAllGather(Transport& transport, uint32_t operation, std::span<std::byte> data) {
   const int world = transport.world();
   const Ring ring = MakeRing(transport, operation, data, data.size() / world);
-  return Turn(ring, static_cast<uint32_t>(world - 1), (transport.rank() + world - 1) % world,
-              [&](uint32_t, std::span<std::byte> segment) {
-                return Landing{segment, Landing::Action::kCopy, {}};
-              });
+  return RunRing(ring, static_cast<uint32_t>(world - 1), (transport.rank() + world - 1) % world,
+                 [&](uint32_t, std::span<std::byte> segment) {
+                   return PostedReceive{segment, PostedReceive::Action::kCopy, {}};
+                 });
 }
 
 }  // namespace ringmaster::fabric

@@ -25,7 +25,7 @@ Status TreeBroadcast(Transport& transport, uint32_t operation, std::span<std::by
   while (distance < view.world && (view.me & distance) == 0) distance *= 2;
   if (view.me != 0) {
     const int parent = view.Rank(view.me - distance);
-    RM_TRY(transport.Post(parent, {operation, 0}, {data, Landing::Action::kCopy, {}}));
+    RM_TRY(transport.Post(parent, {operation, 0}, {data, PostedReceive::Action::kCopy, {}}));
     RM_TRY(transport.Wait(parent));
   }
   for (distance /= 2; distance >= 1; distance /= 2)
@@ -44,7 +44,7 @@ Status TreeReduce(Transport& transport, uint32_t operation, std::span<std::byte>
     }
     if (view.me + distance >= view.world) continue;
     const int child = view.Rank(view.me + distance);
-    RM_TRY(transport.Post(child, {operation, 0}, {data, Landing::Action::kAppend, combiner}));
+    RM_TRY(transport.Post(child, {operation, 0}, {data, PostedReceive::Action::kAppend, combiner}));
     RM_TRY(transport.Wait(child));
   }
   return Ok();
@@ -63,7 +63,7 @@ Status ChainBroadcast(Transport& transport, uint32_t operation, std::span<std::b
   };
   const auto post = [&](size_t k) {
     return transport.Post(previous, {operation, static_cast<uint32_t>(k)},
-                          {at(k), Landing::Action::kCopy, {}});
+                          {at(k), PostedReceive::Action::kCopy, {}});
   };
   if (view.me != 0)
     for (size_t k = 0; k < std::min(kAhead, count); ++k) RM_TRY(post(k));

@@ -19,8 +19,8 @@
 
 #include "base/result.h"
 #include "worker/compute/device/device.h"
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/ordered.h"
 #include "worker/trainer/twin.h"
 
 namespace ringmaster::trainer {
@@ -28,7 +28,7 @@ namespace ringmaster::trainer {
 // The communicators of a generation.
 struct Links {
   fabric::Communicator* host = nullptr;
-  fabric::OrderedCommunicator* device = nullptr;  // on the device's memory; may be missing
+  fabric::AsyncCommunicator* device = nullptr;  // on the device's memory; may be missing
 };
 
 class CommQueue {

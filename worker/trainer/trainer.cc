@@ -170,7 +170,7 @@ Status Trainer::Connect(const fabric::Group& group) {
     // A peer that is gone is known to be so in a moment. If not, nothing comes of trying again: pods that
     // must have RDMA are forbidden TCP, so this is how they miss it.
     const std::string& why = connected.error().message;
-    if (why.find(fabric::kNoWay) != std::string::npos)
+    if (why.find(fabric::kUnreachable) != std::string::npos)
       apart_ = parts_.config.rdma_or_fail ? WithoutRdma(why) : why + "; see UCX_TLS and UCX_NET_DEVICES";
     return connected.error();
   }

@@ -71,7 +71,7 @@ class Trainer {
   std::unique_ptr<TrainState> state_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<fabric::Communicator> comm_;
-  std::unique_ptr<fabric::OrderedCommunicator>
+  std::unique_ptr<fabric::AsyncCommunicator>
       device_comm_;                             // on the device's memory, on top of comm_; often missing
   std::unique_ptr<checkpoint::Writer> writer_;  // made when this member first writes one
   Reporter reporter_;

@@ -41,7 +41,7 @@ class Echo : public fabric::Communicator {
 };
 
 // The device's side: sums of two equal gradients, up to the operation at which the other one dies.
-class EchoOnDevice : public fabric::OrderedCommunicator {
+class EchoOnDevice : public fabric::AsyncCommunicator {
  public:
   explicit EchoOnDevice(int operations) : left_(operations) {}
   int rank() const override { return host_.rank(); }

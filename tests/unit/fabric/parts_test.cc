@@ -92,7 +92,8 @@ TEST(Channel, LandsInOrderWhateverOrderMessagesComeIn) {
     size_t posted = 0;
     const auto post = [&] {
       const auto part = std::span(data).subspan(posted * 8, 8);
-      ASSERT_TRUE(channel.Post({1, static_cast<uint32_t>(posted)}, {part, Landing::Action::kCopy, {}}).ok());
+      ASSERT_TRUE(
+          channel.Post({1, static_cast<uint32_t>(posted)}, {part, PostedReceive::Action::kCopy, {}}).ok());
       ++posted;
     };
     for (const uint64_t sequence : order) {
@@ -103,7 +104,7 @@ TEST(Channel, LandsInOrderWhateverOrderMessagesComeIn) {
               .ok());
     }
     while (posted < order.size()) post();
-    EXPECT_EQ(channel.landed(), order.size());
+    EXPECT_EQ(channel.delivered(), order.size());
     for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(data[i * 8], std::byte(i));
   }
 }
@@ -148,18 +149,18 @@ TEST(Channel, TellsBeforeTheSenderHasToStop) {
     Channel receiver;
     const auto data = Bytes(bytes, 1);
     std::vector<std::byte> place(bytes);
-    uint64_t landed = 0;
+    uint64_t delivered = 0;
     for (int i = 0; i < 100; ++i) {
       sender.Queue({}, data);
-      ASSERT_TRUE(receiver.Post({}, {place, Landing::Action::kCopy, {}}).ok());
+      ASSERT_TRUE(receiver.Post({}, {place, PostedReceive::Action::kCopy, {}}).ok());
     }
-    while (landed < 100) {
+    while (delivered < 100) {
       const auto next = sender.Next();
-      ASSERT_TRUE(next) << bytes << " bytes: stuck after " << landed;
-      ASSERT_TRUE(receiver.OnMessage(next->sequence, next->stamp, next->data).ok());
-      ++landed;
+      ASSERT_TRUE(next) << bytes << " bytes: stuck after " << delivered;
+      ASSERT_TRUE(receiver.OnMessage(next->sequence, next->tag, next->data).ok());
+      ++delivered;
       if (!receiver.CreditDue()) continue;
-      sender.OnCredit(receiver.Tell());
+      sender.OnCredit(receiver.TakeCredit());
       EXPECT_FALSE(receiver.CreditDue());
     }
   }
@@ -167,11 +168,11 @@ TEST(Channel, TellsBeforeTheSenderHasToStop) {
 
 TEST(Channel, RefusesWhatDoesNotFit) {
   std::vector<std::byte> data(8);
-  const Landing landing{data, Landing::Action::kCopy, {}};
-  const auto refused = [&](uint64_t sequence, Stamp stamp, size_t bytes) {
+  const PostedReceive receive{data, PostedReceive::Action::kCopy, {}};
+  const auto refused = [&](uint64_t sequence, Tag tag, size_t bytes) {
     Channel channel;
-    EXPECT_TRUE(channel.Post({1, 2}, landing).ok());
-    return !channel.OnMessage(sequence, stamp, Bytes(bytes, 1)).ok();
+    EXPECT_TRUE(channel.Post({1, 2}, receive).ok());
+    return !channel.OnMessage(sequence, tag, Bytes(bytes, 1)).ok();
   };
   EXPECT_FALSE(refused(0, {1, 2}, 8));
   EXPECT_TRUE(refused(0, {1, 3}, 8));

@@ -44,13 +44,14 @@ class WithHost final : public Communicator {
 
 }  // namespace
 
-void LateWork::Combine(const Terms& terms) {
-  given_.emplace_back([terms] {
+void LateWork::Combine(const Operands& operands) {
+  given_.emplace_back([operands] {
     std::vector<const std::byte*> sources;
-    const size_t bytes = terms.own.size();
-    for (size_t at = 0; at < terms.others.size(); at += bytes) sources.push_back(terms.others.data() + at);
-    sources.insert(sources.begin() + terms.rank, terms.own.data());
-    terms.combiner.Combine(terms.own.data(), sources, bytes / kElementBytes);
+    const size_t bytes = operands.own.size();
+    for (size_t at = 0; at < operands.others.size(); at += bytes)
+      sources.push_back(operands.others.data() + at);
+    sources.insert(sources.begin() + operands.rank, operands.own.data());
+    operands.combiner.Combine(operands.own.data(), sources, bytes / kElementBytes);
   });
 }
 

@@ -17,7 +17,7 @@ namespace ringmaster::fabric::testing {
 // Does everything only when it is waited for, as a device may.
 class LateWork final : public rma::DeviceWork {
  public:
-  void Combine(const Terms& terms) override;
+  void Combine(const Operands& operands) override;
   void Copy(std::span<std::byte> to, std::span<const std::byte> from) override;
   Status Wait() override;
 

@@ -13,7 +13,7 @@
 #include "tests/unit/fabric/processes.h"
 #include "tests/unit/fabric/rma_member.h"
 #include "worker/fabric/rma/group.h"
-#include "worker/fabric/rma/offer.h"
+#include "worker/fabric/rma/peer_info.h"
 #include "worker/fabric/ucx/context.h"
 
 namespace ringmaster::fabric::testing {
@@ -25,11 +25,12 @@ FabricOptions OverSharedMemory() {
   return options;
 }
 
-class PullWorld : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
+class RmaWorld : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
 
-TEST_P(PullWorld, AllCollectives) {
+TEST_P(RmaWorld, AllCollectives) {
   const auto [world, lanes] = GetParam();
-  if (std::string_view(lanes) == "tcp" && ucx::CanBeDirect()) GTEST_SKIP() << "there would be no group";
+  if (std::string_view(lanes) == "tcp" && ucx::CanDisableEmulation())
+    GTEST_SKIP() << "there would be no group";
   ASSERT_EQ(::setenv("UCX_TLS", lanes, 1), 0);
   RunAll(world, OverSharedMemory(), 0, [world = world](Member& member) -> Status {
     std::vector<std::byte> memory(static_cast<size_t>(3 * world) * 100003 * 4);
@@ -47,13 +48,13 @@ TEST_P(PullWorld, AllCollectives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Worlds, PullWorld, ::testing::Combine(::testing::Values(1, 2, 3, 4, 7), ::testing::Values("all", "tcp")),
+    Worlds, RmaWorld, ::testing::Combine(::testing::Values(1, 2, 3, 4, 7), ::testing::Values("all", "tcp")),
     [](const auto& instance) {
       return fmt::format("{}_{}", std::get<0>(instance.param), std::get<1>(instance.param));
     });
 
 // Every element is summed in rank order, whoever sums it: floats too have the bits of the plain loop.
-TEST(Pull, FloatsAreSummedInRankOrder) {
+TEST(Rma, FloatsAreSummedInRankOrder) {
   constexpr int kWorld = 3;
   constexpr size_t kElements = 50001;
   const auto at = [](int rank, size_t i) {
@@ -77,7 +78,7 @@ TEST(Pull, FloatsAreSummedInRankOrder) {
   });
 }
 
-TEST(Pull, DifferentCallsAreFound) {
+TEST(Rma, DifferentCallsAreFound) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<int32_t> data(1000);
     const std::atomic<bool> cancel = false;
@@ -86,12 +87,12 @@ TEST(Pull, DifferentCallsAreFound) {
     RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
     const Status status =
         communicator->AllReduce(std::span(data).first(member.id() == 0 ? 1000 : 999), ReduceOp::kSum);
-    if (status.ok()) return Error{Code::kInternal, "it was taken"};
+    if (status.ok()) return Error{Code::kInternal, "it was accepted"};
     return Ok();
   });
 }
 
-TEST(Pull, MemoryThatNobodyRegisteredIsRefused) {
+TEST(Rma, MemoryThatNobodyRegisteredIsRefused) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<int32_t> data(1000);
     std::vector<int32_t> other(1000);
@@ -102,18 +103,18 @@ TEST(Pull, MemoryThatNobodyRegisteredIsRefused) {
     if (!communicator.ok() && member.id() == 1) return Ok();  // told by the other, who was quicker
     if (!communicator.ok()) return communicator.error();
     const Status status = (*communicator)->AllReduce(std::span(other), ReduceOp::kSum);
-    if (status.ok()) return Error{Code::kInternal, "it was taken"};
+    if (status.ok()) return Error{Code::kInternal, "it was accepted"};
     if (member.id() == 0 && status.error().code != Code::kInternal) return status;
     return Ok();
   });
 }
 
 // Memory of GPUs with a library that knows none: nobody has a group, and all know that.
-TEST(Pull, WithoutCudaInUcxThereIsNoGroup) {
+TEST(Rma, WithoutCudaInUcxThereIsNoGroup) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     const auto domain =
         rma::Domain::Create({.cuda = member.id() == 1, .host_id = "test", .timeout = seconds(30)});
-    if (domain->able() != (member.id() == 0)) return Error{Code::kInternal, "UCX knows CUDA here"};
+    if (domain->supported() != (member.id() == 0)) return Error{Code::kInternal, "UCX knows CUDA here"};
     const std::atomic<bool> cancel = false;
     LateWork work;
     RM_ASSIGN(auto host, member.ConnectAll(1));
@@ -124,14 +125,14 @@ TEST(Pull, WithoutCudaInUcxThereIsNoGroup) {
 }
 
 // One had no memory left, or another amount than the others: nobody has a group, and all know that.
-TEST(Pull, WithoutTheSameScratchThereIsNoGroup) {
+TEST(Rma, WithoutTheSameScratchThereIsNoGroup) {
   for (const bool refuses : {false, true}) {
     RunAll(2, OverSharedMemory(), 0, [refuses](Member& member) -> Status {
       const bool other = member.id() == 1;
       std::vector<std::byte> scratch(other && !refuses ? 32 << 10 : 64 << 10);
       const auto domain = rma::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
       domain->Register(scratch);
-      if (other && refuses) domain->Refuse("no memory");
+      if (other && refuses) domain->Disable("no memory");
       const std::atomic<bool> cancel = false;
       LateWork work;
       RM_ASSIGN(auto host, member.ConnectAll(1));
@@ -144,8 +145,8 @@ TEST(Pull, WithoutTheSameScratchThereIsNoGroup) {
 }
 
 // Over TCP a read needs the peer's help: a UCX that can be told to do without is not used so, and all know.
-TEST(Pull, WhatOnlyEmulatesIsNotUsed) {
-  if (!ucx::CanBeDirect()) GTEST_SKIP() << "UCX " << ucx::LibraryVersion() << " cannot be told";
+TEST(Rma, WhatOnlyEmulatesIsNotUsed) {
+  if (!ucx::CanDisableEmulation()) GTEST_SKIP() << "UCX " << ucx::LibraryVersion() << " cannot be told";
   ASSERT_EQ(::setenv("UCX_TLS", "tcp", 1), 0);
   RunAll(3, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<std::byte> scratch(64 << 10);
@@ -173,31 +174,31 @@ void ReadOfOneThatIsGone(bool dead) {
     rma::Memory memory;
     RM_ASSIGN(memory.context,
               ucx::Context::Create(UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, true));
-    RM_ASSIGN(ucx::Mapped mapped, memory.context->Map(data, memory.type));
+    RM_ASSIGN(ucx::RegisteredMemory mapped, memory.context->Register(data, memory.type));
     memory.regions.push_back(std::move(mapped));
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto group,
               rma::Group::Create(
                   &memory,
                   {.rank = host->rank(), .world = host->world(), .generation = 1, .timeout = seconds(30)}));
-    rma::Offer own;
+    rma::PeerInfo own;
     own.worker = group->address();
     own.regions = {{reinterpret_cast<uint64_t>(data.data()), kBytes, memory.regions.front().key()}};
-    RM_ASSIGN(auto offers, rma::Exchange(host.get(), own));
-    RM_TRY(group->Reach(std::move(offers)));
-    RM_TRY(group->Arrive(data));
+    RM_ASSIGN(auto infos, rma::ExchangePeerInfo(host.get(), own));
+    RM_TRY(group->Connect(std::move(infos)));
+    RM_TRY(group->Expose(data));
     if (member.id() == 0) {
-      RM_TRY(group->Pull(1, 0, data));
-      RM_TRY(group->Landed());
+      RM_TRY(group->Get(1, 0, data));
+      RM_TRY(group->WaitForGets());
     }
-    RM_TRY(group->Arrive(data));
+    RM_TRY(group->Expose(data));
     if (member.id() == 1) group.reset();
     member.Tell("ready");
     member.Listen();
     if (member.id() == 1) return Ok();
     Status status;  // of a read when UCX knows by now, else of their end
-    for (int i = 0; i < 3 && status.ok(); ++i) status = group->Pull(1, 0, data);
-    if (status.ok()) status = group->Landed();
+    for (int i = 0; i < 3 && status.ok(); ++i) status = group->Get(1, 0, data);
+    if (status.ok()) status = group->WaitForGets();
     group.reset();
     if (status.ok() || status.error().code != Code::kUnavailable)
       return Error{Code::kInternal, "who is gone was read"};
@@ -216,52 +217,54 @@ void ReadOfOneThatIsGone(bool dead) {
   EXPECT_EQ(processes.Wait(1), "ok");
 }
 
-TEST(Pull, AGroupGoesRightAfterReadsOfWhoDied) { ReadOfOneThatIsGone(true); }
-TEST(Pull, AGroupGoesRightAfterReadsOfWhoLeft) { ReadOfOneThatIsGone(false); }
+TEST(Rma, AGroupGoesRightAfterReadsOfWhoDied) { ReadOfOneThatIsGone(true); }
+TEST(Rma, AGroupGoesRightAfterReadsOfWhoLeft) { ReadOfOneThatIsGone(false); }
 
-TEST(PullOffer, ComesBackFromItsBytes) {
+TEST(PeerInfo, ComesBackFromItsBytes) {
   using namespace std::string_literals;
-  const rma::Offer offer{.refusal = "no \xff GPU",
-                         .host_id = "host",
-                         .worker = "\0\x80raw"s,
-                         .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}},
-                         .scratch_bytes = 4096};
-  const auto decoded = rma::Decode(rma::Encode(offer));
+  const rma::PeerInfo info{.unsupported_reason = "no \xff GPU",
+                           .host_id = "host",
+                           .worker = "\0\x80raw"s,
+                           .regions = {{1, 2, "key\0"s}, {uint64_t{1} << 63, 4, ""}},
+                           .scratch_bytes = 4096};
+  const auto decoded = rma::Decode(rma::Encode(info));
   ASSERT_TRUE(decoded.ok()) << decoded.error().message;
-  EXPECT_EQ(*decoded, offer);
-  EXPECT_EQ(rma::Decode("no offer").error().code, Code::kCorrupt);
+  EXPECT_EQ(*decoded, info);
+  EXPECT_EQ(rma::Decode("not a peer info").error().code, Code::kCorrupt);
   EXPECT_EQ(rma::Decode("").error().code, Code::kCorrupt);
 }
 
 // Members whose builds would not understand each other, or would cut sums differently, go without; and none
 // of them fails over it.
-TEST(PullOffer, WhoCannotReadEachOther) {
-  rma::Offer able;
-  able.scratch_bytes = 4096;
-  rma::Offer unable;  // without any scratch
-  unable.refusal = "no GPU";
-  rma::Offer smaller = able;
+TEST(PeerInfo, WhoCannotReadEachOther) {
+  rma::PeerInfo supported;
+  supported.scratch_bytes = 4096;
+  rma::PeerInfo unable;  // without any scratch
+  unable.unsupported_reason = "no GPU";
+  rma::PeerInfo smaller = supported;
   smaller.scratch_bytes = 2048;
-  rma::Offer newer = able;
+  rma::PeerInfo newer = supported;
   newer.protocol = rma::kProtocol + 1;
   const auto decoded = rma::Decode(rma::Encode(newer));
   ASSERT_TRUE(decoded.ok()) << decoded.error().message;
-  EXPECT_EQ(rma::WhyNot({able, able}), "");
-  EXPECT_EQ(rma::WhyNot({able, unable, smaller}), "rank 1: no GPU");
-  EXPECT_EQ(rma::WhyNot({unable, able}), "rank 0: no GPU");
-  EXPECT_EQ(rma::WhyNot({able, able, smaller}), "rank 2 reads into 2048 bytes, rank 0 into 4096");
-  EXPECT_EQ(rma::WhyNot({able, *decoded}), "rank 1 is of another build, with protocol 2, not 1");
+  EXPECT_EQ(rma::WhyIncompatible({supported, supported}), "");
+  EXPECT_EQ(rma::WhyIncompatible({supported, unable, smaller}), "rank 1: no GPU");
+  EXPECT_EQ(rma::WhyIncompatible({unable, supported}), "rank 0: no GPU");
+  EXPECT_EQ(rma::WhyIncompatible({supported, supported, smaller}),
+            "rank 2 reads into 2048 bytes, rank 0 into 4096");
+  EXPECT_EQ(rma::WhyIncompatible({supported, *decoded}),
+            "rank 1 is of another build, with protocol 2, not 1");
 }
 
-TEST(PullOffer, WhatCarriesMemoryOfGpus) {
-  EXPECT_EQ(rma::Carriers(true, "cuda_ipc+tcp"), "cuda_ipc");
-  EXPECT_EQ(rma::Carriers(true, "cuda_ipc+rc_mlx5"), "cuda_ipc");
-  EXPECT_EQ(rma::Carriers(true, "rc_mlx5+tcp"), "rc_mlx5");
-  EXPECT_EQ(rma::Carriers(true, "cma+tcp"), "");
-  EXPECT_EQ(rma::Carriers(false, "cuda_ipc+tcp"), "");
-  EXPECT_EQ(rma::Carriers(false, "dc_mlx5+rc_verbs+tcp"), "dc_mlx5+rc_verbs");
-  EXPECT_EQ(rma::Carriers(false, "tcp"), "");
-  EXPECT_EQ(rma::Carriers(false, ""), "");
+TEST(PeerInfo, WhatCarriesMemoryOfGpus) {
+  EXPECT_EQ(rma::GpuTransports(true, "cuda_ipc+tcp"), "cuda_ipc");
+  EXPECT_EQ(rma::GpuTransports(true, "cuda_ipc+rc_mlx5"), "cuda_ipc");
+  EXPECT_EQ(rma::GpuTransports(true, "rc_mlx5+tcp"), "rc_mlx5");
+  EXPECT_EQ(rma::GpuTransports(true, "cma+tcp"), "");
+  EXPECT_EQ(rma::GpuTransports(false, "cuda_ipc+tcp"), "");
+  EXPECT_EQ(rma::GpuTransports(false, "dc_mlx5+rc_verbs+tcp"), "dc_mlx5+rc_verbs");
+  EXPECT_EQ(rma::GpuTransports(false, "tcp"), "");
+  EXPECT_EQ(rma::GpuTransports(false, ""), "");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// When a sender over UCX hears that its messages have landed. One thread drives both sides.
+// When a sender over UCX hears that its messages have delivered. One thread drives both sides.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -43,7 +43,7 @@ TEST(UcxCredit, WhatWasKeptIsCreditedWhenItLands) {
   meets.join();
 
   const std::vector<std::byte> message(64, std::byte{7});
-  std::vector<std::byte> landed(64);
+  std::vector<std::byte> delivered(64);
   const uint64_t before = to->worker().messages();
   for (uint32_t i = 0; i < Channel::kWindow; ++i) ASSERT_TRUE(sender->Send(1, {0, i}, message).ok());
   ASSERT_TRUE(Drive(from.get(), to.get(), [&] {
@@ -52,8 +52,8 @@ TEST(UcxCredit, WhatWasKeptIsCreditedWhenItLands) {
 
   const uint64_t heard = from->worker().messages();
   for (uint32_t i = 0; i < Channel::kWindow; ++i)
-    ASSERT_TRUE(receiver->Post(0, {0, i}, {landed, Landing::Action::kCopy, {}}).ok());
-  EXPECT_EQ(landed, message);
+    ASSERT_TRUE(receiver->Post(0, {0, i}, {delivered, PostedReceive::Action::kCopy, {}}).ok());
+  EXPECT_EQ(delivered, message);
   EXPECT_TRUE(Drive(from.get(), to.get(), [&] { return from->worker().messages() > heard; }))
       << "the sender was not told";
 }

@@ -75,14 +75,14 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu,
   return made;
 }
 
-Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives::Connect(fabric::Communicator* host,
-                                                                          const std::atomic<bool>* cancel) {
+Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives::Connect(fabric::Communicator* host,
+                                                                        const std::atomic<bool>* cancel) {
   if (domain_ == nullptr) {
     if (rma_ == nullptr) rma_ = RmaCollectives::Create(stream_.get(), HostId(), memory_);
     return rma_->Connect(host, cancel);
   }
   RM_ASSIGN(auto device, domain_->Connect(host, cancel));
-  if (device == nullptr) return std::unique_ptr<fabric::OrderedCommunicator>();
+  if (device == nullptr) return std::unique_ptr<fabric::AsyncCommunicator>();
   const std::string carried_by = domain_->TransportName();
   if (carried_by.ends_with(":socket"))
     log::Warn("gradients travel over {}: {}", carried_by, domain_->WhySockets());

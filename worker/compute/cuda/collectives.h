@@ -20,8 +20,8 @@
 #include "worker/compute/cuda/arenas.h"
 #include "worker/compute/cuda/runtime/device_facts.h"
 #include "worker/compute/cuda/runtime/stream.h"
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/ordered.h"
 
 namespace ringmaster::fabric::nccl {
 class Domain;
@@ -43,8 +43,8 @@ class Collectives {
   Result<Arenas::Arena> Allocate(int64_t bytes);
 
   // As device::Device::Collectives.
-  Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
-                                                               const std::atomic<bool>* cancel);
+  Result<std::unique_ptr<fabric::AsyncCommunicator>> Connect(fabric::Communicator* host,
+                                                             const std::atomic<bool>* cancel);
   // What operations are given to.
   Stream stream() const { return stream_.get(); }
   // As device::Device::CollectivesTransport.

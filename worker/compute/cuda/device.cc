@@ -256,8 +256,8 @@ class CudaDevice final : public device::Device {
     return Ok();
   }
 
-  Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(fabric::Communicator* host,
-                                                                   const std::atomic<bool>* cancel) override {
+  Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives(fabric::Communicator* host,
+                                                                 const std::atomic<bool>* cancel) override {
     return collectives_->Connect(host, cancel);
   }
   std::string CollectivesTransport() override { return collectives_->Transport(); }

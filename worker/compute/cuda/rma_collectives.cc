@@ -12,22 +12,22 @@ namespace {
 constexpr int64_t kScratchBytes = int64_t{16} << 20;
 
 template <class T>
-void CombineOf(Stream stream, const fabric::rma::DeviceWork::Terms& terms) {
-  const auto count = static_cast<int64_t>(terms.own.size() / sizeof(T));
-  const int others = static_cast<int>(terms.others.size() / terms.own.size());
-  kernels::CombineTerms<T>(stream, count, others + 1, terms.rank, terms.combiner.op == fabric::ReduceOp::kMax,
-                           reinterpret_cast<const T*>(terms.others.data()),
-                           reinterpret_cast<T*>(terms.own.data()));
+void CombineOf(Stream stream, const fabric::rma::DeviceWork::Operands& operands) {
+  const auto count = static_cast<int64_t>(operands.own.size() / sizeof(T));
+  const int others = static_cast<int>(operands.others.size() / operands.own.size());
+  kernels::CombineTerms<T>(
+      stream, count, others + 1, operands.rank, operands.combiner.op == fabric::ReduceOp::kMax,
+      reinterpret_cast<const T*>(operands.others.data()), reinterpret_cast<T*>(operands.own.data()));
 }
 
 }  // namespace
 
-void RmaCollectives::Work::Combine(const Terms& terms) {
-  if (terms.own.empty()) return;
-  if (terms.combiner.element == fabric::Element::kFloat)
-    CombineOf<float>(stream_, terms);
+void RmaCollectives::Work::Combine(const Operands& operands) {
+  if (operands.own.empty()) return;
+  if (operands.combiner.element == fabric::Element::kFloat)
+    CombineOf<float>(stream_, operands);
   else
-    CombineOf<int32_t>(stream_, terms);
+    CombineOf<int32_t>(stream_, operands);
 }
 
 void RmaCollectives::Work::Copy(std::span<std::byte> to, std::span<const std::byte> from) {
@@ -38,10 +38,10 @@ std::unique_ptr<RmaCollectives> RmaCollectives::Create(Stream stream, const std:
                                                        const std::vector<std::span<std::byte>>& memory) {
   auto rma = std::unique_ptr<RmaCollectives>(new RmaCollectives(stream));
   rma->domain_ = fabric::rma::Domain::Create({.cuda = !HostReaches(MemoryKind::kDevice), .host_id = host_id});
-  if (!rma->domain_->able()) return rma;
+  if (!rma->domain_->supported()) return rma;
   auto scratch = Buffer<std::byte>::Create(kScratchBytes);
   if (!scratch.ok()) {
-    rma->domain_->Refuse(scratch.error().message);
+    rma->domain_->Disable(scratch.error().message);
     return rma;
   }
   rma->scratch_ = std::move(*scratch);
@@ -50,8 +50,8 @@ std::unique_ptr<RmaCollectives> RmaCollectives::Create(Stream stream, const std:
   return rma;
 }
 
-Result<std::unique_ptr<fabric::OrderedCommunicator>> RmaCollectives::Connect(
-    fabric::Communicator* host, const std::atomic<bool>* cancel) {
+Result<std::unique_ptr<fabric::AsyncCommunicator>> RmaCollectives::Connect(fabric::Communicator* host,
+                                                                           const std::atomic<bool>* cancel) {
   return domain_->Connect(host, cancel, &work_, scratch_.span());
 }
 

@@ -16,8 +16,8 @@
 #include "base/result.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/ordered.h"
 #include "worker/fabric/rma/communicator.h"
 #include "worker/fabric/rma/domain.h"
 
@@ -31,15 +31,15 @@ class RmaCollectives {
                                                 const std::vector<std::span<std::byte>>& memory);
 
   // As Collectives::Connect.
-  Result<std::unique_ptr<fabric::OrderedCommunicator>> Connect(fabric::Communicator* host,
-                                                               const std::atomic<bool>* cancel);
+  Result<std::unique_ptr<fabric::AsyncCommunicator>> Connect(fabric::Communicator* host,
+                                                             const std::atomic<bool>* cancel);
   const std::string& transport() const { return domain_->transport(); }
 
  private:
   class Work final : public fabric::rma::DeviceWork {
    public:
     explicit Work(Stream stream) : stream_(stream) {}
-    void Combine(const Terms& terms) override;
+    void Combine(const Operands& operands) override;
     void Copy(std::span<std::byte> to, std::span<const std::byte> from) override;
     Status Wait() override { return Synchronise(stream_); }
 

@@ -29,8 +29,8 @@
 #include "base/result.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/ordered.h"
 
 namespace ringmaster::device {
 
@@ -120,8 +120,8 @@ class Device {
   // Collectives on this device's own memory among the members of `host`, every one of which calls: nullptr on
   // all of them when one has none to offer. `host` outlives it. Operations end with kCancelled soon after
   // *cancel becomes true.
-  virtual Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
-      fabric::Communicator* host, const std::atomic<bool>* cancel) = 0;
+  virtual Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives(fabric::Communicator* host,
+                                                                         const std::atomic<bool>* cancel) = 0;
   // What carries them, in the words of rendezvous/transport_name.h; empty while it is the host's
   // communicator.
   virtual std::string CollectivesTransport() = 0;

@@ -112,9 +112,9 @@ class HostDevice final : public Device {
   Status Precede(Ticket /*ticket*/) override { return Ok(); }
   Status Rejoin() override { return Ok(); }
 
-  Result<std::unique_ptr<fabric::OrderedCommunicator>> Collectives(
+  Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives(
       fabric::Communicator* /*host*/, const std::atomic<bool>* /*cancel*/) override {
-    return std::unique_ptr<fabric::OrderedCommunicator>();
+    return std::unique_ptr<fabric::AsyncCommunicator>();
   }
   std::string CollectivesTransport() override { return ""; }
 

@@ -53,13 +53,10 @@ Status Domain::Pump(int rank) {
   for (int q = 0; q < options_.world; ++q) {
     Channel& channel = ranks_[rank].channels[q];
     while (const auto next = channel.Next())
-      RM_TRY(Push(rank, {EventKind::kMessage,
-                         rank,
-                         q,
-                         next->sequence,
-                         next->stamp,
-                         {next->data.begin(), next->data.end()}}));
-    if (channel.CreditDue()) RM_TRY(Push(rank, {EventKind::kCredit, rank, q, channel.Tell(), {}, {}}));
+      RM_TRY(Push(
+          rank,
+          {EventKind::kMessage, rank, q, next->sequence, next->tag, {next->data.begin(), next->data.end()}}));
+    if (channel.CreditDue()) RM_TRY(Push(rank, {EventKind::kCredit, rank, q, channel.TakeCredit(), {}, {}}));
   }
   return Ok();
 }
@@ -70,7 +67,7 @@ void Domain::Deliver(Event event) {
   Channel& channel = receiver.channels[event.from];
   switch (event.kind) {
     case EventKind::kMessage:
-      if (auto status = channel.OnMessage(event.sequence, event.stamp, event.bytes); !status.ok())
+      if (auto status = channel.OnMessage(event.sequence, event.tag, event.bytes); !status.ok())
         receiver.failure = status.error();
       break;
     case EventKind::kCredit:

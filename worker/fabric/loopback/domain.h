@@ -59,7 +59,7 @@ class Domain {
     int from = 0;
     int to = 0;
     uint64_t sequence = 0;  // or the credit
-    Stamp stamp;
+    Tag tag;
     std::vector<std::byte> bytes;
   };
   struct Rank {

@@ -24,27 +24,27 @@ LoopbackTransport::~LoopbackTransport() {
   domain_.AdvanceIfAllWait();
 }
 
-Status LoopbackTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data) {
+Status LoopbackTransport::Send(int peer, Tag tag, std::span<const std::byte> data) {
   const std::lock_guard lock(domain_.mutex_);
-  domain_.ranks_[rank_].channels[peer].Queue(stamp, data);
+  domain_.ranks_[rank_].channels[peer].Queue(tag, data);
   return domain_.Pump(rank_);
 }
 
-Status LoopbackTransport::Post(int peer, Stamp stamp, const Landing& landing) {
+Status LoopbackTransport::Post(int peer, Tag tag, const PostedReceive& receive) {
   const std::lock_guard lock(domain_.mutex_);
-  return domain_.ranks_[rank_].channels[peer].Post(stamp, landing);
+  return domain_.ranks_[rank_].channels[peer].Post(tag, receive);
 }
 
 Status LoopbackTransport::Wait(int peer) {
   std::unique_lock lock(domain_.mutex_);
   uint64_t& waited = domain_.ranks_[rank_].waited[peer];
-  RM_TRY(domain_.WaitUntil(lock, rank_,
-                           [&](const Domain::Rank& self) { return self.channels[peer].landed() > waited; }));
+  RM_TRY(domain_.WaitUntil(
+      lock, rank_, [&](const Domain::Rank& self) { return self.channels[peer].delivered() > waited; }));
   ++waited;
   return Ok();
 }
 
-Status LoopbackTransport::Settle(int peer, uint64_t behind) {
+Status LoopbackTransport::WaitForSends(int peer, uint64_t behind) {
   std::unique_lock lock(domain_.mutex_);
   return domain_.WaitUntil(lock, rank_, [&](const Domain::Rank& self) {
     return self.channels[peer].sent() + behind >= self.channels[peer].queued();

@@ -22,10 +22,10 @@ class LoopbackTransport final : public Transport {
   uint64_t generation() const override { return 1; }
   size_t segment_bytes() const override { return domain_.options_.segment_bytes; }
 
-  Status Send(int peer, Stamp stamp, std::span<const std::byte> data) override;
-  Status Post(int peer, Stamp stamp, const Landing& landing) override;
+  Status Send(int peer, Tag tag, std::span<const std::byte> data) override;
+  Status Post(int peer, Tag tag, const PostedReceive& receive) override;
   Status Wait(int peer) override;
-  Status Settle(int peer, uint64_t behind) override;
+  Status WaitForSends(int peer, uint64_t behind) override;
   Status Flush() override;
 
  private:

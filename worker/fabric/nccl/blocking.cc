@@ -7,7 +7,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-class BlockingCommunicator final : public OrderedCommunicator {
+class BlockingCommunicator final : public AsyncCommunicator {
  public:
   BlockingCommunicator(std::unique_ptr<DeviceCommunicator> device, Communicator* host, Stream stream,
                        CopyOnDevice copy)
@@ -72,8 +72,8 @@ class BlockingCommunicator final : public OrderedCommunicator {
 
 }  // namespace
 
-std::unique_ptr<OrderedCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
-                                                  Communicator* host, Stream stream, CopyOnDevice copy) {
+std::unique_ptr<AsyncCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
+                                                Communicator* host, Stream stream, CopyOnDevice copy) {
   return std::make_unique<BlockingCommunicator>(std::move(device), host, stream, std::move(copy));
 }
 

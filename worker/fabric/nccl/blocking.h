@@ -8,9 +8,9 @@
 #include <memory>
 #include <span>
 
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
 #include "worker/fabric/nccl/communicator.h"
-#include "worker/fabric/ordered.h"
 
 namespace ringmaster::fabric::nccl {
 
@@ -18,7 +18,7 @@ namespace ringmaster::fabric::nccl {
 using CopyOnDevice = std::function<void(Stream, std::span<std::byte> to, std::span<const std::byte> from)>;
 
 // `host` is the communicator over which `device` was made, and outlives it: barriers are its.
-std::unique_ptr<OrderedCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
-                                                  Communicator* host, Stream stream, CopyOnDevice copy);
+std::unique_ptr<AsyncCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
+                                                Communicator* host, Stream stream, CopyOnDevice copy);
 
 }  // namespace ringmaster::fabric::nccl

@@ -12,55 +12,55 @@
 namespace ringmaster::fabric::rma {
 namespace {
 
-constexpr size_t kLine = 64;
+constexpr size_t kCacheLineBytes = 64;
 // Up to here everybody reads everything and sums it all: one round instead of two.
 constexpr size_t kSmallBytes = 64 << 10;
 
-class PullCommunicator final : public OrderedCommunicator {
+class RmaCommunicator final : public AsyncCommunicator {
  public:
-  PullCommunicator(std::unique_ptr<Group> group, DeviceWork* work, std::span<std::byte> scratch)
+  RmaCommunicator(std::unique_ptr<Group> group, DeviceWork* work, std::span<std::byte> scratch)
       : group_(std::move(group)), work_(work), scratch_(scratch) {
-    CHECK(world() == 1 || Half(0).size() >= Others() * kLine, "too little scratch: {} bytes for {} members",
-          scratch.size(), world());
+    CHECK(world() == 1 || ScratchHalf(0).size() >= Others() * kCacheLineBytes,
+          "too little scratch: {} bytes for {} members", scratch.size(), world());
   }
   // Nothing of ours is under way when the memory is used again.
-  ~PullCommunicator() override { (void)work_->Wait(); }
+  ~RmaCommunicator() override { (void)work_->Wait(); }
 
   int rank() const override { return group_->rank(); }
   int world() const override { return group_->world(); }
   uint64_t generation() const override { return group_->generation(); }
 
   Status AllReduce(std::span<int32_t> data, ReduceOp op) override {
-    return Done(DoAllReduce(std::as_writable_bytes(data), {Element::kInt32, op}));
+    return Finalize(DoAllReduce(std::as_writable_bytes(data), {Element::kInt32, op}));
   }
   Status AllReduce(std::span<float> data, ReduceOp op) override {
-    return Done(DoAllReduce(std::as_writable_bytes(data), {Element::kFloat, op}));
+    return Finalize(DoAllReduce(std::as_writable_bytes(data), {Element::kFloat, op}));
   }
   Status ReduceScatter(std::span<int32_t> data, ReduceOp op) override {
-    return Done(DoReduceScatter(std::as_writable_bytes(data), {Element::kInt32, op}));
+    return Finalize(DoReduceScatter(std::as_writable_bytes(data), {Element::kInt32, op}));
   }
   Status ReduceScatter(std::span<float> data, ReduceOp op) override {
-    return Done(DoReduceScatter(std::as_writable_bytes(data), {Element::kFloat, op}));
+    return Finalize(DoReduceScatter(std::as_writable_bytes(data), {Element::kFloat, op}));
   }
-  Status AllGather(std::span<std::byte> data) override { return Done(DoAllGather(data)); }
-  Status Broadcast(std::span<std::byte> data, int root) override { return Done(DoBroadcast(data, root)); }
+  Status AllGather(std::span<std::byte> data) override { return Finalize(DoAllGather(data)); }
+  Status Broadcast(std::span<std::byte> data, int root) override { return Finalize(DoBroadcast(data, root)); }
   // What the others get is garbage by contract, so it may as well be the sum.
   Status Reduce(std::span<int32_t> data, ReduceOp op, int) override { return AllReduce(data, op); }
   Status Reduce(std::span<float> data, ReduceOp op, int) override { return AllReduce(data, op); }
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
-    return Done(DoAllToAll(in, out));
+    return Finalize(DoAllToAll(in, out));
   }
-  Status Barrier() override { return group_->Arrive({}); }
+  Status Barrier() override { return group_->Expose({}); }
   Status Send(std::span<const std::byte> data, int peer) override {
     RM_TRY(work_->Wait());
-    return group_->Offered(peer, data);
+    return group_->Send(peer, data);
   }
   Status Receive(std::span<std::byte> data, int peer) override {
     RM_TRY(work_->Wait());
-    RM_TRY(group_->AwaitOffer(peer, data.size()));
-    RM_TRY(group_->Pull(peer, 0, data));
-    RM_TRY(group_->Landed());
-    return group_->Take(peer);
+    RM_TRY(group_->AwaitSend(peer, data.size()));
+    RM_TRY(group_->Get(peer, 0, data));
+    RM_TRY(group_->WaitForGets());
+    return group_->Acknowledge(peer);
   }
 
   Status StartAllReduce(std::span<int32_t> data, ReduceOp op) override { return AllReduce(data, op); }
@@ -70,44 +70,46 @@ class PullCommunicator final : public OrderedCommunicator {
  private:
   size_t Others() const { return static_cast<size_t>(world()) - 1; }
   // Where the term of `peer` is among those of the others.
-  size_t Slot(int peer) const { return static_cast<size_t>(peer < rank() ? peer : peer - 1); }
-  std::span<std::byte> Half(size_t turn) const {
+  size_t OperandIndex(int peer) const { return static_cast<size_t>(peer < rank() ? peer : peer - 1); }
+  std::span<std::byte> ScratchHalf(size_t turn) const {
     return scratch_.subspan(turn % 2 * (scratch_.size() / 2), scratch_.size() / 2);
   }
-  size_t LongestPiece() const { return Half(0).size() / Others() / kLine * kLine; }
+  size_t MaxPieceBytes() const {
+    return ScratchHalf(0).size() / Others() / kCacheLineBytes * kCacheLineBytes;
+  }
 
   // Also after a failure: the device leaves the caller's memory alone.
-  Status Done(Status status) {
+  Status Finalize(Status status) {
     const Status waited = work_->Wait();
     RM_TRY(std::move(status));
     return waited;
   }
 
-  Status Uneven(const char* what, size_t bytes) {
+  Status UnequalShares(const char* what, size_t bytes) {
     return Error{Code::kInternal, fmt::format("{} of {} bytes among {} ranks: the shares are not equal", what,
                                               bytes, world())};
   }
 
-  // Fills `terms` with what the others have `offset` behind what they have shown, an equal part each.
-  Status ReadTerms(size_t offset, std::span<std::byte> terms) {
-    const size_t bytes = terms.size() / Others();
+  // Fills `operands` with what the others have `offset` behind what they have exposed, an equal part each.
+  Status GetOperands(size_t offset, std::span<std::byte> operands) {
+    const size_t bytes = operands.size() / Others();
     for (int q = 0; q < world(); ++q) {
       if (q == rank()) continue;
-      RM_TRY(group_->Pull(q, offset, terms.subspan(Slot(q) * bytes, bytes)));
+      RM_TRY(group_->Get(q, offset, operands.subspan(OperandIndex(q) * bytes, bytes)));
     }
-    return group_->Landed();
+    return group_->WaitForGets();
   }
 
-  // Reads everybody's term of `own`, which lies `offset` behind what all have shown, piece by piece, and has
-  // the device sum them there; it sums a piece while the next one is read.
-  Status SumHere(std::span<std::byte> own, size_t offset, const Combiner& combiner) {
+  // Reads everybody's term of `own`, which lies `offset` behind what all have exposed, piece by piece, and
+  // has the device sum them there; it sums a piece while the next one is read.
+  Status ReduceShare(std::span<std::byte> own, size_t offset, const Combiner& combiner) {
     size_t turn = 0;
-    for (size_t at = 0; at < own.size(); at += LongestPiece(), ++turn) {
-      const std::span<std::byte> piece = own.subspan(at, std::min(LongestPiece(), own.size() - at));
-      const std::span<std::byte> terms = Half(turn).first(piece.size() * Others());
-      RM_TRY(ReadTerms(offset + at, terms));
-      RM_TRY(work_->Wait());  // for the piece before: the next one goes to where its terms are
-      work_->Combine({piece, terms, rank(), combiner});
+    for (size_t at = 0; at < own.size(); at += MaxPieceBytes(), ++turn) {
+      const std::span<std::byte> piece = own.subspan(at, std::min(MaxPieceBytes(), own.size() - at));
+      const std::span<std::byte> operands = ScratchHalf(turn).first(piece.size() * Others());
+      RM_TRY(GetOperands(offset + at, operands));
+      RM_TRY(work_->Wait());  // for the piece before: the next one goes to where its operands are
+      work_->Combine({piece, operands, rank(), combiner});
     }
     return work_->Wait();
   }
@@ -115,81 +117,81 @@ class PullCommunicator final : public OrderedCommunicator {
   Status DoAllReduce(std::span<std::byte> data, const Combiner& combiner) {
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Arrive(data));
-    if (data.size() * Others() <= kSmallBytes && data.size() <= LongestPiece()) {
-      const std::span<std::byte> terms = Half(0).first(data.size() * Others());
-      RM_TRY(ReadTerms(0, terms));
-      RM_TRY(group_->Arrive({}));  // nobody reads ours any more
-      work_->Combine({data, terms, rank(), combiner});
+    RM_TRY(group_->Expose(data));
+    if (data.size() * Others() <= kSmallBytes && data.size() <= MaxPieceBytes()) {
+      const std::span<std::byte> operands = ScratchHalf(0).first(data.size() * Others());
+      RM_TRY(GetOperands(0, operands));
+      RM_TRY(group_->Expose({}));  // nobody reads ours any more
+      work_->Combine({data, operands, rank(), combiner});
       return Ok();
     }
-    const size_t share =
-        (data.size() / static_cast<size_t>(world()) + kLine) / kLine * kLine;  // of all but the last ones
+    const size_t share = (data.size() / static_cast<size_t>(world()) + kCacheLineBytes) / kCacheLineBytes *
+                         kCacheLineBytes;  // of all but the last ones
     const auto share_of = [&](int q) {
       const size_t begin = std::min(data.size(), share * static_cast<size_t>(q));
       return std::pair(begin, data.subspan(begin, std::min(share, data.size() - begin)));
     };
     const auto [begin, own] = share_of(rank());
-    RM_TRY(SumHere(own, begin, combiner));
-    RM_TRY(group_->Arrive(data));  // the sums are there, and nobody reads our terms any more
+    RM_TRY(ReduceShare(own, begin, combiner));
+    RM_TRY(group_->Expose(data));  // the sums are there, and nobody reads our operands any more
     for (int q = 0; q < world(); ++q) {
       if (q == rank()) continue;
       const auto [offset, theirs] = share_of(q);
-      RM_TRY(group_->Pull(q, offset, theirs));
+      RM_TRY(group_->Get(q, offset, theirs));
     }
-    RM_TRY(group_->Landed());
-    return group_->Arrive({});
+    RM_TRY(group_->WaitForGets());
+    return group_->Expose({});
   }
 
   Status DoReduceScatter(std::span<std::byte> data, const Combiner& combiner) {
     const size_t share = data.size() / static_cast<size_t>(world());
     if (share * static_cast<size_t>(world()) != data.size() || share % kElementBytes != 0)
-      return Uneven("reduce-scatter", data.size());
+      return UnequalShares("reduce-scatter", data.size());
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Arrive(data));
+    RM_TRY(group_->Expose(data));
     const size_t begin = share * static_cast<size_t>(rank());
-    RM_TRY(SumHere(data.subspan(begin, share), begin, combiner));
-    return group_->Arrive({});
+    RM_TRY(ReduceShare(data.subspan(begin, share), begin, combiner));
+    return group_->Expose({});
   }
 
   Status DoAllGather(std::span<std::byte> data) {
     const size_t share = data.size() / static_cast<size_t>(world());
-    if (share * static_cast<size_t>(world()) != data.size()) return Uneven("all-gather", data.size());
+    if (share * static_cast<size_t>(world()) != data.size()) return UnequalShares("all-gather", data.size());
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Arrive(data));
+    RM_TRY(group_->Expose(data));
     for (int q = 0; q < world(); ++q) {
       const size_t begin = share * static_cast<size_t>(q);
-      if (q != rank()) RM_TRY(group_->Pull(q, begin, data.subspan(begin, share)));
+      if (q != rank()) RM_TRY(group_->Get(q, begin, data.subspan(begin, share)));
     }
-    RM_TRY(group_->Landed());
-    return group_->Arrive({});
+    RM_TRY(group_->WaitForGets());
+    return group_->Expose({});
   }
 
   Status DoBroadcast(std::span<std::byte> data, int root) {
     RM_TRY(work_->Wait());
     if (world() == 1 || data.empty()) return Ok();
-    RM_TRY(group_->Arrive(data));
-    if (rank() != root) RM_TRY(group_->Pull(root, 0, data));
-    RM_TRY(group_->Landed());
-    return group_->Arrive({});
+    RM_TRY(group_->Expose(data));
+    if (rank() != root) RM_TRY(group_->Get(root, 0, data));
+    RM_TRY(group_->WaitForGets());
+    return group_->Expose({});
   }
 
   Status DoAllToAll(std::span<const std::byte> in, std::span<std::byte> out) {
     const size_t share = in.size() / static_cast<size_t>(world());
     if (share * static_cast<size_t>(world()) != in.size() || out.size() != in.size())
-      return Uneven("all-to-all", in.size());
+      return UnequalShares("all-to-all", in.size());
     RM_TRY(work_->Wait());
     if (in.empty()) return Ok();
     const size_t own = share * static_cast<size_t>(rank());
     work_->Copy(out.subspan(own, share), in.subspan(own, share));
     if (world() == 1) return Ok();
-    RM_TRY(group_->Arrive(in));
+    RM_TRY(group_->Expose(in));
     for (int q = 0; q < world(); ++q)
-      if (q != rank()) RM_TRY(group_->Pull(q, own, out.subspan(share * static_cast<size_t>(q), share)));
-    RM_TRY(group_->Landed());
-    return group_->Arrive({});
+      if (q != rank()) RM_TRY(group_->Get(q, own, out.subspan(share * static_cast<size_t>(q), share)));
+    RM_TRY(group_->WaitForGets());
+    return group_->Expose({});
   }
 
   const std::unique_ptr<Group> group_;
@@ -199,9 +201,9 @@ class PullCommunicator final : public OrderedCommunicator {
 
 }  // namespace
 
-std::unique_ptr<OrderedCommunicator> MakeCommunicator(std::unique_ptr<Group> group, DeviceWork* work,
-                                                      std::span<std::byte> scratch) {
-  return std::make_unique<PullCommunicator>(std::move(group), work, scratch);
+std::unique_ptr<AsyncCommunicator> MakeCommunicator(std::unique_ptr<Group> group, DeviceWork* work,
+                                                    std::span<std::byte> scratch) {
+  return std::make_unique<RmaCommunicator>(std::move(group), work, scratch);
 }
 
 }  // namespace ringmaster::fabric::rma

@@ -19,8 +19,8 @@
 #include <span>
 
 #include "base/result.h"
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/combine.h"
-#include "worker/fabric/ordered.h"
 #include "worker/fabric/rma/group.h"
 
 namespace ringmaster::fabric::rma {
@@ -30,23 +30,23 @@ class DeviceWork {
  public:
   virtual ~DeviceWork() = default;
 
-  // own = the terms of all ranks, summed (or compared) in rank order: `own` that of `rank`, the others one
+  // own = the operands of all ranks, summed (or compared) in rank order: `own` that of `rank`, the others one
   // behind the other in `others`, each of own's length.
-  struct Terms {
+  struct Operands {
     std::span<std::byte> own;
     std::span<const std::byte> others;
     int rank = 0;
     Combiner combiner;
   };
-  virtual void Combine(const Terms& terms) = 0;
+  virtual void Combine(const Operands& operands) = 0;
   virtual void Copy(std::span<std::byte> to, std::span<const std::byte> from) = 0;
-  // Until all of that, and what the device was given before, is done.
+  // WaitUntil all of that, and what the device was given before, is done.
   virtual Status Wait() = 0;
 };
 
-// `scratch` is registered memory for two halves of peers' terms, at least 64 bytes for each of the others and
-// half; it and `work` outlive the communicator.
-std::unique_ptr<OrderedCommunicator> MakeCommunicator(std::unique_ptr<Group> group, DeviceWork* work,
-                                                      std::span<std::byte> scratch);
+// `scratch` is registered memory for two halves of peers' operands, at least 64 bytes for each of the others
+// and half; it and `work` outlive the communicator.
+std::unique_ptr<AsyncCommunicator> MakeCommunicator(std::unique_ptr<Group> group, DeviceWork* work,
+                                                    std::span<std::byte> scratch);
 
 }  // namespace ringmaster::fabric::rma

@@ -18,11 +18,11 @@ std::unique_ptr<Domain> Domain::Create(const DomainOptions& options) {
   Memory& memory = domain->memory_;
   memory.type = options.cuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
   if (!context.ok()) {
-    domain->refusal_ = context.error().message;
-  } else if (!(*context)->Knows(memory.type)) {
-    domain->refusal_ = fmt::format("UCX {} has no support for CUDA here", ucx::LibraryVersion());
-  } else if (options.cuda && !ucx::CanBeDirect()) {
-    domain->refusal_ = fmt::format("UCX {} is older than 1.21", ucx::LibraryVersion());
+    domain->unsupported_reason_ = context.error().message;
+  } else if (!(*context)->Supports(memory.type)) {
+    domain->unsupported_reason_ = fmt::format("UCX {} has no support for CUDA here", ucx::LibraryVersion());
+  } else if (options.cuda && !ucx::CanDisableEmulation()) {
+    domain->unsupported_reason_ = fmt::format("UCX {} is older than 1.21", ucx::LibraryVersion());
   } else {
     memory.context = std::move(*context);
   }
@@ -30,88 +30,88 @@ std::unique_ptr<Domain> Domain::Create(const DomainOptions& options) {
 }
 
 void Domain::Register(std::span<std::byte> memory) {
-  if (!able()) return;
-  Result<ucx::Mapped> mapped = memory_.context->Map(memory, memory_.type);
+  if (!supported()) return;
+  Result<ucx::RegisteredMemory> mapped = memory_.context->Register(memory, memory_.type);
   if (mapped.ok())
     memory_.regions.push_back(std::move(*mapped));
   else
-    refusal_ = mapped.error().message;
+    unsupported_reason_ = mapped.error().message;
 }
 
-void Domain::SayOnce(const std::string& why) {
-  if (std::exchange(said_, why) != why)
+void Domain::LogOnce(const std::string& why) {
+  if (std::exchange(last_logged_, why) != why)
     log::Info("gradients do not travel by reads of GPUs' memory: {}", why);
 }
 
 std::unique_ptr<Group> Domain::NewGroup(Communicator* host, const std::atomic<bool>* cancel,
-                                        Offer* own) const {
-  own->refusal = refusal_;
+                                        PeerInfo* own) const {
+  own->unsupported_reason = unsupported_reason_;
   own->host_id = options_.host_id;
-  if (!able()) return nullptr;
+  if (!supported()) return nullptr;
   auto made = Group::Create(&memory_, {.rank = host->rank(),
                                        .world = host->world(),
                                        .generation = host->generation(),
                                        .cancel = cancel,
                                        .timeout = options_.timeout});
   if (!made.ok()) {
-    own->refusal = made.error().message;
+    own->unsupported_reason = made.error().message;
     return nullptr;
   }
   own->worker = (*made)->address();
-  for (const ucx::Mapped& region : memory_.regions)
+  for (const ucx::RegisteredMemory& region : memory_.regions)
     own->regions.push_back(
         {reinterpret_cast<uint64_t>(region.memory().data()), region.memory().size(), region.key()});
   return std::move(*made);
 }
 
-Result<std::string> Domain::Reach(Group* group, std::vector<Offer> offers) const {
+Result<std::string> Domain::ConnectGroup(Group* group, std::vector<PeerInfo> infos) const {
   std::vector<bool> one_host;
-  for (const Offer& offer : offers) one_host.push_back(offer.host_id == options_.host_id);
-  RM_TRY(group->Reach(std::move(offers)));
-  std::set<std::string> carriers;
+  for (const PeerInfo& info : infos) one_host.push_back(info.host_id == options_.host_id);
+  RM_TRY(group->Connect(std::move(infos)));
+  std::set<std::string> transports;
   for (int q = 0; q < group->world(); ++q) {
     if (q == group->rank()) continue;
-    const std::string lanes = group->Lanes(q);
-    const std::string found = options_.cuda ? Carriers(one_host[static_cast<size_t>(q)], lanes) : lanes;
+    const std::string lanes = group->Transports(q);
+    const std::string found = options_.cuda ? GpuTransports(one_host[static_cast<size_t>(q)], lanes) : lanes;
     if (found.empty())
       return Error{Code::kUnavailable,
                    fmt::format("neither cuda_ipc nor RDMA leads from rank {} to rank {}", group->rank(), q)};
-    carriers.merge(Names(found));
+    transports.merge(SplitNames(found));
   }
-  return fmt::format("ucx:{}", fmt::join(carriers, "+"));
+  return fmt::format("ucx:{}", fmt::join(transports, "+"));
 }
 
-Result<bool> Domain::Agree(Communicator* host, const std::string& why_not) {
+Result<bool> Domain::AllAgree(Communicator* host, const std::string& why_not) {
   int32_t refusals = why_not.empty() ? 0 : 1;
   RM_TRY(host->AllReduce(std::span(&refusals, 1), ReduceOp::kSum));
   if (refusals > 0)
-    SayOnce(why_not.empty() ? fmt::format("{} of {} members cannot", refusals, host->world()) : why_not);
+    LogOnce(why_not.empty() ? fmt::format("{} of {} members cannot", refusals, host->world()) : why_not);
   return refusals == 0;
 }
 
-Result<std::unique_ptr<OrderedCommunicator>> Domain::Connect(Communicator* host,
-                                                             const std::atomic<bool>* cancel,
-                                                             DeviceWork* work, std::span<std::byte> scratch) {
+Result<std::unique_ptr<AsyncCommunicator>> Domain::Connect(Communicator* host,
+                                                           const std::atomic<bool>* cancel, DeviceWork* work,
+                                                           std::span<std::byte> scratch) {
   transport_.clear();
-  if (host->world() == 1) return std::unique_ptr<OrderedCommunicator>();
-  Offer own;
+  if (host->world() == 1) return std::unique_ptr<AsyncCommunicator>();
+  PeerInfo own;
   own.scratch_bytes = scratch.size();
   std::unique_ptr<Group> group = NewGroup(host, cancel, &own);
-  RM_ASSIGN(std::vector<Offer> offers, Exchange(host, own));
-  if (const std::string why = WhyNot(offers); !why.empty()) {
-    SayOnce(why);
-    return std::unique_ptr<OrderedCommunicator>();
+  RM_ASSIGN(std::vector<PeerInfo> infos, ExchangePeerInfo(host, own));
+  if (const std::string why = WhyIncompatible(infos); !why.empty()) {
+    LogOnce(why);
+    return std::unique_ptr<AsyncCommunicator>();
   }
-  const Result<std::string> carriers = Reach(group.get(), std::move(offers));
-  RM_ASSIGN(const bool reached, Agree(host, carriers.ok() ? "" : carriers.error().message));
-  if (!reached) return std::unique_ptr<OrderedCommunicator>();
-  RM_ASSIGN(const std::optional<int> unread, group->Try(scratch));
+  const Result<std::string> transports = ConnectGroup(group.get(), std::move(infos));
+  RM_ASSIGN(const bool reached, AllAgree(host, transports.ok() ? "" : transports.error().message));
+  if (!reached) return std::unique_ptr<AsyncCommunicator>();
+  RM_ASSIGN(const std::optional<int> unread, group->ProbePeers(scratch));
   RM_ASSIGN(const bool all_read,
-            Agree(host, unread ? fmt::format("rank {} cannot read rank {}'s by {} without the host's help",
-                                             group->rank(), *unread, *carriers)
-                               : ""));
-  if (!all_read) return std::unique_ptr<OrderedCommunicator>();
-  transport_ = *carriers;
+            AllAgree(host, unread ? fmt::format("rank {} cannot read rank {}'s by {} without the host's help",
+                                                group->rank(), *unread, *transports)
+                                  : ""));
+  if (!all_read) return std::unique_ptr<AsyncCommunicator>();
+  transport_ = *transports;
   return MakeCommunicator(std::move(group), work, scratch);
 }
 

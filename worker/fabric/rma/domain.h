@@ -19,11 +19,11 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/ordered.h"
 #include "worker/fabric/rma/communicator.h"
 #include "worker/fabric/rma/group.h"
-#include "worker/fabric/rma/offer.h"
+#include "worker/fabric/rma/peer_info.h"
 
 namespace ringmaster::fabric::rma {
 
@@ -44,34 +44,34 @@ class Domain {
   // Memory that collectives are to work on, `scratch` included; it outlives the Domain. Before the first
   // Connect.
   void Register(std::span<std::byte> memory);
-  bool able() const { return refusal_.empty(); }
+  bool supported() const { return unsupported_reason_.empty(); }
   // This member cannot, for that reason.
-  void Refuse(const std::string& why) { refusal_ = why; }
+  void Disable(const std::string& why) { unsupported_reason_ = why; }
 
   // Every member calls it with its communicator of the host, whose rank, world and generation the new one
   // has. The older one must have been destroyed. nullptr, at all of them, when pulls are not to be had for
   // this group. Ends with kCancelled, soon, when *cancel becomes true. `work` and `scratch` as in
   // communicator.h.
-  Result<std::unique_ptr<OrderedCommunicator>> Connect(Communicator* host, const std::atomic<bool>* cancel,
-                                                       DeviceWork* work, std::span<std::byte> scratch);
+  Result<std::unique_ptr<AsyncCommunicator>> Connect(Communicator* host, const std::atomic<bool>* cancel,
+                                                     DeviceWork* work, std::span<std::byte> scratch);
 
   // "ucx:cuda_ipc", "ucx:rc_mlx5" of the last group; empty when there was none.
   const std::string& transport() const { return transport_; }
 
  private:
   explicit Domain(const DomainOptions& options) : options_(options) {}
-  std::unique_ptr<Group> NewGroup(Communicator* host, const std::atomic<bool>* cancel, Offer* own) const;
+  std::unique_ptr<Group> NewGroup(Communicator* host, const std::atomic<bool>* cancel, PeerInfo* own) const;
   // What carries reads from all others, or why there is no way to one.
-  Result<std::string> Reach(Group* group, std::vector<Offer> offers) const;
+  Result<std::string> ConnectGroup(Group* group, std::vector<PeerInfo> infos) const;
   // Whether `why_not` is empty at all members.
-  Result<bool> Agree(Communicator* host, const std::string& why_not);
-  void SayOnce(const std::string& why);
+  Result<bool> AllAgree(Communicator* host, const std::string& why_not);
+  void LogOnce(const std::string& why);
 
   const DomainOptions options_;
   Memory memory_;
-  std::string refusal_;
+  std::string unsupported_reason_;
   std::string transport_;
-  std::string said_;
+  std::string last_logged_;
 };
 
 }  // namespace ringmaster::fabric::rma

@@ -10,10 +10,10 @@
 namespace ringmaster::fabric::rma {
 namespace {
 
-constexpr size_t kLittle = 4;
-constexpr size_t kMuch = 1 << 20;
+constexpr size_t kSmallProbe = 4;
+constexpr size_t kLargeProbe = 1 << 20;
 constexpr auto kGrace = milliseconds(100);
-constexpr auto kNap = milliseconds(10);
+constexpr auto kSleep = milliseconds(10);
 constexpr auto kPatience = std::chrono::microseconds(50);  // idle time before a sleep
 
 }  // namespace
@@ -32,7 +32,7 @@ Group::Group(const Memory* memory, const Options& options)
 Group::~Group() {
   // Pulls before the keys they use, and connections before the worker.
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) peer.endpoint->Recall();
+    if (peer.endpoint != nullptr) peer.endpoint->CancelTransfers();
   for (Peer& peer : peers_) {
     peer.keys.clear();
     peer.endpoint.reset();
@@ -49,39 +49,39 @@ Result<std::unique_ptr<Group>> Group::Create(const Memory* memory, const Options
   return group;
 }
 
-Status Group::Reach(std::vector<Offer> offers) {
+Status Group::Connect(std::vector<PeerInfo> infos) {
   moved_ = Now();
   for (int q = 0; q < world(); ++q) {
     Peer& peer = peers_[static_cast<size_t>(q)];
-    peer.offer = std::move(offers[static_cast<size_t>(q)]);
+    peer.info = std::move(infos[static_cast<size_t>(q)]);
     if (q == rank()) continue;
-    RM_ASSIGN(peer.endpoint, worker_->Connect(peer.offer.worker));
+    RM_ASSIGN(peer.endpoint, worker_->Connect(peer.info.worker));
   }
   return Ok();
 }
 
 void Group::OnMessage(const ucx::Header& header, std::span<const std::byte> data) {
   if (failure_ || news_) return;
-  Place place;
+  DataLocation location;
   const bool sound = header.generation == generation() && header.rank >= 0 && header.rank < world() &&
-                     header.rank != rank() && data.size() == sizeof place;
+                     header.rank != rank() && data.size() == sizeof location;
   if (!sound) {
     news_ = Error{Code::kInternal, "a message that no member sends"};
     return;
   }
-  std::memcpy(&place, data.data(), sizeof place);
+  std::memcpy(&location, data.data(), sizeof location);
   Peer& peer = peers_[static_cast<size_t>(header.rank)];
   switch (header.kind) {
-    case ucx::Kind::kArrived:
-      peer.arrived = header.sequence;
-      peer.shown[header.sequence % 2] = place;
+    case ucx::Kind::kExpose:
+      peer.exposures = header.sequence;
+      peer.exposed[header.sequence % 2] = location;
       return;
-    case ucx::Kind::kOffer:
-      peer.offered = header.sequence;
-      peer.offer_place = place;
+    case ucx::Kind::kSend:
+      peer.sends_announced = header.sequence;
+      peer.send_location = location;
       return;
-    case ucx::Kind::kTaken:
-      peer.taken = header.sequence;
+    case ucx::Kind::kAcknowledge:
+      peer.sends_acknowledged = header.sequence;
       return;
     case ucx::Kind::kStop:
       news_ =
@@ -92,22 +92,24 @@ void Group::OnMessage(const ucx::Header& header, std::span<const std::byte> data
   }
 }
 
-Result<Group::Place> Group::PlaceOf(std::span<const std::byte> data) const {
-  if (data.empty()) return Place{};
+Result<Group::DataLocation> Group::Locate(std::span<const std::byte> data) const {
+  if (data.empty()) return DataLocation{};
   const std::optional<size_t> region = memory_->Find(data);
   if (!region) return Error{Code::kInternal, "data outside of all registered memory"};
-  return Place{.region = static_cast<uint32_t>(*region),
-               .nowhere = 0,
-               .offset = static_cast<uint64_t>(data.data() - memory_->regions[*region].memory().data()),
-               .bytes = data.size()};
+  return DataLocation{
+      .region = static_cast<uint32_t>(*region),
+      .empty = 0,
+      .offset = static_cast<uint64_t>(data.data() - memory_->regions[*region].memory().data()),
+      .bytes = data.size()};
 }
 
-void Group::Tell(Peer& peer, ucx::Kind kind, uint64_t sequence, const Place& place) {
-  peer.endpoint->Send({generation(), sequence, 0, 0, rank(), kind, 0}, std::as_bytes(std::span(&place, 1)));
+void Group::SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location) {
+  peer.endpoint->Send({generation(), sequence, 0, 0, rank(), kind, 0},
+                      std::as_bytes(std::span(&location, 1)));
 }
 
 // A peer that fails later than we need it has done its part and left.
-Status Group::Until(const std::function<bool()>& done, const std::function<bool(int)>& needs) {
+Status Group::WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs) {
   const Time begin = Now();
   Time idle_since = kNever;
   while (true) {
@@ -136,29 +138,31 @@ Status Group::Until(const std::function<bool()>& done, const std::function<bool(
     if (now - std::max(begin, moved_) > options_.timeout && !done())
       return Fail({Code::kDeadlineExceeded,
                    fmt::format("members made no progress in {:.1f} s", ToSeconds(options_.timeout))});
-    worker_->Sleep(kNap);
+    worker_->Sleep(kSleep);
   }
 }
 
 // Who has got all it waits for may go and make no progress for a while; what it has told must be on its way.
-bool Group::Sent() const {
+bool Group::AllSent() const {
   return std::ranges::all_of(peers_, [](const Peer& peer) {
     return peer.endpoint == nullptr || peer.endpoint->failed() || peer.endpoint->in_flight() == 0;
   });
 }
 
-Status Group::Arrive(std::span<const std::byte> own) {
+Status Group::Expose(std::span<const std::byte> own) {
   RM_TRY(Check());
-  const Result<Place> place = PlaceOf(own);
-  if (!place.ok()) return Fail(place.error());
-  ++arrived_;
+  const Result<DataLocation> location = Locate(own);
+  if (!location.ok()) return Fail(location.error());
+  ++exposures_;
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) Tell(peer, ucx::Kind::kArrived, arrived_, *place);
-  const auto here = [this](const Peer& peer) { return peer.endpoint == nullptr || peer.arrived >= arrived_; };
-  RM_TRY(Until([&] { return std::ranges::all_of(peers_, here) && Sent(); },
-               [&](int q) { return !here(peers_[static_cast<size_t>(q)]); }));
+    if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kExpose, exposures_, *location);
+  const auto here = [this](const Peer& peer) {
+    return peer.endpoint == nullptr || peer.exposures >= exposures_;
+  };
+  RM_TRY(WaitUntil([&] { return std::ranges::all_of(peers_, here) && AllSent(); },
+                   [&](int q) { return !here(peers_[static_cast<size_t>(q)]); }));
   for (Peer& peer : peers_) {
-    peer.current = peer.shown[arrived_ % 2];
+    peer.current = peer.exposed[exposures_ % 2];
     if (peer.endpoint != nullptr && peer.current.bytes != own.size())
       return Fail({Code::kInternal, fmt::format("a member came with {} bytes, this one with {}",
                                                 peer.current.bytes, own.size())});
@@ -166,89 +170,91 @@ Status Group::Arrive(std::span<const std::byte> own) {
   return Ok();
 }
 
-Result<const ucx::RemoteKey*> Group::KeyOf(Peer& peer, uint32_t region) {
+Result<const ucx::RemoteKey*> Group::RemoteKeyOf(Peer& peer, uint32_t region) {
   const auto known = peer.keys.find(region);
   if (known != peer.keys.end()) return &known->second;
-  RM_ASSIGN(ucx::RemoteKey key, peer.endpoint->Unpack(peer.offer.regions[region].key));
+  RM_ASSIGN(ucx::RemoteKey key, peer.endpoint->Unpack(peer.info.regions[region].key));
   return &peer.keys.emplace(region, std::move(key)).first->second;
 }
 
-Status Group::Pull(int q, size_t offset, std::span<std::byte> to) {
+Status Group::Get(int q, size_t offset, std::span<std::byte> to) {
   RM_TRY(Check());
   if (to.empty()) return Ok();
   Peer& peer = peers_[static_cast<size_t>(q)];
   if (peer.endpoint->failed()) return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
-  const Place& place = peer.current;
-  const bool sound = place.nowhere == 0 && place.region < peer.offer.regions.size() &&
-                     place.offset + place.bytes <= peer.offer.regions[place.region].bytes &&
-                     offset + to.size() <= place.bytes;
+  const DataLocation& location = peer.current;
+  const bool sound = location.empty == 0 && location.region < peer.info.regions.size() &&
+                     location.offset + location.bytes <= peer.info.regions[location.region].bytes &&
+                     offset + to.size() <= location.bytes;
   if (!sound) return Fail({Code::kInternal, fmt::format("rank {} shows no {} bytes", q, offset + to.size())});
-  const Result<const ucx::RemoteKey*> key = KeyOf(peer, place.region);
+  const Result<const ucx::RemoteKey*> key = RemoteKeyOf(peer, location.region);
   if (!key.ok()) return Fail(key.error());
   const std::optional<size_t> local = memory_->Find(to);
-  peer.endpoint->Pull(**key, peer.offer.regions[place.region].address + place.offset + offset, to,
-                      local ? memory_->regions[*local].handle() : nullptr, memory_->type);
+  peer.endpoint->Get(**key, peer.info.regions[location.region].address + location.offset + offset, to,
+                     local ? memory_->regions[*local].handle() : nullptr, memory_->type);
   return Ok();
 }
 
-Status Group::Landed() {
-  const auto pulling = [this](int q) {
+Status Group::WaitForGets() {
+  const auto gets_in_flight = [this](int q) {
     const Peer& peer = peers_[static_cast<size_t>(q)];
-    return peer.endpoint != nullptr && peer.endpoint->pulling() > 0;
+    return peer.endpoint != nullptr && peer.endpoint->gets_in_flight() > 0;
   };
-  RM_TRY(Until(
+  RM_TRY(WaitUntil(
       [&] {
         for (int q = 0; q < world(); ++q)
-          if (pulling(q)) return false;
+          if (gets_in_flight(q)) return false;
         return true;
       },
-      pulling));
+      gets_in_flight));
   for (int q = 0; q < world(); ++q) {
     const Peer& peer = peers_[static_cast<size_t>(q)];
-    if (peer.endpoint != nullptr && peer.endpoint->pull_failed())
+    if (peer.endpoint != nullptr && peer.endpoint->get_failed())
       return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
   }
   return Ok();
 }
 
-Result<std::optional<int>> Group::Try(std::span<std::byte> scratch) {
-  RM_TRY(Arrive(scratch));
+Result<std::optional<int>> Group::ProbePeers(std::span<std::byte> scratch) {
+  RM_TRY(Expose(scratch));
   std::optional<int> unread;
   for (int q = 0; q < world(); ++q) {
     Peer& peer = peers_[static_cast<size_t>(q)];
     if (q == rank() || unread) continue;
-    for (const size_t bytes : {kLittle, kMuch}) {
-      if (peer.endpoint->pull_failed()) break;
-      RM_TRY(Pull(q, 0, scratch.first(std::min(bytes, scratch.size()))));
-      RM_TRY(Until([&] { return peer.endpoint->pulling() == 0; }, [](int) { return false; }));
+    for (const size_t bytes : {kSmallProbe, kLargeProbe}) {
+      if (peer.endpoint->get_failed()) break;
+      RM_TRY(Get(q, 0, scratch.first(std::min(bytes, scratch.size()))));
+      RM_TRY(WaitUntil([&] { return peer.endpoint->gets_in_flight() == 0; }, [](int) { return false; }));
     }
-    if (peer.endpoint->pull_failed()) unread = q;
+    if (peer.endpoint->get_failed()) unread = q;
   }
-  RM_TRY(Arrive({}));
+  RM_TRY(Expose({}));
   return unread;
 }
 
-Status Group::Offered(int q, std::span<const std::byte> data) {
+Status Group::Send(int q, std::span<const std::byte> data) {
   RM_TRY(Check());
-  const Result<Place> place = PlaceOf(data);
-  if (!place.ok()) return Fail(place.error());
+  const Result<DataLocation> location = Locate(data);
+  if (!location.ok()) return Fail(location.error());
   Peer& peer = peers_[static_cast<size_t>(q)];
-  Tell(peer, ucx::Kind::kOffer, ++peer.we_offered, *place);
-  return Until([&] { return peer.taken == peer.we_offered; }, [&](int needed) { return needed == q; });
+  SendControl(peer, ucx::Kind::kSend, ++peer.sent, *location);
+  return WaitUntil([&] { return peer.sends_acknowledged == peer.sent; },
+                   [&](int needed) { return needed == q; });
 }
 
-Status Group::AwaitOffer(int q, size_t bytes) {
+Status Group::AwaitSend(int q, size_t bytes) {
   Peer& peer = peers_[static_cast<size_t>(q)];
-  RM_TRY(Until([&] { return peer.offered > peer.we_took; }, [&](int needed) { return needed == q; }));
-  peer.current = peer.offer_place;
+  RM_TRY(WaitUntil([&] { return peer.sends_announced > peer.acknowledged; },
+                   [&](int needed) { return needed == q; }));
+  peer.current = peer.send_location;
   if (peer.current.bytes == bytes) return Ok();
   return Fail({Code::kInternal, fmt::format("rank {} sends {} bytes, not {}", q, peer.current.bytes, bytes)});
 }
 
-Status Group::Take(int q) {
+Status Group::Acknowledge(int q) {
   Peer& peer = peers_[static_cast<size_t>(q)];
-  Tell(peer, ucx::Kind::kTaken, ++peer.we_took, {});
-  return Until([&] { return peer.endpoint->in_flight() == 0; }, [&](int needed) { return needed == q; });
+  SendControl(peer, ucx::Kind::kAcknowledge, ++peer.acknowledged, {});
+  return WaitUntil([&] { return peer.endpoint->in_flight() == 0; }, [&](int needed) { return needed == q; });
 }
 
 Status Group::Check() const {
@@ -261,15 +267,15 @@ Error Group::Fail(Error error) {
   failure_ = error;
   // Others may be waiting for what we shall never show.
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) Tell(peer, ucx::Kind::kStop, 0, {});
+    if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kStop, 0, {});
   // Reads of who lives end by themselves in a moment; it is better not to need what UCX does to end them.
   const auto reading = [](const Peer& peer) {
-    return peer.endpoint != nullptr && peer.endpoint->pulling() > 0;
+    return peer.endpoint != nullptr && peer.endpoint->gets_in_flight() > 0;
   };
   const Time deadline = Now() + kGrace;
   while (std::ranges::any_of(peers_, reading) && Now() < deadline) worker_->Progress();
   for (Peer& peer : peers_)
-    if (peer.endpoint != nullptr) peer.endpoint->Recall();
+    if (peer.endpoint != nullptr) peer.endpoint->CancelTransfers();
   return error;
 }
 

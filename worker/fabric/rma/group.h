@@ -27,7 +27,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/fabric/rma/offer.h"
+#include "worker/fabric/rma/peer_info.h"
 #include "worker/fabric/ucx/context.h"
 #include "worker/fabric/ucx/worker.h"
 
@@ -37,7 +37,7 @@ namespace ringmaster::fabric::rma {
 struct Memory {
   std::unique_ptr<ucx::Context> context;
   ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
-  std::vector<ucx::Mapped> regions;
+  std::vector<ucx::RegisteredMemory> regions;
 
   // The region that holds all of it; nullopt when none does.
   std::optional<size_t> Find(std::span<const std::byte> data) const;
@@ -60,59 +60,59 @@ class Group {
   int rank() const { return options_.rank; }
   int world() const { return options_.world; }
   uint64_t generation() const { return options_.generation; }
-  // For the own Offer.
+  // For the own PeerInfo.
   const std::string& address() const { return worker_->address(); }
 
   // Connects to all. Fails when UCX has no way to one of them.
-  Status Reach(std::vector<Offer> offers);
+  Status Connect(std::vector<PeerInfo> infos);
   // The lanes to a peer.
-  std::string Lanes(int peer) const { return peers_[static_cast<size_t>(peer)].endpoint->Transports(); }
+  std::string Transports(int peer) const { return peers_[static_cast<size_t>(peer)].endpoint->Transports(); }
 
   // Everybody shows `scratch` and reads a little and much of that of all others. The first rank from which
   // that cannot be done, though it lives; the group is then of no use.
-  Result<std::optional<int>> Try(std::span<std::byte> scratch);
+  Result<std::optional<int>> ProbePeers(std::span<std::byte> scratch);
 
-  // Shows `own` to all and waits until all others have come to the same point and shown theirs; it must lie
+  // Shows `own` to all and waits until all others have come to the same point and exposed theirs; it must lie
   // in a region, or be empty. What they show must be as long as ours.
-  Status Arrive(std::span<const std::byte> own);
-  // Begins to read what lies `offset` behind the start of what `peer` has shown last, or offered.
-  Status Pull(int peer, size_t offset, std::span<std::byte> to);
+  Status Expose(std::span<const std::byte> own);
+  // Begins to read what lies `offset` behind the start of what `peer` has exposed last, or sends_announced.
+  Status Get(int peer, size_t offset, std::span<std::byte> to);
   // All that was begun is here.
-  Status Landed();
+  Status WaitForGets();
 
-  // Between two alone: Offered returns when the peer has pulled it and called Take.
-  Status Offered(int peer, std::span<const std::byte> data);
-  Status AwaitOffer(int peer, size_t bytes);
-  Status Take(int peer);
+  // Between two alone: Send returns when the peer has pulled it and called Acknowledge.
+  Status Send(int peer, std::span<const std::byte> data);
+  Status AwaitSend(int peer, size_t bytes);
+  Status Acknowledge(int peer);
 
  private:
   // Where a member's data lies.
-  struct Place {
+  struct DataLocation {
     uint32_t region = 0;
-    uint32_t nowhere = 1;
+    uint32_t empty = 1;
     uint64_t offset = 0;
     uint64_t bytes = 0;
   };
   struct Peer {
     std::unique_ptr<ucx::Endpoint> endpoint;  // nullptr at our own rank
-    Offer offer;
-    std::map<uint32_t, ucx::RemoteKey> keys;  // by region, when first needed; before endpoint
-    uint64_t arrived = 0;                     // points it has come to
-    Place shown[2];                           // at the last two: it may be one ahead of us
-    uint64_t offered = 0, taken = 0;          // by it
-    Place offer_place;
-    uint64_t we_offered = 0, we_took = 0;
-    Place current;  // what Pull reads from
+    PeerInfo info;
+    std::map<uint32_t, ucx::RemoteKey> keys;               // by region, when first needed; before endpoint
+    uint64_t exposures = 0;                                // points it has come to
+    DataLocation exposed[2];                               // at the last two: it may be one ahead of us
+    uint64_t sends_announced = 0, sends_acknowledged = 0;  // by it
+    DataLocation send_location;
+    uint64_t sent = 0, acknowledged = 0;
+    DataLocation current;  // what Get reads from
   };
 
   Group(const Memory* memory, const Options& options);
   void OnMessage(const ucx::Header& header, std::span<const std::byte> data);
-  Result<Place> PlaceOf(std::span<const std::byte> data) const;
-  void Tell(Peer& peer, ucx::Kind kind, uint64_t sequence, const Place& place);
-  Result<const ucx::RemoteKey*> KeyOf(Peer& peer, uint32_t region);
+  Result<DataLocation> Locate(std::span<const std::byte> data) const;
+  void SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location);
+  Result<const ucx::RemoteKey*> RemoteKeyOf(Peer& peer, uint32_t region);
   // Makes progress until `done`; `needs(q)`: something of rank q is waited for.
-  Status Until(const std::function<bool()>& done, const std::function<bool(int)>& needs);
-  bool Sent() const;
+  Status WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs);
+  bool AllSent() const;
   Status Check() const;
   Error Fail(Error error);
 
@@ -120,7 +120,7 @@ class Group {
   const Options options_;
   std::unique_ptr<ucx::Worker> worker_;
   std::vector<Peer> peers_;
-  uint64_t arrived_ = 0;
+  uint64_t exposures_ = 0;
   uint64_t messages_ = 0;  // the worker's, as of moved_
   Time moved_ = {};
   std::optional<Error> news_;  // what a message brought that makes no sense

@@ -26,7 +26,7 @@ Range Share(size_t total, int q, int world) {
   return {begin, std::min(each, total - begin)};
 }
 
-uint32_t Tag(Kind kind, const Combiner* combiner, int root) {
+uint32_t OperationTag(Kind kind, const Combiner* combiner, int root) {
   uint32_t tag = static_cast<uint32_t>(kind);
   if (combiner != nullptr)
     tag |= static_cast<uint32_t>(combiner->element) << 8 | static_cast<uint32_t>(combiner->op) << 9;
@@ -108,7 +108,7 @@ Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combi
 
 Status Collectives::Reduce(std::span<std::byte> data, const Combiner& combiner, int root) {
   if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
-  const uint32_t tag = Tag(root < 0 ? Kind::kAllReduce : Kind::kReduce, &combiner, root);
+  const uint32_t tag = OperationTag(root < 0 ? Kind::kAllReduce : Kind::kReduce, &combiner, root);
   if (data.size() <= kSmallBytes) return SmallReduce(data, combiner, tag);
   RM_ASSIGN(const bool direct, Begin(data, tag, -1));
   return direct ? ReduceDirect(data, combiner, root) : ReduceStaged(data, combiner, root);
@@ -174,7 +174,7 @@ Status Collectives::ReduceScatter(std::span<std::byte> data, const Combiner& com
   const int rank = group_.rank();
   if (world == 1 || data.empty()) return group_.VerifyAll();
   const size_t share = data.size() / world;
-  RM_ASSIGN(const bool direct, Begin(data, Tag(Kind::kReduceScatter, &combiner, 0), -1));
+  RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kReduceScatter, &combiner, 0), -1));
   std::vector<const std::byte*> sources(world);
   std::byte* own = data.data() + rank * share;
   if (direct) {
@@ -204,7 +204,7 @@ Status Collectives::AllGather(std::span<std::byte> data) {
   const int rank = group_.rank();
   if (world == 1 || data.empty()) return group_.VerifyAll();
   const size_t share = data.size() / world;
-  RM_ASSIGN(const bool direct, Begin(data, Tag(Kind::kAllGather, nullptr, 0), -1));
+  RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kAllGather, nullptr, 0), -1));
   if (direct) {
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;
@@ -225,7 +225,7 @@ Status Collectives::AllGather(std::span<std::byte> data) {
 
 Status Collectives::Broadcast(std::span<std::byte> data, int root) {
   if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
-  RM_ASSIGN(const bool direct, Begin(data, Tag(Kind::kBroadcast, nullptr, root), root));
+  RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kBroadcast, nullptr, root), root));
   const bool source = root == group_.rank();
   if (direct) {
     if (!source) RM_TRY(Copy(root, data.data(), shown_[root], data.size()));
@@ -248,7 +248,7 @@ Status Collectives::AllToAll(std::span<const std::byte> in, std::span<std::byte>
   if (in.empty()) return group_.VerifyAll();
   std::memcpy(out.data() + rank * share, in.data() + rank * share, share);
   if (world == 1) return group_.VerifyAll();
-  RM_ASSIGN(const bool direct, Begin(in, Tag(Kind::kAllToAll, nullptr, 0), -1));
+  RM_ASSIGN(const bool direct, Begin(in, OperationTag(Kind::kAllToAll, nullptr, 0), -1));
   if (direct) {
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;

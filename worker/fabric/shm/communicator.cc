@@ -10,9 +10,9 @@
 namespace ringmaster::fabric::shm {
 namespace {
 
-class PullCommunicator final : public Communicator {
+class ShmCommunicator final : public Communicator {
  public:
-  explicit PullCommunicator(std::unique_ptr<Group> group)
+  explicit ShmCommunicator(std::unique_ptr<Group> group)
       : group_(std::move(group)), collectives_(*group_), transfers_(*group_) {}
 
   int rank() const override { return group_->rank(); }
@@ -87,7 +87,7 @@ class PullCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> NewCommunicator(std::unique_ptr<Group> group) {
-  return std::make_unique<PullCommunicator>(std::move(group));
+  return std::make_unique<ShmCommunicator>(std::move(group));
 }
 
 }  // namespace ringmaster::fabric::shm

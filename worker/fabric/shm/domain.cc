@@ -49,12 +49,12 @@ std::vector<Segment> Domain::Segments() const {
   return segments;
 }
 
-std::optional<Domain::Place> Domain::Find(const std::byte* data, size_t bytes) const {
+std::optional<Domain::Location> Domain::Find(const std::byte* data, size_t bytes) const {
   for (size_t i = kStagingSegment + 1; i < memories_.size(); ++i) {
     const Mapping& mapping = memories_[i].mapping;
     if (data < mapping.data() || data >= mapping.data() + mapping.bytes()) continue;
     const auto offset = static_cast<size_t>(data - mapping.data());
-    if (bytes <= mapping.bytes() - offset) return Place{i, offset};
+    if (bytes <= mapping.bytes() - offset) return Location{i, offset};
   }
   return std::nullopt;
 }
@@ -121,8 +121,8 @@ Result<std::unique_ptr<Communicator>> Domain::Connect(uint64_t generation, int r
     peers.push_back(peer == peers_.end() ? nullptr : peer->second.get());
   }
   auto group = std::make_unique<Group>(*this, generation, rank, std::move(peers), UsableCpus());
-  group->Raise(own.ready, generation);
-  RM_TRY(group->Meet());
+  group->StoreAndWake(own.ready, generation);
+  RM_TRY(group->WaitForMembers());
   return NewCommunicator(std::move(group));
 }
 

@@ -51,11 +51,11 @@ class Domain {
   Duration timeout() const { return timeout_; }
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
   // Where own memory lies, for a descriptor; nothing when it is not ours to share.
-  struct Place {
+  struct Location {
     uint64_t segment;
     uint64_t offset;
   };
-  std::optional<Place> Find(const std::byte* data, size_t bytes) const;
+  std::optional<Location> Find(const std::byte* data, size_t bytes) const;
 
  private:
   explicit Domain(Duration timeout) : timeout_(timeout) {}

@@ -42,7 +42,7 @@ const std::byte* Group::Staging(int q, size_t offset) {
   return q == rank_ ? domain_.staging() + offset : peers_[q]->Data(kStagingSegment, offset, 0);
 }
 
-Status Group::Meet() {
+Status Group::WaitForMembers() {
   for (int q = 0; q < world(); ++q) {
     if (q == rank_) continue;
     RM_TRY(AwaitWord(q, page(q).ready, generation_));
@@ -53,11 +53,11 @@ Status Group::Meet() {
 }
 
 uint64_t Group::Publish() {
-  Raise(own_.phase, ++phase_);
+  StoreAndWake(own_.phase, ++phase_);
   return phase_;
 }
 
-void Group::Raise(std::atomic<uint64_t>& word, uint64_t value) {
+void Group::StoreAndWake(std::atomic<uint64_t>& word, uint64_t value) {
   word.store(value, std::memory_order_release);
   // Pairs with the fence of a peer that goes to sleep: it sees the new value, or we see that it sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -85,7 +85,7 @@ Status Group::AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value
     const Time now = Now();
     if (start == kNever) start = now;
     if (now - start < spin_) continue;
-    RM_TRY(AwaitSlowly(q, word, value));
+    RM_TRY(SleepUntil(q, word, value));
     break;
   }
   return Verify(q);
@@ -108,7 +108,7 @@ Status Group::VerifyAll() {
   return Ok();
 }
 
-Status Group::AwaitSlowly(int q, const std::atomic<uint64_t>& word, uint64_t value) {
+Status Group::SleepUntil(int q, const std::atomic<uint64_t>& word, uint64_t value) {
   for (int i = 0; i < yields_; ++i) {
     ::sched_yield();
     if (word.load(std::memory_order_acquire) >= value) return Ok();

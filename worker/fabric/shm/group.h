@@ -33,7 +33,7 @@ class Group {
   const std::byte* Staging(int q, size_t offset);
 
   // All peers have entered the generation.
-  Status Meet();
+  Status WaitForMembers();
 
   uint64_t Publish();
   Status Await(int q, uint64_t phase) { return AwaitWord(q, page(q).phase, phase); }
@@ -42,7 +42,7 @@ class Group {
   Status VerifyAll();
 
   // Raises one of our own words that peers may sleep on.
-  void Raise(std::atomic<uint64_t>& word, uint64_t value);
+  void StoreAndWake(std::atomic<uint64_t>& word, uint64_t value);
   Status AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value);
 
   // The first failure: tells the peers and makes every later operation fail the same way.
@@ -50,7 +50,7 @@ class Group {
   const std::optional<Error>& failure() const { return failure_; }
 
  private:
-  Status AwaitSlowly(int q, const std::atomic<uint64_t>& word, uint64_t value);
+  Status SleepUntil(int q, const std::atomic<uint64_t>& word, uint64_t value);
 
   Domain& domain_;
   ControlPage& own_;

@@ -22,7 +22,7 @@ Status Transfers::Send(std::span<const std::byte> data, int peer) {
   const auto place = group_.domain().Find(data.data(), data.size());
   offer.descriptor = {place ? place->segment : 0, place ? place->offset : 0, data.size(), 0, place ? 0u : 1u};
   if (place) {
-    group_.Raise(offer.count, ++offered);
+    group_.StoreAndWake(offer.count, ++offered);
     return group_.AwaitWord(peer, taken, offered);
   }
   const uint64_t before = offered;
@@ -30,7 +30,7 @@ Status Transfers::Send(std::span<const std::byte> data, int peer) {
     if (offered - before >= 2) RM_TRY(group_.AwaitWord(peer, taken, offered - 1));
     std::memcpy(group_.domain().staging() + HalfOffset(offered), data.data() + begin,
                 std::min(kHalfBytes, data.size() - begin));
-    group_.Raise(offer.count, ++offered);
+    group_.StoreAndWake(offer.count, ++offered);
   }
   return group_.AwaitWord(peer, taken, offered);
 }
@@ -55,7 +55,7 @@ Status Transfers::Receive(std::span<std::byte> data, int peer) {
       std::memcpy(data.data() + at, source + at, std::min(kPieceBytes, data.size() - at));
       RM_TRY(group_.Verify(peer));
     }
-    group_.Raise(take, ++taken);
+    group_.StoreAndWake(take, ++taken);
     return Ok();
   }
   for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
@@ -63,7 +63,7 @@ Status Transfers::Receive(std::span<std::byte> data, int peer) {
     std::memcpy(data.data() + begin, group_.Staging(peer, HalfOffset(taken)),
                 std::min(kHalfBytes, data.size() - begin));
     RM_TRY(group_.Verify(peer));
-    group_.Raise(take, ++taken);
+    group_.StoreAndWake(take, ++taken);
   }
   return Ok();
 }

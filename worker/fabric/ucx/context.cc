@@ -57,7 +57,7 @@ Error UcxError(const std::string& what, ucs_status_t status) {
   return {Code::kUnavailable, fmt::format("{}: {}", what, ucs_status_string(status))};
 }
 
-Mapped::~Mapped() {
+RegisteredMemory::~RegisteredMemory() {
   if (handle_ != nullptr) ucp_mem_unmap(context_->get(), handle_);
 }
 
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Context>> Context::Create(uint64_t features, bool direct)
     return UcxError("ucp_config_read", status);
   const std::unique_ptr<ucp_config_t, void (*)(ucp_config_t*)> config_owner(config, ucp_config_release);
   for (const Setting& setting : kSettings) Apply(setting, config);
-  if (direct && CanBeDirect())
+  if (direct && CanDisableEmulation())
     for (const Setting& setting : kDirect) Apply(setting, config);
   ucp_params_t params = {};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -83,14 +83,14 @@ Context::~Context() {
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
-bool Context::Knows(ucs_memory_type_t type) const {
+bool Context::Supports(ucs_memory_type_t type) const {
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   return ucp_context_query(context_, &attributes) == UCS_OK && (attributes.memory_types & UCS_BIT(type)) != 0;
 }
 
-Result<Mapped> Context::Map(std::span<std::byte> memory, ucs_memory_type_t type) const {
-  Mapped mapped;
+Result<RegisteredMemory> Context::Register(std::span<std::byte> memory, ucs_memory_type_t type) const {
+  RegisteredMemory mapped;
   mapped.context_ = this;
   mapped.memory_ = memory;
   ucp_mem_map_params_t params{};

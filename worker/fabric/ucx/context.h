@@ -2,7 +2,7 @@
 
 // UCX as one part of this process uses it: the settings it runs with, and the memory it is told of.
 //
-// Any thread; what is made here is immutable, but for Map, which one thread at a time calls.
+// Any thread; what is made here is immutable, but for Register, which one thread at a time calls.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -22,16 +22,16 @@ class Context;
 
 // Memory that UCX has made ready for transfers; peers that are given its key may read it. Move-only; the
 // memory outlives it, and it is gone before its Context.
-class Mapped {
+class RegisteredMemory {
  public:
-  Mapped() = default;
-  Mapped(Mapped&& other) noexcept
+  RegisteredMemory() = default;
+  RegisteredMemory(RegisteredMemory&& other) noexcept
       : context_(other.context_),
         handle_(std::exchange(other.handle_, nullptr)),
         memory_(other.memory_),
         key_(std::move(other.key_)) {}
-  Mapped& operator=(Mapped&& other) = delete;
-  ~Mapped();
+  RegisteredMemory& operator=(RegisteredMemory&& other) = delete;
+  ~RegisteredMemory();
 
   ucp_mem_h handle() const { return handle_; }
   std::span<std::byte> memory() const { return memory_; }
@@ -57,8 +57,8 @@ class Context {
 
   ucp_context_h get() const { return context_; }
   // It can tell such memory from others and has a way to move it. Without that, never show it any.
-  bool Knows(ucs_memory_type_t type) const;
-  Result<Mapped> Map(std::span<std::byte> memory, ucs_memory_type_t type) const;
+  bool Supports(ucs_memory_type_t type) const;
+  Result<RegisteredMemory> Register(std::span<std::byte> memory, ucs_memory_type_t type) const;
 
  private:
   Context() = default;
@@ -70,7 +70,7 @@ std::string LibraryVersion();
 bool LibraryIsAtLeast(unsigned major, unsigned minor);
 
 // Whether it can do without emulation.
-inline bool CanBeDirect() { return LibraryIsAtLeast(1, 21); }
+inline bool CanDisableEmulation() { return LibraryIsAtLeast(1, 21); }
 
 Error UcxError(const std::string& what, ucs_status_t status);
 

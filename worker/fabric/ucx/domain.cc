@@ -13,7 +13,7 @@ namespace {
 
 // An endpoint may fail while it is set up because the peer closed an older one to us at the same time.
 constexpr int kAttempts = 4;
-constexpr auto kNap = milliseconds(10);
+constexpr auto kSleep = milliseconds(10);
 
 }  // namespace
 
@@ -37,10 +37,10 @@ void Domain::Abort(uint64_t generation) {
 
 void Domain::Step(Time& idle_since) {
   const bool busy = worker_->Progress();
-  if (unanswered_) AnswerHellos();
+  if (welcomes_due_) SendWelcomes();
   if (worker_->messages() != messages_) {
     messages_ = worker_->messages();
-    moved_ = Now();
+    last_progress_ = Now();
   }
   if (busy) {
     idle_since = kNever;
@@ -48,17 +48,17 @@ void Domain::Step(Time& idle_since) {
   }
   const Time now = Now();
   if (idle_since == kNever) idle_since = now;
-  if (now - idle_since >= patience_) worker_->Sleep(kNap);
+  if (now - idle_since >= spin_) worker_->Sleep(kSleep);
 }
 
 // A hello may be lost with a connection that the peer has closed and of which we have not heard yet; so it
 // counts only when it was answered. Answers go out between two steps of progress, never within.
-void Domain::AnswerHellos() {
-  unanswered_ = false;
+void Domain::SendWelcomes() {
+  welcomes_due_ = false;
   for (auto& [uuid, peer] : peers_) {
     if (peer.hello <= peer.welcomed) continue;
     if (peer.endpoint == nullptr || peer.endpoint->failed()) {
-      unanswered_ = true;
+      welcomes_due_ = true;
       continue;
     }
     peer.welcomed = peer.hello;
@@ -71,7 +71,7 @@ void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
     Peer& peer = peers_[std::string(reinterpret_cast<const char*>(data.data()), data.size())];
     uint64_t& newest = header.kind == Kind::kHello ? peer.hello : peer.welcome;
     newest = std::max(newest, header.generation);
-    unanswered_ = true;
+    welcomes_due_ = true;
     return;
   }
   // What is left of older generations ends here.
@@ -79,17 +79,17 @@ void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
 }
 
 // A stopped process that wakes up in an old generation learns of its end from this.
-void Domain::PartWith(Peer& peer, uint64_t generation) {
+void Domain::SendStop(Peer& peer, uint64_t generation) {
   if (peer.member && peer.endpoint != nullptr)
     peer.endpoint->Send({generation, 0, 0, 0, -1, Kind::kStop, 0}, {});
   peer.member = false;
 }
 
-Status Domain::Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank) {
+Status Domain::SendHello(Peer& peer, const MemberAddress& member, uint64_t generation, int rank) {
   if (peer.endpoint == nullptr || peer.endpoint->failed()) {
     peer.endpoint.reset();
     peer.welcomed = 0;
-    unanswered_ = true;
+    welcomes_due_ = true;
     RM_ASSIGN(peer.endpoint, worker_->Connect(member.ucx));
   }
   peer.endpoint->Send({generation, 0, 0, 0, rank, Kind::kHello, 0}, std::as_bytes(std::span(uuid_)));
@@ -112,9 +112,9 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
       return Error{Code::kInvalid, fmt::format("process {} runs without UCX", member.pid)};
     if (!uuids.insert(member.uuid).second) return Error{Code::kInvalid, "a member is listed twice"};
   }
-  patience_ = neighbours <= UsableCpus() ? Duration(std::chrono::microseconds(50)) : Duration(0);
+  spin_ = neighbours <= UsableCpus() ? Duration(std::chrono::microseconds(50)) : Duration(0);
   for (auto& [uuid, peer] : peers_)
-    if (!uuids.contains(uuid)) PartWith(peer, generation_);
+    if (!uuids.contains(uuid)) SendStop(peer, generation_);
   // Of the dead nothing stays; of strangers only a hello for a generation to come.
   std::erase_if(peers_, [&](const auto& item) {
     const auto& [uuid, peer] = item;
@@ -124,11 +124,11 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
   generation_ = generation;
   // Before the first hello goes out: who has the hellos of all may send at once.
   auto transport = std::make_unique<UcxTransport>(*this, generation, rank, members.size());
-  if (auto met = Meet(*transport, members); !met.ok()) return transport->Fail(met.error());
+  if (auto met = WaitForMembers(*transport, members); !met.ok()) return transport->Fail(met.error());
   return std::unique_ptr<Transport>(std::move(transport));
 }
 
-Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& members) {
+Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberAddress>& members) {
   std::vector<int> attempts(members.size());
   const Time begin = Now();
   Time idle_since = kNever;
@@ -141,7 +141,7 @@ Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& m
       if (attempts[q] == 0 || peer.endpoint->failed()) {
         if (attempts[q]++ == kAttempts) return Error{Code::kUnavailable, fmt::format("rank {} is gone", q)};
         transport.SetEndpoint(static_cast<int>(q), nullptr);
-        RM_TRY(Greet(peer, members[q], generation_, transport.rank()));
+        RM_TRY(SendHello(peer, members[q], generation_, transport.rank()));
         transport.SetEndpoint(static_cast<int>(q), peer.endpoint.get());
       }
       if (peer.hello > generation_)
@@ -152,7 +152,7 @@ Status Domain::Meet(UcxTransport& transport, const std::vector<MemberAddress>& m
     if (all) return Ok();
     RM_TRY(transport.Check());
     Step(idle_since);
-    if (idle_since != kNever && Stuck(begin))
+    if (idle_since != kNever && Stalled(begin))
       return Error{Code::kDeadlineExceeded,
                    fmt::format("members did not meet in {:.1f} s", ToSeconds(timeout_))};
   }

@@ -51,7 +51,7 @@ class Domain {
   // Makes progress; when there is none for a while, sleeps. `idle_since` is the caller's, kNever at first.
   void Step(Time& idle_since);
   // A wait that began at `since` has seen no message come or go for longer than the timeout.
-  bool Stuck(Time since) const { return Now() - std::max(since, moved_) > timeout_; }
+  bool Stalled(Time since) const { return Now() - std::max(since, last_progress_) > timeout_; }
 
  private:
   struct Peer {
@@ -64,22 +64,22 @@ class Domain {
 
   Domain(std::string uuid, Duration timeout) : uuid_(std::move(uuid)), timeout_(timeout) {}
   void OnMessage(const Header& header, std::span<const std::byte> data);
-  void AnswerHellos();
-  void PartWith(Peer& peer, uint64_t generation);
-  Status Meet(UcxTransport& transport, const std::vector<MemberAddress>& members);
-  Status Greet(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
+  void SendWelcomes();
+  void SendStop(Peer& peer, uint64_t generation);
+  Status WaitForMembers(UcxTransport& transport, const std::vector<MemberAddress>& members);
+  Status SendHello(Peer& peer, const MemberAddress& member, uint64_t generation, int rank);
 
   const std::string uuid_;
   const Duration timeout_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
   std::map<std::string, Peer> peers_;  // of the current generation, by uuid
-  bool unanswered_ = false;            // hellos
+  bool welcomes_due_ = false;          // hellos
   UcxTransport* transport_ = nullptr;
   uint64_t generation_ = 0;
-  Duration patience_ = {};  // idle time before a sleep
-  uint64_t messages_ = 0;   // the worker's, as of moved_
-  Time moved_ = {};
+  Duration spin_ = {};     // idle time before a sleep
+  uint64_t messages_ = 0;  // the worker's, as of last_progress_
+  Time last_progress_ = {};
   std::atomic<uint64_t> aborted_{0};
 };
 

@@ -19,7 +19,7 @@ UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t
 UcxTransport::~UcxTransport() {
   domain_.Attach(nullptr);
   for (Endpoint* endpoint : endpoints_)
-    if (endpoint != nullptr) endpoint->Recall();
+    if (endpoint != nullptr) endpoint->CancelTransfers();
 }
 
 Header UcxTransport::MakeHeader(Kind kind) const { return {generation_, 0, 0, 0, rank_, kind, 0}; }
@@ -29,34 +29,34 @@ void UcxTransport::Pump(int peer) {
   while (const auto next = channel.Next()) {
     Header header = MakeHeader(Kind::kData);
     header.sequence = next->sequence;
-    header.operation = next->stamp.operation;
-    header.step = next->stamp.step;
-    header.landed = channel.Tell();
+    header.operation = next->tag.operation;
+    header.step = next->tag.step;
+    header.delivered = channel.TakeCredit();
     endpoints_[peer]->Send(header, next->data);
   }
   if (!channel.CreditDue()) return;
   Header header = MakeHeader(Kind::kCredit);
-  header.landed = channel.Tell();
+  header.delivered = channel.TakeCredit();
   endpoints_[peer]->Send(header, {});
 }
 
-Status UcxTransport::Send(int peer, Stamp stamp, std::span<const std::byte> data) {
+Status UcxTransport::Send(int peer, Tag tag, std::span<const std::byte> data) {
   RM_TRY(Check());
-  channels_[peer].Queue(stamp, data);
+  channels_[peer].Queue(tag, data);
   Pump(peer);
   return Ok();
 }
 
-Status UcxTransport::Post(int peer, Stamp stamp, const Landing& landing) {
+Status UcxTransport::Post(int peer, Tag tag, const PostedReceive& receive) {
   RM_TRY(Check());
-  if (auto status = channels_[peer].Post(stamp, landing); !status.ok()) return Fail(status.error());
-  Pump(peer);  // what was kept has landed: the peer may wait for that
+  if (auto status = channels_[peer].Post(tag, receive); !status.ok()) return Fail(status.error());
+  Pump(peer);  // what was kept has delivered: the peer may wait for that
   return Ok();
 }
 
 // Makes progress until `done`, which needs something of `peer`.
 template <class Done>
-Status UcxTransport::Until(int peer, const Done& done) {
+Status UcxTransport::WaitUntil(int peer, const Done& done) {
   const Time begin = Now();
   Time idle_since = kNever;
   while (!done()) {
@@ -65,7 +65,7 @@ Status UcxTransport::Until(int peer, const Done& done) {
     domain_.Step(idle_since);
     for (int q = 0; q < world(); ++q)
       if (q != rank_) Pump(q);
-    if (idle_since != kNever && domain_.Stuck(begin) && !done())
+    if (idle_since != kNever && domain_.Stalled(begin) && !done())
       return Fail({Code::kDeadlineExceeded,
                    fmt::format("rank {} made no progress in {:.1f} s", peer, ToSeconds(domain_.timeout()))});
   }
@@ -73,29 +73,29 @@ Status UcxTransport::Until(int peer, const Done& done) {
 }
 
 Status UcxTransport::Wait(int peer) {
-  RM_TRY(Until(peer, [&] { return channels_[peer].landed() > waited_[peer]; }));
+  RM_TRY(WaitUntil(peer, [&] { return channels_[peer].delivered() > waited_[peer]; }));
   ++waited_[peer];
   return Ok();
 }
 
-Status UcxTransport::Settle(int peer, uint64_t behind) {
+Status UcxTransport::WaitForSends(int peer, uint64_t behind) {
   const Channel& channel = channels_[peer];
   const uint64_t target = channel.queued() - std::min(behind, channel.queued());
-  return Until(peer, [&] { return channel.sent() >= target && endpoints_[peer]->settled(target); });
+  return WaitUntil(peer, [&] { return channel.sent() >= target && endpoints_[peer]->sends_done(target); });
 }
 
 Status UcxTransport::Flush() {
   for (int q = 0; q < world(); ++q) {
     if (q == rank_) continue;
     Pump(q);
-    RM_TRY(Until(q, [&] { return channels_[q].drained() && endpoints_[q]->in_flight() == 0; }));
+    RM_TRY(WaitUntil(q, [&] { return channels_[q].drained() && endpoints_[q]->in_flight() == 0; }));
   }
   return Ok();
 }
 
 Status UcxTransport::Check() {
   if (failure_) return *failure_;
-  if (news_) return Fail(*news_);
+  if (pending_error_) return Fail(*pending_error_);
   if (domain_.aborted() >= generation_)
     return Fail({Code::kCancelled, fmt::format("generation {} was aborted", generation_)});
   return Ok();
@@ -114,36 +114,37 @@ Error UcxTransport::Fail(Error error) {
   for (Endpoint* endpoint : endpoints_)
     if (endpoint != nullptr) endpoint->Send(MakeHeader(Kind::kStop), {});
   for (Endpoint* endpoint : endpoints_)
-    if (endpoint != nullptr) endpoint->Recall();
+    if (endpoint != nullptr) endpoint->CancelTransfers();
   return error;
 }
 
 void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> data) {
-  if (failure_ || news_) return;
+  if (failure_ || pending_error_) return;
   if (header.kind == Kind::kStop) {
-    news_ = Error{Code::kCancelled,
-                  header.rank < 0 ? fmt::format("generation {} is over", generation_)
-                                  : fmt::format("rank {} gave up generation {}", header.rank, generation_)};
+    pending_error_ =
+        Error{Code::kCancelled, header.rank < 0
+                                    ? fmt::format("generation {} is over", generation_)
+                                    : fmt::format("rank {} gave up generation {}", header.rank, generation_)};
     return;
   }
   if (header.rank < 0 || header.rank >= world() || header.rank == rank_) return;
   switch (header.kind) {
     case Kind::kData:
-      channels_[header.rank].OnCredit(header.landed);
+      channels_[header.rank].OnCredit(header.delivered);
       if (auto status =
               channels_[header.rank].OnMessage(header.sequence, {header.operation, header.step}, data);
           !status.ok())
-        news_ = status.error().In(fmt::format("rank {}", header.rank));
+        pending_error_ = status.error().In(fmt::format("rank {}", header.rank));
       break;
     case Kind::kCredit:
-      channels_[header.rank].OnCredit(header.landed);
+      channels_[header.rank].OnCredit(header.delivered);
       break;
     case Kind::kStop:
     case Kind::kHello:
     case Kind::kWelcome:
-    case Kind::kArrived:
-    case Kind::kOffer:
-    case Kind::kTaken:
+    case Kind::kExpose:
+    case Kind::kSend:
+    case Kind::kAcknowledge:
       break;
   }
 }

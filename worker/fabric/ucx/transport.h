@@ -28,10 +28,10 @@ class UcxTransport final : public Transport {
   uint64_t generation() const override { return generation_; }
   size_t segment_bytes() const override { return kSegmentBytes; }
 
-  Status Send(int peer, Stamp stamp, std::span<const std::byte> data) override;
-  Status Post(int peer, Stamp stamp, const Landing& landing) override;
+  Status Send(int peer, Tag tag, std::span<const std::byte> data) override;
+  Status Post(int peer, Tag tag, const PostedReceive& receive) override;
   Status Wait(int peer) override;
-  Status Settle(int peer, uint64_t behind) override;
+  Status WaitForSends(int peer, uint64_t behind) override;
   Status Flush() override;
 
   // --- for the domain ---
@@ -47,7 +47,7 @@ class UcxTransport final : public Transport {
   void Pump(int peer);
   Status CheckPeer(int peer);
   template <class Done>
-  Status Until(int peer, const Done& done);
+  Status WaitUntil(int peer, const Done& done);
 
   Domain& domain_;
   const uint64_t generation_;
@@ -55,7 +55,7 @@ class UcxTransport final : public Transport {
   std::vector<Endpoint*> endpoints_;  // nullptr at our own rank
   std::vector<Channel> channels_;
   std::vector<uint64_t> waited_;
-  std::optional<Error> news_;  // a failure that a message brought, not yet acted on
+  std::optional<Error> pending_error_;  // a failure that a message brought, not yet acted on
   std::optional<Error> failure_;
 };
 

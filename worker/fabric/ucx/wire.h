@@ -11,12 +11,12 @@ enum class Kind : uint16_t {
   kHello,    // payload: uuid of the sender, who has entered `generation`
   kWelcome,  // payload: uuid of the sender, who has had our hello for `generation`
   kData,     // payload: message number `sequence` of the sender's channel to us
-  kCredit,   // nothing but `landed`
+  kCredit,   // nothing but `delivered`
   kStop,     // the sender gave `generation` up
   // Of pulls (fabric/pull):
-  kArrived,  // payload: a Place; the sender has come to point number `sequence` of all
-  kOffer,    // payload: a Place; number `sequence` of what the sender has for us
-  kTaken,    // we may have back what we offered as number `sequence`
+  kExpose,       // payload: a DataLocation; the sender has come to point number `sequence` of all
+  kSend,         // payload: a DataLocation; number `sequence` of what the sender has for us
+  kAcknowledge,  // we may have back what we sends_announced as number `sequence`
 };
 
 struct Header {
@@ -27,7 +27,7 @@ struct Header {
   int32_t rank;  // of the sender; -1: not a member any more
   Kind kind;
   uint16_t reserved;
-  uint64_t landed = 0;  // of kData and kCredit: so many messages of ours
+  uint64_t delivered = 0;  // of kData and kCredit: so many messages of ours
 };
 static_assert(sizeof(Header) == 40);
 

@@ -19,11 +19,11 @@ namespace ringmaster::fabric::ucx {
 namespace {
 
 constexpr unsigned kMessageId = 1;
-// For connections to be taken apart, which is a local matter and quick. Turns too: the process may have been
+// For connections to be torn down, which is a local matter and quick. Turns too: the process may have been
 // stopped meanwhile.
-constexpr auto kTakenApart = milliseconds(300);
-constexpr int kTakenApartTurns = 1000;
-constexpr size_t kLendBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: shorter ones UCX copies anyway
+constexpr auto kTeardown = milliseconds(300);
+constexpr int kTeardownTurns = 1000;
+constexpr size_t kZeroCopyBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: shorter ones UCX copies anyway
 
 }  // namespace
 
@@ -32,7 +32,7 @@ struct Worker::Buffer {
   Worker* worker = nullptr;
   Endpoint* endpoint = nullptr;  // nullptr when that is gone
   Header header;
-  bool lent = false;
+  bool zero_copy = false;
   std::vector<std::byte> data;
 };
 
@@ -72,13 +72,13 @@ Worker::~Worker() {
   if (worker_ == nullptr) return;
   handler_ = [](const Header&, std::span<const std::byte>) {};  // its owner is half gone
   // UCX takes closed and failed connections apart while it makes progress, after it has said that the close
-  // is done and given back all that was lent. A worker destroyed before that ends the process: over CMA it
-  // finds a queue that is not empty. A flush waits for it, as for closes that are still to end.
+  // is done and given back all that was zero_copy. A worker destroyed before that ends the process: over CMA
+  // it finds a queue that is not empty. A flush waits for it, as for closes that are still to end.
   const ucp_request_param_t param = {};
   if (const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param); UCS_PTR_IS_PTR(flush))
     closing_.push_back(flush);
-  const Time deadline = Now() + kTakenApart;
-  for (int turn = 0; !closing_.empty() && (turn < kTakenApartTurns || Now() < deadline); ++turn) {
+  const Time deadline = Now() + kTeardown;
+  for (int turn = 0; !closing_.empty() && (turn < kTeardownTurns || Now() < deadline); ++turn) {
     Progress();
     Reap();
   }
@@ -98,7 +98,7 @@ Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
   const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_);
   // Decided here, from what both have and from memory of this machine; the network was not asked.
   if (status == UCS_ERR_UNREACHABLE)
-    return Error{Code::kUnavailable, std::string(kNoWay) + ": UCX knows none that both may use"};
+    return Error{Code::kUnavailable, std::string(kUnreachable) + ": UCX knows none that both may use"};
   if (status != UCS_OK) return UcxError("ucp_ep_create", status);
   return endpoint;
 }
@@ -146,7 +146,7 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
   auto* const buffer = static_cast<Buffer*>(argument);
   if (buffer->endpoint != nullptr) {
     --buffer->endpoint->in_flight_;
-    if (buffer->lent) buffer->endpoint->lent_.erase(buffer->header.sequence);
+    if (buffer->zero_copy) buffer->endpoint->zero_copy_.erase(buffer->header.sequence);
     if (status != UCS_OK) buffer->endpoint->failed_ = true;
   }
   buffer->endpoint = nullptr;
@@ -155,10 +155,10 @@ void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
   if (request != nullptr) ucp_request_free(request);
 }
 
-void Worker::OnPulled(void* request, ucs_status_t status, void* argument) {
+void Worker::OnGetDone(void* request, ucs_status_t status, void* argument) {
   auto* const endpoint = static_cast<Endpoint*>(argument);
-  --endpoint->pulling_;
-  if (status != UCS_OK) endpoint->pull_failed_ = true;
+  --endpoint->gets_in_flight_;
+  if (status != UCS_OK) endpoint->get_failed_ = true;
   ++endpoint->worker_.messages_;
   if (request != nullptr) ucp_request_free(request);
 }
@@ -170,13 +170,13 @@ void Worker::OnError(void* endpoint, ucp_ep_h, ucs_status_t status) {
 
 void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   if (failed_) return;
-  const bool lent = data.size() >= kLendBytes;
-  Worker::Buffer* const buffer = worker_.TakeBuffer(lent ? 0 : data.size());
+  const bool zero_copy = data.size() >= kZeroCopyBytes;
+  Worker::Buffer* const buffer = worker_.TakeBuffer(zero_copy ? 0 : data.size());
   buffer->endpoint = this;
   buffer->header = header;
-  buffer->lent = lent;
-  if (lent) {
-    lent_.insert(header.sequence);
+  buffer->zero_copy = zero_copy;
+  if (zero_copy) {
+    zero_copy_.insert(header.sequence);
   } else {
     std::copy(data.begin(), data.end(), buffer->data.begin());
   }
@@ -188,7 +188,7 @@ void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   ++in_flight_;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
-                      lent ? data.data() : buffer->data.data(), data.size(), &param);
+                      zero_copy ? data.data() : buffer->data.data(), data.size(), &param);
   if (!UCS_PTR_IS_PTR(request)) Worker::OnSent(nullptr, UCS_PTR_STATUS(request), buffer);  // done, or refused
 }
 
@@ -209,29 +209,30 @@ Result<RemoteKey> Endpoint::Unpack(const std::string& key) {
   return unpacked;
 }
 
-void Endpoint::Pull(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
-                    ucs_memory_type_t type) {
+void Endpoint::Get(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
+                   ucs_memory_type_t type) {
   if (failed_) {
-    pull_failed_ = true;
+    get_failed_ = true;
     return;
   }
   ucp_request_param_t param = {};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.cb.send = Worker::OnPulled;
+  param.cb.send = Worker::OnGetDone;
   param.user_data = this;
   param.memory_type = type;
   if (local != nullptr) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
     param.memh = local;
   }
-  ++pulling_;
+  ++gets_in_flight_;
   const ucs_status_ptr_t request = ucp_get_nbx(ep_, to.data(), to.size(), address, key.get(), &param);
-  if (!UCS_PTR_IS_PTR(request)) Worker::OnPulled(nullptr, UCS_PTR_STATUS(request), this);  // done, or refused
+  if (!UCS_PTR_IS_PTR(request))
+    Worker::OnGetDone(nullptr, UCS_PTR_STATUS(request), this);  // done, or refused
 }
 
-void Endpoint::Recall() {
-  if (lent_.empty() && pulling_ == 0) return;
+void Endpoint::CancelTransfers() {
+  if (zero_copy_.empty() && gets_in_flight_ == 0) return;
   failed_ = true;
   Close();
   // A local matter. Should it ever not be, this process must not go on: its memory would be sent as data, or
@@ -240,13 +241,13 @@ void Endpoint::Recall() {
   constexpr Duration kLongestTurn = milliseconds(10);
   Duration waited = {};
   Time last = Now();
-  while (!lent_.empty() || pulling_ > 0) {
+  while (!zero_copy_.empty() || gets_in_flight_ > 0) {
     worker_.Progress();
     const Time now = Now();
     waited += std::min(now - last, kLongestTurn);
     last = now;
     CHECK(waited < kLimit, "UCX does not give back {} messages and {} pulls of a closed endpoint",
-          lent_.size(), pulling_);
+          zero_copy_.size(), gets_in_flight_);
   }
 }
 
@@ -255,7 +256,7 @@ RemoteKey::~RemoteKey() {
 }
 
 Endpoint::~Endpoint() {
-  Recall();
+  CancelTransfers();
   for (const auto& buffer : worker_.buffers_)
     if (buffer->endpoint == this) buffer->endpoint = nullptr;
   Close();

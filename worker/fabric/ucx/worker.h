@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A UCX worker with its endpoints: active messages in, active messages out, reads of peers' memory, sleep and
-// wake-up. Knows nothing of generations.
+// wake-up. Supports nothing of generations.
 //
 // One thread at a time, but for Signal.
 #pragma once
@@ -31,7 +31,8 @@ inline constexpr size_t kSegmentBytes = 191 << 10;
 
 class Worker;
 
-// What opens a peer's memory (Mapped::key) to one endpoint. Move-only; gone after the pulls that use it.
+// What opens a peer's memory (RegisteredMemory::key) to one endpoint. Move-only; gone after the pulls that
+// use it.
 class RemoteKey {
  public:
   RemoteKey() = default;
@@ -55,24 +56,24 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Short data is copied. Long data is lent to UCX until the message has left: see settled.
+  // Short data is copied. Long data is zero_copy to UCX until the message has left: see sends_done.
   void Send(const Header& header, std::span<const std::byte> data);
   bool failed() const { return failed_; }
   size_t in_flight() const { return in_flight_; }
-  // Nothing is lent of messages with a sequence below this.
-  bool settled(uint64_t sequence) const { return lent_.empty() || *lent_.begin() >= sequence; }
+  // Nothing is zero_copy of messages with a sequence below this.
+  bool sends_done(uint64_t sequence) const { return zero_copy_.empty() || *zero_copy_.begin() >= sequence; }
 
   Result<RemoteKey> Unpack(const std::string& key);
   // Reads the peer's memory at `address`, its own, into ours of that type (and of that mapping, unless
-  // nullptr). `to` is UCX's until pulling() says otherwise.
-  void Pull(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
-            ucs_memory_type_t type);
-  size_t pulling() const { return pulling_; }
-  bool pull_failed() const { return pull_failed_; }  // one of them; the connection may be good
+  // nullptr). `to` is UCX's until gets_in_flight() says otherwise.
+  void Get(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
+           ucs_memory_type_t type);
+  size_t gets_in_flight() const { return gets_in_flight_; }
+  bool get_failed() const { return get_failed_; }  // one of them; the connection may be good
 
-  // Takes back what is lent, closing the connection if that is what it takes: a message of an aborted
+  // Takes back what is zero_copy, closing the connection if that is what it takes: a message of an aborted
   // operation must not leave later, with whatever its memory holds by then; nor may a pull arrive later.
-  void Recall();
+  void CancelTransfers();
   // "tcp", "rc_mlx5+tcp": what the lanes for active messages are.
   std::string Transports() const;
 
@@ -84,10 +85,10 @@ class Endpoint {
   Worker& worker_;
   ucp_ep_h ep_ = nullptr;
   bool failed_ = false;
-  bool pull_failed_ = false;
+  bool get_failed_ = false;
   size_t in_flight_ = 0;
-  size_t pulling_ = 0;
-  std::set<uint64_t> lent_;  // sequence numbers
+  size_t gets_in_flight_ = 0;
+  std::set<uint64_t> zero_copy_;  // sequence numbers
 };
 
 class Worker {
@@ -105,7 +106,7 @@ class Worker {
 
   // Handles what is there; true when there was something.
   bool Progress() { return ucp_worker_progress(worker_) != 0; }
-  // So many messages have come, or left, and pulls have arrived. UCX's own traffic (it looks after
+  // So many messages have come, or left, and pulls have exposures. UCX's own traffic (it looks after
   // connections) is not in it.
   uint64_t messages() const { return messages_; }
   // Sleeps until something comes, Signal or the limit.
@@ -123,7 +124,7 @@ class Worker {
   static ucs_status_t OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* buffer);
-  static void OnPulled(void* request, ucs_status_t status, void* endpoint);
+  static void OnGetDone(void* request, ucs_status_t status, void* endpoint);
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
 
   Handler handler_;

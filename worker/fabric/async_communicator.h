@@ -14,7 +14,7 @@
 
 namespace ringmaster::fabric {
 
-class OrderedCommunicator : public Communicator {
+class AsyncCommunicator : public Communicator {
  public:
   // AllReduce that only hands the work over. `data` is the device's until Finish; what it holds when an
   // operation fails is garbage.

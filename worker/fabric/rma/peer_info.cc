@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/fabric/rma/offer.h"
+#include "worker/fabric/rma/peer_info.h"
 
 #include <fmt/format.h>
 
@@ -28,39 +28,39 @@ bool IsRdma(std::string_view lane) {
 
 }  // namespace
 
-std::string Encode(const Offer& offer) {
+std::string Encode(const PeerInfo& info) {
   json regions = json::array();
-  for (const Region& region : offer.regions)
+  for (const MemoryRegionInfo& region : info.regions)
     regions.push_back({region.address, region.bytes, Bytes(region.key)});
-  const std::vector<uint8_t> bytes = json::to_cbor({{"refusal", Bytes(offer.refusal)},
-                                                    {"host", Bytes(offer.host_id)},
-                                                    {"worker", Bytes(offer.worker)},
-                                                    {"scratch", offer.scratch_bytes},
-                                                    {"protocol", offer.protocol},
+  const std::vector<uint8_t> bytes = json::to_cbor({{"refusal", Bytes(info.unsupported_reason)},
+                                                    {"host", Bytes(info.host_id)},
+                                                    {"worker", Bytes(info.worker)},
+                                                    {"scratch", info.scratch_bytes},
+                                                    {"protocol", info.protocol},
                                                     {"regions", std::move(regions)}});
   return std::string(bytes.begin(), bytes.end());
 }
 
-Result<Offer> Decode(std::string_view bytes) {
+Result<PeerInfo> Decode(std::string_view bytes) {
   try {
     const json value = json::from_cbor(bytes.begin(), bytes.end());
-    Offer offer;
-    offer.protocol = value.at("protocol").get<uint32_t>();
-    if (offer.protocol != kProtocol) return offer;  // all that is known of it
-    offer.scratch_bytes = value.at("scratch").get<uint64_t>();
-    offer.refusal = Text(value.at("refusal"));
-    offer.host_id = Text(value.at("host"));
-    offer.worker = Text(value.at("worker"));
+    PeerInfo info;
+    info.protocol = value.at("protocol").get<uint32_t>();
+    if (info.protocol != kProtocol) return info;  // all that is known of it
+    info.scratch_bytes = value.at("scratch").get<uint64_t>();
+    info.unsupported_reason = Text(value.at("refusal"));
+    info.host_id = Text(value.at("host"));
+    info.worker = Text(value.at("worker"));
     for (const json& region : value.at("regions"))
-      offer.regions.push_back(
+      info.regions.push_back(
           {region.at(0).get<uint64_t>(), region.at(1).get<uint64_t>(), Text(region.at(2))});
-    return offer;
+    return info;
   } catch (const json::exception& error) {
-    return Error{Code::kCorrupt, std::string("no offer of memory: ") + error.what()};
+    return Error{Code::kCorrupt, std::string("not a peer info: ") + error.what()};
   }
 }
 
-Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own) {
+Result<std::vector<PeerInfo>> ExchangePeerInfo(Communicator* host, const PeerInfo& own) {
   const auto world = static_cast<size_t>(host->world());
   const auto rank = static_cast<size_t>(host->rank());
   const std::string text = Encode(own);
@@ -71,28 +71,29 @@ Result<std::vector<Offer>> Exchange(Communicator* host, const Offer& own) {
   std::vector<char> all(world * longest);
   std::ranges::copy(text, all.begin() + static_cast<ptrdiff_t>(rank * longest));
   RM_TRY(host->AllGather(std::as_writable_bytes(std::span(all))));
-  std::vector<Offer> offers;
+  std::vector<PeerInfo> infos;
   for (size_t q = 0; q < world; ++q) {
-    RM_ASSIGN(Offer offer, Decode({all.data() + q * longest, sizes[q]}));
-    offers.push_back(std::move(offer));
+    RM_ASSIGN(PeerInfo info, Decode({all.data() + q * longest, sizes[q]}));
+    infos.push_back(std::move(info));
   }
-  return offers;
+  return infos;
 }
 
-std::string WhyNot(const std::vector<Offer>& offers) {
-  for (size_t q = 0; q < offers.size(); ++q) {
-    if (offers[q].protocol != kProtocol)
-      return fmt::format("rank {} is of another build, with protocol {}, not {}", q, offers[q].protocol,
+std::string WhyIncompatible(const std::vector<PeerInfo>& infos) {
+  for (size_t q = 0; q < infos.size(); ++q) {
+    if (infos[q].protocol != kProtocol)
+      return fmt::format("rank {} is of another build, with protocol {}, not {}", q, infos[q].protocol,
                          kProtocol);
-    if (!offers[q].refusal.empty()) return fmt::format("rank {}: {}", q, offers[q].refusal);
-    if (offers[q].scratch_bytes != offers[0].scratch_bytes)
-      return fmt::format("rank {} reads into {} bytes, rank 0 into {}", q, offers[q].scratch_bytes,
-                         offers[0].scratch_bytes);
+    if (!infos[q].unsupported_reason.empty())
+      return fmt::format("rank {}: {}", q, infos[q].unsupported_reason);
+    if (infos[q].scratch_bytes != infos[0].scratch_bytes)
+      return fmt::format("rank {} reads into {} bytes, rank 0 into {}", q, infos[q].scratch_bytes,
+                         infos[0].scratch_bytes);
   }
   return "";
 }
 
-std::set<std::string> Names(std::string_view joined) {
+std::set<std::string> SplitNames(std::string_view joined) {
   std::set<std::string> names;
   while (!joined.empty()) {
     const std::string_view name = joined.substr(0, joined.find('+'));
@@ -102,8 +103,8 @@ std::set<std::string> Names(std::string_view joined) {
   return names;
 }
 
-std::string Carriers(bool one_host, std::string_view lanes) {
-  const std::set<std::string> names = Names(lanes);
+std::string GpuTransports(bool one_host, std::string_view lanes) {
+  const std::set<std::string> names = SplitNames(lanes);
   if (one_host && names.contains("cuda_ipc")) return "cuda_ipc";  // UCX prefers it as well
   std::string rdma;
   for (const std::string& name : names)
