@@ -36,7 +36,7 @@ std::string NcclHostId() {
   return said != nullptr ? said : HostId();
 }
 
-nccl::Reached MarkPoint(Stream stream) {
+nccl::EventQuery RecordCudaEvent(Stream stream) {
   Result<Event> event = Event::Create();
   if (!event.ok()) return [error = event.error()]() -> Result<bool> { return error; };
   const auto point = std::make_shared<Event>(std::move(*event));
@@ -44,7 +44,7 @@ nccl::Reached MarkPoint(Stream stream) {
   return [point] { return point->Done(); };
 }
 
-void LeaveProcess(const std::string& why) {
+void ExitProcess(const std::string& why) {
   log::Error("{}; leaving, a fresh trainer will join", why);
   ::_exit(kDeviceIsStuck);
 }
@@ -69,8 +69,8 @@ Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu,
   options.gpu = gpu.uuid;
   options.bus = gpu.pci;
   options.host_id = NcclHostId();
-  options.live.mark = MarkPoint;
-  options.live.leave = LeaveProcess;
+  options.communicator.record_event = RecordCudaEvent;
+  options.communicator.exit_process = ExitProcess;
   RM_ASSIGN(made->domain_, nccl::Domain::Create(api.ok() ? *api : nccl::Api{}, std::move(options)));
   return made;
 }

@@ -5,7 +5,7 @@
 // through the host.
 //
 // Thread rule: Connect on the trainer's main thread, to which the GPU is bound; the communicator on the one
-// that reduces. Made while no other thread uses the environment: NCCL takes its settings from there.
+// that reduces. LoadHandle while no other thread uses the environment: NCCL takes its settings from there.
 #pragma once
 
 #include <atomic>

@@ -51,9 +51,9 @@ Result<Api> LoadApi(const std::string& library) {
   if (missing != nullptr)
     return Error{Code::kInvalid,
                  fmt::format("NCCL: {} lacks {}; install NCCL 2.18 or newer", library, missing)};
-  if (const int answer = api.get_version(&api.version); answer != kSuccess)
+  if (const int result = api.get_version(&api.version); result != kSuccess)
     return Error{Code::kInvalid,
-                 fmt::format("NCCL: {} does not tell its version: {}", library, api.error_string(answer))};
+                 fmt::format("NCCL: {} does not tell its version: {}", library, api.error_string(result))};
   if (api.version < kOldestVersion)
     return Error{Code::kInvalid, fmt::format("NCCL: {} is version {}; install 2.18 or newer", library,
                                              VersionName(api.version))};

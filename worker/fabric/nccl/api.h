@@ -25,7 +25,7 @@ using Stream = CUstream_st*;
 using Handle = ncclComm*;
 
 // ncclResult_t.
-enum Answer : int {
+enum ResultCode : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
   kSystemError = 2,
@@ -35,6 +35,9 @@ enum Answer : int {
   kRemoteError = 6,
   kInProgress = 7,
 };
+
+// A non-blocking call that is still in progress has not failed.
+inline bool Succeeded(int result) { return result == kSuccess || result == kInProgress; }
 
 // ncclDataType_t and ncclRedOp_t.
 enum DataType : int { kByte = 0, kInt32 = 2, kFloat32 = 7, kBfloat16 = 9 };
@@ -67,12 +70,12 @@ std::string VersionName(int version);  // "2.28.9"
 // The last block may be nullptr: the library is older than the function.
 struct Api {
   int (*get_version)(int* version) = nullptr;
-  const char* (*error_string)(int answer) = nullptr;
+  const char* (*error_string)(int result) = nullptr;
   const char* (*last_error)(Handle handle) = nullptr;
   int (*unique_id)(UniqueId* id) = nullptr;
   int (*init_rank)(Handle* handle, int world, UniqueId id, int rank, Configuration* configuration) = nullptr;
   int (*abort)(Handle handle) = nullptr;
-  int (*async_error)(Handle handle, int* answer) = nullptr;
+  int (*async_error)(Handle handle, int* result) = nullptr;
   int (*all_reduce)(const void* in, void* out, size_t count, int type, int operation, Handle handle,
                     Stream stream) = nullptr;
   int (*reduce_scatter)(const void* in, void* out, size_t share, int type, int operation, Handle handle,
@@ -96,7 +99,7 @@ struct Api {
               Configuration* configuration) = nullptr;
   int (*grow_id)(Handle handle, UniqueId* id) = nullptr;
   int (*register_memory)(Handle handle, void* memory, size_t bytes, void** token) = nullptr;  // 2.19
-  // Memory of the calling thread's GPU that registering is of use for; no communicator is needed. 2.19
+  // Memory of the call_in_flight thread's GPU that registering is of use for; no communicator is needed. 2.19
   int (*allocate)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
 

@@ -12,8 +12,6 @@ namespace {
 
 Operation OperationOf(ReduceOp op) { return op == ReduceOp::kSum ? kSum : kMax; }
 
-bool Fine(int answer) { return answer == kSuccess || answer == kInProgress; }
-
 Error UnevenShares(const char* what, size_t size, int world) {
   return {Code::kInternal,
           fmt::format("{} of {} elements among {} ranks: the shares are not equal", what, size, world)};
@@ -21,17 +19,17 @@ Error UnevenShares(const char* what, size_t size, int world) {
 
 }  // namespace
 
-DeviceCommunicator::DeviceCommunicator(const Api* api, std::shared_ptr<Live> live, Mark mark, int rank,
-                                       int world, uint64_t generation)
+DeviceCommunicator::DeviceCommunicator(const Api* api, std::shared_ptr<ManagedCommunicator> managed,
+                                       RecordEvent record_event, int rank, int world, uint64_t generation)
     : api_(*api),
-      live_(std::move(live)),
-      mark_(std::move(mark)),
+      managed_(std::move(managed)),
+      record_event_(std::move(record_event)),
       rank_(rank),
       world_(world),
       generation_(generation) {}
 
 DeviceCommunicator::~DeviceCommunicator() {
-  if (live_ != nullptr) live_->Release(!under_way_);
+  if (managed_ != nullptr) managed_->Release(!under_way_);
 }
 
 Status DeviceCommunicator::AllReduce(std::span<int32_t> data, ReduceOp op, Stream stream) {
@@ -78,16 +76,16 @@ Status DeviceCommunicator::AllToAll(std::span<const std::byte> in, std::span<std
   if (share * static_cast<size_t>(world_) != in.size() || out.size() != in.size())
     return UnevenShares("all-to-all", in.size(), world_);
   if (in.empty()) return Ok();
-  if (live_ == nullptr) return Error{Code::kInternal, "all-to-all in a world of one: copy on the stream"};
+  if (managed_ == nullptr) return Error{Code::kInternal, "all-to-all in a world of one: copy on the stream"};
   return Enqueue([&](Handle handle) {
-    int answer = api_.group_start();
-    for (int peer = 0; peer < world_ && Fine(answer); ++peer) {
+    int result = api_.group_start();
+    for (int peer = 0; peer < world_ && Succeeded(result); ++peer) {
       const size_t at = share * static_cast<size_t>(peer);
-      answer = api_.send(in.data() + at, share, kByte, peer, handle, stream);
-      if (Fine(answer)) answer = api_.receive(out.data() + at, share, kByte, peer, handle, stream);
+      result = api_.send(in.data() + at, share, kByte, peer, handle, stream);
+      if (Succeeded(result)) result = api_.receive(out.data() + at, share, kByte, peer, handle, stream);
     }
     const int ended = api_.group_end();
-    return Fine(answer) ? ended : answer;
+    return Succeeded(result) ? ended : result;
   });
 }
 
@@ -104,12 +102,12 @@ Status DeviceCommunicator::Receive(std::span<std::byte> data, int peer, Stream s
 }
 
 Status DeviceCommunicator::Wait(Stream stream) {
-  if (live_ != nullptr) {
-    const Status done = live_->Wait(stream);
+  if (managed_ != nullptr) {
+    const Status done = managed_->Wait(stream);
     under_way_ = false;  // or it failed, which the watchdog knows
     return done;
   }
-  const Reached reached = mark_(stream);
+  const EventQuery reached = record_event_(stream);
   while (true) {
     const Result<bool> done = reached();
     if (!done.ok()) return done.error();
@@ -134,9 +132,9 @@ Status DeviceCommunicator::ReduceScatterOf(std::byte* data, size_t size, size_t 
 }
 
 Status DeviceCommunicator::Enqueue(const std::function<int(Handle)>& call) {
-  if (live_ == nullptr) return Ok();
+  if (managed_ == nullptr) return Ok();
   under_way_ = true;
-  return live_->Enqueue(call);
+  return managed_->Enqueue(call);
 }
 
 }  // namespace ringmaster::fabric::nccl

@@ -15,15 +15,15 @@
 
 #include "base/result.h"
 #include "worker/fabric/communicator.h"
-#include "worker/fabric/nccl/live.h"
+#include "worker/fabric/nccl/managed_communicator.h"
 
 namespace ringmaster::fabric::nccl {
 
 class DeviceCommunicator {
  public:
-  // `live` is nullptr in a world of one.
-  DeviceCommunicator(const Api* api, std::shared_ptr<Live> live, Mark mark, int rank, int world,
-                     uint64_t generation);
+  // `managed` is nullptr in a world of one.
+  DeviceCommunicator(const Api* api, std::shared_ptr<ManagedCommunicator> managed, RecordEvent record_event,
+                     int rank, int world, uint64_t generation);
   ~DeviceCommunicator();
   DeviceCommunicator(const DeviceCommunicator&) = delete;
   DeviceCommunicator& operator=(const DeviceCommunicator&) = delete;
@@ -61,8 +61,8 @@ class DeviceCommunicator {
   Status Enqueue(const std::function<int(Handle)>& call);
 
   const Api& api_;
-  const std::shared_ptr<Live> live_;
-  const Mark mark_;
+  const std::shared_ptr<ManagedCommunicator> managed_;
+  const RecordEvent record_event_;
   const int rank_;
   const int world_;
   const uint64_t generation_;

@@ -23,14 +23,14 @@
 #include "worker/fabric/nccl/api.h"
 #include "worker/fabric/nccl/communicator.h"
 #include "worker/fabric/nccl/debug_log.h"
-#include "worker/fabric/nccl/live.h"
+#include "worker/fabric/nccl/managed_communicator.h"
 #include "worker/fabric/nccl/net.h"
 #include "worker/fabric/nccl/plan.h"
 
 namespace ringmaster::fabric::nccl {
 
 struct DomainOptions {
-  LiveOptions live;
+  ManagedOptions communicator;
   std::string gpu;      // UUID of this process's GPU
   std::string bus;      // where that is, by PCI; instances of one GPU (MIG) are at one place
   std::string host_id;  // equal where NCCL sees one machine
@@ -63,20 +63,22 @@ class Domain {
 
  private:
   Domain(const Api& api, DomainOptions options, DebugLog log);
-  Result<UniqueId> Invite(Communicator* host, const std::function<int(UniqueId*)>& make);
-  Result<std::shared_ptr<Live>> StartAfresh(Communicator* host, const std::atomic<bool>* cancel);
+  Result<UniqueId> BroadcastUniqueId(Communicator* host, const std::function<int(UniqueId*)>& make);
+  Result<std::shared_ptr<ManagedCommunicator>> InitFromScratch(Communicator* host,
+                                                               const std::atomic<bool>* cancel);
   // nullptr, at all members, when it did not work for one of them. `parent` is nullptr at newcomers.
-  Result<std::shared_ptr<Live>> Succeed(Communicator* host, const Plan& plan, Live* parent,
-                                        const std::atomic<bool>* cancel);
-  Status Grow(Communicator* host, Live* parent, Live* live);
-  std::shared_ptr<Live> NewLive(const std::atomic<bool>* cancel);
-  void RegisterAll(Live* live);
+  Result<std::shared_ptr<ManagedCommunicator>> DeriveFromParent(Communicator* host, const Plan& plan,
+                                                                ManagedCommunicator* parent,
+                                                                const std::atomic<bool>* cancel);
+  Status Grow(Communicator* host, ManagedCommunicator* parent, ManagedCommunicator* managed);
+  std::shared_ptr<ManagedCommunicator> NewManaged(const std::atomic<bool>* cancel);
+  void RegisterAll(ManagedCommunicator* managed);
   void ReadLog();
 
   const Api api_;
   const DomainOptions options_;
   std::vector<std::span<std::byte>> memory_;
-  bool own_memory_ = true;       // all of it is NCCL's
+  bool all_nccl_memory_ = true;  // all of it is NCCL's
   bool growing_failed_ = false;  // once, and so probably always
 
   std::mutex mutex_;  // for what follows
@@ -84,7 +86,7 @@ class Domain {
   NetFacts facts_;
   bool in_use_ = false;
   bool one_host_ = true;
-  std::shared_ptr<Live> live_;  // of generation_; nullptr: none
+  std::shared_ptr<ManagedCommunicator> current_;  // of generation_; nullptr: none
   uint64_t generation_ = 0;
   int rank_ = 0;
   int world_ = 1;

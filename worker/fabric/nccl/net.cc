@@ -56,19 +56,19 @@ std::vector<std::string> Devices(std::string_view list) {
 
 }  // namespace
 
-void Learn(NetFacts* facts, std::string_view line) {
+void ParseLogLine(NetFacts* facts, std::string_view line) {
   line = Trimmed(line);
   if (const auto network = After(line, "Using network "); !network.empty()) {
     facts->network = Trimmed(network);
   } else if (const auto way = After(After(line, "Channel "), " via "); !way.empty()) {
     if (way.starts_with("P2P")) {
-      facts->carriers.insert("p2p");
+      facts->transports.insert("p2p");
     } else if (way.starts_with("SHM")) {
-      facts->carriers.insert("shm");
+      facts->transports.insert("shm");
     } else if (way.starts_with("NET/")) {
       const std::string_view net = way.substr(4);
       const std::string name = Word(net.substr(0, net.find('/')));
-      facts->carriers.insert(way.find("/GDRDMA") == std::string_view::npos ? name : name + "-gdr");
+      facts->transports.insert(way.find("/GDRDMA") == std::string_view::npos ? name : name + "-gdr");
     }
   } else if (line.find("NET/IB : No device found") != std::string_view::npos) {
     facts->no_ib_device = true;
@@ -84,7 +84,7 @@ void Learn(NetFacts* facts, std::string_view line) {
 }
 
 std::string TransportName(const NetFacts& facts, bool one_host) {
-  if (!facts.carriers.empty()) return fmt::format("nccl:{}", fmt::join(facts.carriers, "+"));
+  if (!facts.transports.empty()) return fmt::format("nccl:{}", fmt::join(facts.transports, "+"));
   return one_host || facts.network.empty() ? "nccl" : "nccl:" + Word(facts.network);
 }
 

@@ -14,7 +14,7 @@ namespace ringmaster::fabric::nccl {
 struct NetFacts {
   std::string network;               // "IB", "Socket", "AWS Libfabric": what it uses between machines
   std::vector<std::string> devices;  // of that: "mlx5_0:1", "eth0"
-  std::set<std::string> carriers;    // of channels seen so far: "p2p", "shm", "ib", "ib-gdr", "socket"
+  std::set<std::string> transports;  // of channels seen so far: "p2p", "shm", "ib", "ib-gdr", "socket"
   bool no_ib_device = false;
   std::string missing_plugin;  // "libnccl-net.so", when one was named or expected
   std::string gdr_off;         // NCCL's sentence about GPU Direct RDMA, if it does without
@@ -22,7 +22,7 @@ struct NetFacts {
 };
 
 // One line of NCCL's log, of any kind.
-void Learn(NetFacts* facts, std::string_view line);
+void ParseLogLine(NetFacts* facts, std::string_view line);
 
 // "nccl:p2p+ib-gdr": what carries gradients. Before any channel is seen: the network when `one_host` is
 // false, else "nccl".

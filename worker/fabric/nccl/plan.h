@@ -15,31 +15,31 @@
 
 namespace ringmaster::fabric::nccl {
 
-using Key = std::array<uint8_t, 16>;
-Key KeyOf(std::string_view text);
+using Digest = std::array<uint8_t, 16>;
+Digest DigestOf(std::string_view text);
 
 // One member, as plain bytes on the wire: all run the same build (the checkpoint's fingerprint sees to that).
-struct Card {
-  Key gpu{};            // of its UUID
-  Key bus{};            // of the GPU's place on its host's bus, which instances of one GPU (MIG) share
-  Key host{};           // what NCCL takes for one machine
+struct MemberInfo {
+  Digest gpu{};         // of its UUID
+  Digest bus{};         // of the GPU's place on its host's bus, which instances of one GPU (MIG) share
+  Digest host{};        // what NCCL takes for one machine
   uint64_t parent = 0;  // generation of the communicator that it has kept; 0: none
   int32_t parent_rank = 0;
   int32_t parent_world = 0;
-  int32_t version = 0;     // of its NCCL; 0: it has none
-  int16_t may_grow = 0;    // 1: members may be added to its parent, and not only taken away
-  int16_t own_memory = 0;  // 1: all that its operations will be on is NCCL's own
+  int32_t version = 0;      // of its NCCL; 0: it has none
+  int16_t growable = 0;     // 1: members may be added to its parent, and not only taken away
+  int16_t nccl_memory = 0;  // 1: all that its operations will be on is NCCL's own
 };
-static_assert(sizeof(Card) == 72);
+static_assert(sizeof(MemberInfo) == 72);
 
 struct Plan {
-  enum class Way : uint8_t {
-    kNone,   // NCCL is not to be had for this group
-    kAlone,  // a world of one needs no library
-    kFresh,
+  enum class Method : uint8_t {
+    kNone,    // NCCL is not to be had for this group
+    kSingle,  // a world of one needs no library
+    kInit,
     kShrink,
     kGrow,
-  } way = Way::kFresh;
+  } method = Method::kInit;
   std::string why_none;
   std::vector<int> excluded;  // ranks of the parent, ascending
   bool one_host = true;
@@ -49,7 +49,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Cards by rank. kInvalid when their versions differ: they would not understand each other.
-Result<Plan> MakePlan(std::span<const Card> cards);
+// Members by rank. kInvalid when their versions differ: they would not understand each other.
+Result<Plan> MakePlan(std::span<const MemberInfo> members);
 
 }  // namespace ringmaster::fabric::nccl

@@ -16,7 +16,7 @@ std::string InWords(Duration limit) {
 }
 
 Error ErrorOf(const Failed& failed) {
-  switch (failed.answer) {
+  switch (failed.result) {
     case kSystemError:
     case kRemoteError:
       return {Code::kUnavailable, "NCCL: a peer or the way to it is gone: " + failed.text};
@@ -30,46 +30,46 @@ Error ErrorOf(const Failed& failed) {
   }
 }
 
-class Deciding {
+class Decider {
  public:
-  Deciding(Watchdog* watchdog, Time now) : w_(*watchdog), now_(now) {}
+  Decider(Watchdog* watchdog, Time now) : w_(*watchdog), now_(now) {}
 
-  std::vector<Act> Take() { return std::move(acts_); }
+  std::vector<Action> Take() { return std::move(actions_); }
 
   void On(const Formed&) {
     if (w_.phase != Phase::kForming) return;
     w_.phase = Phase::kRunning;
-    w_.due = kNever;
+    w_.deadline = kNever;
   }
 
   void On(const Failed& failed) {
     if (w_.phase == Phase::kForming || w_.phase == Phase::kRunning) {
       Fail(ErrorOf(failed));
       Stop();
-    } else if (w_.phase == Phase::kRevoking && !w_.calling) {
+    } else if (w_.phase == Phase::kRevoking && !w_.call_in_flight) {
       Abort();  // it was told to stop and answers with an error instead of falling quiet
     }
   }
 
-  void On(const WaitBegan&) {
+  void On(const WaitStarted&) {
     if (w_.phase != Phase::kRunning) return;
-    if (w_.waits++ == 0) w_.due = now_ + w_.limits.operation;
+    if (w_.waits++ == 0) w_.deadline = now_ + w_.limits.operation;
   }
 
   void On(const WaitEnded&) {
     if (w_.phase != Phase::kRunning || w_.waits == 0) return;
     // Whoever still waits has just seen progress.
-    w_.due = --w_.waits == 0 ? kNever : now_ + w_.limits.operation;
+    w_.deadline = --w_.waits == 0 ? kNever : now_ + w_.limits.operation;
   }
 
-  void On(const Ordered&) {
+  void On(const Cancelled&) {
     if (w_.phase != Phase::kForming && w_.phase != Phase::kRunning) return;
     Fail({Code::kCancelled, "this generation was given up"});
     Stop();
   }
 
   void On(const Released&) {
-    if (w_.phase == Phase::kRunning && w_.abilities.shrink) {
+    if (w_.phase == Phase::kRunning && w_.capabilities.shrink) {
       Fail({Code::kCancelled, "the communicator was released"});
       Park();
     } else if (w_.phase == Phase::kForming || w_.phase == Phase::kRunning) {
@@ -90,24 +90,24 @@ class Deciding {
   }
 
   void On(const CallReturned& returned) {
-    if (!w_.calling) return;
-    w_.calling = false;
+    if (!w_.call_in_flight) return;
+    w_.call_in_flight = false;
     if (w_.phase == Phase::kRevoking && !returned.ok) {
       Abort();
     } else if (w_.phase == Phase::kAborting && returned.ok) {
       w_.phase = Phase::kGone;
-      w_.due = kNever;
+      w_.deadline = kNever;
     } else if (w_.phase == Phase::kAborting) {
       Leave();  // its kernels may run on, and nothing else can stop them
     }
   }
 
-  void On(const Quiet&) {
-    if (w_.phase == Phase::kRevoking && !w_.calling) Park();
+  void On(const Stopped&) {
+    if (w_.phase == Phase::kRevoking && !w_.call_in_flight) Park();
   }
 
   void On(const Tick&) {
-    if (now_ < w_.due) return;
+    if (now_ < w_.deadline) return;
     switch (w_.phase) {
       case Phase::kForming:
         Fail({Code::kDeadlineExceeded,
@@ -127,7 +127,7 @@ class Deciding {
         break;
       case Phase::kParked:
       case Phase::kGone:
-      case Phase::kLeaving:
+      case Phase::kExiting:
         break;
     }
   }
@@ -136,47 +136,47 @@ class Deciding {
   void Fail(Error error) {
     w_.failure = std::move(error);
     w_.waits = 0;
-    acts_.push_back(Act::kFail);
+    actions_.push_back(Action::kFail);
   }
 
   // Ends what runs on the GPU, if possible such that a smaller communicator can be made of this one.
   void Stop() {
-    const bool keep = w_.phase == Phase::kRunning && w_.abilities.revoke && w_.abilities.shrink;
+    const bool keep = w_.phase == Phase::kRunning && w_.capabilities.revoke && w_.capabilities.shrink;
     if (!keep) return Abort();
-    w_.due = now_ + w_.limits.quiet;
+    w_.deadline = now_ + w_.limits.stopping;
     w_.phase = Phase::kRevoking;
     w_.revoked = true;
-    Call(Act::kRevoke);
+    Call(Action::kRevoke);
   }
 
   void Park() {
     w_.phase = Phase::kParked;
-    w_.due = kNever;
+    w_.deadline = kNever;
     if (w_.disposed) Abort();
   }
 
   // After a revoke that did not work, within the same deadline.
   void Abort() {
     w_.idle = w_.idle || w_.phase == Phase::kForming || w_.phase == Phase::kParked;
-    if (w_.phase != Phase::kRevoking) w_.due = now_ + (w_.idle ? w_.limits.freeing : w_.limits.quiet);
+    if (w_.phase != Phase::kRevoking) w_.deadline = now_ + (w_.idle ? w_.limits.freeing : w_.limits.stopping);
     w_.phase = Phase::kAborting;
-    Call(Act::kAbort);
+    Call(Action::kAbort);
   }
 
-  void Call(Act act) {
-    w_.calling = true;
-    acts_.push_back(act);
+  void Call(Action action) {
+    w_.call_in_flight = true;
+    actions_.push_back(action);
   }
 
   void Leave() {
-    w_.phase = Phase::kLeaving;
-    w_.due = kNever;
-    acts_.push_back(Act::kLeave);
+    w_.phase = Phase::kExiting;
+    w_.deadline = kNever;
+    actions_.push_back(Action::kExit);
   }
 
   Watchdog& w_;
   const Time now_;
-  std::vector<Act> acts_;
+  std::vector<Action> actions_;
 };
 
 }  // namespace
@@ -195,30 +195,30 @@ const char* PhaseName(Phase phase) {
       return "aborting";
     case Phase::kGone:
       return "gone";
-    case Phase::kLeaving:
+    case Phase::kExiting:
       return "leaving";
   }
   return "?";
 }
 
-Watchdog StartWatchdog(const Limits& limits, const Abilities& abilities, Time now) {
+Watchdog StartWatchdog(const Limits& limits, const Capabilities& capabilities, Time now) {
   Watchdog watchdog;
   watchdog.limits = limits;
-  watchdog.abilities = abilities;
-  watchdog.due = now + limits.forming;
+  watchdog.capabilities = capabilities;
+  watchdog.deadline = now + limits.forming;
   return watchdog;
 }
 
-std::vector<Act> Decide(Watchdog* watchdog, const Event& event, Time now) {
-  Deciding deciding(watchdog, now);
-  std::visit([&](const auto& one) { deciding.On(one); }, event);
-  return deciding.Take();
+std::vector<Action> Decide(Watchdog* watchdog, const Event& event, Time now) {
+  Decider decider(watchdog, now);
+  std::visit([&](const auto& one) { decider.On(one); }, event);
+  return decider.Take();
 }
 
-std::string LeaveReason(const Watchdog& watchdog) {
+std::string ExitReason(const Watchdog& watchdog) {
   return fmt::format("NCCL did not {} within {} after: {}",
                      watchdog.idle ? "free a communicator" : "stop its work on the GPU",
-                     InWords(watchdog.idle ? watchdog.limits.freeing : watchdog.limits.quiet),
+                     InWords(watchdog.idle ? watchdog.limits.freeing : watchdog.limits.stopping),
                      watchdog.failure ? watchdog.failure->message : "it was released");
 }
 

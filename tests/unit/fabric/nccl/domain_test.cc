@@ -51,9 +51,11 @@ class NcclDomainTest : public ::testing::Test {
       Rank& rank = *ranks_.back();
       rank.stream = library_->NewStream();
       DomainOptions options;
-      options.live.limits = limits;
-      options.live.mark = [this](Stream stream) { return [this, stream] { return library_->Idle(stream); }; };
-      options.live.leave = [&rank](const std::string& why) {
+      options.communicator.limits = limits;
+      options.communicator.record_event = [this](Stream stream) {
+        return [this, stream] { return library_->Idle(stream); };
+      };
+      options.communicator.exit_process = [&rank](const std::string& why) {
         const std::lock_guard lock(rank.leaving);
         if (!rank.left) rank.why_left = why;
         rank.left = true;
@@ -444,7 +446,7 @@ TEST_F(NcclDomainTest, AGrowthThatIsGivenUp) {
 TEST_F(NcclDomainTest, ALibraryThatHangsEndsTheProcess) {
   for (const bool revoking : {true, false}) {
     Start(2, {.abort_hangs = !revoking, .revoke_hangs = revoking, .can_shrink = revoking},
-          {.quiet = milliseconds(50)});
+          {.stopping = milliseconds(50)});
     Connect(First(2), 1);
     SumOnAll(First(2));
     ranks_[0]->cancel = true;
@@ -459,7 +461,7 @@ TEST_F(NcclDomainTest, ALibraryThatHangsEndsTheProcess) {
 }
 
 TEST_F(NcclDomainTest, ARevokeThatNeverFallsQuietEndsTheProcess) {
-  Start(2, {.never_quiet = true}, {.quiet = milliseconds(50)});
+  Start(2, {.never_quiet = true}, {.stopping = milliseconds(50)});
   Connect(First(2), 1);
   ranks_[0]->cancel = true;
   while (!ranks_[0]->left) std::this_thread::yield();
@@ -499,13 +501,13 @@ TEST_F(NcclDomainTest, APeerThatNeverComesMeetsTheDeadlineOfForming) {
   const auto meeting = std::make_shared<Meeting>(2, 1);
   std::thread peer([&] {
     HostForTest host(meeting, 1);
-    Card card{};
-    card.gpu = KeyOf("another");
-    card.version = 22902;
-    std::vector<Card> cards(2, card);
-    (void)host.AllGather(std::as_writable_bytes(std::span(cards)));
-    std::vector<std::byte> invitation(132);
-    (void)host.Broadcast(invitation, 0);
+    MemberInfo member{};
+    member.gpu = DigestOf("another");
+    member.version = 22902;
+    std::vector<MemberInfo> members(2, member);
+    (void)host.AllGather(std::as_writable_bytes(std::span(members)));
+    std::vector<std::byte> message(132);
+    (void)host.Broadcast(message, 0);
   });
   HostForTest host(meeting, 0);
   const auto made = ranks_[0]->domain->Connect(&host, &ranks_[0]->cancel);

@@ -146,7 +146,7 @@ Api FakeLibrary::api() const {
     return the_library->InitRank(handle, world, id, rank);
   };
   api.abort = [](Handle handle) { return the_library->Abort(handle); };
-  api.async_error = [](Handle handle, int* answer) { return the_library->AsyncError(handle, answer); };
+  api.async_error = [](Handle handle, int* result) { return the_library->AsyncError(handle, result); };
   api.all_reduce = [](const void* in, void* out, size_t count, int type, int op, Handle handle,
                       Stream stream) {
     return the_library->Operate(handle, stream, "all-reduce", in, out, count, type, op);
@@ -417,23 +417,23 @@ int FakeLibrary::Revoke(Handle handle) {
   return kInProgress;
 }
 
-int FakeLibrary::AsyncError(Handle handle, int* answer) {
+int FakeLibrary::AsyncError(Handle handle, int* result) {
   const std::lock_guard lock(mutex_);
   CHECK(communicators_.contains(Of(handle)), "asked of a communicator that was freed");
   Communicator& own = *Of(handle);
   const Clique* const smaller = own.smaller == nullptr ? nullptr : own.smaller->clique.get();
   if (smaller != nullptr && smaller->joined == smaller->world && !faults_.shrink_stalls) Name(&own, kSuccess);
   if (own.state != kSuccess) {
-    *answer = own.state;
+    *result = own.state;
   } else if (own.smaller != nullptr) {
-    *answer = kInProgress;
+    *result = kInProgress;
   } else if (own.clique->joined < own.clique->world || Growing(own) || (own.revoked && faults_.never_quiet)) {
-    *answer = kInProgress;
+    *result = kInProgress;
   } else if (own.slow > 0) {
     --own.slow;
-    *answer = kInProgress;
+    *result = kInProgress;
   } else {
-    *answer = kSuccess;
+    *result = kSuccess;
   }
   return kSuccess;
 }

@@ -73,7 +73,7 @@ class FakeLibrary {
   int Grow(Handle handle, int world, const UniqueId* id, int rank, Handle* larger);
   int Abort(Handle handle);
   int Revoke(Handle handle);
-  int AsyncError(Handle handle, int* answer);
+  int AsyncError(Handle handle, int* result);
   int Operate(Handle handle, Stream stream, const std::string& kind, const void* in, void* out, size_t count,
               int type, int argument);
   int UniqueIdOf(UniqueId* id);

@@ -18,7 +18,7 @@ constexpr const char* kHead = "node-7:4711:4750 [0] NCCL INFO ";
 
 NetFacts FactsOf(const std::vector<std::string>& lines) {
   NetFacts facts;
-  for (const std::string& line : lines) Learn(&facts, kHead + line);
+  for (const std::string& line : lines) ParseLogLine(&facts, kHead + line);
   return facts;
 }
 

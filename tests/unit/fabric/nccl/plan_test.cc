@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What all members conclude from their cards.
+// What all members conclude from their members.
 #include "worker/fabric/nccl/plan.h"
 
 #include <gtest/gtest.h>
@@ -12,123 +12,123 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-std::vector<Card> Cards(int world) {
-  std::vector<Card> cards(static_cast<size_t>(world));
+std::vector<MemberInfo> Members(int world) {
+  std::vector<MemberInfo> members(static_cast<size_t>(world));
   for (int r = 0; r < world; ++r) {
-    Card& card = cards[static_cast<size_t>(r)];
-    card.gpu = KeyOf("GPU-" + std::to_string(r));
-    card.bus = KeyOf("bus " + std::to_string(r));
-    card.host = KeyOf("host");
-    card.version = 22809;
-    card.parent = 5;
-    card.parent_rank = r;
-    card.parent_world = world;
+    MemberInfo& member = members[static_cast<size_t>(r)];
+    member.gpu = DigestOf("GPU-" + std::to_string(r));
+    member.bus = DigestOf("bus " + std::to_string(r));
+    member.host = DigestOf("host");
+    member.version = 22809;
+    member.parent = 5;
+    member.parent_rank = r;
+    member.parent_world = world;
   }
-  return cards;
+  return members;
 }
 
 TEST(NcclPlan, OnlyLossesInTheOldOrderShrink) {
-  std::vector<Card> cards = Cards(5);
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "nobody is missing";
-  cards.erase(cards.begin() + 3);
-  cards.erase(cards.begin());
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kShrink);
-  EXPECT_EQ(MakePlan(cards)->excluded, (std::vector<int>{0, 3}));
-  std::swap(cards[0], cards[1]);
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "in another order";
-  std::swap(cards[0], cards[1]);
-  cards[2].parent = 0;
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "one could not keep its own";
-  cards[2].parent = 4;
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "one is of another generation";
-  EXPECT_EQ(MakePlan(std::span(cards).first(1))->way, Plan::Way::kAlone);
+  std::vector<MemberInfo> members = Members(5);
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "nobody is missing";
+  members.erase(members.begin() + 3);
+  members.erase(members.begin());
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kShrink);
+  EXPECT_EQ(MakePlan(members)->excluded, (std::vector<int>{0, 3}));
+  std::swap(members[0], members[1]);
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "in another order";
+  std::swap(members[0], members[1]);
+  members[2].parent = 0;
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "one could not keep its own";
+  members[2].parent = 4;
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "one is of another generation";
+  EXPECT_EQ(MakePlan(std::span(members).first(1))->method, Plan::Method::kSingle);
 }
 
 // `old` members of generation 5, and newcomers behind them.
-std::vector<Card> Grown(int old, int world) {
-  std::vector<Card> cards = Cards(world);
+std::vector<MemberInfo> Grown(int old, int world) {
+  std::vector<MemberInfo> members = Members(world);
   for (int r = 0; r < world; ++r) {
-    Card& card = cards[static_cast<size_t>(r)];
-    card.parent = r < old ? 5 : 0;
-    card.parent_rank = r < old ? r : 0;
-    card.parent_world = r < old ? old : 0;
-    card.may_grow = r < old ? 1 : 0;
+    MemberInfo& member = members[static_cast<size_t>(r)];
+    member.parent = r < old ? 5 : 0;
+    member.parent_rank = r < old ? r : 0;
+    member.parent_world = r < old ? old : 0;
+    member.growable = r < old ? 1 : 0;
   }
-  return cards;
+  return members;
 }
 
 TEST(NcclPlan, OnlyNewcomersBehindAllOthersGrow) {
-  const auto way = [](const std::vector<Card>& cards) { return MakePlan(cards)->way; };
-  EXPECT_EQ(way(Grown(3, 5)), Plan::Way::kGrow);
-  EXPECT_EQ(way(Grown(2, 3)), Plan::Way::kGrow);
-  EXPECT_EQ(way(Grown(3, 3)), Plan::Way::kFresh) << "nobody comes";
-  std::vector<Card> cards = Grown(3, 5);
-  std::swap(cards[0], cards[1]);
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "in another order";
-  cards = Grown(3, 5);
-  std::swap(cards[2], cards[3]);
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one comes in between";
-  cards = Grown(3, 5);
-  std::swap(cards[0], cards[4]);
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one comes first";
-  cards = Grown(3, 5);
-  cards.erase(cards.begin() + 1);
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one was lost at the same time";
-  cards = Grown(3, 5);
-  cards.erase(cards.begin() + 2);
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "the last one was";
-  cards = Grown(3, 5);
-  cards[1].parent = 0;
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one could not keep its own";
-  cards = Grown(3, 5);
-  cards[2].parent = 4;
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one is of another generation";
-  cards = Grown(3, 5);
-  cards[2].parent_world = 4;
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "they do not agree on its size";
-  cards = Grown(3, 5);
-  cards[4].parent = 5;
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "a newcomer is none";
-  cards = Grown(3, 5);
-  cards[1].may_grow = 0;
-  EXPECT_EQ(way(cards), Plan::Way::kFresh) << "one was revoked";
+  const auto method = [](const std::vector<MemberInfo>& members) { return MakePlan(members)->method; };
+  EXPECT_EQ(method(Grown(3, 5)), Plan::Method::kGrow);
+  EXPECT_EQ(method(Grown(2, 3)), Plan::Method::kGrow);
+  EXPECT_EQ(method(Grown(3, 3)), Plan::Method::kInit) << "nobody comes";
+  std::vector<MemberInfo> members = Grown(3, 5);
+  std::swap(members[0], members[1]);
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "in another order";
+  members = Grown(3, 5);
+  std::swap(members[2], members[3]);
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one comes in between";
+  members = Grown(3, 5);
+  std::swap(members[0], members[4]);
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one comes first";
+  members = Grown(3, 5);
+  members.erase(members.begin() + 1);
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one was lost at the same time";
+  members = Grown(3, 5);
+  members.erase(members.begin() + 2);
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "the last one was";
+  members = Grown(3, 5);
+  members[1].parent = 0;
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one could not keep its own";
+  members = Grown(3, 5);
+  members[2].parent = 4;
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one is of another generation";
+  members = Grown(3, 5);
+  members[2].parent_world = 4;
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "they do not agree on its size";
+  members = Grown(3, 5);
+  members[4].parent = 5;
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "a newcomer is none";
+  members = Grown(3, 5);
+  members[1].growable = 0;
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one was revoked";
 }
 
 TEST(NcclPlan, WhatNcclCannotDo) {
-  std::vector<Card> cards = Cards(3);
-  cards[2].gpu = cards[0].gpu;
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kNone);
-  EXPECT_NE(MakePlan(cards)->why_none.find("ranks 0 and 2 share a GPU"), std::string::npos);
-  cards = Cards(3);
-  cards[1].bus = cards[0].bus;
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kNone);
-  EXPECT_EQ(MakePlan(cards)->why_none, "ranks 0 and 1 have instances (MIG) of one GPU, which NCCL refuses");
-  cards[1].host = KeyOf("other");
-  EXPECT_EQ(MakePlan(cards)->way, Plan::Way::kFresh) << "the same place on another machine";
-  cards = Cards(3);
-  cards[1].version = 0;
-  EXPECT_EQ(MakePlan(cards)->why_none, "rank 1 has no NCCL");
-  cards = Cards(3);
-  cards[0].version = 0;
-  EXPECT_EQ(MakePlan(cards)->why_none, "rank 0 has no NCCL");
-  cards = Cards(3);
-  cards[1].version = 22703;
-  ASSERT_FALSE(MakePlan(cards).ok());
-  EXPECT_EQ(MakePlan(cards).error().message,
+  std::vector<MemberInfo> members = Members(3);
+  members[2].gpu = members[0].gpu;
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kNone);
+  EXPECT_NE(MakePlan(members)->why_none.find("ranks 0 and 2 share a GPU"), std::string::npos);
+  members = Members(3);
+  members[1].bus = members[0].bus;
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kNone);
+  EXPECT_EQ(MakePlan(members)->why_none, "ranks 0 and 1 have instances (MIG) of one GPU, which NCCL refuses");
+  members[1].host = DigestOf("other");
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "the same place on another machine";
+  members = Members(3);
+  members[1].version = 0;
+  EXPECT_EQ(MakePlan(members)->why_none, "rank 1 has no NCCL");
+  members = Members(3);
+  members[0].version = 0;
+  EXPECT_EQ(MakePlan(members)->why_none, "rank 0 has no NCCL");
+  members = Members(3);
+  members[1].version = 22703;
+  ASSERT_FALSE(MakePlan(members).ok());
+  EXPECT_EQ(MakePlan(members).error().message,
             "rank 0 has NCCL 2.28.9 and rank 1 has 2.27.3: use one image for all workers");
-  cards = Cards(3);
-  cards[1].host = KeyOf("other");
-  EXPECT_FALSE(MakePlan(cards)->one_host);
+  members = Members(3);
+  members[1].host = DigestOf("other");
+  EXPECT_FALSE(MakePlan(members)->one_host);
 }
 
 TEST(NcclPlan, MemoryIsRegisteredEverywhereOrNowhere) {
-  std::vector<Card> cards = Cards(3);
-  for (Card& card : cards) card.own_memory = 1;
-  EXPECT_TRUE(MakePlan(cards)->register_memory);
+  std::vector<MemberInfo> members = Members(3);
+  for (MemberInfo& member : members) member.nccl_memory = 1;
+  EXPECT_TRUE(MakePlan(members)->register_memory);
   for (const size_t other : {0, 1, 2}) {
-    cards[other].own_memory = 0;
-    EXPECT_FALSE(MakePlan(cards)->register_memory) << other;
-    cards[other].own_memory = 1;
+    members[other].nccl_memory = 0;
+    EXPECT_FALSE(MakePlan(members)->register_memory) << other;
+    members[other].nccl_memory = 1;
   }
 }
 

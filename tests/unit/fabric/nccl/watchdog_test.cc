@@ -13,57 +13,57 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-using Acts = std::vector<Act>;
+using Actions = std::vector<Action>;
 const Limits kLimits = {seconds(10), seconds(20), milliseconds(500), seconds(2)};
-const Abilities kAll = {true, true};
-const Abilities kNone = {false, false};
+const Capabilities kAll = {true, true};
+const Capabilities kNone = {false, false};
 const Time kStart = Time(seconds(1000));
 
 class WatchdogTest : public ::testing::Test {
  protected:
-  Watchdog Running(const Abilities& abilities) {
-    Watchdog watchdog = StartWatchdog(kLimits, abilities, kStart);
-    EXPECT_EQ(Decide(&watchdog, Formed{}, kStart), Acts{});
+  Watchdog Running(const Capabilities& capabilities) {
+    Watchdog watchdog = StartWatchdog(kLimits, capabilities, kStart);
+    EXPECT_EQ(Decide(&watchdog, Formed{}, kStart), Actions{});
     return watchdog;
   }
 };
 
 TEST_F(WatchdogTest, AGenerationThatLosesAMemberIsParkedForASmallerOne) {
   Watchdog watchdog = Running(kAll);
-  EXPECT_EQ(Decide(&watchdog, WaitBegan{}, kStart), Acts{});
+  EXPECT_EQ(Decide(&watchdog, WaitStarted{}, kStart), Actions{});
   EXPECT_EQ(Decide(&watchdog, Failed{kRemoteError, "reset by peer"}, kStart),
-            (Acts{Act::kFail, Act::kRevoke}));
+            (Actions{Action::kFail, Action::kRevoke}));
   EXPECT_EQ(watchdog.failure->code, Code::kUnavailable);
-  EXPECT_EQ(Decide(&watchdog, Ordered{}, kStart), Acts{}) << "told before";
-  EXPECT_EQ(Decide(&watchdog, Quiet{}, kStart), Acts{}) << "the call has not returned";
+  EXPECT_EQ(Decide(&watchdog, Cancelled{}, kStart), Actions{}) << "told before";
+  EXPECT_EQ(Decide(&watchdog, Stopped{}, kStart), Actions{}) << "the call has not returned";
   EXPECT_EQ(watchdog.phase, Phase::kRevoking);
-  EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Acts{});
-  EXPECT_EQ(Decide(&watchdog, Quiet{}, kStart), Acts{});
+  EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Actions{});
+  EXPECT_EQ(Decide(&watchdog, Stopped{}, kStart), Actions{});
   EXPECT_EQ(watchdog.phase, Phase::kParked);
   EXPECT_TRUE(watchdog.revoked);
-  EXPECT_EQ(watchdog.due, kNever);
-  EXPECT_EQ(Decide(&watchdog, Disposed{}, kStart), Acts{Act::kAbort});
-  EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Acts{});
+  EXPECT_EQ(watchdog.deadline, kNever);
+  EXPECT_EQ(Decide(&watchdog, Disposed{}, kStart), Actions{Action::kAbort});
+  EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Actions{});
   EXPECT_EQ(watchdog.phase, Phase::kGone);
 }
 
 TEST_F(WatchdogTest, AnOlderLibraryIsAborted) {
-  for (const Abilities& abilities : {kNone, Abilities{true, false}, Abilities{false, true}}) {
-    Watchdog watchdog = Running(abilities);
-    EXPECT_EQ(Decide(&watchdog, Ordered{}, kStart), (Acts{Act::kFail, Act::kAbort}));
+  for (const Capabilities& capabilities : {kNone, Capabilities{true, false}, Capabilities{false, true}}) {
+    Watchdog watchdog = Running(capabilities);
+    EXPECT_EQ(Decide(&watchdog, Cancelled{}, kStart), (Actions{Action::kFail, Action::kAbort}));
     EXPECT_EQ(watchdog.failure->code, Code::kCancelled);
   }
 }
 
 TEST_F(WatchdogTest, ARevokeThatFailsBecomesAnAbortWithinTheSameDeadline) {
   Watchdog watchdog = Running(kAll);
-  (void)Decide(&watchdog, Ordered{}, kStart);
-  const Time due = watchdog.due;
-  EXPECT_EQ(Decide(&watchdog, CallReturned{false}, kStart + milliseconds(300)), Acts{Act::kAbort});
-  EXPECT_EQ(watchdog.due, due);
-  EXPECT_EQ(Decide(&watchdog, Tick{}, due - milliseconds(1)), Acts{});
-  EXPECT_EQ(Decide(&watchdog, Tick{}, due), Acts{Act::kLeave});
-  EXPECT_NE(LeaveReason(watchdog).find("within 500 ms"), std::string::npos) << LeaveReason(watchdog);
+  (void)Decide(&watchdog, Cancelled{}, kStart);
+  const Time deadline = watchdog.deadline;
+  EXPECT_EQ(Decide(&watchdog, CallReturned{false}, kStart + milliseconds(300)), Actions{Action::kAbort});
+  EXPECT_EQ(watchdog.deadline, deadline);
+  EXPECT_EQ(Decide(&watchdog, Tick{}, deadline - milliseconds(1)), Actions{});
+  EXPECT_EQ(Decide(&watchdog, Tick{}, deadline), Actions{Action::kExit});
+  EXPECT_NE(ExitReason(watchdog).find("within 500 ms"), std::string::npos) << ExitReason(watchdog);
 }
 
 // Slow is not hanging: with no work on the GPU there is time to join threads and give memory back.
@@ -73,26 +73,26 @@ TEST_F(WatchdogTest, FreeingWhatIsIdleMayTakeLonger) {
   Watchdog forming = StartWatchdog(kLimits, kAll, kStart);
   Watchdog released = Running(kNone);
   const std::pair<Watchdog*, Event> all[] = {
-      {&parked, Disposed{}}, {&forming, Ordered{}}, {&released, Released{}}};
+      {&parked, Disposed{}}, {&forming, Cancelled{}}, {&released, Released{}}};
   for (const auto& [watchdog, event] : all) {
     (void)Decide(watchdog, event, kStart);
     EXPECT_EQ(watchdog->phase, Phase::kAborting);
-    EXPECT_EQ(Decide(watchdog, Tick{}, kStart + milliseconds(1999)), Acts{});
-    EXPECT_EQ(Decide(watchdog, Tick{}, kStart + seconds(2)), Acts{Act::kLeave});
-    EXPECT_TRUE(LeaveReason(*watchdog).starts_with("NCCL did not free a communicator within 2 s"))
-        << LeaveReason(*watchdog);
+    EXPECT_EQ(Decide(watchdog, Tick{}, kStart + milliseconds(1999)), Actions{});
+    EXPECT_EQ(Decide(watchdog, Tick{}, kStart + seconds(2)), Actions{Action::kExit});
+    EXPECT_TRUE(ExitReason(*watchdog).starts_with("NCCL did not free a communicator within 2 s"))
+        << ExitReason(*watchdog);
   }
 }
 
 TEST_F(WatchdogTest, AnAbortThatFailsLeavesAtOnce) {
   Watchdog watchdog = Running(kNone);
-  (void)Decide(&watchdog, Ordered{}, kStart);
-  EXPECT_EQ(Decide(&watchdog, CallReturned{false}, kStart), Acts{Act::kLeave});
+  (void)Decide(&watchdog, Cancelled{}, kStart);
+  EXPECT_EQ(Decide(&watchdog, CallReturned{false}, kStart), Actions{Action::kExit});
 }
 
 TEST_F(WatchdogTest, RanksThatNeverCome) {
   Watchdog watchdog = StartWatchdog(kLimits, kAll, kStart);
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(10)), (Acts{Act::kFail, Act::kAbort}))
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(10)), (Actions{Action::kFail, Action::kAbort}))
       << "nothing to keep before it has formed";
   EXPECT_EQ(watchdog.failure->code, Code::kDeadlineExceeded);
   EXPECT_NE(watchdog.failure->message.find("10 s"), std::string::npos);
@@ -100,29 +100,29 @@ TEST_F(WatchdogTest, RanksThatNeverCome) {
 
 TEST_F(WatchdogTest, AnOperationThatDoesNotEnd) {
   Watchdog watchdog = Running(kNone);
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(100)), Acts{}) << "nobody waits";
-  (void)Decide(&watchdog, WaitBegan{}, kStart + seconds(100));
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(119)), Acts{});
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(120)), (Acts{Act::kFail, Act::kAbort}));
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(100)), Actions{}) << "nobody waits";
+  (void)Decide(&watchdog, WaitStarted{}, kStart + seconds(100));
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(119)), Actions{});
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(120)), (Actions{Action::kFail, Action::kAbort}));
   EXPECT_EQ(watchdog.failure->code, Code::kDeadlineExceeded);
 }
 
 TEST_F(WatchdogTest, ProgressOfOneWaitIsProgressForAll) {
   Watchdog watchdog = Running(kNone);
-  (void)Decide(&watchdog, WaitBegan{}, kStart);
-  (void)Decide(&watchdog, WaitBegan{}, kStart + seconds(5));
+  (void)Decide(&watchdog, WaitStarted{}, kStart);
+  (void)Decide(&watchdog, WaitStarted{}, kStart + seconds(5));
   (void)Decide(&watchdog, WaitEnded{}, kStart + seconds(19));
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(38)), Acts{});
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(39)), (Acts{Act::kFail, Act::kAbort}));
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(38)), Actions{});
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(39)), (Actions{Action::kFail, Action::kAbort}));
 }
 
 TEST_F(WatchdogTest, WhatIsReleasedWellIsKeptWhereItCanShrink) {
-  Watchdog kept = Running(Abilities{false, true});
-  EXPECT_EQ(Decide(&kept, Released{}, kStart), Acts{Act::kFail});
+  Watchdog kept = Running(Capabilities{false, true});
+  EXPECT_EQ(Decide(&kept, Released{}, kStart), Actions{Action::kFail});
   EXPECT_EQ(kept.phase, Phase::kParked);
   EXPECT_FALSE(kept.revoked);
   Watchdog freed = Running(kNone);
-  EXPECT_EQ(Decide(&freed, Released{}, kStart), (Acts{Act::kFail, Act::kAbort}));
+  EXPECT_EQ(Decide(&freed, Released{}, kStart), (Actions{Action::kFail, Action::kAbort}));
 }
 
 TEST_F(WatchdogTest, AGpuThatFailsIsGone) {
@@ -133,19 +133,19 @@ TEST_F(WatchdogTest, AGpuThatFailsIsGone) {
 
 // ---- the simulation: a library with moods, against what watchdog.h promises
 
-using DecideFunction = std::function<Acts(Watchdog*, const Event&, Time)>;
+using DecideFunction = std::function<Actions(Watchdog*, const Event&, Time)>;
 
 // The first broken promise, or nothing.
 std::string Simulate(uint64_t seed, const DecideFunction& decide) {
   SplitMix64 random(seed);
-  const Abilities abilities = {random.Chance(0.6), random.Chance(0.7)};
+  const Capabilities capabilities = {random.Chance(0.6), random.Chance(0.7)};
   const bool revoke_works = random.Chance(0.7);
   const bool falls_quiet = random.Chance(0.8);
   const bool abort_works = random.Chance(0.9);
   const bool waits_end = random.Chance(0.7);
   const bool calm = random.Chance(0.3);  // nothing happens but waiting
   const bool calls_return = random.Chance(0.85);
-  Watchdog watchdog = StartWatchdog(kLimits, abilities, kStart);
+  Watchdog watchdog = StartWatchdog(kLimits, capabilities, kStart);
   Time now = kStart;
   Time return_at = kNever;  // of the call under way
   bool aborting = false;
@@ -155,31 +155,31 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
   int failures = 0;
   int revokes = 0;
   Time stopping_since = kNever;
-  Duration stopping_limit = kLimits.quiet;
+  Duration stopping_limit = kLimits.stopping;
   Time waiting_since = kNever;
   std::string broken;
   const auto feed = [&](const Event& event) {
     const Phase before = watchdog.phase;
-    for (const Act act : decide(&watchdog, event, now)) {
-      if (before == Phase::kGone || before == Phase::kLeaving) broken = "W4: acts after the end";
-      if (act == Act::kFail) {
+    for (const Action action : decide(&watchdog, event, now)) {
+      if (before == Phase::kGone || before == Phase::kExiting) broken = "W4: actions after the end";
+      if (action == Action::kFail) {
         if (++failures > 1) broken = "W1: a second failure";
         if (!watchdog.failure) broken = "W1: a failure without an error";
         waits = 0;
         waiting_since = kNever;
-      } else if (act == Act::kLeave) {
-        if (watchdog.phase != Phase::kLeaving) broken = "W3: leaves, but does not know";
+      } else if (action == Action::kExit) {
+        if (watchdog.phase != Phase::kExiting) broken = "W3: leaves, but does not know";
       } else {
         if (return_at != kNever) broken = "W2: two calls at a time";
         if (freed) broken = "W4: a call after it was freed";
-        aborting = act == Act::kAbort;
+        aborting = action == Action::kAbort;
         if (!aborting && ++revokes > 1) broken = "W5: revoked twice";
-        if (!aborting && !abilities.revoke) broken = "the library cannot revoke";
+        if (!aborting && !capabilities.revoke) broken = "the library cannot revoke";
         if (stopping_since == kNever) {
           stopping_since = now;
           const bool idle = before == Phase::kForming || before == Phase::kParked ||
                             std::holds_alternative<Released>(event);
-          stopping_limit = idle ? kLimits.freeing : kLimits.quiet;
+          stopping_limit = idle ? kLimits.freeing : kLimits.stopping;
         }
         const Duration takes = milliseconds(static_cast<int64_t>(random.Below(400)));
         return_at = calls_return ? now + takes : now + seconds(3600);
@@ -187,22 +187,22 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
     }
     const Phase after = watchdog.phase;
     // The GPU's work is over; what is disposed of at once has a deadline of its own.
-    if (std::holds_alternative<Quiet>(event) && after == Phase::kAborting) {
+    if (std::holds_alternative<Stopped>(event) && after == Phase::kAborting) {
       stopping_since = now;
       stopping_limit = kLimits.freeing;
     }
     if (after == Phase::kParked) {
-      if (!abilities.shrink) broken = "W4: parked, and the library cannot shrink";
+      if (!capabilities.shrink) broken = "W4: parked, and the library cannot shrink";
       if (return_at != kNever) broken = "W4: parked during a call";
       if (before == Phase::kRevoking && !(revoked && falls_quiet)) broken = "W4: parked while work goes on";
     }
-    if (after == Phase::kParked || after == Phase::kGone || after == Phase::kLeaving) stopping_since = kNever;
+    if (after == Phase::kParked || after == Phase::kGone || after == Phase::kExiting) stopping_since = kNever;
     if (after == Phase::kGone && !freed) broken = "gone, but not freed";
   };
   for (int i = 0; i < 400 && broken.empty(); ++i) {
     now += milliseconds(static_cast<int64_t>(random.Below(random.Chance(0.02) ? 8000 : 60)));
     // The shell ticks at the deadline it was told.
-    const Time deadline = std::min({watchdog.due, return_at});
+    const Time deadline = std::min({watchdog.deadline, return_at});
     if (deadline < now) now = deadline;
     if (return_at <= now) {
       return_at = kNever;
@@ -211,14 +211,14 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
       if (!aborting && ok) revoked = true;
       feed(CallReturned{ok});
     }
-    if (broken.empty() && watchdog.due <= now) feed(Tick{});
+    if (broken.empty() && watchdog.deadline <= now) feed(Tick{});
     switch (random.Below(10)) {
       case 0:
         if (watchdog.phase == Phase::kForming) feed(Formed{});
         break;
       case 1:
         if (watchdog.phase == Phase::kRunning && waits++ == 0) waiting_since = now;
-        feed(WaitBegan{});
+        feed(WaitStarted{});
         break;
       case 2:
         if (waits_end && watchdog.phase == Phase::kRunning && waits > 0) {
@@ -231,7 +231,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
           feed(Failed{random.Chance(0.5) ? kRemoteError : kUnhandledCudaError, "x"});
         break;
       case 4:
-        if (!calm && random.Chance(0.1)) feed(Ordered{});
+        if (!calm && random.Chance(0.1)) feed(Cancelled{});
         break;
       case 5:
         if (!calm && random.Chance(0.1) && waits == 0) feed(Released{});
@@ -241,7 +241,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
         break;
       case 7:
         if (watchdog.phase == Phase::kRevoking && revoked && falls_quiet && return_at == kNever)
-          feed(Quiet{});
+          feed(Stopped{});
         break;
       default:
         break;
@@ -265,44 +265,45 @@ TEST(WatchdogSimulation, SeesMistakes) {
   const std::vector<std::pair<std::string, DecideFunction>> mistakes = {
       {"never leaves",
        [](Watchdog* w, const Event& event, Time now) {
-         Acts acts = Decide(w, event, now);
-         if (std::erase(acts, Act::kLeave) > 0) w->phase = Phase::kAborting;
-         return acts;
+         Actions actions = Decide(w, event, now);
+         if (std::erase(actions, Action::kExit) > 0) w->phase = Phase::kAborting;
+         return actions;
        }},
       {"a new deadline for the abort after a revoke",
        [](Watchdog* w, const Event& event, Time now) {
          const Phase before = w->phase;
-         const Acts acts = Decide(w, event, now);
-         if (before == Phase::kRevoking && w->phase == Phase::kAborting) w->due = now + w->limits.quiet;
-         return acts;
+         const Actions actions = Decide(w, event, now);
+         if (before == Phase::kRevoking && w->phase == Phase::kAborting)
+           w->deadline = now + w->limits.stopping;
+         return actions;
        }},
       {"takes as long for one that works as for an idle one",
        [](Watchdog* w, const Event& event, Time now) {
          const Phase before = w->phase;
-         const Acts acts = Decide(w, event, now);
-         if (before == Phase::kRunning && w->phase == Phase::kAborting) w->due = now + w->limits.freeing;
-         return acts;
+         const Actions actions = Decide(w, event, now);
+         if (before == Phase::kRunning && w->phase == Phase::kAborting) w->deadline = now + w->limits.freeing;
+         return actions;
        }},
       {"tells an order after a failure",
        [](Watchdog* w, const Event& event, Time now) {
-         Acts acts = Decide(w, event, now);
-         if (std::holds_alternative<Ordered>(event) && acts.empty()) acts.push_back(Act::kFail);
-         return acts;
+         Actions actions = Decide(w, event, now);
+         if (std::holds_alternative<Cancelled>(event) && actions.empty()) actions.push_back(Action::kFail);
+         return actions;
        }},
       {"aborts while the revoke is under way",
        [](Watchdog* w, const Event& event, Time now) {
-         Acts acts = Decide(w, event, now);
+         Actions actions = Decide(w, event, now);
          if (w->phase == Phase::kRevoking && std::holds_alternative<Disposed>(event))
-           acts.push_back(Act::kAbort);
-         return acts;
+           actions.push_back(Action::kAbort);
+         return actions;
        }},
       {"parks what the library cannot shrink",
        [](Watchdog* w, const Event& event, Time now) {
-         const Abilities real = w->abilities;
-         if (std::holds_alternative<Released>(event)) w->abilities.shrink = true;
-         const Acts acts = Decide(w, event, now);
-         w->abilities = real;
-         return acts;
+         const Capabilities real = w->capabilities;
+         if (std::holds_alternative<Released>(event)) w->capabilities.shrink = true;
+         const Actions actions = Decide(w, event, now);
+         w->capabilities = real;
+         return actions;
        }},
       {"takes a failed abort for done",
        [](Watchdog* w, const Event& event, Time now) {
@@ -312,21 +313,21 @@ TEST(WatchdogSimulation, SeesMistakes) {
        }},
       {"parks before it is quiet",
        [](Watchdog* w, const Event& event, Time now) {
-         Acts acts = Decide(w, event, now);
-         if (w->phase == Phase::kRevoking && !w->calling) Decide(w, Quiet{}, now);
-         return acts;
+         Actions actions = Decide(w, event, now);
+         if (w->phase == Phase::kRevoking && !w->call_in_flight) Decide(w, Stopped{}, now);
+         return actions;
        }},
       {"every event is progress",
        [](Watchdog* w, const Event& event, Time now) {
-         const Acts acts = Decide(w, event, now);
-         if (w->phase == Phase::kRunning && w->waits > 0) w->due = now + w->limits.operation;
-         return acts;
+         const Actions actions = Decide(w, event, now);
+         if (w->phase == Phase::kRunning && w->waits > 0) w->deadline = now + w->limits.operation;
+         return actions;
        }},
       {"forgets the deadline of forming",
        [](Watchdog* w, const Event& event, Time now) {
-         const Acts acts = Decide(w, event, now);
-         if (w->phase == Phase::kForming) w->due = kNever;
-         return acts;
+         const Actions actions = Decide(w, event, now);
+         if (w->phase == Phase::kForming) w->deadline = kNever;
+         return actions;
        }},
   };
   for (const auto& [name, decide] : mistakes) {

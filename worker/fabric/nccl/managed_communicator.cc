@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/fabric/nccl/live.h"
+#include "worker/fabric/nccl/managed_communicator.h"
 
 #include <fmt/format.h>
 
@@ -13,17 +13,15 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-constexpr Duration kBusyPoll = milliseconds(1);   // somebody waits for the answer
+constexpr Duration kBusyPoll = milliseconds(1);   // somebody waits for the result
 constexpr Duration kCalmPoll = milliseconds(20);  // so soon an error is noticed
 constexpr Duration kSpin = std::chrono::microseconds(50);
 constexpr Duration kNap = std::chrono::microseconds(20);
 
-bool WentWell(int answer) { return answer == kSuccess || answer == kInProgress; }
-
 // Waits a little: most of what is waited for comes at once.
-class Patience {
+class Backoff {
  public:
-  void Rest() {
+  void Pause() {
     if (Now() - begin_ < kSpin) {
       std::this_thread::yield();
     } else {
@@ -35,53 +33,56 @@ class Patience {
   const Time begin_ = Now();
 };
 
-bool Over(Phase phase) {
-  return phase == Phase::kParked || phase == Phase::kGone || phase == Phase::kLeaving;
+bool HasStopped(Phase phase) {
+  return phase == Phase::kParked || phase == Phase::kGone || phase == Phase::kExiting;
 }
 
 }  // namespace
 
-Live::Live(const Api* api, const LiveOptions* options, const std::atomic<bool>* cancel)
+ManagedCommunicator::ManagedCommunicator(const Api* api, const ManagedOptions* options,
+                                         const std::atomic<bool>* cancel)
     : api_(*api), options_(*options), cancel_(*cancel) {
-  const Abilities abilities = {.revoke = api->revoke != nullptr, .shrink = api->shrink != nullptr};
-  watchdog_ = StartWatchdog(options_.limits, abilities, Now());
+  const Capabilities capabilities = {.revoke = api->revoke != nullptr, .shrink = api->shrink != nullptr};
+  watchdog_ = StartWatchdog(options_.limits, capabilities, Now());
   watcher_ = std::thread([this] { Watch(); });
 }
 
-Live::~Live() {
+ManagedCommunicator::~ManagedCommunicator() {
   Dispose();
   watcher_.join();
   if (call_.joinable()) call_.join();
 }
 
-Status Live::Form(const std::function<int(Handle*)>& begin) {
-  int answer = kSuccess;
+Status ManagedCommunicator::Form(const std::function<int(Handle*)>& begin) {
+  int result = kSuccess;
   {
     const std::lock_guard calls(calls_);
-    if (!freed_) answer = begin(&handle_);
+    if (!freed_) result = begin(&handle_);
   }
   std::unique_lock lock(mutex_);
   begun_ = true;
-  if (!WentWell(answer)) Feed(lock, Failed{answer, LastError(answer)});
+  if (!Succeeded(result)) Apply(lock, Failed{result, LastError(result)});
   changed_.notify_all();
   changed_.wait(lock, [&] { return watchdog_.phase != Phase::kForming; });
   return Failure(lock);
 }
 
-Status Live::Shrink(Live* parent, std::vector<int> excluded, Configuration* configuration) {
+Status ManagedCommunicator::Shrink(ManagedCommunicator* parent, std::vector<int> excluded,
+                                   Configuration* configuration) {
   return FormFrom(parent, [&](Handle from, Handle* handle) {
     return api_.shrink(from, excluded.data(), static_cast<int>(excluded.size()), handle, configuration, 0);
   });
 }
 
-Status Live::Grow(Live* parent, int world, const UniqueId* id, Configuration* configuration) {
+Status ManagedCommunicator::Grow(ManagedCommunicator* parent, int world, const UniqueId* id,
+                                 Configuration* configuration) {
   return FormFrom(parent, [&](Handle from, Handle* handle) {
     grows_ = true;
     return api_.grow(from, world, id, -1, handle, configuration);
   });
 }
 
-Status Live::FormFrom(Live* parent, const Begin& begin) {
+Status ManagedCommunicator::FormFrom(ManagedCommunicator* parent, const Begin& begin) {
   const Status formed = Form([&](Handle* handle) {
     const std::lock_guard parent_calls(parent->calls_);
     if (parent->freed_) return static_cast<int>(kInvalidUsage);
@@ -94,64 +95,64 @@ Status Live::FormFrom(Live* parent, const Begin& begin) {
 }
 
 // It sends to other ranks of the parent, and may hang: with calls_ held, so that the watchdog sees it.
-int Live::AskForId(Live* parent, UniqueId* id) {
+int ManagedCommunicator::GetGrowId(ManagedCommunicator* parent, UniqueId* id) {
   const std::lock_guard calls(calls_);
   const std::lock_guard parent_calls(parent->calls_);
   return freed_ || parent->freed_ ? static_cast<int>(kInvalidUsage) : api_.grow_id(parent->handle_, id);
 }
 
-Status Live::Enqueue(const std::function<int(Handle)>& call) {
-  if (cancel_) Tell(Ordered{});
+Status ManagedCommunicator::Enqueue(const std::function<int(Handle)>& call) {
+  if (cancel_) Post(Cancelled{});
   std::unique_lock calls(calls_);
   {
     std::unique_lock lock(mutex_);
     if (watchdog_.failure) return *watchdog_.failure;
   }
-  int answer = call(handle_);
-  if (answer == kInProgress) {
+  int result = call(handle_);
+  if (result == kInProgress) {
     calls.unlock();
-    Tell(WaitBegan{});
-    Patience patience;
-    while (answer == kInProgress) {
-      patience.Rest();
+    Post(WaitStarted{});
+    Backoff backoff;
+    while (result == kInProgress) {
+      backoff.Pause();
       calls.lock();
       {
         std::unique_lock lock(mutex_);
         if (watchdog_.failure) break;
       }
-      if (const int asked = api_.async_error(handle_, &answer); asked != kSuccess) answer = asked;
+      if (const int asked = api_.async_error(handle_, &result); asked != kSuccess) result = asked;
       calls.unlock();
     }
     if (calls.owns_lock()) calls.unlock();
-    Tell(WaitEnded{});
+    Post(WaitEnded{});
   } else {
     calls.unlock();
   }
   std::unique_lock lock(mutex_);
-  if (!WentWell(answer)) Feed(lock, Failed{answer, LastError(answer)});
+  if (!Succeeded(result)) Apply(lock, Failed{result, LastError(result)});
   return Failure(lock);
 }
 
-Status Live::Wait(Stream stream) {
-  Tell(WaitBegan{});
-  const Reached reached = options_.mark(stream);
-  Patience patience;
+Status ManagedCommunicator::Wait(Stream stream) {
+  Post(WaitStarted{});
+  const EventQuery reached = options_.record_event(stream);
+  Backoff backoff;
   while (true) {
     const Result<bool> done = reached();
     std::unique_lock lock(mutex_);
-    if (cancel_) Feed(lock, Ordered{});
-    if (!done.ok()) Feed(lock, Failed{kUnhandledCudaError, done.error().message});
+    if (cancel_) Apply(lock, Cancelled{});
+    if (!done.ok()) Apply(lock, Failed{kUnhandledCudaError, done.error().message});
     if (watchdog_.failure) return Failure(lock);
     if (done.ok() && *done) {
-      Feed(lock, WaitEnded{});
+      Apply(lock, WaitEnded{});
       return Failure(lock);
     }
     lock.unlock();
-    patience.Rest();
+    backoff.Pause();
   }
 }
 
-int Live::Call(const std::function<int(Handle)>& call) {
+int ManagedCommunicator::Call(const std::function<int(Handle)>& call) {
   const std::lock_guard calls(calls_);
   {
     std::unique_lock lock(mutex_);
@@ -160,134 +161,136 @@ int Live::Call(const std::function<int(Handle)>& call) {
   return call(handle_);
 }
 
-void Live::Release(bool clean) {
+void ManagedCommunicator::Release(bool clean) {
   if (clean && !cancel_) {
-    Tell(Released{});
+    Post(Released{});
   } else {
-    Tell(Ordered{});
+    Post(Cancelled{});
   }
 }
 
-void Live::Dispose() { Tell(Disposed{}); }
+void ManagedCommunicator::Dispose() { Post(Disposed{}); }
 
-Live::Rest Live::Settled() {
+ManagedCommunicator::Reusability ManagedCommunicator::WaitUntilStopped() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return Over(watchdog_.phase); });
-  if (watchdog_.phase != Phase::kParked) return Rest::kNothing;
-  return watchdog_.revoked ? Rest::kRevoked : Rest::kWhole;
+  changed_.wait(lock, [&] { return HasStopped(watchdog_.phase); });
+  if (watchdog_.phase != Phase::kParked) return Reusability::kNone;
+  return watchdog_.revoked ? Reusability::kShrinkOnly : Reusability::kShrinkOrGrow;
 }
 
 // Ok while it runs. After a failure: when the GPU has nothing to do with the caller's memory any more.
-Status Live::Failure(std::unique_lock<std::mutex>& lock) {
+Status ManagedCommunicator::Failure(std::unique_lock<std::mutex>& lock) {
   if (!watchdog_.failure) return Ok();
-  changed_.wait(lock, [&] { return Over(watchdog_.phase); });
+  changed_.wait(lock, [&] { return HasStopped(watchdog_.phase); });
   return *watchdog_.failure;
 }
 
-void Live::Watch() {
+void ManagedCommunicator::Watch() {
   std::unique_lock lock(mutex_);
-  while (watchdog_.phase != Phase::kGone && watchdog_.phase != Phase::kLeaving) {
+  while (watchdog_.phase != Phase::kGone && watchdog_.phase != Phase::kExiting) {
     if (watchdog_.phase == Phase::kParked) {
       changed_.wait(lock);
     } else if (!begun_) {
-      changed_.wait_until(lock, std::min(watchdog_.due, Now() + kCalmPoll));
-      if (cancel_) Feed(lock, Ordered{});
+      changed_.wait_until(lock, std::min(watchdog_.deadline, Now() + kCalmPoll));
+      if (cancel_) Apply(lock, Cancelled{});
     } else {
       const bool busy = watchdog_.phase != Phase::kRunning || watchdog_.waits > 0;
-      changed_.wait_until(lock, std::min(watchdog_.due, Now() + (busy ? kBusyPoll : kCalmPoll)));
-      if (cancel_) Feed(lock, Ordered{});
+      changed_.wait_until(lock, std::min(watchdog_.deadline, Now() + (busy ? kBusyPoll : kCalmPoll)));
+      if (cancel_) Apply(lock, Cancelled{});
       Poll(lock);
     }
-    if (Now() >= watchdog_.due) Feed(lock, Tick{});
+    if (Now() >= watchdog_.deadline) Apply(lock, Tick{});
   }
   changed_.notify_all();
 }
 
-void Live::Poll(std::unique_lock<std::mutex>& lock) {
+void ManagedCommunicator::Poll(std::unique_lock<std::mutex>& lock) {
   const Phase phase = watchdog_.phase;
-  if (watchdog_.calling ||
+  if (watchdog_.call_in_flight ||
       (phase != Phase::kForming && phase != Phase::kRunning && phase != Phase::kRevoking))
     return;
   lock.unlock();
-  int answer = kInProgress;
+  int result = kInProgress;
   if (calls_.try_lock()) {  // else somebody is in NCCL just now
-    if (!freed_) answer = AskLibrary();
+    if (!freed_) result = PollLibrary();
     calls_.unlock();
   }
   lock.lock();
-  if (watchdog_.phase != phase || watchdog_.calling || answer == kInProgress) return;
-  if (answer != kSuccess) {
-    Feed(lock, Failed{answer, LastError(answer)});
+  if (watchdog_.phase != phase || watchdog_.call_in_flight || result == kInProgress) return;
+  if (result != kSuccess) {
+    Apply(lock, Failed{result, LastError(result)});
   } else if (phase == Phase::kForming) {
-    Feed(lock, Formed{});
+    Apply(lock, Formed{});
   } else if (phase == Phase::kRevoking) {
-    Feed(lock, Quiet{});
+    Apply(lock, Stopped{});
   }
 }
 
 // With calls_ held. A communicator that is being made of a larger one shows its troubles there, and has no
 // handle until that one is done with it.
-int Live::AskLibrary() {
+int ManagedCommunicator::PollLibrary() {
   const auto ask = [this](Handle handle) {
-    int answer = kSuccess;
-    const int asked = api_.async_error(handle, &answer);
-    return asked == kSuccess ? answer : asked;
+    int result = kSuccess;
+    const int asked = api_.async_error(handle, &result);
+    return asked == kSuccess ? result : asked;
   };
   if (parent_ != nullptr)
-    if (const int answer = ask(parent_->handle_); answer != kSuccess) return answer;
-  const Handle made = Made();
+    if (const int result = ask(parent_->handle_); result != kSuccess) return result;
+  const Handle made = LoadHandle();
   return made == nullptr ? static_cast<int>(kInProgress) : ask(made);
 }
 
 // A handle that is not there at once is put there by a thread of NCCL's.
-Handle Live::Made() { return std::atomic_ref<Handle>(handle_).load(std::memory_order_acquire); }
-
-void Live::Tell(const Event& event) {
-  std::unique_lock lock(mutex_);
-  Feed(lock, event);
+Handle ManagedCommunicator::LoadHandle() {
+  return std::atomic_ref<Handle>(handle_).load(std::memory_order_acquire);
 }
 
-void Live::Feed(std::unique_lock<std::mutex>& lock, const Event& event) {
-  const std::vector<Act> acts = Decide(&watchdog_, event, Now());
-  for (const Act act : acts) {
-    if (act == Act::kRevoke || act == Act::kAbort) StartCall(act);
-    if (act == Act::kLeave) {
-      const std::string why = LeaveReason(watchdog_);
+void ManagedCommunicator::Post(const Event& event) {
+  std::unique_lock lock(mutex_);
+  Apply(lock, event);
+}
+
+void ManagedCommunicator::Apply(std::unique_lock<std::mutex>& lock, const Event& event) {
+  const std::vector<Action> actions = Decide(&watchdog_, event, Now());
+  for (const Action action : actions) {
+    if (action == Action::kRevoke || action == Action::kAbort) StartCall(action);
+    if (action == Action::kExit) {
+      const std::string why = ExitReason(watchdog_);
       lock.unlock();
-      options_.leave(why);
+      options_.exit_process(why);
       lock.lock();
     }
   }
   changed_.notify_all();
 }
 
-void Live::StartCall(Act act) {
+void ManagedCommunicator::StartCall(Action action) {
   // The one before has returned: that is what made this one necessary.
   std::thread before = std::move(call_);
-  call_ = std::thread([this, act, before = std::move(before)]() mutable {
+  call_ = std::thread([this, action, before = std::move(before)]() mutable {
     if (before.joinable()) before.join();
     bool ok = true;
     {
       const std::lock_guard calls(calls_);
-      ok = act == Act::kAbort ? Free() : WentWell(api_.revoke(handle_, 0));
+      ok = action == Action::kAbort ? Free() : Succeeded(api_.revoke(handle_, 0));
     }
-    Tell(CallReturned{ok});
+    Post(CallReturned{ok});
   });
 }
 
 // With calls_ held. False: something of it may still run.
-bool Live::Free() {
+bool ManagedCommunicator::Free() {
   if (std::exchange(freed_, true)) return true;
-  const bool ended = EndMaking();
-  const Handle made = Made();
-  return (made == nullptr || WentWell(api_.abort(made))) && ended;
+  const bool ended = AbortForming();
+  const Handle made = LoadHandle();
+  return (made == nullptr || Succeeded(api_.abort(made))) && ended;
 }
 
 // With calls_ held. Who makes one from the parent waits for others by the parent's own connections. A larger
 // one has its handle at once, but its abort does not reach so far. A smaller one has none before it is made,
 // or has failed: until then only the end of the parent ends that, and by that end the handle is there and is
 // ours to free. Nobody has a use for the parent any more.
-bool Live::EndMaking() {
+bool ManagedCommunicator::AbortForming() {
   if (parent_ == nullptr) return true;
   const std::lock_guard parent_calls(parent_->calls_);
   if (parent_->freed_) return true;
@@ -295,16 +298,16 @@ bool Live::EndMaking() {
     if (api_.revoke != nullptr) (void)api_.revoke(parent_->handle_, 0);
     return true;
   }
-  if (Made() != nullptr) return true;
+  if (LoadHandle() != nullptr) return true;
   parent_->freed_ = true;
-  return WentWell(api_.abort(parent_->handle_));
+  return Succeeded(api_.abort(parent_->handle_));
 }
 
-std::string Live::LastError(int answer) const {
+std::string ManagedCommunicator::LastError(int result) const {
   // The text is of the process's newest failure: ncclGetLastError ignores its argument.
   const char* const last = api_.last_error(nullptr);
-  const char* const name = api_.error_string(answer);
-  const std::string kind = name == nullptr ? fmt::format("error {}", answer) : name;
+  const char* const name = api_.error_string(result);
+  const std::string kind = name == nullptr ? fmt::format("error {}", result) : name;
   return last == nullptr || *last == '\0' ? kind : fmt::format("{} ({})", kind, last);
 }
 

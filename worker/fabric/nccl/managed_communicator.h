@@ -22,43 +22,43 @@
 namespace ringmaster::fabric::nccl {
 
 // Says whether a point in a stream has been reached.
-using Reached = std::function<Result<bool>()>;
-using Mark = std::function<Reached(Stream)>;
+using EventQuery = std::function<Result<bool>()>;
+using RecordEvent = std::function<EventQuery(Stream)>;
 
-struct LiveOptions {
+struct ManagedOptions {
   Limits limits;
   // Ends the process; called when NCCL hangs, with a sentence that says why. It may return in tests only.
-  std::function<void(const std::string& why)> leave;
+  std::function<void(const std::string& why)> exit_process;
   // Of the point behind all that the stream was given so far; an event of CUDA.
-  Mark mark;
+  RecordEvent record_event;
 };
 
-class Live {
+class ManagedCommunicator {
  public:
   // What is left of it when its work is over.
-  enum class Rest : uint8_t {
-    kNothing,
-    kRevoked,  // its operations were ended: a smaller one can be made of it
-    kWhole,    // or a larger one
+  enum class Reusability : uint8_t {
+    kNone,
+    kShrinkOnly,    // its operations were ended: a smaller one can be made of it
+    kShrinkOrGrow,  // or a larger one
   };
 
   // When *cancel becomes true, everything under way or to come ends with kCancelled, soon. All three must
   // outlive it.
-  Live(const Api* api, const LiveOptions* options, const std::atomic<bool>* cancel);
+  ManagedCommunicator(const Api* api, const ManagedOptions* options, const std::atomic<bool>* cancel);
   // Frees the communicator, within the limits or else the process leaves.
-  ~Live();
-  Live(const Live&) = delete;
-  Live& operator=(const Live&) = delete;
+  ~ManagedCommunicator();
+  ManagedCommunicator(const ManagedCommunicator&) = delete;
+  ManagedCommunicator& operator=(const ManagedCommunicator&) = delete;
 
   // Connects the ranks. `begin` starts that and must not block.
   Status Form(const std::function<int(Handle*)>& begin);
   // The same as a successor of `parent`, which is parked and of no use to anybody else afterwards, also when
   // this fails. Smaller: without these ranks of it. Larger: all who have the parent, and newcomers, which
   // call Form; rank 0 has got `id` from the parent, the others have none.
-  Status Shrink(Live* parent, std::vector<int> excluded, Configuration* configuration);
-  Status Grow(Live* parent, int world, const UniqueId* id, Configuration* configuration);
-  // For newcomers to `parent`; before Grow. The library's answer: without an id, Grow must not be called.
-  int AskForId(Live* parent, UniqueId* id);
+  Status Shrink(ManagedCommunicator* parent, std::vector<int> excluded, Configuration* configuration);
+  Status Grow(ManagedCommunicator* parent, int world, const UniqueId* id, Configuration* configuration);
+  // For newcomers to `parent`; before Grow. The library's result: without an id, Grow must not be called.
+  int GetGrowId(ManagedCommunicator* parent, UniqueId* id);
 
   // Makes a call that gives work to the GPU. It returns before that is done.
   Status Enqueue(const std::function<int(Handle)>& call);
@@ -72,32 +72,32 @@ class Live {
   void Dispose();
 
   // Waits until nothing of it runs on the GPU any more.
-  Rest Settled();
+  Reusability WaitUntilStopped();
 
  private:
   using Begin = std::function<int(Handle parent, Handle* handle)>;
-  Status FormFrom(Live* parent, const Begin& begin);
-  Handle Made();
+  Status FormFrom(ManagedCommunicator* parent, const Begin& begin);
+  Handle LoadHandle();
   bool Free();
-  bool EndMaking();
+  bool AbortForming();
   void Watch();
   void Poll(std::unique_lock<std::mutex>& lock);
-  int AskLibrary();
+  int PollLibrary();
   // With the lock held, which is let go and taken again around `leave`.
-  void Feed(std::unique_lock<std::mutex>& lock, const Event& event);
-  void StartCall(Act act);
-  void Tell(const Event& event);
-  std::string LastError(int answer) const;
+  void Apply(std::unique_lock<std::mutex>& lock, const Event& event);
+  void StartCall(Action action);
+  void Post(const Event& event);
+  std::string LastError(int result) const;
   Status Failure(std::unique_lock<std::mutex>& lock);
 
   const Api& api_;
-  const LiveOptions& options_;
+  const ManagedOptions& options_;
   const std::atomic<bool>& cancel_;
 
   std::mutex calls_;  // held while in NCCL; taken before the parent's, and that before mutex_
   Handle handle_ = nullptr;
-  bool freed_ = false;      // abort was called, maybe by a successor
-  Live* parent_ = nullptr;  // while being made of it
+  bool freed_ = false;                     // abort was called, maybe by a successor
+  ManagedCommunicator* parent_ = nullptr;  // while being made of it
   bool grows_ = false;
 
   std::mutex mutex_;
