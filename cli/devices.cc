@@ -26,7 +26,7 @@ void AddDevices(CLI::App& app, int& exit_code) {
   command->callback([json, health, &exit_code] {
     inventory::Inventory found = inventory::Collect();
     if (*health) {
-      const std::vector<inventory::Finding> findings = inventory::Judge(found);
+      const std::vector<inventory::Finding> findings = inventory::CheckHealth(found);
       std::fputs((*json ? inventory::HealthJson(findings) : inventory::HealthTable(findings)).c_str(),
                  stdout);
       exit_code = inventory::Healthy(findings) ? kSucceeded : kFailed;

@@ -62,7 +62,7 @@ int Devices(int argc, char** argv) {
     std::fputs(json ? inventory::ToJsonText(found).c_str() : inventory::ToTable(found).c_str(), stdout);
     return 0;
   }
-  const std::vector<inventory::Finding> findings = inventory::Judge(found);
+  const std::vector<inventory::Finding> findings = inventory::CheckHealth(found);
   std::fputs((json ? inventory::HealthJson(findings) : inventory::HealthTable(findings)).c_str(), stdout);
   return inventory::Healthy(findings) ? 0 : kUnhealthy;
 }

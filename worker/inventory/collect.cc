@@ -27,19 +27,19 @@ Inventory Collect(const std::string& root) {
   }
   found.cpu = ReadCpu(root);
   found.memory = ReadMemory(root);
-  GpuAnswer gpus = AskGpus("libnvidia-ml.so.1", &found.notes);
+  GpuList gpus = QueryGpus("libnvidia-ml.so.1", &found.notes);
   found.gpus = std::move(gpus.gpus);
   found.gpu_driver = std::move(gpus.driver);
-  Locate(root, &found.gpus);
+  FillLocations(root, &found.gpus);
   found.rdma = ReadRdma(root, &found.notes);
-  found.transports = AskTransports("libuct.so.0", &found.notes);
+  found.transports = QueryTransports("libuct.so.0", &found.notes);
   for (const char* name : kVariables)
     if (const char* value = ::getenv(name); value != nullptr) found.variables[name] = value;
-  found.nccl = AskNccl("libnccl.so.2",
-                       found.variables.contains("NCCL_NET_PLUGIN") ? found.variables["NCCL_NET_PLUGIN"] : "");
-  found.rights = ReadRights(root);
+  found.nccl = QueryNccl(
+      "libnccl.so.2", found.variables.contains("NCCL_NET_PLUGIN") ? found.variables["NCCL_NET_PLUGIN"] : "");
+  found.privileges = ReadPrivileges(root);
   found.gpu_direct = ReadGpuDirect(root);
-  found.gpu_files = IsThere(root + "/dev/nvidiactl");
+  found.gpu_files = Exists(root + "/dev/nvidiactl");
   found.interfaces = ReadInterfaces(root);
   return found;
 }

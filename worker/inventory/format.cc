@@ -41,7 +41,7 @@ void AddHost(const Inventory& inventory, std::string* table) {
 std::string Details(const Gpu& gpu) {
   std::vector<std::string> parts;
   if (!gpu.pci.empty()) parts.push_back(gpu.pci);
-  if (gpu.place.numa_node >= 0) parts.push_back(fmt::format("NUMA node {}", gpu.place.numa_node));
+  if (gpu.location.numa_node >= 0) parts.push_back(fmt::format("NUMA node {}", gpu.location.numa_node));
   if (gpu.used_bytes > 0) parts.push_back(Bytes(gpu.used_bytes) + " in use");
   if (gpu.temperature_c) parts.push_back(fmt::format("{} C", *gpu.temperature_c));
   if (gpu.clock_mhz && gpu.max_clock_mhz)
@@ -90,7 +90,7 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// What the library did not tell is null.
+// What the library did not report is null.
 Json ToJson(const Gpu& gpu) {
   return {{"index", gpu.index},
           {"name", gpu.name},
@@ -98,7 +98,7 @@ Json ToJson(const Gpu& gpu) {
           {"memoryBytes", gpu.memory_bytes},
           {"usedBytes", gpu.used_bytes},
           {"pci", gpu.pci},
-          {"numaNode", gpu.place.numa_node},
+          {"numaNode", gpu.location.numa_node},
           {"clockMHz", OrNull(gpu.clock_mhz)},
           {"maxClockMHz", OrNull(gpu.max_clock_mhz)},
           {"temperatureC", OrNull(gpu.temperature_c)},

@@ -5,13 +5,13 @@
 
 namespace ringmaster::inventory {
 
-GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes) {
+GpuList QueryGpus(const std::string& library, std::vector<std::string>* notes) {
   const auto nvml = Nvml::Open(library);
   if (!nvml.ok()) {
     notes->push_back("GPUs: " + nvml.error().message);
     return {};
   }
-  GpuAnswer answer;
+  GpuList answer;
   answer.driver = (*nvml)->Driver();
   answer.gpus = (*nvml)->Gpus(notes);
   return answer;

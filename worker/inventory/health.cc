@@ -12,20 +12,22 @@
 namespace ringmaster::inventory {
 namespace {
 
-constexpr int64_t kLittleMemlock = int64_t{128} << 20;  // UCX's own least
-constexpr int64_t kLittleShm = int64_t{1} << 30;
+constexpr int64_t kMinMemlockBytes = int64_t{128} << 20;  // UCX's own least
+constexpr int64_t kMinShmBytes = int64_t{1} << 30;
 
 // Collects what is wrong with a subject; when there is nothing, it says what is good.
-class Judging {
+class FindingsBuilder {
  public:
   void Begin(std::string subject, std::string when_good) {
     End();
     subject_ = std::move(subject);
     good_ = std::move(when_good);
   }
-  void Bad(std::string what, std::string remedy) { Add(Grade::kBad, std::move(what), std::move(remedy)); }
-  void Doubtful(std::string what, std::string remedy) {
-    Add(Grade::kDoubtful, std::move(what), std::move(remedy));
+  void Failure(std::string what, std::string remedy) {
+    Add(Severity::kFailure, std::move(what), std::move(remedy));
+  }
+  void Warning(std::string what, std::string remedy) {
+    Add(Severity::kWarning, std::move(what), std::move(remedy));
   }
   std::vector<Finding> Take() {
     End();
@@ -33,12 +35,12 @@ class Judging {
   }
 
  private:
-  void Add(Grade grade, std::string what, std::string remedy) {
-    findings_.push_back({grade, subject_, std::move(what), std::move(remedy)});
+  void Add(Severity severity, std::string what, std::string remedy) {
+    findings_.push_back({severity, subject_, std::move(what), std::move(remedy)});
     good_.clear();
   }
   void End() {
-    if (!good_.empty()) findings_.push_back({Grade::kGood, subject_, good_, ""});
+    if (!good_.empty()) findings_.push_back({Severity::kOk, subject_, good_, ""});
   }
 
   std::vector<Finding> findings_;
@@ -63,7 +65,7 @@ std::vector<std::string> Split(std::string_view text, char at) {
 }
 
 // NCCL's lists of names: prefixes; "=" in front: whole names; "^": all but these. A name may carry ":port".
-bool Chosen(const std::string& list, const std::string& name, const std::string& port) {
+bool MatchesFilter(const std::string& list, const std::string& name, const std::string& port) {
   std::string_view rest = list;
   const bool but = rest.starts_with('^');
   if (but) rest.remove_prefix(1);
@@ -82,94 +84,95 @@ bool Chosen(const std::string& list, const std::string& name, const std::string&
 // Images have CUDA 13, of which every release runs on drivers from this one on.
 constexpr int kOldestDriver = 580;
 
-void JudgeDriver(const std::string& driver, Judging* judging) {
+void CheckDriver(const std::string& driver, FindingsBuilder* builder) {
   int major = 0;
   const auto [end, error] = std::from_chars(driver.data(), driver.data() + driver.size(), major);
   if (error != std::errc()) return;
-  judging->Begin("gpu driver", driver);
+  builder->Begin("gpu driver", driver);
   if (major < kOldestDriver)
-    judging->Doubtful(fmt::format("driver {} is too old for CUDA 13", driver),
-                      fmt::format("install driver {} or newer on the node, or CUDA's package for forward "
-                                  "compatibility in the image",
-                                  kOldestDriver));
+    builder->Warning(fmt::format("driver {} is too old for CUDA 13", driver),
+                     fmt::format("install driver {} or newer on the node, or CUDA's package for forward "
+                                 "compatibility in the image",
+                                 kOldestDriver));
 }
 
-void JudgeGpu(const Gpu& gpu, Judging* judging) {
-  judging->Begin(fmt::format("gpu {}", gpu.index), gpu.name);
+void CheckGpu(const Gpu& gpu, FindingsBuilder* builder) {
+  builder->Begin(fmt::format("gpu {}", gpu.index), gpu.name);
   if (gpu.rows_failed)
-    judging->Bad("bad memory could not be replaced by spare rows", "take the node out and replace the GPU");
+    builder->Failure("bad memory could not be replaced by spare rows",
+                     "take the node out and replace the GPU");
   if (gpu.ecc_uncorrected.value_or(0) > 0)
-    judging->Bad(fmt::format("{} memory errors that ECC could not correct", *gpu.ecc_uncorrected),
-                 "drain the node and reset the GPU (nvidia-smi -r); replace it when they come again");
+    builder->Failure(fmt::format("{} memory errors that ECC could not correct", *gpu.ecc_uncorrected),
+                     "drain the node and reset the GPU (nvidia-smi -r); replace it when they come again");
   if (gpu.rows_pending)
-    judging->Doubtful("bad memory waits to be replaced by spare rows", "drain the node and reset the GPU");
+    builder->Warning("bad memory waits to be replaced by spare rows", "drain the node and reset the GPU");
   if (gpu.nvlinks_down > 0 && gpu.nvlinks_up > 0)
-    judging->Bad(
+    builder->Failure(
         fmt::format("{} of {} NVLinks are down", gpu.nvlinks_down, gpu.nvlinks_up + gpu.nvlinks_down),
         "drain the node, reset the GPU and look at `nvidia-smi nvlink -e`");
   for (const std::string& why : gpu.throttled) {
     // Under load it is normal to be at the power limit.
     if (why == "power cap") continue;
-    judging->Doubtful(fmt::format("its clocks are held down: {}", why),
-                      why.starts_with("thermal") ? "look at the cooling of the node"
-                                                 : "look at the power supplies of the node");
+    builder->Warning(fmt::format("its clocks are held down: {}", why),
+                     why.starts_with("thermal") ? "look at the cooling of the node"
+                                                : "look at the power supplies of the node");
   }
   if (gpu.temperature_c && gpu.slowdown_c && *gpu.temperature_c >= *gpu.slowdown_c)
-    judging->Doubtful(fmt::format("{} C, and it slows down from {} C", *gpu.temperature_c, *gpu.slowdown_c),
-                      "look at the cooling of the node");
+    builder->Warning(fmt::format("{} C, and it slows down from {} C", *gpu.temperature_c, *gpu.slowdown_c),
+                     "look at the cooling of the node");
   if (gpu.pcie_width && gpu.max_pcie_width && *gpu.pcie_width < *gpu.max_pcie_width)
-    judging->Doubtful(fmt::format("{} of {} PCIe lanes are in use", *gpu.pcie_width, *gpu.max_pcie_width),
-                      "have the GPU reseated, or its slot checked");
+    builder->Warning(fmt::format("{} of {} PCIe lanes are in use", *gpu.pcie_width, *gpu.max_pcie_width),
+                     "have the GPU reseated, or its slot checked");
   if (gpu.ecc == false)
-    judging->Doubtful("ECC is off: errors of its memory go unnoticed",
-                      "switch it on: nvidia-smi -e 1, and reset");
+    builder->Warning("ECC is off: errors of its memory go unnoticed",
+                     "switch it on: nvidia-smi -e 1, and reset");
   if (gpu.mig == true)
-    judging->Doubtful("it is cut into instances (MIG), between which NCCL does not work",
-                      "train on one instance per worker, or switch MIG off: nvidia-smi -mig 0");
+    builder->Warning("it is cut into instances (MIG), between which NCCL does not work",
+                     "train on one instance per worker, or switch MIG off: nvidia-smi -mig 0");
 }
 
-void JudgeAllGpus(const Inventory& inventory, Judging* judging) {
+void CheckAllGpus(const Inventory& inventory, FindingsBuilder* builder) {
   for (const std::string& note : inventory.notes) {
     if (note.find("does not answer") == std::string::npos) continue;
-    judging->Begin("gpu", "");
-    judging->Bad(note.substr(note.find(": ") + 2),
-                 "the GPU is lost: see `dmesg` of the node for its XID, drain the node and reboot it");
+    builder->Begin("gpu", "");
+    builder->Failure(note.substr(note.find(": ") + 2),
+                     "the GPU is lost: see `dmesg` of the node for its XID, drain the node and reboot it");
   }
-  for (const Gpu& gpu : inventory.gpus) JudgeGpu(gpu, judging);
+  for (const Gpu& gpu : inventory.gpus) CheckGpu(gpu, builder);
   if (!inventory.gpus.empty()) return;
-  judging->Begin("gpu", "none; training is on the CPU");
+  builder->Begin("gpu", "none; training is on the CPU");
   if (inventory.gpu_files)
-    judging->Bad(
+    builder->Failure(
         "GPUs were given to this container, but the driver's library is not usable here",
         "the container must be started by NVIDIA's runtime (runtimeClassName: nvidia, or the GPU operator's "
         "default), with NVIDIA_DRIVER_CAPABILITIES that include utility and compute");
 }
 
-void JudgePort(const Inventory& inventory, const RdmaPort& port, Judging* judging) {
-  judging->Begin(fmt::format("rdma {}:{}", port.device, port.port),
+void CheckPort(const Inventory& inventory, const RdmaPort& port, FindingsBuilder* builder) {
+  builder->Begin(fmt::format("rdma {}:{}", port.device, port.port),
                  fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate));
   if (!port.usable) {
-    judging->Doubtful("the node has it, this process does not: there is no file for it in /dev/infiniband",
-                      "ask for it: spec.network.rdma.resource, by the name that the device plugin gives out");
+    builder->Warning("the node has it, this process does not: there is no file for it in /dev/infiniband",
+                     "ask for it: spec.network.rdma.resource, by the name that the device plugin gives out");
     return;
   }
   if (!port.active())
-    judging->Bad(
+    builder->Failure(
         fmt::format("its state is {}", port.state),
         port.state == "DOWN"
             ? "look at the cable and the switch"
             : "the fabric's manager has not let it in: is its GUID in the PKey (ib-kubernetes, UFM)?");
   else if (port.gids == 0)
-    judging->Bad(
+    builder->Failure(
         "it has no address that others can reach",
         port.link_layer == "Ethernet"
             ? "RoCE needs its network device with an IP address in the pod: a Multus network with an IPAM "
               "(spec.network.networks), or hostNetwork"
             : "is a subnet manager running?");
   const std::string list = Variable(inventory, "NCCL_IB_HCA");
-  if (!list.empty() && !Chosen(list, port.device, std::to_string(port.port)))
-    judging->Doubtful(fmt::format("NCCL_IB_HCA ({}) shuts it out", list),
-                      "unset it, or name this device in it");
+  if (!list.empty() && !MatchesFilter(list, port.device, std::to_string(port.port)))
+    builder->Warning(fmt::format("NCCL_IB_HCA ({}) shuts it out", list),
+                     "unset it, or name this device in it");
 }
 
 bool HasTransport(const Inventory& inventory, std::initializer_list<std::string_view> heads) {
@@ -178,43 +181,43 @@ bool HasTransport(const Inventory& inventory, std::initializer_list<std::string_
   });
 }
 
-void JudgeNetwork(const Inventory& inventory, Judging* judging) {
+void CheckNetwork(const Inventory& inventory, FindingsBuilder* builder) {
   std::vector<const RdmaPort*> working;
   for (const RdmaPort& port : inventory.rdma) {
-    JudgePort(inventory, port, judging);
+    CheckPort(inventory, port, builder);
     if (port.usable && port.active() && port.gids > 0) working.push_back(&port);
   }
-  if (inventory.rdma.empty()) judging->Begin("rdma", "none; gradients travel over TCP");
+  if (inventory.rdma.empty()) builder->Begin("rdma", "none; gradients travel over TCP");
   if (working.empty()) return;
 
-  judging->Begin("rdma", fmt::format("{} ports work", working.size()));
-  const Rights& rights = inventory.rights;
-  if (!rights.ipc_lock && rights.memlock_bytes >= 0 && rights.memlock_bytes < kLittleMemlock)
-    judging->Bad(
-        fmt::format("this process may pin {} KiB of memory", rights.memlock_bytes / 1024),
+  builder->Begin("rdma", fmt::format("{} ports work", working.size()));
+  const Privileges& privileges = inventory.privileges;
+  if (!privileges.ipc_lock && privileges.memlock_bytes >= 0 && privileges.memlock_bytes < kMinMemlockBytes)
+    builder->Failure(
+        fmt::format("this process may pin {} KiB of memory", privileges.memlock_bytes / 1024),
         "give it the capability IPC_LOCK (a job that asks for RDMA gets it; a container's user must be root "
         "for it to count), or raise the limit");
   std::set<std::string> rates;
   for (const RdmaPort* port : working) rates.insert(port->rate);
   if (rates.size() > 1)
-    judging->Doubtful(fmt::format("ports of different rates: {}", fmt::join(rates, ", ")),
-                      "a link may have come up slowly: look at its cable");
+    builder->Warning(fmt::format("ports of different rates: {}", fmt::join(rates, ", ")),
+                     "a link may have come up slowly: look at its cable");
   if (working.size() < inventory.gpus.size())
-    judging->Doubtful(fmt::format("{} ports for {} GPUs", working.size(), inventory.gpus.size()),
-                      "ask for as many cards as GPUs, where the node has them");
+    builder->Warning(fmt::format("{} ports for {} GPUs", working.size(), inventory.gpus.size()),
+                     "ask for as many NICs as GPUs, where the node has them");
   if (const std::string list = Variable(inventory, "NCCL_IB_HCA");
       !list.empty() && std::ranges::none_of(working, [&](const RdmaPort* port) {
-        return Chosen(list, port->device, std::to_string(port->port));
+        return MatchesFilter(list, port->device, std::to_string(port->port));
       }))
-    judging->Bad(fmt::format("NCCL_IB_HCA ({}) names no port that works: NCCL would take sockets", list),
-                 "unset it, or name one of these ports");
+    builder->Failure(fmt::format("NCCL_IB_HCA ({}) names no port that works: NCCL would take sockets", list),
+                     "unset it, or name one of these ports");
   if (Variable(inventory, "NCCL_IB_DISABLE") == "1")
-    judging->Bad("NCCL_IB_DISABLE shuts RDMA out", "unset it");
+    builder->Failure("NCCL_IB_DISABLE shuts RDMA out", "unset it");
 
-  judging->Begin("ucx", "it sees the RDMA ports");
+  builder->Begin("ucx", "it sees the RDMA ports");
   if (!HasTransport(inventory, {"rc", "dc", "ud", "srd"}))
-    judging->Bad("UCX has no RDMA transport: its library libuct_ib.so is missing or its driver's is",
-                 "install the InfiniBand part of UCX and rdma-core in the image");
+    builder->Failure("UCX has no RDMA transport: its library libuct_ib.so is missing or its driver's is",
+                     "install the InfiniBand part of UCX and rdma-core in the image");
   if (const std::string tls = Variable(inventory, "UCX_TLS"); !tls.empty() && !tls.starts_with('^')) {
     const std::vector<std::string> names = Split(tls, ',');
     const auto is_rdma = [](const std::string& name) {
@@ -222,108 +225,111 @@ void JudgeNetwork(const Inventory& inventory, Judging* judging) {
              name.starts_with("ud");
     };
     if (std::ranges::none_of(names, is_rdma))
-      judging->Bad(fmt::format("UCX_TLS ({}) leaves no RDMA: gradients would travel over TCP", tls),
-                   "unset it; recipes for MPI set it, where UCX carries no data");
+      builder->Failure(fmt::format("UCX_TLS ({}) leaves no RDMA: gradients would travel over TCP", tls),
+                       "unset it; recipes for MPI set it, where UCX carries no data");
   }
 }
 
-void JudgeGpuTraffic(const Inventory& inventory, Judging* judging) {
+void CheckGpuTraffic(const Inventory& inventory, FindingsBuilder* builder) {
   if (inventory.gpus.empty()) return;
-  judging->Begin("nccl", "version " + inventory.nccl.version);
+  builder->Begin("nccl", "version " + inventory.nccl.version);
   if (inventory.nccl.version.empty())
-    judging->Doubtful("libnccl.so.2 is not installed: GPUs would exchange gradients through the host",
-                      "install NCCL 2.18 or newer in the image");
+    builder->Warning("libnccl.so.2 is not installed: GPUs would exchange gradients through the host",
+                     "install NCCL 2.18 or newer in the image");
   if (!inventory.nccl.plugin.empty() && !inventory.nccl.plugin_found)
-    judging->Bad(
+    builder->Failure(
         fmt::format("its net plugin {} cannot be loaded: NCCL would take sockets", inventory.nccl.plugin),
         "is it in the image and in LD_LIBRARY_PATH?");
   if (const std::string names = Variable(inventory, "NCCL_SOCKET_IFNAME"); !names.empty()) {
-    const auto chosen = [&](const std::string& name) { return name != "lo" && Chosen(names, name, ""); };
+    const auto chosen = [&](const std::string& name) {
+      return name != "lo" && MatchesFilter(names, name, "");
+    };
     if (std::ranges::none_of(inventory.interfaces, chosen))
-      judging->Bad(fmt::format("NCCL_SOCKET_IFNAME ({}) names none of the interfaces {}", names,
-                               fmt::join(inventory.interfaces, ", ")),
-                   "unset it, or name the pod's own interface, mostly eth0");
+      builder->Failure(fmt::format("NCCL_SOCKET_IFNAME ({}) names none of the interfaces {}", names,
+                                   fmt::join(inventory.interfaces, ", ")),
+                       "unset it, or name the pod's own interface, mostly eth0");
   }
 
-  std::vector<Place> cards;
-  std::vector<Place> gpus;
+  std::vector<PciLocation> nics;
+  std::vector<PciLocation> gpus;
   std::vector<std::string> names;
   for (const RdmaPort& port : inventory.rdma) {
     if (!port.usable || !port.active()) continue;
-    cards.push_back(port.place);
+    nics.push_back(port.location);
     names.push_back(fmt::format("{}:{}", port.device, port.port));
   }
-  if (cards.empty()) return;
-  for (const Gpu& gpu : inventory.gpus) gpus.push_back(gpu.place);
-  judging->Begin("gpudirect", "cards reach memory of GPUs by " + inventory.gpu_direct);
+  if (nics.empty()) return;
+  for (const Gpu& gpu : inventory.gpus) gpus.push_back(gpu.location);
+  builder->Begin("gpudirect", "NICs reach memory of GPUs by " + inventory.gpu_direct);
   if (inventory.gpu_direct.empty())
-    judging->Doubtful("cards cannot reach memory of GPUs: everything goes through the host",
-                      "use the open kernel modules of the driver (DMA-BUF), or load nvidia_peermem");
-  const std::vector<int> nearest = CardsFor(gpus, cards);
+    builder->Warning("NICs cannot reach memory of GPUs: everything goes through the host",
+                     "use the open kernel modules of the driver (DMA-BUF), or load nvidia_peermem");
+  const std::vector<int> nearest = AssignNics(gpus, nics);
   for (size_t i = 0; i < gpus.size(); ++i) {
-    const auto card = static_cast<size_t>(nearest[i]);
-    const Closeness closeness = Between(gpus[i], cards[card]);
+    const auto nic = static_cast<size_t>(nearest[i]);
+    const Closeness closeness = ClosenessOf(gpus[i], nics[nic]);
     if (closeness == Closeness::kSystem)
-      judging->Doubtful(
-          fmt::format("GPU {} and its nearest card {} are on different sockets", inventory.gpus[i].index,
-                      names[card]),
+      builder->Warning(
+          fmt::format("GPU {} and its nearest NIC {} are on different sockets", inventory.gpus[i].index,
+                      names[nic]),
           "let devices be given out by topology: the kubelet's topology manager, or DRA by PCI root");
     if (closeness == Closeness::kUnknown)
-      judging->Doubtful(
-          fmt::format("how far GPU {} is from its card cannot be seen: a virtual machine hides the "
+      builder->Warning(
+          fmt::format("how far GPU {} is from its NIC cannot be seen: a virtual machine hides the "
                       "PCI bus",
                       inventory.gpus[i].index),
           "give NCCL the provider's topology file: NCCL_TOPO_FILE");
   }
 }
 
-void JudgeHost(const Inventory& inventory, Judging* judging) {
+void CheckHost(const Inventory& inventory, FindingsBuilder* builder) {
   const Memory& memory = inventory.memory;
-  judging->Begin("shm", fmt::format("/dev/shm has {} MiB", memory.shm_bytes >> 20));
-  if (memory.shm_bytes < kLittleShm && inventory.gpus.size() > 1)
-    judging->Doubtful(fmt::format("/dev/shm has {} MiB, which is little for {} GPUs", memory.shm_bytes >> 20,
-                                  inventory.gpus.size()),
-                      "mount an emptyDir of medium Memory there; pods of a job have one");
+  builder->Begin("shm", fmt::format("/dev/shm has {} MiB", memory.shm_bytes >> 20));
+  if (memory.shm_bytes < kMinShmBytes && inventory.gpus.size() > 1)
+    builder->Warning(fmt::format("/dev/shm has {} MiB, which is little for {} GPUs", memory.shm_bytes >> 20,
+                                 inventory.gpus.size()),
+                     "mount an emptyDir of medium Memory there; pods of a job have one");
 }
 
 }  // namespace
 
-const char* GradeName(Grade grade) {
-  switch (grade) {
-    case Grade::kGood:
+const char* SeverityName(Severity severity) {
+  switch (severity) {
+    case Severity::kOk:
       return "ok";
-    case Grade::kDoubtful:
+    case Severity::kWarning:
       return "warn";
-    case Grade::kBad:
+    case Severity::kFailure:
       return "FAIL";
   }
   return "?";
 }
 
-std::vector<Finding> Judge(const Inventory& inventory) {
-  Judging judging;
-  JudgeHost(inventory, &judging);
-  JudgeDriver(inventory.gpu_driver, &judging);
-  JudgeAllGpus(inventory, &judging);
-  JudgeNetwork(inventory, &judging);
-  JudgeGpuTraffic(inventory, &judging);
-  return judging.Take();
+std::vector<Finding> CheckHealth(const Inventory& inventory) {
+  FindingsBuilder builder;
+  CheckHost(inventory, &builder);
+  CheckDriver(inventory.gpu_driver, &builder);
+  CheckAllGpus(inventory, &builder);
+  CheckNetwork(inventory, &builder);
+  CheckGpuTraffic(inventory, &builder);
+  return builder.Take();
 }
 
-std::vector<Finding> JudgeGpus(const Inventory& inventory) {
-  Judging judging;
-  JudgeAllGpus(inventory, &judging);
-  return judging.Take();
+std::vector<Finding> CheckGpus(const Inventory& inventory) {
+  FindingsBuilder builder;
+  CheckAllGpus(inventory, &builder);
+  return builder.Take();
 }
 
 bool Healthy(const std::vector<Finding>& findings) {
-  return std::ranges::none_of(findings, [](const Finding& one) { return one.grade == Grade::kBad; });
+  return std::ranges::none_of(findings,
+                              [](const Finding& one) { return one.severity == Severity::kFailure; });
 }
 
 std::string HealthTable(const std::vector<Finding>& findings) {
   std::string table;
   for (const Finding& one : findings) {
-    table += fmt::format("{:<5} {:<16} {}\n", GradeName(one.grade), one.subject, one.what);
+    table += fmt::format("{:<5} {:<16} {}\n", SeverityName(one.severity), one.subject, one.what);
     if (!one.remedy.empty()) table += fmt::format("{:<22} -> {}\n", "", one.remedy);
   }
   return table;
@@ -332,7 +338,7 @@ std::string HealthTable(const std::vector<Finding>& findings) {
 std::string HealthJson(const std::vector<Finding>& findings) {
   Json list = Json::array();
   for (const Finding& one : findings)
-    list.push_back({{"grade", GradeName(one.grade)},
+    list.push_back({{"grade", SeverityName(one.severity)},
                     {"subject", one.subject},
                     {"what", one.what},
                     {"remedy", one.remedy}});

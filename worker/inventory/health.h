@@ -13,15 +13,15 @@
 
 namespace ringmaster::inventory {
 
-enum class Grade : uint8_t {
-  kGood,
-  kDoubtful,  // works; slower than it could be, or soon not any more
-  kBad,       // does not do what it is there for
+enum class Severity : uint8_t {
+  kOk,
+  kWarning,  // works; slower than it could be, or soon not any more
+  kFailure,  // does not do what it is there for
 };
-const char* GradeName(Grade grade);  // "ok", "warn", "FAIL"
+const char* SeverityName(Severity severity);  // "ok", "warn", "FAIL"
 
 struct Finding {
-  Grade grade = Grade::kGood;
+  Severity severity = Severity::kOk;
   std::string subject;  // "gpu 0", "rdma mlx5_0:1", "nccl"
   std::string what;
   std::string remedy;  // empty when it is good
@@ -29,10 +29,10 @@ struct Finding {
 };
 
 // Something about each subject that is there.
-std::vector<Finding> Judge(const Inventory& inventory);
+std::vector<Finding> CheckHealth(const Inventory& inventory);
 
 // The part about GPUs alone.
-std::vector<Finding> JudgeGpus(const Inventory& inventory);
+std::vector<Finding> CheckGpus(const Inventory& inventory);
 
 bool Healthy(const std::vector<Finding>& findings);  // nothing bad
 std::string HealthTable(const std::vector<Finding>& findings);

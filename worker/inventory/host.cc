@@ -79,48 +79,48 @@ Memory ReadMemory(const std::string& root) {
   return memory;
 }
 
-Rights ReadRights(const std::string& root) {
-  Rights rights;
+Privileges ReadPrivileges(const std::string& root) {
+  Privileges privileges;
   rlimit limit = {};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    rights.memlock_bytes = static_cast<int64_t>(limit.rlim_cur);
+    privileges.memlock_bytes = static_cast<int64_t>(limit.rlim_cur);
   constexpr int kIpcLock = 14;
   const std::string status = ReadTrimmed(root + "/proc/self/status").value_or("");
   const std::string text = FieldOf(status, "CapEff").value_or("");
   uint64_t capabilities = 0;
   (void)std::from_chars(text.data(), text.data() + text.size(), capabilities, 16);
-  rights.ipc_lock = (capabilities >> kIpcLock & 1) != 0;
-  return rights;
+  privileges.ipc_lock = (capabilities >> kIpcLock & 1) != 0;
+  return privileges;
 }
 
 // As UCX and NCCL look for it.
 std::string ReadGpuDirect(const std::string& root) {
   for (const char* module : {"/sys/kernel/mm/memory_peers/nv_mem/version",
                              "/sys/module/nvidia_peermem/version", "/sys/module/nv_peer_mem/version"})
-    if (IsThere(root + module)) return "nvidia_peermem";
+    if (Exists(root + module)) return "nvidia_peermem";
   const std::string driver = ReadTrimmed(root + "/proc/driver/nvidia/version").value_or("");
   return driver.find("Open Kernel Module") == std::string::npos ? "" : "dma-buf";
 }
 
 std::vector<std::string> ReadInterfaces(const std::string& root) { return NamesIn(root + "/sys/class/net"); }
 
-Place PlaceOf(const std::string& root, const std::string& pci) {
-  Place place;
+PciLocation ReadPciLocation(const std::string& root, const std::string& pci) {
+  PciLocation location;
   const std::string link = root + "/sys/bus/pci/devices/" + pci;
   std::error_code error;
   const std::filesystem::path target = std::filesystem::canonical(link, error);
-  if (pci.empty() || error) return place;
+  if (pci.empty() || error) return location;
   bool inside = false;
   for (const auto& part : target) {
     inside = inside || part.string().starts_with("pci");
-    if (inside) place.path.push_back(part.string());
+    if (inside) location.path.push_back(part.string());
   }
-  place.numa_node = static_cast<int32_t>(ReadNumber(link + "/numa_node").value_or(-1));
-  return place;
+  location.numa_node = static_cast<int32_t>(ReadNumber(link + "/numa_node").value_or(-1));
+  return location;
 }
 
-void Locate(const std::string& root, std::vector<Gpu>* gpus) {
-  for (Gpu& gpu : *gpus) gpu.place = PlaceOf(root, gpu.pci);
+void FillLocations(const std::string& root, std::vector<Gpu>* gpus) {
+  for (Gpu& gpu : *gpus) gpu.location = ReadPciLocation(root, gpu.pci);
 }
 
 }  // namespace ringmaster::inventory

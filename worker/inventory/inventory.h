@@ -42,7 +42,7 @@ struct Gpu {
   int64_t memory_bytes = 0;
   int64_t used_bytes = 0;  // of its memory, by all processes
   std::string pci{};       // "0000:18:00.0"
-  Place place{};
+  PciLocation location{};
   std::optional<int64_t> clock_mhz{};  // of its processors, now; idle ones run slowly
   std::optional<int64_t> max_clock_mhz{};
   std::optional<int64_t> temperature_c{};
@@ -71,7 +71,7 @@ struct RdmaPort {
   std::string node_guid;
   std::string netdev;  // of RoCE, when known
   int32_t numa_node = -1;
-  Place place{};
+  PciLocation location{};
   bool usable = false;  // its file in /dev/infiniband is there
   int32_t gids = 0;     // addresses that others can reach
   bool active() const { return state == "ACTIVE"; }
@@ -94,10 +94,10 @@ struct Nccl {
 };
 
 // What this process may do, as far as RDMA needs it.
-struct Rights {
+struct Privileges {
   int64_t memlock_bytes = -1;  // memory it may pin; -1: no limit
   bool ipc_lock = false;       // it may pin whatever the limit
-  bool operator==(const Rights&) const = default;
+  bool operator==(const Privileges&) const = default;
 };
 
 struct Inventory {
@@ -110,7 +110,7 @@ struct Inventory {
   std::vector<RdmaPort> rdma;
   std::vector<Transport> transports;
   Nccl nccl;
-  Rights rights;
+  Privileges privileges;
   bool gpu_files = false;               // /dev/nvidiactl is there: a GPU was given, whatever its library says
   std::string gpu_direct;               // how cards reach memory of GPUs: nvidia_peermem, dma-buf; empty: not
   std::vector<std::string> interfaces;  // of the network
@@ -127,19 +127,19 @@ Inventory Collect(const std::string& root = "");
 Cpu ReadCpu(const std::string& root);
 Memory ReadMemory(const std::string& root);
 std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>* notes);
-Rights ReadRights(const std::string& root);
+Privileges ReadPrivileges(const std::string& root);
 std::string ReadGpuDirect(const std::string& root);
 std::vector<std::string> ReadInterfaces(const std::string& root);
 // Of a PCI device: "0000:18:00.0".
-Place PlaceOf(const std::string& root, const std::string& pci);
-void Locate(const std::string& root, std::vector<Gpu>* gpus);  // fills in their places
-Nccl AskNccl(const std::string& library, const std::string& plugin);
-struct GpuAnswer {
+PciLocation ReadPciLocation(const std::string& root, const std::string& pci);
+void FillLocations(const std::string& root, std::vector<Gpu>* gpus);  // fills in their locations
+Nccl QueryNccl(const std::string& library, const std::string& plugin);
+struct GpuList {
   std::vector<Gpu> gpus;
   std::string driver;
 };
-GpuAnswer AskGpus(const std::string& library, std::vector<std::string>* notes);
-std::vector<Transport> AskTransports(const std::string& library, std::vector<std::string>* notes);
+GpuList QueryGpus(const std::string& library, std::vector<std::string>* notes);
+std::vector<Transport> QueryTransports(const std::string& library, std::vector<std::string>* notes);
 
 Json ToJson(const Inventory& inventory);
 std::string ToJsonText(const Inventory& inventory);  // indented, newline at the end

@@ -20,7 +20,7 @@ bool CanLoad(const std::string& library) {
 
 }  // namespace
 
-Nccl AskNccl(const std::string& library, const std::string& plugin) {
+Nccl QueryNccl(const std::string& library, const std::string& plugin) {
   Nccl nccl;
   nccl.plugin = plugin;
   // In the order in which NCCL looks for it.

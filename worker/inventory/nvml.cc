@@ -46,7 +46,7 @@ std::string SysfsAddress(const NvmlPci& info) {
 struct Nvml::Table : NvmlFunctions {
   void* library = nullptr;
   NvmlEventSet events = nullptr;
-  std::map<NvmlHandle, std::string> watched;  // and their UUIDs, which one that is lost does not tell
+  std::map<NvmlHandle, std::string> watched;  // and their UUIDs, which one that is lost does not report
   bool started = false;
 
   ~Table() {
@@ -60,7 +60,7 @@ struct Nvml::Table : NvmlFunctions {
     *function = reinterpret_cast<Function>(::dlsym(library, symbol));
   }
   bool FindAll();
-  Gpu Ask(unsigned index, NvmlHandle device) const;
+  Gpu Query(unsigned index, NvmlHandle device) const;
 };
 
 bool Nvml::Table::FindAll() {
@@ -95,7 +95,7 @@ bool Nvml::Table::FindAll() {
   return init && shutdown && driver && count && by_index && name && uuid && memory;
 }
 
-Gpu Nvml::Table::Ask(unsigned index, NvmlHandle device) const {
+Gpu Nvml::Table::Query(unsigned index, NvmlHandle device) const {
   Gpu gpu;
   gpu.index = static_cast<int32_t>(index);
   Text text{};
@@ -179,7 +179,7 @@ std::vector<Gpu> Nvml::Gpus(std::vector<std::string>* notes) const {
   for (unsigned index = 0; index < count; ++index) {
     NvmlHandle device = nullptr;
     if (table_->by_index(index, &device) == 0) {
-      gpus.push_back(table_->Ask(index, device));
+      gpus.push_back(table_->Query(index, device));
     } else {
       notes->push_back(fmt::format("GPUs: number {} does not answer", index));
     }

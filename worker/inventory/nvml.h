@@ -2,7 +2,7 @@
 
 // NVIDIA's management library, loaded when it is there: no build or machine needs it. The few declarations
 // used are its stable, documented C interface. Answers are those of this moment; what a GPU, a driver or a
-// container does not tell is left out.
+// container does not report is left out.
 //
 // Any thread; the library does its own locking.
 #pragma once
@@ -35,7 +35,7 @@ class Nvml {
   // Without pci's neighbourhood. `notes` gets those that do not answer.
   std::vector<Gpu> Gpus(std::vector<std::string>* notes) const;
 
-  // The driver's critical errors (XID) of these GPUs, from now on. False where it does not tell.
+  // The driver's critical errors (XID) of these GPUs, from now on. False where it does not report.
   bool WatchErrors(const std::vector<Gpu>& gpus);
   struct DeviceError {
     std::string uuid;

@@ -47,7 +47,7 @@ int32_t ReachableGids(const std::string& port, bool ethernet) {
 
 bool HasFile(const std::string& root, const std::string& device) {
   for (const std::string& name : NamesIn(device + "/device/infiniband_verbs"))
-    if (IsThere(root + "/dev/infiniband/" + name)) return true;
+    if (Exists(root + "/dev/infiniband/" + name)) return true;
   return false;
 }
 
@@ -70,7 +70,7 @@ std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>
       one.numa_node = static_cast<int32_t>(ReadNumber(device + "/device/numa_node").value_or(-1));
       const bool ethernet = one.link_layer == "Ethernet";
       if (ethernet) one.netdev = NetworkDevice(device, port);
-      one.place = PlaceOf(root, PciOf(device));
+      one.location = ReadPciLocation(root, PciOf(device));
       one.usable = HasFile(root, device);
       one.gids = ReachableGids(port, ethernet);
       found.push_back(std::move(one));

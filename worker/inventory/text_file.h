@@ -37,7 +37,7 @@ inline std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-inline bool IsThere(const std::string& path) {
+inline bool Exists(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
 }

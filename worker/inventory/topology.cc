@@ -10,13 +10,13 @@ namespace ringmaster::inventory {
 namespace {
 
 // How good it is that `a` and `b` are neighbours; more is better.
-int Affinity(std::span<const Place> gpus, const std::vector<std::vector<int>>& nvlinks, int a, int b) {
+int Affinity(std::span<const PciLocation> gpus, const std::vector<std::vector<int>>& nvlinks, int a, int b) {
   const auto i = static_cast<size_t>(a);
   const auto j = static_cast<size_t>(b);
   const int links = i < nvlinks.size() && j < nvlinks[i].size() ? nvlinks[i][j] : 0;
   constexpr int kBeyondPci = 10;
   return links * kBeyondPci + static_cast<int>(Closeness::kUnknown) -
-         static_cast<int>(Between(gpus[i], gpus[j]));
+         static_cast<int>(ClosenessOf(gpus[i], gpus[j]));
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ const char* ClosenessName(Closeness closeness) {
   return "unknown";
 }
 
-Closeness Between(const Place& a, const Place& b) {
+Closeness ClosenessOf(const PciLocation& a, const PciLocation& b) {
   if (a.path.empty() || b.path.empty()) return Closeness::kUnknown;
   const auto [end_a, end_b] = std::mismatch(a.path.begin(), a.path.end(), b.path.begin(), b.path.end());
   const auto common = end_a - a.path.begin();
@@ -48,15 +48,15 @@ Closeness Between(const Place& a, const Place& b) {
   return a.numa_node == b.numa_node ? Closeness::kNumaNode : Closeness::kSystem;
 }
 
-std::vector<int> CardsFor(std::span<const Place> gpus, std::span<const Place> cards) {
+std::vector<int> AssignNics(std::span<const PciLocation> gpus, std::span<const PciLocation> nics) {
   std::vector<int> chosen(gpus.size(), -1);
-  if (cards.empty()) return chosen;
-  // Nearest pairs first, so that a GPU beside a card gets it before one that is far from all.
+  if (nics.empty()) return chosen;
+  // Nearest pairs first, so that a GPU beside a nic gets it before one that is far from all.
   std::vector<std::tuple<Closeness, size_t, size_t>> pairs;
   for (size_t g = 0; g < gpus.size(); ++g)
-    for (size_t c = 0; c < cards.size(); ++c) pairs.emplace_back(Between(gpus[g], cards[c]), g, c);
+    for (size_t c = 0; c < nics.size(); ++c) pairs.emplace_back(ClosenessOf(gpus[g], nics[c]), g, c);
   std::sort(pairs.begin(), pairs.end());
-  std::vector<size_t> users(cards.size(), 0);
+  std::vector<size_t> users(nics.size(), 0);
   for (size_t left = gpus.size(); left > 0; --left) {
     const auto* best = static_cast<const std::tuple<Closeness, size_t, size_t>*>(nullptr);
     for (const auto& pair : pairs) {
@@ -73,22 +73,23 @@ std::vector<int> CardsFor(std::span<const Place> gpus, std::span<const Place> ca
   return chosen;
 }
 
-std::vector<std::vector<int>> CardsNear(std::span<const Place> gpus, std::span<const Place> cards) {
-  const std::vector<int> first = CardsFor(gpus, cards);
+std::vector<std::vector<int>> NearbyNics(std::span<const PciLocation> gpus,
+                                         std::span<const PciLocation> nics) {
+  const std::vector<int> first = AssignNics(gpus, nics);
   std::vector<std::vector<int>> near(gpus.size());
-  for (size_t g = 0; g < gpus.size() && !cards.empty(); ++g) {
-    const Closeness closeness = Between(gpus[g], cards[static_cast<size_t>(first[g])]);
+  for (size_t g = 0; g < gpus.size() && !nics.empty(); ++g) {
+    const Closeness closeness = ClosenessOf(gpus[g], nics[static_cast<size_t>(first[g])]);
     if (closeness == Closeness::kUnknown) continue;
-    for (int card = 0; card < static_cast<int>(cards.size()); ++card) {
-      const bool free = std::find(first.begin(), first.end(), card) == first.end();
-      if (card == first[g] || (free && Between(gpus[g], cards[static_cast<size_t>(card)]) == closeness))
-        near[g].push_back(card);
+    for (int nic = 0; nic < static_cast<int>(nics.size()); ++nic) {
+      const bool free = std::find(first.begin(), first.end(), nic) == first.end();
+      if (nic == first[g] || (free && ClosenessOf(gpus[g], nics[static_cast<size_t>(nic)]) == closeness))
+        near[g].push_back(nic);
     }
   }
   return near;
 }
 
-std::vector<int> RingOrder(std::span<const Place> gpus, const std::vector<std::vector<int>>& nvlinks) {
+std::vector<int> RingOrder(std::span<const PciLocation> gpus, const std::vector<std::vector<int>>& nvlinks) {
   const int count = static_cast<int>(gpus.size());
   std::vector<int> order(gpus.size());
   std::iota(order.begin(), order.end(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which devices of a machine are near each other, by their places on the PCI bus: which card a GPU's traffic
-// should leave by, and in which order the GPUs of a machine should stand in a ring. Pure.
+// Which devices of a machine are near each other, by their locations on the PCI bus: which nic a GPU's
+// traffic should leave by, and in which order the GPUs of a machine should stand in a ring. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace ringmaster::inventory {
 // The bridges from the CPU down to the device, as in its path under /sys/devices:
 // {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown (a virtual machine may hide
 // it).
-struct Place {
+struct PciLocation {
   std::vector<std::string> path;
   int32_t numa_node = -1;
-  bool operator==(const Place&) const = default;
+  bool operator==(const PciLocation&) const = default;
 };
 
 // Nearest first.
@@ -30,19 +30,20 @@ enum class Closeness : uint8_t {
 };
 const char* ClosenessName(Closeness closeness);
 
-Closeness Between(const Place& a, const Place& b);
+Closeness ClosenessOf(const PciLocation& a, const PciLocation& b);
 
-// For each GPU the index of its card: the nearest ones, and among those such that none is shared while
-// another one as near is free. -1 for all when there is no card.
-std::vector<int> CardsFor(std::span<const Place> gpus, std::span<const Place> cards);
+// For each GPU the index of its nic: the nearest ones, and among those such that none is shared while
+// another one as near is free. -1 for all when there is no nic.
+std::vector<int> AssignNics(std::span<const PciLocation> gpus, std::span<const PciLocation> nics);
 
-// For each GPU the cards to use: that of CardsFor, and those that are as near and no other GPU's. None where
+// For each GPU the nics to use: that of AssignNics, and those that are as near and no other GPU's. None where
 // distances are unknown.
-std::vector<std::vector<int>> CardsNear(std::span<const Place> gpus, std::span<const Place> cards);
+std::vector<std::vector<int>> NearbyNics(std::span<const PciLocation> gpus,
+                                         std::span<const PciLocation> nics);
 
 // The order in which GPUs should follow each other in a ring: neighbours are joined by NVLink where they can
 // be, else near by PCI. `nvlinks[i][j]` counts the links between i and j; empty: none or unknown. Of equal
 // orders it is the one by number.
-std::vector<int> RingOrder(std::span<const Place> gpus, const std::vector<std::vector<int>>& nvlinks);
+std::vector<int> RingOrder(std::span<const PciLocation> gpus, const std::vector<std::vector<int>>& nvlinks);
 
 }  // namespace ringmaster::inventory

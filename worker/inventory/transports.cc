@@ -94,7 +94,7 @@ void AddTransports(const Uct& uct, uct_component_h component, const char* name,
 
 }  // namespace
 
-std::vector<Transport> AskTransports(const std::string& library, std::vector<std::string>* notes) {
+std::vector<Transport> QueryTransports(const std::string& library, std::vector<std::string>* notes) {
   // Never unloaded: its hooks stay in the process.
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {

@@ -19,8 +19,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "worker/compute/device/open.h"
-#include "worker/inventory/cards.h"
-#include "worker/inventory/watch.h"
+#include "worker/inventory/device_selection.h"
+#include "worker/inventory/gpu_monitor.h"
 #include "worker/trainer/trainer.h"
 
 namespace ringmaster::trainer {
@@ -92,11 +92,11 @@ std::string VisibleGpus() {
 }
 
 // CUDA, UCX and NCCL read the environment when they are first used. NVML counts GPUs along the bus and CUDA
-// by their speed: unless it is told otherwise, cards would be those near another GPU, and so would be its
+// by their speed: unless it is told otherwise, nics would be those near another GPU, and so would be its
 // troubles.
 void ChooseDevices() {
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
-  const std::vector<inventory::Gpu> gpus = inventory::FindGpus(inventory::GpuWatch::kLibrary, "");
+  const std::vector<inventory::Gpu> gpus = inventory::FindGpus(inventory::GpuMonitor::kLibrary, "");
   if (gpus.empty()) return;
   // Without NVLink UCX takes reads of another GPU's memory for slower than writes and has none. We only read,
   // and what would be taken instead is the way through the host.
@@ -105,24 +105,25 @@ void ChooseDevices() {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  if (const auto mine = inventory::GpuOfTurn(gpus, get("RINGMASTER_GPU_TURN")))
+  if (const auto mine = inventory::GpuForTurn(gpus, get("RINGMASTER_GPU_TURN")))
     ::setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
   std::vector<std::string> notes;
-  const inventory::Cards cards = inventory::NearCards(gpus, VisibleGpus(), inventory::ReadRdma("", &notes));
-  for (const auto& [name, value] : inventory::CardSettings(cards, inventory::ReadInterfaces(""), get)) {
+  const inventory::NicSelection nics =
+      inventory::SelectNics(gpus, VisibleGpus(), inventory::ReadRdma("", &notes));
+  for (const auto& [name, value] : inventory::NicEnvironment(nics, inventory::ReadInterfaces(""), get)) {
     log::Info("{}={}", name, value);
     ::setenv(name.c_str(), value.c_str(), 1);
   }
 }
 
 // For people and metrics. Without the driver's library there is nothing to watch.
-std::unique_ptr<inventory::GpuWatch> WatchGpus(Channel* channel) {
-  inventory::GpuWatch::Options options;
+std::unique_ptr<inventory::GpuMonitor> WatchGpus(Channel* channel) {
+  inventory::GpuMonitor::Options options;
   options.visible = VisibleGpus();
-  auto watch = inventory::GpuWatch::Start(options, [channel](const inventory::GpuNews& news) {
+  auto watch = inventory::GpuMonitor::Start(options, [channel](const inventory::GpuReport& news) {
     log::Info("gpu=\"{}\" driver={} nic={}", news.device, news.driver, news.nic.empty() ? "-" : news.nic);
-    for (const std::string& trouble : news.troubles) log::Warn("{}", trouble);
-    channel->Send(rendezvous::Facts{news.device, news.driver, news.nic, news.troubles});
+    for (const std::string& trouble : news.faults) log::Warn("{}", trouble);
+    channel->Send(rendezvous::Facts{news.device, news.driver, news.nic, news.faults});
   });
   return watch.ok() ? std::move(watch).value() : nullptr;
 }

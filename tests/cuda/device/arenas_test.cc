@@ -57,7 +57,7 @@ class ArenasTest : public testing::Test {
     const Arenas::Arena arena = arenas_->Allocate(bytes).value();
     EXPECT_EQ(arena.memory.size(), static_cast<size_t>(bytes));
     EXPECT_TRUE(std::ranges::all_of(arena.memory, [](std::byte each) { return each == std::byte{0}; }));
-    EXPECT_EQ(std::ranges::count(asked.given, arena.memory.data()), arena.of_nccl ? 1 : 0);
+    EXPECT_EQ(std::ranges::count(asked.given, arena.memory.data()), arena.from_nccl ? 1 : 0);
     return arena;
   }
 
@@ -68,7 +68,7 @@ class ArenasTest : public testing::Test {
 
 TEST_F(ArenasTest, NcclGivesIt) {
   Make(WithMemory(1000));
-  EXPECT_TRUE(Allocate(1000).of_nccl);
+  EXPECT_TRUE(Allocate(1000).from_nccl);
   EXPECT_EQ(Allocate(1).taken_bytes, 2 << 20) << "whole pages";
   EXPECT_EQ(Allocate((2 << 20) + 1).taken_bytes, 4 << 20);
   EXPECT_EQ(asked.freed, 0);
@@ -78,23 +78,23 @@ TEST_F(ArenasTest, NcclGivesIt) {
 
 TEST_F(ArenasTest, AfterARefusalItIsCudas) {
   Make(WithMemory(1));
-  EXPECT_TRUE(Allocate(1000).of_nccl);
+  EXPECT_TRUE(Allocate(1000).from_nccl);
   const Arenas::Arena second = Allocate(1000);
-  EXPECT_FALSE(second.of_nccl);
+  EXPECT_FALSE(second.from_nccl);
   EXPECT_EQ(second.taken_bytes, 1000);
   asked.gives = 1000;
-  EXPECT_FALSE(Allocate(1000).of_nccl) << "some of each is of no use";
+  EXPECT_FALSE(Allocate(1000).from_nccl) << "some of each is of no use";
   arenas_.reset();
   EXPECT_EQ(asked.freed, 1);
 }
 
 TEST_F(ArenasTest, WithoutNcclOrOneThatIsTooOld) {
   Make(nccl::Api{});
-  EXPECT_FALSE(Allocate(1000).of_nccl);
+  EXPECT_FALSE(Allocate(1000).from_nccl);
   nccl::Api old = WithMemory(1000);
   old.allocate = nullptr;
   Make(old);
-  EXPECT_FALSE(Allocate(1000).of_nccl);
+  EXPECT_FALSE(Allocate(1000).from_nccl);
   EXPECT_TRUE(arenas_->Allocate(0)->memory.empty());
 }
 

@@ -13,9 +13,9 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "tests/temp_folder.h"
-#include "worker/inventory/cards.h"
+#include "worker/inventory/device_selection.h"
+#include "worker/inventory/gpu_monitor.h"
 #include "worker/inventory/nvml.h"
-#include "worker/inventory/watch.h"
 
 namespace ringmaster::inventory {
 namespace {
@@ -136,7 +136,7 @@ TEST_F(DevicesTest, HalfAPortIsNoTrouble) {
 }
 
 TEST_F(DevicesTest, GpusThroughTheirLibrary) {
-  const GpuAnswer answer = AskGpus(FAKE_NVML, &notes_);
+  const GpuList answer = QueryGpus(FAKE_NVML, &notes_);
   ASSERT_EQ(answer.gpus.size(), 1u);
   const Gpu& gpu = answer.gpus[0];
   EXPECT_EQ(gpu.name, "Test GPU");
@@ -166,12 +166,12 @@ TEST_F(DevicesTest, GpusThroughTheirLibrary) {
 }
 
 TEST_F(DevicesTest, GpusThatCannotBeAsked) {
-  EXPECT_TRUE(AskGpus("libno-such-library.so", &notes_).gpus.empty());
+  EXPECT_TRUE(QueryGpus("libno-such-library.so", &notes_).gpus.empty());
   EXPECT_TRUE(Noted("is not installed"));
-  EXPECT_TRUE(AskGpus("libc.so.6", &notes_).gpus.empty());
+  EXPECT_TRUE(QueryGpus("libc.so.6", &notes_).gpus.empty());
   EXPECT_TRUE(Noted("lacks a function"));
   ::setenv("FAKE_NVML_BROKEN", "1", 1);
-  EXPECT_TRUE(AskGpus(FAKE_NVML, &notes_).gpus.empty());
+  EXPECT_TRUE(QueryGpus(FAKE_NVML, &notes_).gpus.empty());
   ::unsetenv("FAKE_NVML_BROKEN");
   EXPECT_TRUE(Noted("error 9"));
 }
@@ -210,27 +210,27 @@ TEST_F(DevicesTest, WhoWaitsForErrorsDoesNotSpin) {
 TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
   std::mutex mutex;
   std::condition_variable told;
-  std::vector<GpuNews> news;
-  GpuWatch::Options options;
+  std::vector<GpuReport> news;
+  GpuMonitor::Options options;
   options.library = FAKE_NVML;
   options.root = root_;
   options.interval = milliseconds(1);
-  const auto watch = GpuWatch::Start(options, [&](const GpuNews& one) {
+  const auto watch = GpuMonitor::Start(options, [&](const GpuReport& one) {
     const std::lock_guard lock(mutex);
     news.push_back(one);
     told.notify_all();
   });
   ASSERT_TRUE(watch.ok()) << watch.error().message;
   std::unique_lock lock(mutex);
-  EXPECT_EQ(news.at(0), (GpuNews{"Test GPU", "550.1", "", {}}));
+  EXPECT_EQ(news.at(0), (GpuReport{"Test GPU", "550.1", "", {}}));
   const auto has_xid = [&] {
-    return std::ranges::any_of(news.back().troubles,
+    return std::ranges::any_of(news.back().faults,
                                [](const std::string& one) { return one.starts_with("GPU-0123: XID 79: "); });
   };
   ASSERT_TRUE(told.wait_for(lock, seconds(60), has_xid));
-  const auto& troubles = news.back().troubles;
+  const auto& faults = news.back().faults;
   const auto has = [&](const std::string& head) {
-    return std::ranges::any_of(troubles, [&](const std::string& one) { return one.starts_with(head); });
+    return std::ranges::any_of(faults, [&](const std::string& one) { return one.starts_with(head); });
   };
   EXPECT_TRUE(has("gpu 0: 2 memory errors"));
   EXPECT_TRUE(has("gpu 0: its clocks are held down: thermal (hardware)"));
@@ -240,33 +240,33 @@ TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
 TEST_F(DevicesTest, ALostGpuIsTheTroubleOfItsOwnSlot) {
   std::mutex mutex;
   std::condition_variable told;
-  std::vector<std::string> troubles;
-  GpuWatch::Options options;
+  std::vector<std::string> faults;
+  GpuMonitor::Options options;
   options.library = FAKE_NVML;
   options.root = root_;
   options.visible = "0";
   options.interval = milliseconds(1);
-  const auto watch = GpuWatch::Start(options, [&](const GpuNews& one) {
+  const auto watch = GpuMonitor::Start(options, [&](const GpuReport& one) {
     const std::lock_guard lock(mutex);
-    troubles = one.troubles;
+    faults = one.faults;
     told.notify_all();
   });
   ASSERT_TRUE(watch.ok());
   std::unique_lock lock(mutex);
-  ASSERT_TRUE(told.wait_for(lock, seconds(60), [&] { return !troubles.empty(); }));
-  for (const std::string& trouble : troubles)
-    EXPECT_EQ(trouble.find("does not answer"), std::string::npos) << "another slot has it: " << trouble;
+  ASSERT_TRUE(told.wait_for(lock, seconds(60), [&] { return !faults.empty(); }));
+  for (const std::string& fault : faults)
+    EXPECT_EQ(fault.find("does not answer"), std::string::npos) << "another slot has it: " << fault;
 }
 
 TEST_F(DevicesTest, WithoutGpusThereIsNothingToWatch) {
-  GpuWatch::Options options;
+  GpuMonitor::Options options;
   options.library = "libno-such-nvml.so";
-  const auto watch = GpuWatch::Start(options, [](const GpuNews&) { FAIL(); });
+  const auto watch = GpuMonitor::Start(options, [](const GpuReport&) { FAIL(); });
   ASSERT_FALSE(watch.ok());
   EXPECT_EQ(watch.error().code, Code::kNotFound);
 }
 
-TEST(GpuWatch, OfAPodItWatchesTheSlotsOwn) {
+TEST(GpuMonitor, OfAPodItWatchesTheSlotsOwn) {
   std::vector<Gpu> gpus(3);
   for (int i = 0; i < 3; ++i) {
     gpus[static_cast<size_t>(i)].index = i;
@@ -285,15 +285,15 @@ TEST(GpuWatch, OfAPodItWatchesTheSlotsOwn) {
 }
 
 TEST(GpuTroubles, AreOverWhenTheyWereNotSeenForAWhile) {
-  Troubles troubles;
+  DeviceFaults faults;
   const Time start = Time(seconds(1));
-  troubles.Saw("hot", start);
-  troubles.Stays("XID 79");
-  EXPECT_EQ(troubles.Now(start), (std::vector<std::string>{"XID 79", "hot"}));
-  troubles.Saw("hot", start + seconds(30));
-  troubles.Saw("XID 79", start + seconds(30));
-  EXPECT_EQ(troubles.Now(start + seconds(89)).size(), 2u);
-  EXPECT_EQ(troubles.Now(start + seconds(90)), std::vector<std::string>{"XID 79"});
+  faults.Observe("hot", start);
+  faults.AddPermanent("XID 79");
+  EXPECT_EQ(faults.Active(start), (std::vector<std::string>{"XID 79", "hot"}));
+  faults.Observe("hot", start + seconds(30));
+  faults.Observe("XID 79", start + seconds(30));
+  EXPECT_EQ(faults.Active(start + seconds(89)).size(), 2u);
+  EXPECT_EQ(faults.Active(start + seconds(90)), std::vector<std::string>{"XID 79"});
 }
 
 TEST_F(DevicesTest, PlacesOnTheBus) {
@@ -301,10 +301,10 @@ TEST_F(DevicesTest, PlacesOnTheBus) {
   Write(path + "/numa_node", "1\n");
   std::filesystem::create_directories(root_ + "/sys/bus/pci/devices");
   std::filesystem::create_directory_symlink(root_ + path, root_ + "/sys/bus/pci/devices/0000:18:00.0");
-  EXPECT_EQ(PlaceOf(root_, "0000:18:00.0"),
-            (Place{{"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}, 1}));
-  EXPECT_EQ(PlaceOf(root_, "0000:99:00.0"), Place{}) << "hidden";
-  EXPECT_EQ(PlaceOf(root_, ""), Place{});
+  EXPECT_EQ(ReadPciLocation(root_, "0000:18:00.0"),
+            (PciLocation{{"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}, 1}));
+  EXPECT_EQ(ReadPciLocation(root_, "0000:99:00.0"), PciLocation{}) << "hidden";
+  EXPECT_EQ(ReadPciLocation(root_, ""), PciLocation{});
 }
 
 TEST_F(DevicesTest, APortThatCanBeUsed) {
@@ -335,25 +335,25 @@ TEST(GpuOrder, TurnsGoRoundTheRing) {
     Gpu& gpu = gpus[static_cast<size_t>(i)];
     gpu.index = i;
     gpu.pci = "gpu" + std::to_string(i);
-    gpu.place = Place{{i % 2 == 0 ? "pci0" : "pci1", "port" + std::to_string(i), "end"}, i % 2};
+    gpu.location = PciLocation{{i % 2 == 0 ? "pci0" : "pci1", "port" + std::to_string(i), "end"}, i % 2};
   }
-  EXPECT_EQ(NumbersInRing(gpus), (std::vector<int32_t>{0, 1, 3, 2})) << "sockets alternate by number";
+  EXPECT_EQ(IndicesInRingOrder(gpus), (std::vector<int32_t>{0, 1, 3, 2})) << "sockets alternate by number";
   for (const int i : {0, 1, 2, 3})
     gpus[static_cast<size_t>(i)].nvlink_peers["gpu" + std::to_string(3 - i)] = 4;
-  EXPECT_EQ(NumbersInRing(gpus), (std::vector<int32_t>{0, 2, 1, 3})) << "0-3 and 1-2 are joined";
-  EXPECT_EQ(GpuOfTurn(gpus, "1"), "2");
-  EXPECT_EQ(GpuOfTurn(gpus, "7"), "3") << "more workers than GPUs share them";
-  EXPECT_EQ(GpuOfTurn(gpus, std::nullopt), std::nullopt) << "one trainer in its pod";
-  EXPECT_EQ(GpuOfTurn(gpus, ""), std::nullopt) << "somebody has chosen";
-  EXPECT_EQ(GpuOfTurn(gpus, "-1"), std::nullopt);
-  EXPECT_EQ(GpuOfTurn({}, "1"), std::nullopt) << "no library that counts GPUs";
+  EXPECT_EQ(IndicesInRingOrder(gpus), (std::vector<int32_t>{0, 2, 1, 3})) << "0-3 and 1-2 are joined";
+  EXPECT_EQ(GpuForTurn(gpus, "1"), "2");
+  EXPECT_EQ(GpuForTurn(gpus, "7"), "3") << "more workers than GPUs share them";
+  EXPECT_EQ(GpuForTurn(gpus, std::nullopt), std::nullopt) << "one trainer in its pod";
+  EXPECT_EQ(GpuForTurn(gpus, ""), std::nullopt) << "somebody has chosen";
+  EXPECT_EQ(GpuForTurn(gpus, "-1"), std::nullopt);
+  EXPECT_EQ(GpuForTurn({}, "1"), std::nullopt) << "no library that counts GPUs";
   gpus[3].mig = true;
-  EXPECT_EQ(GpuOfTurn(gpus, "1"), std::nullopt) << "instances have numbers of their own";
+  EXPECT_EQ(GpuForTurn(gpus, "1"), std::nullopt) << "instances have numbers of their own";
 }
 
 // Two GPUs and a port beside each, with one more that does not work.
-TEST(NearCards, OfEachSlotAndOfItsPod) {
-  const auto at = [](const std::string& sw) { return Place{{"pci0", "port", sw, "end"}, 0}; };
+TEST(SelectNics, OfEachSlotAndOfItsPod) {
+  const auto at = [](const std::string& sw) { return PciLocation{{"pci0", "port", sw, "end"}, 0}; };
   std::vector<Gpu> gpus(2);
   std::vector<RdmaPort> ports(3);
   for (int i = 0; i < 3; ++i) {
@@ -362,28 +362,28 @@ TEST(NearCards, OfEachSlotAndOfItsPod) {
     port.port = 1;
     port.state = i == 2 ? "DOWN" : "ACTIVE";
     port.usable = true;
-    port.place = at(i == 0 ? "b" : "a");
+    port.location = at(i == 0 ? "b" : "a");
     if (i == 2) continue;
     gpus[static_cast<size_t>(i)].index = i;
-    gpus[static_cast<size_t>(i)].place = at(i == 0 ? "a" : "b");
+    gpus[static_cast<size_t>(i)].location = at(i == 0 ? "a" : "b");
   }
-  EXPECT_EQ(NearCards(gpus, "0", ports), (Cards{{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}}));
-  EXPECT_EQ(NearCards(gpus, "1", ports), (Cards{{"mlx5_0:1"}, {"mlx5_0:1", "mlx5_1:1"}}));
-  EXPECT_EQ(NearCards(gpus, "", ports).own.size(), 2u);
-  EXPECT_EQ(NearCards(gpus, "0", {}), Cards{});
-  gpus[0].place = {};
-  EXPECT_EQ(NearCards(gpus, "1", ports), Cards{}) << "what is not known is not guessed";
+  EXPECT_EQ(SelectNics(gpus, "0", ports), (NicSelection{{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}}));
+  EXPECT_EQ(SelectNics(gpus, "1", ports), (NicSelection{{"mlx5_0:1"}, {"mlx5_0:1", "mlx5_1:1"}}));
+  EXPECT_EQ(SelectNics(gpus, "", ports).own.size(), 2u);
+  EXPECT_EQ(SelectNics(gpus, "0", {}), NicSelection{});
+  gpus[0].location = {};
+  EXPECT_EQ(SelectNics(gpus, "1", ports), NicSelection{}) << "what is not known is not guessed";
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
-  const Cards cards = {{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}};
+  const NicSelection nics = {{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}};
   const auto unset = [](const std::string&) { return std::optional<std::string>(); };
-  EXPECT_EQ(CardSettings(cards, {"eth0", "lo"}, unset),
+  EXPECT_EQ(NicEnvironment(nics, {"eth0", "lo"}, unset),
             (Settings{{"UCX_NET_DEVICES", "mlx5_1:1,eth0"}, {"NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"}}));
   const auto ucx_set = [](const std::string& name) {
     return name == "UCX_NET_DEVICES" ? std::optional<std::string>("all") : std::nullopt;
   };
-  EXPECT_EQ(CardSettings(cards, {}, ucx_set), (Settings{{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"}}));
-  EXPECT_EQ(CardSettings({}, {"eth0"}, unset), Settings{});
+  EXPECT_EQ(NicEnvironment(nics, {}, ucx_set), (Settings{{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"}}));
+  EXPECT_EQ(NicEnvironment({}, {"eth0"}, unset), Settings{});
 }
 
 TEST_F(DevicesTest, TheCardOfTheMachineItself) {
@@ -399,16 +399,16 @@ TEST_F(DevicesTest, TheCardOfTheMachineItself) {
   Write(device + "/device/infiniband_verbs/uverbs0/dev", "231:192\n");
   Write("/dev/infiniband/uverbs0", "");
   WritePort("mlx5_7", 1, "4: ACTIVE", "InfiniBand");
-  EXPECT_EQ(NearCards(FindGpus(FAKE_NVML, root_), "", ReadRdma(root_, &notes_)),
-            (Cards{{"mlx5_7:1"}, {"mlx5_7:1"}}));
+  EXPECT_EQ(SelectNics(FindGpus(FAKE_NVML, root_), "", ReadRdma(root_, &notes_)),
+            (NicSelection{{"mlx5_7:1"}, {"mlx5_7:1"}}));
   EXPECT_TRUE(FindGpus("libno-such-nvml.so", root_).empty());
 }
 
 TEST_F(DevicesTest, RightsAndGpuDirect) {
   Write("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80425fb\n");
-  EXPECT_FALSE(ReadRights(root_).ipc_lock);
+  EXPECT_FALSE(ReadPrivileges(root_).ipc_lock);
   Write("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80465fb\n");
-  EXPECT_TRUE(ReadRights(root_).ipc_lock);
+  EXPECT_TRUE(ReadPrivileges(root_).ipc_lock);
   EXPECT_EQ(ReadGpuDirect(root_), "");
   Write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95\n");
   EXPECT_EQ(ReadGpuDirect(root_), "dma-buf");
@@ -417,14 +417,14 @@ TEST_F(DevicesTest, RightsAndGpuDirect) {
 }
 
 TEST_F(DevicesTest, NcclAndItsPlugin) {
-  EXPECT_EQ(AskNccl("libno-such-nccl.so", ""), Nccl{});
-  EXPECT_FALSE(AskNccl("libno-such-nccl.so", "no-such-plugin").plugin_found);
-  EXPECT_TRUE(AskNccl("libno-such-nccl.so", FAKE_NVML).plugin_found) << "any library that loads";
-  EXPECT_EQ(AskNccl("libc.so.6", "").version, "");
+  EXPECT_EQ(QueryNccl("libno-such-nccl.so", ""), Nccl{});
+  EXPECT_FALSE(QueryNccl("libno-such-nccl.so", "no-such-plugin").plugin_found);
+  EXPECT_TRUE(QueryNccl("libno-such-nccl.so", FAKE_NVML).plugin_found) << "any library that loads";
+  EXPECT_EQ(QueryNccl("libc.so.6", "").version, "");
 }
 
 TEST_F(DevicesTest, TransportsAlwaysHaveTcpAndSelf) {
-  const std::vector<Transport> transports = AskTransports("libuct.so.0", &notes_);
+  const std::vector<Transport> transports = QueryTransports("libuct.so.0", &notes_);
   const auto has = [&](const std::string& name, const std::string& kind) {
     return std::any_of(transports.begin(), transports.end(),
                        [&](const Transport& one) { return one.name == name && one.kind == kind; });
@@ -434,9 +434,9 @@ TEST_F(DevicesTest, TransportsAlwaysHaveTcpAndSelf) {
 }
 
 TEST_F(DevicesTest, WithoutUcxThereIsANoteAndNoTransport) {
-  EXPECT_TRUE(AskTransports("libuct-not-there.so", &notes_).empty());
+  EXPECT_TRUE(QueryTransports("libuct-not-there.so", &notes_).empty());
   EXPECT_TRUE(Noted("libuct-not-there.so is not installed"));
-  EXPECT_TRUE(AskTransports("libc.so.6", &notes_).empty());
+  EXPECT_TRUE(QueryTransports("libc.so.6", &notes_).empty());
   EXPECT_TRUE(Noted("libc.so.6 lacks uct_"));
 }
 
@@ -449,7 +449,7 @@ TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
   inventory.gpus = {{0, "Test GPU", "GPU-0123", int64_t{80} << 30}};
   Gpu& gpu = inventory.gpus[0];
   gpu.pci = "0000:18:00.0";
-  gpu.place.numa_node = 1;
+  gpu.location.numa_node = 1;
   gpu.temperature_c = 41;
   gpu.clock_mhz = 345;
   gpu.max_clock_mhz = 1980;

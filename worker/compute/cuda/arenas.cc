@@ -16,32 +16,32 @@ constexpr int64_t kPage = int64_t{2} << 20;
 
 Arenas::~Arenas() {
   // cudaFree would wait for it; to unmap memory does not.
-  if (!of_nccl_.empty()) (void)Synchronise(stream_);
-  for (void* const memory : of_nccl_) (void)nccl_.free(memory);
+  if (!nccl_memory_.empty()) (void)Synchronise(stream_);
+  for (void* const memory : nccl_memory_) (void)nccl_.free(memory);
 }
 
 Result<Arenas::Arena> Arenas::Allocate(int64_t bytes) {
   if (bytes == 0) return Arena{};
-  if (void* const memory = AskNccl(bytes); memory != nullptr) {
-    of_nccl_.push_back(memory);
+  if (void* const memory = AllocateFromNccl(bytes); memory != nullptr) {
+    nccl_memory_.push_back(memory);
     FillZero(stream_, memory, bytes);
     RM_TRY(Synchronise(stream_));
     return Arena{.memory = {static_cast<std::byte*>(memory), static_cast<size_t>(bytes)},
                  .taken_bytes = (bytes + kPage - 1) / kPage * kPage,
-                 .of_nccl = true};
+                 .from_nccl = true};
   }
   RM_ASSIGN(Buffer<std::byte> buffer, Buffer<std::byte>::Create(bytes));
-  const std::span<std::byte> memory = of_cuda_.emplace_back(std::move(buffer)).span();
+  const std::span<std::byte> memory = cuda_memory_.emplace_back(std::move(buffer)).span();
   return Arena{.memory = memory, .taken_bytes = bytes};
 }
 
 // After a refusal the rest is CUDA's as well: NCCL is to know all of a member's memory or none of it.
-void* Arenas::AskNccl(int64_t bytes) {
-  if (nccl_.allocate == nullptr || nccl_.free == nullptr || refused_) return nullptr;
+void* Arenas::AllocateFromNccl(int64_t bytes) {
+  if (nccl_.allocate == nullptr || nccl_.free == nullptr || nccl_refused_) return nullptr;
   void* memory = nullptr;
   const int answer = nccl_.allocate(&memory, static_cast<size_t>(bytes));
   if (answer == fabric::nccl::kSuccess && memory != nullptr) return memory;
-  refused_ = true;
+  nccl_refused_ = true;
   log::Info("NCCL does not give {} bytes ({}); its operations will copy what they are on", bytes,
             nccl_.error_string(answer));
   return nullptr;

@@ -23,7 +23,7 @@ class Arenas {
   struct Arena {
     std::span<std::byte> memory;
     int64_t taken_bytes = 0;  // of the device's
-    bool of_nccl = false;
+    bool from_nccl = false;
   };
 
   // `nccl` without functions: all is CUDA's. `stream`, which outlives this, is for zeroing.
@@ -38,13 +38,13 @@ class Arenas {
   Result<Arena> Allocate(int64_t bytes);
 
  private:
-  void* AskNccl(int64_t bytes);  // nullptr: it gives none
+  void* AllocateFromNccl(int64_t bytes);  // nullptr: it gives none
 
   const fabric::nccl::Api nccl_;
   const Stream stream_;
-  bool refused_ = false;  // by NCCL, once; that has been said
-  std::vector<void*> of_nccl_;
-  std::vector<Buffer<std::byte>> of_cuda_;
+  bool nccl_refused_ = false;  // by NCCL, once; that has been said
+  std::vector<void*> nccl_memory_;
+  std::vector<Buffer<std::byte>> cuda_memory_;
 };
 
 }  // namespace ringmaster::cuda

@@ -83,9 +83,9 @@ Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives::Connect(fabric::
   }
   RM_ASSIGN(auto device, domain_->Connect(host, cancel));
   if (device == nullptr) return std::unique_ptr<fabric::AsyncCommunicator>();
-  const std::string carried_by = domain_->TransportName();
-  if (carried_by.ends_with(":socket"))
-    log::Warn("gradients travel over {}: {}", carried_by, domain_->WhySockets());
+  const std::string transport_name = domain_->TransportName();
+  if (transport_name.ends_with(":socket"))
+    log::Warn("gradients travel over {}: {}", transport_name, domain_->WhySockets());
   return nccl::MakeBlocking(
       std::move(device), host, stream_.get(),
       [](nccl::Stream stream, std::span<std::byte> to, std::span<const std::byte> from) {
@@ -97,7 +97,7 @@ Result<Arenas::Arena> Collectives::Allocate(int64_t bytes) {
   RM_ASSIGN(const Arenas::Arena arena, arenas_.Allocate(bytes));
   if (arena.memory.empty()) return arena;
   memory_.push_back(arena.memory);
-  if (domain_ != nullptr) domain_->Register(arena.memory, arena.of_nccl);
+  if (domain_ != nullptr) domain_->Register(arena.memory, arena.from_nccl);
   return arena;
 }
 

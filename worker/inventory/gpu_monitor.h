@@ -18,17 +18,17 @@
 
 namespace ringmaster::inventory {
 
-struct GpuNews {
+struct GpuReport {
   std::string device;  // "NVIDIA H200", or "8 x NVIDIA H200"
   std::string driver;
-  std::string nic;                    // the nearest RDMA ports: "mlx5_0:1"; empty: none, or unknown
-  std::vector<std::string> troubles;  // "gpu 0: its clocks are held down: thermal (hardware)"
-  bool operator==(const GpuNews&) const = default;
+  std::string nic;                  // the nearest RDMA ports: "mlx5_0:1"; empty: none, or unknown
+  std::vector<std::string> faults;  // "gpu 0: its clocks are held down: thermal (hardware)"
+  bool operator==(const GpuReport&) const = default;
 };
 
 class Nvml;
 
-class GpuWatch {
+class GpuMonitor {
   struct Private {};
 
  public:
@@ -41,24 +41,24 @@ class GpuWatch {
     Duration interval = seconds(10);
   };
 
-  // Calls `tell` once before it returns, then on a thread of its own, whenever something has changed; never
+  // Calls `report` once before it returns, then on a thread of its own, whenever something has changed; never
   // again once it is destroyed. An error where there is no GPU: kNotFound, kInvalid as of Nvml::Open.
-  static Result<std::unique_ptr<GpuWatch>> Start(const Options& options,
-                                                 std::function<void(const GpuNews&)> tell);
-  GpuWatch(Private, const Options& options, std::unique_ptr<Nvml> nvml,
-           std::function<void(const GpuNews&)> tell);
-  ~GpuWatch();
-  GpuWatch(const GpuWatch&) = delete;
-  GpuWatch& operator=(const GpuWatch&) = delete;
+  static Result<std::unique_ptr<GpuMonitor>> Start(const Options& options,
+                                                   std::function<void(const GpuReport&)> report);
+  GpuMonitor(Private, const Options& options, std::unique_ptr<Nvml> nvml,
+             std::function<void(const GpuReport&)> report);
+  ~GpuMonitor();
+  GpuMonitor(const GpuMonitor&) = delete;
+  GpuMonitor& operator=(const GpuMonitor&) = delete;
 
  private:
   void Run();
 
   const Options options_;
   const std::unique_ptr<Nvml> nvml_;
-  const std::function<void(const GpuNews&)> tell_;
+  const std::function<void(const GpuReport&)> report_;
   std::vector<Gpu> own_;  // as they were at the start
-  GpuNews told_;
+  GpuReport reported_;
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };
@@ -66,15 +66,15 @@ class GpuWatch {
 // Those that a list such as CUDA_VISIBLE_DEVICES names, by number or by (the beginning of) their UUID.
 std::vector<Gpu> VisibleGpus(std::vector<Gpu> gpus, const std::string& list);
 
-// The part that decides; pure. Troubles come and go within seconds (heat, power): one is over when it was not
-// seen for a while. Critical errors of the driver stay.
-class Troubles {
+// The part that decides; pure. DeviceFaults come and go within seconds (heat, power): one is over when it was
+// not seen for a while. Critical errors of the driver stay.
+class DeviceFaults {
  public:
-  static constexpr Duration kOver = seconds(60);
+  static constexpr Duration kExpiry = seconds(60);
 
-  void Saw(const std::string& trouble, Time now);
-  void Stays(const std::string& trouble);
-  std::vector<std::string> Now(Time now);  // sorted
+  void Observe(const std::string& fault, Time now);
+  void AddPermanent(const std::string& fault);
+  std::vector<std::string> Active(Time now);  // sorted
 
  private:
   std::vector<std::pair<std::string, Time>> until_;

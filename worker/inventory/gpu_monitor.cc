@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/inventory/watch.h"
+#include "worker/inventory/gpu_monitor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,14 +8,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/inventory/cards.h"
+#include "worker/inventory/device_selection.h"
 #include "worker/inventory/health.h"
 #include "worker/inventory/nvml.h"
 
 namespace ringmaster::inventory {
 namespace {
 
-constexpr Duration kPatience = milliseconds(200);  // of one wait for an error: so soon an end is noticed
+constexpr Duration kMaxWait = milliseconds(200);  // of one wait for an error: so soon an end is noticed
 
 std::string DeviceName(const std::vector<Gpu>& gpus) {
   if (gpus.empty()) return {};
@@ -23,42 +23,41 @@ std::string DeviceName(const std::vector<Gpu>& gpus) {
 }
 
 // What is wrong with them, as `ringmaster devices --health` would say it.
-std::vector<std::string> TroublesOf(const Nvml& nvml, const std::string& visible,
-                                    const std::vector<Gpu>& own) {
+std::vector<std::string> FaultsOf(const Nvml& nvml, const std::string& visible, const std::vector<Gpu>& own) {
   Inventory gpus_only;
   gpus_only.gpus = VisibleGpus(nvml.Gpus(&gpus_only.notes), visible);
-  // Of those that do not answer, too, only one's own: each of them is another slot's trouble.
+  // Of those that do not answer, too, only one's own: each of them is another slot's fault.
   std::erase_if(gpus_only.notes, [&](const std::string& note) {
     return !visible.empty() && std::ranges::none_of(own, [&](const Gpu& gpu) {
       return note.find(fmt::format("number {} ", gpu.index)) != std::string::npos;
     });
   });
-  std::vector<std::string> troubles;
-  for (const Finding& one : JudgeGpus(gpus_only))
-    if (one.grade != Grade::kGood) troubles.push_back(fmt::format("{}: {}", one.subject, one.what));
-  return troubles;
+  std::vector<std::string> faults;
+  for (const Finding& one : CheckGpus(gpus_only))
+    if (one.severity != Severity::kOk) faults.push_back(fmt::format("{}: {}", one.subject, one.what));
+  return faults;
 }
 
 }  // namespace
 
-void Troubles::Saw(const std::string& trouble, Time now) {
+void DeviceFaults::Observe(const std::string& fault, Time now) {
   for (auto& [known, until] : until_) {
-    if (known != trouble) continue;
-    until = std::max(until, now + kOver);
+    if (known != fault) continue;
+    until = std::max(until, now + kExpiry);
     return;
   }
-  until_.emplace_back(trouble, now + kOver);
+  until_.emplace_back(fault, now + kExpiry);
 }
 
-void Troubles::Stays(const std::string& trouble) {
-  std::erase_if(until_, [&](const auto& one) { return one.first == trouble; });
-  until_.emplace_back(trouble, kNever);
+void DeviceFaults::AddPermanent(const std::string& fault) {
+  std::erase_if(until_, [&](const auto& one) { return one.first == fault; });
+  until_.emplace_back(fault, kNever);
 }
 
-std::vector<std::string> Troubles::Now(Time now) {
+std::vector<std::string> DeviceFaults::Active(Time now) {
   std::erase_if(until_, [now](const auto& one) { return one.second <= now; });
   std::vector<std::string> all;
-  for (const auto& [trouble, until] : until_) all.push_back(trouble);
+  for (const auto& [fault, until] : until_) all.push_back(fault);
   std::ranges::sort(all);
   return all;
 }
@@ -75,50 +74,51 @@ std::vector<Gpu> VisibleGpus(std::vector<Gpu> gpus, const std::string& list) {
   return gpus;
 }
 
-Result<std::unique_ptr<GpuWatch>> GpuWatch::Start(const Options& options,
-                                                  std::function<void(const GpuNews&)> tell) {
+Result<std::unique_ptr<GpuMonitor>> GpuMonitor::Start(const Options& options,
+                                                      std::function<void(const GpuReport&)> report) {
   RM_ASSIGN(auto nvml, Nvml::Open(options.library));
   std::vector<std::string> notes;
   std::vector<Gpu> all = nvml->Gpus(&notes);
-  Locate(options.root, &all);
+  FillLocations(options.root, &all);
   const std::vector<Gpu> gpus = VisibleGpus(all, options.visible);
   if (gpus.empty()) return Error{Code::kNotFound, "no GPU answers"};
-  auto watch = std::make_unique<GpuWatch>(Private{}, options, std::move(nvml), std::move(tell));
-  const Cards cards = NearCards(all, options.visible, ReadRdma(options.root, &notes));
+  auto watch = std::make_unique<GpuMonitor>(Private{}, options, std::move(nvml), std::move(report));
+  const NicSelection nics = SelectNics(all, options.visible, ReadRdma(options.root, &notes));
   watch->own_ = gpus;
-  watch->told_ = {DeviceName(gpus), watch->nvml_->Driver(), fmt::format("{}", fmt::join(cards.own, ",")), {}};
-  watch->tell_(watch->told_);
+  watch->reported_ = {
+      DeviceName(gpus), watch->nvml_->Driver(), fmt::format("{}", fmt::join(nics.own, ",")), {}};
+  watch->report_(watch->reported_);
   watch->thread_ = std::thread([raw = watch.get()] { raw->Run(); });
   return watch;
 }
 
-GpuWatch::GpuWatch(Private, const Options& options, std::unique_ptr<Nvml> nvml,
-                   std::function<void(const GpuNews&)> tell)
-    : options_(options), nvml_(std::move(nvml)), tell_(std::move(tell)) {}
+GpuMonitor::GpuMonitor(Private, const Options& options, std::unique_ptr<Nvml> nvml,
+                       std::function<void(const GpuReport&)> report)
+    : options_(options), nvml_(std::move(nvml)), report_(std::move(report)) {}
 
-GpuWatch::~GpuWatch() {
+GpuMonitor::~GpuMonitor() {
   ending_ = true;
   if (thread_.joinable()) thread_.join();
 }
 
-void GpuWatch::Run() {
+void GpuMonitor::Run() {
   const bool errors = nvml_->WatchErrors(own_);
-  Troubles troubles;
+  DeviceFaults faults;
   Time look_at = ringmaster::Now();
   while (!ending_) {
     const Time now = ringmaster::Now();
     if (now >= look_at) {
       look_at = now + options_.interval;
-      for (const std::string& one : TroublesOf(*nvml_, options_.visible, own_)) troubles.Saw(one, now);
+      for (const std::string& one : FaultsOf(*nvml_, options_.visible, own_)) faults.Observe(one, now);
     }
-    if (std::vector<std::string> all = troubles.Now(now); all != told_.troubles) {
-      told_.troubles = std::move(all);
-      tell_(told_);
+    if (std::vector<std::string> all = faults.Active(now); all != reported_.faults) {
+      reported_.faults = std::move(all);
+      report_(reported_);
     }
-    const Duration wait = std::min(kPatience, options_.interval);
+    const Duration wait = std::min(kMaxWait, options_.interval);
     const auto error = errors ? nvml_->NextError(wait) : std::nullopt;
     if (error) {
-      troubles.Stays(fmt::format("{}: {}", error->uuid, DescribeXid(error->xid)));
+      faults.AddPermanent(fmt::format("{}: {}", error->uuid, DescribeXid(error->xid)));
     } else if (!errors) {
       std::this_thread::sleep_for(wait);
     }
