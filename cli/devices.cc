@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "worker/compute/device/load.h"
+#include "worker/compute/device/load_plugin.h"
 #include "worker/inventory/health.h"
 
 namespace ringmaster::cli {

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 #include "worker/trainer/reader.h"
 
 namespace ringmaster::bench {

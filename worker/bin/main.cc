@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "worker/compute/device/load.h"
+#include "worker/compute/device/load_plugin.h"
 #include "worker/inventory/health.h"
 #include "worker/inventory/inventory.h"
 #include "worker/trainer/main.h"

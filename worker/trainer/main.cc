@@ -18,7 +18,7 @@
 #include "api/load.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "worker/compute/device/open.h"
+#include "worker/compute/device/open_device.h"
 #include "worker/inventory/device_selection.h"
 #include "worker/inventory/gpu_monitor.h"
 #include "worker/trainer/trainer.h"

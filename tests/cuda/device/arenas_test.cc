@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/cuda/runtime/heap.h"
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tests/cuda/runtime/faults.h"
 #include "tests/temp_folder.h"
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/validate.h"
 

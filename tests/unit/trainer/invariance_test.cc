@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "tests/temp_folder.h"
 #include "worker/agent/slot_page.h"
-#include "worker/compute/device/host.h"
+#include "worker/compute/device/host_device.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/transfer.h"
 #include "worker/trainer/validate.h"

@@ -2,7 +2,7 @@
 
 #include "worker/compute/device/plugin.h"
 
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 
 extern "C" __attribute__((visibility("default"))) const ringmaster::device::Plugin*
 ringmaster_device_plugin() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/device/host.h"
+#include "worker/compute/device/host_device.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/device/load.h"
+#include "worker/compute/device/load_plugin.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

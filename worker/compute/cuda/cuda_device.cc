@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 
 #include <fmt/format.h>
 

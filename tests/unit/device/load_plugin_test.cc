@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Every way in which there is no GPU to compute on: a reason in words, and the CPU unless cuda was asked for.
-#include "worker/compute/device/load.h"
+#include "worker/compute/device/load_plugin.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "worker/compute/device/open.h"
+#include "worker/compute/device/open_device.h"
 
 namespace ringmaster::device {
 namespace {

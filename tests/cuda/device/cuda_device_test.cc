@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The GPU as a device, emulated, against the CPU: the same arithmetic, the same bits.
-#include "worker/compute/cuda/device.h"
+#include "worker/compute/cuda/cuda_device.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
 #include "tests/unit/engine/fixtures.h"
-#include "worker/compute/device/host.h"
+#include "worker/compute/device/host_device.h"
 #include "worker/compute/numerics/exact.h"
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/agree.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/device/open.h"
+#include "worker/compute/device/open_device.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <system_error>
 
-#include "worker/compute/device/host.h"
-#include "worker/compute/device/load.h"
+#include "worker/compute/device/host_device.h"
+#include "worker/compute/device/load_plugin.h"
 
 namespace ringmaster::device {
 
