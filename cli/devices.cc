@@ -32,7 +32,7 @@ void AddDevices(CLI::App& app, int& exit_code) {
       exit_code = inventory::Healthy(findings) ? kSucceeded : kFailed;
       return;
     }
-    found.notes.push_back("training.device auto takes " + device::Describe());
+    found.notes.push_back("training.device auto takes " + device::DescribeAutoDevice());
     const std::string text = *json ? inventory::ToJsonText(found) : inventory::ToTable(found);
     std::fputs(text.c_str(), stdout);
     exit_code = kSucceeded;

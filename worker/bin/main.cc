@@ -58,7 +58,7 @@ int Devices(int argc, char** argv) {
   }
   inventory::Inventory found = inventory::Collect();
   if (!health) {
-    found.notes.push_back("training.device auto takes " + ringmaster::device::Describe());
+    found.notes.push_back("training.device auto takes " + ringmaster::device::DescribeAutoDevice());
     std::fputs(json ? inventory::ToJsonText(found).c_str() : inventory::ToTable(found).c_str(), stdout);
     return 0;
   }

@@ -22,11 +22,13 @@ Status CommQueue::Add(const Links& links, const Twin<float>& data) { return Push
 
 template <class T>
 Status CommQueue::Push(const Links& links, const Twin<T>& data) {
-  const auto host = std::as_writable_bytes(links.device == nullptr ? data.host : std::span<T>());
-  RM_ASSIGN(const device::Ticket ticket, device_->HandOver(std::as_bytes(data.device), host));
+  RM_ASSIGN(const device::Event ready,
+            links.device != nullptr
+                ? device_->RecordEvent()
+                : device_->CopyToHost(std::as_bytes(data.device), std::as_writable_bytes(data.host)));
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({links, data, ticket});
+    jobs_.push_back({links, data, ready});
   }
   changed_.notify_all();
   return Ok();
@@ -36,7 +38,7 @@ Status CommQueue::Drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
   const Status reduced = std::exchange(outcome_, Ok());
-  const Status joined = device_->Rejoin();
+  const Status joined = device_->JoinStreams();
   RM_TRY(reduced);
   return joined;
 }
@@ -65,12 +67,12 @@ void CommQueue::Run() {
 template <class T>
 Status CommQueue::Reduce(const Job& job, const Twin<T>& data) {
   if (job.links.device != nullptr) {
-    RM_TRY(device_->Precede(job.ticket));
+    RM_TRY(device_->CollectivesWaitEvent(job.ready));
     return job.links.device->StartAllReduce(data.device, fabric::ReduceOp::kSum);
   }
-  RM_TRY(device_->WaitFor(job.ticket));
+  RM_TRY(device_->SyncEvent(job.ready));
   RM_TRY(job.links.host->AllReduce(data.host, fabric::ReduceOp::kSum));
-  return device_->HandBack(std::as_bytes(data.host), std::as_writable_bytes(data.device));
+  return device_->CopyToDevice(std::as_bytes(data.host), std::as_writable_bytes(data.device));
 }
 
 }  // namespace ringmaster::trainer

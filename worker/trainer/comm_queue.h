@@ -50,7 +50,7 @@ class CommQueue {
   struct Job {
     Links links;
     std::variant<Twin<int32_t>, Twin<float>> data;
-    device::Ticket ticket = 0;
+    device::Event ready = 0;
   };
 
   template <class T>

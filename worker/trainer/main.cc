@@ -161,7 +161,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   slot->SetActivity(agent::Activity::kStarting);
   auto config = LoadRunConfig();
   // Before there are threads that read the environment.
-  if (config.ok() && device::MayTakeGpu(config->device)) ChooseDevices();
+  if (config.ok() && device::MayUseGpu(config->device)) ChooseDevices();
   const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
   if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
 

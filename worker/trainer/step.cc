@@ -131,7 +131,7 @@ void Stepper::Foresee(Board* board) {
 }
 
 Status Stepper::TakeLosses(const Links& links, Board* board) {
-  const Status reached = parts_.device->WaitForPoint();
+  const Status reached = parts_.device->WaitForSyncPoint();
   RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // also after a failure
   RM_TRY(reached);
   const int first = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank());
@@ -169,7 +169,7 @@ Status Stepper::EnqueueGradients(const Links& links, const data::StepSamples& sa
   }
   if (links.device != nullptr && links.host->world() > 1) RM_TRY(queue_.Add(links, present_));
   RM_TRY(maxima_.Download(parts_.device));
-  return parts_.device->SetPoint();
+  return parts_.device->RecordSyncPoint();
 }
 
 Status Stepper::TakeBucket(const Links& links, int bucket_index, bool first, bool last) {
@@ -205,7 +205,7 @@ Status Stepper::Update(const Links& links) {
   return parts_.device->Update(
       config, {.step = step, .learning_rate = parts_.config->schedule.At(step)}, layout_,
       {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1},
-      {.norm = norm_.device, .present = present_.device, .everyone = links.host->world()});
+      {.norm = norm_.device, .contributors = present_.device, .required_contributors = links.host->world()});
 }
 
 }  // namespace ringmaster::trainer

@@ -28,7 +28,7 @@ struct Twin {
                              std::string_view label) {
     RM_ASSIGN(const std::span<std::byte> host,
               fabric->Allocate(static_cast<size_t>(elements) * sizeof(T), label));
-    RM_ASSIGN(const std::span<std::byte> there, device->Counterpart(host, label));
+    RM_ASSIGN(const std::span<std::byte> there, device->AllocateMirror(host, label));
     return Twin{SpanOf<T>(host), SpanOf<T>(there)};
   }
 

@@ -112,17 +112,17 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   config.kind = kind;
   config.weight_decay = 0.1;
   config.clip_norm = 0.01;
-  const auto present = on->Make(std::vector<int32_t>{2});
-  const auto update = [&](int32_t everyone) {
+  const auto contributors = on->Make(std::vector<int32_t>{2});
+  const auto update = [&](int32_t required) {
     EXPECT_TRUE(device
                     .Update(config, {.step = 3, .learning_rate = 1e-2}, layout,
                             {gradient.device, params.device, state0.device, state1.device, next_params.device,
                              next_state0.device, next_state1.device},
-                            {norm.device, present.device, everyone})
+                            {norm.device, contributors.device, required})
                     .ok());
     EXPECT_TRUE(device.Sync().ok());
   };
-  update(3);  // somebody is missing: nothing happens
+  update(3);  // a contributor is missing: nothing is written
   EXPECT_EQ(on->Read(next_params), std::vector<float>(n, 1));
   EXPECT_EQ(on->Read(next_state0), std::vector<float>(n, 1));
   EXPECT_EQ(adam ? on->Read(next_state1) : std::vector<float>(n, 1), std::vector<float>(n, 1));
@@ -278,15 +278,14 @@ TEST(Device, AttentionIsPartOfThePlan) {
 
 TEST(Device, ALostDeviceIsSaidToBeGone) {
   Machine gpu(cuda::CreateDevice().value());
-  const auto values = gpu.Make(Normal(1024, 1));
   cuda::emulation::FailAtWait(2, 700);
   EXPECT_TRUE(gpu.device->Sync().ok());
   const Status lost = gpu.device->Sync();
   ASSERT_FALSE(lost.ok());
   EXPECT_EQ(lost.error().code, Code::kGone);
   EXPECT_NE(lost.error().message.find("cudaErrorIllegalAddress"), std::string::npos);
-  const auto ticket = gpu.device->HandOver(std::as_bytes(values.device), {});
-  const Status waited = ticket.ok() ? gpu.device->WaitFor(*ticket) : ticket.error();
+  const auto event = gpu.device->RecordEvent();
+  const Status waited = event.ok() ? gpu.device->SyncEvent(*event) : event.error();
   EXPECT_EQ(waited.error().code, Code::kGone);
   cuda::emulation::FailAtWait(0, 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin's entry on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file "WAIT:ERROR": the first
-// trainer that takes it away has that fault, the others none.
+// The plugin on the emulated GPU. RINGMASTER_EMULATED_LOSS names a file that holds "WAIT:ERROR": the trainer
+// that unlinks the file gets CUDA error ERROR at its WAIT-th wait; the others get no fault.
 #include "worker/compute/device/plugin.h"
 
 #include <unistd.h>
@@ -31,7 +31,7 @@ Result<std::unique_ptr<device::Device>> CreateWithFault(std::string_view transpo
 }  // namespace
 }  // namespace ringmaster::cuda
 
-// For libraries that give out memory of the GPU (tests/cuda/nccl).
+// For emulated libraries that allocate GPU memory (tests/cuda/nccl).
 extern "C" __attribute__((visibility("default"))) void* ringmaster_emulated_allocate(int64_t bytes) {
   return ringmaster::cuda::emulation::AllocateDevice(bytes);
 }

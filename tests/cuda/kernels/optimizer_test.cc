@@ -100,16 +100,16 @@ TEST(Optimizer, AStepHasTheBitsOfTheCpu) {
 
 // The factor of clipping is the CPU's, and a step that is to be skipped writes nothing.
 template <class Pair>
-void ExpectDecided(double clip_norm, double norm, int32_t present) {
+void ExpectDecided(double clip_norm, double norm, int32_t contributors) {
   const Guarded<double> at_norm(std::vector<double>{norm});
-  const Guarded<int32_t> at_present(std::vector<int32_t>{present});
+  const Guarded<int32_t> at_contributors(std::vector<int32_t>{contributors});
   Guarded<Pair> pair(std::vector<Pair>(1));
-  Decide(kStream, {clip_norm, at_norm.get(), at_present.get(), 3}, pair.get());
+  DecideUpdate(kStream, {clip_norm, at_norm.get(), at_contributors.get(), 3}, pair.get());
   const Pair got = pair.values()[0];
   const auto factor = static_cast<float>(optimizer::ClipFactor(clip_norm, norm));
   EXPECT_EQ(got.plain.gradient_scale, factor) << clip_norm << " " << norm;
   EXPECT_EQ(got.decayed.gradient_scale, factor);
-  EXPECT_EQ(got.skip, present == 3 ? 0 : 1);
+  EXPECT_EQ(got.skip, contributors == 3 ? 0 : 1);
 }
 
 TEST(Optimizer, TheDeviceDecidesAsTheCpuDoes) {

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "worker/compute/cuda/attention.h"
 #include "worker/compute/cuda/collectives.h"
 #include "worker/compute/cuda/kernels/numerics.h"
@@ -57,15 +57,15 @@ class CudaDevice final : public device::Device {
   explicit CudaDevice(DeviceFacts facts) : facts_(std::move(facts)) {}
   ~CudaDevice() override {
     // What is still under way uses memory that goes now.
-    for (const OwnedStream* stream : {&compute_, &down_, &up_}) (void)Synchronise(stream->get());
+    for (const OwnedStream* stream : {&compute_, &to_host_, &to_device_}) (void)Synchronise(stream->get());
     collectives_.reset();  // and what others know, when they are gone
   }
 
   Status Start(std::string_view transport) {
-    for (OwnedStream* stream : {&compute_, &down_, &up_}) {
+    for (OwnedStream* stream : {&compute_, &to_host_, &to_device_}) {
       RM_ASSIGN(*stream, OwnedStream::Create());
     }
-    for (Event* event : {&ready_, &down_done_, &up_done_, &reduced_, &point_}) {
+    for (Event* event : {&final_, &to_host_done_, &to_device_done_, &reduced_, &sync_point_}) {
       RM_ASSIGN(*event, Event::Create());
     }
     RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_, transport));
@@ -105,7 +105,7 @@ class CudaDevice final : public device::Device {
     return made->memory;
   }
 
-  Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view label) override {
+  Result<std::span<std::byte>> AllocateMirror(std::span<std::byte> host, std::string_view label) override {
     auto pinned = PinnedRange::Create(host.data(), Bytes(host));
     if (!pinned.ok()) return pinned.error().In(std::string(label));
     pinned_.push_back(std::move(*pinned));
@@ -114,12 +114,12 @@ class CudaDevice final : public device::Device {
 
   Status Upload(std::span<const std::byte> host, std::span<std::byte> memory) override {
     CHECK(host.size() == memory.size());
-    CopyToDevice(compute_.get(), memory.data(), host.data(), Bytes(host));
+    cuda::CopyToDevice(compute_.get(), memory.data(), host.data(), Bytes(host));
     return Ok();
   }
   Status Download(std::span<const std::byte> memory, std::span<std::byte> host) override {
     CHECK(host.size() == memory.size());
-    CopyToHost(compute_.get(), host.data(), memory.data(), Bytes(host));
+    cuda::CopyToHost(compute_.get(), host.data(), memory.data(), Bytes(host));
     return Ok();
   }
 
@@ -164,12 +164,12 @@ class CudaDevice final : public device::Device {
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
                 const engine::Layout& layout, const optimizer::Slices& slices,
-                const device::Verdict& verdict) override {
+                const device::UpdateCondition& condition) override {
     RM_TRY(MakeRules(layout));
-    const kernels::Decision decision = {.clip_norm = config.clip_norm,
-                                        .norm = verdict.norm.data(),
-                                        .present = verdict.present.data(),
-                                        .everyone = verdict.everyone};
+    const kernels::UpdateDecision decision = {.clip_norm = config.clip_norm,
+                                              .norm = condition.norm.data(),
+                                              .contributors = condition.contributors.data(),
+                                              .required_contributors = condition.required_contributors};
     const kernels::Arena arena = {.blocks = rules_.size(),
                                   .rules = rules_.get(),
                                   .gradient = slices.gradient.data(),
@@ -183,72 +183,68 @@ class CudaDevice final : public device::Device {
     if (config.kind == optimizer::Kind::kSgd) {
       *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
                           optimizer::MakeSgd(config, scalars, true)};
-      CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
-      kernels::Decide(compute_.get(), decision, sgd_.get());
+      cuda::CopyToDevice(compute_.get(), sgd_.get(), host_sgd_.get(), sgd_.bytes());
+      kernels::DecideUpdate(compute_.get(), decision, sgd_.get());
       kernels::Sgd(compute_.get(), sgd_.get(), arena);
     } else {
       *host_adamw_.get() = {optimizer::MakeAdamW(config, scalars, false),
                             optimizer::MakeAdamW(config, scalars, true)};
-      CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
-      kernels::Decide(compute_.get(), decision, adamw_.get());
+      cuda::CopyToDevice(compute_.get(), adamw_.get(), host_adamw_.get(), adamw_.bytes());
+      kernels::DecideUpdate(compute_.get(), decision, adamw_.get());
       kernels::AdamW(compute_.get(), adamw_.get(), arena);
     }
     return Ok();
   }
 
   Status Sync() override { return Synchronise(compute_.get()); }
-  Status SetPoint() override {
-    point_.Record(compute_.get());
+  Status RecordSyncPoint() override {
+    sync_point_.Record(compute_.get());
     return Ok();
   }
-  Status WaitForPoint() override { return point_.Wait(); }
+  Status WaitForSyncPoint() override { return sync_point_.Wait(); }
 
-  Result<device::Ticket> HandOver(std::span<const std::byte> memory, std::span<std::byte> host) override {
-    Event* arrived = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      if (handed_ == arrived_.size()) {
-        RM_ASSIGN(Event event, Event::Create());
-        arrived_.push_back(std::move(event));
-      }
-      arrived = &arrived_[handed_++];
-    }
-    if (host.empty()) {
-      arrived->Record(compute_.get());
-    } else {
-      CHECK(host.size() == memory.size());
-      ready_.Record(compute_.get());
-      ready_.Before(down_.get());
-      CopyToHost(down_.get(), host.data(), memory.data(), Bytes(host));
-      arrived->Record(down_.get());
-    }
-    return device::Ticket{handed_ - 1};
+  Result<device::Event> RecordEvent() override {
+    RM_ASSIGN(const NewEvent event, AddEvent());
+    event.event->Record(compute_.get());
+    return event.handle;
   }
 
-  Status WaitFor(device::Ticket ticket) override {
-    RM_ASSIGN(const Event* const arrived, EventOf(ticket));
-    return arrived->Wait();
-  }
-
-  // The next bucket is reduced meanwhile: each has host memory of its own. Nobody will wait on this thread
-  // for what becomes of it.
-  Status HandBack(std::span<const std::byte> host, std::span<std::byte> memory) override {
+  Result<device::Event> CopyToHost(std::span<const std::byte> memory, std::span<std::byte> host) override {
     CHECK(host.size() == memory.size());
-    CopyToDevice(up_.get(), memory.data(), host.data(), Bytes(host));
+    RM_ASSIGN(const NewEvent event, AddEvent());
+    final_.Record(compute_.get());
+    final_.Before(to_host_.get());
+    cuda::CopyToHost(to_host_.get(), host.data(), memory.data(), Bytes(host));
+    event.event->Record(to_host_.get());
+    return event.handle;
+  }
+
+  Status SyncEvent(device::Event event) override {
+    RM_ASSIGN(const Event* const recorded, FindEvent(event));
+    return recorded->Wait();
+  }
+
+  // Each bucket has its own host memory, so the next one can be reduced during the copy. This thread never
+  // waits for the copy: Given reports a copy that could not be enqueued.
+  Status CopyToDevice(std::span<const std::byte> host, std::span<std::byte> memory) override {
+    CHECK(host.size() == memory.size());
+    cuda::CopyToDevice(to_device_.get(), memory.data(), host.data(), Bytes(host));
     return Given();
   }
 
-  Status Precede(device::Ticket ticket) override {
-    RM_ASSIGN(const Event* const arrived, EventOf(ticket));
-    arrived->Before(collectives_->stream());
+  Status CollectivesWaitEvent(device::Event event) override {
+    RM_ASSIGN(const Event* const recorded, FindEvent(event));
+    recorded->Before(collectives_->stream());
     return Given();
   }
 
-  // Buckets that nobody waited for, after a failure, are still on their way down.
-  Status Rejoin() override {
-    if (std::exchange(handed_, 0) == 0) return Ok();
-    const std::pair<Event*, Stream> others[] = {
-        {&down_done_, down_.get()}, {&up_done_, up_.get()}, {&reduced_, collectives_->stream()}};
+  // After a failure some copies to the host may still be running, so the stream of those copies is joined
+  // too.
+  Status JoinStreams() override {
+    if (std::exchange(recorded_, 0) == 0) return Ok();
+    const std::pair<Event*, Stream> others[] = {{&to_host_done_, to_host_.get()},
+                                                {&to_device_done_, to_device_.get()},
+                                                {&reduced_, collectives_->stream()}};
     for (const auto& [event, stream] : others) {
       event->Record(stream);
       event->Before(compute_.get());
@@ -263,14 +259,29 @@ class CudaDevice final : public device::Device {
   std::string CollectivesTransport() override { return collectives_->Transport(); }
 
  private:
-  // On the thread that reduces, which is bound to the device by the first call.
-  Result<const Event*> EventOf(device::Ticket ticket) {
-    if (reduces_ != std::this_thread::get_id()) {
-      RM_TRY(BindDevice(kDevice));
-      reduces_ = std::this_thread::get_id();
+  struct NewEvent {
+    Event* event;
+    device::Event handle;
+  };
+  // Takes the next unused event, creating it the first time.
+  Result<NewEvent> AddEvent() {
+    const MutexLock lock(mutex_);
+    if (recorded_ == events_.size()) {
+      RM_ASSIGN(Event event, Event::Create());
+      events_.push_back(std::move(event));
     }
-    const std::lock_guard lock(mutex_);
-    return &std::as_const(arrived_)[ticket];
+    const size_t handle = recorded_++;
+    return NewEvent{&events_[handle], handle};
+  }
+
+  // Called by the communication thread. Its first call binds that thread to the device.
+  Result<const Event*> FindEvent(device::Event event) {
+    if (communication_thread_ != std::this_thread::get_id()) {
+      RM_TRY(BindDevice(kDevice));
+      communication_thread_ = std::this_thread::get_id();
+    }
+    const MutexLock lock(mutex_);
+    return &std::as_const(events_)[event];
   }
 
   static double Mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -298,20 +309,20 @@ class CudaDevice final : public device::Device {
     RM_ASSIGN(auto pinned, Pinned<kernels::BlockRule>::Create(static_cast<int64_t>(rules.size())));
     RM_ASSIGN(rules_, Buffer<kernels::BlockRule>::Create(static_cast<int64_t>(rules.size())));
     std::ranges::copy(rules, pinned.get());
-    CopyToDevice(compute_.get(), rules_.get(), pinned.get(), rules_.bytes());
+    cuda::CopyToDevice(compute_.get(), rules_.get(), pinned.get(), rules_.bytes());
     return Sync();
   }
 
   const DeviceFacts facts_;
   std::unique_ptr<cuda::Collectives> collectives_;
   OwnedStream compute_;
-  OwnedStream down_;
-  OwnedStream up_;
-  Event ready_;
-  Event down_done_;
-  Event up_done_;
+  OwnedStream to_host_;
+  OwnedStream to_device_;
+  Event final_;
+  Event to_host_done_;
+  Event to_device_done_;
   Event reduced_;
-  Event point_;
+  Event sync_point_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Attention> attention_;
   std::string taken_;  // what Allocate was for: "params 474.7 + ", in MiB
@@ -324,10 +335,10 @@ class CudaDevice final : public device::Device {
   Buffer<kernels::SgdPair> sgd_;
   Pinned<kernels::SgdPair> host_sgd_;
 
-  std::mutex mutex_;
-  std::deque<Event> arrived_;  // by ticket, used again after Rejoin; guarded by mutex_
-  size_t handed_ = 0;          // since Rejoin; the owner's
-  std::thread::id reduces_;    // the thread that EventOf has bound; that thread's own
+  Mutex mutex_;
+  std::deque<Event> events_ RM_GUARDED_BY(mutex_);  // index: device::Event; reused after JoinStreams
+  size_t recorded_ = 0;                             // events since JoinStreams; main thread only
+  std::thread::id communication_thread_;            // bound by FindEvent; that thread only
 };
 
 }  // namespace

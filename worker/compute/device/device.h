@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What computes: the port between the step loop and a CPU or a GPU. The loop knows spans, not where their
-// memory is.
+// The device that computes: the interface between the step loop and a CPU or a GPU. Newcomers start here,
+// continue with host_device.cc, the shortest implementation, and then read
+// worker/compute/cuda/cuda_device.cc.
 //
-// Order: all work is *enqueued*: it happens after what was enqueued before (a model's work included), and may
-// not have happened when the call returns. Only Sync and WaitForPoint wait. Host memory given to Upload and
-// Download belongs to the device until one of them has. On the host everything happens at once.
+// Execution model. A device works like a CUDA stream: a call enqueues work on the device's compute stream and
+// may return before the work is done. Work on a stream runs in the order of the calls; a model's work
+// (engine::Model::Enqueue) is on the same stream. Only Sync, SyncEvent and WaitForSyncPoint block the host.
+// Host memory passed to Upload, Download, CopyToHost or CopyToDevice belongs to the device until such a call
+// has returned. The host device runs everything within the call.
 //
-// Bits: a function of arguments alone. The arithmetic of sums, decoding, norm and update has the bits of
-// worker/compute/numerics and worker/compute/optimizer on every device; a model's gradients have equal bits
-// on devices of equal Fingerprint and Plan.
+// Determinism. Results are a function of the arguments alone. Accumulate, Decode, Norm and Update give the
+// bits of worker/compute/numerics and worker/compute/optimizer on every device. The gradients of a model are
+// bit-identical on devices of equal Fingerprint and Plan.
 //
-// Errors: kExhausted when memory is short, with the arithmetic and the field to lower. kGone when the device
-// itself failed: nothing works afterwards, and the process must leave. Some failures show only at the next
-// call that waits.
+// Errors: kExhausted when memory is short; the message has the arithmetic and the field to lower. kGone when
+// the device has failed: every later call fails, too, and the process must exit. An error of enqueued work
+// may surface only at the next call that blocks.
 //
-// Thread rule: the trainer's main thread, but for WaitFor, HandBack and Precede.
+// Not thread-safe: the main thread of the trainer makes all calls, with the exception of SyncEvent,
+// CopyToDevice and CollectivesWaitEvent, which the communication thread makes.
 #pragma once
 
 #include <atomic>
@@ -34,15 +38,16 @@
 
 namespace ringmaster::device {
 
-// Names a hand-over to the thread that reduces, until Rejoin.
-using Ticket = uint64_t;
+// A point in the compute stream, or the end of a copy to the host. Valid until JoinStreams.
+using Event = uint64_t;
 
-// What an update is decided by on the device itself, so that nobody waits for it: the gradient is clipped by
-// `norm`, and nothing is written unless `present` is `everyone`. Both are one number of device memory.
-struct Verdict {
+// Inputs of an update that only the device knows when the update is enqueued, so that the host need not wait
+// for them: the gradient is clipped by `norm`, and nothing is written unless `contributors` equals
+// `required_contributors`. Shape of both spans: (1), device memory.
+struct UpdateCondition {
   std::span<const double> norm;
-  std::span<const int32_t> present;
-  int32_t everyone = 1;
+  std::span<const int32_t> contributors;
+  int32_t required_contributors = 1;
 };
 
 class Device {
@@ -51,79 +56,87 @@ class Device {
 
   // "cpu" or "cuda".
   virtual std::string Kind() const = 0;
-  // Memory of the device is memory of the host.
+  // True when device memory is host memory.
   virtual bool OnHost() const = 0;
   // For people: "NVIDIA H200, 139.8 GiB, driver 580.95".
   virtual std::string Description() const = 0;
 
-  // What members of a job must have in common for equal bits: kind and type of the device, versions of
-  // libraries.
+  // What the members of a job must have in common for bit-identical results: kind and model of the device,
+  // versions of libraries.
   virtual std::string Fingerprint() const = 0;
-  // What was chosen by measuring rather than by rule (algorithms of products), complete once the models are
-  // made; a member that joins adopts the plan of those who are there. Empty where nothing is measured.
-  // AdoptPlan fails with kInvalid when this device cannot do as the plan says.
+  // The algorithms that were chosen by measurement (GEMM, attention), complete once the models exist; empty
+  // where nothing is measured. A joining member adopts the plan of the others.
   virtual std::string Plan() const = 0;
+  // Errors: kInvalid when this device cannot run the algorithms of `plan`.
   virtual Status AdoptPlan(const std::string& plan) = 0;
 
-  // A model whose spans of parameters and gradients are memory of this device; batches, and the parameters of
-  // Initialise, are host memory. The device outlives it.
+  // Creates a model whose parameters and gradients are device memory; batches and the parameters of
+  // Initialise are host memory. REQUIRES: the device outlives the model.
   virtual Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) = 0;
 
-  // Zeroed memory of the device, freed with it. `label` is what messages call it.
+  // Returns zeroed device memory, freed with the device. `label` names it in messages.
   virtual Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) = 0;
-  // The device's memory that goes with this host memory, which outlives the device and begins at a page: the
-  // same memory on the host, else as much of its own, zeroed (and the host's is made fast to copy).
-  virtual Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view label) = 0;
+  // Returns the device's copy of `host`: `host` itself on the host device; otherwise zeroed device memory of
+  // the same size, with `host` pinned for fast copies. REQUIRES: `host` begins at a page and outlives the
+  // device.
+  virtual Result<std::span<std::byte>> AllocateMirror(std::span<std::byte> host, std::string_view label) = 0;
 
-  // Of equal lengths. Nothing happens when both are the same memory.
+  // Copies on the compute stream. No-op when both spans are the same memory. REQUIRES: equal sizes.
   virtual Status Upload(std::span<const std::byte> host, std::span<std::byte> memory) = 0;
   virtual Status Download(std::span<const std::byte> memory, std::span<std::byte> host) = 0;
 
-  // Exact numerics, as in worker/compute/numerics/exact.h; all spans are device memory.
+  // Exact numerics (worker/compute/numerics/exact.h). All spans are device memory. N elements are
+  // N / engine::kBlock blocks. Shape: gradients, sums, out (N); exponents, maxima (N / kBlock).
   virtual Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents,
                             int quantum_bits, bool overwrite, std::span<int32_t> sums,
                             std::span<int32_t> maxima) = 0;
   virtual Status Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
                         double scale, std::span<float> out) = 0;
-  // Fast numerics: sums (+)= gradients, and out = sums * factor.
+  // Fast numerics: sums = gradients when `overwrite`, else sums += gradients; out = sums * factor. Shape:
+  // (N).
   virtual Status Add(std::span<const float> gradients, bool overwrite, std::span<float> sums) = 0;
   virtual Status Scale(std::span<const float> sums, float factor, std::span<float> out) = 0;
 
-  // norm[0] = the norm of the values.
+  // norm[0] = the Euclidean norm of `values`.
   virtual Status Norm(std::span<const float> values, std::span<double> norm) = 0;
 
-  // One step of the optimizer over the whole arena; the scalars' gradient_scale is not looked at. Once
-  // between two waits.
+  // Enqueues one optimizer step over all parameters. Ignores scalars.gradient_scale, which the device derives
+  // from condition.norm. REQUIRES: a Sync since the previous Update.
   virtual Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
                         const engine::Layout& layout, const optimizer::Slices& slices,
-                        const Verdict& verdict) = 0;
+                        const UpdateCondition& condition) = 0;
 
-  // Waits until everything enqueued has happened.
+  // Blocks until everything enqueued on the compute stream is done.
   virtual Status Sync() = 0;
-  // The same for what had been enqueued when SetPoint was called.
-  virtual Status SetPoint() = 0;
-  virtual Status WaitForPoint() = 0;
+  // Marks a point in the compute stream, and blocks until the work before the latest mark is done.
+  virtual Status RecordSyncPoint() = 0;
+  virtual Status WaitForSyncPoint() = 0;
 
-  // Hand-over of a bucket to the thread that reduces it, beside the computation:
-  //   owner  HandOver(memory, host)  what is enqueued so far is final; it travels to the host
-  //   other  WaitFor(ticket)         ... until it has arrived; reduces it; then
-  //   other  HandBack(host, memory)  it begins to travel back; the next bucket may be reduced meanwhile
-  //   owner  Rejoin()                after the last HandBack: what is enqueued from here on sees them
-  // With an empty `host` nothing travels, and instead of WaitFor and HandBack it is
-  //   other  Precede(ticket)         what the collectives are given from now on sees the final memory
-  virtual Result<Ticket> HandOver(std::span<const std::byte> memory, std::span<std::byte> host) = 0;
-  virtual Status WaitFor(Ticket ticket) = 0;
-  virtual Status HandBack(std::span<const std::byte> host, std::span<std::byte> memory) = 0;
-  virtual Status Precede(Ticket ticket) = 0;
-  virtual Status Rejoin() = 0;
+  // Reduction of a bucket by the communication thread while the main thread enqueues more work.
+  //
+  // Through the host:
+  //   main   event = CopyToHost(memory, host)  copies once the work enqueued so far is done
+  //   comm   SyncEvent(event)                  blocks until the copy is done; then reduces `host`
+  //   comm   CopyToDevice(host, memory)        starts the copy back and returns
+  // On the device:
+  //   main   event = RecordEvent()
+  //   comm   CollectivesWaitEvent(event)       collectives started from now on run after the event
+  // Both end with:
+  //   main   JoinStreams()                     after the last bucket: work enqueued from now on sees the sums
+  virtual Result<Event> RecordEvent() = 0;
+  virtual Result<Event> CopyToHost(std::span<const std::byte> memory, std::span<std::byte> host) = 0;
+  virtual Status SyncEvent(Event event) = 0;
+  virtual Status CopyToDevice(std::span<const std::byte> host, std::span<std::byte> memory) = 0;
+  virtual Status CollectivesWaitEvent(Event event) = 0;
+  virtual Status JoinStreams() = 0;
 
-  // Collectives on this device's own memory among the members of `host`, every one of which calls: nullptr on
-  // all of them when one has none to offer. `host` outlives it. Operations end with kCancelled soon after
-  // *cancel becomes true.
+  // Creates collectives that run on this device's memory. Every member of `host` calls this. Returns nullptr
+  // on all members when one of them has no such collectives. Operations fail with kCancelled soon after
+  // *cancel becomes true. REQUIRES: `host` outlives the result.
   virtual Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives(fabric::Communicator* host,
                                                                          const std::atomic<bool>* cancel) = 0;
-  // What carries them, in the words of rendezvous/transport_name.h; empty while it is the host's
-  // communicator.
+  // Name of the transport of these collectives (rendezvous/transport_name.h); empty while the host's
+  // communicator is in use.
   virtual std::string CollectivesTransport() = 0;
 };
 

@@ -26,7 +26,7 @@ class HostDevice final : public Device {
 
   Status AdoptPlan(const std::string& plan) override {
     if (plan.empty()) return Ok();
-    return Error{Code::kInvalid, "a plan for another device than the CPU"};
+    return Error{Code::kInvalid, "the plan is for another kind of device than the CPU"};
   }
 
   Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
@@ -37,12 +37,13 @@ class HostDevice final : public Device {
     try {
       return std::span(memory_.emplace_back(bytes));
     } catch (const std::bad_alloc&) {
-      return Error{Code::kExhausted,
-                   fmt::format("{}: no {:.1f} MiB of memory", label, static_cast<double>(bytes) / (1 << 20))};
+      return Error{Code::kExhausted, fmt::format("{}: cannot allocate {:.1f} MiB of memory", label,
+                                                 static_cast<double>(bytes) / (1 << 20))};
     }
   }
 
-  Result<std::span<std::byte>> Counterpart(std::span<std::byte> host, std::string_view /*label*/) override {
+  Result<std::span<std::byte>> AllocateMirror(std::span<std::byte> host,
+                                              std::string_view /*label*/) override {
     return host;
   }
 
@@ -90,27 +91,28 @@ class HostDevice final : public Device {
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
                 const engine::Layout& layout, const optimizer::Slices& slices,
-                const Verdict& verdict) override {
-    if (verdict.present[0] != verdict.everyone) return Ok();
+                const UpdateCondition& condition) override {
+    if (condition.contributors[0] != condition.required_contributors) return Ok();
     optimizer::StepScalars clipped = scalars;
-    clipped.gradient_scale = optimizer::ClipFactor(config.clip_norm, verdict.norm[0]);
+    clipped.gradient_scale = optimizer::ClipFactor(config.clip_norm, condition.norm[0]);
     optimizer::StepAll(config, clipped, layout, slices, threads_);
     return Ok();
   }
 
   Status Sync() override { return Ok(); }
-  Status SetPoint() override { return Ok(); }
-  Status WaitForPoint() override { return Ok(); }
+  Status RecordSyncPoint() override { return Ok(); }
+  Status WaitForSyncPoint() override { return Ok(); }
 
-  Result<Ticket> HandOver(std::span<const std::byte> /*memory*/, std::span<std::byte> /*host*/) override {
-    return Ticket{0};
+  Result<Event> RecordEvent() override { return Event{0}; }
+  Result<Event> CopyToHost(std::span<const std::byte> /*memory*/, std::span<std::byte> /*host*/) override {
+    return Event{0};
   }
-  Status WaitFor(Ticket /*ticket*/) override { return Ok(); }
-  Status HandBack(std::span<const std::byte> /*host*/, std::span<std::byte> /*memory*/) override {
+  Status SyncEvent(Event /*event*/) override { return Ok(); }
+  Status CopyToDevice(std::span<const std::byte> /*host*/, std::span<std::byte> /*memory*/) override {
     return Ok();
   }
-  Status Precede(Ticket /*ticket*/) override { return Ok(); }
-  Status Rejoin() override { return Ok(); }
+  Status CollectivesWaitEvent(Event /*event*/) override { return Ok(); }
+  Status JoinStreams() override { return Ok(); }
 
   Result<std::unique_ptr<fabric::AsyncCommunicator>> Collectives(
       fabric::Communicator* /*host*/, const std::atomic<bool>* /*cancel*/) override {

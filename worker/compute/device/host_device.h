@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The CPU as a device: worker/compute/engine, worker/compute/numerics and worker/compute/optimizer on
-// ordinary memory. Everything has happened when a call returns, and nothing travels.
+// The CPU as a device: worker/compute/engine, numerics and optimizer on ordinary memory. Every call returns
+// after its work is done, and host and device memory are the same.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace ringmaster::device {
 
-// Updates are spread over `threads` threads; models have theirs from their configuration.
+// Updates use `threads` threads; a model takes its thread count from its configuration.
 std::unique_ptr<Device> NewHostDevice(int threads);
 
 }  // namespace ringmaster::device

@@ -19,19 +19,21 @@ Error NoDevice(const std::string& why) { return {Code::kUnavailable, why}; }
 Result<const Plugin*> Load(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    return NoDevice(fmt::format("{} is not there: this build has no CUDA, or it was not installed", path));
+    return NoDevice(
+        fmt::format("{} does not exist: this build has no CUDA, or the plugin is not installed", path));
   }
-  // Never closed: objects and threads of it may live as long as the process.
+  // Never closed: its objects and threads may live as long as the process.
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();
     return NoDevice(fmt::format("{} cannot be loaded: {}", path, why == nullptr ? "no reason given" : why));
   }
   auto* const entry = reinterpret_cast<PluginEntry*>(::dlsym(library, kPluginEntry));
-  if (entry == nullptr) return NoDevice(fmt::format("{} is no library of Ringmaster's", path));
+  if (entry == nullptr) return NoDevice(fmt::format("{} is not a Ringmaster plugin", path));
   const Plugin* const plugin = entry();
   if (plugin->interface != kPluginInterface || std::string_view(plugin->build) != kPluginBuild) {
-    return NoDevice(fmt::format("{} is of another build than this program: install both from one", path));
+    return NoDevice(
+        fmt::format("{} comes from another build than this program: install both from the same build", path));
   }
   return plugin;
 }
@@ -39,20 +41,20 @@ Result<const Plugin*> Load(const std::string& path) {
 }  // namespace
 
 std::string PluginPath() {
-  if (const char* const asked = std::getenv("RINGMASTER_DEVICE_PLUGIN"); asked != nullptr && *asked != '\0')
-    return asked;
+  if (const char* const path = std::getenv("RINGMASTER_DEVICE_PLUGIN"); path != nullptr && *path != '\0')
+    return path;
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   return (error ? std::filesystem::path(".") : self.parent_path()) / "libringmaster_cuda.so";
 }
 
-Result<Found> FindPlugin() {
+Result<FoundPlugin> FindPlugin() {
   RM_ASSIGN(const Plugin* const plugin, Load(PluginPath()));
   RM_ASSIGN(std::string device, plugin->probe());
-  return Found{plugin, std::move(device)};
+  return FoundPlugin{plugin, std::move(device)};
 }
 
-std::string Describe() {
+std::string DescribeAutoDevice() {
   const auto found = FindPlugin();
   return found.ok() ? "cuda: " + found->device : fmt::format("cpu (no GPU: {})", found.error().message);
 }

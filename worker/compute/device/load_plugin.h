@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds and loads the library that computes on GPUs. Thread rule: main thread.
+// Finds and loads the GPU plugin (plugin.h). Not thread-safe: main thread only.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace ringmaster::device {
 
-// RINGMASTER_DEVICE_PLUGIN, or libringmaster_cuda.so beside this program.
+// RINGMASTER_DEVICE_PLUGIN, or libringmaster_cuda.so next to this program.
 std::string PluginPath();
 
-struct Found {
+struct FoundPlugin {
   const Plugin* plugin;
-  std::string device;  // what it would use: "NVIDIA H200, 139.8 GiB"
+  std::string device;  // the GPU it uses: "NVIDIA H200, 139.8 GiB"
 };
-// kUnavailable with the reason when there is no library, one of another build, or no GPU for this process.
-// The library, once loaded, stays until the process ends.
-Result<Found> FindPlugin();
+// Errors: kUnavailable with the reason when there is no plugin, the plugin comes from another build, or this
+// process sees no GPU. A loaded plugin stays loaded until the process exits.
+Result<FoundPlugin> FindPlugin();
 
-// What `training.device: auto` would take here: "cuda: NVIDIA H200", "cpu (no GPU: ...)".
-std::string Describe();
+// The device that `training.device: auto` selects on this machine: "cuda: NVIDIA H200", "cpu (no GPU: ...)".
+std::string DescribeAutoDevice();
 
 }  // namespace ringmaster::device

@@ -12,7 +12,7 @@
 
 namespace ringmaster::device {
 
-bool MayTakeGpu(const std::string& choice) {
+bool MayUseGpu(const std::string& choice) {
   std::error_code ignored;
   return choice != "cpu" && std::filesystem::exists(PluginPath(), ignored);
 }
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Device>> Open(const Options& options) {
   return Error{
       Code::kUnavailable,
       fmt::format("no GPU for spec.training.device cuda: {}. See `ringmaster devices` on this machine "
-                  "(does the pod ask for nvidia.com/gpu?), or set it to auto or cpu",
+                  "(does the pod request nvidia.com/gpu?), or set the field to auto or cpu",
                   found.error().message)};
 }
 

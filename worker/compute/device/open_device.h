@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which device computes: the CPU, or what the library beside this program offers. Thread rule: main thread.
+// Opens the device that the configuration selects: the CPU, or the GPU of the plugin. Not thread-safe: main
+// thread only.
 #pragma once
 
 #include <memory>
@@ -12,19 +13,18 @@
 namespace ringmaster::device {
 
 struct Options {
-  std::string choice =
-      "auto";       // auto: cuda when it can be had, else cpu | cpu | cuda: an error when it cannot
-  int threads = 1;  // of the CPU
-  // spec.network.transport. With "ucx" a GPU's collectives are UCX's, else NCCL's: memory for the one is of
-  // no use to the other, so it is told before there is any.
+  // spec.training.device. "auto": cuda if available, else cpu. "cpu". "cuda": an error if not available.
+  std::string choice = "auto";
+  int threads = 1;  // of the host device
+  // spec.network.transport. With "ucx" a GPU uses UCX for collectives, else NCCL. The two need memory that is
+  // allocated differently, so the transport must be known before the first allocation.
   std::string transport = "auto";
 };
 
-// Whether Open may take a GPU, without asking for one: it was not told to take the CPU, and the library is
-// there.
-bool MayTakeGpu(const std::string& choice);
+// Whether Open may use a GPU, decided without touching one: `choice` allows it and the plugin exists.
+bool MayUseGpu(const std::string& choice);
 
-// kUnavailable when cuda was asked for and cannot be had, with why and what to do.
+// Errors: kUnavailable, with the reason and the remedy, when `choice` is "cuda" and no GPU is available.
 Result<std::unique_ptr<Device>> Open(const Options& options);
 
 }  // namespace ringmaster::device

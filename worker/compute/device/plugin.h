@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the library that computes on GPUs offers to the program that loads it. It is a library of its own, so
-// that one program serves machines with and without GPUs. Both sides are built from one source tree by one
-// compiler and pass C++ objects to each other; the loader checks that first.
+// The interface of the GPU plugin, a separate shared library, so that one program serves machines with and
+// without GPUs. Program and plugin are built from one source tree by one compiler and pass C++ objects to
+// each other; the loader checks `interface` and `build` before anything else.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,25 @@
 
 namespace ringmaster::device {
 
-// Counted up with every change of what crosses the border: Plugin, Device, engine::Model, Communicator.
+// Increment with every change of a type that crosses the interface: Plugin, Device, engine::Model,
+// Communicator.
 inline constexpr uint32_t kPluginInterface = 4;
 
-// Of whoever includes this.
+// The build that includes this header: compiler and version of Ringmaster.
 inline constexpr const char* kPluginBuild = __VERSION__ " " RINGMASTER_VERSION;
 
 struct Plugin {
-  uint32_t interface = kPluginInterface;  // first, whatever else changes
+  uint32_t interface = kPluginInterface;  // stays the first member in every version
   const char* build = kPluginBuild;
 
-  // What it would use, for people: "NVIDIA H200, 139.8 GiB". kUnavailable with the reason when this process
-  // sees no device that can be used.
+  // Returns the GPU that `create` uses, for people: "NVIDIA H200, 139.8 GiB". Errors: kUnavailable with the
+  // reason when this process sees no usable GPU.
   Result<std::string> (*probe)() = nullptr;
   // `transport` is Options::transport.
   Result<std::unique_ptr<Device>> (*create)(std::string_view transport) = nullptr;
 };
 
-// Exported by the library as `ringmaster_device_plugin`; the answer is never freed.
+// The plugin exports this function as `ringmaster_device_plugin`. Its result is never freed.
 using PluginEntry = const Plugin*();
 inline constexpr const char* kPluginEntry = "ringmaster_device_plugin";
 

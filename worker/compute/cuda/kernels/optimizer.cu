@@ -29,7 +29,7 @@ __device__ __forceinline__ Place PlaceOf(const Arena& arena) {
 
 // One thread.
 template <class Pair>
-__global__ void DecideKernel(Decision decision, Pair* scalars) {
+__global__ void DecideKernel(UpdateDecision decision, Pair* scalars) {
   double factor = 1;
   if (decision.clip_norm > 0) {
     const double clipped = __ddiv_rn(decision.clip_norm, __dadd_rn(*decision.norm, 1e-6));
@@ -38,7 +38,7 @@ __global__ void DecideKernel(Decision decision, Pair* scalars) {
   const float scale = __double2float_rn(factor);
   scalars->plain.gradient_scale = scale;
   scalars->decayed.gradient_scale = scale;
-  scalars->skip = *decision.present == decision.everyone ? 0 : 1;
+  scalars->skip = *decision.contributors == decision.required_contributors ? 0 : 1;
 }
 
 __global__ void SgdKernel(const SgdPair* scalars, Arena arena) {
@@ -108,11 +108,11 @@ std::vector<BlockRule> MakeBlockRules(const engine::Layout& layout) {
   return rules;
 }
 
-void Decide(Stream stream, const Decision& decision, SgdPair* scalars) {
+void DecideUpdate(Stream stream, const UpdateDecision& decision, SgdPair* scalars) {
   Launch(DecideKernel<SgdPair>, 1, 1, 0, stream, decision, scalars);
 }
 
-void Decide(Stream stream, const Decision& decision, AdamWPair* scalars) {
+void DecideUpdate(Stream stream, const UpdateDecision& decision, AdamWPair* scalars) {
   Launch(DecideKernel<AdamWPair>, 1, 1, 0, stream, decision, scalars);
 }
 

@@ -35,15 +35,16 @@ struct AdamWPair {
 };
 
 // What the device decides by itself before a step, in `scalars`: how much of the gradient is left after
-// clipping (optimizer::ClipFactor), and whether the step is skipped because *present is not `everyone`.
-struct Decision {
+// clipping (optimizer::ClipFactor), and whether the step is skipped because *contributors is not
+// `required_contributors`.
+struct UpdateDecision {
   double clip_norm = 0;
   const double* norm = nullptr;
-  const int32_t* present = nullptr;
-  int32_t everyone = 1;
+  const int32_t* contributors = nullptr;
+  int32_t required_contributors = 1;
 };
-void Decide(Stream stream, const Decision& decision, SgdPair* scalars);
-void Decide(Stream stream, const Decision& decision, AdamWPair* scalars);
+void DecideUpdate(Stream stream, const UpdateDecision& decision, SgdPair* scalars);
+void DecideUpdate(Stream stream, const UpdateDecision& decision, AdamWPair* scalars);
 
 // Device memory, aligned to 16 bytes; an output may be the same memory as its own input. Padding becomes
 // zero.
