@@ -36,7 +36,7 @@ void Gangs::Begin(const std::string& job, Gang& gang, const core::Status& status
     options.known_checkpoint = status.display.progress.checkpoint_step;
   }
   options.gather_window = kGatherWindow;
-  options.quiet_limit = kQuietLimit;
+  options.unresponsive_limit = kQuietLimit;
   server_.AddJob(options);
   gang.stopping = false;
 }

@@ -104,7 +104,7 @@ Status Leader::StartServer(const identity::Papers& papers) {
   options.port = address->port;
   options.tls_cert_pem = papers.leaf.cert_pem;
   options.tls_key_pem = papers.leaf.key_pem;
-  options.admit = [this](const rendezvous::Hello& hello, std::function<void(Status)> done) {
+  options.authenticate = [this](const rendezvous::Hello& hello, std::function<void(Status)> done) {
     doorkeeper_.Admit(hello, std::move(done));
   };
   rendezvous::ServerCallbacks callbacks;
@@ -115,7 +115,7 @@ Status Leader::StartServer(const identity::Papers& papers) {
   callbacks.on_event = [backend = &world_.backend](const std::string& job,
                                                    const rendezvous::EventLine& line) {
     log::Info("job={} {}", job, line.text);
-    if (line.device_trouble) backend->Record(KeyOf(job), {true, "DeviceTrouble", line.text});
+    if (line.device_fault) backend->Record(KeyOf(job), {true, "DeviceTrouble", line.text});
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
   gangs_ = std::make_unique<Gangs>(*server_, term_);

@@ -80,7 +80,7 @@ serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::
     if (snapshot->observed.report) {
       for (const rendezvous::WorkerFacts& worker : snapshot->observed.report->facts) {
         ++now.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
-        now.workers_in_trouble += worker.facts.troubles.empty() ? 0 : 1;
+        now.workers_in_trouble += worker.facts.device_faults.empty() ? 0 : 1;
       }
     }
     const auto gated = [](const core::Pod& pod) { return pod.gated; };

@@ -38,8 +38,8 @@ class TlsChannel final : public Channel {
   }
   void Read(asio::mutable_buffer into, Done done) override { stream_.async_read_some(into, std::move(done)); }
   void Write(asio::const_buffer all, Done done) override { asio::async_write(stream_, all, std::move(done)); }
-  // Without a goodbye: a frame that is cut off is told by its length, and waiting for the other side would
-  // let it hold us.
+  // Without a TLS shutdown: the length prefix of a frame reveals truncation, and a shutdown would wait for
+  // the peer.
   void Close() override {
     error_code ignored;
     stream_.next_layer().close(ignored);

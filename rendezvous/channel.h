@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One accepted connection as a stream of bytes, plain or TLS. Only for the server: on its thread, inside its
-// io_context. Every callback comes once; after Close they come with an error.
+// Channel is an accepted connection as a byte stream, plain or TLS. Not thread-safe; used on the server's
+// thread, in its io_context. Every callback runs exactly once; after Close it reports an error.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -30,7 +30,7 @@ class Channel {
 
 using TlsContext = std::shared_ptr<boost::asio::ssl::context>;
 
-// kInvalid for a certificate or key that is none, or that do not belong together.
+// Errors: kInvalid when the certificate or the key cannot be parsed, or when they do not match.
 Result<TlsContext> MakeTlsContext(const std::string& cert_pem, const std::string& key_pem);
 
 // `tls` null: plain.

@@ -22,8 +22,8 @@ template <class V>
 void Visit(V& v, Hello& m) {
   v("job", m.job), v("pod", m.pod), v("agent", m.agent), v("secret", m.secret);
   v("attempt", m.attempt);
-  // Agents of earlier releases do not say these.
-  v.Later("slot", m.slot), v.Later("node", m.node);
+  // Agents of earlier releases do not send these.
+  v.Optional("slot", m.slot), v.Optional("node", m.node);
 }
 template <class V>
 void Visit(V& v, Join& m) {
@@ -67,7 +67,7 @@ template <class V>
 void Visit(V&, Ping&) {}
 template <class V>
 void Visit(V& v, Facts& m) {
-  v("device", m.device), v("driver", m.driver), v("nic", m.nic), v("troubles", m.troubles);
+  v("device", m.device), v("driver", m.driver), v("nic", m.nic), v("troubles", m.device_faults);
 }
 template <class V>
 void Visit(V& v, Welcome& m) {
@@ -95,7 +95,7 @@ void Visit(V& v, Exit& m) {
   v("code", m.code), v("reason", m.reason);
 }
 
-// In the order of the alternatives of Message.
+// In the order of Message's alternatives.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
     "hello", "join",    "status",  "down",          "leave", "progress", "done", "fatal",
     "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts"};
@@ -116,14 +116,14 @@ struct Writer {
   }
 
   template <class T>
-  void Later(const char* key, T& value) {
+  void Optional(const char* key, T& value) {
     object[key] = ToValue(value);
   }
 
   template <class T>
   static Json ToValue(T& value) {
     if constexpr (std::is_same_v<T, double>) {
-      // JSON has no NaN or infinity: those go as their bits, so that every double survives the trip.
+      // JSON has no NaN or infinity: encode their bits, so that every double survives the round trip.
       if (!std::isfinite(value)) return fmt::format("0x{:016x}", std::bit_cast<uint64_t>(value));
       return value;
     } else if constexpr (std::is_same_v<T, Urgency>) {
@@ -202,7 +202,7 @@ bool Read(const Json& json, Urgency& out) {
 
 struct Reader {
   const Json& object;
-  std::string error = {};  // of the first bad member, with its path
+  std::string error = {};  // the first wrong member, with its path
 
   template <class T>
   void operator()(const char* key, T& value) {
@@ -225,9 +225,9 @@ struct Reader {
     }
   }
 
-  // A member that may be missing: the value stays what it was.
+  // A member that may be missing: `value` then keeps its default.
   template <class T>
-  void Later(const char* key, T& value) {
+  void Optional(const char* key, T& value) {
     if (error.empty() && object.contains(key)) (*this)(key, value);
   }
 
@@ -279,7 +279,7 @@ Result<Message> DecodeAs(size_t index, const Json& object) {
 
 std::string Encode(const Message& message) {
   Writer writer;
-  // The tables take mutable references so that one of them serves both directions; nothing is written.
+  // Visit takes mutable references because it also serves the decoder; the encoder only reads.
   std::visit([&](const auto& m) { Visit(writer, const_cast<std::remove_cvref_t<decltype(m)>&>(m)); },
              message);
   writer.object["type"] = std::string(kTypeNames[message.index()]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Frames: a 4-byte big-endian length, then a JSON object with a "type" member. The same on TCP between agents
-// and the coordinator and on the inner channel between an agent and its trainer. Pure; no limits are trusted
-// to the sender.
+// Encodes messages as frames: a 4-byte big-endian length, then a JSON object with a "type" member. The TCP
+// connection between agent and coordinator and the channel between agent and trainer use the same frames.
+// Pure functions; the decoder enforces all limits and trusts no sender.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ namespace ringmaster::rendezvous {
 
 inline constexpr size_t kMaxFrameBytes = size_t{16} << 20;
 
-// A whole frame, length included.
+// Returns a whole frame, including its length.
 std::string Encode(const Message& message);
 
-// The JSON part alone. kInvalid names the member that is missing or wrong. Unknown members are ignored (newer
-// peers).
+// Decodes the JSON part of a frame. Errors: kInvalid names the member that is missing or wrong. Unknown
+// members are ignored: a newer peer may send them.
 Result<Message> DecodeBody(std::string_view json);
 
-// Cuts a byte stream into messages, however it was split. After an error the stream is lost: close it.
+// Splits a byte stream into messages. Not thread-safe. After an error the stream is unusable: close it.
 class Decoder {
  public:
   void Feed(std::string_view bytes);
-  // nullopt: more bytes are needed.
+  // Returns nullopt when more bytes are needed.
   Result<std::optional<Message>> Next();
 
  private:

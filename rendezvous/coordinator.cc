@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Agents, their messages, and what these mean for the membership. What follows from it is in round.cc.
+// Handles connections and messages of agents and records what they mean for the membership.
+// membership_change.cc acts on it.
 #include "rendezvous/coordinator.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "rendezvous/mutation.h"
 
 namespace ringmaster::rendezvous {
 
 Coordinator::Coordinator(const CoordinatorOptions& options) : options_(options) {
   CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
-  CHECK(options_.quiet_limit <= options_.silence_limit, "quiet_limit above silence_limit");
+  CHECK(options_.unresponsive_limit <= options_.silence_limit, "unresponsive_limit above silence_limit");
   newest_step_ = recorded_step_ = options_.known_step;
   report_.step = options_.known_step;
   report_.checkpoint_step = options_.known_checkpoint;
@@ -24,21 +24,22 @@ std::vector<CoordinatorOutput> Coordinator::Take() { return std::exchange(output
 void Coordinator::On(const CoordinatorEvent& event, Time now) {
   if (started_at_ == kNever) {
     started_at_ = last_on_ = last_join_ = retry_at_ = stepped_at_ = now;
-    silence_check_at_ = now + options_.quiet_limit / 8;
+    silence_check_at_ = now + options_.unresponsive_limit / 8;
   }
-  // We are called at least at every silence check. If we were not, it was us who slept: nobody was silent.
-  if (const Duration gap = now - last_on_; gap > options_.quiet_limit / 2) {
+  // The server calls at least at every silence check. A longer gap means that this process was suspended: the
+  // agents were not silent, so the gap does not count.
+  if (const Duration gap = now - last_on_; gap > options_.unresponsive_limit / 2) {
     for (auto& [agent, peer] : peers_) peer.heard += gap;
   }
   last_on_ = now;
 
   if (const auto* connected = std::get_if<AgentConnected>(&event)) {
     OnConnected(*connected, now);
-  } else if (const auto* gone = std::get_if<AgentGone>(&event)) {
+  } else if (const auto* gone = std::get_if<AgentDisconnected>(&event)) {
     OnGone(gone->connection, now);
   } else if (const auto* from = std::get_if<MessageFrom>(&event)) {
     if (const auto it = connections_.find(from->connection); it != connections_.end()) {
-      Heard(*it->second, now);
+      MarkHeard(*it->second, now);
       OnMessage(*it->second, from->message, now);
     }
   } else if (const auto* limits = std::get_if<SetLimits>(&event)) {
@@ -51,7 +52,7 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
     if (!stop_requested_ && !ended_) {
       stop_requested_ = report_dirty_ = true;
       boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
-      Say("stop ordered: workers stand still after this step, then checkpoint");
+      AddEvent("stop requested: workers stop after this step, then write a checkpoint");
     }
   }
   if (now >= silence_check_at_) CheckSilence(now);
@@ -61,12 +62,12 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
 
 void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   const Hello& hello = event.hello;
-  // A slot of a pod has one agent at a time: a new one means that the old one is gone for good.
+  // A slot of a pod has one agent at a time: a new agent means that the old one has died.
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& old = (it++)->second;
     if (old.pod != hello.pod || old.slot != hello.slot || old.agent == hello.agent) continue;
     if (!old.member.empty()) OnDown(old, Down{old.member, "eof", 0, "its agent was replaced"}, now);
-    Forget(old);
+    ErasePeer(old);
   }
   Peer& peer = peers_[hello.agent];
   if (peer.connection != 0) {
@@ -79,15 +80,15 @@ void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   peer.node = hello.node;
   peer.connection = event.connection;
   peer.heard = now;
-  peer.quiet = peer.silent = false;
+  peer.unresponsive = peer.reported_silent = false;
   connections_[event.connection] = &peer;
   Send(peer, Welcome{options_.job});
   if (ended_) {
     Send(peer, Exit{exit_code_, exit_reason_});
     return;
   }
-  // A member is back only with its Join: what was sent to it before may be lost.
-  if (!peer.member.empty()) Unreachable(peer, now);
+  // A member is usable again only after its Join: messages to its old connection may be lost.
+  if (!peer.member.empty()) MarkUnreachable(peer, now);
   report_dirty_ = true;
 }
 
@@ -99,68 +100,67 @@ void Coordinator::OnGone(ConnectionId connection, Time now) {
   peer.connection = 0;
   report_dirty_ = true;
   if (peer.member.empty()) {
-    Forget(peer);
+    ErasePeer(peer);
     return;
   }
-  Unreachable(peer, now);
+  MarkUnreachable(peer, now);
 }
 
-void Coordinator::Unreachable(Peer& peer, Time now) {
+void Coordinator::MarkUnreachable(Peer& peer, Time now) {
   if (peer.lost_at == kNever) peer.lost_at = now;
   report_dirty_ = true;
   MemberLost(peer, InCurrent(peer), now);
 }
 
 void Coordinator::MemberLost(const Peer& peer, bool was_member, Time now) {
-  if (round_) DropFromRound(peer, was_member);
-  if (active_ && was_member && !(round_ && RM_MUTANT(kNoUpgrade))) {
-    // Also during a boundary Prepare: unless all others stand still already, the step that was to be finished
-    // together never will be.
+  if (change_) DropFromChange(peer, was_member);
+  if (active_ && was_member) {
+    // Also during a boundary Prepare: without this member the others cannot finish the step that the Prepare
+    // lets them complete.
     abort_at_ = std::min(abort_at_, now + options_.gather_window);
   }
 }
 
-void Coordinator::Heard(Peer& peer, Time now) {
+void Coordinator::MarkHeard(Peer& peer, Time now) {
   peer.heard = now;
-  if (!peer.quiet) return;
-  peer.quiet = peer.silent = false;
+  if (!peer.unresponsive) return;
+  peer.unresponsive = peer.reported_silent = false;
   peer.lost_at = kNever;
   report_dirty_ = true;
-  // It may have been dropped from the round meanwhile.
-  if (round_ && peer.usable()) AddToRound(peer, now);
+  // The membership change may have dropped it in the meantime.
+  if (change_ && peer.usable()) AddToChange(peer, now);
 }
 
-// A pause that is short beside a step is not worth a step done again; and before the first one, when programs
-// are loaded and images unpacked, machines are at their busiest.
-Duration Coordinator::QuietLimit() const {
+// Leaving a member out costs a repeated step, so a pause shorter than two steps is tolerated. Before the
+// first step machines are busiest (they load programs and unpack images), so the longer limit applies.
+Duration Coordinator::UnresponsiveLimit() const {
   if (step_time_ == Duration::zero()) return options_.silence_limit;
-  return std::clamp(2 * step_time_, options_.quiet_limit, options_.silence_limit);
+  return std::clamp(2 * step_time_, options_.unresponsive_limit, options_.silence_limit);
 }
 
 void Coordinator::CheckSilence(Time now) {
-  silence_check_at_ = now + options_.quiet_limit / 8;
-  const Duration quiet_limit = QuietLimit();
+  silence_check_at_ = now + options_.unresponsive_limit / 8;
+  const Duration unresponsive_limit = UnresponsiveLimit();
   std::vector<Peer*> expired;
   for (auto& [agent, peer] : peers_) {
     const Duration unheard = now - peer.heard;
-    if (peer.connection != 0 && !peer.silent && unheard >= quiet_limit) {
-      if (RM_MUTANT(kSilenceIgnored)) continue;
-      // Who takes part in steps is alive, however badly its agent fares.
-      const bool steps_go_on = active_ && InCurrent(peer) && now - stepped_at_ < quiet_limit / 2;
+    if (peer.connection != 0 && !peer.reported_silent && unheard >= unresponsive_limit) {
+      // Commits need every member: while steps commit, the trainer is alive even if its agent is starved.
+      const bool steps_go_on = active_ && InCurrent(peer) && now - stepped_at_ < unresponsive_limit / 2;
       const bool silent = unheard >= options_.silence_limit;
-      if (!peer.quiet && (silent || !steps_go_on)) {
-        peer.quiet = true;
-        Say(peer.pod + " is silent");
-        Unreachable(peer, now);
+      if (!peer.unresponsive && (silent || !steps_go_on)) {
+        peer.unresponsive = true;
+        AddEvent(peer.pod + " is silent");
+        MarkUnreachable(peer, now);
       }
-      if (silent) peer.silent = report_dirty_ = true;
+      if (silent) peer.reported_silent = report_dirty_ = true;
     }
-    // Nobody waits for it any more. Should it still come back, it is a candidate like any other.
+    // Its grace (I4) is over. If it reconnects, it is a candidate like any other.
     if (peer.connection == 0 && !active_ && now - peer.lost_at > options_.holder_grace) {
       expired.push_back(&peer);
     }
   }
-  for (Peer* peer : expired) Forget(*peer);
+  for (Peer* peer : expired) ErasePeer(*peer);
 }
 
 void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
@@ -186,9 +186,10 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
 }
 
 void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
-  for (const std::string& trouble : facts.troubles) {
-    const bool known = peer.facts && std::find(peer.facts->troubles.begin(), peer.facts->troubles.end(),
-                                               trouble) != peer.facts->troubles.end();
+  for (const std::string& trouble : facts.device_faults) {
+    const bool known =
+        peer.facts && std::find(peer.facts->device_faults.begin(), peer.facts->device_faults.end(),
+                                trouble) != peer.facts->device_faults.end();
     if (!known) outputs_.push_back(EventLine{peer.pod + ": " + trouble, true});
   }
   peer.facts = facts;
@@ -196,17 +197,17 @@ void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
 }
 
 void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
-  if (dead_.contains(join.member) && !RM_MUTANT(kDeadNotRemembered)) {
-    Send(peer, rendezvous::Evict{join.member, "the job has gone on without it"});
+  if (removed_.contains(join.member)) {
+    Send(peer, rendezvous::Evict{join.member, "the job continued without it"});
     return;
   }
   report_dirty_ = true;
   if (peer.member == join.member) {
-    // The same incarnation on a new connection. What was sent meanwhile may be lost: say it again.
+    // The same incarnation on a new connection. Repeat what may have been lost.
     peer.lost_at = kNever;
     peer.loss_counted = false;
     if (active_ && InCurrent(peer)) Send(peer, current_);
-    if (round_) AddToRound(peer, now);
+    if (change_) AddToChange(peer, now);
     retry_at_ = now;
     return;
   }
@@ -216,43 +217,43 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   peer.join_order = ++joins_;
   peer.lost_at = kNever;
   peer.loss_counted = false;
-  // Not asked yet. A trainer that an earlier coordinator knew may hold anything.
+  // It has not reported a status yet. A trainer that knew an earlier coordinator may hold state.
   peer.may_hold_state = options_.resumed && current_.generation == 0;
   peer.failed_starts = 0;
   if (first_join_ == kNever) first_join_ = now;
   last_join_ = now;
-  retry_at_ = now;  // whoever comes may be the one that was waited for
-  if (round_) {
-    AddToRound(peer, now);
+  retry_at_ = now;  // it may be the holder that AwaitHoldersUntil waits for
+  if (change_) {
+    AddToChange(peer, now);
   } else if (WantsBoundary()) {
     boundary_at_ = std::min(boundary_at_, now + options_.growth_window);
   }
 }
 
 void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
-  if (!round_ || peer.member != status.member) return;
-  if (status.generation != round_->generation && !RM_MUTANT(kStatusNotFenced)) return;
-  for (Answer& answer : round_->answers) {
-    if (answer.peer == &peer) answer.status = status;
+  if (!change_ || peer.member != status.member) return;
+  if (status.generation != change_->generation) return;
+  for (Participant& participant : change_->participants) {
+    if (participant.peer == &peer) participant.status = status;
   }
 }
 
 void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   report_dirty_ = true;
   if (down.member == peer.failed_member) {
-    // The second half of the story: the exit code is known after the death.
+    // The agent reports the death first and the exit code later.
     if (report_.last_failure && report_.last_failure->pod == peer.pod) {
       if (down.exit_code != 0) report_.last_failure->exit_code = down.exit_code;
       if (!down.message.empty()) report_.last_failure->message = down.message;
     }
     return;
   }
-  if (dead_.contains(down.member)) return;  // we knew, and said so
+  if (removed_.contains(down.member)) return;  // already counted
   const bool joined = peer.member == down.member && !peer.member.empty();
   if (!joined && !peer.member.empty()) return;  // of an earlier incarnation
   peer.failed_member = down.member;
   if (!joined) {
-    dead_.insert(down.member);
+    removed_.insert(down.member);
     if (peer.leaving) return;
     ++peer.failed_starts;
     CountFailure(peer, {peer.pod, down.evidence, down.exit_code, down.message});
@@ -262,21 +263,21 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
     CountFailure(peer, {peer.pod, down.evidence, down.exit_code, down.message});
   }
   const bool in_current = InCurrent(peer);
-  dead_.insert(peer.member);
+  removed_.insert(peer.member);
   peer.member.clear();
   peer.may_hold_state = false;
   peer.outvoted.reset();
   MemberLost(peer, in_current, now);
-  if (peer.leaving) Release(peer);
+  if (peer.leaving) ReleasePeer(peer);
 }
 
 void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
   if (peer.leaving) return;
-  Say(peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
+  AddEvent(peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
   peer.leaving = true;
-  const bool needed = InCurrent(peer) || round_.has_value() || current_.generation == 0 || !active_;
+  const bool needed = InCurrent(peer) || change_.has_value() || current_.generation == 0 || !active_;
   if (peer.member.empty() || !needed) {
-    Release(peer);
+    ReleasePeer(peer);
     return;
   }
   if (WantsBoundary()) boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
@@ -292,7 +293,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
     if (record.step > newest_step_) {
       newest_step_ = record.step;
       stepped_at_ = now;
-      // Never more than matters; max() in this order takes what is no number for zero.
+      // Clamp to what UnresponsiveLimit uses. max() with its arguments in this order maps NaN to zero.
       const double took = std::min(std::max(0.0, record.seconds), ToSeconds(options_.silence_limit));
       step_time_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(took));
       lost_generations_ = 0;
@@ -334,14 +335,14 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
   report_dirty_ = true;
   if (stop_requested_) {
     report_.done = done;
-    End(GangPhase::kStopped, 0, "stopped by order");
+    End(GangPhase::kStopped, 0, "stopped on request");
     return;
   }
-  // Everyone who held the state leaves. It is durable now, and waits there for new workers.
-  Say((done.saved ? "checkpoint written at step " : "no checkpoint is kept of step ") +
-      std::to_string(done.step) + ": the last holders of the state leave");
+  // All holders of the state leave. New workers start from the checkpoint.
+  AddEvent((done.saved ? "checkpoint written at step " : "no checkpoint is kept of step ") +
+           std::to_string(done.step) + ": the last workers that hold the state leave");
   ReleaseLeavers();
-  round_.reset();
+  change_.reset();
   active_ = survivors_hold_ = false;
   abort_at_ = boundary_at_ = kNever;
   retry_at_ = now;
@@ -350,33 +351,35 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
 
 void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
   const bool died = record.evidence == "mutex" || record.evidence == "exit";
-  Say(peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
-      (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
-      (record.message.empty() ? "" : ": " + record.message));
+  AddEvent(peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
+           (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
+           (record.message.empty() ? "" : ": " + record.message));
   ++report_.worker_failures;
   report_.last_failure = std::move(record);
   report_dirty_ = true;
 }
 
-void Coordinator::Forget(Peer& peer) {
+void Coordinator::ErasePeer(Peer& peer) {
   if (peer.connection != 0) {
     connections_.erase(peer.connection);
     outputs_.push_back(CloseConnection{peer.connection});
   }
-  if (round_) std::erase_if(round_->answers, [&](const Answer& answer) { return answer.peer == &peer; });
+  if (change_)
+    std::erase_if(change_->participants,
+                  [&](const Participant& participant) { return participant.peer == &peer; });
   report_dirty_ = true;
   peers_.erase(std::string(peer.agent));
 }
 
-void Coordinator::ThrowOut(Peer& peer, const std::string& reason) {
-  dead_.insert(peer.member);
+void Coordinator::EvictPeer(Peer& peer, const std::string& reason) {
+  removed_.insert(peer.member);
   if (peer.connection != 0) Send(peer, rendezvous::Evict{peer.member, reason});
-  peer.failed_member = peer.member;  // its Down is no news
+  peer.failed_member = peer.member;  // its Down is not a new failure
   peer.member.clear();
   peer.may_hold_state = false;
   peer.outvoted.reset();
   report_dirty_ = true;
-  if (peer.leaving) Release(peer);
+  if (peer.leaving) ReleasePeer(peer);
 }
 
 void Coordinator::Send(const Peer& peer, Message message) {
@@ -399,7 +402,7 @@ void Coordinator::RefreshReport() {
   int32_t failed_starts = 0;
   std::map<std::string, const Peer*> by_member;
   for (const auto& [agent, peer] : peers_) {
-    if (peer.silent) silent.insert(peer.pod);
+    if (peer.reported_silent) silent.insert(peer.pod);
     if (peer.facts) r.facts.push_back({peer.pod, *peer.facts});
     if (peer.usable()) by_member[peer.member] = &peer;
     failed_starts = std::max(failed_starts, peer.failed_starts);

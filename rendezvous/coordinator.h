@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The coordinator of one job, as a pure machine: who is a member, which generation trains, from which step.
-// Events in, outputs out; it knows no clock, socket or thread. A server keeps one per job (server.h).
+// The coordinator of one job decides who is a member, which generation trains, and from which step it starts.
 //
-// A membership change is a *round*: Prepare{g} to everyone concerned, MemberStatus{g} from each, then one
-// NewGeneration{g}, or a pause when too few are left. Every decision about steps and sources is made from the
-// statuses of the round, never from memory, so a coordinator that has just been started (with a higher term)
-// decides as well as an old one.
+// A Coordinator is a pure state machine: On() takes an event and the time, Take() returns the outputs. It has
+// no clock, socket or thread. Server (server.h) runs one per job and performs the outputs.
+//
+// A membership change sends Prepare{g} to all participants, collects MemberStatus{g} from each, and publishes
+// one NewGeneration{g}, or pauses when too few members are left. Start reading at Coordinator::Advance
+// (membership_change.cc). Every decision about steps and sources uses only the statuses of the current
+// change. A newly started coordinator with a higher term therefore decides as well as its predecessor.
+//
+// Not thread-safe.
 //
 // Invariants
-//  I1 Generations rise: a round never reuses a number, and a higher term is above everything of a lower one.
-//  I2 A NewGeneration lists only members that answered its own Prepare, at least min (unless it stops), at
+//  I1 Generations increase: a membership change never reuses a number, and any generation of a higher term is
+//     above all generations of a lower term.
+//  I2 A NewGeneration lists only members that answered its own Prepare: at least min (unless it stops), at
 //     most max.
-//  I3 A member that was left out while it could not be reached is never taken back: it is evicted.
-//  I4 While a holder of state may still come back, training does not start over from a checkpoint.
-//  I5 The last holder of state does not leave before another member has the state or it is checkpointed.
-//  I6 In a steady step nothing is sent.
+//  I3 A member that was left out because it was unreachable is never readmitted: it is evicted.
+//  I4 While a holder of the state may still reconnect, training does not start over from a checkpoint.
+//  I5 The last holder of the state does not leave before another member has the state or a checkpoint has it.
+//  I6 Steady training needs no message from the coordinator.
 #pragma once
 
 #include <map>
@@ -32,43 +37,48 @@
 
 namespace ringmaster::rendezvous {
 
-using ConnectionId = uint64_t;  // never reused by the shell; 0 is none
+using ConnectionId = uint64_t;  // the server never reuses one; 0: not connected
 
 struct CoordinatorOptions {
   std::string job;
   int32_t min = 1;
-  int32_t target = 1;  // replicas: the first formation waits for so many
+  int32_t target = 1;  // replicas: the first formation waits for this many
   int32_t max = 1;
-  int32_t slots = 1;  // members of a pod; min, target and max count members
-  uint32_t term = 0;  // rises with every coordinator of this job
-  // The job has run under an earlier coordinator whose members may still live (and train on): they get
-  // `holder_grace` to connect before the first generation, from the first of them on: what tells agents where
-  // the new coordinator is may be late for all of them. With what that coordinator had heard.
+  int32_t slots = 1;  // members per pod; min, target and max count members
+  uint32_t term = 0;  // increases with every coordinator of this job
+  // The job has run under an earlier coordinator, and its members may still be training. They get
+  // `holder_grace` to connect, counted from the first one that joins, because the new coordinator's address
+  // may reach all of them late. `known_*` is what the earlier coordinator had recorded.
   bool resumed = false;
   int64_t known_step = 0;
   int64_t known_checkpoint = -1;
 
-  Duration gather_window = milliseconds(2);   // deaths and leaves so close together are one change (20 ms on
-                                              // a network)
-  Duration growth_window = milliseconds(50);  // joins so close together are one change
-  Duration last_call = milliseconds(500);     // first formation below target: since the last join
-  Duration status_deadline = seconds(10);     // Prepare -> MemberStatus of a member
-  Duration candidate_deadline = seconds(2);   // the same of a joiner, which others must not wait for
-  Duration boundary_deadline = seconds(30);   // a boundary Prepare not answered becomes an abort
-  // The others go on without an agent that was not heard for so long, or for two steps, while no step was
-  // committed (one that was needed everybody); only after silence_limit, which bounds it, is it also told to
-  // be silent, which costs it its pod.
-  Duration quiet_limit = seconds(3);
-  Duration silence_limit = seconds(3);  // at least quiet_limit
-  Duration holder_grace = seconds(3);   // see I4
+  // Deaths and leaves within this window are one change (a network uses 20 ms).
+  Duration gather_window = milliseconds(2);
+  // Joins within this window are one change.
+  Duration growth_window = milliseconds(50);
+  // The first formation starts below target when no worker has joined for this long.
+  Duration last_call = milliseconds(500);
+  // From Prepare to the MemberStatus of a member.
+  Duration status_deadline = seconds(10);
+  // The same for a joining worker: shorter, because members wait for it.
+  Duration candidate_deadline = seconds(2);
+  // An unanswered boundary Prepare becomes an abort.
+  Duration boundary_deadline = seconds(30);
+  // A member whose agent is unresponsive is left out: after this limit, or after two steps if that is longer,
+  // when no step commits (a commit needs every member). silence_limit bounds the wait; only then does the
+  // report name the pod as silent, upon which the controller replaces it.
+  Duration unresponsive_limit = seconds(3);
+  Duration silence_limit = seconds(3);  // REQUIRES: at least unresponsive_limit
+  Duration holder_grace = seconds(3);   // how long I4 waits for an unreachable holder
 };
 
 // ---- events
-struct AgentConnected {  // secret checked, job found
+struct AgentConnected {  // the server has authenticated it and found the job
   ConnectionId connection = 0;
   Hello hello;
 };
-struct AgentGone {
+struct AgentDisconnected {
   ConnectionId connection = 0;
 };
 struct MessageFrom {
@@ -80,10 +90,10 @@ struct SetLimits {
   int32_t target = 1;
   int32_t max = 1;
 };
-struct RequestStop {};  // suspend, Ctrl-C: checkpoint, then end
+struct RequestStop {};  // suspend, Ctrl-C: write a checkpoint, then end
 struct TimePassed {};
 using CoordinatorEvent =
-    std::variant<AgentConnected, AgentGone, MessageFrom, SetLimits, RequestStop, TimePassed>;
+    std::variant<AgentConnected, AgentDisconnected, MessageFrom, SetLimits, RequestStop, TimePassed>;
 
 // ---- outputs
 struct SendTo {
@@ -93,13 +103,13 @@ struct SendTo {
 struct CloseConnection {
   ConnectionId connection = 0;
 };
-struct ProgressOut {  // records not seen before, steps rising; may be empty when only the rest changed
+struct ProgressOut {  // new records only, in order of step; empty when only other fields changed
   Progress progress;
 };
-struct ReportChanged {};
-struct EventLine {  // for people and events.jsonl
+struct ReportChanged {};  // report() has a new value
+struct EventLine {        // for users: the terminal, events.jsonl, Kubernetes Events
   std::string text;
-  bool device_trouble = false;  // of a worker's GPU: an Event of its own in a cluster
+  bool device_fault = false;  // a GPU of a worker has a fault; a cluster records it under a separate reason
 };
 using CoordinatorOutput = std::variant<SendTo, CloseConnection, ProgressOut, ReportChanged, EventLine>;
 
@@ -107,9 +117,11 @@ class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);
 
+  // REQUIRES: `now` does not decrease between calls.
   void On(const CoordinatorEvent& event, Time now);
+  // Returns the outputs since the last call. The caller performs them in order.
   std::vector<CoordinatorOutput> Take();
-  // When TimePassed is due.
+  // When TimePassed is due; kNever: not before the next event.
   Time next_wakeup() const;
   const Report& report() const { return report_; }
 
@@ -120,35 +132,35 @@ class Coordinator {
     int32_t slot = 0;
     std::string node;
     ConnectionId connection = 0;
-    Time heard;
-    Time lost_at = kNever;  // no connection, or quiet, since then
-    bool quiet = false;     // connected, not heard, and left out
-    bool silent = false;    // and for so long that it is told
-    bool loss_counted = false;
-    bool leaving = false;
-    std::string member;  // its trainer; empty: none has joined
+    Time heard;                    // when its last message arrived
+    Time lost_at = kNever;         // since when it is disconnected or unresponsive
+    bool unresponsive = false;     // connected, but silent, and therefore left out
+    bool reported_silent = false;  // silent beyond silence_limit: the report names it
+    bool loss_counted = false;     // the loss of its member is in worker_failures
+    bool leaving = false;          // it sent Leave
+    std::string member;            // id of its trainer; empty: none has joined
     std::string address;
     std::optional<Facts> facts;
     uint64_t join_order = 0;
     bool may_hold_state = false;
-    std::optional<MemberStatus> outvoted;  // the state that it reported and that was found corrupt
-    std::string failed_member;             // the last that went down
-    int32_t failed_starts = 0;             // in a row, before they joined
+    std::optional<MemberStatus> outvoted;  // the state it reported that the majority contradicted
+    std::string failed_member;             // the last of its members that failed
+    int32_t failed_starts = 0;             // consecutive trainers that died before they joined
 
-    // There, heard of, and with nothing lost on the way to it.
+    // Connected and responsive, with a joined trainer, and no message to it was lost.
     bool usable() const { return connection != 0 && lost_at == kNever && !member.empty(); }
   };
-  struct Answer {
+  struct Participant {
     Peer* peer = nullptr;
     Time deadline = kNever;
     std::optional<MemberStatus> status;
   };
-  struct Round {
+  struct MembershipChange {
     Generation generation = 0;
     Urgency urgency = Urgency::kAbort;
-    bool limited = false;  // made while members train: joiners only up to max
+    bool limited = false;  // started while a generation trained: admits joining workers only up to max
     bool failure = false;  // a member was lost
-    std::vector<Answer> answers;
+    std::vector<Participant> participants;
   };
 
   // coordinator.cc: agents and their messages
@@ -163,41 +175,42 @@ class Coordinator {
   void OnProgress(Peer& peer, const Progress& progress, Time now);
   void OnDone(Peer& peer, const Done& done, Time now);
   void CheckSilence(Time now);
-  Duration QuietLimit() const;
-  void Heard(Peer& peer, Time now);
-  void Unreachable(Peer& peer, Time now);  // its member must be taken for dead soon
+  Duration UnresponsiveLimit() const;
+  void MarkHeard(Peer& peer, Time now);
+  void MarkUnreachable(Peer& peer, Time now);  // unless it reconnects, its member is left out
   void MemberLost(const Peer& peer, bool was_member, Time now);
   void CountFailure(Peer& peer, FailureRecord record);
-  void Forget(Peer& peer);                               // erases it; the reference is dead afterwards
-  void ThrowOut(Peer& peer, const std::string& reason);  // Evict, and never take it back
+  void ErasePeer(Peer& peer);                             // invalidates the reference
+  void EvictPeer(Peer& peer, const std::string& reason);  // sends Evict; I3
 
-  // round.cc: from Prepare to NewGeneration
+  // change.cc: from Prepare to NewGeneration
   void Advance(Time now);
-  void StartRound(Urgency urgency, Time now);
-  void AddToRound(Peer& peer, Time now);
-  void DropFromRound(const Peer& peer, bool was_member);
-  void OnRoundDeadline(Time now);
-  void CompleteRound(Time now);
-  bool AllAsked(const Round& round) const;  // who can be reached
-  void Regroup(const Round& round, const RecoveryPlan& plan, Time now);
-  static void StandTogether(std::vector<Peer*>& peers);
-  void Publish(const Round& round, const RecoveryPlan& plan, std::vector<Peer*> members, bool stop, Time now);
-  void Release(Peer& peer);  // Exit for one that left by plan
+  void StartChange(Urgency urgency, Time now);
+  void AddToChange(Peer& peer, Time now);
+  void DropFromChange(const Peer& peer, bool was_member);
+  void OnChangeDeadline(Time now);
+  void CompleteChange(Time now);
+  bool AllParticipate(const MembershipChange& change) const;  // every usable peer
+  void ChooseMembers(const MembershipChange& change, const RecoveryPlan& plan, Time now);
+  static void SortByLocality(std::vector<Peer*>& peers);
+  void Publish(const MembershipChange& change, const RecoveryPlan& plan, std::vector<Peer*> members,
+               bool stop, Time now);
+  void ReleasePeer(Peer& peer);  // sends Exit to a peer that left by plan
   void ReleaseLeavers();
   void ExitAll(int32_t code, const std::string& reason);
   void End(GangPhase phase, int32_t code, const std::string& reason);
   void CountWithoutProgress();
 
   bool InCurrent(const Peer& peer) const;
-  bool CurrentBroken() const;  // a member of the current generation is not there any more
-  bool WantsBoundary() const;  // join, leave, stop or shrink to be done
+  bool CurrentBroken() const;  // a member of the current generation is lost
+  bool WantsBoundary() const;  // a join, leave, stop or shrink is pending
   // `fresh`: a source is a member of the current generation.
   std::optional<Time> AwaitHoldersUntil(const RecoveryPlan& plan, bool fresh, Time now) const;
-  Time FormationDue() const;  // kNever: too few are there
-  Time HoldersDue() const;    // when those of an earlier coordinator have had their time to connect
+  Time FormationDue() const;  // kNever: too few workers are connected
+  Time HoldersDue() const;    // when the grace for members of an earlier coordinator ends
   Generation NextGeneration();
   void Send(const Peer& peer, Message message);
-  void Say(std::string text) { outputs_.push_back(EventLine{std::move(text)}); }
+  void AddEvent(std::string text) { outputs_.push_back(EventLine{std::move(text)}); }
   void RefreshReport();
 
   CoordinatorOptions options_;
@@ -205,35 +218,35 @@ class Coordinator {
   Report report_;
   bool report_dirty_ = true;
 
-  std::map<std::string, Peer> peers_;  // by agent; addresses are stable
+  std::map<std::string, Peer> peers_;  // by agent; elements never move
   std::map<ConnectionId, Peer*> connections_;
-  std::set<std::string> dead_;  // ids of members left out: I3
+  std::set<std::string> removed_;  // members that were left out (I3)
   uint64_t joins_ = 0;
 
   uint32_t sequence_ = 0;
-  NewGeneration current_;  // last published; generation 0: none
-  bool active_ = false;    // and it trains, as far as we know
-  std::optional<Round> round_;
+  NewGeneration current_;  // the last published one; generation 0: none
+  bool active_ = false;    // current_ trains, as far as the coordinator knows
+  std::optional<MembershipChange> change_;
   Time abort_at_ = kNever;
   Time boundary_at_ = kNever;
   Time first_join_ = kNever;
   Time last_join_;
-  Time retry_at_;                // formation is not tried before (I4)
-  bool survivors_hold_ = false;  // paused: members stand still with state
+  Time retry_at_;                // no formation before this time (I4)
+  bool survivors_hold_ = false;  // paused: members hold the state in memory and wait
   bool stop_requested_ = false;
   bool ended_ = false;
-  int32_t exit_code_ = 0;  // for agents that come after the end
+  int32_t exit_code_ = 0;  // for agents that connect after the end
   std::string exit_reason_;
 
   Time started_at_ = kNever;
   Time last_on_ = kNever;
   Time silence_check_at_ = kNever;
-  int64_t newest_step_ = 0;       // committed, heard of by any way
-  int64_t recorded_step_ = 0;     // newest record passed on
-  Time stepped_at_;               // when newest_step_ was heard to rise
-  Duration step_time_{};          // what that step took; zero: none was heard of yet
+  int64_t newest_step_ = 0;       // newest committed step, from records, statuses or Done
+  int64_t recorded_step_ = 0;     // step of the newest record in a ProgressOut
+  Time stepped_at_;               // when newest_step_ last increased
+  Duration step_time_{};          // duration of that step; zero: not known yet
   int64_t progress_mark_ = 0;     // newest_step_ when the current generation was published
-  int32_t lost_generations_ = 0;  // in a row without a commit
+  int32_t lost_generations_ = 0;  // consecutive generations lost without a commit
 };
 
 }  // namespace ringmaster::rendezvous

@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/mutation.h"
-
 namespace ringmaster::rendezvous {
 namespace {
 
-// Enough to cover what a broken connection may have swallowed; a record is 72 bytes.
+// Enough to repeat what a broken connection may have lost; a record is 72 bytes.
 constexpr size_t kRecentRecords = 64;
 
-// A trainer that says so itself: no restart would help.
+// A trainer exits with this code when a restart would not help.
 constexpr int32_t kFatalExitCode = 64;
 
 constexpr const char* kEvicted = "evicted";
@@ -78,7 +76,7 @@ void MemberCore::OnTick(Time now) {
   }
   if (now >= restart_at_) {
     restart_at_ = kNever;
-    if (!RM_MUTANT(kMemberIdReused) || incarnation_ == 0) ++incarnation_;
+    ++incarnation_;
     member_ = options_.hello.agent + "." + std::to_string(incarnation_);
     trainer_ = Trainer::kRunning;
     started_at_ = now;
@@ -91,19 +89,18 @@ void MemberCore::OnConnected(Time now) {
   connect_at_ = kNever;
   connect_backoff_ = options_.connect_backoff_min;
   ping_at_ = now + options_.ping_interval;
-  Say(options_.hello);
-  if (RM_MUTANT(kNothingRepeated)) return;
-  if (down_) Say(*down_);
-  if (facts_) Say(*facts_);
-  if (join_) Say(*join_);
+  SendToCoordinator(options_.hello);
+  if (down_) SendToCoordinator(*down_);
+  if (facts_) SendToCoordinator(*facts_);
+  if (join_) SendToCoordinator(*join_);
   if (!recent_.empty()) {
     Progress progress = progress_;
     progress.records.assign(recent_.begin(), recent_.end());
-    Say(std::move(progress));
+    SendToCoordinator(std::move(progress));
   }
-  if (done_) Say(*done_);
-  if (stage_ == Stage::kLeaving) Say(Leave{"terminated"});
-  if (fatal_) Say(*fatal_);
+  if (done_) SendToCoordinator(*done_);
+  if (stage_ == Stage::kLeaving) SendToCoordinator(Leave{"terminated"});
+  if (fatal_) SendToCoordinator(*fatal_);
 }
 
 void MemberCore::OnCoordinator(const Message& message, Time now) {
@@ -113,29 +110,23 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
   }
   if (stage_ == Stage::kEnding || trainer_ != Trainer::kRunning || !join_) return;
   if (const auto* prepare = std::get_if<Prepare>(&message)) {
-    if (RM_MUTANT(kMemberNotFenced)) {
-      commands_.push_back(SendTrainer{*prepare});
-      return;
-    }
     if (prepare->generation < prepared_) return;
-    if (prepare->generation == prepared_ && asked_) {
-      // Said again on a new connection. The trainer has it; its answer may have been lost.
-      if (status_) Say(*status_);
+    if (prepare->generation == prepared_ && prepare_forwarded_) {
+      // Repeated on a new connection. The trainer has received it, but its answer may be lost.
+      if (status_) SendToCoordinator(*status_);
       return;
     }
     prepared_ = prepare->generation;
-    asked_ = true;
+    prepare_forwarded_ = true;
     status_.reset();
     commands_.push_back(SendTrainer{*prepare});
   } else if (const auto* next = std::get_if<NewGeneration>(&message)) {
-    if (!RM_MUTANT(kMemberNotFenced)) {
-      // It may also be for an incarnation that has died meanwhile.
-      const bool for_us = status_.has_value() &&
-                          std::any_of(next->members.begin(), next->members.end(),
-                                      [&](const rendezvous::Member& member) { return member.id == member_; });
-      if (next->generation != prepared_ || next->generation == delivered_ || !for_us) return;
-    }
-    delivered_ = next->generation;
+    // It may be addressed to an earlier incarnation that has died in the meantime.
+    const bool for_us = status_.has_value() &&
+                        std::any_of(next->members.begin(), next->members.end(),
+                                    [&](const rendezvous::Member& member) { return member.id == member_; });
+    if (next->generation != prepared_ || next->generation == forwarded_generation_ || !for_us) return;
+    forwarded_generation_ = next->generation;
     done_.reset();
     commands_.push_back(SendTrainer{*next});
   } else if (const auto* evict = std::get_if<Evict>(&message)) {
@@ -148,27 +139,27 @@ void MemberCore::OnTrainer(const Message& message, Time now) {
   if (const auto* join = std::get_if<Join>(&message)) {
     join_ = Join{member_, join->address};
     down_.reset();
-    Say(*join_);
+    SendToCoordinator(*join_);
   } else if (const auto* facts = std::get_if<Facts>(&message)) {
     facts_ = *facts;
-    Say(*facts_);
+    SendToCoordinator(*facts_);
   } else if (const auto* status = std::get_if<MemberStatus>(&message)) {
-    if (status->generation != prepared_ && !RM_MUTANT(kMemberNotFenced)) return;
+    if (status->generation != prepared_) return;
     status_ = *status;
     status_->member = member_;
-    Say(*status_);
+    SendToCoordinator(*status_);
   } else if (const auto* progress = std::get_if<Progress>(&message)) {
     recent_.insert(recent_.end(), progress->records.begin(), progress->records.end());
     while (recent_.size() > kRecentRecords) recent_.pop_front();
     progress_ = *progress;
     progress_.records.clear();
-    Say(*progress);
+    SendToCoordinator(*progress);
   } else if (const auto* done = std::get_if<Done>(&message)) {
     done_ = *done;
-    Say(*done);
+    SendToCoordinator(*done);
   } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
     fatal_ = *fatal;
-    Say(*fatal);
+    SendToCoordinator(*fatal);
     EndBy(fatal->exit_code, fatal->message, now + options_.fatal_grace);
   }
 }
@@ -180,13 +171,13 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message,
   join_.reset();
   facts_.reset();
   status_.reset();
-  asked_ = false;
+  prepare_forwarded_ = false;
   done_.reset();
   recent_.clear();
-  // Who evicted it needs no telling.
+  // The coordinator evicted it, so it needs no Down.
   if (stage_ == Stage::kEnding || evidence == kEvicted) return;
   down_ = Down{member_, evidence, exit_code, message};
-  Say(*down_);
+  SendToCoordinator(*down_);
 }
 
 void MemberCore::OnReaped(int32_t exit_code, Time now) {
@@ -195,19 +186,19 @@ void MemberCore::OnReaped(int32_t exit_code, Time now) {
   trainer_ = Trainer::kNone;
   member_.clear();
   if (stage_ == Stage::kEnding) {
-    // After a Fatal, the coordinator's word (or the deadline) is still awaited: it must have heard.
-    if (exit_heard_) Finish(end_code_, end_reason_);
+    // After a Fatal, wait for the coordinator's Exit (or the deadline): it must have received the Fatal.
+    if (exit_received_) Finish(end_code_, end_reason_);
     return;
   }
   if (exit_code == kFatalExitCode) {
     fatal_ = Fatal{exit_code, "the trainer ended with exit code 64"};
-    Say(*fatal_);
+    SendToCoordinator(*fatal_);
     EndBy(exit_code, fatal_->message, now + options_.fatal_grace);
     return;
   }
   if (down_) {
     down_->exit_code = exit_code;
-    Say(*down_);  // the same member again, now with its exit code
+    SendToCoordinator(*down_);  // repeats the Down, now with the exit code
   }
   if (stage_ == Stage::kLeaving) return;
   if (now - started_at_ >= options_.stable_after) {
@@ -227,13 +218,13 @@ void MemberCore::OnTerminate(Time now) {
   stage_ = Stage::kLeaving;
   deadline_ = now + options_.leave_grace;
   restart_at_ = kNever;
-  Say(Leave{"terminated"});
+  SendToCoordinator(Leave{"terminated"});
 }
 
 void MemberCore::OnExit(const Exit& exit, Time now) {
-  if (exit_heard_) return;
-  exit_heard_ = true;
-  // Our own Fatal is the better reason.
+  if (exit_received_) return;
+  exit_received_ = true;
+  // The agent's own Fatal is the more precise reason.
   if (fatal_) {
     EndBy(fatal_->exit_code, fatal_->message, now + options_.exit_grace);
   } else {
@@ -243,7 +234,7 @@ void MemberCore::OnExit(const Exit& exit, Time now) {
   if (trainer_ == Trainer::kNone) Finish(end_code_, end_reason_);
 }
 
-// The agent ends with `code` once its trainer has ended, at the deadline in any case.
+// The agent exits with `code` when its trainer has ended, at the latest at `deadline`.
 void MemberCore::EndBy(int32_t code, const std::string& reason, Time deadline) {
   stage_ = Stage::kEnding;
   deadline_ = deadline;
@@ -258,7 +249,7 @@ void MemberCore::Finish(int32_t code, const std::string& reason) {
   stage_ = Stage::kEnded;
 }
 
-void MemberCore::Say(Message message) {
+void MemberCore::SendToCoordinator(Message message) {
   if (connected_) commands_.push_back(SendCoordinator{std::move(message)});
 }
 

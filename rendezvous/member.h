@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The agent's side of the protocol, as a pure machine: it stands between the coordinator, one trainer process
-// and the process's own fate. Events in, commands out; it knows no clock, socket or process. One thread.
+// MemberCore is the agent's side of the protocol: it mediates between the coordinator and one trainer
+// process.
 //
-// The shell (worker/agent) feeds every event with the time, then carries out Take()'s commands in order, and
-// calls again at next_wakeup() with Tick. It makes one connection at a time, and closes it before the next.
+// A pure state machine: On() takes an event and the time, Take() returns commands. It has no clock, socket or
+// process. Not thread-safe.
 //
-// Rules it keeps:
-// - Ids of members are "<agent>.<n>", n rising: an id is never used twice.
+// The agent (worker/agent) passes every event with the time, performs Take()'s commands in order, and calls
+// On(Tick) at next_wakeup(). It has at most one connection, and closes it before it opens the next.
+//
+// Invariants:
+// - Member ids are "<agent>.<n>" with increasing n: an id is never used twice.
 // - Generation fence: a Prepare older than one already seen, and a NewGeneration that does not belong to the
-//   newest Prepare or was already delivered, go no further than here.
-// - What the coordinator must not miss (Join, Leave, Done, Fatal, the last Down, the newest progress records)
-//   is said again on every new connection; the answer to a repeated Prepare comes from memory.
-// - Losing the coordinator stops nothing: the trainer goes on, connecting is tried again with back-off.
+//   newest Prepare or was already delivered, are not forwarded to the trainer.
+// - Every new connection starts with a repetition of what the coordinator must not miss: Join, Leave, Done,
+//   Fatal, the last Down, the newest progress records. A repeated Prepare is answered from memory.
+// - Losing the coordinator does not interrupt the trainer. The agent reconnects with back-off.
 #pragma once
 
 #include <deque>
@@ -31,38 +34,44 @@ struct MemberOptions {
   Duration ping_interval = milliseconds(200);
   Duration connect_backoff_min = milliseconds(10);
   Duration connect_backoff_max = milliseconds(300);
-  Duration restart_backoff_min = milliseconds(100);  // a trainer that fell sooner than `stable_after` waits
-  Duration restart_backoff_max = seconds(10);        // this long, doubled each time; others start at once
+  // The restart of a trainer that lived shorter than `stable_after` is delayed; the delay doubles each time.
+  // Other trainers restart at once.
+  Duration restart_backoff_min = milliseconds(100);
+  Duration restart_backoff_max = seconds(10);
   Duration stable_after = seconds(5);
-  Duration exit_grace = seconds(10);  // Exit -> the trainer has ended, else it is killed
-  Duration leave_grace =
-      seconds(100);  // Leave -> Exit from the coordinator, else killed (pod grace is limited)
-  Duration fatal_grace = seconds(2);          // Fatal -> Exit from the coordinator, else we end by ourselves
-  Duration give_up_after = Duration::zero();  // without a coordinator for this long: end with 1; zero: never
+  // After Exit: how long the trainer may take to exit before it is killed.
+  Duration exit_grace = seconds(10);
+  // After Leave: how long to wait for Exit before the trainer is killed; below the pod's grace period.
+  Duration leave_grace = seconds(100);
+  // After Fatal: how long to wait for Exit before the agent exits without it.
+  Duration fatal_grace = seconds(2);
+  // The agent exits with 1 after this long without a coordinator; zero: never.
+  Duration give_up_after = Duration::zero();
 };
 
 // ---- events
-struct Started {};  // once, first: the process is up
+struct Started {};  // the first event, once
 struct Tick {};
 struct Connected {};
-struct Disconnected {};  // also a failed attempt
+struct Disconnected {};  // also for a failed attempt to connect
 struct FromCoordinator {
   Message message;
 };
 struct FromTrainer {
   Message message;  // Join (its `member` may be empty), Facts, MemberStatus, Progress, Done, Fatal
 };
-// The trainer is dead or must be taken for dead; tell it as soon as it is known, after reading out its
-// channel. Evidence as in Down. The member core answers with KillTrainer, so that it is dead for sure.
+// The trainer is dead or must be treated as dead. Sent as soon as this is known, after everything in its
+// channel has been read. Evidence as in Down. The answer is KillTrainer, so that the trainer is certainly
+// dead.
 struct TrainerLost {
   std::string evidence;
   std::string message;
 };
-// waitpid has answered: nothing of it is left. Without a TrainerLost before, this is the news itself.
+// waitpid has returned the trainer. May come without a preceding TrainerLost.
 struct TrainerReaped {
-  int32_t exit_code = 0;  // 128 + signal for signals
+  int32_t exit_code = 0;  // 128 + signal when a signal ended it
 };
-struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second ends at once
+struct Terminate {};  // SIGTERM or SIGINT: the first is a planned leave, the second exits at once
 using MemberEvent = std::variant<Started, Tick, Connected, Disconnected, FromCoordinator, FromTrainer,
                                  TrainerLost, TrainerReaped, Terminate>;
 
@@ -82,10 +91,10 @@ struct StartTrainer {
   std::string member;
   bool operator==(const StartTrainer&) const = default;
 };
-struct KillTrainer {  // SIGKILL; harmless when it is dead already. TrainerReaped follows.
+struct KillTrainer {  // SIGKILL; harmless when it is already dead. TrainerReaped follows.
   bool operator==(const KillTrainer&) const = default;
 };
-struct ExitAgent {  // last command: write out what is still to be sent, then end
+struct ExitAgent {  // the last command: flush unsent messages, then exit
   int32_t code = 0;
   std::string message;
   bool operator==(const ExitAgent&) const = default;
@@ -98,6 +107,7 @@ class MemberCore {
   explicit MemberCore(const MemberOptions& options);
 
   void On(const MemberEvent& event, Time now);
+  // Returns the commands since the last call.
   std::vector<MemberCommand> Take();
   // When Tick is due; kNever after ExitAgent.
   Time next_wakeup() const;
@@ -109,14 +119,14 @@ class MemberCore {
  private:
   enum class Stage {
     kRunning,
-    kLeaving,  // Leave is said; Exit is awaited
-    kEnding,   // Exit (or Fatal) came: the trainer's end, or the deadline, is awaited
+    kLeaving,  // sent Leave, waits for Exit
+    kEnding,   // received Exit or Fatal, waits for the trainer's end or the deadline
     kEnded,
   };
   enum class Trainer {
-    kNone,     // waits for restart_at_ (or for nothing, when no restart is wanted)
-    kRunning,  // started; joined_ says whether it has joined
-    kLost,     // taken for dead, not yet reaped
+    kNone,     // no process; it restarts at restart_at_, if ever
+    kRunning,  // started; join_ is set once it has joined
+    kLost,     // treated as dead, not reaped yet
   };
 
   void OnConnected(Time now);
@@ -127,7 +137,7 @@ class MemberCore {
   void OnReaped(int32_t exit_code, Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
-  void Say(Message message);  // to the coordinator, when there is a connection
+  void SendToCoordinator(Message message);  // does nothing without a connection
   void EndBy(int32_t code, const std::string& reason, Time deadline);
   void Finish(int32_t code, const std::string& reason);
 
@@ -137,7 +147,7 @@ class MemberCore {
   Time deadline_ = kNever;  // of kLeaving and kEnding
   int32_t end_code_ = 0;
   std::string end_reason_;
-  bool exit_heard_ = false;
+  bool exit_received_ = false;
 
   bool connected_ = false;
   Time connect_at_ = kNever;
@@ -152,17 +162,17 @@ class MemberCore {
   Time restart_at_ = kNever;
   Duration restart_backoff_;
 
-  Generation prepared_ = 0;             // newest Prepare seen, over all incarnations
-  bool asked_ = false;                  // and this incarnation was given it
-  Generation delivered_ = 0;            // newest NewGeneration given to a trainer
-  std::optional<MemberStatus> status_;  // the answer to `prepared_`
+  Generation prepared_ = 0;              // newest Prepare received, over all incarnations
+  bool prepare_forwarded_ = false;       // this incarnation has received it
+  Generation forwarded_generation_ = 0;  // newest NewGeneration forwarded to a trainer
+  std::optional<MemberStatus> status_;   // the answer to `prepared_`
   std::optional<Join> join_;
   std::optional<Facts> facts_;
   std::optional<Down> down_;  // of the last dead incarnation, until the next one joins
   std::optional<Done> done_;
   std::optional<Fatal> fatal_;
-  std::deque<StepRecord> recent_;  // forwarded lately
-  Progress progress_;              // the other members of the last Progress
+  std::deque<StepRecord> recent_;  // the newest records forwarded
+  Progress progress_;              // the other fields of the last Progress
 };
 
 }  // namespace ringmaster::rendezvous

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What agents and the coordinator say to each other, as values. The same structs travel on the inner channel
-// between an agent and its trainer, so an agent mostly relays. codec.h turns them into frames.
+// The messages between agents and the coordinator, as values. The channel between an agent and its trainer
+// carries the same structs, so the agent forwards most of them unchanged. codec.h converts them to frames.
 //
-// A *member* is one incarnation of one trainer process: a fresh id each time it starts. An *agent* lives as
-// long as its pod. A *generation* is one membership: (term << 32) | sequence, monotone, never reused.
+// A *member* is one incarnation of one trainer process: each start gets a new id. An *agent* lives as long as
+// its pod. A *generation* is one membership: (term << 32) | sequence, monotone, never reused.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ using Generation = uint64_t;
 struct Hello {
   std::string job;  // namespace/name
   std::string pod;
-  std::string agent;      // uuid of this agent process
+  std::string agent;      // UUID of this agent process
   std::string secret;     // per-run secret; in the cluster the projected token
-  int64_t attempt = 0;    // of the pod set this pod belongs to; 0: there is only one (`ringmaster run`)
-  int32_t slot = 0;       // which of its pod's trainers this agent keeps
-  std::string node = {};  // where its pod runs; empty: not told
+  int64_t attempt = 0;    // attempt of the pod; 0: attempts are not used (`ringmaster run`)
+  int32_t slot = 0;       // which of its pod's trainers this agent supervises
+  std::string node = {};  // node of the pod; empty: unknown
   bool operator==(const Hello&) const = default;
 };
 
-// A trainer is up, holds no training state and can take part.
+// A trainer is up, holds no training state and is ready to become a member.
 struct Join {
   std::string member;
-  std::string address;  // of its fabric, opaque
+  std::string address;  // of its fabric endpoint, opaque
   bool operator==(const Join&) const = default;
 };
 
-// Answer to Prepare: the trainer stands still at a commit boundary.
+// Answer to Prepare: the trainer has paused at a commit boundary.
 struct MemberStatus {
-  Generation generation = 0;  // of the Prepare that is answered
+  Generation generation = 0;  // generation of the Prepare
   std::string member;
   bool has_state = false;
   int64_t step = 0;            // committed steps
@@ -51,12 +51,12 @@ struct MemberStatus {
   bool operator==(const MemberStatus&) const = default;
 };
 
-// A trainer is gone (or must be taken as gone). Evidence: mutex | exit | hang | stopped | eof | silence |
+// A trainer is dead or must be treated as dead. Evidence: mutex | exit | hang | stopped | eof | silence |
 // corrupt.
 struct Down {
   std::string member;
   std::string evidence;
-  int32_t exit_code = 0;  // 128 + signal for signals
+  int32_t exit_code = 0;  // 128 + signal when a signal ended it
   std::string message;
   bool operator==(const Down&) const = default;
 };
@@ -67,8 +67,8 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-// One committed step. The loss is a mean over the step's samples; both norms and loss are bit-equal on every
-// member.
+// One committed step. `loss` is the mean over the step's samples. Loss and gradient norm have the same bits
+// on every member.
 struct StepRecord {
   int64_t step = 0;  // 1 for the first committed step
   double loss = 0;
@@ -81,20 +81,20 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
-// From rank 0, batched. After a change of generation the new rank 0 repeats its newest records: receivers
-// keep the first record of each step.
+// Sent in batches by rank 0. In a new generation, the new rank 0 repeats its newest records: receivers keep
+// the first record of each step.
 struct Progress {
   std::vector<StepRecord> records;
   int64_t total_steps = 0;
   std::optional<int64_t> checkpoint_step;         // newest published checkpoint
   std::optional<std::string> checkpoint_failure;  // why the newest one could not be written
-  std::string note;                               // for people: "validating"
-  std::string transport;  // what carries this generation's gradients; transport_name.h
+  std::string note;                               // for users: "validating"
+  std::string transport;  // transports that carry this generation's gradients; transport_name.h
   bool operator==(const Progress&) const = default;
 };
 
-// The job is complete, or stopped by order at a boundary; durable in both cases (checkpoint published), if it
-// keeps checkpoints at all.
+// The job is complete, or stopped on request at a boundary. In both cases a checkpoint is published, unless
+// the job keeps none.
 struct Done {
   bool finished = false;  // false: stopped early by Prepare{stop}
   int64_t step = 0;
@@ -103,24 +103,25 @@ struct Done {
   std::optional<double> validation_accuracy;
   std::string weights_hash;
   std::string optimizer_hash;
-  bool saved = true;  // there is a checkpoint of `step`
+  bool saved = true;  // a checkpoint of `step` exists
   bool operator==(const Done&) const = default;
 };
 
-// The trainer cannot go on, and no restart would help: bad data path, vocabulary mismatch, foreign
-// checkpoint.
+// The trainer cannot continue, and a restart would not help: wrong data path, vocabulary mismatch, a
+// checkpoint of another model.
 struct Fatal {
   int32_t exit_code = 64;
   std::string message;
   bool operator==(const Fatal&) const = default;
 };
 
-// What a trainer computes on, for people and metrics. Before Join, and again when the troubles change.
+// The device that a trainer computes on, for users and metrics. Sent before Join, and again when
+// device_faults changes.
 struct Facts {
   std::string device;  // "NVIDIA H200"
   std::string driver;
-  std::string nic;                    // the nearest one to the device: "mlx5_0:1"; empty: none
-  std::vector<std::string> troubles;  // as they are now: "gpu 0: its clocks are held down: ..."
+  std::string nic;                         // the one nearest to the device: "mlx5_0:1"; empty: none
+  std::vector<std::string> device_faults;  // current ones: "gpu 0: its clocks are held down: ..."
   bool operator==(const Facts&) const = default;
 };
 
@@ -137,16 +138,16 @@ struct Welcome {
 };
 
 enum class Urgency : uint8_t {
-  kAbort,     // somebody is gone: stop now, whatever is in flight fails
-  kBoundary,  // finish the step together (agreed in band), then stand still
+  kAbort,     // a member is lost: stop now; operations in flight fail
+  kBoundary,  // finish the current step together (agreed in band), then pause
 };
 
-// Stand still and answer with MemberStatus{generation}. A newer Prepare replaces an older one.
+// Pause and answer with MemberStatus{generation}. A newer Prepare replaces an older one.
 struct Prepare {
   Generation generation = 0;
   Urgency urgency = Urgency::kAbort;
-  bool stop = false;  // after standing still: write a checkpoint (one of the members with state), then
-                      // Done{finished=false}
+  // The job stops: the next generation's only work is to write a checkpoint and to send Done{finished=false}.
+  bool stop = false;
   bool operator==(const Prepare&) const = default;
 };
 
@@ -157,10 +158,10 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// The new membership. Rank = index in `members`. Ranks in `sources` hold the state of `start_step` (after
-// rolling back by one where their status said start_step + 1); everyone else fetches it from them. With no
-// source, rank 0 loads the newest good checkpoint or initialises from the seed, and is the source; start_step
-// is then -1.
+// The new membership. The rank is the index in `members`. Ranks in `sources` hold the state of `start_step`
+// (after a roll-back by one step where their status reported start_step + 1); all other ranks fetch it from
+// them. Without a source, start_step is -1: rank 0 loads the newest valid checkpoint or initializes from the
+// seed, and is then the source.
 struct NewGeneration {
   Generation generation = 0;
   std::vector<Member> members;
@@ -170,14 +171,15 @@ struct NewGeneration {
   bool operator==(const NewGeneration&) const = default;
 };
 
-// This member is not part of the job any more (it was taken for dead): end the trainer, start a fresh one.
+// The member is no longer part of the job, because it was treated as dead: kill the trainer and start a new
+// one.
 struct Evict {
   std::string member;
   std::string reason;
   bool operator==(const Evict&) const = default;
 };
 
-// The agent ends with this exit code: the job is done, or this pod left by plan.
+// The agent exits with this code: the job has ended, or this pod left by plan.
 struct Exit {
   int32_t code = 0;
   std::string reason;

@@ -7,18 +7,16 @@
 #include <utility>
 
 #include "base/check.h"
-#include "rendezvous/mutation.h"
 
 namespace ringmaster::rendezvous {
 namespace {
 
 struct Vote {
-  std::vector<size_t> agree;     // the largest group, when there is exactly one
-  std::vector<size_t> disagree;  // the others; everyone, when no group is the largest
+  std::vector<size_t> agree;     // the largest group, if it is the only one of its size
+  std::vector<size_t> disagree;  // all others
 };
 
 Vote Compare(const std::vector<MemberStatus>& statuses, const std::vector<size_t>& at_step) {
-  if (RM_MUTANT(kHashesIgnored)) return {at_step, {}};
   std::map<std::pair<uint64_t, uint64_t>, std::vector<size_t>> groups;
   for (const size_t i : at_step) groups[{statuses[i].params_hash, statuses[i].optimizer_hash}].push_back(i);
   size_t largest = 0;
@@ -43,7 +41,7 @@ RecoveryPlan PlanRecovery(const std::vector<MemberStatus>& statuses, int64_t che
     if (status.has_state) smax = std::max(smax, status.step);
   }
   if (smax < 0) return plan;
-  const bool outranked = smax < checkpoint_step && !RM_MUTANT(kCheckpointOutranked);
+  const bool outranked = smax < checkpoint_step;
 
   std::vector<size_t> leaders;   // at smax
   std::vector<size_t> laggards;  // one behind
@@ -56,12 +54,6 @@ RecoveryPlan PlanRecovery(const std::vector<MemberStatus>& statuses, int64_t che
     }
   }
   if (outranked) return plan;
-  if (RM_MUTANT(kAllAreSources)) {
-    plan.start_step = smax;
-    plan.sources = std::move(leaders);
-    plan.sources.insert(plan.sources.end(), laggards.begin(), laggards.end());
-    return plan;
-  }
 
   const Vote ahead = Compare(statuses, leaders);
   const Vote behind = Compare(statuses, laggards);
@@ -77,9 +69,8 @@ RecoveryPlan PlanRecovery(const std::vector<MemberStatus>& statuses, int64_t che
   plan.corrupt.insert(plan.corrupt.end(), behind.disagree.begin(), behind.disagree.end());
   std::sort(plan.corrupt.begin(), plan.corrupt.end());
 
-  const bool all_can_undo =
-      RM_MUTANT(kNoRollBackCheck) || std::all_of(ahead.agree.begin(), ahead.agree.end(),
-                                                 [&](size_t i) { return statuses[i].can_roll_back; });
+  const bool all_can_undo = std::all_of(ahead.agree.begin(), ahead.agree.end(),
+                                        [&](size_t i) { return statuses[i].can_roll_back; });
   plan.sources = ahead.agree;
   if (laggards.empty() || (!all_can_undo && !ahead.agree.empty())) {
     plan.start_step = smax;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From the members' statuses to the step at which the next generation starts, and who holds it. Pure.
+// Plans a recovery: from the members' statuses to the step at which the next generation starts, and the
+// members that hold its state. Pure functions.
 //
-// Members of one generation differ by at most one committed step: a rank cannot finish step s+1 without
-// everyone's gradients for s+1, and nobody sends those before it has committed s. So with smax the newest
-// step:
-//   - all at smax: everyone is a source;
-//   - some at smax - 1, and every leader can undo one step: the leaders go back, everyone is a source;
+// Members of one generation differ by at most one committed step: a rank cannot finish step s+1 without the
+// gradients of all ranks for s+1, and a rank sends those only after it has committed s. Let smax be the
+// newest step:
+//   - all members at smax: all of them are sources;
+//   - some at smax - 1, and every leader can undo one step: the leaders roll back, all are sources;
 //   - some at smax - 1, and a leader cannot undo: the leaders are the sources, the others fetch;
-//   - older than smax - 1: left over from an earlier life; it fetches.
-// Members at the same step must agree bit for bit. The minority fetches (it is corrupt); without a majority
-// nobody can say who is right, and the plan has failed.
+//   - a member older than smax - 1 is left over from an earlier generation: it fetches.
+// Members at the same step must hold the same bits. A minority is corrupt and fetches. Without a majority it
+// is unknown which state is right, and the plan fails.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,15 @@
 namespace ringmaster::rendezvous {
 
 struct RecoveryPlan {
-  int64_t start_step = -1;      // -1: nobody holds usable state
-  std::vector<size_t> sources;  // indices into the statuses, rising
-  std::vector<size_t> corrupt;  // disagree with the majority at their step
-  std::vector<size_t> stale;    // hold a state that nobody can use
-  std::string failure;          // not empty: states disagree with no majority
+  int64_t start_step = -1;      // -1: no member holds a usable state
+  std::vector<size_t> sources;  // indices into the statuses, ascending
+  std::vector<size_t> corrupt;  // differ from the majority at their step
+  std::vector<size_t> stale;    // hold a state that is too old to use
+  std::string failure;          // not empty: states differ and no version has a majority
   bool operator==(const RecoveryPlan&) const = default;
 };
 
-// `checkpoint_step`: newest published checkpoint known of, -1 for none. States older than it are worth less
-// than the checkpoint and are not used.
+// `checkpoint_step`: the newest published checkpoint, -1 for none. States older than it are not used.
 RecoveryPlan PlanRecovery(const std::vector<MemberStatus>& statuses, int64_t checkpoint_step);
 
 }  // namespace ringmaster::rendezvous

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the coordinator tells the controller about one job: facts for core::decide and for people. Value
-// types.
+// The coordinator's report about one job: input of core::Decide, shown to users. Value types.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,10 @@
 namespace ringmaster::rendezvous {
 
 enum class GangPhase : uint8_t {
-  kForming,   // no generation has trained yet, or one is being agreed
+  kForming,   // no generation has trained yet, or a new one is being formed
   kActive,    // a generation trains
   kPaused,    // fewer members than min: survivors hold the state in memory and wait
-  kStopping,  // a stop was ordered and is under way
+  kStopping,  // a requested stop is in progress
   kStopped,   // stopped at a durable boundary
   kFinished,  // all steps done, final checkpoint published
   kFailed,    // a Fatal, or states disagree with no majority: no restart helps
@@ -41,19 +40,19 @@ struct Report {
   GangPhase phase = GangPhase::kForming;
   Generation generation = 0;
   int32_t generations = 0;               // published so far
-  std::vector<std::string> live_pods;    // whose slots are all members, in rank order
-  std::vector<std::string> silent_pods;  // connection is there, nothing is heard: stopped or cut off
-  int64_t step = 0;                      // newest committed step heard of
+  std::vector<std::string> live_pods;    // pods whose slots are all members, in rank order
+  std::vector<std::string> silent_pods;  // connected but silent: suspended or cut off
+  int64_t step = 0;                      // newest committed step
   int64_t total_steps = 0;
   double loss = 0;
   double samples_per_second = 0;
   int64_t checkpoint_step = -1;
-  std::string checkpoint_failure;         // why the newest checkpoint could not be written; empty: it was
-  std::string transport;                  // of the newest generation that trained; empty: none has told
+  std::string checkpoint_failure;         // why the newest checkpoint could not be written; empty: no failure
+  std::string transport;                  // of the newest generation that trained; empty: not reported yet
   int32_t worker_failures = 0;            // Down events of members (not planned leaves)
-  int32_t failures_without_progress = 0;  // generations lost in a row without a commit in between
-  int64_t lost_steps = 0;                 // committed steps that had to be done again (all copies were lost)
-  std::vector<WorkerFacts> facts;         // of those that told; a pod has one for each slot
+  int32_t failures_without_progress = 0;  // consecutive generations lost without a commit
+  int64_t lost_steps = 0;                 // committed steps that were repeated because all copies were lost
+  std::vector<WorkerFacts> facts;         // one for each slot that has reported
   std::optional<FailureRecord> last_failure;
   std::optional<Done> done;
   bool operator==(const Report&) const = default;

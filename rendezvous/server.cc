@@ -6,7 +6,6 @@
 #include <boost/asio.hpp>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "rendezvous/channel.h"
 #include "rendezvous/codec.h"
 
@@ -24,12 +24,12 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr size_t kMaxHelloBytes = 64 << 10;  // nobody unknown may make us hold more
+constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer may not use more memory
 constexpr size_t kMaxOutboxBytes = size_t{64} << 20;
-constexpr int32_t kExitStale = 75;  // not the pod's fault: nobody charges for it
+constexpr int32_t kExitStale = 75;  // not the pod's fault: it does not count as a failure
 constexpr auto kFlushDeadline = milliseconds(500);
 
-// Takes the same time wherever the first difference is.
+// Compares in constant time: the position of the first difference does not show.
 bool SameSecret(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -44,7 +44,7 @@ class Server::Impl {
  public:
   Impl(const ServerOptions& options, ServerCallbacks callbacks)
       : options_(options), callbacks_(std::move(callbacks)), acceptor_(io_), flush_timer_(io_) {
-    home_->impl = this;
+    handle_->impl = this;
   }
 
   Status Listen() {
@@ -73,13 +73,13 @@ class Server::Impl {
 
   void AddJob(const CoordinatorOptions& options) {
     asio::post(io_, [this, options] {
-      // A resumed job gets a fresh coordinator with a higher term; whoever still hangs on the old one must
-      // say Hello again.
+      // A resumed job gets a new coordinator with a higher term. Agents connected to the old one must send
+      // Hello again.
       const std::vector<ConnectionPtr> stale = ConnectionsOf(options.job);
       jobs_.insert_or_assign(options.job, std::make_unique<Job>(io_, options));
       for (const ConnectionPtr& c : stale) {
-        Dismiss(c);
-        Close(c, "its job was started anew");
+        DetachFromJob(c);
+        Close(c, "its job was restarted");
       }
       Feed(options.job, TimePassed{});
     });
@@ -91,14 +91,14 @@ class Server::Impl {
       if (job == jobs_.end() || job->second->attempt == attempt) return;
       job->second->attempt = attempt;
       for (const ConnectionPtr& c : ConnectionsOf(name)) {
-        if (c->attempt != attempt) SendAway(c, "its attempt was given up");
+        if (c->attempt != attempt) DismissAgent(c, "its attempt is obsolete");
       }
     });
   }
 
   void RemoveJob(const std::string& name) {
     asio::post(io_, [this, name] {
-      for (const ConnectionPtr& c : ConnectionsOf(name)) SendAway(c, "its job is gone");
+      for (const ConnectionPtr& c : ConnectionsOf(name)) DismissAgent(c, "its job was removed");
       jobs_.erase(name);
     });
   }
@@ -111,7 +111,7 @@ class Server::Impl {
 
   int32_t connected() const { return admitted_.load(std::memory_order_relaxed); }
 
-  void Order(const std::string& job, CoordinatorEvent event) {
+  void PostEvent(const std::string& job, CoordinatorEvent event) {
     asio::post(io_, [this, job, event = std::move(event)] {
       if (jobs_.contains(job)) Feed(job, event);
     });
@@ -130,15 +130,15 @@ class Server::Impl {
       StopWhenFlushed();
     });
     thread_.join();
-    const std::lock_guard lock(home_->mutex);
-    home_->impl = nullptr;
+    const MutexLock lock(handle_->mutex);
+    handle_->impl = nullptr;
   }
 
  private:
-  // Where answers that come late find us, or that we are gone.
-  struct Home {
-    std::mutex mutex;
-    Impl* impl = nullptr;
+  // Lets an authentication result that arrives late find the server, or find that it has ended.
+  struct Handle {
+    Mutex mutex;
+    Impl* impl RM_GUARDED_BY(mutex) = nullptr;
   };
 
   struct Job {
@@ -155,11 +155,11 @@ class Server::Impl {
     std::unique_ptr<Channel> channel;
     asio::steady_timer hello_timer;
     std::string peer;  // address, for logs
-    std::string job;   // empty: not let in yet, or sent away
+    std::string job;   // empty: not authenticated yet, or dismissed
     std::string pod;
     int64_t attempt = 0;
-    bool asking = false;   // the answer about its Hello is awaited; nothing is read meanwhile
-    bool leaving = false;  // sent away: what it still says is not heard
+    bool authenticating = false;  // waits for the result for its Hello; reads nothing until then
+    bool dismissed = false;       // Exit was sent: its messages are ignored
     Decoder decoder;
     std::array<char, 16 << 10> input;
     std::deque<std::string> outbox;
@@ -167,7 +167,7 @@ class Server::Impl {
     size_t hello_bytes = 0;
     bool writing = false;
     bool close_when_written = false;
-    std::string address;  // without the port, as long as it counts as a stranger; then empty
+    std::string address;  // without the port, while it counts as unauthenticated; then empty
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -175,7 +175,7 @@ class Server::Impl {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (closing_ || error == asio::error::operation_aborted) return;
       if (error) {
-        // Out of descriptors, most likely. Trying again at once would spin.
+        // Probably out of file descriptors. Retrying at once would spin.
         log::Warn("rendezvous: accept: {}", error.message());
         accept_pause_.expires_after(milliseconds(100));
         accept_pause_.async_wait([this](error_code) { Accept(); });
@@ -188,13 +188,13 @@ class Server::Impl {
       c->id = ++last_connection_;
       c->address = ignored ? "?" : remote.address().to_string();
       c->peer = fmt::format("{}:{}", c->address, remote.port());
-      if (Full(c->address)) {
+      if (TooManyUnauthenticated(c->address)) {
         c->channel->Close();
         Accept();
         return;
       }
-      ++strangers_[c->address];
-      ++strangers_in_all_;
+      ++unauthenticated_[c->address];
+      ++unauthenticated_total_;
       connections_[c->id] = c;
       c->hello_timer.expires_after(options_.hello_deadline);
       c->hello_timer.async_wait([this, c](error_code e) {
@@ -209,25 +209,25 @@ class Server::Impl {
     });
   }
 
-  // Said once for a flood, not once for each of its connections.
-  bool Full(const std::string& address) {
-    const auto of_peer = strangers_.find(address);
-    const bool full = strangers_in_all_ >= options_.max_strangers ||
-                      (of_peer != strangers_.end() && of_peer->second >= options_.max_strangers_per_peer);
-    if (full && !was_full_)
-      log::Warn(
-          "rendezvous: {} connections that have not been let in, {} of them from {}: more are turned away",
-          strangers_in_all_, of_peer == strangers_.end() ? 0 : of_peer->second, address);
-    was_full_ = full;
+  // Logs a flood once, not once per connection.
+  bool TooManyUnauthenticated(const std::string& address) {
+    const auto of_peer = unauthenticated_.find(address);
+    const bool full =
+        unauthenticated_total_ >= options_.max_unauthenticated ||
+        (of_peer != unauthenticated_.end() && of_peer->second >= options_.max_unauthenticated_per_address);
+    if (full && !limit_logged_)
+      log::Warn("rendezvous: {} unauthenticated connections, {} of them from {}: more are refused",
+                unauthenticated_total_, of_peer == unauthenticated_.end() ? 0 : of_peer->second, address);
+    limit_logged_ = full;
     return full;
   }
 
-  // It is let in, or gone.
-  void Known(const ConnectionPtr& c) {
+  // Ends counting it as unauthenticated: it is authenticated, or closed.
+  void CountAuthenticated(const ConnectionPtr& c) {
     if (c->address.empty()) return;
-    const auto of_peer = strangers_.find(c->address);
-    if (--of_peer->second == 0) strangers_.erase(of_peer);
-    --strangers_in_all_;
+    const auto of_peer = unauthenticated_.find(c->address);
+    if (--of_peer->second == 0) unauthenticated_.erase(of_peer);
+    --unauthenticated_total_;
     c->address.clear();
   }
 
@@ -247,9 +247,9 @@ class Server::Impl {
     });
   }
 
-  // What has been read, then on to the next bytes; stops while the answer about a Hello is awaited.
+  // Handles the messages read so far, then reads on. Stops while a Hello is being authenticated.
   void Consume(const ConnectionPtr& c) {
-    while (connections_.contains(c->id) && !c->asking) {
+    while (connections_.contains(c->id) && !c->authenticating) {
       Result<std::optional<Message>> next = c->decoder.Next();
       if (!next.ok()) {
         Close(c, next.error().message);
@@ -258,11 +258,11 @@ class Server::Impl {
       if (!next->has_value()) break;
       OnMessage(c, std::move(**next));
     }
-    if (connections_.contains(c->id) && !c->asking) Read(c);
+    if (connections_.contains(c->id) && !c->authenticating) Read(c);
   }
 
   void OnMessage(const ConnectionPtr& c, Message message) {
-    if (c->leaving) return;
+    if (c->dismissed) return;
     if (!c->job.empty()) {
       Feed(c->job, MessageFrom{c->id, std::move(message)});
       return;
@@ -270,27 +270,28 @@ class Server::Impl {
     auto* hello = std::get_if<Hello>(&message);
     if (hello == nullptr) return Close(c, "the first message must be hello");
     if (hello->agent.empty() || hello->pod.empty()) return Close(c, "hello without agent or pod");
-    if (!options_.admit) {
+    if (!options_.authenticate) {
       if (!SameSecret(hello->secret, options_.secret)) return Close(c, "wrong secret");
       return Admit(c, std::move(*hello));
     }
-    // Others are not to learn from us which jobs there are: who it is comes first.
-    c->asking = true;
-    // By its number: an answer that comes late must not keep a connection alive longer than the server.
-    options_.admit(*hello, [home = home_, id = c->id, hello = *hello](const Status& verdict) {
-      const std::lock_guard lock(home->mutex);
-      if (home->impl == nullptr) return;
-      asio::post(home->impl->io_,
-                 [impl = home->impl, id, hello, verdict] { impl->OnVerdict(id, hello, verdict); });
+    // Authenticate before looking up the job, so that an unknown peer cannot learn which jobs exist.
+    c->authenticating = true;
+    // Capture the id, not the connection: a late result must not keep a connection alive longer than the
+    // server.
+    options_.authenticate(*hello, [handle = handle_, id = c->id, hello = *hello](const Status& outcome) {
+      const MutexLock lock(handle->mutex);
+      if (handle->impl == nullptr) return;
+      asio::post(handle->impl->io_,
+                 [impl = handle->impl, id, hello, outcome] { impl->OnAuthenticated(id, hello, outcome); });
     });
   }
 
-  void OnVerdict(ConnectionId id, const Hello& hello, const Status& verdict) {
+  void OnAuthenticated(ConnectionId id, const Hello& hello, const Status& outcome) {
     const auto it = connections_.find(id);
     if (it == connections_.end()) return;
     const ConnectionPtr c = it->second;
-    c->asking = false;
-    if (!verdict.ok()) return Close(c, "refused: " + verdict.error().message);
+    c->authenticating = false;
+    if (!outcome.ok()) return Close(c, "refused: " + outcome.error().message);
     Admit(c, hello);
     Consume(c);
   }
@@ -301,11 +302,11 @@ class Server::Impl {
     const int64_t attempt = job->second->attempt;
     c->pod = hello.pod;
     c->attempt = hello.attempt;
-    if (attempt != 0 && hello.attempt < attempt) return SendAway(c, "its attempt was given up");
-    // Made by a leader that knows more than we do, or than we were told yet.
+    if (attempt != 0 && hello.attempt < attempt) return DismissAgent(c, "its attempt is obsolete");
+    // A leader created it whose SetAttempt has not arrived here yet.
     if (attempt != 0 && hello.attempt > attempt) return Close(c, "its attempt is not known yet");
     c->hello_timer.cancel();
-    Known(c);
+    CountAuthenticated(c);
     c->job = hello.job;
     admitted_.fetch_add(1, std::memory_order_relaxed);
     hello.secret.clear();
@@ -320,26 +321,26 @@ class Server::Impl {
     return found;
   }
 
-  // Its end is no news to any coordinator from here on.
-  void Dismiss(const ConnectionPtr& c) {
+  // From here on no coordinator hears of its end.
+  void DetachFromJob(const ConnectionPtr& c) {
     if (!c->job.empty()) admitted_.fetch_sub(1, std::memory_order_relaxed);
     c->job.clear();
   }
 
-  // Tells it to end, and hears it no more.
-  void SendAway(const ConnectionPtr& c, const std::string& why) {
-    log::Info("rendezvous: pod={} from {} sent away: {}", c->pod, c->peer, why);
+  // Sends Exit and ignores its further messages.
+  void DismissAgent(const ConnectionPtr& c, const std::string& why) {
+    log::Info("rendezvous: pod={} from {} dismissed: {}", c->pod, c->peer, why);
     const std::string job = c->job;
-    Dismiss(c);
-    c->leaving = true;
+    DetachFromJob(c);
+    c->dismissed = true;
     c->hello_timer.cancel();
     Send(c, Exit{kExitStale, why});
     c->close_when_written = true;
     Write(c);
-    if (!job.empty() && jobs_.contains(job)) Feed(job, AgentGone{c->id});
+    if (!job.empty() && jobs_.contains(job)) Feed(job, AgentDisconnected{c->id});
   }
 
-  // One event through the job's coordinator, and what comes of it.
+  // Passes one event to the job's coordinator and performs the outputs.
   void Feed(const std::string& name, const CoordinatorEvent& event) {
     if (closing_) return;
     Job& job = *jobs_.at(name);
@@ -353,7 +354,7 @@ class Server::Impl {
       } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
         if (const auto it = connections_.find(close->connection); it != connections_.end()) {
           const ConnectionPtr c = it->second;
-          c->close_when_written = true;  // the coordinator has forgotten it already
+          c->close_when_written = true;  // the coordinator has erased it
           Write(c);
         }
       } else if (const auto* progress = std::get_if<ProgressOut>(&output)) {
@@ -385,7 +386,7 @@ class Server::Impl {
     c->outbox_bytes += frame.size();
     c->outbox.push_back(std::move(frame));
     if (c->outbox_bytes > kMaxOutboxBytes) {
-      // It does not read. Not from within the coordinator's own output: the next turn tells it.
+      // It does not read. Close later: this may be called while the coordinator's outputs are performed.
       asio::post(io_, [this, c] { Close(c, "does not read"); });
       return;
     }
@@ -415,18 +416,18 @@ class Server::Impl {
 
   void Close(const ConnectionPtr& c, const std::string& why) {
     if (connections_.erase(c->id) == 0) return;
-    Known(c);
+    CountAuthenticated(c);
     if (!why.empty()) {
       log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
                 c->pod.empty() ? "" : " pod=", c->pod, why);
     }
     c->hello_timer.cancel();
     c->channel->Close();
-    // Not at once: Close is also called while the coordinator's outputs are being carried out.
+    // Not at once: Close is also called while the coordinator's outputs are performed.
     if (const std::string job = c->job; !job.empty()) {
-      Dismiss(c);
+      DetachFromJob(c);
       asio::post(io_, [this, job, id = c->id] {
-        if (jobs_.contains(job)) Feed(job, AgentGone{id});
+        if (jobs_.contains(job)) Feed(job, AgentDisconnected{id});
       });
     }
     StopWhenFlushed();
@@ -442,7 +443,7 @@ class Server::Impl {
 
   const ServerOptions options_;
   const ServerCallbacks callbacks_;
-  const std::shared_ptr<Home> home_ = std::make_shared<Home>();
+  const std::shared_ptr<Handle> handle_ = std::make_shared<Handle>();
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_{io_};
@@ -451,9 +452,9 @@ class Server::Impl {
   bool closing_ = false;
   ConnectionId last_connection_ = 0;
   std::map<ConnectionId, ConnectionPtr> connections_;
-  std::map<std::string, int32_t> strangers_;  // by address
-  int32_t strangers_in_all_ = 0;
-  bool was_full_ = false;
+  std::map<std::string, int32_t> unauthenticated_;  // by address
+  int32_t unauthenticated_total_ = 0;
+  bool limit_logged_ = false;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
   TlsContext tls_;  // null: plain
   std::atomic<int32_t> admitted_{0};
@@ -472,9 +473,9 @@ Server::~Server() { Shutdown(); }
 uint16_t Server::port() const { return impl_->port(); }
 void Server::AddJob(const CoordinatorOptions& options) { impl_->AddJob(options); }
 void Server::SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max) {
-  impl_->Order(job, rendezvous::SetLimits{min, target, max});
+  impl_->PostEvent(job, rendezvous::SetLimits{min, target, max});
 }
-void Server::RequestStop(const std::string& job) { impl_->Order(job, rendezvous::RequestStop{}); }
+void Server::RequestStop(const std::string& job) { impl_->PostEvent(job, rendezvous::RequestStop{}); }
 void Server::SetAttempt(const std::string& job, int64_t attempt) { impl_->SetAttempt(job, attempt); }
 void Server::RemoveJob(const std::string& job) { impl_->RemoveJob(job); }
 Status Server::SetCertificate(const std::string& cert_pem, const std::string& key_pem) {

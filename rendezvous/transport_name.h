@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What carries gradients, as trainers measure it and people read it: "none" (one worker alone), "shm" (memory
-// of one host), "ucx:" and the names of UCX's transports, joined by "+": "ucx:rc_mlx5+cma", "ucx:tcp"; or
-// "nccl:" and what NCCL uses between GPUs: "nccl:ib-gdr+p2p", "nccl:socket".
+// Names of the transports that carry gradients, as trainers measure them and users read them: "none" (a
+// single worker); "shm" (shared memory of one host); "ucx:" and the names of UCX transports joined by "+",
+// such as "ucx:rc_mlx5+cma" or "ucx:tcp"; "nccl:" and the transports that NCCL uses between GPUs, such as
+// "nccl:ib-gdr+p2p" or "nccl:socket".
 #pragma once
 
 #include <string_view>
 
 namespace ringmaster::rendezvous {
 
-// Some of it goes through the kernel's TCP: where RDMA was asked for, this is the fallback that nobody sees.
+// Returns whether some of the traffic uses kernel TCP: where RDMA was requested, this is a silent fallback.
 inline bool UsesTcp(std::string_view transport) {
   const size_t colon = transport.find(':');
   if (colon == std::string_view::npos) return false;

@@ -21,7 +21,7 @@ struct Kind {
 
 // The coordinator says what happened in words; scripts want a name for it.
 Kind KindOf(const rendezvous::EventLine& event) {
-  if (event.device_trouble) return {true, "DeviceTrouble"};
+  if (event.device_fault) return {true, "DeviceTrouble"};
   const std::string_view line = event.text;
   const auto has = [line](std::string_view part) { return line.find(part) != std::string_view::npos; };
   if (line.starts_with("generation ")) return {false, "GenerationFormed"};

@@ -31,7 +31,7 @@ std::string DevicesOf(const std::vector<rendezvous::WorkerFacts>& workers) {
   std::set<std::string> in_trouble;
   for (const rendezvous::WorkerFacts& worker : workers) {
     ++kinds[fmt::format("{}, driver {}", worker.facts.device, worker.facts.driver)];
-    if (!worker.facts.troubles.empty()) in_trouble.insert(worker.pod);
+    if (!worker.facts.device_faults.empty()) in_trouble.insert(worker.pod);
   }
   std::string text;
   for (const auto& [kind, count] : kinds)

@@ -25,7 +25,7 @@ void World::Fail(const std::string& what) {
 void World::CheckPublished(size_t index, const NewGeneration& next) {
   Coord& coord = coordinators_[index];
   if (next.generation == coord.published) {
-    // The same again, for a member on a new connection.
+    // A repetition for a member on a new connection.
     if (!(rings_[next.generation].generation == next)) Fail("two versions of one generation");
     return;
   }
@@ -49,11 +49,10 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   for (const Member& member : next.members) {
     in.insert(member.id);
     if (!members_.contains(member.id)) {
-      Fail("a member that never was: " + member.id);
+      Fail("unknown member: " + member.id);
       return;
     }
-    if (!answered_[next.generation].contains(member.id))
-      Fail(member.id + " is a member and has not stood still");
+    if (!answered_[next.generation].contains(member.id)) Fail(member.id + " is a member and has not paused");
     if (coord.evicted.contains(member.id)) Fail(member.id + " was evicted and is a member again");
     if (const auto it = coord.was_member.find(member.id); it != coord.was_member.end() && it->second) {
       Fail(member.id + " was left out and is a member again");
@@ -63,28 +62,29 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   for (auto& [id, left_out] : coord.was_member) {
     if (!before.contains(id) || in.contains(id)) continue;
     const Agent& agent = *agents_[members_.at(id).first];
-    // Left out for want of room, or by its own wish, it may come back.
+    // A member that left by plan, or that was left out because the generation was full, may return.
     if (size < coord.max && !next.stop && !agent.terminated) left_out = true;
-    if (!Reachable(agent)) coord.let_go.insert(id);
+    if (!Reachable(agent)) coord.released.insert(id);
   }
 
-  // A corrupt state is known by healthy ones of the same step. Without enough of them nobody could know.
+  // A corrupt state shows by comparison with healthy ones of the same step. Without a healthy majority it
+  // cannot be detected.
   std::map<int64_t, std::pair<size_t, size_t>> votes;
-  for (const Told& told : told_[next.generation]) {
-    ++(told.corrupt ? votes[told.step].first : votes[told.step].second);
+  for (const ReportedState& state : statuses_[next.generation]) {
+    ++(state.corrupt ? votes[state.step].first : votes[state.step].second);
   }
   for (const auto& [step, vote] : votes) {
     if (vote.first > 0 && vote.first >= vote.second) tainted_ = true;
   }
-  // One that is out of office cannot know what its successor's members hold.
-  if (index + 1 == coordinators_.size() && !(stop_ordered_ && next.stop)) CheckNotLost(coord, next);
+  // A coordinator with a successor cannot know what the successor's members hold.
+  if (index + 1 == coordinators_.size() && !(stop_requested_ && next.stop)) CheckNotLost(coord, next);
 }
 
 bool World::Reachable(const Agent& agent) const {
   return !agent.in_trouble && now_ - agent.trouble_until > kMargin;
 }
 
-// A committed step is not lost while a holder lives that can be reached, or soon may be again.
+// A committed step is not lost while a live holder is reachable, or may be reachable again soon.
 void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
   if (!next.sources.empty() && next.start_step + 1 < coord.core->report().checkpoint_step) {
     Fail(fmt::format("starts from step {} though a checkpoint is newer", next.start_step));
@@ -99,9 +99,10 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
     const auto out = coord.was_member.find(trainer.id);
     if (out != coord.was_member.end() && out->second) continue;
     if (coord.evicted.contains(trainer.id) || corrupt_members_.contains(trainer.id)) continue;
-    if (coord.let_go.contains(trainer.id)) continue;
-    if (agent.core->member() != trainer.id) continue;  // its agent has given it up
-    // Whoever still talks to the predecessor cannot be known here (leases keep two from being in office).
+    if (coord.released.contains(trainer.id)) continue;
+    if (agent.core->member() != trainer.id) continue;  // its agent treats it as dead
+    // The new coordinator cannot know agents that are still connected to its predecessor (leases keep two
+    // coordinators from being active).
     if (agent.with_predecessor) continue;
     const bool soon = now_ - agent.trouble_since < kHolderGrace - kMargin;
     if (!Reachable(agent) && !soon) continue;
@@ -111,20 +112,20 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
   }
 }
 
-// A leaver may go when somebody else has what it has, or the disk has it.
+// A leaver may exit when another member or the disk has its state.
 void World::CheckRelease(size_t index) {
   const Agent& leaver = *agents_[index];
   const State& state = leaver.trainer.state;
   if (!leaver.alive || !leaver.trainer.alive() || !state.has || state.content != Canon(state.step)) return;
   if (leaver.trainer.deaf || leaver.trainer.stopped) return;
   for (const Coord& coord : coordinators_) {
-    if (coord.evicted.contains(leaver.trainer.id)) return;  // thrown out before
+    if (coord.evicted.contains(leaver.trainer.id)) return;  // evicted before
   }
   if (disk_.step >= state.step - 1) return;
   for (size_t i = 0; i < agents_.size(); ++i) {
     if (i == index) continue;
     const Agent& other = *agents_[i];
-    // Who died a moment ago was counted on with reason.
+    // The coordinator may still count on a member that died a moment ago.
     const bool lately = now_ - other.trainer_died_at < seconds(3) && other.died_with.has;
     const State& held = other.trainer.state;
     if (held.has && held.step >= state.step - 1) return;
@@ -142,7 +143,7 @@ void World::CheckEnded(const Coordinator& core) {
   if (end_phase_ == GangPhase::kFinished) {
     if (disk_.step != plan_.total_steps) Fail("finished without the final checkpoint");
   } else if (end_phase_ == GangPhase::kStopped) {
-    if (!stop_ordered_) Fail("stopped without an order");
+    if (!stop_requested_) Fail("stopped without an order");
     for (const auto& agent : agents_) {
       const State& state = agent->trainer.state;
       if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_trouble) continue;
@@ -160,7 +161,7 @@ void World::CheckEnded(const Coordinator& core) {
   } else if (!corrupted_) {
     Fail("failed: " + core.report().last_failure.value_or(FailureRecord{}).message);
   }
-  // Agents out of reach are their own business now; they hear of the end when they come back.
+  // Unreachable agents learn of the end when they reconnect.
   if (!faults_over_) FaultsOver();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What goes wrong, and when.
+// The faults and their schedule.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ void World::ScheduleFaults() {
     if (const auto agent = AnyAgent()) KillAgent(*agent, 137);
   });
   Repeat(plan_.vanish, [this] {
-    // A machine loses power: no FIN, and its pod comes back under another name.
+    // A machine loses power: no FIN, and its pod is replaced under another name.
     const auto agent = AnyAgent();
     if (!agent) return;
     const size_t pod = agents_[*agent]->pod;
@@ -86,7 +86,7 @@ void World::ScheduleFaults() {
     const size_t old = coordinators_.size() - 1;
     if (!coordinators_[old].alive) return;
     if (rng_.Chance(0.3)) {
-      // The new one is in office before the old one has noticed; nobody new talks to the old one.
+      // The new coordinator is active before the old one notices; no agent connects to the old one anymore.
       StartCoordinator();
       std::vector<uint64_t> moved;
       for (auto& [id, link] : links_) {
@@ -102,7 +102,7 @@ void World::ScheduleFaults() {
   });
   Repeat(plan_.scale, [this] { Scale(); });
   Repeat(plan_.leave, [this] { LeaveByPlan(); });
-  if (plan_.stops) After(Between(milliseconds(100), plan_.faults_end), [this] { OrderStop(); });
+  if (plan_.stops) After(Between(milliseconds(100), plan_.faults_end), [this] { RequestStopOfJob(); });
   After(plan_.faults_end, [this] { FaultsOver(); });
 }
 
@@ -126,7 +126,7 @@ void World::FaultsOver() {
     ContinueTrainer(i);
   }
   for (Pod& pod : pods_) pod.wanted = pod.wanted || pod.agent.has_value();
-  After(milliseconds(200), [this] { KeepPods(); });
+  After(milliseconds(200), [this] { ReplacePods(); });
 }
 
 std::optional<size_t> World::AnyAgent() {
@@ -159,7 +159,7 @@ void World::CutOff(size_t pod, Duration duration) {
   const uint64_t cut = ++pods_[pod].cuts;
   const auto cut_agent = pods_[pod].agent;
   if (cut_agent) Trouble(*cut_agent, true);
-  // TCP gives up on the agent's side; the coordinator's side stays half open.
+  // TCP times out on the agent's side; the coordinator's side stays half open.
   After(milliseconds(1200), [this, pod, cut, cut_agent] {
     if (!pods_[pod].cut_off || pods_[pod].cuts != cut || !cut_agent) return;
     if (agents_[*cut_agent]->link != 0) Break(agents_[*cut_agent]->link, false, true);
@@ -196,7 +196,7 @@ void World::StopAgent(size_t index, Duration duration) {
 void World::ContinueAgent(size_t index) {
   Agent& agent = *agents_[index];
   if (!agent.stopped) return;
-  Trace(fmt::format("agent a{} goes on", index));
+  Trace(fmt::format("agent a{} continues", index));
   agent.stopped = false;
   Trouble(index, pods_[agent.pod].cut_off);
   for (auto& late : std::exchange(agent.backlog, {})) late();
@@ -212,7 +212,7 @@ void World::StopTrainer(size_t index, Duration duration) {
   After(duration, [this, index, epoch] {
     if (agents_[index]->trainer.epoch == epoch) ContinueTrainer(index);
   });
-  // Agents find a stopped trainer, mostly.
+  // In most cases the agent detects the stopped trainer.
   if (rng_.Chance(0.3)) return;
   After(milliseconds(300), [this, index, epoch] {
     Agent& agent = *agents_[index];
@@ -225,13 +225,13 @@ void World::StopTrainer(size_t index, Duration duration) {
 void World::ContinueTrainer(size_t index) {
   Trainer& trainer = agents_[index]->trainer;
   if (!trainer.stopped) return;
-  Trace(trainer.id + " goes on");
+  Trace(trainer.id + " continues");
   trainer.stopped = false;
   for (auto& late : std::exchange(trainer.backlog, {})) late();
 }
 
 void World::Scale() {
-  if (!coordinators_.back().alive || stop_ordered_) return;
+  if (!coordinators_.back().alive || stop_requested_) return;
   plan_.target = static_cast<int32_t>(1 + rng_.Below(6));
   if (rng_.Chance(0.5)) plan_.min = static_cast<int32_t>(1 + rng_.Below(static_cast<uint64_t>(plan_.target)));
   plan_.min = std::min(plan_.min, plan_.target);
@@ -245,9 +245,9 @@ void World::Scale() {
   for (const Pod& pod : pods_) wanted += pod.wanted ? 1 : 0;
   for (; wanted < plan_.target; ++wanted) {
     pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
-    After(Between(milliseconds(1), milliseconds(200)), [this] { KeepPods(); });
+    After(Between(milliseconds(1), milliseconds(200)), [this] { ReplacePods(); });
   }
-  if (rng_.Chance(0.3)) return;  // what is too much stays as a standby
+  if (rng_.Chance(0.3)) return;  // surplus pods stay as standbys
   for (size_t pod = pods_.size(); pod-- > 0 && wanted > plan_.target;) {
     if (!pods_[pod].wanted) continue;
     pods_[pod].wanted = false;
@@ -259,22 +259,22 @@ void World::Scale() {
   }
 }
 
-// A drain: SIGTERM, and another pod instead; sometimes all of them at once.
+// A drain: SIGTERM and a replacement pod; sometimes for all pods at once.
 void World::LeaveByPlan() {
   const bool all = rng_.Chance(0.1);
   for (size_t i = 0; i < agents_.size(); ++i) {
     Agent& agent = *agents_[i];
     if (!agent.alive || agent.terminated || !(all || rng_.Below(agents_.size()) == 0)) continue;
-    Trace(fmt::format("agent a{} is told to leave", i));
+    Trace(fmt::format("agent a{} is asked to leave", i));
     agent.terminated = true;
     ToAgent(i, Terminate{});
   }
 }
 
-void World::OrderStop() {
+void World::RequestStopOfJob() {
   if (ended_) return;
-  Trace("stop ordered");
-  stop_ordered_ = true;
+  Trace("stop requested");
+  stop_requested_ = true;
   ToCoordinator(coordinators_.size() - 1, RequestStop{});
 }
 

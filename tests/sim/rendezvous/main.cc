@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // rendezvous_sim [--seed N] [--seeds M] [--mutation K|all] [--mutation-seeds M] [--trace]
-//
-// Runs seeds N .. N+M-1. A broken invariant prints the seed and the line that runs it again; exit 1. With
-// --mutation, the mistake K is planted and must be noticed within --mutation-seeds seeds; exit 1 if it is
-// not.
+// Runs seeds N .. N+M-1. When an invariant breaks, prints the seed and the command that runs it again, and
+// exits with 1. With --mutation, plants bug K of mutations.py; exits with 1 when no seed of --mutation-seeds
+// notices it.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include "rendezvous/mutation.h"
+#include "mutations.h"
 #include "tests/sim/rendezvous/world.h"
 
 namespace ringmaster::rendezvous {
 
-thread_local Mutation planted_mutation = Mutation::kNone;
+thread_local Mutation planted = Mutation::kNone;
 
 namespace sim {
 namespace {
@@ -50,14 +49,16 @@ int RunSeeds(const Flags& flags) {
 }
 
 bool Caught(int mutation, const Flags& flags) {
-  planted_mutation = static_cast<Mutation>(mutation);
+  planted = static_cast<Mutation>(mutation);
   for (uint64_t seed = flags.seed; seed < flags.seed + flags.mutation_seeds; ++seed) {
     const Outcome outcome = World(seed, flags.trace).Run();
     if (outcome.ok) continue;
-    fmt::print("mutation {}: caught by seed {}: {}\n", mutation, seed, outcome.violation);
+    fmt::print("mutation {} ({}): caught by seed {}: {}\n", mutation, kMutations[mutation], seed,
+               outcome.violation);
     return true;
   }
-  fmt::print("mutation {}: NOT CAUGHT in {} seeds from {}\n", mutation, flags.mutation_seeds, flags.seed);
+  fmt::print("mutation {} ({}): NOT CAUGHT in {} seeds from {}\n", mutation, kMutations[mutation],
+             flags.mutation_seeds, flags.seed);
   return false;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The model of a trainer: steps that need everybody, commits that differ by at most one, one undo, the
-// boundary agreed in band, state fetched from sources that may die meanwhile.
+// The model of a trainer: steps that need all members, commits that differ by at most one step, one undo
+// step, a boundary agreed in band, state fetched from sources that may die during the transfer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ void World::StartTrainer(size_t index, const std::string& id) {
   });
 }
 
-// The process is gone. `tell`: its agent lives and will notice.
-void World::EndTrainer(size_t index, int32_t exit_code, bool tell) {
+// The process ends. `notify`: its agent is alive and notices.
+void World::EndTrainer(size_t index, int32_t exit_code, bool notify) {
   Agent& agent = *agents_[index];
   Trainer& trainer = agent.trainer;
   if (trainer.alive()) {
@@ -56,7 +56,7 @@ void World::EndTrainer(size_t index, int32_t exit_code, bool tell) {
   } else if (trainer.epoch == 0 || exit_code == -1) {
     return;
   }
-  if (!tell) return;
+  if (!notify) return;
   const uint64_t epoch = trainer.epoch;
   const auto if_same = [this, index, epoch](MemberEvent event) {
     return [this, index, epoch, event = std::move(event)] {
@@ -118,7 +118,7 @@ void World::OnPrepare(size_t index, const Prepare& prepare) {
   const Generation generation = prepare.generation;
   const bool at_work =
       trainer.mode == Mode::kStepping || trainer.mode == Mode::kFetching || trainer.mode == Mode::kLoading;
-  if (prepare.urgency == Urgency::kBoundary && at_work) return;  // its next Enter carries the wish
+  if (prepare.urgency == Urgency::kBoundary && at_work) return;  // its next Enter requests the boundary
   const Duration quiesce = at_work ? Between(Duration(50'000), milliseconds(6)) : Duration(20'000);
   InTrainer(index, quiesce, [this, index, generation](Agent&) { Answer(index, generation); });
 }
@@ -135,7 +135,7 @@ void World::Answer(size_t index, Generation generation) {
     corrupt_members_.insert(trainer.id);
   }
   if (trainer.state.has) {
-    told_[generation].push_back({trainer.state.content != Canon(trainer.state.step), trainer.state.step});
+    statuses_[generation].push_back({trainer.state.content != Canon(trainer.state.step), trainer.state.step});
   }
   answered_[generation].insert(trainer.id);
   MemberStatus status;
@@ -152,7 +152,7 @@ void World::Answer(size_t index, Generation generation) {
 void World::OnNewGeneration(size_t index, const NewGeneration& next) {
   Trainer& trainer = agents_[index]->trainer;
   if (!trainer.prepare || !trainer.answered || next.generation != trainer.prepared) {
-    Fail(trainer.id + " was given a generation that it did not stand still for");
+    Fail(trainer.id + " was given a generation that it did not pause for");
     return;
   }
   const auto me = std::find_if(next.members.begin(), next.members.end(),
@@ -240,7 +240,7 @@ void World::Fetch(size_t index) {
         if (agent.trainer.mode != Mode::kFetching || agent.trainer.generation->generation != generation) {
           return;
         }
-        if (usable(from) == nullptr) {  // it died under way: try another
+        if (usable(from) == nullptr) {  // it died during the transfer: try another
           Fetch(index);
           return;
         }
@@ -252,7 +252,7 @@ void World::Fetch(size_t index) {
   MaybeDieHere(index);
 }
 
-// Holds the state of start_step: steps begin, or what is ordered instead.
+// The trainer holds the state of start_step: it begins to step, or stops as requested.
 void World::Ready(size_t index) {
   Trainer& trainer = agents_[index]->trainer;
   trainer.ready = true;
@@ -275,7 +275,7 @@ void World::Ready(size_t index) {
   });
 }
 
-// Gives its gradients for the next step to the others.
+// Contributes gradients to the next step.
 void World::Enter(size_t index) {
   Agent& agent = *agents_[index];
   Trainer& trainer = agent.trainer;
@@ -298,40 +298,40 @@ void World::Enter(size_t index) {
     }
     ring.step = step;
     ring.entered = 0;
-    ring.wish = ring.mixed = false;
+    ring.boundary = ring.mixed = false;
   }
   if (ring.entered == 0) ring.content = trainer.state.content;
   ring.mixed = ring.mixed || ring.content != trainer.state.content;
-  ring.wish = ring.wish || (!trainer.answered && trainer.prepare->urgency == Urgency::kBoundary);
+  ring.boundary = ring.boundary || (!trainer.answered && trainer.prepare->urgency == Urgency::kBoundary);
   if (++ring.entered < ring.generation.members.size()) return;
   const uint64_t content = NextContent(ring.mixed ? ~ring.content : ring.content, step);
   for (const Member& member : ring.generation.members) {
     size_t other = 0;
     if (Find(member.id, &other) == nullptr) continue;
     const Generation generation = ring.generation.generation;
-    const bool wish = ring.wish;
+    const bool boundary = ring.boundary;
     InTrainer(other, Between(Duration(50'000), milliseconds(4)),
-              [this, other, generation, step, content, wish](Agent&) {
-                Commit(other, generation, step, content, wish);
+              [this, other, generation, step, content, boundary](Agent&) {
+                Commit(other, generation, step, content, boundary);
               });
   }
 }
 
-void World::Commit(size_t index, Generation generation, int64_t step, uint64_t content, bool wish) {
+void World::Commit(size_t index, Generation generation, int64_t step, uint64_t content, bool boundary) {
   Agent& agent = *agents_[index];
   Trainer& trainer = agent.trainer;
   if (trainer.mode != Mode::kStepping || trainer.generation->generation != generation) return;
   if (pods_[agent.pod].cut_off) {  // the sum arrives when the network is back
     const uint64_t epoch = trainer.epoch;
-    trainer.backlog.push_back([this, index, epoch, generation, step, content, wish] {
-      RunInTrainer(index, epoch, [this, index, generation, step, content, wish](Agent&) {
-        Commit(index, generation, step, content, wish);
+    trainer.backlog.push_back([this, index, epoch, generation, step, content, boundary] {
+      RunInTrainer(index, epoch, [this, index, generation, step, content, boundary](Agent&) {
+        Commit(index, generation, step, content, boundary);
       });
     });
     return;
   }
   if (rings_[generation].broken && rng_.Chance(0.4)) {
-    trainer.mode = Mode::kStuck;  // part of the sum never came: it waits for orders
+    trainer.mode = Mode::kStuck;  // part of the sum never arrived: it waits for a Prepare
     if (!trainer.answered) {
       const Generation prepared = trainer.prepared;
       InTrainer(index, Duration(20'000), [this, index, prepared](Agent&) { Answer(index, prepared); });
@@ -361,7 +361,7 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
   }
   MaybeDieHere(index);
   if (!trainer.alive()) return;
-  if (wish) {
+  if (boundary) {
     trainer.mode = Mode::kStanding;
     if (!trainer.answered) Answer(index, trainer.prepared);
     return;
@@ -378,7 +378,7 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
   });
 }
 
-// Rank 0 makes the state durable and says so.
+// Rank 0 writes the checkpoint and sends Done.
 void World::Finish(size_t index) {
   const Generation generation = agents_[index]->trainer.generation->generation;
   InTrainer(index, Between(milliseconds(2), milliseconds(40)), [this, index, generation](Agent& agent) {

@@ -42,14 +42,14 @@ Outcome World::Run() {
     queue_.pop();
     now_ = item.at;
     if (now_ > limit) {
-      Fail("stuck: the end is not reached though all faults are over");
+      Fail("stuck: the job does not end although all faults are over");
       break;
     }
     if (item.at != instant) {
       instant = item.at;
       in_instant = 0;
     }
-    if (++in_instant > 20'000) Fail("time stands still: something is due again and again");
+    if (++in_instant > 20'000) Fail("livelock: an event repeats without time passing");
     ++outcome_.events;
     item.what();
     if (ended_ && AllAgentsGone()) break;
@@ -81,7 +81,7 @@ void World::StartCoordinator() {
   options.status_deadline = seconds(1);
   options.candidate_deadline = milliseconds(600);
   options.boundary_deadline = seconds(2);
-  options.quiet_limit = milliseconds(500);
+  options.unresponsive_limit = milliseconds(500);
   options.silence_limit = seconds(1);
   options.holder_grace = milliseconds(1500);
   if (!coordinators_.empty()) {
@@ -98,7 +98,7 @@ void World::StartCoordinator() {
   Trace(fmt::format("coordinator {} starts", coordinators_.size()));
   const size_t index = coordinators_.size() - 1;
   ToCoordinator(index, TimePassed{});
-  if (stop_ordered_) ToCoordinator(index, RequestStop{});
+  if (stop_requested_) ToCoordinator(index, RequestStop{});
 }
 
 void World::KillCoordinator(size_t index) {
@@ -113,10 +113,10 @@ void World::KillCoordinator(size_t index) {
 void World::ToCoordinator(size_t index, const CoordinatorEvent& event) {
   if (!coordinators_[index].alive || !outcome_.ok) return;
   coordinators_[index].core->On(event, now_);
-  CarryOut(index);
+  Perform(index);
 }
 
-void World::CarryOut(size_t index) {
+void World::Perform(size_t index) {
   Coordinator& core = *coordinators_[index].core;
   bool changed = false;
   for (CoordinatorOutput& output : core.Take()) {
@@ -131,7 +131,7 @@ void World::CarryOut(size_t index) {
       if (std::holds_alternative<Exit>(send->message) && core.report().phase < GangPhase::kStopped) {
         const size_t released = links_[send->connection].agent;
         CheckRelease(released);
-        coord.let_go.insert(agents_[released]->trainer.id);
+        coord.released.insert(agents_[released]->trainer.id);
       }
       SendDown(send->connection, std::move(send->message));
     } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
@@ -149,7 +149,8 @@ void World::CarryOut(size_t index) {
   }
   if (changed) {
     const GangPhase phase = core.report().phase;
-    // What one that is out of office believes is no end: its successor will find the job done, or go on.
+    // Only the active coordinator ends the job: the successor of this one finds the job done, or continues
+    // it.
     if (phase >= GangPhase::kStopped && !ended_ && index + 1 == coordinators_.size()) CheckEnded(core);
   }
   const Time wake = core.next_wakeup();
@@ -194,11 +195,11 @@ void World::KillAgent(size_t index, int32_t code, bool silently) {
   const size_t pod = agent.pod;
   if (pods_[pod].agent == index) pods_[pod].agent.reset();
   if (agent.terminated && code == 0 && !faults_over_) pods_[pod].wanted = false;
-  if (!ended_) After(Between(milliseconds(50), milliseconds(600)), [this] { KeepPods(); });
+  if (!ended_) After(Between(milliseconds(50), milliseconds(600)), [this] { ReplacePods(); });
 }
 
-// What a controller does: a pod that is wanted and has no agent gets one.
-void World::KeepPods() {
+// Models the controller: every wanted pod without an agent gets one.
+void World::ReplacePods() {
   if (ended_) return;
   int32_t wanted = 0;
   for (const Pod& pod : pods_) wanted += pod.wanted ? 1 : 0;
@@ -225,10 +226,10 @@ void World::ToAgent(size_t index, MemberEvent event) {
     return;
   }
   agent.core->On(event, now_);
-  DrainAgent(index);
+  PerformCommands(index);
 }
 
-void World::DrainAgent(size_t index) {
+void World::PerformCommands(size_t index) {
   Agent& agent = *agents_[index];
   for (MemberCommand& command : agent.core->Take()) {
     if (!agent.alive) return;
@@ -262,7 +263,7 @@ void World::DrainAgent(size_t index) {
   });
 }
 
-// Spells with less than a moment between them are one.
+// Outages with less than kMargin between them count as one.
 void World::Trouble(size_t index, bool on) {
   Agent& agent = *agents_[index];
   if (on && !agent.in_trouble && now_ - agent.trouble_until > kMargin) agent.trouble_since = now_;
@@ -277,7 +278,6 @@ void World::OpenLink(size_t index) {
   After(delay, [this, index] {
     Agent& agent = *agents_[index];
     if (!agent.alive) return;
-    // Mostly the one in office; its predecessor, while it has not noticed that it is not.
     const size_t target = coordinators_.size() - 1;
     if (pods_[agent.pod].cut_off || !coordinators_[target].alive) {
       After(milliseconds(50), [this, index] { ToAgent(index, Disconnected{}); });
@@ -289,7 +289,7 @@ void World::OpenLink(size_t index) {
     link.coordinator = target;
     link.last_up = link.last_down = now_;
     agent.link = id;
-    // Its Join and the round that it makes take a moment.
+    // Its Join and the membership change that follows take a moment.
     if (agent.with_predecessor)
       After(milliseconds(600), [this, index] { agents_[index]->with_predecessor = false; });
     Trouble(index, true);
@@ -298,7 +298,7 @@ void World::OpenLink(size_t index) {
   });
 }
 
-void World::Break(uint64_t id, bool tell_coordinator, bool tell_agent) {
+void World::Break(uint64_t id, bool notify_coordinator, bool notify_agent) {
   Link& link = links_[id];
   if (!link.open) return;
   link.open = false;
@@ -308,11 +308,11 @@ void World::Break(uint64_t id, bool tell_coordinator, bool tell_agent) {
   const bool before = agents_[index]->in_trouble;
   Trouble(index, true);
   Trouble(index, before);
-  if (tell_coordinator) {
+  if (notify_coordinator) {
     After(Between(Duration(100'000), milliseconds(3)),
-          [this, id] { ToCoordinator(links_[id].coordinator, AgentGone{id}); });
+          [this, id] { ToCoordinator(links_[id].coordinator, AgentDisconnected{id}); });
   }
-  if (tell_agent) {
+  if (notify_agent) {
     After(Between(Duration(100'000), milliseconds(3)), [this, index] { ToAgent(index, Disconnected{}); });
   }
 }
@@ -342,7 +342,7 @@ void World::SendDown(uint64_t id, Message message) {
   At(link.last_down, [this, id, message = Wire(message)] { Deliver(id, false, message); });
 }
 
-// In the order sent, per direction. What is under way when the link breaks is lost.
+// Delivers in the order sent, per direction. A broken link loses the messages in flight.
 void World::Deliver(uint64_t id, bool up, const Message& message) {
   Link& link = links_[id];
   if (!link.open) return;
@@ -359,7 +359,7 @@ void World::Deliver(uint64_t id, bool up, const Message& message) {
     ToCoordinator(link.coordinator, AgentConnected{id, *hello});
   } else {
     if (const auto* join = std::get_if<Join>(&message)) {
-      coordinators_[link.coordinator].let_go.erase(join->member);
+      coordinators_[link.coordinator].released.erase(join->member);
     }
     ToCoordinator(link.coordinator, MessageFrom{id, message});
   }

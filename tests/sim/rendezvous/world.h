@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A whole gang in virtual time: coordinators, agents, trainers, pods, a network, and the faults of one seed.
-// The coordinator and member cores are the real ones; trainers, network and the pods' keeper are models. A
-// run is a pure function of its seed. The first broken invariant ends it.
+// World simulates a whole gang in virtual time: coordinators, agents, trainers, pods, a network, and the
+// faults of one seed. Coordinator and MemberCore are the real code; trainers, the network and the controller
+// of the pods are models. A run is a pure function of its seed. The first broken invariant ends it.
 //
-// world.cc: time, network, agents, coordinators. trainer.cc: the model of a trainer. faults.cc: what goes
-// wrong, and when. checks.cc: the invariants.
+// world.cc: time, network, agents, coordinators. trainer.cc: the model of a trainer. faults.cc: the faults
+// and their schedule. checks.cc: the invariants.
 #pragma once
 
 #include <cstdint>
@@ -26,28 +26,28 @@
 
 namespace ringmaster::rendezvous::sim {
 
-// The shape of one run. Every seed draws which faults exist at all, and how often (a swarm: a seed with few
-// kinds of faults goes deeper into those).
+// The parameters of one run. Every seed draws which kinds of faults occur, and how often (swarm testing: a
+// seed with few kinds of faults explores those more deeply).
 struct Plan {
   int32_t min = 1, target = 1, max = 1;
   int64_t total_steps = 0;
   int64_t checkpoint_every = 0;
   Duration step_time{};
   Duration faults_end{};
-  bool discards_at_once = false;  // trainers drop their state when told to fetch, not when the fetch is done
+  bool discards_at_once = false;  // trainers drop their state when a fetch starts, not when it is done
   bool through_codec = false;     // every message is encoded and decoded
-  bool stops = false;             // RequestStop on the way
+  bool stops = false;             // RequestStop during the run
   // Mean time between faults of a kind over the whole gang; zero: none.
   Duration kill_trainer{}, kill_agent{}, reset{}, partition{}, stop_agent{}, stop_trainer{}, coordinator{},
       scale{}, leave{}, vanish{};
-  double kill_at_event = 0;  // at every protocol event of a trainer: it, or another, dies
-  double deaf = 0;           // at every Prepare: the trainer hangs for good, and its agent does not see it
+  double kill_at_event = 0;  // at every protocol event of a trainer: it or another one dies
+  double deaf = 0;           // at every Prepare: the trainer hangs forever, and its agent does not notice
   double no_undo = 0;        // at every commit: the step cannot be undone
-  double corrupt = 0;        // at every status: its state has flipped a bit
+  double corrupt = 0;        // at every status: a bit of the state has flipped
   static Plan Draw(SplitMix64& rng);
 };
 
-// Between what happens and what the coordinator can know of it: reconnecting, and messages under way.
+// The longest delay until the coordinator knows of an event: reconnecting, and messages in flight.
 inline constexpr Duration kMargin = milliseconds(600);
 
 struct State {
@@ -56,25 +56,25 @@ struct State {
   uint64_t content = 0;
 };
 
-// What the state of a step must be, whoever computed it.
+// Returns the correct state of a step.
 uint64_t Canon(int64_t step);
 uint64_t NextContent(uint64_t content, int64_t next_step);
 
-struct Ring {  // the trainers of one generation, joined by their collectives
+struct Ring {  // the trainers of one generation, coupled by their collectives
   NewGeneration generation;
-  int64_t step = 0;  // that is being reduced; 0: none yet
+  int64_t step = 0;  // being reduced; 0: none yet
   size_t entered = 0;
-  uint64_t content = 0;                        // what the sum comes to
+  uint64_t content = 0;                        // the result of the reduction
   bool mixed = false;                          // contributions from different states
-  bool wish = false;                           // somebody wants to stand still after this step
-  bool broken = false;                         // a member is gone
+  bool boundary = false;                       // a member wants to pause after this step
+  bool broken = false;                         // a member is dead
   std::vector<std::function<void()>> waiting;  // fetchers without a ready source
 };
 
 enum class Mode { kStarting, kStanding, kLoading, kFetching, kStepping, kStuck, kFinal, kGone };
 
 struct Trainer {
-  uint64_t epoch = 0;  // rises with each start: late events of an earlier one are dropped
+  uint64_t epoch = 0;  // increases with each start: late events of an earlier process are dropped
   std::string id;
   Mode mode = Mode::kGone;
   bool stopped = false;  // SIGSTOP
@@ -103,10 +103,10 @@ struct Agent {
   bool terminated = false;
   uint64_t link = 0;
   Time wake_at = kNever;
-  Time trouble_since{};  // the coordinator could not hear it from here ...
-  Time trouble_until{};  // ... to here
+  Time trouble_since{};  // start and ...
+  Time trouble_until{};  // ... end of the latest time that the coordinator could not hear it
   bool in_trouble = false;
-  bool with_predecessor = false;  // talked to a coordinator out of office, and to nobody since
+  bool with_predecessor = false;  // its last connection is to a coordinator that is no longer active
   Time trainer_died_at{};
   State died_with;
   Trainer trainer;
@@ -136,7 +136,7 @@ struct Coord {
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
-  std::set<std::string> let_go;  // ids that were told to end, or were out of reach when the others went on
+  std::set<std::string> released;  // ids that got Exit, or were unreachable when a generation was published
   std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
   int64_t last_record = 0;
   Generation published = 0;
@@ -166,24 +166,24 @@ class World {
   void StartCoordinator();
   void KillCoordinator(size_t index);
   void ToCoordinator(size_t index, const CoordinatorEvent& event);
-  void CarryOut(size_t coordinator);
+  void Perform(size_t coordinator);
   size_t StartAgent(size_t pod);
   void KillAgent(size_t agent, int32_t code, bool silently = false);
   void ToAgent(size_t agent, MemberEvent event);
-  void DrainAgent(size_t agent);
+  void PerformCommands(size_t agent);
   void OpenLink(size_t agent);
-  void Break(uint64_t link, bool tell_coordinator, bool tell_agent);
+  void Break(uint64_t link, bool notify_coordinator, bool notify_agent);
   void SendUp(uint64_t link, Message message);
   void SendDown(uint64_t link, Message message);
   void Deliver(uint64_t link, bool up, const Message& message);
   void Trouble(size_t agent, bool on);
-  void KeepPods();
+  void ReplacePods();
   bool AllAgentsGone() const;
   Message Wire(const Message& message);
 
   // ---- trainer.cc
   void StartTrainer(size_t agent, const std::string& id);
-  void EndTrainer(size_t agent, int32_t exit_code, bool tell);
+  void EndTrainer(size_t agent, int32_t exit_code, bool notify);
   void ToTrainer(size_t agent, const Message& message);
   void FromTrainerTo(size_t agent, Message message);
   void InTrainer(size_t agent, Duration delay, std::function<void(Agent&)> what);
@@ -194,7 +194,7 @@ class World {
   void Fetch(size_t agent);
   void Ready(size_t agent);
   void Enter(size_t agent);
-  void Commit(size_t agent, Generation generation, int64_t step, uint64_t content, bool wish);
+  void Commit(size_t agent, Generation generation, int64_t step, uint64_t content, bool boundary);
   void Finish(size_t agent);
   void Report(size_t agent, size_t newest);
   Trainer* Find(const std::string& member, size_t* agent = nullptr);
@@ -213,7 +213,7 @@ class World {
   void ContinueTrainer(size_t agent);
   void Scale();
   void LeaveByPlan();
-  void OrderStop();
+  void RequestStopOfJob();
 
   // ---- checks.cc
   void Fail(const std::string& what);
@@ -237,27 +237,27 @@ class World {
   std::priority_queue<Item> queue_;
   uint64_t order_ = 0;
   Outcome outcome_;
-  bool tainted_ = false;  // corruption without healthy witnesses: nobody could have known
+  bool tainted_ = false;  // corruption without a healthy majority, which no coordinator can detect
   bool corrupted_ = false;
 
-  std::vector<Coord> coordinators_;  // the last one is the one in office
+  std::vector<Coord> coordinators_;  // the last one is the active one
   std::vector<std::unique_ptr<Agent>> agents_;
   std::vector<Pod> pods_;
   std::map<uint64_t, Link> links_;
   uint64_t last_link_ = 0;
   std::map<Generation, Ring> rings_;
   std::map<std::string, std::pair<size_t, uint64_t>> members_;  // id -> agent, trainer epoch
-  struct Told {
+  struct ReportedState {
     bool corrupt = false;
     int64_t step = 0;
   };
-  std::map<Generation, std::vector<Told>> told_;          // statuses with state
-  std::map<Generation, std::set<std::string>> answered_;  // ids that stood still for it
+  std::map<Generation, std::vector<ReportedState>> statuses_;  // statuses with state
+  std::map<Generation, std::set<std::string>> answered_;       // ids that paused for it
   std::set<std::string> corrupt_members_;
   State disk_;
   int64_t newest_commit_ = 0;
   bool faults_over_ = false;
-  bool stop_ordered_ = false;
+  bool stop_requested_ = false;
   bool ended_ = false;
   GangPhase end_phase_ = GangPhase::kForming;
 };

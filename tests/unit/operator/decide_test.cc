@@ -112,7 +112,7 @@ TEST(Decide, WhatWorkersComputeOnIsTold) {
   EXPECT_EQ(o.status.display.devices, "");
   const rendezvous::Facts well = {"NVIDIA H200", "580.95", "mlx5_0:1", {}};
   rendezvous::Facts hot = well;
-  hot.troubles = {"gpu 0: hot", "gpu 0: slow"};
+  hot.device_faults = {"gpu 0: hot", "gpu 0: slow"};
   o.report->facts = {{"a", well}, {"a", well}, {"b", hot}, {"c", {"NVIDIA A100", "570.1", "", {}}}};
   Settle(o, kT0 + seconds(60));
   EXPECT_EQ(o.status.display.devices,

@@ -59,7 +59,7 @@ Result<std::optional<Message>> Through(const std::string& frame) {
   return decoder.Next();
 }
 
-TEST(Codec, EveryMessageComesBack) {
+TEST(Codec, EveryMessageSurvivesARoundTrip) {
   std::vector<bool> seen(std::variant_size_v<Message>);
   for (const Message& message : OneOfEach()) {
     seen[message.index()] = true;
@@ -71,7 +71,7 @@ TEST(Codec, EveryMessageComesBack) {
   for (const bool one : seen) EXPECT_TRUE(one);
 }
 
-TEST(Codec, AgentsOfEarlierReleasesSayNothingOfSlotsAndNodes) {
+TEST(Codec, AcceptsHelloWithoutSlotAndNode) {
   const std::string body = R"({"agent":"a","attempt":7,"job":"j","pod":"p","secret":"s","type":"hello"})";
   const auto size = static_cast<uint32_t>(body.size());
   std::string old;
@@ -94,7 +94,7 @@ TEST(Codec, EveryDoubleKeepsItsBits) {
   }
 }
 
-TEST(Codec, AnySplitOfTheStream) {
+TEST(Codec, DecodesAnySplitOfTheStream) {
   std::string stream;
   for (const Message& message : OneOfEach()) stream += Encode(message);
   SplitMix64 rng(2);
@@ -116,7 +116,7 @@ TEST(Codec, AnySplitOfTheStream) {
   }
 }
 
-TEST(Codec, RefusesWithTheMembersName) {
+TEST(Codec, ErrorsNameTheMember) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "JSON"},
       {"[]", "object"},
@@ -148,7 +148,7 @@ TEST(Codec, RefusesWithTheMembersName) {
   }
 }
 
-TEST(Codec, IgnoresWhatNewerPeersAdd) {
+TEST(Codec, IgnoresUnknownMembers) {
   const auto decoded = DecodeBody(R"({"type":"leave","reason":"x","since":{"a":[1]}})");
   ASSERT_TRUE(decoded.ok());
   EXPECT_TRUE(*decoded == Message(Leave{"x"}));

@@ -26,7 +26,7 @@ class CoordinatorTest : public testing::Test {
     for (CoordinatorOutput& output : coordinator_->Take()) {
       if (auto* send = std::get_if<SendTo>(&output)) sent_.push_back(std::move(*send));
       if (auto* line = std::get_if<EventLine>(&output)) {
-        EXPECT_EQ(line->device_trouble, line->text.find("gpu ") != std::string::npos) << line->text;
+        EXPECT_EQ(line->device_fault, line->text.find("gpu ") != std::string::npos) << line->text;
         lines_.push_back(std::move(line->text));
       }
     }
@@ -66,7 +66,7 @@ class CoordinatorTest : public testing::Test {
     status.params_hash = static_cast<uint64_t>(step);
     On(MessageFrom{c, status});
   }
-  // The next step is committed, of which this one tells.
+  // This member reports that the next step is committed.
   void Commit(ConnectionId c, double seconds) {
     Progress progress;
     progress.records.push_back({});
@@ -89,7 +89,7 @@ class CoordinatorTest : public testing::Test {
   std::vector<ConnectionId> alive_;
 };
 
-TEST_F(CoordinatorTest, FormsWhenAllAreThereAndNumbersByTerm) {
+TEST_F(CoordinatorTest, FormsWhenAllHaveJoinedAndNumbersByTerm) {
   Make(1, 2, 2);
   Join(1);
   EXPECT_FALSE(Last<Prepare>(1).has_value());
@@ -105,7 +105,7 @@ TEST_F(CoordinatorTest, FormsWhenAllAreThereAndNumbersByTerm) {
   EXPECT_EQ(next->start_step, -1);
 }
 
-TEST_F(CoordinatorTest, FactsAreReportedAndEachTroubleIsSaidOnce) {
+TEST_F(CoordinatorTest, FactsAreReportedAndEachDeviceFaultIsLoggedOnce) {
   Make(1, 2, 2);
   Form({2, 1});
   const auto said = [&](const std::string& text) { return std::count(lines_.begin(), lines_.end(), text); };
@@ -117,14 +117,14 @@ TEST_F(CoordinatorTest, FactsAreReportedAndEachTroubleIsSaidOnce) {
   const std::vector<WorkerFacts>& facts = coordinator_->report().facts;
   ASSERT_EQ(facts.size(), 2u);
   EXPECT_EQ(facts[0].pod, "pod-1");
-  EXPECT_EQ(facts[0].facts.troubles.size(), 2u);
+  EXPECT_EQ(facts[0].facts.device_faults.size(), 2u);
   EXPECT_EQ(facts[1].facts.nic, "mlx5_0:1");
   On(MessageFrom{1, Facts{"NVIDIA H200", "580.95", "", {}}});
   On(MessageFrom{1, Facts{"NVIDIA H200", "580.95", "", {"gpu 0: hot"}}});
   EXPECT_EQ(said("pod-1: gpu 0: hot"), 2) << "it was over in between";
 }
 
-TEST_F(CoordinatorTest, TheLastCallFormsWithFewer) {
+TEST_F(CoordinatorTest, FormsBelowTargetAfterTheLastCall) {
   Make(1, 3, 3);
   Join(1);
   Pass(milliseconds(499));
@@ -148,7 +148,7 @@ TEST_F(CoordinatorTest, SteadyStateSendsNothing) {
   EXPECT_EQ(coordinator_->report().transport, "shm");
 }
 
-TEST_F(CoordinatorTest, ADeathMakesAGenerationOfTheOthers) {
+TEST_F(CoordinatorTest, ADeathFormsAGenerationOfTheSurvivors) {
   Make(1, 3, 3);
   Form({1, 2, 3});
   On(MessageFrom{2, Down{Id(2), "mutex", 137, ""}});
@@ -164,25 +164,25 @@ TEST_F(CoordinatorTest, ADeathMakesAGenerationOfTheOthers) {
   EXPECT_EQ(next->members[1].id, Id(3));
   EXPECT_EQ(coordinator_->report().worker_failures, 1);
   EXPECT_EQ(coordinator_->report().last_failure->evidence, "mutex");
-  // Its exit code comes later; its id never does.
+  // Its exit code arrives later; its id never returns.
   On(MessageFrom{2, rendezvous::Join{Id(2), "x"}});
   EXPECT_EQ(Last<Evict>(2)->member, Id(2));
 }
 
-TEST_F(CoordinatorTest, ABlipWithinTheWindowStopsNobody) {
+TEST_F(CoordinatorTest, AReconnectWithinTheWindowInterruptsNothing) {
   Make(1, 2, 2);
   Form({1, 2});
   sent_.clear();
-  On(AgentGone{2});
+  On(AgentDisconnected{2});
   On(AgentConnected{9, {"default/job", "pod-2", "agent-2", ""}});
   On(MessageFrom{9, rendezvous::Join{Id(2), "x"}});
   Pass(milliseconds(100));
   EXPECT_FALSE(Last<Prepare>(1).has_value());
-  EXPECT_TRUE(Last<NewGeneration>(9).has_value());  // said again: it may have been lost
+  EXPECT_TRUE(Last<NewGeneration>(9).has_value());  // repeated: it may have been lost
 }
 
-TEST_F(CoordinatorTest, TheOthersGoOnWithoutAQuietOneLongBeforeItIsTold) {
-  options_.quiet_limit = milliseconds(700);
+TEST_F(CoordinatorTest, TheOthersContinueWithoutAnUnresponsiveMemberBeforeItIsReportedSilent) {
+  options_.unresponsive_limit = milliseconds(700);
   Make(1, 3, 3);
   Form({1, 2, 3});
   Commit(1, 0.1);
@@ -195,14 +195,14 @@ TEST_F(CoordinatorTest, TheOthersGoOnWithoutAQuietOneLongBeforeItIsTold) {
   Answer(3, 10);
   EXPECT_EQ(Last<NewGeneration>(3)->members.size(), 2u);
   EXPECT_EQ(coordinator_->report().last_failure->evidence, "silence");
-  // Its pod is not replaced for a pause of this length.
+  // A pause of this length does not replace its pod.
   EXPECT_TRUE(coordinator_->report().silent_pods.empty());
   Pass(seconds(3));
   EXPECT_EQ(coordinator_->report().silent_pods, std::vector<std::string>{"pod-2"});
 }
 
-TEST_F(CoordinatorTest, APauseIsJudgedByWhatAStepTakes) {
-  options_.quiet_limit = milliseconds(700);
+TEST_F(CoordinatorTest, TheUnresponsiveLimitDependsOnTheStepTime) {
+  options_.unresponsive_limit = milliseconds(700);
   for (const double step_seconds : {0.0, 0.1, 1.0, 60.0}) {  // 0: none was committed yet
     SCOPED_TRACE(step_seconds);
     sent_.clear();
@@ -219,22 +219,22 @@ TEST_F(CoordinatorTest, APauseIsJudgedByWhatAStepTakes) {
   }
 }
 
-TEST_F(CoordinatorTest, StepsSpeakForWhoeverIsQuiet) {
-  options_.quiet_limit = milliseconds(700);
+TEST_F(CoordinatorTest, CommittedStepsProveThatAnUnresponsiveMemberLives) {
+  options_.unresponsive_limit = milliseconds(700);
   Make(1, 2, 2);
   Form({1, 2});
   sent_.clear();
-  std::erase(alive_, ConnectionId{2});  // its agent gets no time; its trainer does
+  std::erase(alive_, ConnectionId{2});  // its agent is starved; its trainer runs
   for (int step = 0; step < 20; ++step) {
     Commit(1, 0.1);
     Pass(milliseconds(100));
   }
   EXPECT_FALSE(Last<Prepare>(1).has_value());
-  Pass(milliseconds(500));  // now they stand
+  Pass(milliseconds(500));  // now no steps commit
   EXPECT_TRUE(Last<Prepare>(1).has_value());
 }
 
-TEST_F(CoordinatorTest, AStandbyThatHoldsStateIsAskedWhenAllMembersAreGone) {
+TEST_F(CoordinatorTest, AStandbyThatHoldsStateTakesPartWhenAllMembersAreLost) {
   Make(1, 2, 2);
   Form({1, 2});
   On(SetLimits{1, 1, 1});
@@ -257,11 +257,11 @@ TEST_F(CoordinatorTest, AStandbyThatHoldsStateIsAskedWhenAllMembersAreGone) {
   EXPECT_EQ(next->start_step, 10);
 }
 
-TEST_F(CoordinatorTest, HoldersHaveTheirTimeFromTheFirstOfThemThatCalls) {
+TEST_F(CoordinatorTest, HolderGraceStartsWithTheFirstHolderThatConnects) {
   options_.resumed = true;
   options_.known_step = 40;
   Make(1, 2, 2);
-  Pass(seconds(20));  // names led to the old coordinator meanwhile
+  Pass(seconds(20));  // meanwhile DNS still led to the old coordinator
   Join(1);
   Pass(seconds(2));
   EXPECT_FALSE(Last<Prepare>(1).has_value());
@@ -281,7 +281,7 @@ TEST_F(CoordinatorTest, ADeathDuringABoundaryPrepareAbortsIt) {
   Pass(milliseconds(50));
   const auto boundary = Last<Prepare>(1);
   EXPECT_EQ(boundary->urgency, Urgency::kBoundary);
-  On(AgentGone{2});
+  On(AgentDisconnected{2});
   Pass(milliseconds(2));
   const auto abort = Last<Prepare>(1);
   EXPECT_EQ(abort->urgency, Urgency::kAbort);
@@ -296,7 +296,7 @@ TEST_F(CoordinatorTest, BelowMinPausesAndResumesFromMemory) {
   Answer(1, 20);
   EXPECT_EQ(coordinator_->report().phase, GangPhase::kPaused);
   EXPECT_EQ(coordinator_->report().live_pods, std::vector<std::string>{"pod-1"});
-  On(AgentGone{2});
+  On(AgentDisconnected{2});
   Join(3);
   Pass(milliseconds(100));
   Answer(1, 20);
@@ -323,7 +323,7 @@ TEST_F(CoordinatorTest, AStopWaitsForTheCheckpoint) {
   EXPECT_EQ(Last<Exit>(2)->code, 0);
 }
 
-TEST_F(CoordinatorTest, AJobThatKeepsNoCheckpointsReportsNone) {
+TEST_F(CoordinatorTest, AJobWithoutCheckpointsReportsNone) {
   for (const bool finished : {true, false}) {
     Make(1, 2, 2);
     Form({1, 2});
@@ -343,7 +343,7 @@ TEST_F(CoordinatorTest, AJobThatKeepsNoCheckpointsReportsNone) {
   }
 }
 
-TEST_F(CoordinatorTest, ACheckpointThatFailedIsReportedUntilOneIsWritten) {
+TEST_F(CoordinatorTest, AFailedCheckpointIsReportedUntilOneIsWritten) {
   Make(1, 2, 2);
   Form({1, 2});
   Progress failed;
@@ -358,7 +358,7 @@ TEST_F(CoordinatorTest, ACheckpointThatFailedIsReportedUntilOneIsWritten) {
   EXPECT_EQ(coordinator_->report().checkpoint_failure, "");
 }
 
-TEST_F(CoordinatorTest, ALeaverGoesWhenTheOthersHaveGoneOn) {
+TEST_F(CoordinatorTest, ALeaverExitsWhenTheOthersHaveContinued) {
   Make(1, 2, 2);
   Form({1, 2});
   On(MessageFrom{1, Leave{"drain"}});
@@ -372,7 +372,7 @@ TEST_F(CoordinatorTest, ALeaverGoesWhenTheOthersHaveGoneOn) {
   EXPECT_EQ(coordinator_->report().worker_failures, 0);
 }
 
-TEST_F(CoordinatorTest, WhoDoesNotStandStillIsEvicted) {
+TEST_F(CoordinatorTest, AMemberThatDoesNotAnswerPrepareIsEvicted) {
   Make(1, 3, 3);
   Form({1, 2, 3});
   On(MessageFrom{3, Down{Id(3), "mutex", 0, ""}});
@@ -432,13 +432,13 @@ class SlotsTest : public CoordinatorTest {
   }
 };
 
-TEST_F(SlotsTest, EverySlotIsAMemberAndAPodLivesWithAllOfThem) {
+TEST_F(SlotsTest, EverySlotIsAMemberAndAPodIsLiveWhenAllOfThemAre) {
   options_.slots = 2;
   Make(2, 4, 4);
   for (const ConnectionId c : {4, 2, 3, 5}) JoinSlot(c);
   Pass(seconds(1));
   for (const ConnectionId c : {2, 3, 4, 5}) Answer(c, -1);
-  // A pod's ranks stand together, in the order of slots; pods in the order in which they came.
+  // The ranks of a pod are adjacent, in order of slots; pods are in order of joining.
   EXPECT_EQ(MembersSeenBy(2), (std::vector<std::string>{Id(4), Id(5), Id(2), Id(3)}));
   EXPECT_EQ(coordinator_->report().live_pods, (std::vector<std::string>{"pod-2", "pod-1"}));
 
@@ -449,7 +449,7 @@ TEST_F(SlotsTest, EverySlotIsAMemberAndAPodLivesWithAllOfThem) {
   EXPECT_EQ(coordinator_->report().live_pods, std::vector<std::string>{"pod-2"}) << "half of pod-1 is gone";
 }
 
-TEST_F(SlotsTest, ANewAgentReplacesThatOfItsOwnSlotOnly) {
+TEST_F(SlotsTest, ANewAgentReplacesOnlyTheAgentOfItsSlot) {
   options_.slots = 2;
   Make(2, 2, 2);
   JoinSlot(2);
@@ -465,7 +465,7 @@ TEST_F(SlotsTest, ANewAgentReplacesThatOfItsOwnSlotOnly) {
   EXPECT_TRUE(Last<Prepare>(2).has_value()) << "slot 0 is still there";
 }
 
-TEST_F(SlotsTest, RanksOfANodeStandTogether) {
+TEST_F(SlotsTest, RanksOfANodeAreAdjacent) {
   Make(4, 4, 4);
   JoinSlot(2, "node-a");
   JoinSlot(4, "node-b");

@@ -53,7 +53,7 @@ TEST_F(MemberTest, StartsConnectsAndJoinsUnderItsOwnId) {
   EXPECT_TRUE(Has(On(FromTrainer{Join{"", "addr"}}), SendCoordinator{Join{"agent.1", "addr"}}));
 }
 
-TEST_F(MemberTest, FactsAreToldAgainOnANewConnectionUntilTheTrainerIsGone) {
+TEST_F(MemberTest, FactsAreRepeatedOnANewConnectionUntilTheTrainerDies) {
   Up();
   const Facts facts = {"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot"}};
   EXPECT_TRUE(Has(On(FromTrainer{facts}), SendCoordinator{facts}));
@@ -64,20 +64,20 @@ TEST_F(MemberTest, FactsAreToldAgainOnANewConnectionUntilTheTrainerIsGone) {
   EXPECT_FALSE(Has(On(Connected{}), SendCoordinator{facts}));
 }
 
-TEST_F(MemberTest, FencesWhatIsOlder) {
+TEST_F(MemberTest, FencesOlderMessages) {
   Up();
   StandStill(5);
   EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Prepare{4, Urgency::kAbort, false}})));
   EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(4)})));
   EXPECT_TRUE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));
-  EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));  // said again
+  EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));  // repeated
   // A repeated Prepare is answered from memory.
   const auto again = On(FromCoordinator{Prepare{5, Urgency::kAbort, false}});
   EXPECT_FALSE(Any<SendTrainer>(again));
   EXPECT_TRUE(Any<SendCoordinator>(again));
 }
 
-TEST_F(MemberTest, ANewIncarnationIsNotGivenTheOldOnesGeneration) {
+TEST_F(MemberTest, ANewIncarnationDoesNotGetTheGenerationOfItsPredecessor) {
   Up();
   StandStill(5);
   On(TrainerLost{"mutex", ""});
@@ -88,7 +88,7 @@ TEST_F(MemberTest, ANewIncarnationIsNotGivenTheOldOnesGeneration) {
   EXPECT_FALSE(Any<SendTrainer>(On(FromCoordinator{Next(5)})));
 }
 
-TEST_F(MemberTest, DeathIsToldAtOnceAndAgainWithTheExitCode) {
+TEST_F(MemberTest, ADeathIsReportedAtOnceAndAgainWithTheExitCode) {
   Up();
   const auto lost = On(TrainerLost{"mutex", ""});
   EXPECT_TRUE(Has(lost, SendCoordinator{Down{"agent.1", "mutex", 0, ""}}));
@@ -96,14 +96,14 @@ TEST_F(MemberTest, DeathIsToldAtOnceAndAgainWithTheExitCode) {
   EXPECT_TRUE(Has(On(TrainerReaped{139}), SendCoordinator{Down{"agent.1", "mutex", 139, ""}}));
 }
 
-TEST_F(MemberTest, ADeathThatIsSeenByItsExitAloneIsToldWithTheExitCode) {
+TEST_F(MemberTest, ADeathDetectedOnlyByReapingIsReportedWithTheExitCode) {
   Up();
   const auto reaped = On(TrainerReaped{137});
   EXPECT_TRUE(Has(reaped, SendCoordinator{Down{"agent.1", "exit", 137, ""}}));
   EXPECT_FALSE(Has(reaped, SendCoordinator{Down{"agent.1", "exit", 0, ""}}));
 }
 
-TEST_F(MemberTest, QuickCrashesWaitLongerEachTime) {
+TEST_F(MemberTest, EarlyCrashesBackOff) {
   Up();
   Duration before = Duration::zero();
   for (int i = 0; i < 4; ++i) {
@@ -119,7 +119,7 @@ TEST_F(MemberTest, QuickCrashesWaitLongerEachTime) {
   }
 }
 
-TEST_F(MemberTest, EverythingNeededIsSaidOnANewConnection) {
+TEST_F(MemberTest, ANewConnectionRepeatsWhatTheCoordinatorNeeds) {
   Up();
   StandStill(5);
   On(FromCoordinator{Next(5)});
@@ -136,14 +136,14 @@ TEST_F(MemberTest, EverythingNeededIsSaidOnANewConnection) {
   EXPECT_TRUE(Has(again, SendCoordinator{done}));
 }
 
-TEST_F(MemberTest, LosingTheCoordinatorStopsNothing) {
+TEST_F(MemberTest, LosingTheCoordinatorDoesNotInterruptTheTrainer) {
   Up();
   EXPECT_FALSE(Any<KillTrainer>(On(Disconnected{})));
   now_ += seconds(1);
   EXPECT_TRUE(Has(On(Tick{}), Connect{}));
 }
 
-TEST_F(MemberTest, TerminateLeavesByPlanAndTwiceEndsAtOnce) {
+TEST_F(MemberTest, TheFirstTerminateLeavesByPlanAndTheSecondExitsAtOnce) {
   Up();
   const auto first = On(Terminate{});
   EXPECT_TRUE(Any<SendCoordinator>(first));
@@ -171,7 +171,7 @@ TEST_F(MemberTest, AFatalTrainerEndsTheAgentWith64) {
   EXPECT_EQ(std::get<ExitAgent>(end.back()).code, 64);
 }
 
-TEST_F(MemberTest, EvictIsForTheNamedOneOnly) {
+TEST_F(MemberTest, EvictAppliesOnlyToTheNamedMember) {
   Up();
   EXPECT_FALSE(Any<KillTrainer>(On(FromCoordinator{Evict{"agent.0", ""}})));
   EXPECT_TRUE(Any<KillTrainer>(On(FromCoordinator{Evict{"agent.1", ""}})));

@@ -10,7 +10,7 @@ namespace {
 struct S {
   int64_t step;  // -1: no state
   bool undo = true;
-  uint64_t hash = 0;  // beside the step's own
+  uint64_t hash = 0;  // added to the step's own
 };
 
 struct Case {

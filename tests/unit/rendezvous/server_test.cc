@@ -25,7 +25,7 @@ class Client {
  public:
   explicit Client(uint16_t port) : socket_(io_) {
     socket_.connect({asio::ip::make_address("127.0.0.1"), port});
-    const timeval limit{20, 0};  // only a broken server makes us wait for it
+    const timeval limit{20, 0};  // reached only when the server is broken
     setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   }
   void Send(const Message& message) { SendRaw(Encode(message)); }
@@ -41,7 +41,7 @@ class Client {
       if (next.value()) return *next.value();
       char buffer[4096];
       const ssize_t n = recv(socket_.native_handle(), buffer, sizeof(buffer), 0);
-      // A server that closes with words of ours unread resets the connection.
+      // A server that closes with unread bytes resets the connection.
       if (n < 0 && errno != ECONNRESET) ADD_FAILURE() << "nothing came";
       if (n <= 0) return std::nullopt;
       decoder_.Feed({buffer, static_cast<size_t>(n)});
@@ -116,7 +116,7 @@ TEST_F(ServerTest, OneWorkerFromHelloToTheEnd) {
   AwaitPhase(GangPhase::kFinished);
 }
 
-TEST_F(ServerTest, StrangersAreClosed) {
+TEST_F(ServerTest, UnauthenticatedConnectionsAreClosed) {
   Hello wrong = Me();
   wrong.secret = "secreT";
   Hello other = Me();
@@ -138,7 +138,7 @@ TEST_F(ServerTest, AStopWithoutStateEndsAtOnce) {
   AwaitPhase(GangPhase::kStopped);
 }
 
-TEST_F(ServerTest, ShutdownClosesEverybody) {
+TEST_F(ServerTest, ShutdownClosesAllConnections) {
   Client client(server_->port());
   client.Send(Me());
   client.Await<Welcome>();
@@ -153,16 +153,16 @@ TEST_F(ServerTest, OnlyTheCurrentAttemptTakesPart) {
   old.Send(Me(1));
   old.Await<Welcome>();
   server_->SetAttempt("default/job", 2);
-  EXPECT_EQ(old.Await<Exit>().code, 75);  // was let in before
+  EXPECT_EQ(old.Await<Exit>().code, 75);  // was authenticated before
   EXPECT_FALSE(old.Next().has_value());
   Client late(server_->port());
-  late.Send(Me(1));  // made late, by a leader that is none any more
+  late.Send(Me(1));  // created late, by a former leader
   EXPECT_EQ(late.Await<Exit>().code, 75);
   Client unnumbered(server_->port());
   unnumbered.Send(Me(0));
   EXPECT_EQ(unnumbered.Await<Exit>().code, 75);
   Client early(server_->port());
-  early.Send(Me(3));  // of a leader that knows more: come again
+  early.Send(Me(3));  // created by a newer leader: it must connect again
   EXPECT_FALSE(early.Next().has_value());
   Client current(server_->port());
   current.Send(Me(2));
@@ -170,7 +170,7 @@ TEST_F(ServerTest, OnlyTheCurrentAttemptTakesPart) {
   EXPECT_EQ(server_->connected(), 1);
 }
 
-TEST_F(ServerTest, AJobThatIsGoneSendsItsAgentsAway) {
+TEST_F(ServerTest, RemovingAJobDismissesItsAgents) {
   Client client(server_->port());
   client.Send(Me());
   client.Await<Welcome>();
@@ -181,8 +181,8 @@ TEST_F(ServerTest, AJobThatIsGoneSendsItsAgentsAway) {
   EXPECT_FALSE(again.Next().has_value());
 }
 
-// Answers about Hellos come when the test says so.
-class Doorkeeper {
+// Authenticates Hellos when the test says so.
+class FakeAuthenticator {
  public:
   std::function<void(const Hello&, std::function<void(Status)>)> Admit() {
     return [this](const Hello& hello, std::function<void(Status)> done) {
@@ -206,10 +206,10 @@ class Doorkeeper {
   std::function<void(Status)> done_;
 };
 
-TEST(Server, AnAdmissionMayTakeItsTime) {
-  Doorkeeper doorkeeper;
+TEST(Server, AuthenticationMayTakeTime) {
+  FakeAuthenticator authenticator;
   ServerOptions options;
-  options.admit = doorkeeper.Admit();
+  options.authenticate = authenticator.Admit();
   auto server = Server::Start(options, {});
   ASSERT_TRUE(server.ok());
   CoordinatorOptions job;
@@ -217,43 +217,43 @@ TEST(Server, AnAdmissionMayTakeItsTime) {
   (*server)->AddJob(job);
   {
     Client client((*server)->port());
-    // What follows the Hello at once is kept until the answer is there.
+    // Messages right after the Hello are kept until it is authenticated.
     client.SendRaw(Encode(Hello{"default/job", "pod-0", "agent", "token", 0}) + Encode(Join{"agent.1", "x"}));
-    EXPECT_EQ(doorkeeper.AwaitQuestion().secret, "token");
+    EXPECT_EQ(authenticator.AwaitQuestion().secret, "token");
     EXPECT_EQ((*server)->connected(), 0);
-    doorkeeper.Answer(Ok());
+    authenticator.Answer(Ok());
     client.Await<Welcome>();
     client.Await<Prepare>();
   }
   {
     Client client((*server)->port());
     client.Send(Hello{"default/job", "pod-1", "agent2", "token", 0});
-    doorkeeper.AwaitQuestion();
-    doorkeeper.Answer(Error{Code::kForbidden, "a token of another pod"});
+    authenticator.AwaitQuestion();
+    authenticator.Answer(Error{Code::kForbidden, "a token of another pod"});
     EXPECT_FALSE(client.Next().has_value());
   }
   Client client((*server)->port());
   client.Send(Hello{"default/job", "pod-2", "agent3", "token", 0});
-  doorkeeper.AwaitQuestion();
+  authenticator.AwaitQuestion();
   server->reset();
-  doorkeeper.Answer(Ok());  // nobody is there to hear it
+  authenticator.Answer(Ok());  // the server has ended: no effect
   EXPECT_FALSE(client.Next().has_value());
 }
 
-// The limits of those who have not been let in.
-class CrowdTest : public ServerTest {
+// The limits of unauthenticated connections.
+class FloodTest : public ServerTest {
  protected:
   void Begin(int32_t in_all, int32_t per_peer, Duration deadline) {
     ServerOptions options = Options();
-    options.max_strangers = in_all;
-    options.max_strangers_per_peer = per_peer;
+    options.max_unauthenticated = in_all;
+    options.max_unauthenticated_per_address = per_peer;
     options.hello_deadline = deadline;
     server_ = std::move(Server::Start(options, {}).value());
     CoordinatorOptions job;
     job.job = "default/job";
     server_->AddJob(job);
   }
-  // Tries until it is let in: places are given back on the server's thread.
+  // Retries until it is authenticated: the server's thread lowers the count later.
   void Enter() {
     const Time limit = Now() + seconds(20);
     for (;;) {
@@ -265,7 +265,7 @@ class CrowdTest : public ServerTest {
   }
 };
 
-TEST_F(CrowdTest, StrangersKeepNobodyOutForLongerThanTheirTime) {
+TEST_F(FloodTest, AFloodDelaysAgentsByAtMostTheHelloDeadline) {
   Begin(8, 8, milliseconds(300));
   std::vector<std::unique_ptr<Client>> silent;
   for (int i = 0; i < 8; ++i) silent.push_back(std::make_unique<Client>(server_->port()));
@@ -273,7 +273,7 @@ TEST_F(CrowdTest, StrangersKeepNobodyOutForLongerThanTheirTime) {
   Enter();
 }
 
-TEST_F(CrowdTest, NeverMoreThanSoManyStrangersOfOnePeer) {
+TEST_F(FloodTest, LimitsUnauthenticatedConnectionsPerAddress) {
   Begin(1000, 3, seconds(600));
   std::vector<std::unique_ptr<Client>> silent;
   for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<Client>(server_->port()));
@@ -284,7 +284,7 @@ TEST_F(CrowdTest, NeverMoreThanSoManyStrangersOfOnePeer) {
   Enter();
 }
 
-TEST_F(CrowdTest, NeverMoreThanSoManyStrangersInAll) {
+TEST_F(FloodTest, LimitsUnauthenticatedConnectionsInTotal) {
   Begin(3, 1000, seconds(600));
   std::vector<std::unique_ptr<Client>> silent;
   for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<Client>(server_->port()));
@@ -295,7 +295,7 @@ TEST_F(CrowdTest, NeverMoreThanSoManyStrangersInAll) {
   Enter();
 }
 
-TEST_F(CrowdTest, WhoWasLetInIsNoStranger) {
+TEST_F(FloodTest, AuthenticatedConnectionsDoNotCount) {
   Begin(2, 2, seconds(600));
   std::vector<std::unique_ptr<Client>> members;
   for (int i = 0; i < 5; ++i) {
@@ -307,7 +307,7 @@ TEST_F(CrowdTest, WhoWasLetInIsNoStranger) {
   EXPECT_EQ(server_->connected(), 5);
 }
 
-TEST(Server, AnAddressThatCannotBeHadIsAnError) {
+TEST(Server, AnUnusableAddressIsAnError) {
   ServerOptions options;
   options.host = "not an address";
   EXPECT_FALSE(Server::Start(options, {}).ok());

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planted bugs ("mutations") that the simulator must notice, as edits of the sources in rendezvous/.
+
+plant_mutations.py applies them to copies in the build folder, so the product's source holds no trace of them.
+Each mutation lists edits (file, correct code, buggy code). The correct code must occur exactly once in its
+file; differences in white space do not matter. It is either whole statements, ending in ';' or '}', or one
+expression. The order gives the numbers of `rendezvous_sim --mutation K`, from 1: append new ones at the end.
+"""
+
+MUTATIONS = [
+    ("StatusNotFenced", "coordinator: accepts the answer to an older Prepare", [
+        ("coordinator.cc", "status.generation != change_->generation", "false"),
+    ]),
+    ("AllAreSources", "plan: every member with state is a source, whatever its step", [
+        ("recovery_plan.cc", "if (outranked) return plan;",
+         """plan.start_step = smax;
+            plan.sources = leaders;
+            plan.sources.insert(plan.sources.end(), laggards.begin(), laggards.end());
+            return plan;"""),
+    ]),
+    ("NoRollBackCheck", "plan: rolls the leaders back without checking that they can", [
+        ("recovery_plan.cc",
+         """std::all_of(ahead.agree.begin(), ahead.agree.end(),
+                        [&](size_t i) { return statuses[i].can_roll_back; })""", "true"),
+    ]),
+    ("HashesIgnored", "plan: does not compare the states", [
+        ("recovery_plan.cc", "Compare(statuses, leaders)", "(Vote{leaders, {}})"),
+        ("recovery_plan.cc", "Compare(statuses, laggards)", "(Vote{laggards, {}})"),
+    ]),
+    ("DeadNotRemembered", "coordinator: takes a member back after it was left out", [
+        ("coordinator.cc", "removed_.contains(join.member)", "false"),
+        ("membership_change.cc",
+         """EvictPeer(*peer, "the job continued without it");
+            if (peer->connection == 0) ErasePeer(*peer);""", ";"),
+        ("membership_change.cc", "if (!there) removed_.insert(member.id);", ";"),
+    ]),
+    ("NoUpgrade", "coordinator: a boundary Prepare never becomes an abort", [
+        ("coordinator.cc", "active_ && was_member", "active_ && was_member && !change_"),
+        ("membership_change.cc", "StartChange(Urgency::kAbort, now); return;", "return;"),
+    ]),
+    ("HoldersNotAwaited", "coordinator: starts over while holders of the state may come back", [
+        ("membership_change.cc", "if (current_.generation == 0) due = std::max(due, HoldersDue());", ";"),
+        ("membership_change.cc",
+         "if (fresh && !plan.sources.empty() && newest_step_ - plan.start_step < 2) return std::nullopt;",
+         "return std::nullopt;"),
+    ]),
+    ("MinIgnored", "coordinator: forms a generation below min", [
+        ("membership_change.cc", "staying < options_.min", "staying == 0"),
+        ("membership_change.cc", "static_cast<size_t>(options_.min)", "size_t{1}"),
+    ]),
+    ("MaxIgnored", "coordinator: forms a generation above max", [
+        ("membership_change.cc", "static_cast<size_t>(options_.max)", "size_t{1} << 20"),
+    ]),
+    ("LeaverNotKept", "coordinator: lets the last holder of the state leave without a checkpoint", [
+        ("membership_change.cc", "!plan.sources.empty() && !source_stays", "false"),
+    ]),
+    ("StopNotAwaited", "coordinator: reports the stop without waiting for Done", [
+        ("membership_change.cc",
+         """if (plan.sources.empty()) {
+              End(GangPhase::kStopped, 0, "stopped on request");
+            } else {
+              Publish(change, plan, peers_of(plan.sources), true, now);
+            }""", """End(GangPhase::kStopped, 0, "stopped on request");"""),
+    ]),
+    ("SilenceIgnored", "coordinator: never treats a silent agent as lost", [
+        ("coordinator.cc", "unheard >= unresponsive_limit", "false"),
+    ]),
+    ("StatusNotAwaited", "coordinator: continues when half of the members have answered", [
+        ("membership_change.cc", "if (!complete) return;",
+         """if (2 * std::count_if(change_->participants.begin(), change_->participants.end(),
+                                  [](const Participant& p) { return p.status.has_value(); }) <
+                static_cast<std::ptrdiff_t>(change_->participants.size())) return;"""),
+    ]),
+    ("StatusNoDeadline", "coordinator: waits for a status without a limit", [
+        ("membership_change.cc", "if (late.empty()) return;", "return;"),
+    ]),
+    ("GenerationReused", "coordinator: a restarted membership change keeps its generation", [
+        ("membership_change.cc", "change.generation = NextGeneration();",
+         "change.generation = change_ ? change_->generation : NextGeneration();"),
+    ]),
+    ("TermIgnored", "coordinator: leaves the term out of the generation", [
+        ("membership_change.cc", "return (static_cast<Generation>(options_.term) << 32) | ++sequence_;",
+         "return ++sequence_;"),
+    ]),
+    ("MemberNotFenced", "member: forwards messages older than what it has seen", [
+        ("member.cc", "if (prepare->generation < prepared_) return;",
+         "commands_.push_back(SendTrainer{*prepare}); return;"),
+        ("member.cc", "next->generation != prepared_ || next->generation == forwarded_generation_ || !for_us",
+         "false"),
+        ("member.cc", "status->generation != prepared_", "false"),
+    ]),
+    ("MemberIdReused", "member: a restarted trainer keeps its id", [
+        ("member.cc", "++incarnation_;", "if (incarnation_ == 0) ++incarnation_;"),
+    ]),
+    ("NothingRepeated", "member: repeats nothing on a new connection", [
+        ("member.cc", "SendToCoordinator(options_.hello);", "SendToCoordinator(options_.hello); return;"),
+    ]),
+    ("CheckpointOutranked", "plan: uses a state older than the checkpoint", [
+        ("recovery_plan.cc", "smax < checkpoint_step", "false"),
+    ]),
+]
