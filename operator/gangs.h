@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string>
 
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 #include "operator/core/model.h"
 #include "rendezvous/server.h"
 

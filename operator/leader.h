@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/control/runner.h"
+#include "operator/control/loop.h"
 #include "operator/flags.h"
 #include "operator/gangs.h"
 #include "operator/identity/authority_keeper.h"

@@ -20,7 +20,7 @@
 #include "cli/run/run_folder.h"
 #include "cli/run/run_view.h"
 #include "cli/run/signals.h"
-#include "operator/control/runner.h"
+#include "operator/control/loop.h"
 #include "operator/local/local_backend.h"
 #include "rendezvous/server.h"
 

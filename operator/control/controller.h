@@ -31,9 +31,9 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "operator/control/backend.h"
 #include "operator/control/backoff.h"
 #include "operator/control/freshness.h"
-#include "operator/control/ports.h"
 #include "operator/control/work_queue.h"
 #include "operator/core/decide.h"
 

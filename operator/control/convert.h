@@ -6,7 +6,7 @@
 #include <string>
 
 #include "api/training_job.h"
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 #include "operator/core/job.h"
 
 namespace ringmaster::control {

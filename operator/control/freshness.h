@@ -8,7 +8,7 @@
 #include <array>
 #include <map>
 
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 
 namespace ringmaster::control {
 

@@ -40,7 +40,7 @@
 #include <vector>
 
 #include "api/training_job.h"
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 #include "operator/local/keeper.h"
 
 namespace ringmaster::local {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 #include "operator/sim/faults.h"
 #include "operator/sim/scheduler.h"
 

@@ -6,12 +6,12 @@
 
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
-#include "operator/wiring/gang.h"
 #include "operator/wiring/merge.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/network.h"
 #include "operator/wiring/placement.h"
 #include "operator/wiring/pod.h"
+#include "operator/wiring/pod_group.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/service.h"
 #include "operator/wiring/template.h"

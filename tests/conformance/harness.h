@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a backend brings along to be held to the contract of operator/control/ports.h. The suite
+// What a backend brings along to be held to the contract of operator/control/backend.h. The suite
 // (backend_conformance.cc) is written against this; each backend has one file that implements it and
 // registers itself with INSTANTIATE_TEST_SUITE_P(Name, BackendConformance, testing::Values(MakeIt)).
 #pragma once
@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 
 namespace ringmaster::conformance {
 

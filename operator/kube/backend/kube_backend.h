@@ -10,7 +10,7 @@
 //   coordinator callback: backend.SetReport(key, report);
 //   loop.Stop(); backend.Stop();
 //
-// How the contract of control/ports.h is kept here:
+// How the contract of control/backend.h is kept here:
 //  - Revisions are resourceVersions. A watch that has passed the one of a write has brought the write.
 //  - "The job exists with this uid" is checked against the view, and by the server where it can: uid and
 //    resourceVersion travel with every patch and deletion. A pod that is made for a job that is gone already
@@ -38,7 +38,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/gang_apis.h"

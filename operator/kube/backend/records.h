@@ -13,7 +13,7 @@
 
 #include "api/load.h"
 #include "api/training_job.h"
-#include "operator/control/ports.h"
+#include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/core/model.h"
 #include "operator/kube/backend/interned.h"

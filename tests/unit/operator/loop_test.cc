@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "operator/control/runner.h"
+#include "operator/control/loop.h"
 #include "operator/local/local_backend.h"
 #include "tests/temp_folder.h"
 #include "tests/unit/operator/await.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/wiring/gang.h"
+#include "operator/wiring/pod_group.h"
 
 #include <utility>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Every reason that a condition can have: its name, where it appears, what it means and what to do.
-#include "base/check.h"
 #include "operator/core/status.h"
+#include "base/check.h"
 
 namespace ringmaster::core {
 namespace {

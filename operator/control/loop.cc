@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/control/runner.h"
+#include "operator/control/loop.h"
 
 #include <condition_variable>
 #include <map>
