@@ -105,7 +105,7 @@ void CountChange(serve::Metrics& metrics, const kube::JobRecord& before, const k
   if (!before.status.ended() && after.status.ended())
     metrics.JobEnded(is.outcome == core::Outcome::kSucceeded, core::ReasonName(is.outcome_reason));
   const auto stepped = [](const kube::JobRecord& job) {
-    return job.wish->job.native && (job.status.ledger.spending == core::Spending::kProductive ||
+    return job.wish->job.native && (job.status.ledger.time_accounting == core::TimeAccounting::kProductive ||
                                     job.status.ledger.goodput.productive > Duration{0});
   };
   if (stepped(after) && !stepped(before)) metrics.FirstStep(Now() - after.created);

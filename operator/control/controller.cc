@@ -13,8 +13,8 @@ namespace {
 // To look at a gang of thousands takes milliseconds, and each of its pods brings news several times while it
 // comes or goes. After a look that led to nothing a large gang is left alone for so long.
 constexpr size_t kLarge = 64;
-constexpr Duration kCalmPerPod = std::chrono::microseconds(100);
-constexpr Duration kCalmAtMost = milliseconds(200);
+constexpr Duration kHoldPerPod = std::chrono::microseconds(100);
+constexpr Duration kMaxHold = milliseconds(200);
 
 // A decision that asks to be asked again at once would spin.
 constexpr Duration kMinRequeue = milliseconds(10);
@@ -42,7 +42,7 @@ bool AboutPods(const core::Action& action) {
 }
 
 // Whether the other writes of the decision still make sense.
-bool MayGoOn(const core::Action& action, Code code) {
+bool MayContinue(const core::Action& action, Code code) {
   if (std::holds_alternative<core::DeletePod>(action))
     return code == Code::kNotFound || code == Code::kConflict;  // this one is done, by whomever
   return std::holds_alternative<core::CreatePod>(action) && code == Code::kAlreadyExists;
@@ -80,8 +80,8 @@ std::vector<Command> Controller::TakeCommands(Time now) {
 void Controller::Reconcile(const Key& key, Time now) {
   State& state = states_[key];
   if (state.must_read) return Read(key, state);
-  if (now < state.calm_until) {
-    queue_.AddAt(key, state.calm_until);
+  if (now < state.hold_until) {
+    queue_.AddAt(key, state.hold_until);
     return Done(key, now);
   }
   if (!freshness_.Fresh(key, view_)) {
@@ -116,7 +116,7 @@ void Controller::Reconcile(const Key& key, Time now) {
   if (options_.on_decision) options_.on_decision(key, snapshot->observed, decision, now);
   const size_t pods = snapshot->observed.pods.size();
   if (pods >= kLarge && decision.actions.empty())
-    state.calm_until = now + std::min<Duration>(kCalmPerPod * static_cast<int64_t>(pods), kCalmAtMost);
+    state.hold_until = now + std::min<Duration>(kHoldPerPod * static_cast<int64_t>(pods), kMaxHold);
   Send(key, state, *std::move(snapshot), std::move(decision), now);
 }
 
@@ -183,7 +183,7 @@ void Controller::OnWrite(uint64_t id, const Result<Revision>& result, Time now) 
     state.failed = true;
     state.must_read |= ViewIsBehind(result.error().code);
     Note(action, result.error(), state, now);
-    if (!MayGoOn(action, result.error().code)) state.unsent = {};
+    if (!MayContinue(action, result.error().code)) state.unsent = {};
   }
   if (--state.in_flight == 0 && state.unsent.empty()) Finish(key, state, now);
 }

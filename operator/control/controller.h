@@ -113,7 +113,7 @@ class Controller {
     std::string job_uid;
     Revision job_revision = 0;
     Time began{};       // the decision being carried out
-    Time calm_until{};  // no decision before: the last one looked at many pods and found nothing to do
+    Time hold_until{};  // no decision before: the last one looked at many pods and found nothing to do
     std::vector<core::Action> unsent;      // the next one last: an empty deque would keep a page
     std::optional<core::Refusal> refused;  // by one of the writes of this decision
     std::optional<core::Refusal> refusal;  // what the next decisions are told

@@ -82,8 +82,8 @@ void Capacity::SetNode(NodeFacts facts) {
   node.allocatable = ToAmounts(facts.allocatable);
   const std::string name = facts.name;
   node.facts = std::move(facts);
-  PlaceAnew({node.expected.begin(), node.expected.end()});
-  PlaceHomeless(name);
+  PlaceAgain({node.expected.begin(), node.expected.end()});
+  PlaceWaitingOn(name);
 }
 
 void Capacity::RemoveNode(const std::string& name) {
@@ -91,7 +91,7 @@ void Capacity::RemoveNode(const std::string& name) {
   if (it == nodes_.end()) return;
   it->second.facts.reset();
   it->second.allocatable.clear();
-  PlaceAnew({it->second.expected.begin(), it->second.expected.end()});
+  PlaceAgain({it->second.expected.begin(), it->second.expected.end()});
   const Amounts& used = it->second.used;
   if (std::all_of(used.begin(), used.end(), [](int64_t amount) { return amount == 0; })) nodes_.erase(it);
 }
@@ -106,7 +106,7 @@ void Capacity::SetPod(const std::string& uid, const Resources& requests, const s
   pod.at = &place;
   Add(place.second.used, *pod.requests, +1);
   pods_.emplace(uid, std::move(pod));
-  Relieve(place.second);
+  MoveExpectedPods(place.second);
 }
 
 void Capacity::ExpectPod(const std::string& uid, const Shape& shape) {
@@ -122,10 +122,10 @@ void Capacity::RemovePod(const std::string& uid) {
   if (it == pods_.end()) return;
   const Nodes::value_type* place = it->second.at;
   Unplace(uid, it->second);
-  homeless_.erase(uid);
+  unplaced_.erase(uid);
   Drop(it->second.requests);
   pods_.erase(it);
-  if (place != nullptr) PlaceHomeless(place->first);
+  if (place != nullptr) PlaceWaitingOn(place->first);
 }
 
 void Capacity::SetGated(const std::string& uid) {
@@ -155,23 +155,23 @@ bool Capacity::PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& po
   pod.at = &place;
   Add(node.used, *pod.requests, +1);
   node.expected.insert(uid);
-  homeless_.erase(uid);
+  unplaced_.erase(uid);
   return true;
 }
 
 void Capacity::Place(const std::string& uid, Pod& pod) {
   for (Nodes::value_type& place : nodes_)
     if (PlaceOn(place, uid, pod)) return;
-  homeless_.insert(uid);
+  unplaced_.insert(uid);
 }
 
-void Capacity::PlaceAnew(const std::vector<std::string>& uids) {
+void Capacity::PlaceAgain(const std::vector<std::string>& uids) {
   for (const std::string& uid : uids) Unplace(uid, pods_.at(uid));
   for (const std::string& uid : uids) Place(uid, pods_.at(uid));
 }
 
 // A pod came that was expected elsewhere: others that were expected here have to move.
-void Capacity::Relieve(Node& node) {
+void Capacity::MoveExpectedPods(Node& node) {
   if (!node.facts) return;
   const auto crowded = [&] {
     for (size_t i = 0; i < node.used.size(); ++i)
@@ -187,20 +187,20 @@ void Capacity::Relieve(Node& node) {
 }
 
 // There may be room again on this node.
-void Capacity::PlaceHomeless(const std::string& name) {
+void Capacity::PlaceWaitingOn(const std::string& name) {
   auto node = nodes_.find(name);
-  if (homeless_.empty() || node == nodes_.end()) return;
-  const std::vector<std::string> waiting(homeless_.begin(), homeless_.end());
+  if (unplaced_.empty() || node == nodes_.end()) return;
+  const std::vector<std::string> waiting(unplaced_.begin(), unplaced_.end());
   for (const std::string& uid : waiting) PlaceOn(*node, uid, pods_.at(uid));
 }
 
 bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
-                       const std::vector<std::string>& beside) {
+                       const std::vector<std::string>& peer_nodes) {
   std::vector<std::string> fresh;
   for (const std::string& uid : uids)
     if (!pods_.contains(uid)) fresh.push_back(uid);
   const auto count = static_cast<int32_t>(fresh.size());
-  Room room = RoomFor(*shape, count, beside);
+  Room room = RoomFor(*shape, count, peer_nodes);
   if (room.total < count) return false;
   const Amounts amounts = AmountsOfPod(shape->requests);
   auto next = room.nodes.begin();
@@ -219,7 +219,7 @@ bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
 // ---- the question
 
 Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
-                                 const std::vector<std::string>& beside) const {
+                                 const std::vector<std::string>& peer_nodes) const {
   Amounts requests = Lookup(shape.requests);
   if (auto it = names_.find(kPods); it != names_.end()) requests[it->second] = 1;
   // A resource that no node and no pod has ever named: nobody offers it.
@@ -228,7 +228,7 @@ Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
   });
   std::optional<std::string> domain;
   if (!shape.topology_key.empty()) {
-    for (const std::string& name : beside) {
+    for (const std::string& name : peer_nodes) {
       const auto it = nodes_.find(name);
       if (it == nodes_.end() || !it->second.facts) continue;
       const auto label = it->second.facts->labels.find(shape.topology_key);
@@ -295,8 +295,8 @@ std::string Capacity::Missing(const PodShape& shape, int32_t count, const Room& 
   return text;
 }
 
-Fit Capacity::FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& beside) const {
-  const Room room = RoomFor(shape, count, beside);
+Fit Capacity::FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes) const {
+  const Room room = RoomFor(shape, count, peer_nodes);
   if (room.total >= count) return {count, ""};
   return {room.total, Missing(shape, count, room)};
 }

@@ -89,16 +89,16 @@ class Capacity {
   // Seen with its gate. A reserved one keeps its place: the view may not have seen the release yet.
   void SetGated(const std::string& uid);
 
-  // All of them have room, and are expected from now on; or nothing is changed. `beside`: nodes of the gang's
-  // other pods, for the topology key.
+  // All of them have room, and are expected from now on; or nothing is changed. `peer_nodes`: nodes of the
+  // gang's other pods, for the topology key.
   bool Reserve(const std::vector<std::string>& uids, const Shape& shape,
-               const std::vector<std::string>& beside = {});
+               const std::vector<std::string>& peer_nodes = {});
 
   // The release surely did not happen, or a live read shows the gate still there.
   void Unreserve(const std::string& uid);
 
   // How many of `count` more pods have room.
-  Fit FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& beside = {}) const;
+  Fit FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes = {}) const;
 
  private:
   using Amounts = std::vector<int64_t>;  // by index of names_
@@ -135,20 +135,20 @@ class Capacity {
   const Amounts* Hold(Amounts amounts);
   void Drop(const Amounts* amounts);
   int32_t Slots(const Node& node, const Amounts& requests) const;
-  Room RoomFor(const PodShape& shape, int32_t count, const std::vector<std::string>& beside) const;
+  Room RoomFor(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes) const;
   std::string Missing(const PodShape& shape, int32_t count, const Room& room) const;
   void Place(const std::string& uid, Pod& pod);
   void Unplace(const std::string& uid, Pod& pod);
-  void PlaceAnew(const std::vector<std::string>& uids);
-  void Relieve(Node& node);
-  void PlaceHomeless(const std::string& node);
+  void PlaceAgain(const std::vector<std::string>& uids);
+  void MoveExpectedPods(Node& node);
+  void PlaceWaitingOn(const std::string& node);
   bool PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod);
 
   std::map<std::string, size_t> names_;
   std::map<Amounts, int64_t> kinds_;  // what pods take, and how many of them take just that
   Nodes nodes_;
   std::map<std::string, Pod> pods_;  // by uid
-  std::set<std::string> homeless_;   // expected pods without a node
+  std::set<std::string> unplaced_;   // expected pods without a node
 };
 
 }  // namespace ringmaster::core

@@ -26,16 +26,16 @@ Decision Refuse(const Observed& o, Time now) {
 }  // namespace
 
 Decision Decide(const Observed& o, Time now) {
-  if (o.job.deleted) return AfterDeletion(o, now);
+  if (o.job.deleted) return CleanUpDeleted(o, now);
   if (!o.invalid.empty() && !o.job.suspend && !o.status.ledger.stop_since) return Refuse(o, now);
-  if (o.status.ended()) return AfterEnd(o, now);
+  if (o.status.ended()) return CleanUpEnded(o, now);
 
-  if (Ledger sane = WithSaneTimes(o, now); sane != o.status.ledger)
+  if (Ledger sane = ClampFutureTimes(o, now); sane != o.status.ledger)
     return WriteLedger(o, std::move(sane), now, "the clock was set back");
-  Wake wake;
-  if (auto decision = CheckEnd(o, now, wake)) return *std::move(decision);
+  Requeue requeue;
+  if (auto decision = CheckEnd(o, now, requeue)) return *std::move(decision);
   const Ledger& ledger = o.status.ledger;
-  if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, wake);
+  if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
   if (ledger.attempt == 0) {
     Ledger next = ledger;
     BeginAttempt(o, next, now);
@@ -43,39 +43,39 @@ Decision Decide(const Observed& o, Time now) {
     next.active_since = now;
     return WriteLedger(o, std::move(next), now, "accepted");
   }
-  if (auto decision = CheckSuspects(o, now, wake)) return *std::move(decision);
-  if (auto decision = CheckFailures(o, now, wake)) return *std::move(decision);
-  if (auto decision = CheckPlacement(o, now, wake)) return *std::move(decision);
-  return Converge(o, now, wake);
+  if (auto decision = CheckSuspects(o, now, requeue)) return *std::move(decision);
+  if (auto decision = CheckFailures(o, now, requeue)) return *std::move(decision);
+  if (auto decision = CheckPlacement(o, now, requeue)) return *std::move(decision);
+  return Converge(o, now, requeue);
 }
 
 Decision WriteLedger(const Observed& o, Ledger ledger, Time now, std::string reason,
                      std::vector<Event> events) {
-  if (!o.status.ended()) Account(o, ledger, now);
+  if (!o.status.ended()) AccountTime(o, ledger, now);
   Status status{std::move(ledger), {}};
   status.display = Summarize(o, status.ledger, now);
   return {{SetStatus{std::move(status)}}, std::move(events), std::nullopt, std::move(reason)};
 }
 
-Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, Wake& wake) {
+Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, Requeue& requeue) {
   const Display& before = o.status.display;
   Display display = Summarize(o, ledger, now);
   bool write = ledger != o.status.ledger || display.phase != before.phase ||
                display.gang_generation != before.gang_generation ||
                display.weights_hash != before.weights_hash;
   if (!write && display != before) {
-    const Duration pause = EqualButNumbers(display, before) ? o.job.progress_interval : kDisplayInterval;
+    const Duration pause = EqualIgnoringDetails(display, before) ? o.job.progress_interval : kDisplayInterval;
     const Time due = before.progress_at ? *before.progress_at + pause : now;
     write = now >= due;
-    if (!write) wake.By(due);
+    if (!write) requeue.By(due);
   }
   if (!write) return display;
-  if (!o.status.ended()) Account(o, ledger, now);
+  if (!o.status.ended()) AccountTime(o, ledger, now);
   decision.actions.push_back(SetStatus{{std::move(ledger), display}});
   return display;
 }
 
-bool OfGang(const Job& job, const Ledger& ledger, const Pod& pod) {
+bool InGang(const Job& job, const Ledger& ledger, const Pod& pod) {
   return pod.attempt == ledger.attempt && pod.rank < (job.native ? job.Target() : ledger.gang_size);
 }
 
@@ -92,20 +92,20 @@ void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
   ledger.base_step = o.report ? o.report->step : 0;
 }
 
-bool SaysNow(const Observed& o, rendezvous::GangPhase phase) {
+bool ReportsPhase(const Observed& o, rendezvous::GangPhase phase) {
   if (!o.job.native || !o.report || o.report->phase != phase) return false;
   const auto& floor = o.status.ledger.report_floor;
   return !floor || o.report->generation > *floor;
 }
 
-void Remove(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
-            Wake& wake) {
+void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
+               Requeue& requeue) {
   if (pod.unreachable_since && grace > Duration{0}) {
     const Time limit = *pod.unreachable_since + job.unreachable_node_limit;
     if (now >= limit)
       grace = Duration{0};
     else
-      wake.By(limit);
+      requeue.By(limit);
   }
   if (!pod.alive()) grace = Duration{0};
   if (!pod.deleting()) {
@@ -120,7 +120,7 @@ void Remove(const Job& job, const Pod& pod, Duration grace, Time now, std::vecto
   if (now >= due)
     actions.push_back(DeletePod{pod.name, pod.uid, Duration{0}});
   else
-    wake.By(due);
+    requeue.By(due);
 }
 
 }  // namespace ringmaster::core

@@ -32,7 +32,7 @@ class Clamp {
 
 }  // namespace
 
-Ledger WithSaneTimes(const Observed& o, Time now) {
+Ledger ClampFutureTimes(const Observed& o, Time now) {
   Ledger ledger = o.status.ledger;
   const Clamp clamp(now);
   clamp.Past(ledger.attempt_since);

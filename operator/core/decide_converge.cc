@@ -21,7 +21,7 @@ using NameSet = std::unordered_set<std::string_view>;
 // are remembered at a time; the others follow when these are dealt with.
 constexpr size_t kMaxAbsent = 64;
 
-std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
+std::vector<Absence> Absent(const Observed& o, Time now, Requeue& requeue) {
   NameSet live;
   if (o.report) live.insert(o.report->live_pods.begin(), o.report->live_pods.end());
   std::vector<Absence> absent;
@@ -39,13 +39,13 @@ std::vector<Absence> Absent(const Observed& o, Time now, Wake& wake) {
     else if (now >= worth)
       absent.push_back({pod.uid, now});
     else
-      wake.By(worth);
+      requeue.By(worth);
   }
   return absent;
 }
 
 // Things seen that later decisions need to know, whatever happens to what shows them now.
-Ledger Milestones(const Observed& o, Time now, Wake& wake) {
+Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
   Ledger next = o.status.ledger;
   const Placement p = PlacementOf(o, o.status.ledger);
   if (!next.placed && p.wanted > 0 && p.bound >= (MayRunSmaller(o, now) ? p.needed : p.wanted)) {
@@ -59,12 +59,12 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
   }
   int32_t running = 0;
   for (const Pod& pod : o.pods)
-    running += OfGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
+    running += InGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
   if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
-  if (o.job.native) next.absent = Absent(o, now, wake);
+  if (o.job.native) next.absent = Absent(o, now, requeue);
   if (std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; }) > 0)
     ReplaceUnplaced(o, next);
-  for (const ExcludedNode& node : next.excluded) wake.By(node.until);
+  for (const ExcludedNode& node : next.excluded) requeue.By(node.until);
   if (o.report) {
     if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
       next.stepped = true;
@@ -73,7 +73,9 @@ Ledger Milestones(const Observed& o, Time now, Wake& wake) {
     next.restarts.without_progress = o.report->failures_without_progress;
   }
   // The books are kept whenever something is written; what the time goes into is worth a write of its own.
-  if (const Spending spending = SpendingOf(o, next, now); spending != next.spending) Account(o, next, now);
+  if (const TimeAccounting time_accounting = TimeAccountingOf(o, next, now);
+      time_accounting != next.time_accounting)
+    AccountTime(o, next, now);
   return next;
 }
 
@@ -87,12 +89,12 @@ std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
   std::optional<Time> first;
   Time last{};
   for (const Pod& pod : o.pods) {
-    if (!OfGang(o.job, next, pod)) continue;
+    if (!InGang(o.job, next, pod)) continue;
     first = std::min(first.value_or(pod.created), pod.created);
     last = std::max({last, pod.created, pod.placed, pod.started});
   }
   if (!first) return std::nullopt;
-  return std::min(last + std::max(last - *first, kSettling), *first + kSettlingAtMost);
+  return std::min(last + std::max(last - *first, kSettlePeriod), *first + kMaxSettlePeriod);
 }
 
 Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string message) {
@@ -111,24 +113,24 @@ std::vector<std::string> Excluded(const Ledger& ledger, Time now) {
 // Makes the ranks that are missing, and before them what stands beside the pods. That need not wait for old
 // pods to go: the sooner it is about the new ones, the less has the cluster to do for each old one that ends.
 void Create(const Observed& o, const std::vector<bool>& present, bool draining, Time now, Decision& decision,
-            Wake& wake) {
+            Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   const auto target = static_cast<int32_t>(present.size());
   const bool missing = std::find(present.begin(), present.end(), false) != present.end();
   if (!draining && missing && ledger.not_before && now < *ledger.not_before)
-    return wake.By(*ledger.not_before);
-  const PrepareGang beside{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
-  if (o.prepared == beside && (draining || !missing)) return;
-  if (const Refusal* refusal = HeldBackBy(o, now)) {
-    if (!o.preflight) wake.By(refusal->retry_at);
+    return requeue.By(*ledger.not_before);
+  const PrepareGang support{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
+  if (o.prepared == support && (draining || !missing)) return;
+  if (const Refusal* refusal = ActiveRefusal(o, now)) {
+    if (!o.preflight) requeue.By(refusal->retry_at);
     return;
   }
-  if (o.prepared != beside) {
-    decision.actions.insert(decision.actions.begin(), beside);
+  if (o.prepared != support) {
+    decision.actions.insert(decision.actions.begin(), support);
     return;
   }
   const std::vector<std::string> excluded = Excluded(ledger, now);
-  const std::vector<std::string> avoided = Avoided(ledger, now);
+  const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
   const bool gated = o.provider == GangProvider::kGate && !o.job.autoscaler;
   int32_t made = 0;
   for (int32_t rank = 0; rank < target; ++rank) {
@@ -143,7 +145,7 @@ void Create(const Observed& o, const std::vector<bool>& present, bool draining, 
 
 }  // namespace
 
-Decision Converge(const Observed& o, Time now, Wake& wake) {
+Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   const int32_t target = o.job.Target();
   if (!o.job.native && target != ledger.gang_size)
@@ -154,7 +156,7 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
   Decision decision;
   decision.reason = "converging";
   bool draining = false;
-  const bool told_by_drain = DrainTells(ledger, now);
+  const bool told_by_drain = DrainMayShowLostNode(ledger, now);
   std::vector<bool> present(static_cast<size_t>(target), false);
   for (const Pod& pod : o.pods) {
     if (pod.attempt > ledger.attempt)
@@ -164,15 +166,15 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
       draining = true;
       // Its node may be found lost in a moment, and is what the gang failed of.
       if (told_by_drain && pod.alive() && pod.deleting() && !pod.unreachable_since) continue;
-      Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+      RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
       continue;
     }
     const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
     if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
     if (lost) {
-      Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
+      RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
     } else if (pod.rank >= target || pod.deleting()) {
-      Remove(o.job, pod, o.job.grace, now, decision.actions, wake);  // a planned leave
+      RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
     }
   }
 
@@ -184,20 +186,20 @@ Decision Converge(const Observed& o, Time now, Wake& wake) {
     const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
     if (o.order != order) decision.actions.push_back(order);
   }
-  Create(o, present, draining, now, decision, wake);
-  if (!draining && HeldBackBy(o, now) == nullptr) Release(o, now, decision.actions);
+  Create(o, present, draining, now, decision, requeue);
+  if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
   if (decision.actions.empty()) {
-    Ledger next = Milestones(o, now, wake);
+    Ledger next = Milestones(o, now, requeue);
     if (const auto settled = SettledAt(o, next); settled && now < *settled) {
-      wake.By(*settled);
+      requeue.By(*settled);
       decision.reason = "waiting for pods";
     } else {
-      const Display display = Refresh(o, std::move(next), now, decision, wake);
+      const Display display = Refresh(o, std::move(next), now, decision, requeue);
       decision.reason =
           display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as wished" : "waiting for pods";
     }
   }
-  decision.requeue_at = wake.at();
+  decision.requeue_at = requeue.at();
   return decision;
 }
 

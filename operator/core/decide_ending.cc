@@ -39,7 +39,7 @@ Decision GivenUp(const Observed& o, Time now) {
   Failure& failure = next.last_failure.emplace(FailureOf(o, *told, now));
   const bool trained = next.stepped || o.report->step != next.base_step;
   const bool bad = !trained && failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
-  failure.rule = bad ? Judge({}, failure, {}).rule : "default: the coordinator gave up";
+  failure.rule = bad ? ApplyRules({}, failure, {}).rule : "default: the coordinator gave up";
   return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kTrainingFailed,
               fmt::format("{}: {}", told->pod, told->message));
 }
@@ -55,12 +55,12 @@ Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::st
                      {{true, ReasonName(reason), std::move(message)}});
 }
 
-std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
+std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
-  if (SaysNow(o, GangPhase::kFinished))
+  if (ReportsPhase(o, GangPhase::kFinished))
     return Succeed(o, now, Reason::kAllStepsDone,
                    fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
-  if (SaysNow(o, GangPhase::kFailed)) return GivenUp(o, now);
+  if (ReportsPhase(o, GangPhase::kFailed)) return GivenUp(o, now);
   if (!o.job.native && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with 0");
 
@@ -71,39 +71,39 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Wake& wake) {
                   fmt::format("active for {} s, the limit of lifecycle.activeDeadlineSeconds; raise it, and "
                               "create the job again",
                               ToMs(o.job.active_deadline) / 1000));
-    wake.By(deadline);
+    requeue.By(deadline);
   }
   return std::nullopt;
 }
 
 // The collector ends the pods of a deleted job. It waits for ever for one on a dead node; we do not.
-Decision AfterDeletion(const Observed& o, Time now) {
+Decision CleanUpDeleted(const Observed& o, Time now) {
   Decision decision;
-  Wake wake;
+  Requeue requeue;
   for (const Pod& pod : o.pods)
-    Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+    RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
   decision.reason = "deleted";
-  decision.requeue_at = wake.at();
+  decision.requeue_at = requeue.at();
   return decision;
 }
 
-Decision AfterEnd(const Observed& o, Time now) {
+Decision CleanUpEnded(const Observed& o, Time now) {
   Decision decision;
-  Wake wake;
+  Requeue requeue;
   const Ledger& ledger = o.status.ledger;
   const Time ended = ledger.completion_time.value_or(now);
   // Agents of a finished gang are told by the coordinator to end, and do so by themselves.
   // An end that lies ahead was written by a clock that has been set back since.
-  const bool goodbye = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kGoodbyeGuard;
+  const bool goodbye = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kShutdownGuard;
   for (const Pod& pod : o.pods) {
     const bool remove = o.job.clean_pods == CleanPods::kAll ||
                         (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.deleting()));
     if (!remove) continue;
     if (goodbye && pod.alive()) {
-      wake.By(ended + kGoodbyeGuard);
+      requeue.By(ended + kShutdownGuard);
       continue;
     }
-    Remove(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, wake);
+    RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
   }
   decision.reason = "ended";
   if (o.job.ttl) {
@@ -111,11 +111,11 @@ Decision AfterEnd(const Observed& o, Time now) {
       decision.actions.push_back(DeleteJob{});
       decision.reason = "ended, and its time to live is over";
     } else {
-      wake.By(ended + *o.job.ttl);
+      requeue.By(ended + *o.job.ttl);
     }
   }
-  if (decision.actions.empty()) Refresh(o, ledger, now, decision, wake);
-  decision.requeue_at = wake.at();
+  if (decision.actions.empty()) Refresh(o, ledger, now, decision, requeue);
+  decision.requeue_at = requeue.at();
   return decision;
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 struct Finding {
   Failure failure;
-  Verdict verdict;
+  RuleDecision verdict;
   std::string uid;
   Time ended = Time::min();  // of the pod, where that is its failure
 };
@@ -84,9 +84,9 @@ std::string Describe(const Failure& failure) {
 
 // A pod that has its node and does not run.
 std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
-                                    Wake& wake) {
+                                    Requeue& requeue) {
   failure.cause = Cause::kCannotStart;
-  failure.message = WhyItWaits(pod);
+  failure.message = WaitingText(pod);
   if (pod.waiting_reason == kInvalidImageName) return failure;
   if (o.job.startup_limit == Duration{0}) return std::nullopt;
   const Time limit = std::max({pod.placed, pod.created, o.status.ledger.attempt_since}) + o.job.startup_limit;
@@ -96,7 +96,7 @@ std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure f
                                     ToMs(o.job.startup_limit) / 1000);
     return failure;
   }
-  wake.By(limit);
+  requeue.By(limit);
   return std::nullopt;
 }
 
@@ -104,7 +104,7 @@ using AbsentSince = std::unordered_map<std::string_view, Time>;  // since when, 
 
 // nullopt: nothing is wrong with this pod, as far as can be said now.
 std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSince& absent, Time now,
-                               Wake& wake) {
+                               Requeue& requeue) {
   Failure failure{pod.attempt,      pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message,
                   pod.ended_reason, "",       now};
   if (pod.phase == PodPhase::kFailed) return failure;
@@ -112,7 +112,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     if (!o.job.native) return std::nullopt;  // its part of the work is done
     const Time believed = pod.ended.value_or(now) + kExitGuard;
     if (now < believed) {
-      wake.By(believed);
+      requeue.By(believed);
       return std::nullopt;
     }
     failure.cause = Cause::kLeft;
@@ -124,7 +124,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
       failure.cause = Cause::kNodeUnreachable;
       return failure;
     }
-    wake.By(limit);
+    requeue.By(limit);
   }
   if (o.job.native && o.report && pod.phase == PodPhase::kRunning &&
       Contains(o.report->silent_pods, pod.name)) {
@@ -132,12 +132,12 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     const Time believed = pod.started + kSilentGuard;
     if (now >= believed) {
       // Two witnesses: the limit for nodes need not pass.
-      failure.cause = Sick(o, pod.node) ? Cause::kNodeUnreachable : Cause::kSilent;
+      failure.cause = IsNotReady(o, pod.node) ? Cause::kNodeUnreachable : Cause::kSilent;
       return failure;
     }
-    wake.By(believed);
+    requeue.By(believed);
   }
-  if (pod.phase == PodPhase::kPending && pod.bound()) return ExamineStart(o, pod, failure, now, wake);
+  if (pod.phase == PodPhase::kPending && pod.bound()) return ExamineStart(o, pod, failure, now, requeue);
   if (const auto absence = absent.find(pod.uid);
       absence != absent.end() && o.job.startup_limit > Duration{0}) {
     const Time limit = absence->second + o.job.startup_limit;
@@ -147,7 +147,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
           fmt::format("took no part for {} s (health.startupSeconds)", ToMs(o.job.startup_limit) / 1000);
       return failure;
     }
-    wake.By(limit);
+    requeue.By(limit);
   }
   return std::nullopt;
 }
@@ -161,18 +161,18 @@ void ForgetGone(const Observed& o, std::vector<std::string>& counted) {
   if (std::count_if(counted.begin(), counted.end(), gone) > kMostGone) std::erase_if(counted, gone);
 }
 
-std::vector<Finding> ExaminePods(const Observed& o, Time now, Wake& wake) {
+std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) {
   std::vector<Finding> findings;
   const Ledger& ledger = o.status.ledger;
   AbsentSince absent;
   for (const Absence& absence : ledger.absent) absent.emplace(absence.uid, absence.since);
   for (const Pod& pod : o.pods) {
     // A pod that is leaving by our order is judged by that order, not by its exit code.
-    if (!OfGang(o.job, ledger, pod) || pod.deleting()) continue;
+    if (!InGang(o.job, ledger, pod) || pod.deleting()) continue;
     if (std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid)) continue;
-    auto failure = Examine(o, pod, absent, now, wake);
+    auto failure = Examine(o, pod, absent, now, requeue);
     if (!failure) continue;
-    Verdict verdict = Judge(o.job.rules, *failure, pod.conditions);
+    RuleDecision verdict = ApplyRules(o.job.rules, *failure, pod.conditions);
     failure->rule = verdict.rule;
     findings.push_back({*std::move(failure), std::move(verdict), pod.uid, pod.ended.value_or(Time::min())});
   }
@@ -190,19 +190,19 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   // The death is told at once; how it died, when its agent has heard that, some milliseconds later.
   if (record.evidence == "mutex" && record.exit_code == 0) return std::nullopt;
   Failure failure = FailureOf(o, record, now);
-  auto verdict = JudgeByRules(o.job.rules, failure, {});
-  if (!verdict) verdict = Verdict{RuleAction::kRestart, false, "restarted in place by its agent"};
+  auto verdict = ApplyUserRules(o.job.rules, failure, {});
+  if (!verdict) verdict = RuleDecision{RuleAction::kRestart, false, "restarted in place by its agent"};
   failure.rule = verdict->rule;
   return Finding{std::move(failure), *std::move(verdict), ""};
 }
 
-std::optional<Finding> ExamineStartup(const Observed& o, Time now, Wake& wake) {
+std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (!o.job.native || ledger.stepped || !ledger.ready_since || o.job.startup_limit == Duration{0})
     return std::nullopt;
   const Time limit = *ledger.ready_since + o.job.startup_limit;
   if (now < limit) {
-    wake.By(limit);
+    requeue.By(limit);
     return std::nullopt;
   }
   Failure failure{ledger.attempt,
@@ -215,38 +215,38 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Wake& wake) {
                   "",
                   "",
                   now};
-  Verdict verdict = Judge(o.job.rules, failure, {});
+  RuleDecision verdict = ApplyRules(o.job.rules, failure, {});
   failure.rule = verdict.rule;
   return Finding{std::move(failure), std::move(verdict), ""};
 }
 
 // Whether the silence may be its node's fault: that is not known yet.
 bool UnderSuspicion(const Observed& o, const Finding& finding, size_t others) {
-  return finding.failure.cause == Cause::kSilent && o.sick_nodes && !finding.failure.node.empty() &&
+  return finding.failure.cause == Cause::kSilent && o.not_ready_nodes && !finding.failure.node.empty() &&
          others < kMaxSuspects;
 }
 
 // Whether the pod may have ended because a peer was lost with its node, which is not known yet: peers of
 // which nobody has said that they ended as well.
 bool MayBeAPeersLoss(const Observed& o, const Finding& finding) {
-  if (o.job.native || !o.sick_nodes || finding.failure.cause != Cause::kExit || !finding.verdict.charge ||
-      finding.verdict.action != RuleAction::kRestart)
+  if (o.job.native || !o.not_ready_nodes || finding.failure.cause != Cause::kExit ||
+      !finding.verdict.charge || finding.verdict.action != RuleAction::kRestart)
     return false;
   return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
-    return OfGang(o.job, o.status.ledger, pod) && pod.uid != finding.uid && pod.alive() && pod.bound();
+    return InGang(o.job, o.status.ledger, pod) && pod.uid != finding.uid && pod.alive() && pod.bound();
   });
 }
 
 // Whether to wait with a verdict that ends the job, until it is known whether a peer's node was lost.
-bool WaitsForNodes(const Observed& o, const Finding& finding, Time now, Wake& wake) {
-  if (!MayBeAPeersLoss(o, finding) || now >= finding.ended + kSuspicion) return false;
-  wake.By(finding.ended + kSuspicion);
+bool WaitsForNodes(const Observed& o, const Finding& finding, Time now, Requeue& requeue) {
+  if (!MayBeAPeersLoss(o, finding) || now >= finding.ended + kSuspicionPeriod) return false;
+  requeue.By(finding.ended + kSuspicionPeriod);
   return true;
 }
 
 bool APeerIsLost(const Observed& o) {
   return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
-    return OfGang(o.job, o.status.ledger, pod) && pod.alive() && Sick(o, pod.node);
+    return InGang(o.job, o.status.ledger, pod) && pod.alive() && IsNotReady(o, pod.node);
   });
 }
 
@@ -264,7 +264,7 @@ void CountInRow(const Observed& o, Ledger& ledger, Time now) {
 
 bool WaitsForImage(const Pod& pod) { return pod.waiting_reason.find("Image") != std::string::npos; }
 
-std::string WhyItWaits(const Pod& pod) {
+std::string WaitingText(const Pod& pod) {
   std::string text = pod.waiting_reason;
   if (!pod.waiting_message.empty()) text += (text.empty() ? "" : ": ") + pod.waiting_message;
   if (WaitsForImage(pod)) text += "; correct the image's name, or give imagePullSecrets in workers.template";
@@ -285,7 +285,7 @@ Failure FailureOf(const Observed& o, const rendezvous::FailureRecord& told, Time
   return failure;
 }
 
-std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
+std::optional<Decision> CheckFailures(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (o.report && o.report->failures_without_progress > o.job.max_without_progress) {
     Ledger next = ledger;
@@ -300,11 +300,11 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
                             o.report->last_failure ? "; the last: " + Told(Explained(o)) : ""));
   }
 
-  std::vector<Finding> findings = ExaminePods(o, now, wake);
+  std::vector<Finding> findings = ExaminePods(o, now, requeue);
   const bool pod_lost = !findings.empty();
   bool whole_gang = pod_lost && !o.job.native;
   if (!pod_lost) {
-    if (auto startup = ExamineStartup(o, now, wake)) {
+    if (auto startup = ExamineStartup(o, now, requeue)) {
       findings.push_back(*std::move(startup));
       whole_gang = true;
     }
@@ -331,7 +331,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
   // (decide_suspects.cc).
   const bool may_restart = ledger.restarts.charged < o.job.max_restarts || APeerIsLost(o);
   if (!may_restart && std::all_of(findings.begin(), findings.end(),
-                                  [&](const Finding& f) { return WaitsForNodes(o, f, now, wake); }))
+                                  [&](const Finding& f) { return WaitsForNodes(o, f, now, requeue); }))
     return std::nullopt;
 
   std::vector<Event> events;
@@ -343,7 +343,7 @@ std::optional<Decision> CheckFailures(const Observed& o, Time now, Wake& wake) {
     if (finding.verdict.action == RuleAction::kIgnore) continue;
     if (!counted) next.last_failure = finding.failure;
     counted = true;
-    if (finding.verdict.exclude_node) Exclude(o.job, finding.failure, now, next.excluded);
+    if (finding.verdict.exclude_node) ExcludeNode(o.job, finding.failure, now, next.excluded);
     if (UnderSuspicion(o, finding, next.suspects.size() + suspects.size()))
       suspects.push_back({finding.failure.pod, finding.failure.node, now, finding.verdict.charge});
     else if (may_restart && MayBeAPeersLoss(o, finding))

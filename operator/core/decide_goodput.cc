@@ -8,17 +8,17 @@
 namespace ringmaster::core {
 namespace {
 
-Duration* BookOf(Goodput& goodput, Spending spending) {
-  switch (spending) {
-    case Spending::kNothing:
+Duration* BookOf(Goodput& goodput, TimeAccounting time_accounting) {
+  switch (time_accounting) {
+    case TimeAccounting::kNothing:
       return nullptr;
-    case Spending::kQueue:
+    case TimeAccounting::kQueue:
       return &goodput.queue;
-    case Spending::kStartup:
+    case TimeAccounting::kStartup:
       return &goodput.startup;
-    case Spending::kRestart:
+    case TimeAccounting::kRestart:
       return &goodput.restart;
-    case Spending::kProductive:
+    case TimeAccounting::kProductive:
       return &goodput.productive;
   }
   return nullptr;
@@ -39,29 +39,29 @@ void MoveRedone(const Observed& o, Ledger& ledger) {
 
 }  // namespace
 
-Spending SpendingOf(const Observed& o, const Ledger& ledger, Time now) {
+TimeAccounting TimeAccountingOf(const Observed& o, const Ledger& ledger, Time now) {
   if (ledger.outcome != Outcome::kNone || ledger.suspended || ledger.stop_since || ledger.attempt == 0)
-    return Spending::kNothing;
+    return TimeAccounting::kNothing;
   const bool again = ledger.failures_in_row > 0;
   if (!ledger.placed) {
     const bool draining = std::any_of(o.pods.begin(), o.pods.end(),
                                       [&](const Pod& pod) { return pod.attempt != ledger.attempt; });
     const bool pause = ledger.not_before && *ledger.not_before > now && ledger.withdrawals == 0;
-    return again && (draining || pause) ? Spending::kRestart : Spending::kQueue;
+    return again && (draining || pause) ? TimeAccounting::kRestart : TimeAccounting::kQueue;
   }
   const bool works = o.job.native
                          ? ledger.stepped && o.report && o.report->phase == rendezvous::GangPhase::kActive
                          : ledger.ready_since.has_value();
-  if (works) return Spending::kProductive;
-  return again || ledger.stepped ? Spending::kRestart : Spending::kStartup;
+  if (works) return TimeAccounting::kProductive;
+  return again || ledger.stepped ? TimeAccounting::kRestart : TimeAccounting::kStartup;
 }
 
-void Account(const Observed& o, Ledger& ledger, Time now) {
+void AccountTime(const Observed& o, Ledger& ledger, Time now) {
   if (ledger.accounted != Time{} && now > ledger.accounted)
-    if (Duration* book = BookOf(ledger.goodput, ledger.spending)) *book += now - ledger.accounted;
+    if (Duration* book = BookOf(ledger.goodput, ledger.time_accounting)) *book += now - ledger.accounted;
   ledger.accounted = now;
   MoveRedone(o, ledger);
-  ledger.spending = SpendingOf(o, ledger, now);
+  ledger.time_accounting = TimeAccountingOf(o, ledger, now);
 }
 
 }  // namespace ringmaster::core

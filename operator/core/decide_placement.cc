@@ -65,7 +65,7 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   p.wanted = o.job.native ? o.job.Target() : ledger.gang_size;
   p.needed = o.job.native ? std::min(o.job.min, p.wanted) : p.wanted;
   for (const Pod& pod : o.pods) {
-    if (!OfGang(o.job, ledger, pod) || pod.deleting()) continue;
+    if (!InGang(o.job, ledger, pod) || pod.deleting()) continue;
     p.exist += 1;
     if (pod.bound()) {
       p.bound += 1;
@@ -81,7 +81,7 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   return p;
 }
 
-const Refusal* HeldBackBy(const Observed& o, Time now) {
+const Refusal* ActiveRefusal(const Observed& o, Time now) {
   if (o.preflight) return &*o.preflight;
   if (o.refusal && now < o.refusal->retry_at) return &*o.refusal;
   return nullptr;
@@ -97,7 +97,7 @@ std::optional<Time> PlacementLimit(const Observed& o) {
   const Time decided = std::max(ledger.attempt_since, ledger.not_before.value_or(ledger.attempt_since));
   std::optional<Time> made;
   for (const Pod& pod : o.pods)
-    if (OfGang(o.job, ledger, pod)) made = std::min(made.value_or(pod.created), pod.created);
+    if (InGang(o.job, ledger, pod)) made = std::min(made.value_or(pod.created), pod.created);
   return std::max(decided, made.value_or(decided)) + o.job.gang_timeout;
 }
 
@@ -118,24 +118,24 @@ std::string MissingText(const Observed& o, const Placement& p) {
   return fmt::format("{} of {} workers have a node", p.bound, p.wanted);
 }
 
-std::optional<Decision> CheckPlacement(const Observed& o, Time now, Wake& wake) {
+std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& requeue) {
   const auto limit = PlacementLimit(o);
   if (!limit) return std::nullopt;
   if (now < *limit) {
-    wake.By(*limit);
+    requeue.By(*limit);
     return std::nullopt;
   }
   const Placement p = PlacementOf(o, o.status.ledger);
   if (p.bound >= p.needed) return std::nullopt;  // it runs with what it has
   const Time last_call = *limit + o.job.gang_timeout;
   if (p.bound + p.coming + RoomForGated(o, p) >= p.needed && now < last_call) {
-    wake.By(last_call);
+    requeue.By(last_call);
     return std::nullopt;
   }
   return Withdraw(o, p, now);
 }
 
-void Release(const Observed& o, Time now, std::vector<Action>& actions) {
+void ReleaseGated(const Observed& o, Time now, std::vector<Action>& actions) {
   if (o.provider != GangProvider::kGate) return;
   Placement p = PlacementOf(o, o.status.ledger);
   if (p.gated.empty()) return;

@@ -27,7 +27,7 @@ constexpr size_t kMaxReplaced = 256;
 // Of the old gang, one that its node does not let go, because it is lost.
 const Pod* LostPeer(const Observed& o) {
   for (const Pod& pod : o.pods)
-    if (pod.attempt < o.status.ledger.attempt && pod.alive() && Sick(o, pod.node)) return &pod;
+    if (pod.attempt < o.status.ledger.attempt && pod.alive() && IsNotReady(o, pod.node)) return &pod;
   return nullptr;
 }
 
@@ -48,7 +48,7 @@ std::optional<Failure> LossBehind(const Observed& o, const Suspect& suspect) {
     failure.node = peer->node;
     failure.message = "its node was not ready after " + suspect.pod + " had ended with an error";
   }
-  return Sick(o, failure.node) ? std::optional(std::move(failure)) : std::nullopt;
+  return IsNotReady(o, failure.node) ? std::optional(std::move(failure)) : std::nullopt;
 }
 
 // Whether the last failure is what the suspect was remembered for.
@@ -79,9 +79,9 @@ std::optional<Decision> JudgeLost(const Observed& o, Time now) {
       next.suspects.push_back(suspect);
       continue;
     }
-    const Verdict verdict = Judge(o.job.rules, *loss, {});
+    const RuleDecision verdict = ApplyRules(o.job.rules, *loss, {});
     loss->rule = verdict.rule;
-    if (verdict.exclude_node) Exclude(o.job, *loss, now, next.excluded);
+    if (verdict.exclude_node) ExcludeNode(o.job, *loss, now, next.excluded);
     charged |= suspect.charge && verdict.charge && verdict.action != RuleAction::kIgnore;
     events.push_back(
         {true, CauseName(loss->cause),
@@ -115,14 +115,14 @@ std::optional<Decision> JudgeDrained(const Observed& o, Time now) {
 
 }  // namespace
 
-std::optional<Decision> CheckSuspects(const Observed& o, Time now, Wake& wake) {
+std::optional<Decision> CheckSuspects(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (ledger.suspects.empty()) return std::nullopt;
   if (auto decision = JudgeLost(o, now)) return decision;
   if (auto decision = JudgeDrained(o, now)) return decision;
   const Time since = ledger.suspects.front().since;
-  if (now < since + kSuspicion) {
-    wake.By(since + kSuspicion);
+  if (now < since + kSuspicionPeriod) {
+    requeue.By(since + kSuspicionPeriod);
     return std::nullopt;
   }
   // Those that fell silent together are one restart; what follows is judged after that.
@@ -140,20 +140,20 @@ std::optional<Decision> CheckSuspects(const Observed& o, Time now, Wake& wake) {
   return WriteLedger(o, std::move(next), now, "the nodes of suspects are well");
 }
 
-bool Sick(const Observed& o, const std::string& node) {
-  return o.sick_nodes && std::binary_search(o.sick_nodes->begin(), o.sick_nodes->end(), node);
+bool IsNotReady(const Observed& o, const std::string& node) {
+  return o.not_ready_nodes && std::binary_search(o.not_ready_nodes->begin(), o.not_ready_nodes->end(), node);
 }
 
-std::vector<std::string> Avoided(const Ledger& ledger, Time now) {
+std::vector<std::string> AvoidedNodes(const Ledger& ledger, Time now) {
   std::vector<std::string> names;
   for (const Suspect& suspect : ledger.suspects)
-    if (!suspect.node.empty() && now < suspect.since + kSuspicion) names.push_back(suspect.node);
+    if (!suspect.node.empty() && now < suspect.since + kSuspicionPeriod) names.push_back(suspect.node);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
-void Exclude(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded) {
+void ExcludeNode(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded) {
   if (failure.node.empty() || job.node_exclusion == Duration{0}) return;
   ExcludedNode node{failure.node, CauseName(failure.cause), now + job.node_exclusion};
   const auto at =
@@ -169,9 +169,9 @@ void Exclude(const Job& job, const Failure& failure, Time now, std::vector<Exclu
                                   [](const auto& a, const auto& b) { return a.until < b.until; }));
 }
 
-bool DrainTells(const Ledger& ledger, Time now) {
+bool DrainMayShowLostNode(const Ledger& ledger, Time now) {
   return std::any_of(ledger.suspects.begin(), ledger.suspects.end(), [&](const Suspect& suspect) {
-    return suspect.node.empty() && now < suspect.since + kSuspicion;
+    return suspect.node.empty() && now < suspect.since + kSuspicionPeriod;
   });
 }
 
@@ -179,7 +179,7 @@ void ReplaceUnplaced(const Observed& o, Ledger& next) {
   if (!next.placed && o.provider != GangProvider::kNone) return;
   for (const Pod& pod : o.pods) {
     if (next.counted.size() >= kMaxReplaced) break;
-    if (!OfGang(o.job, next, pod) || pod.bound() || !pod.alive() || pod.deleting()) continue;
+    if (!InGang(o.job, next, pod) || pod.bound() || !pod.alive() || pod.deleting()) continue;
     const auto at = std::lower_bound(next.counted.begin(), next.counted.end(), pod.uid);
     if (at == next.counted.end() || *at != pod.uid) next.counted.insert(at, pod.uid);
   }

@@ -36,17 +36,17 @@ Decision Resume(const Observed& o, Time now) {
 
 Decision StaySuspended(const Observed& o, Time now) {
   Decision decision;
-  Wake wake;
-  for (const Pod& pod : o.pods) Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
+  Requeue requeue;
+  for (const Pod& pod : o.pods) RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
   decision.reason = "suspended";
-  if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, wake);
-  decision.requeue_at = wake.at();
+  if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, requeue);
+  decision.requeue_at = requeue.at();
   return decision;
 }
 
-Decision CarryOutStop(const Observed& o, Time now, Wake& wake) {
+Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
   const Time limit = *o.status.ledger.stop_since + o.job.grace;
-  const bool durable = SaysNow(o, rendezvous::GangPhase::kStopped);
+  const bool durable = ReportsPhase(o, rendezvous::GangPhase::kStopped);
   Decision decision;
   if (o.job.native) {
     const SetGang order{o.status.ledger.attempt, o.job.min, o.job.max, o.job.Target(), true, o.job.slots};
@@ -55,24 +55,24 @@ Decision CarryOutStop(const Observed& o, Time now, Wake& wake) {
   for (const Pod& pod : o.pods) {
     const bool old = pod.attempt != o.status.ledger.attempt;
     if (now >= limit) {
-      Remove(o.job, pod, Duration{0}, now, decision.actions, wake);
+      RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
     } else if (!o.job.native || old || durable || !pod.alive()) {
-      Remove(o.job, pod, std::min(limit - now, durable ? kDrainGrace : o.job.grace), now, decision.actions,
-             wake);
+      RemovePod(o.job, pod, std::min(limit - now, durable ? kDrainGrace : o.job.grace), now, decision.actions,
+                requeue);
     } else if (pod.deleting()) {
-      Remove(o.job, pod, o.job.grace, now, decision.actions, wake);
+      RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);
     }
   }
-  if (now < limit) wake.By(limit);
+  if (now < limit) requeue.By(limit);
   decision.reason = "stopping: waiting for the workers to write a checkpoint and end";
-  if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, wake);
-  decision.requeue_at = wake.at();
+  if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, requeue);
+  decision.requeue_at = requeue.at();
   return decision;
 }
 
 }  // namespace
 
-Decision Suspend(const Observed& o, Time now, Wake& wake) {
+Decision Suspend(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (ledger.suspended) {
     if (!o.job.suspend && o.pods.empty()) return Resume(o, now);
@@ -86,7 +86,7 @@ Decision Suspend(const Observed& o, Time now, Wake& wake) {
                        {{false, "Suspending", "the workers write a checkpoint and end"}});
   }
   if (o.pods.empty()) return MarkSuspended(o, now);
-  return CarryOutStop(o, now, wake);
+  return CarryOutStop(o, now, requeue);
 }
 
 }  // namespace ringmaster::core

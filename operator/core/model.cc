@@ -111,8 +111,8 @@ std::string ToString(const Observed& observed, Time now) {
   for (const Suspect& suspect : l.suspects)
     text += fmt::format(" | suspects {} since {} ms{}", suspect.node, ToMs(now - suspect.since),
                         suspect.charge ? "" : " (uncharged)");
-  if (observed.sick_nodes)
-    for (const std::string& node : *observed.sick_nodes) text += " | sick " + node;
+  if (observed.not_ready_nodes)
+    for (const std::string& node : *observed.not_ready_nodes) text += " | not_ready " + node;
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
   if (observed.preflight) text += " | preflight: " + observed.preflight->message;
   if (observed.refusal) text += " | refused: " + observed.refusal->message;
@@ -204,17 +204,17 @@ const char* CauseName(Cause cause) {
   return "?";
 }
 
-const char* SpendingName(Spending spending) {
-  switch (spending) {
-    case Spending::kNothing:
+const char* TimeAccountingName(TimeAccounting time_accounting) {
+  switch (time_accounting) {
+    case TimeAccounting::kNothing:
       return "Nothing";
-    case Spending::kQueue:
+    case TimeAccounting::kQueue:
       return "Queue";
-    case Spending::kStartup:
+    case TimeAccounting::kStartup:
       return "Startup";
-    case Spending::kRestart:
+    case TimeAccounting::kRestart:
       return "Restart";
-    case Spending::kProductive:
+    case TimeAccounting::kProductive:
       return "Productive";
   }
   return "?";

@@ -75,17 +75,17 @@ struct PodState {
 };
 
 // What is told of a pod, mostly nothing.
-struct PodWords {
+struct PodDetails {
   std::string message;       // what it left as its last words
   std::string ended_reason;  // of its container or of the pod: OOMKilled, Evicted, Error
   // Why it does not run: of the first container that waits (ImagePullBackOff, CreateContainerConfigError) or
   // of the scheduler (Unschedulable).
   std::string waiting_reason;
   std::string waiting_message;
-  bool operator==(const PodWords&) const = default;
+  bool operator==(const PodDetails&) const = default;
 };
 
-struct Pod : PodState, PodWords {
+struct Pod : PodState, PodDetails {
   std::vector<std::string> conditions;  // types that are true
   bool operator==(const Pod&) const = default;
 };
@@ -155,7 +155,7 @@ struct Observed {
   Fit fit;  // with kGate
   // Of the nodes of its pods and suspects: those that are not ready, or gone. Sorted. nullopt: nobody watches
   // nodes here, and none is ever suspected.
-  std::optional<std::vector<std::string>> sick_nodes;
+  std::optional<std::vector<std::string>> not_ready_nodes;
   // Not empty: the wish cannot be carried out, and why. Of `job` only identity and `suspend` are meant then.
   std::string invalid;
   std::optional<Refusal> preflight;  // known beforehand: pods are not even tried

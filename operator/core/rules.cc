@@ -35,19 +35,19 @@ bool Matches(const Rule& rule, const Failure& failure, const std::vector<std::st
 
 }  // namespace
 
-std::optional<Verdict> JudgeByRules(const std::vector<Rule>& rules, const Failure& failure,
-                                    const std::vector<std::string>& pod_conditions) {
+std::optional<RuleDecision> ApplyUserRules(const std::vector<Rule>& rules, const Failure& failure,
+                                           const std::vector<std::string>& pod_conditions) {
   for (size_t i = 0; i < rules.size(); ++i) {
     if (Matches(rules[i], failure, pod_conditions))
-      return Verdict{rules[i].action, rules[i].charge, fmt::format("restart.rules[{}]", i),
-                     rules[i].exclude_node};
+      return RuleDecision{rules[i].action, rules[i].charge, fmt::format("restart.rules[{}]", i),
+                          rules[i].exclude_node};
   }
   return std::nullopt;
 }
 
-Verdict Judge(const std::vector<Rule>& rules, const Failure& failure,
-              const std::vector<std::string>& pod_conditions) {
-  if (auto verdict = JudgeByRules(rules, failure, pod_conditions)) return *verdict;
+RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
+                        const std::vector<std::string>& pod_conditions) {
+  if (auto verdict = ApplyUserRules(rules, failure, pod_conditions)) return *verdict;
   if (failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration)
     return {RuleAction::kFail, true, "default: exit code 64 is a bad configuration"};
   if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)

@@ -186,8 +186,8 @@ struct ExcludedNode {
 };
 
 // What the time of a job goes into.
-enum class Spending : uint8_t { kNothing, kQueue, kStartup, kRestart, kProductive };
-const char* SpendingName(Spending spending);
+enum class TimeAccounting : uint8_t { kNothing, kQueue, kStartup, kRestart, kProductive };
+const char* TimeAccountingName(TimeAccounting time_accounting);
 
 struct Goodput {
   Duration productive{0};
@@ -235,8 +235,8 @@ struct Ledger {
   std::optional<Time> start_time;
   std::optional<Time> completion_time;
 
-  Goodput goodput;  // up to `accounted`; the time since then goes to `spending`
-  Spending spending = Spending::kNothing;
+  Goodput goodput;  // up to `accounted`; the time since then goes to `time_accounting`
+  TimeAccounting time_accounting = TimeAccounting::kNothing;
   Time accounted{};
   int64_t lost_steps = 0;  // of the report, accounted so far
   bool operator==(const Ledger&) const = default;

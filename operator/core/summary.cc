@@ -226,7 +226,7 @@ std::pair<Reason, std::string> WhyNotReady(const Scene& s) {
   std::string count = fmt::format("{}/{} pods", s.counts.running, s.counts.target);
   if (const Pod* pod = s.counts.waiting; pod != nullptr) {
     return {WaitsForImage(*pod) ? Reason::kImagePullFailed : Reason::kContainerNotCreated,
-            fmt::format("{}; {}: {}", count, pod->name, WhyItWaits(*pod))};
+            fmt::format("{}; {}: {}", count, pod->name, WaitingText(*pod))};
   }
   const bool pause = s.ledger.not_before && *s.ledger.not_before > s.now && s.counts.placed < s.counts.target;
   return {pause ? Reason::kBackOff : Reason::kWaitingForPods, std::move(count)};
@@ -295,7 +295,7 @@ void SetEndConditions(const Ledger& l, Writer& writer) {
       "");
 }
 
-bool EqualButMessage(const Condition& a, const Condition& b) {
+bool EqualIgnoringMessage(const Condition& a, const Condition& b) {
   return a.truth == b.truth && a.reason == b.reason && a.since == b.since;
 }
 
@@ -359,11 +359,11 @@ Display SummarizeInvalid(const Observed& o, Time now) {
   return display;
 }
 
-bool EqualButNumbers(const Display& a, const Display& b) {
+bool EqualIgnoringDetails(const Display& a, const Display& b) {
   return a.observed_spec_generation == b.observed_spec_generation && a.phase == b.phase &&
          a.weights_hash == b.weights_hash && a.transport == b.transport && a.devices == b.devices &&
          a.gang_generation == b.gang_generation &&
-         std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), EqualButMessage);
+         std::equal(a.conditions.begin(), a.conditions.end(), b.conditions.begin(), EqualIgnoringMessage);
 }
 
 }  // namespace ringmaster::core

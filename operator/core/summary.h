@@ -16,7 +16,7 @@ Display SummarizeInvalid(const Observed& observed, Time now);
 
 // Equal but for numbers and words, which are written at most once per interval: progress, counts of pods, the
 // message of a condition whose reason is the same.
-bool EqualButNumbers(const Display& a, const Display& b);
+bool EqualIgnoringDetails(const Display& a, const Display& b);
 
 // The reason under which a refusal appears.
 Reason ReasonOf(RefusalKind kind);

@@ -43,7 +43,7 @@ SimBackend::SimBackend(World& world, Scheduler& scheduler, const Faults& faults,
   observer.report_changed = [this](const Key& key) {
     if (Alive()) Notify(key);
   };
-  observer.beside_changed = [this](const Key& key) { OnBeside(key); };
+  observer.support_changed = [this](const Key& key) { OnSupport(key); };
   observer.node_changed = [this](const std::string& name) { OnNode(name); };
   world_.Observe(std::move(observer));
 }
@@ -55,8 +55,8 @@ void SimBackend::Restart(World::Term term) {
   subscribers_.clear();
   cache_.clear();
   capacity_ = {};
-  sick_.clear();
-  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node.told_since.has_value());
+  not_ready_.clear();
+  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node.reported_since.has_value());
   for (const auto& [key, job] : world_.jobs()) ReadNow(key);
   for (const Kind kind : {Kind::kJob, Kind::kPod}) seen_[static_cast<size_t>(kind)] = world_.revision(kind);
   for (Time& at : last_delivery_) at = scheduler_.now();
@@ -88,8 +88,8 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
     return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
   });
   o.provider = world_.provider();
-  if (!world_.nodes().empty()) o.sick_nodes.emplace(sick_.begin(), sick_.end());
-  o.prepared = cached.beside;
+  if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
+  o.prepared = cached.support;
   if (gated > 0 && !world_.nodes().empty())
     o.fit = capacity_.FitOf(*ShapeOf(o.status.ledger, scheduler_.now()), gated);
   // The coordinator is in our own process. That of a deposed leader hears of nobody.
@@ -160,7 +160,7 @@ void SimBackend::OnJob(const Key& key) {
     if (revision > cached.floor[0]) {
       // A namesake has nothing of what its predecessor had in our memory.
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
-      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.beside.reset();
+      if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.support.reset();
       cached.job = std::move(part);
     }
     seen_[0] = std::max(seen_[0], revision);
@@ -190,24 +190,24 @@ void SimBackend::OnPod(const Key& key, const std::string& name) {
   });
 }
 
-void SimBackend::OnBeside(const Key& key) {
+void SimBackend::OnSupport(const Key& key) {
   if (!Alive()) return;
   const JobTruth* truth = world_.Find(key);
-  std::optional<core::PrepareGang> beside;
-  if (truth != nullptr && truth->beside_whole) beside = truth->beside;
+  std::optional<core::PrepareGang> support;
+  if (truth != nullptr && truth->support_complete) support = truth->support;
   const std::string uid = truth != nullptr ? truth->job.uid : "";
-  Deliver(kBeside, [this, key, uid, beside, version = ++beside_version_] {
+  Deliver(kSupport, [this, key, uid, support, version = ++support_version_] {
     Cached& cached = cache_[key];
-    if (version <= cached.beside_version || !cached.job || cached.job->job.uid != uid) return;
-    cached.beside_version = version;
-    cached.beside = beside;
+    if (version <= cached.support_version || !cached.job || cached.job->job.uid != uid) return;
+    cached.support_version = version;
+    cached.support = support;
     Notify(key);
   });
 }
 
 void SimBackend::OnNode(const std::string& name) {
   if (!Alive()) return;
-  const bool lost = world_.nodes().at(name).told_since.has_value();
+  const bool lost = world_.nodes().at(name).reported_since.has_value();
   Deliver(kNodes, [this, name, lost] {
     LearnNode(name, lost);
     NotifyWaiting();
@@ -222,9 +222,9 @@ void SimBackend::LearnNode(const std::string& name, bool lost) {
   facts.ready = !lost;
   capacity_.SetNode(std::move(facts));
   if (lost)
-    sick_.insert(name);
+    not_ready_.insert(name);
   else
-    sick_.erase(name);
+    not_ready_.erase(name);
 }
 
 // The world stamps pods with its own wall clock. By ours that may be in the future: then it is the moment at
@@ -279,15 +279,15 @@ void SimBackend::ReadNow(const Key& key) {
   cached.job.reset();
   cached.floor[0] = world_.revision(Kind::kJob);
   cached.floor[1] = world_.revision(Kind::kPod);
-  cached.beside_version = ++beside_version_;
-  cached.beside.reset();
+  cached.support_version = ++support_version_;
+  cached.support.reset();
   std::vector<std::string> gone;
   for (const auto& [name, pod] : cached.pods)
     if (truth == nullptr || !truth->pods.contains(name)) gone.push_back(name);
   for (const std::string& name : gone) ForgetPod(cached, name);
   if (truth == nullptr) return;
   cached.job = JobPart{truth->job, truth->status, truth->revision};
-  if (truth->beside_whole) cached.beside = truth->beside;
+  if (truth->support_complete) cached.support = truth->support;
   for (const auto& [name, p] : truth->pods) LearnPod(cached, p.pod, true);
 }
 
@@ -329,7 +329,7 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     scheduler_.After(there + back,
                      [this, process = process_, write = std::move(write), done = std::move(done), code] {
                        const Result<Revision> result = Error{code, "request lost"};
-                       if (process == process_) Acknowledge(write, result, beside_version_);
+                       if (process == process_) Acknowledge(write, result, support_version_);
                        done(result);
                      });
     return;
@@ -346,7 +346,7 @@ void SimBackend::Send(control::Write write, Duration there, Duration back, bool 
   scheduler_.After(there, [this, write = std::move(write), done = std::move(done), back, lost_reply,
                            term = term_, process = process_]() mutable {
     Result<Revision> result = world_.Apply(write, term);
-    const uint64_t version = beside_version_;
+    const uint64_t version = support_version_;
     if (lost_reply) result = Error{Code::kAmbiguous, "reply lost"};
     scheduler_.After(back,
                      [this, write = std::move(write), done = std::move(done), result, process, version] {
@@ -363,9 +363,9 @@ void SimBackend::Acknowledge(const control::Write& write, const Result<Revision>
   if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action);
       prepare != nullptr && result.ok()) {
     // Unless the watch knows better already: somebody may have damaged it since.
-    if (!cached.job || cached.job->job.uid != write.job_uid || version <= cached.beside_version) return;
-    cached.beside_version = version;
-    cached.beside = *prepare;
+    if (!cached.job || cached.job->job.uid != write.job_uid || version <= cached.support_version) return;
+    cached.support_version = version;
+    cached.support = *prepare;
     Notify(write.key);
   }
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);

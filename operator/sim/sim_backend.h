@@ -57,15 +57,15 @@ class SimBackend final : public control::Backend {
     std::map<std::string, core::Pod> pods;
     // A live read saw everything up to here: what the watch brings of before is old news.
     control::Revision floor[2] = {0, 0};
-    std::optional<core::PrepareGang> beside;
-    uint64_t beside_version = 0;
+    std::optional<core::PrepareGang> support;
+    uint64_t support_version = 0;
     std::optional<core::SetGang> order;
   };
-  enum Stream : size_t { kJobs, kPods, kBeside, kNodes, kStreams };
+  enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kStreams };
 
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
-  void OnBeside(const control::Key& key);
+  void OnSupport(const control::Key& key);
   void OnNode(const std::string& name);
   void Deliver(Stream stream, std::function<void()> what);
   void LearnPod(Cached& cached, core::Pod pod, bool live);
@@ -92,8 +92,8 @@ class SimBackend final : public control::Backend {
   Duration clock_{0};
   std::map<control::Key, Cached> cache_;
   core::Capacity capacity_;
-  std::set<std::string> sick_;  // nodes
-  uint64_t beside_version_ = 0;
+  std::set<std::string> not_ready_;  // nodes
+  uint64_t support_version_ = 0;
   control::Revision seen_[2] = {0, 0};
   Time last_delivery_[kStreams];
   std::vector<std::function<void(const control::Key&)>> subscribers_;

@@ -72,7 +72,7 @@ void World::Delete(const Key& key) {
   for (const std::string& name : names) {
     PodTruth& pod = it->second.pods.at(name);
     if (pod.pod.alive() && pod.pod.bound() && !pod.stuck && !Unreachable(pod))
-      TellToEnd(key, pod, kCollectGrace);
+      Terminate(key, pod, kCollectGrace);
     else
       RemovePod(key, name);
     if (!jobs_.contains(key)) return;
@@ -86,7 +86,7 @@ void World::DeletePodByHand(const Key& key, const std::string& name) {
   auto pod = it->second.pods.find(name);
   if (pod == it->second.pods.end() || pod->second.pod.deleting()) return;
   if (pod->second.pod.bound())
-    TellToEnd(key, pod->second, kCollectGrace);
+    Terminate(key, pod->second, kCollectGrace);
   else
     RemovePod(key, name);
 }
@@ -98,11 +98,11 @@ void World::DeleteNamespace() {
   for (const Key& key : keys) Delete(key);
 }
 
-void World::DamageBeside(const Key& key) {
+void World::DamageSupport(const Key& key) {
   auto it = jobs_.find(key);
-  if (it == jobs_.end() || !it->second.beside || !it->second.beside_whole) return;
-  it->second.beside_whole = false;
-  BesideChanged(key);
+  if (it == jobs_.end() || !it->second.support || !it->second.support_complete) return;
+  it->second.support_complete = false;
+  SupportChanged(key);
 }
 
 // ---- the API server
@@ -194,7 +194,7 @@ Result<Revision> World::DeletePod(const Key& key, JobTruth& job, const core::Del
     RemovePod(key, action.name);
   } else {
     if (faulty() && rng_.Chance(options_.faults.stuck_deletion)) it->second.stuck = true;
-    TellToEnd(key, it->second, action.grace);
+    Terminate(key, it->second, action.grace);
   }
   return revision(Kind::kPod);
 }
@@ -203,9 +203,9 @@ Result<Revision> World::Prepare(const Key& key, JobTruth& job, const core::Prepa
   if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
   if (auto refusal = RefusesPods("service")) return *refusal;
   const bool half = faulty() && rng_.Chance(options_.faults.half_prepared);
-  job.beside = action;
-  job.beside_whole = !half;
-  BesideChanged(key);
+  job.support = action;
+  job.support_complete = !half;
+  SupportChanged(key);
   if (half) return Error{Code::kUnavailable, "configmap: try again"};
   return Revision{0};
 }
@@ -231,7 +231,7 @@ Result<Revision> World::Release(const Key& key, JobTruth& job, const core::Relea
   return revision(Kind::kPod);
 }
 
-void World::TellToEnd(const Key& key, PodTruth& pod, Duration grace) {
+void World::Terminate(const Key& key, PodTruth& pod, Duration grace) {
   const Time by = scheduler_.now() + grace;
   pod.pod.delete_by = pod.pod.delete_by ? std::min(*pod.pod.delete_by, by) : by;
   PodChanged(key, pod.pod.name);
@@ -287,9 +287,9 @@ Revision World::PodChanged(const Key& key, const std::string& name) {
   return revision;
 }
 
-void World::BesideChanged(const Key& key) {
+void World::SupportChanged(const Key& key) {
   for (const Observer& observer : observers_)
-    if (observer.beside_changed) observer.beside_changed(key);
+    if (observer.support_changed) observer.support_changed(key);
 }
 
 void World::NodeChanged(const std::string& name) {

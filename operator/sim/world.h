@@ -42,7 +42,7 @@ struct PodTruth {
 struct NodeTruth {
   int32_t slots = 1;  // pods that it takes
   std::optional<Time> lost_since;
-  std::optional<Time> told_since;  // the API server says so: some time after it was lost
+  std::optional<Time> reported_since;  // the API server says so: some time after it was lost
 };
 
 struct GangState {
@@ -62,10 +62,10 @@ struct JobTruth {
   control::Revision revision = 0;
   uint64_t status_term = 0;  // of the leader that wrote the status last, and when
   Time status_at{};
-  std::map<std::string, PodTruth> pods;      // by name
-  std::optional<core::PrepareGang> beside;   // what was last made beside the pods
-  bool beside_whole = false;                 // none of its parts is missing
-  std::optional<Time> beside_missing_since;  // while there are pods
+  std::map<std::string, PodTruth> pods;       // by name
+  std::optional<core::PrepareGang> support;   // what was last made beside the pods
+  bool support_complete = false;              // none of its parts is missing
+  std::optional<Time> support_missing_since;  // while there are pods
   GangState gang;
   Duration foreign_work{0};  // done by the pod set of `foreign_attempt`
   int64_t foreign_attempt = 0;
@@ -90,7 +90,7 @@ class World {
     std::function<void(const control::Key&)> job_changed;
     std::function<void(const control::Key&, const std::string& pod)> pod_changed;
     std::function<void(const control::Key&)> report_changed;
-    std::function<void(const control::Key&)> beside_changed;
+    std::function<void(const control::Key&)> support_changed;
     std::function<void(const std::string& node)> node_changed;
     std::function<void(const control::Key&, const core::ReleaseGang&)> released;  // before it is done
   };
@@ -112,7 +112,7 @@ class World {
   void Delete(const control::Key& key);
   void DeleteNamespace();
   void DeletePodByHand(const control::Key& key, const std::string& name);
-  void DamageBeside(const control::Key& key);
+  void DamageSupport(const control::Key& key);
   void TakeName(const control::Key& key, const std::string& pod) { foreign_.insert({key, pod}); }
   void SetQuota(std::optional<int32_t> pods) { quota_ = pods; }
 
@@ -136,8 +136,8 @@ class World {
   void Calm();
   void BreakPods(const control::Key& key, JobTruth& job);
   void BreakNodes();
-  void LosePeers(const control::Key& key, const JobTruth& job, const std::string& node);
-  void TellNode(const std::string& name, Time lost_since);
+  void FailPeers(const control::Key& key, const JobTruth& job, const std::string& node);
+  void ReportNodeLost(const std::string& name, Time lost_since);
   void ReturnNode(const std::string& name);
   void Schedule();
   void Bind(const control::Key& key, PodTruth& pod, const std::string& node);
@@ -149,13 +149,13 @@ class World {
   Result<control::Revision> Prepare(const control::Key& key, JobTruth& job, const core::PrepareGang& action);
   Result<control::Revision> Release(const control::Key& key, JobTruth& job, const core::ReleaseGang& action);
   Result<control::Revision> Order(const control::Key& key, JobTruth& job, const core::SetGang& action);
-  void TellToEnd(const control::Key& key, PodTruth& pod, Duration grace);
+  void Terminate(const control::Key& key, PodTruth& pod, Duration grace);
   void RemovePod(const control::Key& key, const std::string& name);
   void Collect(const control::Key& key);
   PodTruth* FindPod(const control::Key& key, const std::string& uid);
   control::Revision JobChanged(const control::Key& key);
   control::Revision PodChanged(const control::Key& key, const std::string& name);
-  void BesideChanged(const control::Key& key);
+  void SupportChanged(const control::Key& key);
   void NodeChanged(const std::string& name);
   void ReportChanged(const control::Key& key);
   Duration Random(Duration most);

@@ -64,7 +64,7 @@ void World::Schedule() {
             [](const Waiting& a, const Waiting& b) { return a.pod->number < b.pod->number; });
   std::map<std::string, int32_t> free;
   for (const auto& [name, node] : nodes_)
-    if (!node.told_since) free[name] = node.slots;
+    if (!node.reported_since) free[name] = node.slots;
   for (const auto& [key, job] : jobs_) {
     for (const auto& [name, pod] : job.pods)
       if (pod.pod.alive() && pod.pod.bound())
@@ -94,7 +94,7 @@ void World::Schedule() {
         bound += pod.pod.bound() ? 1 : 0;
         unbound += pod.pod.bound() ? 0 : 1;
       }
-      const int32_t min = w.job->beside ? w.job->beside->min : 1;
+      const int32_t min = w.job->support ? w.job->support->min : 1;
       auto rest = free;
       int32_t room = 0;
       for (auto& [name, slots] : rest) room += std::max(slots, 0);
@@ -123,7 +123,7 @@ void World::StartPod(const Key& key, const std::string& uid) {
   const char* waits = nullptr;
   if (options_.models) {
     if (p->image_from && scheduler_.now() < *p->image_from) waits = "ImagePullBackOff";
-    if (!job.beside || !job.beside_whole || job.beside->attempt != p->pod.attempt)
+    if (!job.support || !job.support_complete || job.support->attempt != p->pod.attempt)
       waits = "CreateContainerConfigError";
   }
   if (waits != nullptr || Unreachable(*p)) {
@@ -174,9 +174,9 @@ void World::Tick() {
     auto it = jobs_.find(key);  // the last pod of a deleted job takes the job with it
     if (it == jobs_.end()) continue;
     JobTruth& job = it->second;
-    const bool incomplete = !job.pods.empty() && !(job.beside && job.beside_whole);
-    if (!incomplete) job.beside_missing_since.reset();
-    if (incomplete && !job.beside_missing_since) job.beside_missing_since = scheduler_.now();
+    const bool incomplete = !job.pods.empty() && !(job.support && job.support_complete);
+    if (!incomplete) job.support_missing_since.reset();
+    if (incomplete && !job.support_missing_since) job.support_missing_since = scheduler_.now();
     GangModel::Tick(*this, key);
   }
   scheduler_.After(GangModel::kTick, [this] { Tick(); });
@@ -215,15 +215,15 @@ void World::BreakNodes() {
     if (node.lost_since || !rng_.Chance(options_.faults.node_lost * per_tick)) continue;
     const Time now = scheduler_.now();
     node.lost_since = now;
-    scheduler_.After(Random(kNodeTold), [this, lost = name, now] { TellNode(lost, now); });
+    scheduler_.After(Random(kNodeTold), [this, lost = name, now] { ReportNodeLost(lost, now); });
     scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
     for (const auto& [key, job] : jobs_)
-      if (!job.job.native) LosePeers(key, job, name);
+      if (!job.job.native) FailPeers(key, job, name);
   }
 }
 
 // Where nobody keeps them going, the workers that had one on the lost node end with an error, some of them.
-void World::LosePeers(const Key& key, const JobTruth& job, const std::string& node) {
+void World::FailPeers(const Key& key, const JobTruth& job, const std::string& node) {
   const auto runs_there = [&](const auto& item) {
     return item.second.pod.node == node && item.second.pod.phase == core::PodPhase::kRunning;
   };
@@ -238,10 +238,10 @@ void World::LosePeers(const Key& key, const JobTruth& job, const std::string& no
 }
 
 // What is on the node falls silent at once. That the node is lost is known later.
-void World::TellNode(const std::string& name, Time lost_since) {
+void World::ReportNodeLost(const std::string& name, Time lost_since) {
   NodeTruth& node = nodes_.at(name);
   if (node.lost_since != lost_since) return;  // it was back before anybody noticed
-  node.told_since = scheduler_.now();
+  node.reported_since = scheduler_.now();
   for (auto& [key, job] : jobs_) {
     for (auto& [pod, p] : job.pods) {
       if (p.pod.node != name || !p.pod.alive()) continue;
@@ -256,8 +256,8 @@ void World::ReturnNode(const std::string& name) {
   NodeTruth& node = nodes_.at(name);
   if (!node.lost_since) return;
   node.lost_since.reset();
-  const bool told = node.told_since.has_value();
-  node.told_since.reset();
+  const bool told = node.reported_since.has_value();
+  node.reported_since.reset();
   std::vector<std::pair<Key, std::string>> ending;
   for (auto& [key, job] : jobs_) {
     for (auto& [pod, p] : job.pods) {

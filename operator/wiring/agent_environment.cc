@@ -25,7 +25,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
   add("RINGMASTER_POD", core::PodName(job.metadata.name, context.attempt, rank));
   add("RINGMASTER_ATTEMPT", std::to_string(context.attempt));
   add_from("RINGMASTER_NODE", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}});
-  if (MeetsCoordinator(job)) {
+  if (UsesCoordinator(job)) {
     const std::string folder = kConfigFolder;
     add("RINGMASTER_JOB_FILE", folder + "/" + kJobKey);
     add("RINGMASTER_COORDINATOR", context.coordinator_address);

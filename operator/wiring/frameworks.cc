@@ -13,8 +13,8 @@
 namespace ringmaster::wiring {
 namespace {
 
-constexpr int32_t kMeetingPort = 29500;    // torchrun's own
-constexpr int32_t kTensorflowPort = 2222;  // as TensorFlow's examples have it
+constexpr int32_t kRendezvousPort = 29500;  // torchrun's own
+constexpr int32_t kTensorflowPort = 2222;   // as TensorFlow's examples have it
 
 class Rendezvous {
  public:
@@ -23,7 +23,7 @@ class Rendezvous {
 
   void Pytorch() {
     const std::string& slots = job_.spec.workers.slots;
-    const std::string port = std::to_string(PortOf(0, kMeetingPort));
+    const std::string port = std::to_string(PortOf(0, kRendezvousPort));
     Add("MASTER_ADDR", HostOf(0));
     Add("MASTER_PORT", port);
     Add("PET_NNODES", std::to_string(context_.size));
@@ -50,7 +50,7 @@ class Rendezvous {
   }
 
   void Jax() {
-    Add("JAX_COORDINATOR_ADDRESS", fmt::format("{}:{}", HostOf(0), PortOf(0, kMeetingPort)));
+    Add("JAX_COORDINATOR_ADDRESS", fmt::format("{}:{}", HostOf(0), PortOf(0, kRendezvousPort)));
     Add("JAX_NUM_PROCESSES", std::to_string(context_.size));
     Add("JAX_PROCESS_ID", std::to_string(rank_));
   }

@@ -54,8 +54,8 @@ void AllotPorts(int32_t first, int32_t count, Json& container) {
 
 }  // namespace
 
-void ConnectByDefault(const api::TrainingJob& job, int32_t rank, const Context& context, Json& metadata,
-                      Json& spec, Json& container) {
+void AddNetworkDefaults(const api::TrainingJob& job, int32_t rank, const Context& context, Json& metadata,
+                        Json& spec, Json& container) {
   const api::Network& network = job.spec.network;
   if (!network.networks.empty()) metadata["annotations"][kNetworksAnnotation] = Attachments(network);
   if (network.rdma && !network.rdma->claimTemplate.empty()) AddClaims(*network.rdma, spec, container);
@@ -68,7 +68,7 @@ void ConnectByDefault(const api::TrainingJob& job, int32_t rank, const Context& 
   }
 }
 
-void OfferVariables(const api::TrainingJob& job, Json& container) {
+void AddNetworkVariables(const api::TrainingJob& job, Json& container) {
   if (NetworkVariables(job).empty()) return;
   Json& sources = ListIn(container, "envFrom");
   Json ours = {{"configMapRef", {{"name", NetworkConfigName(job.metadata.name)}}}};

@@ -21,11 +21,11 @@ namespace ringmaster::wiring {
 inline constexpr const char* kNetworksAnnotation = "k8s.v1.cni.cncf.io/networks";
 
 // Attachments, claims, host network and ports. resources.h asks for the devices.
-void ConnectByDefault(const api::TrainingJob& job, int32_t rank, const Context& context, Json& metadata,
-                      Json& spec, Json& container);
+void AddNetworkDefaults(const api::TrainingJob& job, int32_t rank, const Context& context, Json& metadata,
+                        Json& spec, Json& container);
 
 // The source of variables, in front of the template's own.
-void OfferVariables(const api::TrainingJob& job, Json& container);
+void AddNetworkVariables(const api::TrainingJob& job, Json& container);
 
 // NCCL_* and UCX_* as NetworkConfigName(job) holds them. Empty: no such ConfigMap.
 Json NetworkVariables(const api::TrainingJob& job);

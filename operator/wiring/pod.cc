@@ -43,7 +43,7 @@ Json ConfigVolume(const api::TrainingJob& job, const Context& context) {
 void AddVolumes(const api::TrainingJob& job, const Context& context, Json& spec, Json& container) {
   Json volumes = Json::array();
   Json mounts = Json::array();
-  if (MeetsCoordinator(job)) {
+  if (UsesCoordinator(job)) {
     volumes.push_back(ConfigVolume(job, context));
     mounts.push_back({{"name", kConfigVolume}, {"mountPath", kConfigFolder}, {"readOnly", true}});
   }
@@ -90,7 +90,7 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
                     {"terminationMessagePath", kTerminationLog},
                     {"terminationMessagePolicy", "FallbackToLogsOnError"},
                     {"env", AgentEnvironment(job, rank, context, HasCpuLimit(user))}};
-  if (MeetsCoordinator(job)) {
+  if (UsesCoordinator(job)) {
     container["image"] = context.worker_image;
     container["command"] = Json::array({"ringmaster-agent"});
   }
@@ -104,7 +104,7 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
     container["resources"] = std::move(resources);
   Json metadata = {{"labels", {{"sidecar.istio.io/inject", "false"}}}};  // a mesh proxy never ends
   SecureByDefault(job, spec, container);
-  ConnectByDefault(job, rank, context, metadata, spec, container);
+  AddNetworkDefaults(job, rank, context, metadata, spec, container);
   spec["containers"] = Json::array({std::move(container)});
   return {{"metadata", std::move(metadata)}, {"spec", std::move(spec)}};
 }
@@ -112,7 +112,7 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
 void Reconcile(const Template& user, Json& pod) {
   Json& spec = ObjectIn(pod, "spec");
   DropUnmounted(spec);
-  LiftContradictions(user, spec, WorkerContainer(pod, user.worker));
+  DropContradictedDefaults(user, spec, WorkerContainer(pod, user.worker));
 }
 
 Json& WorkerContainer(Json& pod, const std::string& name) {

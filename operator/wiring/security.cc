@@ -64,7 +64,7 @@ void AllowPinnedMemory(Json& container) {
   AddOnce(ListIn(ObjectIn(ObjectIn(container, "securityContext"), "capabilities"), "add"), "IPC_LOCK");
 }
 
-void LiftContradictions(const Template& user, Json& spec, Json& container) {
+void DropContradictedDefaults(const Template& user, Json& spec, Json& container) {
   const bool asked_non_root = Find(user.value, {"spec", "securityContext", "runAsNonRoot"}) != nullptr;
   if (!asked_non_root && (RunsAsRoot(spec) || AnyContainerIsRoot(spec)) && spec.contains("securityContext"))
     spec["securityContext"].erase("runAsNonRoot");

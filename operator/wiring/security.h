@@ -21,6 +21,6 @@ void AllowPinnedMemory(Json& container);
 
 // The API server or the kubelet refuses some pairs (root and runAsNonRoot, privileged and no escalation).
 // Where the template asks for one, our default of the other goes.
-void LiftContradictions(const Template& user, Json& spec, Json& container);
+void DropContradictedDefaults(const Template& user, Json& spec, Json& container);
 
 }  // namespace ringmaster::wiring

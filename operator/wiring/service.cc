@@ -11,7 +11,7 @@ namespace ringmaster::wiring {
 namespace {
 
 // Our own workers find each other by the coordinator; what those of others look up is theirs to choose.
-bool NobodyIsLookedFor(const api::TrainingJob& job) { return job.spec.framework == "native"; }
+bool NeedsOnlyRankZero(const api::TrainingJob& job) { return job.spec.framework == "native"; }
 
 }  // namespace
 
@@ -21,7 +21,7 @@ bool NobodyIsLookedFor(const api::TrainingJob& job) { return job.spec.framework 
 Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid, int64_t attempt) {
   Json service = NewObject("v1", "Service", ServiceName(job.metadata.name), job, job_uid);
   Json selector = {{kJobLabel, job.metadata.name}, {kAttemptLabel, std::to_string(attempt)}};
-  if (NobodyIsLookedFor(job)) selector[kRankLabel] = "0";
+  if (NeedsOnlyRankZero(job)) selector[kRankLabel] = "0";
   service["spec"] = {
       {"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", std::move(selector)}};
   return service;

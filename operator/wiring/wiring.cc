@@ -41,12 +41,12 @@ void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t r
 
 }  // namespace
 
-bool MeetsCoordinator(const api::TrainingJob& job) { return job.spec.framework == "native"; }
+bool UsesCoordinator(const api::TrainingJob& job) { return job.spec.framework == "native"; }
 
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
   std::vector<Json> objects;
   objects.push_back(ServiceOf(job, job_uid, context.attempt));
-  if (MeetsCoordinator(job)) objects.push_back(ConfigMapOf(job, job_uid, context));
+  if (UsesCoordinator(job)) objects.push_back(ConfigMapOf(job, job_uid, context));
   if (Json map = NetworkConfigOf(job, job_uid); !map.is_null()) objects.push_back(std::move(map));
   if (Json group = GroupOf(job, job_uid, context); !group.is_null()) objects.push_back(std::move(group));
   return objects;
@@ -57,7 +57,7 @@ Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank
   Json pod = StrategicMerge(PodDefaults(job, rank, context, user), user.value);
   Reconcile(user, pod);
   if (job.spec.network.rdma) AllowPinnedMemory(WorkerContainer(pod, user.worker));
-  OfferVariables(job, WorkerContainer(pod, user.worker));
+  AddNetworkVariables(job, WorkerContainer(pod, user.worker));
   Place(job, context, pod["spec"]);
   JoinGroup(job, context, pod);
   Identify(job, job_uid, rank, context, pod);

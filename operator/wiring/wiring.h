@@ -47,7 +47,7 @@ struct Context {
 
 // Whether its workers call the coordinator: they get the job, the coordinator's authority and a token then.
 // Others know their work by themselves.
-bool MeetsCoordinator(const api::TrainingJob& job);
+bool UsesCoordinator(const api::TrainingJob& job);
 
 // What stands beside the pods, in the order in which it is made: headless Service, ConfigMap with the job and
 // the coordinator's authority (for those that meet it), ConfigMap with the variables of the network set-up

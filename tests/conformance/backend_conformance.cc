@@ -203,7 +203,7 @@ TEST_P(BackendConformance, ExitCodeAndLastWordsAreSeen) {
   ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
   const auto pod = PodOf(Name(kFails));
   EXPECT_EQ(pod->exit_code, 7);
-  EXPECT_EQ(pod->message, kLastWords);
+  EXPECT_EQ(pod->message, kTerminationMessage);
   EXPECT_TRUE(pod->ended.has_value());
 }
 
@@ -227,21 +227,21 @@ TEST_P(BackendConformance, APodThatIsToldToEndGoesAway) {
 }
 
 TEST_P(BackendConformance, ADeafPodGoesAwayAfterItsGrace) {
-  ASSERT_TRUE(Create(kDeaf).ok());
-  ASSERT_TRUE(AwaitPod(Name(kDeaf), PodPhase::kRunning));
-  ASSERT_TRUE(Delete(Name(kDeaf), milliseconds(300)).ok());
-  EXPECT_TRUE(AwaitNoPod(Name(kDeaf)));
+  ASSERT_TRUE(Create(kIgnoresSigterm).ok());
+  ASSERT_TRUE(AwaitPod(Name(kIgnoresSigterm), PodPhase::kRunning));
+  ASSERT_TRUE(Delete(Name(kIgnoresSigterm), milliseconds(300)).ok());
+  EXPECT_TRUE(AwaitNoPod(Name(kIgnoresSigterm)));
 }
 
 TEST_P(BackendConformance, ForceCutsAGraceShort) {
-  ASSERT_TRUE(Create(kDeaf).ok());
-  ASSERT_TRUE(AwaitPod(Name(kDeaf), PodPhase::kRunning));
-  const std::string uid = PodOf(Name(kDeaf))->uid;
-  ASSERT_TRUE(Delete(Name(kDeaf), seconds(600)).ok());
+  ASSERT_TRUE(Create(kIgnoresSigterm).ok());
+  ASSERT_TRUE(AwaitPod(Name(kIgnoresSigterm), PodPhase::kRunning));
+  const std::string uid = PodOf(Name(kIgnoresSigterm))->uid;
+  ASSERT_TRUE(Delete(Name(kIgnoresSigterm), seconds(600)).ok());
   // A program that was told before it went deaf is gone by itself.
-  const auto forced = Write(core::DeletePod{Name(kDeaf), uid, Duration{0}});
+  const auto forced = Write(core::DeletePod{Name(kIgnoresSigterm), uid, Duration{0}});
   EXPECT_TRUE(forced.ok() || forced.error().code == Code::kNotFound) << forced.error().message;
-  EXPECT_TRUE(AwaitNoPod(Name(kDeaf)));
+  EXPECT_TRUE(AwaitNoPod(Name(kIgnoresSigterm)));
 }
 
 TEST_P(BackendConformance, AnEndedPodStaysUntilDeletedAndItsNameIsFreeThen) {
@@ -258,7 +258,7 @@ TEST_P(BackendConformance, AnEndedPodStaysUntilDeletedAndItsNameIsFreeThen) {
 }
 
 TEST_P(BackendConformance, PodsComeSorted) {
-  for (const int32_t rank : {kDeaf, kRuns, kCrashes, kSucceeds}) ASSERT_TRUE(Create(rank).ok());
+  for (const int32_t rank : {kIgnoresSigterm, kRuns, kCrashes, kSucceeds}) ASSERT_TRUE(Create(rank).ok());
   ASSERT_TRUE(harness_->Await([&] { return backend().Observe(key_)->observed.pods.size() == 4; }));
   int32_t last = -1;
   const auto snapshot = backend().Observe(key_);
@@ -276,22 +276,22 @@ TEST_P(BackendConformance, AnOrderToTheGangIsRemembered) {
 
 TEST_P(BackendConformance, WhatWasPreparedIsInTheViewAtOnce) {
   EXPECT_FALSE(backend().Observe(key_)->observed.prepared.has_value());
-  const core::PrepareGang beside{1, 4, 2};
-  ASSERT_TRUE(Write(beside).ok());
-  EXPECT_EQ(backend().Observe(key_)->observed.prepared, beside);
-  ASSERT_TRUE(Write(beside).ok());  // as often as one likes
+  const core::PrepareGang prepare{1, 4, 2};
+  ASSERT_TRUE(Write(prepare).ok());
+  EXPECT_EQ(backend().Observe(key_)->observed.prepared, prepare);
+  ASSERT_TRUE(Write(prepare).ok());  // as often as one likes
   const core::PrepareGang larger{1, 6, 2};
   ASSERT_TRUE(Write(larger).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.prepared, larger);
 }
 
 TEST_P(BackendConformance, DamageToWhatWasPreparedIsSeenAndRepaired) {
-  const core::PrepareGang beside{1, 4, 2};
-  ASSERT_TRUE(Write(beside).ok());
-  if (!harness_->DamageBeside(key_)) GTEST_SKIP() << "nothing stands beside the pods here";
+  const core::PrepareGang prepare{1, 4, 2};
+  ASSERT_TRUE(Write(prepare).ok());
+  if (!harness_->DamageSupport(key_)) GTEST_SKIP() << "nothing stands beside the pods here";
   EXPECT_TRUE(harness_->Await([&] { return !backend().Observe(key_)->observed.prepared.has_value(); }));
-  ASSERT_TRUE(Write(beside).ok());
-  EXPECT_EQ(backend().Observe(key_)->observed.prepared, beside);
+  ASSERT_TRUE(Write(prepare).ok());
+  EXPECT_EQ(backend().Observe(key_)->observed.prepared, prepare);
 }
 
 TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {

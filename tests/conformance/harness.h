@@ -17,12 +17,12 @@
 namespace ringmaster::conformance {
 
 // What the program in a pod does, by rank.
-inline constexpr int32_t kRuns = 0;      // until SIGTERM, then ends with 0
-inline constexpr int32_t kSucceeds = 1;  // ends with 0 at once
-inline constexpr int32_t kFails = 2;     // ends with 7, and leaves the message below
-inline constexpr int32_t kDeaf = 3;      // ignores SIGTERM
-inline constexpr int32_t kCrashes = 4;   // dies of SIGKILL
-inline constexpr const char* kLastWords = "out of cheese";
+inline constexpr int32_t kRuns = 0;            // until SIGTERM, then ends with 0
+inline constexpr int32_t kSucceeds = 1;        // ends with 0 at once
+inline constexpr int32_t kFails = 2;           // ends with 7, and leaves the message below
+inline constexpr int32_t kIgnoresSigterm = 3;  // ignores SIGTERM
+inline constexpr int32_t kCrashes = 4;         // dies of SIGKILL
+inline constexpr const char* kTerminationMessage = "out of cheese";
 
 class Harness {
  public:
@@ -34,7 +34,7 @@ class Harness {
   // Whether pods can be held back before they get a node; processes cannot.
   virtual bool HasGates() const = 0;
   // Somebody deletes a part of what stands beside the pods; false where there is nothing to delete.
-  virtual bool DamageBeside(const control::Key& key) = 0;
+  virtual bool DamageSupport(const control::Key& key) = 0;
   // Lets the world move until the condition holds; false when it does not within a generous limit.
   virtual bool Await(const std::function<bool()>& condition) = 0;
 };

@@ -123,14 +123,14 @@ TEST_F(KubeBackendTest, TheNextProcessKnowsWhatThisOneDid) {
   ledger.last_failure->pod = "job-3-0";
   ledger.last_failure->message = "lost \"it\"";
   ASSERT_TRUE(Write(key, set).ok());
-  const core::PrepareGang beside{4, 1, 1};
-  ASSERT_TRUE(Write(key, beside).ok());
+  const core::PrepareGang prepare{4, 1, 1};
+  ASSERT_TRUE(Write(key, prepare).ok());
   backend_->Stop();
 
   // Its steady clock is the same here; what is read has gone through wall times.
   backend_ = Process(world_.BackendOptions());
   const core::Observed seen = Await(key);
-  EXPECT_EQ(seen.prepared, beside);
+  EXPECT_EQ(seen.prepared, prepare);
   EXPECT_EQ(seen.status.ledger.attempt, 4);
   EXPECT_EQ(seen.status.ledger.restarts, ledger.restarts);
   EXPECT_EQ(seen.status.ledger.counted, ledger.counted);
@@ -145,9 +145,9 @@ TEST_F(KubeBackendTest, AnotherAuthorityIsToldToGangsThatRun) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
   backend_->SetAuthority("the first\n");
-  const core::PrepareGang beside{1, 1, 1};
-  ASSERT_TRUE(Write(key, beside).ok());
-  EXPECT_EQ(backend_->Observe(key)->observed.prepared, beside);
+  const core::PrepareGang prepare{1, 1, 1};
+  ASSERT_TRUE(Write(key, prepare).ok());
+  EXPECT_EQ(backend_->Observe(key)->observed.prepared, prepare);
   const auto told = [&] {
     return (*world_.Get(kube::kConfigMaps, wiring::ConfigName("job")))["data"]["ca.crt"].get<std::string>();
   };
@@ -156,9 +156,9 @@ TEST_F(KubeBackendTest, AnotherAuthorityIsToldToGangsThatRun) {
   backend_->Subscribe([&](const Key& changed) { notified += changed == key ? 1 : 0; });
   backend_->SetAuthority("the first\nthe second\n");
   EXPECT_GT(notified, 0);
-  EXPECT_NE(backend_->Observe(key)->observed.prepared, beside);
-  ASSERT_TRUE(Write(key, beside).ok());
-  EXPECT_EQ(backend_->Observe(key)->observed.prepared, beside);
+  EXPECT_NE(backend_->Observe(key)->observed.prepared, prepare);
+  ASSERT_TRUE(Write(key, prepare).ok());
+  EXPECT_EQ(backend_->Observe(key)->observed.prepared, prepare);
   EXPECT_EQ(told(), "the first\nthe second\n");
 }
 
@@ -166,15 +166,15 @@ TEST_F(KubeBackendTest, AnotherAuthorityIsToldToGangsThatRun) {
 TEST_F(KubeBackendTest, WhatTheWatchHasBroughtCountsMoreThanOurOwnAnswer) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
-  const core::PrepareGang beside{1, 1, 1};
-  ASSERT_TRUE(Write(key, beside).ok());
+  const core::PrepareGang prepare{1, 1, 1};
+  ASSERT_TRUE(Write(key, prepare).ok());
   ASSERT_TRUE(world_
                   .Wait([&](auto done) {
                     world_.client().Delete(kube::kServices, world_.space(), wiring::ServiceName("job"), {},
                                            done);
                   })
                   .ok());
-  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared != beside; }));
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared != prepare; }));
 }
 
 TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {

@@ -36,7 +36,7 @@ class KubeHarness final : public Harness {
 
   bool HasGates() const override { return true; }
 
-  bool DamageBeside(const control::Key& key) override {
+  bool DamageSupport(const control::Key& key) override {
     Delete(kube::kServices, wiring::ServiceName(key.name));
     return true;
   }
@@ -73,7 +73,7 @@ class KubeHarness final : public Harness {
       const int code = pod.rank == kSucceeds ? 0 : pod.rank == kFails ? 7 : 137;
       const Json end = {{"exitCode", code},
                         {"reason", code == 0 ? "Completed" : "Error"},
-                        {"message", pod.rank == kFails ? kLastWords : ""},
+                        {"message", pod.rank == kFails ? kTerminationMessage : ""},
                         {"finishedAt", kube::WallSecondsText(kube::WallNow())}};
       const Json patch = {
           {"status",

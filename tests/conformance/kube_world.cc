@@ -42,14 +42,14 @@ std::string Kubeconfig() {
 }
 
 // A program that ignores SIGTERM, as kwok plays it.
-class DeafPods final : public kube::HttpClient {
+class UnresponsivePods final : public kube::HttpClient {
  public:
-  explicit DeafPods(kube::HttpClient& http) : http_(http) {}
+  explicit UnresponsivePods(kube::HttpClient& http) : http_(http) {}
   void Send(kube::HttpRequest request, std::function<void(Result<kube::HttpResponse>)> done) override {
     if (request.method == "POST") {
       Json object = Json::parse(request.body, nullptr, false);
       const std::string rank = object.value("/metadata/labels/ringmaster.dev~1rank"_json_pointer, "");
-      if (rank == std::to_string(kDeaf)) {
+      if (rank == std::to_string(kIgnoresSigterm)) {
         object["metadata"]["annotations"]["e2e.ringmaster.dev/stop-after-ms"] = "3600000";
         request.body = DumpJson(object);
       }
@@ -84,8 +84,8 @@ World::World() {
   auto http = kube::MakeHttpClient(*config);
   CHECK(http.ok(), "{}", http.error().message);
   http_ = std::move(http).value();
-  deaf_pods_ = std::make_unique<DeafPods>(*http_);
-  client_ = std::make_unique<kube::ApiClient>(*deaf_pods_);
+  unresponsive_pods_ = std::make_unique<UnresponsivePods>(*http_);
+  client_ = std::make_unique<kube::ApiClient>(*unresponsive_pods_);
   InstallDefinition();
   MakeNamespace();
 }

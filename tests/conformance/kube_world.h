@@ -50,7 +50,7 @@ class World {
   void MakeNamespace();
 
   std::unique_ptr<kube::HttpClient> http_;
-  std::unique_ptr<kube::HttpClient> deaf_pods_;
+  std::unique_ptr<kube::HttpClient> unresponsive_pods_;
   std::unique_ptr<kube::ApiClient> client_;
   std::string space_;
   std::vector<std::string> jobs_;

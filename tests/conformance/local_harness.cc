@@ -50,7 +50,7 @@ class LocalHarness final : public Harness {
   void DeleteJob(const control::Key& key) override { EXPECT_TRUE(backend_->Delete(key).ok()); }
 
   bool HasGates() const override { return false; }
-  bool DamageBeside(const control::Key&) override { return false; }
+  bool DamageSupport(const control::Key&) override { return false; }
 
   bool Await(const std::function<bool()>& condition) override {
     const Time limit = Now() + seconds(60);

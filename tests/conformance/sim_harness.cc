@@ -12,8 +12,8 @@ sim::Behaviour BehaviourOf(const core::Pod& pod) {
     case kSucceeds:
       return {milliseconds(10), 0, "", false};
     case kFails:
-      return {milliseconds(10), 7, kLastWords, false};
-    case kDeaf:
+      return {milliseconds(10), 7, kTerminationMessage, false};
+    case kIgnoresSigterm:
       return {std::nullopt, 0, "", true};
     case kCrashes:
       return {milliseconds(10), 137, "", false};
@@ -44,8 +44,8 @@ class SimHarness final : public Harness {
 
   bool HasGates() const override { return true; }
 
-  bool DamageBeside(const control::Key& key) override {
-    world_.DamageBeside(key);
+  bool DamageSupport(const control::Key& key) override {
+    world_.DamageSupport(key);
     return true;
   }
 

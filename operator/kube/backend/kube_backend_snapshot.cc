@@ -22,7 +22,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.job = job->Job();
   observed.status = job->status;
   observed.pods = PodsOf(*job);
-  observed.sick_nodes = SickNodesOf(observed);
+  observed.not_ready_nodes = SickNodesOf(observed);
   observed.invalid = job->wish->problem;
   if (!observed.invalid.empty()) return snapshot;
   observed.prepared = PreparedOf(*job);

@@ -57,8 +57,8 @@ void TimeFields(const Way& way, A& a, C& c) {
   way.Span(a.startupMicros, c.goodput.startup);
   way.Span(a.restartMicros, c.goodput.restart);
   way.Span(a.redoneMicros, c.goodput.redone);
-  way.WordOrNone(a.spending, c.spending, core::SpendingName, core::Spending::kProductive,
-                 core::Spending::kNothing);
+  way.WordOrNone(a.spending, c.time_accounting, core::TimeAccountingName, core::TimeAccounting::kProductive,
+                 core::TimeAccounting::kNothing);
   way.At(a.accounted, c.accounted);
 }
 

@@ -27,7 +27,7 @@ constexpr Duration kSpecLag = seconds(30);
 constexpr Duration kOtherLeaderLag = seconds(15);
 constexpr Duration kNodeLag = seconds(15);
 // A live read repairs a view that stays behind; then the parts are made anew.
-constexpr Duration kBesideLag = seconds(90);
+constexpr Duration kSupportLag = seconds(90);
 
 }  // namespace
 
@@ -132,7 +132,7 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
   if (now - world_.nodes_changed_at() < kNodeLag || now - world_.term_since() < kNodeLag) return;
   std::map<std::string, int32_t> free;  // by node
   for (const auto& [name, node] : world_.nodes())
-    if (!node.told_since) free[name] = node.slots;
+    if (!node.reported_since) free[name] = node.slots;
   std::set<std::string> released;
   for (const core::PodRef& ref : release.pods) released.insert(ref.uid);
   std::vector<const sim::PodTruth*> coming;
@@ -169,8 +169,8 @@ void Checker::OnTick() {
     const core::Ledger& ledger = job.status.ledger;
     const bool wanted = ledger.outcome == core::Outcome::kNone && !ledger.suspended && !ledger.stop_since &&
                         !job.job.deleted && !(ledger.not_before && !ledger.placed);
-    Require(world_.faulty() || !wanted || !job.beside_missing_since ||
-                scheduler_.now() - *job.beside_missing_since < kBesideLag,
+    Require(world_.faulty() || !wanted || !job.support_missing_since ||
+                scheduler_.now() - *job.support_missing_since < kSupportLag,
             "I12", "what stands beside the pods was damaged and is not repaired");
   }
 }
@@ -262,7 +262,7 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   const bool writes =
       !decision.actions.empty() && std::holds_alternative<core::SetStatus>(decision.actions.front());
   for (const core::Suspect& suspect : ledger.suspects)
-    Require(!runs || writes || !o.sick_nodes || !Holds(*o.sick_nodes, suspect.node), "I16",
+    Require(!runs || writes || !o.not_ready_nodes || !Holds(*o.not_ready_nodes, suspect.node), "I16",
             suspect.pod + " is not judged, although its node is known to be lost");
   for (const core::Action& action : decision.actions) {
     if (const auto* create = std::get_if<core::CreatePod>(&action)) {
@@ -274,7 +274,7 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);
       for (const core::Suspect& suspect : ledger.suspects)
-        Require(suspect.node.empty() || now >= suspect.since + core::kSuspicion ||
+        Require(suspect.node.empty() || now >= suspect.since + core::kSuspicionPeriod ||
                     Holds(create->avoided_nodes, suspect.node),
                 "I16", create->name + " is not kept off " + suspect.node);
     }
@@ -303,8 +303,8 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   }
 }
 
-// Only time acquits a node: while it is known to be sick its workers are not charged, and before their time
-// is up nothing is known. Where the node is not known, the end of the last old pod acquits all of them.
+// Only time acquits a node: while it is known to be not_ready its workers are not charged, and before their
+// time is up nothing is known. Where the node is not known, the end of the last old pod acquits all of them.
 void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now) {
   const core::Ledger& before = o.status.ledger;
   if (after.outcome != core::Outcome::kNone) return;
@@ -313,7 +313,7 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
   const bool all_started = std::none_of(o.pods.begin(), o.pods.end(), [](const core::Pod& pod) {
     return pod.phase == core::PodPhase::kPending;
   });
-  if (charged && !o.job.native && o.sick_nodes && all_started && after.attempt > before.attempt &&
+  if (charged && !o.job.native && o.not_ready_nodes && all_started && after.attempt > before.attempt &&
       after.last_failure->cause == core::Cause::kExit) {
     for (const core::Pod& pod : o.pods)
       Require(pod.phase != core::PodPhase::kRunning || pod.attempt != before.attempt ||
@@ -326,18 +326,18 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
     if (std::find(after.suspects.begin(), after.suspects.end(), suspect) != after.suspects.end()) continue;
     const auto old = [&](const core::Pod& pod) { return pod.attempt < before.attempt; };
     const bool lost = std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
-      return old(pod) && pod.alive() && o.sick_nodes && Holds(*o.sick_nodes, pod.node);
+      return old(pod) && pod.alive() && o.not_ready_nodes && Holds(*o.not_ready_nodes, pod.node);
     });
     if (suspect.node.empty()) {
       Require(!lost || !charged, "I16", suspect.pod + " is charged for the loss of a peer's node");
-      Require(lost || clocks_are_wrong_ || now >= suspect.since + core::kSuspicion ||
+      Require(lost || clocks_are_wrong_ || now >= suspect.since + core::kSuspicionPeriod ||
                   std::none_of(o.pods.begin(), o.pods.end(), old),
               "I16", suspect.pod + " is judged while its old gang may tell of a lost node");
       continue;
     }
-    const bool sick = o.sick_nodes && Holds(*o.sick_nodes, suspect.node);
-    Require(!sick || !charged, "I16", suspect.pod + " is charged for the loss of " + suspect.node);
-    Require(sick || clocks_are_wrong_ || now >= suspect.since + core::kSuspicion, "I16",
+    const bool not_ready = o.not_ready_nodes && Holds(*o.not_ready_nodes, suspect.node);
+    Require(!not_ready || !charged, "I16", suspect.pod + " is charged for the loss of " + suspect.node);
+    Require(not_ready || clocks_are_wrong_ || now >= suspect.since + core::kSuspicionPeriod, "I16",
             suspect.pod + " is judged before its node is known");
   }
 }

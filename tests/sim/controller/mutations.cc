@@ -126,7 +126,7 @@ Decision LosesCounters(const Observed& o, Time now) {
   return decision;
 }
 
-Decision NeverRepairsBeside(Observed o, Time now) {
+Decision NeverRepairsSupport(Observed o, Time now) {
   if (!o.pods.empty() && o.status.ledger.placed)
     o.prepared =
         core::PrepareGang{o.status.ledger.attempt, o.job.native ? o.job.Target() : o.status.ledger.gang_size,
@@ -134,7 +134,7 @@ Decision NeverRepairsBeside(Observed o, Time now) {
   return core::Decide(o, now);
 }
 
-Decision PodsBeforeBeside(Observed o, Time now) {
+Decision PodsBeforeSupport(Observed o, Time now) {
   const int32_t target = o.job.native ? o.job.Target() : o.status.ledger.gang_size;
   o.prepared =
       core::PrepareGang{o.status.ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
@@ -216,10 +216,10 @@ const char* MutationName(Mutation mutation) {
       return "ignores-refusal";
     case Mutation::kLosesCounters:
       return "loses-counters";
-    case Mutation::kNeverRepairsBeside:
-      return "never-repairs-beside";
-    case Mutation::kPodsBeforeBeside:
-      return "pods-before-beside";
+    case Mutation::kNeverRepairsSupport:
+      return "never-repairs-support";
+    case Mutation::kPodsBeforeSupport:
+      return "pods-before-support";
     case Mutation::kTrustsClock:
       return "trusts-clock";
     case Mutation::kAgentsObeyAnyLeader:
@@ -296,10 +296,10 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kLosesCounters:
       return LosesCounters;
-    case Mutation::kNeverRepairsBeside:
-      return NeverRepairsBeside;
-    case Mutation::kPodsBeforeBeside:
-      return PodsBeforeBeside;
+    case Mutation::kNeverRepairsSupport:
+      return NeverRepairsSupport;
+    case Mutation::kPodsBeforeSupport:
+      return PodsBeforeSupport;
     case Mutation::kTrustsClock:
       return TrustsClock;
     case Mutation::kGivesUpNodesEarly:
@@ -311,12 +311,12 @@ Decider Mutate(Mutation mutation) {
       return BooksTimeTwice;
     case Mutation::kChargesLostNodes:
       return [](Observed o, Time now) {
-        if (o.sick_nodes) o.sick_nodes->clear();
+        if (o.not_ready_nodes) o.not_ready_nodes->clear();
         return core::Decide(o, now);
       };
     case Mutation::kChargesForPeers:
       return [](Observed o, Time now) {
-        if (!o.job.native) o.sick_nodes.reset();
+        if (!o.job.native) o.not_ready_nodes.reset();
         return core::Decide(o, now);
       };
     case Mutation::kForgetsSuspects:

@@ -36,8 +36,8 @@ enum class Mutation : int {
   kForgetsExclusion,     // makes pods without the excluded nodes
   kIgnoresRefusal,       // asks again at once
   kLosesCounters,        // an attempt begins with restarts at zero
-  kNeverRepairsBeside,   // does not look at what stands beside running pods
-  kPodsBeforeBeside,     // makes pods before it
+  kNeverRepairsSupport,  // does not look at what stands beside running pods
+  kPodsBeforeSupport,    // makes pods before it
   kTrustsClock,          // waits for times that a wrong clock wrote down
   kAgentsObeyAnyLeader,  // no term in the orders to the gang
   kGivesUpNodesEarly,    // takes a node for lost as soon as it is unreachable

@@ -46,7 +46,7 @@ class Simulation {
 
   RunResult Run() {
     const Time limit = Scheduler::kStart + faults_.until + kSettleLimit;
-    while (!checker_.breach() && !(final_wish_ && AtRest()) && scheduler_.now() < limit) {
+    while (!checker_.breach() && !(final_spec_set_ && AtRest()) && scheduler_.now() < limit) {
       Time wake = kNever;
       for (auto& process : processes_) {
         Drive(*process);
@@ -243,16 +243,16 @@ class Simulation {
     checker_.OnTick();
     for (size_t i = 0; i < jobs_; ++i) {
       const Key& key = kKeys[i];
-      if (world_.Find(key) == nullptr && !gone_for_good_.contains(key))
+      if (world_.Find(key) == nullptr && !finally_deleted_.contains(key))
         world_.Submit(key, DrawJob(key), DrawSteps());
       else if (world_.faulty() && rng_.Chance(faults_.user_edit * (JustBegun(key) ? 4 : 1)))
         Edit(key);
     }
     if (world_.faulty()) {
       Meddle();
-    } else if (!final_wish_) {
-      final_wish_ = true;
-      for (size_t i = 0; i < jobs_; ++i) WishAtLast(kKeys[i]);
+    } else if (!final_spec_set_) {
+      final_spec_set_ = true;
+      for (size_t i = 0; i < jobs_; ++i) SetFinalSpec(kKeys[i]);
     }
     scheduler_.After(seconds(1), [this] { UserTick(); });
   }
@@ -265,9 +265,9 @@ class Simulation {
            });
   }
 
-  void WishAtLast(const Key& key) {
+  void SetFinalSpec(const Key& key) {
     if (rng_.Chance(0.05)) {
-      gone_for_good_.insert(key);
+      finally_deleted_.insert(key);
       world_.Delete(key);
     }
     const bool suspend = rng_.Chance(0.1);
@@ -294,7 +294,7 @@ class Simulation {
       world_.DeleteNamespace();
     } else if (rng_.Chance(0.6)) {
       Say("somebody deletes a service");
-      world_.DamageBeside(key);
+      world_.DamageSupport(key);
     } else {
       const int64_t attempt = job->status.ledger.attempt + static_cast<int64_t>(rng_.Below(2));
       const std::string name = core::PodName(key.name, attempt, static_cast<int32_t>(rng_.Below(3)));
@@ -340,7 +340,7 @@ class Simulation {
 
   bool AtRest(const Key& key) const {
     const JobTruth* job = world_.Find(key);
-    if (job == nullptr) return gone_for_good_.contains(key) || final_wish_;
+    if (job == nullptr) return finally_deleted_.contains(key) || final_spec_set_;
     const core::Ledger& ledger = job->status.ledger;
     const bool over = ledger.outcome != core::Outcome::kNone || (ledger.suspended && job->job.suspend);
     return over && std::none_of(job->pods.begin(), job->pods.end(),
@@ -367,8 +367,8 @@ class Simulation {
   size_t jobs_ = 1;
   bool autoscaler_ = false;
   std::map<Key, std::string> last_reason_;
-  std::set<Key> gone_for_good_;
-  bool final_wish_ = false;
+  std::set<Key> finally_deleted_;
+  bool final_spec_set_ = false;
   RunResult result_;
 };
 

@@ -105,7 +105,7 @@ core::Status RandomStatus(uint64_t seed) {
   l.start_time = dice.MaybeAt();
   l.completion_time = dice.MaybeAt();
   l.goodput = {dice.Span(), dice.Span(), dice.Span(), dice.Span(), dice.Span()};
-  l.spending = dice.Of(core::Spending::kProductive);
+  l.time_accounting = dice.Of(core::TimeAccounting::kProductive);
   l.accounted = dice.AtOrZero();
   l.lost_steps = dice.Number(1'000'000);
 

@@ -328,8 +328,8 @@ TEST(Decide, FinishedIsSuccessAndAgentsMayEndByThemselves) {
   EXPECT_EQ(o.status.display.weights_hash, "abc");
   const Decision wait = Settle(o, kT0);
   EXPECT_EQ(o.pods.size(), 2U);
-  EXPECT_EQ(wait.requeue_at, kT0 + kGoodbyeGuard);
-  Settle(o, kT0 + kGoodbyeGuard);
+  EXPECT_EQ(wait.requeue_at, kT0 + kShutdownGuard);
+  Settle(o, kT0 + kShutdownGuard);
   EXPECT_TRUE(o.pods.empty());
 }
 
@@ -412,14 +412,14 @@ TEST(Display, AGangOnItsWayIsShownWhenItsPodsAreQuiet) {
   o.status.ledger.placed = false;
   o.status.display.progress_at = kT0;
   for (Pod& pod : o.pods) pod.phase = PodPhase::kPending;
-  const Decision hold = Decide(o, kT0 + kSettling - milliseconds(1));
+  const Decision hold = Decide(o, kT0 + kSettlePeriod - milliseconds(1));
   EXPECT_TRUE(hold.actions.empty()) << ToString(hold);
-  EXPECT_EQ(hold.requeue_at, kT0 + kSettling);
-  EXPECT_TRUE(Written(Decide(o, kT0 + kSettling)).placed);
+  EXPECT_EQ(hold.requeue_at, kT0 + kSettlePeriod);
+  EXPECT_TRUE(Written(Decide(o, kT0 + kSettlePeriod)).placed);
   // As long as they move, but not for ever.
-  o.pods[1].placed = kT0 + kSettlingAtMost - seconds(1);
+  o.pods[1].placed = kT0 + kMaxSettlePeriod - seconds(1);
   EXPECT_TRUE(Decide(o, o.pods[1].placed + seconds(1) - milliseconds(1)).actions.empty());
-  EXPECT_NE(StatusOf(Decide(o, kT0 + kSettlingAtMost)), nullptr);
+  EXPECT_NE(StatusOf(Decide(o, kT0 + kMaxSettlePeriod)), nullptr);
   // That all run is told at once.
   for (Pod& pod : o.pods) pod.phase = PodPhase::kRunning;
   const Decision running = Decide(o, o.pods[1].placed);

@@ -173,9 +173,9 @@ TEST(Failures, NoMessageIsTooLongForARule) {
   failure.message = std::string(size_t{4} << 20, 'a') + "!";
   Rule rule;
   rule.message_regex = "^(a|aa|(a+)+)*!$";
-  EXPECT_TRUE(JudgeByRules({rule}, failure, {}).has_value());
+  EXPECT_TRUE(ApplyUserRules({rule}, failure, {}).has_value());
   rule.message_regex = "^(a|aa|(a+)+)*\\?$";
-  EXPECT_FALSE(JudgeByRules({rule}, failure, {}).has_value());
+  EXPECT_FALSE(ApplyUserRules({rule}, failure, {}).has_value());
 }
 
 TEST(Failures, EveryMemberOfARuleMustMatch) {
@@ -184,14 +184,14 @@ TEST(Failures, EveryMemberOfARuleMustMatch) {
   failure.message = "boom";
   Rule rule = OnExit(1, RuleAction::kFail);
   rule.message_regex = "bang";
-  EXPECT_FALSE(JudgeByRules({rule}, failure, {}).has_value());
+  EXPECT_FALSE(ApplyUserRules({rule}, failure, {}).has_value());
   rule.message_regex = "bo+m";
-  EXPECT_TRUE(JudgeByRules({rule}, failure, {}).has_value());
+  EXPECT_TRUE(ApplyUserRules({rule}, failure, {}).has_value());
   rule.pod_condition = "DisruptionTarget";
-  EXPECT_FALSE(JudgeByRules({rule}, failure, {}).has_value());
-  EXPECT_TRUE(JudgeByRules({rule}, failure, {"Ready", "DisruptionTarget"}).has_value());
+  EXPECT_FALSE(ApplyUserRules({rule}, failure, {}).has_value());
+  EXPECT_TRUE(ApplyUserRules({rule}, failure, {"Ready", "DisruptionTarget"}).has_value());
   rule.hang = true;
-  EXPECT_FALSE(JudgeByRules({rule}, failure, {"DisruptionTarget"}).has_value());
+  EXPECT_FALSE(ApplyUserRules({rule}, failure, {"DisruptionTarget"}).has_value());
 }
 
 TEST(Failures, AnIgnoredFailureIsRepairedAndNotRemembered) {
@@ -472,7 +472,7 @@ TEST(Failures, AnImageThatCannotBePulledIsSaidAndLimited) {
   o.pods[1].phase = PodPhase::kPending;
   o.pods[1].waiting_reason = "ImagePullBackOff";
   o.pods[1].waiting_message = "Back-off pulling image \"nothere:1\"";
-  const Decision wait = Settle(o, kT0 + kSettling);
+  const Decision wait = Settle(o, kT0 + kSettlePeriod);
   EXPECT_EQ(wait.requeue_at, kT0 + o.job.startup_limit);
   const Condition& ready = o.status.display.Of(ConditionType::kReady);
   EXPECT_EQ(ready.reason, Reason::kImagePullFailed);
@@ -490,7 +490,7 @@ TEST(Failures, AContainerThatCannotBeMadeIsSaid) {
   o.pods[1].phase = PodPhase::kPending;
   o.pods[1].waiting_reason = "CreateContainerConfigError";
   o.pods[1].waiting_message = "configmap \"settings\" not found";
-  Settle(o, kT0 + kSettling);
+  Settle(o, kT0 + kSettlePeriod);
   const Condition& ready = o.status.display.Of(ConditionType::kReady);
   EXPECT_EQ(ready.reason, Reason::kContainerNotCreated);
   EXPECT_NE(ready.message.find("\"settings\" not found; make what it names"), std::string::npos)

@@ -38,10 +38,10 @@ TEST(Goodput, FailuresCostRestartTimeAndStepsDoneTwice) {
   o.pods[1] = Ended(1, 1);
   Obey(o, Decide(o, kT0 + seconds(60)), kT0 + seconds(60));
   EXPECT_EQ(o.status.ledger.goodput.productive, seconds(60));
-  EXPECT_EQ(o.status.ledger.spending, Spending::kRestart);
+  EXPECT_EQ(o.status.ledger.time_accounting, TimeAccounting::kRestart);
   Settle(o, kT0 + seconds(70));
   EXPECT_EQ(o.status.ledger.goodput.restart, seconds(10));
-  EXPECT_EQ(o.status.ledger.spending, Spending::kProductive);
+  EXPECT_EQ(o.status.ledger.time_accounting, TimeAccounting::kProductive);
 
   Observed native = RunningWorld(2);
   native.report->step = 90;

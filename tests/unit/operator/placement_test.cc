@@ -44,7 +44,7 @@ TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
 
 TEST(Gang, WaitsAndSaysForWhat) {
   Observed o = GatedWorld(4, 3);
-  const Decision wait = Settle(o, kT0 + kSettling);
+  const Decision wait = Settle(o, kT0 + kSettlePeriod);
   EXPECT_EQ(wait.requeue_at, kT0 + o.job.gang_timeout);
   for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
   const Condition& scheduled = ConditionOf(o, ConditionType::kScheduled);
@@ -52,7 +52,7 @@ TEST(Gang, WaitsAndSaysForWhat) {
   EXPECT_EQ(scheduled.reason, Reason::kWaitingForCapacity);
   EXPECT_EQ(scheduled.message, "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room");
   EXPECT_EQ(o.status.display.phase, Phase::kPending);
-  EXPECT_EQ(o.status.ledger.spending, Spending::kQueue);
+  EXPECT_EQ(o.status.ledger.time_accounting, TimeAccounting::kQueue);
 }
 
 TEST(Gang, IsNotReleasedBeforeAllItsPodsExist) {
@@ -122,7 +122,7 @@ TEST(Gang, AHalfPlacedGangGivesUpWhatItHas) {
   o.pods[0].node = "node";
   o.pods[1].waiting_reason = "Unschedulable";
   o.pods[1].waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
-  Settle(o, kT0 + kSettling);
+  Settle(o, kT0 + kSettlePeriod);
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kUnschedulable);
   Settle(o, kT0 + o.job.gang_timeout);
   EXPECT_TRUE(o.pods.empty());
@@ -138,7 +138,7 @@ TEST(Gang, WhatTheNodesLackIsSaidRatherThanThatTheGangIsIncomplete) {
     pod.waiting_message = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining";
   }
   o.pods[1].waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
-  Settle(o, kT0 + kSettling);
+  Settle(o, kT0 + kSettlePeriod);
   EXPECT_NE(ConditionOf(o, ConditionType::kScheduled).message.find("3 Insufficient nvidia.com/gpu"),
             std::string::npos);
 }

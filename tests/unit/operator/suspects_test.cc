@@ -14,7 +14,7 @@ constexpr Time kSilent = kT0 + kSilentGuard;
 Observed SilentWorld() {
   Observed o = RunningWorld(3);
   for (Pod& pod : o.pods) pod.node = "gpu-" + std::to_string(pod.rank);
-  o.sick_nodes.emplace();
+  o.not_ready_nodes.emplace();
   o.report->silent_pods = {"job-1-2"};
   o.report->live_pods.pop_back();
   return o;
@@ -47,7 +47,7 @@ TEST(Suspects, ASilentWorkerIsReplacedElsewhereAndNotYetCharged) {
 TEST(Suspects, TheLossOfTheNodeAcquits) {
   Observed o = Replaced();
   const Time told = kSilent + seconds(50);
-  o.sick_nodes = {"gpu-2"};
+  o.not_ready_nodes = {"gpu-2"};
   const Decision decision = Decide(o, told);
   const Ledger ledger = Written(decision);
   EXPECT_TRUE(ledger.suspects.empty());
@@ -60,13 +60,13 @@ TEST(Suspects, TheLossOfTheNodeAcquits) {
   ASSERT_EQ(decision.events.size(), 1U);
   EXPECT_EQ(decision.events[0].reason, "NodeUnreachable");
   Obey(o, decision, told);
-  Settle(o, told + 10 * kSuspicion);
+  Settle(o, told + 10 * kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 0);
 }
 
 TEST(Suspects, AWorkerOnAWellNodeIsChargedInTheEnd) {
   Observed o = Replaced();
-  const Time judged = kSilent + kSuspicion;
+  const Time judged = kSilent + kSuspicionPeriod;
   EXPECT_EQ(Settle(o, judged - seconds(1)).requeue_at, judged);
   EXPECT_EQ(o.status.ledger.restarts.charged, 0);
   Settle(o, judged);
@@ -82,7 +82,7 @@ TEST(Suspects, TheBudgetEndsTheJobThen) {
   o.job.max_restarts = 0;
   Settle(o, kSilent);
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
-  EXPECT_EQ(Written(Decide(o, kSilent + kSuspicion)).outcome_reason, Reason::kRestartBudgetSpent);
+  EXPECT_EQ(Written(Decide(o, kSilent + kSuspicionPeriod)).outcome_reason, Reason::kRestartBudgetSpent);
 }
 
 TEST(Suspects, ThoseWhoFallSilentTogetherAreOneRestart) {
@@ -92,10 +92,10 @@ TEST(Suspects, ThoseWhoFallSilentTogetherAreOneRestart) {
   o.report->silent_pods.clear();
   EXPECT_EQ(o.status.ledger.suspects.size(), 2U);
   // One node is lost, the other is not.
-  o.sick_nodes = {"gpu-1"};
+  o.not_ready_nodes = {"gpu-1"};
   Settle(o, kSilent + seconds(50));
   EXPECT_EQ(o.status.ledger.suspects.size(), 1U);
-  Settle(o, kSilent + kSuspicion);
+  Settle(o, kSilent + kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
   EXPECT_EQ(o.status.ledger.restarts.total, 1);
 }
@@ -107,7 +107,7 @@ TEST(Suspects, WhatIsChargedTogetherWithAnotherFailureIsNotChargedAgain) {
   Settle(o, kSilent);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
   o.report->silent_pods.clear();
-  Settle(o, kSilent + kSuspicion);
+  Settle(o, kSilent + kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
   EXPECT_TRUE(o.status.ledger.suspects.empty());
 }
@@ -119,7 +119,7 @@ TEST(Suspects, TheReplacementsOwnFailureIsItsOwn) {
   const Time failed = kSilent + seconds(20);
   Settle(o, failed);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
-  o.sick_nodes = {"gpu-2"};
+  o.not_ready_nodes = {"gpu-2"};
   Settle(o, failed + seconds(1));
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
   EXPECT_EQ(o.status.ledger.last_failure->exit_code, 1);
@@ -127,7 +127,7 @@ TEST(Suspects, TheReplacementsOwnFailureIsItsOwn) {
 
 TEST(Suspects, SilenceOnANodeKnownToBeSickIsItsLoss) {
   Observed o = SilentWorld();
-  o.sick_nodes = {"gpu-2"};
+  o.not_ready_nodes = {"gpu-2"};
   const Ledger ledger = Written(Decide(o, kSilent));
   EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
   EXPECT_EQ(ledger.restarts.charged, 0);
@@ -141,7 +141,7 @@ TEST(Suspects, RulesJudgeTheLossOfTheNode) {
   rule.node_unreachable = true;
   Observed o = Replaced();
   o.job.rules = {rule};
-  o.sick_nodes = {"gpu-2"};
+  o.not_ready_nodes = {"gpu-2"};
   Ledger ledger = Written(Decide(o, kSilent + seconds(50)));
   EXPECT_EQ(ledger.restarts.charged, 1);
   EXPECT_TRUE(ledger.excluded.empty());
@@ -151,7 +151,7 @@ TEST(Suspects, RulesJudgeTheLossOfTheNode) {
 
 TEST(Suspects, WhereNobodyWatchesNodesAWorkerIsChargedAtOnce) {
   Observed o = SilentWorld();
-  o.sick_nodes.reset();
+  o.not_ready_nodes.reset();
   const Ledger ledger = Written(Decide(o, kSilent));
   EXPECT_EQ(ledger.restarts.charged, 1);
   EXPECT_TRUE(ledger.suspects.empty());
@@ -163,7 +163,7 @@ TEST(Suspects, WhereNobodyWatchesNodesAWorkerIsChargedAtOnce) {
 Observed FailedPeerWorld() {
   Observed o = RunningWorld(3, false);
   for (Pod& pod : o.pods) pod.node = "gpu-" + std::to_string(pod.rank);
-  o.sick_nodes.emplace();
+  o.not_ready_nodes.emplace();
   o.pods[0].phase = PodPhase::kFailed;
   o.pods[0].exit_code = 1;
   o.pods[0].ended = kT0;
@@ -207,7 +207,7 @@ TEST(Suspects, ItIsChargedAtOnceWhenAllOthersHaveEndedToo) {
 TEST(Suspects, ALostPeerThatShowsInTheDrainAcquits) {
   Observed o = WaitsForLastPod();
   const Time told = kT0 + seconds(45);
-  o.sick_nodes = {"gpu-2"};
+  o.not_ready_nodes = {"gpu-2"};
   const Decision decision = Decide(o, told);
   const Ledger ledger = Written(decision);
   EXPECT_TRUE(ledger.suspects.empty());
@@ -217,7 +217,7 @@ TEST(Suspects, ALostPeerThatShowsInTheDrainAcquits) {
   EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
   EXPECT_EQ(ledger.last_failure->pod, "job-1-2");
   EXPECT_EQ(ledger.last_failure->attempt, 1);
-  Settle(o, told + 10 * kSuspicion);
+  Settle(o, told + 10 * kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 0);
   EXPECT_EQ(o.status.ledger.restarts.total, 1);
 }
@@ -228,7 +228,7 @@ TEST(Suspects, AnOldPodThatOverstaysIsNotForcedWhileItsNodeMayBeFoundLost) {
   EXPECT_TRUE(All<DeletePod>(Settle(o, overstayed)).empty());
   EXPECT_EQ(o.pods.size(), 1U);
   // Nobody says so: then it was the worker's own failure.
-  Settle(o, kT0 + kSuspicion);
+  Settle(o, kT0 + kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
   EXPECT_EQ(o.pods.size(), 3U);
 }
@@ -239,10 +239,10 @@ TEST(Suspects, TheLastRestartOfTheBudgetWaitsForWordOfTheOtherNodes) {
   const Decision waits = Settle(o, kT0 + seconds(1));
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
   EXPECT_EQ(o.status.ledger.attempt, 1);
-  EXPECT_LE(waits.requeue_at, kT0 + kSuspicion);
-  EXPECT_EQ(Written(Decide(o, kT0 + kSuspicion)).outcome_reason, Reason::kRestartBudgetSpent);
+  EXPECT_LE(waits.requeue_at, kT0 + kSuspicionPeriod);
+  EXPECT_EQ(Written(Decide(o, kT0 + kSuspicionPeriod)).outcome_reason, Reason::kRestartBudgetSpent);
   Observed lost = o;
-  lost.sick_nodes = {"gpu-2"};
+  lost.not_ready_nodes = {"gpu-2"};
   Settle(lost, kT0 + seconds(45));
   EXPECT_EQ(lost.status.ledger.outcome, Outcome::kNone);
   EXPECT_EQ(lost.status.ledger.restarts.charged, 0);
@@ -257,10 +257,10 @@ TEST(Suspects, AReplacementWithoutANodeIsMadeAnewWhenTheSuspicionEnds) {
   waits.node.clear();
   waits.phase = PodPhase::kPending;
   waits.waiting_reason = kUnschedulable;
-  const Ledger ledger = Written(Decide(o, kSilent + kSuspicion));
+  const Ledger ledger = Written(Decide(o, kSilent + kSuspicionPeriod));
   EXPECT_NE(std::find(ledger.counted.begin(), ledger.counted.end(), waits.uid), ledger.counted.end());
-  Obey(o, Decide(o, kSilent + kSuspicion), kSilent + kSuspicion);
-  Settle(o, kSilent + kSuspicion);
+  Obey(o, Decide(o, kSilent + kSuspicionPeriod), kSilent + kSuspicionPeriod);
+  Settle(o, kSilent + kSuspicionPeriod);
   EXPECT_EQ(o.pods.size(), 3U);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
 }

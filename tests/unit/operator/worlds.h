@@ -58,7 +58,7 @@ inline Observed RunningWorld(int32_t target = 2, bool native = true) {
   l.placed = true;
   l.ready_since = kT0;
   l.accounted = kT0;
-  l.spending = Spending::kProductive;
+  l.time_accounting = TimeAccounting::kProductive;
   l.stepped = native;
   for (int32_t rank = 0; rank < target; ++rank) o.pods.push_back(MakePod(1, rank));
   o.prepared = PrepareGang{1, target, native ? std::min(o.job.min, target) : target};
@@ -111,7 +111,7 @@ inline void Obey(Observed& o, const Decision& decision, Time now) {
   for (const Action& action : decision.actions) {
     if (const auto* set = std::get_if<SetStatus>(&action)) o.status = set->status;
     if (const auto* order = std::get_if<SetGang>(&action)) o.order = *order;
-    if (const auto* beside = std::get_if<PrepareGang>(&action)) o.prepared = *beside;
+    if (const auto* prepare = std::get_if<PrepareGang>(&action)) o.prepared = *prepare;
     if (const auto* release = std::get_if<ReleaseGang>(&action)) Bind(o, *release, now);
     if (const auto* create = std::get_if<CreatePod>(&action)) {
       Pod pod = MakePod(create->attempt, create->rank);

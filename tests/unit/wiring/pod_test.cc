@@ -146,7 +146,7 @@ TEST(Config, TheTemplateStaysOut) {
 
 TEST(Config, AWorkerCanReadIt) {
   for (const Case& item : AllCases()) {
-    if (!MeetsCoordinator(item.job)) continue;
+    if (!UsesCoordinator(item.job)) continue;
     const Json map = ObjectsOf(item.job, "uid-1", item.context)[1];
     const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
     EXPECT_THAT(loaded.problems, IsEmpty()) << item.name << ": " << loaded.problems.front().ToString();
@@ -158,7 +158,7 @@ TEST(Config, AWorkerCanReadIt) {
 // Nor is a token made for them that nobody asks for.
 TEST(Config, WhoNeverCallsTheCoordinatorHasNone) {
   const Case item = LoadCase("pytorch");
-  EXPECT_FALSE(MeetsCoordinator(item.job));
+  EXPECT_FALSE(UsesCoordinator(item.job));
   for (const Json& object : ObjectsOf(item.job, "uid-1", item.context))
     EXPECT_NE(object["kind"], "ConfigMap");
   const std::string pod = PodOf(item.job, "uid-1", 0, item.context).dump();
