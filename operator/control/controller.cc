@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/core/refusals.h"
+#include "operator/core/rules.h"
 
 namespace ringmaster::control {
 namespace {

@@ -3,11 +3,12 @@
 // Which restart rule fits a failure, and how long to wait. Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "operator/core/job.h"
-#include "operator/core/status.h"
+#include "base/result.h"
+#include "operator/core/model.h"
 
 namespace ringmaster::core {
 
@@ -34,5 +35,11 @@ RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
 
 // The first failure after progress is repaired at once; then initial, twice that, ... up to max.
 Duration BackoffDelay(const Job& job, int32_t failures_in_row);
+
+// nullopt: not a refusal, the same write may be taken the next time.
+std::optional<RefusalKind> ClassifyRefusal(const Error& error);
+
+// How long to wait after the n-th refusal in a row: nobody tells us when a quota is raised.
+Duration RefusalPause(int32_t in_a_row);
 
 }  // namespace ringmaster::core

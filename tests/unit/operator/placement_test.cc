@@ -4,7 +4,7 @@
 // from being made at all.
 #include <gtest/gtest.h>
 
-#include "operator/core/refusals.h"
+#include "operator/core/rules.h"
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {
