@@ -8,14 +8,15 @@
 #include <utility>
 
 #include "worker/fabric/algorithms.h"
+#include "worker/fabric/arguments.h"
 
 namespace ringmaster::fabric {
 namespace {
 
-// Up to here the latency of a message outweighs sending everything log2(world) times.
+// Up to this size the latency of a message outweighs sending all data log2(world) times.
 constexpr size_t kDoublingBytes = 128 << 10;
-// Up to so many ranks everybody can talk to everybody at once. Of larger data a ring has less under way: what
-// a rank passes on is still in its cache.
+// Up to this world all pairs exchange messages at once. For larger data a ring has less in flight: the data
+// that a rank forwards is still in its cache.
 constexpr int kDirectWorld = 8;
 constexpr size_t kDirectBytes = 2 << 20;
 constexpr size_t kTreeBytes = 32 << 10;
@@ -42,12 +43,12 @@ class MessageCommunicator final : public Communicator {
   }
 
   Status AllGather(std::span<std::byte> data) override {
-    RM_TRY(CheckShares(data.size()));
+    RM_TRY(CheckShares(*this, data.size()));
     return Run(data.empty(), [&](uint32_t operation) { return RingAllGather(*transport_, operation, data); });
   }
 
   Status Broadcast(std::span<std::byte> data, int root) override {
-    RM_TRY(CheckRank(root));
+    RM_TRY(CheckRank(*this, root));
     return Run(data.empty(), [&](uint32_t operation) {
       return data.size() <= Small(kTreeBytes) ? TreeBroadcast(*transport_, operation, data, root)
                                               : ChainBroadcast(*transport_, operation, data, root);
@@ -62,8 +63,7 @@ class MessageCommunicator final : public Communicator {
   }
 
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
-    RM_TRY(CheckShares(in.size()));
-    if (in.size() != out.size()) return Error{Code::kInternal, "all-to-all: in and out differ in size"};
+    RM_TRY(CheckAllToAll(*this, in, out));
     if (world() == 1 && !in.empty()) std::memcpy(out.data(), in.data(), in.size());
     return Run(in.empty(),
                [&](uint32_t operation) { return PairwiseAllToAll(*transport_, operation, in, out); });
@@ -74,11 +74,11 @@ class MessageCommunicator final : public Communicator {
   }
 
   Status Send(std::span<const std::byte> data, int peer) override {
-    RM_TRY(CheckPeer(peer));
+    RM_TRY(CheckPeer(*this, peer));
     return Keep(SendBulk(*transport_, data, peer));
   }
   Status Receive(std::span<std::byte> data, int peer) override {
-    RM_TRY(CheckPeer(peer));
+    RM_TRY(CheckPeer(*this, peer));
     return Keep(ReceiveBulk(*transport_, data, peer));
   }
 
@@ -96,12 +96,12 @@ class MessageCommunicator final : public Communicator {
     });
   }
   Status ReduceScatterBytes(std::span<std::byte> data, const Combiner& combiner) {
-    RM_TRY(CheckShares(data.size() / kElementBytes));
+    RM_TRY(CheckShares(*this, data.size() / kElementBytes));
     return Run(data.empty(),
                [&](uint32_t operation) { return RingReduceScatter(*transport_, operation, data, combiner); });
   }
   Status ReduceBytes(std::span<std::byte> data, const Combiner& combiner, int root) {
-    RM_TRY(CheckRank(root));
+    RM_TRY(CheckRank(*this, root));
     return Run(data.empty(), [&](uint32_t operation) {
       return data.size() <= Small(kTreeBytes) ? TreeReduce(*transport_, operation, data, combiner, root)
                                               : RingReduce(*transport_, operation, data, combiner, root);
@@ -118,20 +118,6 @@ class MessageCommunicator final : public Communicator {
   Status Keep(Status status) {
     if (!status.ok() && !failure_) failure_ = status.error();
     return status;
-  }
-
-  Status CheckShares(size_t size) const {
-    if (size % world() == 0) return Ok();
-    return Error{Code::kInternal, fmt::format("{} elements are not {} equal shares", size, world())};
-  }
-  Status CheckRank(int q) const {
-    if (q >= 0 && q < world()) return Ok();
-    return Error{Code::kInternal, fmt::format("no rank {} among {}", q, world())};
-  }
-  Status CheckPeer(int q) const {
-    RM_TRY(CheckRank(q));
-    if (q != rank()) return Ok();
-    return Error{Code::kInternal, "a transfer to oneself"};
   }
 
   std::unique_ptr<Transport> transport_;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "worker/fabric/arguments.h"
 #include "worker/fabric/shm/collectives.h"
 #include "worker/fabric/shm/transfer.h"
 
@@ -26,59 +27,44 @@ class ShmCommunicator final : public Communicator {
     return collectives_.Reduce(std::as_writable_bytes(data), {Element::kFloat, op}, -1);
   }
   Status ReduceScatter(std::span<int32_t> data, ReduceOp op) override {
-    RM_TRY(CheckShares(data.size()));
+    RM_TRY(CheckShares(*this, data.size()));
     return collectives_.ReduceScatter(std::as_writable_bytes(data), {Element::kInt32, op});
   }
   Status ReduceScatter(std::span<float> data, ReduceOp op) override {
-    RM_TRY(CheckShares(data.size()));
+    RM_TRY(CheckShares(*this, data.size()));
     return collectives_.ReduceScatter(std::as_writable_bytes(data), {Element::kFloat, op});
   }
   Status AllGather(std::span<std::byte> data) override {
-    RM_TRY(CheckShares(data.size()));
+    RM_TRY(CheckShares(*this, data.size()));
     return collectives_.AllGather(data);
   }
   Status Broadcast(std::span<std::byte> data, int root) override {
-    RM_TRY(CheckRank(root));
+    RM_TRY(CheckRank(*this, root));
     return collectives_.Broadcast(data, root);
   }
   Status Reduce(std::span<int32_t> data, ReduceOp op, int root) override {
-    RM_TRY(CheckRank(root));
+    RM_TRY(CheckRank(*this, root));
     return collectives_.Reduce(std::as_writable_bytes(data), {Element::kInt32, op}, root);
   }
   Status Reduce(std::span<float> data, ReduceOp op, int root) override {
-    RM_TRY(CheckRank(root));
+    RM_TRY(CheckRank(*this, root));
     return collectives_.Reduce(std::as_writable_bytes(data), {Element::kFloat, op}, root);
   }
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
-    RM_TRY(CheckShares(in.size()));
-    if (in.size() != out.size()) return Error{Code::kInternal, "all-to-all: in and out differ in size"};
+    RM_TRY(CheckAllToAll(*this, in, out));
     return collectives_.AllToAll(in, out);
   }
   Status Barrier() override { return collectives_.Barrier(); }
   Status Send(std::span<const std::byte> data, int peer) override {
-    RM_TRY(CheckPeer(peer));
+    RM_TRY(CheckPeer(*this, peer));
     return transfers_.Send(data, peer);
   }
   Status Receive(std::span<std::byte> data, int peer) override {
-    RM_TRY(CheckPeer(peer));
+    RM_TRY(CheckPeer(*this, peer));
     return transfers_.Receive(data, peer);
   }
 
  private:
-  Status CheckShares(size_t size) const {
-    if (size % world() == 0) return Ok();
-    return Error{Code::kInternal, fmt::format("{} elements are not {} equal shares", size, world())};
-  }
-  Status CheckRank(int q) const {
-    if (q >= 0 && q < world()) return Ok();
-    return Error{Code::kInternal, fmt::format("no rank {} among {}", q, world())};
-  }
-  Status CheckPeer(int q) const {
-    RM_TRY(CheckRank(q));
-    if (q != rank()) return Ok();
-    return Error{Code::kInternal, "a transfer to oneself"};
-  }
-
   std::unique_ptr<Group> group_;
   Collectives collectives_;
   Transfers transfers_;
