@@ -19,13 +19,13 @@ std::unique_ptr<Transport> Domain::Connect(int rank) {
 }
 
 void Domain::Abort() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   aborted_ = true;
   for (Rank& rank : ranks_) Wake(rank);
 }
 
 uint64_t Domain::messages(int rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ranks_[rank].messages;
 }
 
@@ -61,7 +61,7 @@ Status Domain::Pump(int rank) {
   return Ok();
 }
 
-void Domain::Deliver(Event event) {
+void Domain::DeliverEvent(Event event) {
   Rank& receiver = ranks_[event.to];
   if (receiver.left || receiver.failure) return;
   Channel& channel = receiver.channels[event.from];
@@ -85,7 +85,8 @@ void Domain::AdvanceIfAllWait() {
   if (events_.empty()) {
     for (Rank& rank : ranks_) {
       if (!rank.waiting) continue;
-      if (!rank.failure) rank.failure = Error{Code::kDeadlineExceeded, "no rank can go on"};
+      if (!rank.failure)
+        rank.failure = Error{Code::kDeadlineExceeded, "all ranks wait and no message is in flight"};
       Wake(rank);
     }
     return;
@@ -93,14 +94,14 @@ void Domain::AdvanceIfAllWait() {
   auto next = events_.extract(events_.begin());
   now_ = std::get<0>(next.key());
   const int receiver = next.mapped().to;
-  Deliver(std::move(next.mapped()));
+  DeliverEvent(std::move(next.mapped()));
   if (ranks_[receiver].waiting) return Wake(ranks_[receiver]);
-  AdvanceIfAllWait();  // it has left
+  AdvanceIfAllWait();  // the receiver has left
 }
 
 void Domain::Wake(Rank& rank) {
   rank.waiting = false;
-  rank.changed.notify_one();
+  rank.changed.NotifyOne();
 }
 
 }  // namespace ringmaster::fabric::loopback

@@ -5,7 +5,7 @@
 namespace ringmaster::fabric::loopback {
 
 template <class Ready>
-Status Domain::WaitUntil(std::unique_lock<std::mutex>& lock, int rank, const Ready& ready) {
+Status Domain::WaitUntil(MutexLock& lock, int rank, const Ready& ready) {
   Rank& self = ranks_[rank];
   while (true) {
     if (aborted_) return Error{Code::kCancelled, "aborted"};
@@ -14,29 +14,29 @@ Status Domain::WaitUntil(std::unique_lock<std::mutex>& lock, int rank, const Rea
     if (ready(self)) return Ok();
     self.waiting = true;
     AdvanceIfAllWait();
-    while (self.waiting) self.changed.wait(lock);
+    while (self.waiting) self.changed.Wait(lock);
   }
 }
 
 LoopbackTransport::~LoopbackTransport() {
-  const std::lock_guard lock(domain_.mutex_);
+  const MutexLock lock(domain_.mutex_);
   domain_.ranks_[rank_].left = true;
   domain_.AdvanceIfAllWait();
 }
 
 Status LoopbackTransport::Send(int peer, Tag tag, std::span<const std::byte> data) {
-  const std::lock_guard lock(domain_.mutex_);
+  const MutexLock lock(domain_.mutex_);
   domain_.ranks_[rank_].channels[peer].Queue(tag, data);
   return domain_.Pump(rank_);
 }
 
 Status LoopbackTransport::Post(int peer, Tag tag, const PostedReceive& receive) {
-  const std::lock_guard lock(domain_.mutex_);
+  const MutexLock lock(domain_.mutex_);
   return domain_.ranks_[rank_].channels[peer].Post(tag, receive);
 }
 
 Status LoopbackTransport::Wait(int peer) {
-  std::unique_lock lock(domain_.mutex_);
+  MutexLock lock(domain_.mutex_);
   uint64_t& waited = domain_.ranks_[rank_].waited[peer];
   RM_TRY(domain_.WaitUntil(
       lock, rank_, [&](const Domain::Rank& self) { return self.channels[peer].delivered() > waited; }));
@@ -45,14 +45,14 @@ Status LoopbackTransport::Wait(int peer) {
 }
 
 Status LoopbackTransport::WaitForSends(int peer, uint64_t behind) {
-  std::unique_lock lock(domain_.mutex_);
+  MutexLock lock(domain_.mutex_);
   return domain_.WaitUntil(lock, rank_, [&](const Domain::Rank& self) {
     return self.channels[peer].sent() + behind >= self.channels[peer].queued();
   });
 }
 
 Status LoopbackTransport::Flush() {
-  std::unique_lock lock(domain_.mutex_);
+  MutexLock lock(domain_.mutex_);
   return domain_.WaitUntil(lock, rank_, [](const Domain::Rank& self) {
     for (const Channel& channel : self.channels)
       if (!channel.drained()) return false;

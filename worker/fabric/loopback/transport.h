@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's end of the in-process network. Used by that rank's thread only.
+// A rank's endpoint of the in-process network. Not thread-safe: used by that rank's thread only.
 #pragma once
 
 #include <cstddef>
