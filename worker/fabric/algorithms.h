@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Collectives over messages, one algorithm per function. All ranks call the same one with the same sizes and
-// the same operation number. On failure buffers hold garbage.
+// Collectives over messages, one algorithm per function; message_communicator.cc chooses among them.
+//
+// REQUIRES: all ranks call the same function with the same sizes and the same operation number. After an
+// error the buffers hold garbage.
 #pragma once
 
 #include <cstddef>
@@ -15,38 +17,38 @@
 namespace ringmaster::fabric {
 
 // --- ring.cc: every byte crosses each link once per phase; for large data ---
-// Sum order of share c (shares are cut at cache lines): ranks c, c+1, ... around to c-1. Of the
-// reduce-scatter, where share c has to end at rank c: c+1, c+2, ... around to c.
+// Sum order of share c (shares are cut at cache lines): ranks c, c+1, ... around to c-1. In the
+// reduce-scatter, where share c must end at rank c: c+1, c+2, ... around to c.
 Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                      const Combiner& combiner);
-// The same for two ranks only, in one round. Sum order: rank 0, rank 1.
+// The all-reduce of two ranks, in one round. Sum order: rank 0, rank 1.
 Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                          const Combiner& combiner);
 Status RingReduceScatter(Transport& transport, uint32_t operation, std::span<std::byte> data,
                          const Combiner& combiner);
 Status RingAllGather(Transport& transport, uint32_t operation, std::span<std::byte> data);
 
-// --- direct.cc: every rank sums a share of its own, to which all others send; the same bytes in two rounds
-// instead of 2 (world - 1), by messages to everybody ---
-// Sum order as that of the ring.
+// --- direct.cc: every rank sums its share, which all other ranks send to it. Moves as many bytes as the ring
+// in 2 rounds instead of 2 (world - 1), with messages between all pairs ---
+// Sum order: as in the ring.
 Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                        const Combiner& combiner);
 
-// --- doubling.cc: log2(world) rounds of everything; for small data ---
+// --- doubling.cc: recursive doubling, log2(world) rounds of all data; for small data ---
 // Sum order: a balanced tree over ranks; the ranks beyond the largest power of two fold into the first ones.
 Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                          const Combiner& combiner);
-// Dissemination.
+// Dissemination barrier.
 Status DoublingBarrier(Transport& transport, uint32_t operation);
 
 // --- tree.cc ---
 Status TreeBroadcast(Transport& transport, uint32_t operation, std::span<std::byte> data, int root);
-// Sum order: a balanced tree over ranks as seen from the root.
+// Sum order: a balanced tree over ranks, counted from the root.
 Status TreeReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                   const Combiner& combiner, int root);
 // In segments along a chain; for large data.
 Status ChainBroadcast(Transport& transport, uint32_t operation, std::span<std::byte> data, int root);
-// Ring reduce-scatter, then all shares to the root.
+// Ring reduce-scatter; then every rank sends its share to the root.
 Status RingReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                   const Combiner& combiner, int root);
 
@@ -56,7 +58,8 @@ Status PairwiseAllToAll(Transport& transport, uint32_t operation, std::span<cons
 Status SendBulk(Transport& transport, std::span<const std::byte> data, int peer);
 Status ReceiveBulk(Transport& transport, std::span<std::byte> data, int peer);
 
-// --- reference.cc: everything to rank 0, summed in rank order, and back. What the others are compared with.
+// --- reference.cc: rank 0 receives all data, sums it in rank order and sends the sum back. The reference
+// that tests and benches compare the other algorithms with. ---
 Status ReferenceAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                           const Combiner& combiner);
 

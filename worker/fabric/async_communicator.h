@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Collectives of a device, which works off what it is given in order and on its own: a communicator whose
-// sums can also be asked for without waiting for them.
+// Collectives of a device, which executes enqueued work in order: a communicator that can also start sums
+// without waiting for them.
 //
-// Between the first Start and Finish nothing else is called. Thread rule: one thread at a time.
+// Not thread-safe. REQUIRES: no other call between the first StartAllReduce and Finish.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,10 @@ namespace ringmaster::fabric {
 
 class AsyncCommunicator : public Communicator {
  public:
-  // AllReduce that only hands the work over. `data` is the device's until Finish; what it holds when an
-  // operation fails is garbage.
+  // Enqueues an AllReduce. The device owns `data` until Finish; after a failure `data` holds garbage.
   virtual Status StartAllReduce(std::span<int32_t> data, ReduceOp op) = 0;
   virtual Status StartAllReduce(std::span<float> data, ReduceOp op) = 0;
-  // Until all that was started is done, or has failed and the device has left its memory alone.
+  // Waits until all started operations are done, or have failed and the device no longer uses their memory.
   virtual Status Finish() = 0;
 };
 

@@ -23,31 +23,31 @@ void Deliver(const PostedReceive& receive, const std::byte* message) {
 void Channel::Queue(Tag tag, std::span<const std::byte> data) { queue_.push_back({queued_++, tag, data}); }
 
 std::optional<Outgoing> Channel::Next() {
-  if (queue_.empty() || sent_ >= credited_ + kWindow || bytes_under_way_ >= kWindowBytes) return std::nullopt;
+  if (queue_.empty() || sent_ >= credited_ + kWindow || bytes_in_flight_ >= kWindowBytes) return std::nullopt;
   const Outgoing next = queue_.front();
   queue_.pop_front();
   ++sent_;
-  under_way_.push_back(next.data.size());
-  bytes_under_way_ += next.data.size();
+  in_flight_.push_back(next.data.size());
+  bytes_in_flight_ += next.data.size();
   return next;
 }
 
 void Channel::OnCredit(uint64_t delivered) {
   if (delivered > sent_) return;
   for (; credited_ < delivered; ++credited_) {
-    bytes_under_way_ -= under_way_.front();
-    under_way_.pop_front();
+    bytes_in_flight_ -= in_flight_.front();
+    in_flight_.pop_front();
   }
 }
 
 Status Channel::Post(Tag tag, const PostedReceive& receive) {
   posted_.push_back({tag, receive});
-  // Only the front can land, so a message is kept only while none is posted for it.
+  // Only the front receive can be filled: a message stays buffered only while no receive is posted for it.
   if (posted_.size() > 1) return Ok();
-  const auto kept = buffered_.find(delivered_);
-  if (kept == buffered_.end()) return Ok();
-  Buffered message = std::move(kept->second);
-  buffered_.erase(kept);
+  const auto buffered = buffered_.find(delivered_);
+  if (buffered == buffered_.end()) return Ok();
+  Buffered message = std::move(buffered->second);
+  buffered_.erase(buffered);
   Status status = DeliverNext(message.tag, message.bytes);
   if (spare_buffers_.size() < kWindow) spare_buffers_.push_back(std::move(message.bytes));
   return status;
@@ -55,24 +55,25 @@ Status Channel::Post(Tag tag, const PostedReceive& receive) {
 
 Status Channel::OnMessage(uint64_t sequence, Tag tag, std::span<const std::byte> message) {
   if (sequence < delivered_ || sequence >= delivered_ + kWindow || buffered_.contains(sequence))
-    return Error{Code::kInternal, fmt::format("message {} after {} were delivered", sequence, delivered_)};
+    return Error{Code::kInternal,
+                 fmt::format("message {} arrived after {} were delivered", sequence, delivered_)};
   if (sequence != delivered_ || posted_.empty()) {
-    Buffered kept;
-    kept.tag = tag;
+    Buffered buffered;
+    buffered.tag = tag;
     if (!spare_buffers_.empty()) {
-      kept.bytes = std::move(spare_buffers_.back());
+      buffered.bytes = std::move(spare_buffers_.back());
       spare_buffers_.pop_back();
     }
-    kept.bytes.assign(message.begin(), message.end());
-    buffered_.emplace(sequence, std::move(kept));
+    buffered.bytes.assign(message.begin(), message.end());
+    buffered_.emplace(sequence, std::move(buffered));
     return Ok();
   }
   RM_TRY(DeliverNext(tag, message));
   while (!posted_.empty()) {
-    const auto kept = buffered_.find(delivered_);
-    if (kept == buffered_.end()) break;
-    Buffered next = std::move(kept->second);
-    buffered_.erase(kept);
+    const auto buffered = buffered_.find(delivered_);
+    if (buffered == buffered_.end()) break;
+    Buffered next = std::move(buffered->second);
+    buffered_.erase(buffered);
     RM_TRY(DeliverNext(next.tag, next.bytes));
     if (spare_buffers_.size() < kWindow) spare_buffers_.push_back(std::move(next.bytes));
   }
@@ -84,7 +85,7 @@ Status Channel::DeliverNext(Tag tag, std::span<const std::byte> message) {
   if (tag != expected.tag || message.size() != expected.receive.data.size())
     return Error{
         Code::kInternal,
-        fmt::format("operation {} step {}, {} bytes came where operation {} step {}, {} bytes was due",
+        fmt::format("got operation {} step {} with {} bytes, expected operation {} step {} with {} bytes",
                     tag.operation, tag.step, message.size(), expected.tag.operation, expected.tag.step,
                     expected.receive.data.size())};
   posted_.pop_front();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One peer's traffic in one generation, without I/O: puts messages back in order, lands them, and keeps the
-// number under way within a window, so that a fast sender cannot fill a slow receiver's memory.
+// The traffic with one peer in one generation, without I/O: puts messages back in order, delivers them to
+// posted receives, and limits the messages in flight to a window, so that a fast sender cannot fill a slow
+// receiver's memory.
 //
-// A sender may be kWindow messages ahead of what the receiver has delivered, and sends no more once
-// kWindowBytes are under way: what lies in sockets should still be in somebody's cache when it is taken out.
-// The receiver's progress goes out with whatever is sent to the peer anyway, or by itself after a part of the
-// window, which is less than what stops a sender. Used by one thread.
+// A sender is at most kWindow messages ahead of what the receiver has delivered, and sends no more once
+// kWindowBytes are in flight: data in socket buffers should still be in a cache when it is read. The receiver
+// reports its progress (credit) with any message it sends to the peer anyway, or in a message of its own
+// after a part of the window. That part is smaller than what stops a sender.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,7 @@ struct Outgoing {
   std::span<const std::byte> data;
 };
 
+// Not thread-safe.
 class Channel {
  public:
   static constexpr uint64_t kWindow = 32;
@@ -37,7 +39,7 @@ class Channel {
 
   // --- sending ---
   void Queue(Tag tag, std::span<const std::byte> data);
-  // The next message that the window lets go.
+  // Returns the next message that the window permits, and counts it as sent.
   std::optional<Outgoing> Next();
   bool drained() const { return queue_.empty(); }
   uint64_t queued() const { return queued_; }
@@ -47,13 +49,13 @@ class Channel {
 
   // --- receiving ---
   Status Post(Tag tag, const PostedReceive& receive);
-  // A message came in, in whatever order; lands it now or keeps a copy. kInternal: the peer runs something
-  // else.
+  // Delivers a message that arrived, in any order, or keeps a copy of it. kInternal: the peer runs another
+  // operation.
   Status OnMessage(uint64_t sequence, Tag tag, std::span<const std::byte> message);
   uint64_t delivered() const { return delivered_; }
-  // What to tell the peer with a message that goes there.
+  // Returns the credit to send with a message to the peer.
   uint64_t TakeCredit();
-  // It is time to tell the peer even without one.
+  // Whether the credit must be sent now, even without another message.
   bool CreditDue() const;
 
  private:
@@ -71,11 +73,11 @@ class Channel {
   uint64_t queued_ = 0;
   uint64_t sent_ = 0;
   uint64_t credited_ = 0;
-  std::deque<size_t> under_way_;  // bytes of each message that is sent and not credited
-  uint64_t bytes_under_way_ = 0;
+  std::deque<size_t> in_flight_;  // bytes of each message that is sent and not credited
+  uint64_t bytes_in_flight_ = 0;
 
   std::deque<Posted> posted_;
-  std::map<uint64_t, Buffered> buffered_;  // by sequence: early, or without a receive yet
+  std::map<uint64_t, Buffered> buffered_;  // by sequence: early, or without a posted receive
   std::vector<std::vector<std::byte>> spare_buffers_;
   uint64_t delivered_ = 0;
   uint64_t credit_sent_ = 0;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-// One binary for all machines: the loader picks the widest version the CPU has. Sanitizers do not survive
-// the resolvers this needs.
+// One binary for all machines: the loader picks the widest version that the CPU supports. Sanitizers crash in
+// the ifunc resolvers this needs.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define RM_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -17,9 +17,9 @@
 namespace ringmaster::fabric {
 namespace {
 
-constexpr size_t kBlock = 1024;  // elements: two blocks stay in the first-level cache
+constexpr size_t kBlock = 1024;  // elements: two blocks fit into the first-level cache
 
-// Values as they lie in receive buffers: at any address, written as bytes.
+// Values in receive buffers: at any address, written as bytes.
 typedef int32_t LooseInt32 __attribute__((aligned(1), may_alias));
 typedef float LooseFloat __attribute__((aligned(1), may_alias));
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The arithmetic of reductions. Sources are added in the order given, element by element, whatever the block
-// size or the instruction set, so float results are reproducible. Pure functions.
+// The arithmetic of reductions. Sources are added in the given order, element by element, independent of
+// block size and instruction set, so float results are reproducible. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace ringmaster::fabric {
 
 enum class Element : uint8_t { kInt32, kFloat };
 
-inline constexpr size_t kElementBytes = 4;  // of both
+inline constexpr size_t kElementBytes = 4;  // of either type
 
-// An element type and an operation, as collectives hand them down to memory and wire.
+// An element type and an operation.
 struct Combiner {
   Element element = Element::kInt32;
   ReduceOp op = ReduceOp::kSum;
 
-  // dst = sources[0] + sources[1] + ... over `count` elements. dst may be one of the sources (exactly, not
-  // shifted). At least one source. Any alignment.
+  // dst = sources[0] + sources[1] + ... over `count` elements, at any alignment. REQUIRES: at least one
+  // source; dst equals a source exactly or does not overlap it.
   void Combine(std::byte* dst, std::span<const std::byte* const> sources, size_t count) const;
 
   // dst = dst + src.

@@ -9,7 +9,7 @@ namespace {
 // Shorter segments cost more in messages than they gain in overlap.
 constexpr size_t kShortestToMany = 64 << 10;
 
-// Everybody owns a share. Peers are numbered by their distance: 1 is the next rank.
+// Every rank owns a share. Peers are numbered by their distance: 1 is the next rank.
 struct Direct {
   Transport& transport;
   uint32_t operation;
@@ -23,8 +23,8 @@ struct Direct {
   Tag Final(uint32_t g) const { return {operation, segments() + g}; }
 };
 
-// Landings from the peer at this distance. Its finished share comes on top of what we sent it before: it
-// cannot be finished without that, so that has left.
+// Posts the receives from the peer at this distance. The peer's finished share overwrites the segments that
+// this rank sent to the peer: that is safe, since the share cannot be finished before they arrived.
 Status PostContribution(const Direct& s, int distance, uint32_t g, const Combiner& combiner) {
   const int peer = s.Peer(distance);
   RM_TRY(s.transport.Post(peer, s.Contribution(g),
@@ -43,12 +43,12 @@ Status DirectAllReduce(Transport& transport, uint32_t operation, std::span<std::
       transport, operation,
       Cut(data, PartBytes(data.size(), transport.world()), transport.segment_bytes(), kShortestToMany)};
   for (uint32_t g = 0; g < s.segments(); ++g) RM_TRY(PostContribution(s, 1, g, combiner));
-  // The next rank's values are the first that an owner adds, so every owner hears from its next one first.
+  // An owner adds the next rank's values first, so every rank sends to its previous rank first.
   for (uint32_t g = 0; g < s.segments(); ++g)
     for (int d = s.peers(); d > 0; --d)
       RM_TRY(transport.Send(s.Peer(d), s.Contribution(g), s.Segment(s.Peer(d), g)));
-  // The peers' values are added in the order of their distance whoever is first: a segment is open to peer
-  // d + 1 when that of peer d has delivered. Segments follow each other at a distance of one peer.
+  // Adds the peers' values in the order of their distance, whichever arrives first: a segment is posted for
+  // peer d + 1 once the message of peer d is delivered. Segments follow each other one peer apart.
   const auto peers = static_cast<uint32_t>(s.peers());
   for (uint32_t tick = 0; tick + 1 < s.segments() + peers; ++tick)
     for (uint32_t d = 1; d <= peers && d <= tick + 1; ++d) {

@@ -11,7 +11,7 @@ Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std
   const int rank = transport.rank();
   const auto core = static_cast<int>(std::bit_floor(static_cast<unsigned>(transport.world())));
   const int extra = transport.world() - core;
-  // An extra rank gives its data to a core rank and takes the result from there.
+  // An extra rank sends its data to a core rank and receives the result from it.
   if (rank >= core) {
     RM_TRY(transport.Send(rank - core, {operation, 0}, data));
     RM_TRY(transport.Flush());
@@ -26,7 +26,7 @@ Status DoublingAllReduce(Transport& transport, uint32_t operation, std::span<std
   for (int distance = 1; distance < core; distance *= 2, ++step) {
     const int peer = rank ^ distance;
     RM_TRY(transport.Send(peer, {operation, step}, data));
-    RM_TRY(transport.WaitForSends(peer, 0));  // our own values must have left before the other's come on top
+    RM_TRY(transport.WaitForSends(peer, 0));  // our values must have left before the peer's are added to them
     // Both partners compute lower + upper: the same bits.
     const auto action = peer < rank ? PostedReceive::Action::kPrepend : PostedReceive::Action::kAppend;
     RM_TRY(transport.Post(peer, {operation, step}, {data, action, combiner}));

@@ -43,13 +43,14 @@ class ShmUcxFabric final : public Fabric {
     }
     if (group.rank < 0 || static_cast<size_t>(group.rank) >= members.size() ||
         members[group.rank].uuid != self_.uuid)
-      return Error{Code::kInvalid, fmt::format("rank {} is not ours", group.rank)};
+      return Error{Code::kInvalid, fmt::format("rank {} is not this process", group.rank)};
 
     const bool one_host = std::all_of(members.begin(), members.end(), [&](const MemberAddress& member) {
       return member.host_id == self_.host_id;
     });
     if (choice_ == TransportChoice::kShm && !one_host)
-      return Error{Code::kInvalid, "transport shm was asked for, but the members are on different hosts"};
+      return Error{Code::kInvalid,
+                   "transport shm needs all members on one host; they are on different hosts"};
     if (choice_ == TransportChoice::kUcx || !one_host) {
       RM_ASSIGN(auto transport, ucx_->Connect(group.generation, group.rank, members));
       name_ = members.size() == 1 ? "none" : "ucx:" + ucx_->Transports();

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fabric: shareable memory and the communicators of successive generations. One Fabric per trainer
-// process.
+// worker/fabric: collective communication that survives the loss of members. Start here: Fabric creates the
+// Communicator of each generation, communicator.h lists the collectives. The library depends on base/ only.
 //
-// Memory rule that makes dead generations harmless: nobody ever writes into a peer's memory. Same-host peers
-// map each other's arenas read-only and pull; on the network, the receiver itself takes data out of UCX's
-// receive buffers, after it has checked the generation. A process that was stopped, evicted and woken up
-// again can therefore read garbage but never cause any; and it finds out before it returns from the
-// operation, because generations are checked again after every read.
+//   fabric.h         Fabric: shareable memory and the communicators of successive generations
+//   communicator.h   the collectives; async_communicator.h adds sums that complete later
+//   transport.h      messages between ranks; algorithms.h implements the collectives over them
+//   shm/             collectives of one host: members read each other's shared memory
+//   ucx/             Transport over networks, and the UCX worker that rma/ uses too
+//   rma/             collectives on GPU memory by RMA gets (cuda_ipc, GPUDirect RDMA)
+//   nccl/            collectives on GPU memory by NCCL, with a watchdog
+//   loopback/        a deterministic network inside one process, for tests
+//
+// A generation is one membership of the job: a number that only grows, and a list of members. Memory rule
+// that makes dead generations harmless: no process ever writes into a peer's memory. Same-host peers map each
+// other's arenas read-only and read from them; on the network, the receiver copies data out of UCX's receive
+// buffers after it has checked the generation. A process that was stopped, evicted and resumed can therefore
+// read garbage, but it cannot cause any, and it notices before it returns from the operation, because
+// generations are checked again after every read.
 #pragma once
 
 #include <cstddef>
@@ -28,44 +38,52 @@ struct FabricOptions {
   // auto: shm when all members are on one host, else ucx | shm: an error when they are not | ucx: always
   std::string transport = "auto";
   Duration timeout = seconds(60);  // an operation without progress for this long fails with kDeadlineExceeded
-  std::string host_id;             // empty: boot id + pid namespace of this machine; tests set it
+  std::string host_id;             // empty: boot id and pid namespace of this machine; tests set it
 };
 
-// A membership as the fabric needs it: rank = index.
+// The members of one generation. The index of an address is the rank of its member.
 struct Group {
   uint64_t generation = 0;
-  int rank = 0;
+  int rank = 0;                        // of this process
   std::vector<std::string> addresses;  // Fabric::Address() of each member
 };
 
-// In the error of a Connect when no transport leads to a peer: it is gone, or was never to be reached.
+// Part of the error of a Connect for which no transport reaches a peer: the peer is gone, or was never
+// reachable.
 inline constexpr std::string_view kUnreachable = "no transport leads to a peer";
 
+// The entry point: one Fabric per trainer process.
+//
+// Not thread-safe, except Abort. A Fabric outlives its communicators.
 class Fabric {
  public:
+  // Errors: kInvalid for an unknown transport, kUnavailable when UCX does not start.
   static Result<std::unique_ptr<Fabric>> Create(const FabricOptions& options);
   virtual ~Fabric() = default;
 
-  // Zeroed, 4096-aligned memory that same-host peers can map, every page touched (no SIGBUS later); freed
-  // with the Fabric. kExhausted with the arithmetic when it cannot be had. Collectives on it need no copy; on
-  // other memory they are staged.
+  // Returns zeroed, 4096-aligned memory that same-host peers can map. Every page is touched, so that no
+  // SIGBUS follows later. The Fabric frees it. Collectives on this memory need no copy; other memory is
+  // staged.
+  // Errors: kExhausted, with the requested and the available bytes.
   virtual Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) = 0;
 
-  // Printable blob for Join. All allocations must have been made before.
+  // Returns the address of this member, printable, for Group::addresses.
+  // REQUIRES: no Allocate follows.
   virtual std::string Address() const = 0;
 
-  // Forms the communicator of a generation. Every member calls it with an equal Group (but for the rank). It
-  // may block until all have; fails with kCancelled on Abort(generation or newer), with kUnavailable when a
-  // peer is gone. Peers that stay keep their mappings and endpoints. The older communicator must have been
-  // destroyed.
+  // Creates the communicator of a generation. May block until every member has called it. Peers that stay
+  // keep their mappings and endpoints.
+  // REQUIRES: every member passes an equal Group (except for the rank); the communicator of the previous
+  // generation is destroyed.
+  // Errors: kCancelled after Abort of this or a newer generation, kUnavailable when a peer is gone.
   virtual Result<std::unique_ptr<Communicator>> Connect(const Group& group) = 0;
 
-  // From any thread: every operation of `generation` or older, and Connect, ends with kCancelled promptly
-  // (also those not yet begun). Never blocks.
+  // Ends every operation of `generation` and older, including Connect and operations that have not started,
+  // with kCancelled. Thread-safe. Never blocks.
   virtual void Abort(uint64_t generation) = 0;
 
-  // "shm", "ucx:tcp", "ucx:rc_mlx5": what really carries data in the current communicator; "none" when there
-  // is nobody to talk to.
+  // Returns what carries data in the current communicator: "shm", "ucx:tcp", "ucx:rc_mlx5"; "none" in a
+  // world of one.
   virtual std::string TransportName() const = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The collectives over a Transport: picks the algorithm by size and world, numbers the operations, remembers
-// the first failure.
+// The Communicator over a Transport: chooses the algorithm by size and world, numbers the operations, and
+// remembers the first failure.
 #pragma once
 
 #include <memory>

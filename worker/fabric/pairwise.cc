@@ -8,7 +8,7 @@
 namespace ringmaster::fabric {
 namespace {
 
-constexpr uint32_t kBulk = UINT32_MAX;  // in place of an operation number: only two ranks take part
+constexpr uint32_t kBulk = UINT32_MAX;  // replaces the operation number: only two ranks take part
 constexpr size_t kPostedAhead = 16;
 
 size_t Segments(const Transport& transport, size_t bytes) {

@@ -9,7 +9,7 @@
 namespace ringmaster::fabric {
 namespace {
 
-constexpr uint32_t kRingAhead = 16;  // landings posted before their message can have come
+constexpr uint32_t kRingAhead = 16;  // receives posted ahead of their messages
 constexpr uint32_t kExchangeAhead = 4;
 // Shorter segments cost more in messages than they gain in overlap.
 constexpr size_t kShortestInRing = 16 << 10;
@@ -28,9 +28,9 @@ Ring MakeRing(Transport& transport, uint32_t operation, std::span<std::byte> dat
   return {transport, operation, Cut(data, share, transport.segment_bytes(), kShortestInRing)};
 }
 
-// The ring's one movement. In step s this rank takes in share `first - s` and passes it on in step s + 1;
-// before, it sends share `first + 1`, which it has. Segments flow on their own: one is passed on as soon as
-// it has delivered.
+// The movement that all ring algorithms share. First this rank sends share `first + 1`, which it has. In step
+// s it receives share `first - s`, and forwards it in step s + 1. Each segment is forwarded as soon as it is
+// delivered.
 Status RunRing(const Ring& ring, uint32_t steps, int first,
                const std::function<PostedReceive(uint32_t, std::span<std::byte>)>& receive_for) {
   const auto owner = [&](uint32_t step) {
@@ -64,7 +64,7 @@ Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::by
                      const Combiner& combiner) {
   const auto rounds = static_cast<uint32_t>(transport.world() - 1);
   const Ring ring = MakeRing(transport, operation, data, PartBytes(data.size(), transport.world()));
-  // The sum of share c is complete at rank c - 1, which passes it on: no pause between the two halves.
+  // The sum of share c is complete at rank c - 1, which forwards it: no pause between the two phases.
   return RunRing(ring, 2 * rounds, (transport.rank() + transport.world() - 1) % transport.world(),
                  [&](uint32_t step, std::span<std::byte> segment) {
                    return step < rounds ? PostedReceive{segment, PostedReceive::Action::kPrepend, combiner}
@@ -72,7 +72,7 @@ Status RingAllReduce(Transport& transport, uint32_t operation, std::span<std::by
                  });
 }
 
-// Between two ranks a ring would send the same bytes in twice the rounds.
+// Between two ranks a ring would send the same bytes in twice as many rounds.
 Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std::byte> data,
                          const Combiner& combiner) {
   const int peer = 1 - transport.rank();
@@ -83,7 +83,7 @@ Status ExchangeAllReduce(Transport& transport, uint32_t operation, std::span<std
   for (uint32_t k = 0; k <= count; ++k) {
     if (k < count) RM_TRY(transport.Send(peer, {operation, k}, whole.Segment(0, k)));
     if (k == 0) continue;
-    // Our own values must have left before the other's come on top.
+    // Our values must have left before the peer's values are added to them.
     RM_TRY(transport.WaitForSends(peer, k < count ? 1 : 0));
     RM_TRY(transport.Post(peer, {operation, k - 1}, {whole.Segment(0, k - 1), action, combiner}));
     if (++waiting <= kExchangeAhead) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a buffer is cut for the algorithms in which every rank owns a share of it: shares into segments, one
-// message each. A plain value.
+// How the algorithms in which every rank owns a share of a buffer cut it: into one share per rank, and each
+// share into segments of one message. A plain value.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ struct Shares {
   std::span<std::byte> Segment(int owner, uint32_t g) const;
 };
 
-// Bytes of a part when `bytes` are cut into so many, at cache lines.
+// Returns the size of a part when `bytes` are cut into `parts` at cache lines.
 size_t PartBytes(size_t bytes, size_t parts);
 
-// Equal segments of at most `longest` bytes (a multiple of 64), and at least two where they stay above
-// `shortest`: one travels while the other is summed.
+// Cuts each share into equal segments of at most `longest` bytes (a multiple of 64), and into at least two if
+// they stay above `shortest`: one is in flight while the other is summed.
 Shares Cut(std::span<std::byte> data, size_t share, size_t longest, size_t shortest);
 
 }  // namespace ringmaster::fabric

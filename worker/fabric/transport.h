@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Messages between the ranks of one generation: what the collectives of remote peers are written over.
-// ucx/ implements it for networks, loopback/ for tests; shm/ has no messages, its members read each other's
-// memory.
+// Messages between the ranks of one generation; algorithms.h implements the collectives over them. ucx/
+// implements Transport for networks, loopback/ for tests. shm/ needs no messages: its members read each
+// other's memory.
 //
-// Thread rule: one thread, the one that calls the Communicator. Progress is made in Wait, WaitForSends and
-// Flush only.
-//
-// Order: messages of one peer land in the order in which that peer sent them. Between peers there is none.
+// Order: messages of one peer are delivered in the order in which that peer sent them. There is no order
+// between peers.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +17,15 @@
 
 namespace ringmaster::fabric {
 
-// Travels with every message and is compared with what the receiver expects, so that ranks which do not run
-// the same operation notice.
+// Travels with every message. The receiver compares it with the tag it expects, so that ranks which do not
+// run the same operation notice.
 struct Tag {
   uint32_t operation = 0;
   uint32_t step = 0;
   bool operator==(const Tag&) const = default;
 };
 
-// What becomes of a message.
+// Where a message goes, and how it is combined with the data there.
 struct PostedReceive {
   enum class Action : uint8_t {
     kCopy,    // data = message
@@ -41,6 +39,8 @@ struct PostedReceive {
 
 void Deliver(const PostedReceive& receive, const std::byte* message);
 
+// Not thread-safe: used by the thread that calls the Communicator. Only Wait, WaitForSends and Flush make
+// progress.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -48,24 +48,24 @@ class Transport {
   virtual int rank() const = 0;
   virtual int world() const = 0;
   virtual uint64_t generation() const = 0;
-  // The longest message. A multiple of 64.
+  // Returns the size of the longest message, a multiple of 64.
   virtual size_t segment_bytes() const = 0;
 
-  // Queues a message; never blocks. `data` must stay as it is until WaitForSends or Flush, or
-  // until any call has failed.
+  // Queues a message; never blocks. REQUIRES: `data` stays unchanged until WaitForSends or Flush returns, or
+  // any call fails.
   virtual Status Send(int peer, Tag tag, std::span<const std::byte> data) = 0;
 
-  // Says where the next message of `peer` that has no receive yet is to go; never blocks. It may land at any
-  // time from now on.
+  // Posts a receive for the next message of `peer` that has none yet; never blocks. The message may be
+  // delivered at any time from now on.
   virtual Status Post(int peer, Tag tag, const PostedReceive& receive) = 0;
 
-  // Until the oldest receive of `peer` that was not waited for yet is filled.
+  // Waits until the oldest receive from `peer` that Wait has not returned yet is filled.
   virtual Status Wait(int peer) = 0;
 
-  // Until the memory of all messages to `peer`, but for the newest `behind`, may change.
+  // Waits until the caller may change the memory of all messages to `peer` except the newest `behind`.
   virtual Status WaitForSends(int peer, uint64_t behind) = 0;
 
-  // Until everything sent so far has left: it needs no more progress of ours.
+  // Waits until every queued message has left: it needs no more progress from this process.
   virtual Status Flush() = 0;
 };
 

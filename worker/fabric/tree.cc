@@ -7,7 +7,7 @@
 namespace ringmaster::fabric {
 namespace {
 
-// Ranks as seen from the root, which is 0.
+// Ranks counted from the root, which is 0.
 struct View {
   int world;
   int root;
@@ -81,7 +81,7 @@ Status RingReduce(Transport& transport, uint32_t operation, std::span<std::byte>
                   const Combiner& combiner, int root) {
   const int world = transport.world();
   const size_t elements = data.size() / kElementBytes;
-  // Equal shares, then the few elements left over by tree.
+  // Reduces equal shares by ring, and the few remaining elements by tree.
   const size_t share = elements / world * kElementBytes;
   const std::span<std::byte> shares = data.first(share * world);
   RM_TRY(RingReduceScatter(transport, operation, shares, combiner));

@@ -192,7 +192,7 @@ TEST(Fabric, RefusesWhatCannotBe) {
   const auto huge = (*fabric)->Allocate(size_t{1} << 50, "the moon");
   ASSERT_FALSE(huge.ok());
   EXPECT_EQ(huge.error().code, Code::kExhausted);
-  EXPECT_NE(huge.error().message.find("MiB asked"), std::string::npos) << huge.error().message;
+  EXPECT_NE(huge.error().message.find("MiB requested"), std::string::npos) << huge.error().message;
   const auto memory = (*fabric)->Allocate(10000, "small");
   ASSERT_TRUE(memory.ok());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % 4096, 0u);

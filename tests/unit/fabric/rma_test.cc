@@ -251,9 +251,8 @@ TEST(PeerInfo, WhoCannotReadEachOther) {
   EXPECT_EQ(rma::WhyIncompatible({supported, unable, smaller}), "rank 1: no GPU");
   EXPECT_EQ(rma::WhyIncompatible({unable, supported}), "rank 0: no GPU");
   EXPECT_EQ(rma::WhyIncompatible({supported, supported, smaller}),
-            "rank 2 reads into 2048 bytes, rank 0 into 4096");
-  EXPECT_EQ(rma::WhyIncompatible({supported, *decoded}),
-            "rank 1 is of another build, with protocol 2, not 1");
+            "rank 2 has 2048 bytes of scratch memory, rank 0 has 4096");
+  EXPECT_EQ(rma::WhyIncompatible({supported, *decoded}), "rank 1 runs another build: protocol 2, not 1");
 }
 
 TEST(PeerInfo, WhatCarriesMemoryOfGpus) {

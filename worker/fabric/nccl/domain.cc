@@ -54,7 +54,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
     const std::lock_guard lock(mutex_);
     older = current_;
   }
-  CHECK(older.use_count() <= 2, "the older communicator is still there");
+  CHECK(older.use_count() <= 2, "the older communicator still exists");
   const ManagedCommunicator::Reusability reusability =
       older == nullptr ? ManagedCommunicator::Reusability::kNone : older->WaitUntilStopped();
 

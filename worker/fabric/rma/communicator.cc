@@ -13,7 +13,7 @@ namespace ringmaster::fabric::rma {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-// Up to here everybody reads everything and sums it all: one round instead of two.
+// Up to this size every member gets all operands and sums them itself: one round instead of two.
 constexpr size_t kSmallBytes = 64 << 10;
 
 class RmaCommunicator final : public AsyncCommunicator {
@@ -23,7 +23,7 @@ class RmaCommunicator final : public AsyncCommunicator {
     CHECK(world() == 1 || ScratchHalf(0).size() >= Others() * kCacheLineBytes,
           "too little scratch: {} bytes for {} members", scratch.size(), world());
   }
-  // Nothing of ours is under way when the memory is used again.
+  // No work of this communicator is in flight when the memory is reused.
   ~RmaCommunicator() override { (void)work_->Wait(); }
 
   int rank() const override { return group_->rank(); }
@@ -44,7 +44,7 @@ class RmaCommunicator final : public AsyncCommunicator {
   }
   Status AllGather(std::span<std::byte> data) override { return Finalize(DoAllGather(data)); }
   Status Broadcast(std::span<std::byte> data, int root) override { return Finalize(DoBroadcast(data, root)); }
-  // What the others get is garbage by contract, so it may as well be the sum.
+  // By contract the other ranks' data is garbage, so it may be the sum.
   Status Reduce(std::span<int32_t> data, ReduceOp op, int) override { return AllReduce(data, op); }
   Status Reduce(std::span<float> data, ReduceOp op, int) override { return AllReduce(data, op); }
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
@@ -65,11 +65,11 @@ class RmaCommunicator final : public AsyncCommunicator {
 
   Status StartAllReduce(std::span<int32_t> data, ReduceOp op) override { return AllReduce(data, op); }
   Status StartAllReduce(std::span<float> data, ReduceOp op) override { return AllReduce(data, op); }
-  Status Finish() override { return Ok(); }  // each was done when its Start returned
+  Status Finish() override { return Ok(); }  // each StartAllReduce completes its operation
 
  private:
   size_t Others() const { return static_cast<size_t>(world()) - 1; }
-  // Where the term of `peer` is among those of the others.
+  // Returns the index of the peer's operand among those of the peers.
   size_t OperandIndex(int peer) const { return static_cast<size_t>(peer < rank() ? peer : peer - 1); }
   std::span<std::byte> ScratchHalf(size_t turn) const {
     return scratch_.subspan(turn % 2 * (scratch_.size() / 2), scratch_.size() / 2);
@@ -78,7 +78,7 @@ class RmaCommunicator final : public AsyncCommunicator {
     return ScratchHalf(0).size() / Others() / kCacheLineBytes * kCacheLineBytes;
   }
 
-  // Also after a failure: the device leaves the caller's memory alone.
+  // Waits for the device, also after a failure: it no longer uses the caller's memory then.
   Status Finalize(Status status) {
     const Status waited = work_->Wait();
     RM_TRY(std::move(status));
@@ -90,7 +90,7 @@ class RmaCommunicator final : public AsyncCommunicator {
                                               bytes, world())};
   }
 
-  // Fills `operands` with what the others have `offset` behind what they have exposed, an equal part each.
+  // Fills `operands` with equal parts of what the peers have exposed, from `offset` on.
   Status GetOperands(size_t offset, std::span<std::byte> operands) {
     const size_t bytes = operands.size() / Others();
     for (int q = 0; q < world(); ++q) {
@@ -100,15 +100,15 @@ class RmaCommunicator final : public AsyncCommunicator {
     return group_->WaitForGets();
   }
 
-  // Reads everybody's term of `own`, which lies `offset` behind what all have exposed, piece by piece, and
-  // has the device sum them there; it sums a piece while the next one is read.
+  // Sums `own`, which is at `offset` of what all have exposed, with the peers' operands, piece by piece: the
+  // device sums a piece while the next one is read.
   Status ReduceShare(std::span<std::byte> own, size_t offset, const Combiner& combiner) {
     size_t turn = 0;
     for (size_t at = 0; at < own.size(); at += MaxPieceBytes(), ++turn) {
       const std::span<std::byte> piece = own.subspan(at, std::min(MaxPieceBytes(), own.size() - at));
       const std::span<std::byte> operands = ScratchHalf(turn).first(piece.size() * Others());
       RM_TRY(GetOperands(offset + at, operands));
-      RM_TRY(work_->Wait());  // for the piece before: the next one goes to where its operands are
+      RM_TRY(work_->Wait());  // for the previous piece, whose half the next gets reuse
       work_->Combine({piece, operands, rank(), combiner});
     }
     return work_->Wait();
@@ -121,19 +121,20 @@ class RmaCommunicator final : public AsyncCommunicator {
     if (data.size() * Others() <= kSmallBytes && data.size() <= MaxPieceBytes()) {
       const std::span<std::byte> operands = ScratchHalf(0).first(data.size() * Others());
       RM_TRY(GetOperands(0, operands));
-      RM_TRY(group_->Expose({}));  // nobody reads ours any more
+      RM_TRY(group_->Expose({}));  // no peer reads our data any more
       work_->Combine({data, operands, rank(), combiner});
       return Ok();
     }
-    const size_t share = (data.size() / static_cast<size_t>(world()) + kCacheLineBytes) / kCacheLineBytes *
-                         kCacheLineBytes;  // of all but the last ones
+    // The last shares may be shorter, or empty.
+    const size_t share =
+        (data.size() / static_cast<size_t>(world()) + kCacheLineBytes) / kCacheLineBytes * kCacheLineBytes;
     const auto share_of = [&](int q) {
       const size_t begin = std::min(data.size(), share * static_cast<size_t>(q));
       return std::pair(begin, data.subspan(begin, std::min(share, data.size() - begin)));
     };
     const auto [begin, own] = share_of(rank());
     RM_TRY(ReduceShare(own, begin, combiner));
-    RM_TRY(group_->Expose(data));  // the sums are there, and nobody reads our operands any more
+    RM_TRY(group_->Expose(data));  // the sums are ready, and no peer reads our operands any more
     for (int q = 0; q < world(); ++q) {
       if (q == rank()) continue;
       const auto [offset, theirs] = share_of(q);

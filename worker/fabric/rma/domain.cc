@@ -12,6 +12,7 @@
 #include "base/log.h"
 
 namespace ringmaster::fabric::rma {
+
 std::unique_ptr<Domain> Domain::Create(const DomainOptions& options) {
   auto domain = std::unique_ptr<Domain>(new Domain(options));
   auto context = ucx::Context::Create(UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, true);
@@ -20,7 +21,7 @@ std::unique_ptr<Domain> Domain::Create(const DomainOptions& options) {
   if (!context.ok()) {
     domain->unsupported_reason_ = context.error().message;
   } else if (!(*context)->Supports(memory.type)) {
-    domain->unsupported_reason_ = fmt::format("UCX {} has no support for CUDA here", ucx::LibraryVersion());
+    domain->unsupported_reason_ = fmt::format("UCX {} does not support CUDA here", ucx::LibraryVersion());
   } else if (options.cuda && !ucx::CanDisableEmulation()) {
     domain->unsupported_reason_ = fmt::format("UCX {} is older than 1.21", ucx::LibraryVersion());
   } else {
@@ -39,8 +40,7 @@ void Domain::Register(std::span<std::byte> memory) {
 }
 
 void Domain::LogOnce(const std::string& why) {
-  if (std::exchange(last_logged_, why) != why)
-    log::Info("gradients do not travel by reads of GPUs' memory: {}", why);
+  if (std::exchange(last_logged_, why) != why) log::Info("RMA does not carry gradients: {}", why);
 }
 
 std::unique_ptr<Group> Domain::NewGroup(Communicator* host, const std::atomic<bool>* cancel,
@@ -75,7 +75,7 @@ Result<std::string> Domain::ConnectGroup(Group* group, std::vector<PeerInfo> inf
     const std::string found = options_.cuda ? GpuTransports(one_host[static_cast<size_t>(q)], lanes) : lanes;
     if (found.empty())
       return Error{Code::kUnavailable,
-                   fmt::format("neither cuda_ipc nor RDMA leads from rank {} to rank {}", group->rank(), q)};
+                   fmt::format("neither cuda_ipc nor RDMA connects rank {} to rank {}", group->rank(), q)};
     transports.merge(SplitNames(found));
   }
   return fmt::format("ucx:{}", fmt::join(transports, "+"));
@@ -85,7 +85,8 @@ Result<bool> Domain::AllAgree(Communicator* host, const std::string& why_not) {
   int32_t refusals = why_not.empty() ? 0 : 1;
   RM_TRY(host->AllReduce(std::span(&refusals, 1), ReduceOp::kSum));
   if (refusals > 0)
-    LogOnce(why_not.empty() ? fmt::format("{} of {} members cannot", refusals, host->world()) : why_not);
+    LogOnce(why_not.empty() ? fmt::format("{} of {} members cannot use it", refusals, host->world())
+                            : why_not);
   return refusals == 0;
 }
 
@@ -106,10 +107,12 @@ Result<std::unique_ptr<AsyncCommunicator>> Domain::Connect(Communicator* host,
   RM_ASSIGN(const bool reached, AllAgree(host, transports.ok() ? "" : transports.error().message));
   if (!reached) return std::unique_ptr<AsyncCommunicator>();
   RM_ASSIGN(const std::optional<int> unread, group->ProbePeers(scratch));
-  RM_ASSIGN(const bool all_read,
-            AllAgree(host, unread ? fmt::format("rank {} cannot read rank {}'s by {} without the host's help",
-                                                group->rank(), *unread, *transports)
-                                  : ""));
+  RM_ASSIGN(
+      const bool all_read,
+      AllAgree(host, unread
+                         ? fmt::format("rank {} cannot read memory of rank {} by {} without help of its host",
+                                       group->rank(), *unread, *transports)
+                         : ""));
   if (!all_read) return std::unique_ptr<AsyncCommunicator>();
   transport_ = *transports;
   return MakeCommunicator(std::move(group), work, scratch);

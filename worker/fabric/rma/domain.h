@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pulls within one trainer: the memory that peers may read, and the groups of successive generations, each of
-// which is made over a communicator of the host. For GPUs whose gradients NCCL does not carry: because UCX
-// was asked for, because it is missing, or because workers share a GPU.
+// RMA collectives of one trainer: the memory that peers may read, and the communicators of successive
+// generations, each created over a communicator of the host. The entry of rma/. Used for GPUs whose gradients
+// NCCL does not carry: because UCX was requested, NCCL is missing, or workers share a GPU.
 //
-// There is a group only where every member can read from every other without help of their hosts: GPUs of one
-// machine that see each other (cuda_ipc), or RDMA devices that reach the GPUs' memory on both sides
-// (GPUDirect). Each tries that with every peer; when one cannot, all go without.
+// A communicator exists only if every member can read from every other member without help of their hosts:
+// GPUs of one machine with peer access (cuda_ipc), or RDMA devices that reach GPU memory on both sides
+// (GPUDirect RDMA). Each member tries that with every peer; if one fails, all go without.
 //
-// Thread rule: one thread at a time, to which the GPU is bound.
+// Not thread-safe. REQUIRES: the GPU is bound to the calling thread.
 #pragma once
 
 #include <atomic>
@@ -28,42 +28,42 @@
 namespace ringmaster::fabric::rma {
 
 struct DomainOptions {
-  // Whether the memory is a GPU's. Else any lane will do.
+  // The memory is GPU memory. If false, any transport of UCX is accepted.
   bool cuda = true;
-  std::string host_id;  // equal where members see each other's GPUs
+  std::string host_id;  // equal for members whose GPUs may have peer access
   Duration timeout = seconds(60);
 };
 
 class Domain {
  public:
-  // Without a UCX that can do it the others are told so at every Connect.
+  // Without a suitable UCX the Domain is not supported(), and Connect reports that to the other members.
   static std::unique_ptr<Domain> Create(const DomainOptions& options);
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
-  // Memory that collectives are to work on, `scratch` included; it outlives the Domain. Before the first
-  // Connect.
+  // Registers memory for collectives, including the scratch memory. REQUIRES: it outlives the Domain; no
+  // Connect before.
   void Register(std::span<std::byte> memory);
   bool supported() const { return unsupported_reason_.empty(); }
-  // This member cannot, for that reason.
+  // Marks this member as unable to take part.
   void Disable(const std::string& why) { unsupported_reason_ = why; }
 
-  // Every member calls it with its communicator of the host, whose rank, world and generation the new one
-  // has. The older one must have been destroyed. nullptr, at all of them, when pulls are not to be had for
-  // this group. Ends with kCancelled, soon, when *cancel becomes true. `work` and `scratch` as in
-  // communicator.h.
+  // Creates the communicator of a generation, with the rank, world and generation of `host`. Returns nullptr,
+  // at all members, when RMA is not available for this group. `work` and `scratch`: see communicator.h.
+  // REQUIRES: every member calls it with its communicator of the host; the older communicator is destroyed.
+  // Errors: kCancelled soon after *cancel becomes true.
   Result<std::unique_ptr<AsyncCommunicator>> Connect(Communicator* host, const std::atomic<bool>* cancel,
                                                      DeviceWork* work, std::span<std::byte> scratch);
 
-  // "ucx:cuda_ipc", "ucx:rc_mlx5" of the last group; empty when there was none.
+  // Returns what carries the last communicator's gets: "ucx:cuda_ipc", "ucx:rc_mlx5"; empty: there was none.
   const std::string& transport() const { return transport_; }
 
  private:
   explicit Domain(const DomainOptions& options) : options_(options) {}
   std::unique_ptr<Group> NewGroup(Communicator* host, const std::atomic<bool>* cancel, PeerInfo* own) const;
-  // What carries reads from all others, or why there is no way to one.
+  // Returns what carries gets from all peers. Errors: kUnavailable when a peer cannot be reached.
   Result<std::string> ConnectGroup(Group* group, std::vector<PeerInfo> infos) const;
-  // Whether `why_not` is empty at all members.
+  // Returns whether `why_not` is empty at all members. A collective of `host`.
   Result<bool> AllAgree(Communicator* host, const std::string& why_not);
   void LogOnce(const std::string& why);
 

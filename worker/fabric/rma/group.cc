@@ -14,7 +14,7 @@ constexpr size_t kSmallProbe = 4;
 constexpr size_t kLargeProbe = 1 << 20;
 constexpr auto kGrace = milliseconds(100);
 constexpr auto kSleep = milliseconds(10);
-constexpr auto kPatience = std::chrono::microseconds(50);  // idle time before a sleep
+constexpr auto kSpin = std::chrono::microseconds(50);  // idle time before a sleep
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Group::Group(const Memory* memory, const Options& options)
     : memory_(memory), options_(options), peers_(static_cast<size_t>(options.world)) {}
 
 Group::~Group() {
-  // Pulls before the keys they use, and connections before the worker.
+  // End gets before the keys they use, and connections before the worker.
   for (Peer& peer : peers_)
     if (peer.endpoint != nullptr) peer.endpoint->CancelTransfers();
   for (Peer& peer : peers_) {
@@ -50,7 +50,7 @@ Result<std::unique_ptr<Group>> Group::Create(const Memory* memory, const Options
 }
 
 Status Group::Connect(std::vector<PeerInfo> infos) {
-  moved_ = Now();
+  last_progress_ = Now();
   for (int q = 0; q < world(); ++q) {
     Peer& peer = peers_[static_cast<size_t>(q)];
     peer.info = std::move(infos[static_cast<size_t>(q)]);
@@ -61,12 +61,12 @@ Status Group::Connect(std::vector<PeerInfo> infos) {
 }
 
 void Group::OnMessage(const ucx::Header& header, std::span<const std::byte> data) {
-  if (failure_ || news_) return;
+  if (failure_ || pending_error_) return;
   DataLocation location;
-  const bool sound = header.generation == generation() && header.rank >= 0 && header.rank < world() &&
+  const bool valid = header.generation == generation() && header.rank >= 0 && header.rank < world() &&
                      header.rank != rank() && data.size() == sizeof location;
-  if (!sound) {
-    news_ = Error{Code::kInternal, "a message that no member sends"};
+  if (!valid) {
+    pending_error_ = Error{Code::kInternal, "an invalid message"};
     return;
   }
   std::memcpy(&location, data.data(), sizeof location);
@@ -84,18 +84,19 @@ void Group::OnMessage(const ucx::Header& header, std::span<const std::byte> data
       peer.sends_acknowledged = header.sequence;
       return;
     case ucx::Kind::kStop:
-      news_ =
+      pending_error_ =
           Error{Code::kCancelled, fmt::format("rank {} gave up generation {}", header.rank, generation())};
       return;
     default:
-      news_ = Error{Code::kInternal, fmt::format("rank {} sent a message of another kind", header.rank)};
+      pending_error_ =
+          Error{Code::kInternal, fmt::format("rank {} sent a message of an unexpected kind", header.rank)};
   }
 }
 
 Result<Group::DataLocation> Group::Locate(std::span<const std::byte> data) const {
   if (data.empty()) return DataLocation{};
   const std::optional<size_t> region = memory_->Find(data);
-  if (!region) return Error{Code::kInternal, "data outside of all registered memory"};
+  if (!region) return Error{Code::kInternal, "data is not in registered memory"};
   return DataLocation{
       .region = static_cast<uint32_t>(*region),
       .empty = 0,
@@ -108,7 +109,7 @@ void Group::SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const Dat
                       std::as_bytes(std::span(&location, 1)));
 }
 
-// A peer that fails later than we need it has done its part and left.
+// A peer that fails when nothing depends on it any more has done its part and left.
 Status Group::WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs) {
   const Time begin = Now();
   Time idle_since = kNever;
@@ -116,7 +117,7 @@ Status Group::WaitUntil(const std::function<bool()>& done, const std::function<b
     RM_TRY(Check());
     if (options_.cancel != nullptr && options_.cancel->load(std::memory_order_acquire))
       return Fail({Code::kCancelled, fmt::format("generation {} was aborted", generation())});
-    if (news_) return Fail(*news_);
+    if (pending_error_) return Fail(*pending_error_);
     if (done()) return Ok();
     for (int q = 0; q < world(); ++q) {
       if (q == rank() || !needs(q)) continue;
@@ -127,22 +128,22 @@ Status Group::WaitUntil(const std::function<bool()>& done, const std::function<b
     const Time now = Now();
     if (worker_->messages() != messages_) {
       messages_ = worker_->messages();
-      moved_ = now;
+      last_progress_ = now;
     }
     if (busy) {
       idle_since = kNever;
       continue;
     }
     if (idle_since == kNever) idle_since = now;
-    if (now - idle_since < kPatience) continue;
-    if (now - std::max(begin, moved_) > options_.timeout && !done())
+    if (now - idle_since < kSpin) continue;
+    if (now - std::max(begin, last_progress_) > options_.timeout && !done())
       return Fail({Code::kDeadlineExceeded,
                    fmt::format("members made no progress in {:.1f} s", ToSeconds(options_.timeout))});
     worker_->Sleep(kSleep);
   }
 }
 
-// Who has got all it waits for may go and make no progress for a while; what it has told must be on its way.
+// A member that needs nothing more may make no progress for a while; its messages must have left before.
 bool Group::AllSent() const {
   return std::ranges::all_of(peers_, [](const Peer& peer) {
     return peer.endpoint == nullptr || peer.endpoint->failed() || peer.endpoint->in_flight() == 0;
@@ -156,16 +157,16 @@ Status Group::Expose(std::span<const std::byte> own) {
   ++exposures_;
   for (Peer& peer : peers_)
     if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kExpose, exposures_, *location);
-  const auto here = [this](const Peer& peer) {
+  const auto has_exposed = [this](const Peer& peer) {
     return peer.endpoint == nullptr || peer.exposures >= exposures_;
   };
-  RM_TRY(WaitUntil([&] { return std::ranges::all_of(peers_, here) && AllSent(); },
-                   [&](int q) { return !here(peers_[static_cast<size_t>(q)]); }));
+  RM_TRY(WaitUntil([&] { return std::ranges::all_of(peers_, has_exposed) && AllSent(); },
+                   [&](int q) { return !has_exposed(peers_[static_cast<size_t>(q)]); }));
   for (Peer& peer : peers_) {
     peer.current = peer.exposed[exposures_ % 2];
     if (peer.endpoint != nullptr && peer.current.bytes != own.size())
-      return Fail({Code::kInternal, fmt::format("a member came with {} bytes, this one with {}",
-                                                peer.current.bytes, own.size())});
+      return Fail({Code::kInternal,
+                   fmt::format("a member exposes {} bytes, this one {}", peer.current.bytes, own.size())});
   }
   return Ok();
 }
@@ -183,10 +184,11 @@ Status Group::Get(int q, size_t offset, std::span<std::byte> to) {
   Peer& peer = peers_[static_cast<size_t>(q)];
   if (peer.endpoint->failed()) return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
   const DataLocation& location = peer.current;
-  const bool sound = location.empty == 0 && location.region < peer.info.regions.size() &&
+  const bool valid = location.empty == 0 && location.region < peer.info.regions.size() &&
                      location.offset + location.bytes <= peer.info.regions[location.region].bytes &&
                      offset + to.size() <= location.bytes;
-  if (!sound) return Fail({Code::kInternal, fmt::format("rank {} shows no {} bytes", q, offset + to.size())});
+  if (!valid)
+    return Fail({Code::kInternal, fmt::format("rank {} does not expose {} bytes", q, offset + to.size())});
   const Result<const ucx::RemoteKey*> key = RemoteKeyOf(peer, location.region);
   if (!key.ok()) return Fail(key.error());
   const std::optional<size_t> local = memory_->Find(to);
@@ -265,15 +267,15 @@ Status Group::Check() const {
 Error Group::Fail(Error error) {
   if (failure_) return *failure_;
   failure_ = error;
-  // Others may be waiting for what we shall never show.
+  // Peers may be waiting for an exposure that will never come.
   for (Peer& peer : peers_)
     if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kStop, 0, {});
-  // Reads of who lives end by themselves in a moment; it is better not to need what UCX does to end them.
-  const auto reading = [](const Peer& peer) {
+  // Gets from live peers complete on their own within moments, which is safer than cancelling them.
+  const auto has_gets = [](const Peer& peer) {
     return peer.endpoint != nullptr && peer.endpoint->gets_in_flight() > 0;
   };
   const Time deadline = Now() + kGrace;
-  while (std::ranges::any_of(peers_, reading) && Now() < deadline) worker_->Progress();
+  while (std::ranges::any_of(peers_, has_gets) && Now() < deadline) worker_->Progress();
   for (Peer& peer : peers_)
     if (peer.endpoint != nullptr) peer.endpoint->CancelTransfers();
   return error;

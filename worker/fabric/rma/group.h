@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The members of one generation, who read each other's memory: they show each other where their data lies,
-// pull, and tell when they are done. The collectives over that are in communicator.h.
+// The members of one generation, which read each other's memory: they expose where their data is, get from
+// each other, and report when they are done. communicator.h builds the collectives on it.
 //
-// The memory rule of the fabric holds here too (fabric.h): nobody writes into a peer's memory. Each
-// generation has a UCX worker and connections of its own, so that nothing of an older one can come in its
-// way: UCX pairs the connections between two workers by counting them, and a member that was lost may have
-// made one more.
+// The memory rule of the fabric holds here too (fabric.h): no process writes into a peer's memory. Each
+// generation has its own UCX worker and connections, so that no older generation can interfere: UCX pairs the
+// connections between two workers by counting them, and a lost member may have created one more.
 //
-// Thread rule: one thread at a time. After a failure every call fails the same way, and no pull is under way
-// any more. No call hangs: kCancelled soon after *cancel, kUnavailable when a peer that is waited for is
-// gone, kDeadlineExceeded without progress in time.
+// Not thread-safe. After a failure every call fails with the same error, and no get is in flight. No call
+// hangs. Errors: kCancelled soon after *cancel becomes true, kUnavailable when an awaited peer is gone,
+// kDeadlineExceeded without progress in time.
 #pragma once
 
 #include <atomic>
@@ -33,13 +32,13 @@
 
 namespace ringmaster::fabric::rma {
 
-// This process's memory as UCX knows it; outlives its groups.
+// The memory of this process that is registered with UCX. REQUIRES: outlives its groups.
 struct Memory {
   std::unique_ptr<ucx::Context> context;
   ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
   std::vector<ucx::RegisteredMemory> regions;
 
-  // The region that holds all of it; nullopt when none does.
+  // Returns the index of the region that contains `data`; nullopt when none does.
   std::optional<size_t> Find(std::span<const std::byte> data) const;
 };
 
@@ -60,33 +59,34 @@ class Group {
   int rank() const { return options_.rank; }
   int world() const { return options_.world; }
   uint64_t generation() const { return options_.generation; }
-  // For the own PeerInfo.
+  // Returns the address of the UCX worker, for the own PeerInfo.
   const std::string& address() const { return worker_->address(); }
 
-  // Connects to all. Fails when UCX has no way to one of them.
+  // Connects to all members. Errors: kUnavailable when UCX cannot reach one of them.
   Status Connect(std::vector<PeerInfo> infos);
-  // The lanes to a peer.
+  // Returns the UCX transports of the connection to a peer.
   std::string Transports(int peer) const { return peers_[static_cast<size_t>(peer)].endpoint->Transports(); }
 
-  // Everybody shows `scratch` and reads a little and much of that of all others. The first rank from which
-  // that cannot be done, though it lives; the group is then of no use.
+  // Exposes `scratch` and gets a small and a large piece from every peer. Returns the first rank that is
+  // alive but cannot be read; the group is then unusable.
   Result<std::optional<int>> ProbePeers(std::span<std::byte> scratch);
 
-  // Shows `own` to all and waits until all others have come to the same point and exposed theirs; it must lie
-  // in a region, or be empty. What they show must be as long as ours.
+  // Exposes `own` to all and waits until all others have made the same call; so Expose({}) is a barrier.
+  // REQUIRES: `own` is in a registered region, or empty; all members expose the same number of bytes.
   Status Expose(std::span<const std::byte> own);
-  // Begins to read what lies `offset` behind the start of what `peer` has exposed last, or sends_announced.
+  // Starts to read the peer's data at `offset` of what it exposed, or sent, last.
   Status Get(int peer, size_t offset, std::span<std::byte> to);
-  // All that was begun is here.
+  // Waits until all started gets are complete.
   Status WaitForGets();
 
-  // Between two alone: Send returns when the peer has pulled it and called Acknowledge.
+  // Transfer between two ranks. Send returns when the receiver has called Acknowledge; the receiver calls
+  // AwaitSend, Get, WaitForGets and Acknowledge.
   Status Send(int peer, std::span<const std::byte> data);
   Status AwaitSend(int peer, size_t bytes);
   Status Acknowledge(int peer);
 
  private:
-  // Where a member's data lies.
+  // Where a member's data is; sent as bytes.
   struct DataLocation {
     uint32_t region = 0;
     uint32_t empty = 1;
@@ -94,15 +94,17 @@ class Group {
     uint64_t bytes = 0;
   };
   struct Peer {
-    std::unique_ptr<ucx::Endpoint> endpoint;  // nullptr at our own rank
+    std::unique_ptr<ucx::Endpoint> endpoint;  // nullptr at the own rank
     PeerInfo info;
-    std::map<uint32_t, ucx::RemoteKey> keys;               // by region, when first needed; before endpoint
-    uint64_t exposures = 0;                                // points it has come to
-    DataLocation exposed[2];                               // at the last two: it may be one ahead of us
-    uint64_t sends_announced = 0, sends_acknowledged = 0;  // by it
-    DataLocation send_location;
-    uint64_t sent = 0, acknowledged = 0;
-    DataLocation current;  // what Get reads from
+    std::map<uint32_t, ucx::RemoteKey> keys;  // by region, unpacked on first use; destroyed before endpoint
+    uint64_t exposures = 0;                   // received from the peer
+    DataLocation exposed[2];                  // the last two, by parity: the peer may be one ahead
+    uint64_t sends_announced = 0;             // by the peer
+    uint64_t sends_acknowledged = 0;          // by the peer
+    DataLocation send_location;               // of the last announced send
+    uint64_t sent = 0;                        // to the peer
+    uint64_t acknowledged = 0;                // to the peer
+    DataLocation current;                     // what Get reads from
   };
 
   Group(const Memory* memory, const Options& options);
@@ -110,7 +112,7 @@ class Group {
   Result<DataLocation> Locate(std::span<const std::byte> data) const;
   void SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const DataLocation& location);
   Result<const ucx::RemoteKey*> RemoteKeyOf(Peer& peer, uint32_t region);
-  // Makes progress until `done`; `needs(q)`: something of rank q is waited for.
+  // Makes progress until `done`. `needs(q)`: whether `done` still depends on rank q.
   Status WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs);
   bool AllSent() const;
   Status Check() const;
@@ -121,9 +123,9 @@ class Group {
   std::unique_ptr<ucx::Worker> worker_;
   std::vector<Peer> peers_;
   uint64_t exposures_ = 0;
-  uint64_t messages_ = 0;  // the worker's, as of moved_
-  Time moved_ = {};
-  std::optional<Error> news_;  // what a message brought that makes no sense
+  uint64_t messages_ = 0;  // the worker's count at last_progress_
+  Time last_progress_ = {};
+  std::optional<Error> pending_error_;  // from a message; WaitUntil makes it the failure
   std::optional<Error> failure_;
 };
 

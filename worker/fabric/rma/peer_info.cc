@@ -46,7 +46,7 @@ Result<PeerInfo> Decode(std::string_view bytes) {
     const json value = json::from_cbor(bytes.begin(), bytes.end());
     PeerInfo info;
     info.protocol = value.at("protocol").get<uint32_t>();
-    if (info.protocol != kProtocol) return info;  // all that is known of it
+    if (info.protocol != kProtocol) return info;  // the other fields are unknown
     info.scratch_bytes = value.at("scratch").get<uint64_t>();
     info.unsupported_reason = Text(value.at("refusal"));
     info.host_id = Text(value.at("host"));
@@ -82,12 +82,11 @@ Result<std::vector<PeerInfo>> ExchangePeerInfo(Communicator* host, const PeerInf
 std::string WhyIncompatible(const std::vector<PeerInfo>& infos) {
   for (size_t q = 0; q < infos.size(); ++q) {
     if (infos[q].protocol != kProtocol)
-      return fmt::format("rank {} is of another build, with protocol {}, not {}", q, infos[q].protocol,
-                         kProtocol);
+      return fmt::format("rank {} runs another build: protocol {}, not {}", q, infos[q].protocol, kProtocol);
     if (!infos[q].unsupported_reason.empty())
       return fmt::format("rank {}: {}", q, infos[q].unsupported_reason);
     if (infos[q].scratch_bytes != infos[0].scratch_bytes)
-      return fmt::format("rank {} reads into {} bytes, rank 0 into {}", q, infos[q].scratch_bytes,
+      return fmt::format("rank {} has {} bytes of scratch memory, rank 0 has {}", q, infos[q].scratch_bytes,
                          infos[0].scratch_bytes);
   }
   return "";
@@ -105,7 +104,7 @@ std::set<std::string> SplitNames(std::string_view joined) {
 
 std::string GpuTransports(bool one_host, std::string_view lanes) {
   const std::set<std::string> names = SplitNames(lanes);
-  if (one_host && names.contains("cuda_ipc")) return "cuda_ipc";  // UCX prefers it as well
+  if (one_host && names.contains("cuda_ipc")) return "cuda_ipc";  // UCX prefers it, too
   std::string rdma;
   for (const std::string& name : names)
     if (IsRdma(name)) rdma += (rdma.empty() ? "" : "+") + name;

@@ -10,9 +10,10 @@ namespace ringmaster::fabric::shm {
 namespace {
 
 constexpr size_t kLine = 64;
-// A rank's share of one piece of a large reduction: small enough that peers find the sum in its cache.
+// A rank's share of one piece of a large reduction: small enough that the sum is still in a cache when peers
+// read it.
 constexpr size_t kShareBytes = 256 << 10;
-constexpr size_t kCopyBytes = 1 << 20;  // between two looks at the clock of generations
+constexpr size_t kCopyBytes = 1 << 20;  // between two checks of the generation
 
 struct Range {
   size_t begin;
@@ -41,23 +42,24 @@ Result<bool> Collectives::Begin(std::span<const std::byte> data, uint32_t tag, i
   const auto place = group_.domain().Find(data.data(), data.size());
   own = {place ? place->segment : 0, place ? place->offset : 0, data.size(), tag, place ? 0u : 1u};
   RM_TRY(group_.AwaitAll(group_.Publish()));
-  // Copied before they are judged: a peer that moves on may change them at any time.
+  // Copy the descriptors before checking them: a peer that has left the generation may change them any time.
   std::vector<Descriptor> all(group_.world());
   for (int q = 0; q < group_.world(); ++q) all[q] = group_.page(q).descriptors[half];
   RM_TRY(group_.VerifyAll());
   bool direct = true;
-  shown_.assign(group_.world(), nullptr);
+  published_.assign(group_.world(), nullptr);
   for (int q = 0; q < group_.world(); ++q) {
     if (all[q].kind != tag || all[q].bytes != data.size())
       return group_.Fail({Code::kInternal,
-                          fmt::format("rank {} is in another operation (tag {:#x}, {} bytes; ours {:#x}, {})",
+                          fmt::format("rank {} runs another operation (tag {:#x}, {} bytes; here {:#x}, {})",
                                       q, all[q].kind, all[q].bytes, tag, data.size())});
     if (source >= 0 && source != q) continue;
-    shown_[q] = q == group_.rank() ? data.data() : group_.Data(q, all[q]);
+    published_[q] = q == group_.rank() ? data.data() : group_.Data(q, all[q]);
     if (all[q].staged != 0) {
       direct = false;
-    } else if (shown_[q] == nullptr) {
-      return group_.Fail({Code::kInternal, fmt::format("rank {} shows memory that it has not announced", q)});
+    } else if (published_[q] == nullptr) {
+      return group_.Fail(
+          {Code::kInternal, fmt::format("rank {} publishes memory that is not in its address", q)});
     }
   }
   return direct;
@@ -98,7 +100,7 @@ Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combi
     const SmallSlot& slot = group_.page(q).small[half];
     if (slot.kind != tag || slot.bytes != data.size()) {
       RM_TRY(group_.VerifyAll());
-      return group_.Fail({Code::kInternal, fmt::format("rank {} is in another operation", q)});
+      return group_.Fail({Code::kInternal, fmt::format("rank {} runs another operation", q)});
     }
     sources[q] = slot.data;
   }
@@ -114,8 +116,8 @@ Status Collectives::Reduce(std::span<std::byte> data, const Combiner& combiner, 
   return direct ? ReduceDirect(data, combiner, root) : ReduceStaged(data, combiner, root);
 }
 
-// In step i everyone sums its share of piece i, and then copies the other shares of piece i - 1: the owners
-// had the time of one sum to get there first.
+// In step i every rank sums its share of piece i, and then copies the other shares of piece i - 1: their
+// owners had the time of one sum to finish them.
 Status Collectives::ReduceDirect(std::span<std::byte> data, const Combiner& combiner, int root) {
   const int world = group_.world();
   const int rank = group_.rank();
@@ -127,7 +129,7 @@ Status Collectives::ReduceDirect(std::span<std::byte> data, const Combiner& comb
     if (i < pieces) {
       const size_t begin = i * piece_bytes;
       const Range own = Share(std::min(piece_bytes, data.size() - begin), rank, world);
-      for (int q = 0; q < world; ++q) sources[q] = shown_[q] + begin + own.begin;
+      for (int q = 0; q < world; ++q) sources[q] = published_[q] + begin + own.begin;
       combiner.Combine(data.data() + begin + own.begin, sources, own.length / kElementBytes);
       phase = group_.Publish();
     }
@@ -138,7 +140,7 @@ Status Collectives::ReduceDirect(std::span<std::byte> data, const Combiner& comb
       const int q = (rank + d) % world;
       const Range share = Share(std::min(piece_bytes, data.size() - begin), q, world);
       RM_TRY(group_.Await(q, summed));
-      std::memcpy(data.data() + begin + share.begin, shown_[q] + begin + share.begin, share.length);
+      std::memcpy(data.data() + begin + share.begin, published_[q] + begin + share.begin, share.length);
     }
   }
   return End();
@@ -179,7 +181,7 @@ Status Collectives::ReduceScatter(std::span<std::byte> data, const Combiner& com
   std::byte* own = data.data() + rank * share;
   if (direct) {
     for (size_t begin = 0; begin < share; begin += kCopyBytes) {
-      for (int q = 0; q < world; ++q) sources[q] = shown_[q] + rank * share + begin;
+      for (int q = 0; q < world; ++q) sources[q] = published_[q] + rank * share + begin;
       combiner.Combine(own + begin, sources, std::min(kCopyBytes, share - begin) / kElementBytes);
       RM_TRY(group_.VerifyAll());
     }
@@ -208,7 +210,7 @@ Status Collectives::AllGather(std::span<std::byte> data) {
   if (direct) {
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;
-      RM_TRY(Copy(q, data.data() + q * share, shown_[q] + q * share, share));
+      RM_TRY(Copy(q, data.data() + q * share, published_[q] + q * share, share));
     }
     return End();
   }
@@ -228,7 +230,7 @@ Status Collectives::Broadcast(std::span<std::byte> data, int root) {
   RM_ASSIGN(const bool direct, Begin(data, OperationTag(Kind::kBroadcast, nullptr, root), root));
   const bool source = root == group_.rank();
   if (direct) {
-    if (!source) RM_TRY(Copy(root, data.data(), shown_[root], data.size()));
+    if (!source) RM_TRY(Copy(root, data.data(), published_[root], data.size()));
     return End();
   }
   for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
@@ -252,7 +254,7 @@ Status Collectives::AllToAll(std::span<const std::byte> in, std::span<std::byte>
   if (direct) {
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;
-      RM_TRY(Copy(q, out.data() + q * share, shown_[q] + rank * share, share));
+      RM_TRY(Copy(q, out.data() + q * share, published_[q] + rank * share, share));
     }
     return End();
   }

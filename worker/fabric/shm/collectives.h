@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pull collectives, one per function, over a Group. Each takes untyped bytes; the Communicator in
-// communicator.cc gives them their types. Order of float sums: rank order per element.
+// The shared-memory collectives, one per function, over a Group: every member reads its peers' memory. Each
+// function takes untyped bytes; the Communicator in communicator.cc adds the types. Order of float sums: rank
+// order per element.
 //
-// Two paths. Direct: the data lies in memory that peers can map; everyone reads it where it lies, and nobody
-// returns before all have read (the caller may change it then). Staged: the data goes in pieces through the
-// halves of the staging area in turn; a half may be filled again once all have entered the next piece, which
-// proves that they are done with the one before.
+// There are two paths. Direct: the data is in memory that peers have mapped. Every member reads it in place,
+// and none returns before all have read, since the caller may change the data then. Staged: the data passes
+// in pieces through the two halves of the staging area, alternately. A half may be filled again once all
+// members have entered the next piece, which proves that they have read the previous one.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,12 @@ enum class Kind : uint32_t {
   kAllToAll,
 };
 
-// State that runs through all collectives of a generation.
+// The collectives of one generation. Not thread-safe.
 class Collectives {
  public:
   explicit Collectives(Group& group) : group_(group) {}
 
-  // root -1: everyone gets the sum.
+  // root -1: every rank gets the sum.
   Status Reduce(std::span<std::byte> data, const Combiner& combiner, int root);
   Status ReduceScatter(std::span<std::byte> data, const Combiner& combiner);
   Status AllGather(std::span<std::byte> data);
@@ -47,10 +48,10 @@ class Collectives {
   Status ReduceDirect(std::span<std::byte> data, const Combiner& combiner, int root);
   Status ReduceStaged(std::span<std::byte> data, const Combiner& combiner, int root);
 
-  // Shows `data` to all and waits until all have shown theirs. True when everyone's data (or only the one of
-  // `source`, unless -1) can be read where it lies.
+  // Publishes where `data` is and waits until all ranks have. Returns whether the data of every rank (or of
+  // `source` alone, unless it is -1) can be read in place.
   Result<bool> Begin(std::span<const std::byte> data, uint32_t tag, int source);
-  // All have read; buffers are the caller's again.
+  // Waits until all ranks have read; the caller may change its buffers then.
   Status End();
   std::byte* OwnStaging(size_t piece, size_t offset);
   const std::byte* Staging(int q, size_t piece, size_t offset);
@@ -58,8 +59,8 @@ class Collectives {
 
   Group& group_;
   uint64_t operations_ = 0;
-  size_t pieces_ = 0;                    // staged so far: the parity picks the half
-  std::vector<const std::byte*> shown_;  // where each rank's data of this operation lies; by Begin
+  size_t pieces_ = 0;                        // staged so far: the parity selects the half
+  std::vector<const std::byte*> published_;  // each rank's data of this operation; set by Begin
 };
 
 }  // namespace ringmaster::fabric::shm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Collectives by pulling: every member reads what it needs straight from its peers' memory.
+// The Communicator of members on one host: each reads what it needs directly from its peers' memory.
 #pragma once
 
 #include <memory>

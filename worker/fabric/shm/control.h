@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The control page: all that a member publishes to its same-host peers. Only the owner writes it; peers have
-// it mapped read-only.
+// The control page: everything a member publishes to its same-host peers. Only the owner writes it; peers map
+// it read-only.
 //
-// Why a peer can never take garbage for data: whatever the owner has published stays unchanged until all
-// peers have said that they have read it, or until the owner gave the generation up. It says so in
-// `stopped` before it touches a byte, and readers look at `stopped` after each read.
+// Invariant: a peer never mistakes garbage for data. Published data stays unchanged until all peers report
+// that they have read it, or until the owner gives up the generation. The owner sets `stopped` before it
+// changes a byte, and readers check `stopped` after each read.
 //
-// Plain data; both sides are of the same build (kLayout is compared).
+// Plain data; both sides compare kLayout, since they must run the same build.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 namespace ringmaster::fabric::shm {
 
 inline constexpr size_t kMaxRanks = 256;         // on one host
-inline constexpr size_t kSmallBytes = 4096;      // up to this size data travels inside the control page
+inline constexpr size_t kSmallBytes = 4096;      // data up to this size is sent inside the control page
 inline constexpr size_t kHalfBytes = 512 << 10;  // staging for collectives and for sends: two halves each
 inline constexpr size_t kCollectiveStaging = 0;  // offsets in the staging segment
 inline constexpr size_t kSendStaging = 2 * kHalfBytes;
@@ -27,13 +27,13 @@ inline constexpr size_t kStagingBytes = 4 * kHalfBytes;
 inline constexpr size_t kControlSegment = 0;
 inline constexpr size_t kStagingSegment = 1;
 
-// What the owner shows to peers in one operation.
+// Where the owner's data of one operation is.
 struct Descriptor {
   uint64_t segment = 0;  // index in MemberAddress::segments
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint32_t kind = 0;    // the operation, so that mismatched calls are noticed
-  uint32_t staged = 0;  // the data is not in a segment: it comes in pieces through the staging area
+  uint32_t kind = 0;    // the operation, to detect mismatched calls
+  uint32_t staged = 0;  // 1: the data is not in a segment; it comes in pieces through the staging area
 };
 
 // A small message, inline.
@@ -43,10 +43,10 @@ struct alignas(64) SmallSlot {
   alignas(16) std::byte data[kSmallBytes];
 };
 
-// One direction of a pairwise transfer; [rank of the other side].
+// One direction of a pairwise transfer; indexed by the rank of the other side.
 struct alignas(64) Cell {
   std::atomic<uint64_t> count;  // pieces offered, or pieces taken
-  Descriptor descriptor;        // of the current transfer (offering side only)
+  Descriptor descriptor;        // of the current transfer (sender only)
 };
 
 struct ControlPage {
@@ -58,13 +58,14 @@ struct ControlPage {
   int64_t pid;
   char uuid[32];
 
-  // The hot line. `phase` counts steps of the current generation; its low half is the futex word.
+  // The cache line that peers poll. `phase` counts steps of the current generation; its low half is the futex
+  // word.
   alignas(64) std::atomic<uint64_t> phase;
   std::atomic<uint64_t> stopped;  // generations up to this one are over for the owner
   std::atomic<uint64_t> ready;    // the generation that `phase`, cells and descriptors belong to
   std::atomic<uint32_t> closed;   // the Fabric was destroyed
 
-  alignas(64) std::atomic<uint32_t> sleepers;  // the owner sleeps in a futex on some peer's word
+  alignas(64) std::atomic<uint32_t> sleepers;  // 1: the owner sleeps in a futex on some peer's word
 
   alignas(64) Descriptor descriptors[2];  // by parity of the operation
   SmallSlot small[2];                     // by parity of the operation

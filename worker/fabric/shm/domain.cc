@@ -64,7 +64,7 @@ void Domain::GiveUp(uint64_t generation) {
   uint64_t current = stopped.load(std::memory_order_relaxed);
   while (current < generation && !stopped.compare_exchange_weak(current, generation)) {
   }
-  // Before anything that the caller may do to its buffers next.
+  // Orders the store before the caller's next writes to its buffers.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   FutexWakeAll(page().phase);
 }
@@ -104,10 +104,10 @@ Result<std::unique_ptr<Communicator>> Domain::Connect(uint64_t generation, int r
     return Error{Code::kInvalid, fmt::format("generation {} is not newer than the last", generation)};
   if (aborted() >= generation)
     return Error{Code::kCancelled, fmt::format("generation {} was aborted", generation)};
-  // Readers of the old generation must learn of its end before its counters start again.
+  // Readers of the old generation must notice its end before the counters restart.
   GiveUp(generation - 1);
   if (auto opened = OpenPeers(rank, members); !opened.ok()) {
-    GiveUp(generation);  // whoever is waiting for us in Connect
+    GiveUp(generation);  // for peers that wait in Connect for this process
     return opened.error();
   }
   own.phase.store(0, std::memory_order_release);

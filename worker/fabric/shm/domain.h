@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The shared memory of one process: what it owns for as long as the Fabric lives, and the peers it has
-// mapped.
+// The shared memory of one process: the memory it owns as long as the Fabric lives, and the peers it has
+// mapped. The entry of shm/.
 //
-// Allocate, Address and Connect belong to the communication thread; Abort to any thread.
+// Not thread-safe, except Abort, GiveUp and aborted.
 #pragma once
 
 #include <atomic>
@@ -37,24 +37,24 @@ class Domain {
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label);
   std::vector<Segment> Segments() const;
 
-  // As Fabric::Connect, for members that are all on this host.
+  // As Fabric::Connect. REQUIRES: all members are on this host.
   Result<std::unique_ptr<Communicator>> Connect(uint64_t generation, int rank,
                                                 const std::vector<MemberAddress>& members);
-  // Ends all operations of `generation` and older, here and at the peers.
+  // Ends all operations of `generation` and older, here and at the peers. Thread-safe.
   void Abort(uint64_t generation);
 
   // --- for Group ---
-  // Tells the peers that all up to `generation` is over for us. Any thread.
+  // Publishes that this process has given up `generation` and all older ones. Thread-safe.
   void GiveUp(uint64_t generation);
   ControlPage& page() { return *reinterpret_cast<ControlPage*>(memories_[kControlSegment].mapping.data()); }
   std::byte* staging() { return memories_[kStagingSegment].mapping.data(); }
   Duration timeout() const { return timeout_; }
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
-  // Where own memory lies, for a descriptor; nothing when it is not ours to share.
   struct Location {
-    uint64_t segment;
+    uint64_t segment;  // index in Segments()
     uint64_t offset;
   };
+  // Returns where `data` is in the memory of this Domain; nullopt for other memory, which is not shareable.
   std::optional<Location> Find(const std::byte* data, size_t bytes) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace ringmaster::fabric::shm {
 namespace {
 
-// The kernel wants 32 bits: the half that changes with every step.
+// The kernel compares 32 bits: the half that changes with every step.
 const uint32_t* LowHalf(const std::atomic<uint64_t>& word) {
   const auto* halves = reinterpret_cast<const uint32_t*>(&word);
   return halves + (std::endian::native == std::endian::big ? 1 : 0);

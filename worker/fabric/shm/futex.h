@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sleeping on a word that another process changes. The mapping may be read-only for the sleeper.
+// Sleep on a word that another process changes. The sleeper's mapping may be read-only.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace ringmaster::fabric::shm {
 
-// Sleeps while the low half of `word` is `seen`, at most `limit`; may wake early for no reason.
+// Sleeps while the low half of `word` is `seen`, at most `limit`; may return early.
 void FutexWait(const std::atomic<uint64_t>& word, uint32_t seen, Duration limit);
 
 // Wakes every process that sleeps on `word`. Never blocks.

@@ -22,8 +22,8 @@ inline void Pause() {
 
 }  // namespace
 
-// With a CPU for every member it pays to spin for about as long as a sleep and a wake-up cost. With fewer,
-// whoever spins keeps the one it waits for from running: it gives up the CPU at once.
+// With a CPU for every member it pays to spin for about as long as a sleep and a wake-up cost. With fewer
+// CPUs a spinning member keeps the awaited one from running, so it yields at once.
 Group::Group(Domain& domain, uint64_t generation, int rank, std::vector<const Peer*> peers, int cpus)
     : domain_(domain),
       own_(domain.page()),
@@ -47,7 +47,7 @@ Status Group::WaitForMembers() {
     if (q == rank_) continue;
     RM_TRY(AwaitWord(q, page(q).ready, generation_));
     if (page(q).ready.load(std::memory_order_acquire) != generation_)
-      return Fail({Code::kCancelled, fmt::format("rank {} has moved on to a newer generation", q)});
+      return Fail({Code::kCancelled, fmt::format("rank {} has joined a newer generation", q)});
   }
   return Ok();
 }
@@ -59,7 +59,7 @@ uint64_t Group::Publish() {
 
 void Group::StoreAndWake(std::atomic<uint64_t>& word, uint64_t value) {
   word.store(value, std::memory_order_release);
-  // Pairs with the fence of a peer that goes to sleep: it sees the new value, or we see that it sleeps.
+  // Pairs with the fence in SleepUntil of a peer: it sees the new value, or this process sees that it sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Peer* peer : peers_) {
     if (peer != nullptr && peer->page().sleepers.load(std::memory_order_relaxed) != 0) {
@@ -76,12 +76,12 @@ Status Group::AwaitAll(uint64_t phase) {
 }
 
 Status Group::AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value) {
-  constexpr int kPausesPerLook = 16;  // at the clock; a pause takes from 10 to 100 ns, by CPU
+  constexpr int kPausesPerClock = 16;  // per reading of the clock; a pause takes 10 to 100 ns, by CPU
   if (failure_) return *failure_;
   Time start = kNever;
   for (int i = 0; word.load(std::memory_order_acquire) < value; ++i) {
     Pause();
-    if (i % kPausesPerLook != kPausesPerLook - 1) continue;
+    if (i % kPausesPerClock != kPausesPerClock - 1) continue;
     const Time now = Now();
     if (start == kNever) start = now;
     if (now - start < spin_) continue;
@@ -92,7 +92,7 @@ Status Group::AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value
 }
 
 Status Group::Verify(int q) {
-  // What was read before must not move below the look at `stopped`.
+  // Earlier reads must not move below the load of `stopped`.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (domain_.aborted() >= generation_ || page(q).stopped.load(std::memory_order_relaxed) >= generation_) {
     const bool own = domain_.aborted() >= generation_;
@@ -114,24 +114,24 @@ Status Group::SleepUntil(int q, const std::atomic<uint64_t>& word, uint64_t valu
     if (word.load(std::memory_order_acquire) >= value) return Ok();
   }
   const Time start = Now();
-  Duration nap = std::chrono::microseconds(200);
+  Duration sleep = std::chrono::microseconds(200);
   while (true) {
     own_.sleepers.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const uint64_t seen = word.load(std::memory_order_acquire);
-    if (seen < value) FutexWait(word, static_cast<uint32_t>(seen), nap);
+    if (seen < value) FutexWait(word, static_cast<uint32_t>(seen), sleep);
     own_.sleepers.store(0, std::memory_order_relaxed);
     if (word.load(std::memory_order_acquire) >= value) return Ok();
     RM_TRY(Verify(q));
-    // Only the one we wait for: if that one waits for a dead one itself, it will tell us.
+    // Check only the awaited peer: if it waits for a dead peer itself, it gives up the generation.
     if (peers_[q]->Gone()) {
-      if (word.load(std::memory_order_acquire) >= value) return Ok();  // it did this much before it went
+      if (word.load(std::memory_order_acquire) >= value) return Ok();  // stored before the peer ended
       return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
     }
     if (Now() - start > domain_.timeout())
       return Fail({Code::kDeadlineExceeded,
                    fmt::format("rank {} made no progress in {:.1f} s", q, ToSeconds(domain_.timeout()))});
-    nap = std::min<Duration>(nap * 2, milliseconds(2));
+    sleep = std::min<Duration>(sleep * 2, milliseconds(2));
   }
 }
 

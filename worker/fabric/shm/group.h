@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The members of one generation on one host, and how they wait for each other: everything that the pull
-// collectives are made of. Used by the communication thread only.
+// The members of one generation on one host, and how they wait for each other; collectives.h builds on it.
 //
-// All members go through the same phases in the same order. Publish() says "I have reached the next phase";
-// Await(q, phase) waits until q has. What Await promises on success: q had not given the generation up when
-// it reached the phase. What Verify promises: nothing read from q so far was changed under the reader.
+// All members pass the same phases in the same order. Publish() announces that this rank has reached the next
+// phase; Await(q, phase) waits until rank q has. After a successful Await, q had not given up the generation
+// when it reached the phase. After a successful Verify(q), nothing read from q so far was changed during the
+// read.
+//
+// Not thread-safe. After a failure every operation fails with the same error.
 #pragma once
 
 #include <atomic>
@@ -32,7 +34,7 @@ class Group {
   const std::byte* Data(int q, const Descriptor& descriptor, uint64_t offset = 0) const;
   const std::byte* Staging(int q, size_t offset);
 
-  // All peers have entered the generation.
+  // Waits until all peers have entered the generation.
   Status WaitForMembers();
 
   uint64_t Publish();
@@ -41,11 +43,12 @@ class Group {
   Status Verify(int q);
   Status VerifyAll();
 
-  // Raises one of our own words that peers may sleep on.
+  // Stores `value` into a word of the own page and wakes the peers that sleep on it.
   void StoreAndWake(std::atomic<uint64_t>& word, uint64_t value);
   Status AwaitWord(int q, const std::atomic<uint64_t>& word, uint64_t value);
 
-  // The first failure: tells the peers and makes every later operation fail the same way.
+  // Records the first failure, publishes that this process gives up the generation, and returns the recorded
+  // error.
   Error Fail(Error error);
   const std::optional<Error>& failure() const { return failure_; }
 
@@ -56,7 +59,7 @@ class Group {
   ControlPage& own_;
   const uint64_t generation_;
   const int rank_;
-  const std::vector<const Peer*> peers_;  // nullptr at our own rank
+  const std::vector<const Peer*> peers_;  // nullptr at the own rank
   const Duration spin_;
   const int yields_;
   uint64_t phase_ = 0;

@@ -19,7 +19,7 @@ namespace {
 
 double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// Bytes the system can still give without killing somebody; 0 when it does not say.
+// Returns the bytes that the system can allocate without killing a process; 0 when unknown.
 uint64_t AvailableBytes() {
   const auto text = ReadFile("/proc/meminfo", 1 << 16);
   if (!text.ok()) return 0;
@@ -54,12 +54,12 @@ Result<OwnMemory> AllocateShared(size_t bytes, std::string_view label) {
   const size_t size = (bytes + kPage - 1) / kPage * kPage;
   const auto exhausted = [&](std::string_view what, int error) {
     return Error{Code::kExhausted,
-                 fmt::format("shared memory for {}: {:.1f} MiB asked, {:.1f} MiB available ({}: {})", label,
-                             MiB(bytes), MiB(AvailableBytes()), what, std::strerror(error))};
+                 fmt::format("shared memory for {}: {:.1f} MiB requested, {:.1f} MiB available ({}: {})",
+                             label, MiB(bytes), MiB(AvailableBytes()), what, std::strerror(error))};
   };
-  // Memory that is not there would be found out page by page, and end with the kernel killing somebody.
+  // Otherwise missing memory would be noticed page by page, and the kernel would kill a process.
   const uint64_t available = AvailableBytes();
-  if (size < bytes || (available > 0 && size > available)) return exhausted("not tried", ENOMEM);
+  if (size < bytes || (available > 0 && size > available)) return exhausted("not attempted", ENOMEM);
 
   OwnMemory memory;
   memory.fd = Fd(::memfd_create(std::string(label).c_str(), MFD_CLOEXEC));
@@ -68,12 +68,12 @@ Result<OwnMemory> AllocateShared(size_t bytes, std::string_view label) {
   void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd.get(), 0);
   if (address == MAP_FAILED) return exhausted("mmap", errno);
   memory.mapping = Mapping(static_cast<std::byte*>(address), size);
-  ::madvise(address, size, MADV_HUGEPAGE);  // a wish: fewer page faults for us and for our peers
+  ::madvise(address, size, MADV_HUGEPAGE);  // a hint: fewer page faults for this process and its peers
 #ifdef MADV_POPULATE_WRITE
   if (::madvise(address, size, MADV_POPULATE_WRITE) == 0) return memory;
   if (errno != EINVAL) return exhausted("populate", errno);
 #endif
-  // Older kernels: get the pages, then fill the page table.
+  // Older kernels: allocate the pages, then fill the page table.
   if (const int error = ::posix_fallocate(memory.fd.get(), 0, static_cast<off_t>(size)); error != 0)
     return exhausted("posix_fallocate", error);
   for (size_t at = 0; at < size; at += kPage)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Shareable memory: what we own (memfd) and what we map of others (read-only). Movable handles; each unmaps
-// what it mapped.
+// Shareable memory: own memory (memfd) and read-only mappings of peers' memory. Movable handles; each unmaps
+// its mapping.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace ringmaster::fabric::shm {
 
-// A mapping that ends with its handle.
+// Owns a mapping.
 class Mapping {
  public:
   Mapping() = default;
@@ -40,12 +40,12 @@ struct OwnMemory {
   Mapping mapping;
 };
 
-// Zeroed, page-aligned, every page there. kExhausted, with what was asked and what is left, when it cannot be
-// had.
+// Returns zeroed, page-aligned memory with every page allocated. Errors: kExhausted, with the requested and
+// the available bytes.
 Result<OwnMemory> AllocateShared(size_t bytes, std::string_view label);
 
-// Maps /proc/<pid>/fd/<fd> of a same-host process, read-only. kUnavailable when the process or the memory is
-// gone.
+// Maps /proc/<pid>/fd/<fd> of a same-host process, read-only. Errors: kUnavailable when the process or the
+// memory is gone.
 Result<Mapping> MapPeer(int64_t pid, const Segment& segment);
 
 }  // namespace ringmaster::fabric::shm

@@ -16,7 +16,7 @@ Result<std::unique_ptr<Peer>> Peer::Open(const MemberAddress& address) {
   auto peer = std::unique_ptr<Peer>(new Peer);
   peer->uuid_ = address.uuid;
   peer->pid_ = address.pid;
-  // Before the mappings: when their uuid fits, this is the process that owns them.
+  // Opened before the mappings: if their uuid matches, this pidfd is of the process that owns them.
   peer->process_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(address.pid), 0)));
   if (!peer->process_.valid() && errno != ENOSYS)
     return Error{Code::kUnavailable, fmt::format("process {} is gone", address.pid)};
@@ -31,7 +31,7 @@ Result<std::unique_ptr<Peer>> Peer::Open(const MemberAddress& address) {
     if (page.magic != ControlPage::kMagic || page.layout != ControlPage::kLayout || page.pid != address.pid ||
         std::memcmp(page.uuid, address.uuid.data(), sizeof page.uuid) != 0)
       return Error{Code::kUnavailable,
-                   fmt::format("process {} is not the one that gave the address", address.pid)};
+                   fmt::format("process {} is not the one that published the address", address.pid)};
   }
   return peer;
 }

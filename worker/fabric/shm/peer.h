@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A same-host peer: its control page and segments, mapped read-only, and a way to know that it is gone. Used
-// by the communication thread only.
+// A same-host peer: its control page and segments, mapped read-only, and a check whether it is gone. Not
+// thread-safe.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,17 @@ namespace ringmaster::fabric::shm {
 
 class Peer {
  public:
-  // Maps everything and makes sure that it belongs to the process that gave the address, not to a later one
-  // with the same number. kUnavailable when that process is gone.
+  // Maps all segments and checks that they belong to the process that published the address, not to a later
+  // process with the same number. Errors: kUnavailable when that process is gone.
   static Result<std::unique_ptr<Peer>> Open(const MemberAddress& address);
 
   const std::string& uuid() const { return uuid_; }
   const ControlPage& page() const { return *reinterpret_cast<const ControlPage*>(segments_[0].data()); }
 
-  // The bytes that a descriptor names; nullptr when it names none of the peer's.
+  // Returns the bytes at an offset of a segment; nullptr when they are outside of the peer's memory.
   const std::byte* Data(uint64_t segment, uint64_t offset, uint64_t bytes) const;
 
-  // The process has ended, or has destroyed its Fabric. A system call: for slow paths.
+  // Returns whether the process has ended or has destroyed its Fabric. Makes a system call: for slow paths.
   bool Gone() const;
 
  private:
@@ -36,7 +36,7 @@ class Peer {
 
   std::string uuid_;
   std::vector<Mapping> segments_;
-  Fd process_;  // pidfd; invalid on kernels without
+  Fd process_;  // pidfd; invalid on kernels without pidfd_open
   int64_t pid_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace ringmaster::fabric::shm {
 namespace {
 
-constexpr size_t kPieceBytes = 1 << 20;  // between two looks at the clock of generations
+constexpr size_t kPieceBytes = 1 << 20;  // between two checks of the generation
 
 size_t HalfOffset(uint64_t piece) { return kSendStaging + piece % 2 * kHalfBytes; }
 
@@ -50,7 +50,7 @@ Status Transfers::Receive(std::span<std::byte> data, int peer) {
     const std::byte* source = group_.Data(peer, descriptor);
     if (source == nullptr)
       return group_.Fail(
-          {Code::kInternal, fmt::format("rank {} sends memory that it has not announced", peer)});
+          {Code::kInternal, fmt::format("rank {} sends memory that is not in its address", peer)});
     for (size_t at = 0; at < data.size(); at += kPieceBytes) {
       std::memcpy(data.data() + at, source + at, std::min(kPieceBytes, data.size() - at));
       RM_TRY(group_.Verify(peer));

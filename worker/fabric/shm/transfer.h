@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Bulk transfer between two same-host ranks, pulled by the receiver. Independent of the phases of the
-// collectives: the two sides count pieces in cells of their own.
+// Bulk transfer between two same-host ranks; the receiver reads the sender's memory. Independent of the
+// phases of the collectives: the two sides count pieces in their Cells. Not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -15,9 +15,9 @@
 namespace ringmaster::fabric::ucx {
 namespace {
 
-// Over TCP one message of ours is one fragment (see kSegmentBytes), sent from our buffer without another
-// copy. The names are those of UCX's tables; users know them with a prefix, and their own variables win. The
-// order counts: the second may not exceed the first.
+// Over TCP one message is one fragment (see kSegmentBytes), sent from our buffer without another copy. `name`
+// is the key in UCX's tables, `variable` its environment variable; a variable that the user has set wins. The
+// order counts: the second size must not exceed the first.
 struct Setting {
   const char* variable;
   const char* name;
@@ -29,19 +29,19 @@ constexpr Setting kSettings[] = {
     {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16k"},
 };
 
-// A peer's death is news for us, not an error to print; what matters comes back as a status.
+// UCX must not print the death of a peer as an error: the caller gets it as a status.
 void QuietenUcx() {
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
-// The second: with rendezvous, which pulls have no use for, UCX wants lanes whose keys it can take back, so
-// that a peer it has given up cannot write any more. Peers only read here, and some lanes cannot do that.
+// RNDV_THRESH: with rendezvous, which gets do not need, UCX requires lanes whose keys it can invalidate, so
+// that a failed peer cannot write any more. Peers only read here, and some lanes cannot invalidate keys.
 constexpr Setting kDirect[] = {
     {"UCX_PROTO_EMULATION_ENABLE", "PROTO_EMULATION_ENABLE", "n"},
     {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
 };
 
-// Newer libraries want the name of what belongs to a transport with the transport's.
+// Newer libraries expect the transport's name in front of a transport's setting.
 void Apply(const Setting& setting, ucp_config_t* config) {
   if (std::getenv(setting.variable) != nullptr) return;
   const char* const whole = setting.variable + std::string_view("UCX_").size();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// UCX as one part of this process uses it: the settings it runs with, and the memory it is told of.
+// A UCX context: the settings of the library and the memory registered with it.
 //
-// Any thread; what is made here is immutable, but for Register, which one thread at a time calls.
+// Thread-safe, except Register.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -20,8 +20,8 @@ namespace ringmaster::fabric::ucx {
 
 class Context;
 
-// Memory that UCX has made ready for transfers; peers that are given its key may read it. Move-only; the
-// memory outlives it, and it is gone before its Context.
+// Memory that is registered with UCX for transfers. Peers that hold its key may read it. Move-only.
+// REQUIRES: the memory and the Context outlive it.
 class RegisteredMemory {
  public:
   RegisteredMemory() = default;
@@ -47,16 +47,16 @@ class RegisteredMemory {
 
 class Context {
  public:
-  // `features`: UCP_FEATURE_*. `direct`: reads of a peer's memory are done by hardware or the kernel, without
-  // the peer's help, or fail; where the library can be told so (1.21). Its emulation ends the process when a
-  // peer dies at the wrong moment.
+  // `features`: UCP_FEATURE_*. `direct`: hardware or the kernel performs RMA gets without the peer's help, or
+  // they fail. UCX supports that from 1.21 on (see CanDisableEmulation). Its emulation of gets ends this
+  // process when a peer dies at the wrong moment.
   static Result<std::unique_ptr<Context>> Create(uint64_t features, bool direct = false);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
 
   ucp_context_h get() const { return context_; }
-  // It can tell such memory from others and has a way to move it. Without that, never show it any.
+  // Whether UCX can recognise memory of this type and transfer it. If not, UCX must never see such memory.
   bool Supports(ucs_memory_type_t type) const;
   Result<RegisteredMemory> Register(std::span<std::byte> memory, ucs_memory_type_t type) const;
 
@@ -65,11 +65,11 @@ class Context {
   ucp_context_h context_ = nullptr;
 };
 
-// "1.13.1", of the library that runs; and whether it is at least that.
+// Returns the version of the loaded library: "1.13.1".
 std::string LibraryVersion();
 bool LibraryIsAtLeast(unsigned major, unsigned minor);
 
-// Whether it can do without emulation.
+// Whether this UCX can disable the emulation of RMA gets.
 inline bool CanDisableEmulation() { return LibraryIsAtLeast(1, 21); }
 
 Error UcxError(const std::string& what, ucs_status_t status);

@@ -11,7 +11,7 @@
 namespace ringmaster::fabric::ucx {
 namespace {
 
-// An endpoint may fail while it is set up because the peer closed an older one to us at the same time.
+// An endpoint may fail during setup because the peer closed an older endpoint to this process at that time.
 constexpr int kAttempts = 4;
 constexpr auto kSleep = milliseconds(10);
 
@@ -51,8 +51,8 @@ void Domain::Step(Time& idle_since) {
   if (now - idle_since >= spin_) worker_->Sleep(kSleep);
 }
 
-// A hello may be lost with a connection that the peer has closed and of which we have not heard yet; so it
-// counts only when it was answered. Answers go out between two steps of progress, never within.
+// A hello may be lost with a connection that the peer has closed without our knowledge yet; so it counts only
+// once the peer has confirmed it. Confirmations are sent between two steps of progress, never within one.
 void Domain::SendWelcomes() {
   welcomes_due_ = false;
   for (auto& [uuid, peer] : peers_) {
@@ -74,11 +74,11 @@ void Domain::OnMessage(const Header& header, std::span<const std::byte> data) {
     welcomes_due_ = true;
     return;
   }
-  // What is left of older generations ends here.
+  // Drop messages of older generations.
   if (transport_ != nullptr && header.generation == generation_) transport_->OnMessage(header, data);
 }
 
-// A stopped process that wakes up in an old generation learns of its end from this.
+// A stopped process that resumes in an old generation learns of its end from this message.
 void Domain::SendStop(Peer& peer, uint64_t generation) {
   if (peer.member && peer.endpoint != nullptr)
     peer.endpoint->Send({generation, 0, 0, 0, -1, Kind::kStop, 0}, {});
@@ -98,7 +98,7 @@ Status Domain::SendHello(Peer& peer, const MemberAddress& member, uint64_t gener
 
 Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank,
                                                    const std::vector<MemberAddress>& members) {
-  CHECK(transport_ == nullptr, "the older communicator is still there");
+  CHECK(transport_ == nullptr, "the older communicator still exists");
   if (generation <= generation_)
     return Error{Code::kInvalid, fmt::format("generation {} is not newer than the last", generation)};
   if (aborted() >= generation)
@@ -115,14 +115,14 @@ Result<std::unique_ptr<Transport>> Domain::Connect(uint64_t generation, int rank
   spin_ = neighbours <= UsableCpus() ? Duration(std::chrono::microseconds(50)) : Duration(0);
   for (auto& [uuid, peer] : peers_)
     if (!uuids.contains(uuid)) SendStop(peer, generation_);
-  // Of the dead nothing stays; of strangers only a hello for a generation to come.
+  // Forget dead peers; keep of unknown ones only a hello for a generation to come.
   std::erase_if(peers_, [&](const auto& item) {
     const auto& [uuid, peer] = item;
     return !uuids.contains(uuid) && (peer.endpoint == nullptr || peer.endpoint->failed()) &&
            peer.hello < generation;
   });
   generation_ = generation;
-  // Before the first hello goes out: who has the hellos of all may send at once.
+  // Attach before the first hello is sent: a member that has the hellos of all may send data at once.
   auto transport = std::make_unique<UcxTransport>(*this, generation, rank, members.size());
   if (auto met = WaitForMembers(*transport, members); !met.ok()) return transport->Fail(met.error());
   return std::unique_ptr<Transport>(std::move(transport));
@@ -145,7 +145,7 @@ Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberA
         transport.SetEndpoint(static_cast<int>(q), peer.endpoint.get());
       }
       if (peer.hello > generation_)
-        return Error{Code::kCancelled, fmt::format("rank {} has moved on to a newer generation", q)};
+        return Error{Code::kCancelled, fmt::format("rank {} has joined a newer generation", q)};
       all = all && peer.hello == generation_ && peer.welcome == generation_ && peer.welcomed == generation_ &&
             peer.endpoint->in_flight() == 0;
     }
@@ -154,7 +154,7 @@ Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberA
     Step(idle_since);
     if (idle_since != kNever && Stalled(begin))
       return Error{Code::kDeadlineExceeded,
-                   fmt::format("members did not meet in {:.1f} s", ToSeconds(timeout_))};
+                   fmt::format("not all members connected in {:.1f} s", ToSeconds(timeout_))};
   }
 }
 

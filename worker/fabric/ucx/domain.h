@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The network side of one process: its UCX worker and the endpoints to its peers. An endpoint stays from
-// generation to generation, also while its peer is not a member (it may come back), until it fails.
+// The network side of one process: its UCX worker and the endpoints to its peers. An endpoint lives across
+// generations until it fails, also while its peer is not a member, since the peer may return. The entry of
+// ucx/.
 //
-// Connect and the Transport: one thread at a time. Abort: any thread.
+// Not thread-safe, except Abort and aborted. The Transport and Connect share one thread.
 #pragma once
 
 #include <algorithm>
@@ -35,12 +36,12 @@ class Domain {
 
   const std::string& address() const { return worker_->address(); }
 
-  // Meets all members of the generation. The older Transport must be gone.
+  // Returns when all members of the generation are connected. REQUIRES: the older Transport is destroyed.
   Result<std::unique_ptr<Transport>> Connect(uint64_t generation, int rank,
                                              const std::vector<MemberAddress>& members);
   void Abort(uint64_t generation);
 
-  // "tcp", "rc_mlx5": of the endpoints there are.
+  // Returns the UCX transports of the endpoints to the current members: "tcp", "rc_mlx5".
   std::string Transports() const;
 
   // --- for UcxTransport ---
@@ -48,17 +49,18 @@ class Domain {
   Duration timeout() const { return timeout_; }
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
   void Attach(UcxTransport* transport) { transport_ = transport; }
-  // Makes progress; when there is none for a while, sleeps. `idle_since` is the caller's, kNever at first.
+  // Makes progress; sleeps when there was none for a while. `idle_since` belongs to the caller, who starts
+  // with kNever.
   void Step(Time& idle_since);
-  // A wait that began at `since` has seen no message come or go for longer than the timeout.
+  // Whether a wait that began at `since` has seen no message arrive or leave for longer than the timeout.
   bool Stalled(Time since) const { return Now() - std::max(since, last_progress_) > timeout_; }
 
  private:
   struct Peer {
     std::unique_ptr<Endpoint> endpoint;
-    uint64_t hello = 0;     // the newest generation it has said hello for
-    uint64_t welcome = 0;   // the newest generation for which it has had our hello
-    uint64_t welcomed = 0;  // the newest generation for which we have told it so
+    uint64_t hello = 0;     // newest generation for which the peer sent a hello
+    uint64_t welcome = 0;   // newest generation for which the peer confirmed our hello
+    uint64_t welcomed = 0;  // newest generation for which we confirmed the peer's hello
     bool member = false;    // of the current generation
   };
 
@@ -73,12 +75,12 @@ class Domain {
   const Duration timeout_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
-  std::map<std::string, Peer> peers_;  // of the current generation, by uuid
-  bool welcomes_due_ = false;          // hellos
+  std::map<std::string, Peer> peers_;  // by uuid
+  bool welcomes_due_ = false;          // hellos to confirm
   UcxTransport* transport_ = nullptr;
   uint64_t generation_ = 0;
   Duration spin_ = {};     // idle time before a sleep
-  uint64_t messages_ = 0;  // the worker's, as of last_progress_
+  uint64_t messages_ = 0;  // the worker's count at last_progress_
   Time last_progress_ = {};
   std::atomic<uint64_t> aborted_{0};
 };

@@ -50,11 +50,11 @@ Status UcxTransport::Send(int peer, Tag tag, std::span<const std::byte> data) {
 Status UcxTransport::Post(int peer, Tag tag, const PostedReceive& receive) {
   RM_TRY(Check());
   if (auto status = channels_[peer].Post(tag, receive); !status.ok()) return Fail(status.error());
-  Pump(peer);  // what was kept has delivered: the peer may wait for that
+  Pump(peer);  // a buffered message was delivered: the peer may wait for that credit
   return Ok();
 }
 
-// Makes progress until `done`, which needs something of `peer`.
+// Makes progress until `done`, which depends on `peer`.
 template <class Done>
 Status UcxTransport::WaitUntil(int peer, const Done& done) {
   const Time begin = Now();
@@ -101,7 +101,7 @@ Status UcxTransport::Check() {
   return Ok();
 }
 
-// Only a peer that we need something of: one that has done its part may leave.
+// Check only a peer that the caller depends on: any other may leave when it has done its part.
 Status UcxTransport::CheckPeer(int peer) {
   if (!endpoints_[peer]->failed()) return Ok();
   return Fail({Code::kUnavailable, fmt::format("rank {} is gone", peer)});
@@ -110,7 +110,7 @@ Status UcxTransport::CheckPeer(int peer) {
 Error UcxTransport::Fail(Error error) {
   if (failure_) return *failure_;
   failure_ = error;
-  // Others may be waiting for what we shall never send.
+  // Peers may be waiting for messages that will never be sent.
   for (Endpoint* endpoint : endpoints_)
     if (endpoint != nullptr) endpoint->Send(MakeHeader(Kind::kStop), {});
   for (Endpoint* endpoint : endpoints_)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The messages of one generation over UCX. One thread at a time.
+// The messages of one generation over UCX. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +36,11 @@ class UcxTransport final : public Transport {
 
   // --- for the domain ---
   void SetEndpoint(int peer, Endpoint* endpoint) { endpoints_[peer] = endpoint; }
-  // While it makes progress: a message of this generation.
+  // Handles a message of this generation; called while the worker makes progress.
   void OnMessage(const Header& header, std::span<const std::byte> data);
   Status Check();
-  // The first failure: tells the peers and makes everything else fail the same way.
+  // Records the first failure, sends kStop to the peers and returns the recorded error. Every later operation
+  // fails with it.
   Error Fail(Error error);
 
  private:
@@ -52,10 +53,10 @@ class UcxTransport final : public Transport {
   Domain& domain_;
   const uint64_t generation_;
   const int rank_;
-  std::vector<Endpoint*> endpoints_;  // nullptr at our own rank
+  std::vector<Endpoint*> endpoints_;  // nullptr at the own rank
   std::vector<Channel> channels_;
   std::vector<uint64_t> waited_;
-  std::optional<Error> pending_error_;  // a failure that a message brought, not yet acted on
+  std::optional<Error> pending_error_;  // from a message; Check makes it the failure
   std::optional<Error> failure_;
 };
 

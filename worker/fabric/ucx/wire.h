@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The header of every active message. Plain data, little-endian hosts of the same build on both sides.
+// The header of every active message. Plain data; both sides run the same build on little-endian hosts.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 namespace ringmaster::fabric::ucx {
 
 enum class Kind : uint16_t {
-  kHello,    // payload: uuid of the sender, who has entered `generation`
-  kWelcome,  // payload: uuid of the sender, who has had our hello for `generation`
+  kHello,    // the sender has entered `generation`; payload: its uuid
+  kWelcome,  // the sender has received our hello for `generation`; payload: its uuid
   kData,     // payload: message number `sequence` of the sender's channel to us
-  kCredit,   // nothing but `delivered`
-  kStop,     // the sender gave `generation` up
-  // Of pulls (fabric/pull):
-  kExpose,       // payload: a DataLocation; the sender has come to point number `sequence` of all
-  kSend,         // payload: a DataLocation; number `sequence` of what the sender has for us
-  kAcknowledge,  // we may have back what we sends_announced as number `sequence`
+  kCredit,   // no payload; carries `delivered`
+  kStop,     // the sender gave up `generation`
+  // Of rma/:
+  kExpose,       // payload: a DataLocation; the sender has reached its exposure number `sequence`
+  kSend,         // payload: a DataLocation; the sender's data number `sequence` for us
+  kAcknowledge,  // the sender has read our data number `sequence`
 };
 
 struct Header {
@@ -24,10 +24,10 @@ struct Header {
   uint64_t sequence;
   uint32_t operation;
   uint32_t step;
-  int32_t rank;  // of the sender; -1: not a member any more
+  int32_t rank;  // of the sender; -1: no longer a member
   Kind kind;
   uint16_t reserved;
-  uint64_t delivered = 0;  // of kData and kCredit: so many messages of ours
+  uint64_t delivered = 0;  // of kData and kCredit: the number of our messages that the sender has delivered
 };
 static_assert(sizeof(Header) == 40);
 

@@ -19,18 +19,18 @@ namespace ringmaster::fabric::ucx {
 namespace {
 
 constexpr unsigned kMessageId = 1;
-// For connections to be torn down, which is a local matter and quick. Turns too: the process may have been
-// stopped meanwhile.
+// The limits of tearing down connections, which is local work and quick. Turns count as well as time, since
+// the process may be stopped in between.
 constexpr auto kTeardown = milliseconds(300);
 constexpr int kTeardownTurns = 1000;
-constexpr size_t kZeroCopyBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: shorter ones UCX copies anyway
+constexpr size_t kZeroCopyBytes = 16 << 10;  // as UCX_ZCOPY_THRESH: UCX copies shorter messages anyway
 
 }  // namespace
 
-// One message on its way: what UCX sends from.
+// One message in flight: the memory that UCX sends from.
 struct Worker::Buffer {
   Worker* worker = nullptr;
-  Endpoint* endpoint = nullptr;  // nullptr when that is gone
+  Endpoint* endpoint = nullptr;  // nullptr when it is destroyed
   Header header;
   bool zero_copy = false;
   std::vector<std::byte> data;
@@ -42,7 +42,8 @@ Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler h
 
   ucp_worker_params_t worker_params = {};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  // Buckets are reduced by another thread than the rest; how doorbells of RDMA are rung depends on it.
+  // One thread reduces buckets and another makes the other calls. The mode decides how UCX rings RDMA
+  // doorbells.
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   if (const auto status = ucp_worker_create(context.get(), &worker_params, &self->worker_); status != UCS_OK)
     return UcxError("ucp_worker_create", status);
@@ -70,10 +71,10 @@ Result<std::unique_ptr<Worker>> Worker::Create(const Context& context, Handler h
 
 Worker::~Worker() {
   if (worker_ == nullptr) return;
-  handler_ = [](const Header&, std::span<const std::byte>) {};  // its owner is half gone
-  // UCX takes closed and failed connections apart while it makes progress, after it has said that the close
-  // is done and given back all that was zero_copy. A worker destroyed before that ends the process: over CMA
-  // it finds a queue that is not empty. A flush waits for it, as for closes that are still to end.
+  handler_ = [](const Header&, std::span<const std::byte>) {};  // its owner is partly destroyed
+  // UCX tears down closed and failed connections while it makes progress, after it has reported the close as
+  // done and released all zero-copy buffers. Destroying a worker before that ends the process: over CMA UCX
+  // finds a queue that is not empty. A flush waits for the teardown and for unfinished closes.
   const ucp_request_param_t param = {};
   if (const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param); UCS_PTR_IS_PTR(flush))
     closing_.push_back(flush);
@@ -96,15 +97,15 @@ Result<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnError, endpoint.get()};
   const auto status = ucp_ep_create(worker_, &params, &endpoint->ep_);
-  // Decided here, from what both have and from memory of this machine; the network was not asked.
+  // UCX decides this locally, from the devices of both sides; it does not contact the network.
   if (status == UCS_ERR_UNREACHABLE)
-    return Error{Code::kUnavailable, std::string(kUnreachable) + ": UCX knows none that both may use"};
+    return Error{Code::kUnavailable, std::string(kUnreachable) + ": UCX finds none that both sides may use"};
   if (status != UCS_OK) return UcxError("ucp_ep_create", status);
   return endpoint;
 }
 
 void Worker::Sleep(Duration limit) {
-  if (ucp_worker_arm(worker_) != UCS_OK) return;  // something came meanwhile
+  if (ucp_worker_arm(worker_) != UCS_OK) return;  // an event is pending
   pollfd poll = {event_fd_, POLLIN, 0};
   ::poll(&poll, 1, static_cast<int>(std::max<int64_t>(1, ToMs(limit))));
 }
@@ -134,7 +135,7 @@ void Worker::Reap() {
 ucs_status_t Worker::OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                const ucp_am_recv_param_t* param) {
   Header copy;
-  // Only eager messages are sent; anything else is not from one of us.
+  // Members send eager messages only; ignore anything else.
   if (header_bytes != sizeof copy || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
   std::memcpy(&copy, header, sizeof copy);
   ++static_cast<Worker*>(self)->messages_;
@@ -235,8 +236,8 @@ void Endpoint::CancelTransfers() {
   if (zero_copy_.empty() && gets_in_flight_ == 0) return;
   failed_ = true;
   Close();
-  // A local matter. Should it ever not be, this process must not go on: its memory would be sent as data, or
-  // be overwritten. Only time in which the process ran counts: it may have been stopped meanwhile.
+  // UCX completes this locally. If it ever does not, this process must end: its memory would be sent as data,
+  // or be overwritten. Only time in which the process ran counts, since it may be stopped in between.
   constexpr Duration kLimit = seconds(2);
   constexpr Duration kLongestTurn = milliseconds(10);
   Duration waited = {};
@@ -246,7 +247,7 @@ void Endpoint::CancelTransfers() {
     const Time now = Now();
     waited += std::min(now - last, kLongestTurn);
     last = now;
-    CHECK(waited < kLimit, "UCX does not give back {} messages and {} pulls of a closed endpoint",
+    CHECK(waited < kLimit, "UCX does not complete {} messages and {} gets of a closed endpoint",
           zero_copy_.size(), gets_in_flight_);
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A UCX worker with its endpoints: active messages in, active messages out, reads of peers' memory, sleep and
-// wake-up. Supports nothing of generations.
+// A UCX worker with its endpoints: active messages in and out, RMA gets, sleep and wake-up. Knows nothing of
+// generations.
 //
-// One thread at a time, but for Signal.
+// Not thread-safe, except Signal.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -24,15 +24,15 @@
 
 namespace ringmaster::fabric::ucx {
 
-// Payload of the longest message: with all headers it stays within one UCX fragment over TCP, so that it is
-// handed to us in the buffer it was received into. And within three packets of the largest kind, those of the
-// loopback device, with little left over: a fourth would cost as much as a full one.
+// Payload of the longest message. With all headers it fits into one UCX fragment over TCP, so that UCX hands
+// it over in the buffer it was received into. It also fills three packets of the loopback device, the largest
+// packets there are, with little left over: a fourth would cost as much as a full one.
 inline constexpr size_t kSegmentBytes = 191 << 10;
 
 class Worker;
 
-// What opens a peer's memory (RegisteredMemory::key) to one endpoint. Move-only; gone after the pulls that
-// use it.
+// Opens a peer's registered memory (RegisteredMemory::key) to one endpoint. Move-only. REQUIRES: outlives the
+// gets that use it.
 class RemoteKey {
  public:
   RemoteKey() = default;
@@ -56,31 +56,31 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Short data is copied. Long data is zero_copy to UCX until the message has left: see sends_done.
+  // Copies short data. UCX sends long data in place (zero copy): the caller keeps it until sends_done.
   void Send(const Header& header, std::span<const std::byte> data);
   bool failed() const { return failed_; }
   size_t in_flight() const { return in_flight_; }
-  // Nothing is zero_copy of messages with a sequence below this.
+  // Whether UCX no longer uses the data of messages with a sequence below this.
   bool sends_done(uint64_t sequence) const { return zero_copy_.empty() || *zero_copy_.begin() >= sequence; }
 
   Result<RemoteKey> Unpack(const std::string& key);
-  // Reads the peer's memory at `address`, its own, into ours of that type (and of that mapping, unless
-  // nullptr). `to` is UCX's until gets_in_flight() says otherwise.
+  // Starts an RMA get: reads the peer's memory at `address` (in the peer's address space) into `to`, which is
+  // of `type` and registered as `local` (nullptr: not registered). UCX owns `to` until gets_in_flight() is 0.
   void Get(const RemoteKey& key, uint64_t address, std::span<std::byte> to, ucp_mem_h local,
            ucs_memory_type_t type);
   size_t gets_in_flight() const { return gets_in_flight_; }
-  bool get_failed() const { return get_failed_; }  // one of them; the connection may be good
+  bool get_failed() const { return get_failed_; }  // any of them; the connection may still work
 
-  // Takes back what is zero_copy, closing the connection if that is what it takes: a message of an aborted
-  // operation must not leave later, with whatever its memory holds by then; nor may a pull arrive later.
+  // Ends zero-copy sends and gets, by closing the connection if necessary: a message of an aborted operation
+  // must not leave later with whatever its memory holds then, and a get must not arrive later.
   void CancelTransfers();
-  // "tcp", "rc_mlx5+tcp": what the lanes for active messages are.
+  // Returns the UCX transports of this connection's lanes: "tcp", "rc_mlx5+tcp".
   std::string Transports() const;
 
  private:
   friend class Worker;
   explicit Endpoint(Worker& worker) : worker_(worker) {}
-  void Close();  // by force; completes while the worker makes progress
+  void Close();  // forced; completes while the worker makes progress
 
   Worker& worker_;
   ucp_ep_h ep_ = nullptr;
@@ -95,7 +95,7 @@ class Worker {
  public:
   using Handler = std::function<void(const Header& header, std::span<const std::byte> data)>;
 
-  // `handler` is called from Progress. The context outlives it.
+  // Progress calls `handler`. REQUIRES: the context outlives the worker.
   static Result<std::unique_ptr<Worker>> Create(const Context& context, Handler handler);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -104,14 +104,14 @@ class Worker {
   const std::string& address() const { return address_; }
   Result<std::unique_ptr<Endpoint>> Connect(const std::string& address);
 
-  // Handles what is there; true when there was something.
+  // Handles pending events; returns whether there was one.
   bool Progress() { return ucp_worker_progress(worker_) != 0; }
-  // So many messages have come, or left, and pulls have exposures. UCX's own traffic (it looks after
-  // connections) is not in it.
+  // Returns the number of messages that have arrived or left, plus completed gets. UCX's internal traffic to
+  // keep connections alive is not counted.
   uint64_t messages() const { return messages_; }
-  // Sleeps until something comes, Signal or the limit.
+  // Sleeps until an event, Signal or the limit.
   void Sleep(Duration limit);
-  // Ends a sleep, from any thread.
+  // Ends a sleep. Thread-safe.
   void Signal();
 
  private:
@@ -120,7 +120,7 @@ class Worker {
 
   Worker() = default;
   Buffer* TakeBuffer(size_t bytes);
-  void Reap();  // closes that have come to an end
+  void Reap();  // frees the requests of completed closes
   static ucs_status_t OnMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* buffer);
