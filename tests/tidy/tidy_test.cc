@@ -107,8 +107,8 @@ TEST(Tidy, FilesNameTheirLicence) {
 }
 
 TEST(Tidy, LinksInDocumentsLeadSomewhere) {
-  const char* const kDocuments[] = {"README.md", "CONTRIBUTING.md", "docs",    "bench",
-                                    "examples",  "worker",          "operator"};
+  const char* const kDocuments[] = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
+                                    "bench",     "examples",        "worker",       "operator"};
   EachFile({".md"}, kDocuments, [](const std::string& path, const std::string& text) {
     for (const std::string& link : RelativeLinks(text)) {
       const fs::path target = fs::path(path).parent_path() / link;
