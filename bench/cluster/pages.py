@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What trainers in pods on this machine's test nodes are doing, without asking anybody: the page that each shares with its
-agent (worker/agent/slot.h) is mapped here, so a commit is seen within a millisecond, also on a node that is cut off."""
+agent (worker/agent/shared_page.h) is mapped here, so a commit is seen within a millisecond, also on a node that is cut off."""
 
 import contextlib
 import dataclasses

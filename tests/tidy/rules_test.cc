@@ -12,7 +12,7 @@ using testing::Test;
 
 TEST(WrongArrows, OperatorAndWorkerDoNotKnowEachOther) {
   const Arrows& arrows = HouseArrows();
-  EXPECT_EQ(WrongArrows("operator/core/a.cc", "#include \"worker/agent/slot.h\"\n", arrows).size(), 1);
+  EXPECT_EQ(WrongArrows("operator/core/a.cc", "#include \"worker/agent/shared_page.h\"\n", arrows).size(), 1);
   EXPECT_EQ(WrongArrows("worker/agent/a.cc", "#include \"operator/core/model.h\"\n", arrows).size(), 1);
   EXPECT_EQ(WrongArrows("worker/main.cc", "#include \"operator/core/model.h\"\n", arrows).size(), 1);
   EXPECT_TRUE(WrongArrows("worker/main.cc", "#include \"worker/agent/agent.h\"\n", arrows).empty());
@@ -24,7 +24,7 @@ TEST(WrongArrows, LowerPartsOfTheWorkerDoNotKnowTheTrainer) {
   for (const char* folder : {"fabric", "engine", "data", "checkpoint", "numerics", "optimizer"}) {
     const std::string path = std::string("worker/") + folder + "/a.h";
     EXPECT_EQ(WrongArrows(path, "#include \"worker/trainer/state.h\"\n", arrows).size(), 1) << path;
-    EXPECT_EQ(WrongArrows(path, "#include \"worker/agent/slot.h\"\n", arrows).size(), 1) << path;
+    EXPECT_EQ(WrongArrows(path, "#include \"worker/agent/shared_page.h\"\n", arrows).size(), 1) << path;
     EXPECT_TRUE(WrongArrows(path, "#include \"base/result.h\"\n#include <vector>\n", arrows).empty()) << path;
   }
 }

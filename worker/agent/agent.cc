@@ -23,7 +23,7 @@ namespace {
 
 using rendezvous::Message;
 
-constexpr Duration kWindLimit = seconds(2);  // for each part of the end that may hang
+constexpr Duration kShutdownLimit = seconds(2);  // for each part of the end that may hang
 
 std::string NewUuid() {
   const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
@@ -88,7 +88,7 @@ int Agent::Run() {
     const Ready ready = Wait();
     OnReady(ready, Now());
   }
-  Wind();
+  Shutdown();
   if (exit_->code != 0) WriteTerminationLog(config_.termination_log, exit_->message, TailText());
   log::Info("end code={} {}", exit_->code, exit_->message);
   return exit_->code;
@@ -184,7 +184,7 @@ void Agent::Send(Message message) {
     hello->secret = std::move(secret).value();
   }
   // A trainer that ended as if fatally without saying why: its last lines say more than its exit code.
-  if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_said_) {
+  if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_sent_) {
     if (const std::string tail = TailText(); !tail.empty()) fatal->message = tail;
   }
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
@@ -232,7 +232,7 @@ void Agent::LoseLink(const Error& why) {
 
 void Agent::Start(const std::string& member) {
   CHECK(!trainer_, "the last trainer has not been reaped");
-  fatal_said_ = false;
+  fatal_sent_ = false;
   Result<std::unique_ptr<TrainerProcess>> started =
       TrainerProcess::Start(config_.trainer, config_.trainer_environment, member);
   if (!started.ok()) {
@@ -262,13 +262,13 @@ void Agent::SendTrainer(const Message& message) {
 void Agent::ReadChannel(Time now) {
   if (!channel_open_) return;
   // Whoever hears of a member can rely on the sentinel.
-  PostSentinel();
+  StartDeathWatch();
   const Status status = trainer_->channel().Receive();
   while (channel_open_) {
     Result<std::optional<Message>> message = trainer_->channel().Next();
     if (!message.ok()) return LoseTrainer("corrupt", "the trainer's channel: " + message.error().message);
     if (!message.value()) break;
-    if (std::holds_alternative<rendezvous::Fatal>(*message.value())) fatal_said_ = true;
+    if (std::holds_alternative<rendezvous::Fatal>(*message.value())) fatal_sent_ = true;
     Feed(rendezvous::FromTrainer{std::move(*message.value())});
   }
   if (!status.ok() && channel_open_) {
@@ -287,30 +287,30 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
   Feed(rendezvous::TrainerLost{evidence, message});
 }
 
-void Agent::PostSentinel() {
-  if (const Status watching = trainer_->WatchWhenReady(); !watching.ok()) {
+void Agent::StartDeathWatch() {
+  if (const Status watching = trainer_->StartDeathWatchWhenReady(); !watching.ok()) {
     log::Warn("no sentinel, its end will be seen later: {}", watching.error().message);
   }
 }
 
 void Agent::Sample(Time now) {
   sample_at_ = now + kSampleInterval;
-  PostSentinel();
+  StartDeathWatch();
   // Its exit, if it is one, comes with a code a moment later; that is the better news.
   if (channel_ended_at_ && now - *channel_ended_at_ > kEofGrace) {
     return LoseTrainer("eof", "the trainer closed its channel");
   }
-  const Slot& slot = trainer_->slot();
+  const SharedPage& page = trainer_->page();
   const TrainerProcess::Stopped stopped = trainer_->ReadStopped();
   // Whoever switched hang detection off may be debugging.
   const bool hangs_matter = config_.limits.step != Duration::zero();
   const HangWatch::Sample sample = {
-      .ready = slot.ready.load(std::memory_order_acquire) != 0,
-      .activity = static_cast<Activity>(slot.activity.load(std::memory_order_relaxed)),
-      .heartbeat = slot.heartbeat.load(std::memory_order_relaxed),
+      .ready = page.ready.load(std::memory_order_acquire) != 0,
+      .activity = static_cast<Activity>(page.activity.load(std::memory_order_relaxed)),
+      .heartbeat = page.heartbeat.load(std::memory_order_relaxed),
       .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter),
   };
-  if (const auto verdict = hang_watch_->Feed(now, sample)) LoseTrainer(verdict->evidence, verdict->message);
+  if (const auto report = hang_watch_->Feed(now, sample)) LoseTrainer(report->evidence, report->message);
 }
 
 // ---- the process
@@ -356,8 +356,8 @@ void Agent::OnTrainerExit(int status) {
   Feed(rendezvous::TrainerReaped{code});
 }
 
-void Agent::Wind() {
-  Time deadline = Now() + kWindLimit;
+void Agent::Shutdown() {
+  Time deadline = Now() + kShutdownLimit;
   while (link_.wants_write() && Now() < deadline) {
     pollfd wait = {link_.PollFor().fd, POLLOUT, 0};
     ::poll(&wait, 1, 50);
@@ -367,7 +367,7 @@ void Agent::Wind() {
 
   if (trainer_) trainer_->Kill();
   KillChildren();
-  deadline = Now() + kWindLimit;
+  deadline = Now() + kShutdownLimit;
   while (trainer_ && Now() < deadline) {
     Reap();
     if (!trainer_) break;
@@ -377,7 +377,7 @@ void Agent::Wind() {
   // Not even SIGKILL ended it: its sentinel still waits, and this process ends all the same.
   if (trainer_) (void)trainer_.release();
 
-  deadline = Now() + kWindLimit;
+  deadline = Now() + kShutdownLimit;
   while ((out_.write_fd() >= 0 || err_.write_fd() >= 0) && Now() < deadline) {
     std::array<pollfd, 2> wait = {pollfd{out_.write_fd(), POLLOUT, 0}, pollfd{err_.write_fd(), POLLOUT, 0}};
     ::poll(wait.data(), wait.size(), 50);

@@ -53,13 +53,13 @@ class Agent {
   void LoseLink(const Error& why);
   void ReadChannel(Time now);
   void LoseTrainer(const std::string& evidence, const std::string& message);
-  void PostSentinel();
+  void StartDeathWatch();
   void Sample(Time now);
   void Reap();
   void OnTrainerExit(int status);
 
   // After ExitAgent: sends what is unsent, ends what is left of the trainer, writes the logs out.
-  void Wind();
+  void Shutdown();
   std::string TailText() const;
 
   Config config_;
@@ -73,7 +73,7 @@ class Agent {
   std::optional<HangWatch> hang_watch_;      // until it is taken for lost
   std::optional<Time> channel_ended_at_;
   bool channel_open_ = false;
-  bool fatal_said_ = false;  // by this incarnation
+  bool fatal_sent_ = false;  // by this incarnation
   Time sample_at_ = kNever;
 
   std::deque<rendezvous::MemberEvent> events_;  // consequences of the command being executed

@@ -8,13 +8,13 @@
 
 namespace ringmaster::agent {
 
-std::optional<HangWatch::Verdict> HangWatch::Feed(Time now, const Sample& sample) {
+std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sample) {
   const Duration gap = last_ ? std::clamp(now - *last_, Duration::zero(), kLongestGap) : Duration::zero();
   last_ = now;
 
   stopped_ = sample.stopped ? stopped_ + gap : Duration::zero();
   if (stopped_ > limits_.stopped) {
-    return Verdict{"stopped", fmt::format("the trainer was stopped for {} ms", ToMs(stopped_))};
+    return HangReport{"stopped", fmt::format("the trainer was stopped for {} ms", ToMs(stopped_))};
   }
   // A stopped trainer is judged as stopped alone: its silence says nothing about how it computes.
   if (sample.stopped) return std::nullopt;
@@ -53,8 +53,8 @@ std::optional<HangWatch::Verdict> HangWatch::Feed(Time now, const Sample& sample
       break;
   }
   if (limit == Duration::zero() || silent_ <= limit) return std::nullopt;
-  return Verdict{"hang", fmt::format("no sign of progress for {:.1f} s while {} (limit {:.1f} s)",
-                                     ToSeconds(silent_), doing, ToSeconds(limit))};
+  return HangReport{"hang", fmt::format("no sign of progress for {:.1f} s while {} (limit {:.1f} s)",
+                                        ToSeconds(silent_), doing, ToSeconds(limit))};
 }
 
 Duration HangWatch::StepLimit() const {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/time.h"
-#include "worker/agent/slot.h"
+#include "worker/agent/shared_page.h"
 
 namespace ringmaster::agent {
 
@@ -42,7 +42,7 @@ class HangWatch {
     uint64_t heartbeat = 0;
     bool stopped = false;  // by a signal or a tracer
   };
-  struct Verdict {
+  struct HangReport {
     std::string evidence;  // "hang" or "stopped", as in rendezvous::Down
     std::string message;
   };
@@ -50,7 +50,7 @@ class HangWatch {
   explicit HangWatch(HangLimits limits) : limits_(limits) {}
 
   // About every 20 ms from the start of the trainer. After a verdict: kill it, and use a new HangWatch.
-  std::optional<Verdict> Feed(Time now, const Sample& sample);
+  std::optional<HangReport> Feed(Time now, const Sample& sample);
 
   // The limit that holds for the time between two heartbeats now; zero: none.
   Duration StepLimit() const;

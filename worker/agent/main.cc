@@ -52,19 +52,19 @@ int RefuseConfiguration(const std::string& message) {
 }
 
 // A keeper's whole life; `environment`: what its trainer finds beside what the pod has.
-int Keep(agent::Config config, Result<std::vector<std::string>> environment) {
+int RunAgent(agent::Config config, Result<std::vector<std::string>> environment) {
   if (!environment.ok()) return RefuseConfiguration(environment.error().message);
   config.trainer_environment = std::move(environment).value();
   return agent::Agent(std::move(config)).Run();
 }
 
-int KeepSlot(agent::Config config, int32_t slot) {
+int RunSlot(agent::Config config, int32_t slot) {
   config.slot = slot;
   log::Init(fmt::format("agent pod={} slot={}", config.pod, slot));
   const auto cpus = static_cast<int32_t>(std::thread::hardware_concurrency());
   auto environment =
       agent::SlotEnvironment(slot, config.slots, FromEnvironment, cpus, agent::CountGpus("/dev"));
-  return Keep(std::move(config), std::move(environment));
+  return RunAgent(std::move(config), std::move(environment));
 }
 
 int Main() {
@@ -76,8 +76,9 @@ int Main() {
   Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder);
   if (!config.ok()) return RefuseConfiguration(config.error().message);
   if (config->slots == 1)
-    return Keep(std::move(*config), agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev")));
-  return agent::KeepSlots(config->slots, [&](int32_t slot) { return KeepSlot(*config, slot); });
+    return RunAgent(std::move(*config),
+                    agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev")));
+  return agent::SuperviseSlots(config->slots, [&](int32_t slot) { return RunSlot(*config, slot); });
 }
 
 }  // namespace

@@ -25,24 +25,24 @@ namespace {
 
 constexpr const char* kVisibleGpus = "CUDA_VISIBLE_DEVICES";
 
-// The keepers of one pod, as their parent sees them.
-class Keepers {
+// The agents of one pod, as their parent sees them.
+class SlotAgents {
  public:
-  Keepers(const std::function<int(int32_t)>& keep, Duration short_life)
-      : keep_(keep), short_life_(short_life) {}
+  SlotAgents(const std::function<int(int32_t)>& run_agent, Duration short_life)
+      : run_agent_(run_agent), short_life_(short_life) {}
 
-  bool empty() const { return keepers_.empty(); }
+  bool empty() const { return agents_.empty(); }
   int result() const { return result_; }
 
   void Start(int32_t slot) {
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
-    if (pid == 0) Become(parent, slot);
+    if (pid == 0) RunAgentAndExit(parent, slot);
     if (pid > 0) {
-      keepers_[pid] = {slot, Now()};
+      agents_[pid] = {slot, Now()};
       return;
     }
-    log::Error("cannot start the keeper of slot {}: {}", slot,
+    log::Error("cannot start the agent of slot {}: {}", slot,
                std::error_code(errno, std::generic_category()).message());
     End(EXIT_FAILURE);
   }
@@ -50,38 +50,38 @@ class Keepers {
   // All of them leave; none is started any more.
   void Leave() {
     leaving_ = true;
-    for (const auto& [pid, keeper] : keepers_) ::kill(pid, SIGTERM);
+    for (const auto& [pid, agent] : agents_) ::kill(pid, SIGTERM);
   }
 
   void Reap() {
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      const auto found = keepers_.find(pid);
-      if (found == keepers_.end()) continue;  // an orphan
-      const Keeper keeper = found->second;
-      keepers_.erase(found);
-      OnEnd(keeper, status);
+      const auto found = agents_.find(pid);
+      if (found == agents_.end()) continue;  // an orphan
+      const SlotAgent agent = found->second;
+      agents_.erase(found);
+      OnEnd(agent, status);
     }
   }
 
  private:
-  struct Keeper {
+  struct SlotAgent {
     int32_t slot = 0;
     Time since;
   };
 
-  [[noreturn]] void Become(pid_t parent, int32_t slot) {
+  [[noreturn]] void RunAgentAndExit(pid_t parent, int32_t slot) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(0);  // it died before the line above
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    std::exit(keep_(slot));
+    std::exit(run_agent_(slot));
   }
 
-  void OnEnd(const Keeper& keeper, int status) {
+  void OnEnd(const SlotAgent& agent, int status) {
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    log::Info("slot={} ended code={}", keeper.slot, code);
-    const bool killed = WIFSIGNALED(status) && Now() - keeper.since >= short_life_;
-    if (killed && !leaving_) return Start(keeper.slot);
+    log::Info("slot={} ended code={}", agent.slot, code);
+    const bool killed = WIFSIGNALED(status) && Now() - agent.since >= short_life_;
+    if (killed && !leaving_) return Start(agent.slot);
     if (code != 0) End(code);
   }
 
@@ -90,9 +90,9 @@ class Keepers {
     if (!leaving_) Leave();
   }
 
-  const std::function<int(int32_t)>& keep_;
+  const std::function<int(int32_t)>& run_agent_;
   const Duration short_life_;
-  std::map<pid_t, Keeper> keepers_;
+  std::map<pid_t, SlotAgent> agents_;
   bool leaving_ = false;
   int result_ = 0;
 };
@@ -109,24 +109,24 @@ std::vector<std::string> SplitList(const std::string& text) {
 
 }  // namespace
 
-int KeepSlots(int32_t slots, const std::function<int(int32_t slot)>& keep, Duration short_life) {
-  Keepers keepers(keep, short_life);
-  for (int32_t slot = 0; slot < slots && keepers.result() == 0; ++slot) keepers.Start(slot);
+int SuperviseSlots(int32_t slots, const std::function<int(int32_t slot)>& run_agent, Duration short_life) {
+  SlotAgents agents(run_agent, short_life);
+  for (int32_t slot = 0; slot < slots && agents.result() == 0; ++slot) agents.Start(slot);
   sigset_t ours;
   ::sigemptyset(&ours);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
-  while (!keepers.empty()) {
+  while (!agents.empty()) {
     int signal = 0;
     const int error = ::sigwait(&ours, &signal);
     CHECK(error == 0, "sigwait: error {}", error);
     if (signal == SIGCHLD) {
-      keepers.Reap();
+      agents.Reap();
     } else {
       log::Info("signal {}: all slots leave", signal);
-      keepers.Leave();
+      agents.Leave();
     }
   }
-  return keepers.result();
+  return agents.result();
 }
 
 Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t cpus,

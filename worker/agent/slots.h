@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A pod that holds several trainers, a rank each: one keeper process (agent.h) per slot, forked from this
+// A pod that holds several trainers, a rank each: one agent process (agent.h) per slot, forked from this
 // one, each with its own connection, so that a slot fails, restarts and leaves like a pod of its own.
 //
-// Invariants: no keeper outlives this process; the pod ends when all its keepers have. A keeper that is
+// Invariants: no agent outlives this process; the pod ends when all its agents have. A agent that is
 // killed is started anew, and the other slots do not notice; one that ends with another code than 0, or is
 // killed as soon as it lives, takes the pod with it: the others leave by plan, and the pod ends with that
 // first code. Main thread only, signals as for Agent.
@@ -19,9 +19,10 @@
 
 namespace ringmaster::agent {
 
-// keep(slot) is a keeper's whole life, in a process of its own; returns its exit code. `short_life`: killed
-// sooner, it is not started again. REQUIRES: no threads.
-int KeepSlots(int32_t slots, const std::function<int(int32_t slot)>& keep, Duration short_life = seconds(1));
+// run_agent(slot) is a agent's whole life, in a process of its own; returns its exit code. `short_life`:
+// killed sooner, it is not started again. REQUIRES: no threads.
+int SuperviseSlots(int32_t slots, const std::function<int(int32_t slot)>& run_agent,
+                   Duration short_life = seconds(1));
 
 // What the trainer of a slot finds in its environment beside what the pod has ("NAME=value" each): its share
 // of the threads, and, where there are GPUs, one of them (below). kInvalid as there.

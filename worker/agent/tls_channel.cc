@@ -96,10 +96,10 @@ class TlsChannel final : public ByteChannel {
     api_.ERR_clear_error();
     const int rc = api_.SSL_connect(ssl_);
     if (rc == 1) return true;
-    if (IsPatience(rc)) return false;
-    if (const long verdict = api_.SSL_get_verify_result(ssl_); verdict != X509_V_OK) {
+    if (WouldBlock(rc)) return false;
+    if (const long result = api_.SSL_get_verify_result(ssl_); result != X509_V_OK) {
       return Error{Code::kForbidden, fmt::format("TLS: the coordinator's certificate: {}",
-                                                 api_.X509_verify_cert_error_string(verdict))};
+                                                 api_.X509_verify_cert_error_string(result))};
     }
     return Problem(Code::kUnavailable, "TLS handshake");
   }
@@ -109,7 +109,7 @@ class TlsChannel final : public ByteChannel {
     size_t sent = 0;
     const int rc = api_.SSL_write_ex(ssl_, data, size, &sent);
     if (rc == 1) return sent;
-    if (IsPatience(rc)) return size_t{0};
+    if (WouldBlock(rc)) return size_t{0};
     return Problem(Code::kUnavailable, "TLS send");
   }
 
@@ -118,7 +118,7 @@ class TlsChannel final : public ByteChannel {
     size_t got = 0;
     const int rc = api_.SSL_read_ex(ssl_, into, size, &got);
     if (rc == 1) return got;
-    if (IsPatience(rc)) return size_t{0};
+    if (WouldBlock(rc)) return size_t{0};
     const int why = api_.SSL_get_error(ssl_, rc);
     // The server closes without a goodbye; frames carry their length, so nothing can be cut off unseen.
     if (why == SSL_ERROR_ZERO_RETURN || why == SSL_ERROR_SYSCALL || why == SSL_ERROR_SSL) {
@@ -128,7 +128,7 @@ class TlsChannel final : public ByteChannel {
   }
 
  private:
-  bool IsPatience(int rc) const {
+  bool WouldBlock(int rc) const {
     const int why = api_.SSL_get_error(ssl_, rc);
     return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
   }

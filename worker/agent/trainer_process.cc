@@ -28,7 +28,7 @@ bool Sets(const char* entry, const char* name) {
 }
 
 std::vector<std::string> ChildEnvironment(const std::vector<std::string>& variables, int channel_fd,
-                                          int slot_fd, const std::string& member) {
+                                          int page_fd, const std::string& member) {
   std::vector<std::string> environment = variables;
   const auto replaced = [&](const char* entry) {
     return std::any_of(variables.begin(), variables.end(), [&](const std::string& variable) {
@@ -36,13 +36,13 @@ std::vector<std::string> ChildEnvironment(const std::vector<std::string>& variab
     });
   };
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const bool ours = Sets(*entry, kChannelFdVariable) || Sets(*entry, kSlotFdVariable) ||
+    const bool ours = Sets(*entry, kChannelFdVariable) || Sets(*entry, kPageFdVariable) ||
                       Sets(*entry, kMemberVariable) || replaced(*entry) ||
                       std::strncmp(*entry, kSecretVariable, std::strlen(kSecretVariable)) == 0;
     if (!ours) environment.emplace_back(*entry);
   }
   environment.push_back(fmt::format("{}={}", kChannelFdVariable, channel_fd));
-  environment.push_back(fmt::format("{}={}", kSlotFdVariable, slot_fd));
+  environment.push_back(fmt::format("{}={}", kPageFdVariable, page_fd));
   environment.push_back(fmt::format("{}={}", kMemberVariable, member));
   return environment;
 }
@@ -58,7 +58,7 @@ struct ChildPlan {
   pid_t agent;
   char* const* argv;
   char* const* envp;
-  int channel, slot, out, err, failure;
+  int channel, page, out, err, failure;
 };
 
 bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
@@ -81,7 +81,7 @@ bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
     ::close(nothing);
   }
   if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0 &&
-      KeepOpen(plan.channel) && KeepOpen(plan.slot)) {
+      KeepOpen(plan.channel) && KeepOpen(plan.page)) {
     ::execve(plan.argv[0], plan.argv, plan.envp);
   }
   const int why = errno;
@@ -109,7 +109,7 @@ Status SetNonBlocking(int fd) {
 Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<std::string>& command,
                                                               const std::vector<std::string>& variables,
                                                               const std::string& member) {
-  RM_ASSIGN(SlotPage page, SlotPage::Create());
+  RM_ASSIGN(SharedPageMemory page, SharedPageMemory::Create());
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return ErrnoError("socketpair", errno);
   Fd ours(ends[0]);
@@ -143,9 +143,9 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<
   return process;
 }
 
-Status TrainerProcess::WatchWhenReady() {
-  if (sentinel_ || page_.slot().ready.load(std::memory_order_acquire) == 0) return Ok();
-  RM_ASSIGN(sentinel_, Sentinel::Start(page_.slot()));
+Status TrainerProcess::StartDeathWatchWhenReady() {
+  if (death_watch_ || page_.page().ready.load(std::memory_order_acquire) == 0) return Ok();
+  RM_ASSIGN(death_watch_, DeathWatch::Start(page_.page()));
   return Ok();
 }
 

@@ -15,15 +15,15 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "worker/agent/death_watch.h"
 #include "worker/agent/frame_stream.h"
-#include "worker/agent/sentinel.h"
-#include "worker/agent/slot_page.h"
+#include "worker/agent/shared_page_memory.h"
 
 namespace ringmaster::agent {
 
 // Variables that a trainer finds in its environment.
 inline constexpr const char* kChannelFdVariable = "RINGMASTER_CHANNEL_FD";
-inline constexpr const char* kSlotFdVariable = "RINGMASTER_SLOT_FD";
+inline constexpr const char* kPageFdVariable = "RINGMASTER_SLOT_FD";
 inline constexpr const char* kMemberVariable = "RINGMASTER_MEMBER";
 
 class TrainerProcess {
@@ -36,7 +36,8 @@ class TrainerProcess {
                                                        const std::vector<std::string>& variables,
                                                        const std::string& member);
 
-  TrainerProcess(Private, SlotPage page, Fd channel) : page_(std::move(page)), channel_(std::move(channel)) {}
+  TrainerProcess(Private, SharedPageMemory page, Fd channel)
+      : page_(std::move(page)), channel_(std::move(channel)) {}
   TrainerProcess(const TrainerProcess&) = delete;
   TrainerProcess& operator=(const TrainerProcess&) = delete;
   // It must have been reaped (the sentinel waits for its end).
@@ -45,16 +46,16 @@ class TrainerProcess {
   pid_t pid() const { return pid_; }
   const std::string& member() const { return member_; }
   FrameStream& channel() { return channel_; }
-  const Slot& slot() const { return page_.slot(); }
+  const SharedPage& page() const { return page_.page(); }
 
   // Non-blocking ends of its output, to be taken once.
   Fd TakeStdout() { return std::move(stdout_); }
   Fd TakeStderr() { return std::move(stderr_); }
 
   // Puts the sentinel on its post as soon as the trainer has said `ready`; nothing to do before and after.
-  Status WatchWhenReady();
+  Status StartDeathWatchWhenReady();
   // Readable when it is dead; -1 while nobody watches.
-  int death_fd() const { return sentinel_ ? sentinel_->event_fd() : -1; }
+  int death_fd() const { return death_watch_ ? death_watch_->event_fd() : -1; }
 
   // True while a signal or a tracer keeps its main thread stopped. With a tracer: it may be a debugger.
   struct Stopped {
@@ -69,11 +70,11 @@ class TrainerProcess {
  private:
   std::string member_;
   pid_t pid_ = -1;
-  SlotPage page_;
+  SharedPageMemory page_;
   FrameStream channel_;
   Fd stdout_;
   Fd stderr_;
-  std::unique_ptr<Sentinel> sentinel_;  // after page_: it is gone first
+  std::unique_ptr<DeathWatch> death_watch_;  // after page_: it is gone first
 };
 
 }  // namespace ringmaster::agent

@@ -41,7 +41,7 @@ Json DescribeDevice(const device::Device& device) {
   return {{"fingerprint", device.Fingerprint()}, {"plan", device.Plan()}};
 }
 
-void TakeUpDevice(const Json& meta, device::Device* device) {
+void AdoptDevicePlan(const Json& meta, device::Device* device) {
   if (!meta.contains("device")) return;
   const auto fingerprint = JsonString(meta["device"], "fingerprint");
   const auto plan = JsonString(meta["device"], "plan");

@@ -18,6 +18,6 @@ Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* devic
 // What a checkpoint keeps of the device, and back from one: the same device takes up the plan, so that a run
 // goes on with the bits it would have had. Another device goes on with its own, which is said.
 Json DescribeDevice(const device::Device& device);
-void TakeUpDevice(const Json& meta, device::Device* device);
+void AdoptDevicePlan(const Json& meta, device::Device* device);
 
 }  // namespace ringmaster::trainer

@@ -17,18 +17,22 @@ CommQueue::~CommQueue() {
   thread_.join();
 }
 
-Status CommQueue::Add(const Links& links, const Twin<int32_t>& data) { return Push(links, data); }
-Status CommQueue::Add(const Links& links, const Twin<float>& data) { return Push(links, data); }
+Status CommQueue::Add(const Communicators& comms, const HostDeviceBuffer<int32_t>& data) {
+  return Push(comms, data);
+}
+Status CommQueue::Add(const Communicators& comms, const HostDeviceBuffer<float>& data) {
+  return Push(comms, data);
+}
 
 template <class T>
-Status CommQueue::Push(const Links& links, const Twin<T>& data) {
+Status CommQueue::Push(const Communicators& comms, const HostDeviceBuffer<T>& data) {
   RM_ASSIGN(const device::Event ready,
-            links.device != nullptr
+            comms.device != nullptr
                 ? device_->RecordEvent()
                 : device_->CopyToHost(std::as_bytes(data.device), std::as_writable_bytes(data.host)));
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({links, data, ready});
+    jobs_.push_back({comms, data, ready});
   }
   changed_.notify_all();
   return Ok();
@@ -65,13 +69,13 @@ void CommQueue::Run() {
 }
 
 template <class T>
-Status CommQueue::Reduce(const Job& job, const Twin<T>& data) {
-  if (job.links.device != nullptr) {
+Status CommQueue::Reduce(const Job& job, const HostDeviceBuffer<T>& data) {
+  if (job.comms.device != nullptr) {
     RM_TRY(device_->CollectivesWaitEvent(job.ready));
-    return job.links.device->StartAllReduce(data.device, fabric::ReduceOp::kSum);
+    return job.comms.device->StartAllReduce(data.device, fabric::ReduceOp::kSum);
   }
   RM_TRY(device_->SyncEvent(job.ready));
-  RM_TRY(job.links.host->AllReduce(data.host, fabric::ReduceOp::kSum));
+  RM_TRY(job.comms.host->AllReduce(data.host, fabric::ReduceOp::kSum));
   return device_->CopyToDevice(std::as_bytes(data.host), std::as_writable_bytes(data.device));
 }
 

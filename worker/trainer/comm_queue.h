@@ -21,12 +21,12 @@
 #include "worker/compute/device/device.h"
 #include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
-#include "worker/trainer/twin.h"
+#include "worker/trainer/host_device_buffer.h"
 
 namespace ringmaster::trainer {
 
 // The communicators of a generation.
-struct Links {
+struct Communicators {
   fabric::Communicator* host = nullptr;
   fabric::AsyncCommunicator* device = nullptr;  // on the device's memory; may be missing
 };
@@ -38,9 +38,9 @@ class CommQueue {
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
 
-  // What the device was given so far leaves `data` final. REQUIRES: links and data outlive the next Drain.
-  Status Add(const Links& links, const Twin<int32_t>& data);
-  Status Add(const Links& links, const Twin<float>& data);
+  // What the device was given so far leaves `data` final. REQUIRES: comms and data outlive the next Drain.
+  Status Add(const Communicators& comms, const HostDeviceBuffer<int32_t>& data);
+  Status Add(const Communicators& comms, const HostDeviceBuffer<float>& data);
 
   // Waits until every bucket is reduced, or given to the device's communicator, whose Finish is then the
   // owner's to call; the first error since the last Drain. What the device is given afterwards sees the sums.
@@ -48,16 +48,16 @@ class CommQueue {
 
  private:
   struct Job {
-    Links links;
-    std::variant<Twin<int32_t>, Twin<float>> data;
+    Communicators comms;
+    std::variant<HostDeviceBuffer<int32_t>, HostDeviceBuffer<float>> data;
     device::Event ready = 0;
   };
 
   template <class T>
-  Status Push(const Links& links, const Twin<T>& data);
+  Status Push(const Communicators& comms, const HostDeviceBuffer<T>& data);
   void Run();
   template <class T>
-  Status Reduce(const Job& job, const Twin<T>& data);
+  Status Reduce(const Job& job, const HostDeviceBuffer<T>& data);
 
   device::Device* const device_;
   std::mutex mutex_;

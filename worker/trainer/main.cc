@@ -71,9 +71,9 @@ Result<RunConfig> LoadRunConfig() {
   return config;
 }
 
-Result<Trainer::Parts> GatherParts(Result<RunConfig> config, agent::TrainerSlot* slot, Channel* channel) {
+Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage* page, Channel* channel) {
   Trainer::Parts parts;
-  parts.slot = slot;
+  parts.page = page;
   parts.channel = channel;
   RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
   RM_ASSIGN(parts.config, std::move(config));
@@ -82,7 +82,7 @@ Result<Trainer::Parts> GatherParts(Result<RunConfig> config, agent::TrainerSlot*
             device::Open({parts.config.device, parts.config.model.threads, parts.config.transport}));
   log::Info("device={}", parts.device->Description());
   RM_ASSIGN(parts.model, parts.device->CreateModel(parts.config.model));
-  parts.model->SetProgressHook([slot] { slot->Heartbeat(); });
+  parts.model->SetProgressHook([page] { page->Heartbeat(); });
   return parts;
 }
 
@@ -130,7 +130,7 @@ std::unique_ptr<inventory::GpuMonitor> WatchGpus(Channel* channel) {
 
 // The exit code of what may go better elsewhere or later, and is a failure rather than bad input: too little
 // memory here, a device that is not there or broken, or does what nobody has foreseen.
-std::optional<int> NotForGood(const Error& error) {
+std::optional<int> RetryableExitCode(const Error& error) {
   if (error.code == Code::kInternal) return 70;
   if (error.code == Code::kExhausted) return 71;
   if (error.code == Code::kUnavailable || error.code == Code::kGone) return 74;
@@ -154,11 +154,11 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
     log::Error("{}", error.message);
     return code;
   };
-  const auto slot_fd = Number("RINGMASTER_SLOT_FD");
-  if (!slot_fd.ok()) return refuse(slot_fd.error(), 64);
-  auto slot = agent::TrainerSlot::Attach(*slot_fd);
-  if (!slot.ok()) return refuse(slot.error(), 70);
-  slot->SetActivity(agent::Activity::kStarting);
+  const auto page_fd = Number("RINGMASTER_SLOT_FD");
+  if (!page_fd.ok()) return refuse(page_fd.error(), 64);
+  auto page = agent::TrainerPage::Attach(*page_fd);
+  if (!page.ok()) return refuse(page.error(), 70);
+  page->SetActivity(agent::Activity::kStarting);
   auto config = LoadRunConfig();
   // Before there are threads that read the environment.
   if (config.ok() && device::MayUseGpu(config->device)) ChooseDevices();
@@ -175,9 +175,9 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
     channel.Send(rendezvous::Fatal{64, error.message});
     return 64;
   };
-  auto parts = GatherParts(std::move(config), &slot.value(), &channel);
+  auto parts = CreateParts(std::move(config), &page.value(), &channel);
   if (!parts.ok()) {
-    if (const auto code = NotForGood(parts.error())) return refuse(parts.error(), *code);
+    if (const auto code = RetryableExitCode(parts.error())) return refuse(parts.error(), *code);
     return fail(parts.error());
   }
   const bool on_gpu = parts->device->Kind() == "cuda";
@@ -189,7 +189,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   parts->fabric = std::move(made).value();
   auto trainer = Trainer::Create(std::move(parts).value());
   if (!trainer.ok()) {
-    if (const auto code = NotForGood(trainer.error())) return refuse(trainer.error(), *code);
+    if (const auto code = RetryableExitCode(trainer.error())) return refuse(trainer.error(), *code);
     return fail(trainer.error());
   }
   const auto watch = on_gpu ? WatchGpus(&channel) : nullptr;

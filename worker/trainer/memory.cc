@@ -24,8 +24,8 @@ std::string MemoryNeed::ToString() const {
       Mib(Total()));
 }
 
-MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool on_host,
-                  bool writes_checkpoints) {
+MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, bool on_host,
+                          bool writes_checkpoints) {
   const int64_t array = model.layout().elements * static_cast<int64_t>(sizeof(float));
   MemoryNeed need;
   need.weights = array;
@@ -40,7 +40,7 @@ MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool on_h
   return need;
 }
 
-Result<MemoryHeld> ParseHeld(const std::string& smaps_rollup) {
+Result<MemoryUsage> ParseMemoryUsage(const std::string& smaps_rollup) {
   const auto bytes = [&](const std::string& name) -> Result<int64_t> {
     const size_t at = smaps_rollup.find("\n" + name + ":");
     long long kib = 0;
@@ -52,12 +52,12 @@ Result<MemoryHeld> ParseHeld(const std::string& smaps_rollup) {
   RM_ASSIGN(const int64_t anonymous, bytes("Pss_Anon"));
   RM_ASSIGN(const int64_t shared, bytes("Pss_Shmem"));
   RM_ASSIGN(const int64_t files, bytes("Pss_File"));
-  return MemoryHeld{anonymous + shared, files};
+  return MemoryUsage{anonymous + shared, files};
 }
 
-Result<MemoryHeld> Held() {
+Result<MemoryUsage> ReadMemoryUsage() {
   RM_ASSIGN(const std::string text, ReadFile("/proc/self/smaps_rollup", 1 << 16));
-  return ParseHeld(text);
+  return ParseMemoryUsage(text);
 }
 
 }  // namespace ringmaster::trainer

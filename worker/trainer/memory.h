@@ -26,17 +26,18 @@ struct MemoryNeed {
 };
 
 // Of the host's memory; with a device of its own that is the mirror of the state and the sums on their way.
-MemoryNeed NeedOf(const RunConfig& config, const engine::Model& model, bool on_host, bool writes_checkpoints);
+MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, bool on_host,
+                          bool writes_checkpoints);
 
 // What this process holds; pages shared with peers count in shares.
-struct MemoryHeld {
+struct MemoryUsage {
   int64_t own = 0;    // anonymous and shared memory: nobody but its end gives it back
   int64_t files = 0;  // pages of programs and data that are mapped: the kernel drops them when it needs room
 };
 
 // From the text of /proc/PID/smaps_rollup. kUnavailable where the kernel does not tell (before 5.9).
-Result<MemoryHeld> ParseHeld(const std::string& smaps_rollup);
+Result<MemoryUsage> ParseMemoryUsage(const std::string& smaps_rollup);
 // Of this process.
-Result<MemoryHeld> Held();
+Result<MemoryUsage> ReadMemoryUsage();
 
 }  // namespace ringmaster::trainer

@@ -94,7 +94,7 @@ void Reporter::Flush() {
   pending_ = {};
 }
 
-void Reporter::TellAll() {
+void Reporter::RepeatAll() {
   rendezvous::Progress all;
   all.records.assign(kept_.begin(), kept_.end());
   all.total_steps = total_steps_;

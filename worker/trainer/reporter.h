@@ -36,7 +36,7 @@ class Reporter {
   void Flush();
   // Before the end: every member repeats what it kept. Rank 0's words may be stuck in an agent that was
   // stopped, and another member's Done would end the job without them.
-  void TellAll();
+  void RepeatAll();
 
   // The newest records, for one that joins, and for a checkpoint's description; and back from there.
   std::vector<rendezvous::StepRecord> kept() const { return {kept_.begin(), kept_.end()}; }

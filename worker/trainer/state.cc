@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "worker/compute/numerics/exact.h"
-#include "worker/trainer/twin.h"
+#include "worker/trainer/host_device_buffer.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -32,7 +32,8 @@ Result<std::unique_ptr<TrainState>> TrainState::Create(device::Device* device, f
     for (const auto& [field, label] : kFields) {
       if (field == &Arrays::state1 && optimizer::StateArrays(kind) < 2) continue;
       if (i == 0 || device->OnHost()) {
-        RM_ASSIGN(const Twin<float> twin, Twin<float>::Create(fabric, device, layout.elements, label));
+        RM_ASSIGN(const HostDeviceBuffer<float> twin,
+                  HostDeviceBuffer<float>::Create(fabric, device, layout.elements, label));
         image.*field = twin.device;
         state->host_[i].*field = twin.host;
       } else {
@@ -70,7 +71,7 @@ void TrainState::RollBack() {
 }
 
 Result<std::vector<TrainState::Part>> TrainState::Parts() {
-  if (present_) RM_TRY(Bring());
+  if (present_) RM_TRY(UpdateMirror());
   const Arrays& host = host_[current_];
   std::vector<Part> parts;
   parts.push_back({"params", "f32", std::as_writable_bytes(host.params)});
@@ -89,7 +90,7 @@ Status TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) 
   ++version_;
   can_roll_back_ = false;
   present_ = false;
-  RM_TRY(Put());
+  RM_TRY(UploadMirror());
   present_ = true;
   return Ok();
 }
@@ -108,22 +109,22 @@ void TrainState::Discard() {
   can_roll_back_ = false;
 }
 
-Status TrainState::Bring() {
+Status TrainState::UpdateMirror() {
   if (device_->OnHost() || mirrored_version_ == version_) return Ok();
   mirrored_version_ = 0;
   for (const auto& [field, label] : kFields) {
-    RM_TRY(Twin<float>({host_[current_].*field, images_[current_].*field}).Download(device_));
+    RM_TRY(HostDeviceBuffer<float>({host_[current_].*field, images_[current_].*field}).Download(device_));
   }
   RM_TRY(device_->Sync());
   mirrored_version_ = version_;
   return Ok();
 }
 
-Status TrainState::Put() {
+Status TrainState::UploadMirror() {
   if (device_->OnHost()) return Ok();
   mirrored_version_ = 0;
   for (const auto& [field, label] : kFields) {
-    RM_TRY(Twin<float>({host_[current_].*field, images_[current_].*field}).Upload(device_));
+    RM_TRY(HostDeviceBuffer<float>({host_[current_].*field, images_[current_].*field}).Upload(device_));
   }
   RM_TRY(device_->Sync());
   mirrored_version_ = version_;
@@ -131,7 +132,7 @@ Status TrainState::Put() {
 }
 
 Result<uint64_t> TrainState::ParamsHash() {
-  RM_TRY(Bring());
+  RM_TRY(UpdateMirror());
   return Hash64(std::as_bytes(host_[current_].params));
 }
 

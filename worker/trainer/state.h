@@ -65,8 +65,8 @@ class TrainState {
   Image& next() { return images_[1 - current_]; }
 
   // next() is about to be written, or was not after all: what it holds of the step before is lost meanwhile.
-  void GiveUpUndo() { can_roll_back_ = false; }
-  void KeepUndo() { can_roll_back_ = true; }
+  void InvalidateUndo() { can_roll_back_ = false; }
+  void RestoreUndo() { can_roll_back_ = true; }
   // next() is the state of step() + 1 now.
   void Commit();
   // REQUIRES: can_roll_back().
@@ -88,8 +88,8 @@ class TrainState {
   TrainState(device::Device* device, optimizer::Kind kind) : device_(device), kind_(kind) {}
 
   // Between the current image and its host memory.
-  Status Bring();
-  Status Put();
+  Status UpdateMirror();
+  Status UploadMirror();
 
   device::Device* const device_;
   const optimizer::Kind kind_;

@@ -32,22 +32,24 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
   RM_ASSIGN(const std::span<std::byte> gradients,
             parts.device->Allocate(static_cast<size_t>(elements) * sizeof(float), "gradients"));
   stepper->gradients_ = SpanOf<float>(gradients);
-  RM_ASSIGN(stepper->sums_, Twin<int32_t>::Create(fabric, parts.device, elements, "gradient sums"));
+  RM_ASSIGN(stepper->sums_,
+            HostDeviceBuffer<int32_t>::Create(fabric, parts.device, elements, "gradient sums"));
   stepper->float_sums_ = {SpanOf<float>(std::as_writable_bytes(stepper->sums_.host)),
                           SpanOf<float>(std::as_writable_bytes(stepper->sums_.device))};
-  RM_ASSIGN(stepper->board_,
-            Twin<int32_t>::Create(fabric, parts.device, Board::Words(blocks, parts.config->micro_batches),
-                                  "board"));
-  stepper->maxima_ = stepper->board_.Part(Board::kVotes, Board::kVotes + blocks);
+  RM_ASSIGN(stepper->exchange_, HostDeviceBuffer<int32_t>::Create(
+                                    fabric, parts.device,
+                                    ScalarExchange::Words(blocks, parts.config->micro_batches), "exchange"));
+  stepper->maxima_ = stepper->exchange_.Part(ScalarExchange::kVotes, ScalarExchange::kVotes + blocks);
   if (blocks > 0) {
-    RM_ASSIGN(stepper->exponents_, Twin<int32_t>::Create(fabric, parts.device, blocks, "exponents"));
+    RM_ASSIGN(stepper->exponents_,
+              HostDeviceBuffer<int32_t>::Create(fabric, parts.device, blocks, "exponents"));
   }
-  RM_ASSIGN(stepper->present_, Twin<int32_t>::Create(fabric, parts.device, 1, "members"));
-  RM_ASSIGN(stepper->norm_, Twin<double>::Create(fabric, parts.device, 1, "norm"));
+  RM_ASSIGN(stepper->contributors_, HostDeviceBuffer<int32_t>::Create(fabric, parts.device, 1, "members"));
+  RM_ASSIGN(stepper->norm_, HostDeviceBuffer<double>::Create(fabric, parts.device, 1, "norm"));
   return stepper;
 }
 
-Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* cancel,
+Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bool>* cancel,
                                 const std::function<bool()>& wants_to_stop) {
   const RunConfig& config = *parts_.config;
   TrainState& state = *parts_.state;
@@ -57,23 +59,23 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
   const std::span<int32_t> exponents = exponents_.host;
   std::ranges::copy(state.current().exponents, exponents.begin());
 
-  Board board(board_.host, static_cast<int64_t>(exponents.size()), config.micro_batches);
+  ScalarExchange exchange(exchange_.host, static_cast<int64_t>(exponents.size()), config.micro_batches);
   while (true) {
-    board.Clear(numerics::kZero);
-    RM_TRY(Try(links, samples, cancel, wants_to_stop, &board));
+    exchange.Clear(numerics::kZero);
+    RM_TRY(AttemptStep(comms, samples, cancel, wants_to_stop, &exchange));
     if (!overflowed_ || !finite_) break;
     // Some block outgrew its exponent (in the first step: every block). The maxima tell what fits; do the
     // step again.
-    numerics::ExponentsForRedo(board.maxima(), exponents);
+    numerics::ExponentsForRedo(exchange.maxima(), exponents);
   }
 
   std::vector<double> losses(static_cast<size_t>(config.micro_batches));
-  for (size_t v = 0; v < losses.size(); ++v) losses[v] = board.GetDouble(static_cast<int64_t>(v));
+  for (size_t v = 0; v < losses.size(); ++v) losses[v] = exchange.GetDouble(static_cast<int64_t>(v));
   StepResult result;
   result.samples = samples.count;
   result.loss = numerics::OrderedSum(losses) / static_cast<double>(samples.count);
   result.learning_rate = config.schedule.At(state.step() + 1);
-  result.stand_still = board.Voted(Board::kStandStill);
+  result.stop_at_boundary = exchange.Voted(ScalarExchange::kStopAtBoundary);
   result.gradient_norm = norm_.host[0];
 
   if (!finite_ || !std::isfinite(result.gradient_norm) || !std::isfinite(result.loss)) {
@@ -81,113 +83,114 @@ Result<StepResult> Stepper::Run(const Links& links, const std::atomic<bool>* can
                                              "spec.training.optimizer.learningRate or set clipNorm",
                                              state.step() + 1, result.loss)};
   }
-  std::ranges::copy(coming_, state.next().exponents.begin());
+  std::ranges::copy(next_exponents_, state.next().exponents.begin());
   state.next().loss = result.loss;
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();
   return result;
 }
 
-Status Stepper::Try(const Links& links, const data::StepSamples& samples, const std::atomic<bool>* cancel,
-                    const std::function<bool()>& wants_to_stop, Board* board) {
+Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples& samples,
+                            const std::atomic<bool>* cancel, const std::function<bool()>& wants_to_stop,
+                            ScalarExchange* exchange) {
   TrainState& state = *parts_.state;
   const bool undo = state.can_roll_back();
-  const bool by_host = links.device == nullptr && links.host->world() > 1;
-  present_.host[0] = links.device == nullptr ? links.host->world() : 1;
-  Status good = EnqueueGradients(links, samples, cancel);
+  const bool by_host = comms.device == nullptr && comms.host->world() > 1;
+  contributors_.host[0] = comms.device == nullptr ? comms.host->world() : 1;
+  Status good = EnqueueGradients(comms, samples, cancel);
   // Also after a failure, like all that waits below: nothing may be under way when the memory is used again.
   const auto also = [&good](const Status& status) {
     if (good.ok()) good = status;
   };
   if (!by_host) {
     {
-      const Waiting waiting(parts_.slot);
+      const Waiting waiting(parts_.page);
       also(queue_.Drain());
     }
-    if (good.ok()) good = Conclude(links, samples);
+    if (good.ok()) good = EnqueueUpdate(comms, samples);
   }
-  also(TakeLosses(links, board));
+  also(CollectLosses(comms, exchange));
   {
-    const Waiting waiting(parts_.slot);
+    const Waiting waiting(parts_.page);
     if (by_host) also(queue_.Drain());
-    if (good.ok() && wants_to_stop()) board->Cast(Board::kStandStill);
-    if (good.ok()) good = board->Exchange(links.host);
+    if (good.ok() && wants_to_stop()) exchange->Cast(ScalarExchange::kStopAtBoundary);
+    if (good.ok()) good = exchange->Exchange(comms.host);
   }
-  if (good.ok() && parts_.config->exact) Foresee(board);
-  if (by_host && good.ok() && !overflowed_ && finite_) good = Conclude(links, samples);
-  const Waiting waiting(parts_.slot);
-  if (links.device != nullptr) also(links.device->Finish());
+  if (good.ok() && parts_.config->exact) CheckExponents(exchange);
+  if (by_host && good.ok() && !overflowed_ && finite_) good = EnqueueUpdate(comms, samples);
+  const Waiting waiting(parts_.page);
+  if (comms.device != nullptr) also(comms.device->Finish());
   RM_TRY(parts_.device->Sync());
-  if (undo && present_.host[0] != links.host->world()) state.KeepUndo();
+  if (undo && contributors_.host[0] != comms.host->world()) state.RestoreUndo();
   return good;
 }
 
-void Stepper::Foresee(Board* board) {
-  overflowed_ = numerics::Overflowed(board->maxima(), exponents_.host);
-  finite_ = !numerics::NotFinite(board->maxima());
-  coming_.assign(exponents_.host.begin(), exponents_.host.end());
+void Stepper::CheckExponents(ScalarExchange* exchange) {
+  overflowed_ = numerics::Overflowed(exchange->maxima(), exponents_.host);
+  finite_ = !numerics::NotFinite(exchange->maxima());
+  next_exponents_.assign(exponents_.host.begin(), exponents_.host.end());
   if (!overflowed_ && finite_)
-    numerics::ExponentsForNext(layout_, board->maxima(), parts_.state->step() + 1, coming_);
+    numerics::ExponentsForNext(layout_, exchange->maxima(), parts_.state->step() + 1, next_exponents_);
 }
 
-Status Stepper::TakeLosses(const Links& links, Board* board) {
+Status Stepper::CollectLosses(const Communicators& comms, ScalarExchange* exchange) {
   const Status reached = parts_.device->WaitForSyncPoint();
   RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // also after a failure
   RM_TRY(reached);
-  const int first = FirstMicroBatch(parts_.config->micro_batches, links.host->world(), links.host->rank());
-  for (size_t i = 0; i < sums.size(); ++i) board->PutDouble(first + static_cast<int64_t>(i), sums[i].loss);
+  const int first = FirstMicroBatch(parts_.config->micro_batches, comms.host->world(), comms.host->rank());
+  for (size_t i = 0; i < sums.size(); ++i) exchange->PutDouble(first + static_cast<int64_t>(i), sums[i].loss);
   return Ok();
 }
 
-Status Stepper::Conclude(const Links& links, const data::StepSamples& samples) {
+Status Stepper::EnqueueUpdate(const Communicators& comms, const data::StepSamples& samples) {
   RM_TRY(DecodeGradient(1.0 / static_cast<double>(samples.count)));
   RM_TRY(parts_.device->Norm(gradients_, norm_.device));
-  parts_.state->GiveUpUndo();
-  RM_TRY(Update(links));
+  parts_.state->InvalidateUndo();
+  RM_TRY(Update(comms));
   RM_TRY(norm_.Download(parts_.device));
-  return present_.Download(parts_.device);
+  return contributors_.Download(parts_.device);
 }
 
-Status Stepper::EnqueueGradients(const Links& links, const data::StepSamples& samples,
+Status Stepper::EnqueueGradients(const Communicators& comms, const data::StepSamples& samples,
                                  const std::atomic<bool>* cancel) {
   const RunConfig& config = *parts_.config;
-  const int first = FirstMicroBatch(config.micro_batches, links.host->world(), links.host->rank());
-  const int end = FirstMicroBatch(config.micro_batches, links.host->world(), links.host->rank() + 1);
+  const int first = FirstMicroBatch(config.micro_batches, comms.host->world(), comms.host->rank());
+  const int end = FirstMicroBatch(config.micro_batches, comms.host->world(), comms.host->rank() + 1);
   RM_TRY(exponents_.Upload(parts_.device));
-  RM_TRY(present_.Upload(parts_.device));
+  RM_TRY(contributors_.Upload(parts_.device));
   for (int v = first; v < end; ++v) {
     const data::Slice slice = data::MicroBatch(samples, config.samples_per_step, config.micro_batches, v);
     const engine::Batch batch = reader_.Train(config.seed, samples.epoch, samples.position + slice.begin,
                                               samples.position + slice.end);
     Status taken;
     const auto take = [&](int bucket) {
-      if (taken.ok()) taken = TakeBucket(links, bucket, v == first, v + 1 == end);
+      if (taken.ok()) taken = EnqueueBucket(comms, bucket, v == first, v + 1 == end);
     };
     RM_TRY(parts_.model->Enqueue({parts_.state->current().params, parts_.state->version()}, batch, gradients_,
                                  take, cancel));
     RM_TRY(taken);
   }
-  if (links.device != nullptr && links.host->world() > 1) RM_TRY(queue_.Add(links, present_));
+  if (comms.device != nullptr && comms.host->world() > 1) RM_TRY(queue_.Add(comms, contributors_));
   RM_TRY(maxima_.Download(parts_.device));
   return parts_.device->RecordSyncPoint();
 }
 
-Status Stepper::TakeBucket(const Links& links, int bucket_index, bool first, bool last) {
+Status Stepper::EnqueueBucket(const Communicators& comms, int bucket_index, bool first, bool last) {
   const Bucket& bucket = layout_.buckets[static_cast<size_t>(bucket_index)];
   const std::span<const float> gradient =
       gradients_.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.end - bucket.begin));
-  const bool exchange = last && links.host->world() > 1;
+  const bool exchange = last && comms.host->world() > 1;
   if (parts_.config->exact) {
     const int64_t first_block = bucket.begin / kBlock;
     const int64_t end_block = bucket.end / kBlock;
-    const Twin<int32_t> sums = sums_.Part(bucket.begin, bucket.end);
+    const HostDeviceBuffer<int32_t> sums = sums_.Part(bucket.begin, bucket.end);
     RM_TRY(parts_.device->Accumulate(gradient, exponents_.Part(first_block, end_block).device, quantum_bits_,
                                      first, sums.device, maxima_.Part(first_block, end_block).device));
-    return exchange ? queue_.Add(links, sums) : Ok();
+    return exchange ? queue_.Add(comms, sums) : Ok();
   }
-  const Twin<float> sums = float_sums_.Part(bucket.begin, bucket.end);
+  const HostDeviceBuffer<float> sums = float_sums_.Part(bucket.begin, bucket.end);
   RM_TRY(parts_.device->Add(gradient, first, sums.device));
-  return exchange ? queue_.Add(links, sums) : Ok();
+  return exchange ? queue_.Add(comms, sums) : Ok();
 }
 
 Status Stepper::DecodeGradient(double scale) {
@@ -197,7 +200,7 @@ Status Stepper::DecodeGradient(double scale) {
   return parts_.device->Scale(float_sums_.device, static_cast<float>(scale), gradients_);
 }
 
-Status Stepper::Update(const Links& links) {
+Status Stepper::Update(const Communicators& comms) {
   const TrainState::Image& current = parts_.state->current();
   const TrainState::Image& next = parts_.state->next();
   const optimizer::Config& config = parts_.config->optimizer;
@@ -205,7 +208,9 @@ Status Stepper::Update(const Links& links) {
   return parts_.device->Update(
       config, {.step = step, .learning_rate = parts_.config->schedule.At(step)}, layout_,
       {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1},
-      {.norm = norm_.device, .contributors = present_.device, .required_contributors = links.host->world()});
+      {.norm = norm_.device,
+       .contributors = contributors_.device,
+       .required_contributors = comms.host->world()});
 }
 
 }  // namespace ringmaster::trainer

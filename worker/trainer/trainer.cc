@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "rendezvous/transport_name.h"
 #include "worker/trainer/agree.h"
-#include "worker/trainer/meanwhile.h"
 #include "worker/trainer/memory.h"
+#include "worker/trainer/root_work.h"
 #include "worker/trainer/transfer.h"
 
 namespace ringmaster::trainer {
@@ -31,7 +31,7 @@ namespace {
 // help. If none comes, it is us who are cut off.
 constexpr Duration kOrderLimit = seconds(30);
 // Between two words of those who wait for a disk: well below the deadline of a collective.
-constexpr Duration kWord = seconds(5);
+constexpr Duration kKeepalivePeriod = seconds(5);
 // The others wait as long for a checkpoint that is still being written when the next is due.
 constexpr Duration kCheckpointPatience = seconds(1);
 constexpr int kExitFenced = 75;
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
                                                 own.config.optimizer.kind, own.config.exact));
   RM_ASSIGN(trainer->stepper_,
             Stepper::Create({&own.config, own.dataset.get(), own.device.get(), own.model.get(),
-                             own.fabric.get(), trainer->state_.get(), own.slot}));
+                             own.fabric.get(), trainer->state_.get(), own.page}));
   return trainer;
 }
 
@@ -80,11 +80,11 @@ int Trainer::Run() {
   channel.Send(Join{parts_.member, parts_.fabric->Address()});
   std::optional<Duration> limit;
   while (true) {
-    parts_.slot->SetActivity(Activity::kWaiting);
+    parts_.page->SetActivity(Activity::kWaiting);
     const auto order = channel.WaitForOrder(limit);
     limit.reset();
     if (!order.has_value()) {
-      if (apart_.has_value()) return FailForGood(*apart_);
+      if (unreachable_.has_value()) return FailPermanently(*unreachable_);
       log::Error("no order came after a failed operation; leaving, a fresh trainer will join");
       return kExitFenced;
     }
@@ -101,7 +101,7 @@ int Trainer::Run() {
       continue;
     }
     const Status status = Work(std::get<NewGeneration>(*order));
-    if (fatal_.has_value()) return FailForGood(*fatal_);
+    if (fatal_.has_value()) return FailPermanently(*fatal_);
     if (status.ok() || status.error().code == Code::kCancelled) continue;
     log::Warn("generation {} ended: {}: {}", std::get<NewGeneration>(*order).generation,
               CodeName(status.error().code), status.error().message);
@@ -141,19 +141,19 @@ Status Trainer::Work(const NewGeneration& formed) {
   for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
   Disconnect();
   RM_TRY(Connect(group));
-  parts_.slot->SetGeneration(formed.generation);
+  parts_.page->SetGeneration(formed.generation);
   log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
             formed.members.size(), parts_.fabric->TransportName());
-  RM_TRY(Synchronise(formed));
+  RM_TRY(Synchronize(formed));
   if (device_comm_ != nullptr)
     log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
               formed.members.size(), Transport());
-  RM_TRY(CheckTransport());
+  RM_TRY(CheckRdma());
   reporter_.StartGeneration(state_->step(), group.rank == 0, Transport());
   last_commit_ = Now();
   if (formed.stop) return Finish(false);
   const int64_t steps = parts_.config.steps;
-  RM_TRY(TrainToTheEnd());
+  RM_TRY(RunSteps());
   return state_->step() >= steps ? Finish(true) : Ok();
 }
 
@@ -164,14 +164,15 @@ std::string Trainer::Transport() const {
 }
 
 Status Trainer::Connect(const fabric::Group& group) {
-  apart_.reset();
+  unreachable_.reset();
   auto connected = parts_.fabric->Connect(group);
   if (!connected.ok()) {
     // A peer that is gone is known to be so in a moment. If not, nothing comes of trying again: pods that
     // must have RDMA are forbidden TCP, so this is how they miss it.
     const std::string& why = connected.error().message;
     if (why.find(fabric::kUnreachable) != std::string::npos)
-      apart_ = parts_.config.rdma_or_fail ? WithoutRdma(why) : why + "; see UCX_TLS and UCX_NET_DEVICES";
+      unreachable_ =
+          parts_.config.rdma_or_fail ? WithoutRdma(why) : why + "; see UCX_TLS and UCX_NET_DEVICES";
     return connected.error();
   }
   comm_ = std::move(connected).value();
@@ -179,14 +180,14 @@ Status Trainer::Connect(const fabric::Group& group) {
 }
 
 // UCX and NCCL take what is there, without a word: a job that asked for RDMA would run on, ten times slower.
-Status Trainer::CheckTransport() {
+Status Trainer::CheckRdma() {
   const std::string transport = Transport();
   if (!parts_.config.rdma_or_fail || !rendezvous::UsesTcp(transport)) return Ok();
   fatal_ = WithoutRdma("gradients would travel over " + transport);
   return Error{Code::kInvalid, *fatal_};
 }
 
-Status Trainer::Synchronise(const NewGeneration& formed) {
+Status Trainer::Synchronize(const NewGeneration& formed) {
   std::vector<int32_t> sources = formed.sources;
   if (sources.empty()) {
     sources = {0};
@@ -195,9 +196,9 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
       if (!parts_.config.checkpoint_path.empty())
         found = checkpoint::LoadNewest(parts_.config.checkpoint_path, fingerprint_);
     };
-    if (comm_->rank() == 0) parts_.slot->SetActivity(Activity::kStarting);
-    RM_TRY(Meanwhile(comm_.get(), 0, look, kWord));
-    if (comm_->rank() == 0) RM_TRY(LoadOrInitialise(found));
+    if (comm_->rank() == 0) parts_.page->SetActivity(Activity::kStarting);
+    RM_TRY(RunOnRootWithKeepalive(comm_.get(), 0, look, kKeepalivePeriod));
+    if (comm_->rank() == 0) RM_TRY(LoadOrInitialize(found));
   } else if (std::ranges::find(sources, comm_->rank()) != sources.end()) {
     if (state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back())
       state_->RollBack();
@@ -217,11 +218,11 @@ Status Trainer::Synchronise(const NewGeneration& formed) {
     return made.error();
   }
   device_comm_ = std::move(made).value();
-  parts_.slot->SetStep(state_->step());
+  parts_.page->SetStep(state_->step());
   return Ok();
 }
 
-Status Trainer::LoadOrInitialise(const std::optional<Result<checkpoint::Loaded>>& found) {
+Status Trainer::LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found) {
   if (found.has_value() && found->ok()) {
     const checkpoint::Loaded& loaded = **found;
     for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint passed over: {}", skipped);
@@ -253,15 +254,15 @@ Status Trainer::Load(const checkpoint::Loaded& loaded) {
   RM_TRY(state_->Adopt(loaded.step, cursor, reporter_.last().has_value() ? reporter_.last()->loss : 0));
   published_step_ = loaded.step;
   log::Info("continuing from {} step={}", loaded.path, loaded.step);
-  TakeUpDevice(loaded.meta, parts_.device.get());
+  AdoptDevicePlan(loaded.meta, parts_.device.get());
   return Ok();
 }
 
-Status Trainer::TrainToTheEnd() {
+Status Trainer::RunSteps() {
   Channel& channel = *parts_.channel;
   const RunConfig& config = parts_.config;
   while (state_->step() < config.steps) {
-    parts_.slot->SetActivity(Activity::kComputing);
+    parts_.page->SetActivity(Activity::kComputing);
     auto result = stepper_->Run({comm_.get(), device_comm_.get()}, &channel.cancelled(),
                                 [&channel] { return channel.boundary_wanted(); });
     if (!result.ok()) {
@@ -273,8 +274,8 @@ Status Trainer::TrainToTheEnd() {
                          result->samples, comm_->generation(), comm_->world(),
                          ToSeconds(now - last_commit_)});
     last_commit_ = now;
-    parts_.slot->SetStep(state_->step());
-    NoticePublished();
+    parts_.page->SetStep(state_->step());
+    ReportPublished();
     const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
                      state_->step() % config.checkpoint_every_steps == 0;
     if (due && comm_->rank() == 0 && state_->step() < config.steps) {
@@ -283,7 +284,7 @@ Status Trainer::TrainToTheEnd() {
         reporter_.CheckpointFailed(saved.error().message);
       }
     }
-    if (result->stand_still) {
+    if (result->stop_at_boundary) {
       reporter_.Flush();
       return Ok();
     }
@@ -299,7 +300,7 @@ Status Trainer::TrainToTheEnd() {
 Result<Validation> Trainer::Validate() {
   return trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
                            {state_->current().params, state_->version()}, comm_.get(),
-                           &parts_.channel->cancelled(), parts_.slot);
+                           &parts_.channel->cancelled(), parts_.page);
 }
 
 Status Trainer::Finish(bool finished) {
@@ -311,7 +312,7 @@ Status Trainer::Finish(bool finished) {
   done.saved = !parts_.config.checkpoint_path.empty();
   if (finished) {
     reporter_.Note("validating");
-    parts_.slot->SetActivity(Activity::kComputing);
+    parts_.page->SetActivity(Activity::kComputing);
     RM_ASSIGN(const Validation validation, Validate());
     if (validation.samples > 0) {
       done.validation_loss = validation.loss;
@@ -319,9 +320,10 @@ Status Trainer::Finish(bool finished) {
     }
   }
   if (done.saved) RM_TRY(SaveLastCheckpoint());
-  parts_.slot->SetActivity(Activity::kSaving);
-  if (const auto held = Held(); held.ok()) {
-    const MemoryNeed need = NeedOf(parts_.config, *parts_.model, parts_.device->OnHost(), writer_ != nullptr);
+  parts_.page->SetActivity(Activity::kSaving);
+  if (const auto held = ReadMemoryUsage(); held.ok()) {
+    const MemoryNeed need =
+        EstimateMemory(parts_.config, *parts_.model, parts_.device->OnHost(), writer_ != nullptr);
     log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}; mapped files {:.1f} MiB",
               static_cast<double>(held->own) / (1 << 20),
               static_cast<double>(held->own) / static_cast<double>(need.Total()), need.ToString(),
@@ -331,10 +333,10 @@ Status Trainer::Finish(bool finished) {
   RM_ASSIGN(const uint64_t optimizer_hash, state_->OptimizerHash());
   done.weights_hash = HashHex(weights_hash);
   done.optimizer_hash = HashHex(optimizer_hash);
-  parts_.slot->SetActivity(Activity::kWaiting);
+  parts_.page->SetActivity(Activity::kWaiting);
   // Nobody says "done" before the checkpoint is there; whoever still lives then can say it.
   RM_TRY(comm_->Barrier());
-  reporter_.TellAll();
+  reporter_.RepeatAll();
   parts_.channel->Send(done);
   return Ok();
 }
@@ -370,7 +372,7 @@ Status Trainer::SaveCheckpoint() {
 Status Trainer::SaveLastCheckpoint() {
   Status saved;
   checkpoint::Snapshot snapshot;
-  parts_.slot->SetActivity(comm_->rank() == 0 ? Activity::kSaving : Activity::kWaiting);
+  parts_.page->SetActivity(comm_->rank() == 0 ? Activity::kSaving : Activity::kWaiting);
   if (comm_->rank() == 0) {
     if (auto taken = TakeSnapshot(); taken.ok()) {
       snapshot = std::move(taken).value();
@@ -382,17 +384,17 @@ Status Trainer::SaveLastCheckpoint() {
     if (saved.ok()) saved = writer_->Start(snapshot);
     if (saved.ok()) saved = writer_->Wait();
   };
-  const Status all = Meanwhile(comm_.get(), 0, write, kWord);
+  const Status all = RunOnRootWithKeepalive(comm_.get(), 0, write, kKeepalivePeriod);
   if (!saved.ok()) {
     fatal_ = fmt::format("the checkpoint of step {} could not be written: {}; make room and run again",
                          state_->step(), saved.error().message);
     return saved;
   }
-  if (comm_->rank() == 0) NoticePublished();
+  if (comm_->rank() == 0) ReportPublished();
   return all;
 }
 
-void Trainer::NoticePublished() {
+void Trainer::ReportPublished() {
   if (writer_ == nullptr) return;
   const auto published = writer_->Poll();
   if (!published.ok()) {
@@ -405,10 +407,10 @@ void Trainer::NoticePublished() {
   reporter_.CheckpointPublished(published_step_);
 }
 
-int Trainer::FailForGood(const std::string& message) {
+int Trainer::FailPermanently(const std::string& message) {
   log::Error("{}", message);
   parts_.channel->Send(Fatal{kExitBadInput, message});
-  parts_.slot->SetActivity(Activity::kWaiting);
+  parts_.page->SetActivity(Activity::kWaiting);
   // The agent ends us; a bounded wait covers an agent that is busy dying itself.
   const Time deadline = Now() + seconds(10);
   while (Now() < deadline) {

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "worker/agent/trainer_side.h"
+#include "worker/agent/trainer_page.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/trainer/channel.h"
 #include "worker/trainer/reporter.h"
@@ -32,7 +32,7 @@ class Trainer {
     std::unique_ptr<fabric::Fabric> fabric;
     std::unique_ptr<device::Device> device;  // uses the fabric's memory, and is used by the model
     std::unique_ptr<engine::Model> model;
-    agent::TrainerSlot* slot;
+    agent::TrainerPage* page;
     Channel* channel;
   };
   static Result<std::unique_ptr<Trainer>> Create(Parts parts);
@@ -48,11 +48,11 @@ class Trainer {
   Status Work(const rendezvous::NewGeneration& formed);
   Status Connect(const fabric::Group& group);
   std::string Transport() const;
-  Status CheckTransport();
-  Status Synchronise(const rendezvous::NewGeneration& formed);
-  Status LoadOrInitialise(const std::optional<Result<checkpoint::Loaded>>& found);
+  Status CheckRdma();
+  Status Synchronize(const rendezvous::NewGeneration& formed);
+  Status LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found);
   Status Load(const checkpoint::Loaded& loaded);
-  Status TrainToTheEnd();
+  Status RunSteps();
   Result<Validation> Validate();
   Status Finish(bool finished);
   // In the background, unless the one before is still being written.
@@ -60,10 +60,10 @@ class Trainer {
   // The last one; all members call it, and return when it is written.
   Status SaveLastCheckpoint();
   Result<checkpoint::Snapshot> TakeSnapshot();
-  void NoticePublished();
+  void ReportPublished();
   void Disconnect();
   // No restart helps: say so, and leave when the agent agrees.
-  int FailForGood(const std::string& message);
+  int FailPermanently(const std::string& message);
 
   Parts parts_;
   const engine::Layout& layout_;
@@ -75,8 +75,8 @@ class Trainer {
       device_comm_;                             // on the device's memory, on top of comm_; often missing
   std::unique_ptr<checkpoint::Writer> writer_;  // made when this member first writes one
   Reporter reporter_;
-  std::optional<std::string> fatal_;  // why the job cannot go on
-  std::optional<std::string> apart_;  // why it cannot, if the peers that we did not reach live
+  std::optional<std::string> fatal_;        // why the job cannot go on
+  std::optional<std::string> unreachable_;  // why it cannot, if the peers that we did not reach live
   int64_t published_step_ = -1;
   Time last_commit_{};
 };

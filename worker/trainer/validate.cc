@@ -6,44 +6,44 @@
 #include <vector>
 
 #include "worker/compute/numerics/exact.h"
-#include "worker/trainer/board.h"
 #include "worker/trainer/reader.h"
+#include "worker/trainer/scalar_exchange.h"
 #include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
-                            const std::atomic<bool>* cancel, agent::TrainerSlot* slot) {
+                            const std::atomic<bool>* cancel, agent::TrainerPage* page) {
   Validation result;
   result.samples = dataset.size(data::Split::kValidation);
   if (result.samples == 0) return result;
   const int64_t piece = config.SamplesPerMicroBatch();
   const int64_t pieces = (result.samples + piece - 1) / piece;
   // Three numbers per piece: loss, correct, predictions.
-  std::vector<int32_t> memory(static_cast<size_t>(Board::Words(0, 3 * pieces)));
-  Board board(memory, 0, 3 * pieces);
-  board.Clear(0);
+  std::vector<int32_t> memory(static_cast<size_t>(ScalarExchange::Words(0, 3 * pieces)));
+  ScalarExchange exchange(memory, 0, 3 * pieces);
+  exchange.Clear(0);
   MicroBatchReader reader(dataset, static_cast<int>(piece));
   for (int64_t p = comm->rank(); p < pieces; p += comm->world()) {
     if (cancel->load(std::memory_order_relaxed)) return Error{Code::kCancelled, "validation was interrupted"};
     const engine::Batch batch = reader.Validation(p * piece, std::min((p + 1) * piece, result.samples));
     RM_ASSIGN(const engine::Sums sums, model->Evaluate(params, batch));
-    board.PutDouble(3 * p, sums.loss);
-    board.Put(3 * p + 1, static_cast<uint64_t>(sums.correct));
-    board.Put(3 * p + 2, static_cast<uint64_t>(sums.predictions));
+    exchange.PutDouble(3 * p, sums.loss);
+    exchange.Put(3 * p + 1, static_cast<uint64_t>(sums.correct));
+    exchange.Put(3 * p + 2, static_cast<uint64_t>(sums.predictions));
   }
   {
-    const Waiting waiting(slot);
-    RM_TRY(board.Exchange(comm));
+    const Waiting waiting(page);
+    RM_TRY(exchange.Exchange(comm));
   }
   std::vector<double> losses;
   uint64_t correct = 0;
   uint64_t predictions = 0;
   for (int64_t p = 0; p < pieces; ++p) {
-    losses.push_back(board.GetDouble(3 * p));
-    correct += board.Get(3 * p + 1);
-    predictions += board.Get(3 * p + 2);
+    losses.push_back(exchange.GetDouble(3 * p));
+    correct += exchange.Get(3 * p + 1);
+    predictions += exchange.Get(3 * p + 2);
   }
   result.loss = numerics::OrderedSum(losses) / static_cast<double>(result.samples);
   if (predictions > 0) result.accuracy = static_cast<double>(correct) / static_cast<double>(predictions);

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "base/result.h"
-#include "worker/agent/trainer_side.h"
+#include "worker/agent/trainer_page.h"
 #include "worker/compute/engine/model.h"
 #include "worker/data/dataset.h"
 #include "worker/fabric/communicator.h"
@@ -25,6 +25,6 @@ struct Validation {
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
-                            const std::atomic<bool>* cancel, agent::TrainerSlot* slot);
+                            const std::atomic<bool>* cancel, agent::TrainerPage* page);
 
 }  // namespace ringmaster::trainer

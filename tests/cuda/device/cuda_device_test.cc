@@ -20,15 +20,15 @@
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/agree.h"
 #include "worker/trainer/comm_queue.h"
+#include "worker/trainer/host_device_buffer.h"
 #include "worker/trainer/state.h"
-#include "worker/trainer/twin.h"
 
 namespace ringmaster {
 namespace {
 
 using device::Device;
+using trainer::HostDeviceBuffer;
 using trainer::SpanOf;
-using trainer::Twin;
 
 engine::Layout Layout() {
   engine::Layout layout;
@@ -48,16 +48,17 @@ struct Machine {
   explicit Machine(std::unique_ptr<Device> made) : device(std::move(made)) {}
 
   template <class T>
-  Twin<T> Make(const std::vector<T>& values) {
+  HostDeviceBuffer<T> Make(const std::vector<T>& values) {
     const auto twin =
-        Twin<T>::Create(fabric.get(), device.get(), static_cast<int64_t>(values.size()), "test").value();
+        HostDeviceBuffer<T>::Create(fabric.get(), device.get(), static_cast<int64_t>(values.size()), "test")
+            .value();
     std::ranges::copy(values, twin.host.begin());
     EXPECT_TRUE(twin.Upload(device.get()).ok());
     EXPECT_TRUE(device->Sync().ok());
     return twin;
   }
   template <class T>
-  std::vector<T> Read(const Twin<T>& twin) {
+  std::vector<T> Read(const HostDeviceBuffer<T>& twin) {
     EXPECT_TRUE(twin.Download(device.get()).ok());
     EXPECT_TRUE(device->Sync().ok());
     return {twin.host.begin(), twin.host.end()};
@@ -104,10 +105,10 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   std::vector<float> squares = Normal(n, 5);
   for (float& value : squares) value *= value;
   const bool adam = kind == optimizer::Kind::kAdamW;
-  const auto state1 = adam ? on->Make(squares) : Twin<float>{};
+  const auto state1 = adam ? on->Make(squares) : HostDeviceBuffer<float>{};
   const auto next_params = on->Make(std::vector<float>(n, 1));
   const auto next_state0 = on->Make(std::vector<float>(n, 1));
-  const auto next_state1 = adam ? on->Make(std::vector<float>(n, 1)) : Twin<float>{};
+  const auto next_state1 = adam ? on->Make(std::vector<float>(n, 1)) : HostDeviceBuffer<float>{};
   optimizer::Config config;
   config.kind = kind;
   config.weight_decay = 0.1;
@@ -152,7 +153,7 @@ TEST(Device, AStepHasTheBitsOfTheCpu) {
 TEST(Device, BucketsTravelToTheHostAndBack) {
   std::vector<std::unique_ptr<Machine>> ranks;
   std::vector<std::string> addresses;
-  std::vector<Twin<int32_t>> sums;
+  std::vector<HostDeviceBuffer<int32_t>> sums;
   for (int r = 0; r < 2; ++r) {
     ranks.push_back(std::make_unique<Machine>(cuda::CreateDevice().value()));
     sums.push_back(ranks.back()->Make(std::vector<int32_t>(4096, r + 1)));
@@ -164,7 +165,7 @@ TEST(Device, BucketsTravelToTheHostAndBack) {
   for (int r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
       Machine& rank = *ranks[static_cast<size_t>(r)];
-      const Twin<int32_t>& data = sums[static_cast<size_t>(r)];
+      const HostDeviceBuffer<int32_t>& data = sums[static_cast<size_t>(r)];
       const auto comm = rank.fabric->Connect({1, r, addresses}).value();
       trainer::CommQueue queue(rank.device.get());
       for (int round = 0; round < 3; ++round) {

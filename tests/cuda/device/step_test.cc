@@ -114,8 +114,8 @@ class StepOnGpu : public testing::Test {
     ASSERT_TRUE(state_->Initialise(*model_, 5).ok());
   }
 
-  Result<StepResult> Run(const Links& links) {
-    return stepper_->Run(links, &cancel_, [] { return false; });
+  Result<StepResult> Run(const Communicators& comms) {
+    return stepper_->Run(comms, &cancel_, [] { return false; });
   }
   // Memory of the emulated device can be read.
   static std::vector<float> Copy(std::span<const float> values) { return {values.begin(), values.end()}; }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "rendezvous/codec.h"
-#include "worker/agent/trainer_side.h"
+#include "worker/agent/trainer_page.h"
 
 namespace {
 
@@ -96,9 +96,9 @@ int main(int argc, char** argv) {
   const std::string behaviour = argc > 1 ? argv[1] : "idle";
   const int number = argc > 2 ? std::atoi(argv[2]) : 0;
   if (behaviour == "no-slot-first" && IsFirst()) WaitForSignals();
-  auto slot = agent::TrainerSlot::Attach(std::atoi(std::getenv("RINGMASTER_SLOT_FD")));
-  if (!slot.ok()) {
-    std::fprintf(stderr, "%s\n", slot.error().message.c_str());
+  auto page = agent::TrainerPage::Attach(std::atoi(std::getenv("RINGMASTER_SLOT_FD")));
+  if (!page.ok()) {
+    std::fprintf(stderr, "%s\n", page.error().message.c_str());
     return 70;
   }
   if (behaviour == "exit") {
@@ -115,13 +115,13 @@ int main(int argc, char** argv) {
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);
   }
   Say(rendezvous::Join{"", std::to_string(::getpid())});
-  slot->SetActivity(Activity::kWaiting);
+  page->SetActivity(Activity::kWaiting);
   if (behaviour == "orphan") LeaveOrphan();
   if (behaviour.ends_with("-first") && IsFirst()) AwaitOrder();
   if (behaviour == "exit-first" && IsFirst()) return number;
   if (behaviour == "stop-first" && IsFirst()) ::raise(SIGSTOP);
   if (behaviour == "hang-first" && IsFirst()) {
-    slot->SetActivity(Activity::kComputing);
+    page->SetActivity(Activity::kComputing);
     WaitForSignals();
   }
   if (behaviour == "close-channel-first" && IsFirst()) {

@@ -14,22 +14,22 @@ class Rig {
  public:
   explicit Rig(HangLimits limits) : watch_(limits) {}
 
-  // Feeds `sample` for `span`; the verdict, if one falls.
-  std::optional<HangWatch::Verdict> Hold(HangWatch::Sample sample, Duration span) {
+  // Feeds `sample` for `span`; returns the report, if there is one.
+  std::optional<HangWatch::HangReport> Hold(HangWatch::Sample sample, Duration span) {
     for (Duration passed{}; passed < span; passed += kTick) {
       now_ += kTick;
-      if (auto verdict = watch_.Feed(now_, sample)) return verdict;
+      if (auto report = watch_.Feed(now_, sample)) return report;
     }
     return std::nullopt;
   }
   // Computes with a heartbeat every `interval` for `beats` beats.
-  std::optional<HangWatch::Verdict> Compute(Duration interval, int beats) {
+  std::optional<HangWatch::HangReport> Compute(Duration interval, int beats) {
     for (int i = 0; i < beats; ++i) {
-      if (auto verdict = Hold({true, Activity::kComputing, ++heartbeat_, false}, interval)) return verdict;
+      if (auto report = Hold({true, Activity::kComputing, ++heartbeat_, false}, interval)) return report;
     }
     return std::nullopt;
   }
-  std::optional<HangWatch::Verdict> Silence(Activity activity, Duration span) {
+  std::optional<HangWatch::HangReport> Silence(Activity activity, Duration span) {
     return Hold({true, activity, heartbeat_, false}, span);
   }
   void Jump(Duration span) { now_ += span; }
@@ -45,10 +45,10 @@ TEST(HangWatch, ComputingWithoutHeartbeatIsAHang) {
   Rig rig({.step = seconds(2)});
   EXPECT_FALSE(rig.Compute(milliseconds(100), 50));
   EXPECT_FALSE(rig.Silence(Activity::kComputing, milliseconds(1800)));
-  const auto verdict = rig.Silence(Activity::kComputing, milliseconds(400));
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->evidence, "hang");
-  EXPECT_NE(verdict->message.find("computing"), std::string::npos) << verdict->message;
+  const auto report = rig.Silence(Activity::kComputing, milliseconds(400));
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->evidence, "hang");
+  EXPECT_NE(report->message.find("computing"), std::string::npos) << report->message;
 }
 
 TEST(HangWatch, WaitingIsNeverAHang) {
@@ -71,9 +71,9 @@ TEST(HangWatch, ExchangingOutlastsTheElectionOfALeader) {
   EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
   ASSERT_EQ(rig.watch().StepLimit(), HangWatch::kFloor);
   EXPECT_FALSE(rig.Silence(Activity::kExchanging, seconds(110)));
-  const auto verdict = rig.Silence(Activity::kExchanging, seconds(20));
-  ASSERT_TRUE(verdict);
-  EXPECT_NE(verdict->message.find("exchanging"), std::string::npos);
+  const auto report = rig.Silence(Activity::kExchanging, seconds(20));
+  ASSERT_TRUE(report);
+  EXPECT_NE(report->message.find("exchanging"), std::string::npos);
   Rig off({.step = Duration::zero()});
   EXPECT_FALSE(off.Silence(Activity::kExchanging, std::chrono::hours(2)));
   Rig slow({.step = seconds(300)});
@@ -90,9 +90,9 @@ TEST(HangWatch, StartingHasItsLimitWithAndWithoutTheSlot) {
   for (const bool ready : {false, true}) {
     Rig rig({.startup = seconds(30)});
     EXPECT_FALSE(rig.Hold({ready, Activity::kStarting, 0, false}, seconds(29))) << ready;
-    const auto verdict = rig.Hold({ready, Activity::kStarting, 0, false}, seconds(2));
-    ASSERT_TRUE(verdict) << ready;
-    EXPECT_NE(verdict->message.find("starting"), std::string::npos);
+    const auto report = rig.Hold({ready, Activity::kStarting, 0, false}, seconds(2));
+    ASSERT_TRUE(report) << ready;
+    EXPECT_NE(report->message.find("starting"), std::string::npos);
   }
 }
 
@@ -124,9 +124,9 @@ TEST(HangWatch, StoppedIsSeenInAnyActivity) {
     Rig rig({});
     EXPECT_FALSE(rig.Silence(activity, seconds(1)));
     EXPECT_FALSE(rig.Hold({true, activity, 0, true}, milliseconds(120)));
-    const auto verdict = rig.Hold({true, activity, 0, true}, milliseconds(100));
-    ASSERT_TRUE(verdict);
-    EXPECT_EQ(verdict->evidence, "stopped");
+    const auto report = rig.Hold({true, activity, 0, true}, milliseconds(100));
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->evidence, "stopped");
   }
 }
 

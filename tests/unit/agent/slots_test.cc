@@ -35,7 +35,7 @@ int UntilToldToLeave(int32_t slot, int fd) {
   return 0;
 }
 
-// KeepSlots in a process of its own, as in a pod.
+// SuperviseSlots in a process of its own, as in a pod.
 class Pod {
  public:
   Pod(int32_t slots, Duration short_life, const std::function<int(int32_t slot, int fd)>& keep) {
@@ -50,7 +50,7 @@ class Pod {
     ::sigemptyset(&ours);
     for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
     ::sigprocmask(SIG_BLOCK, &ours, nullptr);
-    ::_exit(KeepSlots(
+    ::_exit(SuperviseSlots(
         slots,
         [&](int32_t slot) {
           ::_exit(keep(slot, write.get()));
@@ -93,7 +93,7 @@ class Pod {
   Fd read_;
 };
 
-TEST(KeepSlots, TheEndOfThePodIsTheEndOfAll) {
+TEST(SuperviseSlots, TheEndOfThePodIsTheEndOfAll) {
   Pod pod(3, seconds(1), UntilToldToLeave);
   const auto keepers = pod.NextOf(3);
   EXPECT_EQ(keepers.size(), 3U);
@@ -102,7 +102,7 @@ TEST(KeepSlots, TheEndOfThePodIsTheEndOfAll) {
   for (const auto& [slot, pid] : keepers) EXPECT_NE(::kill(pid, 0), 0) << slot;
 }
 
-TEST(KeepSlots, AKilledKeeperIsStartedAnewAndTheOthersStay) {
+TEST(SuperviseSlots, AKilledKeeperIsStartedAnewAndTheOthersStay) {
   Pod pod(2, Duration::zero(), UntilToldToLeave);
   auto keepers = pod.NextOf(2);
   ::kill(keepers.at(1), SIGKILL);
@@ -114,19 +114,19 @@ TEST(KeepSlots, AKilledKeeperIsStartedAnewAndTheOthersStay) {
   EXPECT_EQ(pod.Wait(), 0);
 }
 
-TEST(KeepSlots, OneThatIsKilledAsSoonAsItLivesTakesThePodWithIt) {
+TEST(SuperviseSlots, OneThatIsKilledAsSoonAsItLivesTakesThePodWithIt) {
   Pod pod(2, seconds(3600), UntilToldToLeave);
   const auto keepers = pod.NextOf(2);
   ::kill(keepers.at(0), SIGKILL);
   EXPECT_EQ(pod.Wait(), 128 + SIGKILL);
 }
 
-TEST(KeepSlots, AFailureOfOneEndsThePodWithItsCode) {
+TEST(SuperviseSlots, AFailureOfOneEndsThePodWithItsCode) {
   Pod pod(3, seconds(1), [](int32_t slot, int fd) { return slot == 1 ? 64 : UntilToldToLeave(slot, fd); });
   EXPECT_EQ(pod.Wait(), 64);
 }
 
-TEST(KeepSlots, KeepersDoNotOutliveThePod) {
+TEST(SuperviseSlots, KeepersDoNotOutliveThePod) {
   Pod pod(2, seconds(1), UntilToldToLeave);
   const auto keepers = pod.NextOf(2);
   const Fd first = OpenPid(keepers.at(0));

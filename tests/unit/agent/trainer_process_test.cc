@@ -28,7 +28,7 @@ std::unique_ptr<TrainerProcess> StartJoined(const std::vector<std::string>& comm
   CHECK(trainer->channel().Receive().ok());
   auto message = trainer->channel().Next();
   CHECK(message.ok() && message.value() && std::holds_alternative<rendezvous::Join>(*message.value()));
-  CHECK(trainer->WatchWhenReady().ok());
+  CHECK(trainer->StartDeathWatchWhenReady().ok());
   return trainer;
 }
 
@@ -40,7 +40,7 @@ int Reap(const TrainerProcess& trainer) {
 
 bool IsReadable(int fd) { return WaitReadable(fd, Duration::zero()); }
 
-TEST(TrainerProcess, KillIsSeenByTheSentinel) {
+TEST(TrainerProcess, TheDeathWatchDetectsAKill) {
   auto trainer = StartJoined(Command("idle"));
   ASSERT_GE(trainer->death_fd(), 0);
   EXPECT_FALSE(IsReadable(trainer->death_fd()));
@@ -58,7 +58,7 @@ TEST(TrainerProcess, ANormalExitIsSeenTheSameWay) {
 
 // The point of the robust mutex: a large trainer's memory takes long to tear down, and everything else comes
 // after that. On a busy machine we may be woken too late to see the order; never may it be reversed.
-TEST(TrainerProcess, TheSentinelIsAheadOfPidfdAndSocketForALargeTrainer) {
+TEST(TrainerProcess, TheDeathWatchIsFasterThanPidfdAndSocketForALargeTrainer) {
   constexpr int kMebibytes = 512;
   int ahead = 0;
   for (int round = 0; round < 10 && ahead == 0; ++round) {
@@ -80,7 +80,7 @@ TEST(TrainerProcess, TheSentinelIsAheadOfPidfdAndSocketForALargeTrainer) {
 
 // The control to the test above: without a sentinel the first news of the same death is the pidfd or the
 // socket, and by then the memory is gone.
-TEST(TrainerProcess, WithoutTheSentinelTheMemoryIsGoneFirst) {
+TEST(TrainerProcess, WithoutTheDeathWatchTheMemoryIsFreedFirst) {
   auto started = TrainerProcess::Start(Command("ballast", 512), {}, "agent.1");
   ASSERT_TRUE(started.ok());
   TrainerProcess& trainer = **started;

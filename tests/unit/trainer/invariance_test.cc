@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "tests/temp_folder.h"
-#include "worker/agent/slot_page.h"
+#include "worker/agent/shared_page_memory.h"
 #include "worker/compute/device/host_device.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/transfer.h"
@@ -323,18 +323,18 @@ TEST(Invariance, Bf16WithValidationAndRollBack) {
 TEST(Hangs, WhoHasDoneItsShareOfAValidationSaysThatItWaits) {
   TempFolder folder;
   const RunConfig config = Gpt(&folder);
-  auto page = agent::SlotPage::Create().value();
-  auto slot = agent::TrainerSlot::Attach(page.fd()).value();
-  const auto activity = [&page] { return static_cast<agent::Activity>(page.slot().activity.load()); };
+  auto page = agent::SharedPageMemory::Create().value();
+  auto trainer_page = agent::TrainerPage::Attach(page.fd()).value();
+  const auto activity = [&page] { return static_cast<agent::Activity>(page.page().activity.load()); };
   Ranks ranks;
   for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
   Connect(&ranks, 1);
   for (auto& rank : ranks) rank->Initialise();
-  const auto validate = [](Rank* rank, agent::TrainerSlot* watched) {
+  const auto validate = [](Rank* rank, agent::TrainerPage* watched) {
     return Validate(rank->config, *rank->dataset, rank->model.get(), rank->state->current().params,
                     rank->comm.get(), &rank->cancel, watched);
   };
-  slot.SetActivity(agent::Activity::kComputing);
+  trainer_page.SetActivity(agent::Activity::kComputing);
   bool waited = false;
   std::thread peer([&] {
     const Time deadline = Now() + seconds(60);
@@ -344,7 +344,7 @@ TEST(Hangs, WhoHasDoneItsShareOfAValidationSaysThatItWaits) {
     }
     EXPECT_TRUE(validate(ranks[1].get(), nullptr).ok());
   });
-  EXPECT_TRUE(validate(ranks[0].get(), &slot).ok());
+  EXPECT_TRUE(validate(ranks[0].get(), &trainer_page).ok());
   peer.join();
   EXPECT_TRUE(waited);
   EXPECT_EQ(activity(), agent::Activity::kComputing);

@@ -20,23 +20,23 @@ constexpr char kText[] =
     "Pss_Shmem:             6 kB\n";
 
 TEST(Held, MappedFilesAreNotOurs) {
-  const auto held = ParseHeld(kText);
+  const auto held = ParseMemoryUsage(kText);
   ASSERT_TRUE(held.ok());
   EXPECT_EQ(held->own, 118 * 1024);
   EXPECT_EQ(held->files, 170 * 1024);
 }
 
 TEST(Held, AnOldKernelDoesNotTell) {
-  const auto held = ParseHeld("Rss: 1 kB\nPss: 1 kB\n");
+  const auto held = ParseMemoryUsage("Rss: 1 kB\nPss: 1 kB\n");
   ASSERT_FALSE(held.ok());
   EXPECT_EQ(held.error().code, Code::kUnavailable);
 }
 
 TEST(Held, CountsWhatThisProcessTouches) {
-  const auto before = Held();
+  const auto before = ReadMemoryUsage();
   if (!before.ok()) GTEST_SKIP() << before.error().message;
   const std::vector<char> touched(size_t{32} << 20, 1);
-  const auto after = Held();
+  const auto after = ReadMemoryUsage();
   ASSERT_TRUE(after.ok());
   EXPECT_GE(after->own - before->own, int64_t{31} << 20) << touched.back();
 }

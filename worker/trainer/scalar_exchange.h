@@ -18,14 +18,14 @@
 
 namespace ringmaster::trainer {
 
-class Board {
+class ScalarExchange {
  public:
-  enum Vote : int { kStandStill = 0, kVotes = 16 };
+  enum Vote : int { kStopAtBoundary = 0, kVotes = 16 };
 
   static int64_t Words(int64_t maxima, int64_t numbers) { return kVotes + maxima + 2 * numbers; }
 
   // `memory` holds Words(maxima, numbers) or more.
-  Board(std::span<int32_t> memory, int64_t maxima, int64_t numbers)
+  ScalarExchange(std::span<int32_t> memory, int64_t maxima, int64_t numbers)
       : all_(memory.first(static_cast<size_t>(Words(maxima, numbers)))),
         maxima_(all_.subspan(kVotes, static_cast<size_t>(maxima))),
         words_(all_.subspan(kVotes + static_cast<size_t>(maxima))) {}

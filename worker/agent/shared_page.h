@@ -23,7 +23,7 @@ enum class Activity : uint32_t {
   kSaving,      // disk
 };
 
-struct Slot {
+struct SharedPage {
   static constexpr uint64_t kMagic = 0x52494e474d535431;  // "RINGMST1"
   uint64_t magic;
   pthread_mutex_t alive;

@@ -20,19 +20,19 @@ std::span<T> SpanOf(std::span<std::byte> bytes) {
 }
 
 template <class T>
-struct Twin {
+struct HostDeviceBuffer {
   std::span<T> host;
   std::span<T> device;
 
-  static Result<Twin> Create(fabric::Fabric* fabric, device::Device* device, int64_t elements,
-                             std::string_view label) {
+  static Result<HostDeviceBuffer> Create(fabric::Fabric* fabric, device::Device* device, int64_t elements,
+                                         std::string_view label) {
     RM_ASSIGN(const std::span<std::byte> host,
               fabric->Allocate(static_cast<size_t>(elements) * sizeof(T), label));
     RM_ASSIGN(const std::span<std::byte> there, device->AllocateMirror(host, label));
-    return Twin{SpanOf<T>(host), SpanOf<T>(there)};
+    return HostDeviceBuffer{SpanOf<T>(host), SpanOf<T>(there)};
   }
 
-  Twin Part(int64_t begin, int64_t end) const {
+  HostDeviceBuffer Part(int64_t begin, int64_t end) const {
     const auto from = static_cast<size_t>(begin);
     const auto count = static_cast<size_t>(end - begin);
     return {host.subspan(from, count), device.subspan(from, count)};

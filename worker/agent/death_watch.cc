@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/agent/sentinel.h"
+#include "worker/agent/death_watch.h"
 
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -32,30 +32,30 @@ int StartThread(pthread_t* thread, void* (*body)(void*), void* argument) {
 
 }  // namespace
 
-Result<std::unique_ptr<Sentinel>> Sentinel::Start(Slot& slot) {
-  CHECK(slot.ready.load(std::memory_order_acquire) == 1, "nobody holds the mutex yet");
+Result<std::unique_ptr<DeathWatch>> DeathWatch::Start(SharedPage& page) {
+  CHECK(page.ready.load(std::memory_order_acquire) == 1, "the trainer does not hold the mutex yet");
   Fd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return ErrnoError("eventfd", errno);
-  auto sentinel = std::make_unique<Sentinel>(Private{}, slot, std::move(event));
-  if (const int why = StartThread(&sentinel->thread_, &Watch, sentinel.get()); why != 0) {
-    return ErrnoError("start the sentinel", why);
+  auto watch = std::make_unique<DeathWatch>(Private{}, page, std::move(event));
+  if (const int why = StartThread(&watch->thread_, &Watch, watch.get()); why != 0) {
+    return ErrnoError("start the death watch", why);
   }
-  sentinel->started_ = true;
-  return sentinel;
+  watch->started_ = true;
+  return watch;
 }
 
-void* Sentinel::Watch(void* self) {
-  auto* sentinel = static_cast<Sentinel*>(self);
-  const int got = ::pthread_mutex_lock(&sentinel->slot_.alive);
+void* DeathWatch::Watch(void* self) {
+  auto* watch = static_cast<DeathWatch*>(self);
+  const int got = ::pthread_mutex_lock(&watch->page_.alive);
   const uint64_t one = 1;
   // Tell first; everything else can wait.
-  [[maybe_unused]] const ssize_t told = ::write(sentinel->event_.get(), &one, sizeof one);
+  [[maybe_unused]] const ssize_t told = ::write(watch->event_.get(), &one, sizeof one);
   // Unlocking without making it consistent spoils the mutex for good: nobody can hold this page again.
-  if (got == 0 || got == EOWNERDEAD) ::pthread_mutex_unlock(&sentinel->slot_.alive);
+  if (got == 0 || got == EOWNERDEAD) ::pthread_mutex_unlock(&watch->page_.alive);
   return nullptr;
 }
 
-Sentinel::~Sentinel() {
+DeathWatch::~DeathWatch() {
   if (started_) ::pthread_join(thread_, nullptr);
 }
 

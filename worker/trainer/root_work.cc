@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/trainer/meanwhile.h"
+#include "worker/trainer/root_work.h"
 
 #include <array>
 #include <future>
 
 namespace ringmaster::trainer {
 
-Status Meanwhile(fabric::Communicator* comm, int root, const std::function<void()>& work, Duration period) {
+Status RunOnRootWithKeepalive(fabric::Communicator* comm, int root, const std::function<void()>& work,
+                              Duration period) {
   std::future<void> working;  // its end waits for the work's
   if (comm->rank() == root) working = std::async(std::launch::async, work);
   std::array<std::byte, 1> done{};

@@ -9,36 +9,36 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "worker/agent/slot.h"
+#include "worker/agent/shared_page.h"
 
 namespace ringmaster::agent {
 
-class TrainerSlot {
+class TrainerPage {
  public:
   // Maps `fd` (RINGMASTER_SLOT_FD), checks that it is a page of this build, locks `alive` and says so. The fd
   // may be closed afterwards. kInvalid: not such a page; kConflict: another process holds it; kInternal: not
   // called on the main thread.
-  static Result<TrainerSlot> Attach(int fd);
+  static Result<TrainerPage> Attach(int fd);
 
-  TrainerSlot(TrainerSlot&& other) noexcept;
-  TrainerSlot& operator=(TrainerSlot&&) = delete;
-  TrainerSlot(const TrainerSlot&) = delete;
+  TrainerPage(TrainerPage&& other) noexcept;
+  TrainerPage& operator=(TrainerPage&&) = delete;
+  TrainerPage(const TrainerPage&) = delete;
   // Leaves the page mapped and `alive` locked until the process is gone: letting go would look like death.
-  ~TrainerSlot() = default;
+  ~TrainerPage() = default;
 
   // At least once per layer while computing; the agent takes a long silence for a hang.
-  void Heartbeat() { slot_->heartbeat.fetch_add(1, std::memory_order_relaxed); }
+  void Heartbeat() { page_->heartbeat.fetch_add(1, std::memory_order_relaxed); }
   // A change of activity counts as progress, too.
   void SetActivity(Activity activity) {
-    slot_->activity.store(static_cast<uint32_t>(activity), std::memory_order_relaxed);
+    page_->activity.store(static_cast<uint32_t>(activity), std::memory_order_relaxed);
   }
-  void SetGeneration(uint64_t generation) { slot_->generation.store(generation, std::memory_order_relaxed); }
-  void SetStep(int64_t committed) { slot_->step.store(committed, std::memory_order_relaxed); }
+  void SetGeneration(uint64_t generation) { page_->generation.store(generation, std::memory_order_relaxed); }
+  void SetStep(int64_t committed) { page_->step.store(committed, std::memory_order_relaxed); }
 
  private:
-  explicit TrainerSlot(Slot* slot) : slot_(slot) {}
+  explicit TrainerPage(SharedPage* page) : page_(page) {}
 
-  Slot* slot_;
+  SharedPage* page_;
 };
 
 }  // namespace ringmaster::agent

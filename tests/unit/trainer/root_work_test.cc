@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/trainer/meanwhile.h"
+#include "worker/trainer/root_work.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::vector<Status> Together(const std::function<void()>& work, Duration period)
   for (int r = 0; r < kWorld; ++r) {
     threads.emplace_back([&, r] {
       const auto comm = fabrics[r]->Connect({1, r, addresses}).value();
-      ends[r] = Meanwhile(comm.get(), 0, work, period);
+      ends[r] = RunOnRootWithKeepalive(comm.get(), 0, work, period);
       if (ends[r].ok()) ends[r] = comm->Barrier();
     });
   }
@@ -46,7 +46,7 @@ void TakeLong() {
   while (!(Now() >= end)) std::this_thread::sleep_for(milliseconds(10));
 }
 
-TEST(Meanwhile, TheOthersWaitForLongerThanACollectiveMayTake) {
+TEST(RunOnRootWithKeepalive, TheOthersWaitForLongerThanACollectiveMayTake) {
   std::atomic<int> done{0};
   const auto work = [&] {
     TakeLong();
@@ -56,7 +56,7 @@ TEST(Meanwhile, TheOthersWaitForLongerThanACollectiveMayTake) {
   EXPECT_EQ(done, 1);
 }
 
-TEST(Meanwhile, WithoutAWordInBetweenTheyWouldNot) {
+TEST(RunOnRootWithKeepalive, WithoutAWordInBetweenTheyWouldNot) {
   std::atomic<int> done{0};
   const auto work = [&] {
     TakeLong();
@@ -68,12 +68,12 @@ TEST(Meanwhile, WithoutAWordInBetweenTheyWouldNot) {
   EXPECT_EQ(done, 1) << "the work was not done to its end";
 }
 
-TEST(Meanwhile, WhatTheWorkThrowsIsNotLost) {
+TEST(RunOnRootWithKeepalive, WhatTheWorkThrowsIsNotLost) {
   const auto fabric =
       fabric::Fabric::Create({.transport = "shm", .timeout = seconds(2), .host_id = ""}).value();
   const auto comm = fabric->Connect({1, 0, {fabric->Address()}}).value();
   const auto work = [] { throw std::bad_alloc(); };
-  EXPECT_THROW((void)Meanwhile(comm.get(), 0, work, milliseconds(50)), std::bad_alloc);
+  EXPECT_THROW((void)RunOnRootWithKeepalive(comm.get(), 0, work, milliseconds(50)), std::bad_alloc);
 }
 
 }  // namespace

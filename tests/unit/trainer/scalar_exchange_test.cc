@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/trainer/board.h"
+#include "worker/trainer/scalar_exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -16,12 +16,12 @@ namespace {
 void Merge(std::vector<std::vector<int32_t>>* boards) {
   for (size_t i = 0; i < boards->front().size(); ++i) {
     int32_t largest = INT32_MIN;
-    for (const auto& board : *boards) largest = std::max(largest, board[i]);
-    for (auto& board : *boards) board[i] = largest;
+    for (const auto& exchange : *boards) largest = std::max(largest, exchange[i]);
+    for (auto& exchange : *boards) exchange[i] = largest;
   }
 }
 
-TEST(Board, EveryRankLearnsWhatExactlyOneKnew) {
+TEST(ScalarExchange, EveryRankLearnsWhatExactlyOneKnew) {
   const std::vector<double> values = {0.0,
                                       -0.0,
                                       1.5,
@@ -32,33 +32,34 @@ TEST(Board, EveryRankLearnsWhatExactlyOneKnew) {
                                       std::nan("")};
   const auto numbers = static_cast<int64_t>(values.size());
   std::vector<std::vector<int32_t>> memory(
-      3, std::vector<int32_t>(static_cast<size_t>(Board::Words(2, numbers))));
+      3, std::vector<int32_t>(static_cast<size_t>(ScalarExchange::Words(2, numbers))));
   for (size_t rank = 0; rank < memory.size(); ++rank) {
-    Board board(memory[rank], 2, numbers);
-    board.Clear(-999);
+    ScalarExchange exchange(memory[rank], 2, numbers);
+    exchange.Clear(-999);
     for (size_t i = rank; i < values.size(); i += memory.size())
-      board.PutDouble(static_cast<int64_t>(i), values[i]);
-    board.maxima()[0] = static_cast<int32_t>(rank);
+      exchange.PutDouble(static_cast<int64_t>(i), values[i]);
+    exchange.maxima()[0] = static_cast<int32_t>(rank);
   }
   Merge(&memory);
   for (auto& words : memory) {
-    Board board(words, 2, numbers);
+    ScalarExchange exchange(words, 2, numbers);
     for (size_t i = 0; i < values.size(); ++i) {
-      EXPECT_EQ(board.Get(static_cast<int64_t>(i)), std::bit_cast<uint64_t>(values[i])) << i;
+      EXPECT_EQ(exchange.Get(static_cast<int64_t>(i)), std::bit_cast<uint64_t>(values[i])) << i;
     }
-    EXPECT_EQ(board.maxima()[0], 2);
-    EXPECT_EQ(board.maxima()[1], -999);
+    EXPECT_EQ(exchange.maxima()[0], 2);
+    EXPECT_EQ(exchange.maxima()[1], -999);
   }
 }
 
-TEST(Board, OneVoteIsEverybodysVote) {
-  std::vector<std::vector<int32_t>> memory(2, std::vector<int32_t>(static_cast<size_t>(Board::Words(0, 1))));
-  for (auto& words : memory) Board(words, 0, 1).Clear(0);
+TEST(ScalarExchange, OneVoteIsEverybodysVote) {
+  std::vector<std::vector<int32_t>> memory(
+      2, std::vector<int32_t>(static_cast<size_t>(ScalarExchange::Words(0, 1))));
+  for (auto& words : memory) ScalarExchange(words, 0, 1).Clear(0);
   Merge(&memory);
-  EXPECT_FALSE(Board(memory[0], 0, 1).Voted(Board::kStandStill));
-  Board(memory[1], 0, 1).Cast(Board::kStandStill);
+  EXPECT_FALSE(ScalarExchange(memory[0], 0, 1).Voted(ScalarExchange::kStopAtBoundary));
+  ScalarExchange(memory[1], 0, 1).Cast(ScalarExchange::kStopAtBoundary);
   Merge(&memory);
-  EXPECT_TRUE(Board(memory[0], 0, 1).Voted(Board::kStandStill));
+  EXPECT_TRUE(ScalarExchange(memory[0], 0, 1).Voted(ScalarExchange::kStopAtBoundary));
 }
 
 }  // namespace

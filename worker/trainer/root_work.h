@@ -15,6 +15,7 @@ namespace ringmaster::trainer {
 // The communicator's deadline is for peers that hang: so that it does not meet those who wait for one that
 // works, they exchange a word every `period`, which is well below it. When the communicator fails, root still
 // does its work to the end.
-Status Meanwhile(fabric::Communicator* comm, int root, const std::function<void()>& work, Duration period);
+Status RunOnRootWithKeepalive(fabric::Communicator* comm, int root, const std::function<void()>& work,
+                              Duration period);
 
 }  // namespace ringmaster::trainer

@@ -6,29 +6,29 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "worker/agent/slot.h"
+#include "worker/agent/shared_page.h"
 
 namespace ringmaster::agent {
 
-class SlotPage {
+class SharedPageMemory {
  public:
-  static Result<SlotPage> Create();
+  static Result<SharedPageMemory> Create();
 
-  SlotPage(SlotPage&& other) noexcept;
-  SlotPage& operator=(SlotPage&&) = delete;
-  SlotPage(const SlotPage&) = delete;
+  SharedPageMemory(SharedPageMemory&& other) noexcept;
+  SharedPageMemory& operator=(SharedPageMemory&&) = delete;
+  SharedPageMemory(const SharedPageMemory&) = delete;
   // The sentinel that waits on this page must be gone.
-  ~SlotPage();
+  ~SharedPageMemory();
 
   int fd() const { return fd_.get(); }
-  Slot& slot() { return *slot_; }
-  const Slot& slot() const { return *slot_; }
+  SharedPage& page() { return *page_; }
+  const SharedPage& page() const { return *page_; }
 
  private:
-  SlotPage(Fd fd, Slot* slot) : fd_(std::move(fd)), slot_(slot) {}
+  SharedPageMemory(Fd fd, SharedPage* page) : fd_(std::move(fd)), page_(page) {}
 
   Fd fd_;
-  Slot* slot_;
+  SharedPage* page_;
 };
 
 }  // namespace ringmaster::agent
