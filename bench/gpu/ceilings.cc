@@ -25,7 +25,7 @@ Result<double> Milliseconds(cuda::Stream stream, const std::function<void()>& en
     begin.Record(stream);
     enqueue();
     end.Record(stream);
-    RM_TRY(end.Wait());
+    RM_TRY(end.Synchronize());
     RM_ASSIGN(const double milliseconds, cuda::Event::Elapsed_ms(begin, end));
     if (i >= kWarmUps) runs.push_back(milliseconds);
   }
@@ -45,24 +45,24 @@ Result<cuda::Buffer<T>> RandomBuffer(cuda::Stream stream, int64_t size) {
   for (int64_t at = 0; at < size; at += count)
     cuda::CopyToDevice(stream, buffer.get() + at, host.get(),
                        std::min(count, size - at) * static_cast<int64_t>(sizeof(T)));
-  RM_TRY(cuda::Synchronise(stream));
+  RM_TRY(cuda::Synchronize(stream));
   return buffer;
 }
 template Result<cuda::Buffer<float>> RandomBuffer(cuda::Stream, int64_t);
 template Result<cuda::Buffer<cuda::Bf16>> RandomBuffer(cuda::Stream, int64_t);
 
-Result<Ceilings> MeasureCeilings(cuda::Stream stream, cuda::Products& products, int64_t product_size,
+Result<Ceilings> MeasureCeilings(cuda::Stream stream, cuda::Gemm& gemm, int64_t product_size,
                                  int64_t copy_bytes) {
   Ceilings ceilings;
   const int64_t n = product_size;
-  const cuda::ProductShape shape{.m = n, .n = n, .k = n, .in = cuda::Type::kBf16, .out = cuda::Type::kBf16};
+  const cuda::GemmShape shape{.m = n, .n = n, .k = n, .in = cuda::DType::kBf16, .out = cuda::DType::kBf16};
   {
-    RM_TRY(products.Prepare(shape));
+    RM_TRY(gemm.Prepare(shape));
     RM_ASSIGN(const auto a, RandomBuffer<cuda::Bf16>(stream, n * n));
     RM_ASSIGN(const auto b, RandomBuffer<cuda::Bf16>(stream, n * n));
     RM_ASSIGN(const auto c, cuda::Buffer<cuda::Bf16>::Create(n * n));
     RM_ASSIGN(const double milliseconds, Milliseconds(stream, [&] {
-                products.Run(stream, shape, {.a = a.get(), .b = b.get(), .c = c.get()});
+                gemm.Run(stream, shape, {.a = a.get(), .b = b.get(), .c = c.get()});
               }));
     const auto side = static_cast<double>(n);
     ceilings.products_tflops = 2 * side * side * side / milliseconds * 1e-9;

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "base/result.h"
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
@@ -24,7 +24,7 @@ struct Ceilings {
   double products_tflops = 0;  // [size, size] by [size, size] in bf16
   double copy_gbps = 0;        // on the device, reading and writing counted
 };
-Result<Ceilings> MeasureCeilings(cuda::Stream stream, cuda::Products& products, int64_t product_size,
+Result<Ceilings> MeasureCeilings(cuda::Stream stream, cuda::Gemm& gemm, int64_t product_size,
                                  int64_t copy_bytes);
 
 }  // namespace ringmaster::bench

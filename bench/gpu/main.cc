@@ -14,7 +14,7 @@
 #include "bench/gpu/ceilings.h"
 #include "bench/gpu/parts.h"
 #include "bench/gpu/training.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -42,7 +42,7 @@ Training::Setup SetupOf(const Flags& flags, int64_t dataset_samples) {
 Status Machine(const Flags&) {
   RM_ASSIGN(const auto devices, cuda::ListDevices());
   if (devices.empty()) return Error{Code::kUnavailable, "this process sees no GPU"};
-  const cuda::DeviceFacts& facts = devices.front();
+  const cuda::DeviceProperties& facts = devices.front();
   fmt::print(
       R"({{"name": "{}", "uuid": "{}", "architecture": {}, "memory_gib": {:.1f}, "cuda": {}, "driver_cuda": {}}})"
       "\n",
@@ -88,7 +88,7 @@ Status Speed(const Flags& flags) {
              times[times.size() / 2], mean, loss, training->model().layout().trainable,
              training->model().layout().elements);
   const int all_steps = flags.warm_up + flags.steps;
-  for (const engine::ProductEffort& effort : training->model().Effort())
+  for (const engine::MatmulCost& effort : training->model().MatmulCosts())
     fmt::print(
         R"({{"product": "{}{} x {}{} x {}", "calls": {:.2f}, "milliseconds": {:.5f}, "flops": {:.6e}}})"
         "\n",
@@ -110,9 +110,9 @@ Status Parts(const Flags& flags) {
   }
   RM_ASSIGN(const auto stream, cuda::OwnedStream::Create());
   {
-    RM_ASSIGN(const auto products, cuda::Products::Create({.cache_folder = ""}));
+    RM_ASSIGN(const auto gemm, cuda::Gemm::Create({.cache_folder = ""}));
     RM_ASSIGN(const Ceilings ceilings,
-              MeasureCeilings(stream.get(), *products, tiny ? 64 : 8192, int64_t{1} << (tiny ? 16 : 30)));
+              MeasureCeilings(stream.get(), *gemm, tiny ? 64 : 8192, int64_t{1} << (tiny ? 16 : 30)));
     fmt::print(R"({{"products_tflops": {:.3f}, "copy_gbps": {:.3f}}})"
                "\n",
                ceilings.products_tflops, ceilings.copy_gbps);

@@ -54,7 +54,7 @@ Result<Buffer<int32_t>> RandomTokens(Stream stream, int64_t rows, int64_t vocabu
   for (int64_t i = 0; i < rows; ++i)
     host.get()[i] = static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocabulary)));
   cuda::CopyToDevice(stream, tokens.get(), host.get(), tokens.bytes());
-  RM_TRY(cuda::Synchronise(stream));
+  RM_TRY(cuda::Synchronize(stream));
   return tokens;
 }
 
@@ -67,8 +67,8 @@ Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda:
       .heads = config.heads,
       .context = config.context,
       .head_size = config.width / config.heads,
-      .type = std::is_same_v<T, Bf16> ? cuda::Type::kBf16 : cuda::Type::kFloat};
-  RM_ASSIGN(const cuda::DeviceFacts device, cuda::BindDevice(0));
+      .type = std::is_same_v<T, Bf16> ? cuda::DType::kBf16 : cuda::DType::kFloat};
+  RM_ASSIGN(const cuda::DeviceProperties device, cuda::BindDevice(0));
   RM_ASSIGN(const auto attention, cuda::Attention::Create({.cache_folder = ""}, device));
   RM_TRY(attention->Prepare(problem));
   RM_ASSIGN(const auto scratch, Buffer<float>::Create(cuda::Attention::Scratch(problem)));
@@ -76,12 +76,12 @@ Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda:
   const double bytes = cells * sizeof(T);
   for (const auto pass : {cuda::AttentionPass::kForward, cuda::AttentionPass::kBackward}) {
     const bool forward = pass == cuda::AttentionPass::kForward;
-    const cuda::AttentionMaker chosen = attention->Maker(problem, pass);
-    for (const bool library : {!chosen.own(), chosen.own()}) {
+    const cuda::AttentionBackend chosen = attention->Backend(problem, pass);
+    for (const bool library : {!chosen.native(), chosen.native()}) {
       const auto run = [&] {
-        return attention->RunBy(library, stream, problem, pass, operands, scratch.get());
+        return attention->RunWith(library, stream, problem, pass, operands, scratch.get());
       };
-      const bool counted = library == !chosen.own();
+      const bool counted = library == !chosen.native();
       if (!counted && !run().ok()) continue;  // there is no other
       const std::string by = library ? (counted ? chosen.library : "the library") : "our kernels";
       RM_TRY(table.Add(
@@ -206,7 +206,7 @@ Status OfArenas(Stream stream, const engine::ModelConfig& config, int64_t elemen
   const optimizer::StepScalars step{.step = 1, .learning_rate = 1e-3};
   *host_scalars.get() = {optimizer::MakeAdamW(adamw, step, false), optimizer::MakeAdamW(adamw, step, true)};
   cuda::CopyToDevice(stream, scalars.get(), host_scalars.get(), scalars.bytes());
-  RM_TRY(cuda::Synchronise(stream));
+  RM_TRY(cuda::Synchronize(stream));
   return table.Add("AdamW", 1, 28 * arena, 0, [&] {
     kernels::AdamW(stream, scalars.get(),
                    {.blocks = blocks,

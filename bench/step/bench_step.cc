@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "bench/step/beside_engine.h"
-#include "bench/step/raw_products.h"
+#include "bench/step/raw_matmul.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"
 
@@ -47,13 +47,13 @@ std::vector<Case> Cases() {
 struct Parts {
   double total = 0;
   double optimizer = 0;
-  std::vector<engine::ProductEffort> products;  // of one step
+  std::vector<engine::MatmulCost> matmuls;  // of one step
   int64_t elements = 0;
 };
 
 // What came on top of `before`.
-std::vector<engine::ProductEffort> Since(const std::vector<engine::ProductEffort>& before,
-                                         std::vector<engine::ProductEffort> now) {
+std::vector<engine::MatmulCost> Since(const std::vector<engine::MatmulCost>& before,
+                                      std::vector<engine::MatmulCost> now) {
   for (size_t i = 0; i < before.size(); ++i) {  // shapes keep their places
     now[i].calls -= before[i].calls;
     now[i].seconds -= before[i].seconds;
@@ -84,7 +84,7 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
 
   std::vector<Parts> measured;
   for (int round = 0; round <= rounds; ++round) {
-    const std::vector<engine::ProductEffort> before = model.Effort();
+    const std::vector<engine::MatmulCost> before = model.MatmulCosts();
     const Time begin = Now();
     const auto sums = model.ForwardBackward(params, batch, grads, nullptr, nullptr);
     CHECK(sums.ok());
@@ -98,7 +98,7 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
     if (round == 0) continue;  // warms caches and makes oneDNN's kernels
     measured.push_back({.total = ToSeconds(end - begin),
                         .optimizer = ToSeconds(end - middle),
-                        .products = Since(before, model.Effort()),
+                        .matmuls = Since(before, model.MatmulCosts()),
                         .elements = model.layout().elements});
   }
   return *std::min_element(measured.begin(), measured.end(),
@@ -108,20 +108,20 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
 // Seconds of a step's products by oneDNN alone, measured before and after ours; the better one of each shape.
 void MeasureRaw(const Case& c, Precision precision, int threads, Operands operands,
                 std::vector<double>& seconds) {
-  const std::vector<ProductShape> shapes = ProductsOf(c.config, c.samples);
+  const std::vector<GemmShape> shapes = ProductsOf(c.config, c.samples);
   seconds.resize(shapes.size(), std::numeric_limits<double>::max());
   for (size_t i = 0; i < shapes.size(); ++i)
     seconds[i] = std::min(seconds[i], static_cast<double>(shapes[i].count) *
                                           RawSeconds(shapes[i], precision, threads, operands));
 }
 
-void ReportShapes(const Case& c, const std::vector<engine::ProductEffort>& ours,
+void ReportShapes(const Case& c, const std::vector<engine::MatmulCost>& ours,
                   const std::vector<double>& raw) {
   fmt::print("{:>22} {:>6} {:>9} {:>9} {:>6}   ms\n", "m n k", "calls", "ours", "oneDNN", "ratio");
-  const std::vector<ProductShape> shapes = ProductsOf(c.config, c.samples);
+  const std::vector<GemmShape> shapes = ProductsOf(c.config, c.samples);
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const ProductShape& s = shapes[i];
-    for (const engine::ProductEffort& e : ours)
+    const GemmShape& s = shapes[i];
+    for (const engine::MatmulCost& e : ours)
       if (e.m == s.m && e.n == s.n && e.k == s.k && e.a_transposed == s.a_transposed &&
           e.b_transposed == s.b_transposed && e.calls > 0)
         fmt::print(
@@ -142,9 +142,9 @@ void Report(const Case& c, Precision precision, int threads, int rounds, bool by
   measure_raw();
   double products = 0;
   double flops = 0;
-  for (const engine::ProductEffort& effort : parts.products) {
-    products += effort.seconds;
-    flops += effort.Flops();
+  for (const engine::MatmulCost& cost : parts.matmuls) {
+    products += cost.seconds;
+    flops += cost.Flops();
   }
   const double numerics = NumericsSeconds(parts.elements, rounds);
   const double all_reduce = AllReduceSeconds(parts.elements, rounds);
@@ -162,7 +162,7 @@ void Report(const Case& c, Precision precision, int threads, int rounds, bool by
       others * 1e3, parts.optimizer * 1e3, numerics * 1e3, all_reduce * 1e3,
       c.samples * c.config.context / parts.total, rate, rate_of(raw), rate / rate_of(raw), rate_of(of_a_step),
       rate / rate_of(of_a_step));
-  if (by_shape) ReportShapes(c, parts.products, of_a_step);
+  if (by_shape) ReportShapes(c, parts.matmuls, of_a_step);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Result<std::unique_ptr<AttentionGraph>> GraphFor(const DescribedGpu& gpu, const 
 
 AttentionProblem Of(int64_t samples, int64_t heads, int64_t context, int64_t head_size) {
   return {
-      .samples = samples, .heads = heads, .context = context, .head_size = head_size, .type = Type::kBf16};
+      .samples = samples, .heads = heads, .context = context, .head_size = head_size, .type = DType::kBf16};
 }
 
 class EveryGpu : public testing::TestWithParam<DescribedGpu> {
@@ -181,7 +181,7 @@ TEST_P(EveryGpu, RefusesWhatItCannotDo) {
     EXPECT_THAT(refusal(Of(1, 2, 100, 13), pass), testing::HasSubstr("multiples of 8"));
     EXPECT_THAT(refusal(Of(1, 2, 100, 136), pass), testing::HasSubstr("at most 128"));
     AttentionProblem in_float = Of(1, 2, 100, 64);
-    in_float.type = Type::kFloat;
+    in_float.type = DType::kFloat;
     EXPECT_THAT(refusal(in_float, pass), testing::HasSubstr("not in fp32"));
   }
   EXPECT_THAT(refusal(Of(2, 3, 67, 64), AttentionPass::kBackward), testing::HasSubstr("not aligned"));

@@ -61,7 +61,7 @@ class Guarded {
     const auto host = Pinned<std::byte>::Create(static_cast<int64_t>(bytes.size())).value();
     std::ranges::copy(bytes, host.get());
     CopyToDevice(nullptr, memory_.get(), host.get(), host.bytes());
-    EXPECT_TRUE(Synchronise(nullptr).ok());
+    EXPECT_TRUE(Synchronize(nullptr).ok());
   }
 
   size_t size_;

@@ -78,8 +78,9 @@ TEST_P(Contract, ReplayedCallsGiveTheBitsOfEnqueuedOnes) {
   for (int round = 0; round < 2; ++round)
     for (const Buffer<float>& image : images)
       ExpectSameBits(replays.Step(engine::Params(image.span(), 0), data.batch), want, "another image");
-  for (size_t i = 0; i < plain.model().Effort().size(); ++i)
-    EXPECT_GT(replays.model().Effort()[i].calls, plain.model().Effort()[i].calls) << "replays count, too";
+  for (size_t i = 0; i < plain.model().MatmulCosts().size(); ++i)
+    EXPECT_GT(replays.model().MatmulCosts()[i].calls, plain.model().MatmulCosts()[i].calls)
+        << "replays count, too";
 }
 
 TEST_P(Contract, WhatIsEnqueuedIsAwaitedInOrder) {
@@ -213,7 +214,7 @@ TEST_P(Head, ChunksOfLogitsGiveTheSameNumbers) {
   const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 20);
   const StepResult want = whole.Step(whole.SetParams(values), data.batch);
   const StepResult got = cut.Step(cut.SetParams(values), data.batch);
-  EXPECT_GT(cut.model().Effort().size(), whole.model().Effort().size());
+  EXPECT_GT(cut.model().MatmulCosts().size(), whole.model().MatmulCosts().size());
   EXPECT_EQ(got.sums, want.sums);
   const auto logits = whole.model().Logits(whole.SetParams(values), data.batch);
   const auto cut_logits = cut.model().Logits(cut.SetParams(values), data.batch);
@@ -230,26 +231,26 @@ class CreateModelOnDevice : public WithDevice<testing::Test> {};
 
 TEST_F(CreateModelOnDevice, RefusesWhatItCannotDo) {
   const OwnedStream stream = OwnedStream::Create().value();
-  const auto products = Products::Create({}).value();
+  const auto gemm = Gemm::Create({}).value();
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   ModelConfig config = engine::SmallGpt();
   config.heads = 5;
-  const auto impossible = CreateModel(config, stream.get(), {*products, *attention});
+  const auto impossible = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(impossible.ok());
   EXPECT_EQ(impossible.error().message, "width: must be divisible by heads (got 24 and 5)");
   config.heads = 1;
   config.width = 129;
-  const auto wide = CreateModel(config, stream.get(), {*products, *attention});
+  const auto wide = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(wide.ok());
   EXPECT_EQ(wide.error().message, "heads: on a GPU a head may be at most 128 wide (got 129 / 1)");
   config.heads = 128;
   config.width = 128 * 128;
-  const auto wider = CreateModel(config, stream.get(), {*products, *attention});
+  const auto wider = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(wider.ok());
   EXPECT_EQ(wider.error().message, "width: on a GPU it may be at most 12288 (got 16384)");
   config = engine::SmallGpt();
   config.max_samples = 65536;
-  const auto many = CreateModel(config, stream.get(), {*products, *attention});
+  const auto many = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(many.ok());
   EXPECT_EQ(many.error().message,
             "microBatches: on a GPU a micro-batch may have at most 65535 samples (got 65536): raise it");

@@ -13,7 +13,7 @@
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
 #include "worker/compute/cuda/epilogue.h"
-#include "worker/compute/cuda/product_choices.h"
+#include "worker/compute/cuda/gemm_choices.h"
 #include "worker/compute/cuda/runtime/error.h"
 
 namespace ringmaster::cuda {
@@ -21,10 +21,10 @@ namespace {
 
 TEST(EmulatedModel, TooLittleMemoryIsRefusedWithTheArithmetic) {
   const OwnedStream stream = OwnedStream::Create().value();
-  const auto products = Products::Create({}).value();
+  const auto gemm = Gemm::Create({}).value();
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + (100 << 10));
-  const auto model = CreateModel(engine::SmallGpt(), stream.get(), {*products, *attention});
+  const auto model = CreateModel(engine::SmallGpt(), stream.get(), {*gemm, *attention});
   emulation::SetDeviceMemory(int64_t{16} << 30);
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().code, Code::kExhausted);
@@ -69,17 +69,17 @@ TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAlgorithms) {
   const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
   StepResult before;
   for (int i = 0; i < 3; ++i) before = trial.Step(params, data.batch);
-  const auto ours = ProductChoices::Parse(trial.products().Choices(), "emulated products").value();
-  ProductChoices theirs(ours.key());
+  const auto ours = GemmChoices::Parse(trial.gemm().Choices(), "emulated products").value();
+  GemmChoices theirs(ours.key());
   for (auto [shape, choice] : ours.all()) {
     choice.algorithm[0] = 1;
     theirs.Set(shape, choice);
   }
   Trial other(config);
-  ASSERT_TRUE(other.products().Adopt(theirs.Text()).ok());
+  ASSERT_TRUE(other.gemm().Adopt(theirs.Text()).ok());
   const StepResult want = other.Step(other.SetParams(values), data.batch);
   ASSERT_NE(want.grads, before.grads) << "the other algorithm adds in another order";
-  ASSERT_TRUE(trial.products().Adopt(theirs.Text()).ok());
+  ASSERT_TRUE(trial.gemm().Adopt(theirs.Text()).ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(trial.Step(params, data.batch).grads, want.grads) << i;
 }
 
@@ -109,10 +109,10 @@ TEST(EmulatedModel, AttentionThatIsRefusedFailsTheCall) {
   Trial job(config, {}, "");
   emulation::SetCudnn({.there = true, .refuses = true});
   const OwnedStream stream = OwnedStream::Create().value();
-  const auto products = Products::Create({}).value();
+  const auto gemm = Gemm::Create({}).value();
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   ASSERT_TRUE(attention->Adopt(job.attention().Choices()).ok());
-  const auto model = CreateModel(config, stream.get(), {*products, *attention}).value();
+  const auto model = CreateModel(config, stream.get(), {*gemm, *attention}).value();
   const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
   const engine::Params params = job.SetParams(engine::LivelyParams(job.model(), 5));
   const auto sums = model->ForwardBackward(params, data.batch, job.grads(), nullptr, nullptr);
@@ -124,10 +124,10 @@ TEST(EmulatedModel, AttentionsMemoryIsPartOfTheArithmetic) {
   const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
   const emulation::WithCudnn with({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
   const OwnedStream stream = OwnedStream::Create().value();
-  const auto products = Products::Create({}).value();
+  const auto gemm = Gemm::Create({}).value();
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + (50 << 10));
-  const auto model = CreateModel(config, stream.get(), {*products, *attention});
+  const auto model = CreateModel(config, stream.get(), {*gemm, *attention});
   emulation::SetDeviceMemory(int64_t{16} << 30);
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message, testing::HasSubstr(" + attention 0.4 KiB"));
@@ -138,14 +138,14 @@ TEST(EmulatedModel, AttentionsMemoryIsPartOfTheArithmetic) {
 TEST(EmulatedModel, EpiloguesOfTheLibraryAndKernelsAgree) {
   for (const engine::ModelConfig& config : {engine::SmallGpt(), Bf16Of(engine::SmallGpt())}) {
     Trial fused(config), apart(config);
-    const auto ours = ProductChoices::Parse(fused.products().Choices(), "emulated products").value();
-    ProductChoices theirs(ours.key());
+    const auto ours = GemmChoices::Parse(fused.gemm().Choices(), "emulated products").value();
+    GemmChoices theirs(ours.key());
     for (auto [shape, choice] : ours.all()) {
       choice.fused = !HasKernel(shape.epilogue);
       theirs.Set(shape, choice);
     }
-    ASSERT_TRUE(apart.products().Adopt(theirs.Text()).ok());
-    EXPECT_NE(apart.products().Fingerprint(), fused.products().Fingerprint());
+    ASSERT_TRUE(apart.gemm().Adopt(theirs.Text()).ok());
+    EXPECT_NE(apart.gemm().Fingerprint(), fused.gemm().Fingerprint());
     const std::vector<float> values = engine::LivelyParams(fused.model(), 5);
     const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 6);
     const StepResult a = fused.Step(fused.SetParams(values), data.batch);

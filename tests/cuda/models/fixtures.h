@@ -44,9 +44,9 @@ class Trial {
   explicit Trial(const engine::ModelConfig& config, const ModelOptions& options = {},
                  const std::string& folder = ChoicesFolder())
       : stream_(OwnedStream::Create().value()),
-        products_(Products::Create({.cache_folder = folder}).value()),
+        gemm_(Gemm::Create({.cache_folder = folder}).value()),
         attention_(Attention::Create({.cache_folder = folder}, BindDevice(0).value()).value()) {
-    auto model = CreateModel(config, stream_.get(), {*products_, *attention_}, options);
+    auto model = CreateModel(config, stream_.get(), {*gemm_, *attention_}, options);
     EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().message);
     model_ = std::move(model).value();
     const int64_t elements = model_->layout().elements;
@@ -56,7 +56,7 @@ class Trial {
   }
 
   engine::Model& model() { return *model_; }
-  Products& products() { return *products_; }
+  Gemm& gemm() { return *gemm_; }
   Attention& attention() { return *attention_; }
   Stream stream() const { return stream_.get(); }
   std::span<float> grads() const { return grads_.span(); }
@@ -64,14 +64,14 @@ class Trial {
   engine::Params SetParams(const std::vector<float>& params, uint64_t version = 0) {
     std::copy(params.begin(), params.end(), host_.get());
     CopyToDevice(stream_.get(), params_.get(), host_.get(), params_.bytes());
-    EXPECT_TRUE(Synchronise(stream_.get()).ok());
+    EXPECT_TRUE(Synchronize(stream_.get()).ok());
     return {std::span<const float>(params_.span()), version};
   }
 
   // What is there when it is this call's turn.
   std::vector<float> Download(std::span<const float> memory) {
     CopyToHost(stream_.get(), host_.get(), memory.data(), static_cast<int64_t>(memory.size_bytes()));
-    EXPECT_TRUE(Synchronise(stream_.get()).ok());
+    EXPECT_TRUE(Synchronize(stream_.get()).ok());
     return {host_.get(), host_.get() + memory.size()};
   }
 
@@ -80,7 +80,7 @@ class Trial {
     const std::vector<float> garbage(static_cast<size_t>(grads_.size()), 1e9f);
     std::copy(garbage.begin(), garbage.end(), host_.get());
     CopyToDevice(stream_.get(), grads_.get(), host_.get(), grads_.bytes());
-    EXPECT_TRUE(Synchronise(stream_.get()).ok());
+    EXPECT_TRUE(Synchronize(stream_.get()).ok());
     const auto sums = model_->ForwardBackward(params, batch, grads_.span(), nullptr, nullptr);
     EXPECT_TRUE(sums.ok()) << (sums.ok() ? "" : sums.error().message);
     return {sums.value(), Download(grads_.span())};
@@ -88,7 +88,7 @@ class Trial {
 
  private:
   OwnedStream stream_;
-  std::unique_ptr<Products> products_;
+  std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<engine::Model> model_;
   Buffer<float> params_, grads_;

@@ -152,15 +152,15 @@ bool Rank::Reduce(std::span<const std::byte> in, std::byte* out, int type, int o
 }
 
 bool Rank::Exchange(std::span<const std::byte> own, size_t size, const Use& use) {
-  if (!AwaitAll(&Area::Rank::taken, pieces_)) return false;
-  ++pieces_;
+  if (!AwaitAll(&Area::Rank::taken, segments_)) return false;
+  ++segments_;
   std::ranges::copy(own, area_->Place(rank_).begin());
   Area::Rank& self = area_->head().ranks[static_cast<size_t>(rank_)];
-  self.put = pieces_;
+  self.put = segments_;
   area_->TellChange();
-  if (!AwaitAll(&Area::Rank::put, pieces_)) return false;
+  if (!AwaitAll(&Area::Rank::put, segments_)) return false;
   for (int from = 0; from < world_; ++from) use(from, area_->Place(from).first(size));
-  self.taken = pieces_;
+  self.taken = segments_;
   area_->TellChange();
   return true;
 }

@@ -64,7 +64,7 @@ class Rank {
   const std::shared_ptr<Area> area_;
   const int rank_;
   const int world_;
-  uint64_t pieces_ = 0;  // the thread's own
+  uint64_t segments_ = 0;  // the thread's own
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

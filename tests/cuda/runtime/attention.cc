@@ -149,7 +149,7 @@ class PlainAttention final : public AttentionLibrary {
 
   Result<Plan> Prepare(const AttentionProblem& problem, AttentionPass pass) override {
     const bool backward = pass == AttentionPass::kBackward;
-    if (problem.type != Type::kBf16) return Error{Code::kInvalid, "only bf16"};
+    if (problem.type != DType::kBf16) return Error{Code::kInvalid, "only bf16"};
     if (problem.head_size % 8 != 0) return Error{Code::kInvalid, "heads are no multiple of 8"};
     if (backward && problem.context == 1) return Error{Code::kInvalid, "a context of 1 has no backward"};
     prepared_.insert({problem, pass});

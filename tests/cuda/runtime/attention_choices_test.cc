@@ -10,8 +10,8 @@ namespace {
 
 constexpr char kKey[] = "NVIDIA H200, sm_90, 132 multiprocessors";
 const AttentionProblem kLarge{
-    .samples = 64, .heads = 12, .context = 1024, .head_size = 64, .type = Type::kBf16};
-const AttentionMaker kCudnn{.library = "cuDNN-9.19.0", .plan = "eng6_k24=26"};
+    .samples = 64, .heads = 12, .context = 1024, .head_size = 64, .type = DType::kBf16};
+const AttentionBackend kCudnn{.library = "cuDNN-9.19.0", .plan = "eng6_k24=26"};
 
 AttentionChoices SomeAttention() {
   AttentionChoices choices(kKey);
@@ -28,7 +28,7 @@ TEST(AttentionChoices, TextIsReadBack) {
   EXPECT_EQ(read->all(), choices.all());
   EXPECT_EQ(read->Fingerprint(), choices.Fingerprint());
   ASSERT_NE(read->Find(kLarge), nullptr);
-  EXPECT_TRUE(read->Find(kLarge)->Of(AttentionPass::kForward).own());
+  EXPECT_TRUE(read->Find(kLarge)->Of(AttentionPass::kForward).native());
   EXPECT_EQ(read->Find(kLarge)->Of(AttentionPass::kBackward), kCudnn);
   EXPECT_EQ(read->Find({.samples = 64, .heads = 12, .context = 1024, .head_size = 64}), nullptr)
       << "another type";
@@ -37,7 +37,7 @@ TEST(AttentionChoices, TextIsReadBack) {
 TEST(AttentionChoices, TheFingerprintIsOfMakersAndTheirPlans) {
   AttentionChoices choices = SomeAttention();
   const uint64_t before = choices.Fingerprint();
-  AttentionMaker other = kCudnn;
+  AttentionBackend other = kCudnn;
   other.plan = "eng6_k24=27";
   choices.Set(kLarge, {.forward = {}, .backward = other});
   EXPECT_NE(choices.Fingerprint(), before);

@@ -21,7 +21,7 @@ using emulation::WithCudnn;
 using testing::HasSubstr;
 
 constexpr AttentionProblem kProblem{
-    .samples = 1, .heads = 2, .context = 9, .head_size = 8, .type = Type::kBf16};
+    .samples = 1, .heads = 2, .context = 9, .head_size = 8, .type = DType::kBf16};
 const Cudnn kQuicker{.there = true, .forward_saves_ms = 0.5, .backward_saves_ms = 0.25};
 const Cudnn kSlower{.there = true, .forward_saves_ms = -0.5, .backward_saves_ms = -0.25};
 
@@ -30,16 +30,16 @@ std::unique_ptr<Attention> Make(const std::string& folder = "") {
 }
 
 // "forward backward", each "own" or a library's.
-std::string Makers(const Attention& attention, const AttentionProblem& problem = kProblem) {
-  return attention.Maker(problem, AttentionPass::kForward).library + " " +
-         attention.Maker(problem, AttentionPass::kBackward).library;
+std::string Backends(const Attention& attention, const AttentionProblem& problem = kProblem) {
+  return attention.Backend(problem, AttentionPass::kForward).library + " " +
+         attention.Backend(problem, AttentionPass::kBackward).library;
 }
 
 std::string Chosen(const Cudnn& cudnn, const AttentionProblem& problem = kProblem) {
   const WithCudnn with(cudnn);
   const auto attention = Make();
   EXPECT_TRUE(attention->Prepare(problem).ok());
-  return Makers(*attention, problem);
+  return Backends(*attention, problem);
 }
 
 TEST(ChosenAttention, EachPassIsByWhoWasQuicker) {
@@ -55,7 +55,7 @@ TEST(ChosenAttention, EachPassIsByWhoWasQuicker) {
 
 TEST(ChosenAttention, WhatTheLibraryCannotIsOurs) {
   AttentionProblem problem = kProblem;
-  problem.type = Type::kFloat;
+  problem.type = DType::kFloat;
   EXPECT_EQ(Chosen(kQuicker, problem), "own own");
   problem = kProblem;
   problem.head_size = 13;
@@ -102,11 +102,11 @@ TEST(ChosenAttention, WithoutMemoryToMeasureItIsOursForNow) {
     const Status prepared = attention->Prepare(kProblem);
     emulation::SetDeviceMemory(int64_t{16} << 30);
     ASSERT_TRUE(prepared.ok());
-    EXPECT_EQ(Makers(*attention), "own own");
+    EXPECT_EQ(Backends(*attention), "own own");
   }
   const auto later = Make(folder);
   ASSERT_TRUE(later->Prepare(kProblem).ok());
-  EXPECT_EQ(Makers(*later), "cuDNN-emulated cuDNN-emulated") << "it was not stored";
+  EXPECT_EQ(Backends(*later), "cuDNN-emulated cuDNN-emulated") << "it was not stored";
   std::filesystem::remove_all(folder);
 }
 
@@ -137,7 +137,7 @@ TEST(ChosenAttention, ChoicesAreStoredForTheSameLibrary) {
     const WithCudnn with(cudnn);
     const auto attention = Make(folder);
     EXPECT_TRUE(attention->Prepare(kProblem).ok());
-    return Makers(*attention);
+    return Backends(*attention);
   };
   EXPECT_EQ(chosen(kQuicker), "cuDNN-emulated cuDNN-emulated");
   EXPECT_EQ(chosen(kSlower), "cuDNN-emulated cuDNN-emulated") << "nothing was measured";
@@ -159,11 +159,11 @@ TEST(ChosenAttention, WhatTheJobUsesIsTakenUpAndSaidToBeNew) {
   emulation::SetCudnn(kSlower);
   const auto ours = Make();
   ASSERT_TRUE(ours->Prepare(kProblem).ok());
-  ASSERT_EQ(Makers(*ours), "own own");
+  ASSERT_EQ(Backends(*ours), "own own");
   EXPECT_EQ(ours->WorkspaceBytes(), 0);
   const uint64_t before = ours->Version();
   ASSERT_TRUE(ours->Adopt(theirs->Choices()).ok());
-  EXPECT_EQ(Makers(*ours), "cuDNN-emulated cuDNN-emulated");
+  EXPECT_EQ(Backends(*ours), "cuDNN-emulated cuDNN-emulated");
   EXPECT_EQ(ours->WorkspaceBytes(), theirs->WorkspaceBytes());
   EXPECT_EQ(ours->Fingerprint(), theirs->Fingerprint());
   EXPECT_GT(ours->Version(), before);

@@ -72,7 +72,7 @@ Arrays Walk(Attention& attention, const AttentionProblem& p, bool forward_by_lib
   const auto scratch = Buffer<float>::Create(Attention::Scratch(p)).value();
   const AttentionOperands operands{qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get()};
   const auto run = [&](bool library, AttentionPass pass) {
-    const Status done = attention.RunBy(library, stream.get(), p, pass, operands, scratch.get());
+    const Status done = attention.RunWith(library, stream.get(), p, pass, operands, scratch.get());
     EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
   };
   run(forward_by_library, AttentionPass::kForward);
@@ -118,10 +118,10 @@ Arrays Reference(const AttentionProblem& p, const std::vector<Bf16>& kept_out) {
 TEST_F(AttentionOfDevice, EveryMakerAgreesWithTheCpu) {
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   const AttentionProblem problems[] = {
-      {.samples = 2, .heads = 4, .context = 67, .head_size = 64, .type = Type::kBf16},
-      {.samples = 1, .heads = 2, .context = 130, .head_size = 128, .type = Type::kBf16},
-      {.samples = 4, .heads = 1, .context = 37, .head_size = 8, .type = Type::kBf16},
-      {.samples = 1, .heads = 2, .context = 64, .head_size = 40, .type = Type::kBf16},
+      {.samples = 2, .heads = 4, .context = 67, .head_size = 64, .type = DType::kBf16},
+      {.samples = 1, .heads = 2, .context = 130, .head_size = 128, .type = DType::kBf16},
+      {.samples = 4, .heads = 1, .context = 37, .head_size = 8, .type = DType::kBf16},
+      {.samples = 1, .heads = 2, .context = 64, .head_size = 40, .type = DType::kBf16},
   };
   for (const AttentionProblem& p : problems) {
     SCOPED_TRACE(testing::Message() << "heads of " << p.head_size << ", context " << p.context);
@@ -130,7 +130,8 @@ TEST_F(AttentionOfDevice, EveryMakerAgreesWithTheCpu) {
     const OwnedStream stream = OwnedStream::Create().value();
     for (const auto& [forward, backward] :
          {std::pair(true, true), std::pair(true, false), std::pair(false, true), std::pair(false, false)}) {
-      if (const Status there = attention->RunBy(true, stream.get(), {}, AttentionPass::kForward, {}, nullptr);
+      if (const Status there =
+              attention->RunWith(true, stream.get(), {}, AttentionPass::kForward, {}, nullptr);
           (forward || backward) && !there.ok() && there.error().code == Code::kUnavailable)
         GTEST_SKIP() << there.error().message;
       const Arrays got = Walk(*attention, p, forward, backward);
@@ -147,7 +148,7 @@ TEST_F(AttentionOfDevice, EveryMakerAgreesWithTheCpu) {
 }
 
 TEST_F(AttentionOfDevice, ChoicesTravel) {
-  const AttentionProblem p{.samples = 2, .heads = 2, .context = 64, .head_size = 32, .type = Type::kBf16};
+  const AttentionProblem p{.samples = 2, .heads = 2, .context = 64, .head_size = 32, .type = DType::kBf16};
   const auto one = Attention::Create({}, BindDevice(0).value()).value();
   const auto other = Attention::Create({}, BindDevice(0).value()).value();
   ASSERT_TRUE(one->Prepare(p).ok());

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cuda/runtime/faults.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
@@ -49,24 +49,24 @@ TEST(Emulation, AnErrorThatLosesTheDeviceStays) {
   auto stream = OwnedStream::Create();
   ASSERT_TRUE(stream.ok());
   emulation::FailAtWait(2, 700);
-  EXPECT_TRUE(Synchronise(stream->get()).ok());
-  const Status failed = Synchronise(stream->get());
+  EXPECT_TRUE(Synchronize(stream->get()).ok());
+  const Status failed = Synchronize(stream->get());
   ASSERT_FALSE(failed.ok());
   EXPECT_TRUE(MustLeave(failed.error())) << failed.error().message;
-  EXPECT_FALSE(Synchronise(stream->get()).ok());
+  EXPECT_FALSE(Synchronize(stream->get()).ok());
   EXPECT_FALSE(Buffer<float>::Create(4).ok());
   emulation::FailAtWait(0, 0);
-  EXPECT_TRUE(Synchronise(stream->get()).ok());
+  EXPECT_TRUE(Synchronize(stream->get()).ok());
 }
 
 TEST(Emulation, AnErrorThatDoesNotLoseTheDeviceIsToldOnce) {
   auto stream = OwnedStream::Create();
   ASSERT_TRUE(stream.ok());
   emulation::FailAtWait(1, 9);
-  const Status failed = Synchronise(stream->get());
+  const Status failed = Synchronize(stream->get());
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().code, Code::kInternal);
-  EXPECT_TRUE(Synchronise(stream->get()).ok());
+  EXPECT_TRUE(Synchronize(stream->get()).ok());
 }
 
 TEST(Emulation, NoDriverAndNoDeviceAreToldApart) {

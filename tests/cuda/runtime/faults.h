@@ -7,7 +7,7 @@
 
 namespace ringmaster::cuda::emulation {
 
-// The `wait`-th wait from now on (1 is the next one; waits are Synchronise and Event::Wait) fails with this
+// The `wait`-th wait from now on (1 is the next one; waits are Synchronize and Event::Wait) fails with this
 // CUDA error, and so does every later call when the error is one that loses the device. 0 takes the fault
 // away and makes the device well again. The environment has the same for a process:
 // RINGMASTER_EMULATED_FAULT=WAIT:ERROR, "25:700" for an illegal address.

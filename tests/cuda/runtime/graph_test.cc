@@ -22,14 +22,14 @@ TEST_F(Graphs, RecordedWorkHappensWhenItIsLaunched) {
     FillZero(stream.get(), device.get(), 4);
   });
   ASSERT_TRUE(recorded.ok()) << recorded.error().message;
-  ASSERT_TRUE(Synchronise(stream.get()).ok());
+  ASSERT_TRUE(Synchronize(stream.get()).ok());
   EXPECT_EQ(to.get()[0], 0) << "recorded, not done";
   recorded->Launch(stream.get());
-  ASSERT_TRUE(Synchronise(stream.get()).ok());
+  ASSERT_TRUE(Synchronize(stream.get()).ok());
   EXPECT_EQ(to.get()[0], 1);
   EXPECT_EQ(to.get()[1], 1);
   recorded->Launch(stream.get());
-  ASSERT_TRUE(Synchronise(stream.get()).ok());
+  ASSERT_TRUE(Synchronize(stream.get()).ok());
   EXPECT_EQ(to.get()[0], 0) << "what memory holds now";
 }
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cuda/runtime/heap.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -8,18 +8,17 @@ namespace ringmaster::cuda {
 namespace {
 
 TEST(PlanText, IsReadBack) {
-  for (const PlanText& plan :
-       {PlanText{}, PlanText{.products = "one\ntwo\n", .attention = "attention 3\n"},
-        PlanText{.products = "without an end", .attention = std::string("\n\0\n", 3)}}) {
+  for (const PlanText& plan : {PlanText{}, PlanText{.gemm = "one\ntwo\n", .attention = "attention 3\n"},
+                               PlanText{.gemm = "without an end", .attention = std::string("\n\0\n", 3)}}) {
     const auto read = PlanText::Parse(plan.Text());
     ASSERT_TRUE(read.ok()) << read.error().message;
-    EXPECT_EQ(read->products, plan.products);
+    EXPECT_EQ(read->gemm, plan.gemm);
     EXPECT_EQ(read->attention, plan.attention);
   }
 }
 
 TEST(PlanText, DamageIsNoticed) {
-  const std::string whole = PlanText{.products = "one\ntwo\n", .attention = "three\n"}.Text();
+  const std::string whole = PlanText{.gemm = "one\ntwo\n", .attention = "three\n"}.Text();
   for (size_t size = 0; size < whole.size(); ++size) {
     const auto read = PlanText::Parse(whole.substr(0, size));
     ASSERT_FALSE(read.ok()) << size;

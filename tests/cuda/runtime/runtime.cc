@@ -23,7 +23,7 @@
 #include "tests/cuda/runtime/faults.h"
 #include "tests/cuda/runtime/heap.h"
 #include "tests/cuda/runtime/stream_head.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/error.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/graph.h"
@@ -176,9 +176,9 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
   return *this;
 }
 
-Status Given() { return Healthy("giving work to the device"); }
+Status LastError() { return Healthy("giving work to the device"); }
 
-Status Synchronise(Stream stream) {
+Status Synchronize(Stream stream) {
   FinishAll(Of(stream));
   return AfterWait("waiting for the device");
 }
@@ -247,7 +247,7 @@ void Event::Record(Stream stream) {
 }
 
 // Kernels run when they are enqueued: what others have put before the point must be done by then.
-void Event::Before(Stream stream) const {
+void Event::Block(Stream stream) const {
   CHECK(!emulation::Records(stream), "an event within recorded work");
   EmulatedEvent& event = Of(event_);
   std::unique_lock lock(event.mutex);
@@ -261,7 +261,7 @@ void Event::Before(Stream stream) const {
   Of(stream).pending.push_back({.other = waited_for, .position = position});
 }
 
-Status Event::Wait() const {
+Status Event::Synchronize() const {
   EmulatedEvent& event = Of(event_);
   std::unique_lock lock(event.mutex);
   EmulatedStream* const stream = event.stream;
@@ -275,7 +275,7 @@ Status Event::Wait() const {
   return AfterWait("waiting for the device");
 }
 
-Result<bool> Event::Done() const {
+Result<bool> Event::Query() const {
   RM_TRY(Healthy("asking the device"));
   EmulatedEvent& event = Of(event_);
   const std::lock_guard lock(event.mutex);
@@ -324,7 +324,7 @@ Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
 }
 
 // All of it, if that is wanted: then UCX carries gradients from "device" to "device".
-bool HostReaches(MemoryKind kind) {
+bool HostAccessible(MemoryKind kind) {
   return kind == MemoryKind::kPinned || std::getenv("RINGMASTER_EMULATED_UCX") != nullptr;
 }
 
@@ -339,12 +339,12 @@ Result<PinnedRange> PinnedRange::Create(void* memory, int64_t bytes) {
 }
 PinnedRange::~PinnedRange() { emulation::Unpin(memory_); }
 
-Result<std::vector<DeviceFacts>> ListDevices() {
+Result<std::vector<DeviceProperties>> ListDevices() {
   const int count = TheMachine().devices;
   if (count < 0) return DeviceError(kNoDriver, "looking for GPUs");
   const std::string gpu = PodIf("RINGMASTER_EMULATED_GPU_PER_POD");
   const std::string instance = PodIf("RINGMASTER_EMULATED_INSTANCE_PER_POD");
-  std::vector<DeviceFacts> devices;
+  std::vector<DeviceProperties> devices;
   for (int i = 0; i < count; ++i)
     devices.push_back({.index = i,
                        .name = "Emulated GPU",
@@ -358,7 +358,7 @@ Result<std::vector<DeviceFacts>> ListDevices() {
   return devices;
 }
 
-Result<DeviceFacts> BindDevice(int index) {
+Result<DeviceProperties> BindDevice(int index) {
   RM_ASSIGN(const auto devices, ListDevices());
   if (index < 0 || index >= static_cast<int>(devices.size()))
     return DeviceError(kInvalidDevice, fmt::format("choosing GPU {}", index));
@@ -366,7 +366,7 @@ Result<DeviceFacts> BindDevice(int index) {
   return devices[static_cast<size_t>(index)];
 }
 
-Result<DeviceMemory> MemoryOfDevice() {
+Result<DeviceMemory> GetDeviceMemory() {
   RM_TRY(Healthy("asking for memory"));
   const auto use = emulation::UseOfDevice();
   return DeviceMemory{.free_bytes = use.total_bytes - use.used_bytes, .total_bytes = use.total_bytes};

@@ -26,7 +26,7 @@ TEST_F(Streams, ACopyArrivesWhenSomebodyWaits) {
   CopyToHost(stream_.get(), to_.get(), device_.get(), 16);
   FillZero(stream_.get(), device_.get(), 16);
   EXPECT_EQ(to_.get()[3], 0) << "nobody has waited";
-  ASSERT_TRUE(Synchronise(stream_.get()).ok());
+  ASSERT_TRUE(Synchronize(stream_.get()).ok());
   for (int i = 0; i < 4; ++i) EXPECT_EQ(to_.get()[i], i + 1);
 }
 
@@ -35,11 +35,11 @@ TEST_F(Streams, AnEventWaitsForWhatWasBeforeIt) {
   CopyToDevice(stream_.get(), device_.get(), from_.get(), 4);
   CopyToHost(stream_.get(), to_.get(), device_.get(), 4);
   Event event = Event::Create().value();
-  ASSERT_TRUE(event.Wait().ok()) << "nothing was recorded";
+  ASSERT_TRUE(event.Synchronize().ok()) << "nothing was recorded";
   EXPECT_EQ(to_.get()[0], 0);
   event.Record(stream_.get());
   CopyToHost(stream_.get(), to_.get() + 1, device_.get(), 4);
-  ASSERT_TRUE(event.Wait().ok());
+  ASSERT_TRUE(event.Synchronize().ok());
   EXPECT_EQ(to_.get()[0], 5);
   EXPECT_EQ(to_.get()[1], 0) << "behind the event";
 }
@@ -48,14 +48,14 @@ TEST_F(Streams, ForeignMemoryCanBePinned) {
   std::vector<int32_t> foreign(4, 7);
   PinnedRange range = PinnedRange::Create(foreign.data(), 16).value();
   CopyToDevice(stream_.get(), device_.get(), foreign.data(), 16);
-  ASSERT_TRUE(Synchronise(stream_.get()).ok());
+  ASSERT_TRUE(Synchronize(stream_.get()).ok());
   EXPECT_EQ(device_.get()[3], 7);
 }
 
 using StreamsDeath = Streams;
 
 TEST_F(StreamsDeath, RecordedWorkMustNotWait) {
-  EXPECT_DEATH((void)Graph::Record(stream_.get(), [&] { (void)Synchronise(stream_.get()); }),
+  EXPECT_DEATH((void)Graph::Record(stream_.get(), [&] { (void)Synchronize(stream_.get()); }),
                "while work is recorded");
   EXPECT_DEATH((void)Graph::Record(stream_.get(), [&] { (void)Buffer<float>::Create(4); }),
                "while work is recorded");
@@ -66,7 +66,7 @@ TEST_F(StreamsDeath, HostMemoryMustNotChangeUntilItWasCopied) {
       {
         CopyToDevice(stream_.get(), device_.get(), from_.get(), 16);
         from_.get()[1] = 9;
-        (void)Synchronise(stream_.get());
+        (void)Synchronize(stream_.get());
       },
       "host memory changed");
 }

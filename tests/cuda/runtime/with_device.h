@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
@@ -39,7 +39,7 @@ Buffer<T> Uploaded(Stream stream, const std::vector<T>& values) {
   const Pinned<T> host = Pinned<T>::Create(size).value();
   std::copy(values.begin(), values.end(), host.get());
   CopyToDevice(stream, buffer.get(), host.get(), host.bytes());
-  EXPECT_TRUE(Synchronise(stream).ok());
+  EXPECT_TRUE(Synchronize(stream).ok());
   return buffer;
 }
 
@@ -47,7 +47,7 @@ template <class T>
 std::vector<T> Downloaded(Stream stream, const Buffer<T>& buffer) {
   const Pinned<T> host = Pinned<T>::Create(buffer.size()).value();
   CopyToHost(stream, host.get(), buffer.get(), buffer.bytes());
-  const Status done = Synchronise(stream);
+  const Status done = Synchronize(stream);
   EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
   return {host.get(), host.get() + host.size()};
 }

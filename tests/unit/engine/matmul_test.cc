@@ -13,7 +13,7 @@
 namespace ringmaster::engine {
 namespace {
 
-using kernels::Product;
+using kernels::MatmulArgs;
 
 struct Shape {
   int64_t m, n, k;
@@ -29,14 +29,14 @@ std::vector<float> Multiply(const Shape& s, bool ta, bool tb, bool accumulate, s
   std::copy(b.begin(), b.end(), b_moved.begin() + static_cast<std::ptrdiff_t>(misalign));
   const std::vector<float> before = RandomFloats(3, s.m * s.n);
   std::copy(before.begin(), before.end(), c.begin() + static_cast<std::ptrdiff_t>(misalign));
-  const Product product{.m = s.m,
-                        .n = s.n,
-                        .k = s.k,
-                        .a = {a_moved.data() + misalign, ta ? s.m : s.k, ta},
-                        .b = {b_moved.data() + misalign, tb ? s.k : s.n, tb},
-                        .c = c.data() + misalign,
-                        .ldc = s.n,
-                        .accumulate = accumulate};
+  const MatmulArgs product{.m = s.m,
+                           .n = s.n,
+                           .k = s.k,
+                           .a = {a_moved.data() + misalign, ta ? s.m : s.k, ta},
+                           .b = {b_moved.data() + misalign, tb ? s.k : s.n, tb},
+                           .c = c.data() + misalign,
+                           .ldc = s.n,
+                           .accumulate = accumulate};
   if (threads == 0) {
     kernels::MatmulReference(product);
   } else {
@@ -139,20 +139,20 @@ TEST(Matmul, GradientsTogetherOrOneByOne) {
         dw.assign(static_cast<size_t>(s.in * s.out), 0);
         dx.assign(static_cast<size_t>(s.rows * s.in), 0);
         Exec exec(threads, precision, kernels::FastKernels());
-        const Product of_weight{.m = s.in,
-                                .n = s.out,
-                                .k = s.rows,
-                                .a = {x.data(), s.in, true},
-                                .b = {d.data(), s.out},
-                                .c = dw.data(),
-                                .ldc = s.out};
-        const Product of_input{.m = s.rows,
-                               .n = s.in,
-                               .k = s.out,
-                               .a = {d.data(), s.out},
-                               .b = {w.data(), s.out, true},
-                               .c = dx.data(),
-                               .ldc = s.in};
+        const MatmulArgs of_weight{.m = s.in,
+                                   .n = s.out,
+                                   .k = s.rows,
+                                   .a = {x.data(), s.in, true},
+                                   .b = {d.data(), s.out},
+                                   .c = dw.data(),
+                                   .ldc = s.out};
+        const MatmulArgs of_input{.m = s.rows,
+                                  .n = s.in,
+                                  .k = s.out,
+                                  .a = {d.data(), s.out},
+                                  .b = {w.data(), s.out, true},
+                                  .c = dx.data(),
+                                  .ldc = s.in};
         if (together) {
           exec.MatmulGradients(of_weight, of_input);
         } else {
@@ -177,7 +177,7 @@ void ExpectEpilogue(Precision precision, const kernels::Kernels& kernels, int64_
                            residual = RandomFloats(7, m * n);
   std::vector<float> plain(static_cast<size_t>(m * n)), got(static_cast<size_t>(m * n));
   Exec exec(2, precision, kernels);
-  Product product{
+  MatmulArgs product{
       .m = m, .n = n, .k = k, .a = {a.data(), k}, .b = {b.data(), n}, .c = plain.data(), .ldc = n};
   exec.Matmul(product);
   product.c = got.data();

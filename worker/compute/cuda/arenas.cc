@@ -16,7 +16,7 @@ constexpr int64_t kPage = int64_t{2} << 20;
 
 Arenas::~Arenas() {
   // cudaFree would wait for it; to unmap memory does not.
-  if (!nccl_memory_.empty()) (void)Synchronise(stream_);
+  if (!nccl_memory_.empty()) (void)Synchronize(stream_);
   for (void* const memory : nccl_memory_) (void)nccl_.free(memory);
 }
 
@@ -25,7 +25,7 @@ Result<Arenas::Arena> Arenas::Allocate(int64_t bytes) {
   if (void* const memory = AllocateFromNccl(bytes); memory != nullptr) {
     nccl_memory_.push_back(memory);
     FillZero(stream_, memory, bytes);
-    RM_TRY(Synchronise(stream_));
+    RM_TRY(Synchronize(stream_));
     return Arena{.memory = {static_cast<std::byte*>(memory), static_cast<size_t>(bytes)},
                  .taken_bytes = (bytes + kPage - 1) / kPage * kPage,
                  .from_nccl = true};

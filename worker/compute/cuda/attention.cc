@@ -27,7 +27,7 @@ constexpr int kWarmUps = 1;
 constexpr int kRepetitions = 5;
 // Two makers round differently, by less than 0.02 of what they compute; another mask, scale or order of
 // operands is 0.1 and more off.
-constexpr double kFurthestOff = 0.05;
+constexpr double kMaxRelativeError = 0.05;
 constexpr AttentionPass kPasses[] = {AttentionPass::kForward, AttentionPass::kBackward};
 
 kernels::AttentionShape ShapeOf(const AttentionProblem& p) {
@@ -36,12 +36,12 @@ kernels::AttentionShape ShapeOf(const AttentionProblem& p) {
 
 std::string WordsOf(const AttentionProblem& p) {
   return fmt::format("attention of {} x {} heads of {}, context {}, in {}", p.samples, p.heads, p.head_size,
-                     p.context, p.type == Type::kBf16 ? "bf16" : "fp32");
+                     p.context, p.type == DType::kBf16 ? "bf16" : "fp32");
 }
 
 template <class T>
-void RunOwn(Stream stream, const AttentionProblem& problem, AttentionPass pass, const AttentionOperands& of,
-            float* scratch) {
+void RunNative(Stream stream, const AttentionProblem& problem, AttentionPass pass,
+               const AttentionOperands& of, float* scratch) {
   const kernels::AttentionShape shape = ShapeOf(problem);
   if (pass == AttentionPass::kForward)
     kernels::AttentionForward<T>(stream, shape, static_cast<const T*>(of.qkv), static_cast<T*>(of.out),
@@ -52,17 +52,17 @@ void RunOwn(Stream stream, const AttentionProblem& problem, AttentionPass pass, 
                                   scratch);
 }
 
-void RunOwn(Stream stream, const AttentionProblem& problem, AttentionPass pass, const AttentionOperands& of,
-            float* scratch) {
-  if (problem.type == Type::kBf16)
-    RunOwn<Bf16>(stream, problem, pass, of, scratch);
+void RunNative(Stream stream, const AttentionProblem& problem, AttentionPass pass,
+               const AttentionOperands& of, float* scratch) {
+  if (problem.type == DType::kBf16)
+    RunNative<Bf16>(stream, problem, pass, of, scratch);
   else
-    RunOwn<float>(stream, problem, pass, of, scratch);
+    RunNative<float>(stream, problem, pass, of, scratch);
 }
 
 class ChosenAttention final : public Attention {
  public:
-  ChosenAttention(const Config& config, const DeviceFacts& device)
+  ChosenAttention(const Config& config, const DeviceProperties& device)
       : config_(config),
         device_(device),
         choices_(fmt::format("{}, sm_{}, {} multiprocessors", device.name, device.architecture,
@@ -94,7 +94,7 @@ class ChosenAttention final : public Attention {
                 float* scratch) override {
     Run(stream, problem, AttentionPass::kBackward, operands, scratch);
   }
-  Status Given() override { return std::exchange(given_, Ok()); }
+  Status TakeError() override { return std::exchange(given_, Ok()); }
 
   std::string Choices() const override { return choices_.Text(); }
 
@@ -116,14 +116,14 @@ class ChosenAttention final : public Attention {
   uint64_t Fingerprint() const override { return choices_.Fingerprint(); }
   uint64_t Version() const override { return version_; }
   int64_t WorkspaceBytes() const override { return workspace_.bytes(); }
-  AttentionMaker Maker(const AttentionProblem& problem, AttentionPass pass) const override {
+  AttentionBackend Backend(const AttentionProblem& problem, AttentionPass pass) const override {
     return ChoiceOf(problem).Of(pass);
   }
 
-  Status RunBy(bool library, Stream stream, const AttentionProblem& problem, AttentionPass pass,
-               const AttentionOperands& operands, float* scratch) override {
+  Status RunWith(bool library, Stream stream, const AttentionProblem& problem, AttentionPass pass,
+                 const AttentionOperands& operands, float* scratch) override {
     if (!library) {
-      RunOwn(stream, problem, pass, operands, scratch);
+      RunNative(stream, problem, pass, operands, scratch);
       return Ok();
     }
     RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
@@ -153,7 +153,7 @@ class ChosenAttention final : public Attention {
 
   void Run(Stream stream, const AttentionProblem& problem, AttentionPass pass,
            const AttentionOperands& operands, float* scratch) {
-    if (ChoiceOf(problem).Of(pass).own()) return RunOwn(stream, problem, pass, operands, scratch);
+    if (ChoiceOf(problem).Of(pass).native()) return RunNative(stream, problem, pass, operands, scratch);
     const Status done = library_->Run(stream, problem, pass, operands, workspace_.get());
     if (!done.ok() && given_.ok()) given_ = done.error().In(WordsOf(problem));
   }
@@ -170,30 +170,31 @@ class ChosenAttention final : public Attention {
   // Whether this process does as the choice says; kInvalid tells what is missing.
   Status Works(const AttentionProblem& problem, const AttentionChoice& choice) {
     for (const AttentionPass pass : kPasses) {
-      const AttentionMaker& maker = choice.Of(pass);
-      if (maker.own()) continue;
+      const AttentionBackend& backend = choice.Of(pass);
+      if (backend.native()) continue;
       if (library_ == nullptr)
         return Error{Code::kInvalid, fmt::format("the job's attention is by {}, which is not to be had here: "
                                                  "{}; use one image for all workers",
-                                                 maker.library, why_none_)};
-      if (library_->Name() != maker.library)
+                                                 backend.library, why_none_)};
+      if (library_->Name() != backend.library)
         return Error{Code::kInvalid,
                      fmt::format("the job's attention is by {}, here is {}: use one image for "
                                  "all workers",
-                                 maker.library, library_->Name())};
+                                 backend.library, library_->Name())};
       const auto plan = PlanOf(problem, pass);
       if (!plan.ok()) return Error{Code::kInvalid, plan.error().message}.In(WordsOf(problem));
-      if (plan->name != maker.plan)
-        return Error{Code::kInvalid,
-                     fmt::format("{} is done by plan {} of {} in the job, and by {} here, on {}",
-                                 WordsOf(problem), maker.plan, maker.library, plan->name, choices_.key())};
+      if (plan->name != backend.plan)
+        return Error{
+            Code::kInvalid,
+            fmt::format("{} is done by plan {} of {} in the job, and by {} here, on {}", WordsOf(problem),
+                        backend.plan, backend.library, plan->name, choices_.key())};
     }
     return Ok();
   }
 
   Status Use(const AttentionProblem& problem, const AttentionChoice& choice) {
     for (const AttentionPass pass : kPasses) {
-      if (choice.Of(pass).own()) continue;
+      if (choice.Of(pass).native()) continue;
       RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
       RM_TRY(Enlarge(plan.workspace_bytes));
     }
@@ -225,16 +226,16 @@ class ChosenAttention final : public Attention {
       const std::string words = WordsOf(problem) + (pass == AttentionPass::kForward ? "" : ", backward");
       const auto compared = Compare(problem, pass, trial);
       if (!compared.ok()) {
-        RM_TRY(Synchronise(stream_.get()));  // if the device is lost, that is why
+        RM_TRY(Synchronize(stream_.get()));  // if the device is lost, that is why
         log::Info("{} is by our own kernels: {}", words, compared.error().message);
         // Memory that somebody else has at the moment.
         if (compared.error().code == Code::kExhausted) chosen.lasting = false;
         continue;
       }
       const auto [theirs, ours] = *compared;
-      AttentionMaker& maker = chosen.choice.Of(pass);
-      if (theirs < ours) maker = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
-      log::Info("{} is by {}: {:.4f} ms by {}, {:.4f} ms by our own kernels", words, maker.library, theirs,
+      AttentionBackend& backend = chosen.choice.Of(pass);
+      if (theirs < ours) backend = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
+      log::Info("{} is by {}: {:.4f} ms by {}, {:.4f} ms by our own kernels", words, backend.library, theirs,
                 library_->Name(), ours);
     }
     return chosen;
@@ -253,7 +254,7 @@ class ChosenAttention final : public Attention {
       RM_ASSIGN(trial->workspace, Buffer<std::byte>::Create(plan.workspace_bytes));
     }
     const auto run_own = [&](AttentionPass which) {
-      RunOwn(stream_.get(), problem, which, trial->operands(), trial->scratch.get());
+      RunNative(stream_.get(), problem, which, trial->operands(), trial->scratch.get());
     };
     const auto run_theirs = [&] {
       return library_->Run(stream_.get(), problem, pass, trial->operands(), trial->workspace.get());
@@ -263,11 +264,11 @@ class ChosenAttention final : public Attention {
                 run_own(pass);
                 return Ok();
               }));
-    RM_ASSIGN(const auto wanted, ResultsOf(stream_.get(), problem, pass, *trial));
+    RM_ASSIGN(const auto wanted, ReadResults(stream_.get(), problem, pass, *trial));
     trial->Forget(stream_.get(), pass);  // what the library does not write is not ours by chance
     RM_TRY(run_theirs());
-    RM_ASSIGN(const auto first, ResultsOf(stream_.get(), problem, pass, *trial));
-    if (const double off = FurthestOff(first, wanted); !(off < kFurthestOff))
+    RM_ASSIGN(const auto first, ReadResults(stream_.get(), problem, pass, *trial));
+    if (const double off = MaxRelativeError(first, wanted); !(off < kMaxRelativeError))
       return Error{Code::kInvalid,
                    fmt::format("{} computes something else: {:.3f} off", library_->Name(), off)};
     RM_ASSIGN(const double theirs, Measure(run_theirs));
@@ -276,7 +277,7 @@ class ChosenAttention final : public Attention {
     RM_TRY(recorded);
     if (!graph.ok()) return graph.error();
     graph->Launch(stream_.get());
-    RM_ASSIGN(const auto again, ResultsOf(stream_.get(), problem, pass, *trial));
+    RM_ASSIGN(const auto again, ReadResults(stream_.get(), problem, pass, *trial));
     if (again != first)
       return Error{Code::kInvalid, fmt::format("{} has other bits every time", library_->Name())};
     return std::pair(theirs, ours);
@@ -292,7 +293,7 @@ class ChosenAttention final : public Attention {
       begin.Record(stream_.get());
       RM_TRY(enqueue());
       end.Record(stream_.get());
-      RM_TRY(end.Wait());
+      RM_TRY(end.Synchronize());
       RM_ASSIGN(const double milliseconds, Event::Elapsed_ms(begin, end));
       if (i == kWarmUps || (i > kWarmUps && milliseconds < best)) best = milliseconds;
     }
@@ -322,7 +323,7 @@ class ChosenAttention final : public Attention {
   }
 
   Config config_;
-  DeviceFacts device_;
+  DeviceProperties device_;
   bool loaded_ = false;
   OwnedStream stream_;                         // for measuring; it outlives the library, which may know it
   std::unique_ptr<AttentionLibrary> library_;  // null: there is none
@@ -341,7 +342,7 @@ int64_t Attention::Scratch(const AttentionProblem& problem) {
   return kernels::AttentionBackwardScratch(ShapeOf(problem));
 }
 
-Result<std::unique_ptr<Attention>> Attention::Create(const Config& config, const DeviceFacts& device) {
+Result<std::unique_ptr<Attention>> Attention::Create(const Config& config, const DeviceProperties& device) {
   auto attention = std::make_unique<ChosenAttention>(config, device);
   RM_TRY(attention->Start());
   return std::unique_ptr<Attention>(std::move(attention));

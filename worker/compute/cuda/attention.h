@@ -22,7 +22,7 @@
 #include "base/result.h"
 #include "worker/compute/cuda/attention_choices.h"
 #include "worker/compute/cuda/attention_library.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
@@ -35,7 +35,7 @@ class Attention {
 
   // For the calling thread's device, which `device` describes. A library that cannot be loaded is no error:
   // there are our kernels.
-  static Result<std::unique_ptr<Attention>> Create(const Config& config, const DeviceFacts& device);
+  static Result<std::unique_ptr<Attention>> Create(const Config& config, const DeviceProperties& device);
   virtual ~Attention() = default;
 
   // Makes a problem known and chooses who does it. Waits for the device.
@@ -48,7 +48,7 @@ class Attention {
                         float* scratch) = 0;
   static int64_t Scratch(const AttentionProblem& problem);
   // What a library has refused although it was prepared, since this was last asked: the work is not done.
-  virtual Status Given() = 0;
+  virtual Status TakeError() = 0;
 
   // The choices of all known problems, as text that another process on the same kind of GPU can adopt;
   // kInvalid says what is missing there.
@@ -66,9 +66,9 @@ class Attention {
 
   // For benchmarks and people: who does a known problem, and one pass of it by our kernels or by the library,
   // whoever was chosen. kUnavailable when there is none; it may wait for the device.
-  virtual AttentionMaker Maker(const AttentionProblem& problem, AttentionPass pass) const = 0;
-  virtual Status RunBy(bool library, Stream stream, const AttentionProblem& problem, AttentionPass pass,
-                       const AttentionOperands& operands, float* scratch) = 0;
+  virtual AttentionBackend Backend(const AttentionProblem& problem, AttentionPass pass) const = 0;
+  virtual Status RunWith(bool library, Stream stream, const AttentionProblem& problem, AttentionPass pass,
+                         const AttentionOperands& operands, float* scratch) = 0;
 };
 
 }  // namespace ringmaster::cuda

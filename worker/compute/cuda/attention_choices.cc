@@ -17,7 +17,7 @@ constexpr std::string_view kAttentionMagic = "ringmaster attention choices 1";
 // "samples heads context head_size type" and, for each pass, "library plan".
 std::string LineOf(const AttentionProblem& problem, const AttentionChoice& choice) {
   return fmt::format("{} {} {} {} {} {} {} {} {}\n", problem.samples, problem.heads, problem.context,
-                     problem.head_size, problem.type == Type::kBf16 ? 'b' : 'f', choice.forward.library,
+                     problem.head_size, problem.type == DType::kBf16 ? 'b' : 'f', choice.forward.library,
                      choice.forward.plan, choice.backward.library, choice.backward.plan);
 }
 
@@ -27,7 +27,7 @@ bool ReadLine(const std::vector<std::string_view>& words, AttentionProblem& prob
       !Read(words[2], problem.context) || !Read(words[3], problem.head_size) ||
       (words[4] != "b" && words[4] != "f"))
     return false;
-  problem.type = words[4] == "b" ? Type::kBf16 : Type::kFloat;
+  problem.type = words[4] == "b" ? DType::kBf16 : DType::kFloat;
   choice.forward = {.library = std::string(words[5]), .plan = std::string(words[6])};
   choice.backward = {.library = std::string(words[7]), .plan = std::string(words[8])};
   return true;

@@ -18,23 +18,23 @@
 
 namespace ringmaster::cuda {
 
-inline constexpr std::string_view kOwnKernels = "own";
+inline constexpr std::string_view kNativeKernels = "own";
 
 // Of one pass.
-struct AttentionMaker {
-  std::string library = std::string(kOwnKernels);  // or AttentionLibrary::Name
-  std::string plan = "-";                          // AttentionLibrary::Plan::name
-  bool own() const { return library == kOwnKernels; }
-  bool operator==(const AttentionMaker&) const = default;
+struct AttentionBackend {
+  std::string library = std::string(kNativeKernels);  // or AttentionLibrary::Name
+  std::string plan = "-";                             // AttentionLibrary::Plan::name
+  bool native() const { return library == kNativeKernels; }
+  bool operator==(const AttentionBackend&) const = default;
 };
 
 struct AttentionChoice {
-  AttentionMaker forward;
-  AttentionMaker backward;
-  const AttentionMaker& Of(AttentionPass pass) const {
+  AttentionBackend forward;
+  AttentionBackend backward;
+  const AttentionBackend& Of(AttentionPass pass) const {
     return pass == AttentionPass::kForward ? forward : backward;
   }
-  AttentionMaker& Of(AttentionPass pass) { return pass == AttentionPass::kForward ? forward : backward; }
+  AttentionBackend& Of(AttentionPass pass) { return pass == AttentionPass::kForward ? forward : backward; }
   bool operator==(const AttentionChoice&) const = default;
 };
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
@@ -24,7 +24,7 @@ struct AttentionProblem {
   int64_t heads = 0;
   int64_t context = 0;
   int64_t head_size = 0;
-  Type type = Type::kFloat;
+  DType type = DType::kFloat;
   auto operator<=>(const AttentionProblem&) const = default;
 };
 

@@ -19,7 +19,7 @@ struct Written {
   int64_t rows = 0;
   int64_t row = 0;  // elements
   int64_t parts = 1;
-  Type type = Type::kFloat;
+  DType type = DType::kFloat;
 };
 
 // Adds the parts of rows [begin, begin + count) to `results`.
@@ -27,7 +27,7 @@ Status Add(Stream stream, const Written& written, int64_t begin, int64_t count, 
   const int64_t row_bytes = written.row * BytesOf(written.type);
   RM_ASSIGN(const auto host, Pinned<std::byte>::Create(count * row_bytes));
   CopyToHost(stream, host.get(), written.data + begin * row_bytes, host.bytes());
-  RM_TRY(Synchronise(stream));
+  RM_TRY(Synchronize(stream));
   const int64_t width = written.row / written.parts;
   for (int64_t part = 0; part < written.parts; ++part) {
     std::vector<float>& values = results.emplace_back();
@@ -37,7 +37,7 @@ Status Add(Stream stream, const Written& written, int64_t begin, int64_t count, 
         const std::byte* const at = host.get() + i * row_bytes + c * BytesOf(written.type);
         Bf16 narrow{};
         float value = 0;
-        if (written.type == Type::kBf16) {
+        if (written.type == DType::kBf16) {
           std::memcpy(&narrow, at, sizeof(narrow));
           value = ToFloat(narrow);
         } else {
@@ -74,8 +74,8 @@ void AttentionTrial::Forget(Stream stream, AttentionPass pass) const {
   }
 }
 
-Result<AttentionResults> ResultsOf(Stream stream, const AttentionProblem& problem, AttentionPass pass,
-                                   const AttentionTrial& trial) {
+Result<AttentionResults> ReadResults(Stream stream, const AttentionProblem& problem, AttentionPass pass,
+                                     const AttentionTrial& trial) {
   constexpr int64_t kElements = int64_t{1} << 20;  // enough to tell, and quick to look at
   const int64_t rows = problem.samples * problem.context;
   const int64_t width = problem.heads * problem.head_size;
@@ -83,7 +83,7 @@ Result<AttentionResults> ResultsOf(Stream stream, const AttentionProblem& proble
   if (pass == AttentionPass::kForward) {
     all.push_back({trial.out.get(), rows, width, 1, problem.type});
     all.push_back({reinterpret_cast<const std::byte*>(trial.lse.get()), problem.samples * problem.heads,
-                   problem.context, 1, Type::kFloat});
+                   problem.context, 1, DType::kFloat});
   } else {
     all.push_back({trial.d_qkv.get(), rows, 3 * width, 3, problem.type});
   }
@@ -96,7 +96,7 @@ Result<AttentionResults> ResultsOf(Stream stream, const AttentionProblem& proble
   return results;
 }
 
-double FurthestOff(const AttentionResults& got, const AttentionResults& want) {
+double MaxRelativeError(const AttentionResults& got, const AttentionResults& want) {
   double furthest = 0;
   for (size_t k = 0; k < want.size(); ++k) {
     double off = 0, size = 0;

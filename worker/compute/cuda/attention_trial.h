@@ -32,10 +32,10 @@ struct AttentionTrial {
 // Numbers that the pass has written, of the first samples and of the last ones: out and lse, or d_q, d_k and
 // d_v, each by itself. Waits for the stream.
 using AttentionResults = std::vector<std::vector<float>>;
-Result<AttentionResults> ResultsOf(Stream stream, const AttentionProblem& problem, AttentionPass pass,
-                                   const AttentionTrial& trial);
+Result<AttentionResults> ReadResults(Stream stream, const AttentionProblem& problem, AttentionPass pass,
+                                     const AttentionTrial& trial);
 
 // |got - want| relative to |want|, of the worst of them; no number when there is one that is none.
-double FurthestOff(const AttentionResults& got, const AttentionResults& want);
+double MaxRelativeError(const AttentionResults& got, const AttentionResults& want);
 
 }  // namespace ringmaster::cuda

@@ -41,7 +41,7 @@ nccl::EventQuery RecordCudaEvent(Stream stream) {
   if (!event.ok()) return [error = event.error()]() -> Result<bool> { return error; };
   const auto point = std::make_shared<Event>(std::move(*event));
   point->Record(stream);
-  return [point] { return point->Done(); };
+  return [point] { return point->Query(); };
 }
 
 void ExitProcess(const std::string& why) {
@@ -55,7 +55,8 @@ Collectives::Collectives(OwnedStream stream, const nccl::Api& nccl)
     : stream_(std::move(stream)), arenas_(nccl, stream_.get()) {}
 Collectives::~Collectives() = default;
 
-Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceFacts& gpu, std::string_view transport) {
+Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceProperties& gpu,
+                                                         std::string_view transport) {
   RM_ASSIGN(OwnedStream stream, OwnedStream::Create());
   // UCX reads peers' memory by CUDA's older IPC, which takes what cudaMalloc gives and not what NCCL does.
   if (transport == "ucx") return std::make_unique<Collectives>(std::move(stream), nccl::Api{});

@@ -18,7 +18,7 @@
 
 #include "base/result.h"
 #include "worker/compute/cuda/arenas.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/stream.h"
 #include "worker/fabric/async_communicator.h"
 #include "worker/fabric/communicator.h"
@@ -34,7 +34,7 @@ class RmaCollectives;
 class Collectives {
  public:
   // `transport` as device::Options.
-  static Result<std::unique_ptr<Collectives>> Create(const DeviceFacts& gpu, std::string_view transport);
+  static Result<std::unique_ptr<Collectives>> Create(const DeviceProperties& gpu, std::string_view transport);
   Collectives(OwnedStream stream, const fabric::nccl::Api& nccl);
   ~Collectives();
 

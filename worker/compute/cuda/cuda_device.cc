@@ -15,12 +15,12 @@
 #include "base/mutex.h"
 #include "worker/compute/cuda/attention.h"
 #include "worker/compute/cuda/collectives.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/kernels/numerics.h"
 #include "worker/compute/cuda/kernels/optimizer.h"
-#include "worker/compute/cuda/matmul.h"
 #include "worker/compute/cuda/models/model.h"
 #include "worker/compute/cuda/plan_text.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
@@ -37,7 +37,7 @@ int64_t Bytes(std::span<T> span) {
 
 int64_t Blocks(std::span<const int32_t> per_block) { return static_cast<int64_t>(per_block.size()); }
 
-std::string Words(const DeviceFacts& facts) {
+std::string Words(const DeviceProperties& facts) {
   return fmt::format("{} (sm_{}, {:.1f} GiB, driver for CUDA {}.{})", facts.name, facts.architecture,
                      static_cast<double>(facts.memory_bytes) / (1 << 30), facts.driver / 1000,
                      facts.driver % 1000 / 10);
@@ -54,10 +54,10 @@ std::string CacheFolder() {
 
 class CudaDevice final : public device::Device {
  public:
-  explicit CudaDevice(DeviceFacts facts) : facts_(std::move(facts)) {}
+  explicit CudaDevice(DeviceProperties facts) : facts_(std::move(facts)) {}
   ~CudaDevice() override {
     // What is still under way uses memory that goes now.
-    for (const OwnedStream* stream : {&compute_, &to_host_, &to_device_}) (void)Synchronise(stream->get());
+    for (const OwnedStream* stream : {&compute_, &to_host_, &to_device_}) (void)Synchronize(stream->get());
     collectives_.reset();  // and what others know, when they are gone
   }
 
@@ -69,7 +69,7 @@ class CudaDevice final : public device::Device {
       RM_ASSIGN(*event, Event::Create());
     }
     RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_, transport));
-    RM_ASSIGN(products_, Products::Create({.cache_folder = CacheFolder()}));
+    RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = CacheFolder()}));
     RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, facts_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
@@ -85,16 +85,16 @@ class CudaDevice final : public device::Device {
     return fmt::format("cuda {} sm_{} CUDA {}", facts_.name, facts_.architecture, facts_.runtime);
   }
   std::string Plan() const override {
-    return PlanText{.products = products_->Choices(), .attention = attention_->Choices()}.Text();
+    return PlanText{.gemm = gemm_->Choices(), .attention = attention_->Choices()}.Text();
   }
   Status AdoptPlan(const std::string& text) override {
     RM_ASSIGN(const PlanText plan, PlanText::Parse(text));
     RM_TRY(attention_->Adopt(plan.attention));
-    return products_->Adopt(plan.products);
+    return gemm_->Adopt(plan.gemm);
   }
 
   Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
-    return cuda::CreateModel(config, compute_.get(), {*products_, *attention_});
+    return cuda::CreateModel(config, compute_.get(), {*gemm_, *attention_});
   }
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
@@ -196,12 +196,12 @@ class CudaDevice final : public device::Device {
     return Ok();
   }
 
-  Status Sync() override { return Synchronise(compute_.get()); }
+  Status Sync() override { return Synchronize(compute_.get()); }
   Status RecordSyncPoint() override {
     sync_point_.Record(compute_.get());
     return Ok();
   }
-  Status WaitForSyncPoint() override { return sync_point_.Wait(); }
+  Status WaitForSyncPoint() override { return sync_point_.Synchronize(); }
 
   Result<device::Event> RecordEvent() override {
     RM_ASSIGN(const NewEvent event, AddEvent());
@@ -213,7 +213,7 @@ class CudaDevice final : public device::Device {
     CHECK(host.size() == memory.size());
     RM_ASSIGN(const NewEvent event, AddEvent());
     final_.Record(compute_.get());
-    final_.Before(to_host_.get());
+    final_.Block(to_host_.get());
     cuda::CopyToHost(to_host_.get(), host.data(), memory.data(), Bytes(host));
     event.event->Record(to_host_.get());
     return event.handle;
@@ -221,7 +221,7 @@ class CudaDevice final : public device::Device {
 
   Status SyncEvent(device::Event event) override {
     RM_ASSIGN(const Event* const recorded, FindEvent(event));
-    return recorded->Wait();
+    return recorded->Synchronize();
   }
 
   // Each bucket has its own host memory, so the next one can be reduced during the copy. This thread never
@@ -229,13 +229,13 @@ class CudaDevice final : public device::Device {
   Status CopyToDevice(std::span<const std::byte> host, std::span<std::byte> memory) override {
     CHECK(host.size() == memory.size());
     cuda::CopyToDevice(to_device_.get(), memory.data(), host.data(), Bytes(host));
-    return Given();
+    return LastError();
   }
 
   Status CollectivesWaitEvent(device::Event event) override {
     RM_ASSIGN(const Event* const recorded, FindEvent(event));
-    recorded->Before(collectives_->stream());
-    return Given();
+    recorded->Block(collectives_->stream());
+    return LastError();
   }
 
   // After a failure some copies to the host may still be running, so the stream of those copies is joined
@@ -247,7 +247,7 @@ class CudaDevice final : public device::Device {
                                                 {&reduced_, collectives_->stream()}};
     for (const auto& [event, stream] : others) {
       event->Record(stream);
-      event->Before(compute_.get());
+      event->Block(compute_.get());
     }
     return Ok();
   }
@@ -288,7 +288,7 @@ class CudaDevice final : public device::Device {
 
   // The refusal of what comes after the model, with the sum so far.
   Error TooSmall(size_t bytes, std::string_view label) const {
-    const auto left = MemoryOfDevice();
+    const auto left = GetDeviceMemory();
     return {Code::kExhausted,
             fmt::format(
                 "the GPU's memory is too small: beside the model's activations, {}{} {:.1f} MiB are needed "
@@ -313,7 +313,7 @@ class CudaDevice final : public device::Device {
     return Sync();
   }
 
-  const DeviceFacts facts_;
+  const DeviceProperties facts_;
   std::unique_ptr<cuda::Collectives> collectives_;
   OwnedStream compute_;
   OwnedStream to_host_;
@@ -323,7 +323,7 @@ class CudaDevice final : public device::Device {
   Event to_device_done_;
   Event reduced_;
   Event sync_point_;
-  std::unique_ptr<Products> products_;
+  std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Attention> attention_;
   std::string taken_;  // what Allocate was for: "params 474.7 + ", in MiB
   std::vector<PinnedRange> pinned_;
@@ -344,7 +344,7 @@ class CudaDevice final : public device::Device {
 }  // namespace
 
 Result<std::string> ProbeDevice() {
-  RM_ASSIGN(const std::vector<DeviceFacts> devices, ListDevices());
+  RM_ASSIGN(const std::vector<DeviceProperties> devices, ListDevices());
   if (devices.empty())
     return Error{Code::kUnavailable,
                  "this process sees no GPU (CUDA_VISIBLE_DEVICES, or the container got none)"};
@@ -352,7 +352,7 @@ Result<std::string> ProbeDevice() {
 }
 
 Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport) {
-  RM_ASSIGN(DeviceFacts facts, BindDevice(kDevice));
+  RM_ASSIGN(DeviceProperties facts, BindDevice(kDevice));
   auto made = std::make_unique<CudaDevice>(std::move(facts));
   RM_TRY(made->Start(transport));
   return std::unique_ptr<device::Device>(std::move(made));

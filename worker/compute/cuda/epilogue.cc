@@ -10,7 +10,7 @@ namespace ringmaster::cuda {
 namespace {
 
 template <class T>
-void RunAs(Stream stream, const ProductShape& shape, const ProductOperands& operands) {
+void RunAs(Stream stream, const GemmShape& shape, const GemmOperands& operands) {
   auto* const c = static_cast<T*>(operands.c);
   auto* const aux = static_cast<T*>(operands.aux);
   if (shape.epilogue == Epilogue::kBiasGelu)
@@ -21,21 +21,21 @@ void RunAs(Stream stream, const ProductShape& shape, const ProductOperands& oper
 
 }  // namespace
 
-ProductShape PlainOf(const ProductShape& shape) {
-  ProductShape plain = shape;
+GemmShape PlainOf(const GemmShape& shape) {
+  GemmShape plain = shape;
   plain.epilogue = Epilogue::kNone;
   return plain;
 }
 
-ProductOperands PlainOf(const ProductShape& shape, const ProductOperands& operands) {
+GemmOperands PlainOf(const GemmShape& shape, const GemmOperands& operands) {
   return {.a = operands.a,
           .b = operands.b,
           .c = shape.epilogue == Epilogue::kBiasGelu ? operands.aux : operands.c};
 }
 
-void RunEpilogue(Stream stream, const ProductShape& shape, const ProductOperands& operands) {
+void RunEpilogue(Stream stream, const GemmShape& shape, const GemmOperands& operands) {
   CHECK(HasKernel(shape.epilogue) && (shape.ldc == 0 || shape.ldc == shape.n), "no kernel for this epilogue");
-  if (shape.out == Type::kBf16)
+  if (shape.out == DType::kBf16)
     RunAs<Bf16>(stream, shape, operands);
   else
     RunAs<float>(stream, shape, operands);

@@ -3,7 +3,7 @@
 // Epilogues of products by kernels of ours, where the library's own is missing or slower.
 #pragma once
 
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
@@ -14,10 +14,10 @@ inline bool HasKernel(Epilogue epilogue) {
 }
 
 // The product without its epilogue, and the operands it then has.
-ProductShape PlainOf(const ProductShape& shape);
-ProductOperands PlainOf(const ProductShape& shape, const ProductOperands& operands);
+GemmShape PlainOf(const GemmShape& shape);
+GemmOperands PlainOf(const GemmShape& shape, const GemmOperands& operands);
 
 // Enqueues what follows the plain product.
-void RunEpilogue(Stream stream, const ProductShape& shape, const ProductOperands& operands);
+void RunEpilogue(Stream stream, const GemmShape& shape, const GemmOperands& operands);
 
 }  // namespace ringmaster::cuda

@@ -26,7 +26,7 @@
 namespace ringmaster::cuda {
 
 // Enqueues kernel(args...); an empty grid is no work. What a launch may complain about is told by the next
-// Synchronise or Event::Wait, as everything enqueued is (runtime/stream.h).
+// Synchronize or Event::Wait, as everything enqueued is (runtime/stream.h).
 template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, Stream stream,
             const Arguments&... arguments) {

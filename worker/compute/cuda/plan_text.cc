@@ -24,8 +24,8 @@ bool ReadPart(std::string_view& text, std::string_view name, std::string& part) 
 }  // namespace
 
 std::string PlanText::Text() const {
-  return fmt::format("{}\nproducts {}\n{}attention {}\n{}", kPlanMagic, products.size(), products,
-                     attention.size(), attention);
+  return fmt::format("{}\nproducts {}\n{}attention {}\n{}", kPlanMagic, gemm.size(), gemm, attention.size(),
+                     attention);
 }
 
 Result<PlanText> PlanText::Parse(std::string_view text) {
@@ -33,8 +33,7 @@ Result<PlanText> PlanText::Parse(std::string_view text) {
     return Error{Code::kCorrupt,
                  fmt::format("the plan of a GPU begins with \"{}\"; this does not", kPlanMagic)};
   PlanText plan;
-  if (!ReadPart(text, "products", plan.products) || !ReadPart(text, "attention", plan.attention) ||
-      !text.empty())
+  if (!ReadPart(text, "products", plan.gemm) || !ReadPart(text, "attention", plan.attention) || !text.empty())
     return Error{Code::kCorrupt, "the plan of a GPU is cut off or damaged"};
   return plan;
 }

@@ -11,7 +11,7 @@
 namespace ringmaster::cuda {
 
 struct PlanText {
-  std::string products;   // Products::Choices
+  std::string gemm;       // Products::Choices
   std::string attention;  // Attention::Choices
 
   std::string Text() const;

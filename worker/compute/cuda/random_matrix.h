@@ -7,15 +7,15 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
 
 namespace ringmaster::cuda {
 
-inline int64_t BytesOf(Type type) { return type == Type::kBf16 ? 2 : 4; }
+inline int64_t BytesOf(DType type) { return type == DType::kBf16 ? 2 : 4; }
 
 // Waits for the stream.
-Result<Buffer<std::byte>> RandomMatrix(Stream stream, Type type, int64_t elements, uint64_t seed);
+Result<Buffer<std::byte>> RandomMatrix(Stream stream, DType type, int64_t elements, uint64_t seed);
 
 }  // namespace ringmaster::cuda

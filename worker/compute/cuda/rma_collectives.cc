@@ -2,7 +2,7 @@
 
 #include "worker/compute/cuda/rma_collectives.h"
 
-#include "worker/compute/cuda/kernels/terms.h"
+#include "worker/compute/cuda/kernels/combine_operands.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -15,7 +15,7 @@ template <class T>
 void CombineOf(Stream stream, const fabric::rma::DeviceWork::Operands& operands) {
   const auto count = static_cast<int64_t>(operands.own.size() / sizeof(T));
   const int others = static_cast<int>(operands.others.size() / operands.own.size());
-  kernels::CombineTerms<T>(
+  kernels::CombineOperands<T>(
       stream, count, others + 1, operands.rank, operands.combiner.op == fabric::ReduceOp::kMax,
       reinterpret_cast<const T*>(operands.others.data()), reinterpret_cast<T*>(operands.own.data()));
 }
@@ -37,7 +37,8 @@ void RmaCollectives::Work::Copy(std::span<std::byte> to, std::span<const std::by
 std::unique_ptr<RmaCollectives> RmaCollectives::Create(Stream stream, const std::string& host_id,
                                                        const std::vector<std::span<std::byte>>& memory) {
   auto rma = std::unique_ptr<RmaCollectives>(new RmaCollectives(stream));
-  rma->domain_ = fabric::rma::Domain::Create({.cuda = !HostReaches(MemoryKind::kDevice), .host_id = host_id});
+  rma->domain_ =
+      fabric::rma::Domain::Create({.cuda = !HostAccessible(MemoryKind::kDevice), .host_id = host_id});
   if (!rma->domain_->supported()) return rma;
   auto scratch = Buffer<std::byte>::Create(kScratchBytes);
   if (!scratch.ok()) {

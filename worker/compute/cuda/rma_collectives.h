@@ -41,7 +41,7 @@ class RmaCollectives {
     explicit Work(Stream stream) : stream_(stream) {}
     void Combine(const Operands& operands) override;
     void Copy(std::span<std::byte> to, std::span<const std::byte> from) override;
-    Status Wait() override { return Synchronise(stream_); }
+    Status Wait() override { return Synchronize(stream_); }
 
    private:
     const Stream stream_;

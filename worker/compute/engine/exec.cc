@@ -8,14 +8,14 @@
 namespace ringmaster::engine {
 namespace {
 
+using kernels::MatmulArgs;
 using kernels::Matrix;
 using kernels::MatrixBf16;
-using kernels::Product;
 
 // A panel of a float product: large enough that oneDNN's packing is paid back, small enough that a layer of a
 // small model still gives several threads something to do.
 constexpr int64_t kPanelColumns = 384;
-int64_t PanelRows(const Product& p) { return p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128; }
+int64_t PanelRows(const MatmulArgs& p) { return p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128; }
 
 // A piece of a bfloat16 product: what it takes of both operands and its result lie in the second-level cache.
 constexpr int64_t kPieceRows = 512;
@@ -59,19 +59,19 @@ void Exec::ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed) {
   const int64_t side = PieceSide(a_transposed ? m : n, k);
   const int64_t depth = RoundUp(k, kernels::kStripDepth);
   if (a_transposed) {
-    Grow(second_, PackedShape{k, n}.Size());
+    Grow(second_, PackedMatrix{k, n}.Size());
   } else {
     Grow(first_, RoundUp(m, kernels::kTileRows) * depth);
   }
   const int64_t rows = a_transposed ? side : RoundUp(std::min(kPieceRows, m), kernels::kTileRows);
   const int64_t columns = a_transposed ? RoundUp(std::min(kPieceColumns, n), kernels::kStripColumns) : side;
   for (Worker& worker : workers_) {
-    Grow(worker.panel, side * (a_transposed ? depth : std::min(depth, PackedShape::kLargestSlice)));
+    Grow(worker.panel, side * (a_transposed ? depth : std::min(depth, PackedMatrix::kLargestSlice)));
     Grow(worker.out, rows * columns);
   }
 }
 
-void Exec::ReserveHere(int64_t m, int64_t n, int64_t k) {
+void Exec::ReserveSerial(int64_t m, int64_t n, int64_t k) {
   // The operands of the forward, weight and input products are pairs of the three faces.
   const int64_t faces = m * k + k * n + m * n;
   for (Worker& worker : workers_) Grow(worker.panel, faces - std::min({m * k, k * n, m * n}));
@@ -84,7 +84,7 @@ int64_t Exec::ScratchBytes() const {
   return bytes;
 }
 
-void Exec::AddEpilogue(const Product& product, const Epilogue& epilogue, int64_t row, int64_t rows,
+void Exec::AddEpilogue(const MatmulArgs& product, const Epilogue& epilogue, int64_t row, int64_t rows,
                        int64_t column, int64_t columns) const {
   if (epilogue.bias == nullptr && epilogue.residual == nullptr) return;
   const int64_t at = row * product.ldc + column;
@@ -94,15 +94,15 @@ void Exec::AddEpilogue(const Product& product, const Epilogue& epilogue, int64_t
 }
 
 template <class Work>
-void Exec::Timed(const Product& product, const Work& work) {
+void Exec::Timed(const MatmulArgs& product, const Work& work) {
   const Time begin = Now();
   work();
-  ProductEffort& effort = EffortOf(product);
+  MatmulCost& effort = CostOf(product);
   effort.seconds += ToSeconds(Now() - begin);
   ++effort.calls;
 }
 
-void Exec::Matmul(const Product& product, const Epilogue& epilogue) {
+void Exec::Matmul(const MatmulArgs& product, const Epilogue& epilogue) {
   Timed(product, [&] {
     if (precision_ != Precision::kBf16) return MatmulFp32(product, epilogue);
     ReserveBf16(product.m, product.n, product.k, product.a.transposed);
@@ -116,7 +116,7 @@ void Exec::Matmul(const Product& product, const Epilogue& epilogue) {
   });
 }
 
-void Exec::MatmulGradients(const Product& of_weight, const Product& of_input) {
+void Exec::MatmulGradients(const MatmulArgs& of_weight, const MatmulArgs& of_input) {
   const Matrix& d = of_weight.b;
   CHECK(of_weight.a.transposed && of_input.b.transposed && d.data == of_input.a.data &&
         d.ld == of_input.a.ld && of_weight.n == of_input.k && of_weight.k == of_input.m);
@@ -134,17 +134,17 @@ void Exec::MatmulGradients(const Product& of_weight, const Product& of_input) {
   Timed(of_input, [&] { MultiplyByWeight(of_input, {}); });
 }
 
-ProductEffort& Exec::EffortOf(const Product& p) {
-  for (ProductEffort& effort : effort_)
+MatmulCost& Exec::CostOf(const MatmulArgs& p) {
+  for (MatmulCost& effort : matmul_costs_)
     if (effort.m == p.m && effort.n == p.n && effort.k == p.k && effort.a_transposed == p.a.transposed &&
         effort.b_transposed == p.b.transposed)
       return effort;
-  effort_.push_back(
+  matmul_costs_.push_back(
       {.m = p.m, .n = p.n, .k = p.k, .a_transposed = p.a.transposed, .b_transposed = p.b.transposed});
-  return effort_.back();
+  return matmul_costs_.back();
 }
 
-void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
+void Exec::MatmulFp32(const MatmulArgs& product, const Epilogue& epilogue) {
   const int64_t panel_rows = PanelRows(product);
   const int64_t down = Count(product.m, panel_rows);
   const int64_t across = Count(product.n, kPanelColumns);
@@ -152,7 +152,7 @@ void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
   pool_.Run(down * across, [&](int64_t unit, int) {
     const int64_t row = unit % down * panel_rows;
     const int64_t column = unit / down * kPanelColumns;
-    Product panel = product;
+    MatmulArgs panel = product;
     panel.m = std::min(panel_rows, product.m - row);
     panel.n = std::min(kPanelColumns, product.n - column);
     panel.a.data = product.a.At(row, 0);
@@ -164,8 +164,8 @@ void Exec::MatmulFp32(const Product& product, const Epilogue& epilogue) {
 }
 
 void Exec::PackSecond(const Matrix& b, int64_t k, int64_t n) {
-  const PackedShape shape{k, n};
-  const int64_t slice = PackedShape::SliceDepth(k);
+  const PackedMatrix shape{k, n};
+  const int64_t slice = PackedMatrix::SliceDepth(k);
   const int64_t across = Count(n, kPieceColumns);
   pool_.Run(Count(k, slice) * across, [&](int64_t unit, int) {
     const int64_t depth = unit / across * slice;
@@ -178,7 +178,7 @@ void Exec::PackSecond(const Matrix& b, int64_t k, int64_t n) {
 
 void Exec::SliceRows(const float* x, int64_t ld, int64_t depth, int64_t k, int64_t row, int64_t rows,
                      int64_t all) {
-  const int64_t deep = std::min(PackedShape::SliceDepth(k), k - depth);
+  const int64_t deep = std::min(PackedMatrix::SliceDepth(k), k - depth);
   const int64_t padded = RoundUp(deep, kernels::kStripDepth);
   uint16_t* const to = first_.get() + depth * RoundUp(all, kernels::kTileRows) + row * padded;
   kernels_.ToBf16(rows, deep, x, ld, to, padded);
@@ -187,17 +187,17 @@ void Exec::SliceRows(const float* x, int64_t ld, int64_t depth, int64_t k, int64
 }
 
 void Exec::SliceFirst(const Matrix& a, int64_t m, int64_t k) {
-  const int64_t slice = PackedShape::SliceDepth(k);
-  Pieces(m, RowGrain(k), [&](int64_t row, int64_t end) {
+  const int64_t slice = PackedMatrix::SliceDepth(k);
+  ParallelFor(m, RowGrain(k), [&](int64_t row, int64_t end) {
     for (int64_t depth = 0; depth < k; depth += slice)
       SliceRows(a.At(row, depth), a.ld, depth, k, row, end - row, m);
   });
 }
 
 void Exec::RoundGradient(const Matrix& d, int64_t rows, int64_t columns) {
-  const PackedShape packed{rows, columns};
-  const int64_t packed_slice = PackedShape::SliceDepth(rows);
-  const int64_t slice = PackedShape::SliceDepth(columns);
+  const PackedMatrix packed{rows, columns};
+  const int64_t packed_slice = PackedMatrix::SliceDepth(rows);
+  const int64_t slice = PackedMatrix::SliceDepth(columns);
   // What a unit has read for one image it finds in cache for the other.
   pool_.Run(Count(rows, kernels::kStripDepth), [&](int64_t unit, int) {
     const int64_t row = unit * kernels::kStripDepth;
@@ -213,9 +213,9 @@ void Exec::RoundGradient(const Matrix& d, int64_t rows, int64_t columns) {
 }
 
 void Exec::MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, const uint16_t* first,
-                         Strips second, const kernels::Ahead& ahead) {
-  const Product& p = piece.product;
-  const int64_t deep = std::min(PackedShape::SliceDepth(p.k), p.k - depth);
+                         Strips second, const kernels::PrefetchRegion& ahead) {
+  const MatmulArgs& p = piece.product;
+  const int64_t deep = std::min(PackedMatrix::SliceDepth(p.k), p.k - depth);
   const int64_t padded = RoundUp(deep, kernels::kStripDepth);
   const bool begins = depth == 0;
   const bool ends = depth + deep == p.k;
@@ -262,11 +262,11 @@ void Exec::MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, cons
                         stream, c, p.ldc);
 }
 
-void Exec::MultiplyByWeight(const Product& product, const Epilogue& epilogue) {
+void Exec::MultiplyByWeight(const MatmulArgs& product, const Epilogue& epilogue) {
   CHECK(!product.accumulate || epilogue.residual == nullptr);
   const int64_t k = product.k;
   const Matrix& b = product.b;
-  const int64_t slice = PackedShape::SliceDepth(k);
+  const int64_t slice = PackedMatrix::SliceDepth(k);
   const int64_t side = PieceSide(product.n, k);
   const int64_t all = RoundUp(product.m, kernels::kTileRows);
   const int64_t down = Count(product.m, kPieceRows);
@@ -276,8 +276,8 @@ void Exec::MultiplyByWeight(const Product& product, const Epilogue& epilogue) {
     const int64_t column = unit / down * side;
     const int64_t columns = std::min(side, product.n - column);
     const int64_t deep = std::min(slice, k - depth);
-    return kernels::Ahead{b.At(depth, column), b.transposed ? columns : deep, b.transposed ? deep : columns,
-                          b.ld};
+    return kernels::PrefetchRegion{b.At(depth, column), b.transposed ? columns : deep,
+                                   b.transposed ? deep : columns, b.ld};
   };
   pool_.Run(units, [&](int64_t unit, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
@@ -293,21 +293,21 @@ void Exec::MultiplyByWeight(const Product& product, const Epilogue& epilogue) {
       (b.transposed ? kernels_.PackColumns : kernels_.PackRows)(deep, piece.columns, b.At(depth, column),
                                                                 b.ld, worker.panel.get(), stride);
       const int64_t next = unit + threads();  // most likely this worker's
-      const kernels::Ahead ahead = depth + slice < k ? part(unit, depth + slice)
-                                   : next < units    ? part(next, 0)
-                                                     : kernels::Ahead{};
+      const kernels::PrefetchRegion ahead = depth + slice < k ? part(unit, depth + slice)
+                                            : next < units    ? part(next, 0)
+                                                              : kernels::PrefetchRegion{};
       MultiplySlice(worker, piece, depth, first_.get() + depth * all + row * padded,
                     {worker.panel.get(), stride}, ahead);
     }
   });
 }
 
-void Exec::MultiplyTransposed(const Product& product, const Epilogue& epilogue) {
+void Exec::MultiplyTransposed(const MatmulArgs& product, const Epilogue& epilogue) {
   CHECK(!product.accumulate || epilogue.residual == nullptr);
   const int64_t k = product.k;
   const Matrix& a = product.a;
-  const PackedShape packed{k, product.n};
-  const int64_t slice = PackedShape::SliceDepth(k);
+  const PackedMatrix packed{k, product.n};
+  const int64_t slice = PackedMatrix::SliceDepth(k);
   const int64_t side = PieceSide(product.m, k);
   pool_.Run(Count(product.m, side), [&](int64_t unit, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
@@ -328,7 +328,7 @@ void Exec::MultiplyTransposed(const Product& product, const Epilogue& epilogue) 
   });
 }
 
-void Exec::MatmulHere(int worker, const Product& p) {
+void Exec::MatmulSerial(int worker, const MatmulArgs& p) {
   if (precision_ != Precision::kBf16) {
     kernels::Matmul(p);
     return;

@@ -20,7 +20,7 @@
 #include "worker/compute/engine/kernels/matmul.h"
 #include "worker/compute/engine/kernels/matmul_bf16.h"
 #include "worker/compute/engine/model.h"
-#include "worker/compute/engine/packed.h"
+#include "worker/compute/engine/packed_matrix.h"
 #include "worker/compute/engine/thread_pool.h"
 
 namespace ringmaster::engine {
@@ -47,30 +47,30 @@ class Exec {
     bool transposed = false;
   };
   void Reserve(const Weight& weight, int64_t rows);
-  void ReserveHere(int64_t m, int64_t n, int64_t k);  // for MatmulHere
+  void ReserveSerial(int64_t m, int64_t n, int64_t k);  // for MatmulSerial
   int64_t ScratchBytes() const;
 
-  const std::vector<ProductEffort>& effort() const { return effort_; }
+  const std::vector<MatmulCost>& matmul_costs() const { return matmul_costs_; }
 
   // op(A) op(B) (+ C) + epilogue, by panels over the threads.
-  void Matmul(const kernels::Product& product, const Epilogue& epilogue = {});
+  void Matmul(const kernels::MatmulArgs& product, const Epilogue& epilogue = {});
 
   // The two products that take the gradient d of x W: x^T d, and d W^T. The same bits as one after the other,
   // but d is read and rounded once.
-  void MatmulGradients(const kernels::Product& of_weight, const kernels::Product& of_input);
+  void MatmulGradients(const kernels::MatmulArgs& of_weight, const kernels::MatmulArgs& of_input);
 
   // The same on the calling worker alone: for use inside Units.
-  void MatmulHere(int worker, const kernels::Product& product);
+  void MatmulSerial(int worker, const kernels::MatmulArgs& product);
 
   // work(unit, worker) for units in [0, units).
   template <class Work>
-  void Units(int64_t units, const Work& work) {
+  void RunUnits(int64_t units, const Work& work) {
     pool_.Run(units, work);
   }
 
   // work(begin, end) over [0, n) in pieces of `grain`: for kernels whose pieces do not touch each other.
   template <class Work>
-  void Pieces(int64_t n, int64_t grain, const Work& work) {
+  void ParallelFor(int64_t n, int64_t grain, const Work& work) {
     pool_.Run((n + grain - 1) / grain, [&](int64_t unit, int) {
       const int64_t begin = unit * grain;
       work(begin, std::min(n, begin + grain));
@@ -88,7 +88,7 @@ class Exec {
   };
   // What a unit of work computes at a time.
   struct Piece {
-    const kernels::Product& product;
+    const kernels::MatmulArgs& product;
     const Epilogue& epilogue;
     int64_t row, rows, column, columns;
   };
@@ -98,17 +98,17 @@ class Exec {
     int64_t stride;
   };
 
-  void MatmulFp32(const kernels::Product& product, const Epilogue& epilogue);
-  ProductEffort& EffortOf(const kernels::Product& product);
+  void MatmulFp32(const kernels::MatmulArgs& product, const Epilogue& epilogue);
+  MatmulCost& CostOf(const kernels::MatmulArgs& product);
   // work(), whose seconds count as the product's.
   template <class Work>
-  void Timed(const kernels::Product& product, const Work& work);
+  void Timed(const kernels::MatmulArgs& product, const Work& work);
   // x W and d W^T: the first operand rounded in first_, the second one packed where it is used.
-  void MultiplyByWeight(const kernels::Product& product, const Epilogue& epilogue);
+  void MultiplyByWeight(const kernels::MatmulArgs& product, const Epilogue& epilogue);
   // x^T d: the second operand packed in second_, the first one transposed where it is used.
-  void MultiplyTransposed(const kernels::Product& product, const Epilogue& epilogue);
+  void MultiplyTransposed(const kernels::MatmulArgs& product, const Epilogue& epilogue);
   void MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, const uint16_t* first, Strips second,
-                     const kernels::Ahead& ahead);
+                     const kernels::PrefetchRegion& ahead);
   void ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed);
   void PackSecond(const kernels::Matrix& b, int64_t k, int64_t n);
   void SliceFirst(const kernels::Matrix& a, int64_t m, int64_t k);
@@ -117,13 +117,13 @@ class Exec {
   // Rows [row, row + rows) of one slice of a matrix of `all` rows, to first_.
   void SliceRows(const float* x, int64_t ld, int64_t depth, int64_t k, int64_t row, int64_t rows,
                  int64_t all);
-  void AddEpilogue(const kernels::Product& product, const Epilogue& epilogue, int64_t row, int64_t rows,
+  void AddEpilogue(const kernels::MatmulArgs& product, const Epilogue& epilogue, int64_t row, int64_t rows,
                    int64_t column, int64_t columns) const;
 
   const kernels::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
-  std::vector<ProductEffort> effort_;  // by shape, in the order of their first products
+  std::vector<MatmulCost> matmul_costs_;  // by shape, in the order of their first products
   // bf16 only:
   Buffer<uint16_t> first_;       // the first operand of the product under way, in slices of its depth
   Buffer<uint16_t> second_;      // the second one, packed

@@ -77,7 +77,7 @@ struct Sums {
 
 // What the products of one shape have cost so far (attention's own small ones are not counted): for
 // benchmarks.
-struct ProductEffort {
+struct MatmulCost {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
@@ -131,7 +131,7 @@ class Model {
   // messages.
   virtual int64_t ActivationBytes() const = 0;
 
-  virtual const std::vector<ProductEffort>& Effort() const = 0;
+  virtual const std::vector<MatmulCost>& MatmulCosts() const = 0;
 };
 
 // kInvalid when the configuration is impossible (width not divisible by heads, ...), with field and reason.

@@ -196,7 +196,7 @@ std::string LibraryName() {
 
 Result<std::unique_ptr<AttentionGraph>> AttentionGraph::Build(const AttentionProblem& problem,
                                                               AttentionPass pass, const Target& target) {
-  if (problem.type != Type::kBf16)
+  if (problem.type != DType::kBf16)
     return Error{Code::kInvalid, fmt::format("{}: not in fp32", LibraryName())};
   if (problem.head_size % 8 != 0 || problem.head_size > kLargestHead || problem.samples < 1 ||
       problem.context < 1)

@@ -37,8 +37,8 @@ class Cudnn final : public AttentionLibrary {
              const AttentionOperands& operands, void* workspace) override {
     const auto it = graphs_.find({problem, pass});
     CHECK(it != graphs_.end() && it->second != nullptr, "attention that was not prepared");
-    // A stream that is recorded was this handle's before (models/pieces.h enqueues first): nothing is set
-    // then.
+    // A stream that is recorded was this handle's before (models/graph_segments.h enqueues first): nothing is
+    // set then.
     if (stream != stream_) {
       if (const cudnnStatus_t status = cudnnSetStream(handle_.get(), stream); status != CUDNN_STATUS_SUCCESS)
         return Error{Code::kGone, fmt::format("{}: {}", LibraryName(), cudnnGetErrorString(status))};

@@ -4,6 +4,7 @@
 #include "worker/compute/cuda/kernels/attention.cu"
 #include "worker/compute/cuda/kernels/attention_bf16.cu"
 #include "worker/compute/cuda/kernels/bias.cu"
+#include "worker/compute/cuda/kernels/combine_operands.cu"
 #include "worker/compute/cuda/kernels/conv.cu"
 #include "worker/compute/cuda/kernels/convert.cu"
 #include "worker/compute/cuda/kernels/cross_entropy.cu"
@@ -15,4 +16,3 @@
 #include "worker/compute/cuda/kernels/optimizer.cu"
 #include "worker/compute/cuda/kernels/relu.cu"
 #include "worker/compute/cuda/kernels/sort_rows.cu"
-#include "worker/compute/cuda/kernels/terms.cu"

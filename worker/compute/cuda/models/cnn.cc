@@ -67,7 +67,7 @@ void Cnn<T>::ForwardStage(size_t i) {
 template <class T>
 Status Cnn<T>::Body(const std::atomic<bool>* cancel) {
   for (size_t i = 0; i < stages_.size(); ++i)
-    RM_TRY(this->Piece(cancel, [&] {
+    RM_TRY(this->RunSegment(cancel, [&] {
       if (i == 0) kernels::ChannelsLast<T>(this->stream(), InputShape(0), this->images(), images_.get());
       ForwardStage(i);
     }));
@@ -96,7 +96,7 @@ template <class T>
 Status Cnn<T>::BodyBackward(float* grads, engine::BucketNotifier& notifier, const std::atomic<bool>* cancel) {
   notifier.Final(this->head().end);
   for (size_t i = stages_.size(); i-- > 0;) {
-    RM_TRY(this->Piece(cancel, [&] { BackwardStage(i, grads); }));
+    RM_TRY(this->RunSegment(cancel, [&] { BackwardStage(i, grads); }));
     notifier.Final(stages_[i].end);
   }
   return Ok();

@@ -35,7 +35,7 @@ DeviceModel<T>::DeviceModel(const engine::ModelConfig& config, engine::Tensors t
       plan_(config.kind == engine::ModelKind::kGpt
                 ? "raise spec.training.batch.microBatches, or lower the model's context, width or layers"
                 : "raise spec.training.batch.microBatches, or lower the model's width or layers"),
-      pieces_(stream, options.graphs),
+      segments_(stream, options.graphs),
       stride_(RoundUp(rules_.row_width, kStride)),
       chunk_rows_(Rows()) {
   if (rules_.of_tokens) {  // in equal chunks as far as that goes
@@ -44,7 +44,7 @@ DeviceModel<T>::DeviceModel(const engine::ModelConfig& config, engine::Tensors t
     chunk_rows_ = std::min(Rows(), RoundUp((Rows() + chunks - 1) / chunks, kChunkRows));
   }
   // A head tied to the embedding reads rows of zeros behind its last ones.
-  if constexpr (kType == Type::kBf16)
+  if constexpr (kType == DType::kBf16)
     Take(image_, layout_.elements + (stride_ - rules_.row_width) * config.width, "weights in bf16");
   if (rules_.of_tokens)
     Take(tokens_, Rows(), "batch");
@@ -62,33 +62,33 @@ DeviceModel<T>::DeviceModel(const engine::ModelConfig& config, engine::Tensors t
 template <class T>
 Status DeviceModel<T>::Start() {
   // What is measured needs memory for a while: before ours is taken.
-  seconds_.resize(effort_.size());
+  seconds_.resize(matmul_costs_.size());
   for (const auto& [shape, index] : index_) {
-    RM_TRY(algorithms_.products.Prepare(shape));
-    seconds_[index] = algorithms_.products.Milliseconds(shape) / 1000;
+    RM_TRY(algorithms_.gemm.Prepare(shape));
+    seconds_[index] = algorithms_.gemm.Milliseconds(shape) / 1000;
   }
   RM_TRY(PlanMore());
   RM_TRY(plan_.Allocate());
-  return Synchronise(stream_);
+  return Synchronize(stream_);
 }
 
 template <class T>
-ProductShape DeviceModel<T>::ForwardShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue) {
+GemmShape DeviceModel<T>::ForwardShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue) {
   return {.m = rows, .n = out, .k = in, .in = kType, .out = kType, .epilogue = epilogue};
 }
 template <class T>
-ProductShape DeviceModel<T>::InputGradientShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue) {
+GemmShape DeviceModel<T>::InputGradientShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue) {
   return {
       .m = rows, .n = in, .k = out, .b_transposed = true, .in = kType, .out = kType, .epilogue = epilogue};
 }
 template <class T>
-ProductShape DeviceModel<T>::WeightGradientShape(int64_t rows, int64_t in, int64_t out) {
-  return {.m = in, .n = out, .k = rows, .a_transposed = true, .in = kType, .out = Type::kFloat};
+GemmShape DeviceModel<T>::WeightGradientShape(int64_t rows, int64_t in, int64_t out) {
+  return {.m = in, .n = out, .k = rows, .a_transposed = true, .in = kType, .out = DType::kFloat};
 }
 
 template <class T>
 const T* DeviceModel<T>::Operand(int64_t offset) const {
-  if constexpr (kType == Type::kBf16)
+  if constexpr (kType == DType::kBf16)
     return image_.get() + offset;
   else
     return params_ + offset;
@@ -111,66 +111,66 @@ Status DeviceModel<T>::Poll(const std::atomic<bool>* cancel) const {
 }
 
 template <class T>
-Status DeviceModel<T>::Piece(const std::atomic<bool>* cancel, const std::function<void()>& enqueue) {
+Status DeviceModel<T>::RunSegment(const std::atomic<bool>* cancel, const std::function<void()>& enqueue) {
   RM_TRY(Poll(cancel));
-  RM_ASSIGN(const std::vector<size_t>* const products, pieces_.Run(enqueue));
-  for (const size_t product : *products) {
-    ++effort_[product].calls;
-    effort_[product].seconds += seconds_[product];
+  RM_ASSIGN(const std::vector<size_t>* const matmuls, segments_.Run(enqueue));
+  for (const size_t matmul : *matmuls) {
+    ++matmul_costs_[matmul].calls;
+    matmul_costs_[matmul].seconds += seconds_[matmul];
   }
-  return algorithms_.attention.Given();
+  return algorithms_.attention.TakeError();
 }
 
 template <class T>
-void DeviceModel<T>::Plan(const ProductShape& shape) {
-  if (!index_.try_emplace(shape, effort_.size()).second) return;
-  effort_.push_back({.m = shape.m,
-                     .n = shape.n,
-                     .k = shape.k,
-                     .a_transposed = shape.a_transposed,
-                     .b_transposed = shape.b_transposed});
+void DeviceModel<T>::Plan(const GemmShape& shape) {
+  if (!index_.try_emplace(shape, matmul_costs_.size()).second) return;
+  matmul_costs_.push_back({.m = shape.m,
+                           .n = shape.n,
+                           .k = shape.k,
+                           .a_transposed = shape.a_transposed,
+                           .b_transposed = shape.b_transposed});
 }
 
 template <class T>
-Result<typename DeviceModel<T>::Slot*> DeviceModel<T>::TakeSlot() {
-  for (const auto& slot : slots_) {
-    if (slot->state == Slot::State::kAbandoned) {
-      RM_ASSIGN(const bool done, slot->done.Done());
-      if (done) slot->state = Slot::State::kFree;
+Result<typename DeviceModel<T>::StagingBuffer*> DeviceModel<T>::AcquireStagingBuffer() {
+  for (const auto& staging : staging_buffers_) {
+    if (staging->state == StagingBuffer::State::kAbandoned) {
+      RM_ASSIGN(const bool done, staging->done.Query());
+      if (done) staging->state = StagingBuffer::State::kFree;
     }
-    if (slot->state == Slot::State::kFree) return slot.get();
+    if (staging->state == StagingBuffer::State::kFree) return staging.get();
   }
-  auto slot = std::make_unique<Slot>();
+  auto staging = std::make_unique<StagingBuffer>();
   if (rules_.of_tokens) {
-    RM_ASSIGN(slot->tokens, Pinned<int32_t>::Create(Rows()));
+    RM_ASSIGN(staging->tokens, Pinned<int32_t>::Create(Rows()));
   } else {
-    RM_ASSIGN(slot->images, Pinned<float>::Create(samples() * rules_.inputs_per_sample));
+    RM_ASSIGN(staging->images, Pinned<float>::Create(samples() * rules_.inputs_per_sample));
   }
-  RM_ASSIGN(slot->targets, Pinned<int32_t>::Create(Rows()));
-  RM_ASSIGN(slot->sums, Pinned<kernels::LossSums>::Create(1));
-  RM_ASSIGN(slot->done, Event::Create());
-  slots_.push_back(std::move(slot));
-  return slots_.back().get();
+  RM_ASSIGN(staging->targets, Pinned<int32_t>::Create(Rows()));
+  RM_ASSIGN(staging->sums, Pinned<kernels::LossSums>::Create(1));
+  RM_ASSIGN(staging->done, Event::Create());
+  staging_buffers_.push_back(std::move(staging));
+  return staging_buffers_.back().get();
 }
 
 template <class T>
-Status DeviceModel<T>::Send(const Batch& batch, Slot& slot, bool with_targets) {
+Status DeviceModel<T>::CopyBatch(const Batch& batch, StagingBuffer& staging, bool with_targets) {
   const auto fill = [](const auto& from, const auto& to, auto filler) {
     std::copy(from.begin(), from.end(), to.get());
     std::fill(to.get() + from.size(), to.get() + to.size(), filler);
   };
   // From here on the slot belongs to the device.
-  slot.state = Slot::State::kAbandoned;
+  staging.state = StagingBuffer::State::kAbandoned;
   if (rules_.of_tokens) {
-    fill(batch.tokens, slot.tokens, 0);
-    CopyToDevice(stream_, tokens_.get(), slot.tokens.get(), slot.tokens.bytes());
+    fill(batch.tokens, staging.tokens, 0);
+    CopyToDevice(stream_, tokens_.get(), staging.tokens.get(), staging.tokens.bytes());
   } else {
-    fill(batch.images, slot.images, 0.0f);
-    CopyToDevice(stream_, images_.get(), slot.images.get(), slot.images.bytes());
+    fill(batch.images, staging.images, 0.0f);
+    CopyToDevice(stream_, images_.get(), staging.images.get(), staging.images.bytes());
   }
-  fill(with_targets ? batch.targets : std::span<const int32_t>(), slot.targets, -1);
-  CopyToDevice(stream_, targets_.get(), slot.targets.get(), slot.targets.bytes());
-  slot.done.Record(stream_);
+  fill(with_targets ? batch.targets : std::span<const int32_t>(), staging.targets, -1);
+  CopyToDevice(stream_, targets_.get(), staging.targets.get(), staging.targets.bytes());
+  staging.done.Record(stream_);
   return Ok();
 }
 
@@ -179,7 +179,7 @@ void DeviceModel<T>::SetParams(const Params& params) {
   CHECK(static_cast<int64_t>(params.values.size()) == layout_.elements,
         "params has {} elements, the layout {}", params.values.size(), layout_.elements);
   params_ = params.values.data();
-  if constexpr (kType == Type::kBf16) {
+  if constexpr (kType == DType::kBf16) {
     if (params.version != 0 && params.version == image_version_) return;
     kernels::ToBf16(stream_, layout_.elements, params_, image_.get());
     image_version_ = params.version;
@@ -187,7 +187,7 @@ void DeviceModel<T>::SetParams(const Params& params) {
 }
 
 template <class T>
-void DeviceModel<T>::Judge(const Chunk& chunk, bool with_gradient) {
+void DeviceModel<T>::ComputeLoss(const Chunk& chunk, bool with_gradient) {
   const int32_t* targets = targets_.get() + chunk.begin;
   float* losses = losses_.get() + chunk.begin;
   uint8_t* hits = hits_.get() + chunk.begin;
@@ -199,11 +199,11 @@ void DeviceModel<T>::Judge(const Chunk& chunk, bool with_gradient) {
 }
 
 template <class T>
-void DeviceModel<T>::SumUp(Slot& slot) {
+void DeviceModel<T>::ReduceLosses(StagingBuffer& staging) {
   kernels::SumLosses(stream_, samples(), rules_.rows_per_sample, losses_.get(), hits_.get(), targets_.get(),
                      per_sample_.get(), sums_.get());
-  CopyToHost(stream_, slot.sums.get(), sums_.get(), sums_.bytes());
-  slot.done.Record(stream_);
+  CopyToHost(stream_, staging.sums.get(), sums_.get(), sums_.bytes());
+  staging.done.Record(stream_);
 }
 
 template <class T>
@@ -221,45 +221,45 @@ Status DeviceModel<T>::Enqueue(const Params& params, const Batch& batch, std::sp
     pending_.push_back(nullptr);
     return Ok();
   }
-  RM_ASSIGN(Slot* const slot, TakeSlot());
-  RM_TRY(Send(batch, *slot, true));
+  RM_ASSIGN(StagingBuffer* const staging, AcquireStagingBuffer());
+  RM_TRY(CopyBatch(batch, *staging, true));
   SetParams(params);
   RM_TRY(Begin(grads.data()));
   RM_TRY(Body(cancel));
   kernels::RowWeights(stream_, samples(), rules_.rows_per_sample, targets_.get(), weights_.get());
   for (const Chunk& chunk : Chunks()) {
-    RM_TRY(Piece(cancel, [&] {
+    RM_TRY(RunSegment(cancel, [&] {
       Head(chunk);
-      Judge(chunk, true);
+      ComputeLoss(chunk, true);
       HeadBackward(chunk, grads.data());
     }));
   }
-  SumUp(*slot);
+  ReduceLosses(*staging);
   RM_TRY(BodyBackward(grads.data(), notifier, cancel));
   notifier.Final(layout_.elements);
-  slot->state = Slot::State::kPending;
-  pending_.push_back(slot);
+  staging->state = StagingBuffer::State::kPending;
+  pending_.push_back(staging);
   return Ok();
 }
 
 template <class T>
 Result<std::vector<Sums>> DeviceModel<T>::Await() {
   // For the last sums, and not for what follows them in the stream.
-  const std::vector<Slot*> pending = std::exchange(pending_, {});
-  for (Slot* const slot : pending)
-    if (slot != nullptr) slot->state = Slot::State::kAbandoned;
-  const auto last =
-      std::find_if(pending.rbegin(), pending.rend(), [](Slot* slot) { return slot != nullptr; });
-  if (last != pending.rend()) RM_TRY((*last)->done.Wait());
+  const std::vector<StagingBuffer*> pending = std::exchange(pending_, {});
+  for (StagingBuffer* const staging : pending)
+    if (staging != nullptr) staging->state = StagingBuffer::State::kAbandoned;
+  const auto last = std::find_if(pending.rbegin(), pending.rend(),
+                                 [](StagingBuffer* staging) { return staging != nullptr; });
+  if (last != pending.rend()) RM_TRY((*last)->done.Synchronize());
   std::vector<Sums> all;
-  for (Slot* const slot : pending) {
-    if (slot == nullptr) {
+  for (StagingBuffer* const staging : pending) {
+    if (staging == nullptr) {
       all.emplace_back();
       continue;
     }
-    const kernels::LossSums& sums = *slot->sums.get();
+    const kernels::LossSums& sums = *staging->sums.get();
     all.push_back({.loss = sums.loss, .correct = sums.correct, .predictions = sums.predictions});
-    slot->state = Slot::State::kFree;
+    staging->state = StagingBuffer::State::kFree;
   }
   return all;
 }
@@ -271,7 +271,7 @@ Result<Sums> DeviceModel<T>::ForwardBackward(const Params& params, const Batch& 
   CHECK(pending_.empty(), "ForwardBackward between Enqueue and Await");
   RM_TRY(Enqueue(params, batch, grads, on_final, cancel));
   RM_ASSIGN(const std::vector<Sums> sums, Await());
-  RM_TRY(Synchronise(stream_));
+  RM_TRY(Synchronize(stream_));
   return sums.front();
 }
 
@@ -279,21 +279,21 @@ template <class T>
 Result<Sums> DeviceModel<T>::Evaluate(const Params& params, const Batch& batch) {
   RM_TRY(rules_.Check(batch, true));
   if (batch.samples == 0) return Sums{};
-  RM_ASSIGN(Slot* const slot, TakeSlot());
-  RM_TRY(Send(batch, *slot, true));
+  RM_ASSIGN(StagingBuffer* const staging, AcquireStagingBuffer());
+  RM_TRY(CopyBatch(batch, *staging, true));
   SetParams(params);
   RM_TRY(Begin(nullptr));
   RM_TRY(Body(nullptr));
   for (const Chunk& chunk : Chunks()) {
-    RM_TRY(Piece(nullptr, [&] {
+    RM_TRY(RunSegment(nullptr, [&] {
       Head(chunk);
-      Judge(chunk, false);
+      ComputeLoss(chunk, false);
     }));
   }
-  SumUp(*slot);
-  RM_TRY(slot->done.Wait());
-  slot->state = Slot::State::kFree;
-  const kernels::LossSums& sums = *slot->sums.get();
+  ReduceLosses(*staging);
+  RM_TRY(staging->done.Synchronize());
+  staging->state = StagingBuffer::State::kFree;
+  const kernels::LossSums& sums = *staging->sums.get();
   return Sums{.loss = sums.loss, .correct = sums.correct, .predictions = sums.predictions};
 }
 
@@ -304,22 +304,22 @@ Result<std::span<const float>> DeviceModel<T>::Logits(const Params& params, cons
   const int64_t rows = batch.samples * rules_.rows_per_sample;
   host_logits_.resize(static_cast<size_t>(rows * width));
   if (batch.samples > 0) {
-    RM_ASSIGN(Slot* const slot, TakeSlot());
-    RM_TRY(Send(batch, *slot, false));
+    RM_ASSIGN(StagingBuffer* const staging, AcquireStagingBuffer());
+    RM_TRY(CopyBatch(batch, *staging, false));
     SetParams(params);
-    RM_TRY(pieces_.Begin(std::nullopt));
+    RM_TRY(segments_.Begin(std::nullopt));
     RM_TRY(Body(nullptr));
     RM_ASSIGN(const auto host, Pinned<T>::Create(logits_.size()));
     for (const Chunk& chunk : Chunks()) {
-      RM_TRY(Piece(nullptr, [&] { Head(chunk); }));
+      RM_TRY(RunSegment(nullptr, [&] { Head(chunk); }));
       CopyToHost(stream_, host.get(), logits(), chunk.rows * stride_ * static_cast<int64_t>(sizeof(T)));
-      RM_TRY(Synchronise(stream_));
+      RM_TRY(Synchronize(stream_));
       for (int64_t r = chunk.begin; r < std::min(rows, chunk.begin + chunk.rows); ++r)
         for (int64_t i = 0; i < width; ++i)
           host_logits_[static_cast<size_t>(r * width + i)] =
               ToFloat(host.get()[(r - chunk.begin) * stride_ + i]);
     }
-    slot->state = Slot::State::kFree;
+    staging->state = StagingBuffer::State::kFree;
   }
   return std::span<const float>(host_logits_);
 }

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/kernels/bf16.h"
 #include "worker/compute/cuda/kernels/cross_entropy.h"
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/models/graph_segments.h"
 #include "worker/compute/cuda/models/model.h"
-#include "worker/compute/cuda/models/pieces.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
@@ -40,7 +40,7 @@ class DeviceModel : public engine::Model {
     engine::InitialiseArena(seed, layout_, initial_, params);
   }
   void SetProgressHook(std::function<void()> hook) final { progress_ = std::move(hook); }
-  const std::vector<engine::ProductEffort>& Effort() const final { return effort_; }
+  const std::vector<engine::MatmulCost>& MatmulCosts() const final { return matmul_costs_; }
   int64_t ActivationBytes() const final { return plan_.bytes(); }
 
   Result<engine::Sums> ForwardBackward(const engine::Params& params, const engine::Batch& batch,
@@ -56,7 +56,7 @@ class DeviceModel : public engine::Model {
   Status Start();
 
  protected:
-  static constexpr Type kType = std::is_same_v<T, float> ? Type::kFloat : Type::kBf16;
+  static constexpr DType kType = std::is_same_v<T, float> ? DType::kFloat : DType::kBf16;
 
   // A piece of all rows of predictions.
   struct Chunk {
@@ -80,19 +80,19 @@ class DeviceModel : public engine::Model {
   virtual Status PlanMore() { return Ok(); }
 
   // Gives the next piece of the call to the device, unless it was cancelled; and a sign of life.
-  Status Piece(const std::atomic<bool>* cancel, const std::function<void()>& enqueue);
+  Status RunSegment(const std::atomic<bool>* cancel, const std::function<void()>& enqueue);
 
   // Makes a product known when the model starts; then it is run by the same words, within a piece.
-  void Plan(const ProductShape& shape);
-  void Multiply(const ProductShape& shape, const ProductOperands& operands) {
-    algorithms_.products.Run(stream_, shape, operands);
-    pieces_.Note(index_.at(shape));
+  void Plan(const GemmShape& shape);
+  void Multiply(const GemmShape& shape, const GemmOperands& operands) {
+    algorithms_.gemm.Run(stream_, shape, operands);
+    segments_.Note(index_.at(shape));
   }
   // x W of `rows` rows, W [in, out] at an offset of the parameters; d W^T; and x^T d. Plan and run.
-  static ProductShape ForwardShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue);
-  static ProductShape InputGradientShape(int64_t rows, int64_t in, int64_t out,
-                                         Epilogue epilogue = Epilogue::kNone);
-  static ProductShape WeightGradientShape(int64_t rows, int64_t in, int64_t out);
+  static GemmShape ForwardShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue);
+  static GemmShape InputGradientShape(int64_t rows, int64_t in, int64_t out,
+                                      Epilogue epilogue = Epilogue::kNone);
+  static GemmShape WeightGradientShape(int64_t rows, int64_t in, int64_t out);
 
   // Memory that Start takes; `part` is what the arithmetic of a refusal calls it.
   template <class U>
@@ -123,7 +123,7 @@ class DeviceModel : public engine::Model {
 
  private:
   // One batch on its way. Its pinned memory is the device's until `read`, or until the stream was waited for.
-  struct Slot {
+  struct StagingBuffer {
     Pinned<int32_t> tokens, targets;
     Pinned<float> images;
     Pinned<kernels::LossSums> sums;
@@ -135,13 +135,14 @@ class DeviceModel : public engine::Model {
   Status Poll(const std::atomic<bool>* cancel) const;
   // A call begins whose work is that of every other one with these spans.
   Status Begin(const float* grads) {
-    return pieces_.Begin(Pieces::Key{.params = params_, .grads = grads, .algorithms = algorithms_.Version()});
+    return segments_.Begin(
+        GraphSegments::Key{.params = params_, .grads = grads, .algorithms = algorithms_.Version()});
   }
-  Result<Slot*> TakeSlot();
-  Status Send(const engine::Batch& batch, Slot& slot, bool with_targets);
+  Result<StagingBuffer*> AcquireStagingBuffer();
+  Status CopyBatch(const engine::Batch& batch, StagingBuffer& staging, bool with_targets);
   void SetParams(const engine::Params& params);
-  void Judge(const Chunk& chunk, bool with_gradient);
-  void SumUp(Slot& slot);
+  void ComputeLoss(const Chunk& chunk, bool with_gradient);
+  void ReduceLosses(StagingBuffer& staging);
 
   Stream stream_;
   Algorithms algorithms_;
@@ -149,10 +150,10 @@ class DeviceModel : public engine::Model {
   std::vector<engine::Initial> initial_;
   std::function<void()> progress_;
   MemoryPlan plan_;
-  std::map<ProductShape, size_t> index_;  // of planned products, into effort_
-  std::vector<engine::ProductEffort> effort_;
+  std::map<GemmShape, size_t> index_;  // of planned products, into matmul_costs_
+  std::vector<engine::MatmulCost> matmul_costs_;
   std::vector<double> seconds_;  // of a call of each, when it was measured
-  Pieces pieces_;
+  GraphSegments segments_;
 
   const float* params_ = nullptr;
   uint64_t image_version_ = 0;
@@ -167,8 +168,8 @@ class DeviceModel : public engine::Model {
   Buffer<uint8_t> hits_;
   Buffer<kernels::LossSums> per_sample_, sums_;
 
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<Slot*> pending_;  // in the order of their Enqueue; null for a batch of no samples
+  std::vector<std::unique_ptr<StagingBuffer>> staging_buffers_;
+  std::vector<StagingBuffer*> pending_;  // in the order of their Enqueue; null for a batch of no samples
   std::vector<float> host_logits_;
 };
 

@@ -12,7 +12,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-AttentionProblem AttentionOf(const engine::ModelConfig& config, Type type) {
+AttentionProblem AttentionOf(const engine::ModelConfig& config, DType type) {
   return {.samples = config.max_samples,
           .heads = config.heads,
           .context = config.context,
@@ -85,22 +85,22 @@ Status Gpt<T>::PlanMore() {
 }
 
 template <class T>
-ProductShape Gpt<T>::HeadShape(const Chunk& chunk) const {
-  ProductShape shape = Base::ForwardShape(chunk.rows, C(), HeadColumns(), Epilogue::kNone);
+GemmShape Gpt<T>::HeadShape(const Chunk& chunk) const {
+  GemmShape shape = Base::ForwardShape(chunk.rows, C(), HeadColumns(), Epilogue::kNone);
   shape.b_transposed = true;
   shape.ldc = this->LogitsStride();
   return shape;
 }
 template <class T>
-ProductShape Gpt<T>::HeadInputGradientShape(const Chunk& chunk) const {
-  ProductShape shape = Base::InputGradientShape(chunk.rows, C(), HeadColumns());
+GemmShape Gpt<T>::HeadInputGradientShape(const Chunk& chunk) const {
+  GemmShape shape = Base::InputGradientShape(chunk.rows, C(), HeadColumns());
   shape.b_transposed = false;
   shape.lda = this->LogitsStride();
   return shape;
 }
 template <class T>
-ProductShape Gpt<T>::HeadWeightGradientShape(const Chunk& chunk) const {
-  ProductShape shape = Base::WeightGradientShape(chunk.rows, this->config_.vocabulary, C());
+GemmShape Gpt<T>::HeadWeightGradientShape(const Chunk& chunk) const {
+  GemmShape shape = Base::WeightGradientShape(chunk.rows, this->config_.vocabulary, C());
   shape.lda = this->LogitsStride();
   shape.accumulate = chunk.begin > 0;
   return shape;
@@ -141,7 +141,7 @@ void Gpt<T>::ForwardBlock(const engine::GptBlockTensors& at, BlockActivations& a
 
 template <class T>
 Status Gpt<T>::Body(const std::atomic<bool>* cancel) {
-  RM_TRY(this->Piece(cancel, [&] {
+  RM_TRY(this->RunSegment(cancel, [&] {
     const int64_t rows = this->Rows();
     const Norm first = NormBefore(0);
     kernels::EmbeddingForward(this->stream(), rows, C(), this->config_.context, this->tokens(),
@@ -151,7 +151,7 @@ Status Gpt<T>::Body(const std::atomic<bool>* cancel) {
                                  first.rstd->get());
   }));
   for (size_t i = 0; i < act_.size(); ++i)
-    RM_TRY(this->Piece(cancel, [&] { ForwardBlock(at_.blocks[i], act_[i], NormBefore(i + 1)); }));
+    RM_TRY(this->RunSegment(cancel, [&] { ForwardBlock(at_.blocks[i], act_[i], NormBefore(i + 1)); }));
   return Ok();
 }
 
@@ -210,15 +210,15 @@ void Gpt<T>::BackwardBlock(const engine::GptBlockTensors& at, BlockActivations& 
 
 template <class T>
 Status Gpt<T>::BodyBackward(float* grads, engine::BucketNotifier& notifier, const std::atomic<bool>* cancel) {
-  RM_TRY(this->Piece(cancel, [&] {
+  RM_TRY(this->RunSegment(cancel, [&] {
     NormBackward(out_.get(), mean_f_.get(), rstd_f_.get(), at_.ln_f_g, at_.ln_f_b, false, grads);
   }));
   notifier.Final(at_.ln_f_end);
   for (size_t i = act_.size(); i-- > 0;) {
-    RM_TRY(this->Piece(cancel, [&] { BackwardBlock(at_.blocks[i], act_[i], grads); }));
+    RM_TRY(this->RunSegment(cancel, [&] { BackwardBlock(at_.blocks[i], act_[i], grads); }));
     notifier.Final(at_.blocks[i].end);
   }
-  return this->Piece(cancel, [&] {
+  return this->RunSegment(cancel, [&] {
     kernels::PositionBackward<T>(this->stream(), this->samples(), this->config_.context, C(),
                                  d_residual_.get(), grads + at_.wpe);
     kernels::EmbeddingBackward<T>(this->stream(), this->Rows(), C(), this->config_.vocabulary, this->tokens(),

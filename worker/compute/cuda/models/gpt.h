@@ -72,14 +72,14 @@ class Gpt final : public DeviceModel<T> {
   Epilogue BackwardEpilogue(int64_t in) const {
     return in == 4 * C() ? Epilogue::kGeluGradient : Epilogue::kNone;
   }
-  ProductShape HeadShape(const Chunk& chunk) const;
-  ProductShape HeadInputGradientShape(const Chunk& chunk) const;
-  ProductShape HeadWeightGradientShape(const Chunk& chunk) const;
+  GemmShape HeadShape(const Chunk& chunk) const;
+  GemmShape HeadInputGradientShape(const Chunk& chunk) const;
+  GemmShape HeadWeightGradientShape(const Chunk& chunk) const;
 
   int64_t C() const { return this->config_.width; }
   // Columns of logits that products make: bfloat16 weights have rows of zeros behind the vocabulary.
   int64_t HeadColumns() const {
-    return Base::kType == Type::kBf16 ? this->LogitsStride() : this->config_.vocabulary;
+    return Base::kType == DType::kBf16 ? this->LogitsStride() : this->config_.vocabulary;
   }
 
   AttentionProblem problem_;

@@ -25,7 +25,7 @@ class ImageModel : public DeviceModel<T> {
         input_gradient_(Base::InputGradientShape(this->samples(), head.in, head.out)),
         weight_gradient_(Base::WeightGradientShape(this->samples(), head.in, head.out)) {
     forward_.ldc = input_gradient_.lda = weight_gradient_.ldb = this->LogitsStride();
-    for (const ProductShape& shape : {forward_, input_gradient_, weight_gradient_}) this->Plan(shape);
+    for (const GemmShape& shape : {forward_, input_gradient_, weight_gradient_}) this->Plan(shape);
     this->Take(head_scratch_, kernels::ColumnSumsScratch(this->samples(), this->LogitsStride()), "scratch");
   }
 
@@ -49,7 +49,7 @@ class ImageModel : public DeviceModel<T> {
   }
 
   engine::DenseTensors head_;
-  ProductShape forward_, input_gradient_, weight_gradient_;
+  GemmShape forward_, input_gradient_, weight_gradient_;
   Buffer<float> head_scratch_;
 };
 

@@ -21,7 +21,7 @@ Mlp<T>::Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Strea
       dense_(std::move(tensors.dense)),
       hidden_(static_cast<size_t>(config.layers)) {
   const int64_t rows = this->samples();
-  if constexpr (Base::kType == Type::kBf16) this->Take(rounded_, rows * dense_[0].in, "batch");
+  if constexpr (Base::kType == DType::kBf16) this->Take(rounded_, rows * dense_[0].in, "batch");
   for (Buffer<T>& hidden : hidden_) this->Take(hidden, rows * config.width, "activations");
   for (Buffer<T>& d : d_hidden_) this->Take(d, rows * config.width, "gradients of activations");
   this->Take(scratch_, kernels::ColumnSumsScratch(rows, config.width), "scratch");
@@ -35,7 +35,7 @@ Mlp<T>::Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Strea
 template <class T>
 const T* Mlp<T>::Input(size_t i) const {
   if (i > 0) return hidden_[i - 1].get();
-  if constexpr (Base::kType == Type::kBf16)
+  if constexpr (Base::kType == DType::kBf16)
     return rounded_.get();
   else
     return this->images();
@@ -46,8 +46,8 @@ Status Mlp<T>::Body(const std::atomic<bool>* cancel) {
   const int64_t rows = this->samples();
   for (size_t i = 0; i + 1 < dense_.size(); ++i) {
     const engine::DenseTensors& layer = dense_[i];
-    RM_TRY(this->Piece(cancel, [&] {
-      if constexpr (Base::kType == Type::kBf16)
+    RM_TRY(this->RunSegment(cancel, [&] {
+      if constexpr (Base::kType == DType::kBf16)
         if (i == 0) kernels::ToBf16(this->stream(), rounded_.size(), this->images(), rounded_.get());
       this->Multiply(Base::ForwardShape(rows, layer.in, layer.out, Epilogue::kBias),
                      {Input(i), this->Operand(layer.weight), hidden_[i].get(), this->Operand(layer.bias)});
@@ -63,7 +63,7 @@ Status Mlp<T>::BodyBackward(float* grads, engine::BucketNotifier& notifier, cons
   notifier.Final(this->head().end);
   for (size_t i = dense_.size() - 1; i-- > 0;) {
     const engine::DenseTensors& layer = dense_[i];
-    RM_TRY(this->Piece(cancel, [&] {
+    RM_TRY(this->RunSegment(cancel, [&] {
       T* const d = InputGradient(i + 1);
       kernels::ReluBackward<T>(this->stream(), rows * layer.out, hidden_[i].get(), d);
       this->Multiply(Base::WeightGradientShape(rows, layer.in, layer.out),

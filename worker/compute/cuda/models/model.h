@@ -6,7 +6,7 @@
 // A call computes all of config.max_samples; those beyond the batch are filled up with samples that do not
 // count. So every product has one shape, whose algorithm is known before the first step.
 //
-// Determinism: equal parameters, batch and choices of algorithms (worker/compute/cuda/matmul.h, attention.h)
+// Determinism: equal parameters, batch and choices of algorithms (worker/compute/cuda/gemm.h, attention.h)
 // give equal bits on GPUs of one model, whatever ran before.
 //
 // Thread rule: that of engine::Model, on a thread bound to the device.
@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 #include "worker/compute/cuda/attention.h"
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/runtime/stream.h"
 #include "worker/compute/engine/model.h"
 
@@ -25,17 +25,18 @@ namespace ringmaster::cuda {
 
 // What models compute with whose algorithms are chosen by measuring.
 struct Algorithms {
-  Products& products;
+  Gemm& gemm;
   Attention& attention;
-  // Another number whenever recorded work (models/pieces.h) holds what is no longer so: each only grows.
-  uint64_t Version() const { return products.Version() + attention.Version(); }
+  // Another number whenever recorded work (models/graph_segments.h) holds what is no longer so: each only
+  // grows.
+  uint64_t Version() const { return gemm.Version() + attention.Version(); }
 };
 
 struct ModelOptions {
   // Logits that exist at a time: a larger batch of tokens goes through the head in chunks, which changes the
   // order of sums over tokens and so is the same for all members of a job.
   int64_t logits_bytes = int64_t{1} << 30;
-  // Work is recorded and replayed (models/pieces.h): the same bits, and less to do for the host.
+  // Work is recorded and replayed (models/graph_segments.h): the same bits, and less to do for the host.
   bool graphs = true;
 };
 

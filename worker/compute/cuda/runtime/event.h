@@ -22,10 +22,10 @@ class Event {
   // The point is behind all that `stream` has been given so far. Recording again moves it.
   void Record(Stream stream);
   // What `stream` is given from now on runs after the point.
-  void Before(Stream stream) const;
+  void Block(Stream stream) const;
   // Sleeps until the point is reached; at once when nothing was recorded.
-  Status Wait() const;
-  Result<bool> Done() const;
+  Status Synchronize() const;
+  Result<bool> Query() const;
   // Milliseconds between two points that have been reached.
   static Result<double> Elapsed_ms(const Event& from, const Event& to);
 

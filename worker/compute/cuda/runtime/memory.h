@@ -20,7 +20,7 @@ enum class MemoryKind : uint8_t { kDevice, kPinned };
 // Aligned to 256 bytes. kExhausted tells how much was asked for and how much is free.
 Result<void*> Allocate(MemoryKind kind, int64_t bytes);
 // The host's own code may read and write it, so that others may be told that it is the host's.
-bool HostReaches(MemoryKind kind);
+bool HostAccessible(MemoryKind kind);
 void Release(MemoryKind kind, void* memory);
 
 template <class T, MemoryKind kKind>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/memory.h"
 
 namespace ringmaster::cuda {
@@ -48,7 +48,7 @@ std::string MemoryPlan::Arithmetic() const {
 }
 
 Status MemoryPlan::Allocate() {
-  RM_ASSIGN(DeviceMemory memory, MemoryOfDevice());
+  RM_ASSIGN(DeviceMemory memory, GetDeviceMemory());
   memory.free_bytes += mentioned_;  // as it was before
   const auto refused = [&] {
     return Error{

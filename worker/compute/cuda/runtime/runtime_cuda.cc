@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/error.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/graph.h"
@@ -41,7 +41,7 @@ Status ToldAtWork(cudaError_t error, std::string_view doing) {
 // What enqueueing calls of this thread have left behind.
 Status AfterWait(cudaError_t waited) {
   RM_TRY(ToldAtWork(waited, "waiting for the device"));
-  return Given();
+  return LastError();
 }
 
 // Of memory of the host: what is short then is not the device's.
@@ -59,9 +59,9 @@ void Enqueue(cudaError_t) {}
 
 }  // namespace
 
-Status Given() { return ToldAtWork(cudaGetLastError(), "giving work to the device"); }
+Status LastError() { return ToldAtWork(cudaGetLastError(), "giving work to the device"); }
 
-Status Synchronise(Stream stream) { return AfterWait(cudaStreamSynchronize(stream)); }
+Status Synchronize(Stream stream) { return AfterWait(cudaStreamSynchronize(stream)); }
 
 Result<OwnedStream> OwnedStream::Create() {
   OwnedStream stream;
@@ -110,10 +110,10 @@ Event& Event::operator=(Event&& other) noexcept {
   return *this;
 }
 void Event::Record(Stream stream) { Enqueue(cudaEventRecord(event_, stream)); }
-void Event::Before(Stream stream) const { Enqueue(cudaStreamWaitEvent(stream, event_, 0)); }
-Status Event::Wait() const { return AfterWait(cudaEventSynchronize(event_)); }
-Result<bool> Event::Done() const {
-  RM_TRY(Given());  // "not ready" takes the place of what enqueueing has left behind
+void Event::Block(Stream stream) const { Enqueue(cudaStreamWaitEvent(stream, event_, 0)); }
+Status Event::Synchronize() const { return AfterWait(cudaEventSynchronize(event_)); }
+Result<bool> Event::Query() const {
+  RM_TRY(LastError());  // "not ready" takes the place of what enqueueing has left behind
   const cudaError_t error = cudaEventQuery(event_);
   if (error == cudaErrorNotReady) {
     (void)cudaGetLastError();
@@ -159,7 +159,7 @@ Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
     return memory;
   }
   if (const cudaError_t error = cudaMalloc(&memory, size); error != cudaSuccess) {
-    const auto left = MemoryOfDevice();
+    const auto left = GetDeviceMemory();
     return Told(error, left.ok() ? fmt::format("taking {} bytes, {} are free", bytes, left->free_bytes)
                                  : fmt::format("taking {} bytes", bytes))
         .error();
@@ -174,7 +174,7 @@ Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
   return memory;
 }
 
-bool HostReaches(MemoryKind kind) { return kind == MemoryKind::kPinned; }
+bool HostAccessible(MemoryKind kind) { return kind == MemoryKind::kPinned; }
 
 void Release(MemoryKind kind, void* memory) {
   if (memory == nullptr) return;
@@ -194,19 +194,19 @@ PinnedRange::~PinnedRange() {
   if (memory_ != nullptr) (void)cudaHostUnregister(memory_);
 }
 
-Result<std::vector<DeviceFacts>> ListDevices() {
+Result<std::vector<DeviceProperties>> ListDevices() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorNoDevice) {
     (void)cudaGetLastError();
-    return std::vector<DeviceFacts>();
+    return std::vector<DeviceProperties>();
   }
   RM_TRY(Told(error, "looking for GPUs"));
   int driver = 0;
   int runtime = 0;
   RM_TRY(Told(cudaDriverGetVersion(&driver), "asking for the driver's version"));
   RM_TRY(Told(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version"));
-  std::vector<DeviceFacts> devices;
+  std::vector<DeviceProperties> devices;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties{};
     RM_TRY(Told(cudaGetDeviceProperties(&properties, i), fmt::format("asking GPU {} for its properties", i)));
@@ -228,13 +228,13 @@ Result<std::vector<DeviceFacts>> ListDevices() {
   return devices;
 }
 
-Result<DeviceFacts> BindDevice(int index) {
+Result<DeviceProperties> BindDevice(int index) {
   RM_ASSIGN(const auto devices, ListDevices());
   if (index < 0 || index >= static_cast<int>(devices.size()))
     return DeviceError(devices.empty() ? cudaErrorNoDevice : cudaErrorInvalidDevice,
                        fmt::format("choosing GPU {} of {}", index, devices.size()));
   RM_TRY(Told(cudaSetDevice(index), fmt::format("choosing GPU {}", index)));
-  const DeviceFacts& device = devices[static_cast<size_t>(index)];
+  const DeviceProperties& device = devices[static_cast<size_t>(index)];
   if (device.architecture < 80)
     return DeviceError(
         cudaErrorNoKernelImageForDevice,
@@ -242,7 +242,7 @@ Result<DeviceFacts> BindDevice(int index) {
   return device;
 }
 
-Result<DeviceMemory> MemoryOfDevice() {
+Result<DeviceMemory> GetDeviceMemory() {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   RM_TRY(Told(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory"));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A queue of work of one GPU: what is enqueued runs in order, after the call has returned. Enqueueing never
-// fails visibly: what went wrong is told by the next Synchronise, Event::Wait or Event::Done of the same
+// fails visibly: what went wrong is told by the next Synchronize, Event::Wait or Event::Done of the same
 // thread, and by every one after it when the device is lost (error.h).
 //
-// Thread rule: one thread at a time uses a stream; a thread first calls BindDevice (device_facts.h).
+// Thread rule: one thread at a time uses a stream; a thread first calls BindDevice (device_properties.h).
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace ringmaster::cuda {
 
 // Waits until all of the stream is done.
-Status Synchronise(Stream stream);
+Status Synchronize(Stream stream);
 // What went wrong with enqueueing on this thread since it last waited or asked; for who will not wait.
-Status Given();
+Status LastError();
 
 class OwnedStream {
  public:

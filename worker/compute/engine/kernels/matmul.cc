@@ -9,7 +9,7 @@
 
 namespace ringmaster::engine::kernels {
 
-void Matmul(const Product& p) {
+void Matmul(const MatmulArgs& p) {
   if (p.m == 0 || p.n == 0) return;
   const OneThread one_thread;
   const dnnl_status_t status =

@@ -17,7 +17,7 @@ struct Matrix {
   const float* At(int64_t r, int64_t c) const { return data + (transposed ? c * ld + r : r * ld + c); }
 };
 
-struct Product {
+struct MatmulArgs {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
@@ -28,7 +28,7 @@ struct Product {
   bool accumulate = false;
 };
 
-void Matmul(const Product& product);
-void MatmulReference(const Product& product);
+void Matmul(const MatmulArgs& product);
+void MatmulReference(const MatmulArgs& product);
 
 }  // namespace ringmaster::engine::kernels

@@ -22,7 +22,7 @@ struct Prepared {
   dnnl::memory::desc a, b, c, scratch;
 };
 
-Prepared Prepare(const ProductBf16& p, const dnnl::engine& engine) {
+Prepared Prepare(const MatmulBf16Args& p, const dnnl::engine& engine) {
   using Memory = dnnl::memory;
   const auto desc = [](int64_t rows, int64_t columns, Memory::data_type type, int64_t ld, bool transposed) {
     return Memory::desc({rows, columns}, type, transposed ? Memory::dims{1, ld} : Memory::dims{ld, 1});
@@ -69,7 +69,7 @@ MatmulBf16& MatmulBf16::operator=(MatmulBf16&&) noexcept = default;
 
 int64_t MatmulBf16::ScratchBytes() const { return state_->scratch.bytes(); }
 
-void MatmulBf16::Run(const ProductBf16& p) {
+void MatmulBf16::Run(const MatmulBf16Args& p) {
   if (p.m == 0 || p.n == 0) return;
   const OneThread one_thread;
   State& s = *state_;

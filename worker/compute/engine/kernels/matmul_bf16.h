@@ -18,7 +18,7 @@ struct MatrixBf16 {
   const uint16_t* At(int64_t r, int64_t c) const { return data + (transposed ? c * ld + r : r * ld + c); }
 };
 
-struct ProductBf16 {
+struct MatmulBf16Args {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
@@ -40,7 +40,7 @@ class MatmulBf16 {
   MatmulBf16(MatmulBf16&&) noexcept;
   MatmulBf16& operator=(MatmulBf16&&) noexcept;
 
-  void Run(const ProductBf16& product);
+  void Run(const MatmulBf16Args& product);
   // Bytes of oneDNN's scratch held now.
   int64_t ScratchBytes() const;
 
@@ -49,6 +49,6 @@ class MatmulBf16 {
   std::unique_ptr<State> state_;
 };
 
-void MatmulBf16Reference(const ProductBf16& product);
+void MatmulBf16Reference(const MatmulBf16Args& product);
 
 }  // namespace ringmaster::engine::kernels

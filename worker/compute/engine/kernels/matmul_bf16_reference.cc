@@ -6,7 +6,7 @@
 
 namespace ringmaster::engine::kernels {
 
-void MatmulBf16Reference(const ProductBf16& p) {
+void MatmulBf16Reference(const MatmulBf16Args& p) {
   const auto value = [](const uint16_t* x) {
     return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(*x) << 16));
   };

@@ -4,7 +4,7 @@
 
 namespace ringmaster::engine::kernels {
 
-void MatmulReference(const Product& p) {
+void MatmulReference(const MatmulArgs& p) {
   for (int64_t i = 0; i < p.m; ++i)
     for (int64_t j = 0; j < p.n; ++j) {
       double sum = p.accumulate ? static_cast<double>(p.c[i * p.ldc + j]) : 0.0;

@@ -53,8 +53,8 @@ struct Prefetcher {
 };
 
 // So many lines per step of the product that all are asked for by its end.
-Prefetcher MakePrefetcher(const TileProduct& p) {
-  const Ahead& a = p.ahead;
+Prefetcher MakePrefetcher(const TileMatmulArgs& p) {
+  const PrefetchRegion& a = p.ahead;
   const int64_t lines = a.rows * ((a.columns + Prefetcher::kLine - 1) / Prefetcher::kLine);
   const int64_t blocks =
       (p.rows + kTileRows - 1) / kTileRows * ((p.columns + kStripColumns - 1) / kStripColumns) * 2;
@@ -142,7 +142,7 @@ bool HasTiles() {
   return ::syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 }
 
-void MultiplyTiles(const TileProduct& p) {
+void MultiplyTiles(const TileMatmulArgs& p) {
   const TileConfig config;
   _tile_loadconfig(&config);
   Prefetcher prefetcher = MakePrefetcher(p);

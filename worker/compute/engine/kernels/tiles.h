@@ -14,7 +14,7 @@ inline constexpr int64_t kMostColumns = 512;  // of a product
 inline constexpr int64_t kTileRows = 32;      // rows of the first operand are read in groups of so many
 
 // A matrix that will be read soon: brought near while the tiles are busy.
-struct Ahead {
+struct PrefetchRegion {
   const float* data = nullptr;
   int64_t rows = 0;
   int64_t columns = 0;
@@ -22,7 +22,7 @@ struct Ahead {
 };
 
 // A slice of the depth of a piece of a product: c = sums + a b, and at the last slice + bias + residual.
-struct TileProduct {
+struct TileMatmulArgs {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t depth = 0;            // a multiple of kStripDepth
@@ -41,10 +41,10 @@ struct TileProduct {
   bool stream = false;  // c is written past the caches
   float* c = nullptr;
   int64_t ldc = 0;
-  Ahead ahead;
+  PrefetchRegion ahead;
 };
 
-using MultiplyTilesFn = void(const TileProduct& product);
+using MultiplyTilesFn = void(const TileMatmulArgs& product);
 
 // Whether this CPU has AVX512_BF16 and tiles of bfloat16, and the system lets this process use them.
 bool HasTiles();

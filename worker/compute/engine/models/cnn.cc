@@ -34,7 +34,7 @@ Cnn::Cnn(const ModelConfig& config, CnnTensors tensors, const kernels::Kernels& 
     patches = std::max({patches, stage.Pixels() * 9 * stage.in, stage.out});
     conv = std::max(conv, stage.Pixels() * stage.out);
     weights = std::max(weights, (9 * stage.in + 1) * stage.out);
-    exec_.ReserveHere(stage.Pixels(), stage.out, 9 * stage.in);
+    exec_.ReserveSerial(stage.Pixels(), stage.out, 9 * stage.in);
   }
   exec_.Reserve({.in = dense_.in, .out = config.classes}, samples);
   partial_ = Buffer<float>(Groups(samples) * weights);
@@ -52,18 +52,18 @@ int64_t Cnn::ActivationBytes() const {
 void Cnn::ForwardStage(const float* params, size_t index, int64_t samples) {
   const ConvTensors& stage = stages_[index];
   StageActivations& act = act_[index];
-  exec_.Units(samples, [&](int64_t sample, int worker) {
+  exec_.RunUnits(samples, [&](int64_t sample, int worker) {
     float* patches = scratch_[static_cast<size_t>(worker)].patches.get();
     float* conv = act.conv.get() + sample * stage.Pixels() * stage.out;
     exec_.kernels().Patches(stage.height, stage.width, stage.in, Input(index) + sample * stage.InputSize(),
                             patches);
-    exec_.MatmulHere(worker, {.m = stage.Pixels(),
-                              .n = stage.out,
-                              .k = 9 * stage.in,
-                              .a = {patches, 9 * stage.in},
-                              .b = {params + stage.weight, stage.out},
-                              .c = conv,
-                              .ldc = stage.out});
+    exec_.MatmulSerial(worker, {.m = stage.Pixels(),
+                                .n = stage.out,
+                                .k = 9 * stage.in,
+                                .a = {patches, 9 * stage.in},
+                                .b = {params + stage.weight, stage.out},
+                                .c = conv,
+                                .ldc = stage.out});
     exec_.kernels().AddBias(stage.Pixels(), stage.out, conv, stage.out, params + stage.bias, nullptr, 0);
     exec_.kernels().ReluForward(stage.Pixels() * stage.out, conv);
     exec_.kernels().MaxPoolForward(stage.height, stage.width, stage.out, conv,
@@ -76,7 +76,7 @@ Status Cnn::Forward(const float* params, const Batch& batch, const std::atomic<b
   const int64_t samples = batch.samples;
   const int64_t pixels = static_cast<int64_t>(config_.height) * config_.image_width;
   RM_TRY(Poll(cancel));
-  exec_.Pieces(samples, 1, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(samples, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin * pixels; i < end * pixels; ++i)
       for (int64_t c = 0; c < config_.channels; ++c)
         images_.get()[i * config_.channels + c] =
@@ -102,7 +102,7 @@ void Cnn::BackwardStage(const float* params, size_t index, int64_t samples, floa
   StageActivations& act = act_[index];
   const int64_t k = 9 * stage.in;
   const int64_t row = (k + 1) * stage.out;  // of partial_: weight, then bias
-  exec_.Units(Groups(samples), [&](int64_t group, int worker) {
+  exec_.RunUnits(Groups(samples), [&](int64_t group, int worker) {
     Scratch& scratch = scratch_[static_cast<size_t>(worker)];
     float* d_weight = partial_.get() + group * row;
     float* d_bias = d_weight + k * stage.out;
@@ -117,30 +117,30 @@ void Cnn::BackwardStage(const float* params, size_t index, int64_t samples, floa
                                    act.conv.get() + sample * stage.Pixels() * stage.out, d_conv);
       exec_.kernels().Patches(stage.height, stage.width, stage.in, Input(index) + sample * stage.InputSize(),
                               patches);
-      exec_.MatmulHere(worker, {.m = k,
-                                .n = stage.out,
-                                .k = stage.Pixels(),
-                                .a = {patches, k, true},
-                                .b = {d_conv, stage.out},
-                                .c = d_weight,
-                                .ldc = stage.out,
-                                .accumulate = sample != group * kGroup});
+      exec_.MatmulSerial(worker, {.m = k,
+                                  .n = stage.out,
+                                  .k = stage.Pixels(),
+                                  .a = {patches, k, true},
+                                  .b = {d_conv, stage.out},
+                                  .c = d_weight,
+                                  .ldc = stage.out,
+                                  .accumulate = sample != group * kGroup});
       float* sums = patches;  // the patches are done with, and there is room for a row of channels
       exec_.kernels().ColumnSums(stage.Pixels(), stage.out, d_conv, stage.out, sums);
       exec_.kernels().AddBias(1, stage.out, d_bias, stage.out, sums, nullptr, 0);
       if (index == 0) continue;
-      exec_.MatmulHere(worker, {.m = stage.Pixels(),
-                                .n = k,
-                                .k = stage.out,
-                                .a = {d_conv, stage.out},
-                                .b = {params + stage.weight, stage.out, true},
-                                .c = patches,
-                                .ldc = k});
+      exec_.MatmulSerial(worker, {.m = stage.Pixels(),
+                                  .n = k,
+                                  .k = stage.out,
+                                  .a = {d_conv, stage.out},
+                                  .b = {params + stage.weight, stage.out, true},
+                                  .c = patches,
+                                  .ldc = k});
       exec_.kernels().PatchesBackward(stage.height, stage.width, stage.in, patches,
                                       act_[index - 1].d_pooled.get() + sample * stage.InputSize());
     }
   });
-  exec_.Pieces(k * stage.out, 4096, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(k * stage.out, 4096, [&](int64_t begin, int64_t end) {
     exec_.kernels().ColumnSums(Groups(samples), end - begin, partial_.get() + begin, row,
                                grads + stage.weight + begin);
   });

@@ -67,7 +67,7 @@ int64_t Gpt::ActivationBytes() const {
 void Gpt::Norm(const float* x, const float* gamma, const float* beta, int64_t rows, float* out, float* mean,
                float* rstd) {
   const int64_t c = config_.width;
-  exec_.Pieces(rows, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(rows, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
     exec_.kernels().LayerNormForward(end - begin, c, x + begin * c, gamma, beta, out + begin * c,
                                      mean + begin, rstd + begin);
   });
@@ -90,7 +90,7 @@ kernels::AttentionHead Gpt::HeadOf(const BlockActivations& act, int64_t unit) co
 void Gpt::Attention(BlockActivations& act, int64_t samples) {
   const int64_t c = config_.width;
   const int64_t size = c / config_.heads;
-  exec_.Units(samples * config_.heads, [&](int64_t unit, int worker) {
+  exec_.RunUnits(samples * config_.heads, [&](int64_t unit, int worker) {
     float* out = act.att.get() + unit / config_.heads * config_.context * c + unit % config_.heads * size;
     kernels::AttentionForward(exec_.kernels(), HeadOf(act, unit), out, act.lse.get() + unit * config_.context,
                               attention_scratch_[static_cast<size_t>(worker)].get());
@@ -130,7 +130,7 @@ void Gpt::ForwardBlock(const float* params, const GptBlockTensors& at, BlockActi
                 .c = act.fc.get(),
                 .ldc = 4 * c},
                {.bias = params + at.fc_b});
-  exec_.Pieces(rows * 4 * c, 16384, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(rows * 4 * c, 16384, [&](int64_t begin, int64_t end) {
     exec_.kernels().GeluForward(end - begin, act.fc.get() + begin, act.gelu.get() + begin);
   });
   exec_.Matmul({.m = rows,
@@ -147,7 +147,7 @@ Status Gpt::Forward(const float* params, const Batch& batch, const std::atomic<b
   const int64_t c = config_.width;
   const int64_t rows = static_cast<int64_t>(batch.samples) * config_.context;
   RM_TRY(Poll(cancel));
-  exec_.Pieces(rows, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(rows, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
     exec_.kernels().EmbeddingForward(end - begin, c, begin, config_.context, batch.tokens.data() + begin,
                                      params + wte_, params + wpe_, act_[0].in.get() + begin * c);
   });

@@ -6,7 +6,7 @@
 namespace ringmaster::engine {
 
 void Gpt::BiasBackward(const float* d, int64_t rows, int64_t columns, float* d_bias) {
-  exec_.Pieces(columns, 64, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(columns, 64, [&](int64_t begin, int64_t end) {
     exec_.kernels().ColumnSums(rows, end - begin, d + begin, columns, d_bias + begin);
   });
 }
@@ -14,10 +14,10 @@ void Gpt::BiasBackward(const float* d, int64_t rows, int64_t columns, float* d_b
 void Gpt::NormBackward(const float* dy, const float* x, const float* gamma, const float* mean,
                        const float* rstd, int64_t rows, float* d_gamma, float* d_beta, float* dx) {
   const int64_t c = config_.width;
-  exec_.Pieces(c, 64, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(c, 64, [&](int64_t begin, int64_t end) {
     exec_.kernels().LayerNormBackwardParams(rows, c, begin, end, dy, x, mean, rstd, d_gamma, d_beta);
   });
-  exec_.Pieces(rows, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(rows, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
     exec_.kernels().LayerNormBackward(end - begin, c, dy + begin * c, x + begin * c, gamma, mean + begin,
                                       rstd + begin, dx + begin * c);
   });
@@ -26,7 +26,7 @@ void Gpt::NormBackward(const float* dy, const float* x, const float* gamma, cons
 void Gpt::AttentionBackward(const BlockActivations& act, const float* d_att, int64_t samples, float* d_qkv) {
   const int64_t c = config_.width;
   const int64_t size = c / config_.heads;
-  exec_.Units(samples * config_.heads, [&](int64_t unit, int worker) {
+  exec_.RunUnits(samples * config_.heads, [&](int64_t unit, int worker) {
     const int64_t row = unit / config_.heads * config_.context;
     const int64_t column = unit % config_.heads * size;
     float* d_q = d_qkv + row * 3 * c + column;
@@ -65,7 +65,7 @@ void Gpt::BackwardBlock(const float* params, const GptBlockTensors& at, const Bl
   // The MLP: d_residual is the gradient of the block's output.
   BiasBackward(d_residual, rows, c, grads + at.mlp_proj_b);
   gradients(act.gelu, 4 * c, d_residual, c, at.mlp_proj_w, d_wide);
-  exec_.Pieces(rows * 4 * c, 16384, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(rows * 4 * c, 16384, [&](int64_t begin, int64_t end) {
     exec_.kernels().GeluBackward(end - begin, act.fc.get() + begin, d_wide + begin);
   });
   BiasBackward(d_wide, rows, 4 * c, grads + at.fc_b);
@@ -117,11 +117,11 @@ Status Gpt::Backward(const float* params, const Batch& batch, float* grads, Buck
     notifier.Final(blocks_[i].end);
   }
   RM_TRY(Poll(cancel));
-  exec_.Pieces(config_.context, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(config_.context, Exec::RowGrain(c), [&](int64_t begin, int64_t end) {
     exec_.kernels().PositionBackward(samples, config_.context, c, begin, end, d_residual_.get(),
                                      grads + wpe_);
   });
-  exec_.Pieces(c, 64, [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(c, 64, [&](int64_t begin, int64_t end) {
     exec_.kernels().EmbeddingBackward(rows, c, begin, end, batch.tokens.data(), d_residual_.get(),
                                       grads + wte_);
   });

@@ -41,7 +41,7 @@ Status Mlp::Forward(const float* params, const Batch& batch, const std::atomic<b
                   .ldc = layer.out},
                  {.bias = params + layer.bias});
     if (!last)
-      exec_.Pieces(batch.samples * layer.out, 16384, [&](int64_t begin, int64_t end) {
+      exec_.ParallelFor(batch.samples * layer.out, 16384, [&](int64_t begin, int64_t end) {
         exec_.kernels().ReluForward(end - begin, out + begin);
       });
     in = out;
@@ -64,7 +64,7 @@ Status Mlp::Backward(const float* params, const Batch& batch, float* grads, Buck
                   .b = {d, layer.out},
                   .c = grads + layer.weight,
                   .ldc = layer.out});
-    exec_.Pieces(layer.out, 64, [&](int64_t begin, int64_t end) {
+    exec_.ParallelFor(layer.out, 64, [&](int64_t begin, int64_t end) {
       exec_.kernels().ColumnSums(samples, end - begin, d + begin, layer.out, grads + layer.bias + begin);
     });
     notifier.Final(layer.end);
@@ -77,7 +77,7 @@ Status Mlp::Backward(const float* params, const Batch& batch, float* grads, Buck
                   .b = {params + layer.weight, layer.out, true},
                   .c = d_in,
                   .ldc = layer.in});
-    exec_.Pieces(samples * layer.in, 16384, [&](int64_t begin, int64_t end) {
+    exec_.ParallelFor(samples * layer.in, 16384, [&](int64_t begin, int64_t end) {
       exec_.kernels().ReluBackward(end - begin, in + begin, d_in + begin);
     });
     d = d_in;

@@ -35,7 +35,7 @@ void ModelBase::Loss(const Batch& batch, bool with_gradient) {
     const float weight = counted == 0 ? 0.0f : static_cast<float>(1.0 / static_cast<double>(counted));
     std::fill_n(weights_.get() + s * rows_per_sample_, rows_per_sample_, weight);
   }
-  exec_.Pieces(rows, Exec::RowGrain(row_width_), [&](int64_t begin, int64_t end) {
+  exec_.ParallelFor(rows, Exec::RowGrain(row_width_), [&](int64_t begin, int64_t end) {
     float* x = logits_.get() + begin * row_width_;
     const int32_t* targets = batch.targets.data() + begin;
     float* losses = losses_.get() + begin;

@@ -27,7 +27,7 @@ class ModelBase : public Model {
     InitialiseArena(seed, layout_, initial_, params);
   }
   void SetProgressHook(std::function<void()> hook) override { progress_ = std::move(hook); }
-  const std::vector<ProductEffort>& Effort() const override { return exec_.effort(); }
+  const std::vector<MatmulCost>& MatmulCosts() const override { return exec_.matmul_costs(); }
   Result<Sums> ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
                                const std::function<void(int)>& on_final,
                                const std::atomic<bool>* cancel) final;

@@ -11,7 +11,7 @@
 
 namespace ringmaster::bench {
 
-struct ProductShape {
+struct GemmShape {
   int64_t m, n, k;
   bool a_transposed, b_transposed;
   int64_t count;  // per step
@@ -21,13 +21,13 @@ struct ProductShape {
 };
 
 // Of one forward and backward of `samples` samples. Attention's own products are not among them.
-std::vector<ProductShape> ProductsOf(const engine::ModelConfig& config, int samples);
+std::vector<GemmShape> ProductsOf(const engine::ModelConfig& config, int samples);
 
 // Where oneDNN finds what it multiplies: the same operands in every call, which then lie in cache, or those
 // of the layers of a step in turns, which come from memory as they do in a step.
 enum class Operands { kTheSame, kOfAStep };
 
 // Seconds of one product by oneDNN with that many threads.
-double RawSeconds(const ProductShape& shape, engine::Precision precision, int threads, Operands operands);
+double RawSeconds(const GemmShape& shape, engine::Precision precision, int threads, Operands operands);
 
 }  // namespace ringmaster::bench

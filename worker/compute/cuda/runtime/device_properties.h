@@ -11,7 +11,7 @@
 
 namespace ringmaster::cuda {
 
-struct DeviceFacts {
+struct DeviceProperties {
   int index = 0;     // as the process sees it, after CUDA_VISIBLE_DEVICES
   std::string name;  // "NVIDIA H200"
   std::string uuid;  // "GPU-2f..."
@@ -21,7 +21,7 @@ struct DeviceFacts {
   int multiprocessors = 0;
   int driver = 0;   // the newest CUDA that the driver serves: 13000 is 13.0
   int runtime = 0;  // the CUDA that this was built with
-  bool operator==(const DeviceFacts&) const = default;
+  bool operator==(const DeviceProperties&) const = default;
 };
 
 struct DeviceMemory {
@@ -30,13 +30,13 @@ struct DeviceMemory {
 };
 
 // All of them, none when there is no GPU; kUnavailable with the reason when there is no usable driver.
-Result<std::vector<DeviceFacts>> ListDevices();
+Result<std::vector<DeviceProperties>> ListDevices();
 
 // Makes the device that of the calling thread: every thread that enqueues, waits or allocates does so first.
 // kInvalid when this build has no code for its architecture.
-Result<DeviceFacts> BindDevice(int index);
+Result<DeviceProperties> BindDevice(int index);
 
 // Of the calling thread's device.
-Result<DeviceMemory> MemoryOfDevice();
+Result<DeviceMemory> GetDeviceMemory();
 
 }  // namespace ringmaster::cuda

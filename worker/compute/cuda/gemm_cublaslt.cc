@@ -15,17 +15,17 @@
 #include <sstream>
 
 #include "worker/compute/cuda/epilogue.h"
-#include "worker/compute/cuda/matmul.h"
-#include "worker/compute/cuda/product_choices.h"
+#include "worker/compute/cuda/gemm.h"
+#include "worker/compute/cuda/gemm_choices.h"
 #include "worker/compute/cuda/random_matrix.h"
-#include "worker/compute/cuda/runtime/device_facts.h"
+#include "worker/compute/cuda/runtime/device_properties.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/memory.h"
 
 namespace ringmaster::cuda {
 namespace {
 
-static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(Algorithm));
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmAlgorithm));
 
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 constexpr int kWarmUps = 1;
@@ -40,24 +40,24 @@ Status Told(cublasStatus_t status, std::string_view doing) {
                                  cublasLtGetVersion())};
 }
 
-cudaDataType_t DataType(Type type) { return type == Type::kBf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t CudaType(DType type) { return type == DType::kBf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 // Rows and columns of a matrix as it lies, and elements from row to row.
 struct Lying {
   int64_t rows = 0, columns = 0, ld = 0;
   int64_t Elements() const { return rows * ld; }
 };
-Lying LyingA(const ProductShape& s) {
+Lying LyingA(const GemmShape& s) {
   Lying a = s.a_transposed ? Lying{s.k, s.m, s.lda} : Lying{s.m, s.k, s.lda};
   if (a.ld == 0) a.ld = a.columns;
   return a;
 }
-Lying LyingB(const ProductShape& s) {
+Lying LyingB(const GemmShape& s) {
   Lying b = s.b_transposed ? Lying{s.n, s.k, s.ldb} : Lying{s.k, s.n, s.ldb};
   if (b.ld == 0) b.ld = b.columns;
   return b;
 }
-Lying LyingC(const ProductShape& s) { return {s.m, s.n, s.ldc == 0 ? s.n : s.ldc}; }
+Lying LyingC(const GemmShape& s) { return {s.m, s.n, s.ldc == 0 ? s.n : s.ldc}; }
 
 // Owners of the library's descriptors.
 struct DestroyDesc {
@@ -87,9 +87,9 @@ Status Set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t at
               "describing a product");
 }
 
-Result<Layout> MakeLayout(Type type, const Lying& matrix) {
+Result<Layout> MakeLayout(DType type, const Lying& matrix) {
   cublasLtMatrixLayout_t layout = nullptr;
-  RM_TRY(Told(cublasLtMatrixLayoutCreate(&layout, DataType(type), static_cast<uint64_t>(matrix.columns),
+  RM_TRY(Told(cublasLtMatrixLayoutCreate(&layout, CudaType(type), static_cast<uint64_t>(matrix.columns),
                                          static_cast<uint64_t>(matrix.rows), matrix.ld),
               "describing a matrix"));
   return Layout(layout);
@@ -110,9 +110,9 @@ struct Trial {
   Buffer<std::byte> a, b, c, bias, aux;
 };
 
-class CublasLt final : public Products {
+class CublasLt final : public Gemm {
  public:
-  explicit CublasLt(const Config& config, const DeviceFacts& device)
+  explicit CublasLt(const Config& config, const DeviceProperties& device)
       : config_(config),
         device_(device),
         choices_(fmt::format("{}, sm_{}, {} multiprocessors, cuBLASLt {}", device.name, device.architecture,
@@ -129,15 +129,15 @@ class CublasLt final : public Products {
     return Ok();
   }
 
-  Status Prepare(const ProductShape& shape) override {
+  Status Prepare(const GemmShape& shape) override {
     if (known_.contains(shape)) return Ok();
-    const Choice* choice = stored_.Find(shape);
+    const GemmChoice* choice = stored_.Find(shape);
     if (choice != nullptr) {
       RM_ASSIGN(const bool works, Works(shape, *choice));
       if (!works) choice = nullptr;
     }
     if (choice == nullptr) {
-      RM_ASSIGN(const Choice chosen, Choose(shape));
+      RM_ASSIGN(const GemmChoice chosen, Choose(shape));
       stored_.Set(shape, chosen);
       WriteStored();
       choice = stored_.Find(shape);
@@ -145,7 +145,7 @@ class CublasLt final : public Products {
     return Use(shape, *choice);
   }
 
-  void Run(Stream stream, const ProductShape& shape, const ProductOperands& operands) override {
+  void Run(Stream stream, const GemmShape& shape, const GemmOperands& operands) override {
     const auto it = known_.find(shape);
     CHECK(it != known_.end(), "a product of {} x {} x {} was not prepared", shape.m, shape.n, shape.k);
     const Known& known = it->second;
@@ -161,7 +161,7 @@ class CublasLt final : public Products {
   std::string Choices() const override { return choices_.Text(); }
 
   Status Adopt(const std::string& text) override {
-    RM_ASSIGN(const ProductChoices theirs, ProductChoices::Parse(text, choices_.key()));
+    RM_ASSIGN(const GemmChoices theirs, GemmChoices::Parse(text, choices_.key()));
     for (const auto& [shape, choice] : theirs.all()) {
       RM_ASSIGN(const bool works, Works(shape, choice));
       if (!works)
@@ -170,7 +170,7 @@ class CublasLt final : public Products {
                                  "does not run here, on {}",
                                  shape.m, shape.n, shape.k, choices_.key())};
       stored_.Set(shape, choice);
-      const Choice* const ours = choices_.Find(shape);
+      const GemmChoice* const ours = choices_.Find(shape);
       if (ours == nullptr || (ours->algorithm == choice.algorithm && ours->fused == choice.fused)) continue;
       RM_TRY(Use(shape, choice));
       ++version_;
@@ -181,11 +181,11 @@ class CublasLt final : public Products {
 
   uint64_t Fingerprint() const override { return choices_.Fingerprint(); }
   uint64_t Version() const override { return version_; }
-  double Milliseconds(const ProductShape& shape) const override { return choices_.Find(shape)->milliseconds; }
+  double Milliseconds(const GemmShape& shape) const override { return choices_.Find(shape)->milliseconds; }
   int64_t WorkspaceBytes() const override { return workspace_.bytes(); }
 
  private:
-  Status Use(const ProductShape& shape, const Choice& choice) {
+  Status Use(const GemmShape& shape, const GemmChoice& choice) {
     RM_ASSIGN(Known known, Describe(shape, choice.fused));
     std::memcpy(&known.algorithm, choice.algorithm.data(), sizeof(known.algorithm));
     choices_.Set(shape, choice);
@@ -193,8 +193,8 @@ class CublasLt final : public Products {
     return Ok();
   }
 
-  Result<Known> Describe(const ProductShape& whole, bool fused) const {
-    const ProductShape shape = fused ? whole : PlainOf(whole);
+  Result<Known> Describe(const GemmShape& whole, bool fused) const {
+    const GemmShape shape = fused ? whole : PlainOf(whole);
     Known known;
     known.fused = fused;
     cublasLtMatmulDesc_t desc = nullptr;
@@ -207,7 +207,7 @@ class CublasLt final : public Products {
     if (shape.epilogue != Epilogue::kNone) {
       RM_TRY(Set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(shape.epilogue)));
       // Until there are operands: something that is aligned as they are.
-      ProductOperands aligned;
+      GemmOperands aligned;
       aligned.bias = aligned.aux = workspace_.get();
       RM_TRY(Told(SetOperands(desc, shape, aligned), "describing a product"));
       if (HasKernel(shape.epilogue)) RM_TRY(Set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n));
@@ -233,8 +233,8 @@ class CublasLt final : public Products {
   }
 
   // What of an epilogue's operands the description holds.
-  static cublasStatus_t SetOperands(cublasLtMatmulDesc_t desc, const ProductShape& shape,
-                                    const ProductOperands& operands) {
+  static cublasStatus_t SetOperands(cublasLtMatmulDesc_t desc, const GemmShape& shape,
+                                    const GemmOperands& operands) {
     if (shape.epilogue == Epilogue::kBias || shape.epilogue == Epilogue::kBiasGelu) {
       const cublasStatus_t status = cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                                    &operands.bias, sizeof(operands.bias));
@@ -245,7 +245,7 @@ class CublasLt final : public Products {
                                           sizeof(operands.aux));
   }
 
-  Result<bool> Works(const ProductShape& shape, const Choice& choice) const {
+  Result<bool> Works(const GemmShape& shape, const GemmChoice& choice) const {
     RM_ASSIGN(const Known known, Describe(shape, choice.fused));
     cublasLtMatmulAlgo_t algorithm;
     std::memcpy(&algorithm, choice.algorithm.data(), sizeof(algorithm));
@@ -256,11 +256,11 @@ class CublasLt final : public Products {
            static_cast<int64_t>(result.workspaceSize) <= kWorkspaceBytes;
   }
 
-  cublasStatus_t Multiply(const Known& known, const cublasLtMatmulAlgo_t& algorithm,
-                          const ProductShape& shape, const ProductOperands& whole, Stream stream) {
+  cublasStatus_t Multiply(const Known& known, const cublasLtMatmulAlgo_t& algorithm, const GemmShape& shape,
+                          const GemmOperands& whole, Stream stream) {
     const float one = 1;
     const float beta = shape.accumulate ? 1 : 0;
-    const ProductOperands operands = known.fused ? whole : PlainOf(shape, whole);
+    const GemmOperands operands = known.fused ? whole : PlainOf(shape, whole);
     cublasStatus_t status =
         known.fused ? SetOperands(known.desc.get(), shape, operands) : CUBLAS_STATUS_SUCCESS;
     if (status != CUBLAS_STATUS_SUCCESS) return status;
@@ -273,7 +273,7 @@ class CublasLt final : public Products {
   }
 
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(const Known& known,
-                                                                  const ProductShape& shape) {
+                                                                  const GemmShape& shape) {
     cublasLtMatmulPreference_t made = nullptr;
     RM_TRY(Told(cublasLtMatmulPreferenceCreate(&made), "describing a product"));
     const Preference preference(made);
@@ -298,8 +298,8 @@ class CublasLt final : public Products {
   }
 
   // The quickest of all candidates, those with the library's epilogue and those with a kernel behind them.
-  Result<Choice> Choose(const ProductShape& shape) {
-    std::optional<Choice> best;
+  Result<GemmChoice> Choose(const GemmShape& shape) {
+    std::optional<GemmChoice> best;
     std::optional<Trial> trial;
     for (const bool fused : {true, false}) {
       // The library wants rows of aux to be a multiple of 8.
@@ -307,7 +307,7 @@ class CublasLt final : public Products {
       RM_ASSIGN(const Known known, Describe(shape, fused));
       RM_ASSIGN(const auto candidates, Candidates(known, shape));
       for (const auto& candidate : candidates) {
-        Choice choice{.fused = fused};
+        GemmChoice choice{.fused = fused};
         std::memcpy(choice.algorithm.data(), &candidate.algo, sizeof(candidate.algo));
         if (config_.candidates <= 1) return choice;
         if (!trial) {
@@ -320,13 +320,13 @@ class CublasLt final : public Products {
       }
     }
     if (best) return *best;
-    RM_TRY(Synchronise(stream_.get()));  // if the device is lost, that is why
+    RM_TRY(Synchronize(stream_.get()));  // if the device is lost, that is why
     return Error{Code::kInvalid,
                  fmt::format("cuBLASLt {} has no algorithm that runs products of {} x {} x {} on {}",
                              cublasLtGetVersion(), shape.m, shape.n, shape.k, device_.name)};
   }
 
-  Result<Trial> MakeTrial(const ProductShape& shape) {
+  Result<Trial> MakeTrial(const GemmShape& shape) {
     Trial trial;
     RM_ASSIGN(trial.a, RandomMatrix(stream_.get(), shape.in, LyingA(shape).Elements(), 1));
     RM_ASSIGN(trial.b, RandomMatrix(stream_.get(), shape.in, LyingB(shape).Elements(), 2));
@@ -340,9 +340,9 @@ class CublasLt final : public Products {
 
   // The quickest of some runs in milliseconds; nothing when the candidate does not run.
   Result<std::optional<double>> Measure(const Known& known, const cublasLtMatmulAlgo_t& algorithm,
-                                        const ProductShape& shape, const Trial& trial) {
-    const ProductOperands operands{trial.a.get(), trial.b.get(), trial.c.get(), trial.bias.get(),
-                                   trial.aux.get()};
+                                        const GemmShape& shape, const Trial& trial) {
+    const GemmOperands operands{trial.a.get(), trial.b.get(), trial.c.get(), trial.bias.get(),
+                                trial.aux.get()};
     RM_ASSIGN(Event begin, Event::Create());
     RM_ASSIGN(Event end, Event::Create());
     double best = 0;
@@ -351,7 +351,7 @@ class CublasLt final : public Products {
       if (Multiply(known, algorithm, shape, operands, stream_.get()) != CUBLAS_STATUS_SUCCESS)
         return std::optional<double>();
       end.Record(stream_.get());
-      RM_TRY(end.Wait());
+      RM_TRY(end.Synchronize());
       RM_ASSIGN(const double milliseconds, Event::Elapsed_ms(begin, end));
       if (i == kWarmUps || (i > kWarmUps && milliseconds < best)) best = milliseconds;
     }
@@ -370,7 +370,7 @@ class CublasLt final : public Products {
     std::ifstream file(StoredPath());
     std::ostringstream text;
     text << file.rdbuf();
-    if (auto read = ProductChoices::Parse(text.str(), choices_.key()); read.ok()) stored_ = std::move(*read);
+    if (auto read = GemmChoices::Parse(text.str(), choices_.key()); read.ok()) stored_ = std::move(*read);
   }
 
   // Whole or not at all; what cannot be stored is measured again next time.
@@ -387,26 +387,26 @@ class CublasLt final : public Products {
   }
 
   Config config_;
-  DeviceFacts device_;
+  DeviceProperties device_;
   Handle handle_;
   Buffer<std::byte> workspace_;
-  OwnedStream stream_;      // for measuring
-  ProductChoices choices_;  // of the shapes made known
-  ProductChoices stored_;   // those and what earlier runs have chosen
-  std::map<ProductShape, Known> known_;
+  OwnedStream stream_;   // for measuring
+  GemmChoices choices_;  // of the shapes made known
+  GemmChoices stored_;   // those and what earlier runs have chosen
+  std::map<GemmShape, Known> known_;
   uint64_t version_ = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Products>> Products::Create(const Config& config) {
+Result<std::unique_ptr<Gemm>> Gemm::Create(const Config& config) {
   int index = 0;
   if (cudaGetDevice(&index) != cudaSuccess)
     return Error{Code::kUnavailable, "products need a GPU, and this thread has none"};
-  RM_ASSIGN(const DeviceFacts device, BindDevice(index));
-  auto products = std::make_unique<CublasLt>(config, device);
-  RM_TRY(products->Start());
-  return std::unique_ptr<Products>(std::move(products));
+  RM_ASSIGN(const DeviceProperties device, BindDevice(index));
+  auto gemm = std::make_unique<CublasLt>(config, device);
+  RM_TRY(gemm->Start());
+  return std::unique_ptr<Gemm>(std::move(gemm));
 }
 
 }  // namespace ringmaster::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "bench/step/raw_products.h"
+#include "bench/step/raw_matmul.h"
 
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -28,10 +28,10 @@ double Best(double flops, size_t sets, const Work& work) {
 
 }  // namespace
 
-std::vector<ProductShape> ProductsOf(const engine::ModelConfig& config, int samples) {
+std::vector<GemmShape> ProductsOf(const engine::ModelConfig& config, int samples) {
   const int64_t rows = static_cast<int64_t>(samples) * config.context;
   const int64_t c = config.width;
-  std::vector<ProductShape> out;
+  std::vector<GemmShape> out;
   const auto layer = [&](int64_t in, int64_t wide, int64_t count, bool head) {
     out.push_back({rows, wide, in, false, head, count});   // forward
     out.push_back({rows, in, wide, false, !head, count});  // gradient of the input
@@ -48,7 +48,7 @@ std::vector<ProductShape> ProductsOf(const engine::ModelConfig& config, int samp
   return out;
 }
 
-double RawSeconds(const ProductShape& s, engine::Precision precision, int threads, Operands operands) {
+double RawSeconds(const GemmShape& s, engine::Precision precision, int threads, Operands operands) {
   using Memory = dnnl::memory;
   omp_set_num_threads(threads);
   const bool bf16 = precision == engine::Precision::kBf16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/cuda/product_choices.h"
+#include "worker/compute/cuda/gemm_choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,31 +8,31 @@
 namespace ringmaster::cuda {
 namespace {
 
-Choice Of(uint8_t fill, double milliseconds) {
-  Choice choice{.milliseconds = milliseconds};
+GemmChoice Of(uint8_t fill, double milliseconds) {
+  GemmChoice choice{.milliseconds = milliseconds};
   choice.algorithm.fill(fill);
   return choice;
 }
 
-ProductChoices Some() {
-  ProductChoices choices("NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100");
+GemmChoices Some() {
+  GemmChoices choices("NVIDIA H200, sm_90, 132 multiprocessors, cuBLASLt 130100");
   choices.Set({.m = 3, .n = 5, .k = 7}, Of(0x00, 0.5));
-  choices.Set({.m = 3, .n = 5, .k = 7, .a_transposed = true, .in = Type::kBf16, .accumulate = true},
+  choices.Set({.m = 3, .n = 5, .k = 7, .a_transposed = true, .in = DType::kBf16, .accumulate = true},
               Of(0xff, 1.25));
   choices.Set({.m = 3,
                .n = 5,
                .k = 7,
                .b_transposed = true,
-               .out = Type::kBf16,
+               .out = DType::kBf16,
                .epilogue = Epilogue::kBiasGelu,
                .ldc = 128},
               Of(0x1e, 0));
   return choices;
 }
 
-TEST(ProductChoices, TextIsReadBack) {
-  const ProductChoices choices = Some();
-  const auto read = ProductChoices::Parse(choices.Text(), choices.key());
+TEST(GemmChoices, TextIsReadBack) {
+  const GemmChoices choices = Some();
+  const auto read = GemmChoices::Parse(choices.Text(), choices.key());
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->Text(), choices.Text());
   EXPECT_EQ(read->all().size(), 3u);
@@ -42,35 +42,35 @@ TEST(ProductChoices, TextIsReadBack) {
   EXPECT_EQ(read->Find({.m = 3, .n = 5, .k = 8}), nullptr);
 }
 
-TEST(ProductChoices, TheFingerprintIsOfAlgorithmsNotOfTimes) {
-  ProductChoices choices = Some();
+TEST(GemmChoices, TheFingerprintIsOfAlgorithmsNotOfTimes) {
+  GemmChoices choices = Some();
   const uint64_t before = choices.Fingerprint();
   choices.Set({.m = 3, .n = 5, .k = 7}, Of(0x00, 99));
   EXPECT_EQ(choices.Fingerprint(), before);
   choices.Set({.m = 3, .n = 5, .k = 7}, Of(0x01, 99));
   EXPECT_NE(choices.Fingerprint(), before);
-  Choice apart = Of(0x00, 0.5);
+  GemmChoice apart = Of(0x00, 0.5);
   apart.fused = false;
   choices.Set({.m = 3, .n = 5, .k = 7}, apart);
   EXPECT_NE(choices.Fingerprint(), before);
 }
 
-TEST(ProductChoices, AnotherKeyIsRefusedWithBoth) {
-  const auto read = ProductChoices::Parse(Some().Text(), "NVIDIA A100");
+TEST(GemmChoices, AnotherKeyIsRefusedWithBoth) {
+  const auto read = GemmChoices::Parse(Some().Text(), "NVIDIA A100");
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, Code::kInvalid);
   EXPECT_THAT(read.error().message, testing::HasSubstr("NVIDIA H200, sm_90"));
   EXPECT_THAT(read.error().message, testing::HasSubstr("this is NVIDIA A100"));
 }
 
-TEST(ProductChoices, OnlyAnEpilogueWithAKernelStandsApart) {
+TEST(GemmChoices, OnlyAnEpilogueWithAKernelStandsApart) {
   for (const Epilogue epilogue :
        {Epilogue::kNone, Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluGradient}) {
-    ProductChoices choices("some GPU");
-    Choice apart = Of(0x01, 1);
+    GemmChoices choices("some GPU");
+    GemmChoice apart = Of(0x01, 1);
     apart.fused = false;
     choices.Set({.m = 3, .n = 5, .k = 7, .epilogue = epilogue}, apart);
-    const auto read = ProductChoices::Parse(choices.Text(), "some GPU");
+    const auto read = GemmChoices::Parse(choices.Text(), "some GPU");
     EXPECT_EQ(read.ok(), epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluGradient);
     if (read.ok()) {
       EXPECT_EQ(read->Text(), choices.Text());
@@ -78,11 +78,11 @@ TEST(ProductChoices, OnlyAnEpilogueWithAKernelStandsApart) {
   }
 }
 
-TEST(ProductChoices, DamageIsNoticed) {
+TEST(GemmChoices, DamageIsNoticed) {
   const std::string whole = Some().Text();
-  EXPECT_FALSE(ProductChoices::Parse("", Some().key()).ok());
+  EXPECT_FALSE(GemmChoices::Parse("", Some().key()).ok());
   for (size_t cut = 1; cut < 40; ++cut) {
-    const auto read = ProductChoices::Parse(whole.substr(0, whole.size() - 10 - cut), Some().key());
+    const auto read = GemmChoices::Parse(whole.substr(0, whole.size() - 10 - cut), Some().key());
     ASSERT_FALSE(read.ok()) << cut;
     EXPECT_EQ(read.error().code, Code::kCorrupt);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Sums over the members of a group have the bits of the host's.
-#include "worker/compute/cuda/kernels/terms.h"
+#include "worker/compute/cuda/kernels/combine_operands.h"
 
 #include <span>
 
@@ -34,7 +34,7 @@ void Compare(int64_t count, int world, int rank, bool maximum) {
   const auto [sums] = InAllOrders([&] {
     Guarded<T> data(own);
     const Guarded<T> terms(others);
-    CombineTerms<T>(kStream, count, world, rank, maximum, terms.get(), data.get());
+    CombineOperands<T>(kStream, count, world, rank, maximum, terms.get(), data.get());
     return std::tuple(data.values());
   });
   std::vector<const std::byte*> sources;
@@ -50,7 +50,7 @@ void Compare(int64_t count, int world, int rank, bool maximum) {
   ASSERT_EQ(sums, expected);
 }
 
-TEST(CombineTerms, HasTheBitsOfTheHosts) {
+TEST(CombineOperands, HasTheBitsOfTheHosts) {
   for (const int64_t count : {1, 31, 257, 1009}) {
     for (const int world : {2, 3, 7}) {
       for (const bool maximum : {false, true}) {

@@ -14,38 +14,38 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "worker/compute/cuda/matmul.h"
+#include "worker/compute/cuda/gemm.h"
 
 namespace ringmaster::cuda {
 
-using Algorithm = std::array<uint8_t, 64>;
+using GemmAlgorithm = std::array<uint8_t, 64>;
 
-struct Choice {
-  Algorithm algorithm{};
+struct GemmChoice {
+  GemmAlgorithm algorithm{};
   bool fused = true;        // the product's epilogue is the library's, not a kernel behind it
   double milliseconds = 0;  // when it was measured; 0 when it was not
 };
 
-class ProductChoices {
+class GemmChoices {
  public:
   // `key` is one line.
-  explicit ProductChoices(std::string key) : key_(std::move(key)) {}
+  explicit GemmChoices(std::string key) : key_(std::move(key)) {}
 
   const std::string& key() const { return key_; }
-  const std::map<ProductShape, Choice>& all() const { return choices_; }
-  const Choice* Find(const ProductShape& shape) const;
-  void Set(const ProductShape& shape, const Choice& choice) { choices_[shape] = choice; }
+  const std::map<GemmShape, GemmChoice>& all() const { return choices_; }
+  const GemmChoice* Find(const GemmShape& shape) const;
+  void Set(const GemmShape& shape, const GemmChoice& choice) { choices_[shape] = choice; }
 
   std::string Text() const;
   // kInvalid when the text is of another key, kCorrupt when it is no such text.
-  static Result<ProductChoices> Parse(std::string_view text, std::string_view key);
+  static Result<GemmChoices> Parse(std::string_view text, std::string_view key);
 
   // Of key, shapes and algorithms; not of times.
   uint64_t Fingerprint() const;
 
  private:
   std::string key_;
-  std::map<ProductShape, Choice> choices_;
+  std::map<GemmShape, GemmChoice> choices_;
 };
 
 }  // namespace ringmaster::cuda

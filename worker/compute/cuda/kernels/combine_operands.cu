@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/cuda/kernels/terms.h"
+#include "worker/compute/cuda/kernels/combine_operands.h"
 
 #include "worker/compute/cuda/kernels/elementwise.h"
 
@@ -44,13 +44,14 @@ struct Terms {
 }  // namespace
 
 template <class T>
-void CombineTerms(Stream stream, int64_t count, int world, int rank, bool maximum, const T* others, T* own) {
+void CombineOperands(Stream stream, int64_t count, int world, int rank, bool maximum, const T* others,
+                     T* own) {
   const Terms<T> terms{count, world, rank, maximum, others, own};
   Launch(ElementsKernel<1, Terms<T>>, Cover(count, kElementThreads), kElementThreads, 0, stream, count,
          terms);
 }
 
-template void CombineTerms<int32_t>(Stream, int64_t, int, int, bool, const int32_t*, int32_t*);
-template void CombineTerms<float>(Stream, int64_t, int, int, bool, const float*, float*);
+template void CombineOperands<int32_t>(Stream, int64_t, int, int, bool, const int32_t*, int32_t*);
+template void CombineOperands<float>(Stream, int64_t, int, int, bool, const float*, float*);
 
 }  // namespace ringmaster::cuda::kernels

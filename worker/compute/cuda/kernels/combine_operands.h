@@ -14,6 +14,7 @@ namespace ringmaster::cuda::kernels {
 // `rank` is own[i] itself; those of the others lie one behind the other in `others`, `count` elements each.
 // int32 wraps. T is int32_t or float.
 template <class T>
-void CombineTerms(Stream stream, int64_t count, int world, int rank, bool maximum, const T* others, T* own);
+void CombineOperands(Stream stream, int64_t count, int world, int rank, bool maximum, const T* others,
+                     T* own);
 
 }  // namespace ringmaster::cuda::kernels

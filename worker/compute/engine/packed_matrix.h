@@ -13,7 +13,7 @@
 
 namespace ringmaster::engine {
 
-struct PackedShape {
+struct PackedMatrix {
   static constexpr int64_t kLargestSlice = 1024;
 
   int64_t depth = 0;    // k of the product

@@ -22,7 +22,7 @@
 
 namespace ringmaster::cuda {
 
-class Pieces {
+class GraphSegments {
  public:
   // Calls of equal keys enqueue the same.
   struct Key {
@@ -33,7 +33,7 @@ class Pieces {
   };
 
   // Without `record`, pieces are always enqueued as they are.
-  Pieces(Stream stream, bool record) : stream_(stream), record_(record) {}
+  GraphSegments(Stream stream, bool record) : stream_(stream), record_(record) {}
 
   // A call begins; its pieces follow by Run, in order. Without a key none of them is recorded.
   Status Begin(const std::optional<Key>& key);
@@ -45,14 +45,14 @@ class Pieces {
   void Note(size_t what) { notes_->push_back(what); }
 
  private:
-  struct Piece {
+  struct Segment {
     bool enqueued = false;
     std::optional<Graph> graph;
     std::vector<size_t> notes;
   };
   struct Call {
     Key key;
-    std::vector<Piece> pieces;
+    std::vector<Segment> segments;
   };
 
   Stream stream_;

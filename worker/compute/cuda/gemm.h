@@ -22,7 +22,7 @@
 
 namespace ringmaster::cuda {
 
-enum class Type : uint8_t { kFloat, kBf16 };
+enum class DType : uint8_t { kFloat, kBf16 };
 
 // What follows the product, P, of [m, n].
 enum class Epilogue : uint8_t {
@@ -34,20 +34,20 @@ enum class Epilogue : uint8_t {
 
 // What an algorithm is chosen for. A is [m, k], or [k, m] when transposed, B [k, n] or [n, k]; ld: elements
 // from row to row as they lie, 0 for dense ones.
-struct ProductShape {
+struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool a_transposed = false;
   bool b_transposed = false;
-  Type in = Type::kFloat;   // of A and B
-  Type out = Type::kFloat;  // of C, the bias and aux
+  DType in = DType::kFloat;   // of A and B
+  DType out = DType::kFloat;  // of C, the bias and aux
   Epilogue epilogue = Epilogue::kNone;
   bool accumulate = false;  // added to what C holds; with no epilogue but kNone and kBias
   int64_t lda = 0, ldb = 0, ldc = 0;
-  auto operator<=>(const ProductShape&) const = default;
+  auto operator<=>(const GemmShape&) const = default;
 };
 
 // Aligned to 256 bytes.
-struct ProductOperands {
+struct GemmOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
@@ -55,7 +55,7 @@ struct ProductOperands {
   void* aux = nullptr;         // [m, n], dense, as C is then
 };
 
-class Products {
+class Gemm {
  public:
   struct Config {
     std::string cache_folder;  // where choices are kept between runs; empty: nowhere
@@ -63,14 +63,14 @@ class Products {
   };
 
   // For the calling thread's device. kUnavailable when the library cannot be loaded.
-  static Result<std::unique_ptr<Products>> Create(const Config& config);
-  virtual ~Products() = default;
+  static Result<std::unique_ptr<Gemm>> Create(const Config& config);
+  virtual ~Gemm() = default;
 
   // Makes a shape known and chooses its algorithm. Waits for the device.
-  virtual Status Prepare(const ProductShape& shape) = 0;
+  virtual Status Prepare(const GemmShape& shape) = 0;
 
   // Enqueues, also while the stream is recorded. The shape must be known.
-  virtual void Run(Stream stream, const ProductShape& shape, const ProductOperands& operands) = 0;
+  virtual void Run(Stream stream, const GemmShape& shape, const GemmOperands& operands) = 0;
 
   // The choices of all known shapes, as text that another process on the same kind of GPU with the same
   // library can adopt; kInvalid says what differs.
@@ -84,7 +84,7 @@ class Products {
   virtual uint64_t Version() const = 0;
 
   // What a known shape's algorithm took when it was measured; 0 when it was not.
-  virtual double Milliseconds(const ProductShape& shape) const = 0;
+  virtual double Milliseconds(const GemmShape& shape) const = 0;
   virtual int64_t WorkspaceBytes() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/cuda/product_choices.h"
+#include "worker/compute/cuda/gemm_choices.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -20,22 +20,22 @@ constexpr std::string_view kMagic = "ringmaster product choices 2";
 constexpr std::string_view kEpilogues = "-+gd";
 
 // "m n k lda ldb ldc flags": what a shape is, in words that Read reads back.
-std::string ShapeText(const ProductShape& s) {
+std::string ShapeText(const GemmShape& s) {
   return fmt::format("{} {} {} {} {} {} {}{}{}{}{}{}", s.m, s.n, s.k, s.lda, s.ldb, s.ldc,
-                     s.a_transposed ? 't' : 'n', s.b_transposed ? 't' : 'n', s.in == Type::kBf16 ? 'b' : 'f',
-                     s.out == Type::kBf16 ? 'b' : 'f', kEpilogues[static_cast<size_t>(s.epilogue)],
+                     s.a_transposed ? 't' : 'n', s.b_transposed ? 't' : 'n', s.in == DType::kBf16 ? 'b' : 'f',
+                     s.out == DType::kBf16 ? 'b' : 'f', kEpilogues[static_cast<size_t>(s.epilogue)],
                      s.accumulate ? '+' : '-');
 }
 
-bool ReadShape(const std::vector<std::string_view>& words, ProductShape& s) {
+bool ReadShape(const std::vector<std::string_view>& words, GemmShape& s) {
   if (!Read(words[0], s.m) || !Read(words[1], s.n) || !Read(words[2], s.k) || !Read(words[3], s.lda) ||
       !Read(words[4], s.ldb) || !Read(words[5], s.ldc) || words[6].size() != 6)
     return false;
   const std::string_view flags = words[6];
   s.a_transposed = flags[0] == 't';
   s.b_transposed = flags[1] == 't';
-  s.in = flags[2] == 'b' ? Type::kBf16 : Type::kFloat;
-  s.out = flags[3] == 'b' ? Type::kBf16 : Type::kFloat;
+  s.in = flags[2] == 'b' ? DType::kBf16 : DType::kFloat;
+  s.out = flags[3] == 'b' ? DType::kBf16 : DType::kFloat;
   const size_t epilogue = kEpilogues.find(flags[4]);
   if (epilogue == std::string_view::npos) return false;
   s.epilogue = static_cast<Epilogue>(epilogue);
@@ -44,13 +44,13 @@ bool ReadShape(const std::vector<std::string_view>& words, ProductShape& s) {
 }
 
 // Bytes of the algorithm, behind who does the epilogue.
-std::string AlgorithmText(const Choice& choice) {
+std::string AlgorithmText(const GemmChoice& choice) {
   std::string text = choice.fused ? "fused " : "apart ";
   for (const uint8_t byte : choice.algorithm) text += fmt::format("{:02x}", byte);
   return text;
 }
 
-bool ReadAlgorithm(std::string_view text, Algorithm& algorithm) {
+bool ReadAlgorithm(std::string_view text, GemmAlgorithm& algorithm) {
   if (text.size() != 2 * algorithm.size()) return false;
   for (size_t i = 0; i < algorithm.size(); ++i) {
     const char* at = text.data() + 2 * i;
@@ -62,19 +62,19 @@ bool ReadAlgorithm(std::string_view text, Algorithm& algorithm) {
 
 }  // namespace
 
-const Choice* ProductChoices::Find(const ProductShape& shape) const {
+const GemmChoice* GemmChoices::Find(const GemmShape& shape) const {
   const auto it = choices_.find(shape);
   return it == choices_.end() ? nullptr : &it->second;
 }
 
-std::string ProductChoices::Text() const {
+std::string GemmChoices::Text() const {
   std::string text = fmt::format("{}\n{}\n", kMagic, key_);
   for (const auto& [shape, choice] : choices_)
     text += fmt::format("{} {} {:.6f}\n", ShapeText(shape), AlgorithmText(choice), choice.milliseconds);
   return text;
 }
 
-Result<ProductChoices> ProductChoices::Parse(std::string_view text, std::string_view key) {
+Result<GemmChoices> GemmChoices::Parse(std::string_view text, std::string_view key) {
   if (NextLine(text) != kMagic)
     return Error{Code::kCorrupt, fmt::format("product choices begin with \"{}\"; this does not", kMagic)};
   if (const std::string_view theirs = NextLine(text); theirs != key)
@@ -82,12 +82,12 @@ Result<ProductChoices> ProductChoices::Parse(std::string_view text, std::string_
                  fmt::format("product algorithms were chosen for {}, this is {}: members of one job need the "
                              "same GPU and the same cuBLASLt",
                              theirs, key)};
-  ProductChoices choices{std::string(key)};
+  GemmChoices choices{std::string(key)};
   while (!text.empty()) {
     const std::string_view line = NextLine(text);
     const auto words = Words(line);
-    ProductShape shape;
-    Choice choice;
+    GemmShape shape;
+    GemmChoice choice;
     // Times are for people and benchmarks: digits of a float, which from_chars of this compiler reads too.
     if (words.size() != 10 || !ReadShape(words, shape) || (words[7] != "fused" && words[7] != "apart") ||
         !ReadAlgorithm(words[8], choice.algorithm) || !Read(words[9], choice.milliseconds))
@@ -100,7 +100,7 @@ Result<ProductChoices> ProductChoices::Parse(std::string_view text, std::string_
   return choices;
 }
 
-uint64_t ProductChoices::Fingerprint() const {
+uint64_t GemmChoices::Fingerprint() const {
   std::string text = key_;
   for (const auto& [shape, choice] : choices_) text += "\n" + ShapeText(shape) + " " + AlgorithmText(choice);
   return XXH3_64bits(text.data(), text.size());

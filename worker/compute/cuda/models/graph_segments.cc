@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/compute/cuda/models/pieces.h"
+#include "worker/compute/cuda/models/graph_segments.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr size_t kCalls = 6;
 
 }  // namespace
 
-Status Pieces::Begin(const std::optional<Key>& key) {
+Status GraphSegments::Begin(const std::optional<Key>& key) {
   current_ = nullptr;
   next_ = 0;
   if (!record_ || !key) return Ok();
@@ -22,36 +22,36 @@ Status Pieces::Begin(const std::optional<Key>& key) {
     calls_.splice(calls_.begin(), calls_, known);
   } else {
     if (calls_.size() == kCalls) {
-      RM_TRY(Synchronise(stream_));  // a graph that is under way must not go
+      RM_TRY(Synchronize(stream_));  // a graph that is under way must not go
       calls_.pop_back();
     }
-    calls_.push_front({.key = *key, .pieces = {}});
+    calls_.push_front({.key = *key, .segments = {}});
   }
   current_ = &calls_.front();
   return Ok();
 }
 
-Result<const std::vector<size_t>*> Pieces::Run(const std::function<void()>& enqueue) {
+Result<const std::vector<size_t>*> GraphSegments::Run(const std::function<void()>& enqueue) {
   if (current_ == nullptr) {
     unrecorded_.clear();
     notes_ = &unrecorded_;
     enqueue();
     return notes_;
   }
-  if (next_ == current_->pieces.size()) current_->pieces.emplace_back();
-  Piece& piece = current_->pieces[next_++];
-  if (!piece.graph) {
-    piece.notes.clear();
-    notes_ = &piece.notes;
-    if (!piece.enqueued) {
+  if (next_ == current_->segments.size()) current_->segments.emplace_back();
+  Segment& segment = current_->segments[next_++];
+  if (!segment.graph) {
+    segment.notes.clear();
+    notes_ = &segment.notes;
+    if (!segment.enqueued) {
       enqueue();
-      piece.enqueued = true;
+      segment.enqueued = true;
       return notes_;
     }
-    RM_ASSIGN(piece.graph, Graph::Record(stream_, enqueue));
+    RM_ASSIGN(segment.graph, Graph::Record(stream_, enqueue));
   }
-  piece.graph->Launch(stream_);
-  return &piece.notes;
+  segment.graph->Launch(stream_);
+  return &segment.notes;
 }
 
 }  // namespace ringmaster::cuda

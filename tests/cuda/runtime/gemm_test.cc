@@ -9,8 +9,8 @@
 
 #include "base/rng.h"
 #include "tests/cuda/runtime/with_device.h"
+#include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/kernels/bf16.h"
-#include "worker/compute/cuda/matmul.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -28,9 +28,9 @@ std::vector<T> RandomValues(uint64_t seed, int64_t size) {
 double Gelu(double x) { return x / (1 + std::exp(-1.5957691216 * (x + 0.044715 * x * x * x))); }
 
 template <class In, class Out>
-void Check(const ProductShape& s, double tolerance) {
+void Check(const GemmShape& s, double tolerance) {
   const OwnedStream stream = OwnedStream::Create().value();
-  const auto products = Products::Create({}).value();
+  const auto gemm = Gemm::Create({}).value();
   const int64_t lda = s.lda != 0 ? s.lda : (s.a_transposed ? s.m : s.k);
   const int64_t ldb = s.ldb != 0 ? s.ldb : (s.b_transposed ? s.k : s.n);
   const int64_t ldc = s.ldc != 0 ? s.ldc : s.n;
@@ -42,12 +42,12 @@ void Check(const ProductShape& s, double tolerance) {
   const auto b_there = Uploaded(stream.get(), b);
   const auto c_there = Uploaded(stream.get(), c);
   const auto bias_there = Uploaded(stream.get(), bias);
-  const Status prepared = products->Prepare(s);
+  const Status prepared = gemm->Prepare(s);
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   const auto before_gelu = RandomValues<Out>(5, s.m * s.n);
   const auto aux_there = Uploaded(stream.get(), before_gelu);
-  products->Run(stream.get(), s,
-                {a_there.get(), b_there.get(), c_there.get(), bias_there.get(), aux_there.get()});
+  gemm->Run(stream.get(), s,
+            {a_there.get(), b_there.get(), c_there.get(), bias_there.get(), aux_there.get()});
   const std::vector<Out> got = Downloaded(stream.get(), c_there);
   const std::vector<Out> aux = Downloaded(stream.get(), aux_there);
   const auto at = [](const auto& values, int64_t i) {
@@ -80,11 +80,11 @@ TEST_F(ProductsOfDevice, AgreeWithSumsInDouble) {
   for (const bool a_transposed : {false, true})
     for (const bool b_transposed : {false, true})
       for (const bool odd : {false, true}) {
-        ProductShape shape{.m = odd ? 7 : 16,
-                           .n = odd ? 13 : 24,
-                           .k = odd ? 29 : 32,
-                           .a_transposed = a_transposed,
-                           .b_transposed = b_transposed};
+        GemmShape shape{.m = odd ? 7 : 16,
+                        .n = odd ? 13 : 24,
+                        .k = odd ? 29 : 32,
+                        .a_transposed = a_transposed,
+                        .b_transposed = b_transposed};
         Check<float, float>(shape, 1e-5);
         shape.epilogue = Epilogue::kBias;
         shape.ldc = 32;
@@ -92,11 +92,11 @@ TEST_F(ProductsOfDevice, AgreeWithSumsInDouble) {
         Check<float, float>(shape, 1e-5);
         shape.epilogue = Epilogue::kNone;
         shape.accumulate = true;
-        shape.in = Type::kBf16;
+        shape.in = DType::kBf16;
         Check<Bf16, float>(shape, 1e-5);
         shape.accumulate = false;
         shape.epilogue = Epilogue::kBias;
-        shape.out = Type::kBf16;
+        shape.out = DType::kBf16;
         Check<Bf16, Bf16>(shape, 5e-3);
       }
 }
@@ -104,18 +104,18 @@ TEST_F(ProductsOfDevice, AgreeWithSumsInDouble) {
 TEST_F(ProductsOfDevice, WhatFollowsThemAgreesToo) {
   for (const Epilogue epilogue : {Epilogue::kBiasGelu, Epilogue::kGeluGradient})
     for (const bool odd : {false, true}) {
-      ProductShape shape{.m = odd ? 7 : 16, .n = odd ? 13 : 24, .k = odd ? 29 : 32, .epilogue = epilogue};
+      GemmShape shape{.m = odd ? 7 : 16, .n = odd ? 13 : 24, .k = odd ? 29 : 32, .epilogue = epilogue};
       shape.b_transposed = epilogue == Epilogue::kGeluGradient;
       Check<float, float>(shape, 1e-5);
-      shape.in = shape.out = Type::kBf16;
+      shape.in = shape.out = DType::kBf16;
       Check<Bf16, Bf16>(shape, 2e-2);
     }
 }
 
 TEST_F(ProductsOfDevice, ChoicesTravel) {
-  const ProductShape shape{.m = 64, .n = 32, .k = 16};
-  const auto one = Products::Create({}).value();
-  const auto other = Products::Create({}).value();
+  const GemmShape shape{.m = 64, .n = 32, .k = 16};
+  const auto one = Gemm::Create({}).value();
+  const auto other = Gemm::Create({}).value();
   ASSERT_TRUE(one->Prepare(shape).ok());
   EXPECT_NE(one->Fingerprint(), other->Fingerprint());
   ASSERT_TRUE(other->Adopt(one->Choices()).ok());

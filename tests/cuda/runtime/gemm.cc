@@ -13,9 +13,9 @@
 #include "tests/cuda/emulation/capture.h"
 #include "tests/cuda/runtime/heap.h"
 #include "worker/compute/cuda/epilogue.h"
+#include "worker/compute/cuda/gemm.h"
+#include "worker/compute/cuda/gemm_choices.h"
 #include "worker/compute/cuda/kernels/bf16.h"
-#include "worker/compute/cuda/matmul.h"
-#include "worker/compute/cuda/product_choices.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -23,18 +23,18 @@ namespace {
 // Of whatever type the operand is.
 struct Reader {
   const void* data;
-  Type type;
+  DType type;
   int64_t ld;
   bool transposed;
   float At(int64_t row, int64_t column) const {
     const int64_t at = transposed ? column * ld + row : row * ld + column;
-    return type == Type::kBf16 ? ToFloat(static_cast<const Bf16*>(data)[at])
-                               : static_cast<const float*>(data)[at];
+    return type == DType::kBf16 ? ToFloat(static_cast<const Bf16*>(data)[at])
+                                : static_cast<const float*>(data)[at];
   }
 };
 
-void Write(void* data, Type type, int64_t at, float value) {
-  if (type == Type::kBf16)
+void Write(void* data, DType type, int64_t at, float value) {
+  if (type == DType::kBf16)
     static_cast<Bf16*>(data)[at] = RoundToBf16(value);
   else
     static_cast<float*>(data)[at] = value;
@@ -46,37 +46,37 @@ float Slope(float x) {
   return Gate(x) + x * Gate(x) * (1 - Gate(x)) * 1.5957691216f * (1 + 3 * 0.044715f * x * x);
 }
 
-int64_t Width(Type type) { return type == Type::kBf16 ? 2 : 4; }
+int64_t Width(DType type) { return type == DType::kBf16 ? 2 : 4; }
 
-class PlainProducts final : public Products {
+class EmulatedGemm final : public Gemm {
  public:
-  PlainProducts() : choices_("emulated products"), adopted_(choices_.key()) {}
+  EmulatedGemm() : choices_("emulated products"), adopted_(choices_.key()) {}
 
-  Status Prepare(const ProductShape& shape) override {
+  Status Prepare(const GemmShape& shape) override {
     if (choices_.Find(shape) != nullptr) return Ok();
-    const Choice* const adopted = adopted_.Find(shape);
-    choices_.Set(shape, adopted == nullptr ? Choice{} : *adopted);
+    const GemmChoice* const adopted = adopted_.Find(shape);
+    choices_.Set(shape, adopted == nullptr ? GemmChoice{} : *adopted);
     return Ok();
   }
 
-  void Run(Stream stream, const ProductShape& s, const ProductOperands& operands) override {
-    const Choice* const choice = choices_.Find(s);
+  void Run(Stream stream, const GemmShape& s, const GemmOperands& operands) override {
+    const GemmChoice* const choice = choices_.Find(s);
     CHECK(stream != nullptr && choice != nullptr, "a product of {} x {} x {} was not prepared", s.m, s.n,
           s.k);
     const bool backwards = choice->algorithm[0] == 1;
     const bool fused = choice->fused || !HasKernel(s.epilogue);
-    const ProductShape shape = fused ? s : PlainOf(s);
-    const ProductOperands there = fused ? operands : PlainOf(s, operands);
+    const GemmShape shape = fused ? s : PlainOf(s);
+    const GemmOperands there = fused ? operands : PlainOf(s, operands);
     emulation::Give(stream, [=] { Multiply(shape, there, backwards); });
     if (!fused) RunEpilogue(stream, s, operands);
   }
 
   std::string Choices() const override { return choices_.Text(); }
   Status Adopt(const std::string& text) override {
-    RM_ASSIGN(const ProductChoices theirs, ProductChoices::Parse(text, choices_.key()));
+    RM_ASSIGN(const GemmChoices theirs, GemmChoices::Parse(text, choices_.key()));
     for (const auto& [shape, choice] : theirs.all()) {
       adopted_.Set(shape, choice);
-      if (const Choice* const known = choices_.Find(shape);
+      if (const GemmChoice* const known = choices_.Find(shape);
           known != nullptr && (known->algorithm != choice.algorithm || known->fused != choice.fused)) {
         choices_.Set(shape, choice);
         ++version_;
@@ -86,17 +86,17 @@ class PlainProducts final : public Products {
   }
   uint64_t Fingerprint() const override { return choices_.Fingerprint(); }
   uint64_t Version() const override { return version_; }
-  double Milliseconds(const ProductShape& shape) const override { return choices_.Find(shape)->milliseconds; }
+  double Milliseconds(const GemmShape& shape) const override { return choices_.Find(shape)->milliseconds; }
   int64_t WorkspaceBytes() const override { return 0; }
 
  private:
-  static void Multiply(const ProductShape& s, const ProductOperands& operands, bool backwards) {
+  static void Multiply(const GemmShape& s, const GemmOperands& operands, bool backwards) {
     const int64_t a_rows = s.a_transposed ? s.k : s.m, a_columns = s.a_transposed ? s.m : s.k;
     const int64_t b_rows = s.b_transposed ? s.n : s.k, b_columns = s.b_transposed ? s.k : s.n;
     const int64_t lda = s.lda == 0 ? a_columns : s.lda;
     const int64_t ldb = s.ldb == 0 ? b_columns : s.ldb;
     const int64_t ldc = s.ldc == 0 ? s.n : s.ldc;
-    const auto inside = [](const void* data, int64_t rows, int64_t columns, int64_t ld, Type type) {
+    const auto inside = [](const void* data, int64_t rows, int64_t columns, int64_t ld, DType type) {
       return emulation::InDevice(data, ((rows - 1) * ld + columns) * Width(type)) &&
              reinterpret_cast<uintptr_t>(data) % 256 == 0;
     };
@@ -142,15 +142,15 @@ class PlainProducts final : public Products {
     }
   }
 
-  ProductChoices choices_;
-  ProductChoices adopted_;
+  GemmChoices choices_;
+  GemmChoices adopted_;
   uint64_t version_ = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Products>> Products::Create(const Config&) {
-  return std::unique_ptr<Products>(std::make_unique<PlainProducts>());
+Result<std::unique_ptr<Gemm>> Gemm::Create(const Config&) {
+  return std::unique_ptr<Gemm>(std::make_unique<EmulatedGemm>());
 }
 
 }  // namespace ringmaster::cuda
