@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The sums: equal to the reference bit for bit in every instruction set, and independent of how micro-batches
-// are dealt to ranks and in what order they are added.
+// The sums are bit-identical to the reference in every instruction set, and do not depend on which rank owns
+// which micro-batch or on the order of additions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

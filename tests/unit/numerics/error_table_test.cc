@@ -12,12 +12,12 @@ namespace {
 constexpr size_t kBlocks = 16;
 
 struct Errors {
-  double exact = 0;  // relative L2 error of our sum
-  double plain = 0;  // of adding floats in order
+  double exact = 0;  // relative L2 error of the exact sum
+  double plain = 0;  // relative L2 error of adding floats in order
 };
 
-// Elements of very different size within a block when sigma is large: each element has a scale of its own,
-// drawn log-normally.
+// Each element has its own scale, drawn from a log-normal distribution, so that with a large sigma the
+// elements of a block differ strongly in size.
 Errors Measure(int micro_batches, double sigma, bool slack) {
   SplitMix64 random(static_cast<uint64_t>(micro_batches) * 100 + static_cast<uint64_t>(sigma * 10));
   const size_t n = kBlocks * kBlock;

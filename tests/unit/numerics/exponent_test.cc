@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exponents: of values, for the step done again, for the next step; and the whole loop of them.
+// Exponents of values, of a repeated step and of the next step; and whole sequences of steps.
 #include <gtest/gtest.h>
 
 #include "tests/unit/numerics/values.h"
@@ -12,7 +12,7 @@ namespace {
 
 int32_t Of(float value) { return ExponentOfBits(std::bit_cast<uint32_t>(value) & 0x7fffffffU); }
 
-// A parameter per block.
+// One parameter per block.
 engine::Layout OneBlockEach(size_t blocks) {
   engine::Layout layout;
   for (size_t b = 0; b < blocks; ++b) {
@@ -22,7 +22,7 @@ engine::Layout OneBlockEach(size_t blocks) {
   return layout;
 }
 
-TEST(Exponent, IsTheSmallestPowerThatHolds) {
+TEST(Exponent, IsTheSmallestPowerOfTwoThatFits) {
   EXPECT_EQ(Of(0.0F), kZero);
   EXPECT_EQ(Of(-0.0F), kZero);
   EXPECT_EQ(Of(1.0F), 0);
@@ -57,14 +57,14 @@ TEST(Exponent, ScalesAreNormalFloatsOverTheWholeRange) {
   }
 }
 
-TEST(Exponent, RedoRaisesWhatOverflowed) {
+TEST(Exponent, RedoRaisesTheExponentsThatOverflowed) {
   const std::vector<int32_t> maxima{kZero, kNotFinite, 5, 5, -149, 128, kUnknown};
   std::vector<int32_t> redo{3, 4, kUnknown, 7, kUnknown, 0, kUnknown};
   ExponentsForRedo(maxima, redo);
   EXPECT_EQ(redo, (std::vector<int32_t>{3, 4, 5, 7, kMinExponent, 128, kUnknown}));
 }
 
-TEST(Exponent, NextKeepsTwoBitsAndSinksSlowly) {
+TEST(Exponent, NextAddsTwoBitsAndDecreasesSlowly) {
   const std::vector<int32_t> maxima{kZero, kNotFinite, 5, 5, 5, -149, 128, kUnknown};
   const std::vector<int32_t> old{3, 4, kUnknown, 6, 9, kUnknown, 0, kUnknown};
   const engine::Layout layout = OneBlockEach(maxima.size());
@@ -74,7 +74,7 @@ TEST(Exponent, NextKeepsTwoBitsAndSinksSlowly) {
   next = old;
   ExponentsForNext(layout, maxima, 3 * kSinkEvery, next);
   EXPECT_EQ(next, (std::vector<int32_t>{3, 4, 7, 7, 8, kMinExponent, kMaxExponent, kUnknown}));
-  // In the long run a block that has become small gets its bits back.
+  // The exponent of a block whose values became small decreases over time.
   std::vector<int32_t> one{40};
   for (int64_t step = 1; step <= 40 * kSinkEvery; ++step) {
     ExponentsForNext(OneBlockEach(1), std::vector<int32_t>{5}, step, one);
@@ -82,7 +82,7 @@ TEST(Exponent, NextKeepsTwoBitsAndSinksSlowly) {
   EXPECT_EQ(one[0], 7);
 }
 
-TEST(Exponent, BlocksOfOneParameterHoldItsLargest) {
+TEST(Exponent, BlocksOfOneParameterShareItsLargestMaximum) {
   engine::Layout layout;
   layout.parameters = {{"a", {3000}, 0, 3000, false}, {"b", {1}, 3 * kBlock, 1, false}};
   layout.elements = 4 * kBlock;
@@ -94,7 +94,8 @@ TEST(Exponent, BlocksOfOneParameterHoldItsLargest) {
   EXPECT_EQ(exponents, (std::vector<int32_t>{9, 11, 20, -7}));
 }
 
-// An embedding's block: small gradients, and large ones every few steps. Each is expected once only.
+// A block of an embedding: small gradients, and a large one every few steps. Only the first large one
+// overflows.
 TEST(Exponent, RareLargeGradientsAreRemembered) {
   std::vector<int32_t> exponents{kUnknown};
   int redone = 0;
@@ -109,11 +110,11 @@ TEST(Exponent, RareLargeGradientsAreRemembered) {
   EXPECT_EQ(redone, 2);  // the first step, and the first large one
 }
 
-TEST(Exponent, VerdictsOnOddBlocks) {
+TEST(Exponent, OverflowIgnoresZeroAndNonFiniteBlocks) {
   const std::vector<int32_t> exponents{3, 3};
   EXPECT_FALSE(Overflowed(std::vector<int32_t>{3, kZero}, exponents));
   EXPECT_TRUE(Overflowed(std::vector<int32_t>{3, 4}, exponents));
-  // No exponent helps against a NaN: it must not cause a redo for ever.
+  // No exponent fits a NaN, so a NaN must not cause endless repetitions.
   EXPECT_FALSE(Overflowed(std::vector<int32_t>{3, kNotFinite}, exponents));
   EXPECT_TRUE(Overflowed(std::vector<int32_t>{4, kNotFinite}, exponents));
   EXPECT_TRUE(NotFinite(std::vector<int32_t>{3, kNotFinite}));
@@ -138,7 +139,7 @@ TEST(Exponent, OneRedoIsAlwaysEnough) {
       ASSERT_FALSE(Overflowed(maxima, exponents)) << "seed " << seed << " step " << step;
       ExponentsForNext(OneBlockEach(3), maxima, step + 1, exponents);
     }
-    EXPECT_GE(redone, 1);  // the first step always
+    EXPECT_GE(redone, 1);  // the first step always overflows
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Random floats for the tests of the exact numerics: ordinary ones and every awkward kind.
+// Random floats for the tests of the exact numerics: normally distributed values, and edge cases of every
+// kind.
 #pragma once
 
 #include <bit>
@@ -19,7 +20,7 @@ inline double Gauss(SplitMix64& random) {
   return radius * std::cos(2 * std::numbers::pi * random.Uniform());
 }
 
-// Normal values around 2^center.
+// Normally distributed values around 2^center.
 inline std::vector<float> Ordinary(SplitMix64& random, size_t count, int center) {
   std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(std::ldexp(Gauss(random), center));

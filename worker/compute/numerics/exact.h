@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exact numerics: sums of gradients that do not depend on order, world size or algorithm.
+// Exact numerics: sums of gradients that do not depend on order, world size or algorithm. Newcomers start
+// here; reference.cc defines each function one element at a time, and docs/internals/exact-numerics.md has
+// the derivation and the error table.
 //
-// A step's gradient is the sum over V logical micro-batches of g_v. Each block of kBlock elements has an
-// exponent E agreed by all members before the step; g_v is quantised to q = rint(g * 2^(L - E)) with L = 30 -
-// ceil(log2 V), so that the sum of V of them fits int32 when |g| <= 2^E; integers add in any order. Source:
-// facts on elastic training, section 2.5. The verdict "a block overflowed" is taken per g_v, not per sum, so
-// that it does not depend on who holds which v. The exponents of the next step follow from this step's
-// largest |g_v| per block, with two bits of slack; a step that overflows is done again with exponents from
-// its own maxima (deterministic, and rare: the first step always).
+// The gradient of a step is the sum over V micro-batches of g_v. All members agree on an exponent E for each
+// block of kBlock elements before the step. g_v is quantised to the integer q = rint(g_v * 2^(L - E)), with
+// L = 30 - ceil(log2 V) bits. The sum of V such integers fits int32 as long as |g_v| <= 2^E, and integers can
+// be added in any order.
 //
-// NaN and infinity: a block with a value that is not finite gets the maximum kNotFinite, on all members
-// alike; the step loop decides what to do.
+// A block overflows when some |g_v| exceeds 2^E. Overflow is decided per g_v and not per sum, so that it does
+// not depend on which member owns which v. The exponents of the next step follow from the largest |g_v| of
+// this step per block, plus two bits of slack. A step that overflows is repeated with exponents from its own
+// maxima; this is deterministic, and rare with the exception of the first step.
 //
-// Thread rule: distinct block ranges may be worked on by distinct threads.
+// NaN and infinity: the maximum of a block that holds one is kNotFinite, on all members alike; the step loop
+// decides what to do.
+//
+// Shapes: gradients and sums are (N) with N a multiple of kBlock; exponents and maxima are (N / kBlock).
+//
+// Thread-safe: all functions are pure. Different threads may work on different blocks.
 #pragma once
 
 #include <cstdint>
@@ -26,58 +32,58 @@ namespace ringmaster::numerics {
 
 using engine::kBlock;
 
-// Exponent of a block of which nothing is known yet: everything but zero overflows.
+// Exponent of a block without history: every value except zero overflows.
 inline constexpr int32_t kUnknown = -1000;
 // Maximum of a block that holds a NaN or an infinity.
 inline constexpr int32_t kNotFinite = 1000;
-// Maximum of a block that is all zero. What maxima are filled with before a step.
+// Maximum of a block of zeros; maxima are initialised to it before a step.
 inline constexpr int32_t kZero = -999;
-// Exponents are kUnknown or in this range: 2^(L - E) is then a normal float for every L. Blocks whose largest
-// value is below 2^-96 are quantised with that exponent; above, 128 plus two bits of slack is the most.
+// An exponent is kUnknown or in this range, so that 2^(L - E) is a normal float for every L. A block whose
+// largest value is below 2^-96 uses the exponent -96. The largest float needs 128, plus two bits of slack.
 inline constexpr int32_t kMinExponent = -96;
 inline constexpr int32_t kMaxExponent = 130;
 
-// The bits L left for one micro-batch. micro_batches in [1, 65536].
+// Returns L, the bits of one quantised value. REQUIRES: 1 <= micro_batches <= 65536.
 int QuantumBits(int micro_batches);
 
-// First micro-batch of a step: overwrite = true; sums and maxima are then set instead of added to. `grads`
-// and `sums` are whole blocks of equal length; exponents and maxima have one entry per block. maxima[b] =
-// max(maxima[b], smallest e with |g| <= 2^e for all g of the block). A block whose maximum exceeds its
-// exponent contributes 0 (the step will be redone).
+// sums += the quantised gradients, and maxima[b] = max(maxima[b], smallest e with |g| <= 2^e for all g of
+// block b). With `overwrite`, for the first micro-batch of a step, sets both instead. A block whose maximum
+// exceeds its exponent contributes 0, since the step is going to be repeated.
 void Accumulate(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
                 bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima);
 void AccumulateReference(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
                          bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima);
 
-// After maxima were reduced by max over all members: must the step be redone? Blocks that are not finite do
-// not count (no exponent would help): ask NotFinite as well.
+// Returns whether the step must be repeated. REQUIRES: `maxima` is reduced by max over all members. Ignores
+// blocks that are not finite, because no exponent fits them: check NotFinite as well.
 bool Overflowed(std::span<const int32_t> maxima, std::span<const int32_t> exponents);
 bool NotFinite(std::span<const int32_t> maxima);
 
-// Exponents for doing the same step again: those that overflowed become what the maxima ask for, the others
-// stay.
+// Updates the exponents for a repetition of the step: a block that overflowed gets its maximum, the others
+// keep their exponent.
 void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents);
 
-// Exponents for the step after `step`: two bits above this step's maxima, or the old ones where those are
-// higher; they sink by at most one bit every kSinkEvery steps. And at least the largest maximum of the blocks
-// of the same parameter: an embedding's rows have large gradients only when their token occurs, and would
-// else overflow each time one does. Where nothing of a parameter is known (all zero, or not finite), its
-// blocks keep theirs.
+// Updates the exponents for the step after `step`. The exponent of a block is the largest of:
+//   - its maximum in this step plus two bits,
+//   - its old exponent, lowered by one bit every kSinkEvery steps,
+//   - the largest maximum of the blocks of the same parameter. A row of an embedding has a large gradient
+//     only when its token occurs, and would otherwise overflow each time.
+// A parameter without a usable maximum (all zero or not finite) keeps its exponents.
 inline constexpr int64_t kSinkEvery = 64;
 void ExponentsForNext(const engine::Layout& layout, std::span<const int32_t> maxima, int64_t step,
                       std::span<int32_t> exponents);
 
-// out = sum * 2^(E - L) * scale, each element by one multiplication in double rounded once. In place over the
-// same bytes is fine (out may alias sums). Not-finite sums cannot occur.
+// out = sum * 2^(E - L) * scale: one multiplication in double per element, rounded once. `out` may be the
+// memory of `sums`. A sum is always finite.
 void Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits, double scale,
             std::span<float> out);
 
-// Euclidean norm with a fixed order: per block in double, in sixteen lanes, then over blocks. Equal bits for
-// equal input, any thread count.
+// Returns the Euclidean norm. The order of additions is fixed: per block in double, in sixteen lanes, then
+// over blocks; so equal input gives equal bits with any number of threads.
 double Norm(std::span<const float> values);
 double NormReference(std::span<const float> values);
 
-// Sum of doubles in index order.
+// Returns the sum in index order.
 double OrderedSum(std::span<const double> values);
 
 }  // namespace ringmaster::numerics

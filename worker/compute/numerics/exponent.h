@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exponents of blocks: from the largest value to an exponent, and from exponents to factors. Private to
-// numerics. Pure functions.
+// Conversions between the largest value of a block, its exponent and the scale factors. Internal to numerics.
+// Pure functions.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace ringmaster::numerics {
 
-// Smallest e with |value| <= 2^e, from the bits of |value|.
+// Returns the smallest e with |value| <= 2^e, given the bits of |value|.
 inline int32_t ExponentOfBits(uint32_t magnitude) {
   const auto biased = static_cast<int32_t>(magnitude >> 23);
   const uint32_t fraction = magnitude & 0x7fffffU;
@@ -28,12 +28,12 @@ inline void CheckExponent(int32_t exponent) {
         exponent);
 }
 
-// 2^(L - E), a normal float for every valid pair.
+// Returns 2^(L - E), a normal float for every valid pair.
 inline float QuantiseScale(int quantum_bits, int32_t exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(quantum_bits - exponent + 127) << 23);
 }
 
-// 2^(E - L) * scale. A block of unknown exponent holds only zeros.
+// Returns 2^(E - L) * scale. A block of unknown exponent holds only zeros.
 inline double DecodeFactor(int quantum_bits, int32_t exponent, double scale) {
   return exponent == kUnknown ? 0.0 : std::ldexp(1.0, exponent - quantum_bits) * scale;
 }

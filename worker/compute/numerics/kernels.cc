@@ -4,25 +4,13 @@
 
 #include <vector>
 
+#include "worker/compute/engine/cpu_variants.h"
 #include "worker/compute/numerics/exact.h"
-
-// The loops are written once and inlined into one wrapper per instruction set, where the compiler vectorises
-// them. They hold only operations that are exact or correctly rounded in every instruction set (scaling by
-// powers of two, rint, integer sums, single IEEE operations; contraction is off), so the bits are equal.
-#define RM_BODY __attribute__((always_inline)) static inline
-
-// Elements do not depend on each other, even when input and output are the same memory. (Clang checks that at
-// run time.)
-#if defined(__clang__)
-#define RM_NO_OVERLAP
-#else
-#define RM_NO_OVERLAP _Pragma("GCC ivdep")
-#endif
 
 namespace ringmaster::numerics {
 namespace {
 
-// Sums, gradients and decoded values may share bytes.
+// Sums, gradients and decoded values may share memory.
 using AliasFloat [[gnu::may_alias]] = float;
 using AliasInt [[gnu::may_alias]] = int32_t;
 using AliasBits [[gnu::may_alias]] = uint32_t;
@@ -31,7 +19,7 @@ constexpr int kLanes = 16;
 
 RM_BODY uint32_t MaxBits(const float* values) {
   const auto* bits = reinterpret_cast<const AliasBits*>(values);
-  int32_t top = 0;  // signed compare is enough below 2^31, and every instruction set has it
+  int32_t top = 0;  // the bits are below 2^31, so a signed comparison works; every instruction set has it
   for (int64_t i = 0; i < kBlock; ++i) {
     const auto magnitude = static_cast<int32_t>(bits[i] & 0x7fffffffU);
     top = magnitude > top ? magnitude : top;
@@ -88,13 +76,9 @@ RM_BODY double SumSquares(const float* values, int64_t count) {
 
 RM_VARIANT(plain, )
 #if defined(__x86_64__)
-RM_VARIANT(sse41, __attribute__((target("sse4.1"))))
-RM_VARIANT(avx2, __attribute__((target("avx2"))))
-#if defined(__clang__)
-RM_VARIANT(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))))
-#else
-RM_VARIANT(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512"))))
-#endif
+RM_VARIANT(sse41, RM_TARGET_SSE41)
+RM_VARIANT(avx2, RM_TARGET_AVX2)
+RM_VARIANT(avx512, RM_TARGET_AVX512)
 #endif
 
 std::vector<Kernels> Detect() {

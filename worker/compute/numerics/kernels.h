@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The inner loops of the exact numerics, once per instruction set. Private to numerics and its tests: the
-// tests run every variant this CPU has and demand equal bits.
+// The inner loops of the exact numerics, compiled once per instruction set (engine/cpu_variants.h). Internal
+// to numerics and its tests, which run every variant that this CPU supports and compare the bits.
 //
-// Every kernel works on one block of kBlock elements unless a count is given. Pointers may be equal (in
-// place), never partly overlapping. No state, no thread rules.
+// A kernel works on one block, shape (kBlock), unless it takes a count. Pointers may be equal (in place) but
+// must not overlap partly. Thread-safe: the kernels have no state.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,20 @@ namespace ringmaster::numerics {
 
 struct Kernels {
   const char* name;
-  // Largest |value| of the block as the bits of a float with the sign cleared: ordered like the values, with
-  // infinities and NaNs on top.
+  // Returns the largest |value| as the bits of a float without sign. Such bits order like the values, with
+  // infinities and NaNs last.
   uint32_t (*max_bits)(const float* values);
-  // sums (+)= rint(values * scale), ties to even.
+  // sums = rint(values * scale), or sums += rint(values * scale); ties to even.
   void (*quantise)(const float* values, float scale, int32_t* sums);
   void (*quantise_add)(const float* values, float scale, int32_t* sums);
-  // out = float(sum * factor).
+  // out[i] = float(sums[i] * factor).
   void (*decode)(const int32_t* sums, double factor, float* out);
-  // Sum of squares of `count` values: element i goes to lane i mod 16, the lanes are folded by halves.
+  // Returns the sum of squares of values, shape (count). Element i is added to lane i mod 16; the lanes are
+  // then added by halves.
   double (*sum_squares)(const float* values, int64_t count);
 };
 
-// What this CPU can run, fastest first; the last one is plain and always there.
+// Returns the variants that this CPU supports, fastest first; the last one is plain C++.
 std::span<const Kernels> AvailableKernels();
 
 }  // namespace ringmaster::numerics

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The definition of the exact numerics, one element at a time and in plain words; the kernels must give the
-// same bits.
+// The definition of the exact numerics, one element at a time. The kernels must give the same bits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +11,7 @@
 namespace ringmaster::numerics {
 namespace {
 
-// Smallest e with |value| <= 2^e, by frexp: |value| = m * 2^e with m in [0.5, 1).
+// Returns the smallest e with |value| <= 2^e. frexp gives |value| = m * 2^e with m in [0.5, 1).
 int32_t ExponentOf(float value) {
   if (!std::isfinite(value)) return kNotFinite;
   if (value == 0) return kZero;
@@ -34,7 +33,7 @@ void AccumulateReference(std::span<const float> grads, std::span<const int32_t> 
     for (size_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
       int32_t q = 0;
       if (top != kZero && top <= exponents[b]) {
-        // In double the product is exact, so there is one rounding: to the nearest integer, ties to even.
+        // The product is exact in double, so the only rounding is to the nearest integer, ties to even.
         q = static_cast<int32_t>(std::nearbyint(std::ldexp(double{grads[i]}, quantum_bits - exponents[b])));
       }
       sums[i] = overwrite ? q : sums[i] + q;

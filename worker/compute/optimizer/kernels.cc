@@ -4,17 +4,7 @@
 
 #include <vector>
 
-// Written once, inlined into one wrapper per instruction set and vectorised there. Only single IEEE
-// operations (add, multiply, divide, square root), never contracted: equal bits in every instruction set.
-#define RM_BODY __attribute__((always_inline)) static inline
-
-// Elements do not depend on each other, even when input and output are the same memory. (Clang checks that at
-// run time.)
-#if defined(__clang__)
-#define RM_NO_OVERLAP
-#else
-#define RM_NO_OVERLAP _Pragma("GCC ivdep")
-#endif
+#include "worker/compute/engine/cpu_variants.h"
 
 namespace ringmaster::optimizer {
 namespace {
@@ -67,13 +57,13 @@ RM_BODY void AdamWLoop(const AdamWScalars& s, const Slices& slices) {
 
 RM_VARIANT(plain, )
 #if defined(__x86_64__)
-RM_VARIANT(avx2, __attribute__((target("avx2"))))
+RM_VARIANT(avx2, RM_TARGET_AVX2)
 #endif
 
 std::vector<Kernels> Detect() {
   std::vector<Kernels> found;
 #if defined(__x86_64__)
-  // AVX-512 is left out: division and square root take as long per element there.
+  // No AVX-512 variant: its division and square root are not faster per element.
   if (__builtin_cpu_supports("avx2")) found.push_back(avx2::kKernels);
 #endif
   found.push_back(plain::kKernels);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The inner loops of the optimizers, once per instruction set. Private to optimizer and its tests: the tests
-// run every variant this CPU has and demand the reference's bits.
+// The inner loops of the optimizers, compiled once per instruction set (engine/cpu_variants.h). Internal to
+// optimizer, its tests and the CUDA kernels. The tests run every variant that this CPU supports and compare
+// the bits with the reference.
 //
-// Element i of the outputs depends on element i of the inputs alone. An output may be the same memory as its
-// own input, never partly overlapping. No state, no thread rules.
+// Element i of the outputs depends only on element i of the inputs. An output may be the memory of its own
+// input but must not overlap it partly. Thread-safe: the kernels have no state.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +15,17 @@
 
 namespace ringmaster::optimizer {
 
-// The numbers of a step as the elements see them: computed in double, each rounded to float once.
+// The scalars of a step, the same for all elements: computed in double, each rounded to float once.
 struct SgdScalars {
   float gradient_scale = 1;
-  float weight_decay = 0;  // 0 where decay does not apply
+  float weight_decay = 0;  // 0 without decay
   float momentum = 0;
   float negative_rate = 0;
 };
 
 struct AdamWScalars {
   float gradient_scale = 1;
-  float keep = 1;  // 1 - rate * weight_decay; 1 where decay does not apply
+  float keep = 1;  // 1 - rate * weight_decay; 1 without decay
   float one_minus_beta1 = 0;
   float beta2 = 0;
   float one_minus_beta2 = 0;
@@ -42,7 +43,7 @@ struct Kernels {
   void (*adamw)(const AdamWScalars& s, const Slices& slices);
 };
 
-// What this CPU can run, fastest first; the last one is plain and always there.
+// Returns the variants that this CPU supports, fastest first; the last one is plain C++.
 std::span<const Kernels> AvailableKernels();
 
 }  // namespace ringmaster::optimizer

@@ -25,7 +25,7 @@ void CheckLengths(Kind kind, const Slices& s) {
   }
 }
 
-// Elements [begin, end) of all; a missing second state stays missing.
+// Returns elements [begin, end) of every array; an empty array stays empty.
 Slices Cut(const Slices& s, int64_t begin, int64_t end) {
   const auto from = static_cast<size_t>(begin);
   const auto count = static_cast<size_t>(end - begin);
@@ -40,7 +40,7 @@ void Zero(const Slices& s) {
   }
 }
 
-// The part of the arena in [begin, end): parameters by their flag, zero between them.
+// Runs one step over [begin, end) of the arena: parameters by their decay flag, zeros between them.
 void StepRange(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
                const Slices& slices, int64_t begin, int64_t end) {
   int64_t at = begin;
@@ -101,7 +101,8 @@ void Step(const Config& config, const StepScalars& scalars, bool decay, const Sl
 void StepAll(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
              const Slices& slices, int threads) {
   CheckLengths(config.kind, slices);
-  CHECK(static_cast<int64_t>(slices.params.size()) == layout.elements, "the arena does not fit the layout");
+  CHECK(static_cast<int64_t>(slices.params.size()) == layout.elements,
+        "the arena has another size than the layout");
   const int64_t pieces =
       std::clamp<int64_t>(layout.elements / kMinElementsPerThread, 1, std::max(1, threads));
   const auto border = [&](int64_t piece) {

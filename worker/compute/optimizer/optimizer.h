@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Optimizers over arenas: next = f(current, gradient), element by element, from one buffer into another. The
-// untouched current buffer is the one-step undo, at no extra memory traffic: a step is committed by swapping
-// roles.
+// Optimizers over the arena of engine::Layout: next = f(current, gradient), element by element, from one
+// buffer into another. A step is committed by swapping the two buffers, so the old buffer is the undo of the
+// step at no extra memory traffic. reference.cc has the formulas and their source.
 //
-// Pure arithmetic, no state of its own, no FMA contraction: any cut of the range and any thread gives the
-// same bits.
+// Thread-safe: pure arithmetic without state. FMA contraction is disabled, so any partition of the range over
+// any number of threads gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,27 @@ struct Config {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;  // only where Parameter::decay. AdamW: decoupled; SGD: added to the gradient
-  double clip_norm = 0;     // 0: none
+  // For parameters with Parameter::decay. AdamW: decoupled decay; SGD: added to the gradient.
+  double weight_decay = 0;
+  double clip_norm = 0;  // 0: no clipping
   bool operator==(const Config&) const = default;
 };
 
-// State arrays beside the parameters: 1 for SGD (momentum), 2 for AdamW (m, v).
+// Returns the number of state arrays: 1 for SGD (momentum), 2 for AdamW (m, v).
 int StateArrays(Kind kind);
 
-// What varies from step to step. step counts from 1 (bias correction).
+// The scalars of one step. `step` counts from 1 (bias correction).
 struct StepScalars {
   int64_t step = 1;
   double learning_rate = 0;
   double gradient_scale = 1;  // the clip factor
 };
 
-// min(1, clip_norm / norm); 1 when clipping is off. PyTorch's formula with its 1e-6.
+// Returns min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does; 1 without clipping.
 double ClipFactor(double clip_norm, double norm);
 
-struct Slices {  // equal lengths; element i of all belongs together
+// The same range of every array. Shape of each: (N).
+struct Slices {
   std::span<const float> gradient;
   std::span<const float> params;
   std::span<const float> state0;
@@ -53,11 +55,11 @@ struct Slices {  // equal lengths; element i of all belongs together
   std::span<float> next_state1;
 };
 
-// One step over a range whose elements share the decay flag.
+// Runs one step over a range whose elements share the decay flag.
 void Step(const Config& config, const StepScalars& scalars, bool decay, const Slices& slices);
 void StepReference(const Config& config, const StepScalars& scalars, bool decay, const Slices& slices);
 
-// Whole arena by the layout, cut into pieces for `threads` threads. Padding stays zero.
+// Runs one step over the whole arena with up to `threads` threads. Padding stays zero.
 void StepAll(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
              const Slices& slices, int threads);
 
@@ -66,10 +68,11 @@ enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine };
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kConstant;
   double base = 0;
-  double final = 0;          // linear and cosine end here at total_steps
-  int64_t warmup_steps = 0;  // linear from 0; step w has the full rate
+  double final = 0;          // rate of linear and cosine at total_steps
+  int64_t warmup_steps = 0;  // the rate grows linearly from 0 to `base` at this step
   int64_t total_steps = 0;
-  double At(int64_t step) const;  // step counts from 1
+  // Returns the learning rate of `step`, which counts from 1.
+  double At(int64_t step) const;
 };
 
 }  // namespace ringmaster::optimizer

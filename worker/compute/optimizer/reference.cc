@@ -8,8 +8,8 @@
 //   AdamW   p = p (1 - lr wd);  m = m + (1 - b1)(g - m);  v = b2 v + (1 - b2) g g
 //           p = p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 //
-// Scalars are taken in double and rounded to float once; the division by sqrt(1 - b2^t) is a multiplication
-// by its inverse. Each operation below is one float operation.
+// Scalars are computed in double and rounded to float once. The division by sqrt(1 - b2^t) is a
+// multiplication by the inverse. Each operation below is one float operation.
 #include <cmath>
 
 #include "base/check.h"

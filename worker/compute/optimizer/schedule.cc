@@ -13,13 +13,13 @@ double Schedule::At(int64_t step) const {
   CHECK(step >= 1, "step {}", step);
   if (step < warmup_steps) return base * static_cast<double>(step) / static_cast<double>(warmup_steps);
   if (kind == ScheduleKind::kConstant || step == warmup_steps) return base;
-  // How far from the end of the warm-up (0) to the end of training (1).
+  // Progress from the end of the warm-up (0) to the end of training (1).
   const int64_t length = total_steps - warmup_steps;
   const double done =
       length <= 0
           ? 1
           : std::clamp(static_cast<double>(step - warmup_steps) / static_cast<double>(length), 0.0, 1.0);
-  if (done == 1) return final;  // exact, whatever cos rounds to
+  if (done == 1) return final;  // exact, independent of the rounding of cos
   const double left =
       kind == ScheduleKind::kLinear ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));
   return final + (base - final) * left;

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Causal attention of one head of one sample. Queries go in blocks of kQueryBlock rows; a block's scores lie
-// in cache from product to soft-max to product, and keys that the block cannot see are not multiplied. Only
-// the log-sum-exp of each row is kept for backward, which finds the probabilities again.
+// Causal self-attention of one head of one sample: out = softmax(q k^T / sqrt(D) + causal mask) v. Source:
+// Vaswani et al. 2017, "Attention Is All You Need"; backward recomputes the probabilities from the
+// log-sum-exp as in FlashAttention (Dao et al. 2022).
+//
+// Queries are processed in blocks of kQueryBlock rows, so that the scores of a block stay in cache, and keys
+// that the block cannot see are skipped. Forward keeps only the log-sum-exp of each row for backward.
+//
+// Shapes: q, k, v, out and their gradients (T, D), with T the context and D the head size; lse (T).
 #pragma once
 
 #include <cstdint>
@@ -13,10 +18,11 @@ namespace ringmaster::engine::kernels {
 
 inline constexpr int64_t kQueryBlock = 64;
 
-// Rows are positions. q, k, v (and their gradients) lie inside rows of ld_qkv floats, out inside ld_out.
+// One head as rows inside packed activations: q, k, v and their gradients have a row stride of ld_qkv floats,
+// out and d_out one of ld_out floats.
 struct AttentionHead {
-  int64_t context = 0;
-  int64_t size = 0;  // of a head
+  int64_t context = 0;  // T
+  int64_t size = 0;     // D
   int64_t ld_qkv = 0;
   int64_t ld_out = 0;
   const float* q = nullptr;
@@ -24,17 +30,19 @@ struct AttentionHead {
   const float* v = nullptr;
 };
 
-// Floats of scratch for one call of either function.
+// Returns the floats of scratch that one call of AttentionForward or AttentionBackward needs.
 int64_t AttentionScratch(int64_t context);
 
+// Writes out (T, D) and lse (T).
 void AttentionForward(const Kernels& kernels, const AttentionHead& head, float* out, float* lse,
                       float* scratch);
 
+// Inputs and outputs of backward; d_q, d_k and d_v are overwritten.
 struct AttentionGradients {
   const float* out = nullptr;
   const float* d_out = nullptr;
   const float* lse = nullptr;
-  float* d_q = nullptr;  // overwritten, as d_k and d_v
+  float* d_q = nullptr;
   float* d_k = nullptr;
   float* d_v = nullptr;
 };

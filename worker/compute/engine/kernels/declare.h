@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Declares one kernel for the reference and for every instruction set; its type is KernelFn, declared by the
-// operation's header. In a kernel source, RM_KERNEL names the function of the set being compiled.
+// RM_DECLARE_KERNEL(Name) declares the kernel `Name` for the reference and for every instruction set. The
+// type of the kernel is NameFn, which the header of the operation declares.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kernels by name, one table per way of computing them. A model asks its Exec for the table and calls
-// through it, so that which CPU (or, later, which device) runs is decided in one place. Every kernel is
-// serial, works on plain memory of any alignment, and treats rows independently of each other: cutting a call
-// by rows or columns gives the same bits.
+// The table of kernels, one instance per instruction set. A model calls the kernels through the table of its
+// Exec, so that the instruction set is selected in one place.
 //
-// The signatures stand in the header of each operation; the fast and the reference code beside it.
+// A kernel is serial, accepts memory of any alignment, and treats rows independently of each other, so that
+// dividing a call by rows or columns does not change the bits.
+//
+// The header of each operation (gelu.h) declares the signature and states the shapes; gelu.cc has the
+// vectorised code and gelu_reference.cc the reference.
 #pragma once
 
 #include "worker/compute/engine/kernels/bias.h"
@@ -58,14 +60,16 @@ struct Kernels {
 #define RM_MEMBER(kernel) kernel##Fn* kernel;
   RM_FOR_ALL_KERNELS(RM_MEMBER)
 #undef RM_MEMBER
-  MultiplyTilesFn* multiply_tiles = nullptr;  // null: products of bfloat16 are oneDNN's
+  MultiplyTilesFn* multiply_tiles = nullptr;  // null: oneDNN computes bfloat16 products
 };
 
-// Plain loops, written to be read; what the fast ones are tested against.
+// Returns plain loops, the reference that the tests compare the others with.
 const Kernels& ReferenceKernels();
-// The widest vectors that this CPU has, and its tiles. All choices give equal bits but for products.
+// Returns the kernels for the widest vectors of this CPU, and its AMX tiles. All tables give equal bits,
+// except for matrix products.
 const Kernels& FastKernels();
-// By name ("base", "avx2", "avx512", "tiles"), or null when this CPU or build lacks it: for tests.
+// Returns the table of a name ("base", "avx2", "avx512", "tiles"), or null when this CPU or build lacks it.
+// For tests.
 const Kernels* KernelsFor(const char* name);
 
 }  // namespace ringmaster::engine::kernels

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// C = op(A) op(B), optionally added to C, by oneDNN on the calling thread alone: equal operands give equal
-// bits whatever the alignment and whatever ran before. Row-major throughout.
+// Single-precision matrix product C = op(A) op(B), or C += op(A) op(B), row-major, by oneDNN on the calling
+// thread. Equal operands give equal bits, independent of alignment and of earlier calls.
 #pragma once
 
 #include <cstdint>
 
 namespace ringmaster::engine::kernels {
 
-// A row-major matrix as it lies in memory; `transposed` means that its transpose takes part.
+// A row-major matrix in memory; op(M) is its transpose when `transposed` is set.
 struct Matrix {
   const float* data = nullptr;
-  int64_t ld = 0;  // elements between rows in memory
+  int64_t ld = 0;  // row stride in elements
   bool transposed = false;
-  // First element of row r, column c of op(M).
+  // Returns the element at row r, column c of op(M).
   const float* At(int64_t r, int64_t c) const { return data + (transposed ? c * ld + r : r * ld + c); }
 };
 
@@ -21,14 +21,14 @@ struct MatmulArgs {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  Matrix a;  // op(A) is [m, k]
-  Matrix b;  // op(B) is [k, n]
-  float* c = nullptr;
+  Matrix a;            // op(A): (m, k)
+  Matrix b;            // op(B): (k, n)
+  float* c = nullptr;  // (m, n)
   int64_t ldc = 0;
   bool accumulate = false;
 };
 
-void Matmul(const MatmulArgs& product);
-void MatmulReference(const MatmulArgs& product);
+void Matmul(const MatmulArgs& args);
+void MatmulReference(const MatmulArgs& args);
 
 }  // namespace ringmaster::engine::kernels

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products of bfloat16 operands with sums in float, by oneDNN (AMX or AVX512_BF16) on the calling thread
-// alone. Keeps the primitive of every shape it has met, since making one costs more than a small product;
-// what is kept does not change results. One thread at a time uses an object.
+// Matrix product of bfloat16 operands with float accumulation, by oneDNN (AMX or AVX512_BF16) on the calling
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace ringmaster::engine::kernels {
 
-// As Matrix and Product of matmul.h, over bfloat16.
+// Like Matrix and MatmulArgs of matmul.h, with bfloat16 operands.
 struct MatrixBf16 {
   const uint16_t* data = nullptr;
   int64_t ld = 0;
@@ -27,12 +26,14 @@ struct MatmulBf16Args {
   float* c = nullptr;
   int64_t ldc = 0;
   bool accumulate = false;
-  bool b_packed = false;  // b lies in strips of one slice (packed.h); its ld and orientation do not count
+  bool b_packed = false;  // b is one packed slice (packed_matrix.h); its ld and `transposed` are ignored
 };
 
+// Caches the oneDNN primitive of every shape, because creating one costs more than a small product; the cache
+// does not change results. Not thread-safe; one object per thread.
 class MatmulBf16 {
  public:
-  // Whether this CPU multiplies bfloat16 in hardware.
+  // Returns whether this CPU multiplies bfloat16 in hardware.
   static bool Supported();
 
   MatmulBf16();
@@ -40,8 +41,8 @@ class MatmulBf16 {
   MatmulBf16(MatmulBf16&&) noexcept;
   MatmulBf16& operator=(MatmulBf16&&) noexcept;
 
-  void Run(const MatmulBf16Args& product);
-  // Bytes of oneDNN's scratch held now.
+  void Run(const MatmulBf16Args& args);
+  // Returns the bytes of scratch that oneDNN holds for this object.
   int64_t ScratchBytes() const;
 
  private:
@@ -49,6 +50,6 @@ class MatmulBf16 {
   std::unique_ptr<State> state_;
 };
 
-void MatmulBf16Reference(const MatmulBf16Args& product);
+void MatmulBf16Reference(const MatmulBf16Args& args);
 
 }  // namespace ringmaster::engine::kernels

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// oneDNN splits its work by the number of OpenMP threads that the calling thread may use, and with it the
-// order of sums. We cut the work ourselves, so within this scope that number is 1; it belongs to the calling
-// thread only, and is put back.
+// Limits oneDNN to one thread within a scope. oneDNN divides work, and with it the order of additions, by the
+// number of OpenMP threads of the calling thread; Exec divides the work itself. The limit applies to the
+// calling thread only, and the destructor restores the previous one.
 #pragma once
 
-// From the OpenMP run-time that oneDNN is linked with; declared here since nothing else of OpenMP is used.
+// From the OpenMP runtime that oneDNN links. Declared here because nothing else of OpenMP is used.
 extern "C" void omp_set_num_threads(int threads);
 extern "C" int omp_get_max_threads();
 

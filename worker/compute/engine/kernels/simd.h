@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sixteen float lanes on every CPU: one 512-bit register, two of 256 or four of 128 bits. The lane count is
-// part of the result (a sum adds lane by lane, then a fixed tree), so it is the same everywhere, and these
-// kernels give equal bits on all instruction sets.
+// Vectors of sixteen float lanes on every CPU: one register of 512 bits, two of 256 or four of 128. The
+// number of lanes affects the result (a sum adds lane by lane, then in a fixed tree), so it is the same
+// everywhere, and the kernels give equal bits on all instruction sets.
 //
 // Included only by the kernels that are compiled once per instruction set. Everything here has internal
-// linkage: no copy built for a newer CPU may be merged with another by the linker.
+// linkage, so that the linker cannot merge code compiled for a newer CPU with other code.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Floats {
   FloatPart part[kParts];
 };
 
-// How many of the sixteen lanes are in memory: all, or the first `count` of a tail.
+// The lanes that are in memory: all sixteen, or the first `count` of a tail.
 struct AllLanes {};
 struct SomeLanes {
   int64_t count;
@@ -70,8 +70,8 @@ RM_INLINE void Store(float* to, const Floats& from, SomeLanes lanes) {
   for (int64_t i = 0; i < lanes.count; ++i) to[i] = values[i];
 }
 
-// Past the caches, to an address that is a multiple of 64 bytes: for what nobody reads soon. FlushStreams
-// comes before another thread may look.
+// Non-temporal store, for values that are not read soon. REQUIRES: the address is a multiple of 64 bytes, and
+// FlushStreams is called before another thread reads the values.
 #if defined(__x86_64__)
 RM_INLINE void Stream(float* to, const Floats& from) {
   for (int p = 0; p < kParts; ++p)
@@ -113,14 +113,14 @@ RM_INLINE Floats Min(const Floats& a, const Floats& b) {
   return out;
 }
 
-// value where test > 0, else 0.
+// Returns `value` in the lanes where test > 0, else 0.
 RM_INLINE Floats WherePositive(const Floats& test, const Floats& value) {
   Floats out;
   for (int p = 0; p < kParts; ++p) out.part[p] = test.part[p] > 0.0f ? value.part[p] : FloatPart{};
   return out;
 }
 
-// The lanes added in a fixed tree.
+// Returns the sum of the lanes, added in a fixed tree.
 RM_INLINE float Sum(const Floats& a) {
   float v[kLanes];
   __builtin_memcpy(v, &a, sizeof(a));
@@ -137,7 +137,7 @@ RM_INLINE float Largest(const Floats& a) {
   return best;
 }
 
-// body(i, lanes) for i = 0, 16, ... : all lanes, then what is left.
+// Calls body(i, lanes) for i = 0, 16, ...: with all lanes, then with those of the tail.
 template <class Body>
 RM_INLINE void ForLanes(int64_t n, Body&& body) {
   int64_t i = 0;
@@ -145,7 +145,7 @@ RM_INLINE void ForLanes(int64_t n, Body&& body) {
   if (i < n) body(i, SomeLanes{n - i});
 }
 
-// The same with one body for whole registers and one for the tail.
+// The same with separate bodies for whole vectors and for the tail.
 template <class Whole, class Tail>
 RM_INLINE void ForLanes(int64_t n, Whole&& whole, Tail&& tail) {
   int64_t i = 0;
@@ -153,9 +153,10 @@ RM_INLINE void ForLanes(int64_t n, Whole&& whole, Tail&& tail) {
   if (i < n) tail(i, SomeLanes{n - i});
 }
 
-// e^x. Reduction to |r| <= ln(2)/2 with ln(2) in two parts, then the Taylor polynomial of degree 7, whose
-// truncation error is below 6e-9; with rounding the relative error is below 2.5e-7 (tested against double).
-// Arguments are clamped to [-87.3, 88.3], so the result is never 0, infinite or denormal. NaN gives NaN.
+// Returns e^x. Reduces x to |r| <= ln(2)/2 with ln(2) in two parts (Cody and Waite), then evaluates the
+// Taylor polynomial of degree 7, whose truncation error is below 6e-9; with rounding the relative error is
+// below 2.5e-7 (tested against double). Arguments are clamped to [-87.3, 88.3], so the result is never 0,
+// infinite or denormal. NaN gives NaN.
 RM_INLINE Floats Exp(const Floats& argument) {
   Floats out;
   for (int p = 0; p < kParts; ++p) {
@@ -164,7 +165,7 @@ RM_INLINE Floats Exp(const Floats& argument) {
     const FloatPart high = 88.3f - FloatPart{};
     x = x < low ? low : x;
     x = x > high ? high : x;
-    // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+    // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
     const FloatPart shifted = x * 1.44269504f + 12582912.0f;
     const FloatPart n = shifted - 12582912.0f;
     const FloatPart r = (x - n * 0.693359375f) + n * 2.12194440e-4f;

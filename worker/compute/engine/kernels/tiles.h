@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products of bfloat16 operands by AMX tiles, with what follows a product done while its sums are still in
-// the first-level cache: large results then leave for memory while the next block is computed.
+// Matrix product of bfloat16 operands with AMX tiles. The epilogue runs while the sums are in the first-level
+// cache, so that stores of large results overlap with the next block.
 //
-// The same arithmetic as MatmulBf16 followed by StorePanel: sums in float, along the depth, in order.
+// The arithmetic is that of MatmulBf16 followed by StorePanel: float sums in the order of the depth.
 #pragma once
 
 #include <cstdint>
 
 namespace ringmaster::engine::kernels {
 
-inline constexpr int64_t kMostColumns = 512;  // of a product
-inline constexpr int64_t kTileRows = 32;      // rows of the first operand are read in groups of so many
+inline constexpr int64_t kMostColumns = 512;  // of one call
+inline constexpr int64_t kTileRows = 32;      // rows of a are read in groups of this size
 
-// A matrix that will be read soon: brought near while the tiles are busy.
+// A matrix that is read soon; it is prefetched while the tiles compute. Shape: (rows, columns).
 struct PrefetchRegion {
   const float* data = nullptr;
   int64_t rows = 0;
@@ -21,32 +21,35 @@ struct PrefetchRegion {
   int64_t ld = 0;
 };
 
-// A slice of the depth of a piece of a product: c = sums + a b, and at the last slice + bias + residual.
+// One slice of the depth of a block of the product: sums += a b; the last slice writes c = sums + bias +
+// residual.
 struct TileMatmulArgs {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t depth = 0;            // a multiple of kStripDepth
-  const uint16_t* a = nullptr;  // [rows to a multiple of kTileRows, depth]; what the last rows hold is unused
-  int64_t lda = 0;              //
-  const uint16_t* strips = nullptr;  // b in strips of kStripColumns (packed.h), `stride` elements apart
-  int64_t stride = 0;
-  // Between slices: rows and columns to multiples of kTileRows and kStripColumns. Null when there is but one.
+  const uint16_t* a = nullptr;  // (rows rounded up to kTileRows, depth); padding rows are ignored
+  int64_t lda = 0;
+  const uint16_t* strips = nullptr;  // b, packed (packed_matrix.h)
+  int64_t stride = 0;                // elements between strips
+  // Partial sums between slices: (rows rounded up to kTileRows, columns rounded up to kStripColumns). Null
+  // when there is only one slice.
   float* sums = nullptr;
   int64_t lds = 0;
   bool first = true;
   bool last = true;
-  const float* bias = nullptr;      // [columns]
-  const float* residual = nullptr;  // [rows, columns]
+  const float* bias = nullptr;      // (columns)
+  const float* residual = nullptr;  // (rows, columns)
   int64_t ldr = 0;
-  bool stream = false;  // c is written past the caches
-  float* c = nullptr;
+  bool stream = false;  // write c with non-temporal stores
+  float* c = nullptr;   // (rows, columns)
   int64_t ldc = 0;
   PrefetchRegion ahead;
 };
 
-using MultiplyTilesFn = void(const TileMatmulArgs& product);
+using MultiplyTilesFn = void(const TileMatmulArgs& args);
 
-// Whether this CPU has AVX512_BF16 and tiles of bfloat16, and the system lets this process use them.
+// Returns whether this CPU has AVX512_BF16 and AMX-BF16 and the kernel lets this process use them. Requests
+// the permission.
 bool HasTiles();
 MultiplyTilesFn MultiplyTiles;
 
