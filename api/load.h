@@ -45,7 +45,11 @@ std::vector<Problem> Validate(const TrainingJob& job);
 // "3e-4" -> 0.0003. kInvalid when it is not a finite decimal number.
 Result<double> ParseDecimal(std::string_view text);
 
-// Reference of all fields as Markdown, from the field tables (docs/reference/api.md is its output).
-std::string ReferenceMarkdown();
+// The reference of all fields as Markdown, from the field tables: the pages of docs/reference.
+struct ReferencePage {
+  std::string file;  // "api.md"
+  std::string text;
+};
+std::vector<ReferencePage> ReferencePages();
 
 }  // namespace ringmaster::api

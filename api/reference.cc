@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The Markdown reference of all fields.
+// The reference of all fields as Markdown pages.
 #include <fmt/format.h>
 
 #include "api/check.h"
@@ -11,14 +11,19 @@
 namespace ringmaster::api {
 namespace {
 
-constexpr const char* kIntroduction = R"(# The API: TrainingJob
+constexpr const char* kIntroduction = R"(# The TrainingJob API
 
-`ringmaster.dev/v1alpha1`, kind `TrainingJob`, short name `tj`, category `ml`. This page and
-`crds/ringmaster.dev_trainingjobs.yaml` are generated from the field tables in `api/fields_*.h`; `ringmaster crd --docs`
-and `ringmaster crd` print them. After a change there, run `api_test` from the root of the repository with
-`RINGMASTER_UPDATE=1`.
+Version `ringmaster.dev/v1alpha1`, kind `TrainingJob`, short name `tj`, category `ml`.
 
-A whole job:
+- [API: spec](api-spec.md): every field that you write
+- [API: status](api-status.md): every field that the operator writes
+- `examples/` in the repository: complete manifests
+
+The three pages and `crds/ringmaster.dev_trainingjobs.yaml` are generated from the field tables in `api/fields_*.h`;
+`ringmaster crd --docs` and `ringmaster crd` print them. After a change to the tables, run `api_test` in the root of the
+repository with `RINGMASTER_UPDATE=1`.
+
+A complete job:
 
 ```yaml
 apiVersion: ringmaster.dev/v1alpha1
@@ -34,43 +39,61 @@ spec:
     steps: 1000
 ```
 
-A field that is left out, or null, has its default. An unknown field is refused. Decimal numbers stand in quotes.
-Plain `yes`, `no`, `on`, `off`, `y`, `n`, numbers with leading zeros or to another base, duplicate keys, merge keys
-(`<<`), tags and several documents in a file are refused: readers of YAML disagree about them. `ringmaster validate
-FILE` names everything that is wrong in one go. With `--set PATH=VALUE`, text and decimals need no quotes:
-`--set spec.training.optimizer.learningRate=0.01`, `--set spec.restart.rules[0].action=Fail`.
+## Rules of the manifest
+
+- A field that is missing or null has its default. An unknown field is an error.
+- Decimal numbers are strings, in quotes.
+- YAML readers disagree about these constructs, so they are errors: plain `yes`, `no`, `on`, `off`, `y` and `n`, numbers
+  with leading zeros or in another base, duplicate keys, merge keys (`<<`), tags, and several documents in one file.
+- `ringmaster validate FILE` reports all errors together.
+- With `--set PATH=VALUE`, text and decimals need no quotes: `--set spec.training.optimizer.learningRate=0.01`,
+  `--set spec.restart.rules[0].action=Fail`.
+
+A name has at most 48 characters, so that `NAME-ATTEMPT-RANK`, the name of a pod and of its host, has at most 63.
 
 ## On a cluster
 
     ringmaster crd | kubectl apply --server-side -f -
 
-The API server then checks every job itself, without a webhook: it refuses what `ringmaster validate` refuses, and names
-the same field, with the same words where the rule is ours. What differs:
+The API server then validates every job, without a webhook. It refuses what `ringmaster validate` refuses and names the
+same field, with the same words where the rule is Ringmaster's. The differences:
 
-- Unknown fields are refused by `kubectl` and other clients that ask for it (`fieldValidation=Strict`); for others the
-  server drops them, and warns.
-- Where a field is missing or of the wrong type, the server does not go on to rules over several fields.
-- `yes`, `012` and the like are read as YAML 1.1 reads them before the server sees them.
-- `metadata.generateName` is for the server; a file that is run or validated here gives `metadata.name`.
+- `kubectl` and other clients that set `fieldValidation=Strict` get an error for unknown fields. For other clients the
+  server drops the fields and sends a warning.
+- Where a field is missing or has the wrong type, the server does not evaluate rules over several fields.
+- The client reads `yes`, `012` and the like as YAML 1.1 before the server sees them.
+- `metadata.generateName` works on the server only; a file for `ringmaster run` or `validate` sets `metadata.name`.
 
-A name has at most 48 characters, so that `NAME-ATTEMPT-RANK`, the name of a pod and of its host, has at most 63.
+`kubectl scale tj/NAME --replicas=N` sets `spec.workers.replicas`, between `min` and `max`. `kubectl wait
+--for=condition=Succeeded tj/NAME` waits for the end.
 
-`kubectl scale tj/NAME --replicas=N` sets `spec.workers.replicas`, within `min` and `max`. `kubectl wait
---for=condition=Succeeded tj/NAME` waits for the end. With server-side apply, several managers may write parts of one
-job: `spec.workers.template.spec` merges `containers`, `initContainers`, `volumes` and `env` by `name` and `volumeMounts`
-by `mountPath`; `spec.network.networks` is a set; other lists belong to one manager as a whole.
+With server-side apply, several managers may own parts of one job: `spec.workers.template.spec` merges `containers`,
+`initContainers`, `volumes` and `env` by `name`, and `volumeMounts` by `mountPath`; `spec.network.networks` is a set; every
+other list belongs to one manager.
 
 ## What may change
 
-Of a job that exists, any time:
+These fields may change at any time:
 
 {anytime}
-Never:
+These fields may never change:
 
 {never}
-Everything else only while the job is stopped: `spec.suspend` is true, and condition `Suspended` says that no worker is
-left. The change and `suspend: false` may be one request. Workers read these fields when they start; a running gang in
-which some read them before the change and some after it would compute neither job.
+Every other field may change only while the job is stopped: `spec.suspend` is true, and condition `Suspended` reports that
+no worker is left. One request may contain the change and `suspend: false`. Workers read these fields at their start, so
+the members of a running gang would compute different jobs.
+)";
+
+constexpr const char* kSpecIntroduction = R"(# API: spec
+
+Every field of `metadata` and `spec`. [The TrainingJob API](api.md) has the rules of the manifest. This page is generated
+from the field tables.
+)";
+
+constexpr const char* kStatusIntroduction = R"(# API: status
+
+Every field of `status`. The operator writes it; users read it. [Conditions](conditions.md) lists the conditions and their
+reasons. This page is generated from the field tables.
 )";
 
 std::string TypeName(const Schema& schema) {
@@ -172,7 +195,7 @@ void Section(const Schema& schema, const std::string& path, std::string& out) {
 void ListChanges(const Schema& schema, const std::string& path, std::string& anytime, std::string& never) {
   for (const Schema& field : schema.fields) {
     const std::string child = path + "." + field.name;
-    const std::string line = fmt::format("- `{}`{}\n", child, field.fields.empty() ? "" : " and all in it");
+    const std::string line = fmt::format("- `{}`{}\n", child, field.fields.empty() ? "" : " and everything in it");
     if (field.rules.change == Change::kAnytime) {
       anytime += line;
     } else if (field.rules.change == Change::kNever) {
@@ -185,16 +208,18 @@ void ListChanges(const Schema& schema, const std::string& path, std::string& any
 
 }  // namespace
 
-std::string ReferenceMarkdown() {
+std::vector<ReferencePage> ReferencePages() {
   std::string anytime, never;
   ListChanges(*JobSchema().Find("spec"), "spec", anytime, never);
-  std::string out = kIntroduction;
-  out.replace(out.find("{anytime}\n"), 10, anytime + "\n");
-  out.replace(out.find("{never}\n"), 8, never + "\n");
+  std::string introduction = kIntroduction;
+  introduction.replace(introduction.find("{anytime}\n"), 10, anytime + "\n");
+  introduction.replace(introduction.find("{never}\n"), 8, never + "\n");
+  std::string spec = kSpecIntroduction;
+  std::string status = kStatusIntroduction;
   for (const Schema& field : JobSchema().fields) {
-    if (field.type == Type::kObject) Section(field, field.name, out);
+    if (field.type == Type::kObject) Section(field, field.name, field.name == "status" ? status : spec);
   }
-  return out;
+  return {{"api.md", introduction}, {"api-spec.md", spec}, {"api-status.md", status}};
 }
 
 }  // namespace ringmaster::api

@@ -18,7 +18,12 @@ void AddCrd(CLI::App& app, int& exit_code) {
   command->add_flag("--docs", *docs, "Print the reference of all fields instead (Markdown)");
   command->footer("Example:\n  ringmaster crd | kubectl apply --server-side -f -");
   command->callback([docs, &exit_code] {
-    std::fputs((*docs ? api::ReferenceMarkdown() : api::CrdYaml()).c_str(), stdout);
+    std::string text = *docs ? "" : api::CrdYaml();
+    if (*docs) {
+      for (const api::ReferencePage& page : api::ReferencePages())
+        text += (text.empty() ? "" : "\n") + page.text;
+    }
+    std::fputs(text.c_str(), stdout);
     exit_code = kSucceeded;
   });
 }
