@@ -195,7 +195,8 @@ void Section(const Schema& schema, const std::string& path, std::string& out) {
 void ListChanges(const Schema& schema, const std::string& path, std::string& anytime, std::string& never) {
   for (const Schema& field : schema.fields) {
     const std::string child = path + "." + field.name;
-    const std::string line = fmt::format("- `{}`{}\n", child, field.fields.empty() ? "" : " and everything in it");
+    const std::string line =
+        fmt::format("- `{}`{}\n", child, field.fields.empty() ? "" : " and everything in it");
     if (field.rules.change == Change::kAnytime) {
       anytime += line;
     } else if (field.rules.change == Change::kNever) {
