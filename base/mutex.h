@@ -29,6 +29,7 @@ class RM_CAPABILITY("mutex") Mutex {
   Mutex& operator=(const Mutex&) = delete;
 
   void Lock() RM_ACQUIRE() { mutex_.lock(); }
+  bool TryLock() RM_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void Unlock() RM_RELEASE() { mutex_.unlock(); }
 
  private:

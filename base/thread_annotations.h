@@ -21,6 +21,7 @@
 #define RM_REQUIRES_SHARED(...) RM_THREAD_ANNOTATION(requires_shared_capability(__VA_ARGS__))
 #define RM_EXCLUDES(...) RM_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define RM_ACQUIRE(...) RM_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define RM_TRY_ACQUIRE(...) RM_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define RM_ACQUIRE_SHARED(...) RM_THREAD_ANNOTATION(acquire_shared_capability(__VA_ARGS__))
 #define RM_RELEASE(...) RM_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 #define RM_RELEASE_SHARED(...) RM_THREAD_ANNOTATION(release_shared_capability(__VA_ARGS__))
