@@ -13,19 +13,19 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-constexpr Duration kBusyPoll = milliseconds(1);   // somebody waits for the result
-constexpr Duration kCalmPoll = milliseconds(20);  // so soon an error is noticed
+constexpr Duration kBusyPoll = milliseconds(1);   // while a thread waits for the result
+constexpr Duration kCalmPoll = milliseconds(20);  // otherwise; an error is noticed within this time
 constexpr Duration kSpin = std::chrono::microseconds(50);
-constexpr Duration kNap = std::chrono::microseconds(20);
+constexpr Duration kSleep = std::chrono::microseconds(20);
 
-// Waits a little: most of what is waited for comes at once.
+// Pauses between two polls: yields first, since most results come at once, and sleeps later.
 class Backoff {
  public:
   void Pause() {
     if (Now() - begin_ < kSpin) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kSleep);
     }
   }
 
@@ -56,80 +56,90 @@ ManagedCommunicator::~ManagedCommunicator() {
 Status ManagedCommunicator::Form(const std::function<int(Handle*)>& begin) {
   int result = kSuccess;
   {
-    const std::lock_guard calls(calls_);
+    const MutexLock calls(calls_);
     if (!freed_) result = begin(&handle_);
   }
-  std::unique_lock lock(mutex_);
-  begun_ = true;
-  if (!Succeeded(result)) Apply(lock, Failed{result, LastError(result)});
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return watchdog_.phase != Phase::kForming; });
-  return Failure(lock);
+  return WaitUntilFormed(result);
 }
 
 Status ManagedCommunicator::Shrink(ManagedCommunicator* parent, std::vector<int> excluded,
                                    Configuration* configuration) {
-  return FormFrom(parent, [&](Handle from, Handle* handle) {
+  return FormFrom(parent, false, [&](Handle from, Handle* handle) {
     return api_.shrink(from, excluded.data(), static_cast<int>(excluded.size()), handle, configuration, 0);
   });
 }
 
 Status ManagedCommunicator::Grow(ManagedCommunicator* parent, int world, const UniqueId* id,
                                  Configuration* configuration) {
-  return FormFrom(parent, [&](Handle from, Handle* handle) {
-    grows_ = true;
+  return FormFrom(parent, true, [&](Handle from, Handle* handle) {
     return api_.grow(from, world, id, -1, handle, configuration);
   });
 }
 
-Status ManagedCommunicator::FormFrom(ManagedCommunicator* parent, const Begin& begin) {
-  const Status formed = Form([&](Handle* handle) {
-    const std::lock_guard parent_calls(parent->calls_);
-    if (parent->freed_) return static_cast<int>(kInvalidUsage);
-    parent_ = parent;
-    return begin(parent->handle_, handle);
-  });
-  const std::lock_guard calls(calls_);
+Status ManagedCommunicator::FormFrom(ManagedCommunicator* parent, bool grows, const Begin& begin) {
+  int result = kSuccess;
+  {
+    const MutexLock calls(calls_);
+    if (!freed_) result = BeginFrom(parent, grows, begin);
+  }
+  const Status formed = WaitUntilFormed(result);
+  const MutexLock calls(calls_);
   parent_ = nullptr;
   return formed;
 }
 
-// It sends to other ranks of the parent, and may hang: with calls_ held, so that the watchdog sees it.
+int ManagedCommunicator::BeginFrom(ManagedCommunicator* parent, bool grows, const Begin& begin) {
+  const MutexLock parent_calls(parent->calls_);
+  if (parent->freed_) return kInvalidUsage;
+  parent_ = parent;
+  grows_ = grows;
+  return begin(parent->handle_, &handle_);
+}
+
+Status ManagedCommunicator::WaitUntilFormed(int result) {
+  MutexLock lock(mutex_);
+  begun_ = true;
+  if (!Succeeded(result)) Apply(Failed{result, LastError(result)});
+  changed_.NotifyAll();
+  while (watchdog_.phase == Phase::kForming) changed_.Wait(lock);
+  return Failure(lock);
+}
+
+// NCCL sends to other ranks of the parent here, and may hang. It is called with calls_ held, so that the
+// watchdog notices.
 int ManagedCommunicator::GetGrowId(ManagedCommunicator* parent, UniqueId* id) {
-  const std::lock_guard calls(calls_);
-  const std::lock_guard parent_calls(parent->calls_);
+  const MutexLock calls(calls_);
+  const MutexLock parent_calls(parent->calls_);
   return freed_ || parent->freed_ ? static_cast<int>(kInvalidUsage) : api_.grow_id(parent->handle_, id);
 }
 
 Status ManagedCommunicator::Enqueue(const std::function<int(Handle)>& call) {
   if (cancel_) Post(Cancelled{});
-  std::unique_lock calls(calls_);
+  int result = kSuccess;
   {
-    std::unique_lock lock(mutex_);
-    if (watchdog_.failure) return *watchdog_.failure;
+    const MutexLock calls(calls_);
+    {
+      const MutexLock lock(mutex_);
+      if (watchdog_.failure) return *watchdog_.failure;
+    }
+    result = call(handle_);
   }
-  int result = call(handle_);
   if (result == kInProgress) {
-    calls.unlock();
     Post(WaitStarted{});
     Backoff backoff;
     while (result == kInProgress) {
       backoff.Pause();
-      calls.lock();
+      const MutexLock calls(calls_);
       {
-        std::unique_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         if (watchdog_.failure) break;
       }
       if (const int asked = api_.async_error(handle_, &result); asked != kSuccess) result = asked;
-      calls.unlock();
     }
-    if (calls.owns_lock()) calls.unlock();
     Post(WaitEnded{});
-  } else {
-    calls.unlock();
   }
-  std::unique_lock lock(mutex_);
-  if (!Succeeded(result)) Apply(lock, Failed{result, LastError(result)});
+  MutexLock lock(mutex_);
+  if (!Succeeded(result)) Apply(Failed{result, LastError(result)});
   return Failure(lock);
 }
 
@@ -139,23 +149,23 @@ Status ManagedCommunicator::Wait(Stream stream) {
   Backoff backoff;
   while (true) {
     const Result<bool> done = reached();
-    std::unique_lock lock(mutex_);
-    if (cancel_) Apply(lock, Cancelled{});
-    if (!done.ok()) Apply(lock, Failed{kUnhandledCudaError, done.error().message});
+    MutexLock lock(mutex_);
+    if (cancel_) Apply(Cancelled{});
+    if (!done.ok()) Apply(Failed{kUnhandledCudaError, done.error().message});
     if (watchdog_.failure) return Failure(lock);
     if (done.ok() && *done) {
-      Apply(lock, WaitEnded{});
+      Apply(WaitEnded{});
       return Failure(lock);
     }
-    lock.unlock();
+    lock.Unlock();
     backoff.Pause();
   }
 }
 
 int ManagedCommunicator::Call(const std::function<int(Handle)>& call) {
-  const std::lock_guard calls(calls_);
+  const MutexLock calls(calls_);
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (watchdog_.failure) return kInvalidUsage;
   }
   return call(handle_);
@@ -172,62 +182,61 @@ void ManagedCommunicator::Release(bool clean) {
 void ManagedCommunicator::Dispose() { Post(Disposed{}); }
 
 ManagedCommunicator::Reusability ManagedCommunicator::WaitUntilStopped() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return HasStopped(watchdog_.phase); });
+  MutexLock lock(mutex_);
+  while (!HasStopped(watchdog_.phase)) changed_.Wait(lock);
   if (watchdog_.phase != Phase::kParked) return Reusability::kNone;
   return watchdog_.revoked ? Reusability::kShrinkOnly : Reusability::kShrinkOrGrow;
 }
 
-// Ok while it runs. After a failure: when the GPU has nothing to do with the caller's memory any more.
-Status ManagedCommunicator::Failure(std::unique_lock<std::mutex>& lock) {
+Status ManagedCommunicator::Failure(MutexLock& lock) {
   if (!watchdog_.failure) return Ok();
-  changed_.wait(lock, [&] { return HasStopped(watchdog_.phase); });
+  while (!HasStopped(watchdog_.phase)) changed_.Wait(lock);
   return *watchdog_.failure;
 }
 
 void ManagedCommunicator::Watch() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (watchdog_.phase != Phase::kGone && watchdog_.phase != Phase::kExiting) {
     if (watchdog_.phase == Phase::kParked) {
-      changed_.wait(lock);
+      changed_.Wait(lock);
     } else if (!begun_) {
-      changed_.wait_until(lock, std::min(watchdog_.deadline, Now() + kCalmPoll));
-      if (cancel_) Apply(lock, Cancelled{});
+      (void)changed_.WaitUntil(lock, std::min(watchdog_.deadline, Now() + kCalmPoll));
+      if (cancel_) Apply(Cancelled{});
     } else {
       const bool busy = watchdog_.phase != Phase::kRunning || watchdog_.waits > 0;
-      changed_.wait_until(lock, std::min(watchdog_.deadline, Now() + (busy ? kBusyPoll : kCalmPoll)));
-      if (cancel_) Apply(lock, Cancelled{});
-      Poll(lock);
+      (void)changed_.WaitUntil(lock, std::min(watchdog_.deadline, Now() + (busy ? kBusyPoll : kCalmPoll)));
+      if (cancel_) Apply(Cancelled{});
+      Poll();
     }
-    if (Now() >= watchdog_.deadline) Apply(lock, Tick{});
+    if (Now() >= watchdog_.deadline) Apply(Tick{});
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
-void ManagedCommunicator::Poll(std::unique_lock<std::mutex>& lock) {
+void ManagedCommunicator::Poll() {
   const Phase phase = watchdog_.phase;
   if (watchdog_.call_in_flight ||
       (phase != Phase::kForming && phase != Phase::kRunning && phase != Phase::kRevoking))
     return;
-  lock.unlock();
+  mutex_.Unlock();
   int result = kInProgress;
-  if (calls_.try_lock()) {  // else somebody is in NCCL just now
+  if (calls_.TryLock()) {  // otherwise another thread is inside NCCL
     if (!freed_) result = PollLibrary();
-    calls_.unlock();
+    calls_.Unlock();
   }
-  lock.lock();
+  mutex_.Lock();
   if (watchdog_.phase != phase || watchdog_.call_in_flight || result == kInProgress) return;
   if (result != kSuccess) {
-    Apply(lock, Failed{result, LastError(result)});
+    Apply(Failed{result, LastError(result)});
   } else if (phase == Phase::kForming) {
-    Apply(lock, Formed{});
+    Apply(Formed{});
   } else if (phase == Phase::kRevoking) {
-    Apply(lock, Stopped{});
+    Apply(Stopped{});
   }
 }
 
-// With calls_ held. A communicator that is being made of a larger one shows its troubles there, and has no
-// handle until that one is done with it.
+// A communicator that forms from a larger one reports its errors there, and has no handle until NCCL is done
+// with the parent.
 int ManagedCommunicator::PollLibrary() {
   const auto ask = [this](Handle handle) {
     int result = kSuccess;
@@ -240,59 +249,59 @@ int ManagedCommunicator::PollLibrary() {
   return made == nullptr ? static_cast<int>(kInProgress) : ask(made);
 }
 
-// A handle that is not there at once is put there by a thread of NCCL's.
+// If the call that creates a handle does not set it, a thread of NCCL does so later.
 Handle ManagedCommunicator::LoadHandle() {
   return std::atomic_ref<Handle>(handle_).load(std::memory_order_acquire);
 }
 
 void ManagedCommunicator::Post(const Event& event) {
-  std::unique_lock lock(mutex_);
-  Apply(lock, event);
+  MutexLock lock(mutex_);
+  Apply(event);
 }
 
-void ManagedCommunicator::Apply(std::unique_lock<std::mutex>& lock, const Event& event) {
+void ManagedCommunicator::Apply(const Event& event) {
   const std::vector<Action> actions = Decide(&watchdog_, event, Now());
   for (const Action action : actions) {
     if (action == Action::kRevoke || action == Action::kAbort) StartCall(action);
     if (action == Action::kExit) {
       const std::string why = ExitReason(watchdog_);
-      lock.unlock();
+      mutex_.Unlock();
       options_.exit_process(why);
-      lock.lock();
+      mutex_.Lock();
     }
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void ManagedCommunicator::StartCall(Action action) {
-  // The one before has returned: that is what made this one necessary.
+  // The previous call has returned: that is what made this one necessary.
   std::thread before = std::move(call_);
   call_ = std::thread([this, action, before = std::move(before)]() mutable {
     if (before.joinable()) before.join();
     bool ok = true;
     {
-      const std::lock_guard calls(calls_);
-      ok = action == Action::kAbort ? Free() : Succeeded(api_.revoke(handle_, 0));
+      const MutexLock calls(calls_);
+      ok = action == Action::kAbort ? AbortHandle() : Succeeded(api_.revoke(handle_, 0));
     }
     Post(CallReturned{ok});
   });
 }
 
-// With calls_ held. False: something of it may still run.
-bool ManagedCommunicator::Free() {
+// Returns false when some of its work may still run.
+bool ManagedCommunicator::AbortHandle() {
   if (std::exchange(freed_, true)) return true;
   const bool ended = AbortForming();
   const Handle made = LoadHandle();
   return (made == nullptr || Succeeded(api_.abort(made))) && ended;
 }
 
-// With calls_ held. Who makes one from the parent waits for others by the parent's own connections. A larger
-// one has its handle at once, but its abort does not reach so far. A smaller one has none before it is made,
-// or has failed: until then only the end of the parent ends that, and by that end the handle is there and is
-// ours to free. Nobody has a use for the parent any more.
+// A communicator that forms from a parent waits for other ranks over the parent's connections. A growing one
+// has its handle at once, but aborting that handle does not end this wait. A shrinking one has no handle
+// before it is formed or has failed: until then only an abort of the parent ends the wait, and afterwards the
+// handle is set and must be freed here. The parent is not needed any more in either case.
 bool ManagedCommunicator::AbortForming() {
   if (parent_ == nullptr) return true;
-  const std::lock_guard parent_calls(parent_->calls_);
+  const MutexLock parent_calls(parent_->calls_);
   if (parent_->freed_) return true;
   if (grows_) {
     if (api_.revoke != nullptr) (void)api_.revoke(parent_->handle_, 0);
@@ -304,7 +313,7 @@ bool ManagedCommunicator::AbortForming() {
 }
 
 std::string ManagedCommunicator::LastError(int result) const {
-  // The text is of the process's newest failure: ncclGetLastError ignores its argument.
+  // The text is that of the newest failure in the process: ncclGetLastError ignores its argument.
   const char* const last = api_.last_error(nullptr);
   const char* const name = api_.error_string(result);
   const std::string kind = name == nullptr ? fmt::format("error {}", result) : name;
