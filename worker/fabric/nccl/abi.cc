@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Our declarations of NCCL against its own, wherever those are: nothing is left in the program. What the
-// header is too old for goes unchecked.
+// Compares our declarations of NCCL with nccl.h at compile time, where that is installed; generates no code.
+// What the header is too old for stays unchecked.
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
 #include <nccl.h>
 
@@ -12,7 +12,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-// One of their types as we declare it; handles and streams are the same types.
+// Maps one of NCCL's types to our declaration of it; handles and streams are the same types.
 template <class T>
 struct Ours {
   using Type = T;

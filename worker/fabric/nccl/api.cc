@@ -12,7 +12,7 @@ std::string VersionName(int version) {
 }
 
 Result<Api> LoadApi(const std::string& library) {
-  // Never unloaded: it keeps threads, and registers work to be done at the process's end.
+  // Never unloaded: it keeps threads and registers exit handlers.
   void* const loaded = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (loaded == nullptr) {
     const char* const why = ::dlerror();
@@ -53,7 +53,7 @@ Result<Api> LoadApi(const std::string& library) {
                  fmt::format("NCCL: {} lacks {}; install NCCL 2.18 or newer", library, missing)};
   if (const int result = api.get_version(&api.version); result != kSuccess)
     return Error{Code::kInvalid,
-                 fmt::format("NCCL: {} does not tell its version: {}", library, api.error_string(result))};
+                 fmt::format("NCCL: {} does not report its version: {}", library, api.error_string(result))};
   if (api.version < kOldestVersion)
     return Error{Code::kInvalid, fmt::format("NCCL: {} is version {}; install 2.18 or newer", library,
                                              VersionName(api.version))};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NCCL as far as it is used, as a table of functions that is filled from libnccl.so.2 at run time: one worker
-// runs with and without it, and newer functions are used where the library has them. The declarations are our
-// own, so that this builds without NVIDIA's headers; abi.cc compares them with nccl.h where that is there.
+// The part of NCCL that is used, as a table of functions filled from libnccl.so.2 at run time: one worker
+// binary runs with and without NCCL, and uses newer functions where the library has them. The declarations
+// are our own, so that the build needs no header of NVIDIA; abi.cc compares them with nccl.h where that is
+// installed.
 //
-// The table is plain data, any thread. What its functions allow: communicator.h.
+// The table is plain data. communicator.h has the rules for calling its functions.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@
 
 #include "base/result.h"
 
-// The libraries' own names, so that no header of theirs is needed.
+// The names that CUDA and NCCL use, so that their headers are not needed.
 struct CUstream_st;
 struct ncclComm;
 
@@ -47,8 +48,8 @@ struct UniqueId {
   std::array<char, 128> bytes;
 };
 
-// The head of ncclConfig_t as of 2.18 and the field that came next (it lies in what was padding); a newer
-// library gives what follows its defaults by itself, told so by `version`.
+// The first fields of ncclConfig_t as of 2.18, and the next field, which was padding then. A newer library
+// sets its further fields to defaults, because of `version`.
 struct Configuration {
   static constexpr int kUndefined = INT_MIN;
   size_t size = sizeof(Configuration);
@@ -63,11 +64,11 @@ struct Configuration {
   int traffic_class = kUndefined;
 };
 
-// 2.18.0 as NCCL writes it in one number; 2.28.9 is 22809.
+// NCCL encodes version 2.18.0 as 21800, and 2.28.9 as 22809.
 inline constexpr int kOldestVersion = 21800;
 std::string VersionName(int version);  // "2.28.9"
 
-// The last block may be nullptr: the library is older than the function.
+// The functions of the last block are nullptr when the library is older than they are.
 struct Api {
   int (*get_version)(int* version) = nullptr;
   const char* (*error_string)(int result) = nullptr;
@@ -93,23 +94,23 @@ struct Api {
   int (*revoke)(Handle handle, int flags) = nullptr;  // 2.28.7
   int (*shrink)(Handle handle, int* excluded, int count, Handle* smaller, Configuration* configuration,
                 int flags) = nullptr;  // 2.27.3
-  // Of those who have a `handle` one gets the id and passes it, the others pass none, and all of them rank
-  // -1; newcomers pass the id and their rank, and no handle. 2.29.2, as is the id's.
+  // Old members pass their `handle` and rank -1; one of them passes the id it got, the others pass no id. New
+  // members pass the id and their rank, and no handle. 2.29.2, as grow_id.
   int (*grow)(Handle handle, int world, const UniqueId* id, int rank, Handle* larger,
               Configuration* configuration) = nullptr;
   int (*grow_id)(Handle handle, UniqueId* id) = nullptr;
   int (*register_memory)(Handle handle, void* memory, size_t bytes, void** token) = nullptr;  // 2.19
-  // Memory of the call_in_flight thread's GPU that registering is of use for; no communicator is needed. 2.19
+  // Allocates memory of the calling thread's GPU that registration can use. Needs no communicator. 2.19
   int (*allocate)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
 
-  int version = 0;  // 0: there is no library, and no function
+  int version = 0;  // 0: no library, and no functions
 };
 
 inline constexpr const char* kLibrary = "libnccl.so.2";
 
-// Loads `library` for the rest of the process. kUnavailable: it is not installed; kInvalid: it is too old, or
-// not NCCL. Both say what to do.
+// Loads `library` until the process ends. Errors: kUnavailable when it is not installed, kInvalid when it is
+// too old or not NCCL. Messages say what to do.
 Result<Api> LoadApi(const std::string& library = kLibrary);
 
 }  // namespace ringmaster::fabric::nccl

@@ -33,7 +33,7 @@ class BlockingCommunicator final : public AsyncCommunicator {
   Status Broadcast(std::span<std::byte> data, int root) override {
     return Finish(device_->Broadcast(data, root, stream_));
   }
-  // What the others get is garbage by contract, so it may as well be the sum.
+  // By contract the other ranks' data is garbage, so it may be the sum.
   Status Reduce(std::span<int32_t> data, ReduceOp op, int) override { return AllReduce(data, op); }
   Status Reduce(std::span<float> data, ReduceOp op, int) override { return AllReduce(data, op); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NCCL as a fabric::Communicator: the same collectives on memory of the GPU, each of which returns when it is
-// done. For a thread that has nothing else to do meanwhile; its stream is its own.
+// NCCL as a fabric::Communicator: the same collectives on GPU memory, each of which returns when it is done.
+// For a thread with nothing else to do, which owns its stream.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,11 @@
 
 namespace ringmaster::fabric::nccl {
 
-// Enqueues a copy on the device; for a world of one, in which NCCL has no part.
+// Enqueues a copy on the device; used in a world of one, which needs no NCCL.
 using CopyOnDevice = std::function<void(Stream, std::span<std::byte> to, std::span<const std::byte> from)>;
 
-// `host` is the communicator over which `device` was made, and outlives it: barriers are its.
+// `host` is the communicator over which `device` was created; it performs the barriers. REQUIRES: it outlives
+// the result.
 std::unique_ptr<AsyncCommunicator> MakeBlocking(std::unique_ptr<DeviceCommunicator> device,
                                                 Communicator* host, Stream stream, CopyOnDevice copy);
 

@@ -29,7 +29,7 @@ DeviceCommunicator::DeviceCommunicator(const Api* api, std::shared_ptr<ManagedCo
       generation_(generation) {}
 
 DeviceCommunicator::~DeviceCommunicator() {
-  if (managed_ != nullptr) managed_->Release(!under_way_);
+  if (managed_ != nullptr) managed_->Release(!in_flight_);
 }
 
 Status DeviceCommunicator::AllReduce(std::span<int32_t> data, ReduceOp op, Stream stream) {
@@ -104,7 +104,7 @@ Status DeviceCommunicator::Receive(std::span<std::byte> data, int peer, Stream s
 Status DeviceCommunicator::Wait(Stream stream) {
   if (managed_ != nullptr) {
     const Status done = managed_->Wait(stream);
-    under_way_ = false;  // or it failed, which the watchdog knows
+    in_flight_ = false;  // after a failure, too: the watchdog has ended the work
     return done;
   }
   const EventQuery reached = record_event_(stream);
@@ -133,7 +133,7 @@ Status DeviceCommunicator::ReduceScatterOf(std::byte* data, size_t size, size_t 
 
 Status DeviceCommunicator::Enqueue(const std::function<int(Handle)>& call) {
   if (managed_ == nullptr) return Ok();
-  under_way_ = true;
+  in_flight_ = true;
   return managed_->Enqueue(call);
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Collectives of one generation on memory of GPUs. The calls give work to a stream and return; what they mean
-// and what holds for failures is as in fabric/communicator.h, but for the order in which floats are summed:
-// that is NCCL's, a function of the machines and the library. Integers are exact.
+// The collectives of one generation on GPU memory. Each call enqueues work on a stream and returns. Meaning
+// and errors are those of fabric/communicator.h, except for the order of float sums, which is NCCL's: a
+// function of the machines and the library. Integer sums are exact.
 //
-// Spans are of device memory, never looked into here; sizes are in elements. One thread at a time. After a
-// failure the communicator is unusable: destroy it. No call hangs, and Wait returns only when the GPU has
-// nothing more to do with the caller's memory.
+// Spans are of device memory; sizes are in elements. Not thread-safe. After a failure the communicator is
+// unusable: destroy it. No call hangs, and Wait returns only when the GPU no longer uses the caller's memory.
 #pragma once
 
 #include <cstdint>
@@ -32,26 +31,26 @@ class DeviceCommunicator {
   int world() const { return world_; }
   uint64_t generation() const { return generation_; }
 
-  // In place. bf16 as its bits; only sums of it are asked for.
+  // In place. AllReduceBf16 sums bf16 values, passed as their bits.
   Status AllReduce(std::span<int32_t> data, ReduceOp op, Stream stream);
   Status AllReduce(std::span<float> data, ReduceOp op, Stream stream);
   Status AllReduceBf16(std::span<uint16_t> data, Stream stream);
 
-  // `data` is world equal shares; afterwards share `rank` holds the sum (the rest is as it was).
+  // `data` is `world` equal shares. Afterwards share `rank` holds the reduction; the rest is unchanged.
   Status ReduceScatter(std::span<int32_t> data, ReduceOp op, Stream stream);
   Status ReduceScatter(std::span<float> data, ReduceOp op, Stream stream);
 
-  // `data` is world equal shares; share r comes from rank r.
+  // `data` is `world` equal shares. Rank r contributes share r.
   Status AllGather(std::span<std::byte> data, Stream stream);
 
   Status Broadcast(std::span<std::byte> data, int root, Stream stream);
 
-  // Not in place; share r goes to rank r and comes from it.
+  // Sends share r of `in` to rank r and receives share r of `out` from it. Not in place.
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out, Stream stream);
   Status Send(std::span<const std::byte> data, int peer, Stream stream);
   Status Receive(std::span<std::byte> data, int peer, Stream stream);
 
-  // Until all that `stream` was given is done.
+  // Waits until all work of `stream` is done.
   Status Wait(Stream stream);
 
  private:
@@ -66,7 +65,7 @@ class DeviceCommunicator {
   const int rank_;
   const int world_;
   const uint64_t generation_;
-  bool under_way_ = false;  // something was given to the GPU since the last Wait
+  bool in_flight_ = false;  // work was enqueued since the last Wait
 };
 
 }  // namespace ringmaster::fabric::nccl

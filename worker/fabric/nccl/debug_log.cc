@@ -24,10 +24,10 @@ std::string FromEnvironment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// A list of what NCCL is to write about, with what we must know: its choices are told under INIT. A list with
-// "^" in front names what it is not to write about.
+// Adds INIT, under which NCCL logs its choices, to a list of NCCL_DEBUG_SUBSYS. A list that starts with "^"
+// names the subsystems to leave out.
 std::string WithInit(const std::string& list) {
-  if (list.empty()) return list;  // NCCL's own, which has it
+  if (list.empty()) return list;  // NCCL's default includes INIT
   if (list.front() != '^') return list + ",INIT";
   std::string others;
   for (size_t begin = 1; begin < list.size();) {
@@ -40,7 +40,7 @@ std::string WithInit(const std::string& list) {
   return others.empty() ? "ALL" : others;
 }
 
-// As NCCL does: %h is the host's name up to its first dot, %p the process.
+// Expands a file name as NCCL does: %h is the host name up to its first dot, %p the process id.
 std::string Expanded(const std::string& path) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
@@ -82,7 +82,7 @@ Result<DebugLog> DebugLog::Open() {
     ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,ENV", 1);
   }
   const std::string file = FromEnvironment("NCCL_DEBUG_FILE");
-  // What went to a terminal or a pipe could not be read again: it is shown in our log instead.
+  // Output to a terminal or a pipe cannot be read back: it goes to this process's log instead.
   if (!file.empty() && !file.starts_with("/dev/")) {
     log.path_ = Expanded(file);
     log.show_ = Show::kWarnings;
@@ -103,13 +103,13 @@ std::vector<std::string> DebugLog::Read() {
     const ssize_t got = ::pread(file_.get(), part.data(), part.size(), read_);
     if (got <= 0) break;
     read_ += got;
-    rest_.append(part.data(), static_cast<size_t>(got));
+    partial_line_.append(part.data(), static_cast<size_t>(got));
   }
   size_t begin = 0;
-  for (size_t end = 0; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1)
-    lines.push_back(rest_.substr(begin, end - begin));
-  rest_.erase(0, begin);
-  // What was read need not be kept in memory; NCCL writes on behind it.
+  for (size_t end = 0; (end = partial_line_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(partial_line_.substr(begin, end - begin));
+  partial_line_.erase(0, begin);
+  // Release the memory of what was read; NCCL continues to write behind it.
   if (path_.empty())
     ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, read_ & ~off_t{4095});
   return lines;

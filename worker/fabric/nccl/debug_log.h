@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // NCCL's log, read by this process: it is turned on at level INFO and written to memory, so that net.h can
-// learn from it. What the user asked to see of it is still shown, in our own log.
+// parse it. The messages that the user asked for still appear, in this process's log.
 //
-// Open before NCCL's first call, and before there are threads that read the environment: NCCL takes its
-// settings from there. One thread.
+// Not thread-safe. REQUIRES: opened before NCCL's first call and before other threads read the environment,
+// from which NCCL takes its settings.
 #pragma once
 
 #include <string>
@@ -17,21 +17,21 @@ namespace ringmaster::fabric::nccl {
 
 class DebugLog {
  public:
-  // A user who has set NCCL_DEBUG_FILE keeps his file: it is read from there.
+  // If the user has set NCCL_DEBUG_FILE, NCCL writes to that file, and Read reads it.
   static Result<DebugLog> Open();
 
-  // The whole lines that came since the last time.
+  // Returns the complete lines written since the last call.
   std::vector<std::string> Read();
 
-  // How much of it is shown: by NCCL_DEBUG as it was found.
+  // Which lines to log: by the NCCL_DEBUG that the user has set.
   enum class Show { kWarnings, kAll };
   Show show() const { return show_; }
 
  private:
-  Fd file_;           // ours; or the user's, as soon as it is there
-  std::string path_;  // the user's; empty: file_ is memory
+  Fd file_;           // own memory file, or the user's file once it exists
+  std::string path_;  // of the user's file; empty: file_ is memory
   off_t read_ = 0;
-  std::string rest_;  // of a line that has not ended
+  std::string partial_line_;  // the end of what was read, without its newline
   Show show_ = Show::kWarnings;
 };
 

@@ -13,7 +13,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-// From rank 0 to all: whoever cannot get an id must not leave the others waiting for it.
+// Rank 0 broadcasts it, even without an id: the other ranks must not wait for one.
 struct UniqueIdMessage {
   int32_t result = kSuccess;
   UniqueId id{};
@@ -42,16 +42,16 @@ Domain::Domain(const Api& api, DomainOptions options, DebugLog log)
 
 Domain::~Domain() = default;
 
-void Domain::Register(std::span<std::byte> memory, bool own) {
+void Domain::Register(std::span<std::byte> memory, bool from_nccl) {
   memory_.push_back(memory);
-  all_nccl_memory_ = all_nccl_memory_ && own;
+  all_nccl_memory_ = all_nccl_memory_ && from_nccl;
 }
 
 Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
                                                             const std::atomic<bool>* cancel) {
   std::shared_ptr<ManagedCommunicator> older;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     older = current_;
   }
   CHECK(older.use_count() <= 2, "the older communicator still exists");
@@ -76,10 +76,10 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
   RM_TRY(host->AllGather(std::as_writable_bytes(std::span(members))));
   RM_ASSIGN(const Plan plan, MakePlan(members));
 
-  if (plan.method == Plan::Method::kNone) log::Info("gradients do not travel by NCCL: {}", plan.why_none);
+  if (plan.method == Plan::Method::kNone) log::Info("NCCL does not carry gradients: {}", plan.why_none);
   const bool wanted = plan.method != Plan::Method::kNone && plan.method != Plan::Method::kSingle;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     current_.reset();
     generation_ = host->generation();
     rank_ = host->rank();
@@ -94,7 +94,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
         reusability == ManagedCommunicator::Reusability::kNone ? nullptr : older.get();
     RM_ASSIGN(managed, DeriveFromParent(host, plan, parent, cancel));
   }
-  older.reset();  // its memory on the GPU first: one that is made from nothing needs as much
+  older.reset();  // frees its GPU memory first: a new communicator needs as much
   if (wanted && managed == nullptr) {
     RM_ASSIGN(managed, InitFromScratch(host, cancel));
   }
@@ -117,8 +117,9 @@ Result<std::shared_ptr<ManagedCommunicator>> Domain::InitFromScratch(Communicato
   return managed;
 }
 
-// What fails for one of them may have worked for the others, and the parent is used up: they agree. Else who
-// failed would wait for an order, and whatever is in its way would be there at the next attempt, too.
+// A failure at one member may be a success at the others, and the parent is used up; so all members agree on
+// the outcome. Otherwise the failed member would wait for the coordinator, and fail again in the next
+// attempt.
 Result<std::shared_ptr<ManagedCommunicator>> Domain::DeriveFromParent(Communicator* host, const Plan& plan,
                                                                       ManagedCommunicator* parent,
                                                                       const std::atomic<bool>* cancel) {
@@ -135,7 +136,8 @@ Result<std::shared_ptr<ManagedCommunicator>> Domain::DeriveFromParent(Communicat
   managed->Release(false);
   RM_TRY(agreed);
   log::Warn(
-      "NCCL could not make a communicator from the one before at {} of {} members; all make a new one{}",
+      "NCCL could not derive a communicator from the previous one at {} of {} members; all create a new "
+      "one{}",
       std::ranges::count(all_formed, 0), host->world(), formed.ok() ? "" : ": " + formed.error().message);
   growing_failed_ = growing_failed_ || plan.method == Plan::Method::kGrow;
   return std::shared_ptr<ManagedCommunicator>();
@@ -156,50 +158,49 @@ std::shared_ptr<ManagedCommunicator> Domain::NewManaged(const std::atomic<bool>*
   auto managed = std::make_shared<ManagedCommunicator>(&api_, &options_.communicator, cancel);
   std::shared_ptr<ManagedCommunicator> last = managed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     current_.swap(last);
   }
   return managed;
 }
 
-// Rank 0 makes the id.
 Result<UniqueId> Domain::BroadcastUniqueId(Communicator* host, const std::function<int(UniqueId*)>& make) {
   UniqueIdMessage message;
   if (host->rank() == 0) message.result = make(&message.id);
   RM_TRY(host->Broadcast(BytesOf(message), 0));
   if (message.result == kSuccess) return message.id;
   return Error{Code::kUnavailable,
-               fmt::format("NCCL: rank 0 cannot invite the others ({}): does NCCL_SOCKET_IFNAME name an "
+               fmt::format("NCCL: rank 0 cannot create a unique id ({}): does NCCL_SOCKET_IFNAME name an "
                            "interface of its pod?",
                            api_.error_string(message.result))};
 }
 
-// Without it operations copy: slower, not wrong.
+// Without registration NCCL copies the data: slower, but correct.
 void Domain::RegisterAll(ManagedCommunicator* managed) {
   if (api_.register_memory == nullptr) return;  // 2.18
   for (const std::span<std::byte> memory : memory_) {
-    void* token = nullptr;  // given back with the communicator
+    void* token = nullptr;  // freed with the communicator
     const int result = managed->Call(
         [&](Handle handle) { return api_.register_memory(handle, memory.data(), memory.size(), &token); });
     if (result != kSuccess)
-      log::Warn("NCCL does not register {} bytes ({}): its operations copy them", memory.size(),
+      log::Warn("NCCL does not register {} bytes ({}): its operations copy the data", memory.size(),
                 api_.error_string(result));
   }
 }
 
 std::string Domain::TransportName() {
   ReadLog();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !in_use_ ? "none" : nccl::TransportName(facts_, one_host_);
 }
 
 std::string Domain::WhySockets() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return nccl::WhySockets(facts_);
 }
 
 void Domain::ReadLog() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const std::string& line : log_.Read()) {
     ParseLogLine(&facts_, line);
     if (line.find("NCCL WARN") != std::string::npos) {

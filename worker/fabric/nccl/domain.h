@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NCCL within one trainer: the library, the memory it is to know, and the communicators of successive
-// generations, each of which is made over a communicator of the host (which carries the unique id). A
-// generation that only lost members is made by shrinking the older one, one that only got new ones, behind
-// the others, by growing it, where the library can do that and all have kept theirs (a revoked one does not
-// grow); else, and when that fails for one of them, from nothing.
+// NCCL within one trainer: the library, the memory that it registers, and the communicators of successive
+// generations, each created over a communicator of the host, which carries the unique id. The entry of nccl/.
 //
-// Thread rule: one thread at a time, to which the GPU is bound; TransportName from any.
+// If members were only lost, the new communicator is made by shrinking the older one. If members were only
+// added, with ranks after all others, it is made by growing the older one. Both need a library that can do
+// that and an older communicator at every old member; a revoked communicator cannot grow. In all other cases,
+// and when shrinking or growing fails at one member, all create a new communicator from scratch.
+//
+// Not thread-safe, except TransportName and WhySockets. REQUIRES: the GPU is bound to the calling thread.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "worker/fabric/communicator.h"
 #include "worker/fabric/nccl/api.h"
@@ -32,33 +34,35 @@ namespace ringmaster::fabric::nccl {
 struct DomainOptions {
   ManagedOptions communicator;
   std::string gpu;      // UUID of this process's GPU
-  std::string bus;      // where that is, by PCI; instances of one GPU (MIG) are at one place
+  std::string bus;      // PCI address of that GPU; all instances (MIG) of one GPU share it
   std::string host_id;  // equal where NCCL sees one machine
 };
 
 class Domain {
  public:
-  // Turns NCCL's log on (debug_log.h): call it before NCCL's first use in this process.
-  // `api` without functions (version 0) where there is no NCCL: then Connect tells the others so.
+  // Turns on NCCL's log (debug_log.h). REQUIRES: this process has not used NCCL yet.
+  // Without NCCL, `api` has no functions (version 0): Connect then reports that to the other members.
   static Result<std::unique_ptr<Domain>> Create(const Api& api, DomainOptions options);
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
-  // Memory of the device that operations will be on, which outlives the Domain. Before the first Connect.
-  // `own`: it is of Api::allocate. Where all of it is, at all members, NCCL is told of it, and then reads and
-  // writes it without copies where it can.
-  void Register(std::span<std::byte> memory, bool own);
+  // Registers device memory for operations. `from_nccl`: Api::allocate returned it. If that holds for all
+  // memory at all members, NCCL registers it, and then reads and writes it without copies where possible.
+  // REQUIRES: the memory outlives the Domain; no Connect before.
+  void Register(std::span<std::byte> memory, bool from_nccl);
 
-  // Every member calls it with its communicator of the host, whose rank, world and generation the new one
-  // has. The older DeviceCommunicator must have been destroyed. nullptr, at all of them, when NCCL is not to
-  // be had for this group: somebody has none, or two share a GPU. It and its communicator end with
-  // kCancelled, soon, when *cancel becomes true. kInvalid when the members' versions differ.
+  // Creates the communicator of a generation, with the rank, world and generation of `host`. Returns nullptr,
+  // at all members, when NCCL is not available for this group: a member has no NCCL, or two share a GPU.
+  // REQUIRES: every member calls it with its communicator of the host; the older DeviceCommunicator is
+  // destroyed.
+  // Errors: kInvalid when the members' NCCL versions differ; kCancelled soon after *cancel becomes true, also
+  // in operations of the communicator.
   Result<std::unique_ptr<DeviceCommunicator>> Connect(Communicator* host, const std::atomic<bool>* cancel);
 
-  // "nccl:p2p+ib-gdr", by all that NCCL has said so far; "none" where it is not used. transport_name.h
+  // Returns what carries data, by what NCCL has logged so far: "nccl:p2p+ib-gdr"; "none" when it is not used.
   std::string TransportName();
-  // When that names sockets: why, and what to do.
+  // Returns why the transport may be sockets, and what to do.
   std::string WhySockets();
 
  private:
@@ -66,7 +70,8 @@ class Domain {
   Result<UniqueId> BroadcastUniqueId(Communicator* host, const std::function<int(UniqueId*)>& make);
   Result<std::shared_ptr<ManagedCommunicator>> InitFromScratch(Communicator* host,
                                                                const std::atomic<bool>* cancel);
-  // nullptr, at all members, when it did not work for one of them. `parent` is nullptr at newcomers.
+  // Shrinks or grows `parent`, which is nullptr at new members. Returns nullptr, at all members, when that
+  // fails at one of them.
   Result<std::shared_ptr<ManagedCommunicator>> DeriveFromParent(Communicator* host, const Plan& plan,
                                                                 ManagedCommunicator* parent,
                                                                 const std::atomic<bool>* cancel);
@@ -78,18 +83,18 @@ class Domain {
   const Api api_;
   const DomainOptions options_;
   std::vector<std::span<std::byte>> memory_;
-  bool all_nccl_memory_ = true;  // all of it is NCCL's
-  bool growing_failed_ = false;  // once, and so probably always
-
-  std::mutex mutex_;  // for what follows
-  DebugLog log_;
-  NetFacts facts_;
-  bool in_use_ = false;
-  bool one_host_ = true;
-  std::shared_ptr<ManagedCommunicator> current_;  // of generation_; nullptr: none
-  uint64_t generation_ = 0;
+  bool all_nccl_memory_ = true;  // NCCL allocated all of memory_
+  bool growing_failed_ = false;  // at this process once; it is not tried again
+  uint64_t generation_ = 0;      // of current_, as are rank_ and world_
   int rank_ = 0;
   int world_ = 1;
+
+  Mutex mutex_;
+  DebugLog log_ RM_GUARDED_BY(mutex_);
+  NetFacts facts_ RM_GUARDED_BY(mutex_);
+  bool in_use_ RM_GUARDED_BY(mutex_) = false;
+  bool one_host_ RM_GUARDED_BY(mutex_) = true;
+  std::shared_ptr<ManagedCommunicator> current_ RM_GUARDED_BY(mutex_);  // nullptr: none
 };
 
 }  // namespace ringmaster::fabric::nccl

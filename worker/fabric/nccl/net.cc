@@ -10,7 +10,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-// What follows `mark` in `line`; empty when it is not there.
+// Returns the text after `mark` in `line`; empty when `line` does not contain it.
 std::string_view After(std::string_view line, std::string_view mark) {
   const size_t at = line.find(mark);
   return at == std::string_view::npos ? std::string_view() : line.substr(at + mark.size());
@@ -23,7 +23,7 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// "AWS Libfabric" -> "aws_libfabric": a name that stays one word in logs and metrics.
+// "AWS Libfabric" -> "aws_libfabric": a single word for logs and metrics.
 std::string Word(std::string_view name) {
   std::string word;
   for (const char letter : Trimmed(name)) {
@@ -33,7 +33,7 @@ std::string Word(std::string_view name) {
   return word;
 }
 
-// " [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>" -> the devices. Those of sockets carry an
+// " [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>" -> the devices. Socket devices have an
 // address instead of a port: "[0]eth0:10.0.0.1<0>".
 std::vector<std::string> Devices(std::string_view list) {
   std::vector<std::string> devices;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What NCCL really uses, learnt from what it writes about itself: it tells nobody else. Where RDMA is not to
-// be had it takes sockets without a word above its level INFO, and training is ten times slower. Pure.
+// Which network NCCL really uses, parsed from its log: no API reports that. Without RDMA, NCCL falls back to
+// sockets and says so only at level INFO, and training is ten times slower. Pure functions.
 #pragma once
 
 #include <set>
@@ -12,23 +12,23 @@
 namespace ringmaster::fabric::nccl {
 
 struct NetFacts {
-  std::string network;               // "IB", "Socket", "AWS Libfabric": what it uses between machines
-  std::vector<std::string> devices;  // of that: "mlx5_0:1", "eth0"
-  std::set<std::string> transports;  // of channels seen so far: "p2p", "shm", "ib", "ib-gdr", "socket"
+  std::string network;               // used between machines: "IB", "Socket", "AWS Libfabric"
+  std::vector<std::string> devices;  // of that network: "mlx5_0:1", "eth0"
+  std::set<std::string> transports;  // of the channels logged so far: "p2p", "shm", "ib", "ib-gdr", "socket"
   bool no_ib_device = false;
-  std::string missing_plugin;  // "libnccl-net.so", when one was named or expected
-  std::string gdr_off;         // NCCL's sentence about GPU Direct RDMA, if it does without
+  std::string missing_plugin;  // "libnccl-net.so", when NCCL did not find it
+  std::string gdr_off;         // NCCL's message about GPU Direct RDMA, if it is disabled
   bool operator==(const NetFacts&) const = default;
 };
 
-// One line of NCCL's log, of any kind.
+// Adds the facts of one line of NCCL's log, of any kind.
 void ParseLogLine(NetFacts* facts, std::string_view line);
 
-// "nccl:p2p+ib-gdr": what carries gradients. Before any channel is seen: the network when `one_host` is
-// false, else "nccl".
+// Returns what carries gradients: "nccl:p2p+ib-gdr". Before the first channel is logged it is "nccl" on one
+// host, else "nccl:" and the network.
 std::string TransportName(const NetFacts& facts, bool one_host);
 
-// Why it may be sockets that it uses, and what to do: for whoever asked for RDMA.
+// Returns why NCCL may be using sockets, and what to do, for a user who asked for RDMA.
 std::string WhySockets(const NetFacts& facts);
 
 }  // namespace ringmaster::fabric::nccl

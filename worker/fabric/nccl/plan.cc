@@ -14,7 +14,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-// Only losses: all come from one communicator, in its order.
+// Members were only lost: all have the same parent, in the order of its ranks.
 bool CanShrink(std::span<const MemberInfo> members) {
   const MemberInfo& first = members.front();
   int last = -1;
@@ -27,7 +27,7 @@ bool CanShrink(std::span<const MemberInfo> members) {
   return true;
 }
 
-// Only newcomers, and last: NCCL leaves the parent's ranks as they are, and needs all of them.
+// Members were only added, and last: NCCL keeps the parent's ranks and needs all of them.
 bool CanGrow(std::span<const MemberInfo> members) {
   const MemberInfo& first = members.front();
   if (first.parent == 0 || first.parent_world < 2 ||
@@ -76,9 +76,9 @@ Result<Plan> MakePlan(std::span<const MemberInfo> members) {
     return plan;
   }
   std::map<Digest, size_t> owner;
-  // NCCL refuses ranks whose host and place on the bus are equal. 2.30.7 compares a UUID instead, but the
-  // whole GPU's. What lets instances through since 2.30 is a setting of the user's
-  // (NCCL_MULTI_RANK_GPU_ENABLE) of which NVIDIA says that it is experimental and may hang.
+  // NCCL refuses ranks whose host and PCI address are equal (2.30.7 compares the UUID of the whole GPU
+  // instead). Since 2.30 a setting of the user lets instances pass (NCCL_MULTI_RANK_GPU_ENABLE), which NVIDIA
+  // calls experimental and says may hang.
   std::map<std::pair<Digest, Digest>, size_t> owner_of_place;
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const MemberInfo& member = members[rank];
@@ -107,7 +107,7 @@ Result<Plan> MakePlan(std::span<const MemberInfo> members) {
   }
   if (CanShrink(members)) {
     plan.excluded = MissingRanks(members);
-    // The same members again: NCCL shrinks only by somebody.
+    // With the same members again there is nothing to exclude, and NCCL refuses to shrink by nothing.
     if (!plan.excluded.empty()) plan.method = Plan::Method::kShrink;
   } else if (CanGrow(members)) {
     plan.method = Plan::Method::kGrow;

@@ -9,7 +9,7 @@
 namespace ringmaster::fabric::nccl {
 namespace {
 
-// Deadlines are told in the unit in which they were chosen.
+// Prints deadlines in the unit in which they are set.
 std::string InWords(Duration limit) {
   const int64_t ms = ToMs(limit);
   return ms % 1000 == 0 ? fmt::format("{} s", ms / 1000) : fmt::format("{} ms", ms);
@@ -19,7 +19,7 @@ Error ErrorOf(const Failed& failed) {
   switch (failed.result) {
     case kSystemError:
     case kRemoteError:
-      return {Code::kUnavailable, "NCCL: a peer or the way to it is gone: " + failed.text};
+      return {Code::kUnavailable, "NCCL: a peer, or the connection to it, is gone: " + failed.text};
     case kInvalidArgument:
     case kInvalidUsage:
       return {Code::kInvalid, "NCCL refuses: " + failed.text};
@@ -47,7 +47,7 @@ class Decider {
       Fail(ErrorOf(failed));
       Stop();
     } else if (w_.phase == Phase::kRevoking && !w_.call_in_flight) {
-      Abort();  // it was told to stop and answers with an error instead of falling quiet
+      Abort();  // instead of stopping it reports an error
     }
   }
 
@@ -58,7 +58,7 @@ class Decider {
 
   void On(const WaitEnded&) {
     if (w_.phase != Phase::kRunning || w_.waits == 0) return;
-    // Whoever still waits has just seen progress.
+    // The remaining waits have just seen progress.
     w_.deadline = --w_.waits == 0 ? kNever : now_ + w_.limits.operation;
   }
 
@@ -98,7 +98,7 @@ class Decider {
       w_.phase = Phase::kGone;
       w_.deadline = kNever;
     } else if (w_.phase == Phase::kAborting) {
-      Leave();  // its kernels may run on, and nothing else can stop them
+      Exit();  // its kernels may still run, and nothing else can stop them
     }
   }
 
@@ -118,12 +118,12 @@ class Decider {
         break;
       case Phase::kRunning:
         Fail({Code::kDeadlineExceeded,
-              fmt::format("no operation of NCCL ended within {}", InWords(w_.limits.operation))});
+              fmt::format("no NCCL operation ended within {}", InWords(w_.limits.operation))});
         Stop();
         break;
       case Phase::kRevoking:
       case Phase::kAborting:
-        Leave();
+        Exit();
         break;
       case Phase::kParked:
       case Phase::kGone:
@@ -139,7 +139,7 @@ class Decider {
     actions_.push_back(Action::kFail);
   }
 
-  // Ends what runs on the GPU, if possible such that a smaller communicator can be made of this one.
+  // Ends the work on the GPU; by a revoke if possible, so that a smaller communicator can follow.
   void Stop() {
     const bool keep = w_.phase == Phase::kRunning && w_.capabilities.revoke && w_.capabilities.shrink;
     if (!keep) return Abort();
@@ -155,7 +155,7 @@ class Decider {
     if (w_.disposed) Abort();
   }
 
-  // After a revoke that did not work, within the same deadline.
+  // After a failed revoke the deadline stays the same.
   void Abort() {
     w_.idle = w_.idle || w_.phase == Phase::kForming || w_.phase == Phase::kParked;
     if (w_.phase != Phase::kRevoking) w_.deadline = now_ + (w_.idle ? w_.limits.freeing : w_.limits.stopping);
@@ -168,7 +168,7 @@ class Decider {
     actions_.push_back(action);
   }
 
-  void Leave() {
+  void Exit() {
     w_.phase = Phase::kExiting;
     w_.deadline = kNever;
     actions_.push_back(Action::kExit);
@@ -196,7 +196,7 @@ const char* PhaseName(Phase phase) {
     case Phase::kGone:
       return "gone";
     case Phase::kExiting:
-      return "leaving";
+      return "exiting";
   }
   return "?";
 }

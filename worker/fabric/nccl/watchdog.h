@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What to do about a communicator of NCCL, and when: a state machine without clock, thread or library. Its
-// shell (managed_communicator.h) tells it what happens and carries out what it decides.
+// What to do about an NCCL communicator, and when: a state machine without clock, thread or library. Its
+// shell (managed_communicator.h) passes it events and executes the actions that it decides.
 //
-// Why it is needed: operations of NCCL run on the GPU and do not end by themselves when a peer is gone; what
-// ends them (revoke, abort) is a call into NCCL that may itself hang, and then only the end of the process
-// frees the GPU. A process that leaves costs a restart of one trainer; one that hangs costs the job.
+// Why it is needed: NCCL operations run on the GPU and do not end when a peer is gone. The calls that end
+// them (revoke, abort) may hang themselves, and then only the end of the process frees the GPU. A process
+// that exits costs a restart of one trainer; one that hangs costs the job.
 //
 // Invariants
-//   W1  A failure is told once, and it is the first one; nothing is enqueued after it.
-//   W2  At most one call into NCCL is under way.
-//   W3  From the first failure or order to the end of the GPU's work never takes longer than
-//       limits.stopping, and to free one that has no work there never longer than limits.freeing: after that
-//       the process is told to leave. kExiting is final.
-//   W4  A communicator is parked (kept for a successor) only when all its work is over and the library can
-//       shrink it; from kGone nothing is ever called.
-//   W5  Revoke is tried at most once; when it does not succeed, abort is.
+//   W1  Only the first failure is reported, once; nothing is enqueued after it.
+//   W2  At most one call into NCCL is in flight.
+//   W3  From the first failure or cancellation to the end of the GPU's work takes at most limits.stopping,
+//   and
+//       freeing a communicator without work on the GPU at most limits.freeing; after that the process exits.
+//       kExiting is final.
+//   W4  A communicator is parked (kept for a successor) only when all its work has ended and the library can
+//       shrink it; in kGone no call is made.
+//   W5  Revoke is tried at most once; when it fails, abort follows.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,13 @@
 namespace ringmaster::fabric::nccl {
 
 struct Limits {
-  Duration forming = seconds(60);    // from the first call to a communicator that works
-  Duration operation = seconds(60);  // that the host waits for work on the GPU
-  Duration stopping = milliseconds(500);
-  Duration freeing = seconds(5);  // threads are joined and memory given back, which stops nobody's work
+  Duration forming = seconds(60);         // from the first call to a connected communicator
+  Duration operation = seconds(60);       // of a wait of the host for work on the GPU
+  Duration stopping = milliseconds(500);  // from a failure to the end of the GPU's work
+  Duration freeing = seconds(5);          // joining threads and freeing memory, which delays nothing else
 };
 
-// Of the library.
+// What the library supports.
 struct Capabilities {
   bool revoke = false;
   bool shrink = false;
@@ -45,26 +46,26 @@ struct Capabilities {
 enum class Phase : uint8_t {
   kForming,   // the library connects the ranks
   kRunning,   // operations may be enqueued
-  kRevoking,  // asked to stop its operations, to be parked
-  kParked,    // no operation runs; may become another one, or be disposed of
+  kRevoking,  // asked to stop its operations, in order to be parked
+  kParked,    // no operation runs; may become another communicator, or be disposed of
   kAborting,  // asked to free everything
   kGone,      // freed
   kExiting,   // hangs: the process must end
 };
 const char* PhaseName(Phase phase);
 
-// ---- what happened
-struct Formed {};    // the library says that all ranks are connected
-struct Failed {      // a call, or the library on being polled, answered with an error
-  int result = 0;    // nccl::ResultCode
-  std::string text;  // what the library says
+// ---- events
+struct Formed {};  // the library reports that all ranks are connected
+struct Failed {    // a call, or a poll of the library, returned an error
+  int result = 0;  // nccl::ResultCode
+  std::string text;
 };
 struct WaitStarted {};  // the host waits for work on the GPU...
 struct WaitEnded {};    // ...and it is done
 struct Cancelled {};    // this generation is given up
-struct Released {};     // the owner does not use it any more; no work is under way on the GPU
-struct Disposed {};     // not needed as a parent either
-struct CallReturned {   // of the one call under way
+struct Released {};     // the owner does not use it any more; no work is in flight on the GPU
+struct Disposed {};     // not needed as a parent, either
+struct CallReturned {   // the call in flight has returned
   bool ok = false;
 };
 struct Stopped {};  // polled while revoking: no operation runs any more
@@ -72,11 +73,11 @@ struct Tick {};     // time has passed
 using Event = std::variant<Formed, Failed, WaitStarted, WaitEnded, Cancelled, Released, Disposed,
                            CallReturned, Stopped, Tick>;
 
-// ---- what to do
+// ---- actions
 enum class Action : uint8_t {
-  kFail,    // who waits or comes gets `failure`
+  kFail,    // current and future waits get `failure`
   kRevoke,  // call it, on a thread that may hang
-  kAbort,   // the same
+  kAbort,   // call it, on a thread that may hang
   kExit,    // end the process at once
 };
 
@@ -84,20 +85,20 @@ struct Watchdog {
   Limits limits;
   Capabilities capabilities;
   Phase phase = Phase::kForming;
-  std::optional<Error> failure;  // kCancelled, kUnavailable, kDeadlineExceeded, kInternal
-  bool call_in_flight = false;   // a call is under way
-  bool revoked = false;          // from when that is asked for
-  bool idle = false;             // when it is freed: nothing of it is on the GPU
+  std::optional<Error> failure;  // kCancelled, kUnavailable, kDeadlineExceeded, kInvalid, kGone or kInternal
+  bool call_in_flight = false;
+  bool revoked = false;  // set when the revoke is requested
+  bool idle = false;     // when it is freed: it has no work on the GPU
   bool disposed = false;
-  int waits = 0;
-  Time deadline = kNever;  // the deadline of the phase, or of the oldest wait
+  int waits = 0;           // in progress
+  Time deadline = kNever;  // of the phase, or of the oldest wait
 };
 
 Watchdog StartWatchdog(const Limits& limits, const Capabilities& capabilities, Time now);
 
 std::vector<Action> Decide(Watchdog* watchdog, const Event& event, Time now);
 
-// Why the process has to leave, for its log and termination message.
+// Returns why the process must end, for its log and termination message.
 std::string ExitReason(const Watchdog& watchdog);
 
 }  // namespace ringmaster::fabric::nccl
