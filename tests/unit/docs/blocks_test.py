@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fenced blocks of docs/: manifests of TrainingJobs are valid, and shell commands have the syntax of bash."""
+"""The pages of docs/: manifests are valid, shell commands have the syntax of bash, and named files exist."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,10 @@ from blocks import ROOT, blocks, script
 
 BIN = pathlib.Path(sys.argv.pop(sys.argv.index("--bin") + 1))
 sys.argv.remove("--bin")
+# A path from the root of the repository in code style: `rendezvous/coordinator.h`, or a file of a diagram.
+NAMED = re.compile(r"(?<![\w./-])((?:api|base|bench|cli|cmake|config|crds|e2e|examples|helm|images|operator|rendezvous|"
+                   r"scripts|tests|worker)/[\w./-]*[\w-])(?![\w*])")
+MAX_LINES = 250
 PAGES = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
 
 
@@ -36,6 +41,20 @@ class Blocks(unittest.TestCase):
                 if block.language == "sh":
                     done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
                     self.assertEqual(done.returncode, 0, f"{page}: {done.stderr}")
+
+    def test_named_files_exist(self):
+        missing = []
+        for page in PAGES:
+            text = (ROOT / "docs" / page).read_text()
+            for code in re.findall(r"(?s)`([^`\n]+)`|```mermaid\n(.*?)```", text):
+                for path in NAMED.findall(code[0] or code[1]):
+                    if not (ROOT / path).exists() and "BEGIN" not in path:
+                        missing.append(f"docs/{page}: {path}")
+        self.assertFalse(missing, "\n".join(missing))
+
+    def test_pages_are_short(self):
+        long = [page for page in PAGES if (ROOT / "docs" / page).read_text().count("\n") > MAX_LINES]
+        self.assertEqual(long, [], f"split pages of more than {MAX_LINES} lines")
 
     def test_the_pages_of_start_have_commands(self):
         for page in ("start/laptop.md", "start/cluster.md"):
