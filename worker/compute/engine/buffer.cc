@@ -23,7 +23,7 @@ void* TouchedMemory(size_t bytes) {
   const size_t size = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   void* memory = nullptr;
   if (::posix_memalign(&memory, alignment, size) != 0) throw std::bad_alloc();
-  // A wish, for the whole ones among its pages: products walk across rows, one page each.
+  // A hint for the whole huge pages within the memory: matrix products walk across rows, one page per row.
   if (huge) ::madvise(memory, size / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
   std::memset(memory, 0, size);
   return memory;

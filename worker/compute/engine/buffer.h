@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A block of memory aligned to cache lines, zeroed and thereby touched when made: what a model needs is taken
-// at its start, not in the middle of a step. Large ones lie in huge pages where the system gives them.
-// Move-only.
+// Memory aligned to cache lines. The constructor zeroes and thereby touches it, so that a model takes its
+// memory when it starts and not in the middle of a step. Large buffers use huge pages where the system
+// provides them. Move-only.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ringmaster::engine {
 
-// For std::free. Throws std::bad_alloc, as the containers do.
+// Returns zeroed memory, to be freed by std::free. Throws std::bad_alloc, as containers do.
 void* TouchedMemory(size_t bytes);
 
 template <class T>

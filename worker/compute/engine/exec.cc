@@ -12,30 +12,30 @@ using kernels::MatmulArgs;
 using kernels::Matrix;
 using kernels::MatrixBf16;
 
-// A panel of a float product: large enough that oneDNN's packing is paid back, small enough that a layer of a
-// small model still gives several threads something to do.
+// The panel of a float product: large enough that packing by oneDNN pays off, small enough that a layer of a
+// small model still has work for several threads.
 constexpr int64_t kPanelColumns = 384;
 int64_t PanelRows(const MatmulArgs& p) { return p.m * p.n * p.k >= (int64_t{1} << 26) ? 256 : 128; }
 
-// A piece of a bfloat16 product: what it takes of both operands and its result lie in the second-level cache.
+// The piece of a bfloat16 product: its parts of both operands and its result fit the second-level cache.
 constexpr int64_t kPieceRows = 512;
 constexpr int64_t kPieceColumns = kernels::kMostColumns;
-// Columns of the weight, or rows of the transposed operand, that a unit rounds for itself. Small products are
-// cut smaller, so that several threads have something to do.
+// Returns the columns of the weight, or rows of the transposed operand, that one unit rounds. Small products
+// use smaller units, so that several threads have work.
 int64_t PieceSide(int64_t extent, int64_t depth) {
   if (depth >= 8192) return 384;  // every unit reads the whole first operand
   return extent >= 512 ? 256 : 64;
 }
 
-// Results from this size on are written past the caches; gradients of weights are not read before all of them
-// are there.
+// Results of at least this many elements are written with non-temporal stores. The limit is lower for
+// gradients of weights, which are not read before all of them are complete.
 constexpr int64_t kStreamedElements = 1024 * 1024;
 constexpr int64_t kStreamedGradient = 128 * 1024;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Count(int64_t n, int64_t grain) { return (n + grain - 1) / grain; }
 
-// Room for `size` elements; what it held is lost when it grows.
+// Grows the buffer to at least `size` elements; growing discards the contents.
 template <class T>
 void Grow(Buffer<T>& buffer, int64_t size) {
   if (buffer.size() < size) buffer = Buffer<T>(size);
@@ -72,7 +72,7 @@ void Exec::ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed) {
 }
 
 void Exec::ReserveSerial(int64_t m, int64_t n, int64_t k) {
-  // The operands of the forward, weight and input products are pairs of the three faces.
+  // The operands of the forward product and of both gradients are pairs out of these three matrices.
   const int64_t faces = m * k + k * n + m * n;
   for (Worker& worker : workers_) Grow(worker.panel, faces - std::min({m * k, k * n, m * n}));
 }
@@ -84,82 +84,83 @@ int64_t Exec::ScratchBytes() const {
   return bytes;
 }
 
-void Exec::AddEpilogue(const MatmulArgs& product, const Epilogue& epilogue, int64_t row, int64_t rows,
+void Exec::AddEpilogue(const MatmulArgs& args, const Epilogue& epilogue, int64_t row, int64_t rows,
                        int64_t column, int64_t columns) const {
   if (epilogue.bias == nullptr && epilogue.residual == nullptr) return;
-  const int64_t at = row * product.ldc + column;
-  kernels_.AddBias(rows, columns, product.c + at, product.ldc,
+  const int64_t at = row * args.ldc + column;
+  kernels_.AddBias(rows, columns, args.c + at, args.ldc,
                    epilogue.bias == nullptr ? nullptr : epilogue.bias + column,
-                   epilogue.residual == nullptr ? nullptr : epilogue.residual + at, product.ldc);
+                   epilogue.residual == nullptr ? nullptr : epilogue.residual + at, args.ldc);
 }
 
 template <class Work>
-void Exec::Timed(const MatmulArgs& product, const Work& work) {
+void Exec::Timed(const MatmulArgs& args, const Work& work) {
   const Time begin = Now();
   work();
-  MatmulCost& effort = CostOf(product);
-  effort.seconds += ToSeconds(Now() - begin);
-  ++effort.calls;
+  MatmulCost& cost = CostOf(args);
+  cost.seconds += ToSeconds(Now() - begin);
+  ++cost.calls;
 }
 
-void Exec::Matmul(const MatmulArgs& product, const Epilogue& epilogue) {
-  Timed(product, [&] {
-    if (precision_ != Precision::kBf16) return MatmulFp32(product, epilogue);
-    ReserveBf16(product.m, product.n, product.k, product.a.transposed);
-    if (product.a.transposed) {
-      PackSecond(product.b, product.k, product.n);
-      MultiplyTransposed(product, epilogue);
+void Exec::Matmul(const MatmulArgs& args, const Epilogue& epilogue) {
+  Timed(args, [&] {
+    if (precision_ != Precision::kBf16) return MatmulFp32(args, epilogue);
+    ReserveBf16(args.m, args.n, args.k, args.a.transposed);
+    if (args.a.transposed) {
+      PackSecond(args.b, args.k, args.n);
+      MultiplyTransposed(args, epilogue);
     } else {
-      SliceFirst(product.a, product.m, product.k);
-      MultiplyByWeight(product, epilogue);
+      SliceFirst(args.a, args.m, args.k);
+      MultiplyByWeight(args, epilogue);
     }
   });
 }
 
-void Exec::MatmulGradients(const MatmulArgs& of_weight, const MatmulArgs& of_input) {
-  const Matrix& d = of_weight.b;
-  CHECK(of_weight.a.transposed && of_input.b.transposed && d.data == of_input.a.data &&
-        d.ld == of_input.a.ld && of_weight.n == of_input.k && of_weight.k == of_input.m);
+void Exec::MatmulGradients(const MatmulArgs& weight_gradient, const MatmulArgs& input_gradient) {
+  const Matrix& d = weight_gradient.b;
+  CHECK(weight_gradient.a.transposed && input_gradient.b.transposed && d.data == input_gradient.a.data &&
+        d.ld == input_gradient.a.ld && weight_gradient.n == input_gradient.k &&
+        weight_gradient.k == input_gradient.m);
   if (precision_ != Precision::kBf16) {
-    Matmul(of_weight);
-    Matmul(of_input);
+    Matmul(weight_gradient);
+    Matmul(input_gradient);
     return;
   }
-  Timed(of_weight, [&] {
-    ReserveBf16(of_weight.m, of_weight.n, of_weight.k, true);
-    ReserveBf16(of_input.m, of_input.n, of_input.k, false);
-    RoundGradient(d, of_weight.k, of_weight.n);
-    MultiplyTransposed(of_weight, {});
+  Timed(weight_gradient, [&] {
+    ReserveBf16(weight_gradient.m, weight_gradient.n, weight_gradient.k, true);
+    ReserveBf16(input_gradient.m, input_gradient.n, input_gradient.k, false);
+    RoundGradient(d, weight_gradient.k, weight_gradient.n);
+    MultiplyTransposed(weight_gradient, {});
   });
-  Timed(of_input, [&] { MultiplyByWeight(of_input, {}); });
+  Timed(input_gradient, [&] { MultiplyByWeight(input_gradient, {}); });
 }
 
 MatmulCost& Exec::CostOf(const MatmulArgs& p) {
-  for (MatmulCost& effort : matmul_costs_)
-    if (effort.m == p.m && effort.n == p.n && effort.k == p.k && effort.a_transposed == p.a.transposed &&
-        effort.b_transposed == p.b.transposed)
-      return effort;
+  for (MatmulCost& cost : matmul_costs_)
+    if (cost.m == p.m && cost.n == p.n && cost.k == p.k && cost.a_transposed == p.a.transposed &&
+        cost.b_transposed == p.b.transposed)
+      return cost;
   matmul_costs_.push_back(
       {.m = p.m, .n = p.n, .k = p.k, .a_transposed = p.a.transposed, .b_transposed = p.b.transposed});
   return matmul_costs_.back();
 }
 
-void Exec::MatmulFp32(const MatmulArgs& product, const Epilogue& epilogue) {
-  const int64_t panel_rows = PanelRows(product);
-  const int64_t down = Count(product.m, panel_rows);
-  const int64_t across = Count(product.n, kPanelColumns);
-  // Neighbouring units share the panel of B.
+void Exec::MatmulFp32(const MatmulArgs& args, const Epilogue& epilogue) {
+  const int64_t panel_rows = PanelRows(args);
+  const int64_t down = Count(args.m, panel_rows);
+  const int64_t across = Count(args.n, kPanelColumns);
+  // Consecutive units share the panel of B.
   pool_.Run(down * across, [&](int64_t unit, int) {
     const int64_t row = unit % down * panel_rows;
     const int64_t column = unit / down * kPanelColumns;
-    MatmulArgs panel = product;
-    panel.m = std::min(panel_rows, product.m - row);
-    panel.n = std::min(kPanelColumns, product.n - column);
-    panel.a.data = product.a.At(row, 0);
-    panel.b.data = product.b.At(0, column);
-    panel.c = product.c + row * product.ldc + column;
+    MatmulArgs panel = args;
+    panel.m = std::min(panel_rows, args.m - row);
+    panel.n = std::min(kPanelColumns, args.n - column);
+    panel.a.data = args.a.At(row, 0);
+    panel.b.data = args.b.At(0, column);
+    panel.c = args.c + row * args.ldc + column;
     kernels::Matmul(panel);
-    AddEpilogue(product, epilogue, row, panel.m, column, panel.n);
+    AddEpilogue(args, epilogue, row, panel.m, column, panel.n);
   });
 }
 
@@ -198,7 +199,7 @@ void Exec::RoundGradient(const Matrix& d, int64_t rows, int64_t columns) {
   const PackedMatrix packed{rows, columns};
   const int64_t packed_slice = PackedMatrix::SliceDepth(rows);
   const int64_t slice = PackedMatrix::SliceDepth(columns);
-  // What a unit has read for one image it finds in cache for the other.
+  // A unit reads its rows of d from memory once: the second conversion finds them in cache.
   pool_.Run(Count(rows, kernels::kStripDepth), [&](int64_t unit, int) {
     const int64_t row = unit * kernels::kStripDepth;
     const int64_t tall = std::min(kernels::kStripDepth, rows - row);
@@ -214,7 +215,7 @@ void Exec::RoundGradient(const Matrix& d, int64_t rows, int64_t columns) {
 
 void Exec::MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, const uint16_t* first,
                          Strips second, const kernels::PrefetchRegion& ahead) {
-  const MatmulArgs& p = piece.product;
+  const MatmulArgs& p = piece.args;
   const int64_t deep = std::min(PackedMatrix::SliceDepth(p.k), p.k - depth);
   const int64_t padded = RoundUp(deep, kernels::kStripDepth);
   const bool begins = depth == 0;
@@ -247,7 +248,7 @@ void Exec::MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, cons
                              .ahead = ahead});
     return;
   }
-  // Padded with zeros on both sides: oneDNN is fast with dense rows only.
+  // Both operands are zero-padded, because oneDNN is fast with dense rows only.
   worker.matmul.Run({.m = piece.rows,
                      .n = piece.columns,
                      .k = padded,
@@ -262,19 +263,19 @@ void Exec::MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, cons
                         stream, c, p.ldc);
 }
 
-void Exec::MultiplyByWeight(const MatmulArgs& product, const Epilogue& epilogue) {
-  CHECK(!product.accumulate || epilogue.residual == nullptr);
-  const int64_t k = product.k;
-  const Matrix& b = product.b;
+void Exec::MultiplyByWeight(const MatmulArgs& args, const Epilogue& epilogue) {
+  CHECK(!args.accumulate || epilogue.residual == nullptr);
+  const int64_t k = args.k;
+  const Matrix& b = args.b;
   const int64_t slice = PackedMatrix::SliceDepth(k);
-  const int64_t side = PieceSide(product.n, k);
-  const int64_t all = RoundUp(product.m, kernels::kTileRows);
-  const int64_t down = Count(product.m, kPieceRows);
-  const int64_t units = down * Count(product.n, side);
-  // What a unit packs of a slice, as it lies in memory.
+  const int64_t side = PieceSide(args.n, k);
+  const int64_t all = RoundUp(args.m, kernels::kTileRows);
+  const int64_t down = Count(args.m, kPieceRows);
+  const int64_t units = down * Count(args.n, side);
+  // Returns the part of B that a unit packs for a slice, to prefetch it.
   const auto part = [&](int64_t unit, int64_t depth) {
     const int64_t column = unit / down * side;
-    const int64_t columns = std::min(side, product.n - column);
+    const int64_t columns = std::min(side, args.n - column);
     const int64_t deep = std::min(slice, k - depth);
     return kernels::PrefetchRegion{b.At(depth, column), b.transposed ? columns : deep,
                                    b.transposed ? deep : columns, b.ld};
@@ -283,16 +284,15 @@ void Exec::MultiplyByWeight(const MatmulArgs& product, const Epilogue& epilogue)
     Worker& worker = workers_[static_cast<size_t>(index)];
     const int64_t row = unit % down * kPieceRows;
     const int64_t column = unit / down * side;
-    const Piece piece{product, epilogue,
-                      row,     std::min(kPieceRows, product.m - row),
-                      column,  std::min(side, product.n - column)};
+    const Piece piece{
+        args, epilogue, row, std::min(kPieceRows, args.m - row), column, std::min(side, args.n - column)};
     for (int64_t depth = 0; depth < k; depth += slice) {
       const int64_t deep = std::min(slice, k - depth);
       const int64_t padded = RoundUp(deep, kernels::kStripDepth);
       const int64_t stride = padded * kernels::kStripColumns;
       (b.transposed ? kernels_.PackColumns : kernels_.PackRows)(deep, piece.columns, b.At(depth, column),
                                                                 b.ld, worker.panel.get(), stride);
-      const int64_t next = unit + threads();  // most likely this worker's
+      const int64_t next = unit + threads();  // most likely taken by the same worker
       const kernels::PrefetchRegion ahead = depth + slice < k ? part(unit, depth + slice)
                                             : next < units    ? part(next, 0)
                                                               : kernels::PrefetchRegion{};
@@ -302,25 +302,25 @@ void Exec::MultiplyByWeight(const MatmulArgs& product, const Epilogue& epilogue)
   });
 }
 
-void Exec::MultiplyTransposed(const MatmulArgs& product, const Epilogue& epilogue) {
-  CHECK(!product.accumulate || epilogue.residual == nullptr);
-  const int64_t k = product.k;
-  const Matrix& a = product.a;
-  const PackedMatrix packed{k, product.n};
+void Exec::MultiplyTransposed(const MatmulArgs& args, const Epilogue& epilogue) {
+  CHECK(!args.accumulate || epilogue.residual == nullptr);
+  const int64_t k = args.k;
+  const Matrix& a = args.a;
+  const PackedMatrix packed{k, args.n};
   const int64_t slice = PackedMatrix::SliceDepth(k);
-  const int64_t side = PieceSide(product.m, k);
-  pool_.Run(Count(product.m, side), [&](int64_t unit, int index) {
+  const int64_t side = PieceSide(args.m, k);
+  pool_.Run(Count(args.m, side), [&](int64_t unit, int index) {
     Worker& worker = workers_[static_cast<size_t>(index)];
     const int64_t row = unit * side;
-    const int64_t rows = std::min(side, product.m - row);
+    const int64_t rows = std::min(side, args.m - row);
     for (int64_t depth = 0; depth < k; depth += slice) {
       const int64_t deep = std::min(slice, k - depth);
       kernels_.TransposeToBf16(deep, rows, a.At(row, depth), a.ld, worker.panel.get() + depth * side,
                                RoundUp(deep, kernels::kStripDepth));
     }
-    // Rows of the transpose meet all of the second operand.
-    for (int64_t column = 0; column < product.n; column += kPieceColumns) {
-      const Piece piece{product, epilogue, row, rows, column, std::min(kPieceColumns, product.n - column)};
+    // Multiply the rows of the transpose by all of the second operand.
+    for (int64_t column = 0; column < args.n; column += kPieceColumns) {
+      const Piece piece{args, epilogue, row, rows, column, std::min(kPieceColumns, args.n - column)};
       for (int64_t depth = 0; depth < k; depth += slice)
         MultiplySlice(worker, piece, depth, worker.panel.get() + depth * side,
                       {second_.get() + packed.At(depth, column), packed.Stride(depth)}, {});

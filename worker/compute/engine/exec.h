@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a model's work runs: the kernels of this CPU, the threads, and the matrix products cut into panels. A
-// device with streams would put its own Exec behind the same calls.
+// Executes the work of a CPU model: selects the kernels, runs them on a thread pool, and divides matrix
+// products into panels.
 //
-// Every cut depends on the shape of the work alone, never on the number of threads: see the determinism
-// contract in model.h. One thread, the model's caller, uses an Exec at a time.
+// Work is divided by its shape only, never by the number of threads (determinism contract of model.h).
 //
-// bf16 is a property of products only: operands are rounded to bfloat16 on their way into a product, sums and
-// everything else stay float. Weights are rounded and packed where they are used, panel by panel in the cache
-// of the core that takes them: an image of them would cost more in memory traffic than it saves.
+// bf16 affects matrix products only: operands are rounded to bfloat16, sums and everything else stay float.
+// Weights are rounded and packed where they are used, panel by panel in the cache of the core that multiplies
+// them; a bfloat16 copy of all weights would cost more memory traffic than it saves.
+//
+// Not thread-safe: the caller of the model uses it.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +26,10 @@
 
 namespace ringmaster::engine {
 
-// What is added to a product while its panel is still in cache.
+// Terms added to a product while its panel is still in cache; null: none.
 struct Epilogue {
-  const float* bias = nullptr;      // [n]
-  const float* residual = nullptr;  // [m, n], rows ldc apart as in C
+  const float* bias = nullptr;      // (n)
+  const float* residual = nullptr;  // (m, n), row stride ldc as C
 };
 
 class Exec {
@@ -39,36 +40,37 @@ class Exec {
   int threads() const { return pool_.threads(); }
   Precision precision() const { return precision_; }
 
-  // Takes the scratch for products with a weight W [in, out] and up to `rows` rows: x W, x^T d, and d W^T.
-  // `transposed`: W lies as [out, in], as the tied head does.
+  // A weight W of shape (in, out). `transposed`: it is stored as (out, in), as the tied head is.
   struct Weight {
     int64_t in = 0;
     int64_t out = 0;
     bool transposed = false;
   };
+  // Allocates the scratch for x W, x^T d and d W^T with up to `rows` rows of x.
   void Reserve(const Weight& weight, int64_t rows);
-  void ReserveSerial(int64_t m, int64_t n, int64_t k);  // for MatmulSerial
+  void ReserveSerial(int64_t m, int64_t n, int64_t k);  // for MatmulSerial of this shape
   int64_t ScratchBytes() const;
 
   const std::vector<MatmulCost>& matmul_costs() const { return matmul_costs_; }
 
-  // op(A) op(B) (+ C) + epilogue, by panels over the threads.
-  void Matmul(const kernels::MatmulArgs& product, const Epilogue& epilogue = {});
+  // C = op(A) op(B) + epilogue, or C += op(A) op(B) + epilogue; divides the panels over the threads.
+  void Matmul(const kernels::MatmulArgs& args, const Epilogue& epilogue = {});
 
-  // The two products that take the gradient d of x W: x^T d, and d W^T. The same bits as one after the other,
-  // but d is read and rounded once.
-  void MatmulGradients(const kernels::MatmulArgs& of_weight, const kernels::MatmulArgs& of_input);
+  // Both gradients of y = x W, given d = dy: dW = x^T d and dx = d W^T. Same bits as two calls of Matmul, but
+  // reads and rounds d once.
+  void MatmulGradients(const kernels::MatmulArgs& weight_gradient, const kernels::MatmulArgs& input_gradient);
 
-  // The same on the calling worker alone: for use inside Units.
-  void MatmulSerial(int worker, const kernels::MatmulArgs& product);
+  // Matmul on the calling worker alone. REQUIRES: called by the work of RunUnits.
+  void MatmulSerial(int worker, const kernels::MatmulArgs& args);
 
-  // work(unit, worker) for units in [0, units).
+  // Calls work(unit, worker) for every unit in [0, units), on all threads.
   template <class Work>
   void RunUnits(int64_t units, const Work& work) {
     pool_.Run(units, work);
   }
 
-  // work(begin, end) over [0, n) in pieces of `grain`: for kernels whose pieces do not touch each other.
+  // Calls work(begin, end) for ranges of `grain` that cover [0, n), on all threads. REQUIRES: the ranges are
+  // independent of each other.
   template <class Work>
   void ParallelFor(int64_t n, int64_t grain, const Work& work) {
     pool_.Run((n + grain - 1) / grain, [&](int64_t unit, int) {
@@ -77,56 +79,57 @@ class Exec {
     });
   }
 
-  // Rows of a piece so that it has about 16 Ki elements.
+  // Returns the rows of a range that has about 16 Ki elements.
   static int64_t RowGrain(int64_t width) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width)); }
 
  private:
   struct Worker {
     kernels::MatmulBf16 matmul;
-    Buffer<uint16_t> panel;  // of the transposed first operand, or of the second one, packed
-    Buffer<float> out;       // sums of a piece, while they are not finished
+    Buffer<uint16_t> panel;  // of the transposed first operand, or of the packed second operand
+    Buffer<float> out;       // partial sums of a piece
   };
-  // What a unit of work computes at a time.
+  // A block of C that a worker computes at a time.
   struct Piece {
-    const kernels::MatmulArgs& product;
+    const kernels::MatmulArgs& args;
     const Epilogue& epilogue;
     int64_t row, rows, column, columns;
   };
-  // An operand of one slice of a piece's depth.
+  // The packed second operand of a slice.
   struct Strips {
     const uint16_t* data;
     int64_t stride;
   };
 
-  void MatmulFp32(const kernels::MatmulArgs& product, const Epilogue& epilogue);
-  MatmulCost& CostOf(const kernels::MatmulArgs& product);
-  // work(), whose seconds count as the product's.
+  void MatmulFp32(const kernels::MatmulArgs& args, const Epilogue& epilogue);
+  MatmulCost& CostOf(const kernels::MatmulArgs& args);
+  // Calls work() and adds its duration to the cost of the product.
   template <class Work>
-  void Timed(const kernels::MatmulArgs& product, const Work& work);
-  // x W and d W^T: the first operand rounded in first_, the second one packed where it is used.
-  void MultiplyByWeight(const kernels::MatmulArgs& product, const Epilogue& epilogue);
-  // x^T d: the second operand packed in second_, the first one transposed where it is used.
-  void MultiplyTransposed(const kernels::MatmulArgs& product, const Epilogue& epilogue);
+  void Timed(const kernels::MatmulArgs& args, const Work& work);
+  // x W and d W^T: reads the rounded first operand from first_ and packs the second one where it is used.
+  void MultiplyByWeight(const kernels::MatmulArgs& args, const Epilogue& epilogue);
+  // x^T d: reads the packed second operand from second_ and transposes the first one where it is used.
+  void MultiplyTransposed(const kernels::MatmulArgs& args, const Epilogue& epilogue);
   void MultiplySlice(Worker& worker, const Piece& piece, int64_t depth, const uint16_t* first, Strips second,
                      const kernels::PrefetchRegion& ahead);
   void ReserveBf16(int64_t m, int64_t n, int64_t k, bool a_transposed);
   void PackSecond(const kernels::Matrix& b, int64_t k, int64_t n);
   void SliceFirst(const kernels::Matrix& a, int64_t m, int64_t k);
-  // Both at once, of d [rows, columns]: as the second operand of x^T d and as the first of d W^T.
+  // PackSecond and SliceFirst in one pass over d, shape (rows, columns): the second operand of x^T d, and the
+  // first one of d W^T.
   void RoundGradient(const kernels::Matrix& d, int64_t rows, int64_t columns);
-  // Rows [row, row + rows) of one slice of a matrix of `all` rows, to first_.
+  // Writes rows [row, row + rows) of one slice of a matrix with `all` rows to first_.
   void SliceRows(const float* x, int64_t ld, int64_t depth, int64_t k, int64_t row, int64_t rows,
                  int64_t all);
-  void AddEpilogue(const kernels::MatmulArgs& product, const Epilogue& epilogue, int64_t row, int64_t rows,
+  void AddEpilogue(const kernels::MatmulArgs& args, const Epilogue& epilogue, int64_t row, int64_t rows,
                    int64_t column, int64_t columns) const;
 
   const kernels::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
-  std::vector<MatmulCost> matmul_costs_;  // by shape, in the order of their first products
+  std::vector<MatmulCost> matmul_costs_;  // one per shape, in the order of first use
   // bf16 only:
-  Buffer<uint16_t> first_;       // the first operand of the product under way, in slices of its depth
-  Buffer<uint16_t> second_;      // the second one, packed
+  Buffer<uint16_t> first_;       // the first operand of the current product, in slices of its depth
+  Buffer<uint16_t> second_;      // its second operand, packed
   std::vector<Worker> workers_;  // one per thread
 };
 

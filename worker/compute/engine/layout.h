@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where every parameter lives: one arena, tensors in the order in which backward finishes their gradients,
-// each padded to a multiple of the exact-numerics block. Gradients, masters and optimizer state share these
-// offsets. Value types.
+// The memory layout of the parameters: one arena of floats with all tensors, in the order in which backward
+// finishes their gradients, each padded to a multiple of kBlock. Gradients, master weights and optimizer
+// state have the same layout. Value types.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace ringmaster::engine {
 
-// Elements per block of the exact numerics; tensors start on block borders so that no block mixes two
-// tensors.
+// Elements per block of the exact numerics. A tensor starts at a multiple of it, so that no block holds
+// elements of two tensors.
 inline constexpr int64_t kBlock = 1024;
 
 struct Parameter {
-  std::string name;  // gpt: Hugging Face GPT-2 names, "h.0.attn.c_attn.weight"
+  std::string name;  // gpt: the name in Hugging Face's GPT-2, "h.0.attn.c_attn.weight"
   std::vector<int64_t> shape;
   int64_t offset = 0;  // in elements, a multiple of kBlock
-  int64_t size = 0;    // product of shape; the padding behind it stays zero
-  bool decay = false;  // weight decay applies (matrices yes, biases and norms no)
+  int64_t size = 0;    // product of shape; the padding after it stays zero
+  bool decay = false;  // weight decay applies: to matrices, not to biases and norms
   bool operator==(const Parameter&) const = default;
 };
 
-// A contiguous piece of the arena whose gradients become final together; its all-reduce may start then.
+// A contiguous range of the arena whose gradients become final together, so that its all-reduce can start.
 struct Bucket {
   int64_t begin = 0;  // elements, multiples of kBlock
   int64_t end = 0;
@@ -34,8 +34,8 @@ struct Bucket {
 struct Layout {
   std::vector<Parameter> parameters;  // by offset
   std::vector<Bucket> buckets;        // cover [0, elements) in order; bucket i is final before bucket i + 1
-  int64_t elements = 0;               // with padding, a multiple of kBlock
-  int64_t trainable = 0;              // without padding
+  int64_t elements = 0;               // including padding; a multiple of kBlock
+  int64_t trainable = 0;              // excluding padding
   bool operator==(const Layout&) const = default;
 };
 

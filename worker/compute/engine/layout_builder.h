@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Builds a Layout from tensors named in the order in which backward finishes their gradients.
+// Builds a Layout from tensors that are added in the order in which backward finishes their gradients.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace ringmaster::engine {
 
 class LayoutBuilder {
  public:
-  // Groups are merged until a bucket has this many elements, so that a message is worth its latency; a larger
-  // group is cut, so that the sum of its first part runs beside that of the next.
+  // Groups are merged until a bucket has kSmallBucket elements, so that a message is worth its latency. A
+  // group larger than kLargeBucket is divided, so that the all-reduces of its parts overlap.
   static constexpr int64_t kSmallBucket = 64 * 1024;
   static constexpr int64_t kLargeBucket = 8 * 1024 * 1024;
 
-  // Returns the tensor's offset in the arena. Weight decay goes to tensors of two and more dimensions.
+  // Adds a tensor and returns its offset in the arena. Tensors of two or more dimensions get weight decay.
   int64_t Add(std::string name, std::vector<int64_t> shape);
-  // The tensors since the last call become final together.
+  // Declares that the tensors added since the last call become final together.
   void EndGroup();
   Layout Finish();
 

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model on one device: forward and backward by hand, as pure functions of (parameters, batch).
+// A model on one device: hand-written forward and backward passes as pure functions of (parameters, batch).
+// Newcomers start here. models/gpt.h is the model that matters most, kernels/kernels.h has the operations,
+// layout.h the memory of the parameters, and worker/compute/device/device.h the device that creates models.
 //
-// Determinism contract: equal parameters and batch give equal bits, whatever the number of threads, the
-// alignment of buffers, or what ran before. Work is cut by shape only, never by thread count. Thread rule:
-// one thread calls at a time; a Model owns its activations. Parameters and gradients are memory of the
-// model's device; batches, logits and the parameters of Initialise are host memory. What is called on_final
-// for is final in the order of the device's work: see worker/compute/device/device.h.
+// Determinism: equal parameters and batch give equal bits, independent of the number of threads, the
+// alignment of buffers and earlier calls. Work is divided by shape only, never by the number of threads.
+//
+// Memory: parameters and gradients are memory of the model's device. Batches, logits and the parameters of
+// Initialise are host memory. The model owns its activations.
+//
+// Shapes use B for samples, T for the context, C for the width, V for the vocabulary.
+//
+// Not thread-safe: one thread at a time calls a model.
 #pragma once
 
 #include <atomic>
@@ -39,43 +45,40 @@ struct ModelConfig {
   int image_width = 28;
   int classes = 10;
   Precision precision = Precision::kFp32;
-  int max_samples = 1;  // per call; activations are allocated for this many
+  int max_samples = 1;  // largest batch; activations are allocated for it
   int threads = 1;
   bool operator==(const ModelConfig&) const = default;
 };
 
-// The parameters of one call. Equal versions mean equal values (at any address), so that what a model derives
-// from them, such as weights in bfloat16, is derived once; version 0 says nothing.
+// The parameters of one call. Equal versions mean equal values, at any address, so that a model computes
+// what it derives from them (weights in bfloat16) once per version. Version 0: unknown, nothing is reused.
 struct Params {
   // NOLINTNEXTLINE(google-explicit-constructor): plain parameters are parameters.
   template <std::convertible_to<std::span<const float>> Plain>
   Params(const Plain& plain) : values(plain) {}
   Params(std::span<const float> plain, uint64_t its_version) : values(plain), version(its_version) {}
-  std::span<const float> values;
+  std::span<const float> values;  // (layout().elements)
   uint64_t version = 0;
 };
 
-// What one call works on. gpt: tokens and targets are [samples, context]. mlp, cnn: images are
-// [samples, channels, height, width] scaled by the dataset, targets [samples]. A target below 0 does not
-// count: neither in the loss nor in its mean. Tokens must be below the vocabulary, targets below it or the
-// classes.
+// The input of one call. A position with a target below 0 is ignored: it counts neither in the loss nor in
+// its mean. REQUIRES: tokens < V, targets < V (gpt) or < classes.
 struct Batch {
-  int samples = 0;
-  std::span<const int32_t> tokens;
-  std::span<const float> images;
-  std::span<const int32_t> targets;
+  int samples = 0;                   // B
+  std::span<const int32_t> tokens;   // gpt: (B, T)
+  std::span<const float> images;     // mlp, cnn: (B, channels, height, image_width), scaled by the dataset
+  std::span<const int32_t> targets;  // gpt: (B, T); mlp, cnn: (B)
 };
 
-// Sums over samples of a per-sample mean (gpt: over the tokens that count; images: one prediction), taken in
-// sample order in double.
+// Sums over the samples of a batch, added in sample order in double.
 struct Sums {
-  double loss = 0;
-  int64_t correct = 0;  // arg max equals the target
-  int64_t predictions = 0;
+  double loss = 0;      // of the mean cross-entropy of each sample, over its positions that count; in nats
+  int64_t correct = 0;  // positions whose arg max equals the target
+  int64_t predictions = 0;  // positions that count
   bool operator==(const Sums&) const = default;
 };
 
-// What the products of one shape have cost so far (attention's own small ones are not counted): for
+// What the matrix products of one shape have cost so far, without the small ones of attention. For
 // benchmarks.
 struct MatmulCost {
   int64_t m = 0;
@@ -97,44 +100,48 @@ class Model {
   virtual const Layout& layout() const = 0;
   virtual const ModelConfig& config() const = 0;
 
-  // Initial parameters from the seed alone (GPT-2's scheme for gpt; He for the others). Padding is zeroed.
+  // Writes initial parameters, a function of the seed alone (gpt: the scheme of GPT-2; mlp, cnn: He et al.
+  // 2015). Padding becomes zero.
   virtual void Initialise(uint64_t seed, std::span<float> params) const = 0;
 
-  // Gradient of Sums::loss (a sum over samples) into `grads`, which is overwritten, padding zero. on_final(i)
-  // is called on the calling thread as soon as bucket i is final, i = 0, 1, ... Returns kCancelled soon after
-  // *cancel becomes true (checked at least once per layer); grads are garbage then. batch.samples may be
-  // smaller than max_samples, also 0 (grads become 0). kInvalid when a token or target is out of range.
+  // Computes the gradient of Sums::loss, a sum over samples, into `grads`, shape (layout().elements); padding
+  // becomes zero. Calls on_final(i) on the calling thread as soon as bucket i is final, for i = 0, 1, ... A
+  // batch may have fewer samples than max_samples, also 0 (grads become 0). Errors: kCancelled soon after
+  // *cancel becomes true, which is checked at least once per layer; grads are garbage then. kInvalid when a
+  // token or target is out of range.
   virtual Result<Sums> ForwardBackward(const Params& params, const Batch& batch, std::span<float> grads,
                                        const std::function<void(int)>& on_final,
                                        const std::atomic<bool>* cancel) = 0;
 
-  // The same for a device that works on its own: Enqueue returns when the work was handed to it, and Await,
-  // which waits for them alone, gives the Sums of every Enqueue that succeeded since the last Await, in
-  // order. After an error of Await they are forgotten. What is called on_final for is final in the order of
-  // the device's work; values of `params` and `grads` may be changed by what is enqueued afterwards.
+  // The asynchronous form of ForwardBackward. Enqueue returns once the device has the work. A bucket for
+  // which on_final was called is final in the order of the device's stream; work enqueued later may change
+  // `params` and `grads`.
   virtual Status Enqueue(const Params& params, const Batch& batch, std::span<float> grads,
                          const std::function<void(int)>& on_final, const std::atomic<bool>* cancel) = 0;
+  // Returns the Sums of every successful Enqueue since the last Await, in order; blocks only until these are
+  // known. An error discards them.
   virtual Result<std::vector<Sums>> Await() = 0;
 
-  // Loss alone. Errors as above.
+  // Computes the loss only. Errors: as ForwardBackward.
   virtual Result<Sums> Evaluate(const Params& params, const Batch& batch) = 0;
 
-  // Logits of this batch, valid until the next call: gpt [samples, context, vocabulary], the others [samples,
-  // classes]. Targets are not looked at. For sampling and tests.
+  // Returns the logits of the batch, valid until the next call. Shape: gpt (B, T, V); mlp, cnn (B, classes).
+  // Ignores the targets. For sampling and tests.
   virtual Result<std::span<const float>> Logits(const Params& params, const Batch& batch) = 0;
 
-  // Called from the calling thread at least once per layer, forward and backward: a sign of life for whoever
-  // watches for hangs. Must be quick and must not throw.
+  // Sets a hook that the calling thread calls at least once per layer, forward and backward, so that the
+  // agent can detect a hang. REQUIRES: the hook is fast and does not throw.
   virtual void SetProgressHook(std::function<void()> hook) = 0;
 
-  // Bytes of activations and scratch that this object holds: the arithmetic of docs and of out-of-memory
-  // messages.
+  // Returns the bytes of activations and scratch that this object holds. Documentation and out-of-memory
+  // messages use the same arithmetic.
   virtual int64_t ActivationBytes() const = 0;
 
   virtual const std::vector<MatmulCost>& MatmulCosts() const = 0;
 };
 
-// kInvalid when the configuration is impossible (width not divisible by heads, ...), with field and reason.
+// Errors: kInvalid when the configuration is impossible (width not divisible by heads, ...), with the field
+// and the reason.
 Result<std::unique_ptr<Model>> CreateModel(const ModelConfig& config);
 
 }  // namespace ringmaster::engine

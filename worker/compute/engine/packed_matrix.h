@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How the second operand of a bfloat16 product lies in memory: cut along its depth into slices that fit the
-// caches, each slice in strips of 64 columns, in a strip the pairs (k, k + 1) of all its columns together, as
-// AMX and AVX512_BF16 load them. oneDNN calls a slice "BA16a64b2a"; it would make the same of plain rows in
-// every call. Depth and columns are filled up with zeros. Value type.
+// The memory layout of the packed second operand of a bfloat16 product. The depth is divided into slices that
+// fit the caches, a slice into strips of 64 columns; a strip holds the pairs (k, k + 1) of all its columns
+// together, as AMX and AVX512_BF16 load them. oneDNN calls the layout of a slice "BA16a64b2a" and would
+// otherwise convert plain rows to it in every call. Depth and columns are zero-padded. Value type.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace ringmaster::engine {
 struct PackedMatrix {
   static constexpr int64_t kLargestSlice = 1024;
 
-  int64_t depth = 0;    // k of the product
+  int64_t depth = 0;    // k of the product, rows of the operand
   int64_t columns = 0;  // n of the product
 
-  // Depth of all slices but the last; also how the first operand is cut.
+  // Returns the depth of every slice except the last. The first operand is divided in the same way.
   static int64_t SliceDepth(int64_t depth) {
     const int64_t slices = (depth + kLargestSlice - 1) / kLargestSlice;
     return slices <= 1 ? depth : RoundUp((depth + slices - 1) / slices, kernels::kStripDepth);
@@ -27,11 +27,11 @@ struct PackedMatrix {
 
   int64_t PaddedColumns() const { return RoundUp(columns, kernels::kStripColumns); }
   int64_t Size() const { return RoundUp(depth, kernels::kStripDepth) * PaddedColumns(); }
-  // Elements between strips of the slice that begins at depth `k`.
+  // Returns the elements between strips of the slice that begins at depth `k`.
   int64_t Stride(int64_t k) const {
     return RoundUp(std::min(SliceDepth(depth), depth - k), kernels::kStripDepth) * kernels::kStripColumns;
   }
-  // Where the strip of `column` begins in the slice that begins at depth `k`.
+  // Returns the offset of the strip of `column` in the slice that begins at depth `k`.
   int64_t At(int64_t k, int64_t column) const {
     return k * PaddedColumns() + column / kernels::kStripColumns * Stride(k);
   }

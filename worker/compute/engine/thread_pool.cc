@@ -25,7 +25,7 @@ void ThreadPool::Start(int64_t units, const void* context, Call call) {
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   Work(0);
-  // Every worker answers every round, so that none can still hold `context` after this returns.
+  // Wait until every worker has finished this round, so that none uses `context` after the return.
   for (int busy = busy_.load(std::memory_order_acquire); busy != 0;
        busy = busy_.load(std::memory_order_acquire))
     busy_.wait(busy, std::memory_order_acquire);
@@ -41,7 +41,7 @@ void ThreadPool::Loop(int worker) {
   uint32_t seen = 0;
   while (true) {
     round_.wait(seen, std::memory_order_acquire);
-    // The owner starts a round only after all answered the one before, so none is skipped.
+    // The owner starts a round only after all workers finished the previous one, so no round is skipped.
     seen = round_.load(std::memory_order_acquire);
     if (stop_) return;
     Work(worker);

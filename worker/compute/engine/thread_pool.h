@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Threads that share numbered units of work. The units are cut by the caller from the shape of the work
-// alone; which thread takes which unit does not matter to the result. With one thread no other is ever
-// started.
+// A pool of threads that runs numbered units of work. The caller divides the work into units by its shape
+// alone, so that the result does not depend on which thread runs which unit. A pool of one thread starts
+// none.
 //
-// One thread, the owner, calls Run; it works too, as worker 0.
+// Not thread-safe: one thread, the owner, calls Run, and takes part as worker 0.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,9 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls work(unit, worker) once for every unit in [0, units), and returns when all are done. `work` must
-  // not throw. worker < threads() tells scratch memory apart.
+  // Calls work(unit, worker) once for every unit in [0, units) and returns when all calls have returned.
+  // `worker`, in [0, threads()), identifies the thread, for per-thread scratch. REQUIRES: `work` does not
+  // throw.
   template <class Work>
   void Run(int64_t units, const Work& work) {
     if (units <= 1 || workers_.empty()) {
@@ -44,7 +45,7 @@ class ThreadPool {
   void Loop(int worker);
 
   std::vector<std::thread> workers_;
-  // Written by the owner while all workers wait; published by round_.
+  // Written by the owner while all workers wait; incrementing round_ publishes them.
   int64_t units_ = 0;
   const void* context_ = nullptr;
   Call call_ = nullptr;

@@ -43,7 +43,7 @@ void AttentionBackward(const Kernels& kernels, const AttentionHead& head, const 
                        float* scratch) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(head.size));
   const int64_t blocks = (head.context + kQueryBlock - 1) / kQueryBlock;
-  // From the last block, which sees every key and so overwrites d_k and d_v; the others add to them.
+  // Starts with the last block: it sees every key, so it overwrites d_k and d_v, and the others add to them.
   for (int64_t block = blocks - 1; block >= 0; --block) {
     const int64_t first = block * kQueryBlock;
     const int64_t rows = std::min(kQueryBlock, head.context - first);

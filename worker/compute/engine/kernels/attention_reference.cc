@@ -15,7 +15,7 @@ double Dot(const float* a, const float* b, int64_t n) {
   return sum;
 }
 
-// Probabilities of query t over keys 0 .. t, and the log of the sum behind them.
+// Returns the probabilities of query t over keys 0 .. t, and writes their log-sum-exp.
 double Probabilities(const AttentionHead& head, int64_t t, std::vector<double>& p) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(head.size));
   p.assign(static_cast<size_t>(t + 1), 0);

@@ -34,7 +34,7 @@ void StorePanel(int64_t rows, int64_t columns, const float* panel, int64_t ldp, 
     };
     int64_t i = 0;
     if (stream) {
-      // Up to the next multiple of 64 bytes, then whole cache lines.
+      // Scalar stores up to the next multiple of 64 bytes, then whole cache lines.
       const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) / sizeof(float) % kLanes);
       int64_t head = past == 0 ? 0 : kLanes - past;
       if (head > columns) head = columns;
@@ -48,7 +48,7 @@ void StorePanel(int64_t rows, int64_t columns, const float* panel, int64_t ldp, 
 }
 
 void ColumnSums(int64_t rows, int64_t columns, const float* x, int64_t ldx, float* sums) {
-  // Four registers of columns at a time, so that a row's cache line is read whole.
+  // Four vectors of columns at a time, so that every cache line of a row is read as a whole.
   int64_t i = 0;
   for (; i + 4 * kLanes <= columns; i += 4 * kLanes) {
     Floats total[4] = {Splat(0), Splat(0), Splat(0), Splat(0)};

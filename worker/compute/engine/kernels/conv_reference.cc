@@ -7,7 +7,7 @@
 namespace ringmaster::engine::kernels::reference {
 namespace {
 
-// visit(patch element, image element or -1 outside) in the order of patches.
+// Calls visit(patch element, image element, or -1 outside of the image) in the order of patches.
 template <class Visit>
 void ForEachTap(int64_t height, int64_t width, int64_t channels, const Visit& visit) {
   int64_t patch = 0;

@@ -7,7 +7,8 @@
 namespace ringmaster::engine::kernels::RINGMASTER_ISA {
 namespace {
 
-// Far enough ahead to hide memory, and what the processor's own prefetcher misses: the start of the next row.
+// Prefetch distance in rows: far enough to hide the latency of memory. The hardware prefetcher misses the
+// start of the next row.
 constexpr int64_t kAheadFloats = 2048;
 
 RM_INLINE uint16_t Round(uint32_t bits) {

@@ -16,7 +16,7 @@ RM_INLINE float RowLargest(int64_t n, const float* x) {
 }
 
 RM_INLINE uint8_t Hit(int64_t n, const float* x, float top, int32_t target) {
-  // The first of equal largest logits counts.
+  // The first of several largest logits wins.
   if (!(x[target] >= top)) return 0;
   for (int64_t i = 0; i < n && i < target; ++i)
     if (x[i] >= top) return 0;

@@ -76,7 +76,7 @@ void LayerNormBackwardParams(int64_t rows, int64_t width, int64_t begin, int64_t
     Store(dgamma + i, gamma, lanes);
     Store(dbeta + i, beta, lanes);
   };
-  // Four registers of columns at a time, so that a row's cache lines are read whole.
+  // Four vectors of columns at a time, so that every cache line of a row is read as a whole.
   int64_t i = begin;
   for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
     Floats gamma[4] = {Splat(0), Splat(0), Splat(0), Splat(0)};

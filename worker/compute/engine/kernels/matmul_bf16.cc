@@ -54,7 +54,7 @@ struct MatmulBf16::State {
 
 bool MatmulBf16::Supported() {
 #if defined(__x86_64__)
-  // The numbers are sets of bits: a newer instruction set contains the older ones.
+  // The values are bit sets: a newer instruction set contains the bits of the older ones.
   const auto all = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & all) == all;
 #else
@@ -82,7 +82,7 @@ void MatmulBf16::Run(const MatmulBf16Args& p) {
     const auto need = static_cast<int64_t>(prepared.scratch.get_size());
     if (need > s.scratch.size()) s.scratch = Buffer<uint8_t>(need);
     const auto memory = [&](const dnnl::memory::desc& desc, const void* data) {
-      return dnnl::memory(desc, s.engine, const_cast<void*>(data));  // oneDNN's handles know no const
+      return dnnl::memory(desc, s.engine, const_cast<void*>(data));  // the API of oneDNN has no const handles
     };
     prepared.primitive.execute(s.stream, {{DNNL_ARG_SRC, memory(prepared.a, p.a.data)},
                                           {DNNL_ARG_WEIGHTS, memory(prepared.b, p.b.data)},

@@ -4,7 +4,7 @@
 
 namespace ringmaster::engine::kernels::RINGMASTER_ISA {
 
-// Plain loops over channels without a branch that depends on data: the compiler makes vectors of them.
+// Loops over channels without data-dependent branches, which the compiler vectorises.
 void MaxPoolForward(int64_t height, int64_t width, int64_t channels, const float* __restrict image,
                     float* __restrict out, uint8_t* __restrict winner) {
   for (int64_t y = 0; y < height / 2; ++y)

@@ -7,12 +7,14 @@
 namespace ringmaster::engine::kernels::RINGMASTER_ISA {
 namespace {
 
-// Sixteen words; a word holds two bfloat16 that are neighbours along the depth, the first in the lower half.
+// Sixteen words. A word holds two bfloat16 values that are neighbours along the depth, the first one in the
+// lower half.
 typedef uint32_t Words __attribute__((vector_size(64)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
 
 constexpr int64_t kWords = 16;
-constexpr int64_t kRowsAhead = 8;  // of prefetching: the processor's own does not cross a page
+// Prefetch distance; the hardware prefetcher does not cross a page.
+constexpr int64_t kRowsAhead = 8;
 
 RM_INLINE int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -23,7 +25,7 @@ RM_INLINE __m512 LoadUpTo16(const float* from, int64_t count) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from);
 }
 
-// Of 32 values of a row the 16 pairs of neighbours.
+// Returns the 16 pairs of neighbours of 32 values of a row.
 RM_INLINE Words LoadPairs(const float* from, int64_t count) {
   const __m512 second = count > kWords ? LoadUpTo16(from + kWords, count - kWords) : _mm512_setzero_ps();
   const __m512bh rounded = _mm512_cvtne2ps_pbh(second, LoadUpTo16(from, count));
@@ -32,13 +34,13 @@ RM_INLINE Words LoadPairs(const float* from, int64_t count) {
   return out;
 }
 
-// The words of rows r and r + 1, of `rows`, from column c on.
+// Returns the words of rows r and r + 1 (of `rows`) that begin at column c.
 RM_INLINE Words PairOfRows(const float* x, int64_t ldx, int64_t r, int64_t rows, int64_t c, int64_t columns) {
   if (r >= rows || c >= columns) return Words{};
   const __m512 lower = LoadUpTo16(x + r * ldx + c, columns - c);
   const __m512 upper = r + 1 < rows ? LoadUpTo16(x + (r + 1) * ldx + c, columns - c) : _mm512_setzero_ps();
   const __m512bh rounded = _mm512_cvtne2ps_pbh(upper, lower);
-  // Half i of the lower row goes to 2 i, that of the upper one behind it.
+  // Half i of the lower row goes to word 2 i, half i of the upper row to word 2 i + 1.
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
                                          22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   const __m512i pairs = _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(rounded));
@@ -49,7 +51,7 @@ RM_INLINE Words PairOfRows(const float* x, int64_t ldx, int64_t r, int64_t rows,
 
 #else
 
-// Rounds as ToBf16 does; the result is in the lower half of each word.
+// Rounds like ToBf16; the result is in the lower half of each word.
 RM_INLINE Words RoundWords(const Words& bits) {
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Words quiet = (bits >> 16) | 0x40u;
@@ -68,7 +70,7 @@ RM_INLINE Words LoadRounded(const float* from, int64_t count) {
   return RoundWords(bits);
 }
 
-// Of 32 values of a row the 16 pairs of neighbours.
+// Returns the 16 pairs of neighbours of 32 values of a row.
 RM_INLINE Words LoadPairs(const float* from, int64_t count) {
   const Words first = LoadRounded(from, count);
   const Words second = count > kWords ? LoadRounded(from + kWords, count - kWords) : Words{};
@@ -78,7 +80,7 @@ RM_INLINE Words LoadPairs(const float* from, int64_t count) {
   return out;
 }
 
-// The words of rows r and r + 1, of `rows`, from column c on.
+// Returns the words of rows r and r + 1 (of `rows`) that begin at column c.
 RM_INLINE Words PairOfRows(const float* x, int64_t ldx, int64_t r, int64_t rows, int64_t c, int64_t columns) {
   if (r >= rows || c >= columns) return Words{};
   Words out = LoadRounded(x + r * ldx + c, columns - c);
@@ -90,7 +92,7 @@ RM_INLINE Words PairOfRows(const float* x, int64_t ldx, int64_t r, int64_t rows,
 
 RM_INLINE void Put(uint16_t* to, const Words& words) { __builtin_memcpy(to, &words, sizeof(words)); }
 
-// One round of the transposition: exchanges, between rows `distance` apart, the words `distance` apart.
+// One round of the transposition: for rows that are `distance` apart, exchanges the words `distance` apart.
 #define RM_LOW(l) (((l)&kDistance) == 0 ? (l) : (l)-kDistance + 16)
 #define RM_HIGH(l) (((l)&kDistance) == 0 ? (l) + kDistance : (l) + 16)
 #define RM_ALL(lane)                                                                                  \

@@ -14,7 +14,7 @@ uint16_t Rounded(float value) {
   return out;
 }
 
-// value(k, column) into strips.
+// Writes value(k, column) into strips.
 template <class Value>
 void Pack(int64_t depth, int64_t columns, uint16_t* strips, int64_t stride, const Value& value) {
   for (int64_t c = 0; c < RoundUp(columns, kStripColumns); ++c)

@@ -7,7 +7,7 @@
 namespace ringmaster::engine::kernels::RINGMASTER_ISA {
 
 void ReluForward(int64_t n, float* x) {
-  // Max gives its second argument when one is NaN.
+  // Max returns its second argument when one is NaN.
   ForLanes(n, [&](int64_t i, auto lanes) { Store(x + i, Max(Splat(0), Load(x + i, lanes)), lanes); });
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 #define RM_INLINE inline __attribute__((always_inline))
 
-constexpr int64_t kTileColumns = 32;  // of a block: two tiles by two
+constexpr int64_t kTileColumns = 32;  // of a block of two by two tiles
 constexpr int64_t kVector = 16;
 constexpr int64_t kPartDepth = 256;
 constexpr int64_t kHalfRows = kTileRows / 2;
@@ -30,7 +30,7 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Asks for a matrix line by line, a few lines at a time.
+// Prefetches a matrix, a few cache lines per step.
 struct Prefetcher {
   static constexpr int64_t kLine = 16;
   const float* row;
@@ -52,7 +52,7 @@ struct Prefetcher {
   }
 };
 
-// So many lines per step of the product that all are asked for by its end.
+// Returns a prefetcher whose lines per step are such that all lines are requested by the end of the product.
 Prefetcher MakePrefetcher(const TileMatmulArgs& p) {
   const PrefetchRegion& a = p.ahead;
   const int64_t lines = a.rows * ((a.columns + Prefetcher::kLine - 1) / Prefetcher::kLine);
@@ -66,7 +66,7 @@ Prefetcher MakePrefetcher(const TileMatmulArgs& p) {
           .lines_per_step = (lines + steps - 1) / steps};
 }
 
-// Tiles 0 to 3 hold the sums of a block, 4 and 5 rows of a, 6 and 7 columns of b.
+// Computes one block. Tiles 0 to 3 hold its sums, 4 and 5 rows of a, 6 and 7 columns of b.
 RM_INLINE void MultiplyBlock(int64_t depth, const uint16_t* a, int64_t lda, const uint16_t* b,
                              const float* sums, int64_t lds, float* out, int64_t ldo,
                              Prefetcher& prefetcher) {
@@ -100,7 +100,7 @@ RM_INLINE void MultiplyBlock(int64_t depth, const uint16_t* a, int64_t lda, cons
   _tile_stored(3, out + kHalfRows * ldo + kVector, ldo * 4);
 }
 
-// A row of finished sums, at most one strip wide, to its place.
+// Applies the epilogue to a row of finished sums, at most one strip wide, and stores it.
 RM_INLINE void StoreRow(const float* sums, int64_t count, const float* bias, const float* residual,
                         bool stream, float* to) {
   const auto some = [&](int64_t i, int64_t n) {
@@ -129,7 +129,7 @@ RM_INLINE void StoreRow(const float* sums, int64_t count, const float* bias, con
 
 bool HasTiles() {
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
-  constexpr unsigned kSavedTiles = 3u << 17;         // of XCR0: their configuration and their data
+  constexpr unsigned kSavedTiles = 3u << 17;         // bits of XCR0: tile configuration and tile data
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTile) == 0) return false;
@@ -146,8 +146,9 @@ void MultiplyTiles(const TileMatmulArgs& p) {
   const TileConfig config;
   _tile_loadconfig(&config);
   Prefetcher prefetcher = MakePrefetcher(p);
-  // Rows outside, so that long pieces of a row of c are written one after the other; then parts of the depth,
-  // so that these rows of a stay in the first-level cache while all of b passes.
+  // The outer loop is over rows, so that long parts of a row of c are written one after the other. The next
+  // one is over parts of the depth, so that these rows of a stay in the first-level cache while all of b is
+  // read.
   alignas(64) float own[kTileRows * kMostColumns];
   for (int64_t row = 0; row < p.rows; row += kTileRows) {
     const int64_t rows = p.rows - row < kTileRows ? p.rows - row : kTileRows;

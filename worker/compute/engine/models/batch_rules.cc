@@ -32,8 +32,8 @@ BatchRules::BatchRules(const ModelConfig& config)
 
 Status BatchRules::Check(const Batch& batch, bool with_targets) const {
   if (batch.samples < 0 || batch.samples > max_samples)
-    return Error{Code::kInvalid, fmt::format("batch of {} samples: the model was made for at most {}",
-                                             batch.samples, max_samples)};
+    return Error{Code::kInvalid,
+                 fmt::format("batch of {} samples: the model takes at most {}", batch.samples, max_samples)};
   const auto inputs = static_cast<size_t>(batch.samples * inputs_per_sample);
   const size_t given = of_tokens ? batch.tokens.size() : batch.images.size();
   if (given != inputs)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a batch must look like for a model, and the refusal when it does not. Value type.
+// Validates batches: what a batch must look like for a model. Value type.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace ringmaster::engine {
 struct BatchRules {
   explicit BatchRules(const ModelConfig& config);
 
-  // kInvalid with what does not fit.
+  // Errors: kInvalid with the mismatch.
   Status Check(const Batch& batch, bool with_targets) const;
 
   int64_t max_samples = 0;
   bool of_tokens = false;
-  int64_t inputs_per_sample = 0;  // tokens, or numbers of an image
+  int64_t inputs_per_sample = 0;  // tokens, or values of an image
   int64_t rows_per_sample = 0;    // predictions
-  int64_t row_width = 0;          // logits of a prediction; also what tokens and targets are below
+  int64_t row_width = 0;          // logits per prediction; tokens and targets are below it
 };
 
-// kInvalid when a model cannot be of this shape, with field and reason. What a device can do is its own
-// matter.
+// Checks the shape of a model, without the limits of a device. Errors: kInvalid with the field and the
+// reason.
 Status CheckShape(const ModelConfig& config);
 
 }  // namespace ringmaster::engine

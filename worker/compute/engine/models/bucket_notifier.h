@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Announces buckets as backward reaches their ends.
+// Reports each bucket once backward has passed its end. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace ringmaster::engine {
 
 class BucketNotifier {
  public:
-  // Both outlive it.
+  // REQUIRES: both arguments outlive the notifier.
   BucketNotifier(const Layout& layout, const std::function<void(int)>& on_final)
       : layout_(layout), on_final_(on_final) {}
 
-  // All gradients before `end` are final.
+  // Reports the buckets that end at or before `end`: all gradients before it are final.
   void Final(int64_t end) {
     while (next_ < layout_.buckets.size() && layout_.buckets[next_].end <= end) {
       if (on_final_) on_final_(static_cast<int>(next_));

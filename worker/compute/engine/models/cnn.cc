@@ -7,8 +7,8 @@
 namespace ringmaster::engine {
 namespace {
 
-// Samples whose weight gradients are added up by one worker, in order; the groups are then added in order.
-// The size is part of the result, so it is fixed.
+// Samples per group. One worker adds the weight gradients of a group in order; the groups are then added in
+// order. The size affects the bits, so it is a constant.
 constexpr int64_t kGroup = 4;
 
 int64_t Groups(int64_t samples) { return (samples + kGroup - 1) / kGroup; }
@@ -101,7 +101,7 @@ void Cnn::BackwardStage(const float* params, size_t index, int64_t samples, floa
   const ConvTensors& stage = stages_[index];
   StageActivations& act = act_[index];
   const int64_t k = 9 * stage.in;
-  const int64_t row = (k + 1) * stage.out;  // of partial_: weight, then bias
+  const int64_t row = (k + 1) * stage.out;  // row of partial_: weight, then bias
   exec_.RunUnits(Groups(samples), [&](int64_t group, int worker) {
     Scratch& scratch = scratch_[static_cast<size_t>(worker)];
     float* d_weight = partial_.get() + group * row;
@@ -125,7 +125,7 @@ void Cnn::BackwardStage(const float* params, size_t index, int64_t samples, floa
                                   .c = d_weight,
                                   .ldc = stage.out,
                                   .accumulate = sample != group * kGroup});
-      float* sums = patches;  // the patches are done with, and there is room for a row of channels
+      float* sums = patches;  // the patches are no longer needed and have room for a row of channels
       exec_.kernels().ColumnSums(stage.Pixels(), stage.out, d_conv, stage.out, sums);
       exec_.kernels().AddBias(1, stage.out, d_bias, stage.out, sums, nullptr, 0);
       if (index == 0) continue;

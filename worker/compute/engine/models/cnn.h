@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A small convolutional network: stages of 3x3 convolution, ReLU and 2x2 max-pooling, each with twice the
-// channels of the one before, then one dense layer. Images lie channels last inside; weights of a convolution
-// are [3, 3, in, out], of the dense layer [in, out] over (row, column, channel).
+// channels of the previous one, then one dense layer.
+//
+// Shapes: activations (B, H, W, C), channels last; weights of a convolution (3, 3, in, out), of the dense
+// layer (in, out) with `in` over (row, column, channel).
 #pragma once
 
 #include <vector>
@@ -20,9 +22,9 @@ class Cnn final : public ModelBase {
   Cnn(const ModelConfig& config, CnnTensors tensors, const kernels::Kernels& kernels);
 
   struct StageActivations {
-    Buffer<float> conv;  // after ReLU
-    Buffer<float> pooled;
-    Buffer<uint8_t> winner;  // of each window
+    Buffer<float> conv;      // (B, H, W, out), after ReLU
+    Buffer<float> pooled;    // (B, H / 2, W / 2, out)
+    Buffer<uint8_t> winner;  // as pooled: the cell of each window that has the maximum
     Buffer<float> d_pooled;
   };
   struct Scratch {
@@ -41,9 +43,9 @@ class Cnn final : public ModelBase {
   std::vector<ConvTensors> stages_;
   DenseTensors dense_;
 
-  Buffer<float> images_;  // channels last
+  Buffer<float> images_;  // (B, H, W, C)
   std::vector<StageActivations> act_;
-  Buffer<float> partial_;         // gradients of weight and bias, one row per group of samples
+  Buffer<float> partial_;         // gradients of weight and bias: one row per group of samples
   std::vector<Scratch> scratch_;  // one per thread
 };
 

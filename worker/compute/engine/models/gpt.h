@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GPT-2: token and learned position embeddings, pre-LN blocks of causal attention and a GELU MLP, a final
-// norm, and a head tied to the token embedding. Tensors have the names and shapes of Hugging Face's GPT-2
-// (products are x W with W [in, out]), so that export is a change of order only.
+// GPT-2: token and learned position embeddings, pre-LN blocks of causal self-attention and a GELU MLP, a
+// final norm, and a head tied to the token embedding. Source: Radford et al. 2019, "Language Models are
+// Unsupervised Multitask Learners". Tensors have the names and shapes of Hugging Face's GPT-2 (y = x W with
+// W of shape (in, out)), so that export only reorders them.
+//
+// Shapes: rows = B * T tokens, C the width, H the heads, V the vocabulary.
 #pragma once
 
 #include <vector>
@@ -20,14 +23,14 @@ class Gpt final : public ModelBase {
  private:
   Gpt(const ModelConfig& config, GptTensors tensors, const kernels::Kernels& kernels);
 
-  // What forward keeps of a block; rows are tokens.
+  // Activations of a block that forward keeps for backward.
   struct BlockActivations {
-    Buffer<float> in;                 // [rows, C] the residual stream before the block
-    Buffer<float> ln1, mean1, rstd1;  // [rows, C], [rows]
-    Buffer<float> qkv, lse, att;      // [rows, 3C], [samples, heads, T], [rows, C]
-    Buffer<float> mid;                // [rows, C] the residual stream after attention
-    Buffer<float> ln2, mean2, rstd2;  // [rows, C], [rows]
-    Buffer<float> fc, gelu;           // [rows, 4C]
+    Buffer<float> in;                 // (rows, C): the residual stream before the block
+    Buffer<float> ln1, mean1, rstd1;  // (rows, C), (rows), (rows)
+    Buffer<float> qkv, lse, att;      // (rows, 3C), (B, H, T), (rows, C)
+    Buffer<float> mid;                // (rows, C): the residual stream after attention
+    Buffer<float> ln2, mean2, rstd2;  // (rows, C), (rows), (rows)
+    Buffer<float> fc, gelu;           // (rows, 4C)
   };
 
   Status Forward(const float* params, const Batch& batch, const std::atomic<bool>* cancel) override;
@@ -55,9 +58,9 @@ class Gpt final : public ModelBase {
   int64_t wte_;
 
   std::vector<BlockActivations> act_;
-  Buffer<float> out_, ln_f_, mean_f_, rstd_f_;  // after the last block
-  // Gradients that live only while backward passes: the residual stream, and of a layer's wide and narrow
-  // values.
+  Buffer<float> out_, ln_f_, mean_f_, rstd_f_;  // of the final norm
+  // Gradients that backward reuses in every layer: of the residual stream, and of a layer's wide (up to 4C)
+  // and narrow (C) values.
   Buffer<float> d_residual_, d_wide_, d_narrow_;
   std::vector<Buffer<float>> attention_scratch_;  // one per thread
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backward half of models/gpt.h, last layer first.
+// The backward pass of Gpt, last layer first.
 #include "worker/compute/engine/models/gpt.h"
 
 namespace ringmaster::engine {
@@ -48,7 +48,7 @@ void Gpt::BackwardBlock(const float* params, const GptBlockTensors& at, const Bl
   float* d_residual = d_residual_.get();
   float* d_wide = d_wide_.get();
   float* d_narrow = d_narrow_.get();
-  // Of y = x W: dW = x^T d, of shape [in, out], and dx = d W^T, of shape [rows, in].
+  // For y = x W: dW = x^T d, shape (in, out), and dx = d W^T, shape (rows, in).
   const auto gradients = [&](const Buffer<float>& x, int64_t in, const float* d, int64_t out, int64_t weight,
                              float* dx) {
     exec_.MatmulGradients(
@@ -62,7 +62,7 @@ void Gpt::BackwardBlock(const float* params, const GptBlockTensors& at, const Bl
         {.m = rows, .n = in, .k = out, .a = {d, out}, .b = {params + weight, out, true}, .c = dx, .ldc = in});
   };
 
-  // The MLP: d_residual is the gradient of the block's output.
+  // The MLP. d_residual_ is the gradient of the block's output.
   BiasBackward(d_residual, rows, c, grads + at.mlp_proj_b);
   gradients(act.gelu, 4 * c, d_residual, c, at.mlp_proj_w, d_wide);
   exec_.ParallelFor(rows * 4 * c, 16384, [&](int64_t begin, int64_t end) {
@@ -73,7 +73,7 @@ void Gpt::BackwardBlock(const float* params, const GptBlockTensors& at, const Bl
   NormBackward(d_narrow, act.mid.get(), params + at.ln2_g, act.mean2.get(), act.rstd2.get(), rows,
                grads + at.ln2_g, grads + at.ln2_b, d_residual);
 
-  // Attention: d_residual is now the gradient of the stream between the two.
+  // Attention. d_residual_ is now the gradient of the residual stream between attention and MLP.
   BiasBackward(d_residual, rows, c, grads + at.proj_b);
   gradients(act.att, c, d_residual, c, at.proj_w, d_narrow);
   AttentionBackward(act, d_narrow, samples, d_wide);
@@ -90,8 +90,8 @@ Status Gpt::Backward(const float* params, const Batch& batch, float* grads, Buck
   const int64_t samples = batch.samples;
   const int64_t rows = samples * config_.context;
   RM_TRY(Poll(cancel));
-  // The tied head: its share of the embedding's gradient comes first, the embedding's own is added at the
-  // end.
+  // The tied head. Its part of the gradient of the embedding is written first; the part of the embedding is
+  // added last.
   exec_.Matmul({.m = v,
                 .n = c,
                 .k = rows,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Fully connected layers with ReLU between them, for images taken as flat vectors.
+// Fully connected layers with ReLU between them, for flattened images.
 #pragma once
 
 #include <vector>
@@ -22,8 +22,8 @@ class Mlp final : public ModelBase {
                   const std::atomic<bool>* cancel) override;
 
   std::vector<DenseTensors> dense_;
-  std::vector<Buffer<float>> hidden_;  // outputs after ReLU of all but the last
-  Buffer<float> d_hidden_[2];          // gradient of a layer's output and of its input, in turn
+  std::vector<Buffer<float>> hidden_;  // (B, width): outputs after ReLU of every layer except the last
+  Buffer<float> d_hidden_[2];          // (B, width): gradients of a layer's output and input, alternating
 };
 
 }  // namespace ringmaster::engine

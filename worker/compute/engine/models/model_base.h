@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What all models of the CPU share: configuration, layout, initial values, the checks of a batch, and the
-// loss.
+// Base class of the CPU models: configuration, layout, initial values, validation of batches, and the loss.
+// Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -40,12 +40,12 @@ class ModelBase : public Model {
  protected:
   ModelBase(const ModelConfig& config, Tensors tensors, const kernels::Kernels& kernels);
 
-  // A sign of life, and whether to go on.
+  // Reports progress. Errors: kCancelled.
   Status Poll(const std::atomic<bool>* cancel) const;
 
-  // Fills logits() for the batch, `samples` >= 1.
+  // Writes logits(), shape (rows, row width). REQUIRES: batch.samples >= 1.
   virtual Status Forward(const float* params, const Batch& batch, const std::atomic<bool>* cancel) = 0;
-  // logits() hold their gradient. Writes all gradients but the padding.
+  // Writes all gradients except the padding. REQUIRES: logits() holds the gradient of the logits.
   virtual Status Backward(const float* params, const Batch& batch, float* grads, BucketNotifier& notifier,
                           const std::atomic<bool>* cancel) = 0;
 
@@ -65,7 +65,7 @@ class ModelBase : public Model {
   int64_t row_width_;
   std::vector<Initial> initial_;
   std::function<void()> progress_;
-  std::vector<Sums> pending_;  // of Enqueue, until Await
+  std::vector<Sums> pending_;  // results of Enqueue until Await
   Buffer<float> logits_;
   Buffer<float> losses_;
   Buffer<float> weights_;

@@ -30,7 +30,7 @@ class TensorBuilder {
   std::vector<Initial> initial_;
 };
 
-// He: keeps the size of what passes through ReLU.
+// He et al. 2015, "Delving Deep into Rectifiers": keeps the variance of activations through ReLU.
 Initial He(int64_t inputs) { return {0, std::sqrt(2.0f / static_cast<float>(inputs))}; }
 
 }  // namespace
@@ -38,7 +38,7 @@ Initial He(int64_t inputs) { return {0, std::sqrt(2.0f / static_cast<float>(inpu
 GptTensors MakeGptTensors(const ModelConfig& config) {
   const int64_t c = config.width;
   const Initial zero{}, one{1, 0}, normal{0, 0.02f};
-  // GPT-2 scales what enters the residual stream by the number of additions to it.
+  // GPT-2 scales the weights that add to the residual stream by the number of additions to it.
   const Initial residual{0, 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers))};
   TensorBuilder builder;
   GptTensors gpt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tensors of the three models: where each lies in the arena, and what it begins with. One source for
-// every device, so that checkpoints, seeds and offsets mean the same everywhere. Value types.
+// The tensors of the models: offsets in the arena and initial values. All devices use these, so that
+// checkpoints, seeds and offsets mean the same everywhere. Value types.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct Tensors {
   std::vector<Initial> initial;  // initial[i] belongs to layout.parameters[i]
 };
 
-// Offsets of a block's tensors, in backward order.
+// Offsets of the tensors of a block, in backward order.
 struct GptBlockTensors {
   int64_t mlp_proj_w, mlp_proj_b, fc_w, fc_b, ln2_g, ln2_b;
   int64_t proj_w, proj_b, qkv_w, qkv_b, ln1_g, ln1_b;
-  int64_t end;  // of the block
+  int64_t end;  // end of the block
 };
 struct GptTensors {
   Tensors tensors;
@@ -37,18 +37,18 @@ GptTensors MakeGptTensors(const ModelConfig& config);
 
 struct DenseTensors {
   int64_t in = 0, out = 0;
-  int64_t weight = 0, bias = 0;  // offsets; weight is [in, out]
+  int64_t weight = 0, bias = 0;  // offsets; weight is (in, out)
   int64_t end = 0;
 };
 struct MlpTensors {
   Tensors tensors;
-  std::vector<DenseTensors> dense;  // by depth; the last one gives the logits
+  std::vector<DenseTensors> dense;  // by depth; the last layer computes the logits
 };
 MlpTensors MakeMlpTensors(const ModelConfig& config);
 
 struct ConvTensors {
-  int64_t height = 0, width = 0, in = 0, out = 0;  // of the convolution; pooled it is half as high and wide
-  int64_t weight = 0, bias = 0;                    // offsets; weight is [3, 3, in, out]
+  int64_t height = 0, width = 0, in = 0, out = 0;  // of the convolution; pooling halves height and width
+  int64_t weight = 0, bias = 0;                    // offsets; weight is (3, 3, in, out)
   int64_t end = 0;
   int64_t Pixels() const { return height * width; }
   int64_t InputSize() const { return height * width * in; }
@@ -61,7 +61,7 @@ struct CnnTensors {
 };
 CnnTensors MakeCnnTensors(const ModelConfig& config);
 
-// Numbers of an image: what a sample of the last two is made of.
+// Returns the values of an image, a sample of the MLP and the CNN.
 inline int64_t ImageSize(const ModelConfig& config) {
   return int64_t{config.channels} * config.height * config.image_width;
 }
