@@ -11,7 +11,7 @@
 namespace ringmaster::inventory {
 namespace {
 
-// Those that decide which devices carry gradients.
+// The variables that decide which devices carry gradients.
 constexpr std::array kVariables = {
     "CUDA_VISIBLE_DEVICES", "NCCL_IB_DISABLE",    "NCCL_IB_HCA", "NCCL_NET",
     "NCCL_NET_PLUGIN",      "NCCL_SOCKET_IFNAME", "UCX_TLS",     "UCX_NET_DEVICES"};

@@ -78,7 +78,7 @@ std::vector<std::pair<std::string, std::string>> NicEnvironment(const NicSelecti
       if (interface != "lo") devices.push_back(interface);
     settings.emplace_back("UCX_NET_DEVICES", fmt::format("{}", fmt::join(devices, ",")));
   }
-  if (!get("NCCL_IB_HCA"))  // "=": these names, not all that begin so
+  if (!get("NCCL_IB_HCA"))  // "=": exact names instead of prefixes
     settings.emplace_back("NCCL_IB_HCA", fmt::format("={}", fmt::join(nics.pod, ",")));
   return settings;
 }

@@ -31,7 +31,7 @@ void AddHost(const Inventory& inventory, std::string* table) {
   Line(table, "host", fmt::format("{} (Linux {})", inventory.host, inventory.kernel));
   std::string limit = cpu.quota > 0 ? fmt::format(", limited to {:g}", cpu.quota) : "";
   Line(table, "cpu", fmt::format("{}: {} of {} usable{}", cpu.model, cpu.usable, cpu.logical, limit));
-  Line(table, "", cpu.features.empty() ? "no vector extensions that are used" : Join(cpu.features));
+  Line(table, "", cpu.features.empty() ? "no vector extensions" : Join(cpu.features));
   limit = memory.limit_bytes > 0 ? fmt::format(", limited to {}", Bytes(memory.limit_bytes)) : "";
   Line(table, "memory",
        fmt::format("{} ({} available{}), /dev/shm {}", Bytes(memory.total_bytes),
@@ -46,7 +46,7 @@ std::string Details(const Gpu& gpu) {
   if (gpu.temperature_c) parts.push_back(fmt::format("{} C", *gpu.temperature_c));
   if (gpu.clock_mhz && gpu.max_clock_mhz)
     parts.push_back(fmt::format("{} of {} MHz", *gpu.clock_mhz, *gpu.max_clock_mhz));
-  for (const std::string& why : gpu.throttled) parts.push_back("held down: " + why);
+  for (const std::string& why : gpu.throttled) parts.push_back("clocks reduced: " + why);
   if (gpu.nvlinks_up + gpu.nvlinks_down > 0)
     parts.push_back(fmt::format("{} of {} NVLinks up", gpu.nvlinks_up, gpu.nvlinks_up + gpu.nvlinks_down));
   if (gpu.ecc)
@@ -90,7 +90,7 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// What the library did not report is null.
+// Values that the library did not report are null.
 Json ToJson(const Gpu& gpu) {
   return {{"index", gpu.index},
           {"name", gpu.name},

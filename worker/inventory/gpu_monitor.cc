@@ -15,18 +15,18 @@
 namespace ringmaster::inventory {
 namespace {
 
-constexpr Duration kMaxWait = milliseconds(200);  // of one wait for an error: so soon an end is noticed
+constexpr Duration kMaxWait = milliseconds(200);  // for an error; the destructor waits at most this long
 
 std::string DeviceName(const std::vector<Gpu>& gpus) {
   if (gpus.empty()) return {};
   return gpus.size() == 1 ? gpus[0].name : fmt::format("{} x {}", gpus.size(), gpus[0].name);
 }
 
-// What is wrong with them, as `ringmaster devices --health` would say it.
+// Returns the faults of these GPUs, in the words of `ringmaster devices --health`.
 std::vector<std::string> FaultsOf(const Nvml& nvml, const std::string& visible, const std::vector<Gpu>& own) {
   Inventory gpus_only;
   gpus_only.gpus = VisibleGpus(nvml.Gpus(&gpus_only.notes), visible);
-  // Of those that do not answer, too, only one's own: each of them is another slot's fault.
+  // Keep of the GPUs that do not answer only this process's own: another slot reports its own.
   std::erase_if(gpus_only.notes, [&](const std::string& note) {
     return !visible.empty() && std::ranges::none_of(own, [&](const Gpu& gpu) {
       return note.find(fmt::format("number {} ", gpu.index)) != std::string::npos;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Looks after the GPUs of this process while it trains: says what they are, and what is wrong with them, as
-// soon as it begins and when it is over. Nothing here stops anybody: a GPU that fails does that by itself,
-// and this says why.
+// Monitors the GPUs of this process during training: reports what they are, and each device fault when it
+// starts and when it is over. It stops nothing: a failing GPU ends the training by itself, and the monitor
+// reports why.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct GpuReport {
   std::string device;  // "NVIDIA H200", or "8 x NVIDIA H200"
   std::string driver;
   std::string nic;                  // the nearest RDMA ports: "mlx5_0:1"; empty: none, or unknown
-  std::vector<std::string> faults;  // "gpu 0: its clocks are held down: thermal (hardware)"
+  std::vector<std::string> faults;  // "gpu 0: clocks are reduced: thermal (hardware)"
   bool operator==(const GpuReport&) const = default;
 };
 
@@ -36,13 +36,13 @@ class GpuMonitor {
 
   struct Options {
     std::string library = kLibrary;
-    std::string root;     // before /sys, in tests
-    std::string visible;  // CUDA_VISIBLE_DEVICES: only these; empty: all
+    std::string root;     // prefix of /sys, in tests
+    std::string visible;  // CUDA_VISIBLE_DEVICES: monitor these; empty: all
     Duration interval = seconds(10);
   };
 
-  // Calls `report` once before it returns, then on a thread of its own, whenever something has changed; never
-  // again once it is destroyed. An error where there is no GPU: kNotFound, kInvalid as of Nvml::Open.
+  // Calls `report` once before it returns, then on its own thread whenever something has changed, until it is
+  // destroyed. Errors: kNotFound without a GPU; else those of Nvml::Open.
   static Result<std::unique_ptr<GpuMonitor>> Start(const Options& options,
                                                    std::function<void(const GpuReport&)> report);
   GpuMonitor(Private, const Options& options, std::unique_ptr<Nvml> nvml,
@@ -63,11 +63,11 @@ class GpuMonitor {
   std::thread thread_;
 };
 
-// Those that a list such as CUDA_VISIBLE_DEVICES names, by number or by (the beginning of) their UUID.
+// Returns the GPUs that a list such as CUDA_VISIBLE_DEVICES names, by index or by (a prefix of) their UUID.
 std::vector<Gpu> VisibleGpus(std::vector<Gpu> gpus, const std::string& list);
 
-// The part that decides; pure. DeviceFaults come and go within seconds (heat, power): one is over when it was
-// not seen for a while. Critical errors of the driver stay.
+// The faults to report. Some come and go within seconds (heat, power), so a fault is over when it was not
+// observed for kExpiry. Critical errors of the driver are permanent. Pure.
 class DeviceFaults {
  public:
   static constexpr Duration kExpiry = seconds(60);

@@ -12,16 +12,16 @@
 namespace ringmaster::inventory {
 namespace {
 
-constexpr int64_t kMinMemlockBytes = int64_t{128} << 20;  // UCX's own least
+constexpr int64_t kMinMemlockBytes = int64_t{128} << 20;  // the minimum that UCX asks for
 constexpr int64_t kMinShmBytes = int64_t{1} << 30;
 
-// Collects what is wrong with a subject; when there is nothing, it says what is good.
+// Collects the findings about one subject after the other. A subject without a problem gets one kOk finding.
 class FindingsBuilder {
  public:
-  void Begin(std::string subject, std::string when_good) {
+  void Begin(std::string subject, std::string when_ok) {
     End();
     subject_ = std::move(subject);
-    good_ = std::move(when_good);
+    ok_ = std::move(when_ok);
   }
   void Failure(std::string what, std::string remedy) {
     Add(Severity::kFailure, std::move(what), std::move(remedy));
@@ -37,15 +37,15 @@ class FindingsBuilder {
  private:
   void Add(Severity severity, std::string what, std::string remedy) {
     findings_.push_back({severity, subject_, std::move(what), std::move(remedy)});
-    good_.clear();
+    ok_.clear();
   }
   void End() {
-    if (!good_.empty()) findings_.push_back({Severity::kOk, subject_, good_, ""});
+    if (!ok_.empty()) findings_.push_back({Severity::kOk, subject_, ok_, ""});
   }
 
   std::vector<Finding> findings_;
   std::string subject_;
-  std::string good_;
+  std::string ok_;
 };
 
 std::string Variable(const Inventory& inventory, const char* name) {
@@ -64,11 +64,12 @@ std::vector<std::string> Split(std::string_view text, char at) {
   return parts;
 }
 
-// NCCL's lists of names: prefixes; "=" in front: whole names; "^": all but these. A name may carry ":port".
+// Whether a filter of NCCL selects `name`. A filter lists prefixes; after "=" exact names; after "^" the
+// names to leave out. A listed name may end with ":port".
 bool MatchesFilter(const std::string& list, const std::string& name, const std::string& port) {
   std::string_view rest = list;
-  const bool but = rest.starts_with('^');
-  if (but) rest.remove_prefix(1);
+  const bool excluding = rest.starts_with('^');
+  if (excluding) rest.remove_prefix(1);
   const bool whole = rest.starts_with('=');
   if (whole) rest.remove_prefix(1);
   const std::vector<std::string> wanted = Split(rest, ',');
@@ -78,10 +79,10 @@ bool MatchesFilter(const std::string& list, const std::string& name, const std::
     const std::string key = one.substr(0, colon);
     return whole ? name == key : name.starts_with(key);
   });
-  return listed != but;
+  return listed != excluding;
 }
 
-// Images have CUDA 13, of which every release runs on drivers from this one on.
+// Our images contain CUDA 13, which needs this driver or a newer one.
 constexpr int kOldestDriver = 580;
 
 void CheckDriver(const std::string& driver, FindingsBuilder* builder) {
@@ -99,36 +100,37 @@ void CheckDriver(const std::string& driver, FindingsBuilder* builder) {
 void CheckGpu(const Gpu& gpu, FindingsBuilder* builder) {
   builder->Begin(fmt::format("gpu {}", gpu.index), gpu.name);
   if (gpu.rows_failed)
-    builder->Failure("bad memory could not be replaced by spare rows",
-                     "take the node out and replace the GPU");
+    builder->Failure("bad memory rows could not be replaced by spare rows",
+                     "drain the node and replace the GPU");
   if (gpu.ecc_uncorrected.value_or(0) > 0)
     builder->Failure(fmt::format("{} memory errors that ECC could not correct", *gpu.ecc_uncorrected),
-                     "drain the node and reset the GPU (nvidia-smi -r); replace it when they come again");
+                     "drain the node and reset the GPU (nvidia-smi -r); replace the GPU if they recur");
   if (gpu.rows_pending)
-    builder->Warning("bad memory waits to be replaced by spare rows", "drain the node and reset the GPU");
+    builder->Warning("bad memory rows wait to be replaced by spare rows", "drain the node and reset the GPU");
   if (gpu.nvlinks_down > 0 && gpu.nvlinks_up > 0)
     builder->Failure(
         fmt::format("{} of {} NVLinks are down", gpu.nvlinks_down, gpu.nvlinks_up + gpu.nvlinks_down),
-        "drain the node, reset the GPU and look at `nvidia-smi nvlink -e`");
+        "drain the node, reset the GPU and check `nvidia-smi nvlink -e`");
   for (const std::string& why : gpu.throttled) {
-    // Under load it is normal to be at the power limit.
+    // Reaching the power limit is normal under load.
     if (why == "power cap") continue;
-    builder->Warning(fmt::format("its clocks are held down: {}", why),
-                     why.starts_with("thermal") ? "look at the cooling of the node"
-                                                : "look at the power supplies of the node");
+    builder->Warning(fmt::format("clocks are reduced: {}", why),
+                     why.starts_with("thermal") ? "check the cooling of the node"
+                                                : "check the power supplies of the node");
   }
   if (gpu.temperature_c && gpu.slowdown_c && *gpu.temperature_c >= *gpu.slowdown_c)
-    builder->Warning(fmt::format("{} C, and it slows down from {} C", *gpu.temperature_c, *gpu.slowdown_c),
-                     "look at the cooling of the node");
+    builder->Warning(
+        fmt::format("{} C; it reduces its clocks from {} C on", *gpu.temperature_c, *gpu.slowdown_c),
+        "check the cooling of the node");
   if (gpu.pcie_width && gpu.max_pcie_width && *gpu.pcie_width < *gpu.max_pcie_width)
     builder->Warning(fmt::format("{} of {} PCIe lanes are in use", *gpu.pcie_width, *gpu.max_pcie_width),
-                     "have the GPU reseated, or its slot checked");
+                     "reseat the GPU, or check its slot");
   if (gpu.ecc == false)
-    builder->Warning("ECC is off: errors of its memory go unnoticed",
-                     "switch it on: nvidia-smi -e 1, and reset");
+    builder->Warning("ECC is off: memory errors go unnoticed",
+                     "turn ECC on (nvidia-smi -e 1) and reset the GPU");
   if (gpu.mig == true)
-    builder->Warning("it is cut into instances (MIG), between which NCCL does not work",
-                     "train on one instance per worker, or switch MIG off: nvidia-smi -mig 0");
+    builder->Warning("it is partitioned into instances (MIG), between which NCCL does not work",
+                     "train on one instance per worker, or turn MIG off: nvidia-smi -mig 0");
 }
 
 void CheckAllGpus(const Inventory& inventory, FindingsBuilder* builder) {
@@ -136,43 +138,43 @@ void CheckAllGpus(const Inventory& inventory, FindingsBuilder* builder) {
     if (note.find("does not answer") == std::string::npos) continue;
     builder->Begin("gpu", "");
     builder->Failure(note.substr(note.find(": ") + 2),
-                     "the GPU is lost: see `dmesg` of the node for its XID, drain the node and reboot it");
+                     "the GPU is lost: find its XID in `dmesg` of the node, drain the node and reboot it");
   }
   for (const Gpu& gpu : inventory.gpus) CheckGpu(gpu, builder);
   if (!inventory.gpus.empty()) return;
-  builder->Begin("gpu", "none; training is on the CPU");
+  builder->Begin("gpu", "none; training runs on the CPU");
   if (inventory.gpu_files)
     builder->Failure(
-        "GPUs were given to this container, but the driver's library is not usable here",
-        "the container must be started by NVIDIA's runtime (runtimeClassName: nvidia, or the GPU operator's "
-        "default), with NVIDIA_DRIVER_CAPABILITIES that include utility and compute");
+        "this container has GPUs, but cannot use the driver's library",
+        "start the container with NVIDIA's runtime (runtimeClassName: nvidia, or the GPU "
+        "operator's default) and an NVIDIA_DRIVER_CAPABILITIES that includes utility and compute");
 }
 
 void CheckPort(const Inventory& inventory, const RdmaPort& port, FindingsBuilder* builder) {
   builder->Begin(fmt::format("rdma {}:{}", port.device, port.port),
                  fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate));
   if (!port.usable) {
-    builder->Warning("the node has it, this process does not: there is no file for it in /dev/infiniband",
-                     "ask for it: spec.network.rdma.resource, by the name that the device plugin gives out");
+    builder->Warning(
+        "the node has it, but this process cannot use it: it has no file in /dev/infiniband",
+        "request it: set spec.network.rdma.resource to the name that the device plugin advertises");
     return;
   }
   if (!port.active())
     builder->Failure(
         fmt::format("its state is {}", port.state),
         port.state == "DOWN"
-            ? "look at the cable and the switch"
-            : "the fabric's manager has not let it in: is its GUID in the PKey (ib-kubernetes, UFM)?");
+            ? "check the cable and the switch"
+            : "the fabric manager has not activated it: is its GUID in the PKey (ib-kubernetes, UFM)?");
   else if (port.gids == 0)
-    builder->Failure(
-        "it has no address that others can reach",
-        port.link_layer == "Ethernet"
-            ? "RoCE needs its network device with an IP address in the pod: a Multus network with an IPAM "
-              "(spec.network.networks), or hostNetwork"
-            : "is a subnet manager running?");
+    builder->Failure("it has no address that other machines can reach",
+                     port.link_layer == "Ethernet" ? "RoCE needs its network device, with an IP address, in "
+                                                     "the pod: use a Multus network with an IPAM "
+                                                     "(spec.network.networks), or hostNetwork"
+                                                   : "is a subnet manager running?");
   const std::string list = Variable(inventory, "NCCL_IB_HCA");
   if (!list.empty() && !MatchesFilter(list, port.device, std::to_string(port.port)))
-    builder->Warning(fmt::format("NCCL_IB_HCA ({}) shuts it out", list),
-                     "unset it, or name this device in it");
+    builder->Warning(fmt::format("NCCL_IB_HCA ({}) excludes it", list),
+                     "unset the variable, or add this device");
 }
 
 bool HasTransport(const Inventory& inventory, std::initializer_list<std::string_view> heads) {
@@ -193,30 +195,29 @@ void CheckNetwork(const Inventory& inventory, FindingsBuilder* builder) {
   builder->Begin("rdma", fmt::format("{} ports work", working.size()));
   const Privileges& privileges = inventory.privileges;
   if (!privileges.ipc_lock && privileges.memlock_bytes >= 0 && privileges.memlock_bytes < kMinMemlockBytes)
-    builder->Failure(
-        fmt::format("this process may pin {} KiB of memory", privileges.memlock_bytes / 1024),
-        "give it the capability IPC_LOCK (a job that asks for RDMA gets it; a container's user must be root "
-        "for it to count), or raise the limit");
+    builder->Failure(fmt::format("this process may pin {} KiB of memory", privileges.memlock_bytes / 1024),
+                     "add the capability IPC_LOCK (a job that requests RDMA has it; it takes effect only for "
+                     "a container's root user), or raise the limit");
   std::set<std::string> rates;
   for (const RdmaPort* port : working) rates.insert(port->rate);
   if (rates.size() > 1)
     builder->Warning(fmt::format("ports of different rates: {}", fmt::join(rates, ", ")),
-                     "a link may have come up slowly: look at its cable");
+                     "a link may have negotiated a lower rate: check its cable");
   if (working.size() < inventory.gpus.size())
     builder->Warning(fmt::format("{} ports for {} GPUs", working.size(), inventory.gpus.size()),
-                     "ask for as many NICs as GPUs, where the node has them");
+                     "request as many NICs as GPUs, if the node has them");
   if (const std::string list = Variable(inventory, "NCCL_IB_HCA");
       !list.empty() && std::ranges::none_of(working, [&](const RdmaPort* port) {
         return MatchesFilter(list, port->device, std::to_string(port->port));
       }))
-    builder->Failure(fmt::format("NCCL_IB_HCA ({}) names no port that works: NCCL would take sockets", list),
-                     "unset it, or name one of these ports");
+    builder->Failure(fmt::format("NCCL_IB_HCA ({}) selects no working port: NCCL would use sockets", list),
+                     "unset the variable, or select one of these ports");
   if (Variable(inventory, "NCCL_IB_DISABLE") == "1")
-    builder->Failure("NCCL_IB_DISABLE shuts RDMA out", "unset it");
+    builder->Failure("NCCL_IB_DISABLE disables RDMA", "unset the variable");
 
   builder->Begin("ucx", "it sees the RDMA ports");
   if (!HasTransport(inventory, {"rc", "dc", "ud", "srd"}))
-    builder->Failure("UCX has no RDMA transport: its library libuct_ib.so is missing or its driver's is",
+    builder->Failure("UCX has no RDMA transport: libuct_ib.so, or the driver's library, is missing",
                      "install the InfiniBand part of UCX and rdma-core in the image");
   if (const std::string tls = Variable(inventory, "UCX_TLS"); !tls.empty() && !tls.starts_with('^')) {
     const std::vector<std::string> names = Split(tls, ',');
@@ -225,8 +226,8 @@ void CheckNetwork(const Inventory& inventory, FindingsBuilder* builder) {
              name.starts_with("ud");
     };
     if (std::ranges::none_of(names, is_rdma))
-      builder->Failure(fmt::format("UCX_TLS ({}) leaves no RDMA: gradients would travel over TCP", tls),
-                       "unset it; recipes for MPI set it, where UCX carries no data");
+      builder->Failure(fmt::format("UCX_TLS ({}) excludes RDMA: gradients would travel over TCP", tls),
+                       "unset the variable; recipes for MPI set it where UCX carries no data");
   }
 }
 
@@ -238,16 +239,16 @@ void CheckGpuTraffic(const Inventory& inventory, FindingsBuilder* builder) {
                      "install NCCL 2.18 or newer in the image");
   if (!inventory.nccl.plugin.empty() && !inventory.nccl.plugin_found)
     builder->Failure(
-        fmt::format("its net plugin {} cannot be loaded: NCCL would take sockets", inventory.nccl.plugin),
+        fmt::format("the net plugin {} cannot be loaded: NCCL would use sockets", inventory.nccl.plugin),
         "is it in the image and in LD_LIBRARY_PATH?");
   if (const std::string names = Variable(inventory, "NCCL_SOCKET_IFNAME"); !names.empty()) {
     const auto chosen = [&](const std::string& name) {
       return name != "lo" && MatchesFilter(names, name, "");
     };
     if (std::ranges::none_of(inventory.interfaces, chosen))
-      builder->Failure(fmt::format("NCCL_SOCKET_IFNAME ({}) names none of the interfaces {}", names,
+      builder->Failure(fmt::format("NCCL_SOCKET_IFNAME ({}) selects none of the interfaces {}", names,
                                    fmt::join(inventory.interfaces, ", ")),
-                       "unset it, or name the pod's own interface, mostly eth0");
+                       "unset the variable, or select the pod's interface, usually eth0");
   }
 
   std::vector<PciLocation> nics;
@@ -260,9 +261,9 @@ void CheckGpuTraffic(const Inventory& inventory, FindingsBuilder* builder) {
   }
   if (nics.empty()) return;
   for (const Gpu& gpu : inventory.gpus) gpus.push_back(gpu.location);
-  builder->Begin("gpudirect", "NICs reach memory of GPUs by " + inventory.gpu_direct);
+  builder->Begin("gpudirect", "NICs access GPU memory by " + inventory.gpu_direct);
   if (inventory.gpu_direct.empty())
-    builder->Warning("NICs cannot reach memory of GPUs: everything goes through the host",
+    builder->Warning("NICs cannot access GPU memory: all data goes through the host",
                      "use the open kernel modules of the driver (DMA-BUF), or load nvidia_peermem");
   const std::vector<int> nearest = AssignNics(gpus, nics);
   for (size_t i = 0; i < gpus.size(); ++i) {
@@ -272,13 +273,12 @@ void CheckGpuTraffic(const Inventory& inventory, FindingsBuilder* builder) {
       builder->Warning(
           fmt::format("GPU {} and its nearest NIC {} are on different sockets", inventory.gpus[i].index,
                       names[nic]),
-          "let devices be given out by topology: the kubelet's topology manager, or DRA by PCI root");
+          "allocate devices by topology: use the kubelet's topology manager, or DRA by PCI root");
     if (closeness == Closeness::kUnknown)
       builder->Warning(
-          fmt::format("how far GPU {} is from its NIC cannot be seen: a virtual machine hides the "
-                      "PCI bus",
+          fmt::format("the distance of GPU {} to its NIC is unknown: a virtual machine hides the PCI bus",
                       inventory.gpus[i].index),
-          "give NCCL the provider's topology file: NCCL_TOPO_FILE");
+          "set NCCL_TOPO_FILE to the provider's topology file");
   }
 }
 
@@ -288,7 +288,7 @@ void CheckHost(const Inventory& inventory, FindingsBuilder* builder) {
   if (memory.shm_bytes < kMinShmBytes && inventory.gpus.size() > 1)
     builder->Warning(fmt::format("/dev/shm has {} MiB, which is little for {} GPUs", memory.shm_bytes >> 20,
                                  inventory.gpus.size()),
-                     "mount an emptyDir of medium Memory there; pods of a job have one");
+                     "mount an emptyDir of medium Memory there; the pods of a job have one");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Judges what a machine has: what would make training fail, or run slowly without a word, each with what to
-// do about it. Pure.
+// Checks an Inventory for conditions that make training fail, or run slowly without a message. Each finding
+// says what to do about it. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace ringmaster::inventory {
 
 enum class Severity : uint8_t {
   kOk,
-  kWarning,  // works; slower than it could be, or soon not any more
-  kFailure,  // does not do what it is there for
+  kWarning,  // works, but slower than possible, or not for much longer
+  kFailure,  // does not work
 };
 const char* SeverityName(Severity severity);  // "ok", "warn", "FAIL"
 
@@ -24,17 +24,17 @@ struct Finding {
   Severity severity = Severity::kOk;
   std::string subject;  // "gpu 0", "rdma mlx5_0:1", "nccl"
   std::string what;
-  std::string remedy;  // empty when it is good
+  std::string remedy;  // empty for kOk
   bool operator==(const Finding&) const = default;
 };
 
-// Something about each subject that is there.
+// Returns at least one finding about each subject in the inventory.
 std::vector<Finding> CheckHealth(const Inventory& inventory);
 
-// The part about GPUs alone.
+// Returns the findings about GPUs only.
 std::vector<Finding> CheckGpus(const Inventory& inventory);
 
-bool Healthy(const std::vector<Finding>& findings);  // nothing bad
+bool Healthy(const std::vector<Finding>& findings);  // no kFailure
 std::string HealthTable(const std::vector<Finding>& findings);
 std::string HealthJson(const std::vector<Finding>& findings);
 

@@ -33,9 +33,9 @@ double CpuQuota(const std::string& root) {
 }
 
 int64_t MemoryLimit(const std::string& root, int64_t total) {
-  auto limit = ReadNumber(root + "/sys/fs/cgroup/memory.max");  // "max" is no number
+  auto limit = ReadNumber(root + "/sys/fs/cgroup/memory.max");  // "max" is not a number
   if (!limit) limit = ReadNumber(root + "/sys/fs/cgroup/memory/memory.limit_in_bytes");
-  // cgroup 1 says "none" with a number near 2^63.
+  // cgroup 1 reports no limit as a number near 2^63.
   return limit && *limit < total ? *limit : 0;
 }
 
@@ -93,7 +93,7 @@ Privileges ReadPrivileges(const std::string& root) {
   return privileges;
 }
 
-// As UCX and NCCL look for it.
+// Checks the same files as UCX and NCCL.
 std::string ReadGpuDirect(const std::string& root) {
   for (const char* module : {"/sys/kernel/mm/memory_peers/nv_mem/version",
                              "/sys/module/nvidia_peermem/version", "/sys/module/nv_peer_mem/version"})

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What this machine has for training: CPUs, memory, GPUs, RDMA devices, transports. For people (`devices`),
-// and for comparing with what a job asked for. Nothing here fails: what cannot be read is left out, with a
-// note.
+// What this machine has for training: CPUs, memory, GPUs, RDMA devices, transports. `ringmaster devices`
+// prints it, and workers compare it with what their job requests. Start here: Collect fills an Inventory,
+// health.h checks it.
 //
-// Collect may take a second (it opens every transport); any thread.
+// Nothing here fails: what cannot be read is left out, with a note. Thread-safe. Collect may take a second,
+// since it opens every transport.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ namespace ringmaster::inventory {
 struct Cpu {
   std::string model;
   int32_t logical = 0;                // of the machine
-  int32_t usable = 0;                 // that this process may run on
-  double quota = 0;                   // CPUs' worth of time that the cgroup grants; 0: no limit
-  std::vector<std::string> features;  // those that kernels here choose by: avx2, avx512f, ...
+  int32_t usable = 0;                 // by this process
+  double quota = 0;                   // CPU time that the cgroup grants, in CPUs; 0: no limit
+  std::vector<std::string> features;  // by which our kernels are chosen: avx2, avx512f, ...
   bool operator==(const Cpu&) const = default;
 };
 
@@ -40,23 +41,23 @@ struct Gpu {
   std::string name;
   std::string uuid;
   int64_t memory_bytes = 0;
-  int64_t used_bytes = 0;  // of its memory, by all processes
+  int64_t used_bytes = 0;  // memory in use by all processes
   std::string pci{};       // "0000:18:00.0"
   PciLocation location{};
-  std::optional<int64_t> clock_mhz{};  // of its processors, now; idle ones run slowly
+  std::optional<int64_t> clock_mhz{};  // current clock of its processors; low when idle
   std::optional<int64_t> max_clock_mhz{};
   std::optional<int64_t> temperature_c{};
-  std::optional<int64_t> slowdown_c{};     // it slows down from here on
-  std::vector<std::string> throttled{};    // why its clocks are held down now: "thermal (hardware)"
-  std::optional<bool> ecc{};               // memory is checked
-  std::optional<int64_t> ecc_corrected{};  // errors since the driver was loaded
+  std::optional<int64_t> slowdown_c{};     // from this temperature on it reduces its clocks
+  std::vector<std::string> throttled{};    // why its clocks are reduced now: "thermal (hardware)"
+  std::optional<bool> ecc{};               // ECC is on
+  std::optional<int64_t> ecc_corrected{};  // memory errors since the driver was loaded
   std::optional<int64_t> ecc_uncorrected{};
-  bool rows_pending = false;  // bad memory will be replaced at the next reset...
-  bool rows_failed = false;   // ...or could not be
+  bool rows_pending = false;  // bad memory rows will be replaced at the next reset...
+  bool rows_failed = false;   // ...or could not be replaced
   int32_t nvlinks_up = 0;
   int32_t nvlinks_down = 0;
-  std::map<std::string, int32_t> nvlink_peers{};  // links by the PCI address at their other end
-  std::optional<bool> mig{};                      // cut into instances
+  std::map<std::string, int32_t> nvlink_peers{};  // number of links by PCI address of the other end
+  std::optional<bool> mig{};                      // partitioned into instances
   std::optional<int64_t> pcie_width{};
   std::optional<int64_t> max_pcie_width{};
   bool operator==(const Gpu&) const = default;
@@ -72,8 +73,8 @@ struct RdmaPort {
   std::string netdev;  // of RoCE, when known
   int32_t numa_node = -1;
   PciLocation location{};
-  bool usable = false;  // its file in /dev/infiniband is there
-  int32_t gids = 0;     // addresses that others can reach
+  bool usable = false;  // this process has its file in /dev/infiniband
+  int32_t gids = 0;     // addresses that other machines can reach
   bool active() const { return state == "ACTIVE"; }
   bool operator==(const RdmaPort&) const = default;
 };
@@ -87,16 +88,16 @@ struct Transport {
 
 // NCCL as this process would find it.
 struct Nccl {
-  std::string version;  // empty: it is not installed
+  std::string version;  // empty: not installed
   std::string plugin;   // NCCL_NET_PLUGIN
   bool plugin_found = false;
   bool operator==(const Nccl&) const = default;
 };
 
-// What this process may do, as far as RDMA needs it.
+// The permissions of this process that RDMA needs.
 struct Privileges {
-  int64_t memlock_bytes = -1;  // memory it may pin; -1: no limit
-  bool ipc_lock = false;       // it may pin whatever the limit
+  int64_t memlock_bytes = -1;  // limit of memory it may pin; -1: none
+  bool ipc_lock = false;       // CAP_IPC_LOCK: it may pin memory beyond the limit
   bool operator==(const Privileges&) const = default;
 };
 
@@ -111,16 +112,16 @@ struct Inventory {
   std::vector<Transport> transports;
   Nccl nccl;
   Privileges privileges;
-  bool gpu_files = false;               // /dev/nvidiactl is there: a GPU was given, whatever its library says
-  std::string gpu_direct;               // how cards reach memory of GPUs: nvidia_peermem, dma-buf; empty: not
-  std::vector<std::string> interfaces;  // of the network
-  std::map<std::string, std::string> variables;  // of the environment, that choose devices
+  bool gpu_files = false;  // /dev/nvidiactl exists: the container has a GPU, even if NVML reports none
+  std::string gpu_direct;  // how NICs access GPU memory: nvidia_peermem, dma-buf; empty: not
+  std::vector<std::string> interfaces;           // network interfaces
+  std::map<std::string, std::string> variables;  // environment variables that select devices
   std::vector<std::string> notes;                // "GPUs: libnvidia-ml.so.1 is not installed"
   bool operator==(const Inventory&) const = default;
 };
 
-// `root` stands before /proc, /sys and /dev: empty on a real machine, a folder in tests. GPUs, transports and
-// NCCL are asked of their libraries and do not depend on it.
+// `root` is a prefix of /proc, /sys and /dev: empty on a real machine, a folder in tests. GPUs, transports
+// and NCCL are queried through their libraries, independent of `root`.
 Inventory Collect(const std::string& root = "");
 
 // The parts of Collect, for tests.
@@ -130,9 +131,9 @@ std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>
 Privileges ReadPrivileges(const std::string& root);
 std::string ReadGpuDirect(const std::string& root);
 std::vector<std::string> ReadInterfaces(const std::string& root);
-// Of a PCI device: "0000:18:00.0".
+// `pci` is the address of a device: "0000:18:00.0".
 PciLocation ReadPciLocation(const std::string& root, const std::string& pci);
-void FillLocations(const std::string& root, std::vector<Gpu>* gpus);  // fills in their locations
+void FillLocations(const std::string& root, std::vector<Gpu>* gpus);
 Nccl QueryNccl(const std::string& library, const std::string& plugin);
 struct GpuList {
   std::vector<Gpu> gpus;

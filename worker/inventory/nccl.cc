@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether NCCL is there, and the plugin that was named for its network: what is missing is passed over in
-// silence by NCCL itself.
+// Whether NCCL is installed, and the network plugin that the user has named: NCCL itself ignores a missing
+// plugin silently.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace ringmaster::inventory {
 namespace {
 
-// Loading runs code of the library, which it will do in training as well; nothing of it is called.
+// Loading runs initialisers of the library, as training will do; no function is called.
 bool CanLoad(const std::string& library) {
   void* const handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return false;
@@ -23,7 +23,7 @@ bool CanLoad(const std::string& library) {
 Nccl QueryNccl(const std::string& library, const std::string& plugin) {
   Nccl nccl;
   nccl.plugin = plugin;
-  // In the order in which NCCL looks for it.
+  // In the order in which NCCL searches for it.
   nccl.plugin_found =
       !plugin.empty() && (plugin == "none" || CanLoad(plugin) || CanLoad("libnccl-net-" + plugin + ".so"));
   void* const handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);

@@ -22,7 +22,7 @@ struct Throttle {
   unsigned long long bit;
   const char* name;
 };
-// Those that cost speed against one's will. Idle and clocks that somebody has set are not among them.
+// The reasons that reduce speed unintentionally: not idling, and not clocks that an administrator has set.
 constexpr std::array kThrottles = {
     Throttle{kPowerCap, "power cap"}, Throttle{kHardwareSlowdown, "hardware slowdown"},
     Throttle{kThermalSoftware, "thermal (software)"}, Throttle{kThermalHardware, "thermal (hardware)"},
@@ -32,7 +32,7 @@ using Text = std::array<char, 128>;
 
 std::string TextOf(const Text& buffer) { return {buffer.data(), ::strnlen(buffer.data(), buffer.size())}; }
 
-// NVML writes eight digits of domain in upper case, sysfs four in lower case.
+// NVML prints eight digits of the PCI domain, in upper case; sysfs prints four, in lower case.
 std::string SysfsAddress(const NvmlPci& info) {
   std::string address(info.bus_id.data(), ::strnlen(info.bus_id.data(), info.bus_id.size()));
   if (address.size() == 16 && address.starts_with("0000")) address.erase(0, 4);
@@ -46,7 +46,7 @@ std::string SysfsAddress(const NvmlPci& info) {
 struct Nvml::Table : NvmlFunctions {
   void* library = nullptr;
   NvmlEventSet events = nullptr;
-  std::map<NvmlHandle, std::string> watched;  // and their UUIDs, which one that is lost does not report
+  std::map<NvmlHandle, std::string> watched;  // with their UUIDs, which a lost GPU no longer reports
   bool started = false;
 
   ~Table() {
@@ -75,7 +75,7 @@ bool Nvml::Table::FindAll() {
   Find("nvmlDeviceGetPciInfo_v3", &pci);
   Find("nvmlDeviceGetClockInfo", &clock);
   Find("nvmlDeviceGetMaxClockInfo", &max_clock);
-  // The old name, which all versions have.
+  // The old name, which all versions export.
   Find("nvmlDeviceGetCurrentClocksThrottleReasons", &throttled);
   if (throttled == nullptr) Find("nvmlDeviceGetCurrentClocksEventReasons", &throttled);
   Find("nvmlDeviceGetTemperature", &temperature);
@@ -143,7 +143,7 @@ Gpu Nvml::Table::Query(unsigned index, NvmlHandle device) const {
   }
   for (unsigned link = 0; link < kMaxLinks && nvlink_state != nullptr; ++link) {
     unsigned active = 0;
-    if (nvlink_state(device, link, &active) != 0) continue;  // there is no such link
+    if (nvlink_state(device, link, &active) != 0) continue;  // no such link
     ++(active != 0 ? gpu.nvlinks_up : gpu.nvlinks_down);
     if (NvmlPci remote = {};
         active != 0 && nvlink_remote != nullptr && nvlink_remote(device, link, &remote) == 0)
@@ -160,7 +160,7 @@ Result<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
   Table& table = *nvml->table_;
   table.library = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (table.library == nullptr) return Error{Code::kNotFound, library + " is not installed"};
-  if (!table.FindAll()) return Error{Code::kInvalid, library + " lacks a function that is needed"};
+  if (!table.FindAll()) return Error{Code::kInvalid, library + " lacks a required function"};
   if (const int error = table.init(); error != 0)
     return Error{Code::kInvalid, fmt::format("NVML does not start (error {}): is the driver loaded?", error)};
   table.started = true;
@@ -205,7 +205,7 @@ std::optional<Nvml::DeviceError> Nvml::NextError(Duration timeout) const {
   const Table& table = *table_;
   if (table.watched.empty()) return std::nullopt;
   const int answer = table.wait_event(table.events, &data, static_cast<unsigned>(ToMs(timeout)));
-  // One that is lost is told at once, again and again.
+  // NVML reports a lost GPU immediately and repeatedly: wait here instead.
   if (answer != 0 && answer != kTimeout) std::this_thread::sleep_for(timeout);
   const auto device = table.watched.find(data.device);
   if (answer != 0 || data.type != kXidEvent || device == table.watched.end()) return std::nullopt;
@@ -218,21 +218,20 @@ std::string DescribeXid(uint64_t xid) {
     const char* text;
   };
   static constexpr std::array kMeanings = {
-      Meaning{13,
-              "a kernel made an illegal access: a mistake in the program, or bad memory when it comes again"},
-      Meaning{31, "a kernel used an address that is not mapped: a mistake in the program"},
-      Meaning{43, "a kernel was stopped because of its own mistake"},
-      Meaning{45, "the process's work was taken off the GPU, mostly after another error"},
-      Meaning{48, "memory error that ECC could not correct: reset the GPU; when it comes again, replace it"},
-      Meaning{62, "the GPU's own controller halted: reset the GPU"},
-      Meaning{63, "a bad row of memory will be replaced at the next reset: drain the node and reset the GPU"},
-      Meaning{64, "a bad row of memory could not be replaced: replace the GPU"},
-      Meaning{74, "NVLink error: reset the GPU; when it comes again, have the links checked"},
+      Meaning{13, "a kernel made an illegal access: an error in the program, or bad memory if it recurs"},
+      Meaning{31, "a kernel accessed an address that is not mapped: an error in the program"},
+      Meaning{43, "a kernel was stopped because of an error of its own"},
+      Meaning{45, "the process's work was removed from the GPU, usually after another error"},
+      Meaning{48, "memory error that ECC could not correct: reset the GPU; if it recurs, replace the GPU"},
+      Meaning{62, "the GPU's internal microcontroller halted: reset the GPU"},
+      Meaning{63, "a bad memory row will be replaced at the next reset: drain the node and reset the GPU"},
+      Meaning{64, "a bad memory row could not be replaced: replace the GPU"},
+      Meaning{74, "NVLink error: reset the GPU; if it recurs, check the links"},
       Meaning{
           79,
-          "the GPU has fallen off the bus: drain the node and reboot it; power and heat are usual causes"},
-      Meaning{92, "many memory errors that ECC corrected: watch it"},
-      Meaning{94, "memory error that ECC could not correct, contained: only this process is lost"},
+          "the GPU has fallen off the bus: drain the node and reboot it; usual causes are power and heat"},
+      Meaning{92, "many memory errors that ECC corrected: monitor the GPU"},
+      Meaning{94, "memory error that ECC could not correct, contained: only this process is affected"},
       Meaning{95, "memory error that ECC could not correct, not contained: reset the GPU"},
       Meaning{119, "the GPU's system processor does not answer: drain the node and reset the GPU"},
       Meaning{120, "the GPU's system processor failed: drain the node and reset the GPU"},

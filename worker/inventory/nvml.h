@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NVIDIA's management library, loaded when it is there: no build or machine needs it. The few declarations
-// used are its stable, documented C interface. Answers are those of this moment; what a GPU, a driver or a
-// container does not report is left out.
-//
-// Any thread; the library does its own locking.
+// NVIDIA's management library (NVML), loaded at run time where it is installed; the build does not need it.
+// Its stable C interface is declared in nvml_abi.h. Results are current values; what the GPU, the driver or
+// the container does not report is left out.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +17,13 @@
 
 namespace ringmaster::inventory {
 
+// Thread-safe: NVML does its own locking.
 class Nvml {
   struct Private {};
 
  public:
-  // kNotFound: not installed (no driver, or the container was given no GPU); kInvalid: not the library, too
-  // old, or without a driver behind it.
+  // Errors: kNotFound when it is not installed (no driver, or a container without a GPU), kInvalid when it is
+  // another library, too old, or without a driver.
   static Result<std::unique_ptr<Nvml>> Open(const std::string& library);
   explicit Nvml(Private);
   ~Nvml();
@@ -32,16 +31,17 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   std::string Driver() const;
-  // Without pci's neighbourhood. `notes` gets those that do not answer.
+  // Returns the GPUs without their PCI locations. Adds a note for each GPU that does not answer.
   std::vector<Gpu> Gpus(std::vector<std::string>* notes) const;
 
-  // The driver's critical errors (XID) of these GPUs, from now on. False where it does not report.
+  // Subscribes to the driver's critical errors (XID) of these GPUs. Returns false when NVML cannot report
+  // them.
   bool WatchErrors(const std::vector<Gpu>& gpus);
   struct DeviceError {
     std::string uuid;
     uint64_t xid = 0;
   };
-  // The next one, if one comes in time; all of that is waited for when not, also for a GPU that is lost.
+  // Returns the next error, or nullopt after `timeout`. Waits that long also when a GPU is lost.
   std::optional<DeviceError> NextError(Duration timeout) const;
 
  private:
@@ -49,7 +49,7 @@ class Nvml {
   std::unique_ptr<Table> table_;
 };
 
-// What an XID means and what to do, in a few words: "79: the GPU has fallen off the bus: ...".
+// Returns what an XID means and what to do: "79: the GPU has fallen off the bus: ...".
 std::string DescribeXid(uint64_t xid);
 
 }  // namespace ringmaster::inventory

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of NVML's stable C interface that we call, declared here so that no build needs its header. A test
-// compares it with nvml.h where a CUDA toolkit is (tests/cuda/nvml).
+// The part of NVML's stable C interface that is used, declared here so that the build needs no header of
+// NVIDIA. A test compares it with nvml.h where a CUDA toolkit is installed (tests/cuda/nvml).
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ inline constexpr int kSinceDriverLoad = 0;
 inline constexpr unsigned kMaxLinks = 36;
 inline constexpr unsigned long long kXidEvent = 0x8;
 inline constexpr int kTimeout = 10;
-// Why clocks are held down.
+// Bits of the reasons for reduced clocks.
 inline constexpr unsigned long long kPowerCap = 0x04;
 inline constexpr unsigned long long kHardwareSlowdown = 0x08;
 inline constexpr unsigned long long kThermalSoftware = 0x20;
@@ -61,7 +61,7 @@ struct NvmlFunctions {
   int (*name)(NvmlHandle, char*, unsigned) = nullptr;
   int (*uuid)(NvmlHandle, char*, unsigned) = nullptr;
   int (*memory)(NvmlHandle, NvmlMemory*) = nullptr;
-  // From here on: nullptr where this version lacks it.
+  // The following are nullptr where this version lacks them.
   int (*pci)(NvmlHandle, NvmlPci*) = nullptr;
   int (*clock)(NvmlHandle, int, unsigned*) = nullptr;
   int (*max_clock)(NvmlHandle, int, unsigned*) = nullptr;

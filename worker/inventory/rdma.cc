@@ -15,23 +15,24 @@ std::string AfterColon(const std::string& text) {
   return colon == std::string::npos ? text : text.substr(colon + 2);
 }
 
-// A RoCE port names its network device in the first entry of its GID table; the old way is the PCI function's
-// only network device.
+// A RoCE port names its network device in the first entry of its GID table. Older drivers do not: there it is
+// the only network device of the PCI function.
 std::string NetworkDevice(const std::string& device, const std::string& port) {
   if (auto name = ReadTrimmed(port + "/gid_attrs/ndevs/0"); name && !name->empty()) return *name;
   const std::vector<std::string> names = NamesIn(device + "/device/net");
   return names.size() == 1 ? names[0] : std::string();
 }
 
-// The card's PCI function.
+// Returns the PCI address of the NIC.
 std::string PciOf(const std::string& device) {
   std::error_code error;
   const auto target = std::filesystem::canonical(device + "/device", error);
   return error ? std::string() : target.filename().string();
 }
 
-// Other machines reach a port by its address. InfiniBand's is made by the fabric; over Ethernet it needs an
-// address of the network device in this network namespace: link-local ones do not leave the wire.
+// Counts the addresses by which other machines can reach a port. The fabric assigns those of InfiniBand. Over
+// Ethernet the network device needs an address in this network namespace; link-local addresses are not
+// routed.
 int32_t ReachableGids(const std::string& port, bool ethernet) {
   int32_t count = 0;
   for (const std::string& index : NamesIn(port + "/gids")) {
@@ -80,9 +81,10 @@ std::vector<RdmaPort> ReadRdma(const std::string& root, std::vector<std::string>
     notes->push_back("RDMA: no device under /sys/class/infiniband");
     return found;
   }
-  // In a pod the kernel shows the node's devices even where the pod was given none.
+  // In a pod the kernel lists the node's devices even if the pod was assigned none.
   if (NamesIn(root + "/dev/infiniband").empty()) {
-    notes->push_back("RDMA: devices are there, but /dev/infiniband is not: this process cannot use them");
+    notes->push_back(
+        "RDMA: the node has devices, but this process cannot use them: there is no /dev/infiniband");
   }
   return found;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Small files of /proc and /sys, for the readers of this folder. Pure but for the file.
+// Readers of small files in /proc and /sys.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace ringmaster::inventory {
 
-// Without white space at both ends; nullopt when it cannot be read.
+// Returns the file without white space at both ends; nullopt when it cannot be read.
 inline std::optional<std::string> ReadTrimmed(const std::string& path) {
   Result<std::string> text = ReadFile(path, size_t{1} << 20);
   if (!text.ok()) return std::nullopt;
@@ -26,7 +26,7 @@ inline std::optional<std::string> ReadTrimmed(const std::string& path) {
   return all.substr(begin, all.find_last_not_of(" \t\n") - begin + 1);
 }
 
-// Sorted; none when there is no such folder.
+// Returns the sorted names in a folder; none when it does not exist.
 inline std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -42,7 +42,7 @@ inline bool Exists(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-// The number at the head of the text ("4096 kB" -> 4096).
+// Returns the number at the start of the text ("4096 kB" -> 4096).
 inline std::optional<int64_t> LeadingNumber(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return std::nullopt;
@@ -57,7 +57,7 @@ inline std::optional<int64_t> ReadNumber(const std::string& path) {
   return text ? LeadingNumber(*text) : std::nullopt;
 }
 
-// The value of the first line "key<blanks>: value" of a file such as /proc/cpuinfo.
+// Returns the value of the first line "key<blanks>: value" of a file such as /proc/cpuinfo.
 inline std::optional<std::string> FieldOf(std::string_view text, std::string_view key) {
   size_t line = 0;
   while (line < text.size()) {

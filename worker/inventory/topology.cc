@@ -9,7 +9,7 @@
 namespace ringmaster::inventory {
 namespace {
 
-// How good it is that `a` and `b` are neighbours; more is better.
+// Returns how good it is that `a` and `b` are neighbours in the ring; more is better.
 int Affinity(std::span<const PciLocation> gpus, const std::vector<std::vector<int>>& nvlinks, int a, int b) {
   const auto i = static_cast<size_t>(a);
   const auto j = static_cast<size_t>(b);
@@ -41,7 +41,7 @@ Closeness ClosenessOf(const PciLocation& a, const PciLocation& b) {
   if (a.path.empty() || b.path.empty()) return Closeness::kUnknown;
   const auto [end_a, end_b] = std::mismatch(a.path.begin(), a.path.end(), b.path.begin(), b.path.end());
   const auto common = end_a - a.path.begin();
-  // The root complex, its port, the switch's upper port: what is common beyond these is a switch.
+  // A common path beyond the root complex, its port and the switch's upstream port is a common switch.
   if (common >= 3) return Closeness::kSwitch;
   if (common >= 1) return Closeness::kRoot;
   if (a.numa_node < 0 || b.numa_node < 0) return Closeness::kUnknown;
@@ -51,7 +51,7 @@ Closeness ClosenessOf(const PciLocation& a, const PciLocation& b) {
 std::vector<int> AssignNics(std::span<const PciLocation> gpus, std::span<const PciLocation> nics) {
   std::vector<int> chosen(gpus.size(), -1);
   if (nics.empty()) return chosen;
-  // Nearest pairs first, so that a GPU beside a nic gets it before one that is far from all.
+  // Nearest pairs first, so that a NIC goes to the GPU next to it before one that is far from all NICs.
   std::vector<std::tuple<Closeness, size_t, size_t>> pairs;
   for (size_t g = 0; g < gpus.size(); ++g)
     for (size_t c = 0; c < nics.size(); ++c) pairs.emplace_back(ClosenessOf(gpus[g], nics[c]), g, c);
@@ -93,7 +93,7 @@ std::vector<int> RingOrder(std::span<const PciLocation> gpus, const std::vector<
   const int count = static_cast<int>(gpus.size());
   std::vector<int> order(gpus.size());
   std::iota(order.begin(), order.end(), 0);
-  constexpr int kExact = 8;  // 7! orders: at once
+  constexpr int kExact = 8;  // up to here all 7! orders are compared
   const auto worth = [&](const std::vector<int>& ring) {
     int sum = 0;
     for (size_t i = 0; i < ring.size(); ++i)

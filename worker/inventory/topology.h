@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which devices of a machine are near each other, by their locations on the PCI bus: which nic a GPU's
-// traffic should leave by, and in which order the GPUs of a machine should stand in a ring. Pure.
+// Which devices of a machine are near each other, by their locations on the PCI bus: which NIC should carry a
+// GPU's traffic, and in which order the GPUs should follow each other in a ring. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace ringmaster::inventory {
 
-// The bridges from the CPU down to the device, as in its path under /sys/devices:
-// {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown (a virtual machine may hide
-// it).
+// The path from the CPU to the device, as under /sys/devices:
+// {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown, which happens in virtual
+// machines.
 struct PciLocation {
   std::vector<std::string> path;
   int32_t numa_node = -1;
@@ -22,7 +22,7 @@ struct PciLocation {
 
 // Nearest first.
 enum class Closeness : uint8_t {
-  kSwitch,    // below one PCI switch: traffic does not touch the CPU
+  kSwitch,    // below one PCI switch: traffic does not pass the CPU
   kRoot,      // below one root complex of the CPU
   kNumaNode,  // on one socket
   kSystem,    // from socket to socket
@@ -32,18 +32,18 @@ const char* ClosenessName(Closeness closeness);
 
 Closeness ClosenessOf(const PciLocation& a, const PciLocation& b);
 
-// For each GPU the index of its nic: the nearest ones, and among those such that none is shared while
-// another one as near is free. -1 for all when there is no nic.
+// Returns the index of the NIC for each GPU: the nearest one, and of equally near ones the one that the
+// fewest GPUs use. -1 for all without NICs.
 std::vector<int> AssignNics(std::span<const PciLocation> gpus, std::span<const PciLocation> nics);
 
-// For each GPU the nics to use: that of AssignNics, and those that are as near and no other GPU's. None where
-// distances are unknown.
+// Returns the NICs that each GPU should use: that of AssignNics, and those that are as near and assigned to
+// no GPU. None if distances are unknown.
 std::vector<std::vector<int>> NearbyNics(std::span<const PciLocation> gpus,
                                          std::span<const PciLocation> nics);
 
-// The order in which GPUs should follow each other in a ring: neighbours are joined by NVLink where they can
-// be, else near by PCI. `nvlinks[i][j]` counts the links between i and j; empty: none or unknown. Of equal
-// orders it is the one by number.
+// Returns the order in which GPUs should follow each other in a ring: neighbours are joined by NVLink if
+// possible, else near by PCI. `nvlinks[i][j]` counts the links between i and j; empty: none, or unknown.
+// Equally good orders are resolved by index.
 std::vector<int> RingOrder(std::span<const PciLocation> gpus, const std::vector<std::vector<int>>& nvlinks);
 
 }  // namespace ringmaster::inventory

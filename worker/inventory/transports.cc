@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// UCX's transports, asked of libuct, which is loaded when it is there and only here: loading it alone
-// replaces the allocator's system calls in the whole process (its memory hooks), and that is for those who
-// send with it.
+// The transports of UCX, queried from libuct. libuct is loaded only here, and only where it is installed:
+// loading it alone hooks the allocator's system calls in the whole process, which only senders should pay
+// for.
 #include <dlfcn.h>
 #include <uct/api/uct.h>
 
@@ -29,7 +29,7 @@ const char* KindName(uct_device_type_t type) {
   }
 }
 
-// The functions of libuct that are used here; all of them, or `missing` names one that this version lacks.
+// The functions of libuct that are used. `missing` names one that this version lacks, if any.
 struct Uct {
   decltype(&::uct_query_components) query_components = nullptr;
   decltype(&::uct_release_component_list) release_component_list = nullptr;
@@ -73,7 +73,7 @@ std::vector<uct_md_resource_desc_t> DomainsOf(const Uct& uct, uct_component_h co
   return domains;
 }
 
-// A domain that does not open (no permission, no driver) offers nothing here.
+// A memory domain that does not open (no permission, no driver) adds no transports.
 void AddTransports(const Uct& uct, uct_component_h component, const char* name,
                    std::vector<Transport>* transports) {
   uct_md_config_t* config = nullptr;
@@ -109,7 +109,7 @@ std::vector<Transport> QueryTransports(const std::string& library, std::vector<s
   uct_component_h* components = nullptr;
   unsigned count = 0;
   if (const ucs_status_t status = uct.query_components(&components, &count); status != UCS_OK) {
-    notes->push_back(fmt::format("UCX: its components cannot be asked (error {})", static_cast<int>(status)));
+    notes->push_back(fmt::format("UCX: cannot query its components (error {})", static_cast<int>(status)));
     return {};
   }
   std::vector<Transport> transports;
@@ -117,7 +117,7 @@ std::vector<Transport> QueryTransports(const std::string& library, std::vector<s
     for (const uct_md_resource_desc_t& resource : DomainsOf(uct, components[i]))
       AddTransports(uct, components[i], resource.md_name, &transports);
   uct.release_component_list(components);
-  if (transports.empty()) notes->push_back("UCX: offers no transport here");
+  if (transports.empty()) notes->push_back("UCX: no transport is available here");
   return transports;
 }
 

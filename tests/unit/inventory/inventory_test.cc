@@ -124,7 +124,7 @@ TEST_F(DevicesTest, RdmaThatCannotBeUsedIsNoted) {
   EXPECT_TRUE(Noted("no device"));
   WritePort("mlx5_0", 1, "4: ACTIVE", "InfiniBand");
   EXPECT_EQ(ReadRdma(root_, &notes_).size(), 1u);
-  EXPECT_TRUE(Noted("/dev/infiniband is not"));
+  EXPECT_TRUE(Noted("there is no /dev/infiniband"));
 }
 
 TEST_F(DevicesTest, HalfAPortIsNoTrouble) {
@@ -169,7 +169,7 @@ TEST_F(DevicesTest, GpusThatCannotBeAsked) {
   EXPECT_TRUE(QueryGpus("libno-such-library.so", &notes_).gpus.empty());
   EXPECT_TRUE(Noted("is not installed"));
   EXPECT_TRUE(QueryGpus("libc.so.6", &notes_).gpus.empty());
-  EXPECT_TRUE(Noted("lacks a function"));
+  EXPECT_TRUE(Noted("lacks a required function"));
   ::setenv("FAKE_NVML_BROKEN", "1", 1);
   EXPECT_TRUE(QueryGpus(FAKE_NVML, &notes_).gpus.empty());
   ::unsetenv("FAKE_NVML_BROKEN");
@@ -233,7 +233,7 @@ TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
     return std::ranges::any_of(faults, [&](const std::string& one) { return one.starts_with(head); });
   };
   EXPECT_TRUE(has("gpu 0: 2 memory errors"));
-  EXPECT_TRUE(has("gpu 0: its clocks are held down: thermal (hardware)"));
+  EXPECT_TRUE(has("gpu 0: clocks are reduced: thermal (hardware)"));
   EXPECT_TRUE(has("gpu: number 1 does not answer"));
 }
 
@@ -462,18 +462,19 @@ TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
   inventory.rdma = {{"mlx5_0", 1, "ACTIVE", "100 Gb/sec", "InfiniBand", "guid", "", 1}};
   inventory.transports = {{"tcp", "lo", "net"}, {"tcp", "eth0", "net"}, {"posix", "memory", "shm"}};
   inventory.notes = {"a note"};
-  EXPECT_EQ(ToTable(inventory),
-            "host        node-1 (Linux 6.1)\n"
-            "cpu         Some Processor: 4 of 8 usable, limited to 1.5\n"
-            "            avx2\n"
-            "memory      16.0 GiB (8.0 GiB available, limited to 4.0 GiB), /dev/shm 64.0 MiB\n"
-            "gpu 0       Test GPU, 80.0 GiB, GPU-0123 (driver 550.1)\n"
-            "            0000:18:00.0, NUMA node 1, 41 C, 345 of 1980 MHz, held down: thermal (hardware), "
-            "17 of 18 NVLinks up, ECC errors 2\n"
-            "rdma        mlx5_0:1 ACTIVE, InfiniBand, 100 Gb/sec, NUMA node 1, not in this container\n"
-            "transport   tcp         net           lo eth0\n"
-            "transport   posix       shm           memory\n"
-            "note        a note\n");
+  EXPECT_EQ(
+      ToTable(inventory),
+      "host        node-1 (Linux 6.1)\n"
+      "cpu         Some Processor: 4 of 8 usable, limited to 1.5\n"
+      "            avx2\n"
+      "memory      16.0 GiB (8.0 GiB available, limited to 4.0 GiB), /dev/shm 64.0 MiB\n"
+      "gpu 0       Test GPU, 80.0 GiB, GPU-0123 (driver 550.1)\n"
+      "            0000:18:00.0, NUMA node 1, 41 C, 345 of 1980 MHz, clocks reduced: thermal (hardware), "
+      "17 of 18 NVLinks up, ECC errors 2\n"
+      "rdma        mlx5_0:1 ACTIVE, InfiniBand, 100 Gb/sec, NUMA node 1, not in this container\n"
+      "transport   tcp         net           lo eth0\n"
+      "transport   posix       shm           memory\n"
+      "note        a note\n");
   const auto json = ParseJson(ToJsonText(inventory));
   ASSERT_TRUE(json.ok()) << json.error().message;
   EXPECT_EQ(json.value()["cpu"]["quota"], 1.5);
