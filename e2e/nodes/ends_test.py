@@ -121,7 +121,7 @@ class Ends(unittest.TestCase):
 
     def test_no_rdma(self):
         """Their pods got the device that they asked for, which does nothing. TCP is not taken in its place."""
-        self.wait_condition("no-rdma", "Failed", "BadConfiguration", "spec.network.rdma: RDMA was asked for",
+        self.wait_condition("no-rdma", "Failed", "BadConfiguration", "spec.network.rdma: RDMA is required",
                             "ringmaster-worker devices --health", "spec.network.fallback")
 
     def test_without_a_folder_for_checkpoints(self):

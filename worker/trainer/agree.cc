@@ -25,15 +25,16 @@ Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* devic
   RM_TRY(comm->Broadcast(std::as_writable_bytes(std::span(fingerprint)), root));
   RM_TRY(comm->Broadcast(std::as_writable_bytes(std::span(plan)), root));
   if (fingerprint != own) {
-    return Error{Code::kConflict,
-                 fmt::format("this worker computes on {}, the others on {}: results would depend on who "
-                             "computed what. Give all workers the same kind of device (a node selector in "
-                             "spec.workers.template), or name one in spec.training.device",
-                             own, fingerprint)};
+    return Error{
+        Code::kConflict,
+        fmt::format("this worker computes on {}, the others on {}: results would depend on which worker "
+                    "computed what. Give all workers the same kind of device (a node selector in "
+                    "spec.workers.template), or name one in spec.training.device",
+                    own, fingerprint)};
   }
   if (plan == own_plan) return Ok();
   const Status adopted = device->AdoptPlan(plan);
-  if (!adopted.ok()) return Error{Code::kConflict, "the others' plan: " + adopted.error().message};
+  if (!adopted.ok()) return Error{Code::kConflict, "plan of the root: " + adopted.error().message};
   return Ok();
 }
 
@@ -47,13 +48,13 @@ void AdoptDevicePlan(const Json& meta, device::Device* device) {
   const auto plan = JsonString(meta["device"], "plan");
   if (!fingerprint.ok() || !plan.ok()) return;
   if (*fingerprint != device->Fingerprint()) {
-    log::Warn("the checkpoint was made on {}, this is {}: training goes on, with other last bits than there",
+    log::Warn("the checkpoint was written on {}, this is {}: training continues with different rounding",
               *fingerprint, device->Fingerprint());
     return;
   }
   const Status adopted = device->AdoptPlan(*plan);
   if (!adopted.ok())
-    log::Warn("the checkpoint's plan: {}; this device's own is used", adopted.error().message);
+    log::Warn("the checkpoint's plan: {}; using this device's own plan", adopted.error().message);
 }
 
 }  // namespace ringmaster::trainer

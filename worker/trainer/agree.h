@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Members of a generation compute on devices of one kind, with one plan: else results would depend on who
-// computed what. Thread rule: main thread.
+// Agreement of a generation's members on one kind of device and one plan: otherwise results would depend on
+// which member computed what. Not thread-safe; main thread only.
 #pragma once
 
 #include "base/json.h"
@@ -11,12 +11,13 @@
 
 namespace ringmaster::trainer {
 
-// Collective; every member calls with the same root, and takes over its plan. kConflict when this member's
-// device is another one than the root's: it must not take part.
+// Collective: every member calls it with the same root, and adopts the root's plan. Errors: kConflict when
+// this member's device differs from the root's; it must not take part.
 Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* device);
 
-// What a checkpoint keeps of the device, and back from one: the same device takes up the plan, so that a run
-// goes on with the bits it would have had. Another device goes on with its own, which is said.
+// Describes the device for a checkpoint, and adopts the plan of such a description if the device is of the
+// same kind, so that a resumed run computes the same bits. On another kind of device the run keeps the
+// device's own plan, with a warning.
 Json DescribeDevice(const device::Device& device);
 void AdoptDevicePlan(const Json& meta, device::Device* device);
 

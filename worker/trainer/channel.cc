@@ -32,29 +32,27 @@ Channel::~Channel() {
 
 void Channel::Send(const Message& message) {
   const std::string frame = rendezvous::Encode(message);
-  const std::lock_guard lock(send_mutex_);
+  const MutexLock lock(send_mutex_);
   size_t done = 0;
   while (done < frame.size()) {
     const ssize_t put = ::send(fd_.get(), frame.data() + done, frame.size() - done, MSG_NOSIGNAL);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return;  // the agent is gone; the reader thread ends the process
+    if (put < 0) return;  // the agent has died; the reader thread exits the process
     done += static_cast<size_t>(put);
   }
 }
 
 std::optional<Message> Channel::WaitForOrder(std::optional<Duration> limit) {
-  std::unique_lock lock(mutex_);
-  const auto ready = [this] { return order_.has_value(); };
-  if (limit.has_value()) {
-    if (!arrived_.wait_for(lock, *limit, ready)) return std::nullopt;
-  } else {
-    arrived_.wait(lock, ready);
+  const Time deadline = limit.has_value() ? Now() + *limit : kNever;
+  MutexLock lock(mutex_);
+  while (!order_.has_value()) {
+    if (!arrived_.WaitUntil(lock, deadline) && !order_.has_value()) return std::nullopt;
   }
   return std::exchange(order_, std::nullopt);
 }
 
 bool Channel::Begin(Generation generation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (exiting_ || newest_ > generation) return false;
   cancel_ = false;
   boundary_ = false;
@@ -69,8 +67,8 @@ void Channel::ReadLoop() {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       if (closing_) return;
-      // Without its agent a trainer is nobody's: whoever it talks to could not be told that it is dead.
-      log::Error("the agent is gone; leaving");
+      // Without its agent nothing can report the death of this trainer to its peers.
+      log::Error("the agent has closed the channel; exiting");
       ::_exit(75);
     }
     decoder.Feed({buffer, static_cast<size_t>(got)});
@@ -89,14 +87,14 @@ void Channel::ReadLoop() {
 void Channel::Take(Message message) {
   Generation abort_up_to = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (exiting_) return;
     if (std::holds_alternative<Exit>(message)) {
       exiting_ = true;
       cancel_ = true;
       abort_up_to = UINT64_MAX;
     } else if (const auto* prepare = std::get_if<Prepare>(&message)) {
-      // Equal is possible: a boundary order of a generation may turn into an abort of it.
+      // Equal is possible: a boundary Prepare may become an abort of the same generation.
       if (prepare->generation < newest_) return;
       newest_ = prepare->generation;
       if (prepare->urgency == Urgency::kAbort) {
@@ -109,12 +107,12 @@ void Channel::Take(Message message) {
       if (formed->generation < newest_) return;
       newest_ = formed->generation;
     } else {
-      return;  // nothing else is an order
+      return;  // not an order
     }
     order_ = std::move(message);
   }
   if (abort_up_to > 0) abort_(abort_up_to);
-  arrived_.notify_all();
+  arrived_.NotifyAll();
 }
 
 }  // namespace ringmaster::trainer

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The trainer's line to its agent: orders come in, reports go out. A reader thread takes orders as they
-// arrive, because an abort must reach the fabric and the model while the main thread is deep in a step.
+// Channel connects a trainer with its agent: it receives orders (Prepare, NewGeneration, Exit) and sends
+// reports. A reader thread receives orders, because an abort must reach the fabric and the model while the
+// main thread is inside a step. The process exits when the agent closes the channel.
 //
-// Thread rule: Send from any thread; everything else from the main thread. The end of the agent ends the
-// process.
+// Send: thread-safe. All other members: main thread only.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "base/time.h"
 #include "rendezvous/messages.h"
 
@@ -23,8 +22,8 @@ namespace ringmaster::trainer {
 
 class Channel {
  public:
-  // `abort(generation)` is called on the reader thread: everything of that generation or older must stop. It
-  // must not block.
+  // `abort(generation)` runs on the reader thread and must stop all work of that generation and older ones.
+  // It must not block.
   Channel(Fd fd, std::function<void(rendezvous::Generation)> abort);
   ~Channel();
   Channel(const Channel&) = delete;
@@ -32,17 +31,17 @@ class Channel {
 
   void Send(const rendezvous::Message& message);
 
-  // What to do next. A newer order replaces those before it, so there is at most one; Exit beats all. Blocks.
-  // nullopt after `limit` without an order.
+  // Waits for an order and returns it; nullopt after `limit`. A newer order replaces an older one, so at most
+  // one is pending; Exit replaces all.
   std::optional<rendezvous::Message> WaitForOrder(std::optional<Duration> limit = std::nullopt);
 
-  // Takes up work of `generation`: false when a newer order is already here. Clears the cancel flag.
+  // Starts work of `generation` and clears the cancel flag. Returns false when a newer order has arrived.
   bool Begin(rendezvous::Generation generation);
 
-  // True from the moment work of the current generation must stop.
+  // True as soon as work of the current generation must stop.
   const std::atomic<bool>& cancelled() const { return cancel_; }
 
-  // A boundary order is waiting: the members must agree in band where to stand still.
+  // A boundary Prepare is pending: the members agree in band on the step after which they pause.
   bool boundary_wanted() const { return boundary_.load(std::memory_order_relaxed); }
 
  private:
@@ -53,12 +52,12 @@ class Channel {
   const std::function<void(rendezvous::Generation)> abort_;
   std::atomic<bool> cancel_{false};
   std::atomic<bool> boundary_{false};
-  std::mutex send_mutex_;
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::optional<rendezvous::Message> order_;  // guarded by mutex_
-  rendezvous::Generation newest_ = 0;         // generation of the newest order; guarded by mutex_
-  bool exiting_ = false;                      // guarded by mutex_
+  Mutex send_mutex_;  // serializes frames on fd_
+  Mutex mutex_;
+  CondVar arrived_;
+  std::optional<rendezvous::Message> order_ RM_GUARDED_BY(mutex_);
+  rendezvous::Generation newest_ RM_GUARDED_BY(mutex_) = 0;  // generation of the newest order
+  bool exiting_ RM_GUARDED_BY(mutex_) = false;
   std::atomic<bool> closing_{false};
   std::thread reader_;
 };

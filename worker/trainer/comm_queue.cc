@@ -10,10 +10,10 @@ CommQueue::CommQueue(device::Device* device) : device_(device), thread_([this] {
 
 CommQueue::~CommQueue() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
@@ -31,16 +31,16 @@ Status CommQueue::Push(const Communicators& comms, const HostDeviceBuffer<T>& da
                 ? device_->RecordEvent()
                 : device_->CopyToHost(std::as_bytes(data.device), std::as_writable_bytes(data.host)));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     jobs_.push_back({comms, data, ready});
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   return Ok();
 }
 
 Status CommQueue::Drain() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+  MutexLock lock(mutex_);
+  while (!jobs_.empty() || busy_) changed_.Wait(lock);
   const Status reduced = std::exchange(outcome_, Ok());
   const Status joined = device_->JoinStreams();
   RM_TRY(reduced);
@@ -48,23 +48,23 @@ Status CommQueue::Drain() {
 }
 
 void CommQueue::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    while (!stop_ && jobs_.empty()) changed_.Wait(lock);
     if (stop_) return;
     const Job job = jobs_.front();
     jobs_.pop_front();
     if (!outcome_.ok()) {
-      changed_.notify_all();
+      changed_.NotifyAll();
       continue;
     }
     busy_ = true;
-    lock.unlock();
+    lock.Unlock();
     Status status = std::visit([&](const auto& data) { return Reduce(job, data); }, job.data);
-    lock.lock();
+    lock.Lock();
     busy_ = false;
     if (!status.ok()) outcome_ = std::move(status);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// All-reduces in the background: the buckets of backward are handed over as they become final, and are on
-// their way while backward works on the next layers.
+// CommQueue runs all-reduces in the background: backward adds gradient buckets as they become final, and they
+// are reduced while backward computes the next layers.
 //
-// A bucket is reduced where the communicator can reach it: by the device itself, in the order of its work,
-// with a communicator of the device's; else on the host, where the device brings it and from where it takes
-// it back.
+// A bucket is reduced where a communicator can reach it. With a device communicator the device reduces it, in
+// stream order. Otherwise it is copied to the host, reduced there, and copied back to the device.
 //
-// Thread rule: the owner calls; one thread of ours uses the communicator between the first Add and the end of
-// Drain. After an error the rest of the queue is dropped.
+// Add and Drain: one caller. A thread of the queue uses the communicator between the first Add and the end of
+// Drain. After an error the remaining buckets are dropped.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <variant>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "worker/compute/device/device.h"
 #include "worker/fabric/async_communicator.h"
@@ -28,7 +26,7 @@ namespace ringmaster::trainer {
 // The communicators of a generation.
 struct Communicators {
   fabric::Communicator* host = nullptr;
-  fabric::AsyncCommunicator* device = nullptr;  // on the device's memory; may be missing
+  fabric::AsyncCommunicator* device = nullptr;  // reduces the device's memory; may be null
 };
 
 class CommQueue {
@@ -38,12 +36,13 @@ class CommQueue {
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
 
-  // What the device was given so far leaves `data` final. REQUIRES: comms and data outlive the next Drain.
+  // Queues an all-reduce (sum) of `data`, which is final once the device has done its work so far. REQUIRES:
+  // `comms` and `data` outlive the next Drain.
   Status Add(const Communicators& comms, const HostDeviceBuffer<int32_t>& data);
   Status Add(const Communicators& comms, const HostDeviceBuffer<float>& data);
 
-  // Waits until every bucket is reduced, or given to the device's communicator, whose Finish is then the
-  // owner's to call; the first error since the last Drain. What the device is given afterwards sees the sums.
+  // Waits until every bucket is reduced, or passed to the device communicator, whose Finish the owner then
+  // calls. Returns the first error since the last Drain. Device work enqueued afterwards sees the sums.
   Status Drain();
 
  private:
@@ -60,12 +59,12 @@ class CommQueue {
   Status Reduce(const Job& job, const HostDeviceBuffer<T>& data);
 
   device::Device* const device_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;  // guarded by mutex_, like all below
-  bool busy_ = false;
-  bool stop_ = false;
-  Status outcome_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Job> jobs_ RM_GUARDED_BY(mutex_);
+  bool busy_ RM_GUARDED_BY(mutex_) = false;
+  bool stop_ RM_GUARDED_BY(mutex_) = false;
+  Status outcome_ RM_GUARDED_BY(mutex_);  // the first error since the last Drain
   std::thread thread_;
 };
 

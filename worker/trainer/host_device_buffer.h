@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that the host and the device have a copy of each; one and the same where the device is the host. The
-// host's copy is in the fabric's arenas, so that collectives and peers take it without staging. Value type.
+// HostDeviceBuffer is memory with one copy on the host and one on the device; both are the same memory if the
+// device is the host. The host's copy is in the fabric's arenas, so that collectives and peers access it
+// without staging. Value type that does not own the memory.
 #pragma once
 
 #include <cstdint>

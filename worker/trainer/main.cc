@@ -29,7 +29,7 @@ namespace {
 Result<std::string> Variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') {
-    return Error{Code::kInvalid, fmt::format("{} is not set: trainers are started by an agent", name)};
+    return Error{Code::kInvalid, fmt::format("{} is not set: only an agent can start a trainer", name)};
   }
   return std::string(value);
 }
@@ -91,15 +91,14 @@ std::string VisibleGpus() {
   return visible == nullptr ? "" : visible;
 }
 
-// CUDA, UCX and NCCL read the environment when they are first used. NVML counts GPUs along the bus and CUDA
-// by their speed: unless it is told otherwise, nics would be those near another GPU, and so would be its
-// troubles.
+// Selects the GPU and its NICs. CUDA, UCX and NCCL read the environment at first use. NVML numbers GPUs by
+// bus and CUDA by speed: without CUDA_DEVICE_ORDER the NICs and faults would be those of another GPU.
 void ChooseDevices() {
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
   const std::vector<inventory::Gpu> gpus = inventory::FindGpus(inventory::GpuMonitor::kLibrary, "");
   if (gpus.empty()) return;
-  // Without NVLink UCX takes reads of another GPU's memory for slower than writes and has none. We only read,
-  // and what would be taken instead is the way through the host.
+  // Without NVLink, UCX considers reads of another GPU's memory slower than writes and disables them. The
+  // fabric only reads, and without this setting it would go through the host.
   ::setenv("UCX_CUDA_IPC_ENABLE_GET_ZCOPY", "y", 0);
   const auto get = [](const std::string& name) {
     const char* const value = std::getenv(name.c_str());
@@ -116,7 +115,7 @@ void ChooseDevices() {
   }
 }
 
-// For people and metrics. Without the driver's library there is nothing to watch.
+// Reports the GPU and its faults, for users and metrics. Null without the driver's library.
 std::unique_ptr<inventory::GpuMonitor> WatchGpus(Channel* channel) {
   inventory::GpuMonitor::Options options;
   options.visible = VisibleGpus();
@@ -128,8 +127,8 @@ std::unique_ptr<inventory::GpuMonitor> WatchGpus(Channel* channel) {
   return watch.ok() ? std::move(watch).value() : nullptr;
 }
 
-// The exit code of what may go better elsewhere or later, and is a failure rather than bad input: too little
-// memory here, a device that is not there or broken, or does what nobody has foreseen.
+// Returns the exit code of failures that a retry or another node may resolve, unlike wrong input: too little
+// memory, a missing or broken device, an internal error.
 std::optional<int> RetryableExitCode(const Error& error) {
   if (error.code == Code::kInternal) return 70;
   if (error.code == Code::kExhausted) return 71;
@@ -141,9 +140,9 @@ std::optional<int> RetryableExitCode(const Error& error) {
 
 int TrainMain(int /*argc*/, char** /*argv*/) {
 #if defined(__SSE2__)
-  // Denormals to zero, on every thread made from here on. Momentum of a row that is never touched decays into
-  // them, and arithmetic on denormals is a hundred times slower. All trainers do it, so the bits stay a
-  // function of the job.
+  // Flush denormals to zero on every thread created from here on: the momentum of a row that is never updated
+  // decays into denormals, and arithmetic on them is a hundred times slower. All trainers do this, so the
+  // bits remain a function of the job.
   _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
   const char* member = std::getenv("RINGMASTER_MEMBER");
@@ -160,12 +159,12 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   if (!page.ok()) return refuse(page.error(), 70);
   page->SetActivity(agent::Activity::kStarting);
   auto config = LoadRunConfig();
-  // Before there are threads that read the environment.
+  // Before any thread exists that reads the environment.
   if (config.ok() && device::MayUseGpu(config->device)) ChooseDevices();
   const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
   if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
 
-  // Aborts arrive on the channel's thread from now on, before there is a fabric to abort.
+  // From now on aborts arrive on the channel's thread, even before the fabric exists.
   std::atomic<fabric::Fabric*> fabric{nullptr};
   Channel channel{Fd(*channel_fd), [&fabric](rendezvous::Generation generation) {
                     if (fabric::Fabric* made = fabric.load()) made->Abort(generation);

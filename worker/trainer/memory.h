@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much memory a trainer needs, by arithmetic, and how much it has, by the kernel's count. Pure, and a
-// reader of /proc.
+// The memory that a trainer needs, by arithmetic, and the memory it uses, as counted by the kernel.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +12,33 @@
 
 namespace ringmaster::trainer {
 
-// Bytes of one trainer: state counts twice, since the undo image is as large as the current one.
+// Bytes needed by one trainer.
 struct MemoryNeed {
   int64_t weights = 0;
   int64_t optimizer = 0;
-  int64_t undo = 0;
+  int64_t undo = 0;       // the undo image is as large as the current one
   int64_t gradients = 0;  // of one micro-batch, and the sum over micro-batches
   int64_t activations = 0;
-  int64_t checkpoint = 0;  // the copy that is being written, on the member that writes
+  int64_t checkpoint = 0;  // the copy being written, on the member that writes
   int64_t Total() const { return weights + optimizer + undo + gradients + activations + checkpoint; }
   std::string ToString() const;  // "weights 3.2 MiB + optimizer 6.4 MiB + ... = 21.0 MiB"
 };
 
-// Of the host's memory; with a device of its own that is the mirror of the state and the sums on their way.
+// Estimates the host memory. With a separate device, the host holds only a mirror of the state and the sums
+// in transit.
 MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, bool on_host,
                           bool writes_checkpoints);
 
-// What this process holds; pages shared with peers count in shares.
+// Memory used by this process. Pages shared with other processes count proportionally (PSS).
 struct MemoryUsage {
-  int64_t own = 0;    // anonymous and shared memory: nobody but its end gives it back
-  int64_t files = 0;  // pages of programs and data that are mapped: the kernel drops them when it needs room
+  int64_t own = 0;    // anonymous and shared memory: not reclaimable
+  int64_t files = 0;  // mapped pages of programs and data, which the kernel can reclaim
 };
 
-// From the text of /proc/PID/smaps_rollup. kUnavailable where the kernel does not tell (before 5.9).
+// Parses the text of /proc/PID/smaps_rollup. Errors: kUnavailable when the kernel does not report it (before
+// 5.9).
 Result<MemoryUsage> ParseMemoryUsage(const std::string& smaps_rollup);
-// Of this process.
+// Reads the usage of this process.
 Result<MemoryUsage> ReadMemoryUsage();
 
 }  // namespace ringmaster::trainer

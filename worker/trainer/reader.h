@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the samples of one micro-batch into buffers of its own. Thread rule: one caller.
+// MicroBatchReader reads the samples of one micro-batch into its buffers, which the next call overwrites. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ class MicroBatchReader {
  public:
   MicroBatchReader(const data::Dataset& dataset, int max_samples);
 
-  // Training samples at positions [begin, end) of an epoch, in the order of the keyed bijection.
+  // Reads the training samples at positions [begin, end) of an epoch, in the epoch's shuffled order.
   engine::Batch Train(uint64_t seed, int64_t epoch, int64_t begin, int64_t end);
-  // Validation samples by index.
+  // Reads the validation samples with indices [begin, end).
   engine::Batch Validation(int64_t begin, int64_t end);
 
  private:

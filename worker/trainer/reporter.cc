@@ -13,13 +13,13 @@ namespace {
 
 using rendezvous::StepRecord;
 
-// What can be under way when a speaker dies is a few batches; steps take a tenth of a millisecond at the very
-// least.
+// When rank 0 dies, at most a few batches are in flight, and a step takes at least a tenth of a millisecond.
 constexpr size_t kKept = 2048;
 constexpr size_t kInCheckpoint = 256;
 constexpr Duration kBatch = milliseconds(20);
 
-// Doubles as bit patterns: a record repeated from a checkpoint must be the same text as the first one.
+// Doubles are stored as bit patterns: a record repeated from a checkpoint must equal the first one bit for
+// bit.
 Json ToJson(const StepRecord& record) {
   return Json::array({record.step, std::bit_cast<uint64_t>(record.loss),
                       std::bit_cast<uint64_t>(record.learning_rate),
@@ -45,13 +45,13 @@ std::optional<StepRecord> FromJson(const Json& json) {
 
 }  // namespace
 
-void Reporter::StartGeneration(int64_t step, bool speaks, std::string transport) {
+void Reporter::StartGeneration(int64_t step, bool sends, std::string transport) {
   while (!kept_.empty() && kept_.back().step > step) kept_.pop_back();
   last_ = kept_.empty() ? std::nullopt : std::optional(kept_.back());
   std::erase_if(pending_.records, [step](const StepRecord& record) { return record.step > step; });
-  if (speaks && (!speaks_ || repeat_)) pending_.records.assign(kept_.begin(), kept_.end());
+  if (sends && (!sends_ || repeat_)) pending_.records.assign(kept_.begin(), kept_.end());
   repeat_ = false;
-  speaks_ = speaks;
+  sends_ = sends;
   transport_ = std::move(transport);
   first_of_generation_ = true;
 }
@@ -60,7 +60,7 @@ void Reporter::Committed(const StepRecord& record) {
   kept_.push_back(record);
   if (kept_.size() > kKept) kept_.pop_front();
   last_ = record;
-  if (!speaks_) return;
+  if (!sends_) return;
   pending_.records.push_back(record);
   const Time now = Now();
   if (first_of_generation_ || now - last_flush_ >= kBatch) Flush();
@@ -86,7 +86,7 @@ void Reporter::Flush() {
   last_flush_ = Now();
   const bool something = !pending_.records.empty() || pending_.checkpoint_step.has_value() ||
                          pending_.checkpoint_failure.has_value() || !pending_.note.empty();
-  if (speaks_ && something) {
+  if (sends_ && something) {
     pending_.total_steps = total_steps_;
     pending_.transport = transport_;
     channel_->Send(pending_);

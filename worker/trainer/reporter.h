@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tells the world about committed steps, off the critical path: rank 0 sends them in batches. Every member
-// keeps the newest records, so that a new rank 0 can repeat what its predecessor may have taken with it; a
-// member that joins gets them with the state, and checkpoints carry them, for the case that everybody dies.
-// Receivers keep the first record of each step.
+// Reporter reports committed steps to the coordinator, off the critical path: rank 0 sends records in
+// batches. Every member keeps the newest records, so that a new rank 0 can repeat those that its predecessor
+// may not have sent. A joining member gets them with the state, and checkpoints contain them in case all
+// members die. Receivers keep the first record of each step.
 //
-// Thread rule: main thread.
+// Not thread-safe; main thread only.
 #pragma once
 
 #include <cstdint>
@@ -24,21 +24,21 @@ class Reporter {
  public:
   Reporter(Channel* channel, int64_t total_steps) : channel_(channel), total_steps_(total_steps) {}
 
-  // A generation starts at `step`: later records were rolled back. `speaks`: this member is rank 0 in it.
-  // `transport` is told with its first words.
-  void StartGeneration(int64_t step, bool speaks, std::string transport);
+  // Starts a generation at `step` and drops records of later steps, which were rolled back. `sends`: this
+  // member is rank 0. `transport` goes out with every Progress.
+  void StartGeneration(int64_t step, bool sends, std::string transport);
 
   void Committed(const rendezvous::StepRecord& record);
   void CheckpointPublished(int64_t step);
   void CheckpointFailed(const std::string& why);
-  // For people, sent at once.
+  // Sends a note for users at once.
   void Note(const std::string& text);
   void Flush();
-  // Before the end: every member repeats what it kept. Rank 0's words may be stuck in an agent that was
-  // stopped, and another member's Done would end the job without them.
+  // Sends all kept records, on every member, before Done: rank 0's records may be stuck in a suspended agent,
+  // and another member's Done would end the job without them.
   void RepeatAll();
 
-  // The newest records, for one that joins, and for a checkpoint's description; and back from there.
+  // The newest records, for a joining member and for a checkpoint; Restore takes them back.
   std::vector<rendezvous::StepRecord> kept() const { return {kept_.begin(), kept_.end()}; }
   Json RecordsForCheckpoint() const;
   void Restore(const std::vector<rendezvous::StepRecord>& records);
@@ -49,8 +49,8 @@ class Reporter {
  private:
   Channel* const channel_;
   const int64_t total_steps_;
-  bool speaks_ = false;
-  bool repeat_ = true;  // the next time this member speaks it repeats what it kept
+  bool sends_ = false;  // this member is rank 0
+  bool repeat_ = true;  // when this member next becomes rank 0, it first repeats the kept records
   std::deque<rendezvous::StepRecord> kept_;
   std::optional<rendezvous::StepRecord> last_;
   rendezvous::Progress pending_;

@@ -9,12 +9,12 @@ namespace ringmaster::trainer {
 
 Status RunOnRootWithKeepalive(fabric::Communicator* comm, int root, const std::function<void()>& work,
                               Duration period) {
-  std::future<void> working;  // its end waits for the work's
+  std::future<void> working;  // its destructor waits for the work to end
   if (comm->rank() == root) working = std::async(std::launch::async, work);
   std::array<std::byte, 1> done{};
   while (done[0] == std::byte{0}) {
     if (working.valid() && working.wait_for(period) == std::future_status::ready) {
-      working.get();  // what it threw is not lost: without memory, a checkpoint would pass for missing
+      working.get();  // rethrows: a failed read of a checkpoint must not look like a missing one
       done[0] = std::byte{1};
     }
     RM_TRY(comm->Broadcast(done, root));

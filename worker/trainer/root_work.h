@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Work of one rank alone that may take long, as a slow disk's, which the others can only wait for.
+// Long work of one rank, such as I/O on a slow disk, that all other ranks wait for.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@
 
 namespace ringmaster::trainer {
 
-// Every rank calls it; `work` runs at `root`, on a thread of its own, and all of them return when it is done.
-// The communicator's deadline is for peers that hang: so that it does not meet those who wait for one that
-// works, they exchange a word every `period`, which is well below it. When the communicator fails, root still
-// does its work to the end.
+// Collective: runs `work` on `root`, in a separate thread, and returns on all ranks when it is done. The
+// ranks exchange a keepalive every `period`, so that the communicator's deadline, which detects hanging
+// peers, does not expire. REQUIRES: `period` is well below that deadline. When the communicator fails, root
+// still completes its work before it returns.
 Status RunOnRootWithKeepalive(fabric::Communicator* comm, int root, const std::function<void()>& work,
                               Duration period);
 

@@ -145,9 +145,9 @@ Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config) {
   const data::Shape& shape = (*opened)->shape();
   const bool wants_tokens = config->model.kind == engine::ModelKind::kGpt;
   if (wants_tokens != shape.tokens) {
-    return At("spec.training.data.kind", wants_tokens
-                                             ? "a gpt model needs text or tokens, these are images"
-                                             : "an image model needs idx or cifar10, these are tokens");
+    return At("spec.training.data.kind",
+              wants_tokens ? "a gpt model needs text or tokens, but the data are images"
+                           : "an image model needs idx or cifar10, but the data are tokens");
   }
   if (!shape.tokens) {
     config->model.channels = shape.channels;
@@ -171,7 +171,7 @@ std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, u
                {"exact", config.exact},
                {"seed", config.seed},
                {"optimizer", static_cast<int>(config.optimizer.kind)}};
-  // The parts that people read first, then a hash over everything.
+  // A readable prefix, then a hash over everything.
   const std::string text = DumpJson(what);
   const uint64_t hash = Hash64(std::as_bytes(std::span(text.data(), text.size())), data_fingerprint);
   return fmt::format("{}-{}x{}-{}", KindName(config.model.kind), config.model.layers, config.model.width,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From a job to what a training run needs, and from a run to the fingerprint and description kept in its
-// checkpoints. Pure functions, but OpenData which reads the disk.
+// Converts a job to the configuration of a training run, and a run to the fingerprint and description stored
+// in its checkpoints. Pure functions, except OpenData, which reads the disk.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 namespace ringmaster::trainer {
 
 struct RunConfig {
-  engine::ModelConfig model;  // images: channels, height, width, classes are completed by FitToData
+  engine::ModelConfig model;  // images: OpenData sets channels, height, width, classes
   data::Config data;
   optimizer::Config optimizer;
-  optimizer::Schedule schedule;  // total_steps is completed by FitToData when the job counts epochs
+  optimizer::Schedule schedule;  // OpenData sets total_steps when the job counts epochs
   int64_t samples_per_step = 0;
-  int micro_batches = 0;  // V
-  int64_t steps = 0;      // total; 0 until FitToData when the job counts epochs
+  int micro_batches = 0;  // per step
+  int64_t steps = 0;      // in total; 0 until OpenData when the job counts epochs
   int64_t epochs = 0;
   bool exact = true;
   uint64_t seed = 0;
@@ -32,29 +32,29 @@ struct RunConfig {
   std::string device;           // auto | cpu | cuda
   std::string tokenizer;        // bytes | none
   std::string transport;        // auto | shm | ucx
-  bool rdma_or_fail = false;    // RDMA was asked for, and nothing else will do
-  std::string checkpoint_path;  // empty: none is written
+  bool rdma_or_fail = false;    // RDMA is required, without a fallback
+  std::string checkpoint_path;  // empty: no checkpoints
   int64_t checkpoint_every_steps = 0;
   int checkpoint_keep = 1;
 
   int SamplesPerMicroBatch() const { return static_cast<int>(samples_per_step / micro_batches); }
 };
 
-// Of a validated native job. `threads` per trainer. kInvalid where a decimal or kind makes no sense after
-// all.
+// Converts a validated native job. `threads` is per trainer. Errors: kInvalid for a decimal or kind that
+// validation missed.
 Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads);
 
-// Opens the data and completes the configuration by it (image shape, classes, steps of epochs). kInvalid with
-// the field's path when model and data do not fit each other.
+// Opens the data and completes the configuration from it (image shape, classes, steps of the epochs). Errors:
+// kInvalid with the field's path when model and data do not match.
 Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config);
 
-// What must be equal for a checkpoint to be continued: everything that shapes bits and meaning. Not in it:
-// world size, threads, transport, paths of checkpoints, number of steps (a finished run may be continued with
-// more).
+// Returns a fingerprint that must match for a run to resume from a checkpoint. It covers everything that
+// determines the bits and their meaning; not the world size, threads, transport, checkpoint paths or number
+// of steps (a finished run may be resumed with more steps).
 std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, uint64_t data_fingerprint);
 
-// Description stored in a checkpoint: model, tokenizer, layout, cursor, seed. Exporters and samplers need
-// nothing else.
+// The description stored in a checkpoint: model, tokenizer, layout, cursor, seed. `export` and `sample` need
+// nothing else. The readers return kCorrupt when a part is missing or wrong.
 Json DescribeRun(const RunConfig& config, const engine::Layout& layout, const data::Cursor& cursor);
 Result<engine::ModelConfig> ModelFromDescription(const Json& meta);
 Result<data::Cursor> CursorFromDescription(const Json& meta);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One small all-reduce for everything that is not a gradient: maxima of blocks, votes, and numbers that
-// exactly one rank knows (the loss of a micro-batch). The maximum of "mine" and "unknown" is "mine", so a
-// gather is a max, every rank ends up with all numbers, and may then sum them in one fixed order: the result
-// does not depend on who had what.
+// ScalarExchange combines everything that is not a gradient in one small all-reduce (max): maxima of blocks,
+// votes, and numbers that exactly one rank knows (the loss of a micro-batch). The maximum of a known and an
+// unknown value is the known value, so the reduction gathers: every rank gets all numbers and can sum them in
+// a fixed order. The result does not depend on which rank contributed what.
 //
-// Layout: [votes | maxima | words]. Thread rule: main thread.
+// Layout: [votes | maxima | words]. Not thread-safe.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ class ScalarExchange {
 
   static int64_t Words(int64_t maxima, int64_t numbers) { return kVotes + maxima + 2 * numbers; }
 
-  // `memory` holds Words(maxima, numbers) or more.
+  // REQUIRES: `memory` holds at least Words(maxima, numbers) words and outlives the exchange.
   ScalarExchange(std::span<int32_t> memory, int64_t maxima, int64_t numbers)
       : all_(memory.first(static_cast<size_t>(Words(maxima, numbers)))),
         maxima_(all_.subspan(kVotes, static_cast<size_t>(maxima))),

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The training state of one member: parameters, optimizer state, exponents and cursor, each twice.
+// TrainState is the training state of one member: parameters, optimizer state, exponents and cursor, as two
+// images.
 //
-// A step reads the current image and writes the other one; Commit swaps them. The image that was current is
-// the one-step undo until the next Commit, at no extra copy: RollBack swaps back. Both images are memory of
-// the device. What leaves the process (to peers, checkpoints, hashes) is host memory in the fabric's arenas:
-// on the host the images themselves, else one mirror, brought up to date when it is asked for.
+// A step reads the current image and writes the next one; Commit swaps them. The former current image is the
+// one-step undo until the next step overwrites it, without an extra copy: RollBack swaps back. Both images
+// are device memory. Whatever leaves the process (for peers, checkpoints, hashes) is host memory in the
+// fabric's arenas: the images themselves if the device is the host, otherwise one mirror that is updated on
+// demand.
+// Invariants: while present(), the current image is the state of step(). Only Commit, RollBack and Adopt
+// change which image is current or its contents.
 //
-// Invariants: while present(), the current image is that of step(); nothing but Commit, RollBack and Adopt
-// changes which image is current. Thread rule: the trainer's main thread; a checkpoint writer copies before
-// Start returns. Errors: those of the device.
+// Not thread-safe; main thread only (a checkpoint writer copies the state before its Start returns). Errors:
+// those of the device.
 #pragma once
 
 #include <array>
@@ -30,7 +33,7 @@ namespace ringmaster::trainer {
 
 class TrainState {
  public:
-  // The arrays of an image on one side. state1 is empty for SGD.
+  // The arrays of an image, on the device or on the host. state1 is empty for SGD.
   struct Arrays {
     std::span<float> params;
     std::span<float> state0;
@@ -41,61 +44,62 @@ class TrainState {
   struct Image : Arrays {
     std::span<int32_t> exponents;
     data::Cursor cursor;
-    double loss = 0;  // of the step that led here; 0 before the first
+    double loss = 0;  // of the step that produced this state; 0 before the first
   };
 
-  // A part of the current image, in host memory, under its name in checkpoints.
+  // A part of the current image, in host memory, with its name in checkpoints.
   struct Part {
     std::string name;
     std::string type;
     std::span<std::byte> bytes;
   };
 
-  // Both outlive the state.
+  // REQUIRES: device and fabric outlive the state.
   static Result<std::unique_ptr<TrainState>> Create(device::Device* device, fabric::Fabric* fabric,
                                                     const engine::Layout& layout, optimizer::Kind kind,
                                                     bool exact);
 
   bool present() const { return present_; }
   int64_t step() const { return step_; }
-  // Of the current image's values: another number after everything that may have changed them.
+  // Changes whenever the values of the current image may have changed.
   uint64_t version() const { return version_; }
   bool can_roll_back() const { return can_roll_back_; }
   const Image& current() const { return images_[current_]; }
   Image& next() { return images_[1 - current_]; }
 
-  // next() is about to be written, or was not after all: what it holds of the step before is lost meanwhile.
+  // InvalidateUndo: next(), which holds the undo, is about to be overwritten. RestoreUndo: it was not
+  // overwritten after all.
   void InvalidateUndo() { can_roll_back_ = false; }
   void RestoreUndo() { can_roll_back_ = true; }
-  // next() is the state of step() + 1 now.
+  // Makes next() the current image, of step() + 1.
   void Commit();
   // REQUIRES: can_roll_back().
   void RollBack();
 
-  // Parts of the current image in a fixed order, to be sent, stored, or filled before Adopt.
+  // Returns the parts of the current image in a fixed order: to send, to store, or to fill before Adopt.
   Result<std::vector<Part>> Parts();
-  // The current image's parts were filled from outside: they are the state of `step`.
+  // Declares that the caller has filled the parts of the current image with the state of `step`.
   Status Adopt(int64_t step, const data::Cursor& cursor, double loss);
-  // The state before the first step.
+  // Sets the state before the first step.
   Status Initialise(const engine::Model& model, uint64_t seed);
-  // What is here is worth nothing (a transfer is about to overwrite it).
+  // Marks the state as absent: a transfer is about to overwrite it.
   void Discard();
 
   Result<uint64_t> ParamsHash();
-  Result<uint64_t> OptimizerHash();  // over everything but the parameters, step and cursor included
+  Result<uint64_t> OptimizerHash();  // over everything except the parameters; includes step and cursor
 
  private:
   TrainState(device::Device* device, optimizer::Kind kind) : device_(device), kind_(kind) {}
 
-  // Between the current image and its host memory.
+  // Copy the current image to its host memory, and back.
   Status UpdateMirror();
   Status UploadMirror();
 
   device::Device* const device_;
   const optimizer::Kind kind_;
   std::array<Image, 2> images_;
-  std::array<Arrays, 2> host_;     // of each image; on another device both are the one mirror
-  uint64_t mirrored_version_ = 0;  // that the mirror holds
+  std::array<Arrays, 2> host_;     // of each image; with a separate device both are the same mirror
+  uint64_t mirrored_version_ = 0;  // version of the mirror's contents; 0: none
   int current_ = 0;
   bool present_ = false;
   bool can_roll_back_ = false;

@@ -15,6 +15,11 @@ namespace {
 using engine::Bucket;
 using engine::kBlock;
 
+// Keeps the first error of several operations.
+void KeepFirst(Status* status, const Status& next) {
+  if (status->ok()) *status = next;
+}
+
 }  // namespace
 
 Stepper::Stepper(const Parts& parts)
@@ -64,8 +69,8 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
     exchange.Clear(numerics::kZero);
     RM_TRY(AttemptStep(comms, samples, cancel, wants_to_stop, &exchange));
     if (!overflowed_ || !finite_) break;
-    // Some block outgrew its exponent (in the first step: every block). The maxima tell what fits; do the
-    // step again.
+    // Some block exceeded its exponent (in the first step, every block). Take exponents that fit the maxima
+    // and repeat the step.
     numerics::ExponentsForRedo(exchange.maxima(), exponents);
   }
 
@@ -95,34 +100,57 @@ Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples&
                             ScalarExchange* exchange) {
   TrainState& state = *parts_.state;
   const bool undo = state.can_roll_back();
-  const bool by_host = comms.device == nullptr && comms.host->world() > 1;
+  const bool through_host = comms.device == nullptr && comms.host->world() > 1;
   contributors_.host[0] = comms.device == nullptr ? comms.host->world() : 1;
-  Status good = EnqueueGradients(comms, samples, cancel);
-  // Also after a failure, like all that waits below: nothing may be under way when the memory is used again.
-  const auto also = [&good](const Status& status) {
-    if (good.ok()) good = status;
-  };
-  if (!by_host) {
-    {
-      const Waiting waiting(parts_.page);
-      also(queue_.Drain());
-    }
-    if (good.ok()) good = EnqueueUpdate(comms, samples);
-  }
-  also(CollectLosses(comms, exchange));
-  {
-    const Waiting waiting(parts_.page);
-    if (by_host) also(queue_.Drain());
-    if (good.ok() && wants_to_stop()) exchange->Cast(ScalarExchange::kStopAtBoundary);
-    if (good.ok()) good = exchange->Exchange(comms.host);
-  }
-  if (good.ok() && parts_.config->exact) CheckExponents(exchange);
-  if (by_host && good.ok() && !overflowed_ && finite_) good = EnqueueUpdate(comms, samples);
+  Status status = through_host ? ExchangeThenUpdate(comms, samples, cancel, wants_to_stop, exchange)
+                               : UpdateThenExchange(comms, samples, cancel, wants_to_stop, exchange);
   const Waiting waiting(parts_.page);
-  if (comms.device != nullptr) also(comms.device->Finish());
+  if (comms.device != nullptr) KeepFirst(&status, comms.device->Finish());
   RM_TRY(parts_.device->Sync());
   if (undo && contributors_.host[0] != comms.host->world()) state.RestoreUndo();
-  return good;
+  return status;
+}
+
+// Both orders wait for everything they have started even after a failure: no operation may be in flight when
+// the memory is used again.
+
+Status Stepper::UpdateThenExchange(const Communicators& comms, const data::StepSamples& samples,
+                                   const std::atomic<bool>* cancel,
+                                   const std::function<bool()>& wants_to_stop, ScalarExchange* exchange) {
+  Status status = EnqueueGradients(comms, samples, cancel);
+  {
+    const Waiting waiting(parts_.page);
+    KeepFirst(&status, queue_.Drain());
+  }
+  if (status.ok()) status = EnqueueUpdate(comms, samples);
+  KeepFirst(&status, CollectLosses(comms, exchange));
+  {
+    const Waiting waiting(parts_.page);
+    if (status.ok()) status = Exchange(comms, wants_to_stop, exchange);
+  }
+  if (status.ok() && parts_.config->exact) CheckExponents(exchange);
+  return status;
+}
+
+Status Stepper::ExchangeThenUpdate(const Communicators& comms, const data::StepSamples& samples,
+                                   const std::atomic<bool>* cancel,
+                                   const std::function<bool()>& wants_to_stop, ScalarExchange* exchange) {
+  Status status = EnqueueGradients(comms, samples, cancel);
+  KeepFirst(&status, CollectLosses(comms, exchange));
+  {
+    const Waiting waiting(parts_.page);
+    KeepFirst(&status, queue_.Drain());
+    if (status.ok()) status = Exchange(comms, wants_to_stop, exchange);
+  }
+  if (status.ok() && parts_.config->exact) CheckExponents(exchange);
+  if (status.ok() && !overflowed_ && finite_) status = EnqueueUpdate(comms, samples);
+  return status;
+}
+
+Status Stepper::Exchange(const Communicators& comms, const std::function<bool()>& wants_to_stop,
+                         ScalarExchange* exchange) {
+  if (wants_to_stop()) exchange->Cast(ScalarExchange::kStopAtBoundary);
+  return exchange->Exchange(comms.host);
 }
 
 void Stepper::CheckExponents(ScalarExchange* exchange) {
@@ -135,7 +163,7 @@ void Stepper::CheckExponents(ScalarExchange* exchange) {
 
 Status Stepper::CollectLosses(const Communicators& comms, ScalarExchange* exchange) {
   const Status reached = parts_.device->WaitForSyncPoint();
-  RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // also after a failure
+  RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // even after a failure
   RM_TRY(reached);
   const int first = FirstMicroBatch(parts_.config->micro_batches, comms.host->world(), comms.host->rank());
   for (size_t i = 0; i < sums.size(); ++i) exchange->PutDouble(first + static_cast<int64_t>(i), sums[i].loss);

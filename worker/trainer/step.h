@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One training step, top to bottom: next positions, forward and backward over the micro-batches this rank
-// owns, all-reduce of each bucket while backward goes on, norm, clip, update, one small exchange of
-// everything else, commit.
+// Stepper runs one training step: it takes the next samples, runs forward and backward over the micro-batches
+// that this rank owns, all-reduces each gradient bucket while backward continues, computes the norm, clips,
+// updates, exchanges all other numbers in one small all-reduce, and commits. Start reading at Stepper::Run.
 //
-// Where the device sums buckets itself, or is alone, the update is a guess that the exchange confirms: that
-// no block outgrew its exponent, and that all is finite. It goes into the next image, so a guess that was
-// wrong costs the time and nothing else; and the device is given the whole step before anybody waits for it.
-// Where buckets travel through the host, which waits for them anyhow, the exchange comes first.
+// Order. Where the device reduces buckets itself, or a worker trains alone, the update is speculative: the
+// exchange confirms afterwards that no block exceeded its exponent and that all values are finite. The update
+// writes the next image, so a wrong guess costs only time, and the device gets the whole step before the host
+// waits for it (UpdateThenExchange). Where buckets travel through the host, which waits for them anyway, the
+// exchange comes first (ExchangeThenUpdate).
 //
-// What the next image held is the undo of the last step. It may go when all members have committed that step,
-// which is when all have sent gradients of this one. A device's collectives that are ended by a failure leave
-// garbage, so the update looks by itself whether a sum over all members, made after all buckets, came to be
-// (`contributors_`).
+// Undo. The next image holds the state before the last step until the update overwrites it. It may be
+// overwritten once all members have committed the last step, that is, once all have sent gradients of this
+// one. A failure may end a device's collectives with garbage, so the update itself checks that a sum over all
+// members, reduced after all buckets, is complete (`contributors_`).
 //
-// The result is a pure function of (state, data): not of the world size, the owner of a micro-batch, or
-// timing, as long as numerics are exact. On an error the current image is unchanged. Thread rule: main
-// thread.
+// The result is a pure function of (state, data). With exact numerics it depends neither on the world size,
+// nor on the owner of a micro-batch, nor on timing. After an error the current image is unchanged.
+//
+// Not thread-safe; main thread only.
 #pragma once
 
 #include <atomic>
@@ -39,13 +41,13 @@
 
 namespace ringmaster::trainer {
 
-// What one step tells. All but stop_at_boundary are equal on every rank.
+// Results of one step. All fields are equal on every rank.
 struct StepResult {
   double loss = 0;  // mean over the step's samples
   double learning_rate = 0;
   double gradient_norm = 0;  // before clipping
   int64_t samples = 0;
-  bool stop_at_boundary = false;  // some rank asked all to stop after this commit
+  bool stop_at_boundary = false;  // some rank requested a stop after this commit
 };
 
 class Stepper {
@@ -57,18 +59,18 @@ class Stepper {
     engine::Model* model;
     fabric::Fabric* fabric;
     TrainState* state;
-    agent::TrainerPage* page = nullptr;  // who waits for peers says so there
+    agent::TrainerPage* page = nullptr;  // shows the agent when this rank waits for peers
   };
-  // Everything outlives the Stepper. Allocates gradients and accumulators.
+  // Allocates gradients and accumulators. REQUIRES: all parts outlive the Stepper.
   static Result<std::unique_ptr<Stepper>> Create(const Parts& parts);
 
-  // `wants_to_stop` is this rank's vote, read as late as possible. kInvalid when the gradient is not finite:
-  // the job cannot go on. kGone: the device is lost. kCancelled and the fabric's errors: the generation is
-  // over.
+  // Runs one step. `wants_to_stop` returns this rank's vote for a stop after the step; it is called as late
+  // as possible. Errors: kInvalid when the gradient is not finite, so the job cannot continue; kGone when the
+  // device is lost; kCancelled and the fabric's errors when the generation has ended.
   Result<StepResult> Run(const Communicators& comms, const std::atomic<bool>* cancel,
                          const std::function<bool()>& wants_to_stop);
 
-  // Contiguous share of V micro-batches that a rank owns.
+  // Returns the first of the contiguous micro-batches that `rank` owns.
   static int FirstMicroBatch(int micro_batches, int world, int rank) {
     return static_cast<int>(static_cast<int64_t>(micro_batches) * rank / world);
   }
@@ -76,39 +78,49 @@ class Stepper {
  private:
   explicit Stepper(const Parts& parts);
 
-  // All up to the commit, with the exponents at hand; what it finds out is on the exchange and in norm_.
-  // Nothing is under way afterwards, whatever the answer.
+  // Runs a step up to its commit with the current exponents. Its results are in `exchange`, norm_,
+  // overflowed_ and finite_. No operation is in flight when it returns, even after an error.
   Status AttemptStep(const Communicators& comms, const data::StepSamples& samples,
                      const std::atomic<bool>* cancel, const std::function<bool()>& wants_to_stop,
                      ScalarExchange* exchange);
+  // The two orders of a step (see above). Both only enqueue the device's last work.
+  Status UpdateThenExchange(const Communicators& comms, const data::StepSamples& samples,
+                            const std::atomic<bool>* cancel, const std::function<bool()>& wants_to_stop,
+                            ScalarExchange* exchange);
+  Status ExchangeThenUpdate(const Communicators& comms, const data::StepSamples& samples,
+                            const std::atomic<bool>* cancel, const std::function<bool()>& wants_to_stop,
+                            ScalarExchange* exchange);
   Status EnqueueGradients(const Communicators& comms, const data::StepSamples& samples,
                           const std::atomic<bool>* cancel);
   Status EnqueueBucket(const Communicators& comms, int bucket, bool first, bool last);
-  // Waits for the device's own part: losses and maxima.
+  // Waits for the device's losses and maxima.
   Status CollectLosses(const Communicators& comms, ScalarExchange* exchange);
-  // Enqueues all that follows the sums of buckets.
+  // Adds this rank's vote and reduces `exchange` over all ranks.
+  Status Exchange(const Communicators& comms, const std::function<bool()>& wants_to_stop,
+                  ScalarExchange* exchange);
+  // Sets overflowed_, finite_ and next_exponents_ from the maxima of all ranks.
+  void CheckExponents(ScalarExchange* exchange);
+  // Enqueues everything that follows the sums of the buckets.
   Status EnqueueUpdate(const Communicators& comms, const data::StepSamples& samples);
   Status DecodeGradient(double scale);
   Status Update(const Communicators& comms);
-  // What the host has to find out from the maxima of all, while the device is still busy.
-  void CheckExponents(ScalarExchange* exchange);
 
   const Parts parts_;
   const engine::Layout& layout_;
   const int quantum_bits_;
   MicroBatchReader reader_;
   CommQueue queue_;
-  std::span<float> gradients_;          // on the device: of one micro-batch; later the decoded sum
-  HostDeviceBuffer<int32_t> sums_;      // exact: integer sums over the owned micro-batches
-  HostDeviceBuffer<float> float_sums_;  // fast: the same memory
-  HostDeviceBuffer<int32_t> exchange_;
-  HostDeviceBuffer<int32_t> maxima_;        // the exchange's
-  HostDeviceBuffer<int32_t> exponents_;     // in force for this try of the step
-  HostDeviceBuffer<int32_t> contributors_;  // how many members' gradients are in the sums
+  std::span<float> gradients_;              // on the device: of one micro-batch, then the decoded sum
+  HostDeviceBuffer<int32_t> sums_;          // exact numerics: integer sums over the owned micro-batches
+  HostDeviceBuffer<float> float_sums_;      // fast numerics: the same memory
+  HostDeviceBuffer<int32_t> exchange_;      // memory of the ScalarExchange
+  HostDeviceBuffer<int32_t> maxima_;        // the maxima in exchange_
+  HostDeviceBuffer<int32_t> exponents_;     // of this attempt
+  HostDeviceBuffer<int32_t> contributors_;  // number of members whose gradients are in the sums
   HostDeviceBuffer<double> norm_;
-  bool overflowed_ = false;
+  bool overflowed_ = false;  // a block exceeded its exponent in this attempt
   bool finite_ = true;
-  std::vector<int32_t> next_exponents_;  // exponents of the step after this one
+  std::vector<int32_t> next_exponents_;  // of the next step
 };
 
 }  // namespace ringmaster::trainer

@@ -27,12 +27,12 @@ using rendezvous::Prepare;
 
 namespace {
 
-// After a failed operation an order must follow: somebody died, and the coordinator hears of it without our
-// help. If none comes, it is us who are cut off.
+// An order must follow a failed operation: a member died, and the coordinator learns of it independently.
+// Without an order, this member is the one that is cut off.
 constexpr Duration kOrderLimit = seconds(30);
-// Between two words of those who wait for a disk: well below the deadline of a collective.
+// Period of keepalives while ranks wait for a disk: well below the deadline of a collective.
 constexpr Duration kKeepalivePeriod = seconds(5);
-// The others wait as long for a checkpoint that is still being written when the next is due.
+// How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
 constexpr int kExitFenced = 75;
 constexpr int kExitInternal = 70;
@@ -40,7 +40,7 @@ constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
 constexpr int kExitDevice = 74;
 
-// The error is this member's own, and no order will mend it: the process must end.
+// Returns the exit code for errors of this member alone that no order can resolve: the process must exit.
 std::optional<int> ExitFor(const Error& error) {
   if (error.code == Code::kGone || error.code == Code::kConflict) return kExitDevice;
   if (error.code == Code::kExhausted) return kExitMemory;
@@ -50,9 +50,9 @@ std::optional<int> ExitFor(const Error& error) {
 
 std::string WithoutRdma(const std::string& instead) {
   return fmt::format(
-      "spec.network.rdma: RDMA was asked for, and {}. See what this pod has with `ringmaster-worker devices "
-      "--health` in it (is there a port that is ACTIVE, is /dev/infiniband in the pod, does UCX_TLS or "
-      "UCX_NET_DEVICES shut it out?), or set spec.network.fallback to warn or allow",
+      "spec.network.rdma: RDMA is required, but {}. Run `ringmaster-worker devices --health` in this pod and "
+      "check that a port is ACTIVE, that /dev/infiniband is in the pod, and that UCX_TLS and UCX_NET_DEVICES "
+      "do not exclude it; or set spec.network.fallback to warn or allow",
       instead);
 }
 
@@ -85,7 +85,7 @@ int Trainer::Run() {
     limit.reset();
     if (!order.has_value()) {
       if (unreachable_.has_value()) return FailPermanently(*unreachable_);
-      log::Error("no order came after a failed operation; leaving, a fresh trainer will join");
+      log::Error("no order followed a failed operation; exiting, a new trainer will join");
       return kExitFenced;
     }
     if (const auto* exit = std::get_if<Exit>(&*order)) {
@@ -100,7 +100,7 @@ int Trainer::Run() {
       }
       continue;
     }
-    const Status status = Work(std::get<NewGeneration>(*order));
+    const Status status = RunGeneration(std::get<NewGeneration>(*order));
     if (fatal_.has_value()) return FailPermanently(*fatal_);
     if (status.ok() || status.error().code == Code::kCancelled) continue;
     log::Warn("generation {} ended: {}: {}", std::get<NewGeneration>(*order).generation,
@@ -131,9 +131,9 @@ Status Trainer::Answer(const Prepare& prepare) {
   return Ok();
 }
 
-Status Trainer::Work(const NewGeneration& formed) {
+Status Trainer::RunGeneration(const NewGeneration& formed) {
   const auto self = std::ranges::find(formed.members, parts_.member, &rendezvous::Member::id);
-  if (self == formed.members.end()) return Ok();  // a standby of this generation
+  if (self == formed.members.end()) return Ok();  // this member is a standby in this generation
   if (!parts_.channel->Begin(formed.generation)) return Ok();
   fabric::Group group;
   group.generation = formed.generation;
@@ -157,7 +157,7 @@ Status Trainer::Work(const NewGeneration& formed) {
   return state_->step() >= steps ? Finish(true) : Ok();
 }
 
-// What carries gradients. The state of who joins, and orders, travel by the fabric in any case.
+// Returns the transport of gradients. The state for joining members always uses the fabric.
 std::string Trainer::Transport() const {
   const std::string of_device = device_comm_ == nullptr ? "" : parts_.device->CollectivesTransport();
   return of_device.empty() ? parts_.fabric->TransportName() : of_device;
@@ -167,8 +167,8 @@ Status Trainer::Connect(const fabric::Group& group) {
   unreachable_.reset();
   auto connected = parts_.fabric->Connect(group);
   if (!connected.ok()) {
-    // A peer that is gone is known to be so in a moment. If not, nothing comes of trying again: pods that
-    // must have RDMA are forbidden TCP, so this is how they miss it.
+    // If the peer is dead, an order follows soon. Otherwise a retry does not help: pods that require RDMA may
+    // not use TCP, so a missing RDMA device shows up as an unreachable peer.
     const std::string& why = connected.error().message;
     if (why.find(fabric::kUnreachable) != std::string::npos)
       unreachable_ =
@@ -179,7 +179,7 @@ Status Trainer::Connect(const fabric::Group& group) {
   return Ok();
 }
 
-// UCX and NCCL take what is there, without a word: a job that asked for RDMA would run on, ten times slower.
+// UCX and NCCL fall back silently: a job that requires RDMA would continue ten times slower.
 Status Trainer::CheckRdma() {
   const std::string transport = Transport();
   if (!parts_.config.rdma_or_fail || !rendezvous::UsesTcp(transport)) return Ok();
@@ -213,7 +213,7 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
   if (std::ranges::find(sources, comm_->rank()) == sources.end()) reporter_.Restore(records);
   auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
   if (!made.ok()) {
-    // Nothing of it will be better next time: libraries of different versions.
+    // Library versions differ: a retry does not help.
     if (made.error().code == Code::kInvalid) fatal_ = made.error().message;
     return made.error();
   }
@@ -225,7 +225,7 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
 Status Trainer::LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found) {
   if (found.has_value() && found->ok()) {
     const checkpoint::Loaded& loaded = **found;
-    for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint passed over: {}", skipped);
+    for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint skipped: {}", skipped);
     return Load(loaded);
   }
   if (found.has_value() && found->error().code != Code::kNotFound) {
@@ -280,7 +280,7 @@ Status Trainer::RunSteps() {
                      state_->step() % config.checkpoint_every_steps == 0;
     if (due && comm_->rank() == 0 && state_->step() < config.steps) {
       if (Status saved = SaveCheckpoint(); !saved.ok()) {
-        log::Error("checkpoint of step {}: {}; training goes on", state_->step(), saved.error().message);
+        log::Error("checkpoint of step {}: {}; training continues", state_->step(), saved.error().message);
         reporter_.CheckpointFailed(saved.error().message);
       }
     }
@@ -324,7 +324,7 @@ Status Trainer::Finish(bool finished) {
   if (const auto held = ReadMemoryUsage(); held.ok()) {
     const MemoryNeed need =
         EstimateMemory(parts_.config, *parts_.model, parts_.device->OnHost(), writer_ != nullptr);
-    log::Info("memory {:.1f} MiB, {:.2f} x the arithmetic: {}; mapped files {:.1f} MiB",
+    log::Info("memory {:.1f} MiB, {:.2f} x the estimate: {}; mapped files {:.1f} MiB",
               static_cast<double>(held->own) / (1 << 20),
               static_cast<double>(held->own) / static_cast<double>(need.Total()), need.ToString(),
               static_cast<double>(held->files) / (1 << 20));
@@ -334,7 +334,7 @@ Status Trainer::Finish(bool finished) {
   done.weights_hash = HashHex(weights_hash);
   done.optimizer_hash = HashHex(optimizer_hash);
   parts_.page->SetActivity(Activity::kWaiting);
-  // Nobody says "done" before the checkpoint is there; whoever still lives then can say it.
+  // No member sends Done before the checkpoint exists; afterwards any surviving member can send it.
   RM_TRY(comm_->Barrier());
   reporter_.RepeatAll();
   parts_.channel->Send(done);
@@ -360,8 +360,8 @@ Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
 Status Trainer::SaveCheckpoint() {
   if (writer_ != nullptr && !writer_->Idle(kCheckpointPatience)) {
     log::Warn(
-        "checkpoint of step {}: left out, the one before is still being written; a larger "
-        "spec.checkpoint.everySteps gives the disk its time",
+        "checkpoint of step {}: skipped, the previous one is still being written; "
+        "increase spec.checkpoint.everySteps to give the disk more time",
         state_->step());
     return Ok();
   }
@@ -386,8 +386,9 @@ Status Trainer::SaveLastCheckpoint() {
   };
   const Status all = RunOnRootWithKeepalive(comm_.get(), 0, write, kKeepalivePeriod);
   if (!saved.ok()) {
-    fatal_ = fmt::format("the checkpoint of step {} could not be written: {}; make room and run again",
-                         state_->step(), saved.error().message);
+    fatal_ =
+        fmt::format("the checkpoint of step {} could not be written: {}; free some disk space and run again",
+                    state_->step(), saved.error().message);
     return saved;
   }
   if (comm_->rank() == 0) ReportPublished();
@@ -398,7 +399,7 @@ void Trainer::ReportPublished() {
   if (writer_ == nullptr) return;
   const auto published = writer_->Poll();
   if (!published.ok()) {
-    log::Error("checkpoint: {}; training goes on", published.error().message);
+    log::Error("checkpoint: {}; training continues", published.error().message);
     reporter_.CheckpointFailed(published.error().message);
     return;
   }
@@ -411,7 +412,7 @@ int Trainer::FailPermanently(const std::string& message) {
   log::Error("{}", message);
   parts_.channel->Send(Fatal{kExitBadInput, message});
   parts_.page->SetActivity(Activity::kWaiting);
-  // The agent ends us; a bounded wait covers an agent that is busy dying itself.
+  // The agent answers with Exit. The wait is bounded in case the agent is dying, too.
   const Time deadline = Now() + seconds(10);
   while (Now() < deadline) {
     const auto order = parts_.channel->WaitForOrder(seconds(1));

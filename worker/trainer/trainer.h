@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A trainer: one member of a job, from Join to Exit. It stands still until a generation is formed, takes part
-// in it until something ends it, and stands still again. docs/internals/recovery.md tells the same from the
-// coordinator's side.
+// Trainer is one member of a job, from Join to Exit. It waits until a generation is formed, trains in it
+// until the generation ends, and waits again; start reading at Run and RunGeneration.
+// docs/internals/recovery.md describes the same protocol from the coordinator's side.
 //
-// Thread rule: Run on the process's main thread; the channel's reader thread only aborts.
+// Not thread-safe: Run belongs to the process's main thread. The channel's reader thread only aborts.
 #pragma once
 
 #include <memory>
@@ -30,39 +30,45 @@ class Trainer {
     RunConfig config;
     std::unique_ptr<data::Dataset> dataset;
     std::unique_ptr<fabric::Fabric> fabric;
-    std::unique_ptr<device::Device> device;  // uses the fabric's memory, and is used by the model
+    std::unique_ptr<device::Device>
+        device;  // after fabric, whose memory it uses; before model, which uses it
     std::unique_ptr<engine::Model> model;
     agent::TrainerPage* page;
     Channel* channel;
   };
   static Result<std::unique_ptr<Trainer>> Create(Parts parts);
 
-  // Joins and works until told to exit; returns the exit code.
+  // Joins the job and obeys orders until Exit. Returns the exit code (main.h).
   int Run();
 
  private:
   explicit Trainer(Parts parts);
 
+  // Answers with this member's status.
   Status Answer(const rendezvous::Prepare& prepare);
-  // Takes part in a generation until it ends. OK: standing still at a boundary, or done.
-  Status Work(const rendezvous::NewGeneration& formed);
+  // Takes part in a generation until it ends. OK: paused at a boundary, or done.
+  Status RunGeneration(const rendezvous::NewGeneration& formed);
   Status Connect(const fabric::Group& group);
   std::string Transport() const;
+  // Fails if the job requires RDMA and the transport uses TCP.
   Status CheckRdma();
+  // Brings all members to the state at which the generation starts.
   Status Synchronize(const rendezvous::NewGeneration& formed);
   Status LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found);
   Status Load(const checkpoint::Loaded& loaded);
+  // Trains until the last step or a boundary at which the members pause.
   Status RunSteps();
   Result<Validation> Validate();
+  // Writes the last checkpoint and sends Done. `finished`: all steps are done.
   Status Finish(bool finished);
-  // In the background, unless the one before is still being written.
+  // Starts a checkpoint in the background; skips it while the previous one is still being written.
   Status SaveCheckpoint();
-  // The last one; all members call it, and return when it is written.
+  // Collective: writes the last checkpoint on rank 0 and returns when it is written.
   Status SaveLastCheckpoint();
   Result<checkpoint::Snapshot> TakeSnapshot();
   void ReportPublished();
   void Disconnect();
-  // No restart helps: say so, and leave when the agent agrees.
+  // Reports that a restart would not help, waits for Exit, and returns the exit code.
   int FailPermanently(const std::string& message);
 
   Parts parts_;
@@ -72,11 +78,11 @@ class Trainer {
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator>
-      device_comm_;                             // on the device's memory, on top of comm_; often missing
-  std::unique_ptr<checkpoint::Writer> writer_;  // made when this member first writes one
+      device_comm_;                             // reduces the device's memory; uses comm_; may be null
+  std::unique_ptr<checkpoint::Writer> writer_;  // created when this member first writes a checkpoint
   Reporter reporter_;
-  std::optional<std::string> fatal_;        // why the job cannot go on
-  std::optional<std::string> unreachable_;  // why it cannot, if the peers that we did not reach live
+  std::optional<std::string> fatal_;        // why the job cannot continue
+  std::optional<std::string> unreachable_;  // why not, in case the unreachable peers turn out to be alive
   int64_t published_step_ = -1;
   Time last_commit_{};
 };

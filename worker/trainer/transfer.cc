@@ -23,7 +23,7 @@ struct Head {
   uint64_t records = 0;  // that follow
 };
 
-// Members run the same build, so records travel as they lie in memory.
+// Members run the same build, so records are sent in their memory layout.
 static_assert(std::is_trivially_copyable_v<rendezvous::StepRecord>);
 constexpr uint64_t kMostRecords = 1 << 16;
 
@@ -65,7 +65,7 @@ Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, Train
   state->Discard();
   Head head;
   RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&head, 1)), sources[0]));
-  if (head.records > kMostRecords) return Error{Code::kCorrupt, "the head of a state makes no sense"};
+  if (head.records > kMostRecords) return Error{Code::kCorrupt, "the header of a received state is invalid"};
   records->resize(head.records);
   if (!records->empty()) RM_TRY(comm->Receive(std::as_writable_bytes(std::span(*records)), sources[0]));
   RM_ASSIGN(const auto pieces, Pieces(state));
@@ -75,9 +75,8 @@ Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, Train
   RM_ASSIGN(const uint64_t optimizer_hash, state->OptimizerHash());
   if (params_hash != head.params_hash || optimizer_hash != head.optimizer_hash) {
     state->Discard();
-    return Error{
-        Code::kCorrupt,
-        fmt::format("the state of step {} arrived with other bits than it was sent with", head.step)};
+    return Error{Code::kCorrupt,
+                 fmt::format("the received state of step {} does not match its hashes", head.step)};
   }
   return Ok();
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves the training state to members that do not have it, from all that do: piece p comes from source p mod
-// n. Collective over a generation: every member calls with equal arguments (but for its own state). Thread
-// rule: main thread.
+// Copies the training state from all members that have it to those that do not: source p mod n sends piece p.
+// Not thread-safe; main thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +15,13 @@
 
 namespace ringmaster::trainer {
 
-// `sources` ascending, not empty; their states are equal. Afterwards every member's state is present and
-// equal; a receiver has compared hashes with the first source (kCorrupt when they differ).
+// Collective: every member calls it with the same `sources`. REQUIRES: `sources` is ascending and not empty,
+// and the states of the sources are equal. Afterwards every member's state is present and equal. A receiver
+// compares hashes with the first source. Errors: kCorrupt when they differ.
 //
-// `records`, of the newest steps, travel along: in of the first source, out on receivers. Whoever holds the
-// state can so tell how it came about, when those who were there are gone.
+// `records`, those of the newest steps, travel with the state: input on the first source, output on
+// receivers. So every holder of the state can report how it was reached, even after the members that computed
+// it are dead.
 Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state,
                   std::vector<rendezvous::StepRecord>* records);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Loss and accuracy over the validation split, shared among the ranks by fixed pieces and summed in the order
-// of the pieces: every rank gets the same bits, whatever the world size. `slot`, if any, is told when this
-// rank has done its share and waits for the others'. Thread rule: main thread.
+// Loss and accuracy over the validation split. The ranks share the split in fixed pieces and sum the results
+// in the order of the pieces: every rank gets the same bits, for any world size. Not thread-safe; main thread
+// only.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,11 @@ namespace ringmaster::trainer {
 struct Validation {
   int64_t samples = 0;  // 0: there is no validation split
   double loss = 0;      // mean over samples
-  double accuracy = 0;  // share of predictions that are right
+  double accuracy = 0;  // fraction of correct predictions
 };
+
+// Collective. `page`, if not null, shows that this rank waits after it has done its share. Errors: kCancelled
+// after `cancel`; the fabric's errors.
 
 Result<Validation> Validate(const RunConfig& config, const data::Dataset& dataset, engine::Model* model,
                             const engine::Params& params, fabric::Communicator* comm,
