@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What must be there, and what is used when it is there. docs/internals/dependencies.md says why each.
+# Required and optional libraries. docs/internals/dependencies.md gives the reason for each.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(yaml-cpp REQUIRED)
@@ -12,7 +12,7 @@ find_package(OpenSSL REQUIRED)
 find_package(cpprestsdk REQUIRED)  # the API client of the kube backend
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-# Debian's dnnl-config asks for OpenCL, which nothing here needs.
+# Debian's dnnl-config requires OpenCL, which nothing here needs.
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
 add_library(ringmaster_dnnl INTERFACE)

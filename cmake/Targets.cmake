@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# ringmaster_library(NAME SOURCES a.cc ... DEPS lib ...): one static library per folder, explicit sources.
+# ringmaster_library(NAME SOURCES a.cc ... DEPS lib ...): define a static library, one per folder, with explicit sources.
 function(ringmaster_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PUBLIC_DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC ringmaster_flags ${ARG_PUBLIC_DEPS} PRIVATE ${ARG_DEPS})
 endfunction()
 
-# A program. In an image its libraries lie beside it (images/gather), whatever the base has. They find each other, and what they
-# load by name, by the older kind of run path, which holds for libraries of libraries too.
+# ringmaster_binary(NAME SOURCES ... DEPS ...): define a program. In an image its libraries are in ../lib/ringmaster
+# (images/gather), independent of the base image. An RPATH, unlike a RUNPATH, also applies to libraries of libraries and to
+# libraries that are loaded by name.
 function(ringmaster_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -18,14 +19,14 @@ function(ringmaster_binary name)
     BUILD_RPATH "$ORIGIN/../lib/ringmaster")
 endfunction()
 
-# What scripts/test builds with sanitizers: tests that start nothing else, the simulators, and whatever programs
-# other tests want instrumented.
+# Everything that scripts/test builds with sanitizers: tests that start no other program, the simulators, and the programs that
+# other tests need instrumented.
 add_custom_target(sanitized_tests)
 function(ringmaster_sanitized)
   add_dependencies(sanitized_tests ${ARGN})
 endfunction()
 
-# What scripts/test cuda builds: the GPU plugin, its tests by emulation, and those for a GPU.
+# Everything that `scripts/test cuda` builds: the GPU plugin, its tests under emulation, and its tests on a GPU.
 add_custom_target(cuda_code)
 
 # ringmaster_test(NAME SOURCES ... DEPS ... [LABELS unit|sim|process|...] [TIMEOUT seconds])
@@ -44,16 +45,16 @@ function(ringmaster_test name)
     add_dependencies(cuda_code ${name})
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 600)  # a hang must end; instrumented code on a busy machine must not be mistaken for one
+    set(ARG_TIMEOUT 600)  # ends a hang, but not slow instrumented code on a busy machine
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
   if(RINGMASTER_SANITIZE MATCHES "thread")
-    # UCX patches mmap in the running image, which the thread sanitizer does not survive.
+    # UCX patches mmap in the running process, which crashes the thread sanitizer.
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none")
   endif()
 endfunction()
 
-# ringmaster_gpu_test(NAME SOURCES ... DEPS ...): on a real GPU; skipped, and named as such, where there is none.
+# ringmaster_gpu_test(NAME SOURCES ... DEPS ...): define a test that needs a GPU; without one it is reported as skipped.
 function(ringmaster_gpu_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   ringmaster_test(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} ringmaster_cuda_device LABELS gpu)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# The operator. Build it from the root of the repository: docs/operate/images.md.
-# BUILD_IMAGE: a Debian 12, which the programs and their libraries come from. BASE_IMAGE: what they stand on; see images/gather.
+# The operator image. Build it from the root of the repository: docs/operate/images.md.
+# BUILD_IMAGE: a Debian 12, where the programs and their libraries come from. BASE_IMAGE: the base; see images/gather.
 ARG BUILD_IMAGE=debian:bookworm-slim
 ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
-# A folder of this repository with programs that are built already, on Debian 12; empty: compiled here.
+# A folder of this repository with programs built on Debian 12 (default: compile them here).
 ARG BINARIES=
 COPY . /src
 RUN /src/images/compile "${BINARIES}" /out/usr/local/bin ringmaster-operator
@@ -17,7 +17,7 @@ ARG SOURCE_DATE_EPOCH=0
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 COPY --from=build /out/ /
-# A base that is too old shows here.
+# Fails when the base is too old.
 RUN ["/usr/local/bin/ringmaster-operator", "--version"]
 LABEL org.opencontainers.image.title="ringmaster-operator" \
       org.opencontainers.image.description="Elastic distributed training on Kubernetes: the operator" \
