@@ -77,7 +77,7 @@ int32_t Capacity::Slots(const Node& node, const Amounts& requests) const {
   return static_cast<int32_t>(slots);
 }
 
-// ---- what is there
+// ---- observations
 
 void Capacity::SetNode(NodeFacts facts) {
   Node& node = nodes_[facts.name];
@@ -172,7 +172,7 @@ void Capacity::PlaceAgain(const std::vector<std::string>& uids) {
   for (const std::string& uid : uids) Place(uid, pods_.at(uid));
 }
 
-// A pod came that was expected elsewhere: others that were expected here have to move.
+// Moves expected pods to other nodes until the bound pods fit: one of them was expected elsewhere.
 void Capacity::MoveExpectedPods(Node& node) {
   if (!node.facts) return;
   const auto crowded = [&] {
@@ -188,7 +188,7 @@ void Capacity::MoveExpectedPods(Node& node) {
   for (const std::string& uid : moved) Place(uid, pods_.at(uid));
 }
 
-// There may be room again on this node.
+// Places waiting pods on a node that may have room again.
 void Capacity::PlaceWaitingOn(const std::string& name) {
   auto node = nodes_.find(name);
   if (unplaced_.empty() || node == nodes_.end()) return;
@@ -218,13 +218,13 @@ bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
   return true;
 }
 
-// ---- the question
+// ---- queries
 
 Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
                                  const std::vector<std::string>& peer_nodes) const {
   Amounts requests = Lookup(shape.requests);
   if (auto it = names_.find(kPods); it != names_.end()) requests[it->second] = 1;
-  // A resource that no node and no pod has ever named: nobody offers it.
+  // No node offers a resource that no node and no pod has ever named.
   const bool offered = std::all_of(shape.requests.begin(), shape.requests.end(), [&](const auto& item) {
     return item.second <= 0 || names_.contains(item.first);
   });
@@ -271,7 +271,7 @@ Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
 }
 
 std::string Capacity::Missing(const PodShape& shape, int32_t count, const Room& room) const {
-  // The scarce thing is named first: accelerators and networks before what every node has.
+  // Name the scarce resources, accelerators and networks, rather than those that every node has.
   std::string wanted;
   for (const bool extended : {true, false}) {
     if (!wanted.empty()) break;
@@ -280,7 +280,7 @@ std::string Capacity::Missing(const PodShape& shape, int32_t count, const Room& 
       wanted += (wanted.empty() ? "" : " and ") + AmountText(name, amount);
     }
   }
-  if (wanted.empty()) wanted = "a place";
+  if (wanted.empty()) wanted = "a pod slot";
   const bool one_each =
       std::all_of(room.nodes.begin(), room.nodes.end(), [](const auto& node) { return node.second == 1; });
   std::string text =
@@ -303,8 +303,7 @@ Fit Capacity::FitOf(const PodShape& shape, int32_t count, const std::vector<std:
   return {room.total, Missing(shape, count, room)};
 }
 
-// ----
-// The scheduler's filters, as far as they look at a node alone.
+// ---- the scheduler's filters that look at a node alone
 
 namespace {
 
@@ -375,7 +374,7 @@ bool Matches(const PodShape& shape, const NodeFacts& node) {
     if (label == node.labels.end() || label->second != value) return false;
   }
   if (!shape.topology_key.empty() && !node.labels.contains(shape.topology_key)) return false;
-  // A term without requirements matches nothing, as for the scheduler.
+  // As in the scheduler, a term without requirements matches nothing.
   return shape.affinity.empty() ||
          std::any_of(shape.affinity.begin(), shape.affinity.end(), [&](const auto& term) {
            return !term.empty() && std::all_of(term.begin(), term.end(), [&](const Requirement& requirement) {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether a gang would find nodes now: the free capacity of the nodes, as far as a scheduler's filters are
-// known here (requests, pod slots, taints, node selectors, required node affinity, one topology key). Fed by
-// a backend from its view; pure arithmetic, no clock. Single-threaded.
+// Capacity: whether a gang would find nodes now.
 //
-// Pods that were released and have no node yet are *expected*: each holds a place on some node until it is
-// seen bound or gone, so that two gangs are never released into the same room. When one is bound elsewhere
-// than expected, those it drives out are placed anew.
+// Tracks the free capacity of the nodes and applies the scheduler's node filters: requests, pod slots,
+// taints, node selectors, required node affinity, one topology key. A backend feeds it from its view. Pure
+// arithmetic, no clock. Not thread-safe.
 //
-// For the identical pods of a gang the answer is exact. Not known here: priorities and preemption, pods of
-// others that still look for a node, inter-pod affinity, volumes bound to zones, scheduler plug-ins. A gang
+// A pod that was released and has no node yet is *expected*: it occupies a place on some node until it is
+// observed as bound or gone, so that two gangs are never released into the same room. When a pod is bound to
+// another node than expected, the expected pods that it displaces get other places.
+//
+// The answer is exact for the identical pods of a gang. It does not consider priorities and preemption,
+// unscheduled pods of other owners, inter-pod affinity, zonal volumes and scheduler plug-ins. A gang that is
 // released by mistake is withdrawn after its timeout like any other that finds no nodes.
 #pragma once
 
@@ -25,7 +27,7 @@
 
 namespace ringmaster::core {
 
-// In whole units of the API: cpu in thousandths, memory in bytes, extended resources as counted.
+// Resource amounts by name: cpu in thousandths, memory in bytes, extended resources as counts.
 using Resources = std::map<std::string, int64_t>;
 
 struct Taint {
@@ -49,7 +51,7 @@ struct NodeFacts {
   bool unschedulable = false;
 };
 
-// One line of a node selector term. `key` "metadata.name" means the node's name.
+// One requirement of a node selector term. The key "metadata.name" means the node's name.
 struct Requirement {
   enum class Op : uint8_t { kIn, kNotIn, kExists, kDoesNotExist, kGt, kLt };
   std::string key;
@@ -57,16 +59,16 @@ struct Requirement {
   std::vector<std::string> values;
 };
 
-// What matters about a pod that looks for a node.
+// What the scheduler needs to know about a pod.
 struct PodShape {
   Resources requests;
   std::vector<Toleration> tolerations;
   std::map<std::string, std::string> node_selector;
-  std::vector<std::vector<Requirement>> affinity;  // one of these must hold as a whole; empty: no demand
-  std::string topology_key;  // all pods of the gang on nodes with one value of this label
+  std::vector<std::vector<Requirement>> affinity;  // one term must match completely; empty: no constraint
+  std::string topology_key;  // all pods of the gang need nodes with the same value of this label
 };
 
-// Whether the filters let the pod onto the node, room aside.
+// Whether the node passes the pod's filters, apart from its free capacity.
 bool Matches(const PodShape& shape, const NodeFacts& node);
 
 class Capacity {
@@ -76,48 +78,49 @@ class Capacity {
   Capacity() = default;
   Capacity(Capacity&&) = default;
   Capacity& operator=(Capacity&&) = default;
-  Capacity(const Capacity&) = delete;  // its pods point at its nodes
+  Capacity(const Capacity&) = delete;  // pods_ points into nodes_
 
   void SetNode(NodeFacts node);
   void RemoveNode(const std::string& name);
 
-  // A pod with a node, of whomever. An expected one has arrived.
+  // Records a pod that is bound to a node, of any owner. An expected pod is no longer expected.
   void SetPod(const std::string& uid, const Resources& requests, const std::string& node);
-  // Released and without a node: as seen, or as just done by us. Nothing happens when it is known.
+  // Records a released pod without a node. Does nothing for a known pod.
   void ExpectPod(const std::string& uid, const Shape& shape);
-  void RemovePod(const std::string& uid);  // gone or ended
-  // Seen with its gate. A reserved one keeps its place: the view may not have seen the release yet.
+  void RemovePod(const std::string& uid);  // the pod is gone or has ended
+  // Records that the view shows the pod gated. A reserved pod keeps its place: the view may not include its
+  // release yet.
   void SetGated(const std::string& uid);
 
-  // All of them have room, and are expected from now on; or nothing is changed. `peer_nodes`: nodes of the
-  // gang's other pods, for the topology key.
+  // Makes all of these pods expected and returns true, or changes nothing and returns false when there is no
+  // room for all. `peer_nodes`: the nodes of the gang's other pods, for the topology key.
   bool Reserve(const std::vector<std::string>& uids, const Shape& shape,
                const std::vector<std::string>& peer_nodes = {});
 
-  // The release surely did not happen, or a live read shows the gate still there.
+  // Undoes Reserve: the release definitely failed, or a live read shows the pod still gated.
   void Unreserve(const std::string& uid);
 
-  // How many of `count` more pods have room.
+  // Returns how many of `count` more pods the nodes have room for, and what is missing for the others.
   Fit FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes = {}) const;
 
  private:
-  using Amounts = std::vector<int64_t>;  // by index of names_
+  using Amounts = std::vector<int64_t>;  // indexed by names_
 
   struct Node {
-    std::optional<NodeFacts> facts;  // unset: only its pods are known
+    std::optional<NodeFacts> facts;  // unset: only its pods are known so far
     Amounts allocatable;
     Amounts used;
     std::set<std::string> expected;  // uids
   };
   using Nodes = std::map<std::string, Node>;
   struct Pod {
-    const Amounts* requests = nullptr;  // in kinds_
-    Nodes::value_type* at = nullptr;    // unset: expected, and no node has room for it
-    Shape shape;                        // of an expected one
+    const Amounts* requests = nullptr;  // points into kinds_
+    Nodes::value_type* at = nullptr;    // nullptr: expected, and no node has room for it
+    Shape shape;                        // set for an expected pod
     bool reserved = false;
   };
   struct Room {
-    std::vector<std::pair<std::string, int32_t>> nodes;  // with room for at least one
+    std::vector<std::pair<std::string, int32_t>> nodes;  // nodes with room for at least one pod
     int32_t total = 0;
     int32_t not_ready = 0;
     int32_t unmatched = 0;
@@ -145,10 +148,10 @@ class Capacity {
   bool PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod);
 
   std::map<std::string, size_t> names_;
-  std::map<Amounts, int64_t> kinds_;  // what pods take, and how many of them take just that
+  std::map<Amounts, int64_t> kinds_;  // distinct requests, and how many pods share each
   Nodes nodes_;
   std::map<std::string, Pod> pods_;  // by uid
-  std::set<std::string> unplaced_;   // expected pods without a node
+  std::set<std::string> unplaced_;   // expected pods that no node has room for
 };
 
 }  // namespace ringmaster::core

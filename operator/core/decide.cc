@@ -6,16 +6,40 @@
 #include <utility>
 
 #include "operator/core/decide_steps.h"
-#include "operator/core/rules.h"
 #include "operator/core/summary.h"
 
 namespace ringmaster::core {
+namespace {
+
+Decision RefuseInvalid(const Observed& o, Time now);
+Decision Accept(const Observed& o, Time now);
+Ledger ClampFutureTimes(const Observed& o, Time now);
+
+}  // namespace
+
+Decision Decide(const Observed& o, Time now) {
+  const Ledger& ledger = o.status.ledger;
+  if (o.job.deleted) return CleanUpDeleted(o, now);
+  // A job with an invalid spec can still be suspended, since most fields can be corrected only then.
+  if (!o.invalid.empty() && !o.job.suspend && !ledger.stop_since) return RefuseInvalid(o, now);
+  if (o.status.ended()) return CleanUpEnded(o, now);
+
+  if (Ledger clamped = ClampFutureTimes(o, now); clamped != ledger)
+    return WriteLedger(o, std::move(clamped), now, "the clock was set back");
+  Requeue requeue;
+  if (auto decision = CheckEnd(o, now, requeue)) return *std::move(decision);
+  if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
+  if (ledger.attempt == 0) return Accept(o, now);
+  if (auto decision = CheckSuspects(o, now, requeue)) return *std::move(decision);
+  if (auto decision = CheckFailures(o, now, requeue)) return *std::move(decision);
+  if (auto decision = CheckPlacement(o, now, requeue)) return *std::move(decision);
+  return Converge(o, now, requeue);
+}
 
 namespace {
 
-// Nothing is begun and nothing is taken away until the wish is another; to be suspended it may wish for,
-// since most fields can be corrected only then.
-Decision Refuse(const Observed& o, Time now) {
+// Leaves everything as it is until the spec changes, and reports the error once.
+Decision RefuseInvalid(const Observed& o, Time now) {
   Decision decision;
   decision.reason = "invalid";
   Display display = SummarizeInvalid(o, now);
@@ -25,31 +49,17 @@ Decision Refuse(const Observed& o, Time now) {
   return decision;
 }
 
+Decision Accept(const Observed& o, Time now) {
+  Ledger next = o.status.ledger;
+  BeginAttempt(o, next, now);
+  next.start_time = now;
+  next.active_since = now;
+  return WriteLedger(o, std::move(next), now, "accepted");
+}
+
 }  // namespace
 
-Decision Decide(const Observed& o, Time now) {
-  if (o.job.deleted) return CleanUpDeleted(o, now);
-  if (!o.invalid.empty() && !o.job.suspend && !o.status.ledger.stop_since) return Refuse(o, now);
-  if (o.status.ended()) return CleanUpEnded(o, now);
-
-  if (Ledger sane = ClampFutureTimes(o, now); sane != o.status.ledger)
-    return WriteLedger(o, std::move(sane), now, "the clock was set back");
-  Requeue requeue;
-  if (auto decision = CheckEnd(o, now, requeue)) return *std::move(decision);
-  const Ledger& ledger = o.status.ledger;
-  if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
-  if (ledger.attempt == 0) {
-    Ledger next = ledger;
-    BeginAttempt(o, next, now);
-    next.start_time = now;
-    next.active_since = now;
-    return WriteLedger(o, std::move(next), now, "accepted");
-  }
-  if (auto decision = CheckSuspects(o, now, requeue)) return *std::move(decision);
-  if (auto decision = CheckFailures(o, now, requeue)) return *std::move(decision);
-  if (auto decision = CheckPlacement(o, now, requeue)) return *std::move(decision);
-  return Converge(o, now, requeue);
-}
+// ---- status writes
 
 Decision WriteLedger(const Observed& o, Ledger ledger, Time now, std::string reason,
                      std::vector<Event> events) {
@@ -77,10 +87,6 @@ Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, 
   return display;
 }
 
-bool InGang(const Job& job, const Ledger& ledger, const Pod& pod) {
-  return pod.attempt == ledger.attempt && pod.rank < (job.native ? job.Target() : ledger.gang_size);
-}
-
 void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
   for (const Pod& pod : o.pods) ledger.attempt = std::max(ledger.attempt, pod.attempt);
   ledger.attempt += 1;
@@ -94,10 +100,16 @@ void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
   ledger.base_step = o.report ? o.report->step : 0;
 }
 
+// ---- questions and actions that several steps share
+
 bool ReportsPhase(const Observed& o, rendezvous::GangPhase phase) {
   if (!o.job.native || !o.report || o.report->phase != phase) return false;
   const auto& floor = o.status.ledger.report_floor;
   return !floor || o.report->generation > *floor;
+}
+
+bool InGang(const Job& job, const Ledger& ledger, const Pod& pod) {
+  return pod.attempt == ledger.attempt && pod.rank < (job.native ? job.Target() : ledger.gang_size);
 }
 
 void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
@@ -115,8 +127,8 @@ void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::ve
     return;
   }
   Time due = *pod.delete_by + kOverstayMargin;
-  // A node that says that a pod ended removes it next. To ask for that as well is a request more for each pod
-  // of a gang, and half of them come too late.
+  // The node removes a pod right after it reports the pod's end. A forced deletion would cost another request
+  // for each pod of a gang, and half of these requests would arrive too late.
   const bool left_to_node = !pod.alive() && !pod.unreachable_since;
   if (grace == Duration{0} && *pod.delete_by > now && !left_to_node) due = now;
   if (now >= due)
@@ -125,13 +137,14 @@ void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::ve
     requeue.By(due);
 }
 
-// ----
-// Times in the ledger were written by a clock: that of another machine, or ours before somebody set it. One
-// that is ahead of now would make us wait for it.
+// ---- wrong clocks
+//
+// The ledger's times come from the clock of another machine, or from this one's before it was set. A time in
+// the future would make the operator wait for it.
 
 namespace {
 
-// Clocks of two machines differ by less than this as a matter of course.
+// Clocks of two machines usually differ by less than this.
 constexpr Duration kSkew = seconds(5);
 
 class Clamp {
@@ -142,7 +155,7 @@ class Clamp {
   void Past(std::optional<Time>& at) const {
     if (at) Past(*at);
   }
-  // At most `ahead` from now.
+  // Limits `at` to at most `ahead` from now.
   void Future(Time& at, Duration ahead) const {
     if (at > now_ + ahead + kSkew) at = now_ + ahead;
   }
@@ -151,8 +164,7 @@ class Clamp {
   Time now_;
 };
 
-}  // namespace
-
+// Returns the ledger with impossible future times replaced.
 Ledger ClampFutureTimes(const Observed& o, Time now) {
   Ledger ledger = o.status.ledger;
   const Clamp clamp(now);
@@ -169,13 +181,11 @@ Ledger ClampFutureTimes(const Observed& o, Time now) {
   return ledger;
 }
 
-// ----
-// Where the time of a job goes. Booked whenever the ledger is written anyway.
+// ---- time accounting: how much of the job's time was productive
 
-namespace {
-
-Duration* BookOf(Goodput& goodput, TimeAccounting time_accounting) {
-  switch (time_accounting) {
+// Returns nullptr for time that no account gets.
+Duration* AccountOf(Goodput& goodput, TimeAccounting accounting) {
+  switch (accounting) {
     case TimeAccounting::kNothing:
       return nullptr;
     case TimeAccounting::kQueue:
@@ -190,7 +200,7 @@ Duration* BookOf(Goodput& goodput, TimeAccounting time_accounting) {
   return nullptr;
 }
 
-// Steps done twice took their share of the productive time.
+// Moves the share of the steps that are done twice from the productive time to the redone time.
 void MoveRedone(const Observed& o, Ledger& ledger) {
   if (!o.report) return;
   const int64_t lost = o.report->lost_steps - ledger.lost_steps;
@@ -224,7 +234,8 @@ TimeAccounting TimeAccountingOf(const Observed& o, const Ledger& ledger, Time no
 
 void AccountTime(const Observed& o, Ledger& ledger, Time now) {
   if (ledger.accounted != Time{} && now > ledger.accounted)
-    if (Duration* book = BookOf(ledger.goodput, ledger.time_accounting)) *book += now - ledger.accounted;
+    if (Duration* account = AccountOf(ledger.goodput, ledger.time_accounting))
+      *account += now - ledger.accounted;
   ledger.accounted = now;
   MoveRedone(o, ledger);
   ledger.time_accounting = TimeAccountingOf(o, ledger, now);

@@ -1,34 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operator's brain: what to do next about one job. Pure: the same world and time give the same decision,
-// and it may be asked as often as one likes.
+// Decide: what the operator does next about one job. Start reading here.
+//
+//   model.h       the input (Observed) and the output (Decision), with the invariants
+//   status.h      the ledger, which survives the operator, and the display, which people read
+//   decide.cc     the ladder: the first step that applies makes the decision
+//   decide_*.cc   its steps: the job's lifecycle, failures, suspected nodes, pods (decide_steps.h)
+//   summary.cc    the display: phase, conditions, messages
+//   rules.cc      restart rules, back-off, and the kinds of refusal
+//   capacity.cc   whether a gang fits onto the nodes
+//
+// Everything in this folder is pure, except Capacity: no I/O, no clock, no threads.
 #pragma once
 
 #include "operator/core/model.h"
 
 namespace ringmaster::core {
 
-// Small safety margins against reports that lag behind what pods do.
-inline constexpr Duration kSilentGuard = seconds(3);    // a pod younger than this is not believed silent
-inline constexpr Duration kAbsenceGuard = seconds(10);  // until then every agent may be on its way
-// A node that is lost is known to be within less than a minute of its last sign of life, as the cluster goes:
-// for so long one on which a worker fell silent is under suspicion.
+// Safety margins for reports that lag behind what pods do.
+inline constexpr Duration kSilentGuard = seconds(3);    // a younger pod is not considered silent
+inline constexpr Duration kAbsenceGuard = seconds(10);  // a younger pod's agent may still be connecting
+// How long a node is suspected after one of its workers fell silent. Kubernetes marks a lost node as not
+// ready less than a minute after its last heartbeat.
 inline constexpr Duration kSuspicionPeriod = seconds(90);
-inline constexpr Duration kExitGuard = seconds(2);        // exit 0: the report of the finish may still come
-inline constexpr Duration kShutdownGuard = seconds(3);    // after success agents end by themselves
-inline constexpr Duration kDrainGrace = seconds(30);      // at most, for pods of an attempt that is given up
-inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace a pod is removed by force
+inline constexpr Duration kExitGuard = seconds(2);        // after exit 0 the job's end may still be reported
+inline constexpr Duration kShutdownGuard = seconds(3);    // after success the agents end without a deletion
+inline constexpr Duration kDrainGrace = seconds(30);      // the longest grace for pods of an older attempt
+inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace period a pod is removed by force
 
-// How often the status is written for conditions that change while the phase stays; and for how long at least
-// a gang that is being made is left alone: its status is written when its pods have not moved for so long, or
-// when all run.
+// The shortest time between two status writes that change only conditions.
 inline constexpr Duration kDisplayInterval = seconds(1);
+// The display of a starting gang is written when its pods have not changed for this long, when all of them
+// run, or at the latest kMaxSettlePeriod after its first pod was created.
 inline constexpr Duration kSettlePeriod = seconds(2);
-inline constexpr Duration kMaxSettlePeriod = seconds(30);  // after its first pod was made
+inline constexpr Duration kMaxSettlePeriod = seconds(30);
 
 // A pod's waiting_reason when the scheduler finds no node.
 inline constexpr const char* kUnschedulable = "Unschedulable";
 
+// Returns the next decision. Pure: equal arguments give equal decisions.
 Decision Decide(const Observed& observed, Time now);
 
 }  // namespace ringmaster::core

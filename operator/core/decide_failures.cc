@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What went wrong since the last look, and what the rules and budgets say about it. Everything found here
-// leads to exactly one status write; the repair follows from what that write says (converge.cc).
+// Failures since the last decision: find them, apply the restart rules, then restart or fail. All findings
+// lead to one status write; Converge (decide_pods.cc) repairs the gang from what that write says.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace {
 
 struct Finding {
   Failure failure;
-  RuleDecision verdict;
-  std::string uid;
-  Time ended = Time::min();  // of the pod, where that is its failure
+  RuleDecision ruling;
+  std::string uid;           // of the failed pod; empty when a trainer or the whole gang failed
+  Time ended = Time::min();  // when the pod ended, if it did
 };
 
 constexpr const char* kInvalidImageName = "InvalidImageName";
@@ -31,21 +31,22 @@ bool Contains(const std::vector<std::string>& sorted_or_not, const std::string& 
   return std::find(sorted_or_not.begin(), sorted_or_not.end(), value) != sorted_or_not.end();
 }
 
-// What an agent told of its trainer's death. The kernel's killer of processes that need too much memory
-// leaves no word behind, only the signal.
-std::string Told(const rendezvous::FailureRecord& record) {
+// Describes the end of a trainer that its agent reported. The kernel's out-of-memory killer leaves no
+// message, only the signal.
+std::string DescribeTrainer(const rendezvous::FailureRecord& record) {
   constexpr int kKilled = 128 + 9;
   std::string text = record.pod;
   if (record.exit_code != 0) text += fmt::format(" ended with exit code {}", record.exit_code);
   if (record.exit_code == kKilled && record.message.empty())
-    text += " (killed: if nobody did that, it had too little memory; raise the worker's limits.memory)";
+    text +=
+        " (killed: unless this was on purpose, it had too little memory; raise the worker's limits.memory)";
   if (!record.message.empty()) text += ": " + record.message;
   return text;
 }
 
-// REQUIRES: there is a last failure. A trainer's death is known before what it died of; of several in a row
-// without progress, the one before tells as much.
-rendezvous::FailureRecord Explained(const Observed& o) {
+// Returns the newest failure that has an explanation. A trainer's end is reported before its exit code; the
+// failure before it, in a row without progress, is as informative. REQUIRES: the report has a last failure.
+rendezvous::FailureRecord ExplainedFailure(const Observed& o) {
   rendezvous::FailureRecord record = *o.report->last_failure;
   const auto& before = o.status.ledger.last_failure;
   if (record.exit_code != 0 || !record.message.empty() || !before) return record;
@@ -66,13 +67,13 @@ std::string Describe(const Failure& failure) {
       text += " hung";
       break;
     case Cause::kSilent:
-      text += " fell silent: stopped or cut off";
+      text += " is unresponsive: stopped or cut off";
       break;
     case Cause::kNodeUnreachable:
       text += fmt::format(" is on the unreachable node {}", failure.node);
       break;
     case Cause::kStartupTimeout:
-      text += " has shown no step in time";
+      text += " made no step in time";
       break;
     case Cause::kCannotStart:
       text += fmt::format(" cannot start on {}", failure.node);
@@ -82,7 +83,7 @@ std::string Describe(const Failure& failure) {
   return text;
 }
 
-// A pod that has its node and does not run.
+// Examines a pod that has a node and does not run.
 std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
                                     Requeue& requeue) {
   failure.cause = Cause::kCannotStart;
@@ -102,7 +103,7 @@ std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure f
 
 using AbsentSince = std::unordered_map<std::string_view, Time>;  // since when, by uid
 
-// nullopt: nothing is wrong with this pod, as far as can be said now.
+// Returns the pod's failure; nullopt when none is known now.
 std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSince& absent, Time now,
                                Requeue& requeue) {
   Failure failure{pod.attempt,      pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message,
@@ -128,10 +129,10 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
   }
   if (o.job.native && o.report && pod.phase == PodPhase::kRunning &&
       Contains(o.report->silent_pods, pod.name)) {
-    // The report knows names, not incarnations: it may still mean the one before.
+    // The report has names, not uids: it may still mean the pod's predecessor.
     const Time believed = pod.started + kSilentGuard;
     if (now >= believed) {
-      // Two witnesses: the limit for nodes need not pass.
+      // The node is not ready, too, so the time limit for nodes need not pass.
       failure.cause = IsNotReady(o, pod.node) ? Cause::kNodeUnreachable : Cause::kSilent;
       return failure;
     }
@@ -143,8 +144,8 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     const Time limit = absence->second + o.job.startup_limit;
     if (now >= limit) {
       failure.cause = Cause::kSilent;
-      failure.message =
-          fmt::format("took no part for {} s (health.startupSeconds)", ToMs(o.job.startup_limit) / 1000);
+      failure.message = fmt::format("took no part in the gang for {} s (health.startupSeconds)",
+                                    ToMs(o.job.startup_limit) / 1000);
       return failure;
     }
     requeue.By(limit);
@@ -152,7 +153,8 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
   return std::nullopt;
 }
 
-// A pod that is gone here may still be in the view of another leader, who would count it again.
+// Forgets counted pods that are gone, once there are many. The next leader's view may still have them, and it
+// would count a forgotten pod again.
 void ForgetGone(const Observed& o, std::vector<std::string>& counted) {
   constexpr ptrdiff_t kMostGone = 64;
   std::unordered_set<std::string_view> existing;
@@ -167,33 +169,33 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) 
   AbsentSince absent;
   for (const Absence& absence : ledger.absent) absent.emplace(absence.uid, absence.since);
   for (const Pod& pod : o.pods) {
-    // A pod that is leaving by our order is judged by that order, not by its exit code.
+    // The exit code of a pod that the operator deletes is not a failure.
     if (!InGang(o.job, ledger, pod) || pod.deleting()) continue;
     if (std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid)) continue;
     auto failure = Examine(o, pod, absent, now, requeue);
     if (!failure) continue;
-    RuleDecision verdict = ApplyRules(o.job.rules, *failure, pod.conditions);
-    failure->rule = verdict.rule;
-    findings.push_back({*std::move(failure), std::move(verdict), pod.uid, pod.ended.value_or(Time::min())});
+    RuleDecision ruling = ApplyRules(o.job.rules, *failure, pod.conditions);
+    failure->rule = ruling.rule;
+    findings.push_back({*std::move(failure), std::move(ruling), pod.uid, pod.ended.value_or(Time::min())});
   }
   return findings;
 }
 
-// A trainer that died inside a living pod is restarted by its agent: nothing to repair, but a rule of the
-// user may say that the job has failed.
+// Examines a trainer that ended while its pod lives. The agent restarts it, so there is nothing to repair,
+// but a rule of the user may fail the job.
 std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
   if (!o.job.native || !o.report || !o.report->last_failure) return std::nullopt;
   if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
   const auto& record = *o.report->last_failure;
-  if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // seen as its pod
-  // The death is told at once; how it died, when its agent has heard that, some milliseconds later.
+  if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // examined as a pod
+  // The other workers report the end at once; its agent reports the exit code some milliseconds later.
   if (record.evidence == "mutex" && record.exit_code == 0) return std::nullopt;
   Failure failure = FailureOf(o, record, now);
-  auto verdict = ApplyUserRules(o.job.rules, failure, {});
-  if (!verdict) verdict = RuleDecision{RuleAction::kRestart, false, "restarted in place by its agent"};
-  failure.rule = verdict->rule;
-  return Finding{std::move(failure), *std::move(verdict), ""};
+  auto ruling = ApplyUserRules(o.job.rules, failure, {});
+  if (!ruling) ruling = RuleDecision{RuleAction::kRestart, false, "restarted in place by its agent"};
+  failure.rule = ruling->rule;
+  return Finding{std::move(failure), *std::move(ruling), ""};
 }
 
 std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requeue) {
@@ -215,36 +217,36 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requ
                   "",
                   "",
                   now};
-  RuleDecision verdict = ApplyRules(o.job.rules, failure, {});
-  failure.rule = verdict.rule;
-  return Finding{std::move(failure), std::move(verdict), ""};
+  RuleDecision ruling = ApplyRules(o.job.rules, failure, {});
+  failure.rule = ruling.rule;
+  return Finding{std::move(failure), std::move(ruling), ""};
 }
 
-// Whether the silence may be its node's fault: that is not known yet.
-bool UnderSuspicion(const Observed& o, const Finding& finding, size_t others) {
+// Whether a lost node may explain the finding, which is not known yet.
+bool IsSuspect(const Observed& o, const Finding& finding, size_t others) {
   return finding.failure.cause == Cause::kSilent && o.not_ready_nodes && !finding.failure.node.empty() &&
          others < kMaxSuspects;
 }
 
-// Whether the pod may have ended because a peer was lost with its node, which is not known yet: peers of
-// which nobody has said that they ended as well.
-bool MayBeAPeersLoss(const Observed& o, const Finding& finding) {
-  if (o.job.native || !o.not_ready_nodes || finding.failure.cause != Cause::kExit ||
-      !finding.verdict.charge || finding.verdict.action != RuleAction::kRestart)
+// Whether the loss of a peer with its node may explain the finding, which is not known yet: peers on other
+// nodes still seem to run.
+bool MayFollowPeerLoss(const Observed& o, const Finding& finding) {
+  if (o.job.native || !o.not_ready_nodes || finding.failure.cause != Cause::kExit || !finding.ruling.charge ||
+      finding.ruling.action != RuleAction::kRestart)
     return false;
   return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
     return InGang(o.job, o.status.ledger, pod) && pod.uid != finding.uid && pod.alive() && pod.bound();
   });
 }
 
-// Whether to wait with a verdict that ends the job, until it is known whether a peer's node was lost.
+// Whether to put off a decision that ends the job until the state of the peers' nodes is known.
 bool WaitsForNodes(const Observed& o, const Finding& finding, Time now, Requeue& requeue) {
-  if (!MayBeAPeersLoss(o, finding) || now >= finding.ended + kSuspicionPeriod) return false;
+  if (!MayFollowPeerLoss(o, finding) || now >= finding.ended + kSuspicionPeriod) return false;
   requeue.By(finding.ended + kSuspicionPeriod);
   return true;
 }
 
-bool APeerIsLost(const Observed& o) {
+bool PeerNodeLost(const Observed& o) {
   return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
     return InGang(o.job, o.status.ledger, pod) && pod.alive() && IsNotReady(o, pod.node);
   });
@@ -269,115 +271,159 @@ std::string WaitingText(const Pod& pod) {
   if (!pod.waiting_message.empty()) text += (text.empty() ? "" : ": ") + pod.waiting_message;
   if (WaitsForImage(pod)) text += "; correct the image's name, or give imagePullSecrets in workers.template";
   if (pod.waiting_reason.starts_with("CreateContainer"))  // ...ConfigError, ...Error
-    text += "; make what it names, or correct workers.template";
+    text += "; create the object that the message names, or correct workers.template";
   return text;
 }
 
-Failure FailureOf(const Observed& o, const rendezvous::FailureRecord& told, Time now) {
+Failure FailureOf(const Observed& o, const rendezvous::FailureRecord& record, Time now) {
   Failure failure;
   failure.attempt = o.status.ledger.attempt;
-  failure.pod = told.pod;
-  failure.exit_code = told.exit_code;
-  const bool hung = told.evidence == "hang" || told.evidence == "stopped";
+  failure.pod = record.pod;
+  failure.exit_code = record.exit_code;
+  const bool hung = record.evidence == "hang" || record.evidence == "stopped";
   failure.cause = hung ? Cause::kHang : Cause::kExit;
-  failure.message = told.message;
+  failure.message = record.message;
   failure.at = now;
   return failure;
 }
 
-std::optional<Decision> CheckFailures(const Observed& o, Time now, Requeue& requeue) {
-  const Ledger& ledger = o.status.ledger;
-  if (o.report && o.report->failures_without_progress > o.job.max_without_progress) {
-    Ledger next = ledger;
-    if (o.report->last_failure) {
-      next.last_failure = FailureOf(o, Explained(o), now);
-      next.last_failure->rule = "restart.maxWithoutProgress";
-    }
-    return Fail(o, std::move(next), now, Reason::kNoProgress,
-                fmt::format("{} failures in a row without a step in between, more than "
-                            "restart.maxWithoutProgress = {}{}",
-                            o.report->failures_without_progress, o.job.max_without_progress,
-                            o.report->last_failure ? "; the last: " + Told(Explained(o)) : ""));
-  }
+namespace {
 
-  std::vector<Finding> findings = ExaminePods(o, now, requeue);
-  const bool pod_lost = !findings.empty();
-  bool whole_gang = pod_lost && !o.job.native;
-  if (!pod_lost) {
+std::optional<Decision> CheckProgress(const Observed& o, Time now) {
+  if (!o.report || o.report->failures_without_progress <= o.job.max_without_progress) return std::nullopt;
+  Ledger next = o.status.ledger;
+  if (o.report->last_failure) {
+    next.last_failure = FailureOf(o, ExplainedFailure(o), now);
+    next.last_failure->rule = "restart.maxWithoutProgress";
+  }
+  return Fail(
+      o, std::move(next), now, Reason::kNoProgress,
+      fmt::format("{} failures in a row without a step in between, more than "
+                  "restart.maxWithoutProgress = {}{}",
+                  o.report->failures_without_progress, o.job.max_without_progress,
+                  o.report->last_failure ? "; the last: " + DescribeTrainer(ExplainedFailure(o)) : ""));
+}
+
+struct Findings {
+  std::vector<Finding> all;
+  bool repair = false;      // one of them needs a pod or the gang replaced
+  bool whole_gang = false;  // all pods must be replaced
+};
+
+Findings FindFailures(const Observed& o, Time now, Requeue& requeue) {
+  Findings findings;
+  findings.all = ExaminePods(o, now, requeue);
+  findings.whole_gang = !findings.all.empty() && !o.job.native;
+  if (findings.all.empty()) {
     if (auto startup = ExamineStartup(o, now, requeue)) {
-      findings.push_back(*std::move(startup));
-      whole_gang = true;
+      findings.all.push_back(*std::move(startup));
+      findings.whole_gang = true;
     }
   }
-  const bool repair = !findings.empty();
-  if (auto trainer = ExamineTrainer(o, now)) findings.push_back(*std::move(trainer));
-  if (findings.empty()) return std::nullopt;
+  findings.repair = !findings.all.empty();
+  if (auto trainer = ExamineTrainer(o, now)) findings.all.push_back(*std::move(trainer));
+  return findings;
+}
 
-  Ledger next = ledger;
+// Returns the ledger with the report's counters.
+Ledger WithReport(const Observed& o) {
+  Ledger next = o.status.ledger;
   if (o.report) {
     next.worker_failures = o.report->worker_failures;
     next.restarts.without_progress = o.report->failures_without_progress;
   }
-  for (const Finding& finding : findings) {
-    if (finding.verdict.action != RuleAction::kFail) continue;
+  return next;
+}
+
+// Fails the job when a rule says so.
+std::optional<Decision> FailByRule(const Observed& o, const Findings& findings, Time now) {
+  for (const Finding& finding : findings.all) {
+    if (finding.ruling.action != RuleAction::kFail) continue;
+    Ledger next = WithReport(o);
     next.last_failure = finding.failure;
     const bool bad =
         finding.failure.cause == Cause::kExit && finding.failure.exit_code == kExitBadConfiguration;
     return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kRuleMatched,
-                Describe(finding.failure) + " (" + finding.verdict.rule + ")");
+                Describe(finding.failure) + " (" + finding.ruling.rule + ")");
   }
+  return std::nullopt;
+}
 
-  // With the budget spent the job ends here, unless it is a node's fault. Otherwise the drain tells
-  // (decide_suspects.cc).
-  const bool may_restart = ledger.restarts.charged < o.job.max_restarts || APeerIsLost(o);
-  if (!may_restart && std::all_of(findings.begin(), findings.end(),
+// What the findings add to the ledger.
+struct Tally {
+  bool counted = false;  // a finding is not ignored
+  bool charged = false;
+  std::vector<Event> events;
+};
+
+// Adds the findings to `next`: last failure, excluded nodes, suspects.
+Tally CountFindings(const Observed& o, const Findings& findings, bool may_restart, Time now, Ledger& next) {
+  Tally tally;
+  std::vector<Suspect> suspects;
+  bool suspect_peers = false;
+  for (const Finding& finding : findings.all) {
+    if (finding.ruling.action == RuleAction::kIgnore) continue;
+    if (!tally.counted) next.last_failure = finding.failure;
+    tally.counted = true;
+    if (finding.ruling.exclude_node) ExcludeNode(o.job, finding.failure, now, next.excluded);
+    if (IsSuspect(o, finding, next.suspects.size() + suspects.size()))
+      suspects.push_back({finding.failure.pod, finding.failure.node, now, finding.ruling.charge});
+    else if (may_restart && MayFollowPeerLoss(o, finding))
+      suspect_peers = true;
+    else
+      tally.charged |= findings.repair && finding.ruling.charge;
+    tally.events.push_back({true, CauseName(finding.failure.cause), Describe(finding.failure)});
+  }
+  if (!findings.repair) return tally;
+  // Failures that are found together count as one restart, so a suspect is not charged on top of this one.
+  if (suspect_peers && !tally.charged) next.suspects.push_back({next.last_failure->pod, "", now, true});
+  for (Suspect& suspect : suspects) {
+    suspect.charge &= !tally.charged;
+    next.suspects.push_back(std::move(suspect));
+  }
+  return tally;
+}
+
+// Writes the restart of the whole gang, or the replacement of the failed pods.
+Decision Restart(const Observed& o, const Findings& findings, Tally tally, Ledger next, Time now) {
+  next.restarts.total += tally.counted ? 1 : 0;
+  next.restarts.charged += tally.charged ? 1 : 0;
+  CountInRow(o, next, now);
+  if (findings.whole_gang) {
+    BeginAttempt(o, next, now);
+    return WriteLedger(o, std::move(next), now, "the whole gang restarts", std::move(tally.events));
+  }
+  ForgetGone(o, next.counted);
+  for (const Finding& finding : findings.all)
+    if (!finding.uid.empty()) next.counted.push_back(finding.uid);
+  std::sort(next.counted.begin(), next.counted.end());
+  return WriteLedger(o, std::move(next), now, "lost pods are replaced", std::move(tally.events));
+}
+
+}  // namespace
+
+std::optional<Decision> CheckFailures(const Observed& o, Time now, Requeue& requeue) {
+  if (auto decision = CheckProgress(o, now)) return decision;
+  const Findings findings = FindFailures(o, now, requeue);
+  if (findings.all.empty()) return std::nullopt;
+  if (auto decision = FailByRule(o, findings, now)) return decision;
+
+  // With the budget spent the job ends here, unless a lost node explains the failures (decide_suspects.cc).
+  const bool may_restart = o.status.ledger.restarts.charged < o.job.max_restarts || PeerNodeLost(o);
+  if (!may_restart && std::all_of(findings.all.begin(), findings.all.end(),
                                   [&](const Finding& f) { return WaitsForNodes(o, f, now, requeue); }))
     return std::nullopt;
 
-  std::vector<Event> events;
-  std::vector<Suspect> suspects;
-  bool counted = false;
-  bool charged = false;
-  bool for_peers = false;
-  for (const Finding& finding : findings) {
-    if (finding.verdict.action == RuleAction::kIgnore) continue;
-    if (!counted) next.last_failure = finding.failure;
-    counted = true;
-    if (finding.verdict.exclude_node) ExcludeNode(o.job, finding.failure, now, next.excluded);
-    if (UnderSuspicion(o, finding, next.suspects.size() + suspects.size()))
-      suspects.push_back({finding.failure.pod, finding.failure.node, now, finding.verdict.charge});
-    else if (may_restart && MayBeAPeersLoss(o, finding))
-      for_peers = true;
-    else
-      charged |= repair && finding.verdict.charge;
-    events.push_back({true, CauseName(finding.failure.cause), Describe(finding.failure)});
+  Ledger next = WithReport(o);
+  Tally tally = CountFindings(o, findings, may_restart, now, next);
+  if (!findings.repair)
+    return WriteLedger(o, std::move(next), now, "a trainer was lost", std::move(tally.events));
+  if (tally.charged && next.restarts.charged >= o.job.max_restarts) {
+    const std::string last = Describe(next.last_failure.value_or(findings.all.front().failure));
+    return Fail(o, std::move(next), now, Reason::kRestartBudgetSpent,
+                fmt::format("{}, and restart.maxRestarts = {} is used up", last, o.job.max_restarts));
   }
-  if (!repair) return WriteLedger(o, std::move(next), now, "a trainer was lost", std::move(events));
-
-  // What is found lost together is one restart.
-  if (for_peers && !charged) next.suspects.push_back({next.last_failure->pod, "", now, true});
-  for (Suspect& suspect : suspects) {
-    suspect.charge &= !charged;
-    next.suspects.push_back(std::move(suspect));
-  }
-  if (charged && next.restarts.charged >= o.job.max_restarts) {
-    return Fail(
-        o, std::move(next), now, Reason::kRestartBudgetSpent,
-        fmt::format("{}, and restart.maxRestarts = {} is used up",
-                    Describe(next.last_failure.value_or(findings.front().failure)), o.job.max_restarts));
-  }
-  next.restarts.total += counted ? 1 : 0;
-  next.restarts.charged += charged ? 1 : 0;
-  CountInRow(o, next, now);
-  if (whole_gang) {
-    BeginAttempt(o, next, now);
-    return WriteLedger(o, std::move(next), now, "the whole gang restarts", std::move(events));
-  }
-  ForgetGone(o, next.counted);
-  for (const Finding& finding : findings)
-    if (!finding.uid.empty()) next.counted.push_back(finding.uid);
-  std::sort(next.counted.begin(), next.counted.end());
-  return WriteLedger(o, std::move(next), now, "lost pods are replaced", std::move(events));
+  return Restart(o, findings, std::move(tally), std::move(next), now);
 }
 
 }  // namespace ringmaster::core

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a job ends, and what is left to do after that.
+// How a job ends, is cleaned up, is suspended and is resumed.
 #include <fmt/format.h>
 
 #include <utility>
@@ -31,18 +31,20 @@ bool AllSucceeded(const Observed& o) {
   return o.status.ledger.attempt > 0 && succeeded > 0 && succeeded == o.status.ledger.gang_size;
 }
 
-// A trainer said that no restart helps, or the coordinator saw it. What steps were made with was good
-// enough: then something else has failed, such as the last checkpoint.
-Decision GivenUp(const Observed& o, Time now) {
-  const auto& told = o.report->last_failure;
+// The coordinator reports that no restart can help. Exit code 64 means a bad configuration only before the
+// first step: a configuration that made steps was valid, so something else failed, such as the last
+// checkpoint.
+Decision FailAsReported(const Observed& o, Time now) {
+  const auto& record = o.report->last_failure;
   Ledger next = o.status.ledger;
-  if (!told) return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave the job up");
-  Failure& failure = next.last_failure.emplace(FailureOf(o, *told, now));
+  if (!record)
+    return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave up the job");
+  Failure& failure = next.last_failure.emplace(FailureOf(o, *record, now));
   const bool trained = next.stepped || o.report->step != next.base_step;
   const bool bad = !trained && failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration;
   failure.rule = bad ? ApplyRules({}, failure, {}).rule : "default: the coordinator gave up";
   return Fail(o, std::move(next), now, bad ? Reason::kBadConfiguration : Reason::kTrainingFailed,
-              fmt::format("{}: {}", told->pod, told->message));
+              fmt::format("{}: {}", record->pod, record->message));
 }
 
 }  // namespace
@@ -61,9 +63,9 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
   if (ReportsPhase(o, GangPhase::kFinished))
     return Succeed(o, now, Reason::kAllStepsDone,
                    fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
-  if (ReportsPhase(o, GangPhase::kFailed)) return GivenUp(o, now);
+  if (ReportsPhase(o, GangPhase::kFailed)) return FailAsReported(o, now);
   if (!o.job.native && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
-    return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with 0");
+    return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");
 
   if (o.job.active_deadline > Duration{0} && ledger.active_since) {
     const Time deadline = *ledger.active_since + (o.job.active_deadline - ledger.active_before);
@@ -77,7 +79,8 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
   return std::nullopt;
 }
 
-// The collector ends the pods of a deleted job. It waits for ever for one on a dead node; we do not.
+// The garbage collector deletes the pods of a deleted job, but waits without a limit for a pod on a lost
+// node. This step forces such pods.
 Decision CleanUpDeleted(const Observed& o, Time now) {
   Decision decision;
   Requeue requeue;
@@ -93,14 +96,14 @@ Decision CleanUpEnded(const Observed& o, Time now) {
   Requeue requeue;
   const Ledger& ledger = o.status.ledger;
   const Time ended = ledger.completion_time.value_or(now);
-  // Agents of a finished gang are told by the coordinator to end, and do so by themselves.
-  // An end that lies ahead was written by a clock that has been set back since.
-  const bool goodbye = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kShutdownGuard;
+  // The coordinator asks the agents of a finished gang to exit, so their pods get a moment without a
+  // deletion. A completion time in the future comes from a clock that was set back since.
+  const bool exiting = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kShutdownGuard;
   for (const Pod& pod : o.pods) {
     const bool remove = o.job.clean_pods == CleanPods::kAll ||
                         (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.deleting()));
     if (!remove) continue;
-    if (goodbye && pod.alive()) {
+    if (exiting && pod.alive()) {
       requeue.By(ended + kShutdownGuard);
       continue;
     }
@@ -110,7 +113,7 @@ Decision CleanUpEnded(const Observed& o, Time now) {
   if (o.job.ttl) {
     if (now >= ended + *o.job.ttl && decision.actions.empty()) {
       decision.actions.push_back(DeleteJob{});
-      decision.reason = "ended, and its time to live is over";
+      decision.reason = "ended, and its time to live has passed";
     } else {
       requeue.By(ended + *o.job.ttl);
     }
@@ -120,9 +123,8 @@ Decision CleanUpEnded(const Observed& o, Time now) {
   return decision;
 }
 
-// ----
-// Suspending and resuming. A stop that was decided is carried through even when the wish changes meanwhile:
-// the job then resumes with an attempt of its own.
+// ---- suspension: a stop that was decided is carried out even when the spec changes in between. The job then
+// resumes with a new attempt.
 
 namespace {
 
@@ -138,7 +140,7 @@ Decision MarkSuspended(const Observed& o, Time now) {
   if (next.active_since) next.active_before += now - *next.active_since;
   next.active_since.reset();
   if (o.report) next.report_floor = o.report->generation;
-  return WriteLedger(o, std::move(next), now, "suspended", {{false, "Suspended", "no worker is left"}});
+  return WriteLedger(o, std::move(next), now, "suspended", {{false, "Suspended", "all workers have ended"}});
 }
 
 Decision Resume(const Observed& o, Time now) {
@@ -180,7 +182,7 @@ Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
     }
   }
   if (now < limit) requeue.By(limit);
-  decision.reason = "stopping: waiting for the workers to write a checkpoint and end";
+  decision.reason = "stopping: waiting for the workers to write a checkpoint and exit";
   if (decision.actions.empty()) Refresh(o, o.status.ledger, now, decision, requeue);
   decision.requeue_at = requeue.at();
   return decision;
@@ -199,7 +201,7 @@ Decision Suspend(const Observed& o, Time now, Requeue& requeue) {
     Ledger next = ledger;
     next.stop_since = now;
     return WriteLedger(o, std::move(next), now, "stop decided",
-                       {{false, "Suspending", "the workers write a checkpoint and end"}});
+                       {{false, "Suspending", "the workers write a checkpoint and exit"}});
   }
   if (o.pods.empty()) return MarkSuspended(o, now);
   return CarryOutStop(o, now, requeue);

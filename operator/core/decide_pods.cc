@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Brings the pods to what the ledger says, and keeps the display fresh when there is nothing else to do.
+// The gang's pods: nodes for the whole gang or for none of it (CheckPlacement), then everything else that the
+// ledger asks for (Converge).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,203 +16,58 @@
 
 namespace ringmaster::core {
 
-namespace {
+// ---- placement
+//
+// With the operator's own gate, pods are created gated and released together when the nodes have room for
+// them. With any gang provider, a gang that did not find its nodes in time is withdrawn, so that other jobs
+// can use the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two
+// gangs that block each other do not meet again and again.
 
-using NameSet = std::unordered_set<std::string_view>;
-
-// An agent that was stopped before it ever spoke is in no report: it is noticed by its absence. Only so many
-// are remembered at a time; the others follow when these are dealt with.
-constexpr size_t kMaxAbsent = 64;
-
-std::vector<Absence> Absent(const Observed& o, Time now, Requeue& requeue) {
-  NameSet live;
-  if (o.report) live.insert(o.report->live_pods.begin(), o.report->live_pods.end());
-  std::vector<Absence> absent;
-  for (const Pod& pod : o.pods) {
-    if (absent.size() == kMaxAbsent) break;
-    if (pod.phase != PodPhase::kRunning || pod.deleting() || pod.attempt != o.status.ledger.attempt) continue;
-    if (live.contains(pod.name)) continue;
-    const auto& before = o.status.ledger.absent;
-    const auto known =
-        std::find_if(before.begin(), before.end(), [&](const Absence& item) { return item.uid == pod.uid; });
-    // Every agent is absent at first: that is not worth a status write.
-    const Time worth = pod.started + kAbsenceGuard;
-    if (known != before.end())
-      absent.push_back(*known);
-    else if (now >= worth)
-      absent.push_back({pod.uid, now});
-    else
-      requeue.By(worth);
-  }
-  return absent;
+bool Draining(const Observed& o) {
+  return std::any_of(o.pods.begin(), o.pods.end(),
+                     [&](const Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
 }
 
-// Things seen that later decisions need to know, whatever happens to what shows them now.
-Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
-  Ledger next = o.status.ledger;
-  const Placement p = PlacementOf(o, o.status.ledger);
-  if (!next.placed && p.wanted > 0 && p.bound >= (MayRunSmaller(o, now) ? p.needed : p.wanted)) {
-    next.placed = true;
-    next.withdrawals = 0;
-    next.withdrawn_for.clear();
-  } else if (next.placed && p.bound < p.needed && o.provider != GangProvider::kNone) {
-    // It looks for nodes again, under the same limit: two gangs could each hold what the other lacks.
-    next.placed = false;
-    next.attempt_since = now;
-  }
-  int32_t running = 0;
+namespace {
+
+// Whether the scheduler's message names what the nodes lack. For a gang it does so for one pod; the others
+// only say that the gang is incomplete.
+bool NamesNodes(const Pod& pod) {
+  return pod.waiting_message.find("nodes are available") != std::string::npos;
+}
+
+int32_t RoomForGated(const Observed& o, const Placement& p) {
+  return std::min(o.fit.room, static_cast<int32_t>(p.gated.size()));
+}
+
+// Returns the refusal that forbids creating pods now, or nullptr.
+const Refusal* ActiveRefusal(const Observed& o, Time now) {
+  if (o.preflight) return &*o.preflight;
+  if (o.refusal && now < o.refusal->retry_at) return &*o.refusal;
+  return nullptr;
+}
+
+// Returns the time by which the gang must have its nodes; nullopt when no limit applies now.
+std::optional<Time> PlacementLimit(const Observed& o) {
+  const Ledger& ledger = o.status.ledger;
+  if (ledger.placed || o.job.gang_timeout == Duration{0} || o.provider == GangProvider::kNone ||
+      o.preflight || Draining(o))
+    return std::nullopt;
+  // The time runs from the creation of the first pod, or from when one should have been created. No pod is
+  // older than that, whatever its time stamp says: another clock wrote it.
+  const Time decided = std::max(ledger.attempt_since, ledger.not_before.value_or(ledger.attempt_since));
+  std::optional<Time> created;
   for (const Pod& pod : o.pods)
-    running += InGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
-  if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
-  if (o.job.native) next.absent = Absent(o, now, requeue);
-  if (std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; }) > 0)
-    ReplaceUnplaced(o, next);
-  for (const ExcludedNode& node : next.excluded) requeue.By(node.until);
-  if (o.report) {
-    if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
-      next.stepped = true;
-    // A coordinator that started anew counts from zero.
-    next.worker_failures = std::min(next.worker_failures, o.report->worker_failures);
-    next.restarts.without_progress = o.report->failures_without_progress;
-  }
-  // The books are kept whenever something is written; what the time goes into is worth a write of its own.
-  if (const TimeAccounting time_accounting = TimeAccountingOf(o, next, now);
-      time_accounting != next.time_accounting)
-    AccountTime(o, next, now);
-  return next;
+    if (InGang(o.job, ledger, pod)) created = std::min(created.value_or(pod.created), pod.created);
+  return std::max(decided, created.value_or(decided)) + o.job.gang_timeout;
 }
 
-// A gang that is being made changes from moment to moment, and each write of its status costs as much as a
-// pod. So what shows it waits until all of them run, or have been quiet for as long as they took so far: a
-// slow gang is written about a few times and not once for each of its pods. But whoever watches a native job
-// come up, which takes it a moment longer, is told that it has its nodes.
-std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
-  if (next.ready_since || !o.status.display.progress_at) return std::nullopt;
-  if (o.job.native && next.placed && !o.status.ledger.placed) return std::nullopt;
-  std::optional<Time> first;
-  Time last{};
-  for (const Pod& pod : o.pods) {
-    if (!InGang(o.job, next, pod)) continue;
-    first = std::min(first.value_or(pod.created), pod.created);
-    last = std::max({last, pod.created, pod.placed, pod.started});
-  }
-  if (!first) return std::nullopt;
-  return std::min(last + std::max(last - *first, kSettlePeriod), *first + kMaxSettlePeriod);
+// Whether an elastic gang may run with fewer pods than wanted: it has run before, or has waited long enough.
+bool MayRunSmaller(const Observed& o, Time now) {
+  if (o.provider == GangProvider::kNone || o.status.ledger.stepped) return true;
+  const auto limit = PlacementLimit(o);
+  return limit && now >= *limit;
 }
-
-Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string message) {
-  Ledger next = o.status.ledger;
-  BeginAttempt(o, next, now);
-  return WriteLedger(o, std::move(next), now, reason, {{false, "Restarting", std::move(message)}});
-}
-
-std::vector<std::string> Excluded(const Ledger& ledger, Time now) {
-  std::vector<std::string> names;
-  for (const ExcludedNode& node : ledger.excluded)
-    if (node.until > now) names.push_back(node.name);
-  return names;
-}
-
-// Makes the ranks that are missing, and before them what stands beside the pods. That need not wait for old
-// pods to go: the sooner it is about the new ones, the less has the cluster to do for each old one that ends.
-void Create(const Observed& o, const std::vector<bool>& present, bool draining, Time now, Decision& decision,
-            Requeue& requeue) {
-  const Ledger& ledger = o.status.ledger;
-  const auto target = static_cast<int32_t>(present.size());
-  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
-  if (!draining && missing && ledger.not_before && now < *ledger.not_before)
-    return requeue.By(*ledger.not_before);
-  const PrepareGang support{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
-  if (o.prepared == support && (draining || !missing)) return;
-  if (const Refusal* refusal = ActiveRefusal(o, now)) {
-    if (!o.preflight) requeue.By(refusal->retry_at);
-    return;
-  }
-  if (o.prepared != support) {
-    decision.actions.insert(decision.actions.begin(), support);
-    return;
-  }
-  const std::vector<std::string> excluded = Excluded(ledger, now);
-  const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
-  const bool gated = o.provider == GangProvider::kGate && !o.job.autoscaler;
-  int32_t made = 0;
-  for (int32_t rank = 0; rank < target; ++rank) {
-    if (present[static_cast<size_t>(rank)]) continue;
-    decision.actions.push_back(CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank,
-                                         target, gated, excluded, avoided});
-    made += 1;
-  }
-  decision.events.push_back(
-      {false, "CreatingPods", fmt::format("{} of {} workers, attempt {}", made, target, ledger.attempt)});
-}
-
-}  // namespace
-
-Decision Converge(const Observed& o, Time now, Requeue& requeue) {
-  const Ledger& ledger = o.status.ledger;
-  const int32_t target = o.job.Target();
-  if (!o.job.native && target != ledger.gang_size)
-    return NewAttempt(o, now, "another size",
-                      fmt::format("from {} to {} workers: this framework needs a restart for that",
-                                  ledger.gang_size, target));
-
-  Decision decision;
-  decision.reason = "converging";
-  bool draining = false;
-  const bool told_by_drain = DrainMayShowLostNode(ledger, now);
-  std::vector<bool> present(static_cast<size_t>(target), false);
-  for (const Pod& pod : o.pods) {
-    if (pod.attempt > ledger.attempt)
-      return NewAttempt(o, now, "pods are ahead of the status",
-                        fmt::format("{} is of a later attempt than {}", pod.name, ledger.attempt));
-    if (pod.attempt != ledger.attempt) {
-      draining = true;
-      // Its node may be found lost in a moment, and is what the gang failed of.
-      if (told_by_drain && pod.alive() && pod.deleting() && !pod.unreachable_since) continue;
-      RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
-      continue;
-    }
-    const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
-    if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
-    if (lost) {
-      RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
-    } else if (pod.rank >= target || pod.deleting()) {
-      RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
-    }
-  }
-
-  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
-  if (!o.job.native && missing && ledger.ready_since)
-    return NewAttempt(o, now, "a pod vanished", "a worker was deleted by somebody: the whole gang restarts");
-
-  if (o.job.native) {
-    const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
-    if (o.order != order) decision.actions.push_back(order);
-  }
-  Create(o, present, draining, now, decision, requeue);
-  if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
-  if (decision.actions.empty()) {
-    Ledger next = Milestones(o, now, requeue);
-    if (const auto settled = SettledAt(o, next); settled && now < *settled) {
-      requeue.By(*settled);
-      decision.reason = "waiting for pods";
-    } else {
-      const Display display = Refresh(o, std::move(next), now, decision, requeue);
-      decision.reason =
-          display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as wished" : "waiting for pods";
-    }
-  }
-  decision.requeue_at = requeue.at();
-  return decision;
-}
-
-// ----
-// Nodes for the whole gang, or for none of it. With our gate: pods are made gated, and released together when
-// there is room. With any provider: a gang that did not find its nodes in time is withdrawn, so that others
-// can have what it holds, and tried again after a pause. The pauses of two jobs differ, so that gangs that
-// are in each other's way do not go on meeting.
-
-namespace {
 
 uint64_t HashOf(const std::string& text) {
   uint64_t hash = 1469598103934665603ULL;  // FNV-1a
@@ -219,17 +75,14 @@ uint64_t HashOf(const std::string& text) {
   return hash;
 }
 
-// Doubles up to the limit of restarts; between half and the whole of it, by job and time.
+// Doubles with each withdrawal up to the maximum back-off. The result is between half of that and all of it,
+// and depends on the job and the number of withdrawals only.
 Duration WithdrawalPause(const Job& job, int32_t withdrawals) {
   Duration pause = std::max<Duration>(job.backoff_initial, seconds(1));
   for (int32_t i = 1; i < withdrawals && pause < job.backoff_max; ++i) pause *= 2;
   pause = std::min(pause, std::max(job.backoff_initial, job.backoff_max));
   SplitMix64 rng(KeyedRandom(HashOf(job.uid), static_cast<uint64_t>(withdrawals)));
   return pause / 2 + Duration(static_cast<int64_t>(rng.Uniform() * static_cast<double>(pause.count() / 2)));
-}
-
-int32_t RoomForGated(const Observed& o, const Placement& p) {
-  return std::min(o.fit.room, static_cast<int32_t>(p.gated.size()));
 }
 
 Decision Withdraw(const Observed& o, const Placement& p, Time now) {
@@ -239,23 +92,36 @@ Decision Withdraw(const Observed& o, const Placement& p, Time now) {
   BeginAttempt(o, next, now);
   const Duration pause = WithdrawalPause(o.job, next.withdrawals);
   next.not_before = now + pause;
-  std::string message = fmt::format("{} within {} s: all workers are withdrawn, tried again in {} s",
-                                    next.withdrawn_for, ToMs(o.job.gang_timeout) / 1000, ToMs(pause) / 1000);
+  std::string message =
+      fmt::format("{}; no room for the whole gang within {} s: all workers are withdrawn, next try in {} s",
+                  next.withdrawn_for, ToMs(o.job.gang_timeout) / 1000, ToMs(pause) / 1000);
   return WriteLedger(o, std::move(next), now, "the gang is withdrawn",
                      {{true, ReasonName(Reason::kGangTimeout), std::move(message)}});
 }
 
-// Of a gang, the scheduler tells one pod what the nodes lack, and the others that the gang is not complete.
-bool NamesNodes(const Pod& pod) {
-  return pod.waiting_message.find("nodes are available") != std::string::npos;
+// Removes the gates of the pods that may be scheduled now.
+void ReleaseGated(const Observed& o, Time now, std::vector<Action>& actions) {
+  if (o.provider != GangProvider::kGate) return;
+  Placement p = PlacementOf(o, o.status.ledger);
+  if (p.gated.empty()) return;
+  const auto all = static_cast<int32_t>(p.gated.size());
+  const int32_t room = RoomForGated(o, p);
+  int32_t released = 0;
+  if (o.job.autoscaler) {
+    released = all;
+  } else if (o.status.ledger.placed && o.job.native) {
+    released = room;  // the gang runs: each pod can join it alone
+  } else if (p.exist == p.wanted && room >= all) {
+    released = all;
+  } else if (MayRunSmaller(o, now)) {
+    released = p.bound + p.coming + room >= p.needed ? room : 0;  // a smaller gang is better than none
+  }
+  if (released == 0) return;
+  p.gated.resize(static_cast<size_t>(released));
+  actions.push_back(ReleaseGang{o.status.ledger.attempt, std::move(p.gated)});
 }
 
 }  // namespace
-
-bool Draining(const Observed& o) {
-  return std::any_of(o.pods.begin(), o.pods.end(),
-                     [&](const Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
-}
 
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;
@@ -278,32 +144,6 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   return p;
 }
 
-const Refusal* ActiveRefusal(const Observed& o, Time now) {
-  if (o.preflight) return &*o.preflight;
-  if (o.refusal && now < o.refusal->retry_at) return &*o.refusal;
-  return nullptr;
-}
-
-std::optional<Time> PlacementLimit(const Observed& o) {
-  const Ledger& ledger = o.status.ledger;
-  if (ledger.placed || o.job.gang_timeout == Duration{0} || o.provider == GangProvider::kNone ||
-      o.preflight || Draining(o))
-    return std::nullopt;
-  // Since the first of them was made. When none could be made, since one should have been: nor was any made
-  // before that, whatever the clock says that stamps them.
-  const Time decided = std::max(ledger.attempt_since, ledger.not_before.value_or(ledger.attempt_since));
-  std::optional<Time> made;
-  for (const Pod& pod : o.pods)
-    if (InGang(o.job, ledger, pod)) made = std::min(made.value_or(pod.created), pod.created);
-  return std::max(decided, made.value_or(decided)) + o.job.gang_timeout;
-}
-
-bool MayRunSmaller(const Observed& o, Time now) {
-  if (o.provider == GangProvider::kNone || o.status.ledger.stepped) return true;
-  const auto limit = PlacementLimit(o);
-  return limit && now >= *limit;
-}
-
 std::string MissingText(const Observed& o, const Placement& p) {
   if (o.preflight) return o.preflight->message;
   if (o.refusal) return o.refusal->message;
@@ -323,34 +163,208 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
     return std::nullopt;
   }
   const Placement p = PlacementOf(o, o.status.ledger);
-  if (p.bound >= p.needed) return std::nullopt;  // it runs with what it has
-  const Time last_call = *limit + o.job.gang_timeout;
-  if (p.bound + p.coming + RoomForGated(o, p) >= p.needed && now < last_call) {
-    requeue.By(last_call);
+  if (p.bound >= p.needed) return std::nullopt;  // it runs with the nodes that it has
+  const Time last_chance = *limit + o.job.gang_timeout;
+  if (p.bound + p.coming + RoomForGated(o, p) >= p.needed && now < last_chance) {
+    requeue.By(last_chance);
     return std::nullopt;
   }
   return Withdraw(o, p, now);
 }
 
-void ReleaseGated(const Observed& o, Time now, std::vector<Action>& actions) {
-  if (o.provider != GangProvider::kGate) return;
-  Placement p = PlacementOf(o, o.status.ledger);
-  if (p.gated.empty()) return;
-  const auto all = static_cast<int32_t>(p.gated.size());
-  const int32_t room = RoomForGated(o, p);
-  int32_t released = 0;
-  if (o.job.autoscaler) {
-    released = all;
-  } else if (o.status.ledger.placed && o.job.native) {
-    released = room;  // they join a gang that is there: each for itself
-  } else if (p.exist == p.wanted && room >= all) {
-    released = all;
-  } else if (MayRunSmaller(o, now)) {
-    released = p.bound + p.coming + room >= p.needed ? room : 0;  // smaller is better than not at all
+// ---- convergence
+
+namespace {
+
+using NameSet = std::unordered_set<std::string_view>;
+
+// The longest list of absent pods that the ledger holds. Further pods are added when these are dealt with.
+constexpr size_t kMaxAbsent = 64;
+
+// Returns the running pods that take no part in the gang. An agent that was stopped before its first message
+// is in no report, so only its absence shows.
+std::vector<Absence> Absent(const Observed& o, Time now, Requeue& requeue) {
+  NameSet live;
+  if (o.report) live.insert(o.report->live_pods.begin(), o.report->live_pods.end());
+  std::vector<Absence> absent;
+  for (const Pod& pod : o.pods) {
+    if (absent.size() == kMaxAbsent) break;
+    if (pod.phase != PodPhase::kRunning || pod.deleting() || pod.attempt != o.status.ledger.attempt) continue;
+    if (live.contains(pod.name)) continue;
+    const auto& before = o.status.ledger.absent;
+    const auto known =
+        std::find_if(before.begin(), before.end(), [&](const Absence& item) { return item.uid == pod.uid; });
+    // Every agent is absent at first. That alone does not justify a status write.
+    const Time worth_writing = pod.started + kAbsenceGuard;
+    if (known != before.end())
+      absent.push_back(*known);
+    else if (now >= worth_writing)
+      absent.push_back({pod.uid, now});
+    else
+      requeue.By(worth_writing);
   }
-  if (released == 0) return;
-  p.gated.resize(static_cast<size_t>(released));
-  actions.push_back(ReleaseGang{o.status.ledger.attempt, std::move(p.gated)});
+  return absent;
+}
+
+// Returns the ledger with the observations that later decisions need, even after their source is gone.
+Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
+  Ledger next = o.status.ledger;
+  const Placement p = PlacementOf(o, o.status.ledger);
+  if (!next.placed && p.wanted > 0 && p.bound >= (MayRunSmaller(o, now) ? p.needed : p.wanted)) {
+    next.placed = true;
+    next.withdrawals = 0;
+    next.withdrawn_for.clear();
+  } else if (next.placed && p.bound < p.needed && o.provider != GangProvider::kNone) {
+    // The gang looks for nodes again, under the same limit: two gangs could each hold what the other lacks.
+    next.placed = false;
+    next.attempt_since = now;
+  }
+  int32_t running = 0;
+  for (const Pod& pod : o.pods)
+    running += InGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
+  if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
+  if (o.job.native) next.absent = Absent(o, now, requeue);
+  if (std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; }) > 0)
+    ReplaceUnplaced(o, next);
+  for (const ExcludedNode& node : next.excluded) requeue.By(node.until);
+  if (o.report) {
+    if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
+      next.stepped = true;
+    // A restarted coordinator counts from zero.
+    next.worker_failures = std::min(next.worker_failures, o.report->worker_failures);
+    next.restarts.without_progress = o.report->failures_without_progress;
+  }
+  // Every status write accounts the time. A change of the account is written even when nothing else changed.
+  if (TimeAccountingOf(o, next, now) != next.time_accounting) AccountTime(o, next, now);
+  return next;
+}
+
+// Returns when the display of a starting gang may be written; nullopt: now.
+//
+// The pods of a starting gang change every few milliseconds, and each status write costs as much as a pod.
+// The write waits until all pods run, or until none has changed for as long as the start took so far: a slow
+// gang costs a few writes, not one per pod. A native job is written at once when it has its nodes, since it
+// takes a moment longer to start.
+std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
+  if (next.ready_since || !o.status.display.progress_at) return std::nullopt;
+  if (o.job.native && next.placed && !o.status.ledger.placed) return std::nullopt;
+  std::optional<Time> first;
+  Time last{};
+  for (const Pod& pod : o.pods) {
+    if (!InGang(o.job, next, pod)) continue;
+    first = std::min(first.value_or(pod.created), pod.created);
+    last = std::max({last, pod.created, pod.placed, pod.started});
+  }
+  if (!first) return std::nullopt;
+  return std::min(last + std::max(last - *first, kSettlePeriod), *first + kMaxSettlePeriod);
+}
+
+Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string message) {
+  Ledger next = o.status.ledger;
+  BeginAttempt(o, next, now);
+  return WriteLedger(o, std::move(next), now, reason, {{false, "Restarting", std::move(message)}});
+}
+
+std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now) {
+  std::vector<std::string> names;
+  for (const ExcludedNode& node : ledger.excluded)
+    if (node.until > now) names.push_back(node.name);
+  return names;
+}
+
+// Creates the supporting objects, then the missing pods. The supporting objects do not wait for old pods to
+// end: the Service selects one attempt, and updating it early saves the cluster work for each old pod that
+// ends.
+void Create(const Observed& o, const std::vector<bool>& present, bool draining, Time now, Decision& decision,
+            Requeue& requeue) {
+  const Ledger& ledger = o.status.ledger;
+  const auto target = static_cast<int32_t>(present.size());
+  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
+  if (!draining && missing && ledger.not_before && now < *ledger.not_before)
+    return requeue.By(*ledger.not_before);
+  const PrepareGang support{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
+  if (o.prepared == support && (draining || !missing)) return;
+  if (const Refusal* refusal = ActiveRefusal(o, now)) {
+    if (!o.preflight) requeue.By(refusal->retry_at);
+    return;
+  }
+  if (o.prepared != support) {
+    decision.actions.insert(decision.actions.begin(), support);
+    return;
+  }
+  const std::vector<std::string> excluded = ExcludedNodes(ledger, now);
+  const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
+  const bool gated = o.provider == GangProvider::kGate && !o.job.autoscaler;
+  int32_t created = 0;
+  for (int32_t rank = 0; rank < target; ++rank) {
+    if (present[static_cast<size_t>(rank)]) continue;
+    decision.actions.push_back(CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank,
+                                         target, gated, excluded, avoided});
+    created += 1;
+  }
+  decision.events.push_back(
+      {false, "CreatingPods", fmt::format("{} of {} workers, attempt {}", created, target, ledger.attempt)});
+}
+
+}  // namespace
+
+Decision Converge(const Observed& o, Time now, Requeue& requeue) {
+  const Ledger& ledger = o.status.ledger;
+  const int32_t target = o.job.Target();
+  if (!o.job.native && target != ledger.gang_size)
+    return NewAttempt(o, now, "another size",
+                      fmt::format("from {} to {} workers: this framework restarts to change its size",
+                                  ledger.gang_size, target));
+
+  Decision decision;
+  decision.reason = "converging";
+  bool draining = false;
+  const bool await_nodes = DrainMayShowLostNode(ledger, now);
+  std::vector<bool> present(static_cast<size_t>(target), false);
+  for (const Pod& pod : o.pods) {
+    if (pod.attempt > ledger.attempt)
+      return NewAttempt(o, now, "pods are ahead of the status",
+                        fmt::format("{} is of a later attempt than {}", pod.name, ledger.attempt));
+    if (pod.attempt != ledger.attempt) {
+      draining = true;
+      // The node may soon be reported lost, which would explain the gang's failure.
+      if (await_nodes && pod.alive() && pod.deleting() && !pod.unreachable_since) continue;
+      RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
+      continue;
+    }
+    const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
+    if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
+    if (lost) {
+      RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
+    } else if (pod.rank >= target || pod.deleting()) {
+      RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
+    }
+  }
+
+  const bool missing = std::find(present.begin(), present.end(), false) != present.end();
+  if (!o.job.native && missing && ledger.ready_since)
+    return NewAttempt(o, now, "a pod vanished",
+                      "a worker pod was deleted outside the operator: the whole gang restarts");
+
+  if (o.job.native) {
+    const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
+    if (o.order != order) decision.actions.push_back(order);
+  }
+  Create(o, present, draining, now, decision, requeue);
+  if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
+  if (decision.actions.empty()) {
+    Ledger next = Milestones(o, now, requeue);
+    if (const auto settled = SettledAt(o, next); settled && now < *settled) {
+      requeue.By(*settled);
+      decision.reason = "waiting for pods";
+    } else {
+      const Display display = Refresh(o, std::move(next), now, decision, requeue);
+      decision.reason =
+          display.Of(ConditionType::kReady).truth == Truth::kTrue ? "as desired" : "waiting for pods";
+    }
+  }
+  decision.requeue_at = requeue.at();
+  return decision;
 }
 
 }  // namespace ringmaster::core

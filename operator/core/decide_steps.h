@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rungs of the ladder that Decide climbs, one file each. Internal to core.
+// The steps of Decide, grouped by the file that implements them. Internal to operator/core.
+//
+// A step that returns optional<Decision> returns nullopt when it does not apply; the ladder then goes on with
+// the next one. Such a step may still record in `requeue` when it will apply.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +15,7 @@
 
 namespace ringmaster::core {
 
-// The earliest time at which the same question may get another answer.
+// The earliest time at which the same job may need another decision.
 class Requeue {
  public:
   void By(Time at) { at_ = at_ ? std::min(*at_, at) : at; }
@@ -22,97 +25,90 @@ class Requeue {
   std::optional<Time> at_;
 };
 
-// One status write with the new ledger, and the display that fits it.
+// ---- decide.cc: what all steps share
+
+// Returns a decision that writes `ledger` and the matching display.
 Decision WriteLedger(const Observed& observed, Ledger ledger, Time now, std::string reason,
                      std::vector<Event> events = {});
 
-// Raises the attempt: the next pod set is another one.
-void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
-
-// Writes the display (and `ledger`) when something changed: at once for another phase, conditions alone at
-// most once in kDisplayInterval, numbers and words alone once in the job's progress interval.
+// Computes the display and appends a status write to `decision` when one is due: at once for a changed phase
+// or ledger, at most once per kDisplayInterval for changed conditions, at most once per progress interval for
+// changed numbers and messages. Returns the display.
 Display Refresh(const Observed& observed, Ledger ledger, Time now, Decision& decision, Requeue& requeue);
 
-// The verdict of the report about the end (stopped, finished, failed) concerns this run, not one before.
+// Moves the ledger to the next attempt: the next pod set has new names.
+void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
+
+// Whether the current run reports `phase`, which ends it (stopped, finished, failed). Reports about an
+// earlier run do not count.
 bool ReportsPhase(const Observed& observed, rendezvous::GangPhase phase);
 
-// Deletes what `pod` needs now: with `grace` when it was not told yet, by force when it overstayed.
-// Appends nothing when it is on its way. A node that has been unreachable for too long is not waited for.
+// Appends the deletion that `pod` needs now: with `grace` when none was requested yet, by force when the pod
+// overstayed. Appends nothing while a requested deletion is in progress. A node that has been unreachable for
+// longer than the job's limit is not waited for.
 void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
                Requeue& requeue);
 
-// A pod that may be part of the gang: of this attempt and within its size.
+// Whether `pod` may be part of the gang: it is of the current attempt and its rank is within the size.
 bool InGang(const Job& job, const Ledger& ledger, const Pod& pod);
 
-// decide_placement.cc: a pod of another attempt is still there.
-bool Draining(const Observed& observed);
-
-// decide_clock.cc: the ledger was written by a clock that is ahead of ours: times to come are taken for now.
-Ledger ClampFutureTimes(const Observed& observed, Time now);
-
-// decide_goodput.cc: books the time since the last look, and says what the time from now on goes into.
+// Adds the time since the last call to the ledger's goodput, and sets the account of the time from now on.
 void AccountTime(const Observed& observed, Ledger& ledger, Time now);
 TimeAccounting TimeAccountingOf(const Observed& observed, const Ledger& ledger, Time now);
 
-// decide_ending.cc
+// ---- decide_lifecycle.cc: success, failure, deletion, suspension
+
 std::optional<Decision> CheckEnd(const Observed& observed, Time now, Requeue& requeue);
 Decision Fail(const Observed& observed, Ledger ledger, Time now, Reason reason, std::string message);
 Decision CleanUpEnded(const Observed& observed, Time now);
 Decision CleanUpDeleted(const Observed& observed, Time now);
-
-// decide_suspend.cc: the job is to be suspended, is on the way, is, or is to be resumed.
+// Suspends or resumes the job, or continues a suspension.
 Decision Suspend(const Observed& observed, Time now, Requeue& requeue);
 
-// decide_failures.cc: why a pod that has its node does not run, and what to do about it; empty: nothing is
-// known.
+// ---- decide_failures.cc: count what went wrong, then restart or fail
+
+std::optional<Decision> CheckFailures(const Observed& observed, Time now, Requeue& requeue);
+Failure FailureOf(const Observed& observed, const rendezvous::FailureRecord& record, Time now);
+// Why a pod that has a node does not run, and the remedy. Empty: unknown.
 std::string WaitingText(const Pod& pod);
 bool WaitsForImage(const Pod& pod);
 
-// decide_failures.cc: counts what went wrong, decides on restart or failure.
-Failure FailureOf(const Observed& observed, const rendezvous::FailureRecord& told, Time now);
-std::optional<Decision> CheckFailures(const Observed& observed, Time now, Requeue& requeue);
+// ---- decide_suspects.cc: failures that a lost node may explain
 
-// decide_suspects.cc: judges workers that fell silent, or ended with an error that may be a lost peer's, once
-// it is known how the nodes are.
 std::optional<Decision> CheckSuspects(const Observed& observed, Time now, Requeue& requeue);
 // Whether the node is known to be not ready or gone.
 bool IsNotReady(const Observed& observed, const std::string& node);
-// Nodes that new pods should keep off where they can. Sorted.
+// Returns the suspected nodes, which new pods should avoid where possible. Sorted.
 std::vector<std::string> AvoidedNodes(const Ledger& ledger, Time now);
-// A worker ended with an error, and how the drain of the old gang goes will tell whether a lost node was the
-// cause: no pod of it that overstays is removed by force before that.
+// Whether the drain of the old gang may still show that a lost node caused its failure. Until then no pod
+// that overstays is removed by force.
 bool DrainMayShowLostNode(const Ledger& ledger, Time now);
-// Keeps new pods off the failure's node for a while.
+// Excludes the failure's node from new pods for the job's exclusion time.
 void ExcludeNode(const Job& job, const Failure& failure, Time now, std::vector<ExcludedNode>& excluded);
-// A pod keeps off the nodes that were excluded or avoided when it was made. When that ends, those that still
-// look for a node are to be made anew. A gang that has not found its nodes yet is left to its timeout.
+// Marks pods without a node for replacement after an exclusion or a suspicion has ended: a pod keeps the node
+// restrictions that it was created with. A gang that is not placed yet is left to its timeout.
 void ReplaceUnplaced(const Observed& observed, Ledger& next);
 
-// decide_placement.cc: nodes for the whole gang, or for none of it.
+// ---- decide_pods.cc: nodes for the gang, and its pods
+
 struct Placement {
   int32_t wanted = 0;  // pods of the gang
-  int32_t needed = 0;  // with so many it can run; fewer than wanted only for elastic gangs
+  int32_t needed = 0;  // pods without which it cannot run; fewer than `wanted` only for elastic gangs
   int32_t exist = 0;
   int32_t bound = 0;
-  int32_t coming = 0;                  // shown to the scheduler, which has not said no
+  int32_t coming = 0;                  // visible to the scheduler, which has not refused them
   std::vector<PodRef> gated;           // in rank order
-  const Pod* unschedulable = nullptr;  // that the scheduler finds no node for, and says why
+  const Pod* unschedulable = nullptr;  // the pod with the scheduler's best explanation
 };
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);
-// For how long the gang has been looking for nodes; nullopt when nothing limits that now.
-std::optional<Time> PlacementLimit(const Observed& observed);
-// An elastic gang may begin, or go on, with fewer pods than wanted: it runs already, or has waited for long.
-bool MayRunSmaller(const Observed& observed, Time now);
-// What stands between the gang and its nodes.
+// What keeps the gang from its nodes.
 std::string MissingText(const Observed& observed, const Placement& placement);
-// The gang is given up for a while when it did not find its nodes in time.
+// Whether a pod of another attempt still exists.
+bool Draining(const Observed& observed);
+// Withdraws a gang that did not find its nodes in time.
 std::optional<Decision> CheckPlacement(const Observed& observed, Time now, Requeue& requeue);
-// Takes gates away when there is room.
-void ReleaseGated(const Observed& observed, Time now, std::vector<Action>& actions);
-// The refusal that holds pods back now, if any.
-const Refusal* ActiveRefusal(const Observed& observed, Time now);
-
-// decide_converge.cc: drains, creates, scales, gives orders, keeps the display fresh.
+// Drains, creates and releases pods, sends orders to the coordinator, and refreshes the display. Always
+// applies.
 Decision Converge(const Observed& observed, Time now, Requeue& requeue);
 
 }  // namespace ringmaster::core

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Workers that fell silent. Their coordinator notices within seconds; the cluster takes most of a minute to
-// say that the node is lost. So the worker is replaced at once, off that node where possible, and what it was
-// waits until the node's state is known: a lost node is nobody's failure and is excluded, as if it had been
-// known from the start; a node that stays well charges the worker.
+// Failures that a lost node may explain.
 //
-// And workers of other frameworks that ended with an error, as those do whose peer is lost with its node. No
-// node is under suspicion yet, but the drain of the old gang will tell: the word that a pod has gone comes
-// from its node. When the last one has gone, all nodes were well, and the failure is charged; a node that
-// proves to be lost meanwhile was the cause of it.
+// A silent worker: the coordinator notices it within seconds, while Kubernetes takes most of a minute to
+// report a lost node. The worker is replaced at once, on another node where possible, and becomes a suspect
+// until the state of its node is known. If the node is lost, the failure is not charged and the node is
+// excluded; if the node stays ready, the worker is charged.
+//
+// A worker of another framework that ended with an error: workers also exit when a peer is lost with its
+// node. No node is suspected yet, but the drain of the old gang shows which one it is, since only a working
+// node reports that a pod has ended. When the last old pod is gone, all nodes were ready and the failure is
+// charged. When a node proves to be lost before that, the loss was the cause.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,21 +26,21 @@ namespace {
 constexpr size_t kMaxExcluded = 100;
 constexpr size_t kMaxReplaced = 256;
 
-// Of the old gang, one that its node does not let go, because it is lost.
+// Returns a pod of an older attempt that cannot end because its node is lost, or nullptr.
 const Pod* LostPeer(const Observed& o) {
   for (const Pod& pod : o.pods)
     if (pod.attempt < o.status.ledger.attempt && pod.alive() && IsNotReady(o, pod.node)) return &pod;
   return nullptr;
 }
 
-// The loss that explains what became of the suspect; nullopt: none is known.
+// Returns the node loss that explains the suspect's failure; nullopt when none is known.
 std::optional<Failure> LossBehind(const Observed& o, const Suspect& suspect) {
   Failure failure;
   failure.attempt = o.status.ledger.attempt;
   failure.pod = suspect.pod;
   failure.node = suspect.node;
   failure.cause = Cause::kNodeUnreachable;
-  failure.message = "the worker fell silent, and its node was not ready after that";
+  failure.message = "the worker became unresponsive, and its node is not ready";
   failure.at = suspect.since;
   if (suspect.node.empty()) {
     const Pod* peer = LostPeer(o);
@@ -46,29 +48,30 @@ std::optional<Failure> LossBehind(const Observed& o, const Suspect& suspect) {
     failure.attempt = peer->attempt;
     failure.pod = peer->name;
     failure.node = peer->node;
-    failure.message = "its node was not ready after " + suspect.pod + " had ended with an error";
+    failure.message = "its node is not ready after " + suspect.pod + " ended with an error";
   }
   return IsNotReady(o, failure.node) ? std::optional(std::move(failure)) : std::nullopt;
 }
 
-// Whether the last failure is what the suspect was remembered for.
-bool IsOf(const Suspect& suspect, const Failure& last) {
+// Whether `last` is the failure that made the suspect one.
+bool IsFailureOf(const Suspect& suspect, const Failure& last) {
   if (last.pod != suspect.pod) return false;
   return suspect.node.empty() ? last.at == suspect.since : last.cause == Cause::kSilent;
 }
 
-// Once more than the limit, and it ends.
+// Charges one restart. Fails the job when no restart is left.
 Decision Charge(const Observed& o, Ledger next, Time now, std::string reason, std::vector<Event> events) {
   if (next.restarts.charged >= o.job.max_restarts)
     return Fail(
         o, std::move(next), now, Reason::kRestartBudgetSpent,
-        fmt::format("a worker fell silent for a reason of its own, and restart.maxRestarts = {} is used up",
+        fmt::format("a worker failed although the nodes are ready, and restart.maxRestarts = {} is used up",
                     o.job.max_restarts));
   next.restarts.charged += 1;
   return WriteLedger(o, std::move(next), now, std::move(reason), std::move(events));
 }
 
-std::optional<Decision> JudgeLost(const Observed& o, Time now) {
+// Closes the suspects whose failure a lost node explains.
+std::optional<Decision> ResolveLostNodes(const Observed& o, Time now) {
   Ledger next = o.status.ledger;
   next.suspects.clear();
   std::vector<Event> events;
@@ -79,28 +82,29 @@ std::optional<Decision> JudgeLost(const Observed& o, Time now) {
       next.suspects.push_back(suspect);
       continue;
     }
-    const RuleDecision verdict = ApplyRules(o.job.rules, *loss, {});
-    loss->rule = verdict.rule;
-    if (verdict.exclude_node) ExcludeNode(o.job, *loss, now, next.excluded);
-    charged |= suspect.charge && verdict.charge && verdict.action != RuleAction::kIgnore;
+    const RuleDecision ruling = ApplyRules(o.job.rules, *loss, {});
+    loss->rule = ruling.rule;
+    if (ruling.exclude_node) ExcludeNode(o.job, *loss, now, next.excluded);
+    charged |= suspect.charge && ruling.charge && ruling.action != RuleAction::kIgnore;
     events.push_back(
         {true, CauseName(loss->cause),
          suspect.node.empty()
-             ? fmt::format("{} was lost with its node {}: that ended {}", loss->pod, loss->node, suspect.pod)
-             : fmt::format("{} fell silent with its node {}", suspect.pod, suspect.node)});
-    const bool fails = verdict.action == RuleAction::kFail;
-    if (fails || (next.last_failure && IsOf(suspect, *next.last_failure))) next.last_failure = loss;
+             ? fmt::format("{} was lost with its node {}, which ended {}", loss->pod, loss->node, suspect.pod)
+             : fmt::format("{} was lost with its node {}", suspect.pod, suspect.node)});
+    const bool fails = ruling.action == RuleAction::kFail;
+    if (fails || (next.last_failure && IsFailureOf(suspect, *next.last_failure))) next.last_failure = loss;
     if (fails)
       return Fail(o, std::move(next), now, Reason::kRuleMatched,
-                  fmt::format("{} is on the unreachable node {} ({})", loss->pod, loss->node, verdict.rule));
+                  fmt::format("{} is on the unreachable node {} ({})", loss->pod, loss->node, ruling.rule));
   }
   if (events.empty()) return std::nullopt;
   if (charged) return Charge(o, std::move(next), now, "a rule charges lost nodes", std::move(events));
   return WriteLedger(o, std::move(next), now, "workers were lost with their nodes", std::move(events));
 }
 
-// All nodes of the old gang have said that their pods are gone: counted before the next one is made.
-std::optional<Decision> JudgeDrained(const Observed& o, Time now) {
+// Closes the suspects without a node once the old gang is gone: all of its nodes were ready. The failure is
+// charged before the next gang is created.
+std::optional<Decision> ResolveDrained(const Observed& o, Time now) {
   if (Draining(o)) return std::nullopt;
   Ledger next = o.status.ledger;
   bool charged = false;
@@ -109,8 +113,8 @@ std::optional<Decision> JudgeDrained(const Observed& o, Time now) {
         return suspect.node.empty();
       }) == 0)
     return std::nullopt;
-  if (charged) return Charge(o, std::move(next), now, "the nodes of the old gang were well", {});
-  return WriteLedger(o, std::move(next), now, "the nodes of the old gang were well");
+  if (charged) return Charge(o, std::move(next), now, "the nodes of the old gang were ready", {});
+  return WriteLedger(o, std::move(next), now, "the nodes of the old gang were ready");
 }
 
 }  // namespace
@@ -118,14 +122,14 @@ std::optional<Decision> JudgeDrained(const Observed& o, Time now) {
 std::optional<Decision> CheckSuspects(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   if (ledger.suspects.empty()) return std::nullopt;
-  if (auto decision = JudgeLost(o, now)) return decision;
-  if (auto decision = JudgeDrained(o, now)) return decision;
+  if (auto decision = ResolveLostNodes(o, now)) return decision;
+  if (auto decision = ResolveDrained(o, now)) return decision;
   const Time since = ledger.suspects.front().since;
   if (now < since + kSuspicionPeriod) {
     requeue.By(since + kSuspicionPeriod);
     return std::nullopt;
   }
-  // Those that fell silent together are one restart; what follows is judged after that.
+  // Workers that became unresponsive together count as one restart. Later suspects are handled after that.
   Ledger next = ledger;
   bool charged = false;
   bool avoided = false;
@@ -136,8 +140,8 @@ std::optional<Decision> CheckSuspects(const Observed& o, Time now, Requeue& requ
     return true;
   });
   if (avoided) ReplaceUnplaced(o, next);
-  if (charged) return Charge(o, std::move(next), now, "the nodes of suspects are well", {});
-  return WriteLedger(o, std::move(next), now, "the nodes of suspects are well");
+  if (charged) return Charge(o, std::move(next), now, "the nodes of suspects are ready", {});
+  return WriteLedger(o, std::move(next), now, "the nodes of suspects are ready");
 }
 
 bool IsNotReady(const Observed& o, const std::string& node) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the user asked for, reduced to what a decision needs. control/convert.h makes it from the API object,
-// so that core knows neither JSON nor YAML. Value types.
+// The job's spec, reduced to what a decision needs. control/convert.h converts it from the API object, so
+// that core depends on neither JSON nor YAML. Value types.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace ringmaster::core {
 enum class RuleAction : uint8_t {
   kRestart,
   kFail,
-  kIgnore,  // replaced as with kRestart, but it counts nowhere and is not remembered as the last failure
+  kIgnore,  // like kRestart, but neither counted nor remembered as the last failure
 };
 
-// Every given member must match; a rule without any matches everything.
+// A rule matches when all members that are set match. An empty rule matches every failure.
 struct Rule {
   std::vector<int32_t> exit_codes;
   std::optional<bool> node_unreachable;
@@ -29,30 +29,31 @@ struct Rule {
   std::string message_regex;
   RuleAction action = RuleAction::kRestart;
   bool charge = true;
-  bool exclude_node = false;  // new pods stay away from the node of the failure for a while
+  bool exclude_node = false;  // new pods avoid the node of the failure for a while
   bool operator==(const Rule&) const = default;
 };
 
-// As asked for; which one it becomes is the backend's discovery (Observed::provider).
+// The requested mode. The backend resolves it to Observed::provider.
 enum class GangMode : uint8_t { kAuto, kNone, kGate, kNative, kVolcano, kCoscheduling };
 
 enum class CleanPods : uint8_t { kNone, kRunning, kAll };
 
 struct Job {
   std::string name;
-  std::string uid;              // another one when a job is deleted and made again under the same name
-  int64_t spec_generation = 1;  // rises with every change of the wish
+  std::string uid;              // changes when a job is deleted and created again under the same name
+  int64_t spec_generation = 1;  // increases with every change of the spec
   bool deleted = false;
-  bool native = true;  // our own trainer: the coordinator keeps survivors, one lost pod is replaced alone
+  bool native =
+      true;  // the built-in trainer: the coordinator keeps the survivors, and a lost pod is replaced alone
   bool suspend = false;
-  bool wants_rdma = false;  // asked for, and TCP in its place is worth a word
+  bool wants_rdma = false;  // requested; a fallback to TCP is reported
 
   int32_t replicas = 1;
   int32_t min = 1;
   int32_t max = 1;
-  int32_t slots = 1;  // ranks of a pod, where they are ours
+  int32_t slots = 1;  // ranks per pod; native only
 
-  Duration grace = seconds(120);  // for a checkpoint, when pods are asked to stop
+  Duration grace = seconds(120);  // for a checkpoint, when pods are stopped
   int32_t max_restarts = 10;
   int32_t max_without_progress = 3;
   Duration backoff_initial = seconds(5);
@@ -61,18 +62,19 @@ struct Job {
 
   GangMode gang = GangMode::kAuto;
   Duration gang_timeout =
-      seconds(600);         // to find nodes for the gang; then it is withdrawn for a while; 0: none
-  bool autoscaler = false;  // pods are shown to the scheduler even when there is no room yet
+      seconds(600);         // limit for finding nodes, after which the gang is withdrawn for a while; 0: none
+  bool autoscaler = false;  // pods are released before there is room, so that nodes are added
 
-  Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod placed -> running
+  Duration startup_limit =
+      seconds(1800);  // from all pods running to the first step, and from a bound pod to a running one
   Duration unreachable_node_limit = seconds(60);
   Duration node_exclusion = seconds(86400);
   Duration active_deadline{0};  // 0: none; time spent suspended does not count
-  std::optional<Duration> ttl;  // after the end the job itself is deleted
+  std::optional<Duration> ttl;  // after its end the job is deleted
   CleanPods clean_pods = CleanPods::kRunning;
-  Duration progress_interval = seconds(5);  // at most one status write per interval for progress alone
+  Duration progress_interval = seconds(5);  // between two status writes for progress alone
 
-  // How many workers are wanted: the scale subresource, held between min and max.
+  // The desired number of workers: the scale subresource, clamped to min and max.
   int32_t Target() const { return std::clamp(replicas, min, std::max(min, max)); }
   bool operator==(const Job&) const = default;
 };

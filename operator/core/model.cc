@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Words for people: names, logs, failing seeds.
 #include <fmt/format.h>
 
 #include "operator/core/model.h"
@@ -94,7 +93,7 @@ std::string ToString(const Observed& observed, Time now) {
   std::string text = fmt::format(
       "job {} uid {} target {} [{}..{}]{}{}{} | attempt {} charged {} row {}{}{}{}", observed.job.name,
       observed.job.uid, observed.job.Target(), observed.job.min, observed.job.max,
-      observed.job.native ? "" : " foreign", observed.job.suspend ? " suspend" : "",
+      observed.job.native ? "" : " other framework", observed.job.suspend ? " suspend" : "",
       observed.job.deleted ? " deleted" : "", l.attempt, l.restarts.charged, l.failures_in_row,
       l.stop_since ? " stopping" : "", l.suspended ? " suspended" : "",
       l.outcome == Outcome::kNone ? "" : fmt::format(" ended {}", ReasonName(l.outcome_reason)));
@@ -112,7 +111,7 @@ std::string ToString(const Observed& observed, Time now) {
     text += fmt::format(" | suspects {} since {} ms{}", suspect.node, ToMs(now - suspect.since),
                         suspect.charge ? "" : " (uncharged)");
   if (observed.not_ready_nodes)
-    for (const std::string& node : *observed.not_ready_nodes) text += " | not_ready " + node;
+    for (const std::string& node : *observed.not_ready_nodes) text += " | not ready " + node;
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
   if (observed.preflight) text += " | preflight: " + observed.preflight->message;
   if (observed.refusal) text += " | refused: " + observed.refusal->message;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kDisruptionTarget = "DisruptionTarget";  // evicted, preempted, drained
 
-// Linear in the message, whatever the pattern. Validation refuses bad patterns; here they match nothing.
+// Takes time linear in the message for every pattern. Validation refuses invalid patterns; here they match
+// nothing.
 bool MessageMatches(const std::string& pattern, const std::string& message) {
   const re2::RE2 regex(pattern, re2::RE2::Quiet);
   return regex.ok() && re2::RE2::PartialMatch(message, regex);
@@ -48,7 +49,7 @@ std::optional<RuleDecision> ApplyUserRules(const std::vector<Rule>& rules, const
 
 RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
                         const std::vector<std::string>& pod_conditions) {
-  if (auto verdict = ApplyUserRules(rules, failure, pod_conditions)) return *verdict;
+  if (auto ruling = ApplyUserRules(rules, failure, pod_conditions)) return *ruling;
   if (failure.cause == Cause::kExit && failure.exit_code == kExitBadConfiguration)
     return {RuleAction::kFail, true, "default: exit code 64 is a bad configuration"};
   if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)
@@ -57,9 +58,9 @@ RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
   if (failure.cause == Cause::kNodeUnreachable)
     return {RuleAction::kRestart, false, "default: node lost", true};
   if (failure.cause == Cause::kCannotStart && failure.message.starts_with("InvalidImageName"))
-    return {RuleAction::kFail, true, "default: an image name that is not one"};
+    return {RuleAction::kFail, true, "default: invalid image name"};
   if (std::find(pod_conditions.begin(), pod_conditions.end(), kDisruptionTarget) != pod_conditions.end())
-    return {RuleAction::kRestart, false, "default: the cluster took it away"};
+    return {RuleAction::kRestart, false, "default: disrupted by the cluster"};
   return {RuleAction::kRestart, true, "default"};
 }
 
@@ -70,7 +71,7 @@ Duration BackoffDelay(const Job& job, int32_t failures_in_row) {
   return std::min(job.backoff_max, delay);
 }
 
-// ----
+// ---- refusals
 
 namespace {
 
@@ -81,7 +82,7 @@ bool Says(const Error& error, const char* words) { return error.message.find(wor
 
 }  // namespace
 
-// The API server has one status for all kinds of refusal; its words tell them apart.
+// The API server uses one status code for most refusals; only the message says which kind it is.
 std::optional<RefusalKind> ClassifyRefusal(const Error& error) {
   if (error.code == Code::kInvalid) return RefusalKind::kInvalid;
   if (error.code == Code::kExhausted) return RefusalKind::kNoHostPorts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which restart rule fits a failure, and how long to wait. Pure functions.
+// Restart rules and pauses: what a failure or a refused write leads to, and how long to wait. Pure functions.
 #pragma once
 
 #include <optional>
@@ -13,33 +13,35 @@
 namespace ringmaster::core {
 
 inline constexpr int32_t kExitBadConfiguration = 64;  // no restart helps
-inline constexpr int32_t kExitPeerLost = 75;          // stale attempt, lost peer: not the pod's fault
+inline constexpr int32_t kExitPeerLost = 75;          // stale attempt or lost peer: not the pod's fault
 
+// What the restart rules say about one failure.
 struct RuleDecision {
   RuleAction action = RuleAction::kRestart;
   bool charge = true;
-  std::string rule;  // for people
+  std::string rule;  // which rule decided, for messages
   bool exclude_node = false;
   bool operator==(const RuleDecision&) const = default;
 };
 
-// The user's rules in order, first match wins; nullopt when none fits.
+// Applies the user's rules in order; the first match wins. Returns nullopt when none matches.
 std::optional<RuleDecision> ApplyUserRules(const std::vector<Rule>& rules, const Failure& failure,
                                            const std::vector<std::string>& pod_conditions);
 
-// Never empty: behind the user's rules stand ours. Exit 64 and an impossible image name fail the job; exit
-// 75, a planned leave, a disruption by the cluster and a lost node are not charged, and the lost node is kept
-// off for a while; everything else is charged.
+// Applies the user's rules, then the defaults. By default exit 64 and an invalid image name fail the job;
+// exit 75, a planned leave, a disruption by the cluster and a lost node are not charged, and a lost node is
+// excluded for a while; everything else is charged.
 RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
                         const std::vector<std::string>& pod_conditions);
 
-// The first failure after progress is repaired at once; then initial, twice that, ... up to max.
+// Returns the pause before a restart: none for the first failure after progress, then initial, twice that,
+// ... up to max.
 Duration BackoffDelay(const Job& job, int32_t failures_in_row);
 
-// nullopt: not a refusal, the same write may be taken the next time.
+// Returns the kind of refusal that `error` is; nullopt when it is none, and the same write may succeed later.
 std::optional<RefusalKind> ClassifyRefusal(const Error& error);
 
-// How long to wait after the n-th refusal in a row: nobody tells us when a quota is raised.
+// Returns the pause after the n-th refusal in a row. Needed because nothing reports that a quota was raised.
 Duration RefusalPause(int32_t in_a_row);
 
 }  // namespace ringmaster::core

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the controller remembers about a job. The *ledger* is the write-ahead log: whatever must survive a
-// crash of the controller stands in it before anything is done about it. The *display* is computed from the
-// ledger and from what was observed (summary.h), and no decision reads it. Value types.
+// A job's status: the ledger and the display.
+//
+// The *ledger* is the write-ahead log: it holds everything that must survive a crash of the operator, and is
+// written before the operator acts on it. The *display* is computed from the ledger and from what was
+// observed (summary.h). No decision reads it. Value types.
 #pragma once
 
 #include <array>
@@ -18,7 +20,7 @@ namespace ringmaster::core {
 
 enum class Outcome : uint8_t { kNone, kSucceeded, kFailed };
 
-// Every reason a condition can carry: a closed list, documented once. Append only.
+// Every reason that a condition can have. A closed, documented list. Append only.
 enum class Reason : uint8_t {
   kUnknown,
   // Admitted, Suspended
@@ -71,7 +73,7 @@ enum class Reason : uint8_t {
   kNameTaken,
   kNamespaceEnding,
   kNoGangProvider,
-  // Ready: on a node and not running
+  // Ready: bound to a node and not running
   kImagePullFailed,
   kContainerNotCreated,
   // Admitted, again
@@ -82,10 +84,11 @@ const char* ReasonName(Reason reason);
 
 struct ReasonText {
   Reason reason;
-  const char* conditions;  // on which it can appear
-  const char* text;        // what it means, and what to do
+  const char* conditions;  // that it can appear on
+  const char* text;        // its meaning and the remedy
 };
-// Every reason but kUnknown, in the order of the list above: the table in the documentation is made from it.
+// Every reason except kUnknown, in the order of the list above. The table in the documentation is generated
+// from it.
 const std::vector<ReasonText>& AllReasons();
 
 enum class ConditionType : uint8_t {
@@ -113,7 +116,7 @@ struct Condition {
   bool operator==(const Condition&) const = default;
 };
 
-// For people only: no code decides by it.
+// For people only: no decision depends on it.
 enum class Phase : uint8_t {
   kPending,
   kStarting,
@@ -129,13 +132,13 @@ inline constexpr Phase kLastPhase = Phase::kFailed;
 const char* PhaseName(Phase phase);
 
 enum class Cause : uint8_t {
-  kExit,             // the pod, or a trainer in it, ended with a code that is not 0
-  kLeft,             // the pod ended with 0 before the work was done (drained by somebody)
-  kHang,             // a trainer stood still
-  kSilent,           // the agent is stopped or cut off: its connection is there and nothing comes
-  kNodeUnreachable,  // the node has not been heard of for too long
-  kStartupTimeout,   // all pods run and no step came
-  kCannotStart,      // it has a node and does not run: image, configuration, volumes
+  kExit,             // the pod, or a trainer in it, ended with a non-zero exit code
+  kLeft,             // the pod ended with 0 before the work was done, for example because it was drained
+  kHang,             // a trainer made no progress
+  kSilent,           // the agent is stopped or cut off: it is connected and sends nothing
+  kNodeUnreachable,  // the node has sent no heartbeat for too long
+  kStartupTimeout,   // all pods run and no step was made
+  kCannotStart,      // it has a node and does not start: image, configuration, volumes
 };
 const char* CauseName(Cause cause);
 
@@ -147,7 +150,7 @@ struct Failure {
   Cause cause = Cause::kExit;
   std::string message;
   std::string ended_reason;  // OOMKilled, Evicted
-  std::string rule;          // what decided: "restart.rules[1]" or "default"
+  std::string rule;          // the rule that decided: "restart.rules[1]" or "default"
   Time at{};
   bool operator==(const Failure&) const = default;
 };
@@ -159,25 +162,25 @@ struct Restarts {
   bool operator==(const Restarts&) const = default;
 };
 
-// A pod that runs and takes no part in the gang.
+// A pod that runs but takes no part in the gang.
 struct Absence {
   std::string uid;
   Time since{};
   bool operator==(const Absence&) const = default;
 };
 
-// A worker that fell silent, and whose node may turn out to be lost. Until that is known its failure is not
-// charged, and new pods go elsewhere where they can (suspects.cc). Or one that ended with an error, perhaps
-// because a peer was lost with its node.
+// A failure that a lost node may explain (decide_suspects.cc): an unresponsive worker, or one that ended with
+// an error, perhaps because a peer was lost. It is not charged until the state of the nodes is known. New
+// pods avoid a suspected node where possible.
 struct Suspect {
   std::string pod;
-  std::string node;  // empty: one of its peers'
+  std::string node;  // empty: the node of one of its peers
   Time since{};
-  bool charge = false;  // when the node proves to be well
+  bool charge = false;  // if the node stays ready
   bool operator==(const Suspect&) const = default;
 };
 
-// New pods of the job do not go there until then.
+// New pods of the job are not scheduled to this node before `until`.
 struct ExcludedNode {
   std::string name;
   std::string reason;
@@ -185,57 +188,59 @@ struct ExcludedNode {
   bool operator==(const ExcludedNode&) const = default;
 };
 
-// What the time of a job goes into.
+// The account that the time of a job is charged to.
 enum class TimeAccounting : uint8_t { kNothing, kQueue, kStartup, kRestart, kProductive };
-const char* TimeAccountingName(TimeAccounting time_accounting);
+const char* TimeAccountingName(TimeAccounting accounting);
 
 struct Goodput {
   Duration productive{0};
   Duration queue{0};    // waiting for nodes
   Duration startup{0};  // from nodes to the first step, the first time and after a resume
   Duration restart{0};  // from a failure to the next step
-  Duration redone{0};   // steps that were done, lost with all their copies, and done again
+  Duration redone{0};   // steps that were lost with all their copies and done again
   bool operator==(const Goodput&) const = default;
 };
 
 struct Ledger {
-  int64_t attempt = 0;    // fencing token of the pod set; 0: none was made yet; never falls, never used twice
-  int32_t gang_size = 0;  // of this attempt: frameworks other than native cannot change it
-  Time attempt_since{};   // when it was decided, or when it lost the nodes that it needs
-  bool placed = false;    // the gang of this attempt has the nodes that it needs
-  int32_t withdrawals = 0;             // gangs in a row that found no nodes in time
-  std::string withdrawn_for;           // what the last of them missed
+  int64_t attempt =
+      0;  // fencing token of the pod set; 0: none was created yet; never decreases, never used twice
+  int32_t gang_size =
+      0;  // pods of this attempt; only the native framework can change the size of a running gang
+  Time attempt_since{};                // when it was decided, or when it lost nodes that it needs
+  bool placed = false;                 // the gang of this attempt has the nodes that it needs
+  int32_t withdrawals = 0;             // in a row: gangs that found no nodes in time
+  std::string withdrawn_for;           // what the last of them lacked
   std::vector<ExcludedNode> excluded;  // sorted by name
   std::vector<Suspect> suspects;       // oldest first
   Restarts restarts;
-  // Uids of pods that are to be replaced: their failure is in `restarts`, or they were made under an
-  // exclusion that has ended. Also of some that are gone: the next leader may see them still, beside this
-  // ledger. Sorted.
+  // Uids of the pods to replace: their failure is counted in `restarts`, or they were created under an
+  // exclusion that has ended. Includes some pods that are gone, because the next leader may read this ledger
+  // with an older view of the pods. Sorted.
   std::vector<std::string> counted;
   std::optional<Failure> last_failure;
-  int32_t failures_in_row = 0;  // since a step was committed
+  int32_t failures_in_row = 0;  // since the last committed step
   int64_t step_at_failure = 0;
-  std::optional<Time> not_before;   // back-off: no pod is made earlier
-  int32_t worker_failures = 0;      // of the report, judged so far
-  std::optional<Time> ready_since;  // all pods of this attempt ran at that time; unset by a new attempt
-  std::vector<Absence> absent;      // native; by pod, in rank order
-  int64_t base_step = 0;            // of the report when the attempt began: a first step differs
-  bool stepped = false;             // this attempt has shown a step
+  std::optional<Time> not_before;   // back-off: no pod is created earlier
+  int32_t worker_failures = 0;      // of the report, examined so far
+  std::optional<Time> ready_since;  // when all pods of this attempt ran; unset by a new attempt
+  std::vector<Absence> absent;      // native only; in rank order
+  int64_t base_step = 0;  // the reported step when the attempt began; the first step differs from it
+  bool stepped = false;   // this attempt has made a step
 
-  std::optional<Time> stop_since;  // a stop with checkpoint was decided, and is carried through
+  std::optional<Time> stop_since;  // a stop with a checkpoint was decided, and will be carried out
   bool suspended = false;          // no pod is left
-  // A report that says stopped, finished or failed about this generation or an older one was dealt with.
+  // Reports of stopped, finished or failed for this generation and older ones were already handled.
   std::optional<rendezvous::Generation> report_floor;
 
   std::optional<Time> active_since;  // unset while suspended
-  Duration active_before{0};         // time active before that
+  Duration active_before{0};         // active time before that
   Outcome outcome = Outcome::kNone;
   Reason outcome_reason = Reason::kUnknown;
   std::string outcome_message;
   std::optional<Time> start_time;
   std::optional<Time> completion_time;
 
-  Goodput goodput;  // up to `accounted`; the time since then goes to `time_accounting`
+  Goodput goodput;  // up to `accounted`; later time is charged to `time_accounting`
   TimeAccounting time_accounting = TimeAccounting::kNothing;
   Time accounted{};
   int64_t lost_steps = 0;  // of the report, accounted so far
@@ -259,10 +264,10 @@ struct Display {
   int32_t ready_replicas = 0;
   rendezvous::Generation gang_generation = 0;
   std::string weights_hash;
-  std::string transport;  // what carries gradients, as measured; empty: nobody has told
-  std::string devices;    // GPUs that workers compute on; empty: none, or nobody has told
+  std::string transport;  // what carries gradients, as reported; empty: not reported
+  std::string devices;    // GPUs that workers compute on; empty: none, or not reported
   ProgressView progress;
-  std::optional<Time> progress_at;  // when numbers and words were last written
+  std::optional<Time> progress_at;  // when numbers and messages were last written
   const Condition& Of(ConditionType type) const { return conditions[static_cast<size_t>(type)]; }
   bool operator==(const Display&) const = default;
 };

@@ -25,35 +25,35 @@ using rendezvous::GangPhase;
 constexpr const char* kContainerCreating = "ContainerCreating";
 constexpr const char* kPodInitializing = "PodInitializing";
 
-// "8 x NVIDIA H200, driver 580.95; in trouble: gpt-1-3"
+// Returns "8 x NVIDIA H200, driver 580.95; device faults on: gpt-1-3".
 std::string DevicesOf(const std::vector<rendezvous::WorkerFacts>& workers) {
   std::map<std::string, int> kinds;
-  std::set<std::string> in_trouble;
+  std::set<std::string> faulty;
   for (const rendezvous::WorkerFacts& worker : workers) {
     ++kinds[fmt::format("{}, driver {}", worker.facts.device, worker.facts.driver)];
-    if (!worker.facts.device_faults.empty()) in_trouble.insert(worker.pod);
+    if (!worker.facts.device_faults.empty()) faulty.insert(worker.pod);
   }
   std::string text;
   for (const auto& [kind, count] : kinds)
     text += fmt::format("{}{} x {}", text.empty() ? "" : "; ", count, kind);
-  if (in_trouble.empty()) return text;
-  const size_t named = std::min<size_t>(in_trouble.size(), 3);
+  if (faulty.empty()) return text;
+  const size_t named = std::min<size_t>(faulty.size(), 3);
   text += fmt::format(
-      "; in trouble: {}",
-      fmt::join(in_trouble.begin(), std::next(in_trouble.begin(), static_cast<std::ptrdiff_t>(named)), ", "));
-  if (named < in_trouble.size()) text += fmt::format(" and {} more", in_trouble.size() - named);
+      "; device faults on: {}",
+      fmt::join(faulty.begin(), std::next(faulty.begin(), static_cast<std::ptrdiff_t>(named)), ", "));
+  if (named < faulty.size()) text += fmt::format(" and {} more", faulty.size() - named);
   return text;
 }
 
 struct Counts {
   int32_t target = 0;
-  int32_t placed = 0;   // of this attempt and within the target
-  int32_t running = 0;  // of those
-  bool older = false;
-  const Pod* waiting = nullptr;  // the first that has a node and says why it does not run
+  int32_t placed = 0;            // live pods of this attempt and within the target
+  int32_t running = 0;           // of those
+  bool older = false;            // a pod of another attempt exists
+  const Pod* waiting = nullptr;  // the first pod with a node that reports why it does not run
 };
 
-// What the display is made from.
+// The input of the display.
 struct Scene {
   const Observed& o;
   const Ledger& ledger;
@@ -124,7 +124,7 @@ void SetGangConditions(const Scene& s, Writer& writer) {
   const Observed& o = s.o;
   const Ledger& l = s.ledger;
   if (s.ended || l.suspended) {
-    writer.Set(ConditionType::kFabricReady, false, Reason::kEnded, "no gang is up");
+    writer.Set(ConditionType::kFabricReady, false, Reason::kEnded, "no gang is running");
     writer.Set(ConditionType::kProgressing, false, Reason::kEnded, "");
     return;
   }
@@ -138,19 +138,19 @@ void SetGangConditions(const Scene& s, Writer& writer) {
   if (phase == GangPhase::kActive) {
     const std::string& transport = o.report->transport;
     if (o.job.wants_rdma && rendezvous::UsesTcp(transport)) {
-      writer.Set(
-          ConditionType::kFabricReady, false, Reason::kTcpFallback,
-          fmt::format(
-              "RDMA was asked for and gradients travel over {}: it trains, slowly. The first lines of a "
-              "worker's log name the devices; is /dev/infiniband in the pods, is the port ACTIVE?",
-              transport));
+      writer.Set(ConditionType::kFabricReady, false, Reason::kTcpFallback,
+                 fmt::format(
+                     "RDMA was requested, but gradients travel over {}, which is slow. The first lines of a "
+                     "worker's log "
+                     "name the devices; check that the pods have /dev/infiniband and that the port is ACTIVE",
+                     transport));
     } else {
       writer.Set(ConditionType::kFabricReady, true, Reason::kGangFormed,
                  transport.empty() ? "" : "gradients travel over " + transport);
     }
   } else if (phase == GangPhase::kPaused) {
     writer.Set(ConditionType::kFabricReady, false, Reason::kGangPaused,
-               fmt::format("fewer than {} workers: the others hold the state in memory and wait", o.job.min));
+               fmt::format("fewer than {} workers: they keep the state in memory and wait", o.job.min));
   } else {
     writer.Set(ConditionType::kFabricReady, false, Reason::kGangForming, "");
   }
@@ -165,35 +165,37 @@ void SetGangConditions(const Scene& s, Writer& writer) {
   }
 }
 
-// For people, to so many digits. The job's own metrics have all of them.
+// Rounds to `digits` significant digits, for people. The job's metrics have all digits.
 double Rounded(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return value;
   const double unit = std::pow(10.0, digits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
-  // Very small numbers have a unit that is no number; they are left as they are.
+  // The unit of a very small number is not finite; such a number stays as it is.
   return std::isfinite(unit) && unit > 0 ? std::round(value * unit) / unit : value;
 }
 
+// Returns what the user can do about a refusal.
 const char* Remedy(RefusalKind kind) {
   switch (kind) {
     case RefusalKind::kQuota:
-      return "raise the ResourceQuota or free what is used; it is tried again by itself";
+      return "raise the ResourceQuota or free resources; the operator retries automatically";
     case RefusalKind::kPodSecurity:
       return "change these fields in workers.template, or the pod-security.kubernetes.io/enforce label of "
              "the namespace";
     case RefusalKind::kAdmission:
-      return "change the manifest as the policy asks";
+      return "change the manifest as the policy requires";
     case RefusalKind::kForbidden:
-      return "give the operator the rights of its ClusterRole";
+      return "grant the operator the permissions of its ClusterRole";
     case RefusalKind::kInvalid:
       return "correct workers.template";
     case RefusalKind::kNameTaken:
-      return "remove what has this name, or rename the job";
+      return "remove the object with this name, or rename the job";
     case RefusalKind::kNamespaceEnding:
       return "create the job in another namespace";
     case RefusalKind::kNoGangProvider:
       return "install it, or set scheduling.gang to auto or gate";
     case RefusalKind::kNoHostPorts:
-      return "end jobs on hostNetwork, or widen the operator's --host-ports; it is tried again by itself";
+      return "end jobs on hostNetwork, or widen the operator's --host-ports; the operator retries "
+             "automatically";
   }
   return "";
 }
@@ -203,7 +205,7 @@ const Refusal* RefusalOf(const Observed& o) {
   return o.refusal ? &*o.refusal : nullptr;
 }
 
-// Why not every pod has its node.
+// Returns why not every pod has a node.
 std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
   const Ledger& l = s.ledger;
   const Placement& p = s.placement;
@@ -211,9 +213,9 @@ std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
   if (const Refusal* refusal = RefusalOf(s.o)) return {ReasonOf(refusal->kind), count};
   if (l.not_before && *l.not_before > s.now) {
     if (l.withdrawals > 0)
-      return {Reason::kGangTimeout, fmt::format("{}; withdrawn after {} s and tried again later",
-                                                l.withdrawn_for, ToMs(s.o.job.gang_timeout) / 1000)};
-    return {Reason::kBackOff, fmt::format("{}; the next are made after a pause", count)};
+      return {Reason::kGangTimeout, fmt::format("{}; withdrawn after {} s, next try later", l.withdrawn_for,
+                                                ToMs(s.o.job.gang_timeout) / 1000)};
+    return {Reason::kBackOff, fmt::format("{}; the next pods are created after a pause", count)};
   }
   if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
     return {Reason::kPreparing, count};
@@ -222,6 +224,7 @@ std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
   return {Reason::kWaitingForPods, count};
 }
 
+// Returns why not every pod runs.
 std::pair<Reason, std::string> WhyNotReady(const Scene& s) {
   std::string count = fmt::format("{}/{} pods", s.counts.running, s.counts.target);
   if (const Pod* pod = s.counts.waiting; pod != nullptr) {
@@ -260,7 +263,7 @@ void SetPodConditions(const Scene& s, Writer& writer) {
   }
   if (s.o.report && !s.o.report->checkpoint_failure.empty()) {
     writer.Set(ConditionType::kDegraded, true, Reason::kCheckpointFailing,
-               "training goes on without a new checkpoint: " + s.o.report->checkpoint_failure);
+               "training continues without a new checkpoint: " + s.o.report->checkpoint_failure);
     return;
   }
   const bool degraded = l.ready_since.has_value() && !ready;
@@ -334,8 +337,8 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   display.replicas = scene.counts.placed;
   display.ready_replicas = scene.counts.running;
   if (o.report) {
-    // The next coordinator reports 0 until its first gang has formed; what is recorded is the fence of all
-    // before it.
+    // A new coordinator reports 0 until its first gang has formed. The recorded generation fences all earlier
+    // ones, so it never decreases.
     display.gang_generation = std::max(before.gang_generation, o.report->generation);
     display.progress = {o.report->step, o.report->total_steps, Rounded(o.report->loss, 6),
                         Rounded(o.report->samples_per_second, 4), o.report->checkpoint_step};

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The display part of the status, computed from the ledger and the world. Pure.
+// Summarize: the display part of the status, computed from the ledger and from what was observed. Pure.
 #pragma once
 
 #include "operator/core/model.h"
 
 namespace ringmaster::core {
 
-// The display that fits `observed` and `ledger` now; `observed.status` supplies the times of the last
-// transitions.
+// Returns the display for `observed` and `ledger`. The times of the last transitions come from
+// `observed.status`.
 Display Summarize(const Observed& observed, const Ledger& ledger, Time now);
 
-// The display as it stands, with Admitted saying why the wish cannot be carried out.
+// Returns the current display with Admitted set to the reason why the spec is invalid.
 Display SummarizeInvalid(const Observed& observed, Time now);
 
-// Equal but for numbers and words, which are written at most once per interval: progress, counts of pods, the
-// message of a condition whose reason is the same.
+// Whether two displays differ at most in details, which are written once per interval: progress, pod counts,
+// and the message of a condition whose reason is the same.
 bool EqualIgnoringDetails(const Display& a, const Display& b);
 
-// The reason under which a refusal appears.
+// Returns the condition reason of a refusal.
 Reason ReasonOf(RefusalKind kind);
 
 }  // namespace ringmaster::core

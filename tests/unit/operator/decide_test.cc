@@ -77,7 +77,7 @@ TEST(Decide, AWishThatCannotBeReadMayBeSuspendedAndCorrected) {
 TEST(Decide, ARunningJobIsLeftAlone) {
   Observed o = RunningWorld();
   const Decision decision = Settle(o, kT0 + seconds(60));
-  EXPECT_EQ(decision.reason, "as wished");
+  EXPECT_EQ(decision.reason, "as desired");
   EXPECT_EQ(o.pods.size(), 2U);
   EXPECT_EQ(o.status.display.phase, Phase::kRunning);
   EXPECT_EQ(o.status.display.Of(ConditionType::kReady).truth, Truth::kTrue);
@@ -116,10 +116,10 @@ TEST(Decide, WhatWorkersComputeOnIsTold) {
   o.report->facts = {{"a", well}, {"a", well}, {"b", hot}, {"c", {"NVIDIA A100", "570.1", "", {}}}};
   Settle(o, kT0 + seconds(60));
   EXPECT_EQ(o.status.display.devices,
-            "1 x NVIDIA A100, driver 570.1; 3 x NVIDIA H200, driver 580.95; in trouble: b");
+            "1 x NVIDIA A100, driver 570.1; 3 x NVIDIA H200, driver 580.95; device faults on: b");
   o.report->facts = {{"a", hot}, {"b", hot}, {"c", hot}, {"d", hot}, {"e", hot}};
   Settle(o, kT0 + seconds(120));
-  EXPECT_EQ(o.status.display.devices, "5 x NVIDIA H200, driver 580.95; in trouble: a, b, c and 2 more");
+  EXPECT_EQ(o.status.display.devices, "5 x NVIDIA H200, driver 580.95; device faults on: a, b, c and 2 more");
   o.report.reset();
   Settle(o, kT0 + seconds(180));
   EXPECT_NE(o.status.display.devices, "") << "the next leader has not heard yet";

@@ -493,7 +493,7 @@ TEST(Failures, AContainerThatCannotBeMadeIsSaid) {
   Settle(o, kT0 + kSettlePeriod);
   const Condition& ready = o.status.display.Of(ConditionType::kReady);
   EXPECT_EQ(ready.reason, Reason::kContainerNotCreated);
-  EXPECT_NE(ready.message.find("\"settings\" not found; make what it names"), std::string::npos)
+  EXPECT_NE(ready.message.find("\"settings\" not found; create the object"), std::string::npos)
       << ready.message;
 }
 
