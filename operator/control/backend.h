@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The one port to the world. `local`, `sim` (and later `kube`) implement it and pass one conformance suite
-// (tests/conformance), so the controller cannot tell them apart.
+// View and Backend: the controller's only access to the outside. The backends `kube`, `local` and `sim`
+// implement them and pass the same conformance suite (tests/conformance), so the controller behaves the same
+// with each.
 //
-// Threads: View functions may be called from any thread and return copies. Execute, ReadThrough and Record
-// return at once; their callbacks and the subscription come from any thread, also from within the call.
+// Thread-safe: View functions may be called from any thread and return copies. Execute, ReadThrough and
+// Record return at once. Callbacks come from any thread, and may come before the call returns.
 #pragma once
 
 #include <compare>
@@ -26,37 +27,38 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// Rises with every change of an object; comparable within a kind.
+// Increases with every change of an object. Comparable within a kind.
 using Revision = uint64_t;
 enum class Kind : uint8_t { kJob, kPod };
 
 struct Snapshot {
   core::Observed observed;
-  Revision job_revision = 0;  // of the job object with its status: the precondition of a status write
+  Revision job_revision = 0;  // of the job object: the precondition of a status write
 };
 
-// What is known now; it may lag behind the truth.
+// What the operator knows now. It may lag behind the actual state.
 class View {
  public:
   virtual ~View() = default;
-  // nullopt: there is no such job, as far as is known.
+  // Returns nullopt when no such job is known.
   virtual std::optional<Snapshot> Observe(const Key& key) const = 0;
-  // Everything of this kind that belongs to this job is in the view, up to this revision. Namespaces may be
-  // followed one by one, so others can be further or behind.
+  // Returns the revision up to which the view includes all objects of this kind that belong to this job.
+  // Namespaces may be watched separately, so the revision differs between jobs.
   virtual Revision Seen(Kind kind, const Key& key) const = 0;
   virtual std::vector<Key> Keys() const = 0;
 };
 
-// Preconditions, checked by the world at the moment of the write:
-//  - the job exists with this uid (kNotFound otherwise): a late write never touches a namesake;
-//  - SetStatus: the job's revision is `if_revision` (kConflict otherwise);
-//  - CreatePod: no pod of that name exists (kAlreadyExists otherwise);
-//  - DeletePod: a pod of that name exists (kNotFound otherwise) with that uid (kConflict otherwise);
-//  - ReleaseGang: as DeletePod for each of its pods, and there is room for all of them, beside what was
-//    released before and has no node yet (kConflict otherwise). One that lost its gate already is fine.
-// PrepareGang has none but the job. Its parts are made in any order; after an error some may be there.
-// What the world refuses for good (quota, admission, rights) is kForbidden, a wrong object kInvalid, with the
-// world's own words: the controller keeps them for the next decision (core::Refusal).
+// A write and its preconditions, which the API server checks:
+//  - the job exists with this uid, otherwise kNotFound: a late write never touches a job of the same name;
+//  - SetStatus: the job's revision is `if_revision`, otherwise kConflict;
+//  - CreatePod: no pod of that name exists, otherwise kAlreadyExists;
+//  - DeletePod: a pod of that name exists, otherwise kNotFound, and has that uid, otherwise kConflict;
+//  - ReleaseGang: as DeletePod for each of its pods, and the nodes have room for all of them next to the pods
+//  that were
+//    released before and have no node yet, otherwise kConflict. A pod without a gate is not an error.
+// PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.
+// A permanent refusal (quota, admission, permissions) is kForbidden and an invalid object is kInvalid, with
+// the server's message. The controller passes it to the next decisions (core::Refusal).
 struct Write {
   Key key;
   std::string job_uid;
@@ -66,19 +68,22 @@ struct Write {
 
 class Backend : public View {
  public:
-  // done(revision): done, and the view has seen it when Seen(kind of the action, key) >= revision; 0: nothing
-  // to wait for. kUnavailable: surely not done. kAmbiguous: perhaps done.
+  // Calls done(revision) after the write; the view includes it when Seen(kind of the action, key) >=
+  // revision, at once for 0. Errors: kUnavailable: definitely not done. kAmbiguous: perhaps done.
   virtual void Execute(Write write, std::function<void(Result<Revision>)> done) = 0;
-  // Afterwards the view of this key holds everything that was done before the call.
+  // Updates the view of this key by a live read, so that it includes everything that was done before the
+  // call.
   virtual void ReadThrough(const Key& key, std::function<void(Status)> done) = 0;
-  // For people; best effort.
+  // Records a Kubernetes event. Best effort.
   virtual void Record(const Key& key, const core::Event& event) = 0;
-  // Called after every change of what Observe would return, perhaps late, perhaps once for several changes.
+  // Calls `changed` after every change of what Observe returns, perhaps late, perhaps once for several
+  // changes.
   virtual void Subscribe(std::function<void(const Key&)> changed) = 0;
 };
 
-// SetGang, PrepareGang and the job's own deletion have no view to wait for: their effect is in the view
-// (Observed::order, Observed::prepared) when they are acknowledged.
+// Returns the kind of object that the action changes, whose revision the controller must wait for. nullopt
+// for SetGang, PrepareGang and DeleteJob: the view includes their effect (Observed::order,
+// Observed::prepared) when they are acknowledged.
 std::optional<Kind> KindOf(const core::Action& action);
 
 }  // namespace ringmaster::control

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How long to wait after a write failed: 5 ms, doubling up to 30 s, with seeded jitter so that many
-// controllers do not knock in step. Single-threaded.
+// Backoff: the delay after a failed write. 5 ms, doubling up to 30 s, with seeded jitter so that several
+// controllers do not retry at the same moment. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Backoff {
 
   explicit Backoff(uint64_t seed) : rng_(seed) {}
 
-  // Between half and the whole of the delay that is due.
+  // Returns the next delay: between half and all of the doubled value.
   Duration Next(const K& key) {
     const int failures = failures_[key]++;
     Duration delay = kFirst;

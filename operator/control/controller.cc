@@ -10,16 +10,18 @@
 namespace ringmaster::control {
 namespace {
 
-// To look at a gang of thousands takes milliseconds, and each of its pods brings news several times while it
-// comes or goes. After a look that led to nothing a large gang is left alone for so long.
+// A decision about a gang of thousands takes milliseconds, and each of its pods changes several times while
+// the gang starts or ends. After a decision without actions, a large gang is not reconciled again for this
+// long.
 constexpr size_t kLarge = 64;
 constexpr Duration kHoldPerPod = std::chrono::microseconds(100);
 constexpr Duration kMaxHold = milliseconds(200);
 
-// A decision that asks to be asked again at once would spin.
+// Keeps a decision with a requeue time in the past from spinning.
 constexpr Duration kMinRequeue = milliseconds(10);
 
-// The table of what an error calls for: a live read first, or only patience.
+// Whether the error shows that the view may be behind, so that a live read must follow. Other errors are only
+// retried.
 bool ViewIsBehind(Code code) {
   switch (code) {
     case Code::kAmbiguous:
@@ -34,17 +36,17 @@ bool ViewIsBehind(Code code) {
   }
 }
 
-// Writes whose success or refusal says whether the world takes our pods.
+// Whether the success or refusal of the write shows if pods are accepted now.
 bool AboutPods(const core::Action& action) {
   return std::holds_alternative<core::CreatePod>(action) ||
          std::holds_alternative<core::PrepareGang>(action) ||
          std::holds_alternative<core::ReleaseGang>(action);
 }
 
-// Whether the other writes of the decision still make sense.
+// Whether the other writes of the decision are still valid after this error.
 bool MayContinue(const core::Action& action, Code code) {
   if (std::holds_alternative<core::DeletePod>(action))
-    return code == Code::kNotFound || code == Code::kConflict;  // this one is done, by whomever
+    return code == Code::kNotFound || code == Code::kConflict;  // the pod is gone already
   return std::holds_alternative<core::CreatePod>(action) && code == Code::kAlreadyExists;
 }
 
@@ -73,7 +75,7 @@ void Controller::On(const ControlEvent& event, Time now) {
 
 std::vector<Command> Controller::TakeCommands(Time now) {
   while (auto key = queue_.Take(now)) Reconcile(*key, now);
-  Pump();
+  SendQueued();
   return std::exchange(commands_, {});
 }
 
@@ -85,7 +87,8 @@ void Controller::Reconcile(const Key& key, Time now) {
     return Done(key, now);
   }
   if (!freshness_.Fresh(key, view_)) {
-    // A watch that moves will bring it. To list while the server is late would make it later, for all jobs.
+    // A watch that makes progress will deliver the write. Listing from a slow server would slow it down
+    // further.
     const auto reached = freshness_.Reached(key, view_);
     if (!state.stale_since || state.reached != reached) {
       state.stale_since = now;
@@ -125,30 +128,30 @@ void Controller::Send(const Key& key, State& state, Snapshot snapshot, core::Dec
   state.requeue_at = decision.requeue_at;
   state.events = std::move(decision.events);
   state.failed = false;
-  state.worked = false;
+  state.pod_write_succeeded = false;
   state.refused.reset();
   state.job_uid = std::move(snapshot.observed.job.uid);
   state.refused_generation = snapshot.observed.job.spec_generation;
   state.job_revision = snapshot.job_revision;
-  state.cut = decision.actions.size() > options_.max_writes;
-  if (state.cut) decision.actions.resize(options_.max_writes);
+  state.truncated = decision.actions.size() > options_.max_writes;
+  if (state.truncated) decision.actions.resize(options_.max_writes);
   state.unsent = std::move(decision.actions);
   std::reverse(state.unsent.begin(), state.unsent.end());
   if (state.unsent.empty()) return Finish(key, state, now);
   turns_.push_back(key);
 }
 
-void Controller::Pump() {
+void Controller::SendQueued() {
   while (CanSend()) {
     const Key key = std::move(turns_.front());
     turns_.pop_front();
     const auto known = states_.find(key);
-    if (known == states_.end() || known->second.unsent.empty()) continue;  // dropped meanwhile
+    if (known == states_.end() || known->second.unsent.empty()) continue;  // its actions were dropped
     State& state = known->second;
     core::Action action = std::move(state.unsent.back());
     state.unsent.pop_back();
     if (state.unsent.empty())
-      state.unsent.shrink_to_fit();  // there are thousands of jobs, and few of them write
+      state.unsent.shrink_to_fit();  // of thousands of jobs few write at a time
     else
       turns_.push_back(key);
     const uint64_t id = next_id_++;
@@ -178,24 +181,24 @@ void Controller::OnWrite(uint64_t id, const Result<Revision>& result, Time now) 
   if (result.ok()) {
     const auto kind = KindOf(action);
     if (kind && result.value() > 0) freshness_.Expect(key, *kind, result.value());
-    state.worked |= AboutPods(action);
+    state.pod_write_succeeded |= AboutPods(action);
   } else {
     state.failed = true;
     state.must_read |= ViewIsBehind(result.error().code);
-    Note(action, result.error(), state, now);
+    RecordRefusal(action, result.error(), state, now);
     if (!MayContinue(action, result.error().code)) state.unsent = {};
   }
   if (--state.in_flight == 0 && state.unsent.empty()) Finish(key, state, now);
 }
 
-void Controller::Note(const core::Action& action, const Error& error, State& state, Time now) {
+void Controller::RecordRefusal(const core::Action& action, const Error& error, State& state, Time now) {
   if (!AboutPods(action) || state.refused) return;
   std::optional<core::RefusalKind> kind = core::ClassifyRefusal(error);
   std::string message = error.message;
   const auto* create = std::get_if<core::CreatePod>(&action);
   if (!kind && create != nullptr && error.code == Code::kAlreadyExists) {
-    // Seen twice with a live read between, and still not among our pods: it is not ours.
-    if (!state.taken.insert(create->name).second) kind = core::RefusalKind::kNameTaken;
+    // The name existed twice with a live read in between, and is not among the job's pods.
+    if (!state.taken_names.insert(create->name).second) kind = core::RefusalKind::kNameTaken;
     message = "pod " + create->name + " exists and does not belong to this job";
   }
   if (!kind) return;
@@ -221,7 +224,7 @@ void Controller::OnRead(uint64_t id, const Status& result, Time now) {
   } else {
     state.must_read = true;
   }
-  // The delays of the write that led here go on growing until a write succeeds.
+  // The back-off of the write that led here continues to grow until a write succeeds.
   if (state.failed) Retry(key, now);
   Done(key, now);
 }
@@ -235,10 +238,10 @@ void Controller::Finish(const Key& key, State& state, Time now) {
     state.refusals += 1;
     state.refusal = std::move(state.refused);
     state.refused.reset();
-  } else if (state.worked && !state.failed) {
+  } else if (state.pod_write_succeeded && !state.failed) {
     state.refusals = 0;
     state.refusal.reset();
-    state.taken.clear();
+    state.taken_names.clear();
   }
   if (state.failed) {
     Retry(key, now);
@@ -247,7 +250,7 @@ void Controller::Finish(const Key& key, State& state, Time now) {
     for (core::Event& event : state.events)
       commands_.emplace_back(std::in_place_type<DoRecord>, key, std::move(event));
     if (state.requeue_at) queue_.AddAt(key, std::max(*state.requeue_at, now + kMinRequeue));
-    if (state.cut) queue_.Add(key, now);
+    if (state.truncated) queue_.Add(key, now);
   }
   state.events.clear();
   Done(key, now);

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The controller as a machine without I/O: events go in with the time, commands come out. Single-threaded;
-// runner.h drives it over a real backend, the simulator over a faulty one.
+// Controller: the reconciler, as a state machine without I/O. Events and the time go in, commands come out.
+// Start reading here; backend.h has the interface to the outside, core/decide.h makes the decisions, loop.h
+// runs a controller over a real backend, and the simulator (tests/sim/controller) runs it over a faulty one.
+// Not thread-safe.
 //
 //   controller.On(Changed{key}, now);
 //   for (Command& c : controller.TakeCommands(now)) carry it out, and answer with WriteDone or ReadDone;
 //   wait until controller.NextWakeup() or the next event.
 //
-// Invariants: at most one decision of a job is being carried out at a time; no decision from a view that has
-// not seen our own acknowledged writes (freshness.h); after a write of unknown outcome, or one that showed
-// that the view is behind, a live read comes first; events for people are sent only after the actions of
-// their decision were acknowledged; at most max_in_flight writes are under way, and jobs take turns, so that
-// a gang of thousands does not hold up the others. One in which much happens is looked at now and then, not
-// at each news.
+// Invariants:
+//  - At most one decision per job is being carried out.
+//  - No decision uses a view that does not include the controller's own acknowledged writes (freshness.h).
+//  - A live read follows a write of unknown outcome, and one that shows that the view is behind.
+//  - A Kubernetes event is sent only after the actions of its decision were acknowledged.
+//  - At most max_in_flight writes are in flight. Jobs take turns, so a gang of thousands does not delay the
+//  others.
 //
-// What the world refused (quota, admission, rights) is kept per job and handed to the next decisions, until a
-// write about pods succeeds or the wish changes.
+// A large gang is reconciled periodically while it changes, not once per event. A refusal (quota, admission,
+// permissions) is kept per job and passed to the next decisions until a write about pods succeeds or the spec
+// changes.
 #pragma once
 
 #include <array>
@@ -41,7 +45,7 @@ namespace ringmaster::control {
 
 struct Changed {
   Key key;
-  Time since = Time::max();  // when it was told, if that was earlier than it is handed over
+  Time since = Time::max();  // when it changed, if before this event is handed over
 };
 struct WriteDone {
   uint64_t id = 0;
@@ -69,28 +73,28 @@ using Command = std::variant<DoWrite, DoRead, DoRecord>;
 
 // For metrics.
 struct Load {
-  int64_t added = 0;    // times a job was put into the queue, in all
-  int64_t retried = 0;  // of those, after a failure
-  size_t waiting = 0;   // jobs that wait for a decision now
-  size_t writing = 0;   // writes that wait for their answer now
+  int64_t added = 0;    // how often a job was queued, in total
+  int64_t retried = 0;  // of these, after a failure
+  size_t waiting = 0;   // jobs that wait for a decision
+  size_t writing = 0;   // writes that wait for an answer
 };
 
 class Controller {
  public:
   struct Options {
-    uint64_t seed = 1;                   // of the jitter
-    size_t max_writes = 512;             // of one decision; the rest is decided anew
+    uint64_t seed = 1;                   // of the retry jitter
+    size_t max_writes = 512;             // per decision; a new decision follows for the rest
     size_t max_in_flight = 50;           // of all jobs together
-    Duration stale_limit = seconds(10);  // a view that is behind and stands still for so long is read through
+    Duration stale_limit = seconds(10);  // a stale view without progress for this long is read through
     std::function<core::Decision(const core::Observed&, Time)> decide = core::Decide;
     // Called for each decision, before its commands: for logs and traces.
     std::function<void(const Key&, const core::Observed&, const core::Decision&, Time)> on_decision;
-    // Called when the writes of a decision were answered: "success", "requeue_after" or "error", and how long
-    // they took. For metrics.
+    // Called when the writes of a decision were answered, with "success", "requeue_after" or "error" and how
+    // long they took. For metrics.
     std::function<void(const Key&, const char* result, Duration took)> on_reconciled;
-    // Called when a job is let go: how long it had waited in the queue, and how long it took. For metrics.
+    // Called when the reconciliation of a job ends, with its time in the queue and its duration. For metrics.
     std::function<void(Duration waited, Duration worked)> on_turn;
-    // Called when there is no such job (any more); may be called again.
+    // Called when a job does not exist or no longer exists. May be called repeatedly.
     std::function<void(const Key&)> on_gone;
   };
 
@@ -99,7 +103,7 @@ class Controller {
 
   void On(const ControlEvent& event, Time now);
   std::vector<Command> TakeCommands(Time now);
-  // Time::min(): call TakeCommands at once; kNever: only an event can bring something new.
+  // Returns when to call TakeCommands next. Time::min(): now. kNever: after the next event.
   Time NextWakeup() const { return CanSend() ? Time::min() : queue_.NextWakeup(); }
   Load load() const { return {queue_.added(), retried_, queue_.waiting(), writes_in_flight_}; }
 
@@ -107,21 +111,22 @@ class Controller {
   struct State {
     int in_flight = 0;
     bool must_read = false;
-    bool failed = false;  // one of the writes in flight
-    bool cut = false;     // not all actions of the decision were taken up
-    bool worked = false;  // a write about pods succeeded
+    bool failed = false;     // a write of this decision failed
+    bool truncated = false;  // the decision had more than max_writes actions
+    bool pod_write_succeeded = false;
     std::string job_uid;
     Revision job_revision = 0;
-    Time began{};       // the decision being carried out
-    Time hold_until{};  // no decision before: the last one looked at many pods and found nothing to do
-    std::vector<core::Action> unsent;      // the next one last: an empty deque would keep a page
-    std::optional<core::Refusal> refused;  // by one of the writes of this decision
-    std::optional<core::Refusal> refusal;  // what the next decisions are told
-    int32_t refusals = 0;                  // decisions in a row
-    int64_t refused_generation = 0;        // of the wish
-    std::set<std::string> taken;           // names that existed when we wanted them
-    std::optional<Time> stale_since;       // the view is behind, and has not moved
-    std::array<Revision, 2> reached{};     // where it stood then
+    Time began{};       // when the current decision was made
+    Time hold_until{};  // no decision before this time: the last one examined many pods and found nothing to
+                        // do
+    std::vector<core::Action> unsent;      // in reverse order (an empty deque would keep a page)
+    std::optional<core::Refusal> refused;  // of a write of this decision
+    std::optional<core::Refusal> refusal;  // passed to the next decisions
+    int32_t refusals = 0;                  // refused decisions in a row
+    int64_t refused_generation = 0;        // the spec generation that was refused
+    std::set<std::string> taken_names;     // pod names that existed when their creation was requested
+    std::optional<Time> stale_since;       // since when the view is behind without progress
+    std::array<Revision, 2> reached{};     // the revisions of the view at that time
     std::optional<Time> requeue_at;
     std::vector<core::Event> events;
   };
@@ -133,8 +138,8 @@ class Controller {
   void Reconcile(const Key& key, Time now);
   void Send(const Key& key, State& state, Snapshot snapshot, core::Decision decision, Time now);
   bool CanSend() const { return writes_in_flight_ < options_.max_in_flight && !turns_.empty(); }
-  void Pump();
-  void Note(const core::Action& action, const Error& error, State& state, Time now);
+  void SendQueued();
+  void RecordRefusal(const core::Action& action, const Error& error, State& state, Time now);
   void Read(const Key& key, State& state);
   void OnWrite(uint64_t id, const Result<Revision>& result, Time now);
   void OnRead(uint64_t id, const Status& result, Time now);
@@ -150,7 +155,7 @@ class Controller {
   std::map<Key, State> states_;
   std::map<uint64_t, Pending> pending_;
   std::map<uint64_t, Key> reads_;
-  std::deque<Key> turns_;  // jobs with unsent actions; those of dropped ones are skipped
+  std::deque<Key> turns_;  // jobs with unsent actions; entries without any are skipped
   size_t writes_in_flight_ = 0;
   uint64_t next_id_ = 1;
   int64_t retried_ = 0;

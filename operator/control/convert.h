@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From the API object to the core's view of it: the only place that knows both. Pure.
+// Conversion from the API object to core::Job. The only place that depends on both. Pure.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace ringmaster::control {
 
-// `job` was validated and has its defaults. `uid` and `spec_generation` are the store's.
+// REQUIRES: `job` is valid and has its defaults. `uid` and `spec_generation` come from the API server.
 core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t spec_generation);
 
 Key KeyOf(const api::TrainingJob& job);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Read your writes: after an acknowledged write, no decision about that job from a view that has not seen it.
-// Without this gate two gangs of one job can be alive at once. Single-threaded.
+// Freshness: read-your-writes. After an acknowledged write, no decision about that job uses a view that does
+// not include it. Without this gate two gangs of one job could run at once. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class Freshness {
     return true;
   }
 
-  // How far the watches have come from which news of this job is awaited, 0 for the others: changes as long
-  // as they move.
+  // Returns the revisions that the awaited watches have reached, 0 for the others. The result changes as long
+  // as these watches make progress.
   std::array<Revision, 2> Reached(const Key& key, const View& view) const {
     std::array<Revision, 2> reached{};
     const auto it = awaited_.find(key);
@@ -41,7 +41,7 @@ class Freshness {
     return reached;
   }
 
-  // After a live read, which holds all there is; or when the job is gone.
+  // Stops waiting: after a live read, which includes everything, or when the job is gone.
   void Forget(const Key& key) { awaited_.erase(key); }
 
  private:

@@ -2,46 +2,42 @@
 
 #include "operator/control/loop.h"
 
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/log.h"
 
 namespace ringmaster::control {
 
-// Changes of one key coalesce, so it holds at most one entry per job plus the answers in flight.
+// The events for the loop's thread. Changes of one key coalesce, so it holds at most one per job, plus the
+// answers. Thread-safe.
 class Loop::Mailbox {
  public:
   void Push(ControlEvent event) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_) return;
       if (auto* changed = std::get_if<Changed>(&event))
         changed_.try_emplace(std::move(changed->key), Now());
       else
         answers_.push_back(std::move(event));
     }
-    ready_.notify_one();
+    ready_.NotifyOne();
   }
 
   void Close() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       closed_ = true;
     }
-    ready_.notify_one();
+    ready_.NotifyOne();
   }
 
-  // false: closed. Answers come before changes, so that a decision knows them.
+  // Waits for events until `until` and moves them to `events`, answers before changes, so that a decision
+  // includes them. Returns false when the mailbox is closed.
   bool Wait(Time until, std::vector<ControlEvent>& events) {
-    std::unique_lock lock(mutex_);
-    const auto something = [&] { return closed_ || !changed_.empty() || !answers_.empty(); };
-    if (until == kNever)
-      ready_.wait(lock, something);
-    else if (until > Now())
-      ready_.wait_until(lock, until, something);
+    MutexLock lock(mutex_);
+    while (!closed_ && changed_.empty() && answers_.empty() && until > Now()) ready_.WaitUntil(lock, until);
     if (closed_) return false;
     events = std::exchange(answers_, {});
     for (const auto& [key, since] : changed_) events.push_back(Changed{key, since});
@@ -50,21 +46,21 @@ class Loop::Mailbox {
   }
 
   size_t waiting() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return changed_.size();
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable ready_;
-  bool closed_ = false;
-  std::map<Key, Time> changed_;  // since when
-  std::vector<ControlEvent> answers_;
+  mutable Mutex mutex_;
+  CondVar ready_;
+  bool closed_ RM_GUARDED_BY(mutex_) = false;
+  std::map<Key, Time> changed_ RM_GUARDED_BY(mutex_);  // since when
+  std::vector<ControlEvent> answers_ RM_GUARDED_BY(mutex_);
 };
 
 namespace {
 
-// The reason of a decision is worth a line when it is another one.
+// Adds a log line for each decision whose reason differs from the last one of its job.
 Controller::Options WithLog(Controller::Options options) {
   auto inner = std::move(options.on_decision);
   auto last = std::make_shared<std::map<Key, std::string>>();
@@ -105,7 +101,7 @@ void Loop::Run() {
     for (const ControlEvent& event : events) controller_.On(event, Now());
     std::vector<Command> commands = controller_.TakeCommands(Now());
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       load_ = controller_.load();
     }
     for (Command& command : commands) CarryOut(std::move(command));
@@ -115,7 +111,7 @@ void Loop::Run() {
 Load Loop::load() const {
   Load load;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     load = load_;
   }
   load.waiting += mailbox_->waiting();

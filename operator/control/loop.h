@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Drives a Controller over a Backend: one thread, one mailbox, the only clock. Everything the controller owns
-// is touched by that thread alone.
+// Loop: runs a Controller over a Backend with one thread and a mailbox. Only that thread uses the controller.
+// Thread-safe.
 //
 //   Loop loop(backend, {});
 //   loop.Start();
 //   ...
-//   loop.Stop();   // or the destructor; answers that come later are dropped
+//   loop.Stop();   // or the destructor; later answers are dropped
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
+#include "base/thread_annotations.h"
 #include "operator/control/controller.h"
 
 namespace ringmaster::control {
 
 class Loop {
  public:
-  // `backend` must outlive the loop. Subscribes to it.
+  // Subscribes to `backend`, which must outlive the loop.
   Loop(Backend& backend, Controller::Options options);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Once. Jobs that exist already are looked at first.
+  // Starts the thread, which first reconciles the existing jobs. Call once.
   void Start();
-  // Returns when the thread has ended: no command is given after that. Any thread but the loop's own.
+  // Ends the thread and waits for it. No command follows. Must not be called from the loop's own thread.
   void Stop();
-  // As after the last turn of the thread, and what has come since. Any thread.
+  // Returns the load after the thread's last turn plus the changes received since.
   Load load() const;
 
  private:
@@ -39,10 +40,10 @@ class Loop {
   void CarryOut(Command command);
 
   Backend& backend_;
-  std::shared_ptr<Mailbox> mailbox_;  // shared with callbacks that may outlive us
+  std::shared_ptr<Mailbox> mailbox_;  // shared with callbacks that may outlive the loop
   Controller controller_;
-  mutable std::mutex mutex_;
-  Load load_;
+  mutable Mutex mutex_;
+  Load load_ RM_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which job needs a look: the two sets of client-go's queue (dirty: wants one; processing: has one under way)
-// and due times, of which the earliest per key counts. A key is never processed twice at a time, and a change
-// during processing is not lost. Single-threaded; time comes in as an argument.
+// WorkQueue: the keys that need a reconciliation. Like client-go's work queue it keeps two sets, dirty
+// (waiting) and processing, and additionally a due time per key, of which the earliest counts. A key is never
+// processed twice at a time, and a change during processing is not lost. Not thread-safe; the time is an
+// argument.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace ringmaster::control {
 template <class K>
 class WorkQueue {
  public:
-  // `since`: when it began to want a look.
+  // `since`: when the key became dirty.
   void Add(const K& key, Time since) {
     if (!dirty_.emplace(key, since).second) return;
     ++added_;
@@ -38,7 +39,7 @@ class WorkQueue {
     by_time_.insert({at, key});
   }
 
-  // The next key to process; Done(key) must follow.
+  // Returns the next key to process, if any. The caller must call Done(key) afterwards.
   std::optional<K> Take(Time now) {
     while (!by_time_.empty() && by_time_.begin()->first <= now) {
       const auto [due, key] = *by_time_.begin();
@@ -54,7 +55,7 @@ class WorkQueue {
     return key;
   }
 
-  // How long it had waited, and how long it took.
+  // How long the key waited in the queue, and how long its processing took.
   struct Spent {
     Duration waited{0};
     Duration worked{0};
@@ -75,9 +76,9 @@ class WorkQueue {
 
   bool processing(const K& key) const { return processing_.contains(key); }
   size_t waiting() const { return dirty_.size(); }
-  int64_t added() const { return added_; }  // in all; once for each look
+  int64_t added() const { return added_; }  // how often a key became dirty, in total
 
-  // Time::min() when something can be taken now, kNever when nothing is due.
+  // Returns when Take can return a key: Time::min() for now, kNever for not without another Add.
   Time NextWakeup() const {
     if (!ready_.empty()) return Time::min();
     return by_time_.empty() ? kNever : by_time_.begin()->first;
