@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much goes wrong in one simulated run. Each seed draws its own rates, so that some runs are calm in all
-// respects but one (as in swarm testing).
+// Faults: the fault rates of one simulated run. Each seed draws its own rates, so that some runs have a
+// single kind of fault (swarm testing).
 #pragma once
 
 #include "base/rng.h"
@@ -10,26 +10,26 @@
 namespace ringmaster::sim {
 
 struct Faults {
-  Duration until{0};          // since the start; afterwards nothing goes wrong any more
-  Duration watch_lag_max{0};  // of a change on its way to the view; each kind has its own stream
-  Duration request_max{0};    // of a request, and again of its reply
+  Duration until{0};          // since the start; no faults happen later
+  Duration watch_lag_max{0};  // of a change on its way to the view; each kind has a separate stream
+  Duration request_max{0};    // latency of a request, and again of its reply
   double lost_request = 0;    // per write
   double lost_reply = 0;
-  double late_request = 0;      // per write: it arrives seconds later, perhaps after its sender is gone
-  double conflict = 0;          // per status write, without a reason
+  double late_request = 0;      // per write: it arrives seconds later, perhaps after its sender has ended
+  double conflict = 0;          // per status write, spurious
   double failed_read = 0;       // per live read
   double controller_crash = 0;  // per command
-  double deposed = 0;           // per second: another leader starts while this one goes on for a while
-  double clock = 0;             // per second: the controller's wall clock is set to something else
-  double stuck_deletion = 0;    // per graceful deletion: the node is gone
+  double deposed = 0;           // per second: another leader starts while this one continues for a while
+  double clock = 0;             // per second: the controller's wall clock is set to another time
+  double stuck_deletion = 0;    // per graceful deletion: the node is lost
   double pod_crash = 0;         // per pod and second
   double pod_silent = 0;        // per pod and second
   double node_lost = 0;         // per node and second; it comes back later
-  double bad_image = 0;         // per start of a pod: not pulled for a while
-  double refusal = 0;           // per creation: an admission webhook says no
-  double quota = 0;             // per second: appears, changes, disappears
-  double half_prepared = 0;     // per preparation: some parts are made, and an error comes back
-  double by_hand = 0;           // per second: somebody deletes what stands beside the pods, or takes a name
+  double bad_image = 0;         // per start of a pod: the image cannot be pulled for a while
+  double refusal = 0;           // per creation: an admission webhook refuses it
+  double quota = 0;             // per second: a quota appears, changes or disappears
+  double half_prepared = 0;     // per PrepareGang: some objects are created, then an error follows
+  double by_hand = 0;           // per second: a user deletes a supporting object, or takes a pod's name
   double user_edit = 0;         // per second
 
   static Faults None() { return {}; }

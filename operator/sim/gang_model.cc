@@ -23,7 +23,7 @@ bool IsMember(const PodTruth& p, int64_t attempt, Time now) {
 
 }  // namespace
 
-bool GangModel::Away(const World& world, const PodTruth& p) { return p.stuck || world.Unreachable(p); }
+bool GangModel::CutOff(const World& world, const PodTruth& p) { return p.stuck || world.Unreachable(p); }
 
 void GangModel::Tick(World& world, const control::Key& key) {
   auto it = world.jobs_.find(key);
@@ -45,7 +45,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   report.live_pods.clear();
   report.silent_pods.clear();
   for (const auto& [name, p] : job.pods) {
-    const bool heard = !p.silent && !Away(world, p);
+    const bool heard = !p.silent && !CutOff(world, p);
     if (p.pod.attempt == gang.order->attempt && p.pod.phase == core::PodPhase::kRunning && p.joined && !heard)
       report.silent_pods.push_back(name);
     if (!heard || !IsMember(p, gang.order->attempt, now)) continue;
@@ -71,7 +71,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
 
   const auto size = static_cast<int32_t>(members.size());
   if (over) {
-    // Its pods end below.
+    // The pods end below.
   } else if (gang.order->stop) {
     if (size == 0 || report.phase == GangPhase::kStopping) {
       report.phase = GangPhase::kStopped;
@@ -98,7 +98,7 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   report.total_steps = gang.total_steps;
   report.checkpoint_step = gang.checkpoint_step;
   if (report != before) world.ReportChanged(key);
-  // Last: the end of the last pod of a deleted job takes the job with it, `job` and `gang` included.
+  // Must be last: the end of a deleted job's last pod destroys the job, including `job` and `gang`.
   if (over) {
     for (const std::string& uid : members) world.EndPod(key, uid, 0, "");
   }
@@ -113,8 +113,8 @@ void GangModel::TickForeign(World& world, const control::Key& key, JobTruth& job
   for (const auto& [name, p] : job.pods) {
     if (p.pod.attempt != attempt) continue;
     if (p.pod.phase == core::PodPhase::kSucceeded) succeeded += 1;
-    if (p.pod.phase == core::PodPhase::kFailed || Away(world, p) || p.pod.deleting()) lost = true;
-    if (p.pod.phase != core::PodPhase::kRunning || Away(world, p)) continue;
+    if (p.pod.phase == core::PodPhase::kFailed || CutOff(world, p) || p.pod.deleting()) lost = true;
+    if (p.pod.phase != core::PodPhase::kRunning || CutOff(world, p)) continue;
     running += 1;
     alive.push_back(p.pod.uid);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What runs in the pods, roughly: native jobs have a coordinator that trains with whoever is there, waits
-// below min, stops on order, and reports; other frameworks need all pods at once and lose all with one.
+// GangModel: a rough model of the programs in the pods. A native job has a coordinator that trains with the
+// available workers, waits below min, stops on order, and reports. Other frameworks need all pods and lose
+// all with one.
 #pragma once
 
 #include "operator/sim/world.h"
@@ -15,8 +16,8 @@ class GangModel {
   static void Tick(World& world, const control::Key& key);
 
  private:
-  // Nothing is heard of it, and nothing reaches it.
-  static bool Away(const World& world, const PodTruth& p);
+  // Whether the pod is cut off: no message from it or to it arrives.
+  static bool CutOff(const World& world, const PodTruth& p);
   static void TickNative(World& world, const control::Key& key, JobTruth& job);
   static void TickForeign(World& world, const control::Key& key, JobTruth& job);
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Virtual time: what happens next, in order of time and, within it, of arrival. Single-threaded.
+// Scheduler: virtual time. Runs callbacks in order of time and, at the same time, of arrival. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace ringmaster::sim {
 
 class Scheduler {
  public:
-  // Not Time{}: nobody may mistake an unset time for a real one.
+  // Differs from Time{}, so that an unset time is not mistaken for a real one.
   static constexpr Time kStart = Time{} + seconds(1000);
 
   Time now() const { return now_; }
@@ -26,10 +27,10 @@ class Scheduler {
     queue_.push({at < now_ ? now_ : at, next_sequence_++, std::move(what)});
   }
 
-  // Time of the next item; kNever when there is none.
+  // Returns the time of the next item; kNever when there is none.
   Time NextAt() const { return queue_.empty() ? kNever : queue_.top().at; }
 
-  // Runs the next item. There must be one.
+  // Runs the next item. REQUIRES: there is one.
   void Step() {
     Item item = std::move(const_cast<Item&>(queue_.top()));  // NOLINT: popped right away
     queue_.pop();
@@ -37,7 +38,7 @@ class Scheduler {
     item.what();
   }
 
-  // Lets time pass with nothing to do.
+  // Advances the time without running an item.
   void AdvanceTo(Time at) {
     if (at > now_) now_ = at;
   }

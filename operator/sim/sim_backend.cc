@@ -36,6 +36,8 @@ void Shift(std::optional<Time>& at, Duration by) {
   if (at) Shift(*at, by);
 }
 
+// Returns the status with every time `by` later. Outside a process the times are wall-clock times, inside
+// they are relative to the process's clock.
 core::Status Shifted(core::Status status, Duration by) {
   if (by == Duration{0}) return status;
   core::Ledger& l = status.ledger;
@@ -113,7 +115,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   o.prepared = cached.support;
   if (gated > 0 && !world_.nodes().empty())
     o.fit = capacity_.FitOf(*ShapeOf(o.status.ledger, scheduler_.now()), gated);
-  // The coordinator is in our own process. That of a deposed leader hears of nobody.
+  // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
   if (const JobTruth* truth = world_.Find(key);
       truth != nullptr && truth->job.uid == job.job.uid && job.job.native && o.order)
@@ -138,7 +140,7 @@ void SimBackend::Notify(const Key& key) {
   for (const auto& subscriber : subscribers_) subscriber(key);
 }
 
-// There may be room now for gangs that wait for it.
+// Notifies the jobs with gated pods: there may be room for them now.
 void SimBackend::NotifyWaiting() {
   for (const auto& [key, cached] : cache_)
     if (std::any_of(cached.pods.begin(), cached.pods.end(),
@@ -151,9 +153,10 @@ void SimBackend::NotifyOn(const std::string& node) {
     const bool there = std::any_of(cached.pods.begin(), cached.pods.end(),
                                    [&](const auto& item) { return item.second.node == node; });
     const auto suspected = [&](const core::Suspect& suspect) { return suspect.node == node; };
-    const bool told = cached.job && std::any_of(cached.job->status.ledger.suspects.begin(),
-                                                cached.job->status.ledger.suspects.end(), suspected);
-    if (there || told) Notify(key);
+    const bool suspected_node =
+        cached.job && std::any_of(cached.job->status.ledger.suspects.begin(),
+                                  cached.job->status.ledger.suspects.end(), suspected);
+    if (there || suspected_node) Notify(key);
   }
 }
 
@@ -179,7 +182,7 @@ void SimBackend::OnJob(const Key& key) {
   Deliver(kJobs, [this, key, part = std::move(part), revision = world_.revision(Kind::kJob)]() mutable {
     Cached& cached = cache_[key];
     if (revision > cached.floor[0]) {
-      // A namesake has nothing of what its predecessor had in our memory.
+      // Another job with the same name starts without the cached state.
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.support.reset();
       cached.job = std::move(part);
@@ -248,8 +251,8 @@ void SimBackend::LearnNode(const std::string& name, bool lost) {
     not_ready_.erase(name);
 }
 
-// The world stamps pods with its own wall clock. By ours that may be in the future: then it is the moment at
-// which we first heard of it.
+// The world stamps pods with its own wall clock. A time in the future of this process's clock is replaced by
+// the time at which the process first observed it.
 void SimBackend::LearnPod(Cached& cached, core::Pod pod, bool live) {
   const Time now = scheduler_.now();
   auto it = cached.pods.find(pod.name);
@@ -325,22 +328,21 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
   if (auto* set = std::get_if<core::SetStatus>(&write.action)) set->status = Shifted(set->status, clock_);
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
       release != nullptr && !world_.nodes().empty() && !options_.forgets_reservations) {
-    // From now on nobody else gets this room; before the request goes out.
+    // Reserve the room before the request is sent, so that no other gang gets it.
     std::vector<std::string> uids;
     const Cached& cached = cache_[write.key];
     for (const core::PodRef& ref : release->pods) {
-      // Nobody would ever give back the room of one that is gone already.
+      // The room of a pod that is gone would never be released.
       auto it = cached.pods.find(ref.name);
       if (it == cached.pods.end() || it->second.uid != ref.uid)
         return done(Error{Code::kNotFound, "pod " + ref.name});
       uids.push_back(ref.uid);
     }
-    // Released whether or not there is room.
+    // Such pods are released even without room.
     const bool pressed = options_.never_says_full || (cached.job && cached.job->job.autoscaler);
     const auto shape = cached.job ? ShapeOf(Shifted(cached.job->status, -clock_).ledger, scheduler_.now())
                                   : ShapeWithout({});
-    if (!capacity_.Reserve(uids, shape) && !pressed)
-      return done(Error{Code::kConflict, "there is no room any more"});
+    if (!capacity_.Reserve(uids, shape) && !pressed) return done(Error{Code::kConflict, "no room is left"});
   }
   Duration there = Random(faults_.request_max);
   const Duration back = Random(faults_.request_max);
@@ -356,7 +358,9 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     return;
   }
   if (std::holds_alternative<core::SetStatus>(write.action) && Chance(faults_.conflict)) {
-    scheduler_.After(there + back, [done = std::move(done)] { done(Error{Code::kConflict, "by bad luck"}); });
+    scheduler_.After(there + back, [done = std::move(done)] {
+      done(Error{Code::kConflict, "spurious conflict"});
+    });
     return;
   }
   Send(std::move(write), there, back, Chance(faults_.lost_reply), std::move(done));
@@ -377,13 +381,13 @@ void SimBackend::Send(control::Write write, Duration there, Duration back, bool 
   });
 }
 
-// What the process learns from an answer itself, before any watch. `version`: of what stands beside the pods,
-// when the write was done.
+// Applies what an answer says, before the watch delivers it. `version`: that of the supporting objects when
+// the write was done.
 void SimBackend::Acknowledge(const control::Write& write, const Result<Revision>& result, uint64_t version) {
   Cached& cached = cache_[write.key];
   if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action);
       prepare != nullptr && result.ok()) {
-    // Unless the watch knows better already: somebody may have damaged it since.
+    // A newer watch event wins: an object may have been deleted since.
     if (!cached.job || cached.job->job.uid != write.job_uid || version <= cached.support_version) return;
     cached.support_version = version;
     cached.support = *prepare;
@@ -391,7 +395,7 @@ void SimBackend::Acknowledge(const control::Write& write, const Result<Revision>
   }
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
       release != nullptr && !result.ok() && result.error().code != Code::kAmbiguous) {
-    // Each pod's patch has its own answer: those that were released before the error keep their places.
+    // Each pod is patched separately: those released before the error keep their places.
     const JobTruth* truth = world_.Find(write.key);
     for (const core::PodRef& ref : release->pods) {
       if (truth != nullptr) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The Backend in front of a World: changes reach the view late, each kind in its own stream; requests and
-// replies get lost or late, status writes conflict for no reason, the wall clock of the process is wrong.
-// With Faults::None() it is prompt and reliable. One of these is one process of the controller (after
-// Restart, another one), with a term of its own. Single-threaded, virtual time.
+// SimBackend: the faulty network between the controller and a World. Changes reach the view late, each kind
+// in a separate stream; requests and replies are lost or late; status writes conflict without a reason; the
+// process's wall clock is wrong. With Faults::None() it is prompt and reliable. A SimBackend is one process
+// of the controller, with a term; after Restart it is another process. Not thread-safe; uses virtual time.
 #pragma once
 
 #include <map>
@@ -23,10 +23,10 @@ class SimBackend final : public control::Backend {
  public:
   struct Options {
     uint64_t seed = 1;
-    // Planted mistakes.
-    bool forgets_reservations = false;  // released gangs take no room until they are bound
-    bool keeps_reservations = false;    // of pods that are gone
-    bool never_says_full = false;       // gates are taken away whether or not there is room
+    // Planted bugs, which the simulator must find.
+    bool forgets_reservations = false;  // released gangs occupy no room until they are bound
+    bool keeps_reservations = false;    // even of pods that are gone
+    bool never_says_full = false;       // gates are removed even without room
   };
 
   SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options);
@@ -39,11 +39,11 @@ class SimBackend final : public control::Backend {
   void Record(const control::Key&, const core::Event&) override {}
   void Subscribe(std::function<void(const control::Key&)> changed) override;
 
-  // A new process, leader of this term: lists everything anew, forgets subscribers.
+  // Becomes a new process that leads in this term: lists all objects again and forgets its subscribers.
   void Restart(World::Term term);
-  // The process is gone; what it sent is still on its way.
+  // Ends the process. Requests that it sent still arrive.
   void Kill();
-  // How far its wall clock is ahead of the world's.
+  // Sets how far its wall clock is ahead of the world's.
   void SetClock(Duration ahead) { clock_ = ahead; }
 
  private:
@@ -55,7 +55,7 @@ class SimBackend final : public control::Backend {
   struct Cached {
     std::optional<JobPart> job;
     std::map<std::string, core::Pod> pods;
-    // A live read saw everything up to here: what the watch brings of before is old news.
+    // The revisions of the last live read. Older watch events are outdated.
     control::Revision floor[2] = {0, 0};
     std::optional<core::PrepareGang> support;
     uint64_t support_version = 0;
@@ -87,7 +87,7 @@ class SimBackend final : public control::Backend {
   const Faults faults_;
   const Options options_;
   SplitMix64 rng_;
-  uint64_t process_ = 0;  // rises with Restart: what was on its way to the one before is dropped
+  uint64_t process_ = 0;  // increases with Restart; replies to an earlier process are dropped
   World::Term term_ = 0;  // 0: no process
   Duration clock_{0};
   std::map<control::Key, Cached> cache_;

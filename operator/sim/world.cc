@@ -133,10 +133,10 @@ Result<Revision> World::Apply(const control::Write& write, Term term) {
   return Revision{0};
 }
 
-// Orders of a leader that was deposed reach nobody.
+// Orders of a deposed leader reach no agent.
 Result<Revision> World::Order(const Key& key, JobTruth& job, const core::SetGang& order) {
   if (deposed() && !options_.accepts_any_term) return Revision{0};
-  // Another attempt is another gang: it starts from the checkpoint.
+  // The gang of a new attempt starts from the checkpoint.
   if (!job.gang.order || job.gang.order->attempt != order.attempt) {
     job.gang.members.clear();
     job.gang.step = job.gang.checkpoint_step;
@@ -152,7 +152,7 @@ std::optional<Error> World::RefusesPods(const std::string& what) {
   if (scheduler_.now() < namespace_ending_until_)
     return Error{Code::kForbidden, what + ": unable to create: the namespace is being terminated"};
   if (faulty() && rng_.Chance(options_.faults.refusal))
-    return Error{Code::kForbidden, what + ": admission webhook \"moods\" denied the request"};
+    return Error{Code::kForbidden, what + ": admission webhook \"random\" denied the request"};
   return std::nullopt;
 }
 
@@ -189,7 +189,7 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
 Result<Revision> World::DeletePod(const Key& key, JobTruth& job, const core::DeletePod& action) {
   auto it = job.pods.find(action.name);
   if (it == job.pods.end()) return NotFound("pod " + action.name);
-  if (it->second.pod.uid != action.uid) return Error{Code::kConflict, action.name + " is another one by now"};
+  if (it->second.pod.uid != action.uid) return Error{Code::kConflict, action.name + " has another uid"};
   if (!it->second.pod.alive() || action.force() || !it->second.pod.bound()) {
     RemovePod(key, action.name);
   } else {
@@ -210,12 +210,12 @@ Result<Revision> World::Prepare(const Key& key, JobTruth& job, const core::Prepa
   return Revision{0};
 }
 
-// One patch per pod: an error in the middle leaves the first ones released.
+// Each pod is patched separately: after an error the first ones stay released.
 Result<Revision> World::Release(const Key& key, JobTruth& job, const core::ReleaseGang& action) {
   for (const core::PodRef& ref : action.pods) {
     auto it = job.pods.find(ref.name);
     if (it == job.pods.end()) return NotFound("pod " + ref.name);
-    if (it->second.pod.uid != ref.uid) return Error{Code::kConflict, ref.name + " is another one by now"};
+    if (it->second.pod.uid != ref.uid) return Error{Code::kConflict, ref.name + " has another uid"};
   }
   for (const Observer& observer : observers_)
     if (observer.released) observer.released(key, action);
@@ -236,8 +236,8 @@ void World::Terminate(const Key& key, PodTruth& pod, Duration grace) {
   pod.pod.delete_by = pod.pod.delete_by ? std::min(*pod.pod.delete_by, by) : by;
   PodChanged(key, pod.pod.name);
   const std::string uid = pod.pod.uid;
-  const bool deaf = pod.silent || pod.behaviour.ignores_sigterm;
-  const Duration leaving = deaf ? grace : std::min(grace, Random(kLeaveMax));
+  const bool ignores = pod.silent || pod.behaviour.ignores_sigterm;
+  const Duration leaving = ignores ? grace : std::min(grace, Random(kLeaveMax));
   const bool killed = leaving == grace;
   scheduler_.After(leaving, [this, key, uid, killed] {
     PodTruth* p = FindPod(key, uid);

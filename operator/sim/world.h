@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The truth of the simulated world: an API server without faults (revisions, preconditions, quota,
-// collector), nodes with a scheduler and a kubelet, and a model of what runs in the pods (gang_model.h).
-// Virtual time, single-threaded, deterministic by seed. SimBackend puts the faulty network in front of it.
+// World: the true state of the simulated cluster. An API server without faults (revisions, preconditions,
+// quota, garbage collection), nodes with a scheduler and kubelets (world_nodes.cc), and a model of the
+// programs in the pods (gang_model.h). Uses virtual time, deterministic by seed, not thread-safe. Start
+// reading here; SimBackend puts the faulty network in front of it.
 #pragma once
 
 #include <functional>
@@ -19,9 +20,9 @@
 
 namespace ringmaster::sim {
 
-// What the program in a pod does of itself.
+// The program of a pod.
 struct Behaviour {
-  std::optional<Duration> ends_after;  // of running
+  std::optional<Duration> ends_after;  // after it started; unset: it runs until it is stopped
   int32_t exit_code = 0;
   std::string message;
   bool ignores_sigterm = false;
@@ -29,20 +30,20 @@ struct Behaviour {
 
 struct PodTruth {
   core::Pod pod;
-  uint64_t number = 0;  // in order of creation
+  uint64_t number = 0;  // in creation order
   Behaviour behaviour;
   std::vector<std::string> excluded_nodes;
   std::vector<std::string> avoided_nodes;
-  std::optional<Time> image_from;  // when its image can be pulled
+  std::optional<Time> image_from;  // when its image becomes available
   bool silent = false;
-  bool stuck = false;  // its node is gone for it: only force removes it
+  bool stuck = false;  // its node does not end it: only force removes it
   bool joined = false;
 };
 
 struct NodeTruth {
-  int32_t slots = 1;  // pods that it takes
+  int32_t slots = 1;  // the number of pods that fit
   std::optional<Time> lost_since;
-  std::optional<Time> reported_since;  // the API server says so: some time after it was lost
+  std::optional<Time> reported_since;  // when the API server reported it lost, some time later
 };
 
 struct GangState {
@@ -52,47 +53,48 @@ struct GangState {
   std::vector<std::string> members;  // uids
   rendezvous::Report report;
   std::optional<core::SetGang> order;
-  uint64_t order_term = 0;     // of the leader that gave it
-  int64_t newest_attempt = 0;  // that has made a step
+  uint64_t order_term = 0;     // of the leader that sent the order
+  int64_t newest_attempt = 0;  // the newest attempt that made a step
 };
 
 struct JobTruth {
   core::Job job;
   core::Status status;
   control::Revision revision = 0;
-  uint64_t status_term = 0;  // of the leader that wrote the status last, and when
+  uint64_t status_term = 0;  // of the leader that wrote the status last
   Time status_at{};
   std::map<std::string, PodTruth> pods;       // by name
-  std::optional<core::PrepareGang> support;   // what was last made beside the pods
-  bool support_complete = false;              // none of its parts is missing
+  std::optional<core::PrepareGang> support;   // the supporting objects that were created last
+  bool support_complete = false;              // none of them is missing
   std::optional<Time> support_missing_since;  // while there are pods
   GangState gang;
-  Duration foreign_work{0};  // done by the pod set of `foreign_attempt`
+  Duration foreign_work{0};  // done by the pods of `foreign_attempt`
   int64_t foreign_attempt = 0;
 };
 
 class World {
  public:
-  // A leader's number; the highest is the one that agents talk to.
+  // The number of a leader. Agents connect to the leader with the highest one.
   using Term = uint64_t;
 
   struct Options {
     uint64_t seed = 1;
     Faults faults;
-    std::function<Behaviour(const core::Pod&)> behaviour;  // default: runs until told
-    bool models = true;  // nodes, scheduler, gang and framework models run; without: room for every pod
+    std::function<Behaviour(const core::Pod&)> behaviour;  // default: runs until it is stopped
+    bool models = true;  // run nodes, scheduler, gang and framework models; otherwise every pod has room
     core::GangProvider provider = core::GangProvider::kNone;
     std::vector<int32_t> slots;     // of each node
-    bool accepts_any_term = false;  // planted: orders of deposed leaders reach the agents
+    bool accepts_any_term = false;  // planted bug: orders of deposed leaders reach the agents
   };
-  // Who watches the truth: the backend (to carry changes to the view) and the checker.
+  // Observers of the true state: the backend, which carries changes to the view, and the checker.
   struct Observer {
     std::function<void(const control::Key&)> job_changed;
     std::function<void(const control::Key&, const std::string& pod)> pod_changed;
     std::function<void(const control::Key&)> report_changed;
     std::function<void(const control::Key&)> support_changed;
     std::function<void(const std::string& node)> node_changed;
-    std::function<void(const control::Key&, const core::ReleaseGang&)> released;  // before it is done
+    std::function<void(const control::Key&, const core::ReleaseGang&)>
+        released;  // before the release is applied
   };
 
   World(Scheduler& scheduler, Options options);
@@ -106,7 +108,7 @@ class World {
   bool faulty() const { return scheduler_.elapsed() < options_.faults.until; }
   Time nodes_changed_at() const { return nodes_changed_at_; }
 
-  // The user. `job.uid` is given here.
+  // Actions of users. Submit assigns `job.uid`.
   void Submit(const control::Key& key, core::Job job, int64_t total_steps);
   void Change(const control::Key& key, const std::function<void(core::Job&)>& change);
   void Delete(const control::Key& key);
@@ -116,13 +118,13 @@ class World {
   void TakeName(const control::Key& key, const std::string& pod) { foreign_.insert({key, pod}); }
   void SetQuota(std::optional<int32_t> pods) { quota_ = pods; }
 
-  // The API server: at once, and always with an answer. `term`: of the leader that sent it.
+  // The API server: applies a write at once and always answers. `term`: of the leader that sent it.
   Result<control::Revision> Apply(const control::Write& write, Term term);
-  // A leader has started: the coordinator of the one before is gone, agents come to this one.
+  // A leader has started: agents connect to its coordinator, the former one is gone.
   void SetTerm(Term term);
   Term term() const { return term_; }
   Time term_since() const { return term_since_; }
-  // While a write is carried out: its sender is not the leader any more.
+  // Whether the write being applied comes from a leader that was replaced.
   bool deposed() const { return acting_term_ < term_; }
   Term acting_term() const { return acting_term_; }
 
@@ -166,7 +168,7 @@ class World {
   std::map<control::Key, JobTruth> jobs_;
   std::map<std::string, NodeTruth> nodes_;
   Time nodes_changed_at_ = Scheduler::kStart;
-  std::set<std::pair<control::Key, std::string>> foreign_;  // names of pods that others have
+  std::set<std::pair<control::Key, std::string>> foreign_;  // pod names that other owners have
   std::optional<int32_t> quota_;
   Time namespace_ending_until_{};
   Term term_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the world below the API server: nodes that get lost and come back, a scheduler, kubelets.
+// The part of World below the API server: the scheduler, the kubelets, and nodes that are lost and return.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 
 constexpr Duration kStartMax = milliseconds(1500);  // bound -> running
 constexpr Duration kNodeAway = seconds(40);
-constexpr Duration kNodeTold = seconds(12);  // a lost node is known to be so at most this much later
+constexpr Duration kNodeReported = seconds(12);  // the longest delay until a lost node is reported
 constexpr Duration kStartRetry = seconds(1);
-constexpr Duration kPeersNotice = seconds(6);  // that one of them is gone
+constexpr Duration kPeersNotice = seconds(6);  // the longest delay until workers notice that a peer is gone
 
 }  // namespace
 
@@ -45,8 +45,8 @@ void World::Bind(const Key& key, PodTruth& pod, const std::string& node) {
   scheduler_.After(Random(kStartMax), [this, key, uid = pod.pod.uid] { StartPod(key, uid); });
 }
 
-// Pods in order of creation, each for itself, as the default scheduler does; or gangs as a whole, when that
-// is what the scheduler of this world can.
+// Schedules pods in creation order: each alone, as the default scheduler does, or gangs as a whole with a
+// gang scheduler.
 void World::Schedule() {
   struct Waiting {
     const Key* key;
@@ -85,7 +85,7 @@ void World::Schedule() {
     return nullptr;
   };
   if (options_.provider == core::GangProvider::kScheduler) {
-    std::map<const JobTruth*, int32_t> missing;  // until the gang's minimum
+    std::map<const JobTruth*, int32_t> missing;  // 1: below the gang's minimum
     for (const Waiting& w : waiting) {
       if (missing.contains(w.job)) continue;
       int32_t bound = 0;
@@ -161,7 +161,7 @@ void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, co
     PodChanged(key, name);
 }
 
-// ---- what goes wrong
+// ---- faults
 
 void World::Tick() {
   if (!faulty() && !calmed_) Calm();
@@ -171,7 +171,7 @@ void World::Tick() {
   for (const auto& [key, job] : jobs_) keys.push_back(key);
   for (const Key& key : keys) {
     if (auto it = jobs_.find(key); it != jobs_.end() && faulty()) BreakPods(key, it->second);
-    auto it = jobs_.find(key);  // the last pod of a deleted job takes the job with it
+    auto it = jobs_.find(key);  // the end of a deleted job's last pod removes the job
     if (it == jobs_.end()) continue;
     JobTruth& job = it->second;
     const bool incomplete = !job.pods.empty() && !(job.support && job.support_complete);
@@ -200,7 +200,7 @@ void World::BreakPods(const Key& key, JobTruth& job) {
     if (p.pod.phase != core::PodPhase::kRunning || p.stuck || Unreachable(p)) continue;
     if (rng_.Chance(f.pod_crash * per_tick)) {
       static constexpr int32_t kCodes[] = {1, 137, 139, 75, 3, 64};
-      // A bad configuration is rare: it ends the run.
+      // Exit code 64 (bad configuration) is rare because it ends the run.
       crashed.emplace_back(p.pod.uid, kCodes[rng_.Below(rng_.Chance(0.02) ? 6 : 5)]);
     } else if (rng_.Chance(f.pod_silent * per_tick)) {
       p.silent = true;
@@ -215,14 +215,15 @@ void World::BreakNodes() {
     if (node.lost_since || !rng_.Chance(options_.faults.node_lost * per_tick)) continue;
     const Time now = scheduler_.now();
     node.lost_since = now;
-    scheduler_.After(Random(kNodeTold), [this, lost = name, now] { ReportNodeLost(lost, now); });
+    scheduler_.After(Random(kNodeReported), [this, lost = name, now] { ReportNodeLost(lost, now); });
     scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
     for (const auto& [key, job] : jobs_)
       if (!job.job.native) FailPeers(key, job, name);
   }
 }
 
-// Where nobody keeps them going, the workers that had one on the lost node end with an error, some of them.
+// Ends some of the workers that have a peer on the lost node with an error: their framework does not survive
+// the loss.
 void World::FailPeers(const Key& key, const JobTruth& job, const std::string& node) {
   const auto runs_there = [&](const auto& item) {
     return item.second.pod.node == node && item.second.pod.phase == core::PodPhase::kRunning;
@@ -237,10 +238,10 @@ void World::FailPeers(const Key& key, const JobTruth& job, const std::string& no
   }
 }
 
-// What is on the node falls silent at once. That the node is lost is known later.
+// Reports a lost node. Its pods were cut off before.
 void World::ReportNodeLost(const std::string& name, Time lost_since) {
   NodeTruth& node = nodes_.at(name);
-  if (node.lost_since != lost_since) return;  // it was back before anybody noticed
+  if (node.lost_since != lost_since) return;  // it returned before the loss was reported
   node.reported_since = scheduler_.now();
   for (auto& [key, job] : jobs_) {
     for (auto& [pod, p] : job.pods) {
@@ -256,7 +257,7 @@ void World::ReturnNode(const std::string& name) {
   NodeTruth& node = nodes_.at(name);
   if (!node.lost_since) return;
   node.lost_since.reset();
-  const bool told = node.reported_since.has_value();
+  const bool reported = node.reported_since.has_value();
   node.reported_since.reset();
   std::vector<std::pair<Key, std::string>> ending;
   for (auto& [key, job] : jobs_) {
@@ -268,7 +269,7 @@ void World::ReturnNode(const std::string& name) {
       PodChanged(key, pod);
     }
   }
-  if (told) NodeChanged(name);
+  if (reported) NodeChanged(name);
   for (const auto& [key, uid] : ending) EndPod(key, uid, 137, "");
 }
 
