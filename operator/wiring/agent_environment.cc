@@ -36,7 +36,7 @@ Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& 
       add("RINGMASTER_SLOTS", std::to_string(slots));
     add("RINGMASTER_STARTUP_SECONDS", std::to_string(job.spec.health.startupSeconds));
     add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
-    // The scheduler's mask of CPUs says nothing of a limit in time slices.
+    // A CPU limit in time slices does not show in the affinity mask.
     if (cpu_limit) add_from("RINGMASTER_THREADS", {{"resourceFieldRef", {{"resource", "limits.cpu"}}}});
   }
   AddRendezvous(job, rank, context, env);

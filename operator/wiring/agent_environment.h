@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a pod is told by its environment: our agent (worker/agent/config.h is the reader), and what another
-// framework starts by (frameworks.h). Pure function.
+// The environment variables of a pod: those of the agent (read by worker/agent/config.h) and those of other
+// frameworks (frameworks.h). Pure function.
 #pragma once
 
 #include "api/training_job.h"
@@ -10,8 +10,8 @@
 
 namespace ringmaster::wiring {
 
-// The list `env` of the container that trains. `cpu_limit`: whether it has one; then the trainer uses that
-// many threads.
+// Returns the list `env` of the container that trains. `cpu_limit`: whether the container has a CPU limit,
+// which then sets the trainer's number of threads.
 Json AgentEnvironment(const api::TrainingJob& job, int32_t rank, const Context& context, bool cpu_limit);
 
 }  // namespace ringmaster::wiring

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a worker reads at its start: the job, and who the coordinator's authority is. Pure functions.
+// The ConfigMap that a worker reads at its start: the job and the coordinator's certificate authority. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -15,11 +16,11 @@ inline constexpr const char* kConfigFolder = "/etc/ringmaster";
 inline constexpr const char* kJobKey = "job.json";
 inline constexpr const char* kAuthorityKey = "ca.crt";
 
-// Where checkpoints go: spec.checkpoint.path, or a folder of our choice when only a volume claim was given.
+// Returns the folder for checkpoints: spec.checkpoint.path, or a default when only a volume claim is given.
 std::string CheckpointPath(const api::TrainingJob& job);
 
-// The job as workers see it: without the template (variables in it may be secret, and ConfigMaps are not),
-// without what only the operator reads, and with the checkpoint path that is mounted.
+// Returns the job as workers see it: without the template (its variables may be secret, and a ConfigMap is
+// not), without the fields that only the operator reads, and with the mounted checkpoint path.
 api::TrainingJob JobForWorkers(const api::TrainingJob& job);
 
 Json ConfigMapOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);

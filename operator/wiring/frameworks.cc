@@ -13,8 +13,8 @@
 namespace ringmaster::wiring {
 namespace {
 
-constexpr int32_t kRendezvousPort = 29500;  // torchrun's own
-constexpr int32_t kTensorflowPort = 2222;   // as TensorFlow's examples have it
+constexpr int32_t kRendezvousPort = 29500;  // the default of torchrun
+constexpr int32_t kTensorflowPort = 2222;   // the port of TensorFlow's examples
 
 class Rendezvous {
  public:
@@ -31,9 +31,9 @@ class Rendezvous {
     Add("PET_NPROC_PER_NODE", slots);
     Add("PET_MASTER_ADDR", HostOf(0));
     Add("PET_MASTER_PORT", port);
-    // What an earlier attempt left behind in a store is not taken for ours.
+    // Keeps this attempt from using what an earlier one left in a store.
     Add("PET_RDZV_ID", fmt::format("{}-{}", job_.metadata.name, context_.attempt));
-    if (slots != "1") return;  // ranks are of processes: only who starts them knows them
+    if (slots != "1") return;  // the launcher assigns ranks to processes
     Add("RANK", std::to_string(rank_));
     Add("WORLD_SIZE", std::to_string(context_.size));
     Add("LOCAL_RANK", "0");
@@ -59,11 +59,11 @@ class Rendezvous {
   void Add(const char* name, std::string value) {
     env_.push_back({{"name", name}, {"value", std::move(value)}});
   }
-  // The first name that a pod's resolver tries, whatever the cluster's domain is called.
+  // The name that a pod's resolver tries first, for every cluster domain.
   std::string HostOf(int32_t rank) const {
     return core::PodName(job_.metadata.name, context_.attempt, rank) + "." + ServiceName(job_.metadata.name);
   }
-  // On the host network the last of the pod's own ports; UCX takes the others before it comes to that one.
+  // On the host network this is the last port of the pod: UCX takes the others first.
   int32_t PortOf(int32_t rank, int32_t otherwise) const {
     if (context_.host_port_base == 0) return otherwise;
     return context_.host_port_base + (rank + 1) * kHostPortsPerRank - 1;

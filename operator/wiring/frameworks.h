@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How workers of a framework other than native find each other: the variables that its own library or
-// launcher reads. The first worker is the meeting point. Pure function.
+// Rendezvous variables for frameworks other than native: the variables that the framework's library or
+// launcher reads. The first worker is the rendezvous point. Pure function.
 //   pytorch, deepspeed   torchrun's PET_*; MASTER_ADDR and MASTER_PORT; with one process per worker also
-//   RANK,
-//                        WORLD_SIZE and their local kin, so that a bare `python train.py` will do
+//   RANK, WORLD_SIZE
+//                        and their LOCAL_ variants, so that a plain `python train.py` works
 //   tensorflow           TF_CONFIG with all workers
 //   jax                  JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID
-// A gang has one size for its whole life, so nobody is told of a range.
+// The size of such a gang is fixed, so no elastic range is set.
 #pragma once
 
 #include "api/training_job.h"
@@ -16,7 +16,7 @@
 
 namespace ringmaster::wiring {
 
-// Appended to the list `env`. Nothing for native: its agents ask the coordinator.
+// Appends the variables to the list `env`. Appends nothing for native, whose agents ask the coordinator.
 void AddRendezvous(const api::TrainingJob& job, int32_t rank, const Context& context, Json& env);
 
 }  // namespace ringmaster::wiring

@@ -19,7 +19,7 @@ struct KeyedList {
   Sources sources = Sources::kMerge;
 };
 
-// These names mean one list each in a PodTemplateSpec, wherever they stand.
+// Each of these names means the same list everywhere in a PodTemplateSpec.
 const KeyedList* FindKeyedList(std::string_view name) {
   static const std::vector<KeyedList> kLists = {
       {"containers", {"name"}},
@@ -54,7 +54,7 @@ bool SameKey(const Json& a, const Json& b, const KeyedList& list) {
   });
 }
 
-// Whether `over` names no source, or the one of `base`.
+// Whether `over` names no source or the same source as `base`.
 bool SameSource(const Json& base, const Json& over) {
   for (const auto& [member, value] : over.items()) {
     if (member != "name" && !value.is_null() && !base.contains(member)) return false;

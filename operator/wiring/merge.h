@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The strategic merge of a PodTemplateSpec: lists that have a key merge by it, maps merge by member, other
-// lists are replaced, null takes away. The keys are those of server-side apply. Pure functions.
+// Strategic merge of a PodTemplateSpec: keyed lists merge by key, maps merge by member, other lists are
+// replaced, null removes. The keys are those of server-side apply. Pure function.
 #pragma once
 
 #include "base/json.h"
 
 namespace ringmaster::wiring {
 
-// What `over` says on top of `base`. Elements of `base` come first, then the new ones, each in their order.
-// Where a key stands twice in a list, the last one wins. An element that can have one source only (a
-// variable, a volume, a claim) is replaced when the source is another one.
+// Returns `base` with `over` applied. List elements of `base` come first, then the new ones, each in their
+// order. Of duplicate keys in a list, the last one wins. An element that has a single source (a variable, a
+// volume, a claim) is replaced when the source differs.
 Json StrategicMerge(Json base, const Json& over);
 
 }  // namespace ringmaster::wiring

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Names and labels of everything that belongs to a job. All are functions of (job, attempt, rank), so that
-// making a thing twice is harmless, and all fit into 63 characters, since names of jobs have at most 48. Pure
-// functions.
+// Names and labels of a job's objects. All are functions of (job, attempt, rank), so that creating an object
+// twice is harmless, and have at most 63 characters, since job names have at most 48. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +15,23 @@ namespace ringmaster::wiring {
 inline constexpr const char* kJobLabel = "ringmaster.dev/job";
 inline constexpr const char* kAttemptLabel = "ringmaster.dev/attempt";
 inline constexpr const char* kRankLabel = "ringmaster.dev/rank";
-inline constexpr const char* kQueueLabel = "ringmaster.dev/queue";  // where the queue's name fits
+inline constexpr const char* kQueueLabel = "ringmaster.dev/queue";  // set when the queue's name fits
 
-// The headless Service, and the subdomain of the pods' host names. Begins with a letter, whatever the job's
-// name begins with: API servers want it.
+// The headless Service, and the subdomain of the pods' host names. Begins with a letter, as the API server
+// requires, even when the job's name does not.
 std::string ServiceName(const std::string& job);
-// The ConfigMap with the job and the coordinator's authority.
+// The ConfigMap with the job and the coordinator's certificate authority.
 std::string ConfigName(const std::string& job);
-// The ConfigMap with the variables of the network set-up.
+// The ConfigMap with the network variables.
 std::string NetworkConfigName(const std::string& job);
-// The gang object: one per attempt, since what a provider once said of a group cannot be unsaid.
+// The gang object. One per attempt, since a provider's decision about a group is final.
 std::string GroupName(const std::string& job, int64_t attempt);
 
-// The labels of what stands beside the pods, and of a pod.
+// The labels of the supporting objects, and of a pod.
 Json JobLabels(const api::TrainingJob& job);
 Json PodLabels(const api::TrainingJob& job, int64_t attempt, int32_t rank);
 
-// {apiVersion, kind, metadata} with name, namespace, labels and the job as the controlling owner.
+// Returns {apiVersion, kind, metadata} with name, namespace, labels and the job as the controlling owner.
 Json NewObject(const std::string& api_version, const std::string& kind, const std::string& name,
                const api::TrainingJob& job, const std::string& job_uid);
 

@@ -16,8 +16,8 @@ namespace {
 
 bool IsElasticFabricAdapter(const api::Rdma& rdma) { return rdma.resource.ends_with("/efa"); }
 
-// One entry per device where the count says how many: a network that is to be attached n times is named n
-// times.
+// Returns one attachment per device when the device count is a multiple of the networks: a network that is
+// attached n times is listed n times.
 std::string Attachments(const api::Network& network) {
   const int networks = static_cast<int>(network.networks.size());
   const int devices = network.rdma && !network.rdma->resource.empty() ? network.rdma->count : 1;
@@ -38,8 +38,8 @@ void AddClaims(const api::Rdma& rdma, Json& spec, Json& container) {
   }
 }
 
-// Ports of the node are shared by all its pods: each of ours keeps to its own, and the scheduler knows them.
-void AllotPorts(int32_t first, int32_t count, Json& container) {
+// All pods of a node share its ports, so each pod uses a separate range, and declares it to the scheduler.
+void AllocatePorts(int32_t first, int32_t count, Json& container) {
   Json ports = Json::array();
   for (int32_t i = 0; i < count; ++i) {
     ports.push_back({{"name", fmt::format("fabric-{}", i)},
@@ -64,7 +64,7 @@ void AddNetworkDefaults(const api::TrainingJob& job, int32_t rank, const Context
     spec["dnsPolicy"] = "ClusterFirstWithHostNet";
     const int32_t ports =
         kHostPortsPerRank * (job.spec.framework == "native" ? api::SlotsOf(job.spec.workers) : 1);
-    if (context.host_port_base > 0) AllotPorts(context.host_port_base + rank * ports, ports, container);
+    if (context.host_port_base > 0) AllocatePorts(context.host_port_base + rank * ports, ports, container);
   }
 }
 
@@ -80,18 +80,19 @@ Json NetworkVariables(const api::TrainingJob& job) {
   Json variables = Json::object();
   if (!network.rdma) return variables;
   const api::Rdma& rdma = *network.rdma;
-  // NCCL's bootstrap goes over sockets and likes interfaces of RDMA devices, which other pods may not reach.
-  // A pod's own interface is always eth0; on a node only the virtual ones are known to be wrong.
+  // NCCL's bootstrap uses sockets and prefers interfaces of RDMA devices, which other pods may not reach. The
+  // interface of a pod is always eth0; on the host network only the virtual interfaces are known to be wrong.
   variables["NCCL_SOCKET_IFNAME"] = network.hostNetwork ? "^lo,docker,cni,flannel,cali,veth,virbr" : "=eth0";
   if (IsElasticFabricAdapter(rdma)) {
     variables["FI_PROVIDER"] = "efa";
     variables["FI_EFA_USE_DEVICE_RDMA"] = "1";
     return variables;
   }
-  // Both libraries take TCP without a word when they find no device. Here they fail instead.
+  // Both libraries silently fall back to TCP when they find no device. With these settings they fail.
   if (rdma.required && network.fallback == "fail") {
     variables["UCX_TLS"] = "^tcp";
-    if (!rdma.resource.empty()) variables["NCCL_NET"] = "IB";  // a claim may be for another kind of device
+    if (!rdma.resource.empty())
+      variables["NCCL_NET"] = "IB";  // a claim may be for a device without InfiniBand
   }
   return variables;
 }

@@ -16,22 +16,22 @@ namespace {
 constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
 constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
 constexpr int kFullWeight = 100;
-// The operator is the one to act on a lost node. The cluster's own eviction is the net under it.
+// The operator handles a lost node. The cluster's eviction follows this much later, as a safety net.
 constexpr int kEvictionSlackSeconds = 300;
 
-// Terms are alternatives, so every one of them must say it.
-void KeepOff(const std::vector<std::string>& nodes, Json& spec) {
-  const Json refusal = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}};
+// Excludes the nodes in every term, since terms are alternatives.
+void ExcludeNodes(const std::vector<std::string>& nodes, Json& spec) {
+  const Json not_in = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}};
   Json& required = ObjectIn(ObjectIn(ObjectIn(spec, "affinity"), "nodeAffinity"), kRequired);
   Json& terms = ListIn(required, "nodeSelectorTerms");
   if (terms.empty()) terms.push_back(Json::object());
   for (Json& term : terms) {
     if (!term.is_object()) term = Json::object();
-    ListIn(term, "matchExpressions").push_back(refusal);
+    ListIn(term, "matchExpressions").push_back(not_in);
   }
 }
 
-void PreferOthers(const std::vector<std::string>& nodes, Json& spec) {
+void AvoidNodes(const std::vector<std::string>& nodes, Json& spec) {
   Json others = {
       {"matchExpressions",
        Json::array({{{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}}})}};
@@ -39,7 +39,7 @@ void PreferOthers(const std::vector<std::string>& nodes, Json& spec) {
       .push_back({{"weight", kFullWeight}, {"preference", std::move(others)}});
 }
 
-void KeepTogether(const api::TrainingJob& job, const Context& context, Json& spec) {
+void AddPodAffinity(const api::TrainingJob& job, const Context& context, Json& spec) {
   const api::Topology& topology = job.spec.scheduling.topology;
   const auto near = [&](const std::string& key) -> Json {
     return {{"topologyKey", key},
@@ -55,7 +55,7 @@ void KeepTogether(const api::TrainingJob& job, const Context& context, Json& spe
   }
 }
 
-// Unless the template tolerates the same taint in its own way.
+// Adds the toleration unless the template has one for the same taint.
 void Tolerate(Json toleration, Json& spec) {
   Json& list = ListIn(spec, "tolerations");
   const bool known = std::any_of(list.begin(), list.end(), [&](const Json& item) {
@@ -73,9 +73,9 @@ bool AnyGpu(const Json& spec) {
 }  // namespace
 
 void Place(const api::TrainingJob& job, const Context& context, Json& spec) {
-  if (!context.excluded_nodes.empty()) KeepOff(context.excluded_nodes, spec);
-  if (!context.avoided_nodes.empty()) PreferOthers(context.avoided_nodes, spec);
-  KeepTogether(job, context, spec);
+  if (!context.excluded_nodes.empty()) ExcludeNodes(context.excluded_nodes, spec);
+  if (!context.avoided_nodes.empty()) AvoidNodes(context.avoided_nodes, spec);
+  AddPodAffinity(job, context, spec);
   if (AnyGpu(spec))
     Tolerate({{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}, spec);
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {

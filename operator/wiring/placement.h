@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where pods may go: off excluded nodes, close together, onto nodes that are tainted for GPUs. Added to what
-// the template says, never instead of it. Pure functions.
+// Where pods may be scheduled: excluded and avoided nodes, topology, tolerations. Added to the template's
+// constraints, never in their place. Pure function.
 #pragma once
 
 #include "api/training_job.h"

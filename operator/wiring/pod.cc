@@ -20,14 +20,14 @@
 namespace ringmaster::wiring {
 namespace {
 
-// Ours are told from the user's by this.
-constexpr std::string_view kOurVolumes = "ringmaster-";
+// The prefix of the default volumes, which distinguishes them from the user's.
+constexpr std::string_view kDefaultVolumes = "ringmaster-";
 constexpr const char* kConfigVolume = "ringmaster-config";
 constexpr const char* kMemoryVolume = "ringmaster-shm";
 constexpr const char* kCheckpointVolume = "ringmaster-checkpoints";
 
 constexpr int kTokenSeconds = 3600;
-// The container runtime's own 64 MiB are too little for UCX and NCCL. Nothing is reserved by this.
+// The container runtime's default of 64 MiB is too small for UCX and NCCL. The limit reserves nothing.
 constexpr const char* kSharedMemory = "8Gi";
 
 Json ConfigVolume(const api::TrainingJob& job, const Context& context) {
@@ -78,7 +78,7 @@ void DropUnmounted(Json& spec) {
   Json kept = Json::array();
   for (Json& volume : volumes) {
     const std::string name = Text(volume, {"name"});
-    if (!name.starts_with(kOurVolumes) || mounted.contains(name)) kept.push_back(std::move(volume));
+    if (!name.starts_with(kDefaultVolumes) || mounted.contains(name)) kept.push_back(std::move(volume));
   }
   volumes = std::move(kept);
 }
@@ -102,14 +102,15 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
   AddVolumes(job, context, spec, container);
   if (Json resources = DefaultResources(job, user); !resources.empty())
     container["resources"] = std::move(resources);
-  Json metadata = {{"labels", {{"sidecar.istio.io/inject", "false"}}}};  // a mesh proxy never ends
+  Json metadata = {
+      {"labels", {{"sidecar.istio.io/inject", "false"}}}};  // the proxy of a service mesh never exits
   SecureByDefault(job, spec, container);
   AddNetworkDefaults(job, rank, context, metadata, spec, container);
   spec["containers"] = Json::array({std::move(container)});
   return {{"metadata", std::move(metadata)}, {"spec", std::move(spec)}};
 }
 
-void Reconcile(const Template& user, Json& pod) {
+void PruneDefaults(const Template& user, Json& pod) {
   Json& spec = ObjectIn(pod, "spec");
   DropUnmounted(spec);
   DropContradictedDefaults(user, spec, WorkerContainer(pod, user.worker));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pod as it is before the user's template is laid over it, and what must hold after. Pure functions.
+// The default pod that the user's template is merged over, and the corrections after the merge. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -15,14 +16,14 @@ namespace ringmaster::wiring {
 inline constexpr const char* kTokenFile = "token";
 inline constexpr const char* kTerminationLog = "/dev/termination-log";
 
-// Defaults that the template may change: {metadata, spec} with one container, named as in `user`.
+// Returns the defaults: {metadata, spec} with one container, named as in `user`.
 Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& context, const Template& user);
 
-// Takes out of a merged pod what the template made pointless or contradictory: our volumes that nothing
-// mounts any more, our restrictions that its own settings exclude.
-void Reconcile(const Template& user, Json& pod);
+// Removes the defaults that the template made useless or contradictory from the merged pod: default volumes
+// without a mount, and default restrictions that conflict with the template's settings.
+void PruneDefaults(const Template& user, Json& pod);
 
-// The member of `pod` that trains.
+// Returns the container of `pod` that trains. REQUIRES: there is one named `name`.
 Json& WorkerContainer(Json& pod, const std::string& name);
 
 }  // namespace ringmaster::wiring

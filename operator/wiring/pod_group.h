@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// All pods of an attempt or none: what each provider wants beside the pods and on them. Pure functions.
+// Gang scheduling: each provider's gang object, and what it needs on the pods. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace ringmaster::wiring {
 
-// The provider's group; null where it has none.
+// Returns the provider's gang object; null when the provider has none.
 Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);
 
-// Marks the pod as one of the group.
+// Marks the pod as a member of the gang.
 void JoinGroup(const api::TrainingJob& job, const Context& context, Json& pod);
 
 }  // namespace ringmaster::wiring

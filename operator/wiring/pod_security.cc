@@ -9,8 +9,8 @@
 namespace ringmaster::wiring {
 namespace {
 
-void Tell(const Refusals& refusals, const char* level, const char* milder,
-          std::vector<std::string>& sentences) {
+void AddSentences(const Refusals& refusals, const char* level, const char* milder,
+                  std::vector<std::string>& sentences) {
   for (const Refusal& refusal : refusals) {
     sentences.push_back(
         fmt::format("{} {}, which Pod Security level {} refuses; {}, or label the namespace "
@@ -40,10 +40,10 @@ std::vector<std::string> PodSecurityRefusals(const Json& pod, const std::string&
   if (level != "baseline" && level != "restricted") return sentences;
   Refusals baseline, restricted;
   CheckBaseline(pod, baseline);
-  Tell(baseline, level.c_str(), "privileged", sentences);
+  AddSentences(baseline, level.c_str(), "privileged", sentences);
   if (level == "baseline") return sentences;
   CheckRestricted(pod, restricted);
-  Tell(restricted, "restricted", baseline.empty() ? "baseline" : "privileged", sentences);
+  AddSentences(restricted, "restricted", baseline.empty() ? "baseline" : "privileged", sentences);
   return sentences;
 }
 

@@ -71,7 +71,7 @@ class Baseline {
       Add("spec.hostNetwork", "is true", "set spec.network.hostNetwork of the job to false");
     for (const char* which : {"hostPID", "hostIPC"}) {
       if (IsTrue(Find(pod_, {"spec", which})))
-        Add(fmt::format("spec.{}", which), "is true", "take it out of the template");
+        Add(fmt::format("spec.{}", which), "is true", "remove it from the template");
     }
   }
 
@@ -91,8 +91,8 @@ class Baseline {
     for (const Json& sysctl : *sysctls) {
       const std::string name = Text(sysctl, {"name"});
       if (!OneOf(kSysctls, name))
-        Add(fmt::format("spec.securityContext.sysctls[{}]", name), "is not one of the safe ones",
-            "take it out of the template");
+        Add(fmt::format("spec.securityContext.sysctls[{}]", name), "is not a safe sysctl",
+            "remove it from the template");
     }
   }
 
@@ -108,7 +108,7 @@ class Baseline {
     }
   }
 
-  // What a pod and its containers can both say.
+  // Checks the security context of the pod or of a container.
   void Context(const std::string& path, const Json* context) {
     if (context == nullptr || !context->is_object()) return;
     for (const char* kind : {"seccompProfile", "appArmorProfile"}) {
@@ -122,47 +122,47 @@ class Baseline {
     const Json* selinux = Find(*context, {"seLinuxOptions"});
     if (selinux != nullptr) Selinux(path + ".securityContext.seLinuxOptions", *selinux);
     if (IsTrue(Find(*context, {"windowsOptions", "hostProcess"})))
-      Add(path + ".securityContext.windowsOptions.hostProcess", "is true", "take it out of the template");
+      Add(path + ".securityContext.windowsOptions.hostProcess", "is true", "remove it from the template");
   }
 
   void Selinux(const std::string& path, const Json& options) {
     const std::string type = Text(options, {"type"});
     if (!OneOf(kSelinuxTypes, type))
-      Add(path + ".type", fmt::format("is {}", type), "use container_t, or leave it out");
+      Add(path + ".type", fmt::format("is {}", type), "use container_t, or omit it");
     for (const char* member : {"user", "role"}) {
       if (!Text(options, {member}).empty())
-        Add(fmt::format("{}.{}", path, member), "is set", "take it out of the template");
+        Add(fmt::format("{}.{}", path, member), "is set", "remove it from the template");
     }
   }
 
   void Privileges(const std::string& path, const Json& container) {
     if (IsTrue(Find(container, {"securityContext", "privileged"})))
-      Add(path + ".securityContext.privileged", "is true", "take it out of the template");
+      Add(path + ".securityContext.privileged", "is true", "remove it from the template");
     if (const std::string mount = Text(container, {"securityContext", "procMount"});
         !mount.empty() && mount != "Default" && !InUserNamespace(pod_))
-      Add(path + ".securityContext.procMount", fmt::format("is {}", mount), "take it out of the template");
+      Add(path + ".securityContext.procMount", fmt::format("is {}", mount), "remove it from the template");
     const Json* added = Find(container, {"securityContext", "capabilities", "add"});
     if (added == nullptr || !added->is_array()) return;
     for (const Json& item : *added) {
       const std::string capability = item.is_string() ? item.get<std::string>() : item.dump();
       if (OneOf(kCapabilities, capability)) continue;
       Add(path + ".securityContext.capabilities.add", fmt::format("has {}", capability),
-          capability == "IPC_LOCK" ? "take spec.network.rdma out of the job, which needs it to pin memory"
-                                   : "take it out of the template");
+          capability == "IPC_LOCK" ? "remove spec.network.rdma from the job, which needs it to pin memory"
+                                   : "remove it from the template");
     }
   }
 
   void HostPorts(const std::string& path, const Json& container) {
     const Json* ports = Find(container, {"ports"});
     if (ports == nullptr || !ports->is_array()) return;
-    // With the node's network every port is one of the node.
+    // On the host network every port is a port of the node.
     const bool all = IsTrue(Find(pod_, {"spec", "hostNetwork"}));
     for (const Json& port : *ports) {
       const Json* number = Find(port, {"hostPort"});
       if (number == nullptr && all) number = Find(port, {"containerPort"});
       if (number != nullptr && number->is_number() && *number != 0)
         Add(fmt::format("{}.ports[{}]", path, number->dump()), "is a port of the node",
-            all ? "set spec.network.hostNetwork of the job to false" : "take hostPort out of the template");
+            all ? "set spec.network.hostNetwork of the job to false" : "remove hostPort from the template");
     }
   }
 
@@ -178,7 +178,7 @@ class Baseline {
       for (const char* action : {"httpGet", "tcpSocket"}) {
         if (Text(*found, {action, "host"}).empty()) continue;
         Add(fmt::format("{}.{}.{}.host", path, fmt::join(handler, "."), action), "is set",
-            "leave it out: the pod itself is asked then");
+            "omit it, so that the pod itself is probed");
       }
     }
   }

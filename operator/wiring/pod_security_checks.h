@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The checks of the Pod Security Standards, as Kubernetes 1.37 makes them, for Linux pods. Inside this folder
-// only. Pure functions.
+// The checks of the Pod Security Standards for Linux pods, as in Kubernetes 1.37. Internal to
+// operator/wiring. Pure functions.
 #pragma once
 
 #include <functional>
@@ -19,16 +19,16 @@ struct Refusal {
 };
 using Refusals = std::vector<Refusal>;
 
-// Every container of every kind, with the path by which users know it: spec.containers[worker].
+// Visits every container of every kind, with its path as users write it: spec.containers[worker].
 void EachContainer(const Json& pod,
                    const std::function<void(const Json& container, const std::string& path)>& visit);
 
-// Whether the pod runs in a user namespace of its own: some checks are then milder.
+// Whether the pod runs in a separate user namespace, which relaxes some checks.
 bool InUserNamespace(const Json& pod);
 
 void CheckBaseline(const Json& pod, Refusals& refusals);
 
-// What "restricted" refuses beyond "baseline".
+// Adds what "restricted" refuses in addition to "baseline".
 void CheckRestricted(const Json& pod, Refusals& refusals);
 
 }  // namespace ringmaster::wiring

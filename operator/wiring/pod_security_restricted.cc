@@ -44,10 +44,10 @@ class Restricted {
     const Json* volumes = Find(pod_, {"spec", "volumes"});
     if (volumes == nullptr || !volumes->is_array()) return;
     for (const Json& volume : *volumes) {
-      if (volume.contains("hostPath")) continue;  // baseline said so
+      if (volume.contains("hostPath")) continue;  // baseline refuses it
       if (std::none_of(kVolumes.begin(), kVolumes.end(),
                        [&](const char* kind) { return volume.contains(kind); }))
-        Add(fmt::format("spec.volumes[{}]", Text(volume, {"name"})), "is of a restricted kind",
+        Add(fmt::format("spec.volumes[{}]", Text(volume, {"name"})), "has a restricted volume type",
             fmt::format("use one of {}", fmt::join(kVolumes, ", ")));
     }
   }
@@ -64,7 +64,7 @@ class Restricted {
       const Json* own = Find(container, {"securityContext", "runAsNonRoot"});
       if (own == nullptr ? !pod_wide : *own != true)
         Add(path + ".securityContext.runAsNonRoot", "is not true",
-            "set it, and a runAsUser that is not 0 where the image has none");
+            "set it to true, and runAsUser to a non-zero user unless the image has one");
     });
   }
 
@@ -76,7 +76,7 @@ class Restricted {
 
   void Seccomp() {
     const Json* of_pod = Find(pod_, {"spec", "securityContext", "seccompProfile"});
-    if (of_pod != nullptr) return;  // baseline has looked at it
+    if (of_pod != nullptr) return;  // baseline checks it
     EachContainer(pod_, [&](const Json& container, const std::string& path) {
       if (Find(container, {"securityContext", "seccompProfile"}) == nullptr)
         Add(path + ".securityContext.seccompProfile", "is not set", "set its type to RuntimeDefault");
@@ -92,17 +92,17 @@ class Restricted {
     const Json* added = Find(container, {"securityContext", "capabilities", "add"});
     if (added == nullptr || !added->is_array()) return;
     for (const Json& item : *added) {
-      if (item != "NET_BIND_SERVICE" && item != "IPC_LOCK")  // of that, baseline has said what to do
+      if (item != "NET_BIND_SERVICE" && item != "IPC_LOCK")  // baseline refuses IPC_LOCK with its remedy
         Add(path + ".securityContext.capabilities.add", fmt::format("has {}", item.dump()),
-            "take it out of the template");
+            "remove it from the template");
     }
   }
 
-  // Baseline lets it pass in a user namespace.
+  // Baseline accepts it in a user namespace.
   void ProcMount(const std::string& path, const Json& container) {
     const std::string mount = Text(container, {"securityContext", "procMount"});
     if (!mount.empty() && mount != "Default" && InUserNamespace(pod_))
-      Add(path + ".securityContext.procMount", fmt::format("is {}", mount), "take it out of the template");
+      Add(path + ".securityContext.procMount", fmt::format("is {}", mount), "remove it from the template");
   }
 
   const Json& pod_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GPUs and RDMA devices: what is asked for when the template does not. Limits of the template are never
+// GPUs and RDMA devices: the requests that the template does not make. Limits of the template are never
 // replaced. Pure functions.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace ringmaster::wiring {
 
-// Whether a container requests one as an extended resource.
+// Whether the container requests a GPU as an extended resource.
 bool HasGpu(const Json& container);
 
 bool HasCpuLimit(const Template& user);
 
-// `resources` of the container that trains: the RDMA resource, and one GPU where `slots: gpu` stands and the
-// template does not say which.
+// Returns `resources` of the container that trains: the RDMA resource, and one GPU for `slots: gpu` when the
+// template requests none.
 Json DefaultResources(const api::TrainingJob& job, const Template& user);
 
 }  // namespace ringmaster::wiring

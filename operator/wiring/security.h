@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a worker may do: as little as Pod Security's level "restricted" allows, and with RDMA what pinning
-// memory needs (the capability IPC_LOCK, which only root has in effect). Images of other frameworks choose
-// their user and capabilities themselves. Pure functions.
+// The security context of a worker: the Pod Security level "restricted", and with RDMA the capability
+// IPC_LOCK for pinned memory, which only takes effect for root. Images of other frameworks choose their own
+// user and capabilities. Pure functions.
 #pragma once
 
 #include "api/training_job.h"
@@ -11,16 +11,16 @@
 
 namespace ringmaster::wiring {
 
-// Our images run as this user, and volumes are made writable for this group.
+// Ringmaster's images run as this user, and volumes are writable for this group.
 inline constexpr int kWorkerUser = 65532;
 
 void SecureByDefault(const api::TrainingJob& job, Json& spec, Json& container);
 
-// IPC_LOCK, whatever list of capabilities the template gave.
+// Adds IPC_LOCK to the container's capabilities.
 void AllowPinnedMemory(Json& container);
 
-// The API server or the kubelet refuses some pairs (root and runAsNonRoot, privileged and no escalation).
-// Where the template asks for one, our default of the other goes.
+// The API server or the kubelet refuses some combinations (root with runAsNonRoot, privileged without
+// escalation). Drops the default that conflicts with a setting of the template.
 void DropContradictedDefaults(const Template& user, Json& spec, Json& container);
 
 }  // namespace ringmaster::wiring

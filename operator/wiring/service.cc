@@ -10,14 +10,14 @@ namespace ringmaster::wiring {
 
 namespace {
 
-// Our own workers find each other by the coordinator; what those of others look up is theirs to choose.
+// Native workers find each other through the coordinator. Workers of other frameworks may look up any rank.
 bool NeedsOnlyRankZero(const api::TrainingJob& job) { return job.spec.framework == "native"; }
 
 }  // namespace
 
-// Each time one of the pods that it selects starts, is ready or ends, the cluster writes down the addresses
-// of all of them anew, twice: for a gang of hundreds that is more work than its pods. So it selects those of
-// one attempt, and not those of the one before while they end.
+// Whenever a selected pod starts, becomes ready or ends, the cluster rewrites the addresses of all selected
+// pods, twice. For a gang of hundreds that costs more than its pods. So the Service selects one attempt only,
+// not the pods of the previous attempt that are ending.
 Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid, int64_t attempt) {
   Json service = NewObject("v1", "Service", ServiceName(job.metadata.name), job, job_uid);
   Json selector = {{kJobLabel, job.metadata.name}, {kAttemptLabel, std::to_string(attempt)}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The headless Service that gives every worker a name in the DNS before it is ready: workers must find each
-// other in order to become ready. Pure function.
+// The headless Service that gives every worker a DNS name before it is ready: workers must find each other to
+// become ready. Pure function.
 #pragma once
 
 #include <string>

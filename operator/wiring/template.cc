@@ -68,7 +68,7 @@ class Reader {
   explicit Reader(Template& out) : out_(out) {}
 
   void Read() {
-    // Nothing to take away there: a pod has all three.
+    // null cannot remove these three: every pod has them.
     for (const char* part : {"metadata", "spec"}) EraseNull(out_.value, part);
     if (out_.value.contains("spec")) EraseNull(out_.value["spec"], "containers");
     Check(out_.value, kTemplate, kTemplatePath);
@@ -96,14 +96,14 @@ class Reader {
     if (object.is_object() && object.contains(member) && object[member].is_null()) object.erase(member);
   }
 
-  // null stays: it takes a default of ours away.
+  // Keeps null, which removes a default.
   template <size_t N>
   void Check(Json& object, const Member (&members)[N], const std::string& place) {
     for (const Member& member : members) {
       const auto at = object.find(member.name);
       if (at == object.end() || at->is_null() || Fits(*at, member.shape)) continue;
       out_.problems.push_back(
-          fmt::format("{}.{}: must be {}; it is left out", place, member.name, Words(member.shape)));
+          fmt::format("{}.{}: must be {}; it is ignored", place, member.name, Words(member.shape)));
       object.erase(at);
     }
   }
@@ -111,7 +111,7 @@ class Reader {
   Template& out_;
 };
 
-// `worker`, or the only container that there is.
+// Returns `worker`, or the name of the only container.
 std::string WorkerName(const Json& value, bool native, std::vector<std::string>& problems) {
   constexpr const char* kWorker = "worker";
   const Json* containers = Find(value, {"spec", "containers"});
@@ -119,11 +119,11 @@ std::string WorkerName(const Json& value, bool native, std::vector<std::string>&
   for (const Json& container : *containers) {
     if (Text(container, {"name"}) == kWorker) return kWorker;
   }
-  if (containers->size() > 1 && native) return kWorker;  // ours, beside theirs
+  if (containers->size() > 1 && native) return kWorker;  // the operator's container in addition to the user's
   const std::string name = Text(containers->front(), {"name"});
   if (containers->size() > 1) {
     problems.push_back(fmt::format(
-        "{}.spec.containers: none of {} is called worker, so the first (\"{}\") is taken to train; "
+        "{}.spec.containers: none of the {} containers is named worker, so the first (\"{}\") trains; "
         "name it worker",
         kTemplatePath, containers->size(), name));
   }
@@ -137,7 +137,7 @@ Template ReadTemplate(const api::TrainingJob& job) {
   result.value = job.spec.workers.template_;
   if (!result.value.is_object()) {
     if (!result.value.is_null())
-      result.problems.push_back(fmt::format("{}: must be an object; it is left out", kTemplatePath));
+      result.problems.push_back(fmt::format("{}: must be an object; it is ignored", kTemplatePath));
     result.value = Json::object();
   }
   Reader(result).Read();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The user's PodTemplateSpec: its shape is checked here and nowhere else, so that everybody behind may rely
-// on it. Pure functions.
+// The user's PodTemplateSpec. ReadTemplate checks its shape, so that the rest of wiring can rely on it. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ namespace ringmaster::wiring {
 inline constexpr const char* kTemplatePath = "spec.workers.template";
 
 struct Template {
-  Json value;                         // an object; parts of a wrong shape are left out
+  Json value;                         // an object; parts with a wrong shape are omitted
   std::string worker;                 // the container that trains
-  std::vector<std::string> problems;  // what was left out, and why
+  std::vector<std::string> problems;  // what was omitted, and why
 };
 
 Template ReadTemplate(const api::TrainingJob& job);
 
-// The template's part of the container that trains, or nullptr.
+// Returns the template's entry for the container that trains, or nullptr.
 const Json* UserContainer(const Template& user);
 
 }  // namespace ringmaster::wiring

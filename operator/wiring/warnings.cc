@@ -33,7 +33,7 @@ class Warnings {
     if (api::SlotsUnknown(job_.spec.workers))
       out_.push_back(
           "spec.workers.slots: \"gpu\" counts GPUs in resources.limits, not those of a claim, so a pod "
-          "has one rank; write how many the claim holds");
+          "has one rank; set the number of GPUs of the claim");
   }
 
   void Metadata() {
@@ -41,24 +41,23 @@ class Warnings {
     if (metadata == nullptr) return;
     for (const auto& [member, value] : metadata->items()) {
       if (member != "labels" && member != "annotations" && member != "creationTimestamp")
-        out_.push_back(
-            fmt::format("{}.metadata.{}: is left out; the pods' names and owners are the operator's",
-                        kTemplatePath, member));
+        out_.push_back(fmt::format("{}.metadata.{}: is ignored; the operator sets the pods' names and owners",
+                                   kTemplatePath, member));
     }
     const Json ours = PodLabels(job_, 1, 0);
     if (const Json* labels = Find(*metadata, {"labels"}); labels != nullptr && labels->is_object()) {
       for (const auto& [key, value] : labels->items()) {
         if (ours.contains(key))
           out_.push_back(
-              fmt::format("{}.metadata.labels[{}]: is replaced by the operator's; use another label",
+              fmt::format("{}.metadata.labels[{}]: is replaced by the operator's label; use another one",
                           kTemplatePath, key));
       }
     }
     const bool networks = !Text(*metadata, {"annotations", kNetworksAnnotation}).empty();
     if (networks && !job_.spec.network.networks.empty())
       out_.push_back(
-          fmt::format("{}.metadata.annotations[{}]: is used instead of spec.network.networks; give "
-                      "one of the two",
+          fmt::format("{}.metadata.annotations[{}]: is used instead of spec.network.networks; set "
+                      "only one of the two",
                       kTemplatePath, kNetworksAnnotation));
   }
 
@@ -66,20 +65,20 @@ class Warnings {
     if (const std::string policy = Text(user_.value, {"spec", "restartPolicy"});
         !policy.empty() && policy != "Never")
       out_.push_back(fmt::format(
-          "{}.spec.restartPolicy: {} is replaced by Never; spec.restart says what happens after failures",
+          "{}.spec.restartPolicy: {} is replaced by Never; spec.restart defines what happens after failures",
           kTemplatePath, policy));
     for (const char* member : {"hostname", "subdomain"}) {
       if (Find(user_.value, {"spec", member}) != nullptr)
-        out_.push_back(fmt::format("{}.spec.{}: is replaced; workers are found by names of the operator's",
-                                   kTemplatePath, member));
+        out_.push_back(
+            fmt::format("{}.spec.{}: is replaced by the operator's DNS names", kTemplatePath, member));
     }
     if (const std::string taken = Text(user_.value, {"spec", "nodeName"}); !taken.empty())
       out_.push_back(
-          fmt::format("{}.spec.nodeName: puts all workers onto {} past the scheduler; use nodeSelector",
+          fmt::format("{}.spec.nodeName: binds all workers to {} without the scheduler; use nodeSelector",
                       kTemplatePath, taken));
   }
 
-  // A capability that is added is in effect for root alone.
+  // An added capability only takes effect for root.
   void PinnedMemory() {
     if (!job_.spec.network.rdma) return;
     const Json* container = UserContainer(user_);
@@ -87,12 +86,12 @@ class Warnings {
     if (user == nullptr) user = Find(user_.value, {"spec", "securityContext", "runAsUser"});
     if (user != nullptr && !user->is_null() && *user != 0)
       out_.push_back(
-          fmt::format("{}: runAsUser {} has no use of IPC_LOCK, and RDMA pins memory; leave runAsUser "
-                      "out, or see that nodes give containers an unlimited memlock",
+          fmt::format("{}: IPC_LOCK has no effect for runAsUser {}, and RDMA pins memory; omit runAsUser, "
+                      "or configure the nodes with an unlimited memlock for containers",
                       kTemplatePath, user->dump()));
   }
 
-  // Recipes for MPI jobs set UCX to TCP, since MPI uses it for control only. Gradients would go that way.
+  // Recipes for MPI jobs set UCX to TCP, since MPI uses it for control only. Here gradients would use TCP.
   void Transport() {
     const Json* container = UserContainer(user_);
     const Json* env = container != nullptr ? Find(*container, {"env"}) : nullptr;
@@ -104,7 +103,7 @@ class Warnings {
       if (Text(variable, {"name"}) == "UCX_TLS" && tcp_only)
         out_.push_back(
             fmt::format("{}.spec.containers[{}].env[UCX_TLS]: {} keeps gradients on TCP although "
-                        "spec.network.rdma is given; leave it out",
+                        "spec.network.rdma is set; remove it",
                         kTemplatePath, user_.worker, value));
     }
   }

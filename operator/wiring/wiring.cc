@@ -20,7 +20,7 @@
 namespace ringmaster::wiring {
 namespace {
 
-// What must hold whatever the template says.
+// Sets what the template cannot change: names, labels, owner, host name, restart policy.
 void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context,
               Json& pod) {
   const std::string name = core::PodName(job.metadata.name, context.attempt, rank);
@@ -55,7 +55,7 @@ std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_
 Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context) {
   const Template user = ReadTemplate(job);
   Json pod = StrategicMerge(PodDefaults(job, rank, context, user), user.value);
-  Reconcile(user, pod);
+  PruneDefaults(user, pod);
   if (job.spec.network.rdma) AllowPinnedMemory(WorkerContainer(pod, user.worker));
   AddNetworkVariables(job, WorkerContainer(pod, user.worker));
   Place(job, context, pod["spec"]);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From a TrainingJob to the Kubernetes objects that carry it out: pods and what stands beside them. Pure: the
-// same job and context give the same objects, byte for byte; `ringmaster render` prints exactly what the
-// operator applies. Every name is a function of (job, attempt, rank).
+// wiring: renders a TrainingJob into Kubernetes objects, its pods and their supporting objects. Start reading
+// here; each of the other files renders one aspect. Pure functions: the same job and context give the same
+// objects, byte for byte, and `ringmaster render` prints exactly what the operator applies. Every name is a
+// function of (job, attempt, rank).
 //
-// The user's PodTemplateSpec is merged into ours as a strategic merge would: containers, init containers,
-// volumes, env, mounts by their keys; what the user sets wins, and nothing of theirs is ever dropped. The
-// container that trains is `worker`, or the only one that the template has. Exceptions, without which the
-// operator could not keep its promises, are few, and each becomes a sentence of TemplateWarnings: the pod's
-// name, labels of ours, host name, subdomain, restartPolicy (Never).
+// The user's PodTemplateSpec is merged over the defaults as a strategic merge would: containers, init
+// containers, volumes, env and mounts by their keys. The user's values win, and no part of the template is
+// dropped. The container that trains is `worker`, or the template's only one. The few exceptions, which the
+// operator depends on, are the pod's name, the operator's labels, host name, subdomain and restartPolicy
+// (Never); TemplateWarnings reports each with a sentence.
 #pragma once
 
 #include <cstdint>
@@ -21,48 +22,47 @@
 
 namespace ringmaster::wiring {
 
-// Who makes sure that all pods of an attempt are placed, or none.
+// What ensures that all pods of an attempt are scheduled, or none.
 enum class Gang : uint8_t { kNone, kGate, kNative, kVolcano, kCoscheduling };
 
 // The scheduling gate of Gang::kGate.
 inline constexpr const char* kGangGate = "ringmaster.dev/gang";
-// Whom a worker's token is for.
+// The audience of a worker's token.
 inline constexpr const char* kTokenAudience = "ringmaster.dev";
-// With hostNetwork each of our own ranks has this many ports, and so has a pod of another framework; a job's
-// range is those of its pods.
+// With hostNetwork, each rank of a native job has this many ports, and so has each pod of another framework.
 inline constexpr int32_t kHostPortsPerRank = 8;
 
-// What is known of the cluster and the operator, beside the job.
+// The input besides the job: facts about the cluster and the operator.
 struct Context {
   std::string worker_image;         // when the template names none
   std::string coordinator_address;  // host:port that agents call
-  std::string coordinator_ca_pem;   // its authority; travels in the job's ConfigMap; empty: no TLS
+  std::string coordinator_ca_pem;   // its certificate authority, for the job's ConfigMap; empty: no TLS
   Gang gang = Gang::kGate;
   int64_t attempt = 1;
   int32_t size = 1;                         // pods of this attempt
   std::vector<std::string> excluded_nodes;  // sorted
-  std::vector<std::string> avoided_nodes;   // sorted: rather not there
-  int32_t host_port_base = 0;               // hostNetwork: first port of this job's range; 0: none allotted
+  std::vector<std::string> avoided_nodes;   // sorted; used only without an alternative
+  int32_t host_port_base = 0;  // hostNetwork: the first port of this job's range; 0: none allocated
 };
 
-// Whether its workers call the coordinator: they get the job, the coordinator's authority and a token then.
-// Others know their work by themselves.
+// Whether the job's workers connect to the coordinator. They then get the job, the coordinator's certificate
+// authority and a token. Other frameworks bring their own configuration.
 bool UsesCoordinator(const api::TrainingJob& job);
 
-// What stands beside the pods, in the order in which it is made: headless Service, ConfigMap with the job and
-// the coordinator's authority (for those that meet it), ConfigMap with the variables of the network set-up
-// (if there are any), gang object of the provider. Each carries labels and an owner reference.
+// Returns the supporting objects in creation order: the headless Service, the ConfigMap with the job and the
+// coordinator's certificate authority (if UsesCoordinator), the ConfigMap with the network variables (if
+// any), and the provider's gang object (if any). Each has labels and an owner reference.
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);
 
-// One worker pod, as server-side apply takes it.
+// Returns one worker pod for server-side apply.
 Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank, const Context& context);
 
-// What of the template cannot be done, or will not do what its author may think: one sentence each, with the
-// field and the remedy.
+// Returns a sentence, with the field and the remedy, for each part of the template that is not applied or
+// does something unexpected.
 std::vector<std::string> TemplateWarnings(const api::TrainingJob& job);
 
-// What the Pod Security level ("privileged", "baseline", "restricted") would refuse of this pod: one sentence
-// each, with the field and the remedy. Empty: it would be let in.
+// Returns a sentence, with the field and the remedy, for each reason why the Pod Security level
+// ("privileged", "baseline", "restricted") would refuse this pod. Empty: the pod is admitted.
 std::vector<std::string> PodSecurityRefusals(const Json& pod, const std::string& level);
 
 }  // namespace ringmaster::wiring

@@ -36,7 +36,7 @@ TEST(PodSecurity, SaysFieldAndRemedy) {
   EXPECT_THAT(
       PodSecurityRefusals(PodOf(item.job, "uid-1", 0, item.context), "baseline"),
       testing::ElementsAre("spec.containers[worker].securityContext.capabilities.add has IPC_LOCK, which Pod "
-                           "Security level baseline refuses; take spec.network.rdma out of the job, which "
+                           "Security level baseline refuses; remove spec.network.rdma from the job, which "
                            "needs it to pin memory, or label the namespace "
                            "pod-security.kubernetes.io/enforce=privileged"));
 }

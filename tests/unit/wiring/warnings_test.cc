@@ -29,7 +29,7 @@ TEST(TemplateWarnings, WhatIsReplaced) {
   EXPECT_THAT(
       Warnings("{spec: {restartPolicy: OnFailure}}"),
       ElementsAre("spec.workers.template.spec.restartPolicy: OnFailure is replaced by Never; spec.restart "
-                  "says what happens after failures"));
+                  "defines what happens after failures"));
   EXPECT_THAT(Warnings("{spec: {restartPolicy: Never}}"), IsEmpty());
   EXPECT_THAT(Warnings("{spec: {hostname: a, subdomain: b}}"),
               ElementsAre(HasSubstr("spec.hostname"), HasSubstr("spec.subdomain")));
@@ -44,9 +44,9 @@ TEST(TemplateWarnings, WrongShapes) {
     job.spec.workers.template_ = ParseJson(text).value();
     return TemplateWarnings(job);
   };
-  EXPECT_THAT(warnings("7"), ElementsAre("spec.workers.template: must be an object; it is left out"));
+  EXPECT_THAT(warnings("7"), ElementsAre("spec.workers.template: must be an object; it is ignored"));
   EXPECT_THAT(warnings(R"({"spec": 7})"),
-              ElementsAre("spec.workers.template.spec: must be an object; it is left out"));
+              ElementsAre("spec.workers.template.spec: must be an object; it is ignored"));
   EXPECT_THAT(warnings(R"({"metadata": {"labels": {"a": 1}}})"),
               ElementsAre(HasSubstr("numbers and booleans need quotes")));
   EXPECT_THAT(warnings(R"({"spec": {"containers": {"name": "worker"}}})"),
@@ -79,7 +79,7 @@ TEST(TemplateWarnings, NobodyIsCalledWorker) {
   api::TrainingJob job = JobWith("", "{replicas: 1, template: {spec: {containers: [{name: a}, {name: b}]}}}");
   EXPECT_THAT(TemplateWarnings(job), IsEmpty());  // ours stands beside them
   job.spec.framework = "pytorch";
-  EXPECT_THAT(TemplateWarnings(job), ElementsAre(HasSubstr("(\"a\") is taken to train")));
+  EXPECT_THAT(TemplateWarnings(job), ElementsAre(HasSubstr("(\"a\") trains")));
 }
 
 }  // namespace
