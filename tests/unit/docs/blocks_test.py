@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/: manifests are valid, shell commands have the syntax of bash, and named files exist."""
+"""The pages of docs/ and of the root: manifests are valid, shell commands have the syntax of bash, and named files exist."""
 
 import pathlib
 import re
@@ -17,6 +17,7 @@ NAMED = re.compile(r"(?<![\w./-])((?:api|base|bench|cli|cmake|config|crds|e2e|ex
                    r"scripts|tests|worker)/[\w./-]*[\w-])(?![\w*])")
 MAX_LINES = 250
 PAGES = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+PAGES += [f"../{name}" for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 
 
 class Blocks(unittest.TestCase):
