@@ -23,7 +23,7 @@ namespace {
 
 using rendezvous::Message;
 
-constexpr Duration kShutdownLimit = seconds(2);  // for each part of the end that may hang
+constexpr Duration kShutdownLimit = seconds(2);  // for each part of Shutdown that may hang
 
 std::string NewUuid() {
   const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
@@ -32,7 +32,7 @@ std::string NewUuid() {
 }
 
 rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOptions options) {
-  // The secret is put in when it is sent: Agent::Send.
+  // Agent::Send fills in the secret.
   options.hello = {config.job, config.pod, NewUuid(), "", config.attempt, config.slot, config.node};
   return options;
 }
@@ -44,7 +44,7 @@ timespec ToTimespec(Duration wait) {
 
 int ExitCodeOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-// Whoever is left among our children: orphans that left their process group.
+// Kills the remaining children: orphans that left the trainer's process group.
 void KillChildren() {
   const auto self = ::syscall(SYS_gettid);
   const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), self));
@@ -62,11 +62,11 @@ void KillChildren() {
 
 }  // namespace
 
-// The revents of one poll, by who asked.
+// The revents of one poll, by source.
 struct Agent::Ready {
-  enum Who : size_t { kDeath, kChannel, kSignals, kLink, kOut, kErr, kOutTarget, kErrTarget, kCount };
+  enum Source : size_t { kDeath, kChannel, kSignals, kLink, kOut, kErr, kOutTarget, kErrTarget, kCount };
   std::array<pollfd, kCount> polled;
-  short Of(Who who) const { return polled[who].revents; }
+  short Of(Source source) const { return polled[source].revents; }
 };
 
 Agent::Agent(Config config, const rendezvous::MemberOptions& timing)
@@ -124,7 +124,7 @@ Agent::Ready Agent::Wait() {
 }
 
 void Agent::OnReady(const Ready& ready, Time now) {
-  // Death first: others wait for this news. What the trainer said before it died goes ahead of it.
+  // Handle a death first, because the peers wait for it, but forward the trainer's last messages before it.
   if (ready.Of(Ready::kDeath) != 0) {
     ReadChannel(now);
     LoseTrainer("mutex", "");
@@ -144,7 +144,7 @@ void Agent::OnReady(const Ready& ready, Time now) {
 
 void Agent::Feed(const rendezvous::MemberEvent& event) {
   events_.push_back(event);
-  if (executing_) return;  // a command's own consequence: the loop below takes it up
+  if (executing_) return;  // an event caused by a command: the outer call's loop handles it
   executing_ = true;
   while (!events_.empty()) {
     const rendezvous::MemberEvent next = std::move(events_.front());
@@ -183,7 +183,7 @@ void Agent::Send(Message message) {
     }
     hello->secret = std::move(secret).value();
   }
-  // A trainer that ended as if fatally without saying why: its last lines say more than its exit code.
+  // A trainer that exited with the fatal code but sent no Fatal: report its last lines.
   if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_sent_) {
     if (const std::string tail = TailText(); !tail.empty()) fatal->message = tail;
   }
@@ -253,15 +253,15 @@ void Agent::Start(const std::string& member) {
 void Agent::SendTrainer(const Message& message) {
   if (!channel_open_) return;
   if (const Status sent = trainer_->channel().Send(message); !sent.ok()) {
-    // A dead trainer is told of by better witnesses; one that does not read for this long is not alive.
-    log::Warn("cannot tell the trainer: {}", sent.error().message);
+    // Other events report a dead trainer more precisely. A trainer that has not read for so long hangs.
+    log::Warn("cannot send to the trainer: {}", sent.error().message);
     if (sent.error().code == Code::kExhausted) LoseTrainer("hang", "the trainer does not read its orders");
   }
 }
 
 void Agent::ReadChannel(Time now) {
   if (!channel_open_) return;
-  // Whoever hears of a member can rely on the sentinel.
+  // Before the coordinator hears of a member, its death watch runs.
   StartDeathWatch();
   const Status status = trainer_->channel().Receive();
   while (channel_open_) {
@@ -278,7 +278,7 @@ void Agent::ReadChannel(Time now) {
 }
 
 void Agent::LoseTrainer(const std::string& evidence, const std::string& message) {
-  if (!hang_watch_) return;  // told before
+  if (!hang_watch_) return;  // already lost
   hang_watch_.reset();
   channel_open_ = false;
   sample_at_ = kNever;
@@ -289,20 +289,20 @@ void Agent::LoseTrainer(const std::string& evidence, const std::string& message)
 
 void Agent::StartDeathWatch() {
   if (const Status watching = trainer_->StartDeathWatchWhenReady(); !watching.ok()) {
-    log::Warn("no sentinel, its end will be seen later: {}", watching.error().message);
+    log::Warn("no death watch, a death will be detected later: {}", watching.error().message);
   }
 }
 
 void Agent::Sample(Time now) {
   sample_at_ = now + kSampleInterval;
   StartDeathWatch();
-  // Its exit, if it is one, comes with a code a moment later; that is the better news.
+  // Wait a moment for the exit code, if this is an exit: it is the better evidence.
   if (channel_ended_at_ && now - *channel_ended_at_ > kEofGrace) {
     return LoseTrainer("eof", "the trainer closed its channel");
   }
   const SharedPage& page = trainer_->page();
   const TrainerProcess::Stopped stopped = trainer_->ReadStopped();
-  // Whoever switched hang detection off may be debugging.
+  // Without hang detection, a tracer is probably a debugger.
   const bool hangs_matter = config_.limits.step != Duration::zero();
   const HangWatch::Sample sample = {
       .ready = page.ready.load(std::memory_order_acquire) != 0,
@@ -334,7 +334,7 @@ void Agent::Reap() {
     siginfo_t info = {};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
     const bool is_trainer = trainer_ && info.si_pid == trainer_->pid();
-    // Its group goes with it, while the id is still surely its own.
+    // Kill its process group as long as the id cannot have been reused.
     if (is_trainer) trainer_->Kill();
     int status = 0;
     ::waitpid(info.si_pid, &status, 0);
@@ -374,7 +374,7 @@ void Agent::Shutdown() {
     pollfd wait = {signals_.get(), POLLIN, 0};
     ::poll(&wait, 1, 50);
   }
-  // Not even SIGKILL ended it: its sentinel still waits, and this process ends all the same.
+  // SIGKILL did not end it and its death watch still waits: leak both, this process exits.
   if (trainer_) (void)trainer_.release();
 
   deadline = Now() + kShutdownLimit;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The process keeper of a pod: one loop that feeds rendezvous::MemberCore with what happens to the trainer,
-// to the connection and to the process itself, and carries out its commands. Fit to be PID 1: it reaps
-// orphans and forwards the end.
+// Agent supervises the trainer of a worker pod. One event loop passes events of the trainer, the coordinator
+// connection and the process's signals to rendezvous::MemberCore, and performs its commands. It can run as
+// PID 1: it reaps orphans and forwards SIGTERM.
 //
-// Main thread only; signals SIGTERM, SIGINT and SIGCHLD must be blocked before Run (main.cc does).
+// Not thread-safe; main thread only. REQUIRES: SIGTERM, SIGINT and SIGCHLD are blocked before Run (main.cc
+// does).
 #pragma once
 
 #include <cstdint>
@@ -30,14 +31,15 @@ class Agent {
   static constexpr Duration kSampleInterval = milliseconds(20);
   static constexpr Duration kEofGrace = milliseconds(200);
 
-  // `timing` without `hello`, which follows from the configuration.
+  // The configuration determines `timing.hello`.
   explicit Agent(Config config, const rendezvous::MemberOptions& timing = {});
 
-  // Until the core says ExitAgent; returns the exit code. Writes the termination log unless it is 0.
+  // Runs until the core commands ExitAgent, and returns the exit code. Writes the termination message unless
+  // the code is 0.
   int Run();
 
  private:
-  struct Ready;  // what one poll reported
+  struct Ready;  // the results of one poll
 
   Ready Wait();
   void OnReady(const Ready& ready, Time now);
@@ -58,7 +60,7 @@ class Agent {
   void Reap();
   void OnTrainerExit(int status);
 
-  // After ExitAgent: sends what is unsent, ends what is left of the trainer, writes the logs out.
+  // After ExitAgent: sends pending messages, kills the trainer and its children, flushes the logs.
   void Shutdown();
   std::string TailText() const;
 
@@ -70,10 +72,10 @@ class Agent {
   Fd signals_;
 
   std::unique_ptr<TrainerProcess> trainer_;  // until it is reaped
-  std::optional<HangWatch> hang_watch_;      // until it is taken for lost
+  std::optional<HangWatch> hang_watch_;      // until the trainer is lost
   std::optional<Time> channel_ended_at_;
   bool channel_open_ = false;
-  bool fatal_sent_ = false;  // by this incarnation
+  bool fatal_sent_ = false;  // this incarnation has sent Fatal
   Time sample_at_ = kNever;
 
   std::deque<rendezvous::MemberEvent> events_;  // consequences of the command being executed

@@ -41,7 +41,7 @@ class Reader {
     return path;
   }
 
-  // 0: not set, or a problem.
+  // Returns 0 when unset or invalid.
   int64_t Count(const char* name) {
     const std::string text = Optional(name);
     int64_t value = 0;
@@ -52,7 +52,7 @@ class Reader {
     return 0;
   }
 
-  // nullopt: not set, or a problem.
+  // Returns nullopt when unset or invalid.
   std::optional<Duration> Seconds(const char* name) {
     const std::string text = Optional(name);
     if (text.empty()) return std::nullopt;
@@ -97,7 +97,7 @@ void ReadCoordinator(Reader& reader, Config* config) {
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (!bracketed && host.find(':') != std::string::npos) {
-    reader.Problem(kName, fmt::format("an IPv6 address must stand in brackets (got \"{}\")", text));
+    reader.Problem(kName, fmt::format("an IPv6 address must be in brackets (got \"{}\")", text));
     return;
   }
   config->coordinator_host = host;

@@ -13,7 +13,7 @@ namespace ringmaster::agent {
 namespace {
 
 void SetOption(int fd, int level, int option, int value) {
-  // Best effort: a link without them works, only less quickly.
+  // Best effort: without the option the link works, but detects failures later.
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
@@ -44,7 +44,7 @@ pollfd CoordinatorLink::PollFor() const {
     case State::kConnecting:
       return {connecting_.get(), POLLOUT, 0};
     case State::kSecuring:
-      // A handshake waits for the other side, always: what we say in it fits into the socket's buffer.
+      // A handshake always waits for the peer: the agent's part fits into the socket buffer.
       return {securing_->fd(), POLLIN, 0};
     case State::kUp:
       return {stream_->fd(), static_cast<short>(stream_->wants_write() ? POLLIN | POLLOUT : POLLIN), 0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The agent's one connection to the coordinator: look-up, connect, TLS, frames. Non-blocking, main thread
-// only. When to try again is the member core's business.
+// CoordinatorLink is the agent's connection to the coordinator: name resolution, connect, TLS, frames. It
+// never blocks; the member core decides when to reconnect. Not thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -18,29 +18,30 @@ namespace ringmaster::agent {
 
 class CoordinatorLink {
  public:
-  static constexpr Duration kConnectLimit = seconds(3);  // look-up and handshake included
-  // Sent bytes that the other host does not acknowledge for this long end the connection.
+  static constexpr Duration kConnectLimit = seconds(3);  // including name resolution and handshake
+  // The connection ends when sent bytes stay unacknowledged for this long.
   static constexpr int kUserTimeoutMs = 2000;
 
   // `ca_file` empty: plain TCP, within one machine.
   CoordinatorLink(std::string host, std::string port, std::string ca_file)
       : host_(std::move(host)), port_(std::move(port)), ca_file_(std::move(ca_file)) {}
 
-  // Closes what was there and begins anew.
+  // Closes the current connection, if any, and starts a new one.
   void Connect(Time now);
   void Close();
 
-  // What to poll for; fd -1: nothing now.
+  // Returns what to poll for; fd -1: nothing.
   pollfd PollFor() const;
-  // When OnReady must be called even if nothing happened.
+  // When OnReady must be called even without an event.
   Time deadline() const { return deadline_; }
 
-  // Moves on by one step. An error: the attempt or the connection is over; read Next once more, then Close.
+  // Advances by one step. After an error the attempt or the connection has ended: call Next until it is
+  // empty, then Close.
   enum class State { kIdle, kResolving, kConnecting, kSecuring, kUp };
   State state() const { return state_; }
   Status OnReady(short revents, Time now);
 
-  // While kUp.
+  // REQUIRES: state() is kUp.
   Status Send(const rendezvous::Message& message) { return stream_->Send(message); }
   Result<std::optional<rendezvous::Message>> Next() { return stream_->Next(); }
   bool wants_write() const { return stream_ && stream_->wants_write(); }
@@ -56,7 +57,7 @@ class CoordinatorLink {
   State state_ = State::kIdle;
   Time deadline_ = kNever;
   Resolver resolver_;
-  size_t attempt_ = 0;  // takes turns between several addresses
+  size_t attempt_ = 0;  // cycles through several addresses
   Fd connecting_;
   std::unique_ptr<ByteChannel> securing_;
   std::unique_ptr<FrameStream> stream_;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{64} << 10;
 
-// A pthread_t started with a small stack and all signals blocked: signals are the main thread's.
+// Starts a thread with a small stack and all signals blocked: the main thread handles signals.
 int StartThread(pthread_t* thread, void* (*body)(void*), void* argument) {
   pthread_attr_t attributes;
   if (const int why = ::pthread_attr_init(&attributes); why != 0) return why;
@@ -48,9 +48,9 @@ void* DeathWatch::Watch(void* self) {
   auto* watch = static_cast<DeathWatch*>(self);
   const int got = ::pthread_mutex_lock(&watch->page_.alive);
   const uint64_t one = 1;
-  // Tell first; everything else can wait.
-  [[maybe_unused]] const ssize_t told = ::write(watch->event_.get(), &one, sizeof one);
-  // Unlocking without making it consistent spoils the mutex for good: nobody can hold this page again.
+  // Notify first; everything else can wait.
+  [[maybe_unused]] const ssize_t put = ::write(watch->event_.get(), &one, sizeof one);
+  // Unlocking without pthread_mutex_consistent makes the mutex unusable: no process can lock this page again.
   if (got == 0 || got == EOWNERDEAD) ::pthread_mutex_unlock(&watch->page_.alive);
   return nullptr;
 }

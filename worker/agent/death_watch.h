@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One thread that waits for a trainer's death in the kernel's robust-mutex hand-over, the earliest sign there
-// is (page.h), and turns it into an eventfd that the agent's loop polls.
+// DeathWatch detects the death of a trainer: a thread waits for the robust mutex of the shared page, which
+// the kernel releases at the earliest point of a process's death (shared_page.h), and signals an eventfd that
+// the agent's loop polls.
 //
-// Make it only after the trainer said `ready`: before that the mutex is free, and the watch would take it.
-// The thread allocates nothing and touches nothing but the page and the eventfd.
+// The thread allocates nothing and accesses only the page and the eventfd.
 #pragma once
 
 #include <pthread.h>
@@ -21,16 +21,17 @@ class DeathWatch {
   struct Private {};
 
  public:
-  // `page` must outlive the watch.
+  // REQUIRES: the trainer has set `ready` (before that the mutex is free, and the thread would lock it), and
+  // `page` outlives the watch.
   static Result<std::unique_ptr<DeathWatch>> Start(SharedPage& page);
 
   DeathWatch(Private, SharedPage& page, Fd event) : page_(page), event_(std::move(event)) {}
   DeathWatch(const DeathWatch&) = delete;
   DeathWatch& operator=(const DeathWatch&) = delete;
-  // Joins the thread: the trainer must have been reaped, or this blocks until it dies.
+  // Joins the thread. REQUIRES: the trainer has been reaped; otherwise this blocks until it dies.
   ~DeathWatch();
 
-  // Readable once the trainer is dead (or, against the rules, let go of the mutex).
+  // Readable once the trainer is dead (or has released the mutex, which it must not).
   int event_fd() const { return event_.get(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Messages over a non-blocking stream socket: the frames of rendezvous/codec.h, with a bounded buffer for
-// what the other side does not take yet. Main thread only.
+// FrameStream sends and receives messages (frames of rendezvous/codec.h) over a non-blocking stream socket. A
+// bounded buffer holds frames that the peer has not taken yet. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -24,13 +24,15 @@ class FrameStream {
   int fd() const { return channel_->fd(); }
   bool wants_write() const { return !unsent_.empty(); }
 
-  // Queues and writes what goes. kExhausted when the other side has not read for too long; close then.
+  // Queues the message and writes as much as possible. Errors: kExhausted when the buffer is full because the
+  // peer does not read; close then.
   Status Send(const rendezvous::Message& message);
   Status Flush();
 
-  // Reads what is there. kGone at the end of the stream: Next still gives the messages that came before.
+  // Reads the available bytes. Errors: kGone at the end of the stream; Next still returns the messages before
+  // it.
   Status Receive();
-  // nullopt: no whole message is there. An error means the stream is lost.
+  // Returns the next message; nullopt: no complete one is available. After an error the stream is unusable.
   Result<std::optional<rendezvous::Message>> Next() { return decoder_.Next(); }
 
  private:

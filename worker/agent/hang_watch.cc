@@ -16,7 +16,7 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
   if (stopped_ > limits_.stopped) {
     return HangReport{"stopped", fmt::format("the trainer was stopped for {} ms", ToMs(stopped_))};
   }
-  // A stopped trainer is judged as stopped alone: its silence says nothing about how it computes.
+  // The silence of a stopped trainer is not a hang, and is not learned from.
   if (sample.stopped) return std::nullopt;
 
   silent_ += gap;

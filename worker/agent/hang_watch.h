@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tells a trainer that hangs from one that works, waits or writes. Pure: samples in, a verdict out.
+// HangWatch distinguishes a hanging trainer from one that computes, waits or writes. A pure state machine: it
+// takes samples and reports a hang. Not thread-safe.
 //
-// Time is counted in what was observed: a gap between two samples counts for at most kLongestGap, so an agent
-// that was itself stopped or starved does not blame its trainer for the time it did not look.
+// Only observed time counts: a gap between two samples counts as at most kLongestGap, so an agent that was
+// suspended or starved does not blame its trainer.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ namespace ringmaster::agent {
 
 struct HangLimits {
   Duration startup = seconds(1800);  // zero: no limit
-  std::optional<Duration> step{};    // nullopt: learned from the trainer; zero: hangs are not looked for
+  std::optional<Duration> step{};    // nullopt: learned from the trainer; zero: no hang detection
   Duration saving = seconds(600);
   Duration stopped = milliseconds(150);
 };
@@ -26,18 +27,18 @@ struct HangLimits {
 class HangWatch {
  public:
   static constexpr Duration kLongestGap = milliseconds(60);
-  // What is learned: kFactor times the median gap between heartbeats, never less than kFloor, and
-  // kUnlearned while there is nothing to learn from.
+  // The learned limit is kFactor times the median interval between heartbeats, at least kFloor, and
+  // kUnlearned before the first interval.
   static constexpr int kFactor = 20;
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
-  // Who exchanges with a peer that is gone is told so by the coordinator. Should that be gone as well, a new
-  // one must first be elected and hear from everybody: killing the survivors meanwhile would lose what they
-  // hold.
+  // The least limit inside a collective. A trainer whose peer has died waits for an order from the
+  // coordinator. If that has died as well, a new one must first be elected and connect to all agents; killing
+  // the survivors before that would lose their state.
   static constexpr Duration kExchange = seconds(120);
 
   struct Sample {
-    bool ready = false;  // the trainer has attached to its slot
+    bool ready = false;  // the trainer has attached the shared page
     Activity activity = Activity::kStarting;
     uint64_t heartbeat = 0;
     bool stopped = false;  // by a signal or a tracer
@@ -49,10 +50,11 @@ class HangWatch {
 
   explicit HangWatch(HangLimits limits) : limits_(limits) {}
 
-  // About every 20 ms from the start of the trainer. After a verdict: kill it, and use a new HangWatch.
+  // Call about every 20 ms from the start of the trainer. Returns a report when it hangs: kill it, and use a
+  // new HangWatch.
   std::optional<HangReport> Feed(Time now, const Sample& sample);
 
-  // The limit that holds for the time between two heartbeats now; zero: none.
+  // Returns the current limit for the time between two heartbeats; zero: none.
   Duration StepLimit() const;
 
  private:
@@ -62,8 +64,8 @@ class HangWatch {
   std::optional<Time> last_;
   Sample previous_;
   Duration silent_{};                     // since the last change of activity or heartbeat
-  Duration stopped_{};                    // in a row
-  std::array<Duration, 63> intervals_{};  // a ring of the newest
+  Duration stopped_{};                    // without interruption
+  std::array<Duration, 63> intervals_{};  // ring buffer of the newest intervals
   size_t learned_ = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace ringmaster::agent {
 namespace {
 
-// A pipe that polls writable takes this much without blocking; files and terminals always do.
+// A pipe that polls writable takes this many bytes without blocking; files and terminals always do.
 constexpr size_t kSafeWrite = PIPE_BUF;
 
 bool Writable(int fd) {
@@ -70,7 +70,7 @@ void LogPipe::Flush(Time now) {
       return;
     }
     std::string notice;
-    if (dropped_ > 0) notice = fmt::format("\n[{} bytes of output dropped: nobody read them]\n", dropped_);
+    if (dropped_ > 0) notice = fmt::format("\n[{} bytes of output dropped: not read in time]\n", dropped_);
     const std::string_view out =
         notice.empty() ? std::string_view(buffer_).substr(0, std::min(ready, kSafeWrite)) : notice;
     const ssize_t put = ::write(target_fd_, out.data(), out.size());
@@ -83,7 +83,7 @@ void LogPipe::Flush(Time now) {
     if (!notice.empty()) {
       dropped_ = 0;
     } else {
-      // On an error (disk full, reader gone) the bytes are lost: there is nobody to tell.
+      // After an error (disk full, reader closed) the bytes are lost.
       buffer_.erase(0, put < 0 ? out.size() : static_cast<size_t>(put));
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-agent: the process keeper of a pod, a program of its own so that it stays small. It links
-// nothing of what a trainer needs. `ringmaster-worker agent` becomes this program by exec.
+// ringmaster-agent supervises the trainer of a worker pod. It is a separate program that links nothing of the
+// trainer, so that it stays small. `ringmaster-worker agent` execs it.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,7 +21,8 @@ namespace {
 
 using namespace ringmaster;
 
-// The sooner the agent runs after a death, the sooner the others go on. Needs a privilege; does without.
+// The earlier the agent runs after a death, the earlier the survivors continue. Best effort: it needs a
+// privilege.
 constexpr int kNiceness = -10;
 
 constexpr int kLargeBlock = 64 << 10;
@@ -40,7 +41,7 @@ void PrepareProcess() {
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::setpriority(PRIO_PROCESS, 0, kNiceness);
-  // What a large message took goes back to the system at once.
+  // Return the memory of large messages to the system at once.
   ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
   ::mallopt(M_TRIM_THRESHOLD, kLargeBlock);
 }
@@ -51,7 +52,7 @@ int RefuseConfiguration(const std::string& message) {
   return agent::kExitBadConfiguration;
 }
 
-// A keeper's whole life; `environment`: what its trainer finds beside what the pod has.
+// Runs one agent. `environment`: the variables that it adds for its trainer.
 int RunAgent(agent::Config config, Result<std::vector<std::string>> environment) {
   if (!environment.ok()) return RefuseConfiguration(environment.error().message);
   config.trainer_environment = std::move(environment).value();

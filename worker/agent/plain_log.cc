@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// base/log.h for the agent's own program: the same lines without the logging library, which would be most of
-// its memory, and never blocking, because an agent that waits for a reader of its log is as good as dead.
+// Implements base/log.h for the agent's program: the same lines without the logging library, which would take
+// most of its memory. It never blocks, because an agent must not wait for a reader of its log.
 #include <poll.h>
 #include <unistd.h>
 

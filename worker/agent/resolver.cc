@@ -38,7 +38,7 @@ struct Resolver::Pending {
   }
   void Signal() {
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t told = ::write(done.get(), &one, sizeof one);
+    [[maybe_unused]] const ssize_t put = ::write(done.get(), &one, sizeof one);
   }
 };
 
@@ -67,8 +67,8 @@ int Resolver::fd() const { return pending_ ? pending_->done.get() : -1; }
 Result<std::vector<SocketAddress>> Resolver::Take() {
   const std::shared_ptr<Pending> answer = std::move(pending_);
   pending_.reset();
-  uint64_t told = 0;
-  [[maybe_unused]] const ssize_t got = ::read(answer->done.get(), &told, sizeof told);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(answer->done.get(), &count, sizeof count);
   if (answer->error != 0) {
     return Error{Code::kUnavailable,
                  fmt::format("look up {}: {}", answer->host, ::gai_strerror(answer->error))};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Looks a host name up without stopping the agent's loop: DNS may take seconds. Numeric addresses are
-// answered at once. Main thread; each look-up runs on a thread of its own, which may outlive the Resolver.
+// Resolver looks up a host name without blocking the agent's loop, because DNS may take seconds. Numeric
+// addresses resolve at once. Not thread-safe; each lookup runs in a separate thread, which may outlive the
+// Resolver.
 #pragma once
 
 #include <netinet/in.h>
@@ -23,13 +24,13 @@ struct SocketAddress {
 
 class Resolver {
  public:
-  // Nothing of an earlier look-up is reported any more.
+  // Starts a lookup; the result of an earlier one is discarded.
   void Start(const std::string& host, const std::string& port);
   void Cancel() { pending_.reset(); }
 
-  // Readable when Take has an answer; -1 while none is asked for.
+  // Readable when Take has a result; -1 without a lookup.
   int fd() const;
-  // Call once per Start, when fd() is readable.
+  // Returns the result. REQUIRES: fd() is readable; call once per Start.
   Result<std::vector<SocketAddress>> Take();
 
  private:

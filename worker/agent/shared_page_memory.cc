@@ -29,7 +29,7 @@ Result<SharedPageMemory> SharedPageMemory::Create() {
   Fd fd(::memfd_create("ringmaster-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoError("create the shared page", errno);
   if (::ftruncate(fd.get(), sizeof(SharedPage)) != 0) return ErrnoError("size the shared page", errno);
-  // A trainer that shrank the page would make our reads fault.
+  // If a trainer shrank the memfd, the agent's reads would fault.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return ErrnoError("seal the shared page", errno);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The agent's side of the shared page (slot.h): a fresh, sealed memfd per incarnation of the trainer, so that
-// nothing of a dead one can be taken for its successor. Main thread; the mutex is for the sentinel.
+// SharedPageMemory is the agent's mapping of a shared page (shared_page.h). Each incarnation of the trainer
+// gets a new sealed memfd, so that values of a dead trainer are never attributed to its successor. Main
+// thread only; only the death watch locks the mutex.
 #pragma once
 
 #include "base/fd.h"
@@ -17,7 +18,7 @@ class SharedPageMemory {
   SharedPageMemory(SharedPageMemory&& other) noexcept;
   SharedPageMemory& operator=(SharedPageMemory&&) = delete;
   SharedPageMemory(const SharedPageMemory&) = delete;
-  // The sentinel that waits on this page must be gone.
+  // REQUIRES: the death watch of this page has been destroyed.
   ~SharedPageMemory();
 
   int fd() const { return fd_.get(); }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kVisibleGpus = "CUDA_VISIBLE_DEVICES";
 
-// The agents of one pod, as their parent sees them.
+// The agent processes of one pod, in the parent process.
 class SlotAgents {
  public:
   SlotAgents(const std::function<int(int32_t)>& run_agent, Duration short_life)
@@ -47,7 +47,7 @@ class SlotAgents {
     End(EXIT_FAILURE);
   }
 
-  // All of them leave; none is started any more.
+  // Terminates all agents and restarts none of them.
   void Leave() {
     leaving_ = true;
     for (const auto& [pid, agent] : agents_) ::kill(pid, SIGTERM);
@@ -72,7 +72,7 @@ class SlotAgents {
 
   [[noreturn]] void RunAgentAndExit(pid_t parent, int32_t slot) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(0);  // it died before the line above
+    if (::getppid() != parent) ::_exit(0);  // the parent died before the line above took effect
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     std::exit(run_agent_(slot));
   }
@@ -146,7 +146,7 @@ Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, con
                                                 int32_t gpus) {
   const auto local_rank = get("RINGMASTER_LOCAL_RANK");
   if (slots == 1 && !local_rank) return std::vector<std::string>();
-  // What a container was given may be less than what its device files show.
+  // A container may be given fewer GPUs than its device files show.
   const auto listed = get(kVisibleGpus);
   std::vector<std::string> visible;
   if (listed) {
@@ -157,8 +157,8 @@ Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, con
   if (visible.empty()) return std::vector<std::string>();
   if (static_cast<int32_t>(visible.size()) < slots) {
     return Error{Code::kInvalid,
-                 fmt::format("RINGMASTER_SLOTS: {} trainers, but this pod has {} GPU{}; ask for as "
-                             "many GPUs as spec.workers.slots says, or lower it",
+                 fmt::format("RINGMASTER_SLOTS: {} trainers, but this pod has {} GPU{}; request as "
+                             "many GPUs as spec.workers.slots, or lower it",
                              slots, visible.size(), visible.size() == 1 ? "" : "s")};
   }
   int32_t before = 0;

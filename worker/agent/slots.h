@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A pod that holds several trainers, a rank each: one agent process (agent.h) per slot, forked from this
-// one, each with its own connection, so that a slot fails, restarts and leaves like a pod of its own.
+// Supervises a pod with several trainers (slots), one rank each. This process forks one agent (agent.h) per
+// slot; each has its own connection, so a slot fails, restarts and leaves like a pod by itself.
 //
-// Invariants: no agent outlives this process; the pod ends when all its agents have. A agent that is
-// killed is started anew, and the other slots do not notice; one that ends with another code than 0, or is
-// killed as soon as it lives, takes the pod with it: the others leave by plan, and the pod ends with that
-// first code. Main thread only, signals as for Agent.
+// Invariants: no agent outlives this process. The pod ends when all its agents have ended. An agent that is
+// killed restarts without affecting the other slots. An agent that exits with a code other than 0, or that is
+// killed right after its start, ends the pod: the other slots leave by plan, and the pod exits with that
+// first code.
+//
+// Not thread-safe; main thread only. REQUIRES: signals are blocked as for Agent.
 #pragma once
 
 #include <functional>
@@ -19,24 +21,24 @@
 
 namespace ringmaster::agent {
 
-// run_agent(slot) is a agent's whole life, in a process of its own; returns its exit code. `short_life`:
-// killed sooner, it is not started again. REQUIRES: no threads.
+// Runs run_agent(slot) for each slot in a separate process and returns the pod's exit code. An agent that is
+// killed before `short_life` is not restarted. REQUIRES: this process has one thread.
 int SuperviseSlots(int32_t slots, const std::function<int(int32_t slot)>& run_agent,
                    Duration short_life = seconds(1));
 
-// What the trainer of a slot finds in its environment beside what the pod has ("NAME=value" each): its share
-// of the threads, and, where there are GPUs, one of them (below). kInvalid as there.
+// Returns the variables ("NAME=value") that a slot adds to the environment of its trainer: its share of the
+// threads and, if the pod has GPUs, one of them. Errors: as GpuEnvironment.
 Result<std::vector<std::string>> SlotEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t cpus,
                                                  int32_t gpus);
 
-// Which GPU a trainer takes, where several share a pod (slots) or a machine (RINGMASTER_LOCAL_RANK: which of
-// its pods this one is): of those that CUDA_VISIBLE_DEVICES lists, in that order, else by number, and
-// RINGMASTER_GPU_TURN lets the trainer, which can see how they are joined, do better. Nothing where the pod
-// has one trainer and what it was given. `gpus`: how many device files of GPUs are there. kInvalid when there
-// are GPUs, but fewer than slots.
+// Returns the variables that select a GPU where several trainers share a pod (slots) or a machine
+// (RINGMASTER_LOCAL_RANK: the index of this pod on the machine): GPUs are taken in the order of
+// CUDA_VISIBLE_DEVICES, or by number. RINGMASTER_GPU_TURN lets the trainer choose better by the GPUs'
+// topology. Empty for a pod with a single trainer and its own GPUs. `gpus`: the number of GPU device files.
+// Errors: kInvalid when the pod has GPUs, but fewer than slots.
 Result<std::vector<std::string>> GpuEnvironment(int32_t slot, int32_t slots, const GetEnv& get, int32_t gpus);
 
-// Device files of NVIDIA GPUs in a folder (/dev).
+// Counts the device files of NVIDIA GPUs in a folder (/dev).
 int32_t CountGpus(const std::string& folder);
 
 }  // namespace ringmaster::agent

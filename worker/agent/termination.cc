@@ -24,9 +24,9 @@ void WriteTerminationLog(const std::string& path, const std::string& message, co
   }
   text += '\n';
   if (WriteFileAtomic(path, text).ok()) return;
-  // In a pod the file is a mount of its own, which nothing can be renamed over.
+  // In a pod the file is a mount, which a rename cannot replace.
   const Status plain = WriteFileDurable(path, std::as_bytes(std::span(text.data(), text.size())));
-  if (!plain.ok()) log::Warn("no termination message: {}", plain.error().message);
+  if (!plain.ok()) log::Warn("cannot write the termination message: {}", plain.error().message);
 }
 
 }  // namespace ringmaster::agent

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How an agent ends: its exit codes and its last words.
+// Exit codes of the agent, and its termination message.
 #pragma once
 
 #include <string>
 
 namespace ringmaster::agent {
 
-// Besides those that the coordinator orders; 0: done, or left by plan.
+// In addition to the codes in the coordinator's Exit; 0: done, or left by plan.
 inline constexpr int kExitBadConfiguration = 64;
 inline constexpr int kExitInternal = 70;
 
-// Leaves why, and the trainer's last lines, where Kubernetes (or `ringmaster run`) looks for them. A failure
-// is logged; an empty path means that nobody looks.
+// Writes the reason of the exit and the trainer's last lines to `path`, where Kubernetes (or `ringmaster
+// run`) reads them; does nothing if it is empty. Failures are only logged.
 void WriteTerminationLog(const std::string& path, const std::string& message, const std::string& tail);
 
 }  // namespace ringmaster::agent

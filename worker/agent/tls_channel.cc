@@ -13,7 +13,7 @@
 namespace ringmaster::agent {
 namespace {
 
-// What we use of libssl and libcrypto, looked up by name.
+// The functions of libssl and libcrypto that the agent uses, looked up by name.
 struct Openssl {
 // clang-format off
 #define RM_SSL_FUNCTIONS(X)                                                                         \
@@ -31,7 +31,7 @@ struct Openssl {
 #undef RM_DECLARE
 };
 
-// Cheap but for the first time: the libraries stay loaded.
+// Only the first call is expensive: the libraries stay loaded.
 Result<Openssl> Load() {
   Openssl functions;
   void* ssl = ::dlopen("libssl.so.3", RTLD_NOW | RTLD_GLOBAL);
@@ -51,8 +51,8 @@ Result<Openssl> Load() {
 #undef RM_LOOK_UP
 #undef RM_LOOK_UP_SSL
 #undef RM_LOOK_UP_CRYPTO
-  // libssl writes without MSG_NOSIGNAL: a connection that the other side closed must be an error and not our
-  // end.
+  // libssl writes without MSG_NOSIGNAL: writing to a closed connection must be an error and not end the
+  // process.
   ::signal(SIGPIPE, SIG_IGN);
   return functions;
 }
@@ -75,12 +75,12 @@ class TlsChannel final : public ByteChannel {
     api_.SSL_CTX_ctrl(context_, SSL_CTRL_MODE,
                       SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, nullptr);
     if (api_.SSL_CTX_load_verify_locations(context_, ca_file.c_str(), nullptr) != 1) {
-      return Problem(Code::kInvalid, ca_file + ": no certificate of an authority");
+      return Problem(Code::kInvalid, ca_file + ": no CA certificate");
     }
     api_.SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
     ssl_ = api_.SSL_new(context_);
     if (ssl_ == nullptr || api_.SSL_set_fd(ssl_, fd_.get()) != 1) return Problem(Code::kUnavailable, "TLS");
-    // The certificate must be for the address we called, or for the name.
+    // The certificate must be for the address or the name that the agent connects to.
     if (api_.X509_VERIFY_PARAM_set1_ip_asc(api_.SSL_get0_param(ssl_), host.c_str()) != 1) {
       api_.ERR_clear_error();
       if (api_.SSL_set1_host(ssl_, host.c_str()) != 1) return Problem(Code::kInvalid, "host " + host);
@@ -120,7 +120,7 @@ class TlsChannel final : public ByteChannel {
     if (rc == 1) return got;
     if (WouldBlock(rc)) return size_t{0};
     const int why = api_.SSL_get_error(ssl_, rc);
-    // The server closes without a goodbye; frames carry their length, so nothing can be cut off unseen.
+    // The server closes without a TLS shutdown. Frames carry their length, so truncation is detected.
     if (why == SSL_ERROR_ZERO_RETURN || why == SSL_ERROR_SYSCALL || why == SSL_ERROR_SSL) {
       return Error{Code::kGone, "closed by the other side"};
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The trainer's hold on the page it shares with its agent (slot.h): proof of life and of progress.
+// TrainerPage is the trainer's mapping of the page that it shares with its agent (shared_page.h). It shows
+// that the trainer is alive and makes progress.
 //
-// Attach on the main thread, first thing: the robust mutex belongs to the thread that locks it, and only the
-// main thread surely lives as long as the process. All other calls are relaxed atomics, from any thread.
+// Thread-safe, except Attach: the main thread calls it first of all, because the robust mutex belongs to the
+// thread that locks it, and only the main thread lives as long as the process.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +16,20 @@ namespace ringmaster::agent {
 
 class TrainerPage {
  public:
-  // Maps `fd` (RINGMASTER_SLOT_FD), checks that it is a page of this build, locks `alive` and says so. The fd
-  // may be closed afterwards. kInvalid: not such a page; kConflict: another process holds it; kInternal: not
-  // called on the main thread.
+  // Maps `fd` (RINGMASTER_SLOT_FD), checks that it is a page of this build, locks `alive` and sets `ready`.
+  // The fd may be closed afterwards. Errors: kInvalid when it is not such a page; kConflict when another
+  // process holds it; kInternal when not called on the main thread.
   static Result<TrainerPage> Attach(int fd);
 
   TrainerPage(TrainerPage&& other) noexcept;
   TrainerPage& operator=(TrainerPage&&) = delete;
   TrainerPage(const TrainerPage&) = delete;
-  // Leaves the page mapped and `alive` locked until the process is gone: letting go would look like death.
+  // Leaves the page mapped and `alive` locked until the process ends: unlocking would look like a death.
   ~TrainerPage() = default;
 
-  // At least once per layer while computing; the agent takes a long silence for a hang.
+  // Call at least once per layer while computing: the agent treats a long silence as a hang.
   void Heartbeat() { page_->heartbeat.fetch_add(1, std::memory_order_relaxed); }
-  // A change of activity counts as progress, too.
+  // A change of activity also counts as progress.
   void SetActivity(Activity activity) {
     page_->activity.store(static_cast<uint32_t>(activity), std::memory_order_relaxed);
   }

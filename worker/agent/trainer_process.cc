@@ -63,13 +63,13 @@ struct ChildPlan {
 
 bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
 
-// Between fork and exec: async-signal-safe calls only. Never returns.
+// Runs in the child between fork and exec: async-signal-safe calls only.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The agent may have died before the line above took effect.
   if (::getppid() != plan.agent) ::_exit(0);
   ::setpgid(0, 0);
-  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // the agent's own privilege
+  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // drop the agent's priority
   struct sigaction fallback = {};
   fallback.sa_handler = SIG_DFL;
   ::sigaction(SIGPIPE, &fallback, nullptr);
@@ -85,11 +85,11 @@ bool KeepOpen(int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; }
     ::execve(plan.argv[0], plan.argv, plan.envp);
   }
   const int why = errno;
-  [[maybe_unused]] const ssize_t told = ::write(plan.failure, &why, sizeof why);
+  [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
   ::_exit(127);
 }
 
-// Zero when exec worked: the pipe then closes without a word.
+// Returns the errno of a failed exec; 0 when exec succeeded, which closes the pipe.
 int ReadFailure(int fd) {
   int why = 0;
   ssize_t got = 0;
@@ -132,7 +132,7 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const std::vector<
   if (pid == 0) RunChild(plan);
   failure.write.Reset();
   if (const int why = ReadFailure(failure.read.get()); why != 0) {
-    return ErrnoError("run " + command[0], why);  // the zombie is reaped with the orphans
+    return ErrnoError("run " + command[0], why);  // Agent::Reap reaps the zombie like an orphan
   }
 
   auto process = std::make_unique<TrainerProcess>(Private{}, std::move(page), std::move(ours));
@@ -150,7 +150,7 @@ Status TrainerProcess::StartDeathWatchWhenReady() {
 }
 
 TrainerProcess::Stopped TrainerProcess::ReadStopped() const {
-  // "pid (name) S ...": the name may hold anything, so the state is looked for from the end.
+  // "pid (name) S ...": the name may contain anything, so search for its end from the right.
   char text[512];
   const Fd fd(::open(fmt::format("/proc/{}/stat", pid_).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return {};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One incarnation of the trainer: the process, its slot, its channel and its death, seen from the agent.
+// TrainerProcess is one incarnation of the trainer: its process, its shared page, its channel to the agent,
+// and the detection of its death.
 //
-// Start it on the main thread: the kernel ties PDEATHSIG to the thread that forks, so that no trainer
-// outlives its agent, however the agent ends. The trainer leads a process group of its own, which Kill ends
-// as a whole.
+// Main thread only: the kernel binds PDEATHSIG to the thread that forks, so that no trainer outlives its
+// agent, however the agent ends. The trainer leads a separate process group, which Kill kills as a whole.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@
 
 namespace ringmaster::agent {
 
-// Variables that a trainer finds in its environment.
+// Environment variables of a trainer.
 inline constexpr const char* kChannelFdVariable = "RINGMASTER_CHANNEL_FD";
 inline constexpr const char* kPageFdVariable = "RINGMASTER_SLOT_FD";
 inline constexpr const char* kMemberVariable = "RINGMASTER_MEMBER";
@@ -30,8 +30,8 @@ class TrainerProcess {
   struct Private {};
 
  public:
-  // The environment is ours, less the secret's place, plus `variables` ("NAME=value", in place of ours of
-  // that name) and the three above. The error is the system's, exec's included.
+  // Starts a trainer. Its environment is the agent's without the path of the secret, overridden by
+  // `variables` ("NAME=value") and the three variables above. Errors: those of the system, including exec.
   static Result<std::unique_ptr<TrainerProcess>> Start(const std::vector<std::string>& command,
                                                        const std::vector<std::string>& variables,
                                                        const std::string& member);
@@ -40,7 +40,7 @@ class TrainerProcess {
       : page_(std::move(page)), channel_(std::move(channel)) {}
   TrainerProcess(const TrainerProcess&) = delete;
   TrainerProcess& operator=(const TrainerProcess&) = delete;
-  // It must have been reaped (the sentinel waits for its end).
+  // REQUIRES: the process has been reaped (the death watch waits for its end).
   ~TrainerProcess() = default;
 
   pid_t pid() const { return pid_; }
@@ -48,23 +48,23 @@ class TrainerProcess {
   FrameStream& channel() { return channel_; }
   const SharedPage& page() const { return page_.page(); }
 
-  // Non-blocking ends of its output, to be taken once.
+  // Return the non-blocking ends of its output. Call once each.
   Fd TakeStdout() { return std::move(stdout_); }
   Fd TakeStderr() { return std::move(stderr_); }
 
-  // Puts the sentinel on its post as soon as the trainer has said `ready`; nothing to do before and after.
+  // Starts the death watch once the trainer is ready; otherwise does nothing.
   Status StartDeathWatchWhenReady();
-  // Readable when it is dead; -1 while nobody watches.
+  // Readable when it is dead; -1 before the death watch has started.
   int death_fd() const { return death_watch_ ? death_watch_->event_fd() : -1; }
 
-  // True while a signal or a tracer keeps its main thread stopped. With a tracer: it may be a debugger.
+  // Whether a signal or a tracer (perhaps a debugger) has stopped its main thread.
   struct Stopped {
     bool by_signal = false;
     bool by_tracer = false;
   };
   Stopped ReadStopped() const;
 
-  // SIGKILL for the process and its group. Safe as long as it has not been reaped.
+  // Sends SIGKILL to the process and its group. REQUIRES: it has not been reaped.
   void Kill() const;
 
  private:
@@ -74,7 +74,7 @@ class TrainerProcess {
   FrameStream channel_;
   Fd stdout_;
   Fd stderr_;
-  std::unique_ptr<DeathWatch> death_watch_;  // after page_: it is gone first
+  std::unique_ptr<DeathWatch> death_watch_;  // after page_, so that it is destroyed first
 };
 
 }  // namespace ringmaster::agent
