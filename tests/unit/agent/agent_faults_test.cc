@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-agent as a process, when something dies, stops or hangs.
+// Runs ringmaster-agent as a process while trainers die, stop or hang.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -16,10 +16,11 @@ using rendezvous::Join;
 
 pid_t PidOf(const Join& join) { return std::stoi(join.address); }
 
-// What the "-first" behaviours of fake_trainer wait for, so that they do not end before anybody is connected.
+// The "-first" behaviours of fake_trainer wait for this, so that they do not end before the agent has
+// connected.
 const rendezvous::Prepare kTheWord{1, rendezvous::Urgency::kAbort, false};
 
-// The first incarnation goes down with `evidence`, and a second one joins under a new id.
+// Expects that the first incarnation goes down with `evidence` and that a second one joins under a new id.
 Down ExpectDownAndBack(TestCoordinator* coordinator, const std::string& evidence) {
   const Join first = coordinator->Expect<Join>();
   coordinator->Send(kTheWord);
@@ -32,7 +33,7 @@ Down ExpectDownAndBack(TestCoordinator* coordinator, const std::string& evidence
   return down;
 }
 
-TEST(AgentFaults, AKilledTrainerIsToldAndReplaced) {
+TEST(AgentFaults, AKilledTrainerIsReportedAndReplaced) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "idle");
   ASSERT_TRUE(coordinator.Accept());
@@ -40,7 +41,7 @@ TEST(AgentFaults, AKilledTrainerIsToldAndReplaced) {
   ::kill(PidOf(first), SIGKILL);
   Down down = coordinator.Expect<Down>();
   EXPECT_EQ(down.member, first.member);
-  // So small a trainer may be reaped before the sentinel is heard.
+  // A trainer this small may be reaped before the death watch reports.
   EXPECT_TRUE(down.evidence == "mutex" || down.evidence == "exit") << down.evidence;
   if (down.exit_code == 0) down = coordinator.Expect<Down>();
   EXPECT_EQ(down.member, first.member);
@@ -50,9 +51,9 @@ TEST(AgentFaults, AKilledTrainerIsToldAndReplaced) {
   EXPECT_EQ(Children(agent.pid()), second.address);
 }
 
-// The news of a large trainer's death does not wait for its memory. On a busy machine the agent may run too
-// late to see the order of things, so it has several tries.
-TEST(AgentFaults, ALargeTrainersDeathIsToldByTheMutex) {
+// A large trainer's death is reported before its memory is freed. On a busy machine the agent may run too
+// late to observe the order, so the test has several attempts.
+TEST(AgentFaults, TheMutexReportsALargeTrainersDeath) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "ballast 256", {{"AGENT_PROGRAM", HASTY_AGENT}});
   ASSERT_TRUE(coordinator.Accept());
@@ -108,7 +109,7 @@ TEST(AgentFaults, ATrainerThatNeverStartsIsReplaced) {
   EXPECT_TRUE(coordinator.Expect<Join>().member.ends_with(".2"));
 }
 
-TEST(AgentFaults, ATrainerThatTalksNonsenseIsReplaced) {
+TEST(AgentFaults, ATrainerThatSendsGarbageIsReplaced) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "garbage-first");
   ASSERT_TRUE(coordinator.Accept());
@@ -122,7 +123,7 @@ TEST(AgentFaults, ATrainerThatClosesItsChannelIsReplaced) {
   ExpectDownAndBack(&coordinator, "eof");
 }
 
-TEST(AgentFaults, ATrainerThatEndsIsReplacedAndItsCodeTold) {
+TEST(AgentFaults, ATrainerThatExitsIsReplacedAndItsCodeReported) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "exit-first 71");
   ASSERT_TRUE(coordinator.Accept());
@@ -145,7 +146,7 @@ TEST(AgentFaults, AnEvictedTrainerIsReplaced) {
   EXPECT_NE(coordinator.Expect<Join>().member, first.member);
 }
 
-// The agent must not take the time that it did not look for a hang of its trainer.
+// Time in which the agent was stopped does not count towards a hang of its trainer.
 TEST(AgentFaults, AStoppedAgentDoesNotBlameItsTrainer) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "idle",
@@ -194,7 +195,7 @@ TEST(AgentFaults, FiftyDeathsLeaveNothingBehind) {
   AgentProcess agent(coordinator, "orphan", {{"AGENT_PROGRAM", HASTY_AGENT}});
   ASSERT_TRUE(coordinator.Accept());
   Join join = coordinator.Expect<Join>();
-  // The sentinel is on its post a moment after the Join.
+  // The death watch starts a moment after the Join.
   const auto settled = [&](int fds, int threads) {
     return Eventually([&] { return OpenFds(agent.pid()) == fds && Threads(agent.pid()) == threads; });
   };

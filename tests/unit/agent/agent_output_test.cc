@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What becomes of a trainer's output.
+// Checks how the agent forwards a trainer's output.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ TEST(AgentOutput, EveryLineArrivesInOrder) {
   std::string expected;
   for (int i = 0; i < kLines; ++i) expected += fmt::format("line {} of {}\n", i, kLines);
   EXPECT_TRUE(Eventually([&] {
-    // The agent's own lines stand between them.
+    // The agent's own lines are in between.
     std::string lines;
     const std::string all = agent.Output();
     for (size_t at = 0; at < all.size();) {
@@ -37,12 +37,12 @@ TEST(AgentOutput, EveryLineArrivesInOrder) {
   }));
 }
 
-TEST(AgentOutput, OddBytesAreKeptAndTheLastLineIsEnded) {
+TEST(AgentOutput, UnusualBytesAreKeptAndTheLastLineIsCompleted) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "odd-bytes");
   ASSERT_TRUE(coordinator.Accept());
   coordinator.Expect<Down>();
-  coordinator.Expect<Down>();  // with its exit code, so the first one's output has been carried
+  coordinator.Expect<Down>();  // with its exit code, so the output of the first trainer has been forwarded
   std::string odd = "binary \x01\xff\xfe end\n";
   odd.insert(8, 1, '\0');
   const std::string all = agent.Output();
@@ -51,8 +51,8 @@ TEST(AgentOutput, OddBytesAreKeptAndTheLastLineIsEnded) {
   EXPECT_GE(std::count(all.begin(), all.end(), 'x'), 100'000);
 }
 
-// A log collector that stands still must not stop the training.
-TEST(AgentOutput, AReaderThatStandsStillHoldsNobody) {
+// A stuck log collector must not stop training.
+TEST(AgentOutput, AStuckReaderDoesNotStopTraining) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Fd never_read(ends[0]);
@@ -64,7 +64,7 @@ TEST(AgentOutput, AReaderThatStandsStillHoldsNobody) {
   EXPECT_TRUE(coordinator.ExpectPing());
 }
 
-TEST(AgentOutput, TheSecretIsNowhere) {
+TEST(AgentOutput, TheSecretIsNotLogged) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "idle", {{"RINGMASTER_LOG", "debug"}});
   ASSERT_TRUE(coordinator.Accept());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-agent as a process, when all goes well.
+// Runs ringmaster-agent as a process, without faults.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -29,7 +29,7 @@ TEST(Agent, IntroducesItselfAndJoins) {
   EXPECT_TRUE(coordinator.ExpectPing());
 }
 
-TEST(Agent, RelaysOrdersAndAnswers) {
+TEST(Agent, ForwardsOrdersAndAnswers) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "idle");
   ASSERT_TRUE(coordinator.Accept());
@@ -40,7 +40,7 @@ TEST(Agent, RelaysOrdersAndAnswers) {
   EXPECT_EQ(status.member, join.member);
 }
 
-TEST(Agent, EndsWithTheCodeOfTheCoordinator) {
+TEST(Agent, ExitsWithTheCodeFromTheCoordinator) {
   for (const int code : {0, 75}) {
     TestCoordinator coordinator;
     AgentProcess agent(coordinator, "idle");
@@ -59,7 +59,7 @@ TEST(Agent, SigtermIsAPlannedLeave) {
   const Join join = coordinator.Expect<Join>();
   agent.Signal(SIGTERM);
   coordinator.Expect<Leave>();
-  // The trainer is still needed until the others can do without it.
+  // The trainer continues until the others no longer need it.
   coordinator.Send(rendezvous::Prepare{7, rendezvous::Urgency::kBoundary, false});
   EXPECT_EQ(coordinator.Expect<rendezvous::MemberStatus>().member, join.member);
   coordinator.Send(Exit{0, "left"});
@@ -67,7 +67,7 @@ TEST(Agent, SigtermIsAPlannedLeave) {
   EXPECT_EQ(agent.TerminationLog(), "");
 }
 
-TEST(Agent, ASecondSigtermEndsAtOnce) {
+TEST(Agent, ASecondSigtermExitsAtOnce) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "stubborn");
   ASSERT_TRUE(coordinator.Accept());
@@ -80,7 +80,7 @@ TEST(Agent, ASecondSigtermEndsAtOnce) {
   EXPECT_TRUE(WaitReadable(trainer.get()));
 }
 
-TEST(Agent, TrainsOnWithoutACoordinatorAndComesBack) {
+TEST(Agent, TrainingContinuesWithoutACoordinatorAndTheAgentReconnects) {
   TestCoordinator coordinator;
   AgentProcess agent(coordinator, "idle");
   const auto hello = coordinator.Accept();
@@ -95,7 +95,7 @@ TEST(Agent, TrainsOnWithoutACoordinatorAndComesBack) {
   }
 }
 
-TEST(Agent, ReadsTheSecretAnewForEveryConnection) {
+TEST(Agent, ReadsTheSecretForEveryConnection) {
   TempFolder folder;
   ASSERT_TRUE(WriteFileAtomic(folder.File("token"), "first").ok());
   TestCoordinator coordinator;

@@ -59,7 +59,7 @@ TEST_F(ConfigTest, ReadsAll) {
   EXPECT_EQ(config.value().termination_log, "/tmp/words");
 }
 
-TEST_F(ConfigTest, StepLimitIsLearnedUnlessSaid) {
+TEST_F(ConfigTest, TheStepLimitIsLearnedUnlessSet) {
   EXPECT_EQ(Load().value().limits.step, std::nullopt);
   variables_["RINGMASTER_STEP_SECONDS"] = "auto";
   EXPECT_EQ(Load().value().limits.step, std::nullopt);
@@ -67,14 +67,14 @@ TEST_F(ConfigTest, StepLimitIsLearnedUnlessSaid) {
   EXPECT_EQ(Load().value().limits.step, std::optional<Duration>(Duration::zero()));
 }
 
-TEST_F(ConfigTest, IPv6StandsInBrackets) {
+TEST_F(ConfigTest, Ipv6AddressesNeedBrackets) {
   variables_["RINGMASTER_COORDINATOR"] = "[fd00::1]:7000";
   EXPECT_EQ(Load().value().coordinator_host, "fd00::1");
   variables_["RINGMASTER_COORDINATOR"] = "fd00::1:7000";
   EXPECT_FALSE(Load().ok());
 }
 
-TEST_F(ConfigTest, NamesEveryProblemAtOnce) {
+TEST_F(ConfigTest, ReportsAllProblemsTogether) {
   variables_ = {};
   const auto config = Load();
   ASSERT_FALSE(config.ok());
@@ -85,7 +85,7 @@ TEST_F(ConfigTest, NamesEveryProblemAtOnce) {
   }
 }
 
-TEST_F(ConfigTest, RefusesWhatIsWrong) {
+TEST_F(ConfigTest, RefusesInvalidValues) {
   const Variables good = variables_;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"RINGMASTER_JOB", "gpt"},
@@ -121,7 +121,7 @@ TEST_F(ConfigTest, ReadsTheSecretWithoutItsNewline) {
   EXPECT_FALSE(ReadSecret(folder_ + "/secret").ok());
 }
 
-TEST_F(ConfigTest, SlotsAreANumberThatAPodCanHold) {
+TEST_F(ConfigTest, TheNumberOfSlotsIsLimited) {
   EXPECT_EQ(Load()->slots, 1);
   variables_["RINGMASTER_SLOTS"] = "8";
   EXPECT_EQ(Load()->slots, 8);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A trainer for tests: speaks the agent's channel and slot as a real one does, and misbehaves as told.
+// A trainer for tests: uses the agent's channel and the shared page like a real trainer, and misbehaves on
+// request.
 //   fake_trainer BEHAVIOUR [NUMBER]
-// Misbehaviour "first" ends with the first incarnation, so that tests see the recovery, too. The address of
-// its Join is its pid.
+// With a "-first" behaviour only the first incarnation misbehaves, so that tests observe the recovery, too.
+// The address in its Join is its pid.
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -40,7 +41,7 @@ void AwaitOrder() {
   if (::recv(ChannelFd(), &byte, 1, MSG_PEEK) != 1) std::_Exit(1);
 }
 
-// Answers orders until Exit, or until the agent is gone.
+// Answers orders until Exit, or until the agent closes the channel.
 int Serve() {
   rendezvous::Decoder decoder;
   char chunk[4096];
@@ -66,7 +67,7 @@ void Touch(std::vector<char>* ballast, size_t mebibytes) {
   for (size_t at = 0; at < ballast->size(); at += 4096) (*ballast)[at] = 1;
 }
 
-// A child of a child, whose parent has gone: the agent must reap it.
+// Starts a grandchild whose parent exits: the agent must reap it.
 void LeaveOrphan() {
   const pid_t child = ::fork();
   if (child == 0) {

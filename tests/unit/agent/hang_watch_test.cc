@@ -65,7 +65,7 @@ TEST(HangWatch, AChangeOfActivityIsProgress) {
   }
 }
 
-// The leader and a worker were lost together: the others wait for that worker until there is a new leader.
+// When the leader and a worker die together, the others wait for that worker until a new leader is elected.
 TEST(HangWatch, ExchangingOutlastsTheElectionOfALeader) {
   Rig rig({});
   EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
@@ -80,13 +80,13 @@ TEST(HangWatch, ExchangingOutlastsTheElectionOfALeader) {
   EXPECT_FALSE(slow.Silence(Activity::kExchanging, seconds(290)));
 }
 
-TEST(HangWatch, SavingHasItsOwnGenerousLimit) {
+TEST(HangWatch, SavingHasASeparateLimit) {
   Rig rig({.step = seconds(1)});
   EXPECT_FALSE(rig.Silence(Activity::kSaving, seconds(590)));
   EXPECT_TRUE(rig.Silence(Activity::kSaving, seconds(20)));
 }
 
-TEST(HangWatch, StartingHasItsLimitWithAndWithoutTheSlot) {
+TEST(HangWatch, StartingHasALimitBeforeAndAfterAttaching) {
   for (const bool ready : {false, true}) {
     Rig rig({.startup = seconds(30)});
     EXPECT_FALSE(rig.Hold({ready, Activity::kStarting, 0, false}, seconds(29))) << ready;
@@ -118,7 +118,7 @@ TEST(HangWatch, LearnsFromTheMedianAndHasAFloor) {
   EXPECT_TRUE(slow.Silence(Activity::kComputing, seconds(60)));
 }
 
-TEST(HangWatch, StoppedIsSeenInAnyActivity) {
+TEST(HangWatch, AStopIsDetectedInAnyActivity) {
   for (const Activity activity : {Activity::kStarting, Activity::kComputing, Activity::kExchanging,
                                   Activity::kWaiting, Activity::kSaving}) {
     Rig rig({});
@@ -130,7 +130,7 @@ TEST(HangWatch, StoppedIsSeenInAnyActivity) {
   }
 }
 
-TEST(HangWatch, ABriefStopIsForgiven) {
+TEST(HangWatch, ABriefStopIsTolerated) {
   Rig rig({});
   for (int i = 0; i < 50; ++i) {
     EXPECT_FALSE(rig.Hold({true, Activity::kWaiting, 0, true}, milliseconds(120)));
@@ -138,14 +138,14 @@ TEST(HangWatch, ABriefStopIsForgiven) {
   }
 }
 
-TEST(HangWatch, TimeInWhichNobodyLookedCountsLittle) {
+TEST(HangWatch, UnobservedTimeHardlyCounts) {
   Rig rig({.startup = seconds(5), .step = seconds(1)});
   EXPECT_FALSE(rig.Compute(milliseconds(100), 5));
   rig.Jump(std::chrono::hours(1));  // the agent was stopped, perhaps the trainer, too
   EXPECT_FALSE(rig.Silence(Activity::kComputing, milliseconds(700)));
   rig.Jump(std::chrono::hours(1));
   EXPECT_FALSE(rig.Hold({true, Activity::kComputing, 5, true}, milliseconds(60)));
-  // It still finds what does not move while it looks.
+  // A hang in observed time is still detected.
   EXPECT_TRUE(rig.Silence(Activity::kComputing, seconds(2)));
 }
 

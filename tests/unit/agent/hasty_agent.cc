@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-agent, but a trainer that fell is started again at once, however often it falls.
+// ringmaster-agent that always restarts a failed trainer at once, without back-off.
 #include <signal.h>
 #include <sys/prctl.h>
 

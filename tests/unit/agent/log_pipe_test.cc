@@ -33,7 +33,7 @@ std::string Drain(int fd) {
   return all;
 }
 
-// A trainer's output on one side, our own on the other.
+// A LogPipe with the trainer's output on one side and the agent's on the other.
 class LogPipeTest : public ::testing::Test {
  protected:
   LogPipeTest() : source_(MakePipe(O_NONBLOCK)), target_(MakePipe(O_NONBLOCK)), pipe_(target_.write.get()) {
@@ -52,7 +52,7 @@ class LogPipeTest : public ::testing::Test {
   LogPipe pipe_;
 };
 
-TEST_F(LogPipeTest, CarriesWholeLinesAsTheyAre) {
+TEST_F(LogPipeTest, CopiesCompleteLinesUnchanged) {
   Print("one\ntw");
   EXPECT_EQ(Output(), "one\n");
   Print("o\n");
@@ -62,7 +62,7 @@ TEST_F(LogPipeTest, CarriesWholeLinesAsTheyAre) {
   EXPECT_EQ(Output(), odd);
 }
 
-TEST_F(LogPipeTest, ALongLineGoesOutInPieces) {
+TEST_F(LogPipeTest, ALongLineIsWrittenInPieces) {
   const std::string piece(10'000, 'x');
   Print(piece);
   EXPECT_EQ(Output(), "");
@@ -74,7 +74,7 @@ TEST_F(LogPipeTest, ALongLineGoesOutInPieces) {
   EXPECT_TRUE(all == piece + piece + "\n") << all.size() << " bytes";
 }
 
-TEST_F(LogPipeTest, TheEndOfTheTrainerEndsTheLine) {
+TEST_F(LogPipeTest, TheEndOfTheTrainerCompletesTheLine) {
   Print("half a line");
   pipe_.Finish(now_);
   EXPECT_EQ(Output(), "half a line\n");
@@ -82,7 +82,7 @@ TEST_F(LogPipeTest, TheEndOfTheTrainerEndsTheLine) {
   EXPECT_EQ(pipe_.read_fd(), -1);
 }
 
-TEST_F(LogPipeTest, FinishTakesWhatIsLeftThoughTheWriterLives) {
+TEST_F(LogPipeTest, FinishReadsTheRestEvenIfAWriterLives) {
   const std::string text = "left in the pipe\n";
   ASSERT_EQ(::write(source_.write.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   pipe_.Finish(now_);  // source_.write is still open, as in a grandchild
@@ -119,7 +119,7 @@ TEST_F(LogPipeTest, ASlowReaderSlowsTheTrainerDownFirst) {
   EXPECT_EQ(pipe_.dropped_bytes(), 0u);
 }
 
-TEST_F(LogPipeTest, AReaderThatIsGivenUpOnDoesNotHoldTheTrainer) {
+TEST_F(LogPipeTest, AStuckReaderDoesNotBlockTheTrainer) {
   const std::string line(1023, 'z');
   uint64_t written = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -128,7 +128,7 @@ TEST_F(LogPipeTest, AReaderThatIsGivenUpOnDoesNotHoldTheTrainer) {
     pipe_.OnReadable();
     pipe_.Flush(now_);
   }
-  EXPECT_GT(written, 1'500'000u) << "the trainer goes on";
+  EXPECT_GT(written, 1'500'000u) << "the trainer continues";
   EXPECT_GT(pipe_.dropped_bytes(), 0u);
   std::string all;
   for (int i = 0; i < 100; ++i) {
@@ -139,10 +139,10 @@ TEST_F(LogPipeTest, AReaderThatIsGivenUpOnDoesNotHoldTheTrainer) {
   EXPECT_NE(all.find(std::to_string(pipe_.dropped_bytes()) + " bytes of output dropped"), std::string::npos);
 }
 
-TEST_F(LogPipeTest, AReaderThatIsGoneIsNoTrouble) {
+TEST_F(LogPipeTest, AClosedReaderIsHarmless) {
   ::signal(SIGPIPE, SIG_IGN);  // as the agent does
   target_.read.Reset();
-  for (int i = 0; i < 1000; ++i) Print("nobody hears this\n");
+  for (int i = 0; i < 1000; ++i) Print("not read\n");
   EXPECT_EQ(pipe_.write_fd(), -1);
 }
 

@@ -38,7 +38,7 @@ bool Eventually(const std::function<bool()>& condition, Duration limit) {
   const Time deadline = Now() + limit;
   while (!condition()) {
     if (Now() > deadline) return false;
-    ::poll(nullptr, 0, 3);  // look again soon: /proc and foreign processes notify nobody
+    ::poll(nullptr, 0, 3);  // poll: /proc and other processes send no notification
   }
   return true;
 }
@@ -131,7 +131,7 @@ AgentProcess::AgentProcess(const TestCoordinator& coordinator, const std::string
       {"RINGMASTER_JOB_FILE", folder_.File("job.yaml")},
       {"RINGMASTER_TERMINATION_LOG", folder_.File("termination")},
       {"RINGMASTER_TRAINER", std::string(FAKE_TRAINER) + " " + trainer},
-      // The sanitizers' own settings go on.
+      // Keep the settings of the sanitizers.
       {"ASAN_OPTIONS", std::getenv("ASAN_OPTIONS") == nullptr ? "" : std::getenv("ASAN_OPTIONS")},
   };
   for (const auto& [name, value] : extra) variables[name] = value;

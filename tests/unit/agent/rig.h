@@ -22,7 +22,7 @@ namespace ringmaster::agent {
 // Long enough for a busy machine; only reached by a failing test.
 inline constexpr Duration kPatience = seconds(30);
 
-// True as soon as `condition` holds; looks again every few milliseconds until `limit`.
+// Polls `condition` every few milliseconds until it holds (returns true) or `limit` has passed.
 bool Eventually(const std::function<bool()>& condition, Duration limit = kPatience);
 bool WaitReadable(int fd, Duration limit = kPatience);
 
@@ -36,8 +36,8 @@ class TestCoordinator {
   std::optional<rendezvous::Hello> Accept();
   void Hang() { connection_.Reset(); }
   void Send(const rendezvous::Message& message);
-  // The next message but pings (and Progress, unless that is what is asked for); nullopt at the end of the
-  // connection or of patience.
+  // Returns the next message, skipping pings (and Progress, unless requested); nullopt at the end of the
+  // connection or after kPatience.
   std::optional<rendezvous::Message> Next();
   // Skips to the next message of type T; fails the test when there is none.
   template <class T>
@@ -50,7 +50,7 @@ class TestCoordinator {
   }
   // Waits for the next ping.
   bool ExpectPing();
-  // True when the connection ends; reads on until then.
+  // Reads until the connection ends; returns false after kPatience.
   bool ExpectEnd();
 
  private:
@@ -67,14 +67,14 @@ class AgentProcess {
   // AGENT_PROGRAM names another agent.
   AgentProcess(const TestCoordinator& coordinator, const std::string& trainer,
                const std::map<std::string, std::string>& extra = {}, int stdout_fd = -1);
-  // Kills it when it still runs.
+  // Kills the agent if it still runs.
   ~AgentProcess();
   AgentProcess(const AgentProcess&) = delete;
   AgentProcess& operator=(const AgentProcess&) = delete;
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // Exit code, 128 + signal; nullopt when it still runs after kPatience.
+  // Returns the exit code, or 128 + signal; nullopt when it still runs after kPatience.
   std::optional<int> Wait();
 
   std::string Output() const;
@@ -86,7 +86,7 @@ class AgentProcess {
   pid_t pid_ = -1;
 };
 
-// ---- looking at processes
+// ---- inspecting processes
 Fd OpenPid(pid_t pid);  // a pidfd: readable when it has ended
 int64_t RssKib(pid_t pid);
 int OpenFds(pid_t pid);

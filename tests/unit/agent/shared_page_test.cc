@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The page between agent and trainer, from both sides.
+// Tests the page shared by agent and trainer from both sides.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 namespace ringmaster::agent {
 namespace {
 
-// Runs `body` in a child and gives its exit code.
+// Runs `body` in a child process and returns its exit code.
 int InChild(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(body());
@@ -47,7 +47,7 @@ TEST(SharedPage, TheAgentSeesWhatTheTrainerPublishes) {
   EXPECT_EQ(page->page().heartbeat.load(), 5u);
 }
 
-TEST(SharedPage, RefusesWhatIsNoPageOfOurs) {
+TEST(SharedPage, RefusesForeignPages) {
   const Fd small(::memfd_create("small", MFD_CLOEXEC));
   EXPECT_EQ(TrainerPage::Attach(small.get()).error().code, Code::kInvalid);
   ASSERT_EQ(::ftruncate(small.get(), 4096), 0);
@@ -55,7 +55,7 @@ TEST(SharedPage, RefusesWhatIsNoPageOfOurs) {
   EXPECT_FALSE(TrainerPage::Attach(-1).ok());
 }
 
-TEST(SharedPage, HasOneHolderOnly) {
+TEST(SharedPage, HasOnlyOneHolder) {
   auto page = SharedPageMemory::Create();
   ASSERT_TRUE(page.ok());
   EXPECT_EQ(InChild([&] {
@@ -64,7 +64,7 @@ TEST(SharedPage, HasOneHolderOnly) {
               return first.ok() && !second.ok() && second.error().code == Code::kConflict ? 0 : 1;
             }),
             0);
-  // Its holder has died: nobody can take it up again as if nothing had happened.
+  // Its holder has died: no other process can attach it.
   EXPECT_FALSE(TrainerPage::Attach(page->fd()).ok());
 }
 
@@ -80,7 +80,7 @@ TEST(SharedPage, CannotBeResized) {
   EXPECT_NE(::ftruncate(page->fd(), 0), 0);
 }
 
-TEST(DeathWatch, TellsOfADeathThatCameBeforeIt) {
+TEST(DeathWatch, DetectsAnEarlierDeath) {
   auto page = SharedPageMemory::Create();
   ASSERT_TRUE(page.ok());
   ASSERT_EQ(InChild([&] { return TrainerPage::Attach(page->fd()).ok() ? 0 : 1; }), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods with several trainers: who is started, who ends whom, and what a trainer is told. Real processes.
+// Pods with several trainers: starts, ends, and the environment of each trainer. Uses real processes.
 #include "worker/agent/slots.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ struct Hello {
   pid_t pid;
 };
 
-// A keeper's life that says who it is, and leaves by plan.
-int UntilToldToLeave(int32_t slot, int fd) {
+// Stands in for an agent: writes its slot and pid, and exits on SIGTERM.
+int RunUntilSigterm(int32_t slot, int fd) {
   const Hello hello = {slot, ::getpid()};
   if (::write(fd, &hello, sizeof hello) != sizeof hello) return 99;
   sigset_t leave;
@@ -35,10 +35,10 @@ int UntilToldToLeave(int32_t slot, int fd) {
   return 0;
 }
 
-// SuperviseSlots in a process of its own, as in a pod.
+// Runs SuperviseSlots in a separate process, as in a pod.
 class Pod {
  public:
-  Pod(int32_t slots, Duration short_life, const std::function<int(int32_t slot, int fd)>& keep) {
+  Pod(int32_t slots, Duration short_life, const std::function<int(int32_t slot, int fd)>& run_agent) {
     auto pipe = MakePipe();
     CHECK(pipe.ok());
     read_ = std::move(pipe.value().read);
@@ -53,7 +53,7 @@ class Pod {
     ::_exit(SuperviseSlots(
         slots,
         [&](int32_t slot) {
-          ::_exit(keep(slot, write.get()));
+          ::_exit(run_agent(slot, write.get()));
           return 0;
         },
         short_life));
@@ -71,12 +71,12 @@ class Pod {
     return hello;
   }
   std::map<int32_t, pid_t> NextOf(int count) {
-    std::map<int32_t, pid_t> keepers;
+    std::map<int32_t, pid_t> agents;
     for (int i = 0; i < count; ++i) {
       const Hello hello = Next();
-      keepers[hello.slot] = hello.pid;
+      agents[hello.slot] = hello.pid;
     }
-    return keepers;
+    return agents;
   }
   pid_t pid() const { return pid_; }
   int Wait() {
@@ -93,44 +93,44 @@ class Pod {
   Fd read_;
 };
 
-TEST(SuperviseSlots, TheEndOfThePodIsTheEndOfAll) {
-  Pod pod(3, seconds(1), UntilToldToLeave);
-  const auto keepers = pod.NextOf(3);
-  EXPECT_EQ(keepers.size(), 3U);
+TEST(SuperviseSlots, TheEndOfThePodEndsAllAgents) {
+  Pod pod(3, seconds(1), RunUntilSigterm);
+  const auto agents = pod.NextOf(3);
+  EXPECT_EQ(agents.size(), 3U);
   ::kill(pod.pid(), SIGTERM);
   EXPECT_EQ(pod.Wait(), 0);
-  for (const auto& [slot, pid] : keepers) EXPECT_NE(::kill(pid, 0), 0) << slot;
+  for (const auto& [slot, pid] : agents) EXPECT_NE(::kill(pid, 0), 0) << slot;
 }
 
-TEST(SuperviseSlots, AKilledKeeperIsStartedAnewAndTheOthersStay) {
-  Pod pod(2, Duration::zero(), UntilToldToLeave);
-  auto keepers = pod.NextOf(2);
-  ::kill(keepers.at(1), SIGKILL);
+TEST(SuperviseSlots, AKilledAgentRestartsAndTheOthersContinue) {
+  Pod pod(2, Duration::zero(), RunUntilSigterm);
+  auto agents = pod.NextOf(2);
+  ::kill(agents.at(1), SIGKILL);
   const Hello again = pod.Next();
   EXPECT_EQ(again.slot, 1);
-  EXPECT_NE(again.pid, keepers.at(1));
-  EXPECT_EQ(::kill(keepers.at(0), 0), 0);
+  EXPECT_NE(again.pid, agents.at(1));
+  EXPECT_EQ(::kill(agents.at(0), 0), 0);
   ::kill(pod.pid(), SIGTERM);
   EXPECT_EQ(pod.Wait(), 0);
 }
 
-TEST(SuperviseSlots, OneThatIsKilledAsSoonAsItLivesTakesThePodWithIt) {
-  Pod pod(2, seconds(3600), UntilToldToLeave);
-  const auto keepers = pod.NextOf(2);
-  ::kill(keepers.at(0), SIGKILL);
+TEST(SuperviseSlots, AnAgentKilledRightAfterItsStartEndsThePod) {
+  Pod pod(2, seconds(3600), RunUntilSigterm);
+  const auto agents = pod.NextOf(2);
+  ::kill(agents.at(0), SIGKILL);
   EXPECT_EQ(pod.Wait(), 128 + SIGKILL);
 }
 
-TEST(SuperviseSlots, AFailureOfOneEndsThePodWithItsCode) {
-  Pod pod(3, seconds(1), [](int32_t slot, int fd) { return slot == 1 ? 64 : UntilToldToLeave(slot, fd); });
+TEST(SuperviseSlots, AFailedAgentEndsThePodWithItsCode) {
+  Pod pod(3, seconds(1), [](int32_t slot, int fd) { return slot == 1 ? 64 : RunUntilSigterm(slot, fd); });
   EXPECT_EQ(pod.Wait(), 64);
 }
 
-TEST(SuperviseSlots, KeepersDoNotOutliveThePod) {
-  Pod pod(2, seconds(1), UntilToldToLeave);
-  const auto keepers = pod.NextOf(2);
-  const Fd first = OpenPid(keepers.at(0));
-  const Fd second = OpenPid(keepers.at(1));
+TEST(SuperviseSlots, AgentsDoNotOutliveThePod) {
+  Pod pod(2, seconds(1), RunUntilSigterm);
+  const auto agents = pod.NextOf(2);
+  const Fd first = OpenPid(agents.at(0));
+  const Fd second = OpenPid(agents.at(1));
   ::kill(pod.pid(), SIGKILL);
   EXPECT_TRUE(WaitReadable(first.get()));
   EXPECT_TRUE(WaitReadable(second.get()));
@@ -158,7 +158,7 @@ TEST_F(SlotEnvironmentTest, ThreadsAreShared) {
   EXPECT_EQ(Of(0, 8, 0)->at(1), "RINGMASTER_THREADS=1") << "never none";
 }
 
-TEST_F(SlotEnvironmentTest, EachHasAGpuOfItsOwn) {
+TEST_F(SlotEnvironmentTest, EachSlotHasItsGpu) {
   EXPECT_EQ(Of(2, 4, 8)->at(2), "CUDA_VISIBLE_DEVICES=2");
   EXPECT_EQ(Of(2, 4, 8)->at(3), "RINGMASTER_GPU_TURN=2") << "the trainer sees how they are joined";
   variables_["CUDA_VISIBLE_DEVICES"] = "GPU-aa,GPU-bb";

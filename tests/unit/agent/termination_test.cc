@@ -20,7 +20,7 @@ class TerminationTest : public ::testing::Test {
   const std::string path_ = folder_.File("words");
 };
 
-TEST_F(TerminationTest, SaysWhyAndTheLastLines) {
+TEST_F(TerminationTest, HasTheReasonAndTheLastLines) {
   WriteTerminationLog(path_, "the trainer failed", "line 1\nline 2");
   EXPECT_EQ(Written(), "the trainer failed\nline 1\nline 2\n");
 }
@@ -32,12 +32,12 @@ TEST_F(TerminationTest, KeepsTheNewestOfALongTail) {
   EXPECT_TRUE(Written().ends_with("the end\n"));
 }
 
-TEST_F(TerminationTest, DoesNotSayTheSameTwice) {
+TEST_F(TerminationTest, DoesNotRepeatTheReason) {
   WriteTerminationLog(path_, "no such folder: /data", "no such folder: /data");
   EXPECT_EQ(Written(), "no such folder: /data\n");
 }
 
-TEST_F(TerminationTest, NobodyLooks) {
+TEST_F(TerminationTest, AnEmptyPathWritesNothing) {
   WriteTerminationLog("", "why", "");
   WriteTerminationLog("/nowhere/words", "why", "");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The agent's link to a real rendezvous server over TLS: who is trusted, who is not, and new certificates.
+// The agent's link to a real rendezvous server over TLS: trusted and untrusted certificates, and their
+// rotation.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -41,7 +42,7 @@ class TlsLink : public testing::Test {
     server_->AddJob(job);
   }
 
-  // Up, or why not.
+  // Connects; returns why not.
   Status Bring(CoordinatorLink& link) {
     link.Connect(Now());
     const Time limit = Now() + kPatience;
@@ -60,7 +61,7 @@ class TlsLink : public testing::Test {
   CoordinatorLink Link(const std::string& ca_file, const std::string& host = "127.0.0.1") {
     return {host, std::to_string(server_->port()), ca_file};
   }
-  // Says Hello, and hears whether it is welcome.
+  // Sends Hello and returns whether Welcome follows.
   bool IsWelcome(CoordinatorLink& link) {
     EXPECT_TRUE(link.Send(rendezvous::Hello{"rm/job", "p", "a", "s", 0}).ok());
     const Time limit = Now() + kPatience;
@@ -88,7 +89,7 @@ TEST_F(TlsLink, TheRightAuthorityIsTrusted) {
   EXPECT_TRUE(IsWelcome(link));
 }
 
-TEST_F(TlsLink, AnotherAuthorityIsNot) {
+TEST_F(TlsLink, AnotherAuthorityIsNotTrusted) {
   CoordinatorLink link = Link(CaFile(Authority()));
   const Status up = Bring(link);
   ASSERT_FALSE(up.ok());
@@ -96,16 +97,16 @@ TEST_F(TlsLink, AnotherAuthorityIsNot) {
   EXPECT_NE(up.error().message.find("certificate"), std::string::npos) << up.error().message;
 }
 
-TEST_F(TlsLink, ACertificateForAnotherNameIsNot) {
+TEST_F(TlsLink, ACertificateForAnotherNameIsNotTrusted) {
   server_.reset();
-  Start(Leaf(authority_, "somebody.else"));
+  Start(Leaf(authority_, "another.host"));
   CoordinatorLink link = Link(CaFile(authority_));
   const Status up = Bring(link);
   ASSERT_FALSE(up.ok());
   EXPECT_EQ(up.error().code, Code::kForbidden);
 }
 
-TEST_F(TlsLink, ByName) {
+TEST_F(TlsLink, ConnectsByName) {
   server_.reset();
   Start(Leaf(authority_, "localhost"));
   CoordinatorLink link = Link(CaFile(authority_), "localhost");
@@ -114,7 +115,7 @@ TEST_F(TlsLink, ByName) {
   EXPECT_TRUE(IsWelcome(link));
 }
 
-TEST_F(TlsLink, PlainTextIsNotHeard) {
+TEST_F(TlsLink, PlainTextIsRefused) {
   CoordinatorLink link = Link("");
   ASSERT_TRUE(Bring(link).ok());
   EXPECT_FALSE(IsWelcome(link));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Starting, watching and ending trainer processes, without an agent around them.
+// Starts, watches and kills trainer processes without an agent.
 #include "worker/agent/trainer_process.h"
 
 #include <gtest/gtest.h>
@@ -49,15 +49,16 @@ TEST(TrainerProcess, TheDeathWatchDetectsAKill) {
   EXPECT_EQ(Reap(*trainer), 128 + SIGKILL);
 }
 
-TEST(TrainerProcess, ANormalExitIsSeenTheSameWay) {
+TEST(TrainerProcess, ANormalExitIsDetectedTheSameWay) {
   auto trainer = StartJoined(Command("exit-first", 3));
   ASSERT_TRUE(trainer->channel().Send(rendezvous::Ping{}).ok());
   EXPECT_TRUE(WaitReadable(trainer->death_fd()));
   EXPECT_EQ(Reap(*trainer), 3);
 }
 
-// The point of the robust mutex: a large trainer's memory takes long to tear down, and everything else comes
-// after that. On a busy machine we may be woken too late to see the order; never may it be reversed.
+// The purpose of the robust mutex: freeing a large trainer's memory takes long, and all other signs of its
+// death come afterwards. On a busy machine the test may wake up too late to observe the order, but it must
+// never observe the reverse.
 TEST(TrainerProcess, TheDeathWatchIsFasterThanPidfdAndSocketForALargeTrainer) {
   constexpr int kMebibytes = 512;
   int ahead = 0;
@@ -78,8 +79,8 @@ TEST(TrainerProcess, TheDeathWatchIsFasterThanPidfdAndSocketForALargeTrainer) {
   EXPECT_GT(ahead, 0) << "the mutex was never seen strictly first";
 }
 
-// The control to the test above: without a sentinel the first news of the same death is the pidfd or the
-// socket, and by then the memory is gone.
+// The control for the test above: without a death watch the first sign of the same death is the pidfd or the
+// socket, when the memory has already been freed.
 TEST(TrainerProcess, WithoutTheDeathWatchTheMemoryIsFreedFirst) {
   auto started = TrainerProcess::Start(Command("ballast", 512), {}, "agent.1");
   ASSERT_TRUE(started.ok());
@@ -93,7 +94,7 @@ TEST(TrainerProcess, WithoutTheDeathWatchTheMemoryIsFreedFirst) {
   Reap(trainer);
 }
 
-TEST(TrainerProcess, StopsAreSeen) {
+TEST(TrainerProcess, StopsAreDetected) {
   auto trainer = StartJoined(Command("idle"));
   EXPECT_FALSE(trainer->ReadStopped().by_signal);
   ::kill(trainer->pid(), SIGSTOP);
@@ -105,7 +106,7 @@ TEST(TrainerProcess, StopsAreSeen) {
   Reap(*trainer);
 }
 
-TEST(TrainerProcess, LeadsItsOwnGroupAndSeesNoSecret) {
+TEST(TrainerProcess, LeadsAProcessGroupAndHasNoSecret) {
   ::setenv("RINGMASTER_SECRET_FILE", "/somewhere/secret", 1);
   auto trainer = StartJoined(Command("idle"));
   ::unsetenv("RINGMASTER_SECRET_FILE");

@@ -26,7 +26,7 @@ struct Case {
 
 TEST(RecoveryPlan, Table) {
   const Case cases[] = {
-      {"nobody", {}, -1, {}},
+      {"no member", {}, -1, {}},
       {"no state", {{-1}, {-1}}, -1, {}},
       {"all equal", {{5}, {5}, {5}}, 5, {0, 1, 2}},
       {"a joiner", {{5}, {-1}}, 5, {0}},
@@ -35,7 +35,7 @@ TEST(RecoveryPlan, Table) {
       {"leader cannot: laggards fetch", {{6, false}, {5}, {5}}, 6, {0}, {}, {1, 2}},
       {"one of two leaders cannot", {{6, false}, {6}, {5}}, 6, {0, 1}, {}, {2}},
       {"an old life", {{100}, {100}, {7}}, 100, {0, 1}, {}, {2}},
-      {"an old life beside a divergence", {{101}, {100}, {7}}, 100, {0, 1}, {}, {2}},
+      {"a stale state and two diverged ones", {{101}, {100}, {7}}, 100, {0, 1}, {}, {2}},
       {"a corrupt one", {{5}, {5, true, 1}, {5}}, 5, {0, 2}, {1}},
       {"two corrupt ones that differ", {{5}, {5, true, 1}, {5, true, 2}, {5}}, 5, {0, 3}, {1, 2}},
       {"a corrupt leader among leaders", {{6}, {6, true, 1}, {6}, {5}}, 5, {0, 2, 3}, {1}},

@@ -257,7 +257,7 @@ class FloodTest : public ServerTest {
   void Enter() {
     const Time limit = Now() + seconds(20);
     for (;;) {
-      ASSERT_LT(Now(), limit) << "nobody is let in any more";
+      ASSERT_LT(Now(), limit) << "no connection is authenticated any more";
       Client client(server_->port());
       client.Send(Me());
       if (client.Next()) return;

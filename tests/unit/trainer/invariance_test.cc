@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The promise of exact numerics, on real models over the real fabric: the bits of the state after n steps are
-// a function of the job alone, not of the number of ranks, of threads, or of who joined when.
+// Checks the guarantee of exact numerics, with real models over the real fabric: the bits of the state after
+// n steps depend only on the job, not on the number of ranks or threads, nor on the membership history.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -94,7 +94,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// One rank with everything a trainer process has.
+// One rank with all parts of a trainer process.
 struct Rank {
   RunConfig config;
   std::unique_ptr<data::Dataset> dataset;
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          testing::Values(engine::ModelKind::kGpt, engine::ModelKind::kMlp,
                                          engine::ModelKind::kCnn));
 
-TEST(Membership, JoinLossAndRollBackLeaveTheBitsAlone) {
+TEST(Membership, JoinLossAndRollBackDoNotChangeTheBits) {
   TempFolder folder;
   const RunConfig config = Gpt(&folder);
   const Outcome reference = Train(config, 1, 20);
@@ -223,7 +223,7 @@ TEST(Membership, JoinLossAndRollBackLeaveTheBitsAlone) {
     if (!joins) rank->records = {{.step = 4, .loss = 0.5}, {.step = 5, .loss = 0.25}};
     ASSERT_TRUE(
         ShareState(rank->comm.get(), std::vector<int32_t>{0, 1}, rank->state.get(), &rank->records).ok());
-    // It can tell of steps before it came, when nobody is left who took them.
+    // It can report the steps before its join after all members that computed them have died.
     ASSERT_EQ(rank->records.size(), 2U);
     EXPECT_EQ(rank->records[1].step, 5);
     EXPECT_EQ(rank->records[1].loss, 0.25);
@@ -273,7 +273,7 @@ TEST(Numerics, FastAgreesWithExactUpToRounding) {
   for (size_t i = 0; i < fast.losses.size(); ++i) EXPECT_NEAR(fast.losses[i], exact.losses[i], 1e-3) << i;
 }
 
-TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
+TEST(Numerics, ADivergedJobFailsWithARemedy) {
   TempFolder folder;
   RunConfig config = Gpt(&folder);
   config.schedule.base = 1e30;
@@ -291,8 +291,8 @@ TEST(Numerics, ADivergedJobIsRefusedWithARemedy) {
   EXPECT_NE(last.error().message.find("learningRate"), std::string::npos);
 }
 
-// In bf16 a model keeps rounded weights from call to call: neither the number of ranks, nor a validation, nor
-// going back after one may show.
+// In bf16 a model keeps rounded weights between calls. Neither the number of ranks, nor a validation, nor a
+// roll-back after one may change the bits.
 TEST(Invariance, Bf16WithValidationAndRollBack) {
   TempFolder folder;
   RunConfig config = Gpt(&folder);
@@ -319,8 +319,8 @@ TEST(Invariance, Bf16WithValidationAndRollBack) {
   EXPECT_EQ(validate()->loss, alone.validation);
 }
 
-// A peer that hangs in a validation must not make those who wait for it look as if they hung.
-TEST(Hangs, WhoHasDoneItsShareOfAValidationSaysThatItWaits) {
+// A peer that hangs in a validation must not make the ranks that wait for it look hung.
+TEST(Hangs, ARankThatHasDoneItsShareOfAValidationShowsThatItWaits) {
   TempFolder folder;
   const RunConfig config = Gpt(&folder);
   auto page = agent::SharedPageMemory::Create().value();

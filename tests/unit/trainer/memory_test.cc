@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the kernel says of a process, read.
+// Parses the kernel's report about a process's memory.
 #include "worker/trainer/memory.h"
 
 #include <gtest/gtest.h>
@@ -19,20 +19,20 @@ constexpr char kText[] =
     "Pss_File:            170 kB\n"
     "Pss_Shmem:             6 kB\n";
 
-TEST(Held, MappedFilesAreNotOurs) {
+TEST(MemoryUsage, MappedFilesAreCountedSeparately) {
   const auto held = ParseMemoryUsage(kText);
   ASSERT_TRUE(held.ok());
   EXPECT_EQ(held->own, 118 * 1024);
   EXPECT_EQ(held->files, 170 * 1024);
 }
 
-TEST(Held, AnOldKernelDoesNotTell) {
+TEST(MemoryUsage, AnOldKernelReportsUnavailable) {
   const auto held = ParseMemoryUsage("Rss: 1 kB\nPss: 1 kB\n");
   ASSERT_FALSE(held.ok());
   EXPECT_EQ(held.error().code, Code::kUnavailable);
 }
 
-TEST(Held, CountsWhatThisProcessTouches) {
+TEST(MemoryUsage, CountsTouchedMemory) {
   const auto before = ReadMemoryUsage();
   if (!before.ok()) GTEST_SKIP() << before.error().message;
   const std::vector<char> touched(size_t{32} << 20, 1);

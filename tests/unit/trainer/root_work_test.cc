@@ -17,8 +17,9 @@
 namespace ringmaster::trainer {
 namespace {
 
-// What `work` at rank 0 ends with at each of three ranks, whose collectives may take two seconds.
-std::vector<Status> Together(const std::function<void()>& work, Duration period) {
+// Runs `work` on rank 0 of three ranks, whose collectives have a deadline of two seconds. Returns each rank's
+// status.
+std::vector<Status> RunOnThreeRanks(const std::function<void()>& work, Duration period) {
   constexpr int kWorld = 3;
   std::vector<std::unique_ptr<fabric::Fabric>> fabrics;
   std::vector<std::string> addresses;
@@ -40,35 +41,36 @@ std::vector<Status> Together(const std::function<void()>& work, Duration period)
   return ends;
 }
 
-// As a disk does.
+// Takes longer than that deadline, like a slow disk.
 void TakeLong() {
   const Time end = Now() + seconds(5);
   while (!(Now() >= end)) std::this_thread::sleep_for(milliseconds(10));
 }
 
-TEST(RunOnRootWithKeepalive, TheOthersWaitForLongerThanACollectiveMayTake) {
+TEST(RunOnRootWithKeepalive, TheOthersWaitLongerThanTheCollectiveDeadline) {
   std::atomic<int> done{0};
   const auto work = [&] {
     TakeLong();
     ++done;
   };
-  for (const Status& end : Together(work, milliseconds(50))) EXPECT_TRUE(end.ok()) << end.error().message;
+  for (const Status& end : RunOnThreeRanks(work, milliseconds(50)))
+    EXPECT_TRUE(end.ok()) << end.error().message;
   EXPECT_EQ(done, 1);
 }
 
-TEST(RunOnRootWithKeepalive, WithoutAWordInBetweenTheyWouldNot) {
+TEST(RunOnRootWithKeepalive, WithoutAKeepaliveTheDeadlineExpires) {
   std::atomic<int> done{0};
   const auto work = [&] {
     TakeLong();
     ++done;
   };
-  const std::vector<Status> ends = Together(work, seconds(60));
+  const std::vector<Status> ends = RunOnThreeRanks(work, seconds(60));
   EXPECT_EQ(ends[1].error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(ends[2].error().code, Code::kDeadlineExceeded);
-  EXPECT_EQ(done, 1) << "the work was not done to its end";
+  EXPECT_EQ(done, 1) << "the work was not completed";
 }
 
-TEST(RunOnRootWithKeepalive, WhatTheWorkThrowsIsNotLost) {
+TEST(RunOnRootWithKeepalive, AnExceptionOfTheWorkIsRethrown) {
   const auto fabric =
       fabric::Fabric::Create({.transport = "shm", .timeout = seconds(2), .host_id = ""}).value();
   const auto comm = fabric->Connect({1, 0, {fabric->Address()}}).value();

@@ -18,7 +18,7 @@ api::TrainingJob Job() {
   return job;
 }
 
-TEST(RunConfig, TakesEverythingFromTheJob) {
+TEST(RunConfig, ConvertsTheWholeJob) {
   api::TrainingJob job = Job();
   job.spec.training->optimizer.learningRate = "0.25";
   job.spec.training->optimizer.clipNorm = "1.5";
@@ -47,7 +47,7 @@ TEST(RunConfig, MissingDataNamesThePath) {
   EXPECT_NE(data.error().message.find("/nowhere/at/all"), std::string::npos);
 }
 
-TEST(RunConfig, DescriptionsComeBack) {
+TEST(RunConfig, DescriptionsSurviveARoundTrip) {
   const auto config = MakeRunConfig(Job(), 1).value();
   engine::Layout layout;
   const Json meta = DescribeRun(config, layout, {3, 77});
@@ -58,7 +58,7 @@ TEST(RunConfig, DescriptionsComeBack) {
   EXPECT_EQ(TokenizerFromDescription(meta).value(), "bytes");
 }
 
-TEST(RunConfig, TheFingerprintKnowsWhatShapesBits) {
+TEST(RunConfig, TheFingerprintCoversWhatDeterminesTheBits) {
   const auto config = MakeRunConfig(Job(), 1).value();
   const engine::Layout layout;
   const std::string base = Fingerprint(config, layout, 1);
@@ -67,7 +67,7 @@ TEST(RunConfig, TheFingerprintKnowsWhatShapesBits) {
   other.seed = 99;
   EXPECT_NE(Fingerprint(other, layout, 1), base);
   other = config;
-  other.model.threads = 7;  // neither threads nor length of the run shape bits
+  other.model.threads = 7;  // neither threads nor the length of the run affect the bits
   other.steps = 1000;
   EXPECT_EQ(Fingerprint(other, layout, 1), base);
 }

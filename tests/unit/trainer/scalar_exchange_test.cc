@@ -12,16 +12,16 @@
 namespace ringmaster::trainer {
 namespace {
 
-// What an all-reduce by max does to the boards of several ranks.
-void Merge(std::vector<std::vector<int32_t>>* boards) {
-  for (size_t i = 0; i < boards->front().size(); ++i) {
+// Does what an all-reduce (max) does to the memory of several ranks.
+void Merge(std::vector<std::vector<int32_t>>* memory) {
+  for (size_t i = 0; i < memory->front().size(); ++i) {
     int32_t largest = INT32_MIN;
-    for (const auto& exchange : *boards) largest = std::max(largest, exchange[i]);
-    for (auto& exchange : *boards) exchange[i] = largest;
+    for (const auto& words : *memory) largest = std::max(largest, words[i]);
+    for (auto& words : *memory) words[i] = largest;
   }
 }
 
-TEST(ScalarExchange, EveryRankLearnsWhatExactlyOneKnew) {
+TEST(ScalarExchange, EveryRankGetsTheValueThatOneRankKnows) {
   const std::vector<double> values = {0.0,
                                       -0.0,
                                       1.5,
@@ -51,7 +51,7 @@ TEST(ScalarExchange, EveryRankLearnsWhatExactlyOneKnew) {
   }
 }
 
-TEST(ScalarExchange, OneVoteIsEverybodysVote) {
+TEST(ScalarExchange, OneVoteReachesEveryRank) {
   std::vector<std::vector<int32_t>> memory(
       2, std::vector<int32_t>(static_cast<size_t>(ScalarExchange::Words(0, 1))));
   for (auto& words : memory) ScalarExchange(words, 0, 1).Clear(0);
