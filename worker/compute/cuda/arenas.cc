@@ -9,13 +9,13 @@
 namespace ringmaster::cuda {
 namespace {
 
-// What the driver maps memory by, on every GPU so far, so that NCCL's allocations end at a multiple of it.
+// The granularity at which the driver maps memory, on every GPU so far; NCCL rounds its allocations up to it.
 constexpr int64_t kPage = int64_t{2} << 20;
 
 }  // namespace
 
 Arenas::~Arenas() {
-  // cudaFree would wait for it; to unmap memory does not.
+  // cudaFree waits for the stream; unmapping memory does not.
   if (!nccl_memory_.empty()) (void)Synchronize(stream_);
   for (void* const memory : nccl_memory_) (void)nccl_.free(memory);
 }
@@ -35,14 +35,14 @@ Result<Arenas::Arena> Arenas::Allocate(int64_t bytes) {
   return Arena{.memory = memory, .taken_bytes = bytes};
 }
 
-// After a refusal the rest is CUDA's as well: NCCL is to know all of a member's memory or none of it.
+// After one failure CUDA allocates the rest: NCCL can use all of a member's memory or none of it.
 void* Arenas::AllocateFromNccl(int64_t bytes) {
   if (nccl_.allocate == nullptr || nccl_.free == nullptr || nccl_refused_) return nullptr;
   void* memory = nullptr;
   const int answer = nccl_.allocate(&memory, static_cast<size_t>(bytes));
   if (answer == fabric::nccl::kSuccess && memory != nullptr) return memory;
   nccl_refused_ = true;
-  log::Info("NCCL does not give {} bytes ({}); its operations will copy what they are on", bytes,
+  log::Info("NCCL does not allocate {} bytes ({}); its operations will copy their data", bytes,
             nccl_.error_string(answer));
   return nullptr;
 }

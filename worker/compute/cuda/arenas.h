@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory of the GPU that collectives work on: NCCL's own where it has some to give, since what cudaMalloc
-// gives it neither hands to the switches of NVLink nor to peers, registered or not; else CUDA's.
-//
-// Thread rule: that to which the GPU is bound.
+// GPU memory for collectives. NCCL allocates it if it can, since it shares memory of cudaMalloc neither with
+// NVLink switches nor with peers, registered or not. Otherwise CUDA does.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +16,33 @@
 
 namespace ringmaster::cuda {
 
+// Not thread-safe. REQUIRES: the GPU is bound to the calling thread.
 class Arenas {
  public:
   struct Arena {
     std::span<std::byte> memory;
-    int64_t taken_bytes = 0;  // of the device's
+    int64_t taken_bytes = 0;  // of device memory
     bool from_nccl = false;
   };
 
-  // `nccl` without functions: all is CUDA's. `stream`, which outlives this, is for zeroing.
+  // If `nccl` has no functions, CUDA allocates everything. `stream` zeroes the memory. REQUIRES: `stream`
+  // outlives the Arenas.
   Arenas(const fabric::nccl::Api& nccl, Stream stream) : nccl_(nccl), stream_(stream) {}
-  // Frees all of it. Nobody else knows it any more (a communicator, UCX), and no work on it is under way but
-  // the stream's.
+  // Frees all memory. REQUIRES: no communicator and no UCX context uses it any more, and only `stream` has
+  // work on it in flight.
   ~Arenas();
   Arenas(const Arenas&) = delete;
   Arenas& operator=(const Arenas&) = delete;
 
-  // Zeroed, aligned to 256 bytes. Errors as those of cuda::Allocate.
+  // Returns zeroed memory, aligned to 256 bytes. Errors: those of cuda::Allocate.
   Result<Arena> Allocate(int64_t bytes);
 
  private:
-  void* AllocateFromNccl(int64_t bytes);  // nullptr: it gives none
+  void* AllocateFromNccl(int64_t bytes);  // nullptr on failure
 
   const fabric::nccl::Api nccl_;
   const Stream stream_;
-  bool nccl_refused_ = false;  // by NCCL, once; that has been said
+  bool nccl_refused_ = false;  // NCCL failed once, which was logged
   std::vector<void*> nccl_memory_;
   std::vector<Buffer<std::byte>> cuda_memory_;
 };

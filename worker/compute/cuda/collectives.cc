@@ -20,9 +20,9 @@ namespace {
 
 namespace nccl = fabric::nccl;
 
-constexpr int kDeviceIsStuck = 74;  // to the agent: a new process may find it well
+constexpr int kDeviceIsStuck = 74;  // exit code for the agent: a new process may be able to use the device
 
-// What NCCL takes for one machine: two pods on one node are two, since neither sees the other's memory.
+// Identifies what NCCL sees as one machine. Two pods on one node differ: neither sees the other's memory.
 std::string HostId() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
@@ -30,7 +30,7 @@ std::string HostId() {
   return std::string(name.data()) + " " + (boot.ok() ? *boot : std::string());
 }
 
-// The same as NCCL's own: a user may say that pods of one node are one.
+// As NCCL does: a user may declare pods of one node to be one machine.
 std::string NcclHostId() {
   const char* const said = std::getenv("NCCL_HOSTID");
   return said != nullptr ? said : HostId();
@@ -45,7 +45,7 @@ nccl::EventQuery RecordCudaEvent(Stream stream) {
 }
 
 void ExitProcess(const std::string& why) {
-  log::Error("{}; leaving, a fresh trainer will join", why);
+  log::Error("{}; exiting, a new trainer will join", why);
   ::_exit(kDeviceIsStuck);
 }
 
@@ -58,7 +58,7 @@ Collectives::~Collectives() = default;
 Result<std::unique_ptr<Collectives>> Collectives::Create(const DeviceProperties& gpu,
                                                          std::string_view transport) {
   RM_ASSIGN(OwnedStream stream, OwnedStream::Create());
-  // UCX reads peers' memory by CUDA's older IPC, which takes what cudaMalloc gives and not what NCCL does.
+  // UCX reads peers' memory through CUDA's legacy IPC, which supports memory of cudaMalloc but not of NCCL.
   if (transport == "ucx") return std::make_unique<Collectives>(std::move(stream), nccl::Api{});
   Result<nccl::Api> api = nccl::LoadApi();
   if (!api.ok()) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The collectives of a GPU: NCCL's, where all members have it and a GPU of their own; or, when UCX is asked
-// for, reads of peers' memory (rma.h), where UCX can do that. Else there are none, and gradients travel
+// The collectives of a GPU: NCCL's, if all members have NCCL and a GPU of their own; or RMA gets
+// (rma_collectives.h), if UCX is requested and supports them. Otherwise there are none, and gradients travel
 // through the host.
 //
-// Thread rule: Connect on the trainer's main thread, to which the GPU is bound; the communicator on the one
-// that reduces. LoadHandle while no other thread uses the environment: NCCL takes its settings from there.
+// Not thread-safe: Connect runs on the trainer's main thread, to which the GPU is bound, and the communicator
+// on the thread that reduces. REQUIRES: created while no other thread reads the environment, from which NCCL
+// takes its settings.
 #pragma once
 
 #include <atomic>
@@ -33,29 +34,29 @@ class RmaCollectives;
 
 class Collectives {
  public:
-  // `transport` as device::Options.
+  // `transport`: as in device::Options.
   static Result<std::unique_ptr<Collectives>> Create(const DeviceProperties& gpu, std::string_view transport);
   Collectives(OwnedStream stream, const fabric::nccl::Api& nccl);
   ~Collectives();
 
-  // Zeroed memory that will be reduced or gathered, of the kind that suits what does it; freed with this.
-  // Before the first Connect.
+  // Returns zeroed memory for collectives, allocated by the library that suits them; freed with this object.
+  // REQUIRES: no Connect before.
   Result<Arenas::Arena> Allocate(int64_t bytes);
 
   // As device::Device::Collectives.
   Result<std::unique_ptr<fabric::AsyncCommunicator>> Connect(fabric::Communicator* host,
                                                              const std::atomic<bool>* cancel);
-  // What operations are given to.
+  // Returns the stream of all operations.
   Stream stream() const { return stream_.get(); }
   // As device::Device::CollectivesTransport.
   std::string Transport();
 
  private:
   const OwnedStream stream_;
-  Arenas arenas_;  // goes after those who know the memory
+  Arenas arenas_;  // destroyed after the members that use its memory
   std::vector<std::span<std::byte>> memory_;
-  std::unique_ptr<fabric::nccl::Domain> domain_;  // nullptr: UCX is asked for
-  std::unique_ptr<RmaCollectives> rma_;           // then, from the first Connect on
+  std::unique_ptr<fabric::nccl::Domain> domain_;  // nullptr: UCX is requested
+  std::unique_ptr<RmaCollectives> rma_;           // then set by the first Connect
 };
 
 }  // namespace ringmaster::cuda

@@ -7,8 +7,8 @@
 namespace ringmaster::cuda {
 namespace {
 
-// Two halves: one is read into while what is in the other is added. With 8 members a read is then 1 MiB long,
-// which is enough for the full speed of any network.
+// Two halves: gets fill one while the device sums the other. With 8 members a get is then 1 MiB long, which
+// is enough for the full speed of any network.
 constexpr int64_t kScratchBytes = int64_t{16} << 20;
 
 template <class T>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The collectives of GPUs that UCX carries: peers read each other's memory (worker/fabric/rma), and kernels
-// of ours add.
+// The collectives of GPUs over UCX: peers read each other's memory (worker/fabric/rma), and our kernels sum.
 //
-// Thread rule: as Collectives.
+// Not thread-safe: the thread rule is that of Collectives.
 #pragma once
 
 #include <atomic>
@@ -25,8 +24,9 @@ namespace ringmaster::cuda {
 
 class RmaCollectives {
  public:
-  // `memory` is what will be reduced or gathered; `host_id` is equal where members see each other's GPUs.
-  // Takes memory of the device for what is read; without it the members are told that there are none here.
+  // `memory` is all memory of collectives; `host_id` is equal for members whose GPUs may have peer access.
+  // Allocates scratch memory on the device. If that fails, the other members learn that RMA is not supported
+  // here.
   static std::unique_ptr<RmaCollectives> Create(Stream stream, const std::string& host_id,
                                                 const std::vector<std::span<std::byte>>& memory);
 
