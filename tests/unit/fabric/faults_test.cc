@@ -69,7 +69,7 @@ class Commands {
  private:
   void Read(Member& member) {
     while (true) {
-      const std::string line = member.Listen();
+      const std::string line = member.Receive();
       if (line.rfind("abort ", 0) == 0) {
         const uint64_t generation = std::stoull(line.substr(6));
         {
@@ -109,7 +109,7 @@ Status Obey(Member& member, bool by_pulls, Duration timeout) {
     command >> verb;
     if (verb == "end") return Ok();
     if (verb == "count") {
-      member.Tell(fmt::format("{} {}", CountFds(), CountMaps()));
+      member.Send(fmt::format("{} {}", CountFds(), CountMaps()));
       continue;
     }
     uint64_t generation = 0;
@@ -127,11 +127,11 @@ Status Obey(Member& member, bool by_pulls, Duration timeout) {
         const size_t elements = round % 3 == 2 ? 100 : kElements;
         RM_TRY(CheckAllReduce(*communicator, elements, KeyedRandom(generation, round),
                               round % 3 == 0 && !by_pulls ? member.memory() : std::span(own)));
-        if (round == 0) member.Tell(fmt::format("{} began", generation));
+        if (round == 0) member.Send(fmt::format("{} began", generation));
       }
       return Ok();
     }();
-    member.Tell(fmt::format("{} {}", generation, status.ok() ? "ok" : CodeName(status.error().code)));
+    member.Send(fmt::format("{} {}", generation, status.ok() ? "ok" : CodeName(status.error().code)));
   }
 }
 
@@ -152,20 +152,20 @@ class Faults : public ::testing::TestWithParam<std::string> {
   void Order(uint64_t generation, int rounds, const std::vector<int>& ids) {
     std::string line = fmt::format("run {} {}", generation, rounds);
     for (const int id : ids) line += fmt::format(" {}", id);
-    for (const int id : ids) processes_->Tell(id, line);
+    for (const int id : ids) processes_->Send(id, line);
   }
   void ExpectAll(const std::vector<int>& ids, const std::string& line) {
-    for (const int id : ids) EXPECT_EQ(processes_->Listen(id), line) << "process " << id;
+    for (const int id : ids) EXPECT_EQ(processes_->Receive(id), line) << "process " << id;
   }
   // "3 unavailable" or "3 cancelled", whichever came first to this survivor.
   void ExpectFailed(int id, uint64_t generation) {
-    const std::string line = processes_->Listen(id);
+    const std::string line = processes_->Receive(id);
     EXPECT_TRUE(line == fmt::format("{} {}", generation, CodeName(Code::kUnavailable)) ||
                 line == fmt::format("{} {}", generation, CodeName(Code::kCancelled)))
         << "process " << id << ": " << line;
   }
   void End(const std::vector<int>& ids) {
-    for (const int id : ids) processes_->Tell(id, "end");
+    for (const int id : ids) processes_->Send(id, "end");
     for (const int id : ids) EXPECT_EQ(processes_->Wait(id), "ok");
   }
   std::unique_ptr<Processes> processes_;
@@ -206,7 +206,7 @@ TEST_P(Faults, StoppedRankComesBackAndHarmsNobody) {
     Order(1, 0, {0, 1, 2, 3});
     ExpectAll({0, 1, 2, 3}, "1 began");
     processes_->Signal(1, SIGSTOP);
-    for (const int id : {0, 2, 3}) processes_->Tell(id, "abort 1");
+    for (const int id : {0, 2, 3}) processes_->Send(id, "abort 1");
     ExpectAll({0, 2, 3}, fmt::format("1 {}", CodeName(Code::kCancelled)));
     Order(2, 60, {0, 2, 3});
     ExpectAll({0, 2, 3}, "2 began");
@@ -224,17 +224,17 @@ TEST_P(Faults, StoppedRankComesBackAndHarmsNobody) {
 TEST_P(Faults, AbortEndsConnectAndOperations) {
   Start(3);
   // Nobody but 0 and 1 enters generation 1.
-  for (const int id : {0, 1}) processes_->Tell(id, "run 1 1 0 1 2");
-  for (const int id : {0, 1}) processes_->Tell(id, "abort 1");
+  for (const int id : {0, 1}) processes_->Send(id, "run 1 1 0 1 2");
+  for (const int id : {0, 1}) processes_->Send(id, "abort 1");
   ExpectAll({0, 1}, fmt::format("1 {}", CodeName(Code::kCancelled)));
   // An abort that comes first counts as well.
-  processes_->Tell(2, "abort 1");
-  processes_->Tell(2, "run 1 1 0 1 2");
-  EXPECT_EQ(processes_->Listen(2), fmt::format("1 {}", CodeName(Code::kCancelled)));
+  processes_->Send(2, "abort 1");
+  processes_->Send(2, "run 1 1 0 1 2");
+  EXPECT_EQ(processes_->Receive(2), fmt::format("1 {}", CodeName(Code::kCancelled)));
   // In the middle of operations: who is told, and who only hears of it from the others.
   Order(2, 0, {0, 1, 2});
   ExpectAll({0, 1, 2}, "2 began");
-  processes_->Tell(0, "abort 2");
+  processes_->Send(0, "abort 2");
   ExpectAll({0, 1, 2}, fmt::format("2 {}", CodeName(Code::kCancelled)));
   Order(3, 3, {0, 1, 2});
   ExpectAll({0, 1, 2}, "3 began");
@@ -252,7 +252,7 @@ TEST_P(Faults, SilenceEndsAtTheDeadline) {
   processes_->Signal(2, SIGSTOP);
   int expired = 0;
   for (const int id : {0, 1}) {
-    const std::string line = processes_->Listen(id);
+    const std::string line = processes_->Receive(id);
     if (line == fmt::format("1 {}", CodeName(Code::kDeadlineExceeded))) {
       ++expired;
     } else {
@@ -271,7 +271,7 @@ TEST_P(Faults, PeerThatIsGoneBeforeConnect) {
   Start(3);
   processes_->Signal(1, SIGKILL);
   EXPECT_EQ(processes_->Wait(1), "killed");
-  for (const int id : {0, 2}) processes_->Tell(id, "run 1 1 0 1 2");
+  for (const int id : {0, 2}) processes_->Send(id, "run 1 1 0 1 2");
   for (const int id : {0, 2}) ExpectFailed(id, 1);
   End({0, 2});
 }
@@ -291,8 +291,8 @@ TEST_P(Faults, ManyGenerationsLeakNothing) {
   const auto count = [&] {
     std::vector<std::pair<int, int>> counts;
     for (int id = 0; id < 4; ++id) {
-      processes_->Tell(id, "count");
-      std::istringstream line(processes_->Listen(id));
+      processes_->Send(id, "count");
+      std::istringstream line(processes_->Receive(id));
       std::pair<int, int> pair;
       line >> pair.first >> pair.second;
       counts.push_back(pair);

@@ -14,7 +14,7 @@ namespace {
 
 int32_t IntAt(uint64_t seed, int rank, size_t i) { return static_cast<int32_t>(KeyedRandom(seed, rank, i)); }
 
-// Values whose sums are exact in every order, so that an oracle needs no order.
+// Values whose sums are exact in every order.
 float FloatAt(uint64_t seed, int rank, size_t i) {
   return static_cast<float>(static_cast<int32_t>(KeyedRandom(seed, rank, i) % 8192) - 4096) * 0.25f;
 }
@@ -114,7 +114,7 @@ Status CheckMoves(Communicator& c, size_t elements, uint64_t seed, std::span<std
         return Differs("all-to-all " + name, q * elements + i, out[q * elements + i],
                        input.At(q, c.rank() * elements + i));
 
-  // From the first to the last, and back.
+  // From the first rank to the last, and back.
   if (c.world() > 1) {
     const int last = c.world() - 1;
     if (c.rank() == 0) {

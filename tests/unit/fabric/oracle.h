@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Runs every collective once and compares it with plain arithmetic. Inputs are a function of (seed, rank), so
-// every member can compute what all others hold.
+// every member can compute the inputs of all others.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace ringmaster::fabric::testing {
 
-// `elements` per rank (and per share, where an operation has shares). `memory`: where the buffers are to be;
-// must hold 2 * world * elements * 4 bytes.
+// `elements` per rank, or per share where an operation has shares. `memory` holds the buffers: at least
+// 2 * world * elements * 4 bytes.
 Status CheckAll(Communicator& communicator, size_t elements, uint64_t seed, std::span<std::byte> memory);
 
-// Only the all-reduces.
+// Runs the all-reduces only.
 Status CheckAllReduce(Communicator& communicator, size_t elements, uint64_t seed,
                       std::span<std::byte> memory);
 

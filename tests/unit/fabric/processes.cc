@@ -27,7 +27,7 @@ void SendLine(int socket, const std::string& line) {
   }
 }
 
-// "" at the end of the stream or of the time.
+// Returns "" at the end of the stream or at the deadline.
 std::string ReceiveLine(int socket, std::string& buffer, Time deadline) {
   while (true) {
     if (const size_t end = buffer.find('\n'); end != std::string::npos) {
@@ -56,8 +56,8 @@ Status Member::Create(const FabricOptions& options, size_t bytes) {
 }
 
 Status Member::Exchange() {
-  Tell(fabric_->Address());
-  RM_ASSIGN(const Json all, ParseJson(Listen()));
+  Send(fabric_->Address());
+  RM_ASSIGN(const Json all, ParseJson(Receive()));
   addresses_ = all.get<std::vector<std::string>>();
   return Ok();
 }
@@ -78,9 +78,9 @@ Result<std::unique_ptr<Communicator>> Member::ConnectAll(uint64_t generation) {
   return Connect(generation, ids);
 }
 
-void Member::Tell(const std::string& line) { SendLine(socket_, line); }
+void Member::Send(const std::string& line) { SendLine(socket_, line); }
 
-std::string Member::Listen() { return ReceiveLine(socket_, buffer_, Now() + seconds(120)); }
+std::string Member::Receive() { return ReceiveLine(socket_, buffer_, Now() + seconds(120)); }
 
 Processes::Processes(int count, const std::function<Status(Member&)>& body) {
   for (int id = 0; id < count; ++id) {
@@ -96,7 +96,7 @@ Processes::Processes(int count, const std::function<Status(Member&)>& body) {
       ::close(sockets[0]);
       Member member(id, sockets[1]);
       const Status status = body(member);
-      member.Tell(status.ok()
+      member.Send(status.ok()
                       ? "end ok"
                       : "end " + std::string(CodeName(status.error().code)) + ": " + status.error().message);
       ::_exit(0);
@@ -116,13 +116,13 @@ Processes::~Processes() {
 
 void Processes::Exchange() {
   Json all = Json::array();
-  for (int id = 0; id < count(); ++id) all.push_back(Listen(id));
-  for (int id = 0; id < count(); ++id) Tell(id, DumpJson(all));
+  for (int id = 0; id < count(); ++id) all.push_back(Receive(id));
+  for (int id = 0; id < count(); ++id) Send(id, DumpJson(all));
 }
 
-void Processes::Tell(int id, const std::string& line) { SendLine(children_[id].socket.get(), line); }
+void Processes::Send(int id, const std::string& line) { SendLine(children_[id].socket.get(), line); }
 
-std::string Processes::Listen(int id, Duration limit) {
+std::string Processes::Receive(int id, Duration limit) {
   return ReceiveLine(children_[id].socket.get(), children_[id].buffer, Now() + limit);
 }
 

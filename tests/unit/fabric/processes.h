@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Members of a fabric as real processes of their own (forked), which the test steers, stops and kills. The
-// parent talks to each over a socket, in lines; every wait has a deadline.
+// Members of a fabric as forked processes, which the test controls, stops and kills. The parent exchanges lines
+// with each of them over a socket; every wait has a deadline.
 #pragma once
 
 #include <sys/types.h>
@@ -25,17 +25,17 @@ class Member {
 
   int id() const { return id_; }
   Fabric& fabric() { return *fabric_; }
-  // Creates the fabric; before Exchange. `bytes` of shared memory are allocated, if any.
+  // Creates the fabric and allocates `bytes` of shared memory, unless 0. REQUIRES: no Exchange before.
   Status Create(const FabricOptions& options, size_t bytes = 0);
   std::span<std::byte> memory() const { return memory_; }
-  // Gives the own address and learns those of all processes; pairs up with Processes::Exchange.
+  // Sends the own address and receives those of all processes. Matches a Processes::Exchange.
   Status Exchange();
-  // A communicator of these processes, by id; the own id must be among them.
+  // Connects the processes with these ids. REQUIRES: the own id is among them.
   Result<std::unique_ptr<Communicator>> Connect(uint64_t generation, const std::vector<int>& ids);
   Result<std::unique_ptr<Communicator>> ConnectAll(uint64_t generation);
 
-  void Tell(const std::string& line);  // to the parent
-  std::string Listen();                // from the parent
+  void Send(const std::string& line);  // to the parent
+  std::string Receive();               // from the parent
 
  private:
   int id_;
@@ -48,19 +48,19 @@ class Member {
 
 class Processes {
  public:
-  // Runs `body` in `count` processes. What it returns comes back from Wait.
+  // Runs `body` in `count` processes. Wait returns its results.
   Processes(int count, const std::function<Status(Member&)>& body);
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
-  ~Processes();  // kills whoever is left
+  ~Processes();  // kills the remaining processes
 
   int count() const { return static_cast<int>(children_.size()); }
   void Exchange();
-  void Tell(int id, const std::string& line);
-  // The next line of a process; "" when it ended or the deadline passed.
-  std::string Listen(int id, Duration limit = seconds(60));
+  void Send(int id, const std::string& line);
+  // Returns the next line of a process; "" when it ended or the deadline passed.
+  std::string Receive(int id, Duration limit = seconds(60));
   void Signal(int id, int signal);
-  // How it ended: "ok", "killed", "timeout", or the text of the error.
+  // Waits for the end of a process. Returns "ok", "killed", "timeout", or the text of its error.
   std::string Wait(int id, Duration limit = seconds(60));
 
  private:
@@ -72,7 +72,7 @@ class Processes {
   std::vector<Child> children_;
 };
 
-// Runs `body` in `count` processes which have exchanged addresses, and expects "ok" of all.
+// Runs `body` in `count` processes that have exchanged addresses, and expects "ok" from all.
 void RunAll(int count, const FabricOptions& options, size_t bytes,
             const std::function<Status(Member&)>& body);
 

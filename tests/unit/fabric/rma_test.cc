@@ -193,8 +193,8 @@ void ReadOfOneThatIsGone(bool dead) {
     }
     RM_TRY(group->Expose(data));
     if (member.id() == 1) group.reset();
-    member.Tell("ready");
-    member.Listen();
+    member.Send("ready");
+    member.Receive();
     if (member.id() == 1) return Ok();
     Status status;  // of a read when UCX knows by now, else of their end
     for (int i = 0; i < 3 && status.ok(); ++i) status = group->Get(1, 0, data);
@@ -205,15 +205,15 @@ void ReadOfOneThatIsGone(bool dead) {
     return Ok();
   });
   processes.Exchange();
-  for (const int id : {0, 1}) ASSERT_EQ(processes.Listen(id), "ready");
+  for (const int id : {0, 1}) ASSERT_EQ(processes.Receive(id), "ready");
   if (dead) {
     processes.Signal(1, SIGKILL);
     ASSERT_EQ(processes.Wait(1), "killed");
   }
-  processes.Tell(0, "it is gone");
+  processes.Send(0, "it is gone");
   EXPECT_EQ(processes.Wait(0), "ok");
   if (dead) return;
-  processes.Tell(1, "leave");
+  processes.Send(1, "leave");
   EXPECT_EQ(processes.Wait(1), "ok");
 }
 

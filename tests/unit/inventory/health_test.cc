@@ -123,7 +123,7 @@ const Case kCases[] = {
     {"temperature", [](Inventory& i) { i.gpus[0].temperature_c = 87; }, Severity::kWarning, "gpu 0", "87 C",
      "cooling"},
     {"lanes", [](Inventory& i) { i.gpus[0].pcie_width = 8; }, Severity::kWarning, "gpu 0",
-     "8 of 16 PCIe lanes", "reseated"},
+     "8 of 16 PCIe lanes", "reseat"},
     {"ecc_off", [](Inventory& i) { i.gpus[0].ecc = false; }, Severity::kWarning, "gpu 0", "ECC is off",
      "-e 1"},
     {"mig", [](Inventory& i) { i.gpus[0].mig = true; }, Severity::kWarning, "gpu 0", "MIG", "-mig 0"},
