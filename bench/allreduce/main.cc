@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Our all-reduce, measured: forks the ranks itself.
+// Measures the fabric's all-reduce; forks one process per rank.
 //
-//   bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES    prints "bytes min_us median_us"
-//   per size bench_allreduce probe
+//   bench_allreduce shm|shm-private|ucx NP SMALLEST_BYTES LARGEST_BYTES
+//   bench_allreduce probe
+//
+// The first form prints "bytes min_us median_us" per size, the second the state of the machine (probe.h).
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -29,8 +31,8 @@ namespace {
 
 constexpr int kMaxRanks = 16;
 
-// The ranks' way to each other before there is a fabric, and for the results.
-struct Board {
+// Memory that the ranks share, for their addresses and results.
+struct SharedPage {
   std::atomic<int> written;
   char addresses[kMaxRanks][16384];
   double times[kMaxRanks][kMostSamples];
@@ -59,7 +61,7 @@ void Must(const Status& status) {
   std::_Exit(1);
 }
 
-bool RunRank(const Run& run, Board& board, int rank) {
+bool RunRank(const Run& run, SharedPage& page, int rank) {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= run.world) {
     int nth = rank;
@@ -68,7 +70,7 @@ bool RunRank(const Run& run, Board& board, int rank) {
       cpu_set_t one;
       CPU_ZERO(&one);
       CPU_SET(cpu, &one);
-      // The fabric counts CPUs by affinity: pin only after it has.
+      // The fabric counts CPUs by affinity: pin after it has.
       set = one;
       break;
     }
@@ -83,14 +85,14 @@ bool RunRank(const Run& run, Board& board, int rank) {
   std::vector<float> own(run.shared ? 0 : run.largest / sizeof(float) + 16);
   float* const data = run.shared ? reinterpret_cast<float*>(memory.data()) : own.data();
   const std::string address = fabric->Address();
-  CHECK(address.size() < sizeof board.addresses[0]);
-  std::memcpy(board.addresses[rank], address.c_str(), address.size() + 1);
-  board.written.fetch_add(1);
-  while (board.written.load() < run.world) ::sched_yield();
+  CHECK(address.size() < sizeof page.addresses[0]);
+  std::memcpy(page.addresses[rank], address.c_str(), address.size() + 1);
+  page.written.fetch_add(1);
+  while (page.written.load() < run.world) ::sched_yield();
   fabric::Group group;
   group.generation = 1;
   group.rank = rank;
-  for (int q = 0; q < run.world; ++q) group.addresses.emplace_back(board.addresses[q]);
+  for (int q = 0; q < run.world; ++q) group.addresses.emplace_back(page.addresses[q]);
   const auto communicator = Must(fabric->Connect(group), "connect");
   if (CPU_COUNT(&set) == 1) ::sched_setaffinity(0, sizeof set, &set);
 
@@ -103,11 +105,11 @@ bool RunRank(const Run& run, Board& board, int rank) {
                },
                [&] { Must(communicator->Barrier()); },
                [&](const std::vector<double>& mine) {
-                 std::copy(mine.begin(), mine.end(), board.times[rank]);
+                 std::copy(mine.begin(), mine.end(), page.times[rank]);
                  Must(communicator->Barrier());
                  std::vector<double> slowest = mine;
                  for (size_t i = 0; i < slowest.size(); ++i)
-                   for (int q = 0; q < run.world; ++q) slowest[i] = std::max(slowest[i], board.times[q][i]);
+                   for (int q = 0; q < run.world; ++q) slowest[i] = std::max(slowest[i], page.times[q][i]);
                  Must(communicator->Barrier());
                  return slowest;
                }) &&
@@ -119,16 +121,16 @@ bool RunRank(const Run& run, Board& board, int rank) {
 
 int RunAll(const Run& run) {
   void* const memory =
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, sizeof(SharedPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(memory != MAP_FAILED);
-  auto* const board = new (memory) Board;
+  auto* const page = new (memory) SharedPage;
   std::vector<pid_t> children;
   for (int rank = 0; rank < run.world; ++rank) {
     const pid_t pid = ::fork();
     CHECK(pid >= 0);
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const bool good = RunRank(run, *board, rank);
+      const bool good = RunRank(run, *page, rank);
       std::fflush(stdout);
       ::_exit(good ? 0 : 1);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The same measurement with MPI_Allreduce. Built by bench/allreduce/run with mpicxx where there is one.
+// The same measurement with MPI_Allreduce. bench/allreduce/run builds it if mpicxx is installed.
 //
 //   mpirun -np N mpi_allreduce SMALLEST_BYTES LARGEST_BYTES
 #include <mpi.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is measured, for our program and for the MPI one alike, so that both do exactly the same around the
-// call: every rank rewrites its whole input before each call (a result left in cache flatters), in place,
-// results checked, time of a call = that of its slowest rank. How often a size is measured follows from how
-// long it takes, so that a slow setting costs no more time than a fast one.
+// The measurement, shared by our program and the MPI one, so that both do exactly the same around the call.
+// Every rank rewrites its whole input before each call, since a cached result flatters. Calls are in place,
+// results are checked, and the time of a call is that of its slowest rank. The number of samples follows from
+// the time of a call, so that a slow setting takes no longer than a fast one.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@ inline std::vector<size_t> Sizes(size_t smallest, size_t largest) {
   return some;
 }
 
-// Of the smaller sizes many calls make a sample, since one is too short for the clock.
+// For smaller sizes a sample consists of many calls, since one call is too short for the clock.
 inline constexpr size_t kSingleFrom = 64 << 10;
-inline constexpr double kBudgetUs = 300e3;  // per size: the calls and what surrounds them
+inline constexpr double kBudgetUs = 300e3;  // per size: calls and overhead
 inline constexpr double kSampleUs = 500;
 inline constexpr int kMostCalls = 200;
 inline constexpr int kWarmSamples = 4;
@@ -37,9 +37,9 @@ inline double NowUs() {
       .count();
 }
 
-// Small whole numbers: sums are exact in every order. After k calls in place every rank holds the sum times
-// world^(k-1), which stays exact for the k used here only when the input is zero; so batches use zeros but
-// for the first call's check.
+// Fills the data with small whole numbers, whose sums are exact in every order. After k calls in place every
+// rank holds the sum times world^(k-1), which stays exact for many k only if the input is zero; so batches
+// use zeros after the first call's check.
 inline void Fill(float* data, size_t count, int rank, int round) {
   for (size_t i = 0; i < count; ++i) data[i] = static_cast<float>((i * 7 + rank * 13 + round) % 64);
 }
@@ -60,8 +60,8 @@ inline void Print(size_t bytes, std::vector<double> slowest) {
   std::fflush(stdout);
 }
 
-// AllReduce(float*, count) and Barrier() as calls; Slowest(mine) -> the slowest rank's time, per sample, on
-// every rank. Returns false when a result was wrong.
+// `all_reduce(float*, count)` and `barrier()` make the calls; `slowest(mine)` returns, on every rank, the
+// slowest rank's time of each sample. Returns false when a result was wrong.
 template <class AllReduce, class Barrier, class Slowest>
 bool Measure(size_t bytes, float* data, int rank, int world, const AllReduce& all_reduce,
              const Barrier& barrier, const Slowest& slowest) {
@@ -83,8 +83,8 @@ bool Measure(size_t bytes, float* data, int rank, int world, const AllReduce& al
     if (!batch) good = good && Check(data, count, world, round);
     return us;
   };
-  // Some samples warm up (connections grow their buffers); the fastest of them says how many calls and
-  // samples there is time for. All ranks must agree.
+  // The first samples warm up (connections grow their buffers); the fastest of them determines the number of
+  // calls and samples that fit into the budget. All ranks must agree on it.
   double call_us = 0;
   double whole_us = 0;
   for (int warm = 0; warm < kWarmSamples; ++warm) {

@@ -12,8 +12,7 @@
 namespace ringmaster::inventory {
 
 // The path from the CPU to the device, as under /sys/devices:
-// {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown, which happens in virtual
-// machines.
+// {"pci0000:16", "0000:16:01.0", "0000:17:00.0", "0000:18:00.0"}. Empty: unknown (virtual machines hide it).
 struct PciLocation {
   std::vector<std::string> path;
   int32_t numa_node = -1;

@@ -36,8 +36,8 @@ Area::~Area() { ::munmap(memory_, kBytes); }
 
 std::string Area::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get()); }
 
-// std::atomic's own waiting knows the threads of one process only.
-void Area::TellChange() {
+// std::atomic::wait works between threads of one process only.
+void Area::NotifyChange() {
   ++head().changes;
   ::syscall(SYS_futex, &head().changes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that processes of one machine meet in, to stand in for NCCL: each rank has a place to put a piece of
-// data, and all see how far everybody is. It is a nameless file that goes with the last process; an area is
-// known by its path under /proc, as long as the process that made it lives.
+// Shared memory through which processes of one machine emulate NCCL: each rank has a slot for a piece of
+// data, and all ranks see the progress of all. It is an anonymous file, which ends with the last process;
+// other processes open it by its path under /proc while its creator lives.
 //
-// Any thread, any process.
+// Thread-safe, and safe between processes.
 #pragma once
 
 #include <array>
@@ -26,16 +26,16 @@ class Area {
   static constexpr size_t kPiece = 64 << 10;
 
   struct Rank {
-    alignas(64) std::atomic<uint64_t> put;    // pieces that lie, or lay, in its place
-    alignas(64) std::atomic<uint64_t> taken;  // pieces of all ranks that it needs no more
+    alignas(64) std::atomic<uint64_t> put;    // pieces it has put into its slot so far
+    alignas(64) std::atomic<uint64_t> taken;  // pieces of all ranks that it has read
   };
   struct Head {
-    std::atomic<uint32_t> changes;  // of `put` and `taken`; what waiters sleep on
+    std::atomic<uint32_t> changes;  // counts changes of `put` and `taken`; waiters sleep on it
     std::atomic<int32_t> joined;
     std::atomic<bool> has_successor;
-    std::array<char, 64> successor;  // the path of the area of those who are left, or of a larger one
-    int32_t invited_by;              // of a larger one's ranks who asked for its id...
-    int32_t old_world;               // ...and how many there were; 0: this one is none
+    std::array<char, 64> successor;  // path of the area of the smaller or larger communicator
+    int32_t invited_by;              // of a larger one: the rank that requested its id...
+    int32_t old_world;               // ...and the number of old members; 0: not grown
     std::array<Rank, kRanks> ranks;
   };
 
@@ -48,13 +48,13 @@ class Area {
 
   std::string path() const;
   Head& head() { return *reinterpret_cast<Head*>(memory_); }
-  std::span<std::byte> Place(int rank) {
+  std::span<std::byte> Slot(int rank) {
     return {memory_ + kHead + static_cast<size_t>(rank) * kPiece, kPiece};
   }
 
-  // Wakes whoever waits, in all processes: something may be as it wanted.
-  void TellChange();
-  // Blocks until there was a change after `seen` was read from the head's `changes`; it may return earlier.
+  // Wakes the waiters in all processes after a change.
+  void NotifyChange();
+  // Waits for a change after the caller read `seen` from the head's `changes`; may return early.
   void AwaitChange(uint32_t seen);
 
  private:

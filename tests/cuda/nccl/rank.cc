@@ -27,7 +27,7 @@ void Combine(std::byte* into, std::span<const std::byte> from, int operation) {
   }
 }
 
-// In float, rounded to nearest even after each rank.
+// Sums in float, rounded to nearest even after each rank.
 void AddBf16(std::byte* into, std::span<const std::byte> from) {
   for (size_t at = 0; at < from.size(); at += 2) {
     cuda::Bf16 a{};
@@ -69,7 +69,7 @@ void Rank::Stop() {
     stop_ = true;
   }
   changed_.notify_all();
-  area_->TellChange();
+  area_->NotifyChange();
   if (thread_.joinable()) thread_.join();
   for (const Operation& operation : operations_) {
     operation.stream->Finish();
@@ -129,7 +129,7 @@ bool Rank::Work(const Operation& operation) {
   return true;
 }
 
-// In the order of ranks. Without `out` the sum is somebody else's.
+// Sums in the order of ranks. Without `out` another rank needs the sum.
 bool Rank::Reduce(std::span<const std::byte> in, std::byte* out, int type, int operation) {
   for (size_t at = 0; at < in.size(); at += Area::kPiece) {
     const size_t size = std::min(Area::kPiece, in.size() - at);
@@ -154,14 +154,14 @@ bool Rank::Reduce(std::span<const std::byte> in, std::byte* out, int type, int o
 bool Rank::Exchange(std::span<const std::byte> own, size_t size, const Use& use) {
   if (!AwaitAll(&Area::Rank::taken, segments_)) return false;
   ++segments_;
-  std::ranges::copy(own, area_->Place(rank_).begin());
+  std::ranges::copy(own, area_->Slot(rank_).begin());
   Area::Rank& self = area_->head().ranks[static_cast<size_t>(rank_)];
   self.put = segments_;
-  area_->TellChange();
+  area_->NotifyChange();
   if (!AwaitAll(&Area::Rank::put, segments_)) return false;
-  for (int from = 0; from < world_; ++from) use(from, area_->Place(from).first(size));
+  for (int from = 0; from < world_; ++from) use(from, area_->Slot(from).first(size));
   self.taken = segments_;
-  area_->TellChange();
+  area_->NotifyChange();
   return true;
 }
 

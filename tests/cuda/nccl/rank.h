@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of an emulated communicator: works off what streams were given, on a thread of its own, together
-// with the other ranks in an area. Like NCCL's, an operation whose peers are gone never ends; Stop ends it.
+// One rank of an emulated communicator: a thread executes the operations enqueued on streams, together with
+// the other ranks of an area. As with NCCL, an operation whose peers are gone never ends; Stop ends it.
 //
-// Thread rule: one thread at a time; Stop and the destructor return when the thread is gone.
+// Not thread-safe. Stop and the destructor return when the thread has ended.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct Operation {
   Kind kind = Kind::kAllReduce;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  size_t bytes = 0;  // of all, of a share with kReduceScatter and kAllGather
+  size_t bytes = 0;  // of the data; of a share for kReduceScatter and kAllGather
   int type = 0;      // fabric::nccl::DataType
   int argument = 0;  // fabric::nccl::Operation, or the root
   cuda::emulation::StreamHead* stream = nullptr;
@@ -49,11 +49,11 @@ class Rank {
   bool Idle();
   bool AllAreThere() const { return area_->head().joined == world_; }
   void Give(const Operation& operation);
-  // What is under way or waits counts as done, with whatever lies in its memory.
+  // Ends all operations; they count as done, with garbage in their memory.
   void Stop();
 
  private:
-  // Takes the places of all ranks, of which `size` bytes are filled.
+  // Gets the first `size` bytes of each rank's slot.
   using Use = std::function<void(int rank, std::span<const std::byte> piece)>;
   void Run();
   bool Work(const Operation& operation);
@@ -64,7 +64,7 @@ class Rank {
   const std::shared_ptr<Area> area_;
   const int rank_;
   const int world_;
-  uint64_t segments_ = 0;  // the thread's own
+  uint64_t segments_ = 0;  // of the thread only
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -16,7 +16,7 @@ concept Complete = requires {
   sizeof(T);
 };
 
-// Passed in the same way: values of one size, and pointers to them. Handles are opaque.
+// Types that are passed in the same way: values of one size, and pointers to them. Handles are opaque.
 template <class Ours, class Theirs>
 constexpr bool kAlike = sizeof(Ours) == sizeof(Theirs);
 template <class Ours, class Theirs>

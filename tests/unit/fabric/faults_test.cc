@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kills, stops, aborts and changing memberships between real processes, over shared memory, over UCX and by
-// reads of peers' memory (host's communicator over shared memory):
-// every survivor gets an error and never hangs, and no dead generation ever spoils a later one.
+// Kills, stops, aborts and membership changes between real processes, over shared memory, over UCX and by RMA
+// gets (with the host's communicator over shared memory). Every survivor gets an error and never hangs, and
+// no dead generation affects a later one.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -35,7 +35,7 @@ size_t CountFds() {
   return count;
 }
 
-// Of shared memory, our own and that of peers; other mappings come and go with the allocator.
+// Counts mappings of shared memory, own and peers'; the allocator creates and removes other mappings.
 size_t CountMaps() {
   const auto text = ReadFile("/proc/self/maps");
   size_t count = 0;
@@ -43,14 +43,14 @@ size_t CountMaps() {
   return count;
 }
 
-// Commands of the parent: "abort G" is obeyed at once by a thread of its own, the others in turn by the main
-// thread.
+// The commands of the parent. A separate thread executes "abort G" at once; the main thread executes the
+// others in order.
 class Commands {
  public:
   explicit Commands(Member& member) : thread_([this, &member] { Read(member); }) {}
   ~Commands() { thread_.join(); }
 
-  // True when generation `wanted` is aborted; of one generation at a time.
+  // Returns a flag that is true once generation `wanted` is aborted; valid until the next call.
   const std::atomic<bool>* CancelOf(uint64_t wanted) {
     const std::lock_guard lock(mutex_);
     running_ = wanted;
@@ -96,13 +96,13 @@ class Commands {
   std::thread thread_;
 };
 
-// "run G N ID ID ...": forms generation G of these members and does N rounds (0: until an error); answers
-// "G ok" or "G CODE". "count": answers how many fds and mappings there are. "end".
-Status Obey(Member& member, bool by_pulls, Duration timeout) {
+// "run G N ID ID ...": connects generation G of these members, runs N rounds (0: until an error) and answers
+// "G ok" or "G CODE". "count": answers the numbers of fds and mappings. "end": returns.
+Status RunCommands(Member& member, bool by_rma, Duration timeout) {
   Commands commands(member);
   std::vector<std::byte> own(kElements * 4);
-  std::unique_ptr<RmaMember> pulls;
-  if (by_pulls) pulls = std::make_unique<RmaMember>(own, 128 << 10, timeout);
+  std::unique_ptr<RmaMember> rma_member;
+  if (by_rma) rma_member = std::make_unique<RmaMember>(own, 128 << 10, timeout);
   while (true) {
     std::istringstream command(commands.Pop());
     std::string verb;
@@ -119,15 +119,15 @@ Status Obey(Member& member, bool by_pulls, Duration timeout) {
     for (int id = 0; command >> id;) ids.push_back(id);
     Status status = [&]() -> Status {
       RM_ASSIGN(auto communicator, member.Connect(generation, ids));
-      if (by_pulls) {
-        RM_ASSIGN(communicator, pulls->Connect(std::move(communicator), commands.CancelOf(generation)));
+      if (by_rma) {
+        RM_ASSIGN(communicator, rma_member->Connect(std::move(communicator), commands.CancelOf(generation)));
       }
       for (uint64_t round = 0; rounds == 0 || round < rounds; ++round) {
-        // Shared, private and small buffers in turn.
+        // Shared, private and small buffers alternate.
         const size_t elements = round % 3 == 2 ? 100 : kElements;
         RM_TRY(CheckAllReduce(*communicator, elements, KeyedRandom(generation, round),
-                              round % 3 == 0 && !by_pulls ? member.memory() : std::span(own)));
-        if (round == 0) member.Send(fmt::format("{} began", generation));
+                              round % 3 == 0 && !by_rma ? member.memory() : std::span(own)));
+        if (round == 0) member.Send(fmt::format("{} started", generation));
       }
       return Ok();
     }();
@@ -139,13 +139,13 @@ class Faults : public ::testing::TestWithParam<std::string> {
  protected:
   void Start(int count, Duration timeout = seconds(30)) {
     FabricOptions options;
-    const bool by_pulls = GetParam() == "pull";
-    options.transport = by_pulls ? "shm" : GetParam();
+    const bool by_rma = GetParam() == "rma";
+    options.transport = by_rma ? "shm" : GetParam();
     options.timeout = timeout;
-    processes_ = std::make_unique<Processes>(count, [options, by_pulls](Member& member) -> Status {
+    processes_ = std::make_unique<Processes>(count, [options, by_rma](Member& member) -> Status {
       RM_TRY(member.Create(options, kElements * 4));
       RM_TRY(member.Exchange());
-      return Obey(member, by_pulls, options.timeout);
+      return RunCommands(member, by_rma, options.timeout);
     });
     processes_->Exchange();
   }
@@ -157,7 +157,7 @@ class Faults : public ::testing::TestWithParam<std::string> {
   void ExpectAll(const std::vector<int>& ids, const std::string& line) {
     for (const int id : ids) EXPECT_EQ(processes_->Receive(id), line) << "process " << id;
   }
-  // "3 unavailable" or "3 cancelled", whichever came first to this survivor.
+  // Expects "3 unavailable" or "3 cancelled", whichever this survivor noticed first.
   void ExpectFailed(int id, uint64_t generation) {
     const std::string line = processes_->Receive(id);
     EXPECT_TRUE(line == fmt::format("{} {}", generation, CodeName(Code::kUnavailable)) ||
@@ -171,7 +171,7 @@ class Faults : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Processes> processes_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::Values("shm", "ucx", "pull"),
+INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::Values("shm", "ucx", "rma"),
                          [](const auto& instance) { return instance.param; });
 
 TEST_P(Faults, KillAtRandomMoments) {
@@ -187,35 +187,35 @@ TEST_P(Faults, KillAtRandomMoments) {
     std::vector<int> survivors = all;
     survivors.erase(survivors.begin() + victim);
     Order(1, 0, all);
-    ExpectAll(all, "1 began");
-    // Anywhere in the operations that follow: a random amount of work is the only clock.
+    ExpectAll(all, "1 started");
+    // Kills anywhere in the following operations; a random amount of work is the only clock.
     volatile uint64_t work = 0;
     for (uint64_t i = random.Below(20'000'000); i > 0; --i) work = work + i;
     processes_->Signal(victim, SIGKILL);
     for (const int id : survivors) ExpectFailed(id, 1);
     Order(2, 6, survivors);
-    ExpectAll(survivors, "2 began");
+    ExpectAll(survivors, "2 started");
     ExpectAll(survivors, "2 ok");
     End(survivors);
   }
 }
 
-TEST_P(Faults, StoppedRankComesBackAndHarmsNobody) {
+TEST_P(Faults, StoppedRankReturnsWithoutHarm) {
   for (int repetition = 0; repetition < 3; ++repetition) {
     Start(4);
     Order(1, 0, {0, 1, 2, 3});
-    ExpectAll({0, 1, 2, 3}, "1 began");
+    ExpectAll({0, 1, 2, 3}, "1 started");
     processes_->Signal(1, SIGSTOP);
     for (const int id : {0, 2, 3}) processes_->Send(id, "abort 1");
     ExpectAll({0, 2, 3}, fmt::format("1 {}", CodeName(Code::kCancelled)));
     Order(2, 60, {0, 2, 3});
-    ExpectAll({0, 2, 3}, "2 began");
+    ExpectAll({0, 2, 3}, "2 started");
     processes_->Signal(1, SIGCONT);
     ExpectFailed(1, 1);
     ExpectAll({0, 2, 3}, "2 ok");
-    // And it may come back for good.
+    // The stopped rank may also return as a member.
     Order(3, 10, {3, 1, 0, 2});
-    ExpectAll({0, 1, 2, 3}, "3 began");
+    ExpectAll({0, 1, 2, 3}, "3 started");
     ExpectAll({0, 1, 2, 3}, "3 ok");
     End({0, 1, 2, 3});
   }
@@ -223,32 +223,32 @@ TEST_P(Faults, StoppedRankComesBackAndHarmsNobody) {
 
 TEST_P(Faults, AbortEndsConnectAndOperations) {
   Start(3);
-  // Nobody but 0 and 1 enters generation 1.
+  // Only 0 and 1 enter generation 1.
   for (const int id : {0, 1}) processes_->Send(id, "run 1 1 0 1 2");
   for (const int id : {0, 1}) processes_->Send(id, "abort 1");
   ExpectAll({0, 1}, fmt::format("1 {}", CodeName(Code::kCancelled)));
-  // An abort that comes first counts as well.
+  // An abort before the connect counts, too.
   processes_->Send(2, "abort 1");
   processes_->Send(2, "run 1 1 0 1 2");
   EXPECT_EQ(processes_->Receive(2), fmt::format("1 {}", CodeName(Code::kCancelled)));
-  // In the middle of operations: who is told, and who only hears of it from the others.
+  // During operations: rank 0 is aborted, the others learn it from rank 0.
   Order(2, 0, {0, 1, 2});
-  ExpectAll({0, 1, 2}, "2 began");
+  ExpectAll({0, 1, 2}, "2 started");
   processes_->Send(0, "abort 2");
   ExpectAll({0, 1, 2}, fmt::format("2 {}", CodeName(Code::kCancelled)));
   Order(3, 3, {0, 1, 2});
-  ExpectAll({0, 1, 2}, "3 began");
+  ExpectAll({0, 1, 2}, "3 started");
   ExpectAll({0, 1, 2}, "3 ok");
   End({0, 1, 2});
 }
 
-TEST_P(Faults, SilenceEndsAtTheDeadline) {
-  // UCX looks after its connections in between, which is nothing that anybody waits for.
+TEST_P(Faults, SilentPeerMeetsTheDeadline) {
+  // The keepalive traffic of UCX does not count as progress.
   ASSERT_EQ(::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1), 0);
   Start(3, seconds(1));
   ASSERT_EQ(::unsetenv("UCX_KEEPALIVE_INTERVAL"), 0);
   Order(1, 0, {0, 1, 2});
-  ExpectAll({0, 1, 2}, "1 began");
+  ExpectAll({0, 1, 2}, "1 started");
   processes_->Signal(2, SIGSTOP);
   int expired = 0;
   for (const int id : {0, 1}) {
@@ -256,18 +256,18 @@ TEST_P(Faults, SilenceEndsAtTheDeadline) {
     if (line == fmt::format("1 {}", CodeName(Code::kDeadlineExceeded))) {
       ++expired;
     } else {
-      EXPECT_EQ(line, fmt::format("1 {}", CodeName(Code::kCancelled)));  // the other one was first
+      EXPECT_EQ(line, fmt::format("1 {}", CodeName(Code::kCancelled)));  // the other survivor noticed first
     }
   }
   EXPECT_GE(expired, 1);
   processes_->Signal(2, SIGKILL);
   Order(2, 3, {0, 1});
-  ExpectAll({0, 1}, "2 began");
+  ExpectAll({0, 1}, "2 started");
   ExpectAll({0, 1}, "2 ok");
   End({0, 1});
 }
 
-TEST_P(Faults, PeerThatIsGoneBeforeConnect) {
+TEST_P(Faults, PeerIsGoneBeforeConnect) {
   Start(3);
   processes_->Signal(1, SIGKILL);
   EXPECT_EQ(processes_->Wait(1), "killed");
@@ -284,7 +284,7 @@ TEST_P(Faults, ManyGenerationsLeakNothing) {
   const auto round = [&] {
     for (const auto& ids : memberships) {
       Order(++generation, 2, ids);
-      ExpectAll(ids, fmt::format("{} began", generation));
+      ExpectAll(ids, fmt::format("{} started", generation));
       ExpectAll(ids, fmt::format("{} ok", generation));
     }
   };
@@ -304,7 +304,7 @@ TEST_P(Faults, ManyGenerationsLeakNothing) {
   for (int i = 0; i < 10; ++i) round();
   const auto after = count();
   for (int id = 0; id < 4; ++id) {
-    // A connection that is being closed or replaced may be in the count; ten rounds of leaks may not.
+    // A connection that is being closed or replaced may be counted; ten rounds of leaks may not.
     EXPECT_LT(after[id].first, before[id].first + 8) << "fds of process " << id;
     EXPECT_EQ(after[id].second, before[id].second) << "mappings of process " << id;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The collectives over messages, on the deterministic network: right answers under every delay, and an error
-// for every survivor whatever message a rank dies at.
+// The collectives over messages, on the deterministic network: correct results under every delay, and an
+// error for every survivor at whichever message a rank dies.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 using loopback::Domain;
 using loopback::NetworkOptions;
 
-// Runs `body` as each rank in a thread of its own and returns what they returned.
+// Runs `body` for each rank in a separate thread and returns the results.
 std::vector<Status> RunRanks(Domain& domain, int world,
                              const std::function<Status(std::unique_ptr<Transport>)>& body) {
   std::vector<std::unique_ptr<Transport>> transports;
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, LoopbackWorld, ::testing::Range(1, 10));
 
 using Algorithm = Status (*)(Transport&, uint32_t, std::span<std::byte>, const Combiner&);
 
-// Which of them a communicator takes depends on world and size; here each runs in every world.
+// A communicator chooses the algorithm by world and size; here each algorithm runs in every world.
 TEST(Loopback, EveryAllReduceEqualsTheReference) {
   const Combiner sum{Element::kInt32, ReduceOp::kSum};
   for (int world = 2; world <= 9; ++world) {
@@ -109,8 +109,8 @@ TEST(Loopback, EveryAllReduceEqualsTheReference) {
   }
 }
 
-// Floats whose sum depends on the order: every algorithm must give all ranks the same bits, the same ones
-// under every delay, and close to the reference.
+// Floats whose sum depends on the order: every algorithm must give all ranks the same bits, under every
+// delay, and values close to the reference.
 TEST(Loopback, FloatBitsDoNotDependOnTiming) {
   const Combiner sum{Element::kFloat, ReduceOp::kSum};
   const size_t elements = 500;
@@ -145,7 +145,7 @@ TEST(Loopback, FloatBitsDoNotDependOnTiming) {
   }
 }
 
-// What a rank does in the death tests: a bit of everything, in segments.
+// The operations of a rank in the death tests: several collectives, in segments.
 Status Program(Communicator& communicator) {
   std::vector<int32_t> data(600);
   RM_TRY(communicator.AllReduce(std::span(data).first(10), ReduceOp::kSum));
@@ -165,7 +165,7 @@ TEST_P(LoopbackDeath, AtEveryMessageIndexEverySurvivorGetsAnError) {
     const auto program = [](std::unique_ptr<Transport> transport) -> Status {
       const auto communicator = NewMessageCommunicator(std::move(transport));
       RM_TRY(Program(*communicator));
-      // Nobody may take a death for success for good: at the latest the next barrier tells.
+      // No survivor may miss a death for good: the next barrier reports it at the latest.
       return communicator->Barrier();
     };
     std::vector<uint64_t> messages;
@@ -176,7 +176,7 @@ TEST_P(LoopbackDeath, AtEveryMessageIndexEverySurvivorGetsAnError) {
       for (int rank = 0; rank < world; ++rank) messages.push_back(domain.messages(rank));
     }
     for (int victim = 0; victim < world; ++victim) {
-      // The last barrier's messages may be all that is missing: a survivor that has them may succeed.
+      // If only messages of the last barrier are missing, a survivor that has its messages may succeed.
       uint64_t in_last_barrier = 1;
       while ((1 << in_last_barrier) < world) ++in_last_barrier;
       for (uint64_t at = 0; at < messages[victim]; ++at) {
@@ -190,7 +190,7 @@ TEST_P(LoopbackDeath, AtEveryMessageIndexEverySurvivorGetsAnError) {
           if (rank == victim) continue;
           if (statuses[rank].ok()) {
             ASSERT_GE(at + in_last_barrier, messages[victim])
-                << "rank " << rank << " took the death of " << victim << " at " << at << " for success";
+                << "rank " << rank << " missed the death of " << victim << " at " << at;
             continue;
           }
           const Code code = statuses[rank].error().code;
@@ -203,7 +203,7 @@ TEST_P(LoopbackDeath, AtEveryMessageIndexEverySurvivorGetsAnError) {
   }
 }
 
-// The same for the algorithms of large data alone, in worlds in which a communicator prefers another.
+// The same for each algorithm of large data, also in worlds in which a communicator prefers another.
 TEST_P(LoopbackDeath, AtEveryMessageOfEveryAllReduce) {
   const Combiner sum{Element::kInt32, ReduceOp::kSum};
   for (const int world : {2, 4, 5}) {
@@ -215,7 +215,7 @@ TEST_P(LoopbackDeath, AtEveryMessageOfEveryAllReduce) {
       const auto program = [&](std::unique_ptr<Transport> transport) -> Status {
         std::vector<int32_t> data(700, 1);
         RM_TRY(algorithm(*transport, 0, std::as_writable_bytes(std::span(data)), sum));
-        if (data.front() != world || data.back() != world) return Error{Code::kInternal, "a wrong sum"};
+        if (data.front() != world || data.back() != world) return Error{Code::kInternal, "wrong sum"};
         return Ok();
       };
       std::vector<uint64_t> messages;
@@ -235,14 +235,14 @@ TEST_P(LoopbackDeath, AtEveryMessageOfEveryAllReduce) {
           EXPECT_FALSE(statuses[victim].ok());
           int failed = 0;
           for (int rank = 0; rank < world; ++rank) {
-            if (statuses[rank].ok()) continue;  // it had all it needed: its sum was checked
+            if (statuses[rank].ok()) continue;  // it had received all data: its sum was checked
             ++failed;
             const Code code = statuses[rank].error().code;
             ASSERT_TRUE(code == Code::kUnavailable || code == Code::kDeadlineExceeded)
                 << "world " << world << " victim " << victim << " at " << at << ": "
                 << statuses[rank].error().message;
           }
-          // Without its first message nobody has a sum.
+          // Without the first message of the victim no rank has a sum.
           if (at == 0) {
             EXPECT_EQ(failed, world);
           }
@@ -274,7 +274,7 @@ TEST(Loopback, AbortEndsEveryRank) {
   }
 }
 
-// Different calls are an error of the program, and found.
+// Mismatched calls are a programming error, and reported.
 TEST(Loopback, MismatchedCallsAreReported) {
   NetworkOptions options;
   options.world = 2;

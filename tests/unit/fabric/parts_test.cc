@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parts without I/O: arithmetic, addresses, one peer's traffic.
+// The parts without I/O: arithmetic, addresses, and the traffic with one peer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void CompareWithPlainLoop(Element element) {
         std::vector<T> want = values[0];
         for (size_t s = 1; s < sources; ++s)
           for (size_t i = 0; i < count; ++i) want[i] = Plain(op, want[i], values[s][i]);
-        // Into a source in the middle, as a rank does with its own share.
+        // The target is a source in the middle, as for a rank's own share.
         std::vector<const std::byte*> pointers;
         for (const auto& value : values) pointers.push_back(reinterpret_cast<const std::byte*>(value.data()));
         std::vector<T>& target = values[sources / 2];
@@ -55,7 +55,7 @@ TEST(Combine, EqualsAPlainLoopInSourceOrder) {
   CompareWithPlainLoop<float>(Element::kFloat);
 }
 
-TEST(Address, RoundTripAndRefusals) {
+TEST(Address, RoundTripAndRejections) {
   MemberAddress address;
   address.uuid = NewUuid();
   address.host_id = "somewhere";
@@ -81,7 +81,7 @@ std::vector<std::byte> Bytes(size_t count, int value) {
   return std::vector<std::byte>(count, std::byte(value));
 }
 
-TEST(Channel, LandsInOrderWhateverOrderMessagesComeIn) {
+TEST(Channel, DeliversInOrderOfSequence) {
   std::vector<uint64_t> order(20);
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   SplitMix64 random(11);
@@ -109,7 +109,7 @@ TEST(Channel, LandsInOrderWhateverOrderMessagesComeIn) {
   }
 }
 
-TEST(Channel, StopsAtTheWindowAndGoesOnWithCredit) {
+TEST(Channel, StopsAtTheWindowUntilCreditArrives) {
   Channel sender;
   const auto data = Bytes(4, 1);
   for (uint64_t i = 0; i < 2 * Channel::kWindow; ++i) sender.Queue({}, data);
@@ -120,7 +120,7 @@ TEST(Channel, StopsAtTheWindowAndGoesOnWithCredit) {
   sender.OnCredit(5);
   while (sender.Next()) ++sent;
   EXPECT_EQ(sent, Channel::kWindow + 5);
-  sender.OnCredit(1000);  // more than was sent: not believed
+  sender.OnCredit(1000);  // more than was sent: ignored
   EXPECT_FALSE(sender.Next());
 }
 
@@ -136,23 +136,24 @@ TEST(Channel, StopsWhenTheWindowIsFullOfBytes) {
   EXPECT_EQ(send(), 4);
   sender.OnCredit(3);
   EXPECT_EQ(send(), 3);
-  sender.OnCredit(2);  // older than what we know
+  sender.OnCredit(2);  // older than the last credit
   EXPECT_EQ(send(), 0);
   sender.OnCredit(7);
   EXPECT_EQ(send(), 4);
 }
 
-// Whatever stops a sender is more than what makes the receiver speak, or both would wait for ever.
-TEST(Channel, TellsBeforeTheSenderHasToStop) {
+// The window that stops a sender is larger than the part after which the receiver sends credit; otherwise
+// both would wait for ever.
+TEST(Channel, CreditIsDueBeforeTheSenderMustStop) {
   for (const size_t bytes : {size_t{1}, size_t{64} << 10, size_t{191} << 10, size_t{4} << 20}) {
     Channel sender;
     Channel receiver;
     const auto data = Bytes(bytes, 1);
-    std::vector<std::byte> place(bytes);
+    std::vector<std::byte> destination(bytes);
     uint64_t delivered = 0;
     for (int i = 0; i < 100; ++i) {
       sender.Queue({}, data);
-      ASSERT_TRUE(receiver.Post({}, {place, PostedReceive::Action::kCopy, {}}).ok());
+      ASSERT_TRUE(receiver.Post({}, {destination, PostedReceive::Action::kCopy, {}}).ok());
     }
     while (delivered < 100) {
       const auto next = sender.Next();
@@ -166,22 +167,22 @@ TEST(Channel, TellsBeforeTheSenderHasToStop) {
   }
 }
 
-TEST(Channel, RefusesWhatDoesNotFit) {
+TEST(Channel, RejectsUnexpectedMessages) {
   std::vector<std::byte> data(8);
   const PostedReceive receive{data, PostedReceive::Action::kCopy, {}};
-  const auto refused = [&](uint64_t sequence, Tag tag, size_t bytes) {
+  const auto rejected = [&](uint64_t sequence, Tag tag, size_t bytes) {
     Channel channel;
     EXPECT_TRUE(channel.Post({1, 2}, receive).ok());
     return !channel.OnMessage(sequence, tag, Bytes(bytes, 1)).ok();
   };
-  EXPECT_FALSE(refused(0, {1, 2}, 8));
-  EXPECT_TRUE(refused(0, {1, 3}, 8));
-  EXPECT_TRUE(refused(0, {2, 2}, 8));
-  EXPECT_TRUE(refused(0, {1, 2}, 4));
-  EXPECT_TRUE(refused(Channel::kWindow, {1, 2}, 8));
+  EXPECT_FALSE(rejected(0, {1, 2}, 8));
+  EXPECT_TRUE(rejected(0, {1, 3}, 8));
+  EXPECT_TRUE(rejected(0, {2, 2}, 8));
+  EXPECT_TRUE(rejected(0, {1, 2}, 4));
+  EXPECT_TRUE(rejected(Channel::kWindow, {1, 2}, 8));
 }
 
-TEST(Fabric, RefusesWhatCannotBe) {
+TEST(Fabric, RejectsInvalidArguments) {
   FabricOptions options;
   options.transport = "carrier-pigeon";
   EXPECT_EQ(Fabric::Create(options).error().code, Code::kInvalid);
@@ -189,7 +190,7 @@ TEST(Fabric, RefusesWhatCannotBe) {
   options.host_id = "here";
   const auto fabric = Fabric::Create(options);
   ASSERT_TRUE(fabric.ok()) << fabric.error().message;
-  const auto huge = (*fabric)->Allocate(size_t{1} << 50, "the moon");
+  const auto huge = (*fabric)->Allocate(size_t{1} << 50, "too much");
   ASSERT_FALSE(huge.ok());
   EXPECT_EQ(huge.error().code, Code::kExhausted);
   EXPECT_NE(huge.error().message.find("MiB requested"), std::string::npos) << huge.error().message;
@@ -198,16 +199,16 @@ TEST(Fabric, RefusesWhatCannotBe) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % 4096, 0u);
   EXPECT_TRUE(std::all_of(memory->begin(), memory->end(), [](std::byte b) { return b == std::byte(0); }));
 
-  // Another host, with shm asked for.
+  // Transport shm with a member on another host.
   options.host_id = "there";
   const auto other = Fabric::Create(options);
   ASSERT_TRUE(other.ok());
-  const auto refused = (*fabric)->Connect({1, 0, {(*fabric)->Address(), (*other)->Address()}});
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, Code::kInvalid);
+  const auto rejected = (*fabric)->Connect({1, 0, {(*fabric)->Address(), (*other)->Address()}});
+  ASSERT_FALSE(rejected.ok());
+  EXPECT_EQ(rejected.error().code, Code::kInvalid);
   EXPECT_FALSE((*fabric)->Connect({1, 1, {(*fabric)->Address(), (*other)->Address()}}).ok());
   EXPECT_FALSE((*fabric)->Connect({1, 0, {"rubbish"}}).ok());
-  // Alone it works, and generations rise.
+  // A world of one works, and generations must grow.
   {
     const auto alone = (*fabric)->Connect({2, 0, {(*fabric)->Address()}});
     ASSERT_TRUE(alone.ok()) << alone.error().message;

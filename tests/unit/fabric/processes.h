@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Members of a fabric as forked processes, which the test controls, stops and kills. The parent exchanges lines
-// with each of them over a socket; every wait has a deadline.
+// Members of a fabric as forked processes, which the test controls, stops and kills. The parent exchanges
+// lines with each of them over a socket; every wait has a deadline.
 #pragma once
 
 #include <sys/types.h>

@@ -8,10 +8,10 @@
 namespace ringmaster::fabric::testing {
 namespace {
 
-// A pull communicator with the host's that it was made over.
-class WithHost final : public Communicator {
+// An RMA communicator together with the host's communicator over which it was created.
+class CommunicatorWithHost final : public Communicator {
  public:
-  WithHost(std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> made)
+  CommunicatorWithHost(std::unique_ptr<Communicator> host, std::unique_ptr<Communicator> made)
       : host_(std::move(host)), made_(std::move(made)) {}
   int rank() const override { return made_->rank(); }
   int world() const override { return made_->world(); }
@@ -44,8 +44,8 @@ class WithHost final : public Communicator {
 
 }  // namespace
 
-void LateWork::Combine(const Operands& operands) {
-  given_.emplace_back([operands] {
+void DeferredWork::Combine(const Operands& operands) {
+  deferred_.emplace_back([operands] {
     std::vector<const std::byte*> sources;
     const size_t bytes = operands.own.size();
     for (size_t at = 0; at < operands.others.size(); at += bytes)
@@ -55,12 +55,12 @@ void LateWork::Combine(const Operands& operands) {
   });
 }
 
-void LateWork::Copy(std::span<std::byte> to, std::span<const std::byte> from) {
-  given_.emplace_back([to, from] { std::ranges::copy(from, to.begin()); });
+void DeferredWork::Copy(std::span<std::byte> to, std::span<const std::byte> from) {
+  deferred_.emplace_back([to, from] { std::ranges::copy(from, to.begin()); });
 }
 
-Status LateWork::Wait() {
-  for (const auto& work : std::exchange(given_, {})) work();
+Status DeferredWork::Wait() {
+  for (const auto& work : std::exchange(deferred_, {})) work();
   return Ok();
 }
 
@@ -75,8 +75,9 @@ Result<std::unique_ptr<Communicator>> RmaMember::Connect(std::unique_ptr<Communi
                                                          const std::atomic<bool>* cancel) {
   if (host->world() == 1) return host;
   RM_ASSIGN(auto made, domain_->Connect(host.get(), cancel, &work_, scratch_));
-  if (made == nullptr) return Error{Code::kInternal, "no group came to be"};
-  return std::unique_ptr<Communicator>(std::make_unique<WithHost>(std::move(host), std::move(made)));
+  if (made == nullptr) return Error{Code::kInternal, "RMA is not available"};
+  return std::unique_ptr<Communicator>(
+      std::make_unique<CommunicatorWithHost>(std::move(host), std::move(made)));
 }
 
 }  // namespace ringmaster::fabric::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Collectives by pulls in a member process, on memory of the host: what a GPU does is done by plain loops.
+// RMA collectives in a member process, on memory of the host: plain loops do the work of the GPU.
 #pragma once
 
 #include <atomic>
@@ -14,30 +14,30 @@
 
 namespace ringmaster::fabric::testing {
 
-// Does everything only when it is waited for, as a device may.
-class LateWork final : public rma::DeviceWork {
+// Executes all work in Wait, as a device may.
+class DeferredWork final : public rma::DeviceWork {
  public:
   void Combine(const Operands& operands) override;
   void Copy(std::span<std::byte> to, std::span<const std::byte> from) override;
   Status Wait() override;
 
  private:
-  std::vector<std::function<void()>> given_;
+  std::vector<std::function<void()>> deferred_;
 };
 
 class RmaMember {
  public:
-  // `memory`: what collectives will work on.
+  // `memory`: of the collectives.
   RmaMember(std::span<std::byte> memory, size_t scratch_bytes, Duration timeout);
 
-  // Over `host`, which stays with the communicator.
+  // Creates a communicator over `host`, which it owns.
   Result<std::unique_ptr<Communicator>> Connect(std::unique_ptr<Communicator> host,
                                                 const std::atomic<bool>* cancel);
   const std::string& transport() const { return domain_->transport(); }
 
  private:
   std::vector<std::byte> scratch_;
-  LateWork work_;
+  DeferredWork work_;
   std::unique_ptr<rma::Domain> domain_;
 };
 

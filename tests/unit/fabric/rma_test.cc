@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Collectives by reads of peers' memory, between real processes over real UCX, on memory of the host.
+// RMA collectives between real processes over real UCX, on memory of the host.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -30,15 +30,15 @@ class RmaWorld : public ::testing::TestWithParam<std::tuple<int, const char*>> {
 TEST_P(RmaWorld, AllCollectives) {
   const auto [world, lanes] = GetParam();
   if (std::string_view(lanes) == "tcp" && ucx::CanDisableEmulation())
-    GTEST_SKIP() << "there would be no group";
+    GTEST_SKIP() << "RMA over TCP is emulated";
   ASSERT_EQ(::setenv("UCX_TLS", lanes, 1), 0);
   RunAll(world, OverSharedMemory(), 0, [world = world](Member& member) -> Status {
     std::vector<std::byte> memory(static_cast<size_t>(3 * world) * 100003 * 4);
     const std::atomic<bool> cancel = false;
-    // Scratch for pieces of 20 kB and less: large sums take many.
-    RmaMember pulls(memory, size_t{2} * 20480 * static_cast<size_t>(world), seconds(30));
+    // Scratch memory for pieces of at most 20 kB: large sums take many pieces.
+    RmaMember rma_member(memory, size_t{2} * 20480 * static_cast<size_t>(world), seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
-    RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
+    RM_ASSIGN(auto communicator, rma_member.Connect(std::move(host), &cancel));
     uint64_t seed = 1;
     for (const size_t size : {0, 1, 7, 997, 5003, 100003})
       RM_TRY(CheckAll(*communicator, size, seed++, memory));
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
       return fmt::format("{}_{}", std::get<0>(instance.param), std::get<1>(instance.param));
     });
 
-// Every element is summed in rank order, whoever sums it: floats too have the bits of the plain loop.
+// Whichever rank sums an element, it does so in rank order: float sums have the bits of the plain loop.
 TEST(Rma, FloatsAreSummedInRankOrder) {
   constexpr int kWorld = 3;
   constexpr size_t kElements = 50001;
@@ -63,9 +63,9 @@ TEST(Rma, FloatsAreSummedInRankOrder) {
   RunAll(kWorld, OverSharedMemory(), 0, [&](Member& member) -> Status {
     std::vector<float> data(kElements);
     const std::atomic<bool> cancel = false;
-    RmaMember pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RmaMember rma_member(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
-    RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
+    RM_ASSIGN(auto communicator, rma_member.Connect(std::move(host), &cancel));
     for (const size_t elements : {kElements, size_t{300}}) {
       for (size_t i = 0; i < elements; ++i) data[i] = at(member.id(), i);
       RM_TRY(communicator->AllReduce(std::span(data).first(elements), ReduceOp::kSum));
@@ -78,13 +78,13 @@ TEST(Rma, FloatsAreSummedInRankOrder) {
   });
 }
 
-TEST(Rma, DifferentCallsAreFound) {
+TEST(Rma, MismatchedCallsAreReported) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<int32_t> data(1000);
     const std::atomic<bool> cancel = false;
-    RmaMember pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RmaMember rma_member(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
-    RM_ASSIGN(auto communicator, pulls.Connect(std::move(host), &cancel));
+    RM_ASSIGN(auto communicator, rma_member.Connect(std::move(host), &cancel));
     const Status status =
         communicator->AllReduce(std::span(data).first(member.id() == 0 ? 1000 : 999), ReduceOp::kSum);
     if (status.ok()) return Error{Code::kInternal, "it was accepted"};
@@ -92,15 +92,15 @@ TEST(Rma, DifferentCallsAreFound) {
   });
 }
 
-TEST(Rma, MemoryThatNobodyRegisteredIsRefused) {
+TEST(Rma, UnregisteredMemoryIsRejected) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<int32_t> data(1000);
     std::vector<int32_t> other(1000);
     const std::atomic<bool> cancel = false;
-    RmaMember pulls(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
+    RmaMember rma_member(std::as_writable_bytes(std::span(data)), 64 << 10, seconds(30));
     RM_ASSIGN(auto host, member.ConnectAll(1));
-    auto communicator = pulls.Connect(std::move(host), &cancel);
-    if (!communicator.ok() && member.id() == 1) return Ok();  // told by the other, who was quicker
+    auto communicator = rma_member.Connect(std::move(host), &cancel);
+    if (!communicator.ok() && member.id() == 1) return Ok();  // the other member failed first
     if (!communicator.ok()) return communicator.error();
     const Status status = (*communicator)->AllReduce(std::span(other), ReduceOp::kSum);
     if (status.ok()) return Error{Code::kInternal, "it was accepted"};
@@ -109,22 +109,23 @@ TEST(Rma, MemoryThatNobodyRegisteredIsRefused) {
   });
 }
 
-// Memory of GPUs with a library that knows none: nobody has a group, and all know that.
+// GPU memory with a UCX that does not support CUDA: no member gets a communicator, and all agree on that.
 TEST(Rma, WithoutCudaInUcxThereIsNoGroup) {
   RunAll(2, OverSharedMemory(), 0, [](Member& member) -> Status {
     const auto domain =
         rma::Domain::Create({.cuda = member.id() == 1, .host_id = "test", .timeout = seconds(30)});
-    if (domain->supported() != (member.id() == 0)) return Error{Code::kInternal, "UCX knows CUDA here"};
+    if (domain->supported() != (member.id() == 0)) return Error{Code::kInternal, "this UCX supports CUDA"};
     const std::atomic<bool> cancel = false;
-    LateWork work;
+    DeferredWork work;
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, {}));
-    if (made != nullptr || !domain->transport().empty()) return Error{Code::kInternal, "a group came to be"};
+    if (made != nullptr || !domain->transport().empty())
+      return Error{Code::kInternal, "a communicator was created"};
     return Ok();
   });
 }
 
-// One had no memory left, or another amount than the others: nobody has a group, and all know that.
+// One member has no scratch memory, or another amount: no member gets a communicator, and all agree on that.
 TEST(Rma, WithoutTheSameScratchThereIsNoGroup) {
   for (const bool refuses : {false, true}) {
     RunAll(2, OverSharedMemory(), 0, [refuses](Member& member) -> Status {
@@ -134,38 +135,40 @@ TEST(Rma, WithoutTheSameScratchThereIsNoGroup) {
       domain->Register(scratch);
       if (other && refuses) domain->Disable("no memory");
       const std::atomic<bool> cancel = false;
-      LateWork work;
+      DeferredWork work;
       RM_ASSIGN(auto host, member.ConnectAll(1));
       RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, scratch));
       if (made != nullptr || !domain->transport().empty())
-        return Error{Code::kInternal, "a group came to be"};
+        return Error{Code::kInternal, "a communicator was created"};
       return Ok();
     });
   }
 }
 
-// Over TCP a read needs the peer's help: a UCX that can be told to do without is not used so, and all know.
-TEST(Rma, WhatOnlyEmulatesIsNotUsed) {
-  if (!ucx::CanDisableEmulation()) GTEST_SKIP() << "UCX " << ucx::LibraryVersion() << " cannot be told";
+// Over TCP a get needs the peer's help: if UCX can disable that emulation, no member gets a communicator.
+TEST(Rma, EmulatedGetsAreNotUsed) {
+  if (!ucx::CanDisableEmulation())
+    GTEST_SKIP() << "UCX " << ucx::LibraryVersion() << " cannot disable emulation";
   ASSERT_EQ(::setenv("UCX_TLS", "tcp", 1), 0);
   RunAll(3, OverSharedMemory(), 0, [](Member& member) -> Status {
     std::vector<std::byte> scratch(64 << 10);
     const auto domain = rma::Domain::Create({.cuda = false, .host_id = "test", .timeout = seconds(30)});
     domain->Register(scratch);
     const std::atomic<bool> cancel = false;
-    LateWork work;
+    DeferredWork work;
     RM_ASSIGN(auto host, member.ConnectAll(1));
     RM_ASSIGN(auto made, domain->Connect(host.get(), &cancel, &work, scratch));
-    if (made != nullptr || !domain->transport().empty()) return Error{Code::kInternal, "a group came to be"};
+    if (made != nullptr || !domain->transport().empty())
+      return Error{Code::kInternal, "a communicator was created"};
     return Ok();
   });
   ASSERT_EQ(::unsetenv("UCX_TLS"), 0);
 }
 
-// A connection fails in the middle of reads, and the group goes at once: UCX is given the time to take such a
-// connection apart. (Newer ones end the process when they are not.) The reads themselves fail when the peer
-// is dead, and succeed when it has only left.
-void ReadOfOneThatIsGone(bool dead) {
+// A connection fails during gets, and the group is destroyed at once: UCX must get the time to tear down such
+// a connection, since newer versions end the process otherwise. The gets themselves fail when the peer is
+// dead, and succeed when it has only left.
+void GetFromAPeerThatIsGone(bool dead) {
   constexpr size_t kBytes = 3 << 20;
   Processes processes(2, [](Member& member) -> Status {
     RM_TRY(member.Create(OverSharedMemory()));
@@ -196,12 +199,12 @@ void ReadOfOneThatIsGone(bool dead) {
     member.Send("ready");
     member.Receive();
     if (member.id() == 1) return Ok();
-    Status status;  // of a read when UCX knows by now, else of their end
+    Status status;  // of a get if UCX has noticed by now, else of WaitForGets
     for (int i = 0; i < 3 && status.ok(); ++i) status = group->Get(1, 0, data);
     if (status.ok()) status = group->WaitForGets();
     group.reset();
     if (status.ok() || status.error().code != Code::kUnavailable)
-      return Error{Code::kInternal, "who is gone was read"};
+      return Error{Code::kInternal, "read from a peer that is gone"};
     return Ok();
   });
   processes.Exchange();
@@ -217,10 +220,10 @@ void ReadOfOneThatIsGone(bool dead) {
   EXPECT_EQ(processes.Wait(1), "ok");
 }
 
-TEST(Rma, AGroupGoesRightAfterReadsOfWhoDied) { ReadOfOneThatIsGone(true); }
-TEST(Rma, AGroupGoesRightAfterReadsOfWhoLeft) { ReadOfOneThatIsGone(false); }
+TEST(Rma, AGroupIsDestroyedDuringGetsFromADeadPeer) { GetFromAPeerThatIsGone(true); }
+TEST(Rma, AGroupIsDestroyedDuringGetsFromAPeerThatLeft) { GetFromAPeerThatIsGone(false); }
 
-TEST(PeerInfo, ComesBackFromItsBytes) {
+TEST(PeerInfo, EncodesAndDecodes) {
   using namespace std::string_literals;
   const rma::PeerInfo info{.unsupported_reason = "no \xff GPU",
                            .host_id = "host",
@@ -234,12 +237,11 @@ TEST(PeerInfo, ComesBackFromItsBytes) {
   EXPECT_EQ(rma::Decode("").error().code, Code::kCorrupt);
 }
 
-// Members whose builds would not understand each other, or would cut sums differently, go without; and none
-// of them fails over it.
-TEST(PeerInfo, WhoCannotReadEachOther) {
+// Members with incompatible builds, or with different scratch memory, do without RMA; none of them fails.
+TEST(PeerInfo, IncompatibleMembers) {
   rma::PeerInfo supported;
   supported.scratch_bytes = 4096;
-  rma::PeerInfo unable;  // without any scratch
+  rma::PeerInfo unable;  // without scratch memory
   unable.unsupported_reason = "no GPU";
   rma::PeerInfo smaller = supported;
   smaller.scratch_bytes = 2048;
@@ -255,7 +257,7 @@ TEST(PeerInfo, WhoCannotReadEachOther) {
   EXPECT_EQ(rma::WhyIncompatible({supported, *decoded}), "rank 1 runs another build: protocol 2, not 1");
 }
 
-TEST(PeerInfo, WhatCarriesMemoryOfGpus) {
+TEST(PeerInfo, TransportsOfGpuMemory) {
   EXPECT_EQ(rma::GpuTransports(true, "cuda_ipc+tcp"), "cuda_ipc");
   EXPECT_EQ(rma::GpuTransports(true, "cuda_ipc+rc_mlx5"), "cuda_ipc");
   EXPECT_EQ(rma::GpuTransports(true, "rc_mlx5+tcp"), "rc_mlx5");

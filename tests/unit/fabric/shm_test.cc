@@ -30,7 +30,7 @@ TEST_P(ShmWorld, AllCollectivesOnSharedAndOnPrivateMemory) {
     for (const size_t size : sizes) {
       RM_TRY(CheckAll(*communicator, size, seed++, member.memory()));
       RM_TRY(CheckAll(*communicator, size, seed++, own));
-      // Half of the members with shared memory, the other half without.
+      // Half of the members use shared memory, the other half private memory.
       RM_TRY(CheckAll(*communicator, size, seed++, member.id() % 2 == 0 ? member.memory() : std::span(own)));
     }
     return Ok();

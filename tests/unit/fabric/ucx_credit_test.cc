@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// When a sender over UCX hears that its messages have delivered. One thread drives both sides.
+// When a sender over UCX receives credit for delivered messages. One thread drives both sides.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -14,7 +14,7 @@
 namespace ringmaster::fabric::ucx {
 namespace {
 
-// Steps both until `done`; false when that does not come.
+// Steps both until `done`; returns false at the deadline.
 template <class Done>
 bool Drive(Domain* one, Domain* other, const Done& done) {
   const Time deadline = Now() + seconds(60);
@@ -27,9 +27,9 @@ bool Drive(Domain* one, Domain* other, const Done& done) {
   return true;
 }
 
-// A sender whose window is full waits for nothing else, so the receiver tells it at once, also when it does
-// not wait for anything of it.
-TEST(UcxCredit, WhatWasKeptIsCreditedWhenItLands) {
+// A sender with a full window waits only for credit, so the receiver sends it at once, even if it waits for
+// nothing from that sender.
+TEST(UcxCredit, ABufferedMessageIsCreditedOnDelivery) {
   const auto from = Domain::Create("from", seconds(60)).value();
   const auto to = Domain::Create("to", seconds(60)).value();
   std::vector<MemberAddress> members(2);
@@ -38,9 +38,9 @@ TEST(UcxCredit, WhatWasKeptIsCreditedWhenItLands) {
   members[1].uuid = "to";
   members[1].ucx = to->address();
   std::unique_ptr<Transport> sender;
-  std::thread meets([&] { sender = from->Connect(1, 0, members).value(); });
+  std::thread connecting([&] { sender = from->Connect(1, 0, members).value(); });
   const std::unique_ptr<Transport> receiver = to->Connect(1, 1, members).value();
-  meets.join();
+  connecting.join();
 
   const std::vector<std::byte> message(64, std::byte{7});
   std::vector<std::byte> delivered(64);
@@ -48,14 +48,14 @@ TEST(UcxCredit, WhatWasKeptIsCreditedWhenItLands) {
   for (uint32_t i = 0; i < Channel::kWindow; ++i) ASSERT_TRUE(sender->Send(1, {0, i}, message).ok());
   ASSERT_TRUE(Drive(from.get(), to.get(), [&] {
     return to->worker().messages() - before == Channel::kWindow;
-  })) << "they never came";
+  })) << "the messages did not arrive";
 
-  const uint64_t heard = from->worker().messages();
+  const uint64_t received = from->worker().messages();
   for (uint32_t i = 0; i < Channel::kWindow; ++i)
     ASSERT_TRUE(receiver->Post(0, {0, i}, {delivered, PostedReceive::Action::kCopy, {}}).ok());
   EXPECT_EQ(delivered, message);
-  EXPECT_TRUE(Drive(from.get(), to.get(), [&] { return from->worker().messages() > heard; }))
-      << "the sender was not told";
+  EXPECT_TRUE(Drive(from.get(), to.get(), [&] { return from->worker().messages() > received; }))
+      << "the sender got no credit";
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ TEST_P(UcxWorld, AllCollectives) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, UcxWorld, ::testing::Range(1, 10));
 
-// Members on two hosts, as far as they know: auto must go over the network, and say what runs.
-TEST(Ucx, AutoTakesTheNetworkBetweenHosts) {
+// Members with two different host ids: auto must use the network, and report it.
+TEST(Ucx, AutoUsesTheNetworkBetweenHosts) {
   Processes processes(4, [](Member& member) -> Status {
     FabricOptions options;
     options.host_id = member.id() < 2 ? "left" : "right";
@@ -48,7 +48,7 @@ TEST(Ucx, AutoTakesTheNetworkBetweenHosts) {
         return Error{Code::kInternal, member.fabric().TransportName()};
       RM_TRY(CheckAll(*communicator, 5000, 1, memory));
     }
-    // The two on one host, later, share memory.
+    // Later the two members on one host share memory.
     const int first = member.id() / 2 * 2;
     RM_ASSIGN(auto communicator, member.Connect(2, {first, first + 1}));
     if (member.fabric().TransportName() != "shm")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Stands in for libnvidia-ml.so.1 in tests.
+// A fake libnvidia-ml.so.1 for tests.
 #include <cstdio>
 #include <cstdlib>
 
@@ -85,7 +85,7 @@ int nvmlDeviceGetRemappedRows(void*, unsigned* fixed, unsigned* unfixed, unsigne
   return 0;
 }
 int nvmlDeviceGetNvLinkState(void*, unsigned link, unsigned* active) {
-  if (link >= 18) return 2;  // there is no such link
+  if (link >= 18) return 2;  // no such link
   *active = link == 5 ? 0 : 1;
   return 0;
 }
@@ -93,7 +93,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned link, nvmlPci* info) {
   std::snprintf(info->bus_id, sizeof info->bus_id, link < 4 ? "00000000:1C:00.0" : "00000000:A0:00.0");
   return 0;
 }
-int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return 3; }  // this kind has none
+int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return 3; }  // not supported by this GPU
 int nvmlDeviceGetCurrPcieLinkWidth(void*, unsigned* lanes) {
   *lanes = 8;
   return 0;
@@ -103,7 +103,7 @@ int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* lanes) {
   return 0;
 }
 
-// One critical error, once.
+// Reports one critical error, once.
 struct nvmlEvent {
   void* device;
   unsigned long long type, data;
@@ -118,8 +118,8 @@ int nvmlEventSetCreate(void** set) {
 int nvmlEventSetFree(void*) { return 0; }
 int nvmlDeviceRegisterEvents(void*, unsigned long long types, void*) { return types == 8 ? 0 : 3; }
 int nvmlEventSetWait_v2(void* set, nvmlEvent* event, unsigned) {
-  if (std::getenv("FAKE_NVML_LOST") != nullptr) return 15;  // at once
-  if ((*static_cast<int*>(set))++ > 0) return 10;           // nothing in time
+  if (std::getenv("FAKE_NVML_LOST") != nullptr) return 15;  // immediately
+  if ((*static_cast<int*>(set))++ > 0) return 10;           // timeout
   *event = {&the_gpu, 8, 79, ~0u, ~0u};
   return 0;
 }

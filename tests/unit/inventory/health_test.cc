@@ -15,7 +15,7 @@ PciLocation LocationAt(int socket, int root, int bus) {
   return {{r, r + ".1", r + ".sw", "dev" + std::to_string(bus)}, socket};
 }
 
-// Two GPUs, each with its nic below the same switch, and nothing wrong.
+// Two healthy GPUs, each with a NIC below the same switch.
 Inventory Good() {
   Inventory one;
   one.memory.shm_bytes = int64_t{32} << 30;
@@ -54,7 +54,7 @@ Inventory Good() {
   return one;
 }
 
-TEST(Health, NothingIsWrong) {
+TEST(Health, AHealthyMachine) {
   const std::vector<Finding> findings = CheckHealth(Good());
   for (const Finding& one : findings) {
     EXPECT_EQ(one.severity, Severity::kOk) << one.subject << ": " << one.what;
@@ -64,7 +64,7 @@ TEST(Health, NothingIsWrong) {
   EXPECT_GE(findings.size(), 8u);
 }
 
-TEST(Health, AMachineWithoutGpusIsWell) {
+TEST(Health, AMachineWithoutGpusIsHealthy) {
   Inventory plain;
   plain.memory.shm_bytes = 64 << 20;
   plain.notes = {"GPUs: libnvidia-ml.so.1 is not installed"};
@@ -76,7 +76,7 @@ TEST(Health, AMachineWithoutGpusIsWell) {
 
 struct Case {
   const char* name;
-  std::function<void(Inventory&)> spoil;
+  std::function<void(Inventory&)> break_it;
   Severity severity;
   const char* subject;
   const char* what;
@@ -85,10 +85,10 @@ struct Case {
 
 class HealthOf : public ::testing::TestWithParam<Case> {};
 
-// Each thing alone: exactly this one finding, with its remedy.
+// Each problem alone gives exactly one finding, with its remedy.
 TEST_P(HealthOf, OneProblem) {
   Inventory inventory = Good();
-  GetParam().spoil(inventory);
+  GetParam().break_it(inventory);
   const std::vector<Finding> findings = CheckHealth(inventory);
   int found = 0;
   for (const Finding& one : findings) {
@@ -199,7 +199,7 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Each, HealthOf, ::testing::ValuesIn(kCases),
                          [](const auto& one) { return std::string(one.param.name); });
 
-TEST(Health, AFilterThatNamesNothing) {
+TEST(Health, AFilterThatSelectsNothing) {
   Inventory inventory = Good();
   inventory.variables["NCCL_IB_HCA"] = "mlx4";
   const std::vector<Finding> findings = CheckHealth(inventory);
@@ -212,7 +212,7 @@ TEST(Health, AFilterThatNamesNothing) {
   EXPECT_FALSE(Healthy(CheckHealth(inventory)));
 }
 
-TEST(Health, ForPeopleAndForPrograms) {
+TEST(Health, TableAndJson) {
   const std::vector<Finding> findings = {
       {Severity::kOk, "gpu 0", "Test GPU", ""},
       {Severity::kFailure, "rdma mlx5_0:1", "its state is DOWN", "look at the cable"}};

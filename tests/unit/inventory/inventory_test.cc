@@ -20,8 +20,8 @@
 namespace ringmaster::inventory {
 namespace {
 
-// A machine made of files.
-class DevicesTest : public ::testing::Test {
+// A machine that consists of files.
+class InventoryTest : public ::testing::Test {
  protected:
   void Write(const std::string& path, const std::string& text) { folder_.Write(path.substr(1), text); }
   bool Noted(const std::string& what) const {
@@ -43,7 +43,7 @@ class DevicesTest : public ::testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(DevicesTest, CpuOfX86) {
+TEST_F(InventoryTest, CpuOfX86) {
   std::string info;
   for (int i = 0; i < 3; ++i) {
     info += "processor\t: " + std::to_string(i) + "\nmodel name\t: Some Processor @ 2 GHz\n" +
@@ -59,7 +59,7 @@ TEST_F(DevicesTest, CpuOfX86) {
   EXPECT_EQ(cpu.features, (std::vector<std::string>{"avx2", "fma", "avx512f"}));
 }
 
-TEST_F(DevicesTest, CpuOfArm) {
+TEST_F(InventoryTest, CpuOfArm) {
   Write("/proc/cpuinfo",
         "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd sve bf16\n"
         "CPU implementer\t: 0x41\n\nprocessor\t: 1\n");
@@ -68,7 +68,7 @@ TEST_F(DevicesTest, CpuOfArm) {
   EXPECT_EQ(cpu.features, (std::vector<std::string>{"asimd", "sve", "bf16"}));
 }
 
-TEST_F(DevicesTest, CpuQuotaInItsForms) {
+TEST_F(InventoryTest, CpuQuotaInItsForms) {
   Write("/sys/fs/cgroup/cpu.max", "max 100000\n");
   EXPECT_EQ(ReadCpu(root_).quota, 0);
   std::filesystem::remove(root_ + "/sys/fs/cgroup/cpu.max");
@@ -79,7 +79,7 @@ TEST_F(DevicesTest, CpuQuotaInItsForms) {
   EXPECT_EQ(ReadCpu(root_).quota, 4);
 }
 
-TEST_F(DevicesTest, MemoryAndItsLimit) {
+TEST_F(InventoryTest, MemoryAndItsLimit) {
   Write("/proc/meminfo", "MemTotal:       16384 kB\nMemFree:         1 kB\nMemAvailable:    8192 kB\n");
   EXPECT_EQ(ReadMemory(root_).total_bytes, 16 << 20);
   EXPECT_EQ(ReadMemory(root_).available_bytes, 8 << 20);
@@ -90,10 +90,10 @@ TEST_F(DevicesTest, MemoryAndItsLimit) {
   EXPECT_EQ(ReadMemory(root_).limit_bytes, 4 << 20);
   std::filesystem::remove(root_ + "/sys/fs/cgroup/memory.max");
   Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  EXPECT_EQ(ReadMemory(root_).limit_bytes, 0) << "cgroup 1's word for none";
+  EXPECT_EQ(ReadMemory(root_).limit_bytes, 0) << "cgroup 1's value for no limit";
 }
 
-TEST_F(DevicesTest, RdmaPorts) {
+TEST_F(InventoryTest, RdmaPorts) {
   WritePort("mlx5_1", 1, "1: DOWN", "Ethernet");
   Write("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0", "ens3f0\n");
   WritePort("mlx5_0", 1, "4: ACTIVE", "InfiniBand");
@@ -113,13 +113,13 @@ TEST_F(DevicesTest, RdmaPorts) {
   EXPECT_TRUE(notes_.empty());
 }
 
-TEST_F(DevicesTest, RoceDeviceIsFoundTheOldWay) {
+TEST_F(InventoryTest, RoceDeviceWithoutGidTable) {
   WritePort("rocep1s0", 1, "4: ACTIVE", "Ethernet");
   std::filesystem::create_directories(root_ + "/sys/class/infiniband/rocep1s0/device/net/eth7");
   EXPECT_EQ(ReadRdma(root_, &notes_).at(0).netdev, "eth7");
 }
 
-TEST_F(DevicesTest, RdmaThatCannotBeUsedIsNoted) {
+TEST_F(InventoryTest, UnusableRdmaIsNoted) {
   EXPECT_TRUE(ReadRdma(root_, &notes_).empty());
   EXPECT_TRUE(Noted("no device"));
   WritePort("mlx5_0", 1, "4: ACTIVE", "InfiniBand");
@@ -127,7 +127,7 @@ TEST_F(DevicesTest, RdmaThatCannotBeUsedIsNoted) {
   EXPECT_TRUE(Noted("there is no /dev/infiniband"));
 }
 
-TEST_F(DevicesTest, HalfAPortIsNoTrouble) {
+TEST_F(InventoryTest, AnIncompletePortIsReported) {
   std::filesystem::create_directories(root_ + "/sys/class/infiniband/mlx5_0/ports/1");
   const std::vector<RdmaPort> ports = ReadRdma(root_, &notes_);
   ASSERT_EQ(ports.size(), 1u);
@@ -135,7 +135,7 @@ TEST_F(DevicesTest, HalfAPortIsNoTrouble) {
   EXPECT_EQ(ports[0].numa_node, -1);
 }
 
-TEST_F(DevicesTest, GpusThroughTheirLibrary) {
+TEST_F(InventoryTest, GpusOfNvml) {
   const GpuList answer = QueryGpus(FAKE_NVML, &notes_);
   ASSERT_EQ(answer.gpus.size(), 1u);
   const Gpu& gpu = answer.gpus[0];
@@ -149,7 +149,7 @@ TEST_F(DevicesTest, GpusThroughTheirLibrary) {
   EXPECT_EQ(gpu.temperature_c, 88);
   EXPECT_EQ(gpu.slowdown_c, 87);
   EXPECT_EQ(gpu.throttled, (std::vector<std::string>{"power cap", "thermal (hardware)"}))
-      << "idle is no fault";
+      << "idling is not a fault";
   EXPECT_EQ(gpu.ecc, true);
   EXPECT_EQ(gpu.ecc_corrected, 40);
   EXPECT_EQ(gpu.ecc_uncorrected, 2);
@@ -165,7 +165,7 @@ TEST_F(DevicesTest, GpusThroughTheirLibrary) {
   EXPECT_TRUE(Noted("number 1 does not answer"));
 }
 
-TEST_F(DevicesTest, GpusThatCannotBeAsked) {
+TEST_F(InventoryTest, UnusableNvml) {
   EXPECT_TRUE(QueryGpus("libno-such-library.so", &notes_).gpus.empty());
   EXPECT_TRUE(Noted("is not installed"));
   EXPECT_TRUE(QueryGpus("libc.so.6", &notes_).gpus.empty());
@@ -176,14 +176,14 @@ TEST_F(DevicesTest, GpusThatCannotBeAsked) {
   EXPECT_TRUE(Noted("error 9"));
 }
 
-TEST_F(DevicesTest, CriticalErrorsOfTheDriver) {
+TEST_F(InventoryTest, CriticalErrorsOfTheDriver) {
   const auto nvml = Nvml::Open(FAKE_NVML);
   ASSERT_TRUE(nvml.ok());
-  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "nobody watches yet";
+  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "no GPU is watched yet";
   std::vector<Gpu> gpus(2);
   gpus[0].index = 1;
   EXPECT_FALSE((*nvml)->WatchErrors({gpus[0]})) << "it does not answer";
-  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "that of a GPU which is somebody else's";
+  EXPECT_FALSE((*nvml)->NextError(milliseconds(1)).has_value()) << "the error of a GPU that is not watched";
   gpus[1].uuid = "GPU-0123";
   ASSERT_TRUE((*nvml)->WatchErrors(gpus));
   const auto error = (*nvml)->NextError(milliseconds(1));
@@ -195,8 +195,8 @@ TEST_F(DevicesTest, CriticalErrorsOfTheDriver) {
   EXPECT_EQ(DescribeXid(9999), "XID 9999: see NVIDIA's list of XID errors");
 }
 
-// A GPU that is lost is told at once, as often as one asks.
-TEST_F(DevicesTest, WhoWaitsForErrorsDoesNotSpin) {
+// NVML reports a lost GPU immediately, at every call.
+TEST_F(InventoryTest, WaitingForErrorsDoesNotSpin) {
   const auto nvml = Nvml::Open(FAKE_NVML);
   ASSERT_TRUE(nvml.ok());
   ASSERT_TRUE((*nvml)->WatchErrors((*nvml)->Gpus(&notes_)));
@@ -207,9 +207,9 @@ TEST_F(DevicesTest, WhoWaitsForErrorsDoesNotSpin) {
   ::unsetenv("FAKE_NVML_LOST");
 }
 
-TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
+TEST_F(InventoryTest, MonitorReportsTheGpusThenTheirFaults) {
   std::mutex mutex;
-  std::condition_variable told;
+  std::condition_variable reported;
   std::vector<GpuReport> news;
   GpuMonitor::Options options;
   options.library = FAKE_NVML;
@@ -218,7 +218,7 @@ TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
   const auto watch = GpuMonitor::Start(options, [&](const GpuReport& one) {
     const std::lock_guard lock(mutex);
     news.push_back(one);
-    told.notify_all();
+    reported.notify_all();
   });
   ASSERT_TRUE(watch.ok()) << watch.error().message;
   std::unique_lock lock(mutex);
@@ -227,7 +227,7 @@ TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
     return std::ranges::any_of(news.back().faults,
                                [](const std::string& one) { return one.starts_with("GPU-0123: XID 79: "); });
   };
-  ASSERT_TRUE(told.wait_for(lock, seconds(60), has_xid));
+  ASSERT_TRUE(reported.wait_for(lock, seconds(60), has_xid));
   const auto& faults = news.back().faults;
   const auto has = [&](const std::string& head) {
     return std::ranges::any_of(faults, [&](const std::string& one) { return one.starts_with(head); });
@@ -237,9 +237,9 @@ TEST_F(DevicesTest, TheWatchTellsWhatIsThereAndThenWhatIsWrong) {
   EXPECT_TRUE(has("gpu: number 1 does not answer"));
 }
 
-TEST_F(DevicesTest, ALostGpuIsTheTroubleOfItsOwnSlot) {
+TEST_F(InventoryTest, ALostGpuIsReportedByItsOwnSlot) {
   std::mutex mutex;
-  std::condition_variable told;
+  std::condition_variable reported;
   std::vector<std::string> faults;
   GpuMonitor::Options options;
   options.library = FAKE_NVML;
@@ -249,16 +249,16 @@ TEST_F(DevicesTest, ALostGpuIsTheTroubleOfItsOwnSlot) {
   const auto watch = GpuMonitor::Start(options, [&](const GpuReport& one) {
     const std::lock_guard lock(mutex);
     faults = one.faults;
-    told.notify_all();
+    reported.notify_all();
   });
   ASSERT_TRUE(watch.ok());
   std::unique_lock lock(mutex);
-  ASSERT_TRUE(told.wait_for(lock, seconds(60), [&] { return !faults.empty(); }));
+  ASSERT_TRUE(reported.wait_for(lock, seconds(60), [&] { return !faults.empty(); }));
   for (const std::string& fault : faults)
-    EXPECT_EQ(fault.find("does not answer"), std::string::npos) << "another slot has it: " << fault;
+    EXPECT_EQ(fault.find("does not answer"), std::string::npos) << "another slot reports it: " << fault;
 }
 
-TEST_F(DevicesTest, WithoutGpusThereIsNothingToWatch) {
+TEST_F(InventoryTest, WithoutGpusThereIsNoMonitor) {
   GpuMonitor::Options options;
   options.library = "libno-such-nvml.so";
   const auto watch = GpuMonitor::Start(options, [](const GpuReport&) { FAIL(); });
@@ -266,7 +266,7 @@ TEST_F(DevicesTest, WithoutGpusThereIsNothingToWatch) {
   EXPECT_EQ(watch.error().code, Code::kNotFound);
 }
 
-TEST(GpuMonitor, OfAPodItWatchesTheSlotsOwn) {
+TEST(GpuMonitor, MonitorsTheGpusOfItsSlot) {
   std::vector<Gpu> gpus(3);
   for (int i = 0; i < 3; ++i) {
     gpus[static_cast<size_t>(i)].index = i;
@@ -284,7 +284,7 @@ TEST(GpuMonitor, OfAPodItWatchesTheSlotsOwn) {
   EXPECT_EQ(indexes("12"), std::vector<int32_t>{});
 }
 
-TEST(GpuTroubles, AreOverWhenTheyWereNotSeenForAWhile) {
+TEST(GpuFaults, ExpireWhenNotObserved) {
   DeviceFaults faults;
   const Time start = Time(seconds(1));
   faults.Observe("hot", start);
@@ -296,7 +296,7 @@ TEST(GpuTroubles, AreOverWhenTheyWereNotSeenForAWhile) {
   EXPECT_EQ(faults.Active(start + seconds(90)), std::vector<std::string>{"XID 79"});
 }
 
-TEST_F(DevicesTest, PlacesOnTheBus) {
+TEST_F(InventoryTest, LocationsOnTheBus) {
   const std::string path = "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/0000:18:00.0";
   Write(path + "/numa_node", "1\n");
   std::filesystem::create_directories(root_ + "/sys/bus/pci/devices");
@@ -307,26 +307,29 @@ TEST_F(DevicesTest, PlacesOnTheBus) {
   EXPECT_EQ(ReadPciLocation(root_, ""), PciLocation{});
 }
 
-TEST_F(DevicesTest, APortThatCanBeUsed) {
+TEST_F(InventoryTest, UsabilityOfAPort) {
   WritePort("mlx5_0", 1, "4: ACTIVE", "Ethernet");
   const std::string device = "/sys/class/infiniband/mlx5_0";
   const std::string port = device + "/ports/1";
   Write(port + "/gids/0", "fe80:0000:0000:0000:ba59:9fff:fe03:1234\n");
   Write(port + "/gid_attrs/ndevs/0", "eth1\n");
   Write(port + "/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0007\n");
-  Write(port + "/gids/2", "0000:0000:0000:0000:0000:ffff:0a00:0008\n");  // of another namespace: no device
+  Write(port + "/gids/2",
+        "0000:0000:0000:0000:0000:ffff:0a00:0008\n");  // of another network namespace: no device
   Write(port + "/gids/3", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-  EXPECT_EQ(ReadRdma(root_, &notes_).at(0).gids, 0) << "an address whose device is elsewhere is not ours";
+  EXPECT_EQ(ReadRdma(root_, &notes_).at(0).gids, 0)
+      << "an address without a device in this namespace does not count";
   Write(port + "/gid_attrs/ndevs/1", "eth1\n");
   EXPECT_EQ(ReadRdma(root_, &notes_).at(0).gids, 1);
   Write(device + "/device/infiniband_verbs/uverbs3/dev", "231:195\n");
   Write("/dev/infiniband/uverbs0", "");
-  EXPECT_FALSE(ReadRdma(root_, &notes_).at(0).usable) << "another device's file";
+  EXPECT_FALSE(ReadRdma(root_, &notes_).at(0).usable) << "the file of another device";
   Write("/dev/infiniband/uverbs3", "");
   EXPECT_TRUE(ReadRdma(root_, &notes_).at(0).usable);
   WritePort("mlx5_1", 1, "4: ACTIVE", "InfiniBand");
   Write("/sys/class/infiniband/mlx5_1/ports/1/gids/0", "fe80:0000:0000:0000:b859:9f03:00aa:bbcc\n");
-  EXPECT_EQ(ReadRdma(root_, &notes_).at(1).gids, 1) << "the first address of InfiniBand is of this kind";
+  EXPECT_EQ(ReadRdma(root_, &notes_).at(1).gids, 1)
+      << "the first address of an InfiniBand port looks like this";
 }
 
 TEST(GpuOrder, TurnsGoRoundTheRing) {
@@ -340,19 +343,19 @@ TEST(GpuOrder, TurnsGoRoundTheRing) {
   EXPECT_EQ(IndicesInRingOrder(gpus), (std::vector<int32_t>{0, 1, 3, 2})) << "sockets alternate by number";
   for (const int i : {0, 1, 2, 3})
     gpus[static_cast<size_t>(i)].nvlink_peers["gpu" + std::to_string(3 - i)] = 4;
-  EXPECT_EQ(IndicesInRingOrder(gpus), (std::vector<int32_t>{0, 2, 1, 3})) << "0-3 and 1-2 are joined";
+  EXPECT_EQ(IndicesInRingOrder(gpus), (std::vector<int32_t>{0, 2, 1, 3})) << "NVLink joins 0-3 and 1-2";
   EXPECT_EQ(GpuForTurn(gpus, "1"), "2");
   EXPECT_EQ(GpuForTurn(gpus, "7"), "3") << "more workers than GPUs share them";
   EXPECT_EQ(GpuForTurn(gpus, std::nullopt), std::nullopt) << "one trainer in its pod";
-  EXPECT_EQ(GpuForTurn(gpus, ""), std::nullopt) << "somebody has chosen";
+  EXPECT_EQ(GpuForTurn(gpus, ""), std::nullopt) << "a user has chosen";
   EXPECT_EQ(GpuForTurn(gpus, "-1"), std::nullopt);
-  EXPECT_EQ(GpuForTurn({}, "1"), std::nullopt) << "no library that counts GPUs";
+  EXPECT_EQ(GpuForTurn({}, "1"), std::nullopt) << "no NVML";
   gpus[3].mig = true;
-  EXPECT_EQ(GpuForTurn(gpus, "1"), std::nullopt) << "instances have numbers of their own";
+  EXPECT_EQ(GpuForTurn(gpus, "1"), std::nullopt) << "instances have other numbers";
 }
 
-// Two GPUs and a port beside each, with one more that does not work.
-TEST(SelectNics, OfEachSlotAndOfItsPod) {
+// Two GPUs with a port next to each, and one more port that does not work.
+TEST(SelectNics, OfASlotAndOfItsPod) {
   const auto at = [](const std::string& sw) { return PciLocation{{"pci0", "port", sw, "end"}, 0}; };
   std::vector<Gpu> gpus(2);
   std::vector<RdmaPort> ports(3);
@@ -372,7 +375,7 @@ TEST(SelectNics, OfEachSlotAndOfItsPod) {
   EXPECT_EQ(SelectNics(gpus, "", ports).own.size(), 2u);
   EXPECT_EQ(SelectNics(gpus, "0", {}), NicSelection{});
   gpus[0].location = {};
-  EXPECT_EQ(SelectNics(gpus, "1", ports), NicSelection{}) << "what is not known is not guessed";
+  EXPECT_EQ(SelectNics(gpus, "1", ports), NicSelection{}) << "an unknown distance is not guessed";
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
   const NicSelection nics = {{"mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}};
@@ -386,7 +389,7 @@ TEST(SelectNics, OfEachSlotAndOfItsPod) {
   EXPECT_EQ(NicEnvironment({}, {"eth0"}, unset), Settings{});
 }
 
-TEST_F(DevicesTest, TheCardOfTheMachineItself) {
+TEST_F(InventoryTest, TheNicOfThisMachine) {
   const std::string sw = "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0";
   std::filesystem::create_directories(root_ + "/sys/bus/pci/devices");
   for (const std::string pci : {"0000:1b:00.0", "0000:1c:00.0"}) {
@@ -404,7 +407,7 @@ TEST_F(DevicesTest, TheCardOfTheMachineItself) {
   EXPECT_TRUE(FindGpus("libno-such-nvml.so", root_).empty());
 }
 
-TEST_F(DevicesTest, RightsAndGpuDirect) {
+TEST_F(InventoryTest, PrivilegesAndGpuDirect) {
   Write("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80425fb\n");
   EXPECT_FALSE(ReadPrivileges(root_).ipc_lock);
   Write("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80465fb\n");
@@ -416,14 +419,14 @@ TEST_F(DevicesTest, RightsAndGpuDirect) {
   EXPECT_EQ(ReadGpuDirect(root_), "nvidia_peermem");
 }
 
-TEST_F(DevicesTest, NcclAndItsPlugin) {
+TEST_F(InventoryTest, NcclAndItsPlugin) {
   EXPECT_EQ(QueryNccl("libno-such-nccl.so", ""), Nccl{});
   EXPECT_FALSE(QueryNccl("libno-such-nccl.so", "no-such-plugin").plugin_found);
-  EXPECT_TRUE(QueryNccl("libno-such-nccl.so", FAKE_NVML).plugin_found) << "any library that loads";
+  EXPECT_TRUE(QueryNccl("libno-such-nccl.so", FAKE_NVML).plugin_found) << "any library that can be loaded";
   EXPECT_EQ(QueryNccl("libc.so.6", "").version, "");
 }
 
-TEST_F(DevicesTest, TransportsAlwaysHaveTcpAndSelf) {
+TEST_F(InventoryTest, TransportsAlwaysHaveTcpAndSelf) {
   const std::vector<Transport> transports = QueryTransports("libuct.so.0", &notes_);
   const auto has = [&](const std::string& name, const std::string& kind) {
     return std::any_of(transports.begin(), transports.end(),
@@ -433,14 +436,14 @@ TEST_F(DevicesTest, TransportsAlwaysHaveTcpAndSelf) {
   EXPECT_TRUE(has("self", "self"));
 }
 
-TEST_F(DevicesTest, WithoutUcxThereIsANoteAndNoTransport) {
+TEST_F(InventoryTest, WithoutUcxThereIsANoteAndNoTransport) {
   EXPECT_TRUE(QueryTransports("libuct-not-there.so", &notes_).empty());
   EXPECT_TRUE(Noted("libuct-not-there.so is not installed"));
   EXPECT_TRUE(QueryTransports("libc.so.6", &notes_).empty());
   EXPECT_TRUE(Noted("libc.so.6 lacks uct_"));
 }
 
-TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
+TEST_F(InventoryTest, TableAndJsonAgree) {
   Inventory inventory;
   inventory.host = "node-1";
   inventory.kernel = "6.1";
@@ -481,18 +484,18 @@ TEST_F(DevicesTest, TheTableAndTheJsonSayTheSame) {
   EXPECT_EQ(json.value()["rdma"][0]["active"], true);
   EXPECT_EQ(json.value()["gpus"][0]["memoryBytes"], int64_t{80} << 30);
   EXPECT_EQ(json.value()["gpus"][0]["temperatureC"], 41);
-  EXPECT_TRUE(json.value()["gpus"][0]["mig"].is_null()) << "not told";
+  EXPECT_TRUE(json.value()["gpus"][0]["mig"].is_null()) << "not reported";
   EXPECT_EQ(json.value()["transports"].size(), 3u);
   EXPECT_EQ(json.value()["notes"][0], "a note");
 }
 
-TEST_F(DevicesTest, ThisMachineHasSomething) {
+TEST_F(InventoryTest, ThisMachine) {
   const Inventory here = Collect();
   EXPECT_GT(here.cpu.logical, 0);
   EXPECT_NE(here.cpu.model, "unknown");
   EXPECT_GT(here.memory.total_bytes, 0);
   EXPECT_GT(here.memory.shm_bytes, 0);
-  // Of an empty folder nothing can be said, and nothing breaks.
+  // An empty folder gives an empty inventory.
   EXPECT_EQ(Collect(root_).memory.total_bytes, 0);
 }
 

@@ -15,7 +15,7 @@ PciLocation At(int socket, int root, int sw, int bus) {
           socket};
 }
 
-TEST(Topology, HowNear) {
+TEST(Topology, Closeness) {
   const PciLocation gpu = At(0, 1, 1, 1);
   EXPECT_EQ(ClosenessOf(gpu, At(0, 1, 1, 2)), Closeness::kSwitch);
   EXPECT_EQ(ClosenessOf(gpu, At(0, 1, 2, 2)), Closeness::kRoot);
@@ -26,8 +26,8 @@ TEST(Topology, HowNear) {
       << "a machine that does not report its sockets";
 }
 
-TEST(Topology, EachGpuItsOwnCard) {
-  // As in a machine of eight: a nic beside each GPU, listed in another order.
+TEST(Topology, EachGpuGetsItsOwnNic) {
+  // As in a machine with eight GPUs: a NIC next to each GPU, listed in another order.
   std::vector<PciLocation> gpus;
   std::vector<PciLocation> nics(8);
   for (int i = 0; i < 8; ++i) {
@@ -38,7 +38,7 @@ TEST(Topology, EachGpuItsOwnCard) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(chosen[static_cast<size_t>(i)], (i * 3) % 8);
 }
 
-TEST(Topology, FewerCardsThanGpusAreSharedEvenly) {
+TEST(Topology, FewNicsAreSharedEvenly) {
   std::vector<PciLocation> gpus;
   for (int i = 0; i < 8; ++i) gpus.push_back(At(i / 4, i, i, 1));
   const std::vector<PciLocation> nics = {At(0, 20, 20, 1), At(0, 21, 21, 1), At(1, 22, 22, 1),
@@ -53,20 +53,20 @@ TEST(Topology, FewerCardsThanGpusAreSharedEvenly) {
   EXPECT_EQ(AssignNics(gpus, {}), std::vector<int>(8, -1));
 }
 
-TEST(Topology, AGpuBesideTheOnlyNearCardGetsItFirst) {
-  // GPU 0 is far from both; it must not take the nic that GPU 1 sits beside.
+TEST(Topology, AGpuNextToTheOnlyNearNicGetsItFirst) {
+  // GPU 0 is far from both NICs; it must not take the one next to GPU 1.
   const std::vector<PciLocation> gpus = {At(1, 5, 5, 1), At(0, 1, 1, 1)};
   const std::vector<PciLocation> nics = {At(0, 1, 1, 2), At(0, 2, 2, 2)};
   EXPECT_EQ(AssignNics(gpus, nics), (std::vector<int>{1, 0}));
 }
 
-TEST(Topology, WhatIsAsNearAndFreeIsUsedToo) {
+TEST(Topology, AnEquallyNearFreeNicIsUsedToo) {
   // Two ports on one switch with GPU 0, one with GPU 1, one far from both.
   const std::vector<PciLocation> gpus = {At(0, 1, 1, 1), At(0, 2, 2, 1)};
   const std::vector<PciLocation> nics = {At(1, 9, 9, 1), At(0, 1, 1, 2), At(0, 2, 2, 2), At(0, 1, 1, 3)};
   EXPECT_EQ(NearbyNics(gpus, nics), (std::vector<std::vector<int>>{{1, 3}, {2}}));
   EXPECT_EQ(NearbyNics(gpus, std::vector<PciLocation>(2)), (std::vector<std::vector<int>>(2)))
-      << "a machine that hides its bus";
+      << "a machine that hides its PCI bus";
   EXPECT_EQ(NearbyNics(gpus, {}), (std::vector<std::vector<int>>(2)));
 }
 
@@ -75,7 +75,7 @@ TEST(Topology, ARingStaysOnASocketAndFollowsNvlink) {
   std::vector<PciLocation> gpus;
   for (int i = 0; i < 4; ++i) gpus.push_back(At(i % 2, i, i, 1));
   EXPECT_EQ(RingOrder(gpus, {}), (std::vector<int>{0, 1, 3, 2})) << "two crossings instead of four";
-  // A ring of links 0-2-1-3-0, across sockets: links go before sockets.
+  // A ring of links 0-2-1-3-0 across sockets: links count more than sockets.
   const std::vector<std::vector<int>> links = {{0, 0, 2, 2}, {0, 0, 2, 2}, {2, 2, 0, 0}, {2, 2, 0, 0}};
   EXPECT_EQ(RingOrder(gpus, links), (std::vector<int>{0, 2, 1, 3}));
 }

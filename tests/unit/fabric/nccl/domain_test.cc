@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The communicators of successive generations over a library that is slow, fails and hangs.
+// The communicators of successive generations, with a library that is slow, fails and hangs.
 #include "worker/fabric/nccl/domain.h"
 
 #include <gtest/gtest.h>
@@ -21,10 +21,9 @@ namespace {
 
 // One trainer.
 struct Rank {
-  // What follows may say so until its end, and on several threads.
-  std::mutex leaving;
-  std::string why_left;
-  std::atomic<bool> left = false;
+  std::mutex mutex;  // of exit_reason: several threads may call exit_process
+  std::string exit_reason;
+  std::atomic<bool> exited = false;
 
   std::atomic<bool> cancel = false;
   std::unique_ptr<Domain> domain;
@@ -55,10 +54,10 @@ class NcclDomainTest : public ::testing::Test {
       options.communicator.record_event = [this](Stream stream) {
         return [this, stream] { return library_->Idle(stream); };
       };
-      options.communicator.exit_process = [&rank](const std::string& why) {
-        const std::lock_guard lock(rank.leaving);
-        if (!rank.left) rank.why_left = why;
-        rank.left = true;
+      options.communicator.exit_process = [&rank](const std::string& reason) {
+        const std::lock_guard lock(rank.mutex);
+        if (!rank.exited) rank.exit_reason = reason;
+        rank.exited = true;
       };
       options.gpu = "GPU-" + std::to_string(r);
       options.bus = "0000:0" + std::to_string(r) + ":00.0";
@@ -69,28 +68,28 @@ class NcclDomainTest : public ::testing::Test {
     }
   }
 
-  // Runs `what` on a thread per rank that is named.
+  // Runs `what` for each of these ranks, on a thread each.
   void OnAll(const std::vector<int>& ranks, const std::function<void(Rank&, int)>& what) {
     std::vector<std::thread> threads;
     for (const int r : ranks) threads.emplace_back([&, r] { what(*ranks_[static_cast<size_t>(r)], r); });
     for (std::thread& thread : threads) thread.join();
   }
 
-  // `given_up`: before it forms.
-  void Connect(const std::vector<int>& ranks, uint64_t generation, bool given_up = false) {
+  // `cancelled`: before the communicator forms.
+  void Connect(const std::vector<int>& ranks, uint64_t generation, bool cancelled = false) {
     const auto meeting = std::make_shared<Meeting>(static_cast<int>(ranks.size()), generation);
     OnAll(ranks, [&](Rank& rank, int r) {
-      const auto place = std::find(ranks.begin(), ranks.end(), r) - ranks.begin();
+      const auto position = std::find(ranks.begin(), ranks.end(), r) - ranks.begin();
       rank.communicator.reset();
-      rank.cancel = given_up;
-      rank.host = std::make_unique<HostForTest>(meeting, static_cast<int>(place));
+      rank.cancel = cancelled;
+      rank.host = std::make_unique<HostForTest>(meeting, static_cast<int>(position));
       auto made = rank.domain->Connect(rank.host.get(), &rank.cancel);
       rank.status = made.ok() ? Ok() : Status(made.error());
       if (made.ok()) rank.communicator = std::move(*made);
     });
   }
 
-  std::span<std::byte> OfLibrary(size_t bytes) const {
+  std::span<std::byte> AllocateFromNccl(size_t bytes) const {
     void* memory = nullptr;
     CHECK(library_->api().allocate(&memory, bytes) == kSuccess);
     return {static_cast<std::byte*>(memory), bytes};
@@ -102,7 +101,7 @@ class NcclDomainTest : public ::testing::Test {
     return ranks;
   }
 
-  // The sum over all, and the status of whoever could not.
+  // Sums over these ranks; a rank that fails keeps the error in its status.
   void SumOnAll(const std::vector<int>& ranks) {
     OnAll(ranks, [](Rank& rank, int) {
       std::vector<int32_t> data = {1, rank.communicator->rank(), -5};
@@ -115,7 +114,7 @@ class NcclDomainTest : public ::testing::Test {
     });
   }
 
-  // Among those that have a communicator.
+  // Sums over the ranks that have a communicator.
   void SumOnTheFormed() {
     std::vector<int> formed;
     for (size_t r = 0; r < ranks_.size(); ++r)
@@ -129,7 +128,7 @@ class NcclDomainTest : public ::testing::Test {
 };
 
 TEST_F(NcclDomainTest, EveryOperation) {
-  Start(3, {.slow_answers = 3});
+  Start(3, {.slow_results = 3});
   Connect(First(3), 1);
   SumOnAll(First(3));
   OnAll(First(3), [](Rank& rank, int r) {
@@ -139,16 +138,16 @@ TEST_F(NcclDomainTest, EveryOperation) {
     std::vector<float> shares = {1, 2, 3, 4, 5, 6};
     std::vector<std::byte> gathered(3, std::byte{0});
     gathered[static_cast<size_t>(r)] = static_cast<std::byte>(r + 7);
-    std::vector<std::byte> told(2, static_cast<std::byte>(r));
+    std::vector<std::byte> broadcast(2, static_cast<std::byte>(r));
     ASSERT_TRUE(own.AllReduce(floats, ReduceOp::kMax, rank.stream).ok());
     ASSERT_TRUE(own.ReduceScatter(shares, ReduceOp::kSum, rank.stream).ok());
     ASSERT_TRUE(own.AllGather(gathered, rank.stream).ok());
-    ASSERT_TRUE(own.Broadcast(told, 2, rank.stream).ok());
+    ASSERT_TRUE(own.Broadcast(broadcast, 2, rank.stream).ok());
     ASSERT_TRUE(own.Wait(rank.stream).ok());
     EXPECT_EQ(floats, (std::vector<float>{1.5F, 2.0F}));
     EXPECT_EQ(shares[static_cast<size_t>(2 * r)], 3 * static_cast<float>(2 * r + 1));
     EXPECT_EQ(gathered, (std::vector<std::byte>{std::byte{7}, std::byte{8}, std::byte{9}}));
-    EXPECT_EQ(told, std::vector<std::byte>(2, std::byte{2}));
+    EXPECT_EQ(broadcast, std::vector<std::byte>(2, std::byte{2}));
     std::vector<int32_t> odd(4);
     EXPECT_EQ(own.ReduceScatter(odd, ReduceOp::kSum, rank.stream).error().code, Code::kInternal);
     EXPECT_TRUE(own.AllReduce(std::span<float>(), ReduceOp::kSum, rank.stream).ok());
@@ -156,7 +155,7 @@ TEST_F(NcclDomainTest, EveryOperation) {
 }
 
 TEST_F(NcclDomainTest, SumsOfBf16) {
-  Start(3, {.slow_answers = 2});
+  Start(3, {.slow_results = 2});
   Connect(First(3), 1);
   OnAll(First(3), [](Rank& rank, int r) {
     const uint16_t values[] = {0x3f80, 0x4000, 0x4040};                // 1, 2, 3
@@ -168,11 +167,11 @@ TEST_F(NcclDomainTest, SumsOfBf16) {
 }
 
 TEST_F(NcclDomainTest, MessagesBetweenRanks) {
-  Start(3, {.slow_answers = 2});
+  Start(3, {.slow_results = 2});
   Connect(First(3), 1);
   OnAll(First(3), [](Rank& rank, int r) {
     DeviceCommunicator& own = *rank.communicator;
-    // Shares of two bytes: the receiver sees who sent them to whom.
+    // Shares of two bytes: the sender and the receiver.
     std::vector<std::byte> in(6);
     for (size_t to = 0; to < 3; ++to) {
       in[2 * to] = static_cast<std::byte>(r);
@@ -201,7 +200,7 @@ TEST_F(NcclDomainTest, MessagesBetweenRanks) {
   });
 }
 
-TEST_F(NcclDomainTest, AMessageToNobodyEndsWithTheGeneration) {
+TEST_F(NcclDomainTest, AnUnmatchedReceiveEndsWithTheGeneration) {
   Start(2);
   Connect(First(2), 1);
   std::vector<std::byte> data(8);
@@ -210,20 +209,19 @@ TEST_F(NcclDomainTest, AMessageToNobodyEndsWithTheGeneration) {
   EXPECT_EQ(ranks_[0]->communicator->Wait(ranks_[0]->stream).error().code, Code::kCancelled);
 }
 
-// Sums that are asked for without waiting are there when the owner has asked for the end.
-TEST_F(NcclDomainTest, StartedSumsAreDoneAtTheEnd) {
-  Start(3, {.slow_answers = 2});
+TEST_F(NcclDomainTest, FinishWaitsForStartedSums) {
+  Start(3, {.slow_results = 2});
   Connect(First(3), 1);
   OnAll(First(3), [](Rank& rank, int r) {
-    auto ordered = MakeBlocking(std::move(rank.communicator), rank.host.get(), rank.stream, nullptr);
+    auto async = MakeBlocking(std::move(rank.communicator), rank.host.get(), rank.stream, nullptr);
     std::vector<int32_t> numbers = {r, 5};
     std::vector<float> floats = {0.5F};
-    ASSERT_TRUE(ordered->StartAllReduce(std::span(numbers), ReduceOp::kSum).ok());
-    ASSERT_TRUE(ordered->StartAllReduce(std::span(floats), ReduceOp::kSum).ok());
-    ASSERT_TRUE(ordered->Finish().ok());
+    ASSERT_TRUE(async->StartAllReduce(std::span(numbers), ReduceOp::kSum).ok());
+    ASSERT_TRUE(async->StartAllReduce(std::span(floats), ReduceOp::kSum).ok());
+    ASSERT_TRUE(async->Finish().ok());
     EXPECT_EQ(numbers, (std::vector<int32_t>{3, 15}));
     EXPECT_EQ(floats, (std::vector<float>{1.5F}));
-    EXPECT_TRUE(ordered->Finish().ok());  // of nothing
+    EXPECT_TRUE(async->Finish().ok());  // without a started sum
   });
 }
 
@@ -254,7 +252,7 @@ TEST_F(NcclDomainTest, MemoryIsRegisteredWithEachCommunicator) {
   Start(2);
   std::vector<std::span<std::byte>> given;
   for (const size_t rank : {0, 1, 1, 0})
-    ranks_[rank]->domain->Register(given.emplace_back(OfLibrary(32)), true);
+    ranks_[rank]->domain->Register(given.emplace_back(AllocateFromNccl(32)), true);
   Connect(First(2), 1);
   EXPECT_EQ(library_->registered(), 4);
   for (const auto& rank : ranks_) rank->cancel = true;
@@ -264,16 +262,17 @@ TEST_F(NcclDomainTest, MemoryIsRegisteredWithEachCommunicator) {
     rank->communicator.reset();
     rank->domain.reset();
   }
-  for (const auto memory : given) EXPECT_EQ(library_->Free(memory.data()), kSuccess);  // nobody knows it
+  for (const auto memory : given)
+    EXPECT_EQ(library_->Free(memory.data()), kSuccess);  // no communicator uses it
   EXPECT_EQ(library_->given(), 0);
 }
 
-// NCCL cannot do with memory that is registered here and not there.
-TEST_F(NcclDomainTest, MemoryOfAnotherKindAtOneRankIsRegisteredNowhere) {
+// NCCL does not support memory that is registered at some ranks only.
+TEST_F(NcclDomainTest, MemoryOfCudaAtOneRankIsRegisteredNowhere) {
   Start(2);
   std::vector<std::byte> other(64);
-  ranks_[0]->domain->Register(OfLibrary(64), true);
-  ranks_[1]->domain->Register(OfLibrary(64), true);
+  ranks_[0]->domain->Register(AllocateFromNccl(64), true);
+  ranks_[1]->domain->Register(AllocateFromNccl(64), true);
   ranks_[1]->domain->Register(other, false);
   Connect(First(2), 1);
   EXPECT_EQ(library_->registered(), 0);
@@ -281,13 +280,13 @@ TEST_F(NcclDomainTest, MemoryOfAnotherKindAtOneRankIsRegisteredNowhere) {
   for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
-// One rank is gone: the others' operation never ends by itself.
+// One rank is gone: the operation of the others never ends unless it is cancelled.
 TEST_F(NcclDomainTest, ALossEndsTheOperationAndTheSurvivorsShrink) {
-  Start(4, {.slow_answers = 2});
+  Start(4, {.slow_results = 2});
   Connect(First(4), 1);
   const std::vector<int> survivors = {0, 2, 3};
   std::thread coordinator([&] {
-    // When all three wait, by the library's own count.
+    // Wait until all three wait, by the library's count.
     for (const int r : survivors)
       while (*library_->Idle(ranks_[static_cast<size_t>(r)]->stream)) std::this_thread::yield();
     for (const int r : survivors) ranks_[static_cast<size_t>(r)]->cancel = true;
@@ -302,28 +301,28 @@ TEST_F(NcclDomainTest, ALossEndsTheOperationAndTheSurvivorsShrink) {
   for (const int r : survivors) {
     const Rank& rank = *ranks_[static_cast<size_t>(r)];
     EXPECT_TRUE(rank.status.ok()) << rank.status.error().message;
-    EXPECT_FALSE(rank.left);
+    EXPECT_FALSE(rank.exited);
   }
-  // Who comes (back) makes it a fresh one.
+  // With a new (or returning) member all start from scratch.
   Connect(First(4), 3);
   EXPECT_EQ(library_->shrinks(), 3);
   SumOnAll(First(4));
   for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
-TEST_F(NcclDomainTest, OneThatCouldNotKeepItsOwnMakesAllStartAfresh) {
+TEST_F(NcclDomainTest, OneMemberWithoutParentMakesAllStartFromScratch) {
   Start(3, {.can_revoke = false});
   Connect(First(3), 1);
   SumOnAll(First(3));
-  ranks_[1]->cancel = true;  // no revoke: it is freed. The other one's is kept
+  ranks_[1]->cancel = true;  // without revoke it is freed; the other rank keeps its parent
   Connect({0, 1}, 2);
   EXPECT_EQ(library_->shrinks(), 0);
   SumOnAll({0, 1});
   EXPECT_TRUE(ranks_[0]->status.ok());
 }
 
-// What is being made has no name before it is made, and the library may be at it for ever.
-TEST_F(NcclDomainTest, AShrinkThatIsGivenUpLeavesNothing) {
+// A shrinking communicator has no handle before it is formed, and the library may never finish.
+TEST_F(NcclDomainTest, ACancelledShrinkLeaksNothing) {
   Start(3, {.shrink_stalls = true});
   Connect(First(3), 1);
   std::thread coordinator([this] {
@@ -334,50 +333,50 @@ TEST_F(NcclDomainTest, AShrinkThatIsGivenUpLeavesNothing) {
   coordinator.join();
   for (const int r : First(2)) {
     EXPECT_EQ(ranks_[static_cast<size_t>(r)]->status.error().code, Code::kCancelled);
-    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->left);
+    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->exited);
   }
-  EXPECT_EQ(library_->alive(), 1) << "rank 2 keeps its own";
+  EXPECT_EQ(library_->alive(), 1) << "rank 2 keeps its communicator";
   Connect(First(3), 3);
   SumOnAll(First(3));
   for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
-TEST_F(NcclDomainTest, AShrinkThatNeverEndsMakesAllStartAfresh) {
+TEST_F(NcclDomainTest, AShrinkThatNeverEndsMakesAllStartFromScratch) {
   Start(3, {.shrink_stalls = true}, {.forming = milliseconds(50)});
   Connect(First(3), 1);
   Connect(First(2), 2);
   SumOnAll(First(2));
   for (const int r : First(2)) {
     EXPECT_TRUE(ranks_[static_cast<size_t>(r)]->status.ok());
-    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->left);
+    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->exited);
   }
   EXPECT_EQ(library_->alive(), 3);
 }
 
-TEST_F(NcclDomainTest, NewcomersGrowIt) {
-  Start(5, {.slow_answers = 2});
+TEST_F(NcclDomainTest, NewMembersGrowTheCommunicator) {
+  Start(5, {.slow_results = 2});
   Connect(First(2), 1);
   SumOnAll(First(2));
   Connect(First(4), 2);
   EXPECT_EQ(library_->grows(), 4);
-  EXPECT_EQ(library_->alive(), 4) << "what it grew from is freed";
+  EXPECT_EQ(library_->alive(), 4) << "the parent is freed";
   SumOnAll(First(4));
   Connect({0, 2, 3}, 3);
   EXPECT_EQ(library_->shrinks(), 3);
   SumOnAll({0, 2, 3});
   Connect({0, 2, 3, 4}, 4);
-  EXPECT_EQ(library_->grows(), 8) << "again, with another id";
+  EXPECT_EQ(library_->grows(), 8) << "a second time, with another id";
   SumOnAll({0, 2, 3, 4});
   for (const int r : {0, 2, 3, 4}) {
     EXPECT_TRUE(ranks_[static_cast<size_t>(r)]->status.ok());
-    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->left);
+    EXPECT_FALSE(ranks_[static_cast<size_t>(r)]->exited);
   }
 }
 
-TEST_F(NcclDomainTest, WhatWasRevokedDoesNotGrow) {
+TEST_F(NcclDomainTest, ARevokedCommunicatorDoesNotGrow) {
   Start(3);
   Connect(First(2), 1);
-  ranks_[1]->cancel = true;  // the other one's is whole
+  ranks_[1]->cancel = true;  // the other rank's communicator can still grow
   Connect(First(3), 2);
   EXPECT_EQ(library_->grows(), 0);
   SumOnAll(First(3));
@@ -392,8 +391,8 @@ TEST_F(NcclDomainTest, AnOlderLibraryDoesNotGrow) {
   for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
-// Whatever is in the way of growing: all start afresh at once, and do not try it again.
-TEST_F(NcclDomainTest, GrowingThatFailsMakesAllStartAfresh) {
+// Whatever makes growing fail: all start from scratch at once, and do not try to grow again.
+TEST_F(NcclDomainTest, AFailedGrowMakesAllStartFromScratch) {
   const FakeLibrary::Faults no_id = {.grow_id_fails = true};
   const FakeLibrary::Faults first = {.failing_growth = 0};
   const FakeLibrary::Faults last = {.failing_growth = 1};
@@ -409,7 +408,7 @@ TEST_F(NcclDomainTest, GrowingThatFailsMakesAllStartAfresh) {
     EXPECT_EQ(library_->grow_ids(), 1);
     for (const auto& rank : ranks_) {
       EXPECT_TRUE(rank->status.ok()) << rank->status.error().message;
-      EXPECT_FALSE(rank->left) << rank->why_left;
+      EXPECT_FALSE(rank->exited) << rank->exit_reason;
     }
     EXPECT_EQ(library_->alive(), 4);
     ranks_.clear();
@@ -418,19 +417,19 @@ TEST_F(NcclDomainTest, GrowingThatFailsMakesAllStartAfresh) {
   }
 }
 
-TEST_F(NcclDomainTest, AnIdThatNeverComesEndsTheProcess) {
+TEST_F(NcclDomainTest, AHangingIdRequestEndsTheProcess) {
   Start(3, {.grow_id_hangs = true}, {.forming = milliseconds(50), .freeing = milliseconds(50)});
   Connect(First(2), 1);
-  std::thread end_of_the_process([this] {
-    while (!ranks_[0]->left) std::this_thread::yield();
+  std::thread exiting([this] {
+    while (!ranks_[0]->exited) std::this_thread::yield();
     library_->Release();
   });
   Connect(First(3), 2);
-  end_of_the_process.join();
-  EXPECT_NE(ranks_[0]->why_left.find("did not free"), std::string::npos) << ranks_[0]->why_left;
+  exiting.join();
+  EXPECT_NE(ranks_[0]->exit_reason.find("did not free"), std::string::npos) << ranks_[0]->exit_reason;
 }
 
-TEST_F(NcclDomainTest, AGrowthThatIsGivenUp) {
+TEST_F(NcclDomainTest, ACancelledGrow) {
   Start(3);
   Connect(First(2), 1);
   Connect(First(3), 2, true);
@@ -439,7 +438,7 @@ TEST_F(NcclDomainTest, AGrowthThatIsGivenUp) {
   SumOnAll(First(3));
   for (const auto& rank : ranks_) {
     EXPECT_TRUE(rank->status.ok());
-    EXPECT_FALSE(rank->left);
+    EXPECT_FALSE(rank->exited);
   }
 }
 
@@ -452,23 +451,24 @@ TEST_F(NcclDomainTest, ALibraryThatHangsEndsTheProcess) {
     ranks_[0]->cancel = true;
     ranks_[0]->status = ranks_[0]->communicator->Wait(ranks_[0]->stream);
     EXPECT_EQ(ranks_[0]->status.error().code, Code::kCancelled);
-    while (!ranks_[0]->left) std::this_thread::yield();
-    EXPECT_NE(ranks_[0]->why_left.find("did not stop its work"), std::string::npos) << ranks_[0]->why_left;
+    while (!ranks_[0]->exited) std::this_thread::yield();
+    EXPECT_NE(ranks_[0]->exit_reason.find("did not stop its work"), std::string::npos)
+        << ranks_[0]->exit_reason;
     library_->Release();
     ranks_.clear();
     library_.reset();
   }
 }
 
-TEST_F(NcclDomainTest, ARevokeThatNeverFallsQuietEndsTheProcess) {
+TEST_F(NcclDomainTest, ARevokeThatNeverStopsTheWorkEndsTheProcess) {
   Start(2, {.never_quiet = true}, {.stopping = milliseconds(50)});
   Connect(First(2), 1);
   ranks_[0]->cancel = true;
-  while (!ranks_[0]->left) std::this_thread::yield();
-  expect_leaks_ = true;  // as in a process that leaves
+  while (!ranks_[0]->exited) std::this_thread::yield();
+  expect_leaks_ = true;  // as in a process that exits
 }
 
-TEST_F(NcclDomainTest, ARevokeThatIsRefusedBecomesAnAbort) {
+TEST_F(NcclDomainTest, AFailedRevokeBecomesAnAbort) {
   Start(2, {.revoke_fails = true});
   Connect(First(2), 1);
   for (const auto& rank : ranks_) rank->cancel = true;
@@ -476,7 +476,7 @@ TEST_F(NcclDomainTest, ARevokeThatIsRefusedBecomesAnAbort) {
   SumOnAll(First(2));
   for (const auto& rank : ranks_) {
     EXPECT_TRUE(rank->status.ok());
-    EXPECT_FALSE(rank->left);
+    EXPECT_FALSE(rank->exited);
   }
 }
 
@@ -496,7 +496,7 @@ TEST_F(NcclDomainTest, AnOperationWithoutAPeerMeetsItsDeadline) {
   EXPECT_EQ(ranks_[0]->status.error().code, Code::kDeadlineExceeded);
 }
 
-TEST_F(NcclDomainTest, APeerThatNeverComesMeetsTheDeadlineOfForming) {
+TEST_F(NcclDomainTest, AMissingPeerMeetsTheDeadlineOfForming) {
   Start(2, {}, {.forming = milliseconds(30)});
   const auto meeting = std::make_shared<Meeting>(2, 1);
   std::thread peer([&] {
@@ -517,12 +517,12 @@ TEST_F(NcclDomainTest, APeerThatNeverComesMeetsTheDeadlineOfForming) {
   EXPECT_NE(made.error().message.find("NetworkPolicy"), std::string::npos);
 }
 
-// The host's communicator may fail in the middle of a meeting; what came of it must not block the next one.
-TEST_F(NcclDomainTest, AMeetingThatBreaksOff) {
+// The host's communicator may fail during Connect; that must not block the next Connect.
+TEST_F(NcclDomainTest, AFailedHostCommunicatorDoesNotBlockTheNextConnect) {
   class Broken final : public HostForTest {
    public:
     using HostForTest::HostForTest;
-    Status Broadcast(std::span<std::byte>, int) override { return Error{Code::kCancelled, "given up"}; }
+    Status Broadcast(std::span<std::byte>, int) override { return Error{Code::kCancelled, "cancelled"}; }
   };
   Start(2);
   const auto meeting = std::make_shared<Meeting>(2, 1);
@@ -535,7 +535,7 @@ TEST_F(NcclDomainTest, AMeetingThatBreaksOff) {
   for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
-TEST_F(NcclDomainTest, AGenerationThatIsGivenUpBeforeItForms) {
+TEST_F(NcclDomainTest, AGenerationCancelledBeforeItForms) {
   Start(2);
   Connect(First(2), 7, true);
   for (const auto& rank : ranks_) EXPECT_EQ(rank->status.error().code, Code::kCancelled);
@@ -544,29 +544,29 @@ TEST_F(NcclDomainTest, AGenerationThatIsGivenUpBeforeItForms) {
   for (const auto& rank : ranks_) EXPECT_TRUE(rank->status.ok());
 }
 
-// Whatever call fails, at whichever rank: an error or a result, never a hang, and the next generation works.
+// Whichever call fails, at whichever rank: an error or a result, never a hang, and a later generation works.
 TEST_F(NcclDomainTest, AnyCallMayFail) {
   int reached = 0;
   for (int call = 0; call <= reached; ++call) {
     for (const int failure : {static_cast<int>(kSystemError), static_cast<int>(kInternalError)}) {
       SCOPED_TRACE("call " + std::to_string(call) + " fails with " + std::to_string(failure));
-      Start(3, {.slow_answers = 1, .failing_call = call, .failure = failure},
+      Start(3, {.slow_results = 1, .failing_call = call, .failure = failure},
             {.forming = milliseconds(60), .operation = milliseconds(60)});
-      for (const auto& rank : ranks_) rank->domain->Register(OfLibrary(64), true);
-      bool all_well = false;
-      bool any_left = false;
-      const auto over = [&] { return any_left || (all_well && library_->calls() > call); };
-      for (uint64_t generation = 1; generation <= 6 && !over(); ++generation) {
+      for (const auto& rank : ranks_) rank->domain->Register(AllocateFromNccl(64), true);
+      bool all_ok = false;
+      bool any_exited = false;
+      const auto done = [&] { return any_exited || (all_ok && library_->calls() > call); };
+      for (uint64_t generation = 1; generation <= 6 && !done(); ++generation) {
         Connect(First(3), generation);
         SumOnTheFormed();
-        all_well = true;
+        all_ok = true;
         for (const auto& rank : ranks_) {
-          all_well = all_well && rank->status.ok();
-          any_left = any_left || rank->left;
+          all_ok = all_ok && rank->status.ok();
+          any_exited = any_exited || rank->exited;
           rank->cancel = true;
         }
       }
-      EXPECT_TRUE(all_well || any_left);
+      EXPECT_TRUE(all_ok || any_exited);
       reached = std::max(reached, std::min(library_->calls(), 24));
       expect_leaks_ = true;
       ranks_.clear();
@@ -579,21 +579,21 @@ TEST_F(NcclDomainTest, AnyCallMayFail) {
 TEST_F(NcclDomainTest, AnyCallMayFailWhileItGrows) {
   for (int call = 0; call <= 24; ++call) {
     SCOPED_TRACE("call " + std::to_string(call));
-    Start(3, {.slow_answers = 1, .failing_call = call},
+    Start(3, {.slow_results = 1, .failing_call = call},
           {.forming = milliseconds(60), .operation = milliseconds(60)});
     Connect(First(2), 1);
-    bool all_well = false;
-    bool any_left = false;
-    for (uint64_t generation = 2; generation <= 6 && !all_well && !any_left; ++generation) {
+    bool all_ok = false;
+    bool any_exited = false;
+    for (uint64_t generation = 2; generation <= 6 && !all_ok && !any_exited; ++generation) {
       Connect(First(3), generation);
       SumOnTheFormed();
-      all_well = true;
+      all_ok = true;
       for (const auto& rank : ranks_) {
-        all_well = all_well && rank->status.ok();
-        any_left = any_left || rank->left;
+        all_ok = all_ok && rank->status.ok();
+        any_exited = any_exited || rank->exited;
       }
     }
-    EXPECT_TRUE(all_well || any_left);
+    EXPECT_TRUE(all_ok || any_exited);
     expect_leaks_ = true;
     ranks_.clear();
     library_.reset();

@@ -31,7 +31,7 @@ void Combine(void* into, const void* from, size_t count, int operation) {
   }
 }
 
-// In float, in the order of ranks, as near to NCCL as anybody may rely on.
+// Sums in float, in the order of ranks; callers may not rely on more than that from NCCL.
 void AddBf16(void* into, const void* from, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const auto read = [i](const void* memory) {
@@ -58,7 +58,7 @@ struct FakeOperation {
   int* pending = nullptr;  // of its stream
 };
 
-// One that is sent or received.
+// A message that is sent or received.
 struct FakeMessage {
   const void* in = nullptr;  // of a sender
   void* out = nullptr;       // of a receiver
@@ -67,7 +67,7 @@ struct FakeMessage {
   bool done = false;
 };
 
-// What was given as one: it is done when all of it is, and what came after it waits for that.
+// The operations of one group call: later operations wait until all of them are done.
 struct FakeBatch {
   std::vector<FakeMessage> messages;
   int* pending = nullptr;
@@ -75,7 +75,7 @@ struct FakeBatch {
 
 namespace {
 
-// Calls of this thread between GroupStart and GroupEnd.
+// The calls of this thread between GroupStart and GroupEnd.
 struct Group {
   bool open = false;
   FakeLibrary::Communicator* owner = nullptr;
@@ -97,7 +97,7 @@ struct FakeLibrary::Clique {
   std::map<uint64_t, std::map<int, FakeOperation>> operations;  // by number, by rank
 };
 
-// One id of a communicator that is to grow.
+// An id for growing a communicator.
 struct FakeLibrary::Growth {
   std::string id;
   std::shared_ptr<Clique> parent;
@@ -272,7 +272,7 @@ int FakeLibrary::InitRank(Handle* handle, int world, const UniqueId& id, int ran
   auto made = std::make_unique<Communicator>();
   made->clique = clique;
   made->rank = rank;
-  made->slow = faults_.slow_answers;
+  made->slow = faults_.slow_results;
   *handle = reinterpret_cast<Handle>(made.get());
   communicators_[made.get()] = std::move(made);
   return kInProgress;
@@ -297,7 +297,7 @@ int FakeLibrary::Shrink(Handle handle, const std::vector<int>& excluded, Handle*
   auto made = std::make_unique<Communicator>();
   made->clique = clique;
   made->rank = rank;
-  made->slow = faults_.slow_answers;
+  made->slow = faults_.slow_results;
   *smaller = nullptr;  // until it is made, or has failed
   parent.smaller = made.get();
   parent.promised = smaller;
@@ -336,11 +336,11 @@ int FakeLibrary::Grow(Handle handle, int world, const UniqueId* id, int rank, Ha
     growth = growths_[id->bytes.data()];
     CHECK(rank >= growth->old_world && rank < world, "rank {} is no newcomer's", rank);
   } else {
-    CHECK(communicators_.contains(parent) && rank == -1, "who is in it keeps its rank");
+    CHECK(communicators_.contains(parent) && rank == -1, "old members keep their ranks");
     CHECK(!parent->revoked && parent->batches.empty() && parent->clique->operations.empty(), "not at rest");
     for (const auto& [name, one] : growths_)
       if (one->parent == parent->clique) growth = one;
-    CHECK(growth != nullptr, "nobody has asked for an id");
+    CHECK(growth != nullptr, "no id was requested");
     CHECK((id != nullptr) == (parent->rank == growth->asked_by), "only who asked for the id has it");
     CHECK(id == nullptr || growth->id == id->bytes.data(), "the id of another one");
     rank = parent->rank;
@@ -356,13 +356,13 @@ int FakeLibrary::Grow(Handle handle, int world, const UniqueId* id, int rank, Ha
   made->growth = growth;
   made->parent = parent;
   made->rank = rank;
-  made->slow = faults_.slow_answers;
+  made->slow = faults_.slow_results;
   *larger = reinterpret_cast<Handle>(made.get());
   communicators_[made.get()] = std::move(made);
-  return kSuccess;  // in progress is what the new one says when it is asked
+  return kSuccess;  // polling the new communicator reports that it is in progress
 }
 
-// With the lock held. The smaller one is made, or given up with its parent.
+// REQUIRES: the lock is held. The smaller communicator is created, or given up with its parent.
 void FakeLibrary::Name(Communicator* parent, int state) {
   parent->smaller->state = state;
   *parent->promised = reinterpret_cast<Handle>(parent->smaller);
@@ -378,8 +378,8 @@ int FakeLibrary::Abort(Handle handle) {
   if (Fails()) return faults_.failure;
   if (faults_.abort_hangs) released_.wait(lock, [this] { return let_go_; });
   const Communicator& own = *Of(handle);
-  // Ranks of the old one meet over that, where an abort of the new one is not heard. When all is let go, the
-  // old one may be gone already.
+  // Ranks of the old communicator meet over it, where an abort of the new one has no effect. After a Release
+  // the old one may be freed already.
   if (!let_go_ && Growing(own) && own.parent != nullptr && !own.parent->revoked)
     released_.wait(lock, [this] { return let_go_; });
   for (const auto& [one, owned] : communicators_)
@@ -406,7 +406,7 @@ int FakeLibrary::Revoke(Handle handle) {
   own.revoked = true;
   Drop(&own);
   own.state = kSuccess;
-  own.slow = faults_.slow_answers;
+  own.slow = faults_.slow_results;
   for (auto& [number, ranks] : own.clique->operations)
     for (auto& [rank, operation] : ranks)
       if (operation.owner == &own && operation.pending != nullptr) {
@@ -457,7 +457,7 @@ int FakeLibrary::Free(void* memory) {
 int FakeLibrary::RegisterMemory(Handle handle, const void* memory) {
   const std::lock_guard lock(mutex_);
   if (Fails()) return faults_.failure;
-  CHECK(given_.contains(memory), "only memory of its own is of use to it");
+  CHECK(given_.contains(memory), "only memory of NCCL can be registered");
   Of(handle)->memory.insert(memory);
   ++registered_;
   return kSuccess;
@@ -495,11 +495,11 @@ int FakeLibrary::Give(Communicator* own, FakeBatch batch) {
   own->batches.push_back(std::move(batch));
   while (Deliver(*own->clique)) {
   }
-  own->slow = faults_.slow_answers;
+  own->slow = faults_.slow_results;
   return own->slow > 0 ? kInProgress : kSuccess;
 }
 
-// Matches what the oldest batches of the ranks send with what those receive; whether there was any.
+// Matches sends and receives of the oldest batches of all ranks; returns whether there was a match.
 bool FakeLibrary::Deliver(const Clique& clique) {
   std::vector<Communicator*> heads;
   for (const auto& [one, owned] : communicators_)
@@ -542,17 +542,17 @@ int FakeLibrary::Operate(Handle handle, Stream stream, const std::string& kind, 
   ++*pending;
   own.clique->operations[own.enqueued++][own.rank] = {kind, in, out, count, type, argument, &own, pending};
   Run(*own.clique);
-  own.slow = faults_.slow_answers;
+  own.slow = faults_.slow_results;
   return own.slow > 0 ? kInProgress : kSuccess;
 }
 
-// Whatever all ranks have come to.
+// Runs the operations that all ranks have reached.
 void FakeLibrary::Run(Clique& clique) {
   while (!clique.operations.empty()) {
     auto& ranks = clique.operations.begin()->second;
     if (static_cast<int>(ranks.size()) < clique.world) return;
     for (const auto& [rank, operation] : ranks)
-      if (operation.pending == nullptr) return;  // one of them was stopped: it never ends
+      if (operation.pending == nullptr) return;  // a rank was stopped: the operation never ends
     const FakeOperation& first = ranks.begin()->second;
     const size_t bytes = first.count * SizeOf(first.type);
     std::vector<char> result;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Stands in for NCCL in tests: ranks are threads, memory of the GPU is memory, a stream is a queue that is
-// worked off when all ranks have enqueued. It can be slow, fail at any call, and hang.
+// A fake NCCL for tests: ranks are threads, GPU memory is host memory, a stream is a queue whose operations
+// run once all ranks have enqueued them. It can be slow, fail at any call, and hang.
 //
-// One FakeLibrary at a time: NCCL's functions have no place for a context.
+// REQUIRES: one FakeLibrary at a time, since NCCL's functions take no context.
 #pragma once
 
 #include <condition_variable>
@@ -25,9 +25,9 @@ struct FakeBatch;
 class FakeLibrary {
  public:
   struct Faults {
-    int slow_answers = 0;               // so often a call is still in progress when asked
+    int slow_results = 0;               // the number of polls for which a call is still in progress
     std::optional<int> failing_call{};  // this call, counted over all ranks and functions, fails...
-    int failure = kSystemError;         // ...so
+    int failure = kSystemError;         // ...with this result
     bool abort_hangs = false;           // until Release
     bool revoke_hangs = false;
     bool revoke_fails = false;
@@ -47,21 +47,21 @@ class FakeLibrary {
   ~FakeLibrary();
 
   Api api() const;
-  // Of a rank of its own; each has its own.
+  // Returns the stream of a new rank.
   Stream NewStream();
   Result<bool> Idle(Stream stream);
-  // Lets go whatever hangs.
+  // Ends all hanging calls.
   void Release();
   // The device of this stream fails from now on.
   void BreakDevice(Stream stream);
 
   int calls();     // so far, over all ranks
-  int shrinks();   // communicators that were made by shrinking, counted by rank
-  int grows();     // the same of growing
-  int grow_ids();  // that were asked for
+  int shrinks();   // communicators created by shrinking, counted per rank
+  int grows();     // communicators created by growing, counted per rank
+  int grow_ids();  // ids for growing that were requested
   int alive();     // communicators that were not freed
   int registered();
-  int given();  // pieces of memory that were not given back
+  int given();  // pieces of memory that were not freed
 
   // For the functions of the table.
   struct Clique;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The host's communicator among threads, as far as NCCL's own needs it: gather, broadcast, barrier.
+// The host's communicator between threads, with the operations that nccl/ needs: gather, broadcast, barrier.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class Meeting {
   int world() const { return world_; }
   uint64_t generation() const { return generation_; }
 
-  // All come with their bytes and go with everybody's.
+  // Every rank passes its bytes and gets those of all ranks.
   std::vector<std::vector<std::byte>> Exchange(int rank, std::vector<std::byte> own) {
     std::unique_lock lock(mutex_);
     parts_[static_cast<size_t>(rank)] = std::move(own);

@@ -36,7 +36,7 @@ TEST(NcclNet, InfiniBandWithGpuDirect) {
   EXPECT_EQ(TransportName(facts, false), "nccl:ib-gdr+p2p");
 }
 
-TEST(NcclNet, TheFallbackThatNobodySees) {
+TEST(NcclNet, SilentFallbackToSockets) {
   const NetFacts facts = FactsOf({
       "NET/Plugin: Could not find: libnccl-net.so",
       "NET/IB : No device found.",
@@ -60,13 +60,13 @@ TEST(NcclNet, PluginsAndSharedMemory) {
   EXPECT_EQ(facts.gdr_off, "GPU Direct RDMA disabled for GPU 0 / HCA 1 (distance 7 > 4)");
 }
 
-TEST(NcclNet, APluginThatIsMissingIsNamed) {
+TEST(NcclNet, AMissingPluginIsNamed) {
   const NetFacts facts =
       FactsOf({"NET/Plugin: Could not find: libnccl-net-gib.so libnccl-net.so", "Using network Socket"});
   EXPECT_NE(WhySockets(facts).find("libnccl-net-gib.so"), std::string::npos);
 }
 
-// What asking for RDMA is measured by.
+// This decides whether a job that requires RDMA has it.
 TEST(NcclNet, SocketsAreTheKernelsTcp) {
   for (const char* name : {"nccl:socket", "nccl:ib+p2p+socket", "ucx:tcp", "ucx:rc_mlx5+tcp", "ucx:tcp+cma"})
     EXPECT_TRUE(rendezvous::UsesTcp(name)) << name;
@@ -75,7 +75,7 @@ TEST(NcclNet, SocketsAreTheKernelsTcp) {
     EXPECT_FALSE(rendezvous::UsesTcp(name)) << name;
 }
 
-TEST(NcclNet, OtherLinesTeachNothing) {
+TEST(NcclNet, OtherLinesAreIgnored) {
   EXPECT_EQ(FactsOf({"", "Channel 00/02 : 0 1 2 3", "Trees [0] 1/-1/-1->0->-1", "Channel",
                      "comm 0x5 rank 0 nranks 2"}),
             NetFacts{});
@@ -88,7 +88,7 @@ class DebugLogTest : public ::testing::Test {
   static void Clear() {
     for (const char* name : {"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"}) ::unsetenv(name);
   }
-  // As NCCL does it.
+  // Writes as NCCL does.
   static void Append(std::FILE* file, const std::string& text) {
     std::fputs(text.c_str(), file);
     std::fflush(file);
@@ -110,12 +110,12 @@ TEST_F(DebugLogTest, WholeLinesOnce) {
   EXPECT_EQ(lines[0], "two");
   EXPECT_EQ(lines[1].size(), 20000u);
   Append(file, "four\n");
-  EXPECT_EQ(log->Read(), std::vector<std::string>{"four"}) << "after what was read was let go";
+  EXPECT_EQ(log->Read(), std::vector<std::string>{"four"}) << "after the memory of read lines was released";
   EXPECT_TRUE(log->Read().empty());
   std::fclose(file);
 }
 
-TEST_F(DebugLogTest, AUsersOwnSettingsStay) {
+TEST_F(DebugLogTest, UserSettingsStay) {
   ::setenv("NCCL_DEBUG", "info", 1);
   const auto all = DebugLog::Open();
   ASSERT_TRUE(all.ok());
@@ -126,39 +126,39 @@ TEST_F(DebugLogTest, AUsersOwnSettingsStay) {
   Clear();
   const std::string path = ::testing::TempDir() + "nccl-log-of-a-user.%p";
   ::setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
-  auto his = DebugLog::Open();
-  ASSERT_TRUE(his.ok());
+  auto user_log = DebugLog::Open();
+  ASSERT_TRUE(user_log.ok());
   EXPECT_STREQ(::getenv("NCCL_DEBUG_FILE"), path.c_str());
-  EXPECT_TRUE(his->Read().empty()) << "it is not there yet";
+  EXPECT_TRUE(user_log->Read().empty()) << "the file does not exist yet";
   const std::string real = ::testing::TempDir() + "nccl-log-of-a-user." + std::to_string(::getpid());
   std::FILE* const file = std::fopen(real.c_str(), "w");
-  Append(file, "his line\n");
-  EXPECT_EQ(his->Read(), std::vector<std::string>{"his line"});
+  Append(file, "user_log line\n");
+  EXPECT_EQ(user_log->Read(), std::vector<std::string>{"user_log line"});
   std::fclose(file);
   std::remove(real.c_str());
 }
 
-TEST_F(DebugLogTest, WhatWouldGoToATerminalIsReadAllTheSame) {
+TEST_F(DebugLogTest, OutputToATerminalIsReadInstead) {
   ::setenv("NCCL_DEBUG_FILE", "/dev/stdout", 1);
   const auto log = DebugLog::Open();
   ASSERT_TRUE(log.ok());
   EXPECT_NE(std::string(::getenv("NCCL_DEBUG_FILE")).find("/fd/"), std::string::npos);
 }
 
-// Where NCCL does not write what it uses, RDMA that became sockets would go unnoticed.
-TEST_F(DebugLogTest, WhateverAUserAsksForItsChoicesAreTold) {
+// If NCCL did not log its choices, a fallback from RDMA to sockets would go unnoticed.
+TEST_F(DebugLogTest, InitIsLoggedWhateverTheUserSelects) {
   const std::pair<const char*, const char*> lists[] = {
       {"COLL", "COLL,INIT"}, {"^COLL,init,NET", "^COLL,NET"}, {"^INIT", "ALL"}, {"^ALL", "ALL"}};
-  for (const auto& [his, ours] : lists) {
+  for (const auto& [user_log, ours] : lists) {
     ::setenv("NCCL_DEBUG", "INFO", 1);
-    ::setenv("NCCL_DEBUG_SUBSYS", his, 1);
+    ::setenv("NCCL_DEBUG_SUBSYS", user_log, 1);
     ASSERT_TRUE(DebugLog::Open().ok());
     EXPECT_STREQ(::getenv("NCCL_DEBUG_SUBSYS"), ours);
     Clear();
   }
 }
 
-TEST(NcclLibrary, WhatCannotBeUsedIsRefusedWithTheRemedy) {
+TEST(NcclLibrary, UnusableLibrariesAreRejectedWithARemedy) {
   const auto missing = LoadApi("libno-such-nccl.so");
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, Code::kUnavailable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What all members conclude from their members.
+// The plan that all members derive from their MemberInfos.
 #include "worker/fabric/nccl/plan.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<MemberInfo> Members(int world) {
 
 TEST(NcclPlan, OnlyLossesInTheOldOrderShrink) {
   std::vector<MemberInfo> members = Members(5);
-  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "nobody is missing";
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "no member is missing";
   members.erase(members.begin() + 3);
   members.erase(members.begin());
   EXPECT_EQ(MakePlan(members)->method, Plan::Method::kShrink);
@@ -38,13 +38,13 @@ TEST(NcclPlan, OnlyLossesInTheOldOrderShrink) {
   EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "in another order";
   std::swap(members[0], members[1]);
   members[2].parent = 0;
-  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "one could not keep its own";
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "one has no parent";
   members[2].parent = 4;
-  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "one is of another generation";
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "one has a parent of another generation";
   EXPECT_EQ(MakePlan(std::span(members).first(1))->method, Plan::Method::kSingle);
 }
 
-// `old` members of generation 5, and newcomers behind them.
+// `old` members of generation 5, and new members after them.
 std::vector<MemberInfo> Grown(int old, int world) {
   std::vector<MemberInfo> members = Members(world);
   for (int r = 0; r < world; ++r) {
@@ -57,44 +57,44 @@ std::vector<MemberInfo> Grown(int old, int world) {
   return members;
 }
 
-TEST(NcclPlan, OnlyNewcomersBehindAllOthersGrow) {
+TEST(NcclPlan, OnlyNewMembersAfterAllOthersGrow) {
   const auto method = [](const std::vector<MemberInfo>& members) { return MakePlan(members)->method; };
   EXPECT_EQ(method(Grown(3, 5)), Plan::Method::kGrow);
   EXPECT_EQ(method(Grown(2, 3)), Plan::Method::kGrow);
-  EXPECT_EQ(method(Grown(3, 3)), Plan::Method::kInit) << "nobody comes";
+  EXPECT_EQ(method(Grown(3, 3)), Plan::Method::kInit) << "no member is new";
   std::vector<MemberInfo> members = Grown(3, 5);
   std::swap(members[0], members[1]);
   EXPECT_EQ(method(members), Plan::Method::kInit) << "in another order";
   members = Grown(3, 5);
   std::swap(members[2], members[3]);
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "one comes in between";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "a new member is in between";
   members = Grown(3, 5);
   std::swap(members[0], members[4]);
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "one comes first";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "a new member is first";
   members = Grown(3, 5);
   members.erase(members.begin() + 1);
   EXPECT_EQ(method(members), Plan::Method::kInit) << "one was lost at the same time";
   members = Grown(3, 5);
   members.erase(members.begin() + 2);
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "the last one was";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "the last one was lost";
   members = Grown(3, 5);
   members[1].parent = 0;
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "one could not keep its own";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one has no parent";
   members = Grown(3, 5);
   members[2].parent = 4;
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "one is of another generation";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "one has a parent of another generation";
   members = Grown(3, 5);
   members[2].parent_world = 4;
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "they do not agree on its size";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "they disagree on the size of the parent";
   members = Grown(3, 5);
   members[4].parent = 5;
-  EXPECT_EQ(method(members), Plan::Method::kInit) << "a newcomer is none";
+  EXPECT_EQ(method(members), Plan::Method::kInit) << "a new member has a parent";
   members = Grown(3, 5);
   members[1].growable = 0;
   EXPECT_EQ(method(members), Plan::Method::kInit) << "one was revoked";
 }
 
-TEST(NcclPlan, WhatNcclCannotDo) {
+TEST(NcclPlan, UnsupportedGroups) {
   std::vector<MemberInfo> members = Members(3);
   members[2].gpu = members[0].gpu;
   EXPECT_EQ(MakePlan(members)->method, Plan::Method::kNone);
@@ -104,7 +104,7 @@ TEST(NcclPlan, WhatNcclCannotDo) {
   EXPECT_EQ(MakePlan(members)->method, Plan::Method::kNone);
   EXPECT_EQ(MakePlan(members)->why_none, "ranks 0 and 1 have instances (MIG) of one GPU, which NCCL refuses");
   members[1].host = DigestOf("other");
-  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "the same place on another machine";
+  EXPECT_EQ(MakePlan(members)->method, Plan::Method::kInit) << "the same PCI address on another machine";
   members = Members(3);
   members[1].version = 0;
   EXPECT_EQ(MakePlan(members)->why_none, "rank 1 has no NCCL");

@@ -28,13 +28,13 @@ class WatchdogTest : public ::testing::Test {
   }
 };
 
-TEST_F(WatchdogTest, AGenerationThatLosesAMemberIsParkedForASmallerOne) {
+TEST_F(WatchdogTest, ACommunicatorThatLosesAMemberIsParked) {
   Watchdog watchdog = Running(kAll);
   EXPECT_EQ(Decide(&watchdog, WaitStarted{}, kStart), Actions{});
   EXPECT_EQ(Decide(&watchdog, Failed{kRemoteError, "reset by peer"}, kStart),
             (Actions{Action::kFail, Action::kRevoke}));
   EXPECT_EQ(watchdog.failure->code, Code::kUnavailable);
-  EXPECT_EQ(Decide(&watchdog, Cancelled{}, kStart), Actions{}) << "told before";
+  EXPECT_EQ(Decide(&watchdog, Cancelled{}, kStart), Actions{}) << "already cancelled";
   EXPECT_EQ(Decide(&watchdog, Stopped{}, kStart), Actions{}) << "the call has not returned";
   EXPECT_EQ(watchdog.phase, Phase::kRevoking);
   EXPECT_EQ(Decide(&watchdog, CallReturned{true}, kStart), Actions{});
@@ -66,8 +66,8 @@ TEST_F(WatchdogTest, ARevokeThatFailsBecomesAnAbortWithinTheSameDeadline) {
   EXPECT_NE(ExitReason(watchdog).find("within 500 ms"), std::string::npos) << ExitReason(watchdog);
 }
 
-// Slow is not hanging: with no work on the GPU there is time to join threads and give memory back.
-TEST_F(WatchdogTest, FreeingWhatIsIdleMayTakeLonger) {
+// Without work on the GPU there is time to join threads and free memory.
+TEST_F(WatchdogTest, FreeingAnIdleCommunicatorMayTakeLonger) {
   Watchdog parked = Running(kAll);
   (void)Decide(&parked, Released{}, kStart);
   Watchdog forming = StartWatchdog(kLimits, kAll, kStart);
@@ -84,13 +84,13 @@ TEST_F(WatchdogTest, FreeingWhatIsIdleMayTakeLonger) {
   }
 }
 
-TEST_F(WatchdogTest, AnAbortThatFailsLeavesAtOnce) {
+TEST_F(WatchdogTest, AFailedAbortExitsAtOnce) {
   Watchdog watchdog = Running(kNone);
   (void)Decide(&watchdog, Cancelled{}, kStart);
   EXPECT_EQ(Decide(&watchdog, CallReturned{false}, kStart), Actions{Action::kExit});
 }
 
-TEST_F(WatchdogTest, RanksThatNeverCome) {
+TEST_F(WatchdogTest, MissingRanksMeetTheDeadline) {
   Watchdog watchdog = StartWatchdog(kLimits, kAll, kStart);
   EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(10)), (Actions{Action::kFail, Action::kAbort}))
       << "nothing to keep before it has formed";
@@ -98,9 +98,9 @@ TEST_F(WatchdogTest, RanksThatNeverCome) {
   EXPECT_NE(watchdog.failure->message.find("10 s"), std::string::npos);
 }
 
-TEST_F(WatchdogTest, AnOperationThatDoesNotEnd) {
+TEST_F(WatchdogTest, AnOperationThatDoesNotEndMeetsTheDeadline) {
   Watchdog watchdog = Running(kNone);
-  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(100)), Actions{}) << "nobody waits";
+  EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(100)), Actions{}) << "no wait is in progress";
   (void)Decide(&watchdog, WaitStarted{}, kStart + seconds(100));
   EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(119)), Actions{});
   EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(120)), (Actions{Action::kFail, Action::kAbort}));
@@ -116,7 +116,7 @@ TEST_F(WatchdogTest, ProgressOfOneWaitIsProgressForAll) {
   EXPECT_EQ(Decide(&watchdog, Tick{}, kStart + seconds(39)), (Actions{Action::kFail, Action::kAbort}));
 }
 
-TEST_F(WatchdogTest, WhatIsReleasedWellIsKeptWhereItCanShrink) {
+TEST_F(WatchdogTest, ACleanReleaseParksIfTheLibraryCanShrink) {
   Watchdog kept = Running(Capabilities{false, true});
   EXPECT_EQ(Decide(&kept, Released{}, kStart), Actions{Action::kFail});
   EXPECT_EQ(kept.phase, Phase::kParked);
@@ -131,23 +131,23 @@ TEST_F(WatchdogTest, AGpuThatFailsIsGone) {
   EXPECT_EQ(watchdog.failure->code, Code::kGone);
 }
 
-// ---- the simulation: a library with moods, against what watchdog.h promises
+// ---- the simulation: a library with random behaviour, against the invariants of watchdog.h
 
 using DecideFunction = std::function<Actions(Watchdog*, const Event&, Time)>;
 
-// The first broken promise, or nothing.
+// Returns the first violated invariant, or "".
 std::string Simulate(uint64_t seed, const DecideFunction& decide) {
   SplitMix64 random(seed);
   const Capabilities capabilities = {random.Chance(0.6), random.Chance(0.7)};
   const bool revoke_works = random.Chance(0.7);
-  const bool falls_quiet = random.Chance(0.8);
+  const bool work_stops = random.Chance(0.8);
   const bool abort_works = random.Chance(0.9);
   const bool waits_end = random.Chance(0.7);
-  const bool calm = random.Chance(0.3);  // nothing happens but waiting
+  const bool calm = random.Chance(0.3);  // only waits happen
   const bool calls_return = random.Chance(0.85);
   Watchdog watchdog = StartWatchdog(kLimits, capabilities, kStart);
   Time now = kStart;
-  Time return_at = kNever;  // of the call under way
+  Time return_at = kNever;  // of the call in flight
   bool aborting = false;
   bool revoked = false;
   bool freed = false;
@@ -168,7 +168,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
         waits = 0;
         waiting_since = kNever;
       } else if (action == Action::kExit) {
-        if (watchdog.phase != Phase::kExiting) broken = "W3: leaves, but does not know";
+        if (watchdog.phase != Phase::kExiting) broken = "W3: exits in another phase";
       } else {
         if (return_at != kNever) broken = "W2: two calls at a time";
         if (freed) broken = "W4: a call after it was freed";
@@ -186,7 +186,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
       }
     }
     const Phase after = watchdog.phase;
-    // The GPU's work is over; what is disposed of at once has a deadline of its own.
+    // The GPU's work has ended; disposing of the communicator at once has its own deadline.
     if (std::holds_alternative<Stopped>(event) && after == Phase::kAborting) {
       stopping_since = now;
       stopping_limit = kLimits.freeing;
@@ -194,14 +194,14 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
     if (after == Phase::kParked) {
       if (!capabilities.shrink) broken = "W4: parked, and the library cannot shrink";
       if (return_at != kNever) broken = "W4: parked during a call";
-      if (before == Phase::kRevoking && !(revoked && falls_quiet)) broken = "W4: parked while work goes on";
+      if (before == Phase::kRevoking && !(revoked && work_stops)) broken = "W4: parked while work runs";
     }
     if (after == Phase::kParked || after == Phase::kGone || after == Phase::kExiting) stopping_since = kNever;
     if (after == Phase::kGone && !freed) broken = "gone, but not freed";
   };
   for (int i = 0; i < 400 && broken.empty(); ++i) {
     now += milliseconds(static_cast<int64_t>(random.Below(random.Chance(0.02) ? 8000 : 60)));
-    // The shell ticks at the deadline it was told.
+    // The shell ticks at the deadline.
     const Time deadline = std::min({watchdog.deadline, return_at});
     if (deadline < now) now = deadline;
     if (return_at <= now) {
@@ -240,7 +240,7 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
         if (!calm && random.Chance(0.05)) feed(Disposed{});
         break;
       case 7:
-        if (watchdog.phase == Phase::kRevoking && revoked && falls_quiet && return_at == kNever)
+        if (watchdog.phase == Phase::kRevoking && revoked && work_stops && return_at == kNever)
           feed(Stopped{});
         break;
       default:
@@ -256,14 +256,14 @@ std::string Simulate(uint64_t seed, const DecideFunction& decide) {
 
 constexpr uint64_t kSeeds = 4000;
 
-TEST(WatchdogSimulation, KeepsItsPromises) {
+TEST(WatchdogSimulation, KeepsItsInvariants) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) ASSERT_EQ(Simulate(seed, Decide), "") << "seed " << seed;
 }
 
-// Each of these is a mistake that somebody could make; the simulation must see every one.
-TEST(WatchdogSimulation, SeesMistakes) {
-  const std::vector<std::pair<std::string, DecideFunction>> mistakes = {
-      {"never leaves",
+// Planted errors, each of which the simulation must detect.
+TEST(WatchdogSimulation, DetectsPlantedErrors) {
+  const std::vector<std::pair<std::string, DecideFunction>> planted_errors = {
+      {"never exits",
        [](Watchdog* w, const Event& event, Time now) {
          Actions actions = Decide(w, event, now);
          if (std::erase(actions, Action::kExit) > 0) w->phase = Phase::kAborting;
@@ -277,20 +277,20 @@ TEST(WatchdogSimulation, SeesMistakes) {
            w->deadline = now + w->limits.stopping;
          return actions;
        }},
-      {"takes as long for one that works as for an idle one",
+      {"gives a communicator with work as long as an idle one",
        [](Watchdog* w, const Event& event, Time now) {
          const Phase before = w->phase;
          const Actions actions = Decide(w, event, now);
          if (before == Phase::kRunning && w->phase == Phase::kAborting) w->deadline = now + w->limits.freeing;
          return actions;
        }},
-      {"tells an order after a failure",
+      {"reports a cancellation after a failure",
        [](Watchdog* w, const Event& event, Time now) {
          Actions actions = Decide(w, event, now);
          if (std::holds_alternative<Cancelled>(event) && actions.empty()) actions.push_back(Action::kFail);
          return actions;
        }},
-      {"aborts while the revoke is under way",
+      {"aborts while the revoke is in flight",
        [](Watchdog* w, const Event& event, Time now) {
          Actions actions = Decide(w, event, now);
          if (w->phase == Phase::kRevoking && std::holds_alternative<Disposed>(event))
@@ -305,13 +305,13 @@ TEST(WatchdogSimulation, SeesMistakes) {
          w->capabilities = real;
          return actions;
        }},
-      {"takes a failed abort for done",
+      {"treats a failed abort as done",
        [](Watchdog* w, const Event& event, Time now) {
          if (w->phase == Phase::kAborting && std::holds_alternative<CallReturned>(event))
            return Decide(w, CallReturned{true}, now);
          return Decide(w, event, now);
        }},
-      {"parks before it is quiet",
+      {"parks before the work has ended",
        [](Watchdog* w, const Event& event, Time now) {
          Actions actions = Decide(w, event, now);
          if (w->phase == Phase::kRevoking && !w->call_in_flight) Decide(w, Stopped{}, now);
@@ -330,7 +330,7 @@ TEST(WatchdogSimulation, SeesMistakes) {
          return actions;
        }},
   };
-  for (const auto& [name, decide] : mistakes) {
+  for (const auto& [name, decide] : planted_errors) {
     bool seen = false;
     for (uint64_t seed = 0; seed < kSeeds && !seen; ++seed) seen = !Simulate(seed, decide).empty();
     EXPECT_TRUE(seen) << name;
