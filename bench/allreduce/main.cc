@@ -89,11 +89,11 @@ bool RunRank(const Run& run, SharedPage& page, int rank) {
   std::memcpy(page.addresses[rank], address.c_str(), address.size() + 1);
   page.written.fetch_add(1);
   while (page.written.load() < run.world) ::sched_yield();
-  fabric::Group group;
-  group.generation = 1;
-  group.rank = rank;
-  for (int q = 0; q < run.world; ++q) group.addresses.emplace_back(page.addresses[q]);
-  const auto communicator = Must(fabric->Connect(group), "connect");
+  fabric::Membership membership;
+  membership.generation = 1;
+  membership.rank = rank;
+  for (int q = 0; q < run.world; ++q) membership.addresses.emplace_back(page.addresses[q]);
+  const auto communicator = Must(fabric->Connect(membership), "connect");
   if (CPU_COUNT(&set) == 1) ::sched_setaffinity(0, sizeof set, &set);
 
   bool good = true;

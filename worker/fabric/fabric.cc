@@ -34,16 +34,16 @@ class ShmUcxFabric final : public Fabric {
     return EncodeAddress(address);
   }
 
-  Result<std::unique_ptr<Communicator>> Connect(const Group& group) override {
+  Result<std::unique_ptr<Communicator>> Connect(const Membership& membership) override {
     std::vector<MemberAddress> members;
-    for (size_t q = 0; q < group.addresses.size(); ++q) {
-      auto member = DecodeAddress(group.addresses[q]);
+    for (size_t q = 0; q < membership.addresses.size(); ++q) {
+      auto member = DecodeAddress(membership.addresses[q]);
       if (!member.ok()) return member.error().In(fmt::format("address of rank {}", q));
       members.push_back(std::move(*member));
     }
-    if (group.rank < 0 || static_cast<size_t>(group.rank) >= members.size() ||
-        members[group.rank].uuid != self_.uuid)
-      return Error{Code::kInvalid, fmt::format("rank {} is not this process", group.rank)};
+    if (membership.rank < 0 || static_cast<size_t>(membership.rank) >= members.size() ||
+        members[membership.rank].uuid != self_.uuid)
+      return Error{Code::kInvalid, fmt::format("rank {} is not this process", membership.rank)};
 
     const bool one_host = std::all_of(members.begin(), members.end(), [&](const MemberAddress& member) {
       return member.host_id == self_.host_id;
@@ -52,11 +52,11 @@ class ShmUcxFabric final : public Fabric {
       return Error{Code::kInvalid,
                    "transport shm needs all members on one host; they are on different hosts"};
     if (choice_ == TransportChoice::kUcx || !one_host) {
-      RM_ASSIGN(auto transport, ucx_->Connect(group.generation, group.rank, members));
+      RM_ASSIGN(auto transport, ucx_->Connect(membership.generation, membership.rank, members));
       name_ = members.size() == 1 ? "none" : "ucx:" + ucx_->Transports();
       return NewMessageCommunicator(std::move(transport));
     }
-    RM_ASSIGN(auto communicator, shm_->Connect(group.generation, group.rank, members));
+    RM_ASSIGN(auto communicator, shm_->Connect(membership.generation, membership.rank, members));
     name_ = members.size() == 1 ? "none" : "shm";
     return communicator;
   }

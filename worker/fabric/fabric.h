@@ -42,7 +42,7 @@ struct FabricOptions {
 };
 
 // The members of one generation. The index of an address is the rank of its member.
-struct Group {
+struct Membership {
   uint64_t generation = 0;
   int rank = 0;                        // of this process
   std::vector<std::string> addresses;  // Fabric::Address() of each member
@@ -67,16 +67,16 @@ class Fabric {
   // Errors: kExhausted, with the requested and the available bytes.
   virtual Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) = 0;
 
-  // Returns the address of this member, printable, for Group::addresses.
+  // Returns the address of this member, printable, for Membership::addresses.
   // REQUIRES: no Allocate follows.
   virtual std::string Address() const = 0;
 
   // Creates the communicator of a generation. May block until every member has called it. Peers that stay
   // keep their mappings and endpoints.
-  // REQUIRES: every member passes an equal Group (except for the rank); the communicator of the previous
+  // REQUIRES: every member passes an equal Membership (except for the rank); the communicator of the previous
   // generation is destroyed.
   // Errors: kCancelled after Abort of this or a newer generation, kUnavailable when a peer is gone.
-  virtual Result<std::unique_ptr<Communicator>> Connect(const Group& group) = 0;
+  virtual Result<std::unique_ptr<Communicator>> Connect(const Membership& membership) = 0;
 
   // Ends every operation of `generation` and older, including Connect and operations that have not started,
   // with kCancelled. Thread-safe. Never blocks.

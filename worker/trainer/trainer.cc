@@ -135,7 +135,7 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
   const auto self = std::ranges::find(formed.members, parts_.member, &rendezvous::Member::id);
   if (self == formed.members.end()) return Ok();  // this member is a standby in this generation
   if (!parts_.channel->Begin(formed.generation)) return Ok();
-  fabric::Group group;
+  fabric::Membership group;
   group.generation = formed.generation;
   group.rank = static_cast<int>(self - formed.members.begin());
   for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
@@ -163,7 +163,7 @@ std::string Trainer::Transport() const {
   return of_device.empty() ? parts_.fabric->TransportName() : of_device;
 }
 
-Status Trainer::Connect(const fabric::Group& group) {
+Status Trainer::Connect(const fabric::Membership& group) {
   unreachable_.reset();
   auto connected = parts_.fabric->Connect(group);
   if (!connected.ok()) {

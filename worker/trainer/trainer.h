@@ -48,7 +48,7 @@ class Trainer {
   Status Answer(const rendezvous::Prepare& prepare);
   // Takes part in a generation until it ends. OK: paused at a boundary, or done.
   Status RunGeneration(const rendezvous::NewGeneration& formed);
-  Status Connect(const fabric::Group& group);
+  Status Connect(const fabric::Membership& group);
   std::string Transport() const;
   // Fails if the job requires RDMA and the transport uses TCP.
   Status CheckRdma();

@@ -63,7 +63,7 @@ Status Member::Exchange() {
 }
 
 Result<std::unique_ptr<Communicator>> Member::Connect(uint64_t generation, const std::vector<int>& ids) {
-  Group group;
+  Membership group;
   group.generation = generation;
   for (size_t q = 0; q < ids.size(); ++q) {
     if (ids[q] == id_) group.rank = static_cast<int>(q);
