@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Base64 (RFC 4648, with padding) for binary blobs that travel in JSON, such as transport addresses. Pure
-// functions.
+// Base64 (RFC 4648, with padding) for binary values in JSON, such as transport addresses. Pure functions.
 #pragma once
 
 #include <string>
@@ -12,6 +11,7 @@
 namespace ringmaster {
 
 std::string EncodeBase64(std::string_view bytes);
+// Errors: kInvalid for a length that is not a multiple of 4 and for characters outside the alphabet.
 Result<std::string> DecodeBase64(std::string_view text);
 
 }  // namespace ringmaster

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CHECK(condition[, format, args...]): our own mistakes end the process, in release builds too.
+// CHECK(condition[, format, args...]) aborts the process when the condition is false, in release builds too.
 //
-// For programmer errors only; whatever input, disk or network can cause is a Result.
+// For programming errors only. A failure that input, disk or network can cause is a Result (base/result.h).
 #pragma once
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 
 namespace ringmaster {
 
+// Prints the location, the condition and the message to stderr, then aborts.
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition, const std::string& message);
 
 namespace check_internal {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file descriptor that closes itself. Move-only.
+// An owned file descriptor, closed on destruction. Move-only. Not thread-safe.
 #pragma once
 
 #include <unistd.h>
@@ -27,7 +27,9 @@ class Fd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  // Returns the descriptor and gives up ownership.
   int Release() { return std::exchange(fd_, -1); }
+  // Closes the descriptor, if there is one.
   void Reset() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }

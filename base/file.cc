@@ -87,16 +87,16 @@ Status FsyncFolder(const std::string& path) {
 }
 
 Status WriteFileAtomic(const std::string& path, std::string_view text) {
-  const std::string aside = fmt::format("{}.tmp-{}", path, ::getpid());
-  if (Status written = WriteFileDurable(aside, std::as_bytes(std::span(text.data(), text.size())));
+  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
+  if (Status written = WriteFileDurable(temporary, std::as_bytes(std::span(text.data(), text.size())));
       !written.ok()) {
-    ::unlink(aside.c_str());
+    ::unlink(temporary.c_str());
     return written;
   }
-  if (::rename(aside.c_str(), path.c_str()) != 0) {
-    const int why = errno;
-    ::unlink(aside.c_str());
-    return ErrnoError("rename to " + path, why);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    return ErrnoError("rename to " + path, error_number);
   }
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return FsyncFolder(parent.empty() ? "." : parent);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// xxHash3: checksums of chunks and the hash of weights that users compare. Pure functions.
+// xxHash3 (XXH3, 64 bits): checksums of checkpoint chunks, and the weights hash that users compare. Pure
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace ringmaster {
 
 uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
 
-// Sixteen hexadecimal digits, as printed in summaries and logs.
+// Returns sixteen hexadecimal digits, the form used in summaries and logs.
 std::string HashHex(uint64_t hash);
 
 template <class T>

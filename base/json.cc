@@ -23,8 +23,8 @@ const Json* Find(const Json& object, const char* key) {
 Result<Json> ParseJson(std::string_view text) {
   std::string problem;
   std::vector<std::set<std::string>> keys;
-  // The callback sees every key before its value, so duplicates can be refused (the parser itself keeps the
-  // last one).
+  // The callback gets every key before its value and rejects duplicates; the parser alone would keep the last
+  // one.
   const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > kMaxDepth && problem.empty()) problem = fmt::format("nested deeper than {}", kMaxDepth);
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
@@ -36,7 +36,8 @@ Result<Json> ParseJson(std::string_view text) {
     }
     return true;
   };
-  // Depth is bounded before the recursive destructor of a hostile document could overflow the stack.
+  // Check the depth before parsing: the recursive destructor of a deeply nested value could overflow the
+  // stack.
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {

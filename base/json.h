@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// JSON glue: parse without exceptions, within limits, duplicate keys refused. Pure functions.
+// JSON without exceptions: a parser with limits, a canonical writer, and typed and lenient readers. Pure
+// functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,13 +14,14 @@ namespace ringmaster {
 
 using Json = nlohmann::json;
 
-// Refuses: invalid UTF-8, trailing text, depth over 64, duplicate keys. The message names line and column.
+// Errors: kInvalid for invalid UTF-8, trailing text, a depth over 64 and duplicate keys. A syntax error names
+// its line and column.
 Result<Json> ParseJson(std::string_view text);
 
-// Compact, keys sorted: equal values give equal text. Invalid UTF-8 in strings is replaced, never thrown on.
+// Writes compact JSON with sorted keys: equal values give equal text. Replaces invalid UTF-8 in strings.
 std::string DumpJson(const Json& value);
 
-// Typed member access: kInvalid with the key's name when the member is missing or of another type.
+// Strict readers. Errors: kInvalid with the name of the key when the member is missing or has another type.
 Result<std::string> JsonString(const Json& object, const char* key);
 Result<int64_t> JsonInt(const Json& object, const char* key);
 Result<uint64_t> JsonUint(const Json& object, const char* key);
@@ -27,10 +29,11 @@ Result<double> JsonDouble(const Json& object, const char* key);
 Result<bool> JsonBool(const Json& object, const char* key);
 
 // Lenient readers for documents whose shape another program decides, such as objects of the Kubernetes API: a
-// member that is missing or has another type reads as empty. `object` may be of any type.
+// member that is missing or has another type reads as empty. `object` may have any type. References and views
+// point into `object`.
 namespace json {
 
-const Json& Child(const Json& object, std::string_view key);  // null when there is none
+const Json& Child(const Json& object, std::string_view key);  // a null value when the member is missing
 std::string_view Text(const Json& object, std::string_view key);
 int64_t Integer(const Json& object, std::string_view key, int64_t otherwise = 0);
 bool Flag(const Json& object, std::string_view key);

@@ -29,26 +29,22 @@ spdlog::level::level_enum ToSpd(Level level) {
   return spdlog::level::info;
 }
 
-// spdlog keeps its own registry; this is the one place that touches it.
+// The process-wide logger. This function is the only user of spdlog's registry.
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    // A library of ours that is loaded by a program has this code once more: it writes to the program's.
-    if (auto programs = spdlog::get("ringmaster")) return programs;
-    auto made = spdlog::stderr_logger_mt("ringmaster");
-    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %v");
-    made->flush_on(spdlog::level::debug);
-    const char* wanted = std::getenv("RINGMASTER_LOG");
-    made->set_level(wanted == nullptr ? spdlog::level::info : spdlog::level::from_str(wanted));
-    return made;
+    // A plugin that a program loads has a second copy of this function: it uses the logger of the program.
+    if (auto existing = spdlog::get("ringmaster")) return existing;
+    auto created = spdlog::stderr_logger_mt("ringmaster");
+    created->set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %v");
+    created->flush_on(spdlog::level::debug);
+    const char* threshold = std::getenv("RINGMASTER_LOG");
+    created->set_level(threshold == nullptr ? spdlog::level::info : spdlog::level::from_str(threshold));
+    return created;
   }();
   return *logger;
 }
 
-}  // namespace
-
-namespace {
-
-// As in JSON strings; bytes that are no UTF-8 are left to the reader.
+// Appends a JSON string. Invalid UTF-8 passes through unchanged.
 void AppendQuoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -64,7 +60,7 @@ void AppendQuoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// The length of the key when `word` is key=value, else 0.
+// Returns the length of the key when `word` begins with key=, otherwise 0.
 size_t KeyLength(std::string_view word) {
   size_t length = 0;
   while (length < word.size() && ((word[length] >= 'a' && word[length] <= 'z') || word[length] == '_'))
@@ -101,10 +97,11 @@ std::string ToJsonMembers(std::string_view line) {
   while (!line.empty()) {
     const size_t key = KeyLength(line);
     if (key == 0) break;
-    // The value goes on up to the next word that is key=value, or up to the end.
+    // The value ends at the next space.
     size_t end = line.find(' ');
     while (end != std::string_view::npos && KeyLength(line.substr(end + 1)) == 0) {
-      // Words without a key behind the last pair are the message, unless the value is an error's text.
+      // Only an error's text contains spaces; it ends at the next key=value. After any other key, words
+      // without a key belong to the message.
       if (line.substr(0, key) != "error") break;
       end = line.find(' ', end + 1);
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One-line key=value logs on stderr, or JSON objects with the same members. Thread-safe. The function that
-// decides an error logs it; callers add context. The backing library stays out of this header: it costs
-// seconds per translation unit.
+// Logs on stderr, one line each: key=value pairs followed by a message, or a JSON object with the same
+// members. Thread-safe after Init.
+//
+// The function that handles an error logs it; its callees return the error with context instead. This header
+// does not include spdlog, which would cost seconds per translation unit.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,15 +16,14 @@ namespace ringmaster::log {
 
 enum class Level { kDebug, kInfo, kWarn, kError };
 
-// Once, at the start of main. `name` stands at the head of every line ("agent pod=gpt-1-0").
+// Call once, at the start of main. Every line begins with `name` ("agent pod=gpt-1-0").
 // RINGMASTER_LOG=debug|info|warn|error sets the threshold (default info).
 void Init(const std::string& name);
-// The same with a JSON object per line: ts, level, logger, msg, and every key=value of the line as a member
-// of its own.
+// Like Init, but each line is a JSON object: ts, level, logger, msg, and one member for every key=value pair.
 void InitJson(const std::string& name);
 
-// For InitJson; pure. The members of a line, each with a comma before it: the words `key=value` at its head,
-// in order, and the rest as "msg". The value of `error` may hold spaces: it reaches to the next such word.
+// Returns the JSON members of a line, each preceded by a comma: the leading key=value words in order, then
+// the rest as "msg". The value of `error` may contain spaces and ends at the next key=value word. Pure.
 std::string ToJsonMembers(std::string_view line);
 
 void Write(Level level, std::string_view line);

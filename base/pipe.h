@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Both ends of a new pipe, closed on exec.
+// Both ends of a pipe. MakePipe opens them close-on-exec.
 #pragma once
 
 #include "base/fd.h"

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Result<T>: an expected failure is a value. Errors carry what is wrong, where, and what to do about it.
+// Result<T> holds a value or an Error. Functions whose failure is expected return it instead of throwing.
 //
-// Codes say what the caller may do next. Unavailable (surely not done) and Ambiguous (perhaps done) differ on
-// purpose: the first may be repeated, the second must be read back first. Value types, no thread rules.
+// A newcomer reads this file first, then base/check.h (programming errors) and base/log.h: every other folder
+// uses these three.
+//
+// A Code states what the caller may do next; the message names the problem, its place and the remedy.
+// kUnavailable means that the request had no effect and may be repeated. kAmbiguous means that the request
+// may have had its effect: the caller reads the state before it decides. Value types; not thread-safe.
 #pragma once
 
 #include <optional>
@@ -16,29 +20,30 @@
 namespace ringmaster {
 
 enum class Code {
-  kInvalid,  // the input is wrong: no retry helps
+  kInvalid,  // the input is wrong; a retry cannot succeed
   kNotFound,
   kAlreadyExists,
-  kConflict,  // somebody changed it meanwhile: read again, decide again
+  kConflict,  // another writer changed the object: read it again and decide again
   kGone,
   kForbidden,
-  kUnavailable,  // surely not done; may be tried again
-  kAmbiguous,    // perhaps done: read before deciding
+  kUnavailable,  // no effect; may be repeated
+  kAmbiguous,    // perhaps took effect: read the state before deciding
   kDeadlineExceeded,
-  kCancelled,  // we were told to stop (a newer generation, Abort)
-  kCorrupt,    // a checksum, length or magic does not match
-  kExhausted,  // no memory, no disk, a limit reached
-  kInternal,   // our own mistake, reported rather than fatal
+  kCancelled,  // stopped on request (a newer generation, Abort)
+  kCorrupt,    // a checksum, a length or a magic number does not match
+  kExhausted,  // out of memory, out of disk space, or over a limit
+  kInternal,   // a programming error that is reported instead of fatal
 };
 
+// Returns the name without its k: "Invalid".
 const char* CodeName(Code code);
 
 struct Error {
   Code code = Code::kInternal;
   std::string message;
 
-  // Prepends context: Error{"no such file"}.In("spec.training.data.path") -> "spec.training.data.path: no
-  // such file".
+  // Returns the error with context in front of its message: "no such file" in "spec.training.data.path"
+  // becomes "spec.training.data.path: no such file".
   [[nodiscard]] Error In(const std::string& context) const { return {code, context + ": " + message}; }
   bool operator==(const Error&) const = default;
 };
@@ -49,6 +54,7 @@ class [[nodiscard]] Result {
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
 
+  // value(), operator* and operator-> REQUIRE ok(); error() REQUIRES !ok(). A violation aborts.
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
@@ -77,6 +83,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
+// Success or an Error.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -99,13 +106,13 @@ inline Status Ok() { return {}; }
 
 }  // namespace ringmaster
 
-// Returns the error of EXPR to the caller, if it has one.
+// RM_TRY(expr): returns the error of `expr` to the caller, if it has one.
 #define RM_TRY(expr)                                                  \
   do {                                                                \
     if (auto rm_try_ = (expr); !rm_try_.ok()) return rm_try_.error(); \
   } while (0)
 
-// RM_ASSIGN(auto x, F()): x = value of F(), or returns its error.
+// RM_ASSIGN(auto x, F()): assigns the value of F() to x, or returns the error of F() to the caller.
 #define RM_ASSIGN(lhs, expr) RM_ASSIGN_IMPL_(RM_CONCAT_(rm_result_, __COUNTER__), lhs, expr)
 #define RM_ASSIGN_IMPL_(tmp, lhs, expr) \
   auto tmp = (expr);                    \

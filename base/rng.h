@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Counter-based randomness: every value is a pure function of its keys, so that it does not matter who asks,
-// or when.
+// Counter-based random numbers: every value is a pure function of its keys, so it does not depend on which
+// worker asks for it, or when.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 64 random bits keyed by up to four numbers (for example seed, step, micro-batch, element).
+// Returns 64 random bits for up to four keys (for example seed, step, micro-batch, element).
 constexpr uint64_t KeyedRandom(uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0) {
   return Mix64(Mix64(Mix64(Mix64(a) ^ b) ^ c) ^ d);
 }
 
-// A seeded stream, for simulators, jitter and tests. Not shared between threads.
+// A seeded stream of random numbers for simulators, jitter and tests. Not thread-safe.
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t seed) : state_(seed) {}
@@ -30,7 +30,7 @@ class SplitMix64 {
     state_ += 0x9e3779b97f4a7c15ULL;
     return result;
   }
-  // Uniform in [0, bound); bound > 0. The bias of the modulo is below 2^-32 for every bound used here.
+  // Uniform in [0, bound). REQUIRES: bound > 0. The bias of the modulo is below 2^-32 for every bound in use.
   uint64_t Below(uint64_t bound) { return Next() % bound; }
   // Uniform in [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Time as the pure cores see it: values handed in by a shell. Only shells call Now().
+// Monotonic time. Pure code takes `Time now` as an argument; only the code around it (the event loops) calls
+// Now().
 #pragma once
 
 #include <chrono>
@@ -15,7 +16,6 @@ using std::chrono::seconds;
 
 inline constexpr Time kNever = Time::max();
 
-// For shells. Pure code takes `Time now` as an argument.
 inline Time Now() { return std::chrono::steady_clock::now(); }
 
 inline double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }

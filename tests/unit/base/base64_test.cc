@@ -16,7 +16,7 @@ TEST(Base64, KnownValuesOfRfc4648) {
   EXPECT_EQ(EncodeBase64("foobar"), "Zm9vYmFy");
 }
 
-TEST(Base64, DecodesWhatItEncodes) {
+TEST(Base64, DecodeInvertsEncode) {
   SplitMix64 rng(1);
   for (size_t length = 0; length < 200; ++length) {
     std::string bytes(length, '\0');
@@ -27,7 +27,7 @@ TEST(Base64, DecodesWhatItEncodes) {
   }
 }
 
-TEST(Base64, RefusesOtherText) {
+TEST(Base64, RejectsInvalidText) {
   EXPECT_FALSE(DecodeBase64("abc").ok());
   EXPECT_FALSE(DecodeBase64("ab!d").ok());
   EXPECT_FALSE(DecodeBase64("=abc").ok());

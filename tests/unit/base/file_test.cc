@@ -25,7 +25,7 @@ TEST_F(FileTest, WritesAtomicallyAndReadsBack) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
-TEST_F(FileTest, SaysWhatIsWrong) {
+TEST_F(FileTest, ReturnsTheCodeOfTheFailure) {
   EXPECT_EQ(ReadFile(folder_ + "/none").error().code, Code::kNotFound);
   EXPECT_EQ(ReadFile(folder_).error().code, Code::kInvalid);
   ASSERT_TRUE(WriteFileAtomic(folder_ + "/big", std::string(100, 'x')).ok());
@@ -34,8 +34,8 @@ TEST_F(FileTest, SaysWhatIsWrong) {
   EXPECT_FALSE(MakeFolder(folder_ + "/big/x").ok());
 }
 
-TEST_F(FileTest, AFullDiskLeavesNothingBehind) {
-  // /dev/full answers every write with ENOSPC.
+TEST_F(FileTest, AFullDiskIsExhausted) {
+  // Every write to /dev/full fails with ENOSPC.
   const auto status = WriteFileDurable("/dev/full", std::as_bytes(std::span("x", 1)));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::kExhausted);

@@ -7,29 +7,29 @@
 namespace ringmaster {
 namespace {
 
-TEST(Json, RefusesDuplicateKeysAlsoDeepInside) {
+TEST(Json, RejectsDuplicateKeysAtAnyDepth) {
   EXPECT_TRUE(ParseJson(R"({"a":{"x":1},"b":{"x":2}})").ok());
   const auto twice = ParseJson(R"({"a":[{"x":1,"x":2}]})");
   ASSERT_FALSE(twice.ok());
   EXPECT_NE(twice.error().message.find("duplicate key \"x\""), std::string::npos);
 }
 
-TEST(Json, RefusesDepthBeyondTheLimit) {
+TEST(Json, RejectsDepthBeyondTheLimit) {
   EXPECT_TRUE(ParseJson(std::string(60, '[') + std::string(60, ']')).ok());
   EXPECT_FALSE(ParseJson(std::string(100000, '[')).ok());
   EXPECT_FALSE(ParseJson(std::string(70, '[') + std::string(70, ']')).ok());
 }
 
-TEST(Json, BracketsInStringsAreNoDepth) {
+TEST(Json, BracketsInStringsDoNotCountAsDepth) {
   EXPECT_TRUE(ParseJson("{\"a\":\"" + std::string(500, '[') + "\\\"\"}").ok());
 }
 
-TEST(Json, RefusesTrailingTextAndBadUtf8) {
+TEST(Json, RejectsTrailingTextAndInvalidUtf8) {
   EXPECT_FALSE(ParseJson("{} x").ok());
   EXPECT_FALSE(ParseJson("\"\xff\"").ok());
 }
 
-TEST(Json, TypedAccessNamesTheKey) {
+TEST(Json, StrictReadersNameTheKey) {
   const auto value = ParseJson(R"({"n":3,"s":"x","big":18446744073709551615})").value();
   EXPECT_EQ(JsonInt(value, "n").value(), 3);
   EXPECT_EQ(JsonString(value, "n").error().message, "n: must be a string");

@@ -9,7 +9,7 @@
 namespace ringmaster::log {
 namespace {
 
-TEST(Log, PairsBecomeMembersAndTheRestAMessage) {
+TEST(Log, PairsBecomeMembersAndTheRestBecomesTheMessage) {
   EXPECT_EQ(ToJsonMembers("job=a/b attempt=3 all pods run"),
             R"(,"job":"a/b","attempt":"3","msg":"all pods run")");
   EXPECT_EQ(ToJsonMembers("only words = here"), R"(,"msg":"only words = here")");
@@ -18,12 +18,12 @@ TEST(Log, PairsBecomeMembersAndTheRestAMessage) {
   EXPECT_EQ(ToJsonMembers("empty= then"), R"(,"empty":"","msg":"then")");
 }
 
-TEST(Log, AnErrorKeepsItsWords) {
+TEST(Log, TheTextOfAnErrorMayContainSpaces) {
   EXPECT_EQ(ToJsonMembers("lease=l error=GET leases rm/l: no answer job=x"),
             R"(,"lease":"l","error":"GET leases rm/l: no answer","job":"x")");
 }
 
-TEST(Log, WhateverIsLoggedIsJson) {
+TEST(Log, AnyLineGivesValidJson) {
   for (const char* line :
        {"a=\"quoted\" b=\\ tail\n\t\x01", "=x", "a==b", "error=", "Upper=case", "a=b  c=d"}) {
     const auto parsed = ParseJson("{\"first\":0" + ToJsonMembers(line) + "}");

@@ -26,14 +26,14 @@ TEST(Result, CarriesValueOrError) {
   EXPECT_EQ(Quarter(6).error().In("x").message, "x: odd");
 }
 
-TEST(Result, MovesWhatCannotBeCopied) {
+TEST(Result, HoldsMoveOnlyValues) {
   auto make = []() -> Result<std::unique_ptr<int>> { return std::make_unique<int>(3); };
-  auto made = make();
-  ASSERT_TRUE(made.ok());
-  EXPECT_EQ(*std::move(made).value(), 3);
+  auto result = make();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(*std::move(result).value(), 3);
 }
 
-TEST(ResultDeathTest, ValueOfAnErrorIsOurMistake) { EXPECT_DEATH((void)Half(1).value(), "odd"); }
+TEST(ResultDeathTest, ValueOfAnErrorAborts) { EXPECT_DEATH((void)Half(1).value(), "odd"); }
 
 }  // namespace
 }  // namespace ringmaster
