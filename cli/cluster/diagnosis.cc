@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/json.h"
-#include "cli/cluster/job_screen.h"
+#include "cli/cluster/status_screen.h"
 #include "operator/core/status.h"
 #include "operator/wiring/names.h"
 

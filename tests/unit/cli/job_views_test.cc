@@ -6,9 +6,9 @@
 
 #include "cli/cluster/diagnosis.h"
 #include "cli/cluster/export_pod.h"
-#include "cli/cluster/gang_place.h"
-#include "cli/cluster/job_screen.h"
 #include "cli/cluster/log_merge.h"
+#include "cli/cluster/logged_membership.h"
+#include "cli/cluster/status_screen.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -120,7 +120,7 @@ TEST(JobScreen, OneScreenHasItAll) {
 }
 
 TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
-  const auto place = GangPlaceOf(
+  const auto place = LastLoggedMembership(
       "2026-11-21T10:00:01Z 2026-11-21T10:00:01.000 I trainer pod=a member=x generation=4294967297 rank=0 "
       "world=2 "
       "transport=ucx:tcp\n"
@@ -132,9 +132,10 @@ TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
   ASSERT_TRUE(place.has_value());
   EXPECT_EQ(place->generation, 4294967299);
   EXPECT_EQ(place->transport, "shm");
-  EXPECT_FALSE(GangPlaceOf("").has_value());
-  EXPECT_FALSE(GangPlaceOf("\n\n").has_value());
-  EXPECT_FALSE(GangPlaceOf("x generation=12y rank=1 transport=shm\n generation=12 rank=1").has_value());
+  EXPECT_FALSE(LastLoggedMembership("").has_value());
+  EXPECT_FALSE(LastLoggedMembership("\n\n").has_value());
+  EXPECT_FALSE(
+      LastLoggedMembership("x generation=12y rank=1 transport=shm\n generation=12 rank=1").has_value());
 }
 
 TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/cluster/gang_place.h"
+#include "cli/cluster/logged_membership.h"
 
 #include <charconv>
 
@@ -17,14 +17,14 @@ std::string_view WordAfter(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-std::optional<GangPlace> GangPlaceOf(std::string_view log) {
+std::optional<LoggedMembership> LastLoggedMembership(std::string_view log) {
   while (!log.empty()) {
     const size_t before = log.find_last_of('\n', log.size() - 1);
     const size_t begin = before == std::string_view::npos ? 0 : before + 1;
     const std::string_view line = log.substr(begin);
     const std::string_view number = WordAfter(line, " generation=");
     const std::string_view transport = WordAfter(line, " transport=");
-    GangPlace place;
+    LoggedMembership place;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), place.generation);
     if (!transport.empty() && error == std::errc() && end == number.data() + number.size()) {
       place.transport = transport;

@@ -13,8 +13,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/job_screen.h"
 #include "cli/cluster/log_merge.h"
+#include "cli/cluster/status_screen.h"
 #include "cli/command.h"
 #include "operator/wiring/names.h"
 

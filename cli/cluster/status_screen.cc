@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/cluster/job_screen.h"
+#include "cli/cluster/status_screen.h"
 
 #include <fmt/format.h>
 
@@ -89,7 +89,7 @@ std::string ExcludedText(const Json& status, kube::WallTime now) {
   return text;
 }
 
-std::string RankTable(const std::vector<Json>& pods, const Json& status, const GangPlaces& places,
+std::string RankTable(const std::vector<Json>& pods, const Json& status, const LoggedMemberships& places,
                       kube::WallTime now) {
   if (pods.empty()) return {};
   const std::string attempt = std::to_string(Integer(status, "attempt"));
@@ -227,7 +227,7 @@ std::string Columns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const GangPlaces& places,
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& places,
                          kube::WallTime now) {
   const Json& metadata = Child(job, "metadata");
   const Json& spec = Child(job, "spec");

@@ -12,14 +12,14 @@
 
 namespace ringmaster::cli {
 
-struct GangPlace {
+struct LoggedMembership {
   int64_t generation = 0;
   std::string transport;  // rendezvous/transport_name.h
 };
 
-using GangPlaces = std::map<std::string, GangPlace>;  // by pod
+using LoggedMemberships = std::map<std::string, LoggedMembership>;  // by pod
 
 // Of the newest membership that the log tells of; nullopt: of none.
-std::optional<GangPlace> GangPlaceOf(std::string_view log);
+std::optional<LoggedMembership> LastLoggedMembership(std::string_view log);
 
 }  // namespace ringmaster::cli

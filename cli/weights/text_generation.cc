@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/weights/sampler.h"
+#include "cli/weights/text_generation.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "cli/cluster/gang_place.h"
+#include "cli/cluster/logged_membership.h"
 #include "operator/kube/wall_time.h"
 
 namespace ringmaster::cli {
@@ -15,7 +15,7 @@ namespace ringmaster::cli {
 // One screen: phase and why, progress, goodput, the last failure, and each rank with its node, its step and
 // what carries its gradients, as far as `places` knows. Ranks of one generation commit together: the step of
 // the job is the step of each that is in it. `pods` as Cluster::PodsOf sorts them.
-std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const GangPlaces& places,
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& places,
                          kube::WallTime now);
 
 // The sentence that explains the phase: of the condition that says most about it.

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/export_pod.h"
-#include "cli/cluster/gang_place.h"
-#include "cli/cluster/job_screen.h"
+#include "cli/cluster/logged_membership.h"
+#include "cli/cluster/status_screen.h"
 #include "cli/command.h"
 
 namespace ringmaster::cli {
@@ -29,8 +29,8 @@ struct StatusFlags {
 };
 
 // As far as the logs can be read; of large gangs nobody is asked.
-GangPlaces PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
-  GangPlaces places;
+LoggedMemberships PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
+  LoggedMemberships places;
   if (json::Text(json::Child(job, "spec"), "framework") != "native" || pods.size() > kRanksAsked)
     return places;
   std::vector<Cluster::Container> containers;
@@ -43,7 +43,7 @@ GangPlaces PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& 
   const auto logs = cluster.Logs(containers, kLinesAsked);
   for (size_t i = 0; i < logs.size(); ++i) {
     if (!logs[i].ok()) continue;
-    if (auto place = GangPlaceOf(*logs[i])) places.emplace(containers[i].pod, *std::move(place));
+    if (auto place = LastLoggedMembership(*logs[i])) places.emplace(containers[i].pod, *std::move(place));
   }
   return places;
 }
@@ -67,7 +67,7 @@ Result<int> ShowStatus(const StatusFlags& flags) {
   }
   if (!job.ok()) return job.error();
   RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
-  const GangPlaces places = PlacesOf(*cluster, *job, pods);
+  const LoggedMemberships places = PlacesOf(*cluster, *job, pods);
   std::fputs(StatusScreen(*job, pods, places, kube::WallNow()).c_str(), stdout);
   if (flags.wait_seconds == 0 || Holds(*job, "Succeeded")) return static_cast<int>(kSucceeded);
   return Holds(*job, "Failed") ? static_cast<int>(kFailed) : kNotEnded;

@@ -8,7 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/weights/checkpoint_model.h"
-#include "cli/weights/sampler.h"
+#include "cli/weights/text_generation.h"
 
 namespace ringmaster::cli {
 namespace {
