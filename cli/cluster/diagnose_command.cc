@@ -74,7 +74,7 @@ void AddDiagnose(CLI::App& app, int& exit_code) {
     }
     const std::vector<Check> checks = Diagnose(*evidence, kube::WallNow());
     std::fputs(DiagnosisText(checks).c_str(), stdout);
-    const auto bad = [](const Check& check) { return check.verdict == Verdict::kBad; };
+    const auto bad = [](const Check& check) { return check.result == CheckResult::kFail; };
     exit_code = std::any_of(checks.begin(), checks.end(), bad) ? kFailed : kSucceeded;
   });
 }

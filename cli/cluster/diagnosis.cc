@@ -35,15 +35,15 @@ std::string MeaningOf(std::string_view reason) {
   return {};
 }
 
-Check Good(const char* name, std::string finding) { return {name, Verdict::kGood, std::move(finding), {}}; }
-Check Bad(const char* name, std::string finding, std::string remedy) {
-  return {name, Verdict::kBad, std::move(finding), std::move(remedy)};
+Check Pass(const char* name, std::string finding) { return {name, CheckResult::kPass, std::move(finding), {}}; }
+Check Fail(const char* name, std::string finding, std::string remedy) {
+  return {name, CheckResult::kFail, std::move(finding), std::move(remedy)};
 }
 
 Check CheckOperator(const Evidence& e, kube::WallTime now) {
   constexpr const char* kName = "an operator leads";
   if (e.lease.is_null())
-    return {kName, Verdict::kUnknown, e.lease_problem,
+    return {kName, CheckResult::kUnknown, e.lease_problem,
             "look at its pods: kubectl get pods -A -l app.kubernetes.io/name=ringmaster-operator; "
             "--operator-namespace says where it is"};
   const Json& spec = Child(e.lease, "spec");
@@ -52,45 +52,45 @@ Check CheckOperator(const Evidence& e, kube::WallTime now) {
   const std::string where(Text(Child(e.lease, "metadata"), "namespace"));
   const std::string remedy = fmt::format(
       "kubectl -n {0} get pods; kubectl -n {0} logs -l app.kubernetes.io/name=ringmaster-operator", where);
-  if (holder.empty()) return Bad(kName, "nobody holds the Lease in " + where, remedy);
+  if (holder.empty()) return Fail(kName, "nobody holds the Lease in " + where, remedy);
   const auto limit = std::chrono::seconds(Integer(spec, "leaseDurationSeconds", 15));
   if (renewed.ok() && now - *renewed > limit + std::chrono::seconds(5))
-    return Bad(
+    return Fail(
         kName,
         fmt::format("{} has not renewed the Lease for {}", holder, AgeOf(Text(spec, "renewTime"), now)),
         remedy);
-  return Good(kName, std::string(holder));
+  return Pass(kName, std::string(holder));
 }
 
 Check CheckSeen(const Evidence& e) {
   constexpr const char* kName = "the operator has seen the job";
   const std::string_view manager = Text(Child(e.job, "spec"), "managedBy");
   if (!manager.empty() && manager != kOurManager)
-    return Bad(kName, fmt::format("spec.managedBy is {}: ours leaves it alone", manager),
+    return Fail(kName, fmt::format("spec.managedBy is {}: ours leaves it alone", manager),
                "that is another program's job; leave managedBy out for ours");
   const int64_t wanted = Integer(Child(e.job, "metadata"), "generation");
   const int64_t seen = Integer(Child(e.job, "status"), "observedGeneration");
   if (seen == 0)
-    return Bad(
+    return Fail(
         kName, "it has no status",
         "is an operator there, and does it look after this namespace (chart value watchNamespaces)? Its log "
         "has a line with invalid=true when the job cannot be run");
   if (seen < wanted)
-    return Bad(kName, fmt::format("the newest change is not taken up (generation {} of {})", seen, wanted),
+    return Fail(kName, fmt::format("the newest change is not taken up (generation {} of {})", seen, wanted),
                "wait some seconds; then look at the operator's log");
-  return Good(kName, fmt::format("generation {}", seen));
+  return Pass(kName, fmt::format("generation {}", seen));
 }
 
 // The condition must have the value `wanted`; `good` is what is said then, or its message.
 Check CheckCondition(const Evidence& e, const char* name, const char* type, const char* wanted) {
   const Json& condition = ConditionOf(e.job, type);
-  if (condition.is_null()) return {name, Verdict::kUnknown, "not told yet", {}};
+  if (condition.is_null()) return {name, CheckResult::kUnknown, "not told yet", {}};
   const std::string reason(Text(condition, "reason"));
   const std::string message(Text(condition, "message"));
   const std::string finding = reason + (message.empty() ? "" : ": " + message);
-  if (Text(condition, "status") == wanted) return Good(name, finding);
-  if (reason == "NotReported" || reason == "Ended") return {name, Verdict::kSkipped, finding, {}};
-  return Bad(name, finding, MeaningOf(reason));
+  if (Text(condition, "status") == wanted) return Pass(name, finding);
+  if (reason == "NotReported" || reason == "Ended") return {name, CheckResult::kSkipped, finding, {}};
+  return Fail(name, finding, MeaningOf(reason));
 }
 
 Check CheckPods(const Evidence& e) {
@@ -107,28 +107,28 @@ Check CheckPods(const Evidence& e) {
     else if (trouble.empty())
       trouble = fmt::format("{}: {}", Text(Child(pod, "metadata"), "name"), state);
   }
-  if (of_now == 0) return {kName, Verdict::kSkipped, "there are no workers of this attempt", {}};
-  if (trouble.empty()) return Good(kName, fmt::format("{} of {}", running, of_now));
-  return Bad(kName, fmt::format("{} of {}; {}", running, of_now, trouble),
+  if (of_now == 0) return {kName, CheckResult::kSkipped, "there are no workers of this attempt", {}};
+  if (trouble.empty()) return Pass(kName, fmt::format("{} of {}", running, of_now));
+  return Fail(kName, fmt::format("{} of {}; {}", running, of_now, trouble),
              fmt::format("kubectl -n {} describe pod {}", Text(Child(e.job, "metadata"), "namespace"),
                          trouble.substr(0, trouble.find(':'))));
 }
 
 Check CheckNodes(const Evidence& e) {
   constexpr const char* kName = "their nodes are well";
-  if (!e.nodes_problem.empty()) return {kName, Verdict::kUnknown, e.nodes_problem, {}};
-  if (e.nodes.empty()) return {kName, Verdict::kSkipped, "no worker has a node", {}};
+  if (!e.nodes_problem.empty()) return {kName, CheckResult::kUnknown, e.nodes_problem, {}};
+  if (e.nodes.empty()) return {kName, CheckResult::kSkipped, "no worker has a node", {}};
   for (const Json& node : e.nodes) {
     for (const Json& condition : Items(Child(node, "status"), "conditions")) {
       if (Text(condition, "type") != "Ready" || Text(condition, "status") == "True") continue;
       const std::string_view name = Text(Child(node, "metadata"), "name");
-      return Bad(kName, fmt::format("{} is not ready: {}", name, Text(condition, "message")),
+      return Fail(kName, fmt::format("{} is not ready: {}", name, Text(condition, "message")),
                  fmt::format(
                      "kubectl describe node {}; its workers are replaced after health.unreachableNodeSeconds",
                      name));
     }
   }
-  return Good(kName, fmt::format("{} nodes", e.nodes.size()));
+  return Pass(kName, fmt::format("{} nodes", e.nodes.size()));
 }
 
 // Whether RDMA was asked for in vain is the operator's to judge; it stands in the condition.
@@ -138,19 +138,19 @@ bool FellBack(const Evidence& e) {
 
 Check CheckFound(const Evidence& e) {
   constexpr const char* kName = "they found each other";
-  return FellBack(e) ? Good(kName, {}) : CheckCondition(e, kName, "FabricReady", "True");
+  return FellBack(e) ? Pass(kName, {}) : CheckCondition(e, kName, "FabricReady", "True");
 }
 
 Check CheckFabric(const Evidence& e) {
   constexpr const char* kName = "what was asked for carries the gradients";
   const std::string fabric(Text(Child(e.job, "status"), "fabric"));
-  if (fabric.empty()) return {kName, Verdict::kSkipped, "nothing was measured yet", {}};
+  if (fabric.empty()) return {kName, CheckResult::kSkipped, "nothing was measured yet", {}};
   if (FellBack(e))
-    return Bad(
+    return Fail(
         kName, "RDMA was asked for, and it is " + fabric,
         "kubectl ringmaster logs JOB says what UCX found; check the device plugin, IPC_LOCK and the image's "
         "ibverbs-providers");
-  return Good(kName, fabric);
+  return Pass(kName, fabric);
 }
 
 Check CheckRestarts(const Evidence& e, kube::WallTime now) {
@@ -163,9 +163,9 @@ Check CheckRestarts(const Evidence& e, kube::WallTime now) {
   const std::string finding = fmt::format("{} of {} charged, {} of {} without progress{}", charged, budget,
                                           barren, most, last.empty() ? "" : "; the last: " + last);
   if (charged > budget || barren > most)
-    return Bad(kName, finding,
+    return Fail(kName, finding,
                "remove the cause of the last failure; `kubectl ringmaster logs` shows it first");
-  return Good(kName, finding);
+  return Pass(kName, finding);
 }
 
 Check CheckWarnings(const Evidence& e, kube::WallTime now) {
@@ -177,11 +177,11 @@ Check CheckWarnings(const Evidence& e, kube::WallTime now) {
     told.push_back(fmt::format("{} ago {}: {}", AgeOf(last.empty() ? Text(*event, "eventTime") : last, now),
                                Text(*event, "reason"), Text(*event, "note")));
   }
-  if (told.empty()) return Good(kName, "none");
+  if (told.empty()) return Pass(kName, "none");
   std::string finding = told[0];
   for (size_t i = 1; i < told.size(); ++i) finding += "; " + told[i];
   // They are about what has happened, so they do not say that something is wrong now.
-  return {kName, Verdict::kUnknown, finding, {}};
+  return {kName, CheckResult::kUnknown, finding, {}};
 }
 
 }  // namespace
@@ -194,13 +194,13 @@ std::vector<Check> Diagnose(const Evidence& e, kube::WallTime now) {
   if (Text(failed, "status") == "True") {
     const std::string reason(Text(failed, "reason"));
     checks.push_back(
-        Bad("it has not failed", fmt::format("{}: {}", reason, Text(failed, "message")),
+        Fail("it has not failed", fmt::format("{}: {}", reason, Text(failed, "message")),
             MeaningOf(reason) + " Start it anew: delete and apply it; it goes on from its checkpoint"));
   } else if (!IsOver(e.job)) {
     const Json& suspended = ConditionOf(e.job, "Suspended");
     if (Text(suspended, "status") == "True")
       checks.push_back(
-          Bad("it is not suspended", std::string(Text(suspended, "message")),
+          Fail("it is not suspended", std::string(Text(suspended, "message")),
               fmt::format("kubectl ringmaster resume {}", Text(Child(e.job, "metadata"), "name"))));
     checks.push_back(CheckCondition(e, "it is admitted", "Admitted", "True"));
     checks.push_back(CheckCondition(e, "every worker has a node", "Scheduled", "True"));
@@ -220,9 +220,9 @@ std::vector<Check> Diagnose(const Evidence& e, kube::WallTime now) {
 std::string DiagnosisText(const std::vector<Check>& checks) {
   std::string text;
   for (const Check& check : checks) {
-    const char* mark = check.verdict == Verdict::kGood      ? "ok  "
-                       : check.verdict == Verdict::kBad     ? "BAD "
-                       : check.verdict == Verdict::kUnknown ? "?   "
+    const char* mark = check.result == CheckResult::kPass      ? "ok  "
+                       : check.result == CheckResult::kFail     ? "BAD "
+                       : check.result == CheckResult::kUnknown ? "?   "
                                                             : "-   ";
     text += fmt::format("{}{}{}\n", mark, check.name, check.finding.empty() ? "" : ": " + check.finding);
     if (!check.remedy.empty()) text += fmt::format("      -> {}\n", check.remedy);

@@ -24,11 +24,11 @@ std::optional<LoggedMembership> LastLoggedMembership(std::string_view log) {
     const std::string_view line = log.substr(begin);
     const std::string_view number = WordAfter(line, " generation=");
     const std::string_view transport = WordAfter(line, " transport=");
-    LoggedMembership place;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), place.generation);
+    LoggedMembership membership;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), membership.generation);
     if (!transport.empty() && error == std::errc() && end == number.data() + number.size()) {
-      place.transport = transport;
-      return place;
+      membership.transport = transport;
+      return membership;
     }
     log = log.substr(0, begin == 0 ? 0 : begin - 1);
   }

@@ -139,7 +139,7 @@ Status Logs(const LogsFlags& flags) {
   if (sources.empty()) {
     const std::string phase(Text(Child(job, "status"), "phase"));
     return Error{Code::kNotFound, fmt::format("{} has no such workers now (attempt {}, phase {}): {}", name,
-                                              attempt, phase.empty() ? "none" : phase, WhyOf(job))};
+                                              attempt, phase.empty() ? "none" : phase, ExplainPhase(job))};
   }
   return flags.follow ? Follow(*cluster, sources, flags.tail) : PrintOnce(*cluster, sources, flags.tail);
 }

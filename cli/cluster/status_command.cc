@@ -29,10 +29,10 @@ struct StatusFlags {
 };
 
 // As far as the logs can be read; of large gangs nobody is asked.
-LoggedMemberships PlacesOf(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
-  LoggedMemberships places;
+LoggedMemberships ReadMemberships(Cluster& cluster, const Json& job, const std::vector<Json>& pods) {
+  LoggedMemberships memberships;
   if (json::Text(json::Child(job, "spec"), "framework") != "native" || pods.size() > kRanksAsked)
-    return places;
+    return memberships;
   std::vector<Cluster::Container> containers;
   for (const Json& pod : pods) {
     const auto phase = json::Text(json::Child(pod, "status"), "phase");
@@ -43,9 +43,9 @@ LoggedMemberships PlacesOf(Cluster& cluster, const Json& job, const std::vector<
   const auto logs = cluster.Logs(containers, kLinesAsked);
   for (size_t i = 0; i < logs.size(); ++i) {
     if (!logs[i].ok()) continue;
-    if (auto place = LastLoggedMembership(*logs[i])) places.emplace(containers[i].pod, *std::move(place));
+    if (auto membership = LastLoggedMembership(*logs[i])) memberships.emplace(containers[i].pod, *std::move(membership));
   }
-  return places;
+  return memberships;
 }
 
 bool Holds(const Json& job, const char* type) {
@@ -67,8 +67,8 @@ Result<int> ShowStatus(const StatusFlags& flags) {
   }
   if (!job.ok()) return job.error();
   RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
-  const LoggedMemberships places = PlacesOf(*cluster, *job, pods);
-  std::fputs(StatusScreen(*job, pods, places, kube::WallNow()).c_str(), stdout);
+  const LoggedMemberships memberships = ReadMemberships(*cluster, *job, pods);
+  std::fputs(StatusScreen(*job, pods, memberships, kube::WallNow()).c_str(), stdout);
   if (flags.wait_seconds == 0 || Holds(*job, "Succeeded")) return static_cast<int>(kSucceeded);
   return Holds(*job, "Failed") ? static_cast<int>(kFailed) : kNotEnded;
 }

@@ -89,7 +89,7 @@ std::string ExcludedText(const Json& status, kube::WallTime now) {
   return text;
 }
 
-std::string RankTable(const std::vector<Json>& pods, const Json& status, const LoggedMemberships& places,
+std::string RankTable(const std::vector<Json>& pods, const Json& status, const LoggedMemberships& memberships,
                       kube::WallTime now) {
   if (pods.empty()) return {};
   const std::string attempt = std::to_string(Integer(status, "attempt"));
@@ -102,12 +102,12 @@ std::string RankTable(const std::vector<Json>& pods, const Json& status, const L
     const std::string its = Label(pod, wiring::kAttemptLabel);
     const std::string of_before = its == attempt ? "" : fmt::format(" (of attempt {})", its);
     const std::string_view node = Text(Child(pod, "spec"), "nodeName");
-    const auto place = places.find(std::string(Text(metadata, "name")));
+    const auto membership = memberships.find(std::string(Text(metadata, "name")));
     // The status may be some seconds behind the log.
-    const bool takes_part = place != places.end() && place->second.generation >= generation;
+    const bool takes_part = membership != memberships.end() && membership->second.generation >= generation;
     rows.push_back({"  " + Label(pod, wiring::kRankLabel), std::string(Text(metadata, "name")),
                     node.empty() ? "-" : std::string(node), AgeOf(Text(metadata, "creationTimestamp"), now),
-                    takes_part ? step : "-", takes_part ? place->second.transport : "-",
+                    takes_part ? step : "-", takes_part ? membership->second.transport : "-",
                     PodState(pod) + of_before});
   }
   return "\n" + Columns(rows);
@@ -122,7 +122,7 @@ const Json& ConditionOf(const Json& job, std::string_view type) {
   return kNone;
 }
 
-std::string WhyOf(const Json& job) {
+std::string ExplainPhase(const Json& job) {
   // What is over comes first, then what is wrong, in the order in which a job gets through them.
   struct Telling {
     const char* type;
@@ -227,7 +227,7 @@ std::string Columns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& places,
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& memberships,
                          kube::WallTime now) {
   const Json& metadata = Child(job, "metadata");
   const Json& spec = Child(job, "spec");
@@ -240,7 +240,7 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const L
   if (const int64_t attempt = Integer(status, "attempt"); attempt > 0)
     screen += fmt::format("  attempt {}", attempt);
   screen += fmt::format("  age {}\n", AgeOf(Text(metadata, "creationTimestamp"), now));
-  Line(screen, "why", WhyOf(job));
+  Line(screen, "why", ExplainPhase(job));
   Line(screen, "progress", ProgressText(Child(status, "progress")));
   Line(screen, "fabric", std::string(Text(status, "fabric")));
   Line(screen, "devices", std::string(Text(status, "devices")));
@@ -252,7 +252,7 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const L
   Line(screen, "last failure", LastFailureText(job, now));
   Line(screen, "kept off", ExcludedText(status, now));
   Line(screen, "weights", std::string(Text(status, "weightsHash")));
-  return screen + RankTable(pods, status, places, now);
+  return screen + RankTable(pods, status, memberships, now);
 }
 
 }  // namespace ringmaster::cli

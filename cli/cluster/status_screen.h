@@ -15,11 +15,11 @@ namespace ringmaster::cli {
 // One screen: phase and why, progress, goodput, the last failure, and each rank with its node, its step and
 // what carries its gradients, as far as `places` knows. Ranks of one generation commit together: the step of
 // the job is the step of each that is in it. `pods` as Cluster::PodsOf sorts them.
-std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& places,
+std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& memberships,
                          kube::WallTime now);
 
 // The sentence that explains the phase: of the condition that says most about it.
-std::string WhyOf(const Json& job);
+std::string ExplainPhase(const Json& job);
 
 // The condition of this type; null when there is none.
 const Json& ConditionOf(const Json& job, std::string_view type);

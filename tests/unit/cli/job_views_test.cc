@@ -120,7 +120,7 @@ TEST(JobScreen, OneScreenHasItAll) {
 }
 
 TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
-  const auto place = LastLoggedMembership(
+  const auto membership = LastLoggedMembership(
       "2026-11-21T10:00:01Z 2026-11-21T10:00:01.000 I trainer pod=a member=x generation=4294967297 rank=0 "
       "world=2 "
       "transport=ucx:tcp\n"
@@ -129,9 +129,9 @@ TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
       "transport=shm\n"
       "2026-11-21T10:00:03Z 2026-11-21T10:00:03.000 W trainer pod=a member=x generation 4294967299 ended: "
       "lost\n");
-  ASSERT_TRUE(place.has_value());
-  EXPECT_EQ(place->generation, 4294967299);
-  EXPECT_EQ(place->transport, "shm");
+  ASSERT_TRUE(membership.has_value());
+  EXPECT_EQ(membership->generation, 4294967299);
+  EXPECT_EQ(membership->transport, "shm");
   EXPECT_FALSE(LastLoggedMembership("").has_value());
   EXPECT_FALSE(LastLoggedMembership("\n\n").has_value());
   EXPECT_FALSE(
@@ -141,14 +141,14 @@ TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
 TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {
   Json job = RunningJob();
   Set(job, "Degraded", "True", "BelowTarget", "1 of 2 workers");
-  EXPECT_EQ(WhyOf(job), "BelowTarget: 1 of 2 workers");
+  EXPECT_EQ(ExplainPhase(job), "BelowTarget: 1 of 2 workers");
   Set(job, "Scheduled", "False", "WaitingForCapacity", "needs 8 x nvidia.com/gpu");
-  EXPECT_EQ(WhyOf(job), "WaitingForCapacity: needs 8 x nvidia.com/gpu");
+  EXPECT_EQ(ExplainPhase(job), "WaitingForCapacity: needs 8 x nvidia.com/gpu");
   Set(job, "Failed", "True", "RestartBudgetSpent", "boom");
-  EXPECT_EQ(WhyOf(job), "RestartBudgetSpent: boom");
+  EXPECT_EQ(ExplainPhase(job), "RestartBudgetSpent: boom");
   job = RunningJob();
   Set(job, "Progressing", "Unknown", "NotReported", "");
-  EXPECT_THAT(WhyOf(job), HasSubstr("does not tell its steps"));
+  EXPECT_THAT(ExplainPhase(job), HasSubstr("does not tell its steps"));
 }
 
 TEST(JobScreen, AJobThatNobodyHasSeenSaysSo) {
@@ -205,7 +205,7 @@ TEST(JobScreen, ValuesOfTheWrongTypeAreLeftOut) {
 TEST(Diagnosis, AHealthyJobHasNothingBad) {
   const auto checks = Diagnose(Healthy(), kNow);
   EXPECT_GE(checks.size(), 12U);
-  for (const Check& check : checks) EXPECT_EQ(check.verdict, Verdict::kGood) << DiagnosisText(checks);
+  for (const Check& check : checks) EXPECT_EQ(check.result, CheckResult::kPass) << DiagnosisText(checks);
   EXPECT_EQ(checks.front().name, "an operator leads");
 }
 
@@ -224,7 +224,7 @@ TEST(Diagnosis, EveryBadCheckHasARemedy) {
   const auto checks = Diagnose(e, kNow);
   int bad = 0;
   for (const Check& check : checks) {
-    if (check.verdict != Verdict::kBad) continue;
+    if (check.result != CheckResult::kFail) continue;
     bad += 1;
     EXPECT_FALSE(check.remedy.empty()) << check.name;
     EXPECT_FALSE(check.finding.empty()) << check.name;
@@ -232,7 +232,7 @@ TEST(Diagnosis, EveryBadCheckHasARemedy) {
   EXPECT_EQ(bad, 9) << DiagnosisText(checks);
   EXPECT_THAT(FindCheck(checks, "it is admitted")->remedy, HasSubstr("Raise it"));
   // Over TCP they have found each other, too.
-  EXPECT_EQ(FindCheck(checks, "they found each other")->verdict, Verdict::kGood);
+  EXPECT_EQ(FindCheck(checks, "they found each other")->result, CheckResult::kPass);
   EXPECT_EQ(FindCheck(checks, "what was asked for carries the gradients")->finding,
             "RDMA was asked for, and it is ucx:tcp");
   EXPECT_THAT(DiagnosisText(checks),
@@ -246,15 +246,15 @@ TEST(Diagnosis, WhatCannotBeReadIsUnknownAndNotBad) {
   e.nodes.clear();
   e.nodes_problem = "nodes is forbidden";
   const auto checks = Diagnose(e, kNow);
-  EXPECT_EQ(FindCheck(checks, "an operator leads")->verdict, Verdict::kUnknown);
-  EXPECT_EQ(FindCheck(checks, "their nodes are well")->verdict, Verdict::kUnknown);
+  EXPECT_EQ(FindCheck(checks, "an operator leads")->result, CheckResult::kUnknown);
+  EXPECT_EQ(FindCheck(checks, "their nodes are well")->result, CheckResult::kUnknown);
 }
 
 TEST(Diagnosis, ANewJobWithoutStatusIsNotSeen) {
   Evidence e = Healthy();
   e.job.erase("status");
   e.pods.clear();
-  EXPECT_EQ(FindCheck(Diagnose(e, kNow), "the operator has seen the job")->verdict, Verdict::kBad);
+  EXPECT_EQ(FindCheck(Diagnose(e, kNow), "the operator has seen the job")->result, CheckResult::kFail);
   e.job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
   EXPECT_THAT(FindCheck(Diagnose(e, kNow), "the operator has seen the job")->finding,
               HasSubstr("multikueue"));
