@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every subcommand shares: exit codes, the way a refusal is told, and one entry function per file.
+// The interface between main.cc and the subcommands: exit codes, error output, and one entry function per
+// command.
 //
-// An entry function adds its subcommand to the app and leaves its exit code in `exit_code` when it was the
-// one chosen. Main thread only.
+// An entry function adds its subcommand to the app. When the user chose that subcommand, its callback runs it
+// and sets `exit_code`. Main thread only.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ class App;
 
 namespace ringmaster::cli {
 
-// A contract with scripts: never renumber.
+// Scripts depend on these numbers: never change them.
 enum ExitCode : int {
   kSucceeded = 0,
   kFailed = 1,
@@ -24,7 +25,7 @@ enum ExitCode : int {
   kInterrupted = 130,
 };
 
-// Prints "ringmaster: <message>" to stderr and gives back kBadInput.
+// Prints "ringmaster: <message>" to stderr and returns kBadInput.
 int Refuse(const Error& error);
 
 void AddRun(CLI::App& app, int& exit_code);
@@ -35,7 +36,7 @@ void AddDevices(CLI::App& app, int& exit_code);
 void AddCrd(CLI::App& app, int& exit_code);
 void AddRender(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
-// About a job on a cluster.
+// Commands for a job on a cluster.
 void AddStatus(CLI::App& app, int& exit_code);
 void AddLogs(CLI::App& app, int& exit_code);
 void AddDiagnose(CLI::App& app, int& exit_code);

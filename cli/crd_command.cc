@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster crd`: what a cluster must know of TrainingJobs before it can hold one.
+// `ringmaster crd`: prints the CustomResourceDefinition, which a cluster needs before it accepts
+// TrainingJobs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

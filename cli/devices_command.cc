@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster devices`: what this machine has for training.
+// `ringmaster devices`: lists the hardware of this machine that training can use, and checks its health.
 #include "worker/inventory/inventory.h"
 
 #include <CLI/CLI.hpp>
@@ -18,8 +18,9 @@ void AddDevices(CLI::App& app, int& exit_code) {
   auto health = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "devices", "Show CPUs, memory, GPUs, RDMA devices and UCX transports of this machine");
-  command->add_flag("--json", *json, "For programs");
-  command->add_flag("--health", *health, "Judge them: what is wrong, and what to do; exit code 1 on a FAIL");
+  command->add_flag("--json", *json, "Print JSON");
+  command->add_flag("--health", *health,
+                    "Check their health and print remedies; exit code 1: a check failed");
   command->footer(
       "Examples:\n  ringmaster devices\n  ringmaster devices --json | jq .rdma\n  ringmaster devices "
       "--health");
@@ -32,7 +33,7 @@ void AddDevices(CLI::App& app, int& exit_code) {
       exit_code = inventory::Healthy(findings) ? kSucceeded : kFailed;
       return;
     }
-    found.notes.push_back("training.device auto takes " + device::DescribeAutoDevice());
+    found.notes.push_back("training.device auto selects " + device::DescribeAutoDevice());
     const std::string text = *json ? inventory::ToJsonText(found) : inventory::ToTable(found);
     std::fputs(text.c_str(), stdout);
     exit_code = kSucceeded;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster: the command line. Each subcommand is a file of its own; this one only chooses.
+// The ringmaster command line: parses the arguments and runs a subcommand. A newcomer reads command.h first,
+// then run/session.h for `ringmaster run` and cluster/cluster.h for the commands about a job on a cluster.
 //
-// Installed as kubectl-ringmaster it is the plugin that kubectl finds by that name: the same commands, told
-// as kubectl tells its own.
+// Installed as kubectl-ringmaster, the program is a kubectl plugin with the same subcommands; only its help
+// differs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
@@ -27,22 +28,22 @@ bool IsPlugin(std::string_view program) {
 constexpr const char* kExamples =
     "Examples:\n"
     "  ringmaster run job.yaml --workers 4        train on this machine\n"
-    "  ringmaster validate job.yaml               check a manifest, start nothing\n"
+    "  ringmaster validate job.yaml               check a manifest without starting it\n"
     "  ringmaster sample ringmaster-out/gpt-text --prompt 'In the beginning'\n"
-    "  ringmaster status gpt-text                 look at a job on a cluster\n"
-    "`ringmaster COMMAND --help` tells more about each.";
+    "  ringmaster status gpt-text                 show a job on a cluster\n"
+    "`ringmaster COMMAND --help` describes a command.";
 constexpr const char* kPluginExamples =
     "Examples:\n"
-    "  kubectl ringmaster status gpt-text         one screen: why it is as it is, and each rank\n"
-    "  kubectl ringmaster diagnose gpt-text       what keeps it from its next step\n"
-    "  kubectl ringmaster logs gpt-text -f        the root cause first, then all ranks\n"
+    "  kubectl ringmaster status gpt-text         show its state, the reason, and each rank\n"
+    "  kubectl ringmaster diagnose gpt-text       check what prevents it from committing steps\n"
+    "  kubectl ringmaster logs gpt-text -f        print the root cause, then follow all ranks\n"
     "  kubectl ringmaster scale gpt-text --replicas 6\n"
-    "`kubectl ringmaster COMMAND --help` tells more about each.";
+    "`kubectl ringmaster COMMAND --help` describes a command.";
 
 int Main(int argc, char** argv) {
   log::Init("ringmaster");
   const bool plugin = IsPlugin(argv[0]);
-  CLI::App app{"Elastic distributed training: workers may come and go, the result has the same bits.",
+  CLI::App app{"Elastic distributed training: workers may join and leave; the weights stay bit-identical.",
                plugin ? "kubectl ringmaster" : "ringmaster"};
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxManifestBytes = size_t{4} << 20;
 
-// The extra --set pairs that `--workers N` stands for.
+// Returns the --set pairs that are equivalent to `--workers N`.
 Sets WorkerSets(const api::Workers& workers, int n) {
   const std::string text = std::to_string(n);
   Sets sets = {{"spec.workers.replicas", text}};
@@ -22,7 +22,7 @@ Sets WorkerSets(const api::Workers& workers, int n) {
 Error Problems(const std::string& file, const std::vector<api::Problem>& problems) {
   std::string text;
   for (const api::Problem& problem : problems) {
-    if (!text.empty()) text += "\n            ";  // under the first one, behind "ringmaster: "
+    if (!text.empty()) text += "\n            ";  // aligned with the first one, after "ringmaster: "
     text += file + ":" + (problem.line > 0 ? "" : " ") + problem.ToString();
   }
   return {Code::kInvalid, text};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From a manifest file and the flags of the command line to a checked job. Main thread, except ParseSet
-// (pure).
+// Loads a manifest file, applies the flags of the command line, and validates the result. Main thread only,
+// except ParseSet (pure).
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ namespace ringmaster::cli {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
 
-// "spec.path=value" -> its two halves. kInvalid when there is no path or no '='.
+// Splits "spec.path=value". Errors: kInvalid when the path or the '=' is missing.
 Result<std::pair<std::string, std::string>> ParseSet(const std::string& text);
 
-// Reads, decodes and validates. The error lists every problem, one per line, as FILE:LINE:COLUMN: path: what.
-// workers > 0 stands for --workers: it sets replicas, and widens min and max just enough to allow that
-// number.
+// Reads, decodes and validates a manifest. The error lists every problem, one per line, as
+// FILE:LINE:COLUMN: path: what. `workers` > 0 is the value of --workers: it sets replicas, and widens min and
+// max just enough to allow that number.
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers);
 
 }  // namespace ringmaster::cli

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster render`: what the operator would create for a job, of a file or on a cluster. Of a file, what
-// only a cluster knows (the job's uid, the coordinator's authority) is a placeholder that nobody takes for
-// the real thing.
+// `ringmaster render`: prints the objects that the operator would create for a manifest or for a job on a
+// cluster. For a manifest, values that only a cluster has (the uid, the CA of the coordinator) are obvious
+// placeholders.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -55,10 +55,10 @@ Result<api::TrainingJob> FromFile(const RenderFlags& flags) {
   return LoadManifest(flags.file, sets, 0);
 }
 
-// Uid, attempt and the nodes to keep off are those of the moment, unless flags name others.
+// Takes uid, attempt and excluded nodes from the job on the cluster, unless flags set them.
 Result<api::TrainingJob> FromCluster(RenderFlags& flags) {
   if (!flags.sets.empty())
-    return Error{Code::kInvalid, flags.file + ": no such file, and --set is for files only"};
+    return Error{Code::kInvalid, flags.file + ": no such file, and --set applies to files only"};
   RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
   Result<Json> found = cluster->Job(JobName(flags.file));
   if (!found.ok())
@@ -76,7 +76,7 @@ Result<api::TrainingJob> FromCluster(RenderFlags& flags) {
 }
 
 Status Render(RenderFlags flags) {
-  // A file goes before a job of that name.
+  // A file takes precedence over a job with the same name.
   std::error_code ignored;
   const bool is_file = flags.file == "-" || std::filesystem::exists(flags.file, ignored) ||
                        flags.file.find('.') != std::string::npos;
@@ -85,7 +85,7 @@ Status Render(RenderFlags flags) {
   if (!flags.authority_file.empty()) {
     RM_ASSIGN(flags.context.coordinator_ca_pem, ReadFile(flags.authority_file, kMaxAuthorityBytes));
   }
-  // `auto` is what the cluster has; without one, what every cluster has.
+  // The operator resolves `auto` by what the cluster supports. Every cluster supports gates.
   const std::string& gang = flags.gang.empty() ? job.spec.scheduling.gang : flags.gang;
   flags.context.gang = gang == "auto" ? wiring::Gang::kGate : Gangs().at(gang);
   flags.context.size = job.spec.workers.replicas;
@@ -111,29 +111,30 @@ void AddRender(CLI::App& app, int& exit_code) {
   std::vector<std::string> gangs;
   for (const auto& [name, gang] : Gangs()) gangs.push_back(name);
 
-  context.attempt = 0;  // not told
+  context.attempt = 0;  // not set
   CLI::App* command = app.add_subcommand("render", "Print what the operator would create for a job");
   command
       ->add_option("FILE_OR_JOB", flags->file,
-                   "Manifest (YAML or JSON); when there is no such file, the job of that name on a cluster")
+                   "Manifest (YAML or JSON); if there is no such file, the name of a job on a cluster")
       ->required();
   command
-      ->add_option("--set", flags->sets, "spec.path=value: replaces a field of the manifest; may be repeated")
+      ->add_option("--set", flags->sets, "spec.path=value: replace a field of the manifest; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--attempt", context.attempt, "Which attempt of the job; else its newest, or 1")
+  command->add_option("--attempt", context.attempt, "Attempt of the job (default: its newest, or 1)")
       ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}));
-  command->add_option("--gang", flags->gang, "Instead of spec.scheduling.gang, whose auto is gate here")
+  command->add_option("--gang", flags->gang, "Overrides spec.scheduling.gang (auto means gate)")
       ->check(CLI::IsMember(gangs));
-  command->add_option("--excluded", context.excluded_nodes, "Nodes to keep off, with commas between")
+  command->add_option("--excluded", context.excluded_nodes, "Nodes to exclude (comma-separated)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--host-ports", context.host_port_base, "hostNetwork: first port of the job's range")
+  command
+      ->add_option("--host-ports", context.host_port_base, "First port of the job's range, for hostNetwork")
       ->check(CLI::Range(1, 65535));
-  command->add_option("--image", context.worker_image, "Image of the workers when the template names none")
+  command->add_option("--image", context.worker_image, "Image of workers whose template sets none")
       ->capture_default_str();
-  command->add_option("--coordinator", context.coordinator_address, "HOST:PORT that workers call");
-  command->add_option("--ca", flags->authority_file, "File with the coordinator's authority (PEM)");
-  command->add_option("--uid", flags->uid, "Of the TrainingJob, for owner references");
+  command->add_option("--coordinator", context.coordinator_address, "HOST:PORT of the coordinator");
+  command->add_option("--ca", flags->authority_file, "File with the CA certificate of the coordinator (PEM)");
+  command->add_option("--uid", flags->uid, "Uid of the TrainingJob, for owner references");
   AddClusterFlags(*command, flags->cluster);
   command->footer("Example:\n  ringmaster render job.yaml | kubectl apply --dry-run=server -f -");
   command->callback([flags, &exit_code] {

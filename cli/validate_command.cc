@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster validate`: the manifest alone, no data is opened and nothing is started.
+// `ringmaster validate`: checks manifests without opening their data and without starting anything.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -18,7 +18,7 @@ void AddValidate(CLI::App& app, int& exit_code) {
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
-      app.add_subcommand("validate", "Check manifests; exit 0 when all are good, 2 otherwise");
+      app.add_subcommand("validate", "Check manifests; exit code 0: all are valid, 2: one is invalid");
   command->add_option("FILE", flags->files, "Manifests (YAML or JSON)")->required();
   command->footer("Example:\n  ringmaster validate examples/*.yaml");
   command->callback([flags, &exit_code] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster scale`, `suspend` and `resume`: the changes of a running job that people make by hand.
+// `ringmaster scale`, `suspend` and `resume`: manual changes to a running job.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -49,12 +49,12 @@ Status Suspend(const ChangeFlags& flags, bool suspend) {
   const std::string phase(Text(Child(job, "status"), "phase"));
   const bool already = Flag(Child(job, "spec"), "suspend") == suspend;
   if (phase == "Succeeded" || phase == "Failed")
-    return Error{Code::kInvalid, fmt::format("{}/{} is over ({})", cluster->space(), name, phase)};
+    return Error{Code::kInvalid, fmt::format("{}/{} has already ended ({})", cluster->space(), name, phase)};
   if (!already) RM_TRY(cluster->MergePatch(kube::kJobs, name, "", {{"spec", {{"suspend", suspend}}}}));
   const char* what =
-      suspend   ? already ? "is suspended already" : "suspending: the workers write a checkpoint and end"
+      suspend   ? already ? "is suspended already" : "suspending: the workers write a checkpoint and exit"
       : already ? "is not suspended"
-                : "resuming: a new attempt goes on from the checkpoint";
+                : "resuming: a new attempt continues from the checkpoint";
   std::printf("%s/%s: %s\n", cluster->space().c_str(), name.c_str(), what);
   return Ok();
 }
@@ -77,21 +77,21 @@ CLI::App* AddChange(CLI::App& app, int& exit_code, const char* verb, const char*
 
 void AddScale(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ChangeFlags>();
-  AddChange(app, exit_code, "scale", "Give a job on a cluster more workers, or fewer",
+  AddChange(app, exit_code, "scale", "Change the number of workers of a job on a cluster",
             "scale gpt-text --replicas 6", flags, Scale)
-      ->add_option("--replicas", flags->replicas, "How many workers it is to have")
+      ->add_option("--replicas", flags->replicas, "Desired number of workers")
       ->required()
       ->check(CLI::Range(1, 1'000'000));
 }
 
 void AddSuspend(CLI::App& app, int& exit_code) {
-  AddChange(app, exit_code, "suspend", "Let a job on a cluster write a checkpoint and give its workers back",
-            "suspend gpt-text", std::make_shared<ChangeFlags>(),
-            [](const ChangeFlags& flags) { return Suspend(flags, true); });
+  AddChange(app, exit_code, "suspend",
+            "Suspend a job on a cluster: it writes a checkpoint and releases its workers", "suspend gpt-text",
+            std::make_shared<ChangeFlags>(), [](const ChangeFlags& flags) { return Suspend(flags, true); });
 }
 
 void AddResume(CLI::App& app, int& exit_code) {
-  AddChange(app, exit_code, "resume", "Let a suspended job on a cluster go on", "resume gpt-text",
+  AddChange(app, exit_code, "resume", "Resume a suspended job on a cluster", "resume gpt-text",
             std::make_shared<ChangeFlags>(), [](const ChangeFlags& flags) { return Suspend(flags, false); });
 }
 

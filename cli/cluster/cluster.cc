@@ -16,11 +16,11 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr Duration kQuietLog = std::chrono::hours(24);  // one that is followed
-constexpr int kRequestsAtOnce = 16;  // each log is a connection from the API server to a node
+constexpr Duration kFollowSilence = std::chrono::hours(24);  // a followed log may be silent for this long
+constexpr int kMaxConcurrentRequests = 16;  // each log is a connection from the API server to a node
 const kube::Resource kEvents{"events.k8s.io", "v1", "events"};
 
-// Starts one request; its answer will be there.
+// Starts a request. The future gets its result.
 template <class T, class Start>
 std::future<Result<T>> Begin(Start start) {
   auto answer = std::make_shared<std::promise<Result<T>>>();
@@ -59,11 +59,12 @@ kube::HttpRequest LogRequest(const std::string& space, const Cluster::Container&
 }  // namespace
 
 void AddClusterFlags(CLI::App& command, ClusterFlags& flags) {
-  command.add_option("-n,--namespace", flags.namespace_, "Of the job; without it, that of the context");
-  command.add_option("--context", flags.context, "Of the kubeconfig");
+  command.add_option("-n,--namespace", flags.namespace_, "Job namespace (default: the context's)");
+  command.add_option("--context", flags.context, "Context of the kubeconfig (default: the current context)");
   command
       .add_option("--kubeconfig", flags.kubeconfig,
-                  "Instead of $KUBECONFIG or ~/.kube/config; inside a pod, its own credentials")
+                  "Path of the kubeconfig (default: $KUBECONFIG or ~/.kube/config; inside a pod, its service "
+                  "account)")
       ->allow_extra_args(false);
 }
 
@@ -80,8 +81,8 @@ Result<std::unique_ptr<Cluster>> Cluster::Connect(const ClusterFlags& flags) {
   config.user_agent = std::string("kubectl-ringmaster/") + RINGMASTER_VERSION;
   std::string space = flags.namespace_.empty() ? config.namespace_ : flags.namespace_;
   kube::TransportOptions transport;
-  transport.stream_silence = kQuietLog;
-  transport.max_in_flight = kRequestsAtOnce;
+  transport.stream_silence = kFollowSilence;
+  transport.max_in_flight = kMaxConcurrentRequests;
   RM_ASSIGN(auto http, kube::MakeHttpClient(config, transport));
   return std::unique_ptr<Cluster>(new Cluster(std::move(http), std::move(space), config.server));
 }
@@ -101,7 +102,7 @@ Result<Json> Cluster::Get(const kube::Resource& resource, const std::string& ns,
 Result<std::vector<Json>> Cluster::List(const kube::Resource& resource, const kube::ListOptions& options) {
   auto items = std::make_shared<std::vector<Json>>();
   const auto page = [items](Json more) {
-    if (!more.is_array()) return items->clear();  // the list began anew
+    if (!more.is_array()) return items->clear();  // the list restarted
     for (Json& item : more) items->push_back(std::move(item));
   };
   RM_TRY(Await<Json>([&](auto done) { api_.List(resource, options, page, std::move(done)); }));
@@ -128,13 +129,13 @@ Status Cluster::Delete(const kube::Resource& resource, const std::string& name) 
 Result<Json> Cluster::Job(const std::string& name) {
   Result<Json> job = Get(kube::kJobs, namespace_, name);
   if (job.ok() || job.error().code != Code::kNotFound) return job;
-  // "the server could not find the requested resource" is a cluster without the CRD.
+  // A cluster without the CRD answers "the server could not find the requested resource".
   if (job.error().message.find("requested resource") != std::string::npos)
     return Error{Code::kNotFound, "the cluster at " + server_ +
-                                      " knows no TrainingJobs: install the chart (helm install), or at least "
-                                      "`ringmaster crd | kubectl apply --server-side -f -`"};
+                                      " has no TrainingJob resource: install the chart (helm install), or at "
+                                      "least `ringmaster crd | kubectl apply --server-side -f -`"};
   return Error{Code::kNotFound, "there is no job " + name + " in namespace " + namespace_ +
-                                    "; `kubectl get tj -A` lists those of all namespaces"};
+                                    "; `kubectl get tj -A` lists the jobs of all namespaces"};
 }
 
 Result<std::vector<Json>> Cluster::PodsOf(const std::string& job) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A Kubernetes cluster as the commands of `kubectl ringmaster` use it: one request after the other, each
-// waited for, but for logs, of which there may be many. Credentials, contexts and plugins are those of
-// kubectl; inside a pod, the pod's own.
+// A synchronous client of a Kubernetes cluster for the commands of `kubectl ringmaster`. Each call sends one
+// request and waits for it, except Logs, which reads several logs concurrently. Credentials, contexts and
+// credential plugins are kubectl's; inside a pod, the service account of the pod.
 //
-// One thread at a time.
+// Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -25,13 +25,13 @@ namespace ringmaster::cli {
 struct ClusterFlags {
   std::vector<std::string> kubeconfig;
   std::string context;
-  std::string namespace_;  // empty: the context's
+  std::string namespace_;  // empty: the namespace of the context
 };
 
-// --namespace, --context and --kubeconfig, as kubectl has them. `flags` must outlive the command.
+// Adds kubectl's --namespace, --context and --kubeconfig. REQUIRES: `flags` outlives `command`.
 void AddClusterFlags(CLI::App& command, ClusterFlags& flags);
 
-// "gpt" of "gpt", "tj/gpt" and "trainingjobs/gpt".
+// Returns "gpt" for "gpt", "tj/gpt" and "trainingjobs/gpt".
 std::string JobName(const std::string& argument);
 
 class Cluster {
@@ -47,14 +47,14 @@ class Cluster {
   const std::string& space() const { return namespace_; }
   const std::string& server() const { return server_; }
 
-  // kNotFound says in which namespace was looked, and how to see what is there.
+  // Errors: kNotFound names the namespace and the command that lists the existing jobs.
   Result<Json> Job(const std::string& name);
-  // Of the job, its newest attempt first, then by rank.
+  // The pods of the job, newest attempt first, then by rank.
   Result<std::vector<Json>> PodsOf(const std::string& job);
-  // About the job itself, oldest first.
+  // The events about the job itself, oldest first.
   Result<std::vector<Json>> EventsOf(const std::string& job, const std::string& uid);
 
-  // In `ns`; empty for what has no namespace.
+  // `ns` is empty for a resource without namespaces. The other calls use space().
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name);
   Result<std::vector<Json>> List(const kube::Resource& resource, const kube::ListOptions& options);
   Result<Json> MergePatch(const kube::Resource& resource, const std::string& name,
@@ -62,11 +62,12 @@ class Cluster {
   Result<Json> Create(const kube::Resource& resource, const Json& object);
   Status Delete(const kube::Resource& resource, const std::string& name);
 
-  // What these containers have said, in their order, each line with its time before it; of each `tail` lines
-  // at most. Some are read at the same time: the API server asks a node for each.
+  // Returns the logs of the containers, in their order, each line preceded by its time. `tail` is the number
+  // of lines per container; -1: all. The number of concurrent requests is bounded, because the API server
+  // connects to a node for each of them.
   std::vector<Result<std::string>> Logs(const std::vector<Container>& of, int64_t tail);
-  // The same of one, and what comes after it, line by line on a thread of the transport, until the container
-  // ends or the stream is destroyed.
+  // Streams the log of one container line by line, until the container ends or the stream is destroyed. The
+  // handlers run on a thread of the transport.
   std::unique_ptr<kube::HttpStream> FollowLog(const Container& of, int64_t tail,
                                               kube::StreamHandlers handlers);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster diagnose`: gathers what is known of a job on a cluster; diagnosis.h judges it.
+// `ringmaster diagnose`: collects the evidence about a job on a cluster. diagnosis.h evaluates it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -25,7 +25,7 @@ struct DiagnoseFlags {
   std::string operator_namespace = "ringmaster-system";
 };
 
-// The job must be there; of the rest, what cannot be read is said to be unknown.
+// Fails only when the job cannot be read. A check whose other evidence cannot be read is reported as unknown.
 Result<Evidence> Gather(const DiagnoseFlags& flags) {
   RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
   const std::string name = JobName(flags.job);
@@ -58,11 +58,12 @@ Result<Evidence> Gather(const DiagnoseFlags& flags) {
 
 void AddDiagnose(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<DiagnoseFlags>();
-  CLI::App* command = app.add_subcommand(
-      "diagnose",
-      "Check what keeps a job on a cluster from its next step; exit 0 when nothing does, 1 otherwise");
+  CLI::App* command = app.add_subcommand("diagnose",
+                                         "Check what prevents a job on a cluster from committing steps; exit "
+                                         "code 0: all checks pass, 1: a check "
+                                         "failed");
   command->add_option("JOB", flags->job, "Name of the job")->required();
-  command->add_option("--operator-namespace", flags->operator_namespace, "Where the operator is")
+  command->add_option("--operator-namespace", flags->operator_namespace, "Namespace of the operator")
       ->capture_default_str();
   AddClusterFlags(*command, flags->cluster);
   command->footer("Example:\n  kubectl ringmaster diagnose gpt-text -n team-a");
@@ -74,8 +75,8 @@ void AddDiagnose(CLI::App& app, int& exit_code) {
     }
     const std::vector<Check> checks = Diagnose(*evidence, kube::WallNow());
     std::fputs(DiagnosisText(checks).c_str(), stdout);
-    const auto bad = [](const Check& check) { return check.result == CheckResult::kFail; };
-    exit_code = std::any_of(checks.begin(), checks.end(), bad) ? kFailed : kSucceeded;
+    const auto failed = [](const Check& check) { return check.result == CheckResult::kFail; };
+    exit_code = std::any_of(checks.begin(), checks.end(), failed) ? kFailed : kSucceeded;
   });
 }
 

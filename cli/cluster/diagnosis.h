@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `kubectl ringmaster diagnose`: what stands between a job and its next step, check by check, in the order in
-// which a job gets through them. Pure functions over what the API server said.
+// The checks of `kubectl ringmaster diagnose`: what prevents a job from committing its next step, in the
+// order in which a starting job passes them. Pure functions over API objects.
 #pragma once
 
 #include <optional>
@@ -17,24 +17,24 @@ struct Evidence {
   Json job;
   std::vector<Json> pods;    // as Cluster::PodsOf sorts them
   std::vector<Json> events;  // of the job, oldest first
-  Json lease;                // of the operator; null: not known, see lease_problem
+  Json lease;                // the operator's; null: could not be read, see lease_problem
   std::string lease_problem;
-  std::vector<Json> nodes;  // those that the pods are on; may be empty when we may not read nodes
-  std::string nodes_problem;
+  std::vector<Json> nodes;    // the nodes of the pods
+  std::string nodes_problem;  // why a node could not be read; empty when all were read
 };
 
-enum class Verdict { kGood, kBad, kUnknown, kSkipped };
+enum class CheckResult { kPass, kFail, kUnknown, kSkipped };
 
 struct Check {
   std::string name;
-  Verdict verdict = Verdict::kGood;
-  std::string finding;  // what was seen
-  std::string remedy;   // what to do; empty where nothing is wrong
+  CheckResult result = CheckResult::kPass;
+  std::string finding;  // what the check observed
+  std::string remedy;   // what to do; empty when the check passed
 };
 
 std::vector<Check> Diagnose(const Evidence& evidence, kube::WallTime now);
 
-// One line per check, the remedy below it.
+// Returns one line per check, followed by its remedy on the next line.
 std::string DiagnosisText(const std::vector<Check>& checks);
 
 }  // namespace ringmaster::cli

@@ -25,7 +25,7 @@ Json ExportPod(const Json& worker, const std::string& job, const std::string& jo
   const Json& spec = Child(worker, "spec");
   const Json& trainer = WorkerContainerOf(worker);
 
-  // Volumes of the user's, and checkpoints. What names a token or memory is of a worker only.
+  // Keep the user's volumes and the checkpoints. Tokens and memory volumes serve workers only.
   Json volumes = Json::array();
   std::set<std::string> kept;
   for (const Json& volume : Items(spec, "volumes")) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pod that `kubectl ringmaster export JOB` runs: the volumes of a job are on the cluster, so that is
-// where its weights are read. Pure function.
+// The pod that `kubectl ringmaster export JOB` runs. The volumes of a job can only be mounted on the cluster,
+// so a pod reads the weights there. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace ringmaster::cli {
 
-// From a worker pod of the job (as it is on the cluster, or as wiring makes it): its image, its volumes, its
-// security; not its devices, its credentials or its place in the gang. `from` and `to` are paths in the pod.
-// It goes with the job.
+// Builds the pod from a worker pod of the job, either an existing one or one built by operator/wiring. Copies
+// its image, volumes and security context; not its devices, credentials and gang labels. `from` and `to` are
+// paths in the pod. The job owns the pod, so deleting the job deletes it.
 Json ExportPod(const Json& worker, const std::string& job, const std::string& job_uid,
                const std::string& from, const std::string& to);
 
-// The container of a pod that trains: "worker", or its first one.
+// Returns the training container of a worker pod: the one named "worker", or else the first.
 const Json& WorkerContainerOf(const Json& pod);
 
 }  // namespace ringmaster::cli

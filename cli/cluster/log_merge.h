@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Logs of several ranks as one text, by time. Pure functions.
+// Merges the logs of several ranks into one text, ordered by time. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace ringmaster::cli {
 
 struct RankLog {
-  std::string name;  // before each line: "3", or "3.2" for the second container
-  std::string text;  // lines as the API server gives them with timestamps=true
+  std::string name;  // prefix of each line: "3", or "3/sidecar" when the pod has several containers
+  std::string text;  // lines with timestamps, as the API server returns them for timestamps=true
 };
 
-// "TIME TEXT" without its time.
+// Returns TEXT for "TIME TEXT".
 std::string_view WithoutTime(std::string_view line);
 
-// All lines by time, each as "[NAME] TEXT", names as wide as the widest. Lines of one log keep their order,
-// whatever their times; one without a time comes at that of the line before it.
+// Returns all lines ordered by time, each as "[NAME] TEXT" with the names aligned. Lines of one log keep
+// their order even if their times do not increase. A line without a time has the time of the line before it.
 std::string MergeLogs(const std::vector<RankLog>& logs);
 
 }  // namespace ringmaster::cli

@@ -7,7 +7,7 @@
 namespace ringmaster::cli {
 namespace {
 
-// The word after `key` in `line`; empty when there is none.
+// Returns the word after `key` in `line`; empty when the key is missing.
 std::string_view WordAfter(std::string_view line, std::string_view key) {
   const size_t at = line.find(key);
   if (at == std::string_view::npos) return {};
@@ -25,7 +25,8 @@ std::optional<LoggedMembership> LastLoggedMembership(std::string_view log) {
     const std::string_view number = WordAfter(line, " generation=");
     const std::string_view transport = WordAfter(line, " transport=");
     LoggedMembership membership;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), membership.generation);
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), membership.generation);
     if (!transport.empty() && error == std::errc() && end == number.data() + number.size()) {
       membership.transport = transport;
       return membership;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a rank stands in its gang, from what it says in its own log when a membership is formed:
+// Finds in a worker's log the membership it joined last. A trainer logs each membership as
 // "generation=4294967299 rank=1 world=4 transport=ucx:tcp". Pure functions.
 #pragma once
 
@@ -17,9 +17,9 @@ struct LoggedMembership {
   std::string transport;  // rendezvous/transport_name.h
 };
 
-using LoggedMemberships = std::map<std::string, LoggedMembership>;  // by pod
+using LoggedMemberships = std::map<std::string, LoggedMembership>;  // pod name -> membership
 
-// Of the newest membership that the log tells of; nullopt: of none.
+// Returns the last membership in the log, or nullopt when the log has none.
 std::optional<LoggedMembership> LastLoggedMembership(std::string_view log);
 
 }  // namespace ringmaster::cli

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster logs`: the root cause of the last failure first, then what all ranks said, by time.
+// `ringmaster logs`: prints the root cause of the last failure, then the logs of all ranks ordered by time.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/log_merge.h"
 #include "cli/cluster/status_screen.h"
@@ -35,13 +35,14 @@ struct LogsFlags {
   bool follow = false;
 };
 
-// One stream of output.
+// One log to print.
 struct Source {
   std::string name;
   Cluster::Container container;
 };
 
-// The containers of the asked-for ranks of an attempt. A rank with one container is named by its number.
+// Returns the containers of the requested ranks of an attempt. The name of a rank with one container is its
+// number.
 std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& flags, int64_t attempt) {
   std::vector<Source> sources;
   for (const Json& pod : pods) {
@@ -60,9 +61,8 @@ std::vector<Source> SourcesOf(const std::vector<Json>& pods, const LogsFlags& fl
   return sources;
 }
 
-// Above the ranks' lines: what failed last, in the words of the status, and its last words where its log is
-// still there.
-void TellRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& pods, int64_t tail) {
+// Prints the last failure from the status, and the log of the failed pod if it still exists.
+void PrintRootCause(Cluster& cluster, const Json& job, const std::vector<Json>& pods, int64_t tail) {
   const std::string failure = LastFailureText(job, kube::WallNow());
   if (failure.empty()) return;
   std::printf("== last failure: %s\n", failure.c_str());
@@ -91,28 +91,29 @@ Status PrintOnce(Cluster& cluster, const std::vector<Source>& sources, int64_t t
                    texts[i].error().message.c_str());
   }
   if (logs.empty() && !sources.empty())
-    return Error{Code::kUnavailable, "no worker's log can be read; they may not have started yet"};
+    return Error{Code::kUnavailable, "no log can be read; the workers may not have started yet"};
   std::fputs(MergeLogs(logs).c_str(), stdout);
   return Ok();
 }
 
-// Lines as they come, until every container has ended.
+// Prints lines as they arrive, until every container has ended.
 Status Follow(Cluster& cluster, const std::vector<Source>& sources, int64_t tail) {
   const Fd ended(::eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
   CHECK(ended.valid(), "eventfd");
-  std::mutex mutex;
+  Mutex output;  // handlers run on threads of the transport
   std::vector<std::unique_ptr<kube::HttpStream>> streams;
   for (const Source& source : sources) {
     kube::StreamHandlers handlers;
-    handlers.on_line = [&mutex, name = source.name](std::string_view line) {
+    handlers.on_line = [&output, name = source.name](std::string_view line) {
       const std::string_view text = WithoutTime(line);
-      std::lock_guard lock(mutex);
+      MutexLock lock(output);
       std::printf("[%s] %.*s\n", name.c_str(), static_cast<int>(text.size()), text.data());
       std::fflush(stdout);
     };
-    handlers.on_end = [&ended, &mutex, pod = source.container.pod](const Result<kube::HttpResponse>& result) {
+    handlers.on_end = [&ended, &output,
+                       pod = source.container.pod](const Result<kube::HttpResponse>& result) {
       if (!result.ok() || result->status >= 300) {
-        std::lock_guard lock(mutex);
+        MutexLock lock(output);
         std::fprintf(stderr, "ringmaster: log of %s: %s\n", pod.c_str(),
                      result.ok() ? result->body.c_str() : result.error().message.c_str());
       }
@@ -135,10 +136,10 @@ Status Logs(const LogsFlags& flags) {
   RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
   const int64_t attempt = flags.attempt > 0 ? flags.attempt : Integer(Child(job, "status"), "attempt");
   const std::vector<Source> sources = SourcesOf(pods, flags, attempt);
-  TellRootCause(*cluster, job, pods, flags.tail);
+  PrintRootCause(*cluster, job, pods, flags.tail);
   if (sources.empty()) {
     const std::string phase(Text(Child(job, "status"), "phase"));
-    return Error{Code::kNotFound, fmt::format("{} has no such workers now (attempt {}, phase {}): {}", name,
+    return Error{Code::kNotFound, fmt::format("{} has no matching workers (attempt {}, phase {}): {}", name,
                                               attempt, phase.empty() ? "none" : phase, ExplainPhase(job))};
   }
   return flags.follow ? Follow(*cluster, sources, flags.tail) : PrintOnce(*cluster, sources, flags.tail);
@@ -148,16 +149,16 @@ Status Logs(const LogsFlags& flags) {
 
 void AddLogs(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<LogsFlags>();
-  CLI::App* command =
-      app.add_subcommand("logs", "Print what the workers of a job on a cluster said: the root cause first");
+  CLI::App* command = app.add_subcommand(
+      "logs", "Print the root cause of the last failure of a job on a cluster, then its workers' logs");
   command->add_option("JOB", flags->job, "Name of the job")->required();
-  command->add_option("--rank", flags->ranks, "Only of these ranks, with commas between")
+  command->add_option("--rank", flags->ranks, "Print only these ranks (comma-separated)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--attempt", flags->attempt, "Of this attempt instead of the newest")
+  command->add_option("--attempt", flags->attempt, "Attempt of the job (default: the newest)")
       ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}));
-  command->add_option("--tail", flags->tail, "Lines of each worker; -1: all")->capture_default_str();
-  command->add_flag("-f,--follow", flags->follow, "Go on until the workers end");
+  command->add_option("--tail", flags->tail, "Number of lines per worker; -1: all")->capture_default_str();
+  command->add_flag("-f,--follow", flags->follow, "Print new lines until the workers end");
   AddClusterFlags(*command, flags->cluster);
   command->footer("Example:\n  kubectl ringmaster logs gpt-text --rank 0,1 -f");
   command->callback([flags, &exit_code] {

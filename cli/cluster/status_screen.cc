@@ -25,12 +25,12 @@ std::string Label(const Json& pod, const char* name) {
   return std::string(Text(Child(Child(pod, "metadata"), "labels"), name));
 }
 
-// "label      text", when there is a text.
+// Appends "label      text", unless the text is empty.
 void Line(std::string& screen, const char* label, const std::string& text) {
   if (!text.empty()) screen += fmt::format("  {:<13} {}\n", label, text);
 }
 
-// A number as people like it; what is none stays as it is.
+// Shortens a decimal to four digits; returns other text unchanged.
 std::string Short(std::string_view number) {
   const auto value = api::ParseDecimal(number);
   return value.ok() ? fmt::format("{:.4g}", *value) : std::string(number);
@@ -99,16 +99,16 @@ std::string RankTable(const std::vector<Json>& pods, const Json& status, const L
       {"  RANK", "POD", "NODE", "AGE", "STEP", "TRANSPORT", "STATE"}};
   for (const Json& pod : pods) {
     const Json& metadata = Child(pod, "metadata");
-    const std::string its = Label(pod, wiring::kAttemptLabel);
-    const std::string of_before = its == attempt ? "" : fmt::format(" (of attempt {})", its);
+    const std::string pod_attempt = Label(pod, wiring::kAttemptLabel);
+    const std::string suffix = pod_attempt == attempt ? "" : fmt::format(" (attempt {})", pod_attempt);
     const std::string_view node = Text(Child(pod, "spec"), "nodeName");
     const auto membership = memberships.find(std::string(Text(metadata, "name")));
-    // The status may be some seconds behind the log.
-    const bool takes_part = membership != memberships.end() && membership->second.generation >= generation;
+    // The log may be a few seconds ahead of the status.
+    const bool current = membership != memberships.end() && membership->second.generation >= generation;
     rows.push_back({"  " + Label(pod, wiring::kRankLabel), std::string(Text(metadata, "name")),
                     node.empty() ? "-" : std::string(node), AgeOf(Text(metadata, "creationTimestamp"), now),
-                    takes_part ? step : "-", takes_part ? membership->second.transport : "-",
-                    PodState(pod) + of_before});
+                    current ? step : "-", current ? membership->second.transport : "-",
+                    PodState(pod) + suffix});
   }
   return "\n" + Columns(rows);
 }
@@ -123,32 +123,34 @@ const Json& ConditionOf(const Json& job, std::string_view type) {
 }
 
 std::string ExplainPhase(const Json& job) {
-  // What is over comes first, then what is wrong, in the order in which a job gets through them.
-  struct Telling {
+  // The first match explains the phase: final conditions first, then problems in the order in which a
+  // starting job meets them.
+  struct Explanation {
     const char* type;
-    const char* when;
+    const char* status;
   };
-  static constexpr std::array<Telling, 9> kTelling = {{{"Failed", "True"},
-                                                       {"Succeeded", "True"},
-                                                       {"Suspended", "True"},
-                                                       {"Admitted", "False"},
-                                                       {"Scheduled", "False"},
-                                                       {"Ready", "False"},
-                                                       {"FabricReady", "False"},
-                                                       {"Progressing", "False"},
-                                                       {"Degraded", "True"}}};
-  for (const auto& [type, when] : kTelling) {
+  static constexpr std::array<Explanation, 9> kExplanations = {{{"Failed", "True"},
+                                                                {"Succeeded", "True"},
+                                                                {"Suspended", "True"},
+                                                                {"Admitted", "False"},
+                                                                {"Scheduled", "False"},
+                                                                {"Ready", "False"},
+                                                                {"FabricReady", "False"},
+                                                                {"Progressing", "False"},
+                                                                {"Degraded", "True"}}};
+  for (const auto& [type, status] : kExplanations) {
     const Json& condition = ConditionOf(job, type);
-    if (Text(condition, "status") != when) continue;
+    if (Text(condition, "status") != status) continue;
     const std::string_view message = Text(condition, "message");
     return fmt::format("{}{}{}", Text(condition, "reason"), message.empty() ? "" : ": ", message);
   }
-  const Json& moving = ConditionOf(job, "Progressing");
-  if (moving.is_null())
-    return "the operator has not looked at it yet; `kubectl ringmaster diagnose` tells why";
-  if (Text(moving, "reason") == "NotReported")
-    return "every worker runs; this framework does not tell its steps";
-  return std::string(Text(moving, "message").empty() ? Text(moving, "reason") : Text(moving, "message"));
+  const Json& progressing = ConditionOf(job, "Progressing");
+  if (progressing.is_null())
+    return "the operator has not seen the job yet; `kubectl ringmaster diagnose` shows why";
+  if (Text(progressing, "reason") == "NotReported")
+    return "every worker runs; this framework does not report its steps";
+  return std::string(Text(progressing, "message").empty() ? Text(progressing, "reason")
+                                                          : Text(progressing, "message"));
 }
 
 std::string AgeOf(std::string_view time, kube::WallTime now) {
@@ -161,7 +163,7 @@ std::string AgeOf(std::string_view time, kube::WallTime now) {
 std::string PodState(const Json& pod) {
   const Json& status = Child(pod, "status");
   const std::string phase(Text(status, "phase"));
-  const bool leaving = !Text(Child(pod, "metadata"), "deletionTimestamp").empty();
+  const bool deleting = !Text(Child(pod, "metadata"), "deletionTimestamp").empty();
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& container : Items(status, list)) {
       const Json& state = Child(container, "state");
@@ -178,8 +180,8 @@ std::string PodState(const Json& pod) {
       }
     }
   }
-  if (leaving) return "being deleted";
-  if (!Items(Child(pod, "spec"), "schedulingGates").empty()) return "held back until all have room";
+  if (deleting) return "being deleted";
+  if (!Items(Child(pod, "spec"), "schedulingGates").empty()) return "held back until all workers fit";
   if (phase == "Pending") {
     for (const Json& condition : Items(status, "conditions"))
       if (Text(condition, "type") == "PodScheduled" && Text(condition, "status") == "False")
@@ -250,7 +252,7 @@ std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const L
   Line(screen, "goodput", GoodputText(Child(status, "goodput")));
   Line(screen, "restarts", RestartsText(status, spec));
   Line(screen, "last failure", LastFailureText(job, now));
-  Line(screen, "kept off", ExcludedText(status, now));
+  Line(screen, "excluded", ExcludedText(status, now));
   Line(screen, "weights", std::string(Text(status, "weightsHash")));
   return screen + RankTable(pods, status, memberships, now);
 }

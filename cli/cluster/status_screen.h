@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `kubectl ringmaster status` shows, from what the API server says. Pure functions.
+// The text of `kubectl ringmaster status`, and the parts of it that other commands share. Pure functions over
+// API objects.
 #pragma once
 
 #include <string>
@@ -12,28 +13,29 @@
 
 namespace ringmaster::cli {
 
-// One screen: phase and why, progress, goodput, the last failure, and each rank with its node, its step and
-// what carries its gradients, as far as `places` knows. Ranks of one generation commit together: the step of
-// the job is the step of each that is in it. `pods` as Cluster::PodsOf sorts them.
+// Returns one screen: phase and reason, progress, goodput, the last failure, and a row per rank with its
+// node, step and transport. `memberships` has the ranks whose logs were read; other ranks have no step and no
+// transport. Ranks of one generation commit together, so each of them is at the step of the job. REQUIRES:
+// `pods` is sorted as by Cluster::PodsOf.
 std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& memberships,
                          kube::WallTime now);
 
-// The sentence that explains the phase: of the condition that says most about it.
+// Returns "Reason: message" of the condition that explains the phase.
 std::string ExplainPhase(const Json& job);
 
-// The condition of this type; null when there is none.
+// Returns the condition of this type; a null value when there is none.
 const Json& ConditionOf(const Json& job, std::string_view type);
 
-// "Running", "Pending: 0/4 nodes are available", "ended with exit code 137 (OOMKilled)".
+// Returns "Running", "Pending: 0/4 nodes are available", "ended with exit code 137 (OOMKilled)", and so on.
 std::string PodState(const Json& pod);
 
-// "3m20s" since this time of the API; empty when there is none.
+// Returns the age of an API timestamp, as "3m20s"; empty for an invalid timestamp.
 std::string AgeOf(std::string_view time, kube::WallTime now);
 
-// "default/gpt-1-2 on node-3, 3m20s ago: exit code 137 (OOMKilled): out of memory"; empty without a failure.
+// Returns "gpt-1-2 on node-3, 3m20s ago: exit code 137 (OOMKilled): out of memory"; empty without a failure.
 std::string LastFailureText(const Json& job, kube::WallTime now);
 
-// Columns as wide as they need to be, two spaces between them; no blanks at the ends of lines.
+// Aligns the columns with two spaces between them and no trailing spaces.
 std::string Columns(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace ringmaster::cli

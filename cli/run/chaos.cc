@@ -59,16 +59,17 @@ std::vector<int> ChildrenOf(int pid) {
 
 namespace {
 
-// An agent keeps its trainer itself, or has a keeper per slot: children that run the same program.
-std::vector<int> KeepersOf(int agent) {
+// Returns the processes that supervise trainers: the agent, or, for a pod with several slots, its children
+// that run the same program.
+std::vector<int> SupervisorsOf(int agent) {
   const auto program = [](int pid) {
     std::error_code error;
     return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), error);
   };
-  std::vector<int> keepers;
+  std::vector<int> supervisors;
   for (const int child : ChildrenOf(agent))
-    if (program(child) == program(agent)) keepers.push_back(child);
-  return keepers.empty() ? std::vector<int>{agent} : keepers;
+    if (program(child) == program(agent)) supervisors.push_back(child);
+  return supervisors.empty() ? std::vector<int>{agent} : supervisors;
 }
 
 }  // namespace
@@ -81,14 +82,15 @@ std::vector<Victim> FindVictims(int pid) {
     for (std::string variable; std::getline(environment, variable, '\0');) {
       if (!variable.starts_with(kName)) continue;
       const std::string pod = variable.substr(kName.size());
-      for (const int keeper : KeepersOf(child)) victims.push_back({pod, keeper, ChildrenOf(keeper)});
+      for (const int supervisor : SupervisorsOf(child))
+        victims.push_back({pod, supervisor, ChildrenOf(supervisor)});
     }
   }
   std::sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) { return a.pod < b.pod; });
   return victims;
 }
 
-std::string Carry(const Strike& strike, const std::vector<Victim>& victims, int signal) {
+std::string ExecuteStrike(const Strike& strike, const std::vector<Victim>& victims, int signal) {
   if (victims.empty()) return {};
   const Victim& victim = victims[strike.victim % victims.size()];
   const char* name = signal == SIGKILL ? "SIGKILL" : "SIGSTOP";
@@ -97,7 +99,7 @@ std::string Carry(const Strike& strike, const std::vector<Victim>& victims, int 
     for (const int pid : victim.trainer_pids)
       if (::kill(pid, signal) == 0) what += fmt::format("{} to the trainer (pid {})", name, pid);
   }
-  // A worker without a trainer (it is just starting one) is hit at its agent.
+  // If the worker has no trainer at the moment (it is starting one), signal its agent.
   if (strike.target != Strike::Target::kTrainer || what.empty()) {
     if (::kill(victim.agent_pid, signal) == 0)
       what += fmt::format("{}{} to the agent (pid {})", what.empty() ? "" : " and ", name, victim.agent_pid);

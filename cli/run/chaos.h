@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// --chaos: kills or stops workers while they train, to show (and test) that it does not matter.
+// `ringmaster run --chaos`: kills or stops workers during training, to demonstrate and test recovery.
 //
-// Which victim, when and how is a pure function of the seed; which pids exist at that moment is not, so a
-// seeded schedule is repeatable in kind, not in every detail.
+// The choice of victims, times and targets is a pure function of the seed. The pids that exist at that time
+// are not, so a run with the same seed repeats the schedule but not every detail. ChaosPlan is not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,10 @@ struct ChaosOptions {
   uint64_t seed = 1;
 };
 
-// "none", "kill=2", "kill=0.5s", "stop=10". kInvalid otherwise.
+// Parses "none", "kill=2", "kill=0.5s", "stop=10". Errors: kInvalid for any other text.
 Result<ChaosOptions> ParseChaos(const std::string& text, uint64_t seed);
 
-// What to hit next. Pure.
+// One injected failure.
 struct Strike {
   enum class Target : uint8_t { kTrainer, kAgent, kBoth };
   Target target = Target::kTrainer;
@@ -37,7 +38,7 @@ class ChaosPlan {
  public:
   explicit ChaosPlan(const ChaosOptions& options) : options_(options), random_(options.seed) {}
 
-  // Between half and one and a half intervals from now.
+  // Returns the time until the next strike: 0.5 to 1.5 intervals.
   Duration NextDelay();
   Strike NextStrike();
 
@@ -46,22 +47,22 @@ class ChaosPlan {
   SplitMix64 random_;
 };
 
-// A live worker as chaos sees it.
+// A live worker that a strike can hit.
 struct Victim {
   std::string pod;
   int agent_pid = 0;
   std::vector<int> trainer_pids;
 };
 
-// The children of a process (of any of its threads) by /proc; empty when it is gone.
+// Returns the children of a process, of all its threads, from /proc; empty when it has exited.
 std::vector<int> ChildrenOf(int pid);
 
-// The agents that `pid` keeps, known by RINGMASTER_POD in their environment, with their trainers; by pod. A
-// pod with slots has one for each.
+// Returns the agents that `pid` started, with their trainers, sorted by pod. RINGMASTER_POD in the
+// environment identifies an agent. A pod with several slots has one entry per slot.
 std::vector<Victim> FindVictims(int pid);
 
-// Sends the signal and says what was done ("SIGKILL to the trainer (pid 123) of gpt-1-2"); empty when there
-// was nobody to hit.
-std::string Carry(const Strike& strike, const std::vector<Victim>& victims, int signal);
+// Sends the signal and describes it ("SIGKILL to the trainer (pid 123) of gpt-1-2"). Returns an empty text
+// when no process received a signal.
+std::string ExecuteStrike(const Strike& strike, const std::vector<Victim>& victims, int signal);
 
 }  // namespace ringmaster::cli

@@ -41,9 +41,9 @@ void EventLog::Write(std::string_view type, std::string_view reason, std::string
       fmt::format(R"({{"time":"{}","monotonicSeconds":{:.6f},"type":"{}","reason":"{}","message":{}}})"
                   "\n",
                   WallClock(), MonotonicSeconds(), type, reason, DumpJson(Json(std::string(message))));
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    log::Warn("event lost reason={} message={}", reason, message);
+    log::Warn("dropped an event reason={} message={}", reason, message);
 }
 
 }  // namespace ringmaster::cli

@@ -28,7 +28,7 @@ double Goodput::Ratio() const {
   const double cap = 2 * MedianSeconds();
   double productive = 0;
   for (const double s : seconds_) productive += std::min(s, cap);
-  // Records come in batches, so the clock of receipt may run a little behind the steps themselves.
+  // Records arrive in batches, so the time of receipt can differ slightly from the end of the step.
   const double wall = std::max(end_ - begin_, productive);
   return wall > 0 ? productive / wall : 0;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much of the wall time went into steps that count, and how fast they were.
+// The goodput and the speed of a run.
 //
 // goodput = sum over this run's committed steps of min(seconds, 2 x median) / wall time since the first step
-// began. A step that took longer than twice the median (a recovery inside it, a stopped worker) counts only
-// with twice the median, so what failures cost shows. Pure; times come in as seconds of one clock.
+// began. A step that took longer than twice the median (because of a recovery or a stopped worker) counts as
+// twice the median, so goodput shows the cost of failures. All times are seconds of one clock. Pure; not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,12 @@ namespace ringmaster::cli {
 
 class Goodput {
  public:
-  // `now` is when the record was received. Steps come in order, each once.
+  // `now` is when the record was received. REQUIRES: steps increase.
   void Add(const rendezvous::StepRecord& record, double now);
 
   double Ratio() const;             // 0 without steps, at most 1
   double SamplesPerSecond() const;  // over the whole run
-  // Over the newest steps: what a progress line shows.
+  // Over the newest steps, for the progress line.
   double RecentSamplesPerSecond() const;
   double RecentSecondsPerStep() const;
   double MedianSeconds() const;

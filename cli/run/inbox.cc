@@ -15,19 +15,19 @@ Inbox::Inbox() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { CHECK(wake_.v
 
 void Inbox::PutProgress(const rendezvous::Progress& progress) {
   const double now = MonotonicSeconds();
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   content_.progress.push_back({progress, now});
   Wake();
 }
 
 void Inbox::PutLine(const rendezvous::EventLine& line) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   content_.coordinator_lines.push_back(line);
   Wake();
 }
 
 void Inbox::PutReport(const rendezvous::Report& report) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   content_.report = report;
   Wake();
 }
@@ -37,7 +37,7 @@ void Inbox::Wake() { ::eventfd_write(wake_.get(), 1); }
 Inbox::Content Inbox::Take() {
   eventfd_t ignored = 0;
   ::eventfd_read(wake_.get(), &ignored);
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return std::exchange(content_, Content{});
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the server's and the loop's threads leave what the main thread shows and writes down. Thread-safe;
-// Take is the main thread's.
+// Passes progress, reports and events from the threads of the coordinator server and the control loop to the
+// main thread, which shows and records them. Thread-safe.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "rendezvous/coordinator.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/report.h"
@@ -33,17 +33,18 @@ class Inbox {
   void PutProgress(const rendezvous::Progress& progress);
   void PutLine(const rendezvous::EventLine& line);
   void PutReport(const rendezvous::Report& report);
-  // Something else changed that the main thread looks at itself.
+  // Wakes the main thread because of a change that is not in the inbox.
   void Wake();
 
-  // Readable when there is something new; Take clears it.
+  // Readable after every Put and Wake, until Take.
   int wake_fd() const { return wake_.get(); }
+  // Returns the content and empties the inbox. Main thread only.
   Content Take();
 
  private:
-  std::mutex mutex_;
-  Content content_;  // guarded by mutex_
-  Fd wake_;          // eventfd
+  Mutex mutex_;
+  Content content_ RM_GUARDED_BY(mutex_);
+  Fd wake_;  // eventfd
 };
 
 }  // namespace ringmaster::cli

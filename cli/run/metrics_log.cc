@@ -14,12 +14,12 @@ namespace ringmaster::cli {
 namespace {
 
 struct Kept {
-  size_t bytes = 0;       // of the file that stay
-  int64_t last_step = 0;  // of the last line that stays
+  size_t bytes = 0;       // length of the kept part of the file
+  int64_t last_step = 0;  // step of its last line
   std::optional<double> last_loss;
 };
 
-// Whole lines in order up to `resume_step`; the first torn or strange line ends it.
+// Keeps whole lines in order up to `resume_step`. The first torn or invalid line ends the kept part.
 Kept KeepUpTo(const std::string& text, int64_t resume_step) {
   Kept kept;
   while (kept.bytes < text.size()) {
@@ -69,7 +69,7 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, in
   if (!file.valid()) return ErrnoError("open " + path, errno);
   if (::ftruncate(file.get(), static_cast<off_t>(kept.bytes)) != 0)
     return ErrnoError("truncate " + path, errno);
-  // With no usable line the steps before the checkpoint are not known any more: go on behind it.
+  // Without a usable line the records before the checkpoint are lost: continue after it.
   const int64_t last = kept.bytes == 0 ? resume_step : kept.last_step;
   return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), path, last, kept.last_loss));
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DIR/metrics.jsonl: one line per committed step, each step exactly once and in order, whatever happened.
+// DIR/metrics.jsonl: one line per committed step, exactly once and in order, despite failures.
 //
-// Records may come twice (after a change of generation the new reporter repeats its newest ones) and, after a
-// loss of all workers, again from a checkpoint on: the first of each step is kept. A record that skips steps
-// waits until the missing ones arrive. On resume, lines past the checkpoint and a line torn by kill -9 are
-// dropped, because those steps will be committed again with the same bits.
+// A step may be reported twice: after a change of generation the new reporter repeats its newest records, and
+// after the loss of all workers training repeats the steps since the checkpoint. The first record of each
+// step is kept. A record that skips steps waits until the missing ones arrive. On resume, lines after the
+// checkpoint and a line torn by kill -9 are dropped, because those steps are committed again with the same
+// bits.
 //
-// Thread rule: one thread at a time.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,30 +25,31 @@
 namespace ringmaster::cli {
 
 // {"step":1,"loss":...,"lr":...,"gradNorm":...,"samples":...,"generation":...,"workers":...,"seconds":...}
-// without a newline. Doubles are printed so that reading them back gives the same bits.
+// without a newline. The text of a double is exact: parsing it returns the same bits.
 std::string MetricsLine(const rendezvous::StepRecord& record);
 
 class MetricsLog {
  public:
-  // Continues the file at `path` behind step `resume_step` (0: from the start, the file is emptied).
+  // Opens the file and continues it after step `resume_step`. 0 truncates the file.
   static Result<std::unique_ptr<MetricsLog>> Open(const std::string& path, int64_t resume_step);
 
-  // Takes one record; gives back the records that were written because of it, in order (often just this one).
+  // Adds a record. Returns the records that it allowed to be written, in order; usually just this one.
   Result<std::vector<rendezvous::StepRecord>> Add(const rendezvous::StepRecord& record);
 
-  // Writes what still waits for missing steps (they are lost then) and syncs. Gives back what was written.
+  // Writes the records that still wait for missing steps, gives up on those steps, and syncs the file.
+  // Returns the records written.
   Result<std::vector<rendezvous::StepRecord>> Finish();
 
   int64_t last_step() const { return last_step_; }
-  // Of last_step(); not when the file says nothing about it.
+  // The loss of last_step(); nullopt when the file does not have it.
   std::optional<double> last_loss() const { return last_loss_; }
 
  private:
   MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss);
   Status Write(const rendezvous::StepRecord& record);
 
-  static constexpr size_t kMaxWaiting =
-      64;  // records behind a gap; with more of them nobody will fill it any more
+  // Records that wait for a missing step. With more of them, the missing step is given up.
+  static constexpr size_t kMaxWaiting = 64;
 
   Fd file_;
   const std::string path_;

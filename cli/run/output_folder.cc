@@ -20,11 +20,11 @@ namespace {
 
 constexpr const char* kRemedy = "choose another folder with --out";
 
-Error Bad(const std::string& path, const std::string& why, const std::string& remedy) {
+Error Unusable(const std::string& path, const std::string& why, const std::string& remedy) {
   return {Code::kInvalid, fmt::format("{}: {}; {}", path, why, remedy)};
 }
 
-// The topmost part of `path` that is not there yet; empty when all of it is.
+// Returns the topmost part of `path` that does not exist; empty when all of it exists.
 std::string FirstMissing(const std::string& path) {
   fs::path missing;
   for (fs::path at = path; !at.empty(); at = at.parent_path()) {
@@ -36,12 +36,13 @@ std::string FirstMissing(const std::string& path) {
   return missing.string();
 }
 
-void RemoveIfEmptyTree(const std::string& made) {
-  if (made.empty()) return;
+// Removes a tree of folders that contains no file.
+void RemoveIfEmptyTree(const std::string& root) {
+  if (root.empty()) return;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(made, error))
-    if (!entry.is_directory(error)) return;  // somebody put something there: leave all of it
-  fs::remove_all(made, error);
+  for (const auto& entry : fs::recursive_directory_iterator(root, error))
+    if (!entry.is_directory(error)) return;  // another process put a file there
+  fs::remove_all(root, error);
 }
 
 Status CheckSpace(const std::string& folder, int64_t needed_bytes) {
@@ -49,35 +50,35 @@ Status CheckSpace(const std::string& folder, int64_t needed_bytes) {
   if (::statvfs(folder.c_str(), &disk) != 0) return ErrnoError("statvfs " + folder, errno);
   const auto available = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (available >= needed_bytes) return Ok();
-  return Bad(folder,
-             fmt::format("only {:.1f} MB are free and checkpoints need {:.1f} MB",
-                         static_cast<double>(available) / 1e6, static_cast<double>(needed_bytes) / 1e6),
-             "free some space, lower spec.checkpoint.keep, or choose another folder with --out");
+  return Unusable(folder,
+                  fmt::format("only {:.1f} MB are free and checkpoints need {:.1f} MB",
+                              static_cast<double>(available) / 1e6, static_cast<double>(needed_bytes) / 1e6),
+                  "free some space, lower spec.checkpoint.keep, or choose another folder with --out");
 }
 
-// Free space as told by the file system is not the whole truth (quotas, limits): write something.
+// Writes a probe file: the free space that the file system reports ignores quotas and limits.
 Status CheckWritable(const std::string& folder) {
   const std::string probe = fmt::format("{}/.probe-{}", folder, ::getpid());
   const std::vector<std::byte> bytes(64 << 10, std::byte{1});
   const Status written = WriteFileDurable(probe, bytes);
   ::unlink(probe.c_str());
-  if (!written.ok()) return Bad(folder, "cannot be written to: " + written.error().message, kRemedy);
+  if (!written.ok()) return Unusable(folder, "cannot be written to: " + written.error().message, kRemedy);
   return Ok();
 }
 
 Result<Fd> TakeLock(const std::string& folder) {
   const std::string path = folder + "/.lock";
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.valid()) return Bad(folder, ErrnoError("open " + path, errno).message, kRemedy);
+  if (!lock.valid()) return Unusable(folder, ErrnoError("open " + path, errno).message, kRemedy);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     auto owner = ReadFile(path, 64);
-    return Bad(folder,
-               fmt::format("in use by another `ringmaster run` (pid {})", owner.ok() ? *owner : "unknown"),
-               "wait for it, stop it, or choose another folder with --out");
+    return Unusable(
+        folder, fmt::format("in use by another `ringmaster run` (pid {})", owner.ok() ? *owner : "unknown"),
+        "wait for it, stop it, or choose another folder with --out");
   }
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0)
-    return Bad(folder, ErrnoError("write " + path, errno).message, kRemedy);
+    return Unusable(folder, ErrnoError("write " + path, errno).message, kRemedy);
   return lock;
 }
 
@@ -92,27 +93,27 @@ OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_pat
           folder + "/summary.json"};
 }
 
-OutputFolder::OutputFolder(OutputPaths paths, Fd lock, std::string made)
-    : paths_(std::move(paths)), lock_(std::move(lock)), made_(std::move(made)) {}
+OutputFolder::OutputFolder(OutputPaths paths, Fd lock, std::string created)
+    : paths_(std::move(paths)), lock_(std::move(lock)), created_(std::move(created)) {}
 
 OutputFolder::~OutputFolder() {
-  if (!lock_.valid() || made_.empty()) return;
+  if (!lock_.valid() || created_.empty()) return;
   ::unlink((paths_.folder + "/.lock").c_str());
-  RemoveIfEmptyTree(made_);
+  RemoveIfEmptyTree(created_);
 }
 
 Result<OutputFolder> OutputFolder::Open(const OutputPaths& paths, int64_t needed_bytes) {
-  const std::string made = FirstMissing(paths.folder);
+  const std::string created = FirstMissing(paths.folder);
   if (const Status folder = MakeFolder(paths.folder); !folder.ok()) {
-    RemoveIfEmptyTree(made);
+    RemoveIfEmptyTree(created);
     return Error{Code::kInvalid, fmt::format("{}; {}", folder.error().message, kRemedy)};
   }
   auto lock = TakeLock(paths.folder);
   if (!lock.ok()) {
-    RemoveIfEmptyTree(made);
+    RemoveIfEmptyTree(created);
     return lock.error();
   }
-  OutputFolder opened(paths, std::move(*lock), made);  // from here on its destructor tidies up
+  OutputFolder opened(paths, std::move(*lock), created);  // from here on its destructor cleans up
   RM_TRY(CheckSpace(paths.folder, needed_bytes));
   RM_TRY(CheckWritable(paths.folder));
   for (const std::string& folder : {paths.checkpoints, paths.logs})
@@ -130,7 +131,7 @@ Status OutputFolder::Clean() const {
   for (const auto& entry : fs::directory_iterator(paths_.logs, error))
     if (entry.path().extension() == ".log") fs::remove(entry.path(), error);
   for (const std::string& file : {paths_.metrics, paths_.events, paths_.summary}) fs::remove(file, error);
-  if (error) return Bad(paths_.folder, "cannot be cleaned: " + error.message(), kRemedy);
+  if (error) return Unusable(paths_.folder, "cannot be cleaned: " + error.message(), kRemedy);
   return Ok();
 }
 

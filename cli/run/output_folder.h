@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DIR of a run: made, proved writable, locked against a second run, and cleaned when --fresh says so.
+// The output folder of a run (DIR): creates it, checks that it is writable, locks it against a second run,
+// and cleans it for --fresh.
 //
-// The lock is a flock on DIR/.lock, so it goes with the process however that ends. Main thread only.
+// The lock is a flock on DIR/.lock, so the kernel releases it however the process ends. Main thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,30 +27,30 @@ OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_pat
 
 class OutputFolder {
  public:
-  // Makes the folder and takes the lock. Refuses with path, reason and remedy: not a folder, not writable, in
-  // use by another run (with its pid), or less than `needed_bytes` free. Folders made here are taken away
-  // again when it refuses.
+  // Creates the folder and takes the lock. Errors name path, reason and remedy: not a folder, not writable,
+  // in use by another run (with its pid), or less than `needed_bytes` free. On an error, the folders that it
+  // created are removed again.
   static Result<OutputFolder> Open(const OutputPaths& paths, int64_t needed_bytes);
 
   OutputFolder(OutputFolder&&) noexcept = default;
   OutputFolder& operator=(OutputFolder&&) noexcept = default;
-  // Takes away what Open made, when nothing was kept in it (see Keep).
+  // Removes the folders that Open created, unless Keep was called or they contain a file.
   ~OutputFolder();
 
   const OutputPaths& paths() const { return paths_; }
 
-  // --fresh: removes checkpoints (only folders that look like ours), metrics, events, logs and summary.
+  // Removes checkpoints (folders named step-*), metrics, events, logs and summary, for --fresh.
   Status Clean() const;
 
-  // The run really starts: the folder stays.
-  void Keep() { made_.clear(); }
+  // Keeps the folder: the run has started.
+  void Keep() { created_.clear(); }
 
  private:
-  OutputFolder(OutputPaths paths, Fd lock, std::string made);
+  OutputFolder(OutputPaths paths, Fd lock, std::string created);
 
   OutputPaths paths_;
   Fd lock_;
-  std::string made_;  // topmost folder that Open made; empty when it was there
+  std::string created_;  // topmost folder that Open created; empty when all existed
 };
 
 }  // namespace ringmaster::cli

@@ -16,16 +16,16 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-Status CheckFits(const api::TrainingJob& job) {
+Status CheckCanRunLocally(const api::TrainingJob& job) {
   if (job.spec.framework != "native")
-    return Error{Code::kInvalid, "spec.framework: `ringmaster run` trains framework native only (got " +
+    return Error{Code::kInvalid, "spec.framework: `ringmaster run` supports framework native only (got " +
                                      job.spec.framework + "); other frameworks need a cluster"};
   if (!job.spec.training.has_value())
     return Error{Code::kInvalid, "spec.training: required with framework native"};
   return Ok();
 }
 
-// What is asked for and has no meaning here is said, not dropped in silence.
+// Reports the fields that have no effect on one machine.
 std::vector<std::string> Notes(const api::Spec& spec) {
   std::vector<std::string> notes;
   if (spec.network.rdma)
@@ -48,10 +48,10 @@ std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out) 
 }
 
 Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_folder) {
-  RM_TRY(CheckFits(job));
+  RM_TRY(CheckCanRunLocally(job));
   RunPlan plan;
   plan.notes = Notes(job.spec);
-  // Workers have folders of their own, so nothing may stay relative.
+  // Workers run in other folders, so every path must be absolute.
   api::Data& data = job.spec.training->data;
   data.path = Absolute(data.path);
   data.validationPath = Absolute(data.validationPath);
@@ -59,7 +59,7 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   RM_ASSIGN(plan.config, trainer::MakeRunConfig(job, 1));
   RM_ASSIGN(auto dataset, trainer::OpenData(&plan.config));
   engine::ModelConfig small = plan.config.model;
-  small.max_samples = 1;  // the layout does not depend on it, and activations are not needed here
+  small.max_samples = 1;  // saves memory for activations; the layout does not depend on it
   auto model = engine::CreateModel(small);
   if (!model.ok()) return model.error().In("spec.training.model");
   const engine::Layout& layout = (*model)->layout();
@@ -76,7 +76,8 @@ Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::
   if (!std::filesystem::is_directory(checkpoint_folder, error)) return int64_t{0};
   auto loaded = checkpoint::LoadNewest(checkpoint_folder, fingerprint);
   if (loaded.ok()) {
-    for (const std::string& skipped : loaded->skipped) notes->push_back("checkpoint passed over: " + skipped);
+    for (const std::string& skipped : loaded->skipped)
+      notes->push_back("skipped a damaged checkpoint: " + skipped);
     return loaded->step;
   }
   if (loaded.error().code == Code::kNotFound) return int64_t{0};

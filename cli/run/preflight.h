@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Everything that can be known to be wrong before anything starts. Main thread only; opens the data and reads
-// checkpoints, writes nothing.
+// The checks of `ringmaster run` before it starts a process. Opens the data and reads checkpoints; writes
+// nothing. Main thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ struct RunPlan {
   api::TrainingJob job;  // resolved: paths absolute, checkpoint folder filled in
   trainer::RunConfig config;
   std::string fingerprint;
-  int64_t checkpoint_bytes = 0;    // of one
-  std::vector<std::string> notes;  // for people: what of the manifest does not apply on one machine
+  int64_t checkpoint_bytes = 0;    // size of one checkpoint
+  std::vector<std::string> notes;  // messages for the user: fields that do not apply on one machine
 };
 
-// The folder a run writes to: --out, or ringmaster-out/<job>; absolute.
+// Returns the absolute path of the output folder: --out, or ringmaster-out/<job>.
 std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out);
 
-// Resolves paths against the current folder, opens the data, builds the model to learn its layout. Errors
+// Resolves paths against the current folder, opens the data, and builds the model to get its layout. Errors
 // name the field, the reason and the remedy.
 Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_folder);
 
-// The step that the run will continue from: of the newest good checkpoint, or 0. kInvalid when that is of
-// another model. `notes` tells about damaged ones that were passed over.
+// Returns the step of the newest usable checkpoint, from which the run continues, or 0. Errors: kInvalid when
+// the checkpoint belongs to another model. Appends the damaged checkpoints that it skipped to `notes`.
 Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::string& fingerprint,
                                std::vector<std::string>* notes);
 

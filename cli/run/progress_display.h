@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a person sees while a run goes on. A bar redrawn in place on a terminal, at most one line per second
-// in a pipe, or the metrics lines themselves for scripts. One thread at a time.
+// The progress output of a run: a bar that is redrawn in place on a terminal, at most one line per second in
+// a pipe, or the metrics lines for scripts. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ringmaster::cli {
 
 enum class ProgressStyle : uint8_t { kBar, kPlain, kJson };
 
-// "auto" is the bar when stdout is a terminal, plain otherwise.
+// "auto" means bar when stdout is a terminal, plain otherwise.
 Result<ProgressStyle> ParseProgressStyle(const std::string& text, bool is_terminal);
 
 struct ProgressState {
@@ -34,25 +34,26 @@ struct ProgressState {
 // "1:02:03", "2:05", "0:09".
 std::string FormatEta(double seconds);
 
-// One line of at most `width` columns, without a line end.
+// Returns one line of at most `width` columns, without a newline.
 std::string FormatBar(const ProgressState& state, int width, bool colour);
 std::string FormatPlain(const ProgressState& state);
 
 class ProgressDisplay {
  public:
-  // Writes to stdout. Colours only on a terminal without NO_COLOR.
+  // Writes to stdout. Uses colours only on a terminal, and not if NO_COLOR is set.
   explicit ProgressDisplay(ProgressStyle style);
 
-  // A committed step, in order; `monotonic_seconds` is when it was heard of (json adds it to the line).
+  // Reports a committed step. REQUIRES: steps increase. `monotonic_seconds` is the time of receipt; the json
+  // style adds it to the line.
   void Step(const rendezvous::StepRecord& record, double monotonic_seconds);
 
-  // The state now; draws when it is time to (bar: 10 times a second, plain: once a second).
+  // Sets the current state. Draws it at most 10 times per second (bar) or once per second (plain).
   void Update(const ProgressState& state, Time now);
 
-  // A line for people above the bar ("worker gpt-1-2 was killed by --chaos"). Not in json.
+  // Prints a line above the bar ("worker gpt-1-2 was killed by --chaos"). Does nothing in the json style.
   void Say(std::string_view line);
 
-  // Draws the last state and leaves the line.
+  // Draws the last state and ends the line.
   void Finish();
 
  private:

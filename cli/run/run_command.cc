@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster run`: flags, everything that can be refused before a process starts, then the session.
+// `ringmaster run`: parses the flags, runs all checks that need no process, then runs the session.
 #include <signal.h>
 #include <unistd.h>
 
@@ -46,8 +46,8 @@ Result<RunOptions> Parse(const Flags& flags) {
   return options;
 }
 
-// Refuses, or gives back a session that has started nothing yet. Nothing is written before all checks passed,
-// but for the output folder itself, which goes away again when it was made here.
+// Runs the checks and returns a session that has not started a worker. Until all checks have passed it writes
+// nothing but the output folder, which it removes again on an error.
 Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   RM_ASSIGN(api::TrainingJob job, LoadManifest(options.file, options.sets, options.workers));
   const std::string out = OutputFolderOf(job, options.out);
@@ -66,7 +66,8 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
 }
 
 int Run(const Flags& flags) {
-  // A write beyond a limit or into a closed pipe is an error value, not a death.
+  // A write over a file size limit or into a closed pipe must fail with an error instead of killing the
+  // process.
   ::signal(SIGXFSZ, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   auto options = Parse(flags);
@@ -80,25 +81,26 @@ int Run(const Flags& flags) {
 
 void AddRun(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("run", "Train a job on this machine, or go on with it");
+  CLI::App* command = app.add_subcommand("run", "Train a job on this machine, or continue an earlier run");
   command->add_option("FILE", flags->file, "TrainingJob manifest (YAML or JSON)")->required();
-  command->add_option("--workers", flags->workers, "Number of workers; replaces spec.workers.replicas")
+  command->add_option("--workers", flags->workers, "Number of workers; overrides spec.workers.replicas")
       ->check(CLI::Range(1, 100'000));
   command->add_option("--out", flags->out, "Output folder (default: ringmaster-out/<job name>)");
   command
-      ->add_option("--set", flags->sets, "spec.path=value: replaces a field of the manifest; may be repeated")
+      ->add_option("--set", flags->sets, "spec.path=value: replace a field of the manifest; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--fresh", flags->fresh, "Start over: removes checkpoints and metrics of an earlier run");
+  command->add_flag("--fresh", flags->fresh,
+                    "Remove the checkpoints and metrics of an earlier run and start over");
   command
-      ->add_option("--chaos", flags->chaos,
-                   "kill=SECONDS, stop=SECONDS or none: kills or stops a random worker about so often")
+      ->add_option(
+          "--chaos", flags->chaos,
+          "kill=SECONDS, stop=SECONDS or none: kill or stop a random worker every SECONDS on average")
       ->capture_default_str();
   command->add_option("--chaos-seed", flags->chaos_seed, "Seed of --chaos")->capture_default_str();
   command->add_option("--progress", flags->progress, "auto, bar, plain or json")->capture_default_str();
   command->footer(
-      "Without --fresh a run continues from the newest good checkpoint in the output folder. Ctrl-C writes "
-      "a\n"
-      "checkpoint and stops; a second Ctrl-C stops at once. SIGHUP reads FILE again and applies\n"
+      "Without --fresh a run continues from the newest valid checkpoint in the output folder. Ctrl-C writes\n"
+      "a checkpoint and stops; a second Ctrl-C stops immediately. SIGHUP rereads FILE and applies\n"
       "spec.workers.replicas and spec.suspend.\n"
       "Exit codes: 0 succeeded, 1 failed, 2 bad input, 130 interrupted.\n"
       "Examples:\n"

@@ -41,7 +41,7 @@ Result<RunFolder> RunFolder::Create(const std::string& output_folder, const api:
   std::filesystem::remove_all(folder, ignored);
   if (::mkdir(folder.c_str(), 0700) != 0) return ErrnoError("mkdir " + folder, errno);
   RM_ASSIGN(std::string secret, NewSecret());
-  RunFolder created(folder, std::move(secret));  // from here on its destructor tidies up
+  RunFolder created(folder, std::move(secret));  // from here on its destructor cleans up
   RM_TRY(WritePrivate(created.secret_file(), created.secret() + "\n"));
   RM_TRY(WritePrivate(created.job_file(), api::ToJson(job).dump(2) + "\n"));
   return created;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What agents and trainers read at start: the resolved job and this run's secret, in a folder that only we
-// can read (DIR/.run), gone when the run ends.
+// DIR/.run: the resolved job and the secret of this run, which agents and trainers read at start. Only the
+// current user can read the folder; the destructor removes it.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace ringmaster::cli {
 
 class RunFolder {
  public:
-  // A folder left behind by a run that was killed is replaced: the caller holds the lock of DIR.
+  // Replaces the folder of a run that was killed. REQUIRES: the caller holds the lock of DIR.
   static Result<RunFolder> Create(const std::string& output_folder, const api::TrainingJob& job);
 
   RunFolder(RunFolder&& other) noexcept

@@ -13,7 +13,7 @@ namespace ringmaster::cli {
 
 struct RunOptions {
   std::string file;
-  int workers = 0;  // 0: as the manifest says
+  int workers = 0;  // 0: spec.workers.replicas of the manifest
   std::string out;
   Sets sets;
   bool fresh = false;

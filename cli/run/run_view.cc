@@ -19,7 +19,7 @@ struct Kind {
   const char* reason;
 };
 
-// The coordinator says what happened in words; scripts want a name for it.
+// Derives the reason, which scripts match, from the text of the coordinator's event.
 Kind KindOf(const rendezvous::EventLine& event) {
   if (event.device_fault) return {true, "DeviceTrouble"};
   const std::string_view line = event.text;
@@ -45,7 +45,7 @@ RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, Pr
     : paths_(std::move(paths)),
       language_model_(plan.config.model.kind == engine::ModelKind::kGpt),
       tokens_per_sample_(language_model_ ? plan.config.model.context : 0),
-      people_(style != ProgressStyle::kJson),
+      human_output_(style != ProgressStyle::kJson),
       display_(style) {
   state_.step = resume_step;
   state_.total_steps = plan.config.steps;
@@ -92,7 +92,7 @@ Status RunView::Take(const Inbox::Content& content) {
 
 void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) {
   last_received_ = std::max(last_received_, received);
-  if (record.step <= state_.step) return;  // of an earlier run: repeated to fill a gap in the file
+  if (record.step <= state_.step) return;  // a step of an earlier run, repeated to fill a gap in the file
   goodput_.Add(record, received);
   note_.clear();
   state_.step = record.step;
@@ -110,8 +110,9 @@ void RunView::TakeReport(const rendezvous::Report& report) {
 void RunView::TakeCheckpointFailure(const std::string& why) {
   const std::string text = "checkpoint failed: " + why;
   events_->Warning("CheckpointFailed", text);
-  if (!checkpoint_failed_) display_.Say(text + "; training goes on, and tries again with the next one");
-  checkpoint_failed_ = true;  // once is enough for people
+  // Print only the first failure; events.jsonl has all of them.
+  if (!checkpoint_failed_) display_.Say(text + "; training continues and retries with the next checkpoint");
+  checkpoint_failed_ = true;
 }
 
 void RunView::TakeNote(const std::string& note) {
@@ -176,7 +177,7 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
   else
     events_->Normal(phase, message);
   const Status written = WriteSummary(paths_.summary, summary);
-  if (people_) std::fputs(SummaryText(summary, paths_.folder).c_str(), stdout);
+  if (human_output_) std::fputs(SummaryText(summary, paths_.folder).c_str(), stdout);
   std::fflush(stdout);
   if (!left.ok()) return left.error();
   return written;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is shown and written down about a run: metrics.jsonl, events.jsonl, the progress display and, at the
-// end, the summary. Fed with what the coordinator and the controller say. Main thread only.
+// The outputs of a run: metrics.jsonl, events.jsonl, the progress display and finally the summary. Its input
+// is the inbox with the messages of the coordinator and the controller. Main thread only.
 #pragma once
 
 #include <memory>
@@ -25,18 +25,18 @@ class RunView {
   static Result<std::unique_ptr<RunView>> Create(const RunPlan& plan, const OutputPaths& paths,
                                                  int64_t resume_step, ProgressStyle style);
 
-  // The metrics file could not be written: the run has to end.
+  // Processes the messages. Fails when the metrics file cannot be written; the run must end then.
   Status Take(const Inbox::Content& content);
-  // Redraws when it is time to. `workers_wanted` is spec.workers.replicas now.
+  // Updates the display. `workers_wanted` is the current spec.workers.replicas.
   void Show(int workers_wanted, bool stopping, Time now);
-  // To people and to events.jsonl.
+  // Prints the message and writes it to events.jsonl.
   void Announce(bool warning, const std::string& reason, const std::string& message);
   EventLog& events() { return *events_; }
 
   bool training() const { return state_.step > 0 && !Complete(); }
   const rendezvous::Report& report() const { return report_; }
 
-  // The end: writes what is left, summary.json, and tells a person.
+  // Writes the remaining metrics and summary.json, and prints the summary.
   Status Finish(const std::string& phase, const std::string& message);
 
  private:
@@ -53,7 +53,7 @@ class RunView {
   const OutputPaths paths_;
   const bool language_model_;
   const int64_t tokens_per_sample_;
-  const bool people_;  // somebody reads stdout, not a program
+  const bool human_output_;  // stdout is for a person, not for a program
   const double started_ = MonotonicSeconds();
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<EventLog> events_;
@@ -62,7 +62,7 @@ class RunView {
   ProgressState state_;
   rendezvous::Report report_;
   int64_t checkpoint_step_ = -1;
-  std::string note_;  // what the trainers say they are at, until the next step
+  std::string note_;  // activity that the trainers report, until the next step
   bool checkpoint_failed_ = false;
   double last_received_ = 0;
 };

@@ -27,8 +27,8 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr auto kTick = milliseconds(100);  // the display's and the chaos clock
-constexpr auto kFarewell = seconds(3);     // how long workers may take to leave once the result is durable
+constexpr auto kTick = milliseconds(100);    // period of the display and of --chaos
+constexpr auto kShutdownGrace = seconds(3);  // time for workers to exit once the result is durable
 
 Result<std::string> WorkerProgram() {
   std::error_code error;
@@ -36,16 +36,17 @@ Result<std::string> WorkerProgram() {
   const std::string path = (self.parent_path() / "ringmaster-worker").string();
   if (error || ::access(path.c_str(), X_OK) != 0)
     return Error{Code::kNotFound,
-                 path + ": not there; build it (scripts/build) or install it beside ringmaster"};
+                 path + ": not found; build it (scripts/build) or install it next to ringmaster"};
   return path;
 }
 
-// Workers share the CPUs; the number of threads does not change the bits.
+// Divides the CPUs among the workers. The number of threads does not change the bits.
 int ThreadsPerWorker(int workers) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, workers));
 }
 
-// Shared memory reaches everybody here; what a network needs weighs more than a small model.
+// On one machine, "auto" means shared memory: it reaches every worker, and a network transport would need
+// more memory than a small model.
 api::TrainingJob OnOneMachine(api::TrainingJob job) {
   if (job.spec.network.transport == "auto") job.spec.network.transport = "shm";
   return job;
@@ -58,11 +59,11 @@ class Session::Impl {
   Impl(const RunOptions& options, RunPlan plan, OutputFolder folder)
       : options_(options), plan_(std::move(plan)), folder_(std::move(folder)), chaos_(options.chaos) {}
 
-  // Everything but workers; what fails here is still a refusal.
+  // Starts everything except the workers. An error here is reported as bad input.
   Status Prepare(int64_t resume_step) {
     RM_ASSIGN(worker_, WorkerProgram());
     if (options_.chaos.kind != ChaosOptions::Kind::kNone) {
-      // Failures that were asked for do not count against the job.
+      // Injected failures must not exhaust the restart limits.
       plan_.job.spec.restart.maxRestarts = 1'000'000;
       plan_.job.spec.restart.maxWithoutProgress = 1'000'000;
     }
@@ -77,7 +78,7 @@ class Session::Impl {
 
   int Run() {
     loop_->Start();
-    while (!Over()) {
+    while (!Ended()) {
       Wait();
       while (auto signal = signals_.Next()) OnSignal(*signal);
       Drain();
@@ -147,11 +148,11 @@ class Session::Impl {
     if (signal == SIGHUP) return Reload();
     ++interrupts_;
     if (interrupts_ > 1) return;
-    view_->Announce(false, "Interrupted", "stopping after a checkpoint; once more stops at once");
+    view_->Announce(false, "Interrupted", "stopping after a checkpoint; interrupt again to stop immediately");
     if (auto status = backend_->SetSuspend(key_, true); !status.ok()) log::Warn("{}", status.error().message);
   }
 
-  // Only what may change while a job runs is taken over.
+  // Applies only the fields that may change while a job runs.
   void Reload() {
     if (Stopped()) return;
     auto job = LoadManifest(options_.file, options_.sets, options_.workers);
@@ -170,20 +171,20 @@ class Session::Impl {
     if (!workers.min) wanted.spec.workers.min = workers.EffectiveMin();
     if (!workers.max) wanted.spec.workers.max = workers.EffectiveMax();
     Status replaced = backend_->Replace(wanted);
-    // A replaced manifest alone does not lift an order to stop.
+    // Replacing the manifest does not end a suspension that SetSuspend requested.
     if (replaced.ok()) replaced = backend_->SetSuspend(key_, wanted.spec.suspend);
     if (!replaced.ok()) return view_->Announce(true, "ReloadFailed", replaced.error().message);
     plan_.job = std::move(wanted);
     view_->Announce(false, "Reloaded",
-                    fmt::format("{}: {} workers wanted{}", options_.file, plan_.job.spec.workers.replicas,
+                    fmt::format("{}: {} workers desired{}", options_.file, plan_.job.spec.workers.replicas,
                                 plan_.job.spec.suspend ? ", suspended" : ""));
   }
 
   void Drain() {
     const Status taken = view_->Take(inbox_.Take());
-    if (taken.ok() || !trouble_.empty()) return;
-    // Without its records a run is worth nothing: end it, keep the newest checkpoint.
-    trouble_ = taken.error().message + "; free some space and run the same command again to continue";
+    if (taken.ok() || !fatal_error_.empty()) return;
+    // The metrics must be complete: end the run and keep the newest checkpoint.
+    fatal_error_ = taken.error().message + "; free some space and run the same command again to continue";
     if (auto status = backend_->SetSuspend(key_, true); !status.ok()) log::Warn("{}", status.error().message);
   }
 
@@ -193,33 +194,33 @@ class Session::Impl {
     if (now < *next_strike_) return;
     next_strike_ = now + chaos_.NextDelay();
     const int signal = options_.chaos.kind == ChaosOptions::Kind::kKill ? SIGKILL : SIGSTOP;
-    const std::string what = Carry(chaos_.NextStrike(), FindVictims(::getpid()), signal);
+    const std::string what = ExecuteStrike(chaos_.NextStrike(), FindVictims(::getpid()), signal);
     if (!what.empty()) view_->Announce(true, "Chaos", "chaos: " + what);
   }
 
-  bool Stopped() const { return interrupts_ > 0 || !trouble_.empty(); }
+  bool Stopped() const { return interrupts_ > 0 || !fatal_error_.empty(); }
 
   core::Status JobStatus() const {
     auto snapshot = backend_->Observe(key_);
     return snapshot ? snapshot->observed.status : core::Status{};
   }
 
-  // The result is durable: what still lives (a stopped process, mostly) cannot change it.
+  // Whether the result is durable: processes that still run (usually stopped ones) cannot change it.
   bool Durable() const {
     return JobStatus().ended() || (Stopped() && view_->report().phase == rendezvous::GangPhase::kStopped);
   }
 
-  bool Over() {
+  bool Ended() {
     if (interrupts_ > 1) return true;
     if (backend_->Settled(key_) && (Stopped() || JobStatus().ended())) return true;
     if (!Durable()) return false;
     if (!durable_since_) durable_since_ = Now();
-    return Now() - *durable_since_ > kFarewell;
+    return Now() - *durable_since_ > kShutdownGrace;
   }
 
   int Finish() {
     const core::Status status = JobStatus();
-    // In this order nobody calls back into what is gone: orders, then reports, then processes.
+    // This order prevents callbacks into destroyed objects: orders, then reports, then processes.
     loop_->Stop();
     server_->Shutdown();
     backend_.reset();
@@ -227,9 +228,9 @@ class Session::Impl {
     std::string phase = "Interrupted";
     std::string message = status.ledger.outcome_message;
     int code = kInterrupted;
-    if (!trouble_.empty()) {
+    if (!fatal_error_.empty()) {
       phase = "Failed";
-      message = trouble_;
+      message = fatal_error_;
       code = kFailed;
     } else if (status.ledger.outcome == core::Outcome::kSucceeded) {
       phase = "Succeeded";
@@ -249,7 +250,7 @@ class Session::Impl {
     return code;
   }
 
-  Signals signals_;  // first: threads made later inherit the mask
+  Signals signals_;  // first: threads created later inherit the mask
   const RunOptions options_;
   RunPlan plan_;
   OutputFolder folder_;
@@ -266,7 +267,7 @@ class Session::Impl {
   std::optional<Time> next_strike_;
   std::optional<Time> durable_since_;
   int interrupts_ = 0;
-  std::string trouble_;  // why the run had to be ended from here
+  std::string fatal_error_;  // why this process ended the run; empty: it did not
 };
 
 Result<std::unique_ptr<Session>> Session::Create(const RunOptions& options, RunPlan plan, OutputFolder folder,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One run from start to end: the coordinator, the local backend with the operator's brain, and what a person
-// sees of them.
+// One run of `ringmaster run` from start to end: the coordinator, the operator's control loop over the local
+// backend, and the output.
 //
-//   main thread      signals, chaos, metrics, display (this class)
-//   server's thread  agents' connections; hands progress and reports over (Inbox) and to the backend
-//   loop's thread    core::Decide over the backend; orders go to the server
+//   main thread     signals, chaos, metrics, display (this class)
+//   server thread   connections of the agents; passes progress and reports to the Inbox and to the backend
+//   loop thread     core::Decide over the backend; passes gang orders to the server
 //
-// Whatever way this process ends, its workers end with it.
+// When this process ends, in whatever way, its workers end too.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,13 @@ namespace ringmaster::cli {
 
 class Session {
  public:
-  // Blocks the signals that Run waits for; starts no worker yet. `resume_step` is the checkpoint's that the
-  // workers will find.
+  // Blocks the signals that Run waits for. Does not start a worker. `resume_step` is the step of the
+  // checkpoint from which the workers will continue.
   static Result<std::unique_ptr<Session>> Create(const RunOptions& options, RunPlan plan, OutputFolder folder,
                                                  int64_t resume_step);
   ~Session();
 
-  // Until the job ended or was interrupted; the exit code. Writes summary.json.
+  // Runs until the job ends or is interrupted. Writes summary.json. Returns the exit code.
   int Run();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Signals as something to wait for, instead of handlers. Create it before any thread: threads inherit the
+// A signalfd for SIGINT, SIGTERM and SIGHUP. REQUIRES: created before any thread, because threads inherit the
 // mask.
 #pragma once
 
@@ -15,7 +15,7 @@ class Signals {
   // Blocks SIGINT, SIGTERM and SIGHUP in this thread.
   Signals();
   int fd() const { return fd_.get(); }
-  // The next one that came; never blocks.
+  // Returns the next pending signal, or nullopt. Never blocks.
   std::optional<int> Next();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DIR/summary.json and the few lines a person reads at the end. Pure, but for WriteSummary.
+// DIR/summary.json and the summary that `ringmaster run` prints. Pure, except WriteSummary.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Summary {
   std::optional<double> loss;             // of the last committed step
   std::optional<double> validation_loss;  // after the last step; not when interrupted
   std::optional<double> validation_accuracy;
-  bool language_model = false;  // then perplexity = exp(validation loss), and tokens/s is told
+  bool language_model = false;  // adds perplexity = exp(validation loss) and tokens/s
   int64_t tokens_per_sample = 0;
   std::string weights_hash;
   std::string optimizer_hash;

@@ -14,7 +14,7 @@
 namespace ringmaster::cli {
 namespace {
 
-// The output folder of a run holds its checkpoints one level down.
+// The output folder of a run has its checkpoints in a subfolder.
 std::string Resolve(const std::string& path) {
   std::error_code error;
   const std::string inside = path + "/checkpoints";
@@ -38,12 +38,11 @@ Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int sampl
   const checkpoint::Loaded::Part* params = result.loaded_.Find("params");
   const auto elements = static_cast<size_t>(result.model_->layout().elements);
   if (params == nullptr || params->bytes.size() != elements * sizeof(float))
-    return Error{Code::kCorrupt,
-                 fmt::format("{}: the weights do not fit the model it describes ({} bytes for {} "
-                             "elements)",
-                             path, params == nullptr ? 0 : params->bytes.size(), elements)};
-  // operator new aligns vectors of bytes for any scalar type, and the arrays are little-endian floats as
-  // written.
+    return Error{
+        Code::kCorrupt,
+        fmt::format("{}: the size of the weights does not match the model ({} bytes for {} elements)", path,
+                    params == nullptr ? 0 : params->bytes.size(), elements)};
+  // operator new aligns the bytes for any scalar type, and checkpoints store little-endian floats.
   result.params_ = {reinterpret_cast<const float*>(params->bytes.data()), elements};
   return result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A checkpoint as something to ask: its model with its weights. For `sample` and `export`. Main thread only.
+// A model with the weights of a checkpoint, for `sample` and `export`. Main thread only.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace ringmaster::cli {
 
 class CheckpointModel {
  public:
-  // `path` is a checkpoint, a folder of checkpoints (the newest good one is taken), or the output folder of a
-  // run. `samples` is how many a call to the model may take.
+  // `path` is a checkpoint, a folder of checkpoints (the newest valid one is loaded), or the output folder of
+  // a run. `samples` is the largest batch that the model accepts.
   static Result<CheckpointModel> Load(const std::string& path, int samples);
 
   engine::Model& model() { return *model_; }

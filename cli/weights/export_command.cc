@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster export`: weights for other programs, in their names. Of a folder here; or of a job on a
-// cluster, by a pod beside its volumes that runs this command.
+// `ringmaster export`: writes weights for other programs, with the tensor names that those expect. For a
+// local folder it reads the checkpoint itself; for a job on a cluster it starts a pod with the job's volumes
+// that runs this command.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -37,7 +38,7 @@ struct ExportFlags {
   int wait_seconds = 600;
 };
 
-Status ExportHere(const std::string& path, const std::string& target) {
+Status ExportLocally(const std::string& path, const std::string& target) {
   RM_ASSIGN(CheckpointModel loaded, CheckpointModel::Load(path, 1));
   RM_ASSIGN(const std::vector<Tensor> tensors, ExportTensors(loaded.model().layout(), loaded.params()));
   RM_TRY(WriteSafetensors(target, tensors));
@@ -45,8 +46,9 @@ Status ExportHere(const std::string& path, const std::string& target) {
               static_cast<long long>(loaded.model().layout().trainable),
               static_cast<long long>(loaded.checkpoint().step), target.c_str());
   if (loaded.model().config().kind == engine::ModelKind::kGpt)
-    std::printf("For transformers: name it model.safetensors and put this beside it as config.json:\n%s\n",
-                Gpt2Config(loaded.model().config()).dump(2).c_str());
+    std::printf(
+        "For transformers: name the file model.safetensors and save this next to it as config.json:\n%s\n",
+        Gpt2Config(loaded.model().config()).dump(2).c_str());
   return Ok();
 }
 
@@ -57,7 +59,7 @@ Result<api::TrainingJob> Parsed(Json job) {
   return std::move(loaded.job);
 }
 
-// A worker of the job: one that is there, else as the operator would make it.
+// Returns an existing worker pod of the job, or else the one that the operator would create.
 Result<Json> WorkerOf(Cluster& cluster, const api::TrainingJob& job, const std::string& name,
                       const ExportFlags& flags) {
   RM_ASSIGN(std::vector<Json> pods, cluster.PodsOf(name));
@@ -78,28 +80,26 @@ Result<Json> AwaitEnd(Cluster& cluster, const std::string& pod, int wait_seconds
     }
     if (Now() >= deadline)
       return Error{Code::kDeadlineExceeded,
-                   fmt::format("pod {}/{} has not ended within {} s ({}); it goes on", cluster.space(), pod,
-                               wait_seconds, found.ok() ? PodState(*found) : found.error().message)};
+                   fmt::format("pod {}/{} has not ended within {} s ({}); it keeps running", cluster.space(),
+                               pod, wait_seconds, found.ok() ? PodState(*found) : found.error().message)};
     std::this_thread::sleep_for(seconds(1));
   }
 }
 
-Status ExportThere(const ExportFlags& flags) {
+Status ExportOnCluster(const ExportFlags& flags) {
   RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
   const std::string name = JobName(flags.source);
   const Result<Json> job = cluster->Job(name);
   if (!job.ok())
     return Error{job.error().code, flags.source + ": no such folder, and " + job.error().message};
   if (!flags.target.starts_with('/'))
-    return Error{
-        Code::kInvalid,
-        "--to " + flags.target + ": give a full path on one of the job's volumes; the file is written there"};
+    return Error{Code::kInvalid, "--to " + flags.target + ": give an absolute path on a volume of the job"};
   RM_ASSIGN(const api::TrainingJob parsed, Parsed(*job));
   std::string from(Text(Child(Child(*job, "status"), "checkpoint"), "path"));
   if (from.empty()) from = wiring::CheckpointPath(parsed);
   if (from.empty())
     return Error{Code::kInvalid,
-                 fmt::format("{}/{} keeps no checkpoints: set spec.checkpoint.path or volumeClaim",
+                 fmt::format("{}/{} writes no checkpoints: set spec.checkpoint.path or volumeClaim",
                              cluster->space(), name)};
 
   RM_ASSIGN(const Json worker, WorkerOf(*cluster, parsed, name, flags));
@@ -122,19 +122,19 @@ Status ExportThere(const ExportFlags& flags) {
   const bool good = Text(Child(ended, "status"), "phase") == "Succeeded";
   if (good) RM_TRY(cluster->Delete(kube::kPods, pod_name));
   if (good) return Ok();
-  return Error{Code::kInternal, fmt::format("pod {}/{} {}; it is left for a look", cluster->space(), pod_name,
-                                            PodState(ended))};
+  return Error{Code::kInternal, fmt::format("pod {}/{} {}; it is kept for inspection", cluster->space(),
+                                            pod_name, PodState(ended))};
 }
 
 Status Export(const ExportFlags& flags) {
   if (!flags.target.ends_with(".safetensors") || flags.target == ".safetensors")
     return Error{Code::kInvalid, "--to " + flags.target + ": the file name must end in .safetensors"};
-  // What is here goes before a job of that name; what looks like a path is none.
+  // A local folder takes precedence over a job with the same name; a path is never the name of a job.
   std::error_code ignored;
   const std::string& source = flags.source;
-  const bool here = std::filesystem::exists(source, ignored) ||
-                    (source.find('/') != std::string::npos && !source.starts_with("tj/"));
-  return here ? ExportHere(source, flags.target) : ExportThere(flags);
+  const bool local = std::filesystem::exists(source, ignored) ||
+                     (source.find('/') != std::string::npos && !source.starts_with("tj/"));
+  return local ? ExportLocally(source, flags.target) : ExportOnCluster(flags);
 }
 
 }  // namespace
@@ -144,19 +144,19 @@ void AddExport(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("export", "Write the weights as safetensors (gpt: Hugging Face GPT-2 names)");
   command
-      ->add_option("CHECKPOINT_OR_JOB", flags->source,
-                   "A checkpoint, or the output folder of a run; when there is no such folder, the job of "
-                   "that name on "
-                   "a cluster")
+      ->add_option(
+          "CHECKPOINT_OR_JOB", flags->source,
+          "A checkpoint or the output folder of a run; if there is no such folder, the name of a job "
+          "on a cluster")
       ->required();
   command
       ->add_option(
           "--to", flags->target,
-          "FILE.safetensors to write; of a job on a cluster: its full path on one of the job's volumes")
+          "FILE.safetensors to write; for a job on a cluster: an absolute path on a volume of the job")
       ->required();
-  command->add_option("--image", flags->image, "Of a job that has no workers any more: what to run")
+  command->add_option("--image", flags->image, "Image of the pod if the job has no workers")
       ->capture_default_str();
-  command->add_option("--wait", flags->wait_seconds, "Of a job on a cluster: how many seconds it may take")
+  command->add_option("--wait", flags->wait_seconds, "Timeout in seconds for a job on a cluster")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   AddClusterFlags(*command, flags->cluster);

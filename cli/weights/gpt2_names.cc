@@ -10,7 +10,7 @@ Result<std::vector<Tensor>> ExportTensors(const engine::Layout& layout, std::spa
   std::vector<Tensor> tensors;
   for (auto parameter = layout.parameters.rbegin(); parameter != layout.parameters.rend(); ++parameter) {
     if (parameter->offset + parameter->size > static_cast<int64_t>(params.size()))
-      return Error{Code::kCorrupt, fmt::format("{} lies beyond the weights", parameter->name)};
+      return Error{Code::kCorrupt, fmt::format("{} is outside of the weights", parameter->name)};
     tensors.push_back(
         {parameter->name, parameter->shape,
          params.subspan(static_cast<size_t>(parameter->offset), static_cast<size_t>(parameter->size))});

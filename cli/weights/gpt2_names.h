@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From our parameters to the tensors that Hugging Face's GPT-2 expects. Pure functions.
+// Converts the parameters of a model to the tensors that Hugging Face's GPT-2 expects. Pure functions.
 #pragma once
 
 #include <span>
@@ -14,11 +14,11 @@
 
 namespace ringmaster::cli {
 
-// Every parameter of the layout without its padding, in layout order reversed (first layer first). The names
-// and shapes of gpt parameters are those of GPT-2 already: [in, out] matrices, fused query-key-value.
+// Returns every parameter of the layout without its padding, in reverse layout order (first layer first). The
+// names and shapes of gpt parameters equal those of GPT-2: (in, out) matrices, fused query-key-value.
 Result<std::vector<Tensor>> ExportTensors(const engine::Layout& layout, std::span<const float> params);
 
-// config.json of the same model.
+// Returns the config.json of the model.
 Json Gpt2Config(const engine::ModelConfig& config);
 
 }  // namespace ringmaster::cli

@@ -60,14 +60,14 @@ std::string SafetensorsHeader(const std::vector<Tensor>& tensors) {
 }
 
 Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors) {
-  const std::string aside = fmt::format("{}.tmp-{}", path, ::getpid());
-  Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) return ErrnoError("open " + aside, errno);
+  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
+  Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return ErrnoError("open " + temporary, errno);
   Status written = WriteTo(file.get(), tensors, path);
-  if (written.ok() && ::rename(aside.c_str(), path.c_str()) != 0)
+  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = ErrnoError("rename to " + path, errno);
   if (!written.ok()) {
-    ::unlink(aside.c_str());
+    ::unlink(temporary.c_str());
     return written;
   }
   const std::string folder = std::filesystem::path(path).parent_path().string();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The safetensors container: an 8-byte little-endian header length, a JSON header with type, shape and byte
-// range of each tensor, then the raw little-endian data. Written aside and renamed.
+// range of each tensor, then the raw little-endian data. Writes are atomic (a temporary file and a rename).
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Tensor {
   std::span<const float> values;
 };
 
-// The header as stored: padded with spaces so that the data begins on a multiple of 8.
+// Returns the header as stored, padded with spaces so that the data begins at a multiple of 8.
 std::string SafetensorsHeader(const std::vector<Tensor>& tensors);
 
-// All tensors as F32, in the order given.
+// Writes all tensors as F32, in the given order.
 Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors);
 
 }  // namespace ringmaster::cli

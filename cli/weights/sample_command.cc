@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ringmaster sample`: the prompt and what the model makes of it, to stdout.
+// `ringmaster sample`: prints the prompt and the model's continuation.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -17,7 +17,7 @@ Status Sample(const std::string& path, const std::string& prompt, const SampleOp
   RM_ASSIGN(CheckpointModel loaded, CheckpointModel::Load(path, 1));
   const engine::ModelConfig& config = loaded.model().config();
   if (config.kind != engine::ModelKind::kGpt)
-    return Error{Code::kInvalid, path + ": this is an image model; only gpt models write text"};
+    return Error{Code::kInvalid, path + ": this is an image model; only gpt models generate text"};
   RM_ASSIGN(auto tokens, EncodePrompt(prompt, loaded.tokenizer(), config.vocabulary));
   const bool bytes = loaded.tokenizer() == "bytes";
   std::fwrite(prompt.data(), 1, prompt.size(), stdout);
@@ -42,18 +42,19 @@ void AddSample(CLI::App& app, int& exit_code) {
     SampleOptions options;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("sample", "Let a trained gpt continue a text");
+  CLI::App* command = app.add_subcommand("sample", "Generate text with a trained gpt");
   command->add_option("CHECKPOINT", flags->path, "A checkpoint, or the output folder of a run")->required();
-  command->add_option("--prompt", flags->prompt, "Text to go on from")->required();
-  command->add_option("--tokens", flags->options.tokens, "How many tokens to add")
+  command->add_option("--prompt", flags->prompt, "Text to continue")->required();
+  command->add_option("--tokens", flags->options.tokens, "Number of tokens to generate")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
       ->capture_default_str();
   command
       ->add_option("--temperature", flags->options.temperature,
-                   "0: always the likeliest; 1: as the model has it")
+                   "Sampling temperature; 0: greedy, 1: unscaled")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_option("--seed", flags->options.seed, "Equal seeds give equal text")->capture_default_str();
+  command->add_option("--seed", flags->options.seed, "Random seed; equal seeds give equal text")
+      ->capture_default_str();
   command->footer(
       "Example:\n  ringmaster sample ringmaster-out/gpt-text --prompt 'In the beginning' --tokens 300");
   command->callback([flags, &exit_code] {

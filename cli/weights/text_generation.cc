@@ -26,7 +26,7 @@ int32_t DrawToken(std::span<const float> logits, double temperature, uint64_t ra
     left -= weights[i];
     if (left < 0) return static_cast<int32_t>(i);
   }
-  return static_cast<int32_t>(best - logits.begin());  // rounding left a crumb
+  return static_cast<int32_t>(best - logits.begin());  // `left` stayed positive by rounding
 }
 
 Result<std::vector<int32_t>> EncodePrompt(const std::string& prompt, const std::string& tokenizer,
@@ -41,11 +41,11 @@ Result<std::vector<int32_t>> EncodePrompt(const std::string& prompt, const std::
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
       if (error != std::errc() || end != word.data() + word.size())
         return Error{Code::kInvalid, "--prompt: this model was trained on token numbers; '" + word +
-                                         "' is not one. Give numbers apart by spaces"};
+                                         "' is not a number. Separate the numbers by spaces"};
       tokens.push_back(token);
     }
   }
-  if (tokens.empty()) return Error{Code::kInvalid, "--prompt: give at least one token to go on from"};
+  if (tokens.empty()) return Error{Code::kInvalid, "--prompt: give at least one token"};
   for (const int32_t token : tokens)
     if (token < 0 || token >= vocabulary)
       return Error{
@@ -62,7 +62,7 @@ Status Generate(engine::Model& model, std::span<const float> params, std::vector
   const std::vector<int32_t> no_targets(context, 0);
   for (int64_t i = 0; i < options.tokens; ++i) {
     const size_t used = std::min(history.size(), context);
-    std::vector<int32_t> window(context, 0);  // what lies behind `used` cannot be seen: attention is causal
+    std::vector<int32_t> window(context, 0);  // attention is causal: positions from `used` on have no effect
     std::copy(history.end() - static_cast<std::ptrdiff_t>(used), history.end(), window.begin());
     engine::Batch batch;
     batch.samples = 1;

@@ -38,7 +38,7 @@ class Plugin(TrainingTest):
 
         self.assertIn("suspending", plugin("suspend", name))
         self.rig.wait_phase(name, "Suspended", 60)
-        self.assertRegex(plugin("diagnose", name, code=1), r"BAD it is not suspended.*\n +-> .*kubectl ringmaster resume shown")
+        self.assertRegex(plugin("diagnose", name, code=1), r"BAD the job is not suspended.*\n +-> .*kubectl ringmaster resume shown")
         at = self.rig.status(name)["checkpoint"]["step"]
         self.assertNotIn("weightsHash", self.rig.status(name))
         self.assertIn("resuming", plugin("resume", name))
@@ -98,8 +98,8 @@ class Plugin(TrainingTest):
             worker = next(it for it in its["spec"]["containers"] if it["name"] == "worker")
             self.assertEqual(worker["resources"]["limits"]["rdma/ib"], "1")
         said = self.rig.plugin("diagnose", name, code=1)
-        self.assertRegex(said, r"(?m)^ok  they found each other$")
-        self.assertRegex(said, r"(?m)^BAD what was asked for carries the gradients: RDMA was asked for, and it is ucx:tcp\n      -> ")
+        self.assertRegex(said, r"(?m)^ok  the workers are connected$")
+        self.assertRegex(said, r"(?m)^BAD gradients use the requested fabric: the job requests RDMA and runs over ucx:tcp\n      -> ")
         self.assertEqual(said.count("\nBAD "), 1)
         fabric = next(it for it in self.rig.status(name)["conditions"] if it["type"] == "FabricReady")
         self.assertEqual((fabric["status"], fabric["reason"]), ("False", "TCPFallback"))
@@ -113,9 +113,9 @@ class Plugin(TrainingTest):
         self.rig.apply(manifest)
         self.cluster.wait(lambda: "Unschedulable" in json.dumps(self.rig.status("big").get("conditions", [])), "it waits")
         said = self.rig.plugin("diagnose", "big", code=1)
-        self.assertRegex(said, r"(?m)^ok  an operator leads: ringmaster-operator-")
+        self.assertRegex(said, r"(?m)^ok  an operator is leading: ringmaster-operator-")
         self.assertRegex(said, r"(?m)^BAD every worker has a node: Unschedulable: .*\n      -> ")
-        self.assertLess(said.index("an operator leads"), said.index("every worker has a node"))
+        self.assertLess(said.index("an operator is leading"), said.index("every worker has a node"))
         self.assertIn("Pending", self.rig.plugin("status", "big"))
 
 

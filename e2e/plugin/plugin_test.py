@@ -64,7 +64,7 @@ class Plugin(unittest.TestCase):
         name = self.running("shows", replicas=3)
         screen, _ = self.plugin("status", name)
         self.assertRegex(screen, r"^default/shows  Running  3/3 workers ready  attempt 1  age ")
-        self.assertIn("this framework does not tell its steps", screen)
+        self.assertIn("this framework does not report its steps", screen)
         for pod in self.rig.pods(name):
             self.assertRegex(screen, rf"(?m)^  \d +{pod['metadata']['name']} +{pod['spec']['nodeName']} .* Running$")
         self.cluster.pod_exit("default", "shows-1-1", 137, "out of memory", reason="OOMKilled")
@@ -123,7 +123,7 @@ class Plugin(unittest.TestCase):
         self.rig.apply(job("big", replicas=2, workers=limits, spec={"scheduling": {"gang": "gate"}}))
         self.rig.wait_condition("big", "Scheduled", "False", "WaitingForCapacity")
         said, _ = self.plugin("diagnose", "big", code=1)
-        self.assertRegex(said, r"(?m)^ok  an operator leads: replica-0")
+        self.assertRegex(said, r"(?m)^ok  an operator is leading: replica-0")
         self.assertRegex(said, r"(?m)^BAD every worker has a node: WaitingForCapacity: .*nvidia.com/gpu.*\n      -> ")
 
     def test_diagnose_without_an_operator(self):
@@ -131,7 +131,7 @@ class Plugin(unittest.TestCase):
         self.operator.pause()
         self.addCleanup(self.another_operator)
         # The plugin allows for clocks that differ by some seconds.
-        self.cluster.wait(lambda: "BAD an operator leads" in subprocess.run(
+        self.cluster.wait(lambda: "BAD an operator is leading" in subprocess.run(
             self.command(["diagnose", name])[0], env=self.command([])[1], capture_output=True, text=True,
             check=False).stdout, "the silent operator is told", every_s=1)
 
@@ -148,7 +148,7 @@ class Plugin(unittest.TestCase):
         alice = self.cluster.kubeconfig_of("alice")
         self.assertIn("Running", self.plugin("status", name, kubeconfig=alice)[0])
         said, _ = self.plugin("diagnose", name, kubeconfig=alice)
-        self.assertRegex(said, r"(?m)^\?   an operator leads: .*forbidden")
+        self.assertRegex(said, r"(?m)^\?   an operator is leading: .*forbidden")
         _, complaint = self.plugin("suspend", name, kubeconfig=alice, code=2)
         self.assertIn("forbidden", complaint)
 
@@ -166,7 +166,7 @@ class Plugin(unittest.TestCase):
             {"name": "worker", "image": "registry.local/w:1", "volumeMounts": [{"name": "ckpt", "mountPath": "/ckpt"}]}]}}}
         name = self.running("keeps", replicas=1, workers=volumes, spec={"checkpoint": {"path": "/ckpt"}})
         _, complaint = self.plugin("export", name, "--to", "model.safetensors", code=2)
-        self.assertIn("give a full path", complaint)
+        self.assertIn("give an absolute path", complaint)
         for ended, code in ((0, 0), (1, 2)):
             words, environment = self.command(["export", name, "--to", "/ckpt/model.safetensors", "--wait", 100])
             exporting = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

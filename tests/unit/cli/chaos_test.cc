@@ -10,7 +10,7 @@
 namespace ringmaster::cli {
 namespace {
 
-TEST(ParseChaos, GoodForms) {
+TEST(ParseChaos, ValidForms) {
   EXPECT_EQ(ParseChaos("none", 1)->kind, ChaosOptions::Kind::kNone);
   EXPECT_EQ(ParseChaos("", 1)->kind, ChaosOptions::Kind::kNone);
   EXPECT_EQ(ParseChaos("kill=2", 1)->interval, Duration(seconds(2)));
@@ -19,7 +19,7 @@ TEST(ParseChaos, GoodForms) {
   EXPECT_EQ(ParseChaos("stop=10s", 9)->seed, 9U);
 }
 
-TEST(ParseChaos, BadFormsNameTheGoodOnes) {
+TEST(ParseChaos, AnErrorNamesTheValidForms) {
   for (const char* text : {"kill", "kill=", "kill=0", "kill=-1", "kill=x", "kill=1x", "maim=2", "kill=nan",
                            "=3", "kill=1e9", "kill=inf"}) {
     auto parsed = ParseChaos(text, 1);
@@ -48,12 +48,12 @@ TEST(ChaosPlan, IsAFunctionOfTheSeed) {
   EXPECT_TRUE(differs);
 }
 
-TEST(Carry, HitsNobodyWhenNobodyIsThere) {
-  EXPECT_EQ(Carry({}, {}, SIGKILL), "");
+TEST(ExecuteStrike, DoesNothingWithoutVictims) {
+  EXPECT_EQ(ExecuteStrike({}, {}, SIGKILL), "");
   EXPECT_EQ(ChildrenOf(0).size(), 0U);
 }
 
-TEST(Carry, KillsTheTrainerAndLeavesTheAgent) {
+TEST(ExecuteStrike, KillsTheTrainerAndNotTheAgent) {
   const int child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -62,7 +62,7 @@ TEST(Carry, KillsTheTrainerAndLeavesTheAgent) {
   }
   const std::vector<int> children = ChildrenOf(::getpid());
   EXPECT_EQ(children, std::vector<int>{child});
-  const std::string what = Carry({Strike::Target::kTrainer, 5}, {{"job-1-0", ::getpid(), children}}, SIGKILL);
+  const std::string what = ExecuteStrike({Strike::Target::kTrainer, 5}, {{"job-1-0", ::getpid(), children}}, SIGKILL);
   EXPECT_NE(what.find("job-1-0"), std::string::npos);
   EXPECT_NE(what.find("trainer"), std::string::npos);
   int status = 0;

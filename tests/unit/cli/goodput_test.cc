@@ -23,14 +23,14 @@ TEST(Goodput, IsOneForEvenSteps) {
   EXPECT_DOUBLE_EQ(goodput.MedianSeconds(), 0.5);
 }
 
-TEST(Goodput, AStepWithARecoveryCountsWithTwiceTheMedian) {
+TEST(Goodput, AStepWithARecoveryCountsAsTwiceTheMedian) {
   Goodput goodput;
   double now = 0;
   for (const double seconds : {1.0, 1.0, 1.0, 7.0, 1.0}) goodput.Add(StepTaking(seconds), now += seconds);
   EXPECT_DOUBLE_EQ(goodput.Ratio(), 6.0 / 11.0);
 }
 
-TEST(Goodput, TimeBetweenStepsThatNoStepOwnsIsLost) {
+TEST(Goodput, TimeBetweenStepsIsLost) {
   Goodput goodput;
   goodput.Add(StepTaking(1), 1);
   goodput.Add(StepTaking(1), 2);

@@ -22,7 +22,7 @@ Json ConditionJson(const char* type, const char* status, const char* reason, con
   return {{"type", type}, {"status", status}, {"reason", reason}, {"message", message}};
 }
 
-// A job that trains well.
+// A healthy job.
 Json RunningJob() {
   Json job = {{"metadata",
                {{"name", "gpt"},
@@ -99,7 +99,7 @@ const Check* FindCheck(const std::vector<Check>& checks, const std::string& name
 
 // ---- the screen
 
-TEST(JobScreen, OneScreenHasItAll) {
+TEST(StatusScreen, ShowsTheJobAndEachRank) {
   Json job = RunningJob();
   job["status"]["generation"] = 17;
   const std::string screen = StatusScreen(
@@ -119,7 +119,7 @@ TEST(JobScreen, OneScreenHasItAll) {
             "  2     gpt-3-2  node-1   5m00s  -     -           Running\n");  // of an earlier generation
 }
 
-TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
+TEST(LoggedMembership, TheLastMembershipInTheLogIsFound) {
   const auto membership = LastLoggedMembership(
       "2026-11-21T10:00:01Z 2026-11-21T10:00:01.000 I trainer pod=a member=x generation=4294967297 rank=0 "
       "world=2 "
@@ -138,7 +138,7 @@ TEST(JobScreen, ARanksLogTellsItsPlaceInTheGang) {
       LastLoggedMembership("x generation=12y rank=1 transport=shm\n generation=12 rank=1").has_value());
 }
 
-TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {
+TEST(StatusScreen, TheEarliestProblemExplainsThePhase) {
   Json job = RunningJob();
   Set(job, "Degraded", "True", "BelowTarget", "1 of 2 workers");
   EXPECT_EQ(ExplainPhase(job), "BelowTarget: 1 of 2 workers");
@@ -148,19 +148,19 @@ TEST(JobScreen, SaysWhyInTheOrderInWhichAJobGetsThrough) {
   EXPECT_EQ(ExplainPhase(job), "RestartBudgetSpent: boom");
   job = RunningJob();
   Set(job, "Progressing", "Unknown", "NotReported", "");
-  EXPECT_THAT(ExplainPhase(job), HasSubstr("does not tell its steps"));
+  EXPECT_THAT(ExplainPhase(job), HasSubstr("does not report its steps"));
 }
 
-TEST(JobScreen, AJobThatNobodyHasSeenSaysSo) {
+TEST(StatusScreen, AJobWithoutStatusWasNotSeenYet) {
   Json job = RunningJob();
   job.erase("status");
   const std::string screen = StatusScreen(job, {}, {}, kNow);
   EXPECT_THAT(screen, HasSubstr("team/gpt  New  age 10m00s"));
-  EXPECT_THAT(screen, HasSubstr("has not looked at it yet"));
+  EXPECT_THAT(screen, HasSubstr("has not seen the job yet"));
   EXPECT_THAT(screen, Not(HasSubstr("RANK")));
 }
 
-TEST(JobScreen, TellsTheLastFailureAndNodesThatAreKeptOff) {
+TEST(StatusScreen, ShowsTheLastFailureAndExcludedNodes) {
   Json job = RunningJob();
   job["status"]["restarts"] = {{"total", 2}, {"charged", 1}};
   job["status"]["lastFailure"] = {
@@ -174,7 +174,7 @@ TEST(JobScreen, TellsTheLastFailureAndNodesThatAreKeptOff) {
   EXPECT_THAT(screen, HasSubstr("node-7 for 1h00m (NodeUnreachable)"));
 }
 
-TEST(JobScreen, PodsSayWhatTheyWaitFor) {
+TEST(StatusScreen, PodStateNamesWhatThePodWaitsFor) {
   Json pod = Worker(3, 0);
   pod["status"] = {
       {"phase", "Pending"},
@@ -187,14 +187,14 @@ TEST(JobScreen, PodsSayWhatTheyWaitFor) {
   EXPECT_EQ(PodState(pod), "ended with exit code 137 (OOMKilled)");
   pod["status"] = {{"phase", "Pending"}};
   pod["spec"]["schedulingGates"] = {{{"name", "ringmaster.dev/gang"}}};
-  EXPECT_EQ(PodState(pod), "held back until all have room");
+  EXPECT_EQ(PodState(pod), "held back until all workers fit");
   pod["spec"].erase("schedulingGates");
   pod["status"]["conditions"] = {
       {{"type", "PodScheduled"}, {"status", "False"}, {"message", "0/4 nodes are available"}}};
   EXPECT_EQ(PodState(pod), "Pending: 0/4 nodes are available");
 }
 
-TEST(JobScreen, ValuesOfTheWrongTypeAreLeftOut) {
+TEST(StatusScreen, ValuesOfTheWrongTypeAreOmitted) {
   Json job = RunningJob();
   job["status"] = {{"phase", 7}, {"conditions", "none"}, {"goodput", Json::array()}, {"excludedNodes", 3}};
   EXPECT_THAT(StatusScreen(job, {Json::array(), Json(3)}, {}, kNow), HasSubstr("team/gpt  New"));
@@ -202,14 +202,14 @@ TEST(JobScreen, ValuesOfTheWrongTypeAreLeftOut) {
 
 // ---- the diagnosis
 
-TEST(Diagnosis, AHealthyJobHasNothingBad) {
+TEST(Diagnosis, AHealthyJobPassesEveryCheck) {
   const auto checks = Diagnose(Healthy(), kNow);
   EXPECT_GE(checks.size(), 12U);
   for (const Check& check : checks) EXPECT_EQ(check.result, CheckResult::kPass) << DiagnosisText(checks);
-  EXPECT_EQ(checks.front().name, "an operator leads");
+  EXPECT_EQ(checks.front().name, "an operator is leading");
 }
 
-TEST(Diagnosis, EveryBadCheckHasARemedy) {
+TEST(Diagnosis, EveryFailedCheckHasARemedy) {
   Evidence e = Healthy();
   e.lease["spec"]["renewTime"] = "2026-11-21T09:50:00.000000Z";
   e.job["metadata"]["generation"] = 5;
@@ -222,35 +222,35 @@ TEST(Diagnosis, EveryBadCheckHasARemedy) {
   e.pods[1]["status"] = {{"phase", "Pending"}};
   e.nodes[0]["status"]["conditions"][0]["status"] = "Unknown";
   const auto checks = Diagnose(e, kNow);
-  int bad = 0;
+  int failed = 0;
   for (const Check& check : checks) {
     if (check.result != CheckResult::kFail) continue;
-    bad += 1;
+    failed += 1;
     EXPECT_FALSE(check.remedy.empty()) << check.name;
     EXPECT_FALSE(check.finding.empty()) << check.name;
   }
-  EXPECT_EQ(bad, 9) << DiagnosisText(checks);
-  EXPECT_THAT(FindCheck(checks, "it is admitted")->remedy, HasSubstr("Raise it"));
-  // Over TCP they have found each other, too.
-  EXPECT_EQ(FindCheck(checks, "they found each other")->result, CheckResult::kPass);
-  EXPECT_EQ(FindCheck(checks, "what was asked for carries the gradients")->finding,
-            "RDMA was asked for, and it is ucx:tcp");
+  EXPECT_EQ(failed, 9) << DiagnosisText(checks);
+  EXPECT_THAT(FindCheck(checks, "the job is admitted")->remedy, HasSubstr("Raise it"));
+  // A gang that fell back to TCP is connected.
+  EXPECT_EQ(FindCheck(checks, "the workers are connected")->result, CheckResult::kPass);
+  EXPECT_EQ(FindCheck(checks, "gradients use the requested fabric")->finding,
+            "the job requests RDMA and runs over ucx:tcp");
   EXPECT_THAT(DiagnosisText(checks),
-              HasSubstr("BAD it is admitted: QuotaExceeded: exceeded quota: gpus\n      -> "));
+              HasSubstr("BAD the job is admitted: QuotaExceeded: exceeded quota: gpus\n      -> "));
 }
 
-TEST(Diagnosis, WhatCannotBeReadIsUnknownAndNotBad) {
+TEST(Diagnosis, EvidenceThatCannotBeReadIsUnknown) {
   Evidence e = Healthy();
   e.lease = Json();
   e.lease_problem = "leases is forbidden";
   e.nodes.clear();
   e.nodes_problem = "nodes is forbidden";
   const auto checks = Diagnose(e, kNow);
-  EXPECT_EQ(FindCheck(checks, "an operator leads")->result, CheckResult::kUnknown);
-  EXPECT_EQ(FindCheck(checks, "their nodes are well")->result, CheckResult::kUnknown);
+  EXPECT_EQ(FindCheck(checks, "an operator is leading")->result, CheckResult::kUnknown);
+  EXPECT_EQ(FindCheck(checks, "the nodes are ready")->result, CheckResult::kUnknown);
 }
 
-TEST(Diagnosis, ANewJobWithoutStatusIsNotSeen) {
+TEST(Diagnosis, AJobWithoutStatusWasNotSeen) {
   Evidence e = Healthy();
   e.job.erase("status");
   e.pods.clear();
@@ -260,16 +260,17 @@ TEST(Diagnosis, ANewJobWithoutStatusIsNotSeen) {
               HasSubstr("multikueue"));
 }
 
-TEST(Diagnosis, AJobThatIsOverIsNotAskedForItsWorkers) {
+TEST(Diagnosis, WorkersOfAnEndedJobAreNotChecked) {
   Evidence e = Healthy();
   e.pods.clear();
   Set(e.job, "Failed", "True", "BadConfiguration", "no such path /data/typo");
   const auto checks = Diagnose(e, kNow);
-  EXPECT_EQ(FindCheck(checks, "each worker runs"), nullptr);
-  EXPECT_THAT(FindCheck(checks, "it has not failed")->remedy, HasSubstr("Correct what the message names"));
+  EXPECT_EQ(FindCheck(checks, "every pod is running"), nullptr);
+  EXPECT_THAT(FindCheck(checks, "the job has not failed")->remedy,
+              HasSubstr("Correct what the message names"));
 }
 
-TEST(Diagnosis, WarningsAreToldNewestFirst) {
+TEST(Diagnosis, WarningsAreListedNewestFirst) {
   Evidence e = Healthy();
   for (const char* minute : {"09:10", "09:20", "09:30", "09:40"})
     e.events.push_back({{"type", "Warning"},
@@ -277,13 +278,13 @@ TEST(Diagnosis, WarningsAreToldNewestFirst) {
                         {"note", std::string("at ") + minute},
                         {"eventTime", "2026-11-21T" + std::string(minute) + ":00.000000Z"}});
   const auto checks = Diagnose(e, kNow);
-  EXPECT_EQ(FindCheck(checks, "no warnings lately")->finding,
+  EXPECT_EQ(FindCheck(checks, "there are no recent warnings")->finding,
             "20m00s ago Exit: at 09:40; 30m00s ago Exit: at 09:30; 40m00s ago Exit: at 09:20");
 }
 
 // ---- the pod that exports
 
-TEST(ExportPodTest, HasTheVolumesButNeitherTokensNorDevicesOfAWorker) {
+TEST(ExportPodTest, HasTheVolumesOfAWorkerWithoutItsTokensAndDevices) {
   Json worker = Worker(3, 0);
   worker["spec"]["schedulingGates"] = {{{"name", "ringmaster.dev/gang"}}};
   worker["spec"]["hostNetwork"] = true;
@@ -318,7 +319,7 @@ TEST(ExportPodTest, HasTheVolumesButNeitherTokensNorDevicesOfAWorker) {
 
 // ---- logs
 
-TEST(LogMerge, LinesComeByTimeAndEachLogInItsOrder) {
+TEST(LogMerge, LinesAreOrderedByTimeAndEachLogKeepsItsOrder) {
   const std::string zero =
       "2026-11-21T10:00:00.1Z a\n2026-11-21T10:00:02.123456789Z d\n2026-11-21T10:00:01Z e late, but after "
       "d\n";

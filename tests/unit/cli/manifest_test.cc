@@ -24,7 +24,7 @@ std::string Manifest(const std::string& workers) {
          "    steps: 10\n";
 }
 
-TEST(ParseSet, CutsAtTheFirstEquals) {
+TEST(ParseSet, SplitsAtTheFirstEquals) {
   EXPECT_EQ(*ParseSet("spec.a=b=c"), std::make_pair(std::string("spec.a"), std::string("b=c")));
   EXPECT_EQ(*ParseSet("spec.a="), std::make_pair(std::string("spec.a"), std::string()));
   EXPECT_FALSE(ParseSet("spec.a").ok());
@@ -46,7 +46,7 @@ TEST(LoadManifest, WorkersWidensTheRangeOnlyWhereItMust) {
   }
 }
 
-TEST(LoadManifest, MoreWorkersThanMicroBatchesIsRefused) {
+TEST(LoadManifest, MoreWorkersThanMicroBatchesAreRejected) {
   const TempFolder folder;
   auto job = LoadManifest(folder.Write("job.yaml", Manifest("{replicas: 4}")), {}, 17);
   ASSERT_FALSE(job.ok());

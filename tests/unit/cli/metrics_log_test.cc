@@ -67,7 +67,7 @@ TEST(MetricsLog, KeepsTheFirstOfEachStepInOrder) {
   EXPECT_NE(folder.Read("m").find("\"loss\":1.5"), std::string::npos);
 }
 
-TEST(MetricsLog, ARecordBehindAGapWaitsForTheMissingOnes) {
+TEST(MetricsLog, ARecordAfterAGapWaitsForTheMissingOnes) {
   const TempFolder folder;
   auto log = MetricsLog::Open(folder.File("m"), 0).value();
   EXPECT_THAT(StepsOf(log->Add(Step(3))), ElementsAre());
@@ -78,7 +78,7 @@ TEST(MetricsLog, ARecordBehindAGapWaitsForTheMissingOnes) {
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 6));
 }
 
-TEST(MetricsLog, AGapThatNobodyFillsIsGivenUp) {
+TEST(MetricsLog, AGapIsGivenUpAfterMaxWaitingRecords) {
   const TempFolder folder;
   auto log = MetricsLog::Open(folder.File("m"), 0).value();
   size_t written = 0;
@@ -86,7 +86,7 @@ TEST(MetricsLog, AGapThatNobodyFillsIsGivenUp) {
   EXPECT_EQ(written, 99U);
 }
 
-TEST(MetricsLog, ResumeDropsStepsPastTheCheckpointAndATornLine) {
+TEST(MetricsLog, ResumeDropsStepsAfterTheCheckpointAndATornLine) {
   const TempFolder folder;
   std::string text;
   for (int64_t step = 1; step <= 7; ++step) text += MetricsLine(Step(step)) + "\n";
@@ -108,13 +108,13 @@ TEST(MetricsLog, ResumeWithATornLineBeforeTheCheckpointWaitsForRepeats) {
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST(MetricsLog, ResumeWithoutTheFileGoesOnBehindTheCheckpoint) {
+TEST(MetricsLog, ResumeWithoutTheFileContinuesAfterTheCheckpoint) {
   const TempFolder folder;
   auto log = MetricsLog::Open(folder.File("m"), 5).value();
   EXPECT_THAT(StepsOf(log->Add(Step(6))), ElementsAre(6));
 }
 
-TEST(MetricsLog, FromTheStartEmptiesTheFile) {
+TEST(MetricsLog, ResumeFromStepZeroTruncatesTheFile) {
   const TempFolder folder;
   folder.Write("m", MetricsLine(Step(1)) + "\n");
   auto log = MetricsLog::Open(folder.File("m"), 0).value();
@@ -122,7 +122,7 @@ TEST(MetricsLog, FromTheStartEmptiesTheFile) {
   EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));
 }
 
-TEST(MetricsLog, AFolderThatIsNotThereIsAnErrorWithItsPath) {
+TEST(MetricsLog, AMissingFolderIsAnErrorWithItsPath) {
   auto log = MetricsLog::Open("/nowhere/m", 0);
   ASSERT_FALSE(log.ok());
   EXPECT_NE(log.error().message.find("/nowhere/m"), std::string::npos);

@@ -17,7 +17,7 @@ bool Names(const Error& error, const std::string& part) {
   return error.message.find(part) != std::string::npos;
 }
 
-TEST(OutputFolder, MakesEverythingAndKeepsItWhenTheRunStarts) {
+TEST(OutputFolder, CreatesTheFoldersAndKeepsThemWhenTheRunStarts) {
   const TempFolder folder;
   {
     auto out = OutputFolder::Open(PathsIn(folder.File("a/b"), ""), 0);
@@ -28,13 +28,13 @@ TEST(OutputFolder, MakesEverythingAndKeepsItWhenTheRunStarts) {
   EXPECT_TRUE(fs::is_directory(folder.File("a/b/logs")));
 }
 
-TEST(OutputFolder, LeavesNothingWhenTheRunIsRefusedAfterAll) {
+TEST(OutputFolder, RemovesTheFoldersWhenTheRunDoesNotStart) {
   const TempFolder folder;
   ASSERT_TRUE(OutputFolder::Open(PathsIn(folder.File("a/b"), ""), 0).ok());
   EXPECT_FALSE(fs::exists(folder.File("a")));
 }
 
-TEST(OutputFolder, LeavesFilesThatWereThere) {
+TEST(OutputFolder, KeepsExistingFiles) {
   const TempFolder folder;
   fs::create_directory(folder.File("a"));
   folder.Write("a/mine.txt", "x");
@@ -42,7 +42,7 @@ TEST(OutputFolder, LeavesFilesThatWereThere) {
   EXPECT_TRUE(fs::exists(folder.File("a/mine.txt")));
 }
 
-TEST(OutputFolder, ASecondRunIsToldThePidOfTheFirst) {
+TEST(OutputFolder, ASecondRunFailsWithThePidOfTheFirst) {
   const TempFolder folder;
   auto first = OutputFolder::Open(PathsIn(folder.File("a"), ""), 0);
   ASSERT_TRUE(first.ok());
@@ -53,7 +53,7 @@ TEST(OutputFolder, ASecondRunIsToldThePidOfTheFirst) {
   EXPECT_TRUE(fs::exists(folder.File("a")));
 }
 
-TEST(OutputFolder, RefusesAFileInTheWay) {
+TEST(OutputFolder, RejectsAPathThatIsAFile) {
   const TempFolder folder;
   folder.Write("a", "x");
   auto out = OutputFolder::Open(PathsIn(folder.File("a"), ""), 0);
@@ -62,7 +62,7 @@ TEST(OutputFolder, RefusesAFileInTheWay) {
   EXPECT_TRUE(Names(out.error(), "--out"));
 }
 
-TEST(OutputFolder, RefusesADiskWithTooLittleRoom) {
+TEST(OutputFolder, RejectsADiskWithTooLittleSpace) {
   const TempFolder folder;
   auto out = OutputFolder::Open(PathsIn(folder.File("a"), ""), int64_t{1} << 60);
   ASSERT_FALSE(out.ok());
@@ -70,7 +70,7 @@ TEST(OutputFolder, RefusesADiskWithTooLittleRoom) {
   EXPECT_FALSE(fs::exists(folder.File("a")));
 }
 
-TEST(OutputFolder, CleanTakesOnlyWhatIsOurs) {
+TEST(OutputFolder, CleanRemovesOnlyFilesOfARun) {
   const TempFolder folder;
   auto out = OutputFolder::Open(PathsIn(folder.File("a"), ""), 0);
   ASSERT_TRUE(out.ok());

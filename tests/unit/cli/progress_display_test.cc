@@ -19,7 +19,7 @@ ProgressState State() {
   return state;
 }
 
-TEST(FormatEta, ReadsLikeAClock) {
+TEST(FormatEta, IsFormattedLikeAClock) {
   EXPECT_EQ(FormatEta(0), "0:00");
   EXPECT_EQ(FormatEta(9.4), "0:09");
   EXPECT_EQ(FormatEta(125), "2:05");
@@ -27,7 +27,7 @@ TEST(FormatEta, ReadsLikeAClock) {
   EXPECT_EQ(FormatEta(-1), "0:00");
 }
 
-TEST(FormatPlain, TellsEverything) {
+TEST(FormatPlain, HasEveryNumber) {
   EXPECT_EQ(FormatPlain(State()), "step 50/200  loss 1.2346  640 samples/s  workers 3/4  ETA 0:15");
 }
 
@@ -49,12 +49,12 @@ TEST(FormatBar, NeverExceedsTheTerminal) {
     EXPECT_LE(FormatBar(State(), width, false).size(), static_cast<size_t>(std::max(20, width - 1))) << width;
 }
 
-TEST(FormatBar, ColoursOnlyWhenAsked) {
+TEST(FormatBar, HasColoursOnlyOnRequest) {
   EXPECT_EQ(FormatBar(State(), 120, false).find('\x1b'), std::string::npos);
   EXPECT_NE(FormatBar(State(), 120, true).find("\x1b[33m"), std::string::npos);  // a worker is missing
 }
 
-TEST(ParseProgressStyle, AutoLooksAtTheTerminal) {
+TEST(ParseProgressStyle, AutoDependsOnTheTerminal) {
   EXPECT_EQ(*ParseProgressStyle("auto", true), ProgressStyle::kBar);
   EXPECT_EQ(*ParseProgressStyle("auto", false), ProgressStyle::kPlain);
   EXPECT_EQ(*ParseProgressStyle("json", true), ProgressStyle::kJson);
@@ -74,7 +74,7 @@ TEST(ProgressDisplay, PlainPrintsAtMostALinePerSecond) {
   EXPECT_EQ(std::count(during.begin(), during.end(), '\n'), 2);
 }
 
-TEST(ProgressDisplay, JsonPrintsTheMetricsLineAndWhenItCame) {
+TEST(ProgressDisplay, JsonPrintsTheMetricsLineWithTheTimeOfReceipt) {
   testing::internal::CaptureStdout();
   ProgressDisplay display(ProgressStyle::kJson);
   rendezvous::StepRecord record;

@@ -12,7 +12,7 @@
 namespace ringmaster::cli {
 namespace {
 
-TEST(Safetensors, LayoutIsWhatTheFormatSays) {
+TEST(Safetensors, FileHasTheLayoutOfTheFormat) {
   const TempFolder folder;
   const std::vector<float> a = {1, 2, 3, 4, 5, 6};
   const std::vector<float> b = {7};

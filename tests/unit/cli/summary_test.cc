@@ -12,7 +12,7 @@
 namespace ringmaster::cli {
 namespace {
 
-TEST(Summary, HasTheNamesThatScriptsRelyOn) {
+TEST(Summary, HasTheNamesThatScriptsDependOn) {
   const Json json = SummaryJson({});
   for (const char* key : {"phase", "step", "totalSteps", "loss", "validation", "weightsHash", "optimizerHash",
                           "samplesPerSecond", "goodput", "generations", "workerFailures", "lostSteps",
@@ -30,7 +30,7 @@ TEST(Summary, PerplexityForTextAccuracyForImages) {
   EXPECT_EQ(SummaryJson(summary)["validation"], (Json{{"loss", 2.0}, {"perplexity", std::exp(2.0)}}));
 }
 
-TEST(Summary, WhatIsNotKnownIsNullAndNotSaid) {
+TEST(Summary, UnknownValuesAreNullAndNotPrinted) {
   Summary summary;
   summary.phase = "Interrupted";
   summary.loss = std::numeric_limits<double>::infinity();
@@ -39,7 +39,7 @@ TEST(Summary, WhatIsNotKnownIsNullAndNotSaid) {
   EXPECT_EQ(SummaryText(summary, "out").find("validation"), std::string::npos);
 }
 
-TEST(Summary, TextTellsTokensPerSecondForLanguageModels) {
+TEST(Summary, TextHasTokensPerSecondForLanguageModels) {
   Summary summary;
   summary.phase = "Succeeded";
   summary.samples_per_second = 10;
@@ -53,7 +53,7 @@ TEST(Summary, TextTellsTokensPerSecondForLanguageModels) {
   EXPECT_NE(text.find("out/x"), std::string::npos);
 }
 
-TEST(Summary, IsWrittenWhole) {
+TEST(Summary, IsWrittenAtomically) {
   const TempFolder folder;
   ASSERT_TRUE(WriteSummary(folder.File("summary.json"), {}).ok());
   EXPECT_EQ(ParseJson(folder.Read("summary.json")).value(), SummaryJson({}));
