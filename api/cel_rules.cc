@@ -15,12 +15,12 @@ namespace ringmaster::api {
 namespace {
 
 struct CelRule {
-  const char* at;                  // the node that `self` is
-  const char* field;               // the problem's place below it; empty: the node
-  std::vector<const char*> reads;  // fields below `self`; skipped when one of them is wrong by itself
-  const char* when;                // skipped unless this holds; empty: always checked
+  const char* at;                  // path of the node that is `self`
+  const char* field;               // path of the problem below `self`; empty: `self`
+  std::vector<const char*> reads;  // fields below `self`; the rule is skipped when one of them is invalid
+  const char* when;                // the rule is skipped unless this holds; empty: always checked
   const char* holds;
-  const char* message;  // {expression} is replaced by its value, where the server can compute it
+  const char* message;  // the server replaces {expression} by its value
   const char* reason = "FieldValueInvalid";
 };
 
@@ -81,7 +81,7 @@ const std::vector<CelRule>& CrossFieldRules() {
        {"framework"},
        "has(self.training)",
        "self.framework == 'native'",
-       "only for spec.framework native (got \"{self.framework}\")",
+       "allowed only when spec.framework is native (got \"{self.framework}\")",
        kForbidden},
       {"spec",
        "workers.template",
@@ -102,15 +102,15 @@ const std::vector<CelRule>& CrossFieldRules() {
        {"framework", "workers.replicas"},
        "self.framework == 'tensorflow'",
        "self.workers.replicas <= 1000",
-       "must be at most 1000 when spec.framework is tensorflow (got {self.workers.replicas}): one variable, "
-       "TF_CONFIG, names them all"},
+       "must be at most 1000 when spec.framework is tensorflow (got {self.workers.replicas}): the "
+       "environment variable TF_CONFIG lists all of them"},
       {"spec",
        "workers.max",
        {"framework", "workers.max"},
        "self.framework == 'tensorflow' && has(self.workers.max)",
        "self.workers.max <= 1000",
-       "must be at most 1000 when spec.framework is tensorflow (got {self.workers.max}): one variable, "
-       "TF_CONFIG, names them all"},
+       "must be at most 1000 when spec.framework is tensorflow (got {self.workers.max}): the "
+       "environment variable TF_CONFIG lists all of them"},
       {"spec",
        "training.batch.microBatches",
        {"workers.replicas", "workers.max", "workers.slots", "training.batch.microBatches"},
@@ -152,13 +152,13 @@ const std::vector<CelRule>& CrossFieldRules() {
        {"model.kind", "data.kind", "model.tokenizer", "model.vocabulary"},
        "self.model.kind == 'gpt' && self.data.kind == 'tokens' && self.model.tokenizer == 'none'",
        "self.model.vocabulary > 0",
-       "must be above 0 when tokenizer is none: how many tokens the data has"},
+       "must be above 0 when tokenizer is none: the vocabulary size of the data"},
       {"spec.training",
        "model.vocabulary",
        {"model.kind", "data.kind", "model.tokenizer", "model.vocabulary"},
        "self.model.kind == 'gpt' && self.data.kind == 'text' && self.model.tokenizer == 'bytes'",
        "self.model.vocabulary in [0, 256]",
-       "must be 256, or left out, when tokenizer is bytes (got {self.model.vocabulary})"},
+       "must be 256 or omitted when tokenizer is bytes (got {self.model.vocabulary})"},
       {"spec.training.model",
        "width",
        {"kind", "width", "heads"},
@@ -203,7 +203,7 @@ const std::vector<CelRule>& CrossFieldRules() {
        "(has(self.podCondition) && self.podCondition != '') || (has(self.messageRegex) && self.messageRegex "
        "!= "
        "'')",
-       "must name at least one thing to match"},
+       "must have at least one criterion"},
       {"spec.restart.rules",
        "",
        {},
@@ -218,7 +218,7 @@ const std::vector<CelRule>& CrossFieldRules() {
        "b.when.podCondition : '') && "
        "(has(a.when.messageRegex) ? a.when.messageRegex : '') == (has(b.when.messageRegex) ? "
        "b.when.messageRegex : '')))",
-       "two rules match the same: the later one would never be used"},
+       "two rules have the same criteria: the later one never applies"},
   };
   return kRules;
 }
@@ -226,13 +226,13 @@ const std::vector<CelRule>& CrossFieldRules() {
 #undef SLOTS
 #undef RANKS
 
-// ---- what a field asks of itself
+// ---- rules of a single field
 
 std::string Quoted(std::string_view text) { return fmt::format("'{}'", text); }
 
-bool MayBeMissing(const Schema& field) { return !field.rules.required && FilledIn(field).is_null(); }
+bool MayBeMissing(const Schema& field) { return !field.rules.required && DefaultFor(field).is_null(); }
 
-// With a point, so that CEL takes it for a double.
+// Formats a number with a decimal point, so that CEL parses it as a double.
 std::string Double(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
@@ -244,7 +244,7 @@ struct Bound {
   double value;
 };
 
-// Of a decimal, those that are given.
+// Returns the bounds of a decimal.
 std::vector<Bound> BoundsOf(const Rules& rules) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   std::vector<Bound> bounds;
@@ -259,12 +259,12 @@ std::string IsDecimal(const std::string& self) {
   return fmt::format("{}.matches('{}')", self, TextOf(Form::kDecimal).pattern);
 }
 
-// That the scalar `self` of this schema is right by itself, as far as the schema does not stop all rules when
-// it is wrong (as it does for a wrong type).
-std::string RightByItself(const Schema& schema, const std::string& self) {
+// Returns an expression for "the scalar `self` is valid by itself". It omits what the schema enforces before
+// any rule runs, such as the type.
+std::string IsValidAlone(const Schema& schema, const std::string& self) {
   const Rules& rules = schema.rules;
-  std::string right;
-  const auto also = [&](const std::string& text) { right += (right.empty() ? "" : " && ") + text; };
+  std::string valid;
+  const auto also = [&](const std::string& text) { valid += (valid.empty() ? "" : " && ") + text; };
   if (schema.type == Type::kInteger) {
     if (rules.min > std::numeric_limits<int64_t>::min()) also(fmt::format("{} >= {}", self, rules.min));
     if (rules.max < std::numeric_limits<int64_t>::max()) also(fmt::format("{} <= {}", self, rules.max));
@@ -279,12 +279,12 @@ std::string RightByItself(const Schema& schema, const std::string& self) {
   } else if (*TextOf(rules.form).pattern != '\0' && rules.form != Form::kText) {
     const std::string text = schema.type == Type::kString ? self : fmt::format("string({})", self);
     also(fmt::format("{}.matches('{}')", text, TextOf(rules.form).pattern));
-    if (MayBeMissing(schema)) right = fmt::format("({} == '' || {})", self, right);
+    if (MayBeMissing(schema)) valid = fmt::format("({} == '' || {})", self, valid);
   }
-  return right;
+  return valid;
 }
 
-// The rules of a decimal or a pattern.
+// Adds the rules of a decimal or of a regular expression.
 void AddOwnRules(const Schema& schema, Json& out) {
   if (schema.type != Type::kString) return;
   if (schema.rules.form == Form::kDecimal) {
@@ -296,12 +296,12 @@ void AddOwnRules(const Schema& schema, Json& out) {
                      {"messageExpression", fmt::format("'{} (got \"' + self + '\")'", message)}});
     }
   } else if (schema.rules.form == Form::kPattern) {
-    out.push_back(
-        {{"rule", "''.matches(self) || !''.matches(self)"}, {"message", "is no regular expression"}});
+    out.push_back({{"rule", "''.matches(self) || !''.matches(self)"},
+                   {"message", "is not a valid regular expression"}});
   }
 }
 
-// ---- the rules above
+// ---- rules over several fields
 
 const Schema& Below(const Schema& schema, std::string_view path) {
   const Schema* node = &schema;
@@ -315,16 +315,17 @@ std::string Expression(const CelRule& rule, const Schema& schema) {
   for (const char* read : rule.reads) {
     const Schema& field = Below(schema, read);
     const std::string self = fmt::format("self.{}", read);
-    std::string right = RightByItself(field, self);
-    if (right.empty()) continue;
-    if (MayBeMissing(field)) right = fmt::format("(!has({}) || ({}))", self, right);
-    condition += (condition.empty() ? "" : " && ") + right;
+    std::string valid = IsValidAlone(field, self);
+    if (valid.empty()) continue;
+    if (MayBeMissing(field)) valid = fmt::format("(!has({}) || ({}))", self, valid);
+    condition += (condition.empty() ? "" : " && ") + valid;
   }
   return condition;
 }
 
-// "must be {a} (got {b})" -> "'must be %s (got %s)'.format([a, b])"; empty without braces. (The server cannot
-// bound what adding text to text costs once a number was turned into text.)
+// Returns "'must be %s (got %s)'.format([a, b])" for "must be {a} (got {b})"; empty without braces. Uses
+// format and not string concatenation, because the server cannot bound the cost of concatenating a number
+// that was converted to text.
 std::string MessageExpression(std::string_view message) {
   std::string text, values;
   while (true) {
@@ -339,7 +340,7 @@ std::string MessageExpression(std::string_view message) {
   return values.empty() ? std::string() : fmt::format("'{}'.format([{}])", text, values);
 }
 
-// What is said where the expression cannot be evaluated.
+// Returns the message for a server that cannot evaluate the message expression.
 std::string PlainMessage(std::string_view message) {
   std::string text(message.substr(0, message.find(" (got ")));
   const size_t open = text.find('{');
@@ -359,22 +360,22 @@ Json ToJson(const CelRule& rule, const Schema& schema) {
   return out;
 }
 
-// ---- what may change
+// ---- immutable fields
 
-// `now` and `then` are the same; where the field may be missing, missing from both.
-std::string IsUnchanged(const Schema& field, const std::string& now, const std::string& then) {
-  if (!MayBeMissing(field)) return fmt::format("{} == {}", now, then);
-  return fmt::format("has({0}) == has({1}) && (!has({0}) || {0} == {1})", now, then);
+// Returns an expression for "the field is equal in both, or missing from both".
+std::string IsUnchanged(const Schema& field, const std::string& current, const std::string& old) {
+  if (!MayBeMissing(field)) return fmt::format("{} == {}", current, old);
+  return fmt::format("has({0}) == has({1}) && (!has({0}) || {0} == {1})", current, old);
 }
 
-// At the root, which alone sees spec and status.
+// Adds the rules of the root, which is the only node that has both spec and status.
 void AddChanges(Json& out) {
   constexpr const char* kStopped =
       "(oldSelf.spec.suspend && has(oldSelf.status) && has(oldSelf.status.conditions) && "
       "oldSelf.status.conditions.exists(c, c.type == 'Suspended' && c.status == 'True'))";
   for (const GuardedField& field : GuardedFields()) {
     std::string rule;
-    // An object that only one of the two has is another rule's business.
+    // Another rule covers an object that is missing from one of the two.
     for (const std::string& parent : field.optional_parents)
       rule += fmt::format("!has(self.{0}) || !has(oldSelf.{0}) || ", parent);
     if (!field.never) rule += fmt::format("{} || ", kStopped);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules that a schema alone cannot say, as CEL expressions for the API server: what rules.cc and
-// update.cc check, with the same paths and the same words. As there, a rule is skipped where a field that it
-// reads is wrong by itself: one mistake, one message. Pure functions.
+// The rules that an OpenAPI schema cannot express, as CEL expressions for the API server. They check what
+// rules.cc and update.cc check, with the same paths and messages. As there, a rule is skipped when a field
+// that it reads is invalid by itself, so that one mistake gives one message. Pure functions.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace ringmaster::api {
 
-// The x-kubernetes-validations of the node at `path`, which `schema` is about: "" is the root,
-// "spec.restart.rules[]" an entry of the list. An empty list when there are none.
+// Returns the x-kubernetes-validations of the node at `path`, whose schema is `schema`: "" is the root,
+// "spec.restart.rules[]" an entry of the list. The list is empty when the node has no rules.
 Json CelRulesAt(const Schema& schema, const std::string& path);
 
 }  // namespace ringmaster::api

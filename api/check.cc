@@ -47,7 +47,7 @@ class Checker {
     Add(path, node.mark, std::move(message));
   }
   void Add(const Path& path, Mark mark, std::string message) {
-    if (problems_.size() >= kMostProblems) return;
+    if (problems_.size() >= kMaxProblems) return;
     problems_.push_back({path.ToString(), std::move(message), mark.line, mark.column});
   }
 
@@ -159,7 +159,7 @@ class Checker {
   void FormOf(const Node& node, std::string_view text, const Rules& rules, const Path& path) {
     if (rules.form == Form::kPattern) {
       const std::string error = PatternError(text);
-      if (!error.empty()) Add(path, node, "is no regular expression: " + error);
+      if (!error.empty()) Add(path, node, "is not a valid regular expression: " + error);
       return;
     }
     if (!Matches(rules.form, text)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A tree against the field tables: types, unknown and missing fields, bounds, forms. Pure function.
+// Checks a tree against the field tables: types, unknown and missing fields, bounds, formats. Pure functions.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,13 @@
 
 namespace ringmaster::api {
 
-// Enough for people; bounds what a hostile manifest costs.
-inline constexpr size_t kMostProblems = 100;
+// Bounds the output and the cost of a hostile manifest.
+inline constexpr size_t kMaxProblems = 100;
 
-// Appends a problem for everything wrong in `node`, with its place, until there are kMostProblems.
+// Appends every problem of `node` with its position, up to kMaxProblems.
 void CheckTree(const Node& node, const Schema& schema, std::vector<Problem>& problems);
 
-// "must be one of a, b, c": the words for a value that is none of Rules::values.
+// Returns "must be one of a, b, c", the message for a value that is not in Rules::values.
 std::string OneOf(const Rules& rules);
 
 }  // namespace ringmaster::api

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Structs from trees and to JSON, by the field tables. Reading expects a tree that check.h found no problem
-// in; what does not fit is skipped, so that the other rules can still be checked. Pure functions.
+// Reads structs from trees and writes them as JSON, by the field tables. A member of the tree that CheckTree
+// rejects is skipped, so that rules over the other fields can still be checked. Pure functions.
 #pragma once
 
 #include "api/fields.h"

@@ -19,10 +19,10 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 Json SchemaNode(const Schema& schema, const std::string& path, bool with_defaults);
 
-// Text that is left out may also be given as "".
+// Adds an alternative for "", which is equivalent to a missing text.
 std::string PatternOf(const Schema& schema) {
   std::string pattern = TextOf(schema.rules.form).pattern;
-  const bool may_be_empty = !schema.rules.required && FilledIn(schema).is_null();
+  const bool may_be_empty = !schema.rules.required && DefaultFor(schema).is_null();
   if (pattern.empty() || !may_be_empty || schema.rules.form == Form::kText) return pattern;
   return fmt::format("^({})?$", pattern.substr(1, pattern.size() - 2));
 }
@@ -103,14 +103,15 @@ Json SchemaNode(const Schema& schema, const std::string& path, bool with_default
       break;
   }
   if (with_defaults) {
-    if (Json value = FilledIn(schema); !value.is_null()) out["default"] = std::move(value);
+    if (Json value = DefaultFor(schema); !value.is_null()) out["default"] = std::move(value);
   }
   if (Json rules = CelRulesAt(schema, path); !rules.empty())
     out["x-kubernetes-validations"] = std::move(rules);
   return out;
 }
 
-// The whole object. Of apiVersion, kind and metadata the API server knows more than a schema may say.
+// Returns the schema of the whole object. The API server restricts what it may say about apiVersion, kind and
+// metadata.
 Json RootNode() {
   Json out = {
       {"type", "object"}, {"description", "An elastic distributed training job."}, {"required", {"spec"}}};
@@ -137,22 +138,22 @@ Json Column(const char* name, const char* type, const char* path, const char* he
 
 Json Columns() {
   return {
-      Column("Phase", "string", ".status.phase", "Where the job is in its life."),
+      Column("Phase", "string", ".status.phase", "Phase of the job."),
       Column("Ready", "string", ".status.ready", "Workers that are ready, of those that exist."),
-      Column("Fabric", "string", ".status.fabric", "What carries the gradients."),
+      Column("Fabric", "string", ".status.fabric", "Transport of the gradients."),
       Column("Step", "integer", ".status.progress.step", "Steps committed."),
-      Column("Progress", "string", ".status.progress.percent", "Steps committed, of all steps."),
-      Column("ETA", "string", ".status.progress.eta", "Time left at the present pace."),
+      Column("Progress", "string", ".status.progress.percent", "Committed steps as a share of all steps."),
+      Column("ETA", "string", ".status.progress.eta", "Time left at the current speed."),
       Column("Restarts", "integer", ".status.restarts.total", "Restarts so far."),
-      Column("Age", "date", ".metadata.creationTimestamp", "Since it was created."),
-      Column("Framework", "string", ".spec.framework", "Whose training loop runs.", true),
-      Column("Replicas", "integer", ".spec.workers.replicas", "Workers wanted.", true),
-      Column("Attempt", "integer", ".status.attempt", "Number of the present set of pods.", true),
-      Column("Samples/s", "string", ".status.progress.samplesPerSecond", "The present pace.", true),
-      Column("Loss", "string", ".status.progress.loss", "Of the last step reported.", true),
+      Column("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),
+      Column("Framework", "string", ".spec.framework", "Framework whose training loop runs.", true),
+      Column("Replicas", "integer", ".spec.workers.replicas", "Desired number of workers.", true),
+      Column("Attempt", "integer", ".status.attempt", "Number of the current set of pods.", true),
+      Column("Samples/s", "string", ".status.progress.samplesPerSecond", "Current speed.", true),
+      Column("Loss", "string", ".status.progress.loss", "Loss of the last reported step.", true),
       Column("Checkpoint", "integer", ".status.checkpoint.step", "Step of the newest checkpoint.", true),
       Column("Goodput", "string", ".status.goodput.ratio", "Productive time over elapsed time.", true),
-      Column("Last-Failure", "string", ".status.lastFailure.reason", "Why it last restarted.", true),
+      Column("Last-Failure", "string", ".status.lastFailure.reason", "Reason of the last failure.", true),
   };
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The CustomResourceDefinition, from the field tables and from the rules of cel_rules.h. Pure functions.
+// Generates the CustomResourceDefinition from the field tables and from cel_rules.h. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace ringmaster::api {
 
 Json CustomResourceDefinition();
 
-// crds/ringmaster.dev_trainingjobs.yaml is its output.
+// Returns the text of crds/ringmaster.dev_trainingjobs.yaml.
 std::string CrdYaml();
 
 }  // namespace ringmaster::api

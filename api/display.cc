@@ -11,7 +11,7 @@ namespace ringmaster::api {
 void FillDisplay(Status& status) {
   status.ready = status.replicas > 0 ? fmt::format("{}/{}", status.readyReplicas, status.replicas) : "";
   ProgressStatus& progress = status.progress;
-  // Divided first: a count of steps may be as large as an integer that JSON can hold.
+  // Divide first: a step count may be as large as the largest integer in JSON.
   const double part = progress.totalSteps > 0
                           ? static_cast<double>(progress.step) / static_cast<double>(progress.totalSteps)
                           : 0;

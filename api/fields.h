@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Field tables: one constexpr tuple per struct of training_job.h, in fields_training.h, fields_spec.h and
-// fields_status.h. From the one table come decode, encode, defaults, bounds, the reference and the CRD
-// schema. The default of a field is what a default-constructed struct holds, so it is written in one place
-// only.
+// fields_status.h. Decoding, encoding, defaults, bounds, the reference and the CRD schema are all generated
+// from these tables. The default of a field is the value in a default-constructed struct, so it is defined in
+// one place.
 //
-// To add a field: a member in training_job.h and a line in the table. A test fails when a string, list or
-// integer of the table has no bound.
+// To add a field, add a member in training_job.h and a line in the table. A test fails when a string, list or
+// integer has no bound.
 #pragma once
 
 #include <map>
@@ -28,14 +28,16 @@ struct Field {
   const char* help;
 };
 
-// A function and not a deduction guide: clang 14, which builds the fuzzers, deduces no aggregates.
+// A function and not a deduction guide, because clang 14, which builds the fuzzers, does not deduce
+// aggregates.
 template <class S, class M>
 constexpr Field<S, M> F(const char* name, M S::*member, Rules rules, const char* help) {
   return {name, member, rules, help};
 }
 
-// Specialised for every struct: `static constexpr auto kFields = std::tuple(F(...), ...)`, and where needed
-// `kIgnored` (names the API server knows and we do not read) and `kOpen` (unknown fields are skipped).
+// Each struct has a specialization with `static constexpr auto kFields = std::tuple(F(...), ...)`, and
+// optionally `kIgnored` (fields of the API server that are not read) and `kOpen` (unknown fields are
+// skipped).
 template <class S>
 struct Table;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The forms that a string field can have, each with one pattern that our checker and the CRD share. Pure
-// functions.
+// The formats of string fields. CheckTree and the CRD use the same pattern for each. Pure functions.
 #pragma once
 
 #include <string>
@@ -12,8 +11,8 @@
 namespace ringmaster::api {
 
 struct FormText {
-  const char*
-      pattern;  // anchored; read alike by std::regex (ECMAScript) and by RE2. Empty: not told by a pattern
+  // Anchored; std::regex (ECMAScript) and RE2 interpret it the same. Empty: no pattern describes the format.
+  const char* pattern;
   const char* words;  // "must be ..." without the "must"
 };
 
@@ -22,8 +21,8 @@ const FormText& TextOf(Form form);
 // False for text over 1024 bytes: std::regex recurses once per character.
 bool Matches(Form form, std::string_view text);
 
-// Why `text` is no regular expression; empty when it is one. The syntax is RE2's: the one that the API
-// server's rules check with, and whose matching takes linear time whatever the pattern.
+// Returns why `text` is not a valid regular expression; empty when it is one. The syntax is RE2's: CEL uses
+// it too, and it matches in linear time for every pattern.
 std::string PatternError(std::string_view text);
 
 }  // namespace ringmaster::api

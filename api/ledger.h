@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// status.ledger: the operator's write-ahead log. Whatever must survive a crash of the operator and is not
-// told elsewhere in the status stands here before anything is done about it. For the operator alone: no
-// program should read it, and who edits it changes what the operator remembers. Value types.
+// status.ledger: the write-ahead log of the operator. The operator writes a decision here before it acts on
+// it, if a crash must not lose the decision and no other field of the status has it. Internal: other programs
+// must not read or edit it. Value types.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct LedgerSuspect {
   bool operator==(const LedgerSuspect&) const = default;
 };
 
-// Durations in microseconds, times as RFC 3339 with microseconds; an empty time is one that was never set.
+// Durations are in microseconds. Times are RFC 3339 with microseconds; an empty time was never set.
 struct LedgerTime {
   int64_t productiveMicros = 0;
   int64_t queueMicros = 0;

@@ -16,14 +16,14 @@
 namespace ringmaster::api {
 namespace {
 
-// Tree -> job, with everything that is wrong. `known` are problems of the text itself.
+// Converts a tree to a job and collects all problems. `known` has the problems of the text itself.
 Loaded Decode(const Node& root, std::vector<Problem> known) {
   Loaded loaded;
   loaded.problems = std::move(known);
   CheckTree(root, JobSchema(), loaded.problems);
   ReadValue(root, loaded.job);
   const size_t before = loaded.problems.size();
-  if (before < kMostProblems) CheckRules(loaded.job, loaded.problems);
+  if (before < kMaxProblems) CheckRules(loaded.job, loaded.problems);
   for (size_t i = before; i < loaded.problems.size(); ++i) {
     const Mark mark = Locate(root, loaded.problems[i].path);
     loaded.problems[i].line = mark.line;
@@ -43,7 +43,7 @@ std::string Problem::ToString() const {
   std::string text = line > 0 ? fmt::format("{}:{}: ", line, column) : std::string();
   if (!path.empty()) text += path + ": ";
   text += message;
-  // Keys of a hostile manifest must not steer a terminal or break a line.
+  // Keys of a hostile manifest must not contain terminal control sequences or line breaks.
   std::string printable;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

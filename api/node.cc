@@ -9,9 +9,10 @@
 namespace ringmaster::api {
 namespace {
 
-constexpr int kShownDepth = 6;  // of the path to what is nested too deep
+constexpr int kShownDepth = 6;  // length of the path in the message about too deep nesting
 
-// False when it is nested deeper than kMaxDepth; `deep` is then where that begins, as far as people read.
+// Returns false when the value is nested deeper than kMaxDepth. `deep` is then the first part of the path to
+// it.
 bool Convert(const Json& value, int depth, const Path& path, Node& out, std::string& deep) {
   if (depth > kMaxDepth) return false;
   bool fits = true;

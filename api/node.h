@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A manifest as a tree that remembers where everything stood. Value types; the depth is bounded (64) by
-// everything that builds one, so recursion over it is safe.
+// A manifest as a tree in which every value has its position in the text. Value types. Every function that
+// builds a tree bounds its depth by kMaxDepth, so recursion over it is safe.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ struct Node {
   enum class Kind : uint8_t { kScalar, kList, kObject };
   Kind kind = Kind::kScalar;
   Json scalar;       // null, boolean, number or string
-  std::string text;  // of a number, as it was written
+  std::string text;  // the source text of a number
   std::vector<Node> items;
   std::vector<Member> members;  // in the order of the file
   Mark mark;
-  bool reported = false;  // a problem was already reported here: what it holds is a guess
+  bool reported = false;  // a problem was reported for this node, so its value is a guess
 
   bool IsNull() const { return kind == Kind::kScalar && scalar.is_null(); }
   const Node* Find(std::string_view key) const;
@@ -55,15 +55,15 @@ inline Node* Node::Find(std::string_view key) {
   return const_cast<Node*>(static_cast<const Node*>(this)->Find(key));
 }
 
-// kInvalid when it is nested deeper than kMaxDepth.
+// Errors: kInvalid when the value is nested deeper than kMaxDepth.
 Result<Node> NodeFromJson(const Json& value);
 Json NodeToJson(const Node& node);
 
-// "four", 12, a list: for messages. Long and unprintable text is shortened and escaped.
+// Describes a value for messages: "four", 12, a list. Shortens long text and escapes unprintable text.
 std::string Describe(const Node& node);
 
-// Where the value at `path` (spec.restart.rules[0].action) stands, or its nearest ancestor that exists. Line
-// 0 when that is not from a file.
+// Returns the position of the value at `path` (spec.restart.rules[0].action) or of its nearest existing
+// ancestor. Line 0 means that the value is not from a file.
 Mark Locate(const Node& root, std::string_view path);
 
 }  // namespace ringmaster::api

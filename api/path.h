@@ -16,10 +16,10 @@ struct PathSegment {
   bool bracketed = false;  // [text]: an index of a list, or a key with dots of a map
 };
 
-// kInvalid: empty, an empty segment, a bracket that does not close, more than 64 segments.
+// Errors: kInvalid for an empty path or segment, an unclosed bracket, and more than 64 segments.
 Result<std::vector<PathSegment>> SplitPath(std::string_view path);
 
-// A place in a tree while it is walked. It points at its parent, so keep it on the stack.
+// The position of a tree walk. Points to its parent, so it must not outlive the parent's stack frame.
 struct Path {
   const Path* parent = nullptr;
   std::string_view name;  // empty for items of lists and for the root
@@ -30,7 +30,7 @@ struct Path {
   std::string ToString() const;
 };
 
-// Whether `path` is `ancestor` or lies under it.
+// Whether `path` equals `ancestor` or is below it.
 bool IsUnder(std::string_view path, std::string_view ancestor);
 
 }  // namespace ringmaster::api

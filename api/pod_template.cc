@@ -23,7 +23,7 @@ Schema Text(std::string name, Rules rules, std::string help) {
   return schema;
 }
 
-// A list of objects that are told apart by their member `key`.
+// A list of objects whose member `key` identifies them.
 Schema MergedList(std::string name, const char* key, int max_items, std::string help,
                   std::vector<Schema> fields) {
   Schema schema;
@@ -37,29 +37,30 @@ Schema MergedList(std::string name, const char* key, int max_items, std::string 
 }
 
 Schema Containers(std::string name, std::string help) {
-  constexpr int kLongestVariable = 131'072;  // Linux passes no longer string to a program
+  constexpr int kLongestVariable = 131'072;  // the longest string that Linux passes to a program
   return MergedList(
       std::move(name), "name", 64, std::move(help),
-      {Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel}, "Its name."),
-       MergedList("env", "name", 1024, "Environment variables; they win over those that we set.",
-                  {Text("name", {.required = true, .max_length = 512}, "Of the variable."),
-                   Text("value", {.max_length = kLongestVariable}, "A string.")}),
-       MergedList(
-           "volumeMounts", "mountPath", 256, "Where volumes appear.",
-           {Text("mountPath", {.required = true, .max_length = 4096}, "Folder in the container."),
-            Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel}, "Of the volume.")})});
+      {Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel}, "Name of the container."),
+       MergedList("env", "name", 1024,
+                  "Environment variables. They override the variables that the operator sets.",
+                  {Text("name", {.required = true, .max_length = 512}, "Name of the variable."),
+                   Text("value", {.max_length = kLongestVariable}, "Value of the variable.")}),
+       MergedList("volumeMounts", "mountPath", 256, "Mounts of volumes.",
+                  {Text("mountPath", {.required = true, .max_length = 4096}, "Path in the container."),
+                   Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel},
+                        "Name of the volume.")})});
 }
 
 }  // namespace
 
 std::vector<Schema> PodTemplateFields() {
   return {Object("metadata", "Labels and annotations of the pods.", {}),
-          Object("spec", "As in a Pod.",
-                 {Containers("containers", "What runs in a pod."),
-                  Containers("initContainers", "What runs before it."),
-                  MergedList("volumes", "name", 256, "What containers can mount.",
+          Object("spec", "Spec of the pods.",
+                 {Containers("containers", "Containers of a pod."),
+                  Containers("initContainers", "Init containers of a pod."),
+                  MergedList("volumes", "name", 256, "Volumes that containers can mount.",
                              {Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel},
-                                   "Of the volume.")})})};
+                                   "Name of the volume.")})})};
 }
 
 }  // namespace ringmaster::api

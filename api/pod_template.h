@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of a PodTemplateSpec that must have a certain shape, because lists in it merge by key: containers,
-// variables, volumes. Everything else in a template is for the API server to judge when pods are made. Pure.
+// The part of a PodTemplateSpec with a schema: the lists that server-side apply merges by key (containers,
+// variables, volumes). The API server validates the rest of a template when the operator creates pods. Pure
+// function.
 #pragma once
 
 #include <vector>

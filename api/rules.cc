@@ -32,8 +32,8 @@ class Rulebook {
   }
 
  private:
-  // Whether the fields a rule reads are free of problems. A field is not free when it, an ancestor (it was
-  // not read) or a descendant is wrong.
+  // Whether the fields that a rule reads have no problem. A problem of an ancestor counts, because the field
+  // was not read then, and so does a problem of a descendant.
   bool Clean(std::initializer_list<std::string_view> paths) const {
     for (size_t i = 0; i < known_; ++i) {
       for (const std::string_view path : paths) {
@@ -74,7 +74,8 @@ class Rulebook {
       Add("spec.training", "required when spec.framework is native");
     }
     if (!native && spec_.training) {
-      Add("spec.training", fmt::format("only for spec.framework native (got \"{}\")", spec_.framework));
+      Add("spec.training",
+          fmt::format("allowed only when spec.framework is native (got \"{}\")", spec_.framework));
     }
     if (!native && spec_.workers.template_.is_null() && Clean({"spec.workers.template"})) {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
@@ -91,11 +92,11 @@ class Rulebook {
     if (workers.max) TensorflowWorkers("spec.workers.max", *workers.max);
   }
 
-  // The kernel takes no variable above 128 KiB.
+  // Linux limits an environment variable to 128 KiB.
   void TensorflowWorkers(const std::string& path, int32_t workers) {
     if (workers <= kMostInTfConfig || !Clean({path})) return;
-    Add(path, fmt::format("must be at most {} when spec.framework is tensorflow (got {}): one variable, "
-                          "TF_CONFIG, names them all",
+    Add(path, fmt::format("must be at most {} when spec.framework is tensorflow (got {}): the "
+                          "environment variable TF_CONFIG lists all of them",
                           kMostInTfConfig, workers));
   }
 
@@ -131,11 +132,11 @@ class Rulebook {
     if (!Clean({"spec.training.model.vocabulary"})) return;
     if (model.tokenizer == "none" && model.vocabulary == 0) {
       Add("spec.training.model.vocabulary",
-          "must be above 0 when tokenizer is none: how many tokens the data has");
+          "must be above 0 when tokenizer is none: the vocabulary size of the data");
     }
     if (model.tokenizer == "bytes" && model.vocabulary != 0 && model.vocabulary != 256) {
       Add("spec.training.model.vocabulary",
-          fmt::format("must be 256, or left out, when tokenizer is bytes (got {})", model.vocabulary));
+          fmt::format("must be 256 or omitted when tokenizer is bytes (got {})", model.vocabulary));
     }
   }
 
@@ -149,7 +150,7 @@ class Rulebook {
     }
     if (!Clean({"spec.workers.replicas", "spec.workers.max", "spec.workers.slots"})) return;
     const auto& workers = spec_.workers;
-    // For "gpu" the API server cannot tell: CEL does not see into the template.
+    // CEL cannot read the template, so the API server cannot check "gpu".
     const int64_t slots = SlotsOf(workers);
     const int64_t ranks = workers.EffectiveMax() * slots;
     if (batch.microBatches >= ranks) return;
@@ -207,10 +208,10 @@ class Rulebook {
     const auto& rules = spec_.restart.rules;
     for (size_t i = 0; i < rules.size(); ++i) {
       const std::string when = fmt::format("spec.restart.rules[{}].when", i);
-      if (Clean({when}) && rules[i].on == RuleMatch{}) Add(when, "must name at least one thing to match");
+      if (Clean({when}) && rules[i].on == RuleMatch{}) Add(when, "must have at least one criterion");
     }
     if (Clean({"spec.restart.rules"}) && HasTwins(rules)) {
-      Add("spec.restart.rules", "two rules match the same: the later one would never be used");
+      Add("spec.restart.rules", "two rules have the same criteria: the later one never applies");
     }
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rules that several fields share: min <= max, the model fits the data. Each names the fields it reads, and
-// is skipped when one of them has a problem already: one mistake, one message. Pure function.
+// Rules over several fields, such as min <= max. Each declares the fields that it reads, and is skipped when
+// one of them already has a problem, so that one mistake gives one message. Pure function.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace ringmaster::api {
 
-// Appends to `problems`, which holds what is already known to be wrong.
+// Appends to `problems`, which has the known problems of single fields.
 void CheckRules(const TrainingJob& job, std::vector<Problem>& problems);
 
 }  // namespace ringmaster::api

@@ -21,14 +21,14 @@ bool In(std::string_view word, const std::array<std::string_view, N>& words) {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Takes the digits at the front of `text` away, and says how many there were.
+// Removes the digits at the start of `text` and returns their number.
 size_t TakeDigits(std::string_view& text) {
   const size_t n = std::min(text.find_first_not_of(kDigits), text.size());
   text.remove_prefix(n);
   return n;
 }
 
-// [0-9]+ ("." [0-9]*)? | "." [0-9]+, then an exponent or nothing.
+// Matches [0-9]+ ("." [0-9]*)? | "." [0-9]+, followed by an optional exponent.
 bool IsDecimal(std::string_view text, bool& whole) {
   const size_t before = TakeDigits(text);
   whole = before > 0 && text.empty();
@@ -96,7 +96,7 @@ PlainScalar ResolvePlain(std::string_view text) {
   std::string_view body = text;
   if (body.starts_with('+') || body.starts_with('-')) body.remove_prefix(1);
   if (In(body, kNotFinite))
-    return Refuse(text, "is a number that JSON does not have: quote it if it is text");
+    return Refuse(text, "is a number that JSON cannot represent: quote it if it is text");
   if (body.empty() || !(IsDigit(body.front()) || body.front() == '.')) return {std::string(text), ""};
   if (IsSexagesimal(body)) return Refuse(text, "is a number to base 60 to some readers of YAML: quote it");
   if (body.size() > 1 && body.front() == '0') {

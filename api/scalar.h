@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a plain (unquoted) YAML scalar means, for those on which all YAML readers agree. Pure functions.
+// Resolves plain (unquoted) YAML scalars, and rejects those that YAML readers interpret differently. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -12,10 +13,10 @@ namespace ringmaster::api {
 
 struct PlainScalar {
   Json value;           // boolean, number or string
-  std::string refused;  // not empty: readers disagree about it, or JSON cannot hold it; says what to write
+  std::string refused;  // why the scalar is rejected and what to write instead; empty when it is accepted
 };
 
-// `text` is not a null (yaml-cpp reports these itself).
+// REQUIRES: `text` is not a null (yaml-cpp reports nulls).
 PlainScalar ResolvePlain(std::string_view text);
 
 }  // namespace ringmaster::api

@@ -93,13 +93,13 @@ const Schema& JobSchema() {
   return kSchema;
 }
 
-Json FilledIn(const Schema& schema) {
+Json DefaultFor(const Schema& schema) {
   if (schema.rules.required || schema.optional) return nullptr;
   if (schema.type != Type::kObject) return schema.default_value;
   Json value = Json::object();
   for (const Schema& field : schema.fields) {
     if (field.rules.required) return nullptr;
-    if (Json inner = FilledIn(field); !inner.is_null()) value[field.name] = std::move(inner);
+    if (Json inner = DefaultFor(field); !inner.is_null()) value[field.name] = std::move(inner);
   }
   return value.empty() ? Json() : value;
 }

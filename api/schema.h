@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the field tables say, as one tree of plain values: the form in which the checker, --set, the
-// reference and the CRD read them. Built once from the tables; immutable afterwards, so any thread may read.
+// The field tables as one tree of plain values, which the checker, --set, the reference and the CRD use.
+// Built once and immutable afterwards: thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ringmaster::api {
 
 struct Schema;
 
-// What the text of a string must look like. forms.h gives the pattern and the words for each.
+// The format of a string. forms.h has the pattern and the message of each.
 enum class Form : uint8_t {
   kText,           // anything without a NUL
   kDecimal,        // a number in a string: "3e-4"
@@ -30,26 +30,26 @@ enum class Form : uint8_t {
   kNetwork,   // namespace/name@interface
   kPattern,   // a regular expression in the syntax of RE2
   kTime,      // RFC 3339, in UTC
-  kAny,       // what others wrote: nothing is asked of it
+  kAny,       // text of other programs, not checked
 };
 
 // When a field of an existing job may change.
 enum class Change : uint8_t {
-  kInherited,  // as the object around it; at the top of the spec: only while the job is stopped
+  kInherited,  // like the enclosing object; at the top of the spec: only while the job is stopped
   kAnytime,
   kNever,
 };
 
-// Bounds of one value. In a list of scalars they hold for each item, in a map for each value.
+// Bounds of one value. For a list of scalars they apply to each item, for a map to each value.
 struct Rules {
   bool required = false;
   int64_t min = std::numeric_limits<int64_t>::min();  // integers
   int64_t max = std::numeric_limits<int64_t>::max();
   int max_length = 0;            // strings, in code points
-  const char* because = "";      // why max_length is what it is, where people would ask
+  const char* because = "";      // the reason for max_length, added to the message
   int max_items = 0;             // lists and maps
   bool unique = false;           // lists of scalars
-  const char* key = nullptr;     // lists of objects: the member that tells them apart; such lists merge by it
+  const char* key = nullptr;     // lists of objects: the member that identifies them; such lists merge by it
   const char* values = nullptr;  // strings: "a|b|c", the only ones allowed
   Form form = Form::kText;
   Form key_form = Form::kText;                                 // maps
@@ -58,7 +58,7 @@ struct Rules {
   double above = -std::numeric_limits<double>::infinity();
   double below = std::numeric_limits<double>::infinity();
   Change change = Change::kInherited;
-  std::vector<Schema> (*known_fields)() = nullptr;  // kAnyObject: the part of it that we read
+  std::vector<Schema> (*known_fields)() = nullptr;  // kAnyObject: the fields with a schema
 };
 
 enum class Type : uint8_t { kObject, kList, kMap, kString, kInteger, kIntOrString, kBool, kAnyObject };
@@ -70,23 +70,23 @@ struct Schema {
   Rules rules;
   std::string help;
   Json default_value;                     // null: none, or empty
-  bool optional = false;                  // leaving it out means something else than any value of it
+  bool optional = false;                  // a missing value differs from every value
   std::vector<Schema> fields;             // kObject, in the order of the table; kAnyObject: known_fields
   std::vector<Schema> item;               // kList and kMap: exactly one
-  std::vector<std::string_view> ignored;  // kObject: known to the API server, of no meaning here
-  bool open = false;                      // kObject: unknown fields are skipped, not refused
+  std::vector<std::string_view> ignored;  // kObject: fields of the API server that are not read
+  bool open = false;                      // kObject: unknown fields are skipped instead of rejected
 
   const Schema* Find(std::string_view field) const;
 };
 
-// The root: apiVersion, kind, metadata, spec, status.
+// Returns the root: apiVersion, kind, metadata, spec, status.
 const Schema& JobSchema();
 
-// What the API server fills in where a field is left out: for an object that may be left out, the defaults of
-// the fields in it. Null when there is nothing to fill in.
-Json FilledIn(const Schema& schema);
+// Returns the value that the API server sets for a missing field: its default, or, for an optional object,
+// the defaults of its fields. Null when there is no default.
+Json DefaultFor(const Schema& schema);
 
-// Rules::values, split.
+// Splits Rules::values.
 std::vector<std::string_view> Values(const Rules& rules);
 
 }  // namespace ringmaster::api

@@ -16,8 +16,8 @@ bool IsText(const Schema& schema) {
   return schema.type == Type::kString || schema.type == Type::kIntOrString;
 }
 
-// Numbers and booleans become the text they were written as wherever the table has a string; places in the
-// value are no places of the file.
+// Converts numbers and booleans back to their source text where the table has a string. Clears positions,
+// because the value is not in the file.
 void Adapt(Node& node, const Schema* schema) {
   node.mark = {};
   if (node.kind == Node::Kind::kScalar && schema != nullptr && IsText(*schema)) {
@@ -37,7 +37,7 @@ class Setter {
  public:
   Setter(const std::string& path, std::vector<Problem>& problems) : path_(path), problems_(problems) {}
 
-  // The place to put the value at, or null when that was reported.
+  // Returns the node to assign the value to, or null after reporting a problem.
   Node* Walk(Node& root, const std::vector<PathSegment>& segments) {
     Node* node = &root;
     schema_ = &JobSchema();
@@ -50,7 +50,7 @@ class Setter {
 
   void Report(std::string message) { problems_.push_back({path_, std::move(message), 0, 0}); }
 
-  // Of the place Walk ended at; null inside a PodTemplate.
+  // The schema of the node that Walk returned; null inside a PodTemplate.
   const Schema* schema() const { return schema_; }
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMostSlots = 999;
 
-// The member of an object, or nullptr; templates may have any shape.
+// Returns the member of an object, or nullptr. A template may have any shape.
 const Json* MemberOf(const Json* object, const char* name) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto it = object->find(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How many ranks a pod of a job has: spec.workers.slots as a number. Pure functions.
+// Resolves spec.workers.slots to the number of ranks per pod. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace ringmaster::api {
 
-// nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-1g.10gb and their like.
+// Whether the resource is a GPU: nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-1g.10gb and the like.
 bool IsGpu(const std::string& resource);
 
-// The number that stands there; for "gpu" the GPUs in the limits (else the requests) of the container that
-// trains: `worker`, or the first; 1 where none stand, because one is asked for then. GPUs of a resource claim
-// are not counted: what a claim holds is known to its driver alone. At least 1. Only of a validated job.
+// Returns the number; for "gpu", the number of GPUs in the limits (or else the requests) of the training
+// container, which is `worker` or the first one. Without GPUs there the operator requests one, so the result
+// is 1. GPUs of a resource claim do not count, because only its driver knows their number. REQUIRES: the job
+// is valid.
 int32_t SlotsOf(const Workers& workers);
 
-// Whether `slots: gpu` stands beside GPUs that come by a claim, which SlotsOf cannot count.
+// Whether the job has `slots: gpu` and gets GPUs by a resource claim, which SlotsOf cannot count.
 bool SlotsUnknown(const Workers& workers);
 
 }  // namespace ringmaster::api

@@ -10,7 +10,7 @@
 namespace ringmaster::api {
 namespace {
 
-// Insertions, deletions, substitutions and swaps of neighbours, letters without case.
+// Counts insertions, deletions, substitutions and swaps of neighbours. Ignores case.
 size_t Distance(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// "Did you mean": the nearest name. Pure functions.
+// Suggests names for misspelled ones ("did you mean"). Pure functions.
 #pragma once
 
 #include <string>
@@ -11,12 +11,13 @@
 
 namespace ringmaster::api {
 
-// The candidate with the smallest edit distance to `word`, when it is near enough to be what was meant;
-// else empty.
+// Returns the candidate with the smallest edit distance to `word` if the distance is small enough, otherwise
+// an empty text.
 std::string_view Nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 
-// `; did you mean "replicas"?` for an unknown field of `schema`; when none of its fields is near, but the
-// name stands in exactly one other place of the spec, that place. Empty when there is nothing to suggest.
+// Returns `; did you mean "replicas"?` for an unknown field of `schema`. If no field of it is near, but
+// exactly one other object of the spec has a field with this name, suggests its path. Empty without a
+// suggestion.
 std::string SuggestField(const Schema& schema, std::string_view field);
 
 }  // namespace ringmaster::api

@@ -7,7 +7,7 @@
 namespace ringmaster::api {
 namespace {
 
-// Bytes of the valid sequence at the front of `text`; 0 when there is none.
+// Returns the length in bytes of the valid sequence at the start of `text`; 0 when it is invalid.
 size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// UTF-8 text: what is none, and how many characters it has. Pure functions.
+// Validates UTF-8 text and counts its characters. Pure functions.
 #pragma once
 
 #include <string_view>
@@ -9,16 +9,16 @@
 
 namespace ringmaster::api {
 
-// Code points of valid UTF-8.
+// Returns the number of code points. REQUIRES: `text` is valid UTF-8.
 int CodePoints(std::string_view text);
 
-// Place (column in bytes) of the first byte that is not UTF-8, or of a control character other than tab and
-// line ends; line 0 when there is none.
+// Returns the position (column in bytes) of the first byte that is not UTF-8 or is a control character other
+// than tab and line ends. Line 0 means that there is none.
 Mark FindBadByte(std::string_view text);
 
 std::string_view WithoutByteOrderMark(std::string_view text);
 
-// The same place with its column in characters, as editors count, instead of bytes.
+// Converts the column from bytes to characters, which editors count.
 Mark InCharacters(std::string_view text, Mark mark);
 
 }  // namespace ringmaster::api

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// TrainingJob (ringmaster.dev/v1alpha1) as plain values. One struct per object of the manifest; the field
-// tables of fields.h give decode, encode, defaults, validation and the schema. Numbers that would be floats
-// in the manifest are decimal strings there (CRDs have no floats worth trusting) and stay strings here:
+// TrainingJob (ringmaster.dev/v1alpha1) as plain values, one struct per object of the manifest. The field
+// tables of fields.h provide decoding, encoding, defaults, validation and the schema. Real numbers are
+// decimal strings in the manifest, because floats in a CRD lose precision, and stay strings here:
 // ParseDecimal reads them.
 //
-// Value types with ==, no thread rules. Defaults written here are the API's defaults.
+// Value types with ==; not thread-safe. The defaults here are the defaults of the API.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Workers {
   std::optional<int32_t> min;  // both default to replicas: not elastic
   std::optional<int32_t> max;
   std::string slots = "1";  // ranks per pod: a number, or "gpu" for the GPUs requested
-  Json template_;           // PodTemplateSpec, merged into what we generate; null when not given
+  Json template_;           // PodTemplateSpec, merged into the generated pods; null: not given
   bool operator==(const Workers&) const = default;
   int32_t EffectiveMin() const { return min.value_or(replicas); }
   int32_t EffectiveMax() const { return max.value_or(replicas); }
@@ -53,7 +53,7 @@ struct Data {
   std::string kind;  // text | tokens | idx | cifar10
   std::string path;  // file or folder
   std::string
-      validationPath;  // empty: a share of `path` (text, tokens) or the test files beside it (idx, cifar10)
+      validationPath;  // empty: a share of `path` (text, tokens) or the test files next to it (idx, cifar10)
   std::string validationFraction = "0.05";
   bool operator==(const Data&) const = default;
 };
@@ -69,7 +69,7 @@ struct Optimizer {
   std::string learningRate = "3e-4";
   std::string schedule = "constant";  // constant | linear | cosine
   int64_t warmupSteps = 0;
-  std::string minLearningRate = "0";  // where linear and cosine end
+  std::string minLearningRate = "0";  // final rate of linear and cosine
   std::string weightDecay = "0";
   std::string momentum = "0.9";  // sgd
   std::string beta1 = "0.9";     // adamw
@@ -114,8 +114,8 @@ struct Rdma {
 struct Network {
   std::optional<Rdma> rdma;
   std::vector<std::string> networks;  // Multus attachments
-  std::string transport = "auto";     // auto | shm | ucx : what carries gradients
-  std::string fallback = "fail";      // fail | warn | allow : RDMA was asked for and is not what runs
+  std::string transport = "auto";     // auto | shm | ucx : transport of gradients
+  std::string fallback = "fail";  // fail | warn | allow : action when the job requests RDMA and runs over TCP
   bool hostNetwork = false;
   bool operator==(const Network&) const = default;
 };
@@ -142,7 +142,7 @@ struct Backoff {
   bool operator==(const Backoff&) const = default;
 };
 
-// What a rule matches; every given member must match.
+// The criteria of a rule. Every criterion that is set must match.
 struct RuleMatch {
   std::vector<int32_t> exitCodes;
   std::optional<bool> nodeUnreachable;
@@ -153,7 +153,7 @@ struct RuleMatch {
 };
 
 struct RestartRule {
-  RuleMatch on;                    // `when` in the manifest: YAML 1.1 takes a plain key `on` for a boolean
+  RuleMatch on;                    // `when` in the manifest: in YAML 1.1 a plain key `on` is a boolean
   std::string action = "Restart";  // Restart | Fail | Ignore
   bool charge = true;
   bool excludeNode = false;
@@ -165,7 +165,7 @@ struct Restart {
   int32_t maxWithoutProgress = 3;
   Backoff backoff;
   std::vector<RestartRule>
-      rules;  // in order, first match wins; exit code 64 fails the job unless a rule says otherwise
+      rules;  // the first match applies; exit code 64 fails the job unless a rule matches it
   bool operator==(const Restart&) const = default;
 };
 
@@ -267,12 +267,12 @@ struct Status {
   std::string phase;  // Pending Starting Running Resizing Restarting Suspending Suspended Succeeded Failed
   std::vector<Condition> conditions;
   int64_t attempt = 0;     // fencing token of the pod set
-  int64_t generation = 0;  // of the gang
+  int64_t generation = 0;  // number of the gang's membership
   int32_t replicas = 0;
   int32_t readyReplicas = 0;
   std::string ready;    // "7/8"; api/display.h
-  std::string fabric;   // what carries gradients, as measured
-  std::string devices;  // what workers compute on, when that is GPUs
+  std::string fabric;   // transport of gradients, as measured by the workers
+  std::string devices;  // GPUs of the workers; empty without GPUs
   std::string selector;
   RestartCounts restarts;
   std::optional<LastFailure> lastFailure;
@@ -283,7 +283,7 @@ struct Status {
   std::string weightsHash;
   std::string startTime;
   std::string completionTime;
-  std::optional<Ledger> ledger;  // what the operator remembers
+  std::optional<Ledger> ledger;  // write-ahead log of the operator
   bool operator==(const Status&) const = default;
 };
 

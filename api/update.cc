@@ -30,7 +30,7 @@ void Collect(const Schema& schema, const std::string& path, std::vector<std::str
   }
 }
 
-// Null when it is not there.
+// Returns null when the value is missing.
 const Json& At(const Json& job, const std::string& path) {
   static const Json kNothing;
   const Json* value = &job;
@@ -43,7 +43,7 @@ const Json& At(const Json& job, const std::string& path) {
   return *value;
 }
 
-// Lists without order are compared as such.
+// Compares lists that are sets without regard to order.
 bool Same(const Schema* schema, const Json& a, const Json& b) {
   if (a.is_object() && b.is_object() && a.size() == b.size()) {
     return std::all_of(a.items().begin(), a.items().end(), [&](const auto& member) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What may change in a job that exists. The field tables say it (Rules::change); a field that says nothing
-// may change only while the job is stopped: suspended, and reported by the operator as without a worker.
-// Pure.
+// Which fields of an existing job may change, from Rules::change of the field tables. Without it, a field may
+// change only while the job is stopped: suspended, and without workers according to the operator. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -14,21 +14,21 @@
 namespace ringmaster::api {
 
 inline constexpr const char* kNeverChanges =
-    "cannot be changed: create a job of another name, or delete this one first";
+    "cannot be changed: create a job with another name, or delete this one first";
 inline constexpr const char* kChangesWhenStopped =
-    "can be changed only while the job is stopped: set spec.suspend, and wait for condition Suspended";
+    "can be changed only while the job is stopped: set spec.suspend and wait for condition Suspended";
 
-// A field, or an object whose fields are all alike, that may not change at any time.
+// A field that may not change at any time, or an object whose fields all have the same rule.
 struct GuardedField {
   std::string path;  // spec.training.batch
   const Schema* schema;
   std::vector<std::string> optional_parents;  // spec.training
-  bool never = false;                         // else: while the job is stopped
+  bool never = false;                         // false: may change while the job is stopped
 };
 const std::vector<GuardedField>& GuardedFields();
 
-// Everything that is wrong with replacing `old`, which is a valid job, by `changed`: what Validate finds, and
-// changes that are not allowed. What stands in old.status counts.
+// Returns all problems of replacing `old` by `changed`: those that Validate finds, and changes that are not
+// allowed given old.status. REQUIRES: `old` is valid.
 std::vector<Problem> ValidateUpdate(const TrainingJob& old, const TrainingJob& changed);
 
 }  // namespace ringmaster::api

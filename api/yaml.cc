@@ -18,12 +18,12 @@ namespace ringmaster::api {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
-constexpr int64_t kMaxCost = 100'000;  // of a whole tree with its aliases unfolded; see CostOf
+constexpr int64_t kMaxCost = 100'000;  // cost of the whole tree with expanded aliases; see CostOf
 constexpr const char* kStringTag = "tag:yaml.org,2002:str";
 
 Mark ToMark(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
-// One per value, and more for long text.
+// A value costs one, long text more.
 int64_t CostOf(const Node& node) {
   return 1 + static_cast<int64_t>(node.text.size() + (node.scalar.is_string()
                                                           ? node.scalar.get_ref<const std::string&>().size()
@@ -31,9 +31,9 @@ int64_t CostOf(const Node& node) {
                  64;
 }
 
-// Builds the tree from the parser's events. Going through events, not through yaml-cpp's nodes, keeps
-// positions and duplicate keys, and an alias never becomes a cycle: an anchor is known only when its value is
-// complete. After Stop, events are ignored (yaml-cpp bounds its own recursion).
+// Builds the tree from the parser's events. Unlike yaml-cpp's nodes, events keep positions and duplicate
+// keys, and an alias cannot become a cycle, because an anchor is defined only when its value is complete.
+// After Stop, events are ignored (yaml-cpp bounds its recursion).
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(Parsed& out) : out_(out) {}
@@ -41,7 +41,7 @@ class Builder : public YAML::EventHandler {
   bool document_is_null() const { return document_.IsNull(); }
   Mark document_mark() const { return document_mark_; }
   Node TakeDocument() { return std::move(document_); }
-  // Byte of the text at which the last scalar that is not plain begins.
+  // Offset of the last scalar that is not plain.
   const std::optional<YAML::Mark>& last_quoted() const { return last_quoted_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -68,7 +68,7 @@ class Builder : public YAML::EventHandler {
     if (it == anchors_.end()) return Stop(mark, "the alias contains itself");
     if (frames_.size() + it->second.depth > kMaxDepth) return StopDeep(mark);
     cost_ += it->second.cost;
-    if (cost_ > kMaxCost) return Stop(mark, "the aliases unfold to too much");
+    if (cost_ > kMaxCost) return Stop(mark, "the expanded aliases are too large");
     Node copy = it->second.node;
     copy.mark = ToMark(mark);
     Attach(std::move(copy), it->second.depth, it->second.cost);
@@ -110,7 +110,7 @@ class Builder : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
   void Stop(const YAML::Mark& mark, std::string message) { Stop(ToMark(mark), std::move(message)); }
-  // What was found before may be a consequence: only the reason to stop is reported.
+  // Earlier problems may be consequences of this one, so only the reason to stop is reported.
   void Stop(Mark mark, std::string message) {
     if (!out_.whole) return;
     out_.problems.clear();
@@ -123,10 +123,10 @@ class Builder : public YAML::EventHandler {
   struct Frame {
     Node node;
     YAML::anchor_t anchor = YAML::NullAnchor;
-    std::map<std::string, int> lines;  // of the keys so far
-    bool is_key = false;               // it stands where a key should: refused, kept only to be skipped
+    std::map<std::string, int> lines;  // line of each key so far
+    bool is_key = false;               // it is in the place of a key: reported, and skipped
     bool has_key = false;
-    bool drop = false;  // the key was refused: its value goes nowhere
+    bool drop = false;  // the key is invalid: its value is discarded
     std::string key;
     Mark key_mark;
     size_t depth = 1;  // levels in `node`
@@ -142,7 +142,7 @@ class Builder : public YAML::EventHandler {
     return !frames_.empty() && frames_.back().node.kind == Node::Kind::kObject && !frames_.back().has_key;
   }
 
-  // Of the value that comes next.
+  // The anchor of the next value.
   std::string PathHere() const {
     std::string path;
     for (const Frame& frame : frames_) {
@@ -157,7 +157,7 @@ class Builder : public YAML::EventHandler {
   }
 
   void Report(Mark mark, std::string message) {
-    if (out_.problems.size() < kMostProblems) {
+    if (out_.problems.size() < kMaxProblems) {
       out_.problems.push_back({PathHere(), std::move(message), mark.line, mark.column});
     }
   }
@@ -256,7 +256,7 @@ class Builder : public YAML::EventHandler {
   int64_t cost_ = 0;
 };
 
-// yaml-cpp takes the end of the text for the end of a quoted scalar when it stands at the start of a line.
+// yaml-cpp accepts the end of the text at the start of a line as the end of a quoted scalar.
 bool IsClosed(std::string_view text, size_t begin) {
   if (begin >= text.size()) return true;
   const char quote = text[begin];

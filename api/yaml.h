@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// YAML text (or JSON, which is YAML) to a tree with places. Where YAML 1.1, which kubectl reads, and YAML 1.2
-// disagree about a plain word, the word is refused with the remedy instead of guessed: then a file means the
-// same here and on a cluster. Pure function; exceptions of the YAML library end here.
+// Parses YAML (JSON is YAML) to a tree with positions. kubectl reads YAML 1.1; a plain scalar that YAML 1.1
+// and 1.2 interpret differently is an error that names the remedy, so that a file means the same here and on
+// a cluster. Pure function; does not throw.
 #pragma once
 
 #include <string_view>
@@ -16,12 +16,13 @@ namespace ringmaster::api {
 struct Parsed {
   Node root;
   std::vector<Problem> problems;
-  bool whole = true;  // false: the text could not be read to its end, `root` is of no use
+  bool whole = true;  // false: the text could not be parsed to its end, and `root` is unusable
 };
 
-// Refused: more than 1 MiB, invalid UTF-8, control characters, nesting beyond 64 levels (aliases followed),
-// aliases that contain themselves or unfold to more than 100,000 values, several documents, duplicate keys,
-// merge keys, tags, keys that are not plain text, and the plain scalars of scalar.h.
+// Problems: more than 1 MiB, invalid UTF-8, control characters, nesting beyond 64 levels (after alias
+// expansion), aliases that contain themselves or expand to more than 100,000 values, several documents,
+// duplicate keys, merge keys, tags, keys that are not plain text, and the plain scalars that scalar.h
+// rejects.
 Parsed ParseYaml(std::string_view text);
 
 }  // namespace ringmaster::api

@@ -28,7 +28,7 @@ std::string Scalar(const Json& value) {
 
 bool IsBlock(const Json& value) { return value.is_structured() && !value.empty(); }
 
-// `out` ends where the first line of the value goes on; the lines after it get `indent`.
+// Appends the value to the current line of `out`; its other lines get `indent`.
 void Write(const Json& value, const std::string& indent, std::string& out) {
   bool first = true;
   const auto begin_line = [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// JSON values as block-style YAML that every reader takes for the same values. Pure function.
+// Writes JSON values as block-style YAML that every YAML reader interprets the same. Pure function.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace ringmaster::api {
 
-// Keys in the order of the object (sorted), two spaces per level, text quoted wherever it could be anything
-// but text. Ends with a line end.
+// Keys are sorted; two spaces per level. Text that a reader could interpret as another type is quoted. Ends
+// with a newline.
 std::string YamlText(const Json& value);
 
 }  // namespace ringmaster::api

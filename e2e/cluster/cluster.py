@@ -6,9 +6,9 @@
         c.kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=30s")
         c.component("apiserver").restart()
 
-etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok are processes on loopback with ports and a folder
-of their own, so any number of clusters run beside each other. They end with the process that made the Cluster, however
-that ends. README.md has the rest. Standard library only; a Cluster may be used from any thread.
+etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok are processes on loopback with their own ports and
+folder, so any number of clusters can run at the same time. They end with the process that created the Cluster, however
+that ends. README.md has the details. Uses only the standard library. Thread-safe.
 """
 
 import dataclasses
@@ -25,22 +25,22 @@ import components
 import kubeapi
 import pki
 from control_socket import ask
-from kubeapi import ApiError  # for those who import us
+from kubeapi import ApiError  # re-exported
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMPONENTS = components.COMPONENTS
 
 
 class ClusterError(Exception):
-    """The cluster could not be started, or could not do what was asked. The message says why."""
+    """The cluster could not be started, or a request failed. The message names the reason."""
 
 
 class NotBuilt(ClusterError):
-    """The control plane's binary is not there, and e2e/cluster/build has to make it first."""
+    """The binary of the control plane does not exist; e2e/cluster/build builds it."""
 
 
 class KubectlError(Exception):
-    """kubectl ended with another code than 0."""
+    """kubectl ended with an exit code other than 0."""
 
     def __init__(self, arguments, done):
         self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
@@ -48,7 +48,7 @@ class KubectlError(Exception):
 
 
 def binary():
-    """Where the built control plane is; raises NotBuilt when it is not there."""
+    """Returns the path of the control plane's binary. Raises NotBuilt."""
     done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotBuilt(done.stderr.strip())
@@ -58,8 +58,8 @@ def binary():
 class Cluster:
     """See components.Options for the options (nodes, gpus, rdma, components, node_grace_s, apiserver_flags, ...).
 
-    folder: where everything is kept; made here, so it must be missing or empty. Without it, a temporary folder.
-    detached: the cluster goes on when this process ends, until somebody calls `down` on its folder.
+    folder: a new or empty folder for data, keys and logs (default: a temporary one).
+    detached: the cluster keeps running after this process ends, until `down` is called on its folder.
     """
 
     def __init__(self, folder=None, detached=False, **options):
@@ -73,7 +73,7 @@ class Cluster:
 
     @classmethod
     def attach(cls, folder):
-        """A cluster that somebody else started."""
+        """Returns a cluster that another process started."""
         folder = pathlib.Path(folder).absolute()
         try:
             options = json.loads((folder / "options.json").read_text())
@@ -92,7 +92,7 @@ class Cluster:
     # --- life
 
     def start(self):
-        """Starts everything and returns when pods can be created. Returns self."""
+        """Starts all components and waits until pods can be created. Returns self."""
         program = binary()
         if self.folder is None:
             self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-e2e-"))
@@ -117,12 +117,12 @@ class Cluster:
         return self
 
     def stop(self, keep=False):
-        """Ends everything, and removes the folder unless `keep`. Also ends what is left of a broken cluster."""
+        """Ends all components, and removes the folder unless `keep`. Works on a broken cluster, too."""
         keep = keep or bool(os.environ.get("RINGMASTER_KEEP_CLUSTER"))
         try:
             self._ask(verb="down", keep=keep)
         except ClusterError:
-            pass  # the supervisor is gone, and its children with it
+            pass  # the supervisor has ended, and its children with it
         if self._supervisor:
             if self._supervisor.stdin:
                 self._supervisor.stdin.close()
@@ -134,19 +134,19 @@ class Cluster:
         return Component(self, name)
 
     def status(self):
-        """What runs: {"components": {name: "running" | "ended with CODE"}, "pids": {name: pid}}."""
+        """Returns {"components": {name: "running" | "ended with CODE"}, "pids": {name: pid}}."""
         return self._ask(verb="status")
 
     def compact(self):
-        """Makes etcd and the API server forget all history: watches end, and who comes back with an old resourceVersion,
-        or goes on with an old list, is told 410. Returns etcd's revision."""
+        """Deletes the history in etcd and in the API server: watches end, and a request that continues from an old
+        resourceVersion or list gets 410. Returns the revision of etcd."""
         return self._ask(verb="compact")["revision"]
 
     # --- objects
 
     @property
     def kubeconfig(self):
-        """Of the administrator."""
+        """The kubeconfig of the administrator."""
         return self.folder / "kubeconfig"
 
     @property
@@ -155,11 +155,11 @@ class Cluster:
 
     @property
     def api(self):
-        """Plain requests as the administrator: c.api.get("/api/v1/pods"); see kubeapi.py."""
+        """A client for plain requests as the administrator: c.api.get("/api/v1/pods"); see kubeapi.py."""
         return self.api_of(self.kubeconfig)
 
     def api_of(self, kubeconfig):
-        """Plain requests with the token in one of our kubeconfigs."""
+        """A client for plain requests with the token of a kubeconfig of this cluster."""
         config = json.loads(pathlib.Path(kubeconfig).read_text())
         return kubeapi.Api(config["clusters"][0]["cluster"]["server"], self.folder / "pki/ca.crt",
                            config["users"][0]["user"].get("token"))
@@ -175,16 +175,16 @@ class Cluster:
         return done.stdout
 
     def apply_text(self, manifests, *arguments, kubeconfig=None):
-        """kubectl apply --server-side of YAML or JSON text."""
+        """Runs kubectl apply --server-side with YAML or JSON text."""
         return self.kubectl("apply", "--server-side", "-f", "-", *arguments, stdin=manifests, kubeconfig=kubeconfig)
 
     def get(self, kind, name=None, namespace="default"):
-        """An object as a dict, or the list of a kind's objects."""
+        """Returns an object as a dict, or the list of all objects of a kind."""
         found = json.loads(self.kubectl("get", kind, *([name] if name else []), "-n", namespace, "-o", "json"))
         return found if name else found["items"]
 
     def wait(self, condition, what, timeout_s=60, every_s=0.05):
-        """Calls condition() until it returns something true, and returns that. Fails with `what` after timeout_s."""
+        """Calls condition() until it returns a true value, and returns that value. Fails with `what` after timeout_s."""
         deadline = time.monotonic() + timeout_s
         while True:
             found = condition()
@@ -195,10 +195,10 @@ class Cluster:
             time.sleep(every_s)
 
     def kubeconfig_of(self, user, *groups):
-        """A kubeconfig for a user, made on the spot; returns its path.
+        """Creates a kubeconfig for a user and returns its path.
 
-        system:serviceaccount:NAMESPACE:NAME gets a token of that ServiceAccount, valid for a day; anybody else a client
-        certificate with this name and these groups.
+        system:serviceaccount:NAMESPACE:NAME gets a token of that ServiceAccount, valid for a day; any other user gets a
+        client certificate with this name and these groups.
         """
         safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in "-".join([user, *groups]))
         parts = user.split(":")
@@ -217,13 +217,13 @@ class Cluster:
         pki.write_secret(file, pki.kubeconfig(self.server, self.folder / "pki/ca.crt", credentials))
         return file
 
-    # --- what kubelets do
+    # --- actions of kubelets
 
     def pod_exit(self, namespace, pod, code, message="", container=None, reason=None):
-        """Ends a running pod: its containers (or one of them) end with this code, the pod is Succeeded or Failed.
+        """Ends a running pod: its containers end with this exit code, and the pod becomes Succeeded or Failed.
 
-        message becomes the termination message. reason: "Completed" and "Error" unless given ("OOMKilled").
-        With `container`, the others go on and the pod with them.
+        message: the termination message. reason: for example "OOMKilled"; "Completed" or "Error" unless given.
+        container: ends only this container; the other containers and the pod keep running.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -248,16 +248,16 @@ class Cluster:
         self.api.patch(path + "/status", {"status": change}, "strategic")
 
     def add_nodes(self, *names):
-        """Adds fake nodes to those of the start, which are node-0 and so on."""
+        """Adds fake nodes to the initial ones, whose names are node-0 and so on."""
         self._ask(verb="add-nodes", names=names, first=len(self.api.get("/api/v1/nodes")["items"]))
 
     def lose_node(self, name):
-        """Takes the node's kubelet away: no heartbeat (the node is Unknown after node_grace_s), and pods that are deleted
-        stay Terminating."""
+        """Stops the node's kubelet: heartbeats end (the node becomes Unknown after node_grace_s), and deleted pods stay
+        Terminating."""
         self._kubelet(name, "stopped")
 
     def find_node(self, name):
-        """Brings the kubelet back."""
+        """Starts the kubelet again."""
         self._kubelet(name, "running")
 
     def _kubelet(self, name, state):
@@ -270,7 +270,7 @@ class Cluster:
 
 
 class Component:
-    """One of COMPONENTS. Every method returns when it is done: a started component answers, a stopped one is gone."""
+    """One of COMPONENTS. Each method waits for its effect: a started component answers, a stopped one has ended."""
 
     def __init__(self, cluster, name):
         self._cluster, self.name = cluster, name
@@ -289,7 +289,7 @@ class Component:
 
     @property
     def pid(self):
-        """None when it does not run."""
+        """The pid, or None when the component does not run."""
         return self._cluster.status()["pids"].get(self.name)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the test cluster itself: what other tests take for granted."""
+"""Tests of the test cluster itself: the properties that other tests rely on."""
 
 import json
 import os
@@ -131,7 +131,7 @@ class Works(WithCluster):
         self.assertEqual(status["user"]["extra"]["authentication.kubernetes.io/pod-uid"], [created["metadata"]["uid"]])
         self.assertEqual(status["audiences"], ["ringmaster.dev"])
 
-        review["spec"]["audiences"] = ["somebody.else"]
+        review["spec"]["audiences"] = ["another.audience"]
         self.assertFalse(self.c.api.request("POST", path, review)["status"].get("authenticated", False))
         review["spec"]["audiences"] = ["ringmaster.dev"]
         self.delete_pod("bound", "?gracePeriodSeconds=0")
@@ -139,7 +139,7 @@ class Works(WithCluster):
         self.c.wait(lambda: not self.c.api.request("POST", path, review)["status"].get("authenticated", False),
                     "the token ends with its pod")
 
-    def test_pods_end_when_told(self):
+    def test_pod_exit_ends_pods(self):
         for name, code, phase, reason in (("good", 0, "Succeeded", "Completed"), ("bad", 3, "Failed", "Error")):
             self.create(pod(name))
             self.wait_phase(name, "Running")
@@ -203,8 +203,8 @@ class Works(WithCluster):
 
     def test_rights_are_enforced(self):
         self.c.apply_text('{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}')
-        for user in ("system:serviceaccount:default:robot", "somebody"):
-            config = self.c.kubeconfig_of(user, *(["some-group"] if user == "somebody" else []))
+        for user in ("system:serviceaccount:default:robot", "someone"):
+            config = self.c.kubeconfig_of(user, *(["some-group"] if user == "someone" else []))
             with self.assertRaisesRegex(KubectlError, f'User "{user}" cannot list resource "pods"'):
                 self.c.kubectl("get", "pods", kubeconfig=config)
         self.c.kubectl("create", "rolebinding", "viewers", "--clusterrole=view", "--group=some-group")
@@ -302,17 +302,17 @@ class Faults(WithCluster):
 
     def test_a_component_that_does_not_run_cannot_be_stopped(self):
         self.c.component("scheduler").stop()
-        with self.assertRaisesRegex(ClusterError, "scheduler does not run"):
+        with self.assertRaisesRegex(ClusterError, "scheduler is not running"):
             self.c.component("scheduler").stop()
         self.c.component("scheduler").start()
-        with self.assertRaisesRegex(ClusterError, "scheduler runs already"):
+        with self.assertRaisesRegex(ClusterError, "scheduler is already running"):
             self.c.component("scheduler").start()
         with self.assertRaisesRegex(ClusterError, "no component 'proxy'"):
             self.c.component("proxy").stop()
 
 
 def processes_of(folder):
-    """Command lines of the processes that name this folder. A process that is ending has none any more."""
+    """Returns the command lines of the processes that name this folder. A process that is ending has none."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -326,7 +326,7 @@ def processes_of(folder):
 
 
 class Ends(unittest.TestCase):
-    """Whatever ends first, nothing is left."""
+    """No process is left, whichever process ends first."""
 
     def assert_nothing_left(self, folder):
         deadline = time.monotonic() + 30
@@ -336,7 +336,7 @@ class Ends(unittest.TestCase):
         self.assertFalse(folder.exists())
 
     def child(self, text):
-        """A Python program that prints its cluster's folder and waits."""
+        """Starts a Python program that prints the folder of its cluster and waits."""
         process = subprocess.Popen([sys.executable, "-B", "-c", "import signal\nfrom cluster import Cluster\n" + text],
                                    cwd=HERE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
@@ -426,7 +426,7 @@ class Ends(unittest.TestCase):
         parent.wait()
         self.assert_nothing_left(folder)
 
-    def test_a_cluster_that_cannot_start_says_why(self):
+    def test_a_cluster_that_cannot_start_names_the_reason(self):
         c = Cluster(components=["etcd", "apiserver"], apiserver_flags=["--no-such-flag"])
         with self.assertRaisesRegex(ClusterError, "(?s)apiserver ended at its start.*unknown flag: --no-such-flag"):
             c.start()

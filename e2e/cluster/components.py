@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in a test cluster, and with which flags. Pure functions of the layout: nothing is started here."""
+"""The components of a test cluster and their flags. Pure functions of the layout; supervisor.py starts the processes."""
 
 import dataclasses
 import ipaddress
@@ -8,22 +8,22 @@ import pathlib
 
 import pki
 
-# In the order in which they start: each needs the one before it, or nothing.
+# In start order: each needs the one before it, or none.
 COMPONENTS = ("etcd", "apiserver", "kcm", "scheduler", "kwok")
 
 FEATURES = "--feature-gates=GenericWorkload=true"  # gangs (PodGroup) in the stock scheduler; off by default in 1.37
 SERVICE_CIDR = "10.96.0.0/16"
 POD_CIDR = "10.200.0.0/16"
-NODE_ADDRESSES = "10.201.0.1"  # of node-0; nobody answers there
+NODE_ADDRESSES = "10.201.0.1"  # address of node-0; nothing listens there
 
-# kwok plays the kubelet of the nodes with this label. It is a label rather than an annotation because the API server
-# filters by labels: a node that loses it is let go at once, and so a test can take a node's kubelet away.
+# kwok acts as the kubelet of the nodes with this label. It is a label and not an annotation, because the API server
+# filters by labels: kwok drops a node as soon as it loses the label, so a test can stop the kubelet of a node.
 KUBELET_LABEL = "e2e.ringmaster.dev/kubelet"
 
 
 @dataclasses.dataclass
 class Options:
-    """What a cluster is made of. Stored as JSON in its folder."""
+    """The options of a cluster. Stored as JSON in its folder."""
 
     components: list = dataclasses.field(default_factory=lambda: list(COMPONENTS))
     nodes: int = 4
@@ -32,19 +32,19 @@ class Options:
     cpu: str = "128"
     memory: str = "1Ti"
     pods_per_node: int = 110
-    # A node whose kubelet is silent for this long becomes Unknown; Kubernetes' own default. Nodes write their status four
-    # times as often, so a large one makes many nodes quiet.
+    # A node whose kubelet is silent for this long becomes Unknown (Kubernetes' default). Nodes write their status four
+    # times in this period, so a large value reduces the load of many nodes.
     node_grace_s: int = 50
-    # Pods on an unreachable or not ready node are deleted after this long; Kubernetes' own default.
+    # Pods on an unreachable or not ready node are deleted after this time (Kubernetes' default).
     eviction_s: int = 300
     apiserver_flags: list = dataclasses.field(default_factory=list)
-    address: str = "127.0.0.1"  # of the API server; another one than this loopback is in reach of real nodes
+    address: str = "127.0.0.1"  # of the API server; real nodes need another address than loopback
     pod_cidr: str = POD_CIDR
 
 
 @dataclasses.dataclass
 class Layout:
-    """Where things are: the folder of the cluster and its ports."""
+    """The folder of the cluster and its ports."""
 
     folder: pathlib.Path
     binary: pathlib.Path
@@ -69,7 +69,7 @@ class Layout:
         return self.folder / ("kubeconfig" if user == "admin" else f"pki/{user}.kubeconfig")
 
 
-# Users with a token that is as old as the cluster: (file, user name, group).
+# Users whose token is created with the cluster: (file, user name, group).
 USERS = (
     ("admin", "admin", "system:masters"),
     ("kcm", "system:kube-controller-manager", ""),
@@ -79,7 +79,7 @@ USERS = (
 
 
 def command(name, layout, options):
-    """argv of a component."""
+    """Returns the argv of a component."""
     applet, flags = {"etcd": _etcd, "apiserver": _apiserver, "kcm": _kcm, "scheduler": _scheduler,
                      "kwok": _kwok}[name](layout, options)
     return [str(layout.binary), applet, *flags]
@@ -90,7 +90,7 @@ def _etcd(layout, _):
     return "etcd", [
         "--name=e2e",
         f"--data-dir={layout.folder}/etcd",
-        "--unsafe-no-fsync",  # a killed process loses nothing by it, only a machine that loses power does
+        "--unsafe-no-fsync",  # loses data only when the machine loses power, not when the process is killed
         f"--listen-client-urls={layout.etcd}",
         f"--advertise-client-urls={layout.etcd}",
         f"--listen-peer-urls={peer}",
@@ -108,7 +108,7 @@ def _apiserver(layout, options):
         f"--bind-address={options.address}",
         f"--advertise-address={options.address}",
         f"--secure-port={layout.apiserver_port}",
-        # A loopback address is no endpoint.
+        # A loopback address is not a valid endpoint.
         *(["--endpoint-reconciler-type=none"] if options.address.startswith("127.") else []),
         f"--tls-cert-file={keys.certificate('apiserver')}",
         f"--tls-private-key-file={keys.key('apiserver')}",
@@ -135,7 +135,7 @@ def _apiserver(layout, options):
         "--runtime-config=scheduling.k8s.io/v1beta1=true",
         f"--default-not-ready-toleration-seconds={options.eviction_s}",
         f"--default-unreachable-toleration-seconds={options.eviction_s}",
-        # Watches end a second after SIGTERM. By themselves they would hold up the end for a minute.
+        # Watches end a second after SIGTERM; by default they delay the end by a minute.
         "--shutdown-watch-termination-grace-period=1s",
         *options.apiserver_flags,
     ]
@@ -153,7 +153,8 @@ def _kcm(layout, options):
         "--allocate-node-cidrs=false",
         f"--cluster-cidr={options.pod_cidr}",
         f"--service-cluster-ip-range={SERVICE_CIDR}",
-        # With the default (20/s) its sixty controllers queue for their tokens, and the default ServiceAccount takes 8 s.
+        # With the default (20/s) its sixty controllers wait for their tokens, and creating the default ServiceAccount
+        # takes 8 s.
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         f"--node-monitor-period={min(5, max(1, options.node_grace_s // 8))}s",
@@ -169,7 +170,7 @@ def _client(layout, user):
     file = layout.kubeconfig(user)
     return [
         f"--kubeconfig={file}", f"--authentication-kubeconfig={file}", f"--authorization-kubeconfig={file}",
-        "--secure-port=0",  # nobody asks them anything, so they listen nowhere
+        "--secure-port=0",  # no client connects to them
         "--leader-elect=false",
         FEATURES,
     ]
@@ -181,8 +182,8 @@ def _kwok(layout, options):
         f"--config={layout.folder}/kwok.yaml",
         f"--config={pathlib.Path(__file__).resolve().parent}/stages.yaml",
         f"--manage-nodes-with-label-selector={KUBELET_LABEL}=running",
-        # No leases: a kwok that has just taken a node's lease overlooks pods that are on it already. It writes the node's
-        # status instead, four times in node_grace_s (the stage node-heartbeat).
+        # No leases: a kwok that has just acquired a node's lease misses the pods that are already on the node. It writes
+        # the status of the node instead, four times in node_grace_s (the stage node-heartbeat).
         "--node-lease-duration-seconds=0",
         f"--cidr={options.pod_cidr}",
     ]
@@ -193,8 +194,8 @@ def kwok_configuration():
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
         "metadata": {"name": "kwok"},
-        # What is not given here is 0 and not kwok's default. Without workers for the last one, pods that were on a node
-        # before its kubelet came back would be forgotten.
+        # An omitted value is 0 instead of kwok's default. Without workers for podsOnNodeSync, kwok misses the pods that
+        # were on a node before its kubelet returned.
         "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16, "podsOnNodeSyncParallelism": 4},
     }) + "\n"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket "control" in the folder of a test's cluster or nodes: requests to the process that owns them, and that process's
-side of it. One JSON object per line and connection."""
+"""The Unix socket "control" in the folder of a test cluster or of test nodes: the client and the server side of requests to
+the process that owns the folder. One JSON object per line and connection."""
 
 import contextlib
 import json
@@ -10,11 +10,11 @@ import signal
 import socket
 import sys
 
-LOOK_S = 5  # how often the owner looks whether its folder is still there
+POLL_S = 5  # period at which the owner checks that its folder exists
 
 
 def ask(folder, what, error, **request):
-    """The answer to one request. Raises `error` when `what` ("cluster in FOLDER") does not run or refuses."""
+    """Sends a request and returns the answer. Raises `error` when `what` ("cluster") does not run or rejects it."""
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(socket.socket(socket.AF_UNIX))
         try:
@@ -35,15 +35,15 @@ def ask(folder, what, error, **request):
 
 
 class OwnerGone(Exception):
-    """Nobody wants us any more: whoever started us is gone, a signal came, or our folder was removed."""
+    """This process must end: its parent has ended, a signal arrived, or its folder was removed."""
 
 
 def own(thing, folder, owned, failures):
-    """The life of an owning process; its exit code. Its first line on standard output says whether all came up:
-    {"ready": true} or {"error": TEXT}. owned: it ends when standard input does.
+    """Runs an owning process and returns its exit code. Prints one line when it has started: {"ready": true} or
+    {"error": TEXT}. owned: the process ends when standard input ends.
 
-    thing.up() makes it, and raises one of `failures` when that cannot be; thing.answer(request) raises one of them for a
-    refusal; thing.down(keep) ends all of it, and leaves the folder there if `keep`."""
+    thing.up() starts the components, and thing.answer(request) handles a request; both raise one of `failures`.
+    thing.down(keep) ends the components, and removes the folder unless `keep`."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _interrupted)
     try:
@@ -55,15 +55,15 @@ def own(thing, folder, owned, failures):
             print(json.dumps({"error": str(error)}), flush=True)
             return 1
         print(json.dumps({"ready": True}), flush=True)
-        os.dup2(2, 1)  # whoever waited for that line may be gone
+        os.dup2(2, 1)  # the process that read that line may have ended
         _serve(listener, thing, folder, owned, failures)
     except OwnerGone:
         thing.down(keep=False)
     return 0
 
 
-def look_for_owner(owned, seconds=0):
-    """Waits so long; raises OwnerGone as soon as standard input ends."""
+def check_owner(owned, seconds=0):
+    """Waits for `seconds`. Raises OwnerGone as soon as standard input ends."""
     if select.select([sys.stdin] if owned else [], [], [], seconds)[0] and not os.read(sys.stdin.fileno(), 4096):
         raise OwnerGone()
 
@@ -72,7 +72,7 @@ def look_for_owner(owned, seconds=0):
 def _address(folder):
     directory = os.open(folder, os.O_PATH)
     try:
-        yield f"/proc/self/fd/{directory}/control"  # a long path does not fit into an address
+        yield f"/proc/self/fd/{directory}/control"  # the path itself may be too long for a socket address
     finally:
         os.close(directory)
 
@@ -86,12 +86,12 @@ def _listen(folder):
 
 
 def _serve(listener, thing, folder, owned, failures):
-    """Until somebody asks for "down"."""
+    """Handles requests until the request "down"."""
     while True:
-        ready, _, _ = select.select([listener, *([sys.stdin] if owned else [])], [], [], LOOK_S)
+        ready, _, _ = select.select([listener, *([sys.stdin] if owned else [])], [], [], POLL_S)
         if not folder.exists():
-            raise OwnerGone()  # nobody can reach us any more
-        look_for_owner(owned)
+            raise OwnerGone()  # no client can connect any more
+        check_owner(owned)
         if listener not in ready:
             continue
         connection, _ = listener.accept()
@@ -104,7 +104,7 @@ def _serve(listener, thing, folder, owned, failures):
                 answer = {"error": str(error)}
             if down:
                 thing.down(request["keep"])
-            with contextlib.suppress(OSError):  # whoever asked does not want to know any more
+            with contextlib.suppress(OSError):  # the client may have ended
                 stream.write(json.dumps(answer) + "\n")
                 stream.flush()
             if down:

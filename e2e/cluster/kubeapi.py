@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few requests to a Kubernetes API server, with the standard library only.
+"""A small client of a Kubernetes API server. Uses only the standard library.
 
-Api is stateless (a connection per request) and may be used from any thread.
+Api is stateless (a connection per request) and thread-safe.
 """
 
 import http.client
@@ -11,7 +11,7 @@ import urllib.parse
 
 
 class ApiError(Exception):
-    """The server answered, and not with 2xx. `code` is the HTTP status, `reason` the machine-readable one ("NotFound")."""
+    """The server answered with an error. `code` is the HTTP status, `reason` the machine-readable reason ("NotFound")."""
 
     def __init__(self, method, path, code, body):
         self.code = code
@@ -41,9 +41,9 @@ class Api:
         self._token = token
 
     def request(self, method, path, body=None, content_type="application/json", timeout_s=30):
-        """Sends one request and returns the decoded answer (a dict, or text where it is not JSON).
+        """Sends one request and returns the decoded answer: a dict, or text if it is not JSON.
 
-        Raises ApiError when the server refuses and OSError or http.client.HTTPException when it cannot be reached.
+        Raises ApiError when the server answers with an error, OSError or http.client.HTTPException when it is unreachable.
         """
         connection = self._connect(timeout_s)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and certificates of a test cluster, made by the openssl command. All of them are EC P-256."""
+"""Keys and certificates of a test cluster, created with the openssl command. All keys are EC P-256."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import subprocess
 
 
 class Pki:
-    """The files below `folder`. The certificate authority is made first; everything else is signed by it."""
+    """The files in `folder`. The certificate authority is created first and signs all other certificates."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -17,7 +17,7 @@ class Pki:
         self.ca_key = self.folder / "ca.key"
 
     def create(self, address):
-        """For an API server at this address."""
+        """Creates the files for an API server at this address."""
         self.folder.mkdir(mode=0o700)
         _openssl("req", "-x509", "-new", "-nodes", *_NEW_KEY, "-keyout", self.ca_key, "-out", self.ca,
                  "-subj", "/CN=ringmaster-e2e", "-days", "3650",
@@ -32,7 +32,7 @@ class Pki:
         _openssl("pkey", "-in", self.key("sa"), "-pubout", "-out", self.folder / "sa.pub")
 
     def issue(self, name, subject, usage, alternative_names=()):
-        """Makes name.key and name.crt."""
+        """Creates name.key and name.crt."""
         request = self.folder / f"{name}.csr"
         extensions = self.folder / f"{name}.ext"
         lines = ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature", f"extendedKeyUsage={usage}"]
@@ -53,7 +53,7 @@ class Pki:
 
 
 def kubeconfig(server, ca_file, user):
-    """The text of a kubeconfig (JSON is YAML). `user` is what stands below users[].user."""
+    """Returns the text of a kubeconfig (JSON is YAML). `user` is the value of users[].user."""
     return json.dumps({
         "apiVersion": "v1",
         "kind": "Config",
@@ -69,7 +69,7 @@ def encoded(file):
 
 
 def write_secret(file, text):
-    """Writes a file that only its owner may read."""
+    """Writes a file that only its owner can read."""
     file = pathlib.Path(file)
     file.touch(mode=0o600)
     file.write_text(text)

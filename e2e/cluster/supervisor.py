@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that owns a cluster's components: "supervisor.py FOLDER". Started by cluster.py, not by hand.
+"""The process that owns a cluster's components: "supervisor.py FOLDER". cluster.py starts it.
 
-Nothing outlives it, and it outlives nobody:
+No component outlives it, and it does not outlive its owner:
   - the kernel kills each component when this process ends, however it ends (PR_SET_PDEATHSIG);
-  - its standard input is a pipe from the owner where the cluster belongs to a test: when the owner is gone, however it
-    went, the pipe closes, and everything is killed and the folder removed;
-  - a cluster that belongs to nobody ends a few seconds after its folder is removed.
+  - if a test owns the cluster, standard input is a pipe from that test: when the test ends, however it ends, the pipe
+    closes, and this process kills all components and removes the folder;
+  - a cluster without an owner ends a few seconds after its folder is removed.
 
-One thread. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
+Single-threaded. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
   {"verb": "start" | "stop" | "kill9" | "restart", "component": NAME}, {"verb": "compact"}, {"verb": "status"},
   {"verb": "add-nodes", "names": [..], "first": INDEX}, {"verb": "down", "keep": BOOL}
-and its first line on standard output says whether the cluster came up: {"ready": true} or {"error": TEXT}.
+Its first line on standard output is {"ready": true}, or {"error": TEXT} when the cluster did not start.
 """
 
 import ctypes
@@ -29,14 +29,14 @@ import time
 import components
 import kubeapi
 import pki
-from control_socket import look_for_owner, own
+from control_socket import check_owner, own
 
-START_TIMEOUT_S = 120  # generous: a loaded machine is slow, and nothing waits longer than it must
+START_TIMEOUT_S = 120  # for a loaded machine; every wait ends as soon as its condition holds
 STOP_TIMEOUT_S = 20
 
 
 class Failure(Exception):
-    """An expected failure, with a message for whoever asked."""
+    """An expected failure, with a message for the client."""
 
 
 class PortTaken(Exception):
@@ -51,12 +51,12 @@ class Supervisor:
         self.folder = pathlib.Path(folder)
         self.options = components.Options(**json.loads((self.folder / "options.json").read_text()))
         self.binary = pathlib.Path((self.folder / "binary").read_text().strip())
-        self.owned = owned  # standard input tells when the owner is gone
+        self.owned = owned  # standard input ends when the owner ends
         self.processes = {}
         self.layout = None
         self.api = None
 
-    # --- bringing it up
+    # --- start
 
     def up(self):
         self._users()
@@ -77,7 +77,7 @@ class Supervisor:
             self._wait_usable()
 
     def _users(self):
-        """Certificates, and a token for each of our own users."""
+        """Creates the certificates, and a token for each of USERS."""
         pki.Pki(self.folder / "pki").create(self.options.address)
         tokens = {file: os.urandom(24).hex() for file, _, _ in components.USERS}
         pki.write_secret(self.folder / "pki/tokens.csv", "".join(
@@ -102,7 +102,7 @@ class Supervisor:
     def _wait_usable(self):
         if "kcm" in self.options.components:
             self._until(lambda: self._exists("/api/v1/namespaces/default/serviceaccounts/default"),
-                        "the controller-manager did not make the default ServiceAccount")
+                        "the controller-manager did not create the default ServiceAccount")
         if "kwok" in self.options.components:
             self._until(lambda: self._ready_nodes() >= self.options.nodes, "not every node became Ready")
 
@@ -116,7 +116,7 @@ class Supervisor:
             raise
 
     def _heartbeats(self):
-        """When kwok last wrote the status of its nodes, of those with a kubelet."""
+        """Returns when kwok last wrote the status of each node with a kubelet."""
         nodes = self.api.get("/api/v1/nodes")["items"]
         return {node["metadata"]["name"]: condition["lastHeartbeatTime"] for node in nodes
                 if node["metadata"]["labels"].get(components.KUBELET_LABEL) == "running"
@@ -130,9 +130,9 @@ class Supervisor:
     # --- components
 
     def start(self, name):
-        """Starts a component and returns when it works. Its port may still be busy for a moment after a kill."""
+        """Starts a component and waits until it is healthy. After a kill its port may be busy for a moment."""
         if self._running(name):
-            raise Failure(f"{name} runs already")
+            raise Failure(f"{name} is already running")
         deadline = time.monotonic() + START_TIMEOUT_S
         first_time = name not in self.processes
         beats = self._heartbeats() if name == "kwok" and not first_time and self._running("apiserver") else {}
@@ -158,7 +158,7 @@ class Supervisor:
         return size
 
     def _wait_healthy(self, name, deadline, log_size, beats):
-        # A pod that is bound while kwok takes its nodes up may be overlooked for good: each must have beaten again.
+        # kwok may miss a pod that is bound while it starts to manage the nodes, so wait for a heartbeat of each node.
         check = {"etcd": self._etcd_healthy, "apiserver": self._apiserver_ready,
                  "kwok": lambda: not beats or all(self._heartbeats().get(node) != beat for node, beat in beats.items())
                  }.get(name)
@@ -169,7 +169,7 @@ class Supervisor:
                 tail = self._log(name, log_size)
                 if "address already in use" in tail:
                     raise PortTaken(name)
-                raise Failure(f"{name} ended at its start with code {self.processes[name].returncode}; the end of its "
+                raise Failure(f"{name} ended at start with code {self.processes[name].returncode}; the end of its "
                               f"log:\n{tail[-2000:]}")
             if time.monotonic() > deadline:
                 raise Failure(f"{name} was not healthy within {START_TIMEOUT_S} s; see {self.folder}/{name}.log")
@@ -198,7 +198,7 @@ class Supervisor:
 
     def stop(self, name, signal_number):
         if not self._running(name):
-            raise Failure(f"{name} does not run")
+            raise Failure(f"{name} is not running")
         process = self.processes[name]
         process.send_signal(signal_number)
         try:
@@ -212,7 +212,7 @@ class Supervisor:
         return process is not None and process.poll() is None
 
     def compact(self):
-        """Forgets the history. The API server would go on answering from its memory, so it loses that as well."""
+        """Compacts etcd, and restarts the API server, which would otherwise answer from its cache."""
         done = subprocess.run([self.binary, "etcd-compact", self.layout.etcd], capture_output=True, text=True,
                               check=False)
         if done.returncode:
@@ -271,7 +271,7 @@ class Supervisor:
         self._pause(0)
 
     def _pause(self, seconds):
-        look_for_owner(self.owned, seconds)
+        check_owner(self.owned, seconds)
 
     def _until(self, condition, otherwise):
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -285,10 +285,10 @@ class Supervisor:
 
 
 def free_ports(count):
-    """Ports that nobody listens on, from below the range that the kernel hands out by itself.
+    """Returns unused ports below the ephemeral range of the kernel.
 
-    Nobody can be kept from taking one before its component does, but outside that range nobody takes one by chance, and
-    it is free again when a component is restarted.
+    Another process could still bind one before its component does. Outside the ephemeral range that does not happen by
+    chance, also while a component restarts.
     """
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = []
@@ -309,7 +309,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent):
-    """In a child before its exec: the kernel kills it when `parent` ends."""
+    """Makes the kernel kill this process when `parent` ends. Runs in a child before its exec."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

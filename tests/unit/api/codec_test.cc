@@ -12,8 +12,8 @@
 namespace ringmaster::api {
 namespace {
 
-// A value within the bounds of its field. Rules over several fields may be broken; they do not touch what is
-// read.
+// Returns a random value within the bounds of its field. It may violate rules over several fields; reading
+// does not depend on them.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : rng_(seed) {}
@@ -118,7 +118,7 @@ class Draw {
   SplitMix64 rng_;
 };
 
-TEST(Codec, WhatIsWrittenIsReadBackEqual) {
+TEST(Codec, WrittenJobsReadBackEqual) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     TrainingJob job;
@@ -126,7 +126,7 @@ TEST(Codec, WhatIsWrittenIsReadBackEqual) {
     const Json json = ToJson(job);
     const Loaded loaded = FromJson(json);
     ASSERT_TRUE(loaded.job == job) << DumpJson(json) << "\n" << DumpJson(ToJson(loaded.job));
-    // The text form loses nothing either, but for the status, which files do not give.
+    // The text form loses nothing either, except the status, which is not read from files.
     const Loaded as_text = LoadYaml(DumpJson(json));
     job.status = {};
     ASSERT_TRUE(as_text.job == job) << DumpJson(json);
@@ -145,7 +145,7 @@ TEST(Codec, WritesNoDefaults) {
   EXPECT_TRUE(ToJson(job)["spec"]["network"]["rdma"].is_object());
 }
 
-TEST(Codec, ReadsAStatusOfANewerVersion) {
+TEST(Codec, ReadsTheStatusOfANewerVersion) {
   const Json json = {
       {"apiVersion", "ringmaster.dev/v1alpha1"},
       {"kind", "TrainingJob"},

@@ -15,7 +15,7 @@ std::string Percent(int64_t step, int64_t total) {
   return status.progress.percent;
 }
 
-TEST(Display, DurationsAreShort) {
+TEST(Display, DurationsHaveTwoUnits) {
   EXPECT_EQ(ShortDuration(0), "0s");
   EXPECT_EQ(ShortDuration(59), "59s");
   EXPECT_EQ(ShortDuration(60), "1m00s");
@@ -26,7 +26,7 @@ TEST(Display, DurationsAreShort) {
   EXPECT_EQ(ShortDuration(10 * 86'400 + 7200), "10d02h");
 }
 
-TEST(Display, OnlyADoneJobIsAtAHundredPercent) {
+TEST(Display, OnlyAFinishedJobIsAtAHundredPercent) {
   EXPECT_EQ(Percent(0, 0), "");
   EXPECT_EQ(Percent(0, 1000), "0%");
   EXPECT_EQ(Percent(419, 1000), "41%");
@@ -35,7 +35,7 @@ TEST(Display, OnlyADoneJobIsAtAHundredPercent) {
   EXPECT_EQ(Percent(9'007'199'254'740'990, 9'007'199'254'740'991), "99%");
 }
 
-TEST(Display, NothingIsSaidOfWhatIsNotKnown) {
+TEST(Display, UnknownValuesAreEmpty) {
   Status status;
   FillDisplay(status);
   EXPECT_EQ(status, Status());

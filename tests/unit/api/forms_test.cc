@@ -20,7 +20,7 @@ TEST(ParseDecimal, ReadsFiniteDecimals) {
   }
 }
 
-TEST(ParseDecimal, RefusesTheRest) {
+TEST(ParseDecimal, RejectsOtherText) {
   for (const char* text :
        {"",     " ",   "1 ",  " 1",    "+",      "-",      ".",  "e5",  "1e",   "1e+",   "--1", "+-1", "1,5",
         "0x10", "inf", "nan", "1e100", "1e9999", "1e-999", "1f", "1_0", "1..2", "1.2.3", "one", "\n1"}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The table of manifests: good/*.yaml load, bad/*.yaml give exactly the problems of their header lines
-// (`# problem: path: part of the message`). The same files are run against an API server with our CRD.
+// (`# problem: path: part of the message`). e2e/crd applies the same files to an API server with the CRD.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string Listed(const std::vector<Problem>& problems) {
   return text;
 }
 
-// {path, part of the message} of each header line, sorted.
+// Returns {path, part of the message} of each header line, sorted.
 std::vector<std::pair<std::string, std::string>> Expected(const std::string& text) {
   constexpr std::string_view kHead = "# problem: ";
   std::vector<std::pair<std::string, std::string>> expected;
@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, std::string>> Expected(const std::string& tex
   return expected;
 }
 
-TEST(Manifests, GoodOnesLoadAndSurviveARoundTrip) {
+TEST(Manifests, GoodOnesLoadAndRoundTrip) {
   const auto files = FilesIn("tests/unit/api/manifests/good");
   EXPECT_GE(files.size(), 60u);
   for (const std::string& file : files) {
@@ -118,7 +118,7 @@ TEST(Manifests, DefaultsAreThoseOfTheStructs) {
   EXPECT_EQ(loaded.job.spec.workers.EffectiveMax(), 4);
 }
 
-TEST(Validate, ChecksAJobThatWasMadeInCode) {
+TEST(Validate, ChecksAJobBuiltInCode) {
   Loaded loaded = LoadYaml(Text("tests/unit/api/manifests/good/elastic.yaml"));
   ASSERT_TRUE(Validate(loaded.job).empty());
   loaded.job.spec.workers.replicas = 9;
@@ -129,7 +129,7 @@ TEST(Validate, ChecksAJobThatWasMadeInCode) {
   EXPECT_EQ(problems[1].ToString(), "spec.workers.max: must be at least spec.workers.replicas (got 8 < 9)");
 }
 
-TEST(FromJson, RefusesWhatIsTooDeepAndWhatIsNoObject) {
+TEST(FromJson, RejectsTooDeepValuesAndNonObjects) {
   Json deep = Json::object();
   for (int i = 0; i < 100; ++i) deep = Json::array({deep});
   const Json job = {{"spec", {{"workers", {{"template", {{"extra", deep}}}}}}}};
@@ -138,7 +138,7 @@ TEST(FromJson, RefusesWhatIsTooDeepAndWhatIsNoObject) {
   EXPECT_EQ(FromJson(Json(3)).problems.at(0).message, "must be an object (got 3)");
 }
 
-TEST(FromJson, NamesNoPlace) {
+TEST(FromJson, ProblemsHaveNoLine) {
   for (const Problem& problem : FromJson(Json::object()).problems) {
     EXPECT_EQ(problem.line, 0);
     EXPECT_EQ(problem.column, 0);

@@ -9,7 +9,7 @@
 namespace ringmaster::api {
 namespace {
 
-TEST(Path, PrintsAsThePeopleOfKubernetesWriteIt) {
+TEST(Path, PrintsTheNotationOfKubernetes) {
   const Path root;
   EXPECT_EQ(root.ToString(), "");
   const Path spec = root.Child("spec"), rules = spec.Child("rules"), first = rules.Item(0),
@@ -17,7 +17,7 @@ TEST(Path, PrintsAsThePeopleOfKubernetesWriteIt) {
   EXPECT_EQ(when.ToString(), "spec.rules[0].when");
 }
 
-TEST(Path, SplitsWhatItPrints) {
+TEST(Path, SplitInvertsToString) {
   const auto segments = SplitPath("spec.rules[0].when[a.b/c]");
   ASSERT_TRUE(segments.ok());
   ASSERT_EQ(segments->size(), 5u);
@@ -41,7 +41,7 @@ TEST(Path, Ancestors) {
   EXPECT_FALSE(IsUnder("spec", "spec.workers"));
 }
 
-TEST(Suggest, TakesTheNearestOfThoseNearEnough) {
+TEST(Suggest, ReturnsTheNearestCandidateWithinTheLimit) {
   EXPECT_EQ(Nearest("replica", {"replicas", "min"}), "replicas");
   EXPECT_EQ(Nearest("repilcas", {"replicas", "min"}), "replicas");
   EXPECT_EQ(Nearest("Min", {"replicas", "min", "max"}), "min");

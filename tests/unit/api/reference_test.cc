@@ -30,13 +30,13 @@ TEST(Reference, FilesAreUpToDate) {
 
 TEST(Crd, FileIsUpToDate) { CheckFile("crds/ringmaster.dev_trainingjobs.yaml", CrdYaml()); }
 
-TEST(Crd, YamlIsTheJson) {
+TEST(Crd, YamlEqualsTheJson) {
   const Parsed parsed = ParseYaml(CrdYaml());
   for (const Problem& problem : parsed.problems) ADD_FAILURE() << problem.ToString();
   EXPECT_TRUE(NodeToJson(parsed.root) == CustomResourceDefinition());
 }
 
-TEST(Reference, ItsExampleIsAJob) {
+TEST(Reference, TheExampleIsAValidJob) {
   const std::string text = ReferencePages().front().text;
   const size_t begin = text.find("```yaml\n") + 8, end = text.find("```", begin);
   const Loaded loaded = LoadYaml(text.substr(begin, end - begin));
@@ -44,7 +44,8 @@ TEST(Reference, ItsExampleIsAJob) {
   EXPECT_EQ(loaded.job.metadata.name, "my-first-job");
 }
 
-// The CRD needs every list, map, string and integer bounded, and people need every field described.
+// The CRD needs a bound for every list, map, string and integer, and the reference needs a description of
+// every field.
 void Check(const Schema& schema, const std::string& path) {
   const Rules& rules = schema.rules;
   switch (schema.type) {
@@ -74,14 +75,14 @@ void Check(const Schema& schema, const std::string& path) {
   }
   for (const Schema& field : schema.fields) {
     EXPECT_GT(field.help.size(), 3u) << path << "." << field.name;
-    EXPECT_EQ(field.help.find('|'), std::string::npos) << path << "." << field.name;  // it stands in a table
+    EXPECT_EQ(field.help.find('|'), std::string::npos) << path << "." << field.name;  // it goes into a table
     Check(field, path + "." + field.name);
   }
 }
 
 TEST(Tables, EveryFieldIsDescribedAndBounded) { Check(JobSchema(), ""); }
 
-// Defaults pass their own field's checks; what is left are the fields that have no default.
+// Defaults pass the checks of their field. The remaining problems are required fields without a default.
 TEST(Tables, DefaultsAreValid) {
   TrainingJob job;
   job.spec.training.emplace();

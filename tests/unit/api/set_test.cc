@@ -24,7 +24,7 @@ TrainingJob Good(const std::vector<std::pair<std::string, std::string>>& sets) {
   return std::move(loaded.job);
 }
 
-// The text of the only problem.
+// Returns the text of the only problem.
 std::string Bad(const std::string& path, const std::string& value) {
   const Loaded loaded = With({{path, value}});
   EXPECT_EQ(loaded.problems.size(), 1u) << path << "=" << value;
@@ -71,12 +71,12 @@ TEST(Set, ListsAndObjectsAreYaml) {
       "Ignore");
 }
 
-TEST(Set, NullTakesAway) {
+TEST(Set, NullRemovesTheField) {
   EXPECT_FALSE(Good({{"spec.workers.min", "null"}}).spec.workers.min.has_value());
   EXPECT_EQ(Good({{"spec.training.optimizer.clipNorm", "null"}}).spec.training->optimizer.clipNorm, "0");
 }
 
-TEST(Set, TroubleStandsUnderThePathAsWritten) {
+TEST(Set, ProblemsHaveThePathOfTheFlag) {
   EXPECT_EQ(Bad("spec.workers.replica", "3"),
             "spec.workers.replica: unknown field; did you mean \"replicas\"?");
   EXPECT_EQ(Bad("spec.worker.replicas", "3"),

@@ -12,19 +12,19 @@ Workers Gpus(const char* resources) {
   workers.slots = "gpu";
   workers.template_ = {{"spec",
                         {{"containers",
-                          {{{"name", "beside"}, {"resources", {{"limits", {{"nvidia.com/gpu", 7}}}}}},
+                          {{{"name", "sidecar"}, {"resources", {{"limits", {{"nvidia.com/gpu", 7}}}}}},
                            {{"name", "worker"}, {"resources", Json::parse(resources)}}}}}}};
   return workers;
 }
 
-TEST(SlotsOf, TheNumberThatStandsThere) {
+TEST(SlotsOf, ANumberIsReturned) {
   Workers workers;
   EXPECT_EQ(SlotsOf(workers), 1);
   workers.slots = "4";
   EXPECT_EQ(SlotsOf(workers), 4);
 }
 
-TEST(SlotsOf, GpusOfTheContainerThatTrains) {
+TEST(SlotsOf, GpuCountsTheGpusOfTheTrainingContainer) {
   EXPECT_EQ(SlotsOf(Gpus(R"({"limits": {"nvidia.com/gpu": "8", "memory": "64Gi"}})")), 8);
   EXPECT_EQ(SlotsOf(Gpus(R"({"limits": {"amd.com/gpu": 4}})")), 4);
   EXPECT_EQ(SlotsOf(Gpus(R"({"requests": {"nvidia.com/mig-1g.10gb": 2}})")), 2);
@@ -36,7 +36,7 @@ TEST(SlotsOf, GpusOfTheContainerThatTrains) {
   EXPECT_EQ(SlotsOf(only), 2);
 }
 
-TEST(SlotsUnknown, OnlyWithAClaimAndNoResource) {
+TEST(SlotsUnknown, IsTrueOnlyWithAClaimAndWithoutAResource) {
   EXPECT_TRUE(SlotsUnknown(Gpus(R"({"claims": [{"name": "gpus"}]})")));
   EXPECT_FALSE(SlotsUnknown(Gpus(R"({"claims": [{"name": "nic"}], "limits": {"nvidia.com/gpu": 1}})")));
   Workers number = Gpus(R"({"claims": [{"name": "gpus"}]})");

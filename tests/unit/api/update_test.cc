@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What may change in a job: updates.json, the table that e2e/crd/verdicts_test.py tries on a real API server.
+// Which fields may change: the table in updates.json, which e2e/crd/verdicts_test.py also runs on a real API
+// server.
 #include "api/update.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ class Updates : public ::testing::Test {
     table_ = *table;
   }
 
-  // The job of a row as it is before the change.
+  // Returns the job of a row before the change.
   Json Start(const Json& change) const {
     const Json& state = table_["states"][change["state"].get<std::string>()];
     Json job = {{"apiVersion", "ringmaster.dev/v1alpha1"},
@@ -43,7 +44,7 @@ class Updates : public ::testing::Test {
   Json table_;
 };
 
-TEST_F(Updates, AreJudgedAsTheTableSays) {
+TEST_F(Updates, HaveTheProblemsOfTheTable) {
   EXPECT_GE(table_["changes"].size(), 30u);
   for (const Json& change : table_["changes"]) {
     SCOPED_TRACE(change["name"].get<std::string>());
@@ -63,7 +64,7 @@ TEST_F(Updates, AreJudgedAsTheTableSays) {
   }
 }
 
-TEST(GuardedFields, AreAllFieldsThatAreNotFree) {
+TEST(GuardedFields, CoverAllFieldsThatMayNotAlwaysChange) {
   std::string paths;
   for (const GuardedField& field : GuardedFields())
     paths += field.path + (field.never ? " never" : "") + "\n";
@@ -92,7 +93,7 @@ TEST(GuardedFields, AreAllFieldsThatAreNotFree) {
             "spec.scheduling.autoscaler\n");
 }
 
-TEST(ValidateUpdate, JudgesTheNewJobToo) {
+TEST(ValidateUpdate, ValidatesTheNewJob) {
   TrainingJob job =
       FromJson({{"apiVersion", "ringmaster.dev/v1alpha1"},
                 {"kind", "TrainingJob"},
@@ -107,7 +108,7 @@ TEST(ValidateUpdate, JudgesTheNewJobToo) {
   EXPECT_EQ(
       Texts(ValidateUpdate(job, changed)),
       "spec.workers.replicas: must be at least 1 (got 0)\n"
-      "spec.workers.slots: can be changed only while the job is stopped: set spec.suspend, and wait for "
+      "spec.workers.slots: can be changed only while the job is stopped: set spec.suspend and wait for "
       "condition Suspended\n");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the YAML reader refuses before any field is looked at, and where it says things stand.
+// What the YAML reader rejects before it checks any field, and the positions that it records.
 #include "api/yaml.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ std::string All(const std::vector<Problem>& problems) {
   return text;
 }
 
-TEST(Yaml, PlainScalarsThatReadersDisagreeAboutAreRefused) {
+TEST(Yaml, AmbiguousPlainScalarsAreRejected) {
   for (const char* text :
        {"yes",   "Yes",  "YES",       "no",    "NO",   "on",    "On",   "off",   "OFF",   "y",    "Y",
         "n",     "N",    "012",       "-012",  "+07",  "00",    "00.5", "08",    "0x1F",  "0o17", "0b11",
@@ -34,7 +34,7 @@ TEST(Yaml, PlainScalarsThatReadersDisagreeAboutAreRefused) {
   }
 }
 
-TEST(Yaml, PlainScalarsThatReadersAgreeAboutAreRead) {
+TEST(Yaml, UnambiguousPlainScalarsAreRead) {
   const std::vector<std::pair<const char*, Json>> cases = {{"true", true},
                                                            {"False", false},
                                                            {"TRUE", true},
@@ -75,7 +75,7 @@ TEST(Yaml, PlainScalarsThatReadersAgreeAboutAreRead) {
   }
 }
 
-TEST(Yaml, TroubleIsNamedWithItsPlace) {
+TEST(Yaml, ProblemsHaveAPosition) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"a: 1\na: 2\n", "2:1: a: duplicate key; the first is at line 1"},
       {"a:\n  b: [1, {c: 1, c: 2}]\n", "2:17: a.b[1].c: duplicate key; the first is at line 2"},
@@ -99,7 +99,7 @@ TEST(Yaml, TroubleIsNamedWithItsPlace) {
       {"a: \"b\n", "1:4: not valid YAML: the quote is never closed"},
       {"é: \"\"\nb: 'it''s\n\n  c\n", "2:4: not valid YAML: the quote is never closed"},
       {"a: \"b\\\"\n", "1:4: not valid YAML: the quote is never closed"},
-      {"a: *nobody\n", "1:4: not valid YAML: the referenced anchor is not defined"},
+      {"a: *missing\n", "1:4: not valid YAML: the referenced anchor is not defined"},
       {"a: b: c\n", "1:5: not valid YAML: illegal map value"},
       {"", "there is no document"},
       {"# only a comment\n", "there is no document"},
@@ -120,13 +120,13 @@ TEST(Yaml, TroubleIsNamedWithItsPlace) {
   }
 }
 
-TEST(Yaml, KeysAfterARefusedKeyAreStillRead) {
+TEST(Yaml, KeysAfterARejectedKeyAreRead) {
   const Parsed parsed = ParseYaml("? [a]\n: {x: 1}\n? {b: 1}\n: z\nc: d\nc: e\nf: g\n");
   EXPECT_EQ(parsed.problems.size(), 3u) << All(parsed.problems);
   EXPECT_EQ(NodeToJson(parsed.root), (Json{{"c", "d"}, {"f", "g"}}));
 }
 
-TEST(Yaml, AliasesAreUnfoldedWithinBounds) {
+TEST(Yaml, AliasesAreExpandedWithinBounds) {
   EXPECT_EQ(NodeToJson(ParseYaml("a: &x {b: &y [1, two]}\nc: *x\nd: *y\n").root),
             (Json{{"a", {{"b", {1, "two"}}}}, {"c", {{"b", {1, "two"}}}}, {"d", {1, "two"}}}));
   std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
@@ -134,7 +134,7 @@ TEST(Yaml, AliasesAreUnfoldedWithinBounds) {
     laughs += fmt::format("a{0}: &a{0} [*a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}]\n", i,
                           i - 1);
   }
-  EXPECT_THAT(All(ParseYaml(laughs).problems), HasSubstr("the aliases unfold to too much"));
+  EXPECT_THAT(All(ParseYaml(laughs).problems), HasSubstr("the expanded aliases are too large"));
   std::string tower = "a0: &a0 [x]\n";  // each alias one level deeper
   for (int i = 1; i < 80; ++i) tower += fmt::format("a{0}: &a{0} [*a{1}]\n", i, i - 1);
   EXPECT_THAT(All(ParseYaml(tower).problems), HasSubstr("nested deeper than 64"));
@@ -154,7 +154,7 @@ TEST(Yaml, DepthAndSizeAreBounded) {
   EXPECT_THAT(All(ParseYaml(many + "]").problems), HasSubstr("too many values"));
 }
 
-TEST(Yaml, PlacesAreThoseOfTheFile) {
+TEST(Yaml, PositionsAreThoseOfTheFile) {
   const char* text =
       "# comment\n"
       "apiVersion: ringmaster.dev/v1alpha1\n"
@@ -195,13 +195,13 @@ TEST(Yaml, ColumnsCountCharacters) {
   EXPECT_EQ(LoadYaml("a: b\n# é\nk: é é\xff").problems.at(0).column, 7);
 }
 
-TEST(Yaml, LineEndsOfWindowsAreLineEnds) {
+TEST(Yaml, AcceptsWindowsLineEnds) {
   const Parsed parsed = ParseYaml("a: b\r\nc:\r\n  - d\r\n  - \"e\"\r\n  - yes\r\n");
   EXPECT_EQ(NodeToJson(parsed.root), (Json{{"a", "b"}, {"c", {"d", "e", "yes"}}}));
   EXPECT_EQ(All(parsed.problems).substr(0, 10), "5:5: c[2]:");
 }
 
-TEST(Yaml, AThousandMistakesGiveAHundredProblems) {
+TEST(Yaml, ReportsAtMostMaxProblems) {
   for (const char* line : {"  unknown{}: yes\n", "  unknown{}: 1\n"}) {
     std::string text = "spec:\n";
     for (int i = 0; i < 1000; ++i) text += fmt::format(fmt::runtime(line), i);
