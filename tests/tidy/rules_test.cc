@@ -16,7 +16,8 @@ TEST(WrongArrows, OperatorAndWorkerDoNotKnowEachOther) {
   EXPECT_EQ(WrongArrows("worker/agent/a.cc", "#include \"operator/core/model.h\"\n", arrows).size(), 1);
   EXPECT_EQ(WrongArrows("worker/main.cc", "#include \"operator/core/model.h\"\n", arrows).size(), 1);
   EXPECT_TRUE(WrongArrows("worker/main.cc", "#include \"worker/agent/agent.h\"\n", arrows).empty());
-  EXPECT_TRUE(WrongArrows("cli/run/run_command.cc", "#include \"operator/local/local_backend.h\"\n", arrows).empty());
+  EXPECT_TRUE(
+      WrongArrows("cli/run/run_command.cc", "#include \"operator/local/local_backend.h\"\n", arrows).empty());
 }
 
 TEST(WrongArrows, LowerPartsOfTheWorkerDoNotKnowTheTrainer) {

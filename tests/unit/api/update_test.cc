@@ -105,11 +105,10 @@ TEST(ValidateUpdate, ValidatesTheNewJob) {
   EXPECT_EQ(Texts(ValidateUpdate(job, changed)), "");
   changed.spec.workers.replicas = 0;
   changed.spec.workers.slots = "2";
-  EXPECT_EQ(
-      Texts(ValidateUpdate(job, changed)),
-      "spec.workers.replicas: must be at least 1 (got 0)\n"
-      "spec.workers.slots: can be changed only while the job is stopped: set spec.suspend and wait for "
-      "condition Suspended\n");
+  EXPECT_EQ(Texts(ValidateUpdate(job, changed)),
+            "spec.workers.replicas: must be at least 1 (got 0)\n"
+            "spec.workers.slots: can be changed only while the job is stopped: set spec.suspend and wait for "
+            "condition Suspended\n");
 }
 
 }  // namespace

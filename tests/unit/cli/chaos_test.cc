@@ -62,7 +62,8 @@ TEST(ExecuteStrike, KillsTheTrainerAndNotTheAgent) {
   }
   const std::vector<int> children = ChildrenOf(::getpid());
   EXPECT_EQ(children, std::vector<int>{child});
-  const std::string what = ExecuteStrike({Strike::Target::kTrainer, 5}, {{"job-1-0", ::getpid(), children}}, SIGKILL);
+  const std::string what =
+      ExecuteStrike({Strike::Target::kTrainer, 5}, {{"job-1-0", ::getpid(), children}}, SIGKILL);
   EXPECT_NE(what.find("job-1-0"), std::string::npos);
   EXPECT_NE(what.find("trainer"), std::string::npos);
   int status = 0;
