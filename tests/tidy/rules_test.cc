@@ -22,7 +22,8 @@ TEST(WrongArrows, OperatorAndWorkerDoNotKnowEachOther) {
 
 TEST(WrongArrows, LowerPartsOfTheWorkerDoNotKnowTheTrainer) {
   const Arrows& arrows = HouseArrows();
-  for (const char* folder : {"fabric", "engine", "data", "checkpoint", "numerics", "optimizer"}) {
+  for (const char* folder :
+       {"fabric", "compute/engine", "data", "checkpoint", "compute/numerics", "compute/optimizer"}) {
     const std::string path = std::string("worker/") + folder + "/a.h";
     EXPECT_EQ(WrongArrows(path, "#include \"worker/trainer/state.h\"\n", arrows).size(), 1) << path;
     EXPECT_EQ(WrongArrows(path, "#include \"worker/agent/shared_page.h\"\n", arrows).size(), 1) << path;
