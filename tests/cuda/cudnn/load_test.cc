@@ -35,7 +35,7 @@ TEST(LoadAttentionLibrary, SaysWhatIsMissing) {
 }
 
 TEST(LoadAttentionLibrary, SomethingElseIsNotTaken) {
-  EXPECT_THAT(WhyNot(RINGMASTER_ANOTHER_LIBRARY), HasSubstr("is no library of Ringmaster's"));
+  EXPECT_THAT(WhyNot(RINGMASTER_ANOTHER_LIBRARY), HasSubstr("is not a Ringmaster plugin"));
 }
 
 #ifdef RINGMASTER_CUDNN_PLUGIN_BUILT

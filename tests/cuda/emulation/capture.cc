@@ -13,7 +13,7 @@ thread_local constinit Stream recorded = nullptr;
 }  // namespace
 
 Recording::Recording(Stream stream) {
-  CHECK(recording == nullptr && stream != nullptr, "a recording within a recording, or of no stream");
+  CHECK(recording == nullptr && stream != nullptr, "a nested capture, or a null stream");
   recording = this;
   recorded = stream;
 }
@@ -26,7 +26,7 @@ bool Records(Stream stream) { return recording != nullptr && recorded == stream;
 bool RecordsAny() { return recording != nullptr; }
 
 void Keep(std::function<void()> work) {
-  CHECK(recording != nullptr, "nothing is recorded");
+  CHECK(recording != nullptr, "no capture is active");
   recording->work_.push_back(std::move(work));
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams that are recorded: what is given to one of them is kept and runs only when the recording is
-// replayed. Arguments keep the values they had, as in a CUDA graph. The runtime's Graph starts and ends
-// recordings; kernels, copies, fills and products go through Give.
+// Stream capture: work that is enqueued on a captured stream is stored, and runs when the graph is launched.
+// Arguments keep their values, as in a CUDA graph. The emulated Graph begins and ends captures; kernels,
+// copies, fills and GEMM go through Give.
 //
-// Thread rule: a thread records at most one stream, and only its own calls are recorded.
+// Thread-local: a thread captures at most one stream, and only its own calls are captured.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace ringmaster::cuda::emulation {
 
 using Work = std::vector<std::function<void()>>;
 
-// As long as it lives, the calling thread records `stream`.
+// Captures `stream` on the calling thread for the lifetime of the object.
 class Recording {
  public:
   explicit Recording(Stream stream);
@@ -31,13 +31,13 @@ class Recording {
   Work work_;
 };
 
-// Whether this thread records `stream`, or any.
+// Return whether this thread captures `stream`, or any stream.
 bool Records(Stream stream);
 bool RecordsAny();
-// Adds to this thread's recording.
+// Adds work to this thread's capture.
 void Keep(std::function<void()> work);
 
-// Runs `work` now, or keeps a copy of it when `stream` is recorded.
+// Runs `work` now, or stores a copy of it when `stream` is being captured.
 template <class Fn>
 void Give(Stream stream, const Fn& work) {
   if (Records(stream))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a .cu file sees instead of CUDA when g++ compiles it: the words of the language as macros, the
-// built-in variables and functions that our kernels use, and Launch. runner.h does the work.
+// The emulation of CUDA that a .cu file sees when g++ compiles it: keywords of the language as macros, the
+// built-in variables and functions that the kernels use, and Launch. runner.h executes the threads.
 //
-// Included by worker/compute/cuda/launch.h alone. The names are CUDA's.
+// Included only by worker/compute/cuda/launch.h. The names are CUDA's.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@
 
 using dim3 = ringmaster::cuda::emulation::Dimensions;
 
-// Sixteen bytes loaded or stored at once; of any type underneath.
+// Sixteen bytes, loaded or stored at once; may alias any type.
 struct alignas(16) [[gnu::may_alias]] uint4 {
   uint32_t x, y, z, w;
 };
@@ -71,7 +71,7 @@ T Unpack(const Parcel& parcel) {
   return value;
 }
 
-// The value that lane `from` of the mask gave.
+// Returns the value of lane `from` of the mask.
 template <class T>
 T Shuffle(uint32_t mask, T value, int from, const EmulationPlace& place) {
   Exchange(mask, Pack(value), place);
@@ -79,7 +79,7 @@ T Shuffle(uint32_t mask, T value, int from, const EmulationPlace& place) {
   return Unpack<T>(ParcelOf(from));
 }
 
-// fold(sum, value) over the lanes of the mask in order.
+// Reduces the values of the lanes of the mask, in order, with fold(sum, value).
 template <class T, class R, class Fold>
 R OverLanes(uint32_t mask, T value, R start, const EmulationPlace& place, const Fold& fold) {
   Exchange(mask, Pack(value), place);
@@ -96,7 +96,7 @@ T __shfl_xor_sync(uint32_t mask, T value, int lane_mask, int width = 32,
                   const EmulationPlace& place = EmulationPlace::current()) {
   const int lane = ringmaster::cuda::emulation::current_lane->lane;
   const int from = lane ^ lane_mask;
-  // A lane of another segment gives nothing.
+  // A lane of another segment keeps its own value.
   return ringmaster::cuda::emulation::Shuffle(mask, value, from / width == lane / width ? from : lane, place);
 }
 template <class T>
@@ -160,7 +160,7 @@ namespace ringmaster::cuda {
 
 namespace emulation {
 
-// Keeps the line of the launch, for messages.
+// Stores the source location of the launch, for messages.
 struct LaunchGrid {
   // NOLINTBEGIN(google-explicit-constructor): as CUDA's dim3.
   LaunchGrid(unsigned x, const EmulationPlace& at = EmulationPlace::current()) : blocks(x), place(at) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The emulation finds what it is there to find: every bug below is planted.
+// The emulation detects the errors that it exists for: every kernel below has a planted bug.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kAll = 0xffffffffU;
 
-// The message of the error that `launch` ends with, or nothing.
+// Returns the message of the error that `launch` throws, or an empty string.
 template <class Fn>
 std::string ErrorOf(const Fn& launch) {
   try {
@@ -27,7 +27,7 @@ std::string ErrorOf(const Fn& launch) {
   return "";
 }
 
-// out[block] = sum of the block's 256 numbers.
+// out[block] = sum of the 256 elements of the block.
 __global__ void BlockSum(const int32_t* in, int32_t* out) {
   RM_SHARED(int32_t, totals, 8);
   const auto thread = static_cast<int>(threadIdx.x);
@@ -41,7 +41,7 @@ __global__ void BlockSum(const int32_t* in, int32_t* out) {
   out[blockIdx.x] = all;
 }
 
-TEST(Emulation, AddsUpABlockInEveryOrder) {
+TEST(Emulation, SumsABlockInEveryOrder) {
   std::vector<int32_t> numbers(5 * 256);
   std::iota(numbers.begin(), numbers.end(), -300);
   const Guarded<int32_t> in(numbers);
@@ -63,11 +63,11 @@ __global__ void WarpWords(uint32_t* out) {
   out[96 + lane] = __shfl_up_sync(kAll, lane, 3);
   out[128 + lane] = __shfl_down_sync(kAll, lane, 3, 16);
   out[160 + lane] = __shfl_sync(kAll, lane, 5);
-  // Lanes that do not take part may be elsewhere.
+  // Lanes outside of the mask need not take part.
   if (lane < 16) out[192 + lane] = __shfl_xor_sync(0xffffU, lane, 1);
 }
 
-TEST(Emulation, WarpFunctionsMeanWhatTheyMeanOnAGpu) {
+TEST(Emulation, WarpFunctionsBehaveAsOnAGpu) {
   for (const Order order : {Order::kForward, Order::kReverse, Order::kRandom}) {
     const Schedule schedule(order, 3);
     Guarded<uint32_t> out(208);
@@ -107,7 +107,7 @@ __global__ void ShuffleFromOutside(int32_t* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffffU, 1, 20);
 }
 
-TEST(Emulation, ABarrierThatNotAllReachIsAnError) {
+TEST(Emulation, DivergentBarrierIsAnError) {
   Guarded<int32_t> out(64);
   const auto launch = [&](auto kernel) {
     return ErrorOf([&] { Launch(kernel, 1, 64, 0, nullptr, out.get()); });
@@ -117,13 +117,13 @@ TEST(Emulation, ABarrierThatNotAllReachIsAnError) {
   EXPECT_THAT(launch(TwoBarriers), testing::HasSubstr("divergent barrier"));
   EXPECT_THAT(launch(ShuffleForHalf), testing::HasSubstr("divergent warp"));
   EXPECT_THAT(launch(ShuffleFromOutside), testing::HasSubstr("outside its mask"));
-  // And what comes after works again.
+  // Later launches work again.
   Guarded<int32_t> in(std::vector<int32_t>(256, 2));
   Launch(BlockSum, 1, 256, 0, nullptr, in.get(), out.get());
   EXPECT_EQ(out.get()[0], 512);
 }
 
-// Each thread gives a number to the thread a warp further; kBarrier is what makes that right.
+// Each thread passes a number to the thread one warp further, which is correct only with kBarrier.
 template <bool kBarrier>
 __global__ void PassOn(int32_t* out) {
   RM_SHARED(int32_t, numbers, 128);
@@ -131,8 +131,8 @@ __global__ void PassOn(int32_t* out) {
   if constexpr (kBarrier) __syncthreads();
   out[threadIdx.x] = numbers[(threadIdx.x + 32) % 128];
 }
-// The same through shared memory that is used again: without the second barrier, fast threads overwrite what
-// slow ones have yet to read.
+// The same through reused shared memory: without the second barrier, fast threads overwrite values that slow
+// threads have not read yet.
 template <bool kBarrier>
 __global__ void PassOnTwice(int32_t* out) {
   RM_SHARED(int32_t, numbers, 128);
@@ -144,7 +144,7 @@ __global__ void PassOnTwice(int32_t* out) {
   __syncthreads();
   out[threadIdx.x] = numbers[(threadIdx.x + 32) % 128];
 }
-// Within a warp.
+// The same within a warp.
 template <bool kBarrier>
 __global__ void PassOnInWarp(int32_t* out) {
   RM_SHARED(int32_t, numbers, 128);
@@ -153,7 +153,7 @@ __global__ void PassOnInWarp(int32_t* out) {
   out[threadIdx.x] = numbers[threadIdx.x ^ 1U];
 }
 
-// Whether the result is the same in all orders.
+// Returns whether the result is the same in all orders.
 bool SameInAllOrders(void (*kernel)(int32_t*)) {
   std::vector<int32_t> first;
   bool same = true;
@@ -170,7 +170,7 @@ bool SameInAllOrders(void (*kernel)(int32_t*)) {
   return same;
 }
 
-TEST(Emulation, AMissingBarrierShowsInSomeOrder) {
+TEST(Emulation, MissingBarrierShowsInSomeOrder) {
   EXPECT_TRUE(SameInAllOrders(PassOn<true>));
   EXPECT_FALSE(SameInAllOrders(PassOn<false>));
   EXPECT_TRUE(SameInAllOrders(PassOnTwice<true>));
@@ -184,7 +184,7 @@ __global__ void ReadsBeforeWriting(float* out) {
   RM_DYNAMIC_SHARED(float, dynamic);
   out[threadIdx.x] = fixed[threadIdx.x];
   out[32 + threadIdx.x] = dynamic[threadIdx.x];
-  fixed[threadIdx.x] = dynamic[threadIdx.x] = 0;  // not for the next block to see
+  fixed[threadIdx.x] = dynamic[threadIdx.x] = 0;  // the next block must not see it
 }
 
 TEST(Emulation, SharedMemoryIsNaNAtTheStartOfEveryBlock) {
@@ -206,7 +206,7 @@ __global__ void WriteDynamic(int at) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-TEST(EmulationDeathTest, AccessOutsideDeviceMemoryIsFoundAtOnce) {
+TEST(EmulationDeathTest, SanitizerReportsAccessOutsideDeviceMemory) {
   Guarded<int32_t> out(33);
   Guarded<float> in(std::vector<float>(33, 1.0f));
   Guarded<float> result(1);
@@ -215,17 +215,17 @@ TEST(EmulationDeathTest, AccessOutsideDeviceMemoryIsFoundAtOnce) {
   EXPECT_DEATH(Launch(ReadAt, 1, 1, 0, nullptr, in.get(), -1, result.get()), "use-after-poison");
 }
 #else
-TEST(Emulation, AWriteOutsideDeviceMemoryIsFoundAfterTheLaunch) {
+TEST(Emulation, WriteOutsideDeviceMemoryIsDetectedAfterTheLaunch) {
   for (const int64_t at : {int64_t{-1}, int64_t{33}, int64_t{40}}) {
     Guarded<int32_t> out(33);
     EXPECT_THAT(ErrorOf([&] { Launch(WriteAt, 1, 1, 0, nullptr, out.get(), at); }),
-                testing::HasSubstr(at < 0 ? "wrote before" : "wrote behind"));
+                testing::HasSubstr(at < 0 ? "wrote before" : "wrote after"));
   }
   Guarded<int32_t> out(33);
   EXPECT_EQ(ErrorOf([&] { Launch(WriteAt, 1, 1, 0, nullptr, out.get(), 32); }), "");
 }
 
-TEST(Emulation, AReadOutsideDeviceMemoryGivesNaN) {
+TEST(Emulation, ReadOutsideDeviceMemoryGivesNaN) {
   Guarded<float> in(std::vector<float>(33, 1.0f));
   Guarded<float> out(1);
   for (const int64_t at : {int64_t{-1}, int64_t{33}, int64_t{60}}) {
@@ -235,16 +235,16 @@ TEST(Emulation, AReadOutsideDeviceMemoryGivesNaN) {
 }
 #endif
 
-TEST(Emulation, AWriteBehindSharedMemoryIsAnError) {
+TEST(Emulation, WriteAfterSharedMemoryIsAnError) {
   EXPECT_EQ(ErrorOf([] { Launch(WriteShared<8>, 1, 1, 0, nullptr, 7); }), "");
   EXPECT_THAT(ErrorOf([] { Launch(WriteShared<8>, 1, 1, 0, nullptr, 8); }),
-              testing::HasSubstr("behind a shared array of 32 bytes"));
+              testing::HasSubstr("after the end of a shared array of 32 bytes"));
   EXPECT_EQ(ErrorOf([] { Launch(WriteDynamic, 1, 1, 40, nullptr, 9); }), "");
   EXPECT_THAT(ErrorOf([] { Launch(WriteDynamic, 1, 1, 40, nullptr, 10); }),
-              testing::HasSubstr("behind its 40 bytes of shared memory"));
+              testing::HasSubstr("after the end of its 40 bytes of shared memory"));
 }
 
-TEST(Emulation, LimitsOfAGpuAreKept) {
+TEST(Emulation, LaunchBeyondTheLimitsOfAGpuIsAnError) {
   Guarded<int32_t> out(1);
   const auto launch = [&](dim3 grid, dim3 block, size_t shared) {
     return ErrorOf([&] { Launch(WriteAt, grid, block, shared, nullptr, out.get(), 0); });
@@ -254,15 +254,15 @@ TEST(Emulation, LimitsOfAGpuAreKept) {
   EXPECT_THAT(launch(dim3(1, 65536), 1, 0), testing::HasSubstr("grid"));
   EXPECT_THAT(launch(1, 1, 228 * 1024), testing::HasSubstr("shared memory"));
   EXPECT_THAT(ErrorOf([] { Launch(WriteShared<12 * 1024 + 1>, 1, 1, 0, nullptr, 0); }),
-              testing::HasSubstr("shared arrays of a fixed size"));
-  // Launch asks for more than 48 KiB only when its own part is more.
+              testing::HasSubstr("static shared arrays"));
+  // Launch raises the limit of 48 KiB only when the dynamic part alone exceeds it.
   EXPECT_EQ(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 44 * 1024, nullptr, 0); }), "");
   EXPECT_THAT(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 45 * 1024, nullptr, 0); }),
               testing::HasSubstr("50176 bytes of shared memory"));
   EXPECT_EQ(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 49 * 1024, nullptr, 0); }), "");
   EXPECT_THAT(ErrorOf([] { Launch(WriteShared<1024>, 1, 1, 226 * 1024, nullptr, 0); }),
               testing::HasSubstr("bytes of shared memory"));
-  EXPECT_EQ(launch(dim3(0), 1, 0), "");  // no blocks, no work
+  EXPECT_EQ(launch(dim3(0), 1, 0), "");  // an empty grid is a no-op
 }
 
 }  // namespace

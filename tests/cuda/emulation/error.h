@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a kernel did wrong, found while it was emulated. Thrown out of Launch.
+// An error that a kernel made, detected by the emulation. Thrown by Launch.
 #pragma once
 
 #include <stdexcept>

@@ -27,7 +27,7 @@ size_t RoundUp(size_t n) { return (n + kGuard - 1) / kGuard * kGuard; }
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::byte*, size_t> allocations;  // what the user has, and its bytes
+  std::map<std::byte*, size_t> allocations;  // the address that the user has, and its bytes
 };
 
 Registry& TheRegistry() {
@@ -73,7 +73,7 @@ void FreeGuarded(void* memory) {
   Registry& registry = TheRegistry();
   const std::scoped_lock lock(registry.mutex);
   const auto found = registry.allocations.find(data);
-  CHECK(found != registry.allocations.end(), "memory that was not allocated here");
+  CHECK(found != registry.allocations.end(), "memory was not allocated by the emulation");
   Allow(data - kGuard, kGuard + RoundUp(found->second) + kGuard);
   registry.allocations.erase(found);
   std::free(data - kGuard);
@@ -88,7 +88,7 @@ void CheckGuards([[maybe_unused]] const char* culprit) {
     const bool behind = Intact(data + bytes, RoundUp(bytes) - bytes + kGuard);
     if (before && behind) continue;
     throw KernelError(
-        fmt::format("{}: wrote {} device memory of {} bytes", culprit, before ? "behind" : "before", bytes));
+        fmt::format("{}: wrote {} device memory of {} bytes", culprit, before ? "after" : "before", bytes));
   }
 #endif
 }

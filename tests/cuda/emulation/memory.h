@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Device memory of the emulation: ordinary memory between guard zones, filled with NaNs (all bits one) when
-// made. A write into a guard zone is found after the launch that did it; what a kernel reads from there is
-// NaN, which shows in its result. Under the address sanitizer both are found where they happen.
+// Device memory of the emulation: ordinary memory between guard zones, filled with NaNs (all bits set). The
+// end of a launch detects writes to a guard zone. A kernel that reads a guard zone gets NaN, which shows in
+// its result. The address sanitizer reports both accesses at once.
 //
-// Any thread may call.
+// Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 namespace ringmaster::cuda::emulation {
 
-// Aligned to 256 bytes, as cudaMalloc's.
+// Returns memory aligned to 256 bytes, as cudaMalloc.
 void* AllocateGuarded(size_t bytes);
 void FreeGuarded(void* memory);
 
-// Throws KernelError, with `culprit` in its message, when a guard zone of any allocation was written to.
+// Throws KernelError, with `culprit` in the message, when a kernel wrote to a guard zone of any allocation.
 void CheckGuards(const char* culprit);
 
-// Guarded memory with an owner, for tests of kernels.
+// RAII guarded memory, for tests of kernels.
 template <class T>
 class Guarded {
  public:

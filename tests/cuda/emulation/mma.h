@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions of worker/compute/cuda/kernels/mma.h on the CPU: lanes exchange their numbers and each works
-// out its own. Products of two bfloat16 are exact in float; sums go by k, while a GPU's order is its own.
+// The functions of worker/compute/cuda/kernels/mma.h on the CPU: lanes exchange their elements and each
+// computes its own results. Products of two bfloat16 are exact in float. Sums are in the order of k; a GPU's
+// order is different.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +34,11 @@ inline void MultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
   }
 }
 
-// Calls number(matrix, row pointer of the matrix) for what this lane gets.
+// Calls number(matrix, row pointer of the matrix) for the elements of this lane.
 template <class Number>
 void ExchangeRows(const Bf16* row, const std::source_location& place, const Number& number) {
   const auto address = reinterpret_cast<uintptr_t>(row);
-  if (address % 16 != 0) emulation::Fail("a row of a matrix at an address that is no multiple of sixteen");
+  if (address % 16 != 0) emulation::Fail("the address of a matrix row is not a multiple of sixteen");
   emulation::Exchange(0xffffffffU, {{static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32)}},
                       place);
   for (int matrix = 0; matrix < 4; ++matrix) {

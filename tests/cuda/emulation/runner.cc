@@ -26,9 +26,9 @@ thread_local constinit const Lane* current_lane = nullptr;
 namespace {
 
 constexpr size_t kStackBytes = 128 * 1024;
-constexpr size_t kStaticBytes = 48 * 1024;    // CUDA's limit of arrays of a fixed size
-constexpr size_t kWithoutAsking = 48 * 1024;  // of both together, unless Launch has asked for more
-constexpr size_t kDynamicBytes = 227 * 1024;  // sm_90; what is asked for beyond 48 KiB is asked for by Launch
+constexpr size_t kStaticBytes = 48 * 1024;    // CUDA's limit for static arrays
+constexpr size_t kDefaultLimit = 48 * 1024;   // for all arrays together, unless Launch raised the limit
+constexpr size_t kDynamicBytes = 227 * 1024;  // sm_90; Launch raises the limit beyond 48 KiB
 constexpr size_t kSharedGuard = 64;
 constexpr int kSharedPattern = 0xff;
 
@@ -42,7 +42,7 @@ std::string Where(const std::source_location& place) {
 
 class Runner;
 
-// A stack that runs one thread of a block after another.
+// A stack that runs the threads of a block, one after the other.
 struct Worker {
   boost::context::fiber fiber;
   boost::context::fiber scheduler;
@@ -54,9 +54,9 @@ enum class State : uint8_t { kNew, kReady, kAtWarpBarrier, kAtBlockBarrier, kDon
 struct Thread {
   Lane lane;
   State state = State::kNew;
-  uint32_t mask = 0;                // of the warp barrier
-  std::source_location place;       // of the barrier
-  std::array<Parcel, 2> parcels{};  // the one that others see, and the one being written
+  uint32_t mask = 0;                // lanes of the warp barrier
+  std::source_location place;       // source location of the barrier
+  std::array<Parcel, 2> parcels{};  // the published one, and the one being written
   int visible = 0;
   int written = 0;
   Worker* worker = nullptr;
@@ -68,7 +68,7 @@ struct Array {
   size_t bytes;
 };
 
-// Ends a thread of a block whose grid is given up.
+// Thrown in a thread of a block whose grid is aborted.
 struct Abandoned {};
 
 class Runner {
@@ -129,7 +129,7 @@ class Runner {
     if (abandoning_) throw Abandoned();
   }
   void CheckShared() const;
-  // 0 .. n - 1 in the order of the schedule.
+  // Returns 0 .. n - 1 in the order of the schedule.
   const std::vector<size_t>& InOrder(size_t n, std::vector<size_t>* memory);
   [[noreturn]] void Throw(const std::string& what) {
     Abandon();
@@ -184,7 +184,7 @@ Worker* Runner::NewWorker() {
   return worker;
 }
 
-// One thread of a block, from its start to its end, on this worker's stack.
+// Runs one thread of a block from start to end on this worker's stack.
 void Runner::Work(Worker& worker) {
   try {
     body_(closure_);
@@ -201,7 +201,7 @@ void Runner::Switch(Worker& worker) {
   worker.sanitizer.AfterLeaving();
 }
 
-// Ends the threads that wait somewhere in the kernel.
+// Terminates the threads that wait in the kernel.
 void Runner::Abandon() {
   failure_.reset();
   for (Thread& thread : threads_) {
@@ -234,7 +234,7 @@ void Runner::Resume(Thread& thread) {
   }
 }
 
-// True when some threads may go on.
+// Returns true when some threads can continue.
 bool Runner::ReleaseWarp(size_t first, size_t end) {
   bool released = false;
   for (size_t i = first; i < end; ++i) {
@@ -243,7 +243,7 @@ bool Runner::ReleaseWarp(size_t first, size_t end) {
     for (size_t lane = 0; lane < kWarpSize; ++lane) {
       if ((waiting.mask >> lane & 1U) == 0) continue;
       if (first + lane >= end)
-        Throw(fmt::format("{}: the mask has lanes that do not exist", Where(waiting.place)));
+        Throw(fmt::format("{}: the mask names lanes that do not exist", Where(waiting.place)));
       const Thread& other = threads_[first + lane];
       if (other.state != State::kAtWarpBarrier || other.mask != waiting.mask ||
           other.place.line() != waiting.place.line()) {
@@ -263,7 +263,7 @@ bool Runner::ReleaseWarp(size_t first, size_t end) {
   return released;
 }
 
-// Until every thread of the warp has ended or waits for the block.
+// Runs the warp until every thread has ended or waits for the block.
 void Runner::RunWarp(size_t first, size_t end) {
   do {
     const std::vector<size_t>& order = InOrder(end - first, &lane_order_);
@@ -293,10 +293,10 @@ void* Runner::Shared(const void* key, size_t bytes) {
   }
   size_t fixed = bytes;
   for (const Array& array : arrays_) fixed += array.bytes;
-  if (fixed > kStaticBytes) FailHere(fmt::format("{} bytes of shared arrays of a fixed size", fixed));
+  if (fixed > kStaticBytes) FailHere(fmt::format("{} bytes of static shared arrays", fixed));
   const size_t all = fixed + grid_.shared_bytes;
-  if (all > (grid_.shared_bytes > kWithoutAsking ? kDynamicBytes : kWithoutAsking))
-    FailHere(fmt::format("{} bytes of shared memory, {} of them of the launch", all, grid_.shared_bytes));
+  if (all > (grid_.shared_bytes > kDefaultLimit ? kDynamicBytes : kDefaultLimit))
+    FailHere(fmt::format("{} bytes of shared memory, {} of them dynamic", all, grid_.shared_bytes));
   const size_t begin = shared_end_;
   shared_end_ = (begin + bytes + kSharedGuard + 15) / 16 * 16;
   std::memset(shared_.get() + begin, kSharedPattern, shared_end_ - begin);
@@ -311,12 +311,14 @@ void Runner::CheckShared() const {
   };
   for (const Array& array : arrays_) {
     if (!intact(array.begin + array.bytes))
-      throw KernelError(fmt::format("kernel launched at {}: wrote behind a shared array of {} bytes",
-                                    Where(grid_.place), array.bytes));
+      throw KernelError(
+          fmt::format("kernel launched at {}: wrote after the end of a shared array of {} bytes",
+                      Where(grid_.place), array.bytes));
   }
   if (!intact(grid_.shared_bytes))
-    throw KernelError(fmt::format("kernel launched at {}: wrote behind its {} bytes of shared memory",
-                                  Where(grid_.place), grid_.shared_bytes));
+    throw KernelError(
+        fmt::format("kernel launched at {}: wrote after the end of its {} bytes of shared memory",
+                    Where(grid_.place), grid_.shared_bytes));
 }
 
 void Runner::RunBlock(unsigned block) {
@@ -382,7 +384,8 @@ Schedule::~Schedule() {
 void BlockBarrier(const std::source_location& place) { Runner::Get().Wait(State::kAtBlockBarrier, 0, place); }
 
 void WarpBarrier(uint32_t mask, const std::source_location& place) {
-  if ((mask >> current_lane->lane & 1U) == 0) Fail(Where(place) + ": a lane waits with a mask without it");
+  if ((mask >> current_lane->lane & 1U) == 0)
+    Fail(Where(place) + ": a lane waits with a mask that excludes it");
   Runner::Get().Wait(State::kAtWarpBarrier, mask, place);
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs the blocks of a grid on the calling thread: every thread of a block is a fiber, blocks come one after
-// another. The half of the emulation that knows no CUDA names; emulation.h has those.
+// Runs the blocks of a grid on the calling thread, one block after the other; every thread of a block is a
+// fiber. This half of the emulation has no CUDA names; emulation.h has them.
 //
-// Between two barriers the threads of a block run one after another in an order that the schedule chooses. A
-// kernel whose result depends on that order lacks a barrier, so tests run it in several and compare bits.
-// Shared memory is filled with NaNs before every block. Errors of the kernel that show by themselves are
-// thrown as KernelError: threads of a block (or of a warp's mask) at different barriers, a barrier that some
-// threads have left behind, writes behind an array in shared memory or into guard zones (memory.h), limits of
-// a launch.
+// Between two barriers the threads of a block run one after the other, in an order that the schedule
+// chooses. When the result of a kernel depends on that order, the kernel lacks a barrier; so tests run it in
+// several orders and compare the bits. Shared memory is filled with NaNs before every block. The runner
+// throws KernelError for errors that it detects: threads of a block (or of a warp's mask) that wait at
+// different barriers, a barrier that some threads never reach, writes after the end of a shared array or to
+// guard zones (memory.h), and launches beyond the limits of a GPU.
 //
-// Thread rule: every thread of the host has its own runner.
+// Thread-safe: every host thread has its own runner.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct Dimensions {
 
 enum class Order : uint8_t { kForward, kReverse, kRandom };
 
-// How blocks and threads of launches from this thread take turns, as long as it lives.
+// Sets the order of blocks and threads for launches from this thread, for the lifetime of the object.
 class Schedule {
  public:
   explicit Schedule(Order order, uint64_t seed = 0);
@@ -46,12 +46,12 @@ class Schedule {
   uint64_t seed_before_;
 };
 
-// What a lane gives to the others of its warp in one exchange.
+// The value that a lane passes to the other lanes of its warp in one exchange.
 struct Parcel {
   std::array<uint32_t, 8> words{};
 };
 
-// The thread of the grid that runs now.
+// The thread of the grid that is running.
 struct Lane {
   Dimensions thread;
   Dimensions block;
@@ -64,15 +64,17 @@ extern thread_local constinit const Lane* current_lane;
 void BlockBarrier(const std::source_location& place);
 void WarpBarrier(uint32_t mask, const std::source_location& place);
 
-// Gives a parcel, waits for the others of the mask, after which theirs can be read until the next exchange.
+// Publishes a parcel and waits for the other lanes of the mask. Their parcels are readable until the next
+// exchange.
 void Exchange(uint32_t mask, const Parcel& mine, const std::source_location& place);
 const Parcel& ParcelOf(int lane);
 
-// Shared memory of the block: one array per `key`, which is the same for all threads; and the launch's.
+// Shared memory of the block: a static array, identified by `key`, the same for all threads; and the dynamic
+// array.
 void* SharedArray(const void* key, size_t bytes);
 void* DynamicShared();
 
-// The running thread did something that has no meaning on a GPU. Does not return.
+// Reports an operation of the running thread that is undefined on a GPU. Does not return.
 [[noreturn]] void Fail(const std::string& what);
 
 struct Grid {
@@ -81,7 +83,7 @@ struct Grid {
   size_t shared_bytes = 0;
   std::source_location place;
 };
-// body(closure) is one thread.
+// Runs a grid; body(closure) is one thread.
 void RunGrid(const Grid& grid, void (*body)(const void* closure), const void* closure);
 
 }  // namespace ringmaster::cuda::emulation

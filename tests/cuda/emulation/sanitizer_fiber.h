@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tells the address and the thread sanitizer that the stack changes; nothing without them. One per fiber.
+// Reports stack switches to the address and the thread sanitizer; a no-op without them. One per fiber.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ class SanitizerFiber {
     bottom_ = bottom;
     bytes_ = bytes;
   }
-  // On the scheduler's stack, around resuming the fiber.
+  // Called on the scheduler's stack, before and after it resumes the fiber.
   void BeforeEntering() { __sanitizer_start_switch_fiber(&outside_, bottom_, bytes_); }
   void AfterLeaving() { __sanitizer_finish_switch_fiber(outside_, nullptr, nullptr); }
-  // On the fiber's stack.
+  // Called on the fiber's stack.
   void AfterEntering() { __sanitizer_finish_switch_fiber(inside_, &outside_bottom_, &outside_bytes_); }
   void BeforeLeaving() { __sanitizer_start_switch_fiber(&inside_, outside_bottom_, outside_bytes_); }
 

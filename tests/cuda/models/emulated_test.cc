@@ -40,10 +40,10 @@ TEST(EmulatedModel, ALostDeviceIsToldByWhoeverWaits) {
   emulation::FailAtWait(1, 700);
   const auto sums = trial.model().ForwardBackward(params, data.batch, trial.grads(), nullptr, nullptr);
   ASSERT_FALSE(sums.ok());
-  EXPECT_TRUE(MustLeave(sums.error())) << sums.error().message;
+  EXPECT_TRUE(MustExit(sums.error())) << sums.error().message;
   const auto evaluated = trial.model().Evaluate(params, data.batch);
   ASSERT_FALSE(evaluated.ok());
-  EXPECT_TRUE(MustLeave(evaluated.error()));
+  EXPECT_TRUE(MustExit(evaluated.error()));
   emulation::FailAtWait(0, 0);
 }
 
@@ -117,7 +117,7 @@ TEST(EmulatedModel, AttentionThatIsRefusedFailsTheCall) {
   const engine::Params params = job.SetParams(engine::LivelyParams(job.model(), 5));
   const auto sums = model->ForwardBackward(params, data.batch, job.grads(), nullptr, nullptr);
   ASSERT_FALSE(sums.ok());
-  EXPECT_TRUE(MustLeave(sums.error())) << sums.error().message;
+  EXPECT_TRUE(MustExit(sums.error())) << sums.error().message;
 }
 
 TEST(EmulatedModel, AttentionsMemoryIsPartOfTheArithmetic) {

@@ -200,11 +200,12 @@ TEST(ChosenAttention, WhatIsMissingIsNamed) {
     return adopted.error().message;
   };
   EXPECT_EQ(refusal(kSlower), "");
-  EXPECT_THAT(refusal({}), HasSubstr("the job's attention is by cuDNN-emulated, which is not to be had here: "
+  EXPECT_THAT(refusal({}), HasSubstr("the job's attention uses cuDNN-emulated, which is not available here: "
                                      "the emulated machine has no libcudnn.so.9"));
   Cudnn other = kSlower;
   other.name = "cuDNN-9.20.0";
-  EXPECT_THAT(refusal(other), HasSubstr("the job's attention is by cuDNN-emulated, here is cuDNN-9.20.0"));
+  EXPECT_THAT(refusal(other),
+              HasSubstr("the job's attention uses cuDNN-emulated, this machine has cuDNN-9.20.0"));
   other = kSlower;
   other.plan = "another";
   EXPECT_THAT(refusal(other), HasSubstr("plan plain of cuDNN-emulated in the job, and by another here"));

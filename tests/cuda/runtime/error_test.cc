@@ -29,15 +29,15 @@ TEST(DeviceError, SaysWhatItIsAndWhatToDo) {
 
 TEST(DeviceError, ALostDeviceMeansThatTheProcessMustLeave) {
   for (const int lost : {214, 220, 700, 710, 716, 719, 999})
-    EXPECT_TRUE(MustLeave(DeviceError(lost, "waiting"))) << lost;
+    EXPECT_TRUE(MustExit(DeviceError(lost, "waiting"))) << lost;
   for (const int well : {1, 2, 9, 35, 100, 209, 701, 12345})
-    EXPECT_FALSE(MustLeave(DeviceError(well, "waiting"))) << well;
+    EXPECT_FALSE(MustExit(DeviceError(well, "waiting"))) << well;
 }
 
 // Else a trainer would take it for a peer that is gone, and wait for an order.
 TEST(DeviceError, AtWorkADeviceThatIsNotToBeHadIsLost) {
   for (const int lost : {3, 35, 46, 100, 700, 802, 805, 807})
-    EXPECT_TRUE(MustLeave(WorkError(lost, "waiting"))) << lost;
+    EXPECT_TRUE(MustExit(WorkError(lost, "waiting"))) << lost;
   for (const int well : {1, 2, 9, 209, 12345}) {
     EXPECT_EQ(WorkError(well, "waiting").code, DeviceError(well, "waiting").code) << well;
   }
@@ -52,7 +52,7 @@ TEST(Emulation, AnErrorThatLosesTheDeviceStays) {
   EXPECT_TRUE(Synchronize(stream->get()).ok());
   const Status failed = Synchronize(stream->get());
   ASSERT_FALSE(failed.ok());
-  EXPECT_TRUE(MustLeave(failed.error())) << failed.error().message;
+  EXPECT_TRUE(MustExit(failed.error())) << failed.error().message;
   EXPECT_FALSE(Synchronize(stream->get()).ok());
   EXPECT_FALSE(Buffer<float>::Create(4).ok());
   emulation::FailAtWait(0, 0);

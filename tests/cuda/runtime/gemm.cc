@@ -65,8 +65,8 @@ class EmulatedGemm final : public Gemm {
           s.k);
     const bool backwards = choice->algorithm[0] == 1;
     const bool fused = choice->fused || !HasKernel(s.epilogue);
-    const GemmShape shape = fused ? s : PlainOf(s);
-    const GemmOperands there = fused ? operands : PlainOf(s, operands);
+    const GemmShape shape = fused ? s : WithoutEpilogue(s);
+    const GemmOperands there = fused ? operands : WithoutEpilogue(s, operands);
     emulation::Give(stream, [=] { Multiply(shape, there, backwards); });
     if (!fused) RunEpilogue(stream, s, operands);
   }

@@ -36,9 +36,9 @@ TEST_F(SmallDevice, MemoryIsZeroedCountedAndGivenBack) {
 TEST_F(SmallDevice, APlanThatDoesNotFitIsRefusedWithTheWholeSum) {
   Buffer<float> a, b, c;
   MemoryPlan plan("raise microBatches");
-  plan.Take(a, 1 << 20, "activations");
-  plan.Take(b, 1 << 20, "activations");
-  plan.Take(c, 1 << 20, "logits");
+  plan.Reserve(a, 1 << 20, "activations");
+  plan.Reserve(b, 1 << 20, "activations");
+  plan.Reserve(c, 1 << 20, "logits");
   EXPECT_EQ(plan.bytes(), 12 << 20);
   const Status refused = plan.Allocate();
   ASSERT_FALSE(refused.ok());
@@ -53,8 +53,8 @@ TEST_F(SmallDevice, APlanThatFitsIsTaken) {
   Buffer<float> a;
   Buffer<uint8_t> b;
   MemoryPlan plan("raise microBatches");
-  plan.Take(a, 1 << 20, "activations");
-  plan.Take(b, 77, "hits");
+  plan.Reserve(a, 1 << 20, "activations");
+  plan.Reserve(b, 77, "hits");
   ASSERT_TRUE(plan.Allocate().ok());
   EXPECT_EQ(a.size(), 1 << 20);
   EXPECT_EQ(b.size(), 77);

@@ -138,7 +138,7 @@ Status AfterWait(std::string_view doing) {
   ++machine.waits;
   if (machine.waits_left > 0 && --machine.waits_left == 0) {
     const Error error = WorkError(machine.planned, doing);
-    if (MustLeave(error)) machine.lost = machine.planned.load();
+    if (MustExit(error)) machine.lost = machine.planned.load();
     return error;
   }
   return Healthy(doing);

@@ -3,7 +3,6 @@
 #include "worker/compute/cuda/attention.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -12,9 +11,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "worker/compute/cuda/attention_trial.h"
+#include "worker/compute/cuda/choice_table.h"
 #include "worker/compute/cuda/kernels/attention.h"
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/graph.h"
@@ -25,8 +24,8 @@ namespace {
 
 constexpr int kWarmUps = 1;
 constexpr int kRepetitions = 5;
-// Two makers round differently, by less than 0.02 of what they compute; another mask, scale or order of
-// operands is 0.1 and more off.
+// Two backends round differently, by less than 0.02 of the result. A wrong mask, scale or order of operands
+// gives an error of 0.1 or more.
 constexpr double kMaxRelativeError = 0.05;
 constexpr AttentionPass kPasses[] = {AttentionPass::kForward, AttentionPass::kBackward};
 
@@ -34,7 +33,7 @@ kernels::AttentionShape ShapeOf(const AttentionProblem& p) {
   return {.samples = p.samples, .heads = p.heads, .context = p.context, .head_size = p.head_size};
 }
 
-std::string WordsOf(const AttentionProblem& p) {
+std::string Describe(const AttentionProblem& p) {
   return fmt::format("attention of {} x {} heads of {}, context {}, in {}", p.samples, p.heads, p.head_size,
                      p.context, p.type == DType::kBf16 ? "bf16" : "fp32");
 }
@@ -60,9 +59,9 @@ void RunNative(Stream stream, const AttentionProblem& problem, AttentionPass pas
     RunNative<float>(stream, problem, pass, of, scratch);
 }
 
-class ChosenAttention final : public Attention {
+class MeasuredAttention final : public Attention {
  public:
-  ChosenAttention(const Config& config, const DeviceProperties& device)
+  MeasuredAttention(const Config& config, const DeviceProperties& device)
       : config_(config),
         device_(device),
         choices_(fmt::format("{}, sm_{}, {} multiprocessors", device.name, device.architecture,
@@ -76,15 +75,15 @@ class ChosenAttention final : public Attention {
 
   Status Prepare(const AttentionProblem& problem) override {
     if (choices_.Find(problem) != nullptr) return Ok();
-    LoadOnce();
+    LoadLibraryOnce();
     const AttentionChoice* const stored = stored_.Find(problem);
     if (stored != nullptr && Works(problem, *stored).ok()) return Use(problem, *stored);
-    RM_ASSIGN(const Chosen chosen, Choose(problem));
-    if (chosen.lasting) {
-      stored_.Set(problem, chosen.choice);
+    RM_ASSIGN(const Selection selection, Choose(problem));
+    if (selection.durable) {
+      stored_.Set(problem, selection.choice);
       WriteStored();
     }
-    return Use(problem, chosen.choice);
+    return Use(problem, selection.choice);
   }
 
   void Forward(Stream stream, const AttentionProblem& problem, const AttentionOperands& operands) override {
@@ -94,13 +93,13 @@ class ChosenAttention final : public Attention {
                 float* scratch) override {
     Run(stream, problem, AttentionPass::kBackward, operands, scratch);
   }
-  Status TakeError() override { return std::exchange(given_, Ok()); }
+  Status TakeError() override { return std::exchange(error_, Ok()); }
 
   std::string Choices() const override { return choices_.Text(); }
 
   Status Adopt(const std::string& text) override {
     RM_ASSIGN(const AttentionChoices theirs, AttentionChoices::Parse(text, choices_.key()));
-    if (!theirs.all().empty()) LoadOnce();
+    if (!theirs.all().empty()) LoadLibraryOnce();
     for (const auto& [problem, choice] : theirs.all()) RM_TRY(Works(problem, choice));
     for (const auto& [problem, choice] : theirs.all()) {
       stored_.Set(problem, choice);
@@ -127,27 +126,27 @@ class ChosenAttention final : public Attention {
       return Ok();
     }
     RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
-    RM_TRY(Enlarge(plan.workspace_bytes));
+    RM_TRY(GrowWorkspace(plan.workspace_bytes));
     return library_->Run(stream, problem, pass, operands, workspace_.get());
   }
 
  private:
-  // Once somebody has a problem, which models without attention have not: a library takes memory.
-  void LoadOnce() {
+  // Loads the library with the first problem, because it takes memory and not every model has attention.
+  void LoadLibraryOnce() {
     if (std::exchange(loaded_, true)) return;
     auto library = LoadAttentionLibrary();
     if (library.ok()) {
       library_ = std::move(*library);
       ReadStored();
     } else {
-      why_none_ = library.error().message;
-      log::Info("attention is by our own kernels: {}", why_none_);
+      unavailable_ = library.error().message;
+      log::Info("attention uses the native kernels: {}", unavailable_);
     }
   }
 
   const AttentionChoice& ChoiceOf(const AttentionProblem& problem) const {
     const AttentionChoice* const choice = choices_.Find(problem);
-    CHECK(choice != nullptr, "{} was not prepared", WordsOf(problem));
+    CHECK(choice != nullptr, "{} was not prepared", Describe(problem));
     return *choice;
   }
 
@@ -155,39 +154,38 @@ class ChosenAttention final : public Attention {
            const AttentionOperands& operands, float* scratch) {
     if (ChoiceOf(problem).Of(pass).native()) return RunNative(stream, problem, pass, operands, scratch);
     const Status done = library_->Run(stream, problem, pass, operands, workspace_.get());
-    if (!done.ok() && given_.ok()) given_ = done.error().In(WordsOf(problem));
+    if (!done.ok() && error_.ok()) error_ = done.error().In(Describe(problem));
   }
 
   Result<AttentionLibrary::Plan> PlanOf(const AttentionProblem& problem, AttentionPass pass) {
-    LoadOnce();
-    if (library_ == nullptr) return Error{Code::kUnavailable, why_none_};
+    LoadLibraryOnce();
+    if (library_ == nullptr) return Error{Code::kUnavailable, unavailable_};
     const auto known = plans_.find({problem, pass});
     if (known != plans_.end()) return known->second;
     RM_ASSIGN(AttentionLibrary::Plan plan, library_->Prepare(problem, pass));
     return plans_.emplace(std::pair(problem, pass), std::move(plan)).first->second;
   }
 
-  // Whether this process does as the choice says; kInvalid tells what is missing.
+  // Checks whether this process can run `choice`. Errors: kInvalid with what is missing.
   Status Works(const AttentionProblem& problem, const AttentionChoice& choice) {
     for (const AttentionPass pass : kPasses) {
       const AttentionBackend& backend = choice.Of(pass);
       if (backend.native()) continue;
       if (library_ == nullptr)
-        return Error{Code::kInvalid, fmt::format("the job's attention is by {}, which is not to be had here: "
+        return Error{Code::kInvalid, fmt::format("the job's attention uses {}, which is not available here: "
                                                  "{}; use one image for all workers",
-                                                 backend.library, why_none_)};
+                                                 backend.library, unavailable_)};
       if (library_->Name() != backend.library)
         return Error{Code::kInvalid,
-                     fmt::format("the job's attention is by {}, here is {}: use one image for "
+                     fmt::format("the job's attention uses {}, this machine has {}: use one image for "
                                  "all workers",
                                  backend.library, library_->Name())};
       const auto plan = PlanOf(problem, pass);
-      if (!plan.ok()) return Error{Code::kInvalid, plan.error().message}.In(WordsOf(problem));
+      if (!plan.ok()) return Error{Code::kInvalid, plan.error().message}.In(Describe(problem));
       if (plan->name != backend.plan)
-        return Error{
-            Code::kInvalid,
-            fmt::format("{} is done by plan {} of {} in the job, and by {} here, on {}", WordsOf(problem),
-                        backend.plan, backend.library, plan->name, choices_.key())};
+        return Error{Code::kInvalid, fmt::format("{} uses plan {} of {} in the job, and plan {} here, on {}",
+                                                 Describe(problem), backend.plan, backend.library, plan->name,
+                                                 choices_.key())};
     }
     return Ok();
   }
@@ -196,53 +194,53 @@ class ChosenAttention final : public Attention {
     for (const AttentionPass pass : kPasses) {
       if (choice.Of(pass).native()) continue;
       RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
-      RM_TRY(Enlarge(plan.workspace_bytes));
+      RM_TRY(GrowWorkspace(plan.workspace_bytes));
     }
     choices_.Set(problem, choice);
     return Ok();
   }
 
-  // All problems share one workspace: what is enqueued runs in the order of one stream.
-  Status Enlarge(int64_t bytes) {
+  // All problems share one workspace, because their work runs in the order of one stream.
+  Status GrowWorkspace(int64_t bytes) {
     if (bytes <= workspace_.bytes()) return Ok();
-    // The one that goes is still there when there is no memory for another: it is still used then.
+    // Keep the old workspace until the new one exists: if the allocation fails, the old one stays in use.
     RM_ASSIGN(auto larger, Buffer<std::byte>::Create(bytes));
-    if (workspace_.bytes() > 0) ++version_;  // recorded work knows it
+    if (workspace_.bytes() > 0) ++version_;  // recorded graphs hold its address
     workspace_ = std::move(larger);
     return Ok();
   }
 
-  struct Chosen {
+  struct Selection {
     AttentionChoice choice;
-    bool lasting = true;  // would be chosen again
+    bool durable = true;  // the same choice is expected the next time
   };
 
-  // Nothing that a library does wrong here fails the job, unless it takes the device with it.
-  Result<Chosen> Choose(const AttentionProblem& problem) {
-    Chosen chosen;
-    if (library_ == nullptr) return chosen;
+  // A library that fails here does not fail the job, unless the device is lost.
+  Result<Selection> Choose(const AttentionProblem& problem) {
+    Selection selection;
+    if (library_ == nullptr) return selection;
     std::optional<AttentionTrial> trial;
     for (const AttentionPass pass : kPasses) {
-      const std::string words = WordsOf(problem) + (pass == AttentionPass::kForward ? "" : ", backward");
+      const std::string words = Describe(problem) + (pass == AttentionPass::kForward ? "" : ", backward");
       const auto compared = Compare(problem, pass, trial);
       if (!compared.ok()) {
-        RM_TRY(Synchronize(stream_.get()));  // if the device is lost, that is why
-        log::Info("{} is by our own kernels: {}", words, compared.error().message);
-        // Memory that somebody else has at the moment.
-        if (compared.error().code == Code::kExhausted) chosen.lasting = false;
+        RM_TRY(Synchronize(stream_.get()));  // reports a lost device as the cause
+        log::Info("{} uses the native kernels: {}", words, compared.error().message);
+        // Other processes may hold the memory at the moment.
+        if (compared.error().code == Code::kExhausted) selection.durable = false;
         continue;
       }
       const auto [theirs, ours] = *compared;
-      AttentionBackend& backend = chosen.choice.Of(pass);
+      AttentionBackend& backend = selection.choice.Of(pass);
       if (theirs < ours) backend = {.library = library_->Name(), .plan = PlanOf(problem, pass)->name};
-      log::Info("{} is by {}: {:.4f} ms by {}, {:.4f} ms by our own kernels", words, backend.library, theirs,
-                library_->Name(), ours);
+      log::Info("{} uses {}: {:.4f} ms with {}, {:.4f} ms with the native kernels", words, backend.library,
+                theirs, library_->Name(), ours);
     }
-    return chosen;
+    return selection;
   }
 
-  // Milliseconds of the library and of our kernels, once it is seen that both compute the same and the
-  // library has the same bits every time, recorded or not.
+  // Returns the milliseconds of the library and of the native kernels. Errors: kInvalid when their results
+  // differ, or when the library's bits differ between runs, recorded in a graph or not.
   Result<std::pair<double, double>> Compare(const AttentionProblem& problem, AttentionPass pass,
                                             std::optional<AttentionTrial>& trial) {
     RM_ASSIGN(const AttentionLibrary::Plan plan, PlanOf(problem, pass));
@@ -253,24 +251,24 @@ class ChosenAttention final : public Attention {
       trial->workspace = Buffer<std::byte>();
       RM_ASSIGN(trial->workspace, Buffer<std::byte>::Create(plan.workspace_bytes));
     }
-    const auto run_own = [&](AttentionPass which) {
+    const auto run_native = [&](AttentionPass which) {
       RunNative(stream_.get(), problem, which, trial->operands(), trial->scratch.get());
     };
     const auto run_theirs = [&] {
       return library_->Run(stream_.get(), problem, pass, trial->operands(), trial->workspace.get());
     };
-    run_own(AttentionPass::kForward);  // what backward reads
+    run_native(AttentionPass::kForward);  // backward reads its results
     RM_ASSIGN(const double ours, Measure([&] {
-                run_own(pass);
+                run_native(pass);
                 return Ok();
               }));
     RM_ASSIGN(const auto wanted, ReadResults(stream_.get(), problem, pass, *trial));
-    trial->Forget(stream_.get(), pass);  // what the library does not write is not ours by chance
+    trial->ClearOutputs(stream_.get(), pass);  // so that outputs the library fails to write do not match
     RM_TRY(run_theirs());
     RM_ASSIGN(const auto first, ReadResults(stream_.get(), problem, pass, *trial));
     if (const double off = MaxRelativeError(first, wanted); !(off < kMaxRelativeError))
       return Error{Code::kInvalid,
-                   fmt::format("{} computes something else: {:.3f} off", library_->Name(), off)};
+                   fmt::format("{} has wrong results: relative error {:.3f}", library_->Name(), off)};
     RM_ASSIGN(const double theirs, Measure(run_theirs));
     Status recorded;
     const auto graph = Graph::Record(stream_.get(), [&] { recorded = run_theirs(); });
@@ -279,11 +277,11 @@ class ChosenAttention final : public Attention {
     graph->Launch(stream_.get());
     RM_ASSIGN(const auto again, ReadResults(stream_.get(), problem, pass, *trial));
     if (again != first)
-      return Error{Code::kInvalid, fmt::format("{} has other bits every time", library_->Name())};
+      return Error{Code::kInvalid, fmt::format("{} is not deterministic", library_->Name())};
     return std::pair(theirs, ours);
   }
 
-  // The quickest of some runs in milliseconds.
+  // Returns the shortest duration of several runs in milliseconds.
   template <class Enqueue>
   Result<double> Measure(const Enqueue& enqueue) {
     RM_ASSIGN(Event begin, Event::Create());
@@ -300,40 +298,37 @@ class ChosenAttention final : public Attention {
     return best;
   }
 
-  // Of a library: where there is none, nothing is measured that would be worth keeping.
+  // Without a library every choice is the native kernels, so there is nothing to store.
   bool Stores() const { return !config_.cache_folder.empty() && library_ != nullptr; }
   std::string StoredPath() const {
     const std::string key =
         fmt::format("{}, driver {}, {}", choices_.key(), device_.driver, library_->Name());
-    return fmt::format("{}/attention-{:016x}.txt", config_.cache_folder, XXH3_64bits(key.data(), key.size()));
+    return ChoicePath(config_.cache_folder, "attention", key);
   }
 
-  // A file that is missing, damaged or of another key is no file: problems are then measured again.
+  // Ignores a file that is missing, damaged or has another key: its problems are then measured again.
   void ReadStored() {
     if (!Stores()) return;
-    const auto text = ReadFile(StoredPath(), 1 << 20);
-    if (!text.ok()) return;
-    if (auto read = AttentionChoices::Parse(*text, choices_.key()); read.ok()) stored_ = std::move(*read);
+    if (auto read = AttentionChoices::Parse(ReadStoredChoices(StoredPath()), choices_.key()); read.ok())
+      stored_ = std::move(*read);
   }
 
-  // What cannot be stored is measured again next time.
   void WriteStored() const {
-    if (Stores() && MakeFolder(config_.cache_folder).ok())
-      (void)WriteFileAtomic(StoredPath(), stored_.Text());
+    if (Stores()) StoreChoices(StoredPath(), stored_.Text());
   }
 
   Config config_;
   DeviceProperties device_;
   bool loaded_ = false;
-  OwnedStream stream_;                         // for measuring; it outlives the library, which may know it
-  std::unique_ptr<AttentionLibrary> library_;  // null: there is none
-  std::string why_none_;
-  AttentionChoices choices_;  // of the problems made known
-  AttentionChoices stored_;   // those and what earlier runs have chosen
+  OwnedStream stream_;                         // for measurements; outlives the library, which may hold it
+  std::unique_ptr<AttentionLibrary> library_;  // null: not available
+  std::string unavailable_;
+  AttentionChoices choices_;  // of the prepared problems
+  AttentionChoices stored_;   // these and the choices of earlier runs
   std::map<std::pair<AttentionProblem, AttentionPass>, AttentionLibrary::Plan> plans_;
   Buffer<std::byte> workspace_;
   uint64_t version_ = 0;
-  Status given_;
+  Status error_;
 };
 
 }  // namespace
@@ -343,7 +338,7 @@ int64_t Attention::Scratch(const AttentionProblem& problem) {
 }
 
 Result<std::unique_ptr<Attention>> Attention::Create(const Config& config, const DeviceProperties& device) {
-  auto attention = std::make_unique<ChosenAttention>(config, device);
+  auto attention = std::make_unique<MeasuredAttention>(config, device);
   RM_TRY(attention->Start());
   return std::unique_ptr<Attention>(std::move(attention));
 }

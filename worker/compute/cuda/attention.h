@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Causal attention of a GPU, from packed q, k, v (worker/compute/cuda/kernels/attention.h has the layouts):
-// by our own kernels, which are always there, or by a library that is quicker (attention_library.h: cuDNN).
+// Causal self-attention on a GPU, from packed q, k, v (kernels/attention.h has formula and shapes). Two
+// backends: the native kernels of this repository, which are always available, and a library
+// (attention_library.h: cuDNN).
 //
-// As products (matmul.h), every problem is made known once, before the first step: who does it is then
-// chosen, by measuring on random data or from what an earlier run has stored, and stays. Who does it is a
-// choice of bits, so it is part of what members of a job agree upon (Choices, Adopt). Forward and backward
-// are chosen each by itself, because what forward keeps means the same to both makers: `lse` is [samples,
-// heads, context] of float, the natural logarithm of the sum of exponentials of a row's scaled scores, which
-// is what cuDNN calls softmax statistics (the row's largest score plus the logarithm of the sum of
-// exponentials of what the others are below it, scores being scaled first) and takes off the scores in its
-// backward pass.
+// As with GEMM (gemm.h), every problem is prepared once, before the first step. Prepare chooses a backend for
+// each pass, by measuring on random data or from the choices that an earlier run stored, and keeps it. The
+// backend determines the bits, so the choices are part of the plan that the members of a job share (Choices,
+// Adopt).
 //
-// Thread rule: one thread at a time, bound to the device.
+// Forward and backward may use different backends, because both define `lse` in the same way: shape (B, H,
+// T), float, the natural logarithm of the sum over keys of exp(scaled score). cuDNN calls it softmax
+// statistics.
+//
+// Not thread-safe: one thread at a time, bound to the device.
 #pragma once
 
 #include <cstdint>
@@ -30,42 +31,42 @@ namespace ringmaster::cuda {
 class Attention {
  public:
   struct Config {
-    std::string cache_folder;  // where choices are kept between runs; empty: nowhere
+    std::string cache_folder;  // stores choices between runs; empty: not stored
   };
 
-  // For the calling thread's device, which `device` describes. A library that cannot be loaded is no error:
-  // there are our kernels.
+  // Creates an instance for the calling thread's device, which `device` describes. A library that cannot be
+  // loaded is not an error: the native kernels are used.
   static Result<std::unique_ptr<Attention>> Create(const Config& config, const DeviceProperties& device);
   virtual ~Attention() = default;
 
-  // Makes a problem known and chooses who does it. Waits for the device.
+  // Prepares a problem and chooses its backends. Blocks until the device is idle.
   virtual Status Prepare(const AttentionProblem& problem) = 0;
 
-  // Enqueues, also while the stream is recorded. The problem must be known. Forward writes out and lse;
-  // backward writes d_qkv, and `scratch`, floats as many as Scratch.
+  // Enqueues a pass; works while the stream is being captured. Forward writes out and lse; backward writes
+  // d_qkv and `scratch`, Scratch(problem) floats. REQUIRES: the problem is prepared.
   virtual void Forward(Stream stream, const AttentionProblem& problem, const AttentionOperands& operands) = 0;
   virtual void Backward(Stream stream, const AttentionProblem& problem, const AttentionOperands& operands,
                         float* scratch) = 0;
   static int64_t Scratch(const AttentionProblem& problem);
-  // What a library has refused although it was prepared, since this was last asked: the work is not done.
+  // Returns and clears the first error of the library since the last call; that pass was not enqueued.
   virtual Status TakeError() = 0;
 
-  // The choices of all known problems, as text that another process on the same kind of GPU can adopt;
-  // kInvalid says what is missing there.
+  // Returns the choices of all prepared problems as text that another process can adopt.
   virtual std::string Choices() const = 0;
+  // Errors: kInvalid, with what is missing, when this process cannot run the choices.
   virtual Status Adopt(const std::string& choices) = 0;
-  // Of kind of GPU and choices: equal on processes whose attention has equal bits.
+  // Returns a hash of GPU model and choices: equal for processes whose attention has equal bits.
   virtual uint64_t Fingerprint() const = 0;
 
-  // Another number whenever what was recorded before (runtime/graph.h) holds something that is no longer
-  // so: a choice that was replaced, or the library's memory.
+  // Changes whenever a graph recorded before (runtime/graph.h) became stale: a choice or the address of the
+  // library's workspace has changed.
   virtual uint64_t Version() const = 0;
 
-  // Device memory that the library's part of all known problems works in.
+  // Returns the device memory that the library uses for all prepared problems.
   virtual int64_t WorkspaceBytes() const = 0;
 
-  // For benchmarks and people: who does a known problem, and one pass of it by our kernels or by the library,
-  // whoever was chosen. kUnavailable when there is none; it may wait for the device.
+  // For benchmarks and logs: the backend of a prepared problem, and one pass with the library (`library`) or
+  // with the native kernels, independent of the choice. Errors: kUnavailable without a library. May block.
   virtual AttentionBackend Backend(const AttentionProblem& problem, AttentionPass pass) const = 0;
   virtual Status RunWith(bool library, Stream stream, const AttentionProblem& problem, AttentionPass pass,
                          const AttentionOperands& operands, float* scratch) = 0;

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who does each attention: a table that goes to a file and to other members of a job as text, one line per
-// problem. Knows no device.
-//
-// A maker is our own kernels or a library's plan, by name and version; all of it is worth something only
-// together with the key, the kind of GPU.
+// The backend of every attention problem and pass (choice_table.h): the kernels of this repository, or a plan
+// of a library, by name and version. Valid only with the table's key, the model of the GPU.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/result.h"
 #include "worker/compute/cuda/attention_library.h"
+#include "worker/compute/cuda/choice_table.h"
 
 namespace ringmaster::cuda {
 
+// The name of the kernels of this repository in tables.
 inline constexpr std::string_view kNativeKernels = "own";
 
-// Of one pass.
+// The backend of one pass.
 struct AttentionBackend {
   std::string library = std::string(kNativeKernels);  // or AttentionLibrary::Name
   std::string plan = "-";                             // AttentionLibrary::Plan::name
@@ -38,26 +35,16 @@ struct AttentionChoice {
   bool operator==(const AttentionChoice&) const = default;
 };
 
-class AttentionChoices {
+class AttentionChoices : public ChoiceTable<AttentionProblem, AttentionChoice> {
  public:
-  // `key` is one line.
-  explicit AttentionChoices(std::string key) : key_(std::move(key)) {}
-
-  const std::string& key() const { return key_; }
-  const std::map<AttentionProblem, AttentionChoice>& all() const { return choices_; }
-  const AttentionChoice* Find(const AttentionProblem& problem) const;
-  void Set(const AttentionProblem& problem, const AttentionChoice& choice) { choices_[problem] = choice; }
+  using ChoiceTable::ChoiceTable;
 
   std::string Text() const;
-  // kInvalid when the text is of another key, kCorrupt when it is no such text.
+  // Errors: kInvalid when the text has another key, kCorrupt when it is not a table.
   static Result<AttentionChoices> Parse(std::string_view text, std::string_view key);
 
-  // Of all that Text says.
+  // Returns a hash of Text.
   uint64_t Fingerprint() const;
-
- private:
-  std::string key_;
-  std::map<AttentionProblem, AttentionChoice> choices_;
 };
 
 }  // namespace ringmaster::cuda

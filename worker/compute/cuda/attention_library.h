@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a library of somebody else's offers for attention, and what is asked of it. A library does what it
-// can: all that it cannot is refused by Prepare, and our kernels do it.
+// The interface to a third-party library for attention. Prepare rejects what the library does not support;
+// the native kernels compute it then.
 //
 // Determinism: equal problems, plans and operands give equal bits on GPUs of one model.
-// Thread rule: one thread at a time, bound to the device.
+// Not thread-safe: one thread at a time, bound to the device.
 #pragma once
 
 #include <compare>
@@ -18,31 +18,31 @@
 
 namespace ringmaster::cuda {
 
-// One attention of a model, as worker/compute/cuda/kernels/attention.h has it.
+// The attention of a model, as in kernels/attention.h.
 struct AttentionProblem {
-  int64_t samples = 0;
-  int64_t heads = 0;
-  int64_t context = 0;
-  int64_t head_size = 0;
+  int64_t samples = 0;    // B
+  int64_t heads = 0;      // H
+  int64_t context = 0;    // T
+  int64_t head_size = 0;  // D
   DType type = DType::kFloat;
   auto operator<=>(const AttentionProblem&) const = default;
 };
 
 enum class AttentionPass : uint8_t { kForward, kBackward };
 
-// Aligned to 256 bytes. Forward reads qkv and writes out and lse; backward reads those and d_out and writes
-// d_qkv.
+// Device memory, aligned to 256 bytes. Forward reads qkv and writes out and lse; backward reads qkv, out,
+// lse and d_out and writes d_qkv.
 struct AttentionOperands {
-  const void* qkv = nullptr;
-  void* out = nullptr;
-  float* lse = nullptr;
-  const void* d_out = nullptr;
-  void* d_qkv = nullptr;
+  const void* qkv = nullptr;    // (B, T, 3, H, D)
+  void* out = nullptr;          // (B, T, H, D)
+  float* lse = nullptr;         // (B, H, T)
+  const void* d_out = nullptr;  // (B, T, H, D)
+  void* d_qkv = nullptr;        // (B, T, 3, H, D)
 };
 
 class AttentionLibrary {
  public:
-  // How a pass is done: a name, the same where the bits are, without spaces, and memory to work in.
+  // The algorithm of a pass. Plans of equal names give equal bits; a name has no spaces.
   struct Plan {
     std::string name;
     int64_t workspace_bytes = 0;
@@ -50,19 +50,19 @@ class AttentionLibrary {
 
   virtual ~AttentionLibrary() = default;
 
-  // "cuDNN-9.19.0+NVRTC-13.0": equal names have equal plans.
+  // Name and versions: "cuDNN-9.19.0+NVRTC-13.0". Libraries of equal names have equal plans.
   virtual std::string Name() const = 0;
 
-  // kInvalid with the reason when it cannot do this.
+  // Errors: kInvalid with the reason when the library does not support the problem.
   virtual Result<Plan> Prepare(const AttentionProblem& problem, AttentionPass pass) = 0;
 
-  // Enqueues what was prepared, also while the stream is recorded. It was not done when this fails: kGone
-  // when the device is lost.
+  // Enqueues a prepared pass; works while the stream is being captured. On an error nothing was enqueued;
+  // kGone: the device is lost.
   virtual Status Run(Stream stream, const AttentionProblem& problem, AttentionPass pass,
                      const AttentionOperands& operands, void* workspace) = 0;
 };
 
-// That of this machine; kUnavailable says what is missing.
+// Loads the library of this machine. Errors: kUnavailable with what is missing.
 Result<std::unique_ptr<AttentionLibrary>> LoadAttentionLibrary();
 
 }  // namespace ringmaster::cuda

@@ -13,7 +13,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-// Rows of numbers, of which `parts` lie beside each other.
+// An output: rows of values, each row a concatenation of `parts` tensors.
 struct Written {
   const std::byte* data = nullptr;
   int64_t rows = 0;
@@ -22,7 +22,7 @@ struct Written {
   DType type = DType::kFloat;
 };
 
-// Adds the parts of rows [begin, begin + count) to `results`.
+// Appends the parts of rows [begin, begin + count) to `results`.
 Status Add(Stream stream, const Written& written, int64_t begin, int64_t count, AttentionResults& results) {
   const int64_t row_bytes = written.row * BytesOf(written.type);
   RM_ASSIGN(const auto host, Pinned<std::byte>::Create(count * row_bytes));
@@ -65,7 +65,7 @@ Result<AttentionTrial> AttentionTrial::Create(Stream stream, const AttentionProb
   return trial;
 }
 
-void AttentionTrial::Forget(Stream stream, AttentionPass pass) const {
+void AttentionTrial::ClearOutputs(Stream stream, AttentionPass pass) const {
   if (pass == AttentionPass::kForward) {
     FillZero(stream, out.get(), out.bytes());
     FillZero(stream, lse.get(), lse.bytes());
@@ -76,7 +76,7 @@ void AttentionTrial::Forget(Stream stream, AttentionPass pass) const {
 
 Result<AttentionResults> ReadResults(Stream stream, const AttentionProblem& problem, AttentionPass pass,
                                      const AttentionTrial& trial) {
-  constexpr int64_t kElements = int64_t{1} << 20;  // enough to tell, and quick to look at
+  constexpr int64_t kElements = int64_t{1} << 20;  // enough for a comparison, and fast to copy
   const int64_t rows = problem.samples * problem.context;
   const int64_t width = problem.heads * problem.head_size;
   std::vector<Written> all;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What makers of attention are measured and compared on: random operands, and the numbers that a pass writes.
-//
-// Thread rule: one thread at a time, bound to the device.
+// Random operands to measure and compare the backends of attention, and readers of their results. Not
+// thread-safe: one thread at a time, bound to the device.
 #pragma once
 
 #include <vector>
@@ -18,24 +17,25 @@ struct AttentionTrial {
   Buffer<std::byte> qkv, out, d_out, d_qkv, workspace;
   Buffer<float> lse, scratch;
 
-  // `scratch`: floats that our own backward pass wants. Waits for the stream.
+  // `scratch`: floats for the native backward pass. Blocks until the stream is idle.
   static Result<AttentionTrial> Create(Stream stream, const AttentionProblem& problem, int64_t scratch);
 
   AttentionOperands operands() const {
     return {.qkv = qkv.get(), .out = out.get(), .lse = lse.get(), .d_out = d_out.get(), .d_qkv = d_qkv.get()};
   }
 
-  // Zeros what the pass writes.
-  void Forget(Stream stream, AttentionPass pass) const;
+  // Zeroes the outputs of the pass.
+  void ClearOutputs(Stream stream, AttentionPass pass) const;
 };
 
-// Numbers that the pass has written, of the first samples and of the last ones: out and lse, or d_q, d_k and
-// d_v, each by itself. Waits for the stream.
+// The outputs of a pass for the first and the last samples, one vector per tensor: out and lse, or d_q, d_k
+// and d_v. Blocks until the stream is idle.
 using AttentionResults = std::vector<std::vector<float>>;
 Result<AttentionResults> ReadResults(Stream stream, const AttentionProblem& problem, AttentionPass pass,
                                      const AttentionTrial& trial);
 
-// |got - want| relative to |want|, of the worst of them; no number when there is one that is none.
+// Returns the largest |got - want| / |want| over the tensors, in the Euclidean norm; NaN when a result is
+// NaN.
 double MaxRelativeError(const AttentionResults& got, const AttentionResults& want);
 
 }  // namespace ringmaster::cuda

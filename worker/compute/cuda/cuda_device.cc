@@ -28,7 +28,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kDevice = 0;  // which one that is, CUDA_VISIBLE_DEVICES says
+constexpr int kDevice = 0;  // the first GPU in CUDA_VISIBLE_DEVICES
 
 template <class T>
 int64_t Bytes(std::span<T> span) {
@@ -37,13 +37,13 @@ int64_t Bytes(std::span<T> span) {
 
 int64_t Blocks(std::span<const int32_t> per_block) { return static_cast<int64_t>(per_block.size()); }
 
-std::string Words(const DeviceProperties& facts) {
-  return fmt::format("{} (sm_{}, {:.1f} GiB, driver for CUDA {}.{})", facts.name, facts.architecture,
-                     static_cast<double>(facts.memory_bytes) / (1 << 30), facts.driver / 1000,
-                     facts.driver % 1000 / 10);
+std::string Describe(const DeviceProperties& properties) {
+  return fmt::format("{} (sm_{}, {:.1f} GiB, driver for CUDA {}.{})", properties.name,
+                     properties.architecture, static_cast<double>(properties.memory_bytes) / (1 << 30),
+                     properties.driver / 1000, properties.driver % 1000 / 10);
 }
 
-// Where measured algorithms are kept between runs; nowhere when the user has no such place.
+// Returns the folder that stores measured algorithms between runs; empty when the environment names none.
 std::string CacheFolder() {
   if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
     return std::string(cache) + "/ringmaster";
@@ -54,11 +54,11 @@ std::string CacheFolder() {
 
 class CudaDevice final : public device::Device {
  public:
-  explicit CudaDevice(DeviceProperties facts) : facts_(std::move(facts)) {}
+  explicit CudaDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   ~CudaDevice() override {
-    // What is still under way uses memory that goes now.
+    // Running work uses memory that is freed below.
     for (const OwnedStream* stream : {&compute_, &to_host_, &to_device_}) (void)Synchronize(stream->get());
-    collectives_.reset();  // and what others know, when they are gone
+    collectives_.reset();  // unregisters memory from the transports, after the streams are idle
   }
 
   Status Start(std::string_view transport) {
@@ -68,9 +68,9 @@ class CudaDevice final : public device::Device {
     for (Event* event : {&final_, &to_host_done_, &to_device_done_, &reduced_, &sync_point_}) {
       RM_ASSIGN(*event, Event::Create());
     }
-    RM_ASSIGN(collectives_, cuda::Collectives::Create(facts_, transport));
+    RM_ASSIGN(collectives_, cuda::Collectives::Create(properties_, transport));
     RM_ASSIGN(gemm_, Gemm::Create({.cache_folder = CacheFolder()}));
-    RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, facts_));
+    RM_ASSIGN(attention_, Attention::Create({.cache_folder = CacheFolder()}, properties_));
     RM_ASSIGN(adamw_, Buffer<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(host_adamw_, Pinned<kernels::AdamWPair>::Create(1));
     RM_ASSIGN(sgd_, Buffer<kernels::SgdPair>::Create(1));
@@ -80,9 +80,10 @@ class CudaDevice final : public device::Device {
 
   std::string Kind() const override { return "cuda"; }
   bool OnHost() const override { return false; }
-  std::string Description() const override { return "cuda, " + Words(facts_); }
+  std::string Description() const override { return "cuda, " + Describe(properties_); }
   std::string Fingerprint() const override {
-    return fmt::format("cuda {} sm_{} CUDA {}", facts_.name, facts_.architecture, facts_.runtime);
+    return fmt::format("cuda {} sm_{} CUDA {}", properties_.name, properties_.architecture,
+                       properties_.runtime);
   }
   std::string Plan() const override {
     return PlanText{.gemm = gemm_->Choices(), .attention = attention_->Choices()}.Text();
@@ -98,11 +99,11 @@ class CudaDevice final : public device::Device {
   }
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
-    auto made = collectives_->Allocate(static_cast<int64_t>(bytes));
-    if (!made.ok() && made.error().code == Code::kExhausted) return TooSmall(bytes, label);
-    if (!made.ok()) return made.error().In(std::string(label));
-    taken_ += fmt::format("{} {:.1f} + ", label, Mib(static_cast<size_t>(made->taken_bytes)));
-    return made->memory;
+    auto created = collectives_->Allocate(static_cast<int64_t>(bytes));
+    if (!created.ok() && created.error().code == Code::kExhausted) return TooSmall(bytes, label);
+    if (!created.ok()) return created.error().In(std::string(label));
+    allocations_ += fmt::format("{} {:.1f} + ", label, Mib(static_cast<size_t>(created->taken_bytes)));
+    return created->memory;
   }
 
   Result<std::span<std::byte>> AllocateMirror(std::span<std::byte> host, std::string_view label) override {
@@ -155,7 +156,7 @@ class CudaDevice final : public device::Device {
 
   Status Norm(std::span<const float> values, std::span<double> norm) override {
     const auto count = static_cast<int64_t>(values.size());
-    if (norm_scratch_.size() < kernels::NormScratch(count)) {  // the first time
+    if (norm_scratch_.size() < kernels::NormScratch(count)) {  // first call
       RM_ASSIGN(norm_scratch_, Buffer<double>::Create(kernels::NormScratch(count)));
     }
     kernels::Norm(compute_.get(), count, values.data(), norm.data(), norm_scratch_.get());
@@ -179,7 +180,7 @@ class CudaDevice final : public device::Device {
                                   .next_params = slices.next_params.data(),
                                   .next_state0 = slices.next_state0.data(),
                                   .next_state1 = slices.next_state1.data()};
-    // The pinned scalars of the last update have been read: the caller has waited since.
+    // The pinned scalars may be overwritten: the caller has synchronized since the previous update.
     if (config.kind == optimizer::Kind::kSgd) {
       *host_sgd_.get() = {optimizer::MakeSgd(config, scalars, false),
                           optimizer::MakeSgd(config, scalars, true)};
@@ -286,23 +287,24 @@ class CudaDevice final : public device::Device {
 
   static double Mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-  // The refusal of what comes after the model, with the sum so far.
+  // Returns the out-of-memory error for an allocation after the model, with the sum of the earlier ones.
   Error TooSmall(size_t bytes, std::string_view label) const {
     const auto left = GetDeviceMemory();
     return {Code::kExhausted,
             fmt::format(
-                "the GPU's memory is too small: beside the model's activations, {}{} {:.1f} MiB are needed "
+                "the GPU's memory is too small: in addition to the model's activations, {}{} {:.1f} MiB are "
+                "needed "
                 "and more may follow, {:.1f} of {:.1f} MiB are free; weights, optimizer state, gradients and "
                 "their sums are as large as the model: lower its width, layers or vocabulary in "
                 "spec.training.model",
-                taken_, label, Mib(bytes), left.ok() ? Mib(static_cast<size_t>(left->free_bytes)) : 0.0,
-                Mib(static_cast<size_t>(facts_.memory_bytes)))};
+                allocations_, label, Mib(bytes), left.ok() ? Mib(static_cast<size_t>(left->free_bytes)) : 0.0,
+                Mib(static_cast<size_t>(properties_.memory_bytes)))};
   }
 
-  // The rules of the arena's blocks, once: a device serves one layout.
+  // Uploads the rules of the arena's blocks with the first update. A device serves one layout.
   Status MakeRules(const engine::Layout& layout) {
     if (rules_.size() > 0) {
-      CHECK(rules_.size() * engine::kBlock == layout.elements, "another layout");
+      CHECK(rules_.size() * engine::kBlock == layout.elements, "a device serves one layout");
       return Ok();
     }
     const std::vector<kernels::BlockRule> rules = kernels::MakeBlockRules(layout);
@@ -313,7 +315,7 @@ class CudaDevice final : public device::Device {
     return Sync();
   }
 
-  const DeviceProperties facts_;
+  const DeviceProperties properties_;
   std::unique_ptr<cuda::Collectives> collectives_;
   OwnedStream compute_;
   OwnedStream to_host_;
@@ -325,7 +327,7 @@ class CudaDevice final : public device::Device {
   Event sync_point_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Attention> attention_;
-  std::string taken_;  // what Allocate was for: "params 474.7 + ", in MiB
+  std::string allocations_;  // earlier allocations for TooSmall, in MiB: "params 474.7 + "
   std::vector<PinnedRange> pinned_;
 
   Buffer<double> norm_scratch_;
@@ -348,14 +350,14 @@ Result<std::string> ProbeDevice() {
   if (devices.empty())
     return Error{Code::kUnavailable,
                  "this process sees no GPU (CUDA_VISIBLE_DEVICES, or the container got none)"};
-  return Words(devices.front());
+  return Describe(devices.front());
 }
 
 Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport) {
-  RM_ASSIGN(DeviceProperties facts, BindDevice(kDevice));
-  auto made = std::make_unique<CudaDevice>(std::move(facts));
-  RM_TRY(made->Start(transport));
-  return std::unique_ptr<device::Device>(std::move(made));
+  RM_ASSIGN(DeviceProperties properties, BindDevice(kDevice));
+  auto created = std::make_unique<CudaDevice>(std::move(properties));
+  RM_TRY(created->Start(transport));
+  return std::unique_ptr<device::Device>(std::move(created));
 }
 
 }  // namespace ringmaster::cuda

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A GPU as the device of a trainer: worker/compute/device/device.h over the kernels and the runtime.
+// A GPU as the device of a trainer: implements worker/compute/device/device.h with the kernels and the
+// runtime of this folder. Newcomers to this folder start here, and then read models/model.h, gemm.h and
+// kernels/.
 //
-// Three streams: one for the models, the sums and the update, in the order of the calls; and one for each
-// direction in which buckets travel beside it.
+// Uses four streams: the compute stream for models, sums and updates, in the order of the calls; one stream
+// per copy direction, so that copies of buckets overlap with computation; and the stream of the collectives.
 #pragma once
 
 #include <memory>
@@ -15,11 +17,11 @@
 
 namespace ringmaster::cuda {
 
-// The GPU that CreateDevice takes, the first that this process sees, for people. kUnavailable when there is
-// none or this process cannot use it.
+// Describes the GPU that CreateDevice uses, the first one that this process sees. Errors: kUnavailable when
+// there is none or this process cannot use it.
 Result<std::string> ProbeDevice();
 
-// `transport` as device::Options.
+// `transport` is device::Options::transport.
 Result<std::unique_ptr<device::Device>> CreateDevice(std::string_view transport = "auto");
 
 }  // namespace ringmaster::cuda

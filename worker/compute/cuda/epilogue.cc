@@ -21,13 +21,13 @@ void RunAs(Stream stream, const GemmShape& shape, const GemmOperands& operands) 
 
 }  // namespace
 
-GemmShape PlainOf(const GemmShape& shape) {
+GemmShape WithoutEpilogue(const GemmShape& shape) {
   GemmShape plain = shape;
   plain.epilogue = Epilogue::kNone;
   return plain;
 }
 
-GemmOperands PlainOf(const GemmShape& shape, const GemmOperands& operands) {
+GemmOperands WithoutEpilogue(const GemmShape& shape, const GemmOperands& operands) {
   return {.a = operands.a,
           .b = operands.b,
           .c = shape.epilogue == Epilogue::kBiasGelu ? operands.aux : operands.c};

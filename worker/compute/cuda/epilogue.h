@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Epilogues of products by kernels of ours, where the library's own is missing or slower.
+// Epilogues of GEMM as separate kernels, where the library's fused one is missing or slower.
 #pragma once
 
 #include "worker/compute/cuda/gemm.h"
@@ -8,16 +8,16 @@
 
 namespace ringmaster::cuda {
 
-// Whether a kernel can follow the plain product.
+// Returns whether a separate kernel exists for the epilogue.
 inline bool HasKernel(Epilogue epilogue) {
   return epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluGradient;
 }
 
-// The product without its epilogue, and the operands it then has.
-GemmShape PlainOf(const GemmShape& shape);
-GemmOperands PlainOf(const GemmShape& shape, const GemmOperands& operands);
+// Return the product without its epilogue, and its operands.
+GemmShape WithoutEpilogue(const GemmShape& shape);
+GemmOperands WithoutEpilogue(const GemmShape& shape, const GemmOperands& operands);
 
-// Enqueues what follows the plain product.
+// Enqueues the epilogue of the plain product.
 void RunEpilogue(Stream stream, const GemmShape& shape, const GemmOperands& operands);
 
 }  // namespace ringmaster::cuda

@@ -8,18 +8,20 @@
 #include <charconv>
 #include <vector>
 
-#include "worker/compute/cuda/choices_text.h"
 #include "worker/compute/cuda/epilogue.h"
+#include "worker/compute/cuda/text_lines.h"
 
 namespace ringmaster::cuda {
 namespace {
 
-constexpr std::string_view kMagic = "ringmaster product choices 2";
+constexpr ChoiceFormat kFormat = {.magic = "ringmaster product choices 2",
+                                  .name = "GEMM choices",
+                                  .requirement = "the same GPU and the same cuBLASLt"};
 
-// Letters of epilogues, in the order of Epilogue.
+// The letter of each epilogue, in the order of Epilogue.
 constexpr std::string_view kEpilogues = "-+gd";
 
-// "m n k lda ldb ldc flags": what a shape is, in words that Read reads back.
+// Returns "m n k lda ldb ldc flags", which ReadShape parses.
 std::string ShapeText(const GemmShape& s) {
   return fmt::format("{} {} {} {} {} {} {}{}{}{}{}{}", s.m, s.n, s.k, s.lda, s.ldb, s.ldc,
                      s.a_transposed ? 't' : 'n', s.b_transposed ? 't' : 'n', s.in == DType::kBf16 ? 'b' : 'f',
@@ -28,8 +30,9 @@ std::string ShapeText(const GemmShape& s) {
 }
 
 bool ReadShape(const std::vector<std::string_view>& words, GemmShape& s) {
-  if (!Read(words[0], s.m) || !Read(words[1], s.n) || !Read(words[2], s.k) || !Read(words[3], s.lda) ||
-      !Read(words[4], s.ldb) || !Read(words[5], s.ldc) || words[6].size() != 6)
+  if (!ParseNumber(words[0], s.m) || !ParseNumber(words[1], s.n) || !ParseNumber(words[2], s.k) ||
+      !ParseNumber(words[3], s.lda) || !ParseNumber(words[4], s.ldb) || !ParseNumber(words[5], s.ldc) ||
+      words[6].size() != 6)
     return false;
   const std::string_view flags = words[6];
   s.a_transposed = flags[0] == 't';
@@ -43,7 +46,7 @@ bool ReadShape(const std::vector<std::string_view>& words, GemmShape& s) {
   return true;
 }
 
-// Bytes of the algorithm, behind who does the epilogue.
+// Returns who runs the epilogue ("fused": the library; "apart": a separate kernel), and the algorithm in hex.
 std::string AlgorithmText(const GemmChoice& choice) {
   std::string text = choice.fused ? "fused " : "apart ";
   for (const uint8_t byte : choice.algorithm) text += fmt::format("{:02x}", byte);
@@ -62,47 +65,34 @@ bool ReadAlgorithm(std::string_view text, GemmAlgorithm& algorithm) {
 
 }  // namespace
 
-const GemmChoice* GemmChoices::Find(const GemmShape& shape) const {
-  const auto it = choices_.find(shape);
-  return it == choices_.end() ? nullptr : &it->second;
-}
-
 std::string GemmChoices::Text() const {
-  std::string text = fmt::format("{}\n{}\n", kMagic, key_);
-  for (const auto& [shape, choice] : choices_)
+  std::string text = ChoiceHeader(kFormat, key());
+  for (const auto& [shape, choice] : all())
     text += fmt::format("{} {} {:.6f}\n", ShapeText(shape), AlgorithmText(choice), choice.milliseconds);
   return text;
 }
 
 Result<GemmChoices> GemmChoices::Parse(std::string_view text, std::string_view key) {
-  if (NextLine(text) != kMagic)
-    return Error{Code::kCorrupt, fmt::format("product choices begin with \"{}\"; this does not", kMagic)};
-  if (const std::string_view theirs = NextLine(text); theirs != key)
-    return Error{Code::kInvalid,
-                 fmt::format("product algorithms were chosen for {}, this is {}: members of one job need the "
-                             "same GPU and the same cuBLASLt",
-                             theirs, key)};
   GemmChoices choices{std::string(key)};
-  while (!text.empty()) {
-    const std::string_view line = NextLine(text);
-    const auto words = Words(line);
+  RM_TRY(ParseChoices(text, kFormat, key, [&](std::string_view line, bool) -> Status {
+    const auto words = SplitWords(line);
     GemmShape shape;
     GemmChoice choice;
-    // Times are for people and benchmarks: digits of a float, which from_chars of this compiler reads too.
     if (words.size() != 10 || !ReadShape(words, shape) || (words[7] != "fused" && words[7] != "apart") ||
-        !ReadAlgorithm(words[8], choice.algorithm) || !Read(words[9], choice.milliseconds))
-      return Error{Code::kCorrupt, fmt::format("no line of product choices: \"{}\"", line)};
+        !ReadAlgorithm(words[8], choice.algorithm) || !ParseNumber(words[9], choice.milliseconds))
+      return Error{Code::kCorrupt, fmt::format("not a line of GEMM choices: \"{}\"", line)};
     choice.fused = words[7] == "fused";
     if (!choice.fused && !HasKernel(shape.epilogue))
-      return Error{Code::kCorrupt, fmt::format("no kernel can follow this product: \"{}\"", line)};
+      return Error{Code::kCorrupt, fmt::format("no kernel for the epilogue of this GEMM: \"{}\"", line)};
     choices.Set(shape, choice);
-  }
+    return Ok();
+  }));
   return choices;
 }
 
 uint64_t GemmChoices::Fingerprint() const {
-  std::string text = key_;
-  for (const auto& [shape, choice] : choices_) text += "\n" + ShapeText(shape) + " " + AlgorithmText(choice);
+  std::string text = key();
+  for (const auto& [shape, choice] : all()) text += "\n" + ShapeText(shape) + " " + AlgorithmText(choice);
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products by cuBLASLt. Its matrices are column-major, so what it is asked for is the transpose of what we
-// want: C^T = op(B)^T op(A)^T, in which our rows are its columns and nothing has to be moved.
+// GEMM by cuBLASLt, whose matrices are column-major. It therefore computes the transpose of the row-major
+// product, C^T = op(B)^T op(A)^T: a row-major matrix in memory is the column-major transpose of itself.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
-#include <unistd.h>
-#include <xxhash.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
+#include "worker/compute/cuda/choice_table.h"
 #include "worker/compute/cuda/epilogue.h"
 #include "worker/compute/cuda/gemm.h"
 #include "worker/compute/cuda/gemm_choices.h"
@@ -31,35 +27,35 @@ constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 constexpr int kWarmUps = 1;
 constexpr int kRepetitions = 5;
 
-Status Told(cublasStatus_t status, std::string_view doing) {
+Status Check(cublasStatus_t status, std::string_view action) {
   if (status == CUBLAS_STATUS_SUCCESS) return Ok();
   const Code code = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH
                         ? Code::kInvalid
                         : (status == CUBLAS_STATUS_ALLOC_FAILED ? Code::kExhausted : Code::kInternal);
-  return Error{code, fmt::format("{}: {} (cuBLASLt {})", doing, cublasLtGetStatusString(status),
+  return Error{code, fmt::format("{}: {} (cuBLASLt {})", action, cublasLtGetStatusString(status),
                                  cublasLtGetVersion())};
 }
 
 cudaDataType_t CudaType(DType type) { return type == DType::kBf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// Rows and columns of a matrix as it lies, and elements from row to row.
-struct Lying {
+// A row-major matrix in memory: its shape (rows, columns) and its row stride.
+struct StoredMatrix {
   int64_t rows = 0, columns = 0, ld = 0;
   int64_t Elements() const { return rows * ld; }
 };
-Lying LyingA(const GemmShape& s) {
-  Lying a = s.a_transposed ? Lying{s.k, s.m, s.lda} : Lying{s.m, s.k, s.lda};
+StoredMatrix StoredMatrixA(const GemmShape& s) {
+  StoredMatrix a = s.a_transposed ? StoredMatrix{s.k, s.m, s.lda} : StoredMatrix{s.m, s.k, s.lda};
   if (a.ld == 0) a.ld = a.columns;
   return a;
 }
-Lying LyingB(const GemmShape& s) {
-  Lying b = s.b_transposed ? Lying{s.n, s.k, s.ldb} : Lying{s.k, s.n, s.ldb};
+StoredMatrix StoredMatrixB(const GemmShape& s) {
+  StoredMatrix b = s.b_transposed ? StoredMatrix{s.n, s.k, s.ldb} : StoredMatrix{s.k, s.n, s.ldb};
   if (b.ld == 0) b.ld = b.columns;
   return b;
 }
-Lying LyingC(const GemmShape& s) { return {s.m, s.n, s.ldc == 0 ? s.n : s.ldc}; }
+StoredMatrix StoredMatrixC(const GemmShape& s) { return {s.m, s.n, s.ldc == 0 ? s.n : s.ldc}; }
 
-// Owners of the library's descriptors.
+// Owners of the library's descriptors: unique_ptr with these deleters.
 struct DestroyDesc {
   void operator()(cublasLtMatmulDesc_t desc) const { (void)cublasLtMatmulDescDestroy(desc); }
 };
@@ -79,34 +75,35 @@ using Handle = std::unique_ptr<cublasLtContext, DestroyHandle>;
 
 template <class Value>
 Status Set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-  return Told(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(value)), "describing a product");
+  return Check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(value)), "describing a GEMM");
 }
 template <class Value>
 Status Set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
-  return Told(cublasLtMatmulPreferenceSetAttribute(p, attribute, &value, sizeof(value)),
-              "describing a product");
+  return Check(cublasLtMatmulPreferenceSetAttribute(p, attribute, &value, sizeof(value)),
+               "describing a GEMM");
 }
 
-Result<Layout> MakeLayout(DType type, const Lying& matrix) {
+Result<Layout> MakeLayout(DType type, const StoredMatrix& matrix) {
   cublasLtMatrixLayout_t layout = nullptr;
-  RM_TRY(Told(cublasLtMatrixLayoutCreate(&layout, CudaType(type), static_cast<uint64_t>(matrix.columns),
-                                         static_cast<uint64_t>(matrix.rows), matrix.ld),
-              "describing a matrix"));
+  RM_TRY(Check(cublasLtMatrixLayoutCreate(&layout, CudaType(type), static_cast<uint64_t>(matrix.columns),
+                                          static_cast<uint64_t>(matrix.rows), matrix.ld),
+               "describing a matrix"));
   return Layout(layout);
 }
 
-// A shape as the library sees it: built once. Without `fused`, it is the plain product, and a kernel follows.
-struct Known {
+// The descriptors of a shape for the library, built once. Without `fused`, they describe the plain product,
+// and a kernel runs the epilogue.
+struct Prepared {
   bool fused = true;
   Desc desc;
-  Layout first;   // our B
-  Layout second;  // our A
+  Layout first;   // B
+  Layout second;  // A
   Layout result;
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-// What a shape is measured with.
-struct Trial {
+// The operands that a shape is measured with.
+struct TrialOperands {
   Buffer<std::byte> a, b, c, bias, aux;
 };
 
@@ -121,7 +118,7 @@ class CublasLt final : public Gemm {
 
   Status Start() {
     cublasLtHandle_t handle = nullptr;
-    RM_TRY(Told(cublasLtCreate(&handle), "starting cuBLASLt"));
+    RM_TRY(Check(cublasLtCreate(&handle), "creating a handle of cuBLASLt"));
     handle_.reset(handle);
     RM_ASSIGN(workspace_, Buffer<std::byte>::Create(kWorkspaceBytes));
     RM_ASSIGN(stream_, OwnedStream::Create());
@@ -130,7 +127,7 @@ class CublasLt final : public Gemm {
   }
 
   Status Prepare(const GemmShape& shape) override {
-    if (known_.contains(shape)) return Ok();
+    if (prepared_.contains(shape)) return Ok();
     const GemmChoice* choice = stored_.Find(shape);
     if (choice != nullptr) {
       RM_ASSIGN(const bool works, Works(shape, *choice));
@@ -146,15 +143,16 @@ class CublasLt final : public Gemm {
   }
 
   void Run(Stream stream, const GemmShape& shape, const GemmOperands& operands) override {
-    const auto it = known_.find(shape);
-    CHECK(it != known_.end(), "a product of {} x {} x {} was not prepared", shape.m, shape.n, shape.k);
-    const Known& known = it->second;
-    const cublasStatus_t status = Multiply(known, known.algorithm, shape, operands, stream);
+    const auto it = prepared_.find(shape);
+    CHECK(it != prepared_.end(), "the GEMM {} x {} x {} was not prepared", shape.m, shape.n, shape.k);
+    const Prepared& prepared = it->second;
+    const cublasStatus_t status = Multiply(prepared, prepared.algorithm, shape, operands, stream);
     if (status == CUBLAS_STATUS_SUCCESS) return;
-    // All that can be refused was refused in Prepare. The library has a CUDA runtime of its own, so what went
-    // wrong there is not this thread's last error: the device is asked, and its answer told by the next wait.
+    // Prepare has rejected every shape that the library rejects, so the device has failed. The library has
+    // its own CUDA runtime, so its error is not the last error of this thread. Query the device instead; the
+    // next Synchronize reports its error.
     const cudaError_t device = cudaStreamQuery(stream);
-    CHECK(device != cudaSuccess && device != cudaErrorNotReady, "a product of {} x {} x {} was refused: {}",
+    CHECK(device != cudaSuccess && device != cudaErrorNotReady, "cuBLASLt rejected the GEMM {} x {} x {}: {}",
           shape.m, shape.n, shape.k, cublasLtGetStatusString(status));
   }
 
@@ -165,10 +163,9 @@ class CublasLt final : public Gemm {
     for (const auto& [shape, choice] : theirs.all()) {
       RM_ASSIGN(const bool works, Works(shape, choice));
       if (!works)
-        return Error{Code::kInvalid,
-                     fmt::format("the algorithm for products of {} x {} x {} that the job uses "
-                                 "does not run here, on {}",
-                                 shape.m, shape.n, shape.k, choices_.key())};
+        return Error{Code::kInvalid, fmt::format("the job's algorithm for the GEMM {} x {} x {} "
+                                                 "does not run here, on {}",
+                                                 shape.m, shape.n, shape.k, choices_.key())};
       stored_.Set(shape, choice);
       const GemmChoice* const ours = choices_.Find(shape);
       if (ours == nullptr || (ours->algorithm == choice.algorithm && ours->fused == choice.fused)) continue;
@@ -186,36 +183,36 @@ class CublasLt final : public Gemm {
 
  private:
   Status Use(const GemmShape& shape, const GemmChoice& choice) {
-    RM_ASSIGN(Known known, Describe(shape, choice.fused));
-    std::memcpy(&known.algorithm, choice.algorithm.data(), sizeof(known.algorithm));
+    RM_ASSIGN(Prepared prepared, Describe(shape, choice.fused));
+    std::memcpy(&prepared.algorithm, choice.algorithm.data(), sizeof(prepared.algorithm));
     choices_.Set(shape, choice);
-    known_.insert_or_assign(shape, std::move(known));
+    prepared_.insert_or_assign(shape, std::move(prepared));
     return Ok();
   }
 
-  Result<Known> Describe(const GemmShape& whole, bool fused) const {
-    const GemmShape shape = fused ? whole : PlainOf(whole);
-    Known known;
-    known.fused = fused;
+  Result<Prepared> Describe(const GemmShape& whole, bool fused) const {
+    const GemmShape shape = fused ? whole : WithoutEpilogue(whole);
+    Prepared prepared;
+    prepared.fused = fused;
     cublasLtMatmulDesc_t desc = nullptr;
-    RM_TRY(Told(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product"));
-    known.desc.reset(desc);
+    RM_TRY(Check(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a GEMM"));
+    prepared.desc.reset(desc);
     const cublasOperation_t first = shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     RM_TRY(Set(desc, CUBLASLT_MATMUL_DESC_TRANSA, first));
     RM_TRY(Set(desc, CUBLASLT_MATMUL_DESC_TRANSB, second));
     if (shape.epilogue != Epilogue::kNone) {
       RM_TRY(Set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(shape.epilogue)));
-      // Until there are operands: something that is aligned as they are.
+      // A placeholder with the alignment of operands, until there are operands.
       GemmOperands aligned;
       aligned.bias = aligned.aux = workspace_.get();
-      RM_TRY(Told(SetOperands(desc, shape, aligned), "describing a product"));
+      RM_TRY(Check(SetOperands(desc, shape, aligned), "describing a GEMM"));
       if (HasKernel(shape.epilogue)) RM_TRY(Set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n));
     }
-    RM_ASSIGN(known.first, MakeLayout(shape.in, LyingB(shape)));
-    RM_ASSIGN(known.second, MakeLayout(shape.in, LyingA(shape)));
-    RM_ASSIGN(known.result, MakeLayout(shape.out, LyingC(shape)));
-    return known;
+    RM_ASSIGN(prepared.first, MakeLayout(shape.in, StoredMatrixB(shape)));
+    RM_ASSIGN(prepared.second, MakeLayout(shape.in, StoredMatrixA(shape)));
+    RM_ASSIGN(prepared.result, MakeLayout(shape.out, StoredMatrixC(shape)));
+    return prepared;
   }
 
   static cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue) {
@@ -232,7 +229,7 @@ class CublasLt final : public Gemm {
     return CUBLASLT_EPILOGUE_DEFAULT;
   }
 
-  // What of an epilogue's operands the description holds.
+  // Sets the operands of the epilogue that the descriptor holds.
   static cublasStatus_t SetOperands(cublasLtMatmulDesc_t desc, const GemmShape& shape,
                                     const GemmOperands& operands) {
     if (shape.epilogue == Epilogue::kBias || shape.epilogue == Epilogue::kBiasGelu) {
@@ -246,91 +243,91 @@ class CublasLt final : public Gemm {
   }
 
   Result<bool> Works(const GemmShape& shape, const GemmChoice& choice) const {
-    RM_ASSIGN(const Known known, Describe(shape, choice.fused));
+    RM_ASSIGN(const Prepared prepared, Describe(shape, choice.fused));
     cublasLtMatmulAlgo_t algorithm;
     std::memcpy(&algorithm, choice.algorithm.data(), sizeof(algorithm));
     cublasLtMatmulHeuristicResult_t result{};
-    return cublasLtMatmulAlgoCheck(handle_.get(), known.desc.get(), known.first.get(), known.second.get(),
-                                   known.result.get(), known.result.get(), &algorithm,
-                                   &result) == CUBLAS_STATUS_SUCCESS &&
+    return cublasLtMatmulAlgoCheck(handle_.get(), prepared.desc.get(), prepared.first.get(),
+                                   prepared.second.get(), prepared.result.get(), prepared.result.get(),
+                                   &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
            static_cast<int64_t>(result.workspaceSize) <= kWorkspaceBytes;
   }
 
-  cublasStatus_t Multiply(const Known& known, const cublasLtMatmulAlgo_t& algorithm, const GemmShape& shape,
-                          const GemmOperands& whole, Stream stream) {
+  cublasStatus_t Multiply(const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
+                          const GemmShape& shape, const GemmOperands& whole, Stream stream) {
     const float one = 1;
     const float beta = shape.accumulate ? 1 : 0;
-    const GemmOperands operands = known.fused ? whole : PlainOf(shape, whole);
+    const GemmOperands operands = prepared.fused ? whole : WithoutEpilogue(shape, whole);
     cublasStatus_t status =
-        known.fused ? SetOperands(known.desc.get(), shape, operands) : CUBLAS_STATUS_SUCCESS;
+        prepared.fused ? SetOperands(prepared.desc.get(), shape, operands) : CUBLAS_STATUS_SUCCESS;
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    status = cublasLtMatmul(handle_.get(), known.desc.get(), &one, operands.b, known.first.get(), operands.a,
-                            known.second.get(), &beta, operands.c, known.result.get(), operands.c,
-                            known.result.get(), &algorithm, workspace_.get(),
+    status = cublasLtMatmul(handle_.get(), prepared.desc.get(), &one, operands.b, prepared.first.get(),
+                            operands.a, prepared.second.get(), &beta, operands.c, prepared.result.get(),
+                            operands.c, prepared.result.get(), &algorithm, workspace_.get(),
                             static_cast<size_t>(kWorkspaceBytes), stream);
-    if (status == CUBLAS_STATUS_SUCCESS && !known.fused) RunEpilogue(stream, shape, whole);
+    if (status == CUBLAS_STATUS_SUCCESS && !prepared.fused) RunEpilogue(stream, shape, whole);
     return status;
   }
 
-  Result<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(const Known& known,
+  Result<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(const Prepared& prepared,
                                                                   const GemmShape& shape) {
     cublasLtMatmulPreference_t made = nullptr;
-    RM_TRY(Told(cublasLtMatmulPreferenceCreate(&made), "describing a product"));
+    RM_TRY(Check(cublasLtMatmulPreferenceCreate(&made), "describing a GEMM"));
     const Preference preference(made);
     RM_TRY(Set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspaceBytes)));
-    // Parts of a sum that are added in the order in which they get done would differ from run to run.
+    // Exclude reductions that add partial sums in the order of completion, whose bits differ from run to run.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     RM_TRY(Set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
     std::vector<cublasLtMatmulHeuristicResult_t> results(
         static_cast<size_t>(std::max(1, config_.candidates)));
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle_.get(), known.desc.get(), known.first.get(), known.second.get(), known.result.get(),
-        known.result.get(), made, static_cast<int>(results.size()), results.data(), &found);
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_.get(), prepared.desc.get(), prepared.first.get(),
+                                       prepared.second.get(), prepared.result.get(), prepared.result.get(),
+                                       made, static_cast<int>(results.size()), results.data(), &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-      found = 0;  // of this shape, or with this epilogue
+      found = 0;  // not for this shape or this epilogue
     else
-      RM_TRY(Told(status, fmt::format("looking for an algorithm for products of {} x {} x {}", shape.m,
-                                      shape.n, shape.k)));
+      RM_TRY(Check(status,
+                   fmt::format("finding an algorithm for the GEMM {} x {} x {}", shape.m, shape.n, shape.k)));
     results.resize(static_cast<size_t>(found));
     std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
     return results;
   }
 
-  // The quickest of all candidates, those with the library's epilogue and those with a kernel behind them.
+  // Measures all candidates, with a fused epilogue and with a separate kernel, and returns the fastest.
   Result<GemmChoice> Choose(const GemmShape& shape) {
     std::optional<GemmChoice> best;
-    std::optional<Trial> trial;
+    std::optional<TrialOperands> trial;
     for (const bool fused : {true, false}) {
-      // The library wants rows of aux to be a multiple of 8.
+      // The library needs rows of aux whose length is a multiple of 8.
       if (fused ? HasKernel(shape.epilogue) && shape.n % 8 != 0 : !HasKernel(shape.epilogue)) continue;
-      RM_ASSIGN(const Known known, Describe(shape, fused));
-      RM_ASSIGN(const auto candidates, Candidates(known, shape));
+      RM_ASSIGN(const Prepared prepared, Describe(shape, fused));
+      RM_ASSIGN(const auto candidates, Candidates(prepared, shape));
       for (const auto& candidate : candidates) {
         GemmChoice choice{.fused = fused};
         std::memcpy(choice.algorithm.data(), &candidate.algo, sizeof(candidate.algo));
         if (config_.candidates <= 1) return choice;
         if (!trial) {
-          RM_ASSIGN(trial, MakeTrial(shape));
+          RM_ASSIGN(trial, MakeTrialOperands(shape));
         }
-        RM_ASSIGN(const std::optional<double> milliseconds, Measure(known, candidate.algo, shape, *trial));
+        RM_ASSIGN(const std::optional<double> milliseconds, Measure(prepared, candidate.algo, shape, *trial));
         if (!milliseconds || (best && *milliseconds >= best->milliseconds)) continue;
         choice.milliseconds = *milliseconds;
         best = choice;
       }
     }
     if (best) return *best;
-    RM_TRY(Synchronize(stream_.get()));  // if the device is lost, that is why
-    return Error{Code::kInvalid,
-                 fmt::format("cuBLASLt {} has no algorithm that runs products of {} x {} x {} on {}",
-                             cublasLtGetVersion(), shape.m, shape.n, shape.k, device_.name)};
+    RM_TRY(Synchronize(stream_.get()));  // reports a lost device as the cause
+    return Error{Code::kInvalid, fmt::format("cuBLASLt {} has no algorithm for the GEMM {} x {} x {} on {}",
+                                             cublasLtGetVersion(), shape.m, shape.n, shape.k, device_.name)};
   }
 
-  Result<Trial> MakeTrial(const GemmShape& shape) {
-    Trial trial;
-    RM_ASSIGN(trial.a, RandomMatrix(stream_.get(), shape.in, LyingA(shape).Elements(), 1));
-    RM_ASSIGN(trial.b, RandomMatrix(stream_.get(), shape.in, LyingB(shape).Elements(), 2));
-    RM_ASSIGN(trial.c, RandomMatrix(stream_.get(), shape.out, LyingC(shape).Elements(), 3));
+  Result<TrialOperands> MakeTrialOperands(const GemmShape& shape) {
+    TrialOperands trial;
+    RM_ASSIGN(trial.a, RandomMatrix(stream_.get(), shape.in, StoredMatrixA(shape).Elements(), 1));
+    RM_ASSIGN(trial.b, RandomMatrix(stream_.get(), shape.in, StoredMatrixB(shape).Elements(), 2));
+    RM_ASSIGN(trial.c, RandomMatrix(stream_.get(), shape.out, StoredMatrixC(shape).Elements(), 3));
     RM_ASSIGN(trial.bias, RandomMatrix(stream_.get(), shape.out, shape.n, 4));
     if (HasKernel(shape.epilogue)) {
       RM_ASSIGN(trial.aux, RandomMatrix(stream_.get(), shape.out, shape.m * shape.n, 5));
@@ -338,9 +335,9 @@ class CublasLt final : public Gemm {
     return trial;
   }
 
-  // The quickest of some runs in milliseconds; nothing when the candidate does not run.
-  Result<std::optional<double>> Measure(const Known& known, const cublasLtMatmulAlgo_t& algorithm,
-                                        const GemmShape& shape, const Trial& trial) {
+  // Returns the shortest duration of several runs in milliseconds; nullopt when the candidate does not run.
+  Result<std::optional<double>> Measure(const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
+                                        const GemmShape& shape, const TrialOperands& trial) {
     const GemmOperands operands{trial.a.get(), trial.b.get(), trial.c.get(), trial.bias.get(),
                                 trial.aux.get()};
     RM_ASSIGN(Event begin, Event::Create());
@@ -348,7 +345,7 @@ class CublasLt final : public Gemm {
     double best = 0;
     for (int i = 0; i < kWarmUps + kRepetitions; ++i) {
       begin.Record(stream_.get());
-      if (Multiply(known, algorithm, shape, operands, stream_.get()) != CUBLAS_STATUS_SUCCESS)
+      if (Multiply(prepared, algorithm, shape, operands, stream_.get()) != CUBLAS_STATUS_SUCCESS)
         return std::optional<double>();
       end.Record(stream_.get());
       RM_TRY(end.Synchronize());
@@ -358,42 +355,30 @@ class CublasLt final : public Gemm {
     return std::optional<double>(best);
   }
 
-  std::filesystem::path StoredPath() const {
+  std::string StoredPath() const {
     const std::string key = fmt::format("{}, driver {}", choices_.key(), device_.driver);
-    return std::filesystem::path(config_.cache_folder) /
-           fmt::format("products-{:016x}.txt", XXH3_64bits(key.data(), key.size()));
+    return ChoicePath(config_.cache_folder, "products", key);
   }
 
-  // A file that is missing, damaged or of another key is no file: shapes are then measured again.
+  // Ignores a file that is missing, damaged or has another key: its shapes are then measured again.
   void ReadStored() {
     if (config_.cache_folder.empty()) return;
-    std::ifstream file(StoredPath());
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (auto read = GemmChoices::Parse(text.str(), choices_.key()); read.ok()) stored_ = std::move(*read);
+    if (auto read = GemmChoices::Parse(ReadStoredChoices(StoredPath()), choices_.key()); read.ok())
+      stored_ = std::move(*read);
   }
 
-  // Whole or not at all; what cannot be stored is measured again next time.
   void WriteStored() const {
-    if (config_.cache_folder.empty()) return;
-    std::error_code error;
-    std::filesystem::create_directories(config_.cache_folder, error);
-    std::filesystem::path temporary = StoredPath();
-    temporary += fmt::format(".{}", getpid());
-    if (std::ofstream(temporary) << stored_.Text())
-      std::filesystem::rename(temporary, StoredPath(), error);
-    else
-      std::filesystem::remove(temporary, error);
+    if (!config_.cache_folder.empty()) StoreChoices(StoredPath(), stored_.Text());
   }
 
   Config config_;
   DeviceProperties device_;
   Handle handle_;
   Buffer<std::byte> workspace_;
-  OwnedStream stream_;   // for measuring
-  GemmChoices choices_;  // of the shapes made known
-  GemmChoices stored_;   // those and what earlier runs have chosen
-  std::map<GemmShape, Known> known_;
+  OwnedStream stream_;   // for measurements
+  GemmChoices choices_;  // of the prepared shapes
+  GemmChoices stored_;   // these and the choices of earlier runs
+  std::map<GemmShape, Prepared> prepared_;
   uint64_t version_ = 0;
 };
 
@@ -402,7 +387,7 @@ class CublasLt final : public Gemm {
 Result<std::unique_ptr<Gemm>> Gemm::Create(const Config& config) {
   int index = 0;
   if (cudaGetDevice(&index) != cudaSuccess)
-    return Error{Code::kUnavailable, "products need a GPU, and this thread has none"};
+    return Error{Code::kUnavailable, "GEMM needs a GPU, and this thread has none"};
   RM_ASSIGN(const DeviceProperties device, BindDevice(index));
   auto gemm = std::make_unique<CublasLt>(config, device);
   RM_TRY(gemm->Start());

@@ -4,18 +4,19 @@
 
 #include <fmt/format.h>
 
-#include "worker/compute/cuda/choices_text.h"
+#include "worker/compute/cuda/text_lines.h"
 
 namespace ringmaster::cuda {
 namespace {
 
 constexpr std::string_view kPlanMagic = "ringmaster GPU plan 1";
 
-// A part is its name and its size in bytes on a line, and then itself.
+// A part is a line with its name and its size in bytes, followed by its text.
 bool ReadPart(std::string_view& text, std::string_view name, std::string& part) {
-  const auto words = Words(NextLine(text));
+  const auto words = SplitWords(NextLine(text));
   size_t size = 0;
-  if (words.size() != 2 || words[0] != name || !Read(words[1], size) || size > text.size()) return false;
+  if (words.size() != 2 || words[0] != name || !ParseNumber(words[1], size) || size > text.size())
+    return false;
   part = text.substr(0, size);
   text.remove_prefix(size);
   return true;
@@ -31,10 +32,10 @@ std::string PlanText::Text() const {
 Result<PlanText> PlanText::Parse(std::string_view text) {
   if (NextLine(text) != kPlanMagic)
     return Error{Code::kCorrupt,
-                 fmt::format("the plan of a GPU begins with \"{}\"; this does not", kPlanMagic)};
+                 fmt::format("the plan of a GPU must begin with \"{}\"; this text does not", kPlanMagic)};
   PlanText plan;
   if (!ReadPart(text, "products", plan.gemm) || !ReadPart(text, "attention", plan.attention) || !text.empty())
-    return Error{Code::kCorrupt, "the plan of a GPU is cut off or damaged"};
+    return Error{Code::kCorrupt, "the plan of a GPU is truncated or damaged"};
   return plan;
 }
 

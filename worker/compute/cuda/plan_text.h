@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What Device::Plan says of a GPU: the choices for products and for attention, as one text.
+// The text of Device::Plan on a GPU: the choices for GEMM and for attention. Value type.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 namespace ringmaster::cuda {
 
 struct PlanText {
-  std::string gemm;       // Products::Choices
+  std::string gemm;       // Gemm::Choices
   std::string attention;  // Attention::Choices
 
   std::string Text() const;
-  // kCorrupt when it is no such text.
+  // Errors: kCorrupt when `text` is not a plan.
   static Result<PlanText> Parse(std::string_view text);
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What choices are measured on: random numbers in [-1, 1). Zeros would be quicker than any real ones.
+// Random operands for measurements: values in [-1, 1). With zeros the measured
+// durations would be too short.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace ringmaster::cuda {
 
 inline int64_t BytesOf(DType type) { return type == DType::kBf16 ? 2 : 4; }
 
-// Waits for the stream.
+// Returns a matrix of random values. Blocks until the stream is idle.
 Result<Buffer<std::byte>> RandomMatrix(Stream stream, DType type, int64_t elements, uint64_t seed);
 
 }  // namespace ringmaster::cuda

@@ -22,13 +22,14 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// What our kernels take is what is tried with the library, and no more.
+// The library is used only for problems that the native kernels support.
 constexpr int64_t kLargestHead = 128;
 
-// Names of tensors: what Run gives addresses to.
+// The uids of the tensors, which Run maps to addresses.
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDOut, kDQ, kDK, kDV };
 
-// The headers report by value, and throw where they use the standard library wrongly or run out of memory.
+// Calls `call` and converts exceptions: cuDNN's headers return errors, but throw on misuse of the standard
+// library and when memory is short.
 template <class Fn>
 auto Guarded(const Fn& fn) -> decltype(fn()) {
   try {
@@ -36,12 +37,12 @@ auto Guarded(const Fn& fn) -> decltype(fn()) {
   } catch (const std::exception& e) {
     return Error{Code::kInternal, fmt::format("{}: {}", LibraryName(), e.what())};
   } catch (...) {
-    return Error{Code::kInternal, fmt::format("{}: an exception of no known kind", LibraryName())};
+    return Error{Code::kInternal, fmt::format("{}: an unknown exception", LibraryName())};
   }
 }
 
-// In one line.
-Status Told(const fe::error_t& error) {
+// Converts an error of the library; its text becomes one line.
+Status Check(const fe::error_t& error) {
   if (error.is_good()) return Ok();
   std::string why = error.err_msg;
   std::ranges::replace(why, '\n', ' ');
@@ -61,23 +62,24 @@ class Graph final : public AttentionGraph {
     if (!target.properties.empty()) {
       properties_ = std::make_shared<fe::DeviceProperties>();
       const std::vector<uint8_t> json(target.properties.begin(), target.properties.end());
-      RM_TRY(Told(properties_->deserialize(json)));
+      RM_TRY(Check(properties_->deserialize(json)));
       graph_.set_device_properties(properties_);
     }
     if (pass_ == AttentionPass::kForward)
       DescribeForward();
     else
       DescribeBackward();
-    RM_TRY(Told(graph_.validate()));
+    RM_TRY(Check(graph_.validate()));
     const auto handle = target.handle;
-    RM_TRY(Told(handle == nullptr ? graph_.build_operation_graph() : graph_.build_operation_graph(handle)));
-    RM_TRY(Told(graph_.create_execution_plans({fe::HeurMode_t::A})));
-    RM_TRY(Told(graph_.check_support()));
-    RM_TRY(Told(graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE)));
-    RM_TRY(Told(graph_.get_workspace_size(plan_.workspace_bytes)));
-    RM_TRY(Told(graph_.get_plan_name(plan_.name)));
+    RM_TRY(Check(handle == nullptr ? graph_.build_operation_graph() : graph_.build_operation_graph(handle)));
+    RM_TRY(Check(graph_.create_execution_plans({fe::HeurMode_t::A})));
+    RM_TRY(Check(graph_.check_support()));
+    RM_TRY(Check(graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE)));
+    RM_TRY(Check(graph_.get_workspace_size(plan_.workspace_bytes)));
+    RM_TRY(Check(graph_.get_plan_name(plan_.name)));
     std::ranges::replace(plan_.name, ' ', '_');
-    // Engine and knobs are the same, on H200, for a fixed order of sums and for any: their memory is not.
+    // On H200 the deterministic and the other algorithm have the same engine and knobs but different
+    // workspaces, so the size is part of the name.
     plan_.name += fmt::format(",{}", plan_.workspace_bytes);
     return Ok();
   }
@@ -87,7 +89,7 @@ class Graph final : public AttentionGraph {
   std::string Description() const override { return graph_.print(); }
 
   std::unordered_map<int64_t, void*> Addresses(const AttentionOperands& operands) const override {
-    constexpr int64_t kBytes = 2;  // of a bfloat16
+    constexpr int64_t kBytes = 2;  // size of a bfloat16
     const int64_t width = problem_.heads * problem_.head_size * kBytes;
     auto* const qkv = static_cast<std::byte*>(const_cast<void*>(operands.qkv));
     std::unordered_map<int64_t, void*> at = {
@@ -105,15 +107,15 @@ class Graph final : public AttentionGraph {
   Status Run(cudnnContext* handle, const AttentionOperands& operands, void* workspace) override {
     return Guarded([&]() -> Status {
       std::unordered_map<int64_t, void*> at = Addresses(operands);
-      Status done = Told(graph_.execute(handle, at, workspace));
-      // It was prepared with these very shapes: only the device can have failed.
+      Status done = Check(graph_.execute(handle, at, workspace));
+      // The plan was built for these shapes, so only the device can have failed.
       if (!done.ok()) return Error{Code::kGone, done.error().message};
       return done;
     });
   }
 
  private:
-  // [samples, heads, context, head_size], of rows that lie `row` elements apart.
+  // A tensor of shape (B, H, T, D) whose rows are `row` elements apart.
   std::vector<int64_t> Dims() const {
     return {problem_.samples, problem_.heads, problem_.context, problem_.head_size};
   }
@@ -136,7 +138,7 @@ class Graph final : public AttentionGraph {
     return {problem_.heads * problem_.context, problem_.context, 1, 1};
   }
 
-  // A query sees the keys up to its own.
+  // Causal mask: a query sees the keys up to its own position.
   template <class Attributes>
   Attributes Causal(const char* name) const {
     Attributes attributes;
@@ -197,18 +199,19 @@ std::string LibraryName() {
 Result<std::unique_ptr<AttentionGraph>> AttentionGraph::Build(const AttentionProblem& problem,
                                                               AttentionPass pass, const Target& target) {
   if (problem.type != DType::kBf16)
-    return Error{Code::kInvalid, fmt::format("{}: not in fp32", LibraryName())};
+    return Error{Code::kInvalid, fmt::format("{}: no support for fp32", LibraryName())};
   if (problem.head_size % 8 != 0 || problem.head_size > kLargestHead || problem.samples < 1 ||
       problem.context < 1)
-    return Error{Code::kInvalid, fmt::format("{}: heads are multiples of 8, and at most {} wide (got {})",
-                                             LibraryName(), kLargestHead, problem.head_size)};
-  // In backward the headers put a sum per row first into the workspace, and what the engine works in right
-  // behind it, wherever that ends.
+    return Error{Code::kInvalid,
+                 fmt::format("{}: the head size must be a multiple of 8 and at most {} (got {})",
+                             LibraryName(), kLargestHead, problem.head_size)};
+  // In backward, cuDNN's headers place one sum per row at the start of the workspace, and the workspace of
+  // the engine right after it, without alignment.
   constexpr int64_t kAligned = 16 / sizeof(float);
   if (pass == AttentionPass::kBackward && problem.samples * problem.heads * problem.context % kAligned != 0)
     return Error{Code::kInvalid,
-                 fmt::format("{}: samples x heads x context is a multiple of {} (got {} x {} "
-                             "x {}), or its workspace is not aligned",
+                 fmt::format("{}: samples x heads x context must be a multiple of {} (got {} x {} "
+                             "x {}), so that its workspace is aligned",
                              LibraryName(), kAligned, problem.samples, problem.heads, problem.context)};
   return Guarded([&]() -> Result<std::unique_ptr<AttentionGraph>> {
     auto graph = std::make_unique<Graph>(problem, pass);

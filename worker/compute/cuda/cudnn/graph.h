@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One pass of causal attention as cuDNN's graph: strides over our packed qkv, so that nothing is moved, and a
-// backward pass that adds in an order of its own choice and not of time's.
+// One pass of causal attention as a cuDNN graph. Strides address the packed qkv in place, without copies.
+// The backward pass is the deterministic one, whose order of additions does not depend on timing.
 //
-// A graph is built for the GPU of a handle. Without a GPU it is built for one that is described: then all is
-// as on that GPU, compiled kernels included, but for running it (tests/cuda/cudnn).
+// A graph is built for the GPU of a handle. Without a GPU it is built for the description of one: everything,
+// compiled kernels included, is then as on that GPU, but the graph cannot run (tests/cuda/cudnn).
 //
-// Thread rule: one thread at a time, bound to the device. No exception of cuDNN's headers leaves this.
+// Not thread-safe: one thread at a time, bound to the device. Catches all exceptions of cuDNN's headers.
 #pragma once
 
 #include <cstdint>
@@ -21,32 +21,32 @@ struct cudnnContext;
 
 namespace ringmaster::cuda::cudnn {
 
-// What is built for: one of the two.
+// The GPU that a graph is built for: exactly one member is set.
 struct Target {
   cudnnContext* handle = nullptr;
-  std::string properties;  // a GPU in cuDNN's words (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
+  std::string properties;  // the JSON of a GPU (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
 };
 
 class AttentionGraph {
  public:
-  // kInvalid with cuDNN's reason when it has no plan for this there.
+  // Errors: kInvalid with cuDNN's reason when it has no plan for the problem on the target.
   static Result<std::unique_ptr<AttentionGraph>> Build(const AttentionProblem& problem, AttentionPass pass,
                                                        const Target& target);
   virtual ~AttentionGraph() = default;
 
   virtual const AttentionLibrary::Plan& plan() const = 0;
 
-  // What cuDNN was told, in its own words: JSON of the operation and of its tensors, with their uids; and the
-  // addresses that those uids are given.
+  // For tests: cuDNN's JSON of the operation and of its tensors, with their uids; and the addresses of these
+  // uids.
   virtual std::string Description() const = 0;
   virtual std::unordered_map<int64_t, void*> Addresses(const AttentionOperands& operands) const = 0;
 
-  // Enqueues to the handle's stream.
+  // Enqueues the pass on the stream of the handle.
   virtual Status Run(cudnnContext* handle, const AttentionOperands& operands, void* workspace) = 0;
 };
 
-// "cuDNN-9.19.0+NVRTC-13.0", of the libraries that are loaded: cuDNN has the numbers of a plan's name, NVRTC
-// compiles what they stand for.
+// Returns the versions of the loaded libraries, "cuDNN-9.19.0+NVRTC-13.0". A plan's name identifies an
+// engine of cuDNN; NVRTC compiles its kernels.
 std::string LibraryName();
 
 }  // namespace ringmaster::cuda::cudnn

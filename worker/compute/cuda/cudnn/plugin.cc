@@ -36,9 +36,9 @@ class Cudnn final : public AttentionLibrary {
   Status Run(Stream stream, const AttentionProblem& problem, AttentionPass pass,
              const AttentionOperands& operands, void* workspace) override {
     const auto it = graphs_.find({problem, pass});
-    CHECK(it != graphs_.end() && it->second != nullptr, "attention that was not prepared");
-    // A stream that is recorded was this handle's before (models/graph_segments.h enqueues first): nothing is
-    // set then.
+    CHECK(it != graphs_.end() && it->second != nullptr, "attention was not prepared");
+    // A stream under capture is already the handle's stream, because models/graph_segments.h enqueues
+    // directly before it records; so nothing is set during a capture.
     if (stream != stream_) {
       if (const cudnnStatus_t status = cudnnSetStream(handle_.get(), stream); status != CUDNN_STATUS_SUCCESS)
         return Error{Code::kGone, fmt::format("{}: {}", LibraryName(), cudnnGetErrorString(status))};
@@ -49,7 +49,7 @@ class Cudnn final : public AttentionLibrary {
 
  private:
   Handle handle_;
-  Stream stream_ = nullptr;  // the handle's
+  Stream stream_ = nullptr;  // the stream of the handle
   std::map<std::pair<AttentionProblem, AttentionPass>, std::unique_ptr<AttentionGraph>> graphs_;
 };
 
@@ -57,7 +57,7 @@ Result<std::unique_ptr<AttentionLibrary>> Create() {
   cudnnHandle_t handle = nullptr;
   if (const cudnnStatus_t status = cudnnCreate(&handle); status != CUDNN_STATUS_SUCCESS)
     return Error{Code::kUnavailable,
-                 fmt::format("{} does not start: {}", LibraryName(), cudnnGetErrorString(status))};
+                 fmt::format("{} does not initialise: {}", LibraryName(), cudnnGetErrorString(status))};
   return std::unique_ptr<AttentionLibrary>(std::make_unique<Cudnn>(Handle(handle)));
 }
 

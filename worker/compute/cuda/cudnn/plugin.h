@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What libringmaster_cudnn.so offers to the GPU plugin that loads it (load.cc). It is a library of its own so
-// that the plugin needs no cuDNN: what this one is linked with is not there on every machine. Both are built
-// from one source tree by one compiler, as in worker/compute/device/plugin.h, and the loader checks that
-// first.
+// The interface of libringmaster_cudnn.so, which the GPU plugin loads (load.cc). It is a separate library
+// because the cuDNN that it links is not installed on every machine. Both are built from one source tree by
+// one compiler, as in worker/compute/device/plugin.h; the loader checks `interface` and `build` before
+// anything else.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,22 @@
 
 namespace ringmaster::cuda::cudnn {
 
-// Counted up with every change of AttentionLibrary.
+// Increment with every change of AttentionLibrary.
 inline constexpr uint32_t kPluginInterface = 1;
 
-// Of whoever includes this.
+// The build that includes this header: compiler and version of Ringmaster.
 inline constexpr const char* kPluginBuild = __VERSION__ " " RINGMASTER_VERSION;
 
 struct Plugin {
-  uint32_t interface = kPluginInterface;  // first, whatever else changes
+  uint32_t interface = kPluginInterface;  // stays the first member in every version
   const char* build = kPluginBuild;
 
-  // For the calling thread's device. kUnavailable with the reason when cuDNN does not start.
+  // Creates the library for the calling thread's device. Errors: kUnavailable with the reason when cuDNN
+  // does not initialise.
   Result<std::unique_ptr<AttentionLibrary>> (*create)() = nullptr;
 };
 
-// Exported by the library as `ringmaster_cudnn_plugin`; the answer is never freed.
+// The library exports this function as `ringmaster_cudnn_plugin`. Its result is never freed.
 using PluginEntry = const Plugin*();
 inline constexpr const char* kPluginEntry = "ringmaster_cudnn_plugin";
 

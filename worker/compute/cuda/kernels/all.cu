@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// All kernels as one source: compiled once per architecture, which takes less time than one by one.
+// All kernels as one source file, which compiles faster per architecture than separate files.
 #include "worker/compute/cuda/kernels/attention.cu"
 #include "worker/compute/cuda/kernels/attention_bf16.cu"
 #include "worker/compute/cuda/kernels/bias.cu"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Attention for float, multiplied and added without tensor cores, which would round.
+// Attention for float. Uses no tensor cores, because they would round the operands.
 #include "worker/compute/cuda/kernels/attention.h"
 
 #include "worker/compute/cuda/kernels/attention_tiles.h"
@@ -25,12 +25,12 @@ __global__ void __launch_bounds__(kTileThreads)
   const int64_t queries = QueryTile() * S::kTile;
   float total[S::kPer][S::kColumns] = {};
   float top[S::kPer];
-  float sum[S::kPer] = {};  // of this thread's columns
+  float sum[S::kPer] = {};  // over this thread's columns
   RM_UNROLL
   for (int i = 0; i < S::kPer; ++i) top[i] = kMasked;
   LoadRows<kHead>(head, queries, from, head.stride, q);
   for (int64_t keys = 0; keys <= queries; keys += S::kTile) {
-    __syncthreads();  // q is there; the last tile's values are done with
+    __syncthreads();  // q is loaded; the values of the previous tile are no longer read
     LoadRows<kHead>(head, keys, from + head.width, head.stride, kv);
     __syncthreads();
     float scores[S::kPer][S::kPer];
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kTileThreads)
       for (int j = 0; j < S::kColumns; ++j) total[i][j] *= shrink;
     }
     StoreScores<kHead>(scores, tile);
-    __syncthreads();  // keys are done with, scores are there
+    __syncthreads();  // the keys are no longer read; the scores are stored
     LoadRows<kHead>(head, keys, from + 2 * head.width, head.stride, kv);
     __syncthreads();
     ScoresByRows<kHead>(tile, kv, total);
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kTileThreads)
   StoreRows<kHead>(head, queries, total, factor, out + head.out, head.out_stride);
 }
 
-// The probabilities of a tile again, and the gradient of its scores before scaling by the head's size:
+// Recomputes the probabilities p of a tile, and computes the gradient of its unscaled scores:
 // d = p * (d_out . v - delta) * scale. Queries are rows, keys columns.
 template <int kHead>
 __device__ __forceinline__ void ScoreGradients(const Head& head, int64_t queries, int64_t keys,
@@ -107,7 +107,7 @@ __device__ __forceinline__ void ScoreGradients(const Head& head, int64_t queries
   }
 }
 
-// A block has a tile of keys and goes over the query tiles that see it.
+// A block owns a tile of keys and loops over the query tiles that see it.
 template <int kHead>
 __global__ void __launch_bounds__(kTileThreads)
     AttentionKeysBackwardKernel(AttentionShape shape, const float* qkv, const float* d_out, const float* lse,
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kTileThreads)
   LoadRows<kHead>(head, keys, qkv + head.q + head.width, head.stride, k);
   LoadRows<kHead>(head, keys, qkv + head.q + 2 * head.width, head.stride, v);
   for (int64_t queries = keys; queries < head.context; queries += S::kTile) {
-    __syncthreads();  // k and v are there; what the last queries left is done with
+    __syncthreads();  // k and v are loaded; the data of the previous queries is no longer read
     LoadRows<kHead>(head, queries, qkv + head.q, head.stride, q);
     LoadRows<kHead>(head, queries, d_out + head.out, head.out_stride, d);
     __syncthreads();
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kTileThreads)
   StoreRows<kHead>(head, keys, d_v, one, d_qkv + head.q + 2 * head.width, head.stride);
 }
 
-// A block has a tile of queries and goes over the keys that they see.
+// A block owns a tile of queries and loops over the keys that they see.
 template <int kHead>
 __global__ void __launch_bounds__(kTileThreads)
     AttentionQueriesBackwardKernel(AttentionShape shape, const float* qkv, const float* d_out,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Causal attention from packed q, k, v, flash style: scores stay in shared memory and registers, tile by
-// tile; only the log-sum-exp of each row is kept for backward, which finds the probabilities again. Backward
-// has no atomics: one pass over query tiles per key tile gives d_k and d_v, one over key tiles per query tile
-// d_q.
+// Causal self-attention from packed q, k, v: out = softmax(q k^T / sqrt(D) + causal mask) v, per head.
+// Source: FlashAttention (Dao et al. 2022). Scores stay in shared memory and registers, tile by tile.
+// Forward keeps only the log-sum-exp of each row, from which backward recomputes the probabilities. Backward
+// uses no atomics: for each key tile, one pass over the query tiles computes d_k and d_v; for each query
+// tile, one pass over the key tiles computes d_q.
 //
-// qkv is [samples * context, 3 * heads * head_size], q before k before v, each head's numbers together; out
-// and d_out are [samples * context, heads * head_size]; lse is [samples, heads, context]. T is float or Bf16.
+// Shapes, with B samples, H heads, context T and head size D: qkv, d_qkv (B, T, 3, H, D), q before k before
+// v; out, d_out (B, T, H, D); lse (B, H, T), natural logarithm. The element type T of the templates is float
+// or Bf16.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +18,21 @@
 
 namespace ringmaster::cuda::kernels {
 
-// Larger heads do not fit the tiles.
+// The largest head size that fits the tiles.
 inline constexpr int64_t kLargestHead = 128;
 
 struct AttentionShape {
-  int64_t samples = 0;
-  int64_t heads = 0;
-  int64_t context = 0;
-  int64_t head_size = 0;
+  int64_t samples = 0;    // B
+  int64_t heads = 0;      // H
+  int64_t context = 0;    // T
+  int64_t head_size = 0;  // D
 };
 
+// Writes out and lse.
 template <class T>
 void AttentionForward(Stream stream, const AttentionShape& shape, const T* qkv, T* out, float* lse);
 
-// d_qkv, laid out as qkv, is overwritten. `scratch` holds AttentionBackwardScratch floats.
+// Overwrites d_qkv. `scratch` holds AttentionBackwardScratch floats.
 int64_t AttentionBackwardScratch(const AttentionShape& shape);
 template <class T>
 void AttentionBackward(Stream stream, const AttentionShape& shape, const T* qkv, const T* out, const T* d_out,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Attention for bfloat16 on tensor cores. Scores never leave registers: those of a warp, as a product leaves
-// them, are laid out as the next product takes them.
+// Attention for bfloat16 on tensor cores. Scores never leave registers: the layout in which a product leaves
+// the scores of a warp is the layout in which the next product reads them.
 #include "worker/compute/cuda/kernels/attention.h"
 #include "worker/compute/cuda/kernels/attention_head.h"
 #include "worker/compute/cuda/kernels/attention_matrices.h"
@@ -13,14 +13,14 @@ constexpr float kLog2e = 1.44269504f;
 constexpr float kLn2 = 0.69314718f;
 constexpr float kMaskedScore = -3.4e38f;
 
-// Rows per warp and tile sizes that fit the registers.
+// Rows per warp and tile sizes, chosen to fit the registers.
 template <int kHead>
 struct MatrixTiles {
   static constexpr int kM = kHead > 64 ? 1 : 2;                     // forward
   static constexpr int kQueries = kMatrixWarps * kMatrixRows * kM;  // forward
   static constexpr int kKeys = 64;                                  // forward
   static constexpr int kOwn = kMatrixWarps * kMatrixRows;           // backward: rows of a block
-  static constexpr int kOther = kHead > 64 ? 32 : 64;               // backward: rows of a turn
+  static constexpr int kOther = kHead > 64 ? 32 : 64;               // backward: rows of one iteration
   static constexpr size_t kForwardBytes = (kQueries + 2 * kKeys) * kRowStride<kHead> * sizeof(Bf16);
   static constexpr size_t kBackwardBytes = 2 * (kOwn + kOther) * kRowStride<kHead> * sizeof(Bf16);
 };
@@ -44,16 +44,16 @@ __global__ void __launch_bounds__(kMatrixThreads)
   const float scale = head.scale * kLog2e;
   float total[kM][kHead / 8][4] = {};
   float top[kM][2];
-  float sum[kM][2] = {};  // of this lane's columns
+  float sum[kM][2] = {};  // over this lane's columns
   RM_UNROLL
   for (int m = 0; m < kM; ++m) top[m][0] = top[m][1] = kMaskedScore;
   LoadTile<kHead, S::kQueries>(head, queries, from, head.stride, packs, q);
   for (int64_t keys = 0; keys < keys_end; keys += S::kKeys) {
-    __syncthreads();  // the last keys and values are done with
+    __syncthreads();  // the previous keys and values are no longer read
     LoadTile<kHead, S::kKeys>(head, keys, from + head.width, head.stride, packs, k);
     LoadTile<kHead, S::kKeys>(head, keys, from + 2 * head.width, head.stride, packs, v);
     __syncthreads();
-    if (keys >= mine + kMatrixRows * kM) continue;  // no row of the warp sees them
+    if (keys >= mine + kMatrixRows * kM) continue;  // no row of the warp sees these keys
     float scores[kM][S::kKeys / 8][4];
     RowsByRows<kHead, kM, S::kKeys>(q + warp * kMatrixRows * kM * kRowStride<kHead>, k, scores);
     RM_UNROLL
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kMatrixThreads)
           const float other = __shfl_xor_sync(kAllLanes, most, step);
           most = other > most ? other : most;
         }
-        // Key 0 is seen by every row and comes first, so that `most` is a score from the first tile on.
+        // Every row sees key 0, which is in the first tile, so `most` is a score from the first tile on.
         const float shrink = exp2f(top[m][i] - most);
         top[m][i] = most;
         sum[m][i] *= shrink;
@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(kMatrixThreads)
   StoreTile<kHead, kM>(head, mine, total, factor, out + head.out, head.out_stride, packs);
 }
 
-// A block has a tile of keys, its warps 16 of them each as rows of the scores, and goes over the query tiles
-// that see it. Queries behind the context are zeros, and so is all that they add.
+// A block owns a tile of keys, 16 per warp as rows of the scores, and loops over the query tiles that see
+// it. Queries beyond the context are zeros and add zeros.
 template <int kHead>
 __global__ void __launch_bounds__(kMatrixThreads)
     AttentionKeysBackwardBf16Kernel(AttentionShape shape, bool packs, const Bf16* qkv, const Bf16* d_out,
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kMatrixThreads)
   LoadTile<kHead, S::kOwn>(head, keys, qkv + head.q + head.width, head.stride, packs, k);
   LoadTile<kHead, S::kOwn>(head, keys, qkv + head.q + 2 * head.width, head.stride, packs, v);
   for (int64_t queries = keys; queries < head.context; queries += S::kOther) {
-    __syncthreads();  // the last queries are done with
+    __syncthreads();  // the previous queries are no longer read
     LoadTile<kHead, S::kOther>(head, queries, qkv + head.q, head.stride, packs, q);
     LoadTile<kHead, S::kOther>(head, queries, d_out + head.out, head.out_stride, packs, d);
     for (int i = static_cast<int>(threadIdx.x); i < S::kOther; i += kMatrixThreads) {
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kMatrixThreads)
       row_delta[i] = inside ? delta[head.statistics + queries + i] : 0.0f;
     }
     __syncthreads();
-    if (queries + S::kOther <= mine) continue;  // they see none of the warp's keys
+    if (queries + S::kOther <= mine) continue;  // these queries see none of the warp's keys
     float p[1][S::kOther / 8][4];
     float gradients[1][S::kOther / 8][4];
     RowsByRows<kHead, 1, S::kOther>(k + row, q, p);
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kMatrixThreads)
   StoreTile<kHead, 1>(head, mine, d_v, one, d_qkv + head.q + 2 * head.width, head.stride, packs);
 }
 
-// A block has a tile of queries and goes over the keys that they see.
+// A block owns a tile of queries and loops over the keys that they see.
 template <int kHead>
 __global__ void __launch_bounds__(kMatrixThreads)
     AttentionQueriesBackwardBf16Kernel(AttentionShape shape, bool packs, const Bf16* qkv, const Bf16* d_out,
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kMatrixThreads)
   LoadTile<kHead, S::kOwn>(head, queries, qkv + head.q, head.stride, packs, q);
   LoadTile<kHead, S::kOwn>(head, queries, d_out + head.out, head.out_stride, packs, d);
   for (int64_t keys = 0; keys < keys_end; keys += S::kOther) {
-    __syncthreads();  // the last keys are done with
+    __syncthreads();  // the previous keys are no longer read
     LoadTile<kHead, S::kOther>(head, keys, qkv + head.q + head.width, head.stride, packs, k);
     LoadTile<kHead, S::kOther>(head, keys, qkv + head.q + 2 * head.width, head.stride, packs, v);
     __syncthreads();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where attention's blocks find their head, and the sum that its backward starts with. Device code.
+// The head that a block of the attention kernels computes, and the first step of backward. Device code.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace ringmaster::cuda::kernels {
 
-// One head of one sample, as offsets into qkv, out and lse. A grid is (tiles, heads, samples).
+// One head of one sample, as offsets into qkv, out and lse. The grid is (tiles, heads, samples).
 struct Head {
   int64_t context;
   int size;
   int64_t stride;  // between rows of q, k or v
   int64_t out_stride;
-  int64_t q;  // k and v follow `width` and twice `width` behind
+  int64_t q;  // k is at q + width, v at q + 2 * width
   int64_t width;
   int64_t out;
   int64_t statistics;
@@ -40,7 +40,7 @@ __device__ __forceinline__ Head HeadOfBlock(const AttentionShape& shape) {
           1.0f / sqrtf(static_cast<float>(shape.head_size))};
 }
 
-// Largest tiles first: the last query tile sees every key.
+// Returns the query tile of the block. The tiles with the most work run first: the last one sees every key.
 __device__ __forceinline__ int64_t QueryTile() { return static_cast<int64_t>(gridDim.x - 1 - blockIdx.x); }
 
 inline dim3 HeadGrid(const AttentionShape& shape, int64_t tile) {
@@ -50,7 +50,8 @@ inline dim3 HeadGrid(const AttentionShape& shape, int64_t tile) {
 
 inline constexpr int kDeltaWarps = 8;
 
-// delta of a row and head = out . d_out: the sum over keys of probability times its gradient.
+// delta (B, H, T) = out . d_out per row and head, which equals the sum over keys of probability times its
+// gradient.
 template <class T>
 __global__ void AttentionDeltaKernel(AttentionShape shape, const T* out, const T* d_out, float* delta) {
   const int64_t query = static_cast<int64_t>(blockIdx.x) * kDeltaWarps + threadIdx.y;

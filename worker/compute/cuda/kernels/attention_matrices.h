@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What attention's kernels for bfloat16 are made of: four warps, each with kM times 16 rows of scores in its
-// registers, as mma.h lays out the matrix d. Rows of q, k, v and gradients lie in shared memory, filled with
-// zeros beyond the context and the head, a little apart, so that rows of a small matrix differ in bank.
-// Device code.
+// Building blocks of the bfloat16 attention kernels. Four warps each hold kM * 16 rows of scores in
+// registers, in the layout of the matrix d in mma.h. Rows of q, k, v and gradients are in shared memory,
+// zero-padded beyond the context and the head size. The row stride has padding, so that the rows of an 8 x 8
+// matrix are in different banks. Device code.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace ringmaster::cuda::kernels {
 
 inline constexpr int kMatrixWarps = 4;
 inline constexpr int kMatrixThreads = kMatrixWarps * kWarp;
-inline constexpr int kMatrixRows = 16;  // of a matrix of scores
+inline constexpr int kMatrixRows = 16;  // rows of one matrix of scores
 
 template <int kHead>
 inline constexpr int kRowStride = kHead + 8;
 
-// Rows [first, first + kRows) of the head. `packs`: sixteen bytes at a time.
+// Loads rows [first, first + kRows) of the head. `packs`: copies sixteen bytes at a time.
 template <int kHead, int kRows>
 __device__ __forceinline__ void LoadTile(const Head& head, int64_t first, const Bf16* from, int64_t stride,
                                          bool packs, Bf16* tile) {
@@ -45,7 +45,7 @@ __device__ __forceinline__ void LoadTile(const Head& head, int64_t first, const 
   }
 }
 
-// scores = the warp's rows at `a` times the kN rows at `b`.
+// scores = the warp's rows at `a` times the transpose of the kN rows at `b`.
 template <int kHead, int kM, int kN>
 __device__ __forceinline__ void RowsByRows(const Bf16* a, const Bf16* b, float (&scores)[kM][kN / 8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void RowsByRows(const Bf16* a, const Bf16* b, float (
   }
 }
 
-// total += scores, rounded to bfloat16, times the kN rows at `b`.
+// total += scores (rounded to bfloat16) times the kN rows at `b`.
 template <int kHead, int kM, int kN>
 __device__ __forceinline__ void ScoresByRows(const float (&scores)[kM][kN / 8][4], const Bf16* b,
                                              float (&total)[kM][kHead / 8][4]) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void ScoresByRows(const float (&scores)[kM][kN / 8][4
   }
 }
 
-// The warp's rows from `first` on, each times factor.
+// Stores the warp's rows, the first of which is row `first`, each times its factor.
 template <int kHead, int kM>
 __device__ __forceinline__ void StoreTile(const Head& head, int64_t first,
                                           const float (&total)[kM][kHead / 8][4],

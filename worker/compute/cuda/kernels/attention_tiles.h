@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What attention's kernels for float are made of: 256 threads as 16 by 16, and square tiles of scores of
-// which every thread has kPer by kPer: rows ty * kPer + i, columns tx + 16 * j. Rows of q, k, v lie in shared
-// memory as floats, `Tiles::kStride` apart, filled with zeros beyond the context and the head. Device code.
+// Building blocks of the float attention kernels. 256 threads form a 16 x 16 grid (tx, ty). A tile of scores
+// is square, and each thread holds kPer x kPer of them: rows ty * kPer + i, columns tx + 16 * j. Rows of q,
+// k, v are in shared memory as floats with a stride of Tiles::kStride, zero-padded beyond the context and
+// the head size. Device code.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@ namespace ringmaster::cuda::kernels {
 inline constexpr int kSide = 16;
 inline constexpr int kTileThreads = kSide * kSide;
 
-// kHead: the head's size, rounded up to 16, 32, 64 or 128.
+// kHead: the head size rounded up to 16, 32, 64 or 128.
 template <int kHead>
 struct Tiles {
   static constexpr int kTile = kHead > 64 ? 32 : 64;  // rows of a tile
   static constexpr int kPer = kTile / kSide;
-  static constexpr int kColumns = kHead / kSide;  // of the head, per thread: tx + 16 * j
+  static constexpr int kColumns = kHead / kSide;  // columns of the head per thread: tx + 16 * j
   static constexpr int kStride =
       kHead + 4;  // of a row; odd in units of 16 bytes, so that rows differ in bank
   static constexpr int kScoreStride = kTile + 4;
-  static constexpr int kRows = kTile * kStride;  // floats of a tile of rows
+  static constexpr int kRows = kTile * kStride;  // floats of a tile
   static constexpr int kScores = kTile * kScoreStride;
 };
 
@@ -39,7 +40,7 @@ __device__ __forceinline__ void LoadRows(const Head& head, int64_t first, const 
   }
 }
 
-// scores[i][j] = a's row ty * kPer + i times b's row tx + 16 * j.
+// scores[i][j] = dot product of row ty * kPer + i of `a` and row tx + 16 * j of `b`.
 template <int kHead>
 __device__ __forceinline__ void RowsByRows(const float* a, const float* b,
                                            float (&scores)[Tiles<kHead>::kPer][Tiles<kHead>::kPer]) {
@@ -112,7 +113,7 @@ __device__ __forceinline__ void ScoresTransposedByRows(
   }
 }
 
-// This thread's scores into the tile.
+// Stores this thread's scores in the tile.
 template <int kHead>
 __device__ __forceinline__ void StoreScores(const float (&scores)[Tiles<kHead>::kPer][Tiles<kHead>::kPer],
                                             float* tile) {
@@ -127,7 +128,7 @@ __device__ __forceinline__ void StoreScores(const float (&scores)[Tiles<kHead>::
   }
 }
 
-// Rows first + ty * kPer + i of the head's result, each times factor[i].
+// Stores rows first + ty * kPer + i of the result, each times factor[i].
 template <int kHead>
 __device__ __forceinline__ void StoreRows(const Head& head, int64_t first,
                                           const float (&total)[Tiles<kHead>::kPer][Tiles<kHead>::kColumns],

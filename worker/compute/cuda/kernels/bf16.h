@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A bfloat16 number: the upper half of a float, rounded to nearest even. One type for host and device code,
-// so that kernels compiled by nvcc and their callers compiled by g++ mean the same thing.
+// The bfloat16 type: the upper half of a float, rounded to nearest even. One type for host and device code,
+// shared by kernels compiled by nvcc and callers compiled by g++.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ RM_HOST_DEVICE inline float ToFloat(Bf16 value) {
 }
 RM_HOST_DEVICE inline float ToFloat(float value) { return value; }
 
-// NaN stays NaN, as in worker/compute/engine/kernels/convert.h.
+// Rounds to nearest even; NaN stays NaN, as in worker/compute/engine/kernels/convert.h.
 RM_HOST_DEVICE inline Bf16 RoundToBf16(float value) {
   const auto bits = __builtin_bit_cast(uint32_t, value);
   const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -32,7 +32,7 @@ RM_HOST_DEVICE inline Bf16 RoundToBf16(float value) {
   return {static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded)};
 }
 
-// From float to whatever an activation is kept in.
+// Converts a float to the type of an activation.
 template <class T>
 RM_HOST_DEVICE inline T FromFloat(float value) {
   if constexpr (sizeof(T) == 2) {

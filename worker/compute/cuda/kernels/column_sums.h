@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums of columns: warps of a block take rows in turn and are added in order, blocks of kPartRows rows in a
-// second stage likewise. Device code and its launches.
+// Column sums in a fixed order. A block sums kPartRows rows: its warps take rows in turn, and their sums are
+// added in order. Further stages sum the blocks in the same way. Device code and its launches.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace ringmaster::cuda::kernels {
 inline constexpr int kSumWarps = 8;
 inline constexpr int64_t kPartRows = 256;
 
-// sums[part * columns + c] over the rows of part blockIdx.x, which are `stride` apart.
+// sums[part * columns + c] = sum over the rows of part blockIdx.x. Shape: x (rows, columns) with row stride
+// `stride`.
 template <int kCount, class T>
 __global__ void __launch_bounds__(kWarp* kSumWarps)
     ColumnSumsKernel(int64_t rows, int64_t columns, int64_t stride, const T* x, float* sums) {
@@ -47,8 +48,8 @@ __global__ void __launch_bounds__(kWarp* kSumWarps)
   }
 }
 
-// Parts of the first stage. They are the grid's x, which has room for any number; its y has for 65535 times
-// 32 columns.
+// Returns the parts of a stage. They are the x dimension of the grid, which has no practical limit; the y
+// dimension allows 65535 * 32 columns.
 inline int64_t SumParts(int64_t rows) { return (rows + kPartRows - 1) / kPartRows; }
 
 template <class T>
@@ -64,7 +65,7 @@ void LaunchColumnSums(Stream stream, int64_t rows, int64_t columns, int64_t stri
   }
 }
 
-// Floats of scratch; stages follow until one part is left.
+// Returns the floats of scratch of SumColumns, which runs stages until one part is left.
 inline int64_t SumColumnsScratch(int64_t rows, int64_t columns) {
   int64_t floats = 0;
   for (int64_t parts = SumParts(rows); parts > 1; parts = SumParts(parts)) floats += parts * columns;

@@ -13,7 +13,7 @@ __device__ __forceinline__ int32_t Plus(int32_t a, int32_t b) {
 __device__ __forceinline__ float Plus(float a, float b) { return __fadd_rn(a, b); }
 
 template <class T>
-struct Terms {
+struct Combine {
   int64_t count;
   int world;
   int rank;
@@ -21,21 +21,22 @@ struct Terms {
   const T* others;
   T* own;
 
-  __device__ T Term(int r, int64_t i) const {
+  __device__ T Operand(int r, int64_t i) const {
     if (r == rank) return own[i];
     return others[static_cast<int64_t>(r < rank ? r : r - 1) * count + i];
   }
-  // One at a time: neighbouring threads read neighbouring elements, and rows of `others` have no alignment.
+  // One element at a time: neighbouring threads read neighbouring elements, and rows of `others` are
+  // unaligned.
   template <int kCount>
   __device__ void At(int64_t i) const {
     static_assert(kCount == 1);
-    T sum = Term(0, i);
+    T sum = Operand(0, i);
     for (int r = 1; r < world; ++r) {
-      const T term = Term(r, i);
+      const T operand = Operand(r, i);
       if (maximum)
-        sum = sum < term ? term : sum;
+        sum = sum < operand ? operand : sum;
       else
-        sum = Plus(sum, term);
+        sum = Plus(sum, operand);
     }
     own[i] = sum;
   }
@@ -46,9 +47,9 @@ struct Terms {
 template <class T>
 void CombineOperands(Stream stream, int64_t count, int world, int rank, bool maximum, const T* others,
                      T* own) {
-  const Terms<T> terms{count, world, rank, maximum, others, own};
-  Launch(ElementsKernel<1, Terms<T>>, Cover(count, kElementThreads), kElementThreads, 0, stream, count,
-         terms);
+  const Combine<T> combine{count, world, rank, maximum, others, own};
+  Launch(ElementsKernel<1, Combine<T>>, Cover(count, kElementThreads), kElementThreads, 0, stream, count,
+         combine);
 }
 
 template void CombineOperands<int32_t>(Stream, int64_t, int, int, bool, const int32_t*, int32_t*);

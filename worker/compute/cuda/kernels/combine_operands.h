@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums of what members of a group have, term by term in the order of their ranks: the arithmetic of
-// fabric::Combiner on device memory, with its bits.
+// Reduction over the operands of the ranks of a group, in rank order: fabric::Combiner on device memory,
+// with the same bits.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace ringmaster::cuda::kernels {
 
-// own[i] = the terms of ranks 0, 1, ... of `world`, added one after the other, or their maximum. The term of
-// `rank` is own[i] itself; those of the others lie one behind the other in `others`, `count` elements each.
-// int32 wraps. T is int32_t or float.
+// own[i] = sum (or maximum) over ranks 0, 1, ... of their element i, in rank order. The operand of `rank` is
+// `own` itself; `others` holds those of the other ranks in rank order. int32 sums wrap. Shape: own (count);
+// others (world - 1, count). T is int32_t or float.
 template <class T>
 void CombineOperands(Stream stream, int64_t count, int world, int rank, bool maximum, const T* others,
                      T* own);

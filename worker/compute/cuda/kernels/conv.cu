@@ -27,8 +27,8 @@ struct ToChannelsLast {
   }
 };
 
-// Over the elements of patches. A pack lies within the channels of one tap, since channels are then a
-// multiple of it.
+// Runs over the elements of patches. A pack is within the channels of one tap, because channels are a
+// multiple of kPack when packs are used.
 template <class T>
 struct GatherPatches {
   ImageShape shape;
@@ -50,7 +50,7 @@ struct GatherPatches {
   }
 };
 
-// Over the elements of images.
+// Runs over the elements of images.
 template <class T>
 struct SumPatches {
   ImageShape shape;

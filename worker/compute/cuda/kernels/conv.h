@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// 3x3 convolution with padding 1 as a matrix product: images, channels last, become a matrix of patches. With
-// weights [3, 3, in, out], patches x weights is the output, channels last again. T is float or Bf16.
+// 3x3 convolution with padding 1 as a matrix product (im2col): images become a matrix of patches, and
+// patches x weights is the output. Shape of the weights: (3, 3, in, out), so (9 * in, out) as a matrix. T is
+// float or Bf16.
+//
+// Shapes: images (B, H, W, C), channels last; patches (B * H * W, 9 * C).
 #pragma once
 
 #include <cstdint>
@@ -12,22 +15,23 @@
 namespace ringmaster::cuda::kernels {
 
 struct ImageShape {
-  int64_t samples = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 0;
+  int64_t samples = 0;   // B
+  int64_t height = 0;    // H
+  int64_t width = 0;     // W
+  int64_t channels = 0;  // C
 };
 
-// out[s, y, x, c] = images[s, c, y, x]: from the layout of datasets to ours.
+// out[s, y, x, c] = images[s, c, y, x]: from the (B, C, H, W) of datasets to channels last.
 template <class T>
 void ChannelsLast(Stream stream, const ImageShape& shape, const float* images, T* out);
 
 // patches[(s * height + y) * width + x, (ky * 3 + kx) * channels + c] = images[s, y + ky - 1, x + kx - 1, c],
-// 0 outside.
+// 0 outside of the image.
 template <class T>
 void Patches(Stream stream, const ImageShape& shape, const T* images, T* patches);
 
-// images = sum over the patches that hold each element, in the order of (ky, kx): the gradient of Patches.
+// The gradient of Patches (col2im): images[s, y, x, c] = sum of its copies in patches, in the order of (ky,
+// kx).
 template <class T>
 void PatchesBackward(Stream stream, const ImageShape& shape, const T* patches, T* images);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// float to bfloat16.
+// Conversion from float to bfloat16.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ringmaster::cuda::kernels {
 
-// y = x, rounded.
+// y = bfloat16(x), rounded to nearest even. Shape: x, y (n).
 void ToBf16(Stream stream, int64_t n, const float* x, Bf16* y);
 
 }  // namespace ringmaster::cuda::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A block takes a row: one pass finds the largest logit and the sum of exponentials together, a second one
-// writes the gradient.
+// One block per row. The first pass computes the largest logit and the sum of exponentials together (online
+// softmax, Milakov and Gimelshein 2018); the second one writes the gradient.
 #include "worker/compute/cuda/kernels/cross_entropy.h"
 
 #include "worker/compute/cuda/kernels/vector.h"
@@ -14,7 +14,7 @@ constexpr float kLowest = -3.4e38f;
 constexpr int kMostWarps = 16;
 constexpr int64_t kClassesPerWarp = 512;
 
-// The soft-max of some logits so far: the largest, where it stands first, and the sum of exp(x - top).
+// The state of the online softmax: the largest logit, its first index, and the sum of exp(x - top).
 struct Partial {
   float top = kLowest;
   float sum = 0;
@@ -41,7 +41,7 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
   const int thread = static_cast<int>(threadIdx.y * kWarp + threadIdx.x);
   const int64_t first = static_cast<int64_t>(thread) * kCount;
   const int64_t step = static_cast<int64_t>(threads) * kCount;
-  if (target < 0) {  // for the whole block alike
+  if (target < 0) {  // the same for the whole block
     if (thread == 0) {
       losses[row] = 0;
       hits[row] = 0;
@@ -82,7 +82,7 @@ __global__ void CrossEntropyKernel(int64_t classes, int64_t stride, T* logits, c
     sums[threadIdx.y] = mine.sum;
     places[threadIdx.y] = mine.at;
   }
-  const float margin_of = ToFloat(x[target]);  // before anyone overwrites it
+  const float margin_of = ToFloat(x[target]);  // before a thread overwrites it
   __syncthreads();
   Partial all;
   for (unsigned w = 0; w < blockDim.y; ++w) Merge(&all, {tops[w], sums[w], places[w]});
@@ -119,14 +119,14 @@ void LaunchCrossEntropy(Stream stream, int64_t rows, int64_t classes, int64_t st
 
 constexpr int kSampleWarps = 8;
 
-// How many targets of a sample count; all lanes get it.
+// Returns the number of targets of a sample that are not ignored, in every lane.
 __device__ __forceinline__ int64_t Counted(int64_t rows, const int32_t* targets) {
   int64_t counted = 0;
   for (int64_t r = threadIdx.x; r < rows; r += kWarp) counted += targets[r] >= 0 ? 1 : 0;
   return WarpSum(counted);
 }
 
-// A warp per sample.
+// One warp per sample.
 __global__ void RowWeightsKernel(int64_t samples, int64_t rows, const int32_t* targets, float* weights) {
   const int64_t sample = static_cast<int64_t>(blockIdx.x) * kSampleWarps + threadIdx.y;
   if (sample >= samples) return;
@@ -135,7 +135,7 @@ __global__ void RowWeightsKernel(int64_t samples, int64_t rows, const int32_t* t
   for (int64_t r = threadIdx.x; r < rows; r += kWarp) weights[sample * rows + r] = weight;
 }
 
-// One block: a warp per sample, then one thread over all samples.
+// One block: one warp per sample, then one thread over all samples.
 __global__ void SumLossesKernel(int64_t samples, int64_t rows, const float* losses, const uint8_t* hits,
                                 const int32_t* targets, LossSums* per_sample, LossSums* sums) {
   for (int64_t sample = threadIdx.y; sample < samples; sample += blockDim.y) {
@@ -175,7 +175,7 @@ __global__ void SumLossesKernel(int64_t samples, int64_t rows, const float* loss
 template <class T>
 void CrossEntropy(Stream stream, int64_t rows, int64_t classes, int64_t stride, const T* logits,
                   const int32_t* targets, float* losses, uint8_t* hits) {
-  // Without the gradient nothing is written to logits.
+  // Without the gradient the kernel does not write to logits.
   LaunchCrossEntropy<false>(stream, rows, classes, stride, const_cast<T*>(logits), targets,
                             static_cast<const float*>(nullptr), losses, hits);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The loops of kernels that treat elements alone. `Fn` is a struct with
+// Loops of elementwise kernels. `Fn` is a functor struct with
 //
-//   template <int kCount> __device__ void At(int64_t i) const     elements [i, i + kCount)
+//   template <int kCount> __device__ void At(int64_t i) const     computes elements [i, i + kCount)
 //
-// and, for ForRows, also Column(int64_t column), which keeps what all rows of these columns share. Device
-// code and its launches.
+// For ForRows, Fn also has Column(int64_t column), which returns the values that all rows of these columns
+// share; At takes them as its second argument. Device code and its launches.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ __global__ void ElementsKernel(int64_t n, Fn fn) {
   }
 }
 
-// Over n elements; in packs when `aligned`.
+// Runs fn over n elements, kPack at a time when `aligned`.
 template <class Fn>
 void ForElements(Stream stream, int64_t n, bool aligned, const Fn& fn) {
   if (aligned) {
@@ -52,7 +52,7 @@ __global__ void RowsKernel(int64_t rows, int64_t columns, Fn fn) {
   }
 }
 
-// Over [rows, columns].
+// Runs fn over a matrix of shape (rows, columns), kPack columns at a time when `aligned`.
 template <class Fn>
 void ForRows(Stream stream, int64_t rows, int64_t columns, bool aligned, const Fn& fn) {
   const int64_t tall = (rows + kRowWarps * kRowsPerWarp - 1) / (kRowWarps * kRowsPerWarp);

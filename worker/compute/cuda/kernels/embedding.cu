@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kEmbeddingWarps = 8;
 
-// A warp per row.
+// One warp per row.
 template <int kCount, class T>
 __global__ void EmbeddingForwardKernel(int64_t rows, int64_t width, int64_t context, const int32_t* tokens,
                                        const float* table, const float* positions, T* out) {
@@ -29,9 +29,8 @@ __global__ void EmbeddingForwardKernel(int64_t rows, int64_t width, int64_t cont
   }
 }
 
-// A warp per place in the sorted rows and per 32 packs of columns; those at the first row of a token add up
-// all of its rows. Row numbers are read 32 at a time, so that the rows themselves can be on their way
-// together.
+// One warp per position in the sorted rows and per 32 packs of columns. The warps at the first row of a
+// token add all rows of that token. Row numbers are read 32 at a time, so that loads of the rows overlap.
 template <int kCount, class T>
 __global__ void EmbeddingBackwardKernel(int64_t rows, int64_t width, const int32_t* tokens,
                                         const int32_t* sorted, const T* d, float* table) {
@@ -48,7 +47,7 @@ __global__ void EmbeddingBackwardKernel(int64_t rows, int64_t width, const int32
   for (int64_t from = place; found == kWarp; from += kWarp) {
     const int32_t row = from + lane < rows ? sorted[from + lane] : -1;
     const bool mine = row >= 0 && tokens[row] == token;
-    found = __popc(__ballot_sync(kAllLanes, mine));  // sorted: the first ones
+    found = __popc(__ballot_sync(kAllLanes, mine));  // the rows are sorted, so these are the first ones
     for (int i = 0; i < found; ++i) {
       const int64_t r = __shfl_sync(kAllLanes, row, i);
       if (!inside) continue;
@@ -64,7 +63,7 @@ __global__ void EmbeddingBackwardKernel(int64_t rows, int64_t width, const int32
 template <class T>
 struct PositionSum {
   int64_t samples;
-  int64_t stride;  // between samples
+  int64_t stride;  // elements between samples
   const T* d;
   float* positions;
   template <int kCount>

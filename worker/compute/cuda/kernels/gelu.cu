@@ -10,7 +10,7 @@ namespace {
 constexpr float kTwoRootTwoOverPi = 1.5957691216f;
 constexpr float kCubic = 0.044715f;
 
-// 1 / (1 + e^(-2u)): gelu(x) = x * gate.
+// Returns 1 / (1 + e^(-2u)): gelu(x) = x * gate.
 __device__ __forceinline__ float GeluGate(float x) {
   return 1.0f / (1.0f + expf(-kTwoRootTwoOverPi * x * (1.0f + kCubic * x * x)));
 }

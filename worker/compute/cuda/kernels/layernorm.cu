@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A warp takes a row. What it reads twice comes from the nearest cache the second time.
+// One warp per row. Values that it reads twice come from the first-level cache the second time.
 #include "worker/compute/cuda/kernels/layernorm.h"
 
 #include "worker/compute/cuda/kernels/column_sums.h"
@@ -12,10 +12,12 @@ namespace ringmaster::cuda::kernels {
 namespace {
 
 constexpr int kNormWarps = 8;
-static_assert(2 * kLargestNormWidth * sizeof(float) <= 99 * 1024);  // of a block, on sm_86; others have more
+// sm_86 has the least shared memory per block.
+static_assert(2 * kLargestNormWidth * sizeof(float) <= 99 * 1024);
 constexpr float kEpsilon = engine::kernels::kLayerNormEpsilon;
 
-// With kResidual, x = residual + (add + bias) is made and stored first; without, the last four are null.
+// With kResidual, first computes and stores x = residual + (add + bias); without, the last four arguments
+// are null.
 template <int kCount, bool kResidual, class T>
 __global__ void __launch_bounds__(kWarp* kNormWarps)
     LayerNormForwardKernel(int64_t rows, int64_t width, const T* x, const float* gamma, const float* beta,
@@ -72,8 +74,8 @@ __global__ void __launch_bounds__(kWarp* kNormWarps)
   }
 }
 
-// Where a warp keeps its sum of column c, so that its lanes, which take kCount columns each, write to
-// neighbouring words.
+// Returns the index of the warp's sum of column c. The order is such that the lanes, with kCount columns
+// each, write to neighbouring words.
 template <int kCount>
 __device__ __forceinline__ int64_t SumSlot(int64_t c) {
   constexpr int kStep = kWarp * kCount;
@@ -85,8 +87,9 @@ RM_HOST_DEVICE constexpr int64_t SumSlots(int64_t width) {
   return (width + kWarp * kPack - 1) / (kWarp * kPack) * (kWarp * kPack);
 }
 
-// Rows in turn over all warps of the grid. Every lane adds d_gamma and d_beta of its columns in shared memory
-// of its warp, [2, SumSlots]; a block leaves their sum, warps in order, as one row [2, width] of `partial`.
+// The warps of the grid take rows in turn. Every lane adds d_gamma and d_beta of its columns in its warp's
+// shared memory, shape (2, SumSlots). A block adds the sums of its warps in order and writes one row of
+// `partial`, shape (2, width).
 template <int kCount, class T>
 __global__ void LayerNormBackwardKernel(int64_t rows, int64_t width, const T* dy, const T* x,
                                         const float* gamma, const float* mean, const float* rstd,
@@ -156,14 +159,15 @@ __global__ void LayerNormBackwardKernel(int64_t rows, int64_t width, const T* dy
   }
 }
 
-// Blocks of the kernel above, and so the order of its sums: of the shape alone.
+// Returns the number of blocks of the kernel above. It determines the order of the sums, so it depends on
+// the shape only.
 constexpr int64_t kRowsPerNormBlock = 64;
 constexpr int64_t kMostNormBlocks = 256;
 int64_t NormBlocks(int64_t rows) {
   const int64_t blocks = (rows + kRowsPerNormBlock - 1) / kRowsPerNormBlock;
   return blocks < 1 ? 1 : blocks < kMostNormBlocks ? blocks : kMostNormBlocks;
 }
-// As many warps as leave room for several blocks on a multiprocessor.
+// Returns the warps per block, few enough that several blocks fit on a multiprocessor.
 int NormBackwardWarps(int64_t width) {
   constexpr int64_t kRoom = 48 * 1024 / static_cast<int64_t>(sizeof(float));
   int warps = kNormWarps;

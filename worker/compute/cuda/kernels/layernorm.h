@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Layer normalisation over rows of `width`, epsilon 1e-5 as in GPT-2. Activations are T (float or Bf16),
-// parameters, statistics and gradients of parameters float.
+// Layer normalisation over the last dimension, epsilon 1e-5 as in GPT-2: out = (x - mean) * rstd * gamma +
+// beta. Source: Ba, Kiros and Hinton 2016, "Layer Normalization". Activations are of type T (float or Bf16);
+// parameters, their gradients and statistics are float.
+//
+// Shapes: x, out, dy, dx, residual, add, sum (rows, C); gamma, beta, d_gamma, d_beta, bias (C); mean, rstd
+// (rows), which forward keeps for backward. C is `width`.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +15,24 @@
 
 namespace ringmaster::cuda::kernels {
 
-// Backward keeps sums of two rows in shared memory; all GPUs since sm_80 have room for so many.
+// The largest width: backward keeps the sums of two rows in shared memory, which fit on every GPU since
+// sm_80.
 inline constexpr int64_t kLargestNormWidth = 12288;
 
-// out = (x - mean) * rstd * gamma + beta; mean and rstd (one per row) are kept for backward.
+// rstd = 1 / sqrt(variance + epsilon), with the biased variance.
 template <class T>
 void LayerNormForward(Stream stream, int64_t rows, int64_t width, const T* x, const float* gamma,
                       const float* beta, T* out, float* mean, float* rstd);
 
-// The same of sum = residual + (add + bias), which is kept: what a product leaves for the residual stream and
-// the normalisation behind it, in one pass. bias may be null; sum may be residual or add.
+// Normalises sum = residual + (add + bias) and stores `sum`: adds the result of a product to the residual
+// stream and normalises it in one pass. bias may be null; sum may be the memory of residual or add.
 template <class T>
 void ResidualLayerNormForward(Stream stream, int64_t rows, int64_t width, const T* residual, const T* add,
                               const float* bias, const float* gamma, const float* beta, T* sum, T* out,
                               float* mean, float* rstd);
 
-// dx = (or +=, with `accumulate`) the gradient of the input; d_gamma and d_beta are overwritten. Sums over
-// rows go in two stages whose order depends on the shape alone; `scratch` holds LayerNormBackwardScratch
+// dx = the gradient of x, or dx += it with `accumulate`. Overwrites d_gamma and d_beta, whose sums over rows
+// run in two stages with an order that depends on the shape only. `scratch` holds LayerNormBackwardScratch
 // floats.
 int64_t LayerNormBackwardScratch(int64_t rows, int64_t width);
 template <class T>

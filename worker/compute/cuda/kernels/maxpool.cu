@@ -7,7 +7,7 @@
 namespace ringmaster::cuda::kernels {
 namespace {
 
-// Over the elements of out.
+// Runs over the elements of out.
 template <class T>
 struct WindowMaximum {
   ImageShape shape;
@@ -42,7 +42,7 @@ struct WindowMaximum {
   }
 };
 
-// Over the elements of d_images.
+// Runs over the elements of d_images.
 template <class T>
 struct ToWinners {
   ImageShape shape;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Maximum over 2x2 windows, channels last. An odd last row or column belongs to no window. T is float or
-// Bf16.
+// Maximum over 2x2 windows with stride 2, as torch.nn.MaxPool2d(2). T is float or Bf16.
+//
+// Shapes: images, d_images (B, H, W, C), channels last, which `shape` describes; out, d_out, winner
+// (B, H / 2, W / 2, C). An odd last row or column is in no window.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +14,11 @@
 
 namespace ringmaster::cuda::kernels {
 
-// `shape` is of the images; out is [samples, height / 2, width / 2, channels]. winner says which of the
-// window's four cells, in reading order, gave the maximum: the first of equals.
+// winner: the cell of the window that has the maximum, 0 to 3 in row-major order; the first of equal ones.
 template <class T>
 void MaxPoolForward(Stream stream, const ImageShape& shape, const T* images, T* out, uint8_t* winner);
 
-// d_images is overwritten: the winners get d_out, all others 0.
+// Overwrites d_images: the winner of each window gets d_out, all other cells 0.
 template <class T>
 void MaxPoolBackward(Stream stream, const ImageShape& shape, const T* d_out, const uint8_t* winner,
                      T* d_images);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products of small matrices by a warp on tensor cores, as every GPU since sm_80 has them: bfloat16 operands,
-// float sums. Numbers of a matrix lie spread over the lanes; with g = lane / 4 and t = lane % 4,
+// Products of small matrices by one warp on tensor cores (mma.sync m16n8k16, every GPU since sm_80):
+// bfloat16 operands, float sums. The elements of a matrix are distributed over the lanes. With g = lane / 4
+// and t = lane % 4, a lane holds (PTX ISA, "Matrix Fragments for mma.m16n8k16"):
 //
-//   a, 16 x 16   a[0] (g, 2t), a[1] (g + 8, 2t), a[2] (g, 2t + 8), a[3] (g + 8, 2t + 8), each with the number
-//                right of it
-//   b, 16 x 8    b0 (2t, g), b1 (2t + 8, g), each with the number below it
-//   d, 16 x 8    d[0], d[1] (g, 2t), (g, 2t + 1), d[2], d[3] the same of row g + 8
+//   a, 16 x 16   a[0] (g, 2t), a[1] (g + 8, 2t), a[2] (g, 2t + 8), a[3] (g + 8, 2t + 8), each with the
+//   element to the
+//                right
+//   b, 16 x 8    b0 (2t, g), b1 (2t + 8, g), each with the element below
+//   d, 16 x 8    d[0], d[1] (g, 2t), (g, 2t + 1); d[2], d[3] the same of row g + 8
 //
-// What stands in for CUDA in tests brings these three functions itself. Device code.
+// The emulation of CUDA in tests has its own versions of these three functions. Device code.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +31,8 @@ __device__ __forceinline__ void MultiplyAdd(float (&d)[4], const uint32_t (&a)[4
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four matrices of 8 x 8 from shared memory. Lane l names row l % 8 of matrix l / 8, sixteen bytes at an
-// address that is a multiple of sixteen; to[i] are the numbers (g, 2t) and (g, 2t + 1) of matrix i.
+// Loads four 8 x 8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix l / 8,
+// sixteen bytes aligned to sixteen; to[i] gets the elements (g, 2t) and (g, 2t + 1) of matrix i.
 __device__ __forceinline__ void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -39,7 +41,7 @@ __device__ __forceinline__ void LoadMatrices(uint32_t (&to)[4], const Bf16* row)
                : "memory");
 }
 
-// The same of the transposes: the numbers (2t, g) and (2t + 1, g).
+// Loads the transposes: to[i] gets the elements (2t, g) and (2t + 1, g).
 __device__ __forceinline__ void LoadTransposed(uint32_t (&to)[4], const Bf16* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every operation below is one IEEE operation, as on the CPU, and is spelled so that no compiler makes one of
-// two: the bits are those of worker/compute/numerics.
+// Every operation below is one IEEE operation, as on the CPU. Intrinsics prevent contraction, so the bits
+// equal those of worker/compute/numerics.
 #include "worker/compute/cuda/kernels/numerics.h"
 
 #include "worker/compute/cuda/kernels/elementwise.h"
@@ -15,11 +15,11 @@ using numerics::kNotFinite;
 using numerics::kUnknown;
 using numerics::kZero;
 
-constexpr int kBlockWarps = 8;  // a warp takes a block of the exact numerics
+constexpr int kBlockWarps = 8;  // one warp per block of the exact numerics
 constexpr int kQuad = 4;
 constexpr int kQuads = static_cast<int>(kBlock) / (kWarp * kQuad);
 
-// Smallest e with |value| <= 2^e, from the bits of |value| (worker/compute/numerics/exponent.h).
+// Returns the smallest e with |value| <= 2^e, given the bits of |value| (worker/compute/numerics/exponent.h).
 __device__ __forceinline__ int32_t ExponentOf(uint32_t magnitude) {
   const auto biased = static_cast<int32_t>(magnitude >> 23);
   const uint32_t fraction = magnitude & 0x7fffffU;
@@ -68,7 +68,7 @@ __global__ void AccumulateKernel(int64_t blocks, const float* grads, const int32
   }
 }
 
-// 2^e, a normal double.
+// Returns 2^e, a normal double.
 __device__ __forceinline__ double PowerOfTwo(int e) {
   return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
 }
@@ -94,7 +94,7 @@ __global__ void DecodeKernel(int64_t blocks, const int32_t* sums, const int32_t*
 
 constexpr int kSquareLanes = 16;  // as worker/compute/numerics: element i of a block goes to lane i mod 16
 
-// squares[block]; two blocks a warp.
+// squares[block] = sum of squares of the block; one warp computes two blocks.
 __global__ void BlockSquaresKernel(int64_t count, const float* values, double* squares) {
   const int64_t block =
       (static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y) * (kWarp / kSquareLanes) +
@@ -108,7 +108,7 @@ __global__ void BlockSquaresKernel(int64_t count, const float* values, double* s
   }
   RM_UNROLL
   for (int half = kSquareLanes / 2; half > 0; half /= 2) {
-    // Only the lower half counts, as there.
+    // Only the lower half is used, as in worker/compute/numerics.
     sum = __dadd_rn(sum, __shfl_down_sync(kAllLanes, sum, static_cast<unsigned>(half), kSquareLanes));
   }
   if (threadIdx.x % kSquareLanes == 0 && begin < count) squares[block] = sum;
@@ -116,7 +116,7 @@ __global__ void BlockSquaresKernel(int64_t count, const float* values, double* s
 
 constexpr int kOrderedThreads = 256;
 
-// The root of the sum in index order: one block brings the numbers near, one thread adds.
+// *norm = the square root of the sum in index order. One block loads the values; one thread adds them.
 __global__ void OrderedRootKernel(int64_t n, const double* squares, double* norm) {
   RM_SHARED(double, tile, kOrderedThreads);
   const auto thread = static_cast<int>(threadIdx.x);
@@ -126,7 +126,8 @@ __global__ void OrderedRootKernel(int64_t n, const double* squares, double* norm
     __syncthreads();
     if (thread == 0) {
       RM_UNROLL
-      for (int i = 0; i < kOrderedThreads; ++i) sum = __dadd_rn(sum, tile[i]);  // + 0 changes no bit
+      // Adding the zero padding changes no bit.
+      for (int i = 0; i < kOrderedThreads; ++i) sum = __dadd_rn(sum, tile[i]);
     }
     __syncthreads();
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The sums of gradients of worker/compute/numerics/exact.h on device memory, with the same bits. `blocks` are
-// blocks of engine::kBlock elements; exponents and maxima have one entry per block, and exponents are valid
-// ones.
+// The exact numerics of worker/compute/numerics/exact.h on device memory, with the same bits.
+//
+// Shapes: grads, sums, out (blocks * engine::kBlock); exponents, maxima (blocks). REQUIRES: exponents are
+// valid.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* e
 int64_t NormScratch(int64_t count);
 void Norm(Stream stream, int64_t count, const float* values, double* norm, double* scratch);
 
-// Fast numerics: sums = values or sums += values, and x *= factor; one float operation per element, as the
-// step loop does on the CPU.
+// Fast numerics: sums = values with `overwrite`, else sums += values; out = x * factor. One float operation
+// per element, as on the CPU. Shape of each: (count).
 void AddFloats(Stream stream, int64_t count, const float* values, bool overwrite, float* sums);
 void ScaleFloats(Stream stream, int64_t count, float factor, const float* x, float* out);
 

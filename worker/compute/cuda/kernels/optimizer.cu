@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each operation is one float operation, spelled so that none are contracted: the bits are those of
+// Each operation is one float operation. Intrinsics prevent contraction, so the bits equal those of
 // worker/compute/optimizer/reference.cc.
 #include "worker/compute/cuda/kernels/optimizer.h"
 
@@ -11,9 +11,10 @@ namespace ringmaster::cuda::kernels {
 namespace {
 
 constexpr int kStepQuad = 4;
-constexpr int kStepThreads = static_cast<int>(engine::kBlock) / kStepQuad;  // a CUDA block takes one of ours
+// A CUDA block computes one block of the arena.
+constexpr int kStepThreads = static_cast<int>(engine::kBlock) / kStepQuad;
 
-// Elements of this thread, and how many of them are trainable.
+// The first element of this thread, and how many elements from there on are trainable.
 struct Place {
   int64_t first;
   int live;
@@ -27,7 +28,7 @@ __device__ __forceinline__ Place PlaceOf(const Arena& arena) {
           rule.decays != 0};
 }
 
-// One thread.
+// Runs with one thread.
 template <class Pair>
 __global__ void DecideKernel(UpdateDecision decision, Pair* scalars) {
   double factor = 1;

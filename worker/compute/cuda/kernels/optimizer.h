@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One step of an optimizer over the whole arena in one launch, with the bits of worker/compute/optimizer. The
-// scalars are read from device memory, so that a captured graph can be run again with other ones.
+// One step of an optimizer over the whole arena in one launch, with the bits of worker/compute/optimizer
+// (reference.cc has the formulas and their source). Scalars are read from device memory, so that a captured
+// graph can be replayed with other scalars.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,20 @@
 
 namespace ringmaster::cuda::kernels {
 
-// What a block of engine::kBlock elements holds: this many trainable elements, then padding, which stays
+// The contents of a block of engine::kBlock elements: `live` trainable elements, then padding, which stays
 // zero.
 struct BlockRule {
   uint16_t live = 0;
   uint16_t decays = 0;  // 1 where weight decay applies
 };
-// One per block of the layout, to be copied to the device once.
+// Returns one rule per block of the layout, to be copied to the device once.
 std::vector<BlockRule> MakeBlockRules(const engine::Layout& layout);
 
 // The scalars of a step, without and with weight decay (optimizer::MakeSgd, MakeAdamW).
 struct SgdPair {
   optimizer::SgdScalars plain;
   optimizer::SgdScalars decayed;
-  int32_t skip = 0;  // not 0: the step writes nothing
+  int32_t skip = 0;  // nonzero: the step writes nothing
 };
 struct AdamWPair {
   optimizer::AdamWScalars plain;
@@ -34,9 +35,9 @@ struct AdamWPair {
   int32_t skip = 0;
 };
 
-// What the device decides by itself before a step, in `scalars`: how much of the gradient is left after
-// clipping (optimizer::ClipFactor), and whether the step is skipped because *contributors is not
-// `required_contributors`.
+// Inputs of the decision that the device takes before a step. It writes two fields of `scalars`:
+// gradient_scale, the clip factor of *norm (optimizer::ClipFactor), and skip, set unless *contributors
+// equals required_contributors.
 struct UpdateDecision {
   double clip_norm = 0;
   const double* norm = nullptr;
@@ -46,8 +47,8 @@ struct UpdateDecision {
 void DecideUpdate(Stream stream, const UpdateDecision& decision, SgdPair* scalars);
 void DecideUpdate(Stream stream, const UpdateDecision& decision, AdamWPair* scalars);
 
-// Device memory, aligned to 16 bytes; an output may be the same memory as its own input. Padding becomes
-// zero.
+// Device memory, aligned to 16 bytes; an output may be the memory of its own input. Padding becomes zero.
+// Shape of each array: (blocks * engine::kBlock); rules (blocks).
 struct Arena {
   int64_t blocks = 0;
   const BlockRule* rules = nullptr;

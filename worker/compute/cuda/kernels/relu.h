@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// max(x, 0); the gradient at 0 is 0. T is float or Bf16.
+// ReLU: max(x, 0). The gradient at 0 is 0. T is float or Bf16.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace ringmaster::cuda::kernels {
 
-// x = max(x, 0) in place; NaN stays.
+// x = max(x, 0), in place; NaN stays NaN. Shape: x (n).
 template <class T>
 void ReluForward(Stream stream, int64_t n, T* x);
 
-// d = 0 where y, the forward's result, is 0.
+// d = 0 where y, the output of forward, is not positive. Shape: y, d (n).
 template <class T>
 void ReluBackward(Stream stream, int64_t n, const T* y, T* d);
 

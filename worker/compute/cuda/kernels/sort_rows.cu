@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A warp takes kChunkRows rows, in order. Each pass counts the digits of every chunk, turns the counts
-// (digits before chunks) into places, and moves the rows there.
+// One warp per chunk of kChunkRows rows. Each pass counts the digits of every chunk, turns the counts
+// (ordered by digit, then chunk) into positions by a prefix sum, and moves the rows there.
 #include "worker/compute/cuda/kernels/sort_rows.h"
 
 #include "worker/compute/cuda/kernels/vector.h"
@@ -18,7 +18,8 @@ constexpr int64_t kChunkRows = 512;
 
 int64_t SortChunks(int64_t rows) { return (rows + kChunkRows - 1) / kChunkRows; }
 
-// Visits the rows of this warp's chunk, 32 at a time: visit(active, row, digit, lanes with the same digit).
+// Visits the rows of this warp's chunk, 32 at a time: calls visit(active, row, digit, lanes with the same
+// digit).
 template <class Visit>
 __device__ __forceinline__ void ForDigits(int64_t chunk, int64_t rows, const int32_t* keys,
                                           const int32_t* order, int shift, const Visit& visit) {
@@ -48,7 +49,7 @@ __global__ void CountDigitsKernel(int64_t rows, int64_t chunks, const int32_t* k
   for (int d = static_cast<int>(threadIdx.x); d < kDigits; d += kWarp) counts[d * chunks + chunk] = mine[d];
 }
 
-// counts[i] = sum of those before it. One block; every thread takes a run of its own.
+// Exclusive prefix sum of counts, in place. One block; every thread sums a contiguous range.
 __global__ void ScanCountsKernel(int64_t n, int32_t* counts) {
   RM_SHARED(int32_t, warp_totals, kScanThreads / kWarp);
   const auto thread = static_cast<int>(threadIdx.x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Row numbers sorted by a key of theirs, rows of equal keys in their order: a radix sort of eight bits a
-// pass. What follows may then add up the rows of each key in an order that does not depend on timing.
+// Stable radix sort of row numbers by key, eight bits per pass. A later kernel can then add the rows of each
+// key in an order that does not depend on timing.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace ringmaster::cuda::kernels {
 
-// int32_t of scratch, which also holds the result.
+// Returns the int32_t of scratch, which also holds the result.
 int64_t SortRowsScratch(int64_t rows);
 
-// Keys lie in [0, keys_end). Returns where in `scratch` the sorted row numbers will be.
+// Enqueues the sort. Returns the sorted row numbers, shape (rows), within `scratch`. Shape: keys (rows).
+// REQUIRES: keys in [0, keys_end).
 const int32_t* SortRows(Stream stream, int64_t rows, int64_t keys_end, const int32_t* keys, int32_t* scratch);
 
 }  // namespace ringmaster::cuda::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Numbers of T (float or Bf16) as floats, several per access where memory is aligned. Device code.
+// Loads and stores of T (float or Bf16) as floats, several per access where memory is aligned. Device code.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace ringmaster::cuda::kernels {
 
-// What a thread takes at once where it can: sixteen bytes of Bf16, twice that of float.
+// Elements per access of a thread where memory is aligned: sixteen bytes of Bf16, thirty-two of float.
 inline constexpr int kPack = 8;
 
-// Of 1, 4 (float) or 8 numbers; more than one need an address that is a multiple of 16.
+// Loads 1, 4 (float) or 8 elements. REQUIRES: for more than one, the address is a multiple of 16.
 template <int kCount, class T>
 __device__ __forceinline__ void Load(const T* from, float (&to)[kCount]) {
   if constexpr (kCount == 1) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void Load(const T* from, float (&to)[kCount]) {
   }
 }
 
-// Two numbers as they lie in memory, the first in the lower half.
+// Packs two numbers into a word, the first in the lower half.
 __device__ __forceinline__ uint32_t PackBf16(float first, float second) {
 #if defined(__CUDA_ARCH__)
   uint32_t pair;
@@ -51,7 +51,7 @@ __device__ __forceinline__ uint32_t PackBf16(float first, float second) {
 #endif
 }
 
-// To an address that is a multiple of four.
+// Stores two numbers. REQUIRES: the address is a multiple of four.
 __device__ __forceinline__ void StorePair(Bf16* to, float first, float second) {
   using Word [[gnu::may_alias]] = uint32_t;
   *reinterpret_cast<Word*>(to) = PackBf16(first, second);
@@ -75,13 +75,13 @@ __device__ __forceinline__ void Store(T* to, const float (&from)[kCount]) {
   }
 }
 
-// Whether packs may be used: rows of `width` that begin at these addresses.
+// Returns whether rows of `width` elements that begin at these addresses can be accessed kPack at a time.
 template <class... T>
 bool Aligned(int64_t width, const T*... pointers) {
   return width % kPack == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-// Blocks of `size` that cover n.
+// Returns the number of blocks of `size` that cover n.
 inline unsigned Cover(int64_t n, int64_t size) { return static_cast<unsigned>((n + size - 1) / size); }
 
 }  // namespace ringmaster::cuda::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A warp and its sums. All lanes get the same bits, in an order that is always the same. Device code.
+// The size of a warp, and its reduction. Device code.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ namespace ringmaster::cuda::kernels {
 inline constexpr int kWarp = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffU;
 
+// Returns the sum over the lanes, the same bits in every lane. The order of additions is fixed.
 template <class T>
 __device__ __forceinline__ T WarpSum(T value) {
   RM_UNROLL

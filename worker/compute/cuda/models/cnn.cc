@@ -22,15 +22,15 @@ Cnn<T>::Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Strea
       stages_(std::move(tensors.stages)),
       act_(stages_.size()) {
   const int64_t samples = this->samples();
-  this->Take(images_, samples * engine::ImageSize(config), "batch");
+  this->Reserve(images_, samples * engine::ImageSize(config), "batch");
   int64_t patches = 0, conv = 0;
   int64_t scratch = 0;
   for (size_t i = 0; i < stages_.size(); ++i) {
     const engine::ConvTensors& stage = stages_[i];
-    this->Take(act_[i].conv, Patches(i) * stage.out, "activations");
-    this->Take(act_[i].pooled, samples * stage.PooledSize(), "activations");
-    this->Take(act_[i].winner, samples * stage.PooledSize(), "activations");
-    this->Take(act_[i].d_pooled, samples * stage.PooledSize(), "gradients of activations");
+    this->Reserve(act_[i].conv, Patches(i) * stage.out, "activations");
+    this->Reserve(act_[i].pooled, samples * stage.PooledSize(), "activations");
+    this->Reserve(act_[i].winner, samples * stage.PooledSize(), "activations");
+    this->Reserve(act_[i].d_pooled, samples * stage.PooledSize(), "gradients of activations");
     patches = std::max(patches, Patches(i) * 9 * stage.in);
     conv = std::max(conv, Patches(i) * stage.out);
     scratch = std::max(scratch, kernels::ColumnSumsScratch(Patches(i), stage.out));
@@ -38,9 +38,9 @@ Cnn<T>::Cnn(const engine::ModelConfig& config, engine::CnnTensors tensors, Strea
     this->Plan(Base::WeightGradientShape(Patches(i), 9 * stage.in, stage.out));
     if (i > 0) this->Plan(Base::InputGradientShape(Patches(i), 9 * stage.in, stage.out));
   }
-  this->Take(patches_, patches, "patches");
-  this->Take(d_conv_, conv, "gradients of activations");
-  this->Take(scratch_, scratch, "scratch");
+  this->Reserve(patches_, patches, "patches");
+  this->Reserve(d_conv_, conv, "gradients of activations");
+  this->Reserve(scratch_, scratch, "scratch");
 }
 
 template <class T>

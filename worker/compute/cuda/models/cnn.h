@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Stages of 3x3 convolution, ReLU and 2x2 max-pooling, then one dense layer, on a GPU:
-// worker/compute/engine/models/cnn.h. A convolution is one product with the patches of all samples; backward
-// makes the patches again.
+// Stages of 3x3 convolution, ReLU and 2x2 max-pooling, then one dense layer, on a GPU
+// (worker/compute/engine/models/cnn.h, which has the shapes). A convolution is one product with the patches
+// of all samples; backward recomputes the patches.
 #pragma once
 
 #include <vector>
@@ -22,9 +22,9 @@ class Cnn final : public ImageModel<T> {
   using Base = ImageModel<T>;
 
   struct StageActivations {
-    Buffer<T> conv;  // after ReLU
-    Buffer<T> pooled;
-    Buffer<uint8_t> winner;  // of each window
+    Buffer<T> conv;          // (B, H, W, out), after ReLU
+    Buffer<T> pooled;        // (B, H / 2, W / 2, out)
+    Buffer<uint8_t> winner;  // as pooled: the cell of each window that has the maximum
     Buffer<T> d_pooled;
   };
 
@@ -37,7 +37,7 @@ class Cnn final : public ImageModel<T> {
 
   void ForwardStage(size_t i);
   void BackwardStage(size_t i, float* grads);
-  // What stage `i` reads, and what its convolution gives.
+  // The input of stage `i`, and the shapes of input and convolution.
   const T* Input(size_t i) const { return i == 0 ? images_.get() : act_[i - 1].pooled.get(); }
   kernels::ImageShape InputShape(size_t i) const;
   kernels::ImageShape ConvShape(size_t i) const;
@@ -46,9 +46,9 @@ class Cnn final : public ImageModel<T> {
   T* HeadInputGradient() override { return act_.back().d_pooled.get(); }
 
   std::vector<engine::ConvTensors> stages_;
-  Buffer<T> images_;  // channels last
+  Buffer<T> images_;  // (B, H, W, C)
   std::vector<StageActivations> act_;
-  Buffer<T> patches_;  // and, after the weight's gradient, their own gradient
+  Buffer<T> patches_;  // reused for the gradient of the patches, once the gradient of the weight is computed
   Buffer<T> d_conv_;
   Buffer<float> scratch_;
 };

@@ -12,22 +12,21 @@
 namespace ringmaster::cuda {
 namespace {
 
-// Of attention's grid, in which each sample has a place of its own.
+// The largest z dimension of a grid: attention has one z per sample.
 constexpr int64_t kMostSamples = 65535;
 
-// What the kernels have no room for.
+// Checks the limits of the kernels.
 Status CheckGpt(const engine::ModelConfig& config) {
   if (config.width / config.heads > kernels::kLargestHead)
-    return Error{Code::kInvalid, fmt::format("heads: on a GPU a head may be at most {} wide (got {} / {})",
+    return Error{Code::kInvalid, fmt::format("heads: on a GPU the head size is at most {} (got {} / {})",
                                              kernels::kLargestHead, config.width, config.heads)};
   if (config.width > kernels::kLargestNormWidth)
-    return Error{Code::kInvalid, fmt::format("width: on a GPU it may be at most {} (got {})",
+    return Error{Code::kInvalid, fmt::format("width: on a GPU at most {} (got {})",
                                              kernels::kLargestNormWidth, config.width)};
   if (config.max_samples > kMostSamples)
-    return Error{
-        Code::kInvalid,
-        fmt::format("microBatches: on a GPU a micro-batch may have at most {} samples (got {}): raise it",
-                    kMostSamples, config.max_samples)};
+    return Error{Code::kInvalid,
+                 fmt::format("microBatches: on a GPU a micro-batch has at most {} samples (got {}): raise it",
+                             kMostSamples, config.max_samples)};
   return Ok();
 }
 

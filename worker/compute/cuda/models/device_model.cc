@@ -14,9 +14,9 @@ using engine::Batch;
 using engine::Params;
 using engine::Sums;
 
-// Rows of a chunk are a multiple of this, so that every chunk begins aligned.
+// The rows of a chunk are a multiple of this, so that every chunk is aligned.
 constexpr int64_t kChunkRows = 128;
-// What products like the length of a row of logits to be a multiple of.
+// Rows of logits are padded to a multiple of this, for which products are faster.
 constexpr int64_t kStride = 64;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -38,30 +38,30 @@ DeviceModel<T>::DeviceModel(const engine::ModelConfig& config, engine::Tensors t
       segments_(stream, options.graphs),
       stride_(RoundUp(rules_.row_width, kStride)),
       chunk_rows_(Rows()) {
-  if (rules_.of_tokens) {  // in equal chunks as far as that goes
+  if (rules_.of_tokens) {  // chunks of nearly equal size
     const int64_t bytes = Rows() * stride_ * static_cast<int64_t>(sizeof(T));
     const int64_t chunks = (bytes + options.logits_bytes - 1) / options.logits_bytes;
     chunk_rows_ = std::min(Rows(), RoundUp((Rows() + chunks - 1) / chunks, kChunkRows));
   }
-  // A head tied to the embedding reads rows of zeros behind its last ones.
+  // The head, tied to the embedding, reads rows of zeros after the vocabulary.
   if constexpr (kType == DType::kBf16)
-    Take(image_, layout_.elements + (stride_ - rules_.row_width) * config.width, "weights in bf16");
+    Reserve(image_, layout_.elements + (stride_ - rules_.row_width) * config.width, "weights in bf16");
   if (rules_.of_tokens)
-    Take(tokens_, Rows(), "batch");
+    Reserve(tokens_, Rows(), "batch");
   else
-    Take(images_, samples() * rules_.inputs_per_sample, "batch");
-  Take(targets_, Rows(), "batch");
-  Take(logits_, chunk_rows_ * stride_, "logits");
-  Take(losses_, Rows(), "loss");
-  Take(weights_, Rows(), "loss");
-  Take(hits_, Rows(), "loss");
-  Take(per_sample_, samples(), "loss");
-  Take(sums_, 1, "loss");
+    Reserve(images_, samples() * rules_.inputs_per_sample, "batch");
+  Reserve(targets_, Rows(), "batch");
+  Reserve(logits_, chunk_rows_ * stride_, "logits");
+  Reserve(losses_, Rows(), "loss");
+  Reserve(weights_, Rows(), "loss");
+  Reserve(hits_, Rows(), "loss");
+  Reserve(per_sample_, samples(), "loss");
+  Reserve(sums_, 1, "loss");
 }
 
 template <class T>
 Status DeviceModel<T>::Start() {
-  // What is measured needs memory for a while: before ours is taken.
+  // Measurements need memory temporarily, so they run before the memory of the model is allocated.
   seconds_.resize(matmul_costs_.size());
   for (const auto& [shape, index] : index_) {
     RM_TRY(algorithms_.gemm.Prepare(shape));
@@ -159,7 +159,7 @@ Status DeviceModel<T>::CopyBatch(const Batch& batch, StagingBuffer& staging, boo
     std::copy(from.begin(), from.end(), to.get());
     std::fill(to.get() + from.size(), to.get() + to.size(), filler);
   };
-  // From here on the slot belongs to the device.
+  // From here on the staging buffer belongs to the device.
   staging.state = StagingBuffer::State::kAbandoned;
   if (rules_.of_tokens) {
     fill(batch.tokens, staging.tokens, 0);
@@ -244,7 +244,7 @@ Status DeviceModel<T>::Enqueue(const Params& params, const Batch& batch, std::sp
 
 template <class T>
 Result<std::vector<Sums>> DeviceModel<T>::Await() {
-  // For the last sums, and not for what follows them in the stream.
+  // Wait for the last sums, not for the work after them in the stream.
   const std::vector<StagingBuffer*> pending = std::exchange(pending_, {});
   for (StagingBuffer* const staging : pending)
     if (staging != nullptr) staging->state = StagingBuffer::State::kAbandoned;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What all models of the GPU share: the batch's way to the device and its sums' way back, the parameters in
-// bfloat16, the loss, and the order of a call. T, float or Bf16, is what activations are kept in.
+// Base class of the GPU models: copies batches to the device and sums back, keeps the parameters in bfloat16,
+// computes the loss, and defines the order of a call. T, float or Bf16, is the type of activations.
 //
-// The last matrix product, the head, is made, judged and taken back in chunks of rows, so that the logits of
-// a large vocabulary never exist as a whole. Images, whose classes are few, have one chunk.
+// The head (the last matrix product), the loss and the backward pass of the head run in chunks of rows, so
+// that the logits of a large vocabulary never exist as a whole. Images have few classes and one chunk.
+//
+// Not thread-safe: as engine::Model.
 #pragma once
 
 #include <functional>
@@ -52,13 +54,13 @@ class DeviceModel : public engine::Model {
   Result<engine::Sums> Evaluate(const engine::Params& params, const engine::Batch& batch) final;
   Result<std::span<const float>> Logits(const engine::Params& params, const engine::Batch& batch) final;
 
-  // Takes what the constructor has planned. Once, before all else.
+  // Allocates what the constructor has planned. REQUIRES: called once, before any other method.
   Status Start();
 
  protected:
   static constexpr DType kType = std::is_same_v<T, float> ? DType::kFloat : DType::kBf16;
 
-  // A piece of all rows of predictions.
+  // A range of the rows of predictions.
   struct Chunk {
     int64_t begin = 0;
     int64_t rows = 0;
@@ -67,51 +69,54 @@ class DeviceModel : public engine::Model {
   DeviceModel(const engine::ModelConfig& config, engine::Tensors tensors, Stream stream,
               const Algorithms& algorithms, const ModelOptions& options);
 
-  // The work of one call, on Rows() predictions of samples() samples, in this order: all up to the head; the
-  // logits of each chunk; and, when they hold their gradient, the head's own gradients of each chunk, the
-  // rest. The two bodies go by pieces, the heads are within one.
+  // The work of one call on Rows() predictions of samples() samples, in this order: Body, everything before
+  // the head; for each chunk Head, which computes logits(), and HeadBackward, once logits() holds the
+  // gradient; BodyBackward. The bodies call RunSegment; a chunk is one segment.
   virtual Status Body(const std::atomic<bool>* cancel) = 0;
   virtual void Head(const Chunk& chunk) = 0;
   virtual void HeadBackward(const Chunk& chunk, float* grads) = 0;
   virtual Status BodyBackward(float* grads, engine::BucketNotifier& notifier,
                               const std::atomic<bool>* cancel) = 0;
 
-  // Makes known, before memory is taken, what else has an algorithm that is chosen.
+  // Prepares further operations whose algorithm is chosen by measurement, before memory is allocated.
   virtual Status PlanMore() { return Ok(); }
 
-  // Gives the next piece of the call to the device, unless it was cancelled; and a sign of life.
+  // Reports progress, and enqueues the next segment of the call. Errors: kCancelled.
   Status RunSegment(const std::atomic<bool>* cancel, const std::function<void()>& enqueue);
 
-  // Makes a product known when the model starts; then it is run by the same words, within a piece.
+  // Plan: prepares a product when the model starts. Multiply: runs a planned product; called within a
+  // segment.
   void Plan(const GemmShape& shape);
   void Multiply(const GemmShape& shape, const GemmOperands& operands) {
     algorithms_.gemm.Run(stream_, shape, operands);
     segments_.Note(index_.at(shape));
   }
-  // x W of `rows` rows, W [in, out] at an offset of the parameters; d W^T; and x^T d. Plan and run.
+  // Shapes of the products of y = x W, with x (rows, in) and W (in, out): x W, d W^T and x^T d.
   static GemmShape ForwardShape(int64_t rows, int64_t in, int64_t out, Epilogue epilogue);
   static GemmShape InputGradientShape(int64_t rows, int64_t in, int64_t out,
                                       Epilogue epilogue = Epilogue::kNone);
   static GemmShape WeightGradientShape(int64_t rows, int64_t in, int64_t out);
 
-  // Memory that Start takes; `part` is what the arithmetic of a refusal calls it.
+  // Plans memory that Start allocates; `part` names it in the out-of-memory message.
   template <class U>
-  void Take(Buffer<U>& buffer, int64_t size, const char* part) {
-    plan_.Take(buffer, size, part);
+  void Reserve(Buffer<U>& buffer, int64_t size, const char* part) {
+    plan_.Reserve(buffer, size, part);
   }
 
-  // Memory that others have taken for the model, and that a refusal has to name.
-  void Mention(int64_t bytes, const char* part) { plan_.Mention(bytes, part); }
+  // Adds memory that was allocated for the model elsewhere to that message.
+  void AddAllocated(int64_t bytes, const char* part) { plan_.AddAllocated(bytes, part); }
 
   int64_t samples() const { return config_.max_samples; }
   int64_t Rows() const { return samples() * rules_.rows_per_sample; }
   Stream stream() const { return stream_; }
   Attention& attention() const { return algorithms_.attention; }
-  // Parameters of this call, as masters and as what products take. The latter have zeros behind the arena.
+  // Parameters of this call at an offset: the float master weights, and the operands of products (of type T,
+  // with zeros after the arena).
   const float* Master(int64_t offset) const { return params_ + offset; }
   const T* Operand(int64_t offset) const;
 
-  // The batch on the device: tokens or images, and the logits of a chunk, whose rows lie `stride` apart.
+  // The batch on the device. Shapes: tokens (B, T); images (B, channels, height, width); logits of a chunk
+  // (rows, LogitsStride()).
   const int32_t* tokens() const { return tokens_.get(); }
   const float* images() const { return images_.get(); }
   T* logits() const { return logits_.get(); }
@@ -122,7 +127,8 @@ class DeviceModel : public engine::Model {
   engine::Layout layout_;
 
  private:
-  // One batch on its way. Its pinned memory is the device's until `read`, or until the stream was waited for.
+  // Pinned host memory of one batch and its results. It belongs to the device until `done` was reached or
+  // the stream was synchronized.
   struct StagingBuffer {
     Pinned<int32_t> tokens, targets;
     Pinned<float> images;
@@ -131,9 +137,9 @@ class DeviceModel : public engine::Model {
     enum class State : uint8_t { kFree, kPending, kAbandoned } state = State::kFree;
   };
 
-  // A sign of life, and whether to go on.
+  // Reports progress. Errors: kCancelled.
   Status Poll(const std::atomic<bool>* cancel) const;
-  // A call begins whose work is that of every other one with these spans.
+  // Begins a call. Calls with the same parameters, gradients and algorithms enqueue the same work.
   Status Begin(const float* grads) {
     return segments_.Begin(
         GraphSegments::Key{.params = params_, .grads = grads, .algorithms = algorithms_.Version()});
@@ -150,14 +156,14 @@ class DeviceModel : public engine::Model {
   std::vector<engine::Initial> initial_;
   std::function<void()> progress_;
   MemoryPlan plan_;
-  std::map<GemmShape, size_t> index_;  // of planned products, into matmul_costs_
+  std::map<GemmShape, size_t> index_;  // planned products, as indices of matmul_costs_
   std::vector<engine::MatmulCost> matmul_costs_;
-  std::vector<double> seconds_;  // of a call of each, when it was measured
+  std::vector<double> seconds_;  // measured duration of each
   GraphSegments segments_;
 
   const float* params_ = nullptr;
   uint64_t image_version_ = 0;
-  Buffer<Bf16> image_;  // of all parameters, and zeros behind them; empty when T is float
+  Buffer<Bf16> image_;  // all parameters, then zeros; empty when T is float
 
   Buffer<int32_t> tokens_, targets_;
   Buffer<float> images_;
@@ -169,7 +175,7 @@ class DeviceModel : public engine::Model {
   Buffer<kernels::LossSums> per_sample_, sums_;
 
   std::vector<std::unique_ptr<StagingBuffer>> staging_buffers_;
-  std::vector<StagingBuffer*> pending_;  // in the order of their Enqueue; null for a batch of no samples
+  std::vector<StagingBuffer*> pending_;  // in the order of Enqueue; null for an empty batch
   std::vector<float> host_logits_;
 };
 

@@ -38,30 +38,30 @@ Gpt<T>::Gpt(const engine::ModelConfig& config, engine::GptTensors tensors, Strea
   const int64_t c = C();
   for (BlockActivations& act : act_) {
     for (Buffer<T>* const narrow : {&act.in, &act.ln1, &act.att, &act.mid, &act.ln2})
-      this->Take(*narrow, rows * c, "activations");
+      this->Reserve(*narrow, rows * c, "activations");
     for (Buffer<float>* const row : {&act.mean1, &act.rstd1, &act.mean2, &act.rstd2})
-      this->Take(*row, rows, "activations");
-    this->Take(act.qkv, rows * 3 * c, "activations");
-    this->Take(act.lse, rows * config.heads, "activations");
-    this->Take(act.fc, rows * 4 * c, "activations");
-    this->Take(act.gelu, rows * 4 * c, "activations");
+      this->Reserve(*row, rows, "activations");
+    this->Reserve(act.qkv, rows * 3 * c, "activations");
+    this->Reserve(act.lse, rows * config.heads, "activations");
+    this->Reserve(act.fc, rows * 4 * c, "activations");
+    this->Reserve(act.gelu, rows * 4 * c, "activations");
   }
-  for (Buffer<T>* const narrow : {&out_, &ln_f_}) this->Take(*narrow, rows * c, "activations");
-  for (Buffer<float>* const row : {&mean_f_, &rstd_f_}) this->Take(*row, rows, "activations");
-  this->Take(d_residual_, rows * c, "gradients of activations");
-  this->Take(narrow_, rows * c, "gradients of activations");
-  this->Take(d_wide_, rows * 4 * c, "gradients of activations");
-  this->Take(scratch_,
-             std::max({Attention::Scratch(problem_), kernels::ColumnSumsScratch(rows, 4 * c),
-                       kernels::ColumnSumsScratch(rows, 3 * c), kernels::ColumnSumsScratch(rows, c),
-                       kernels::LayerNormBackwardScratch(rows, c)}),
-             "scratch");
-  this->Take(sorted_, kernels::EmbeddingBackwardScratch(rows), "scratch");
-  PlanProducts();
+  for (Buffer<T>* const narrow : {&out_, &ln_f_}) this->Reserve(*narrow, rows * c, "activations");
+  for (Buffer<float>* const row : {&mean_f_, &rstd_f_}) this->Reserve(*row, rows, "activations");
+  this->Reserve(d_residual_, rows * c, "gradients of activations");
+  this->Reserve(narrow_, rows * c, "gradients of activations");
+  this->Reserve(d_wide_, rows * 4 * c, "gradients of activations");
+  this->Reserve(scratch_,
+                std::max({Attention::Scratch(problem_), kernels::ColumnSumsScratch(rows, 4 * c),
+                          kernels::ColumnSumsScratch(rows, 3 * c), kernels::ColumnSumsScratch(rows, c),
+                          kernels::LayerNormBackwardScratch(rows, c)}),
+                "scratch");
+  this->Reserve(sorted_, kernels::EmbeddingBackwardScratch(rows), "scratch");
+  PlanGemms();
 }
 
 template <class T>
-void Gpt<T>::PlanProducts() {
+void Gpt<T>::PlanGemms() {
   const int64_t rows = this->Rows();
   const int64_t c = C();
   const std::pair<int64_t, int64_t> weights[] = {{c, 3 * c}, {c, c}, {c, 4 * c}, {4 * c, c}};
@@ -80,7 +80,7 @@ void Gpt<T>::PlanProducts() {
 template <class T>
 Status Gpt<T>::PlanMore() {
   RM_TRY(this->attention().Prepare(problem_));
-  this->Mention(this->attention().WorkspaceBytes(), "attention");
+  this->AddAllocated(this->attention().WorkspaceBytes(), "attention");
   return Ok();
 }
 
@@ -162,8 +162,8 @@ void Gpt<T>::Head(const Chunk& chunk) {
 
 template <class T>
 void Gpt<T>::HeadBackward(const Chunk& chunk, float* grads) {
-  // The tied head: its share of the embedding's gradient comes first, the embedding's own is added at the
-  // end.
+  // The tied head. Its part of the gradient of the embedding is written first; the part of the embedding is
+  // added last.
   this->Multiply(HeadWeightGradientShape(chunk),
                  {this->logits(), ln_f_.get() + chunk.begin * C(), grads + at_.wte});
   this->Multiply(HeadInputGradientShape(chunk),
@@ -194,11 +194,11 @@ void Gpt<T>::BackwardBlock(const engine::GptBlockTensors& at, BlockActivations& 
   T* const residual = d_residual_.get();
   T* const wide = d_wide_.get();
   T* const narrow = narrow_.get();
-  // The MLP: d_residual is the gradient of the block's output.
+  // The MLP. d_residual_ is the gradient of the block's output.
   Gradients(act.gelu.get(), 4 * c, residual, c, at.mlp_proj_w, at.mlp_proj_b, grads, wide, act.fc.get());
   Gradients(act.ln2.get(), c, wide, 4 * c, at.fc_w, at.fc_b, grads, narrow);
   NormBackward(act.mid.get(), act.mean2.get(), act.rstd2.get(), at.ln2_g, at.ln2_b, true, grads);
-  // Attention: d_residual is now the gradient of the stream between the two.
+  // Attention. d_residual_ is now the gradient of the residual stream between attention and MLP.
   Gradients(act.att.get(), c, residual, c, at.proj_w, at.proj_b, grads, narrow);
   this->attention().Backward(
       this->stream(), problem_,

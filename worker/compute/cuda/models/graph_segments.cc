@@ -7,8 +7,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-// Keys that are remembered: parameters have two images, and a step and an evaluation each have their own
-// work.
+// Number of cached keys. Parameters have two images, and a step and an evaluation have different work.
 constexpr size_t kCalls = 6;
 
 }  // namespace
@@ -22,7 +21,7 @@ Status GraphSegments::Begin(const std::optional<Key>& key) {
     calls_.splice(calls_.begin(), calls_, known);
   } else {
     if (calls_.size() == kCalls) {
-      RM_TRY(Synchronize(stream_));  // a graph that is under way must not go
+      RM_TRY(Synchronize(stream_));  // a running graph must not be destroyed
       calls_.pop_back();
     }
     calls_.push_front({.key = *key, .segments = {}});

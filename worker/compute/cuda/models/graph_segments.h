@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The work of a call, cut where the host has a word to say (has it been cancelled, is a bucket final). Each
-// piece becomes a graph (runtime/graph.h), so that a call costs the host one launch per piece and not one per
-// kernel.
+// The work of a call as a sequence of CUDA graphs. A call is divided into segments where the host acts
+// (checks for cancellation, reports a final bucket). Each segment becomes a graph (runtime/graph.h), so that
+// the host launches once per segment and not once per kernel.
 //
-// A piece is enqueued as it is the first time, which also loads its code, recorded the second time and
-// replayed from then on. So what it enqueues must depend on nothing but the key of its call and its place in
-// it: all else that changes from call to call is read from device memory.
+// A segment is enqueued directly the first time, which also loads its code, recorded the second time, and
+// replayed from then on. REQUIRES: the work of a segment depends only on the key of its call and on its
+// position in the call; everything else that changes between calls is read from device memory.
 //
-// Thread rule: that of the stream.
+// Not thread-safe: as the stream.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace ringmaster::cuda {
 
 class GraphSegments {
  public:
-  // Calls of equal keys enqueue the same.
+  // Calls of equal keys enqueue the same work.
   struct Key {
     const float* params = nullptr;
     const float* grads = nullptr;
@@ -32,16 +32,17 @@ class GraphSegments {
     bool operator==(const Key&) const = default;
   };
 
-  // Without `record`, pieces are always enqueued as they are.
+  // Without `record`, segments are always enqueued directly.
   GraphSegments(Stream stream, bool record) : stream_(stream), record_(record) {}
 
-  // A call begins; its pieces follow by Run, in order. Without a key none of them is recorded.
+  // Begins a call, whose segments follow by Run, in order. Without a key no segment is recorded.
   Status Begin(const std::optional<Key>& key);
 
-  // Gives the next piece to the stream. The answer: what the piece has noted.
+  // Enqueues or replays the next segment. Returns its notes.
   Result<const std::vector<size_t>*> Run(const std::function<void()>& enqueue);
 
-  // Called by a piece: remembered with it, and answered again when it is replayed.
+  // Adds a note to the segment that is being enqueued. Run returns the notes, also when it replays the
+  // segment.
   void Note(size_t what) { notes_->push_back(what); }
 
  private:
@@ -57,8 +58,8 @@ class GraphSegments {
 
   Stream stream_;
   bool record_;
-  std::list<Call> calls_;    // the latest first
-  Call* current_ = nullptr;  // null: not to be recorded
+  std::list<Call> calls_;    // most recently used first
+  Call* current_ = nullptr;  // null: the call is not recorded
   size_t next_ = 0;
   std::vector<size_t> unrecorded_;
   std::vector<size_t>* notes_ = &unrecorded_;

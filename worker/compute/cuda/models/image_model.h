@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the MLP and the CNN have in common: a dense layer that gives the logits of images. All rows are one
+// Base class of MLP and CNN: the head is a dense layer that computes the logits of images. All rows are one
 // chunk.
 #pragma once
 
@@ -26,13 +26,14 @@ class ImageModel : public DeviceModel<T> {
         weight_gradient_(Base::WeightGradientShape(this->samples(), head.in, head.out)) {
     forward_.ldc = input_gradient_.lda = weight_gradient_.ldb = this->LogitsStride();
     for (const GemmShape& shape : {forward_, input_gradient_, weight_gradient_}) this->Plan(shape);
-    this->Take(head_scratch_, kernels::ColumnSumsScratch(this->samples(), this->LogitsStride()), "scratch");
+    this->Reserve(head_scratch_, kernels::ColumnSumsScratch(this->samples(), this->LogitsStride()),
+                  "scratch");
   }
 
   const engine::DenseTensors& head() const { return head_; }
 
  private:
-  // What the head reads, and where the gradient of that goes.
+  // The input of the head, shape (B, in), and the memory of its gradient.
   virtual const T* HeadInput() const = 0;
   virtual T* HeadInputGradient() = 0;
 
@@ -42,7 +43,8 @@ class ImageModel : public DeviceModel<T> {
   }
   void HeadBackward(const Chunk&, float* grads) final {
     this->Multiply(weight_gradient_, {HeadInput(), this->logits(), grads + head_.weight});
-    // Columns behind the classes are zeros, and so is the padding that their sums go to.
+    // Columns after the classes are zeros; their sums are written to the padding of the bias, which stays
+    // zero.
     kernels::ColumnSums<T>(this->stream(), this->samples(), this->LogitsStride(), this->logits(),
                            grads + head_.bias, head_scratch_.get());
     this->Multiply(input_gradient_, {this->logits(), this->Operand(head_.weight), HeadInputGradient()});

@@ -21,10 +21,10 @@ Mlp<T>::Mlp(const engine::ModelConfig& config, engine::MlpTensors tensors, Strea
       dense_(std::move(tensors.dense)),
       hidden_(static_cast<size_t>(config.layers)) {
   const int64_t rows = this->samples();
-  if constexpr (Base::kType == DType::kBf16) this->Take(rounded_, rows * dense_[0].in, "batch");
-  for (Buffer<T>& hidden : hidden_) this->Take(hidden, rows * config.width, "activations");
-  for (Buffer<T>& d : d_hidden_) this->Take(d, rows * config.width, "gradients of activations");
-  this->Take(scratch_, kernels::ColumnSumsScratch(rows, config.width), "scratch");
+  if constexpr (Base::kType == DType::kBf16) this->Reserve(rounded_, rows * dense_[0].in, "batch");
+  for (Buffer<T>& hidden : hidden_) this->Reserve(hidden, rows * config.width, "activations");
+  for (Buffer<T>& d : d_hidden_) this->Reserve(d, rows * config.width, "gradients of activations");
+  this->Reserve(scratch_, kernels::ColumnSumsScratch(rows, config.width), "scratch");
   for (size_t i = 0; i + 1 < dense_.size(); ++i) {
     this->Plan(Base::ForwardShape(rows, dense_[i].in, dense_[i].out, Epilogue::kBias));
     this->Plan(Base::WeightGradientShape(rows, dense_[i].in, dense_[i].out));

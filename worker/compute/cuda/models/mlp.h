@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Fully connected layers with ReLU between them, on a GPU: worker/compute/engine/models/mlp.h.
+// Fully connected layers with ReLU between them, on a GPU (worker/compute/engine/models/mlp.h).
 #pragma once
 
 #include <array>
@@ -26,16 +26,16 @@ class Mlp final : public ImageModel<T> {
   Status BodyBackward(float* grads, engine::BucketNotifier& notifier,
                       const std::atomic<bool>* cancel) override;
 
-  // What layer `i` reads, and the gradient of that.
+  // The input of layer `i` and its gradient.
   const T* Input(size_t i) const;
   T* InputGradient(size_t i) { return d_hidden_[i % 2].get(); }
   const T* HeadInput() const override { return Input(dense_.size() - 1); }
   T* HeadInputGradient() override { return InputGradient(dense_.size() - 1); }
 
-  std::vector<engine::DenseTensors> dense_;  // by depth; the last one is the head
+  std::vector<engine::DenseTensors> dense_;  // by depth; the last layer is the head
   Buffer<Bf16> rounded_;                     // images in bfloat16; empty when T is float
-  std::vector<Buffer<T>> hidden_;            // outputs after ReLU of all but the last
-  std::array<Buffer<T>, 2> d_hidden_;        // gradients of a layer's output and input, in turn
+  std::vector<Buffer<T>> hidden_;            // (B, width): outputs after ReLU of every layer except the last
+  std::array<Buffer<T>, 2> d_hidden_;  // (B, width): gradients of a layer's output and input, alternating
   Buffer<float> scratch_;
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The engine's models on a GPU: engine::Model whose parameters and gradients are device memory, with the same
-// layout, names and initial values as on the CPU.
+// The models of the engine on a GPU: engine::Model whose parameters and gradients are device memory, with
+// the same layout, names and initial values as on the CPU.
 //
-// A call computes all of config.max_samples; those beyond the batch are filled up with samples that do not
-// count. So every product has one shape, whose algorithm is known before the first step.
+// A call always computes config.max_samples samples; a smaller batch is padded with samples that are
+// ignored. Every product therefore has one shape, whose algorithm is chosen before the first step.
 //
-// Determinism: equal parameters, batch and choices of algorithms (worker/compute/cuda/gemm.h, attention.h)
-// give equal bits on GPUs of one model, whatever ran before.
+// Determinism: equal parameters, batch and choices of algorithms (gemm.h, attention.h) give equal bits on
+// GPUs of one model, independent of earlier calls.
 //
-// Thread rule: that of engine::Model, on a thread bound to the device.
+// Not thread-safe: as engine::Model, on a thread bound to the device.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,25 @@
 
 namespace ringmaster::cuda {
 
-// What models compute with whose algorithms are chosen by measuring.
+// The operations whose algorithms are chosen by measurement.
 struct Algorithms {
   Gemm& gemm;
   Attention& attention;
-  // Another number whenever recorded work (models/graph_segments.h) holds what is no longer so: each only
-  // grows.
+  // Changes whenever recorded graphs (graph_segments.h) are stale. Both versions only increase.
   uint64_t Version() const { return gemm.Version() + attention.Version(); }
 };
 
 struct ModelOptions {
-  // Logits that exist at a time: a larger batch of tokens goes through the head in chunks, which changes the
-  // order of sums over tokens and so is the same for all members of a job.
+  // Largest buffer of logits. A larger batch of tokens goes through the head in chunks. Chunks change the
+  // order of sums over tokens, so all members of a job must use the same value.
   int64_t logits_bytes = int64_t{1} << 30;
-  // Work is recorded and replayed (models/graph_segments.h): the same bits, and less to do for the host.
+  // Record work as CUDA graphs and replay it (graph_segments.h): the same bits with less work for the host.
   bool graphs = true;
 };
 
-// `stream` and `algorithms`, on which all its work goes, outlive the model. All memory is taken here, and the
-// algorithms of its products and attention are chosen: kExhausted tells the arithmetic, kInvalid what cannot
-// be.
+// Creates a model that enqueues all its work on `stream`. Allocates all memory and chooses the algorithms of
+// GEMM and attention. Errors: kExhausted with the arithmetic, kInvalid with the reason. REQUIRES: `stream`
+// and `algorithms` outlive the model.
 Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config, Stream stream,
                                                    const Algorithms& algorithms,
                                                    const ModelOptions& options = {});

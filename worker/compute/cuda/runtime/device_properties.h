@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which GPUs this process can use, and which one it uses.
+// The GPUs that this process can use, and the selection of one.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace ringmaster::cuda {
 
 struct DeviceProperties {
-  int index = 0;     // as the process sees it, after CUDA_VISIBLE_DEVICES
+  int index = 0;     // index within CUDA_VISIBLE_DEVICES
   std::string name;  // "NVIDIA H200"
   std::string uuid;  // "GPU-2f..."
   std::string pci;   // "0000:18:00.0"
   int64_t memory_bytes = 0;
   int architecture = 0;  // 90 for sm_90
   int multiprocessors = 0;
-  int driver = 0;   // the newest CUDA that the driver serves: 13000 is 13.0
-  int runtime = 0;  // the CUDA that this was built with
+  int driver = 0;   // newest CUDA version of the driver: 13000 is 13.0
+  int runtime = 0;  // CUDA version of the build
   bool operator==(const DeviceProperties&) const = default;
 };
 
@@ -29,14 +29,14 @@ struct DeviceMemory {
   int64_t total_bytes = 0;
 };
 
-// All of them, none when there is no GPU; kUnavailable with the reason when there is no usable driver.
+// Returns all GPUs; empty when there is none. Errors: kUnavailable with the reason when no driver is usable.
 Result<std::vector<DeviceProperties>> ListDevices();
 
-// Makes the device that of the calling thread: every thread that enqueues, waits or allocates does so first.
-// kInvalid when this build has no code for its architecture.
+// Makes the device current for the calling thread (cudaSetDevice). Every thread that enqueues, synchronizes
+// or allocates calls this first. Errors: kInvalid when this build has no code for the architecture.
 Result<DeviceProperties> BindDevice(int index);
 
-// Of the calling thread's device.
+// Returns the memory of the calling thread's device.
 Result<DeviceMemory> GetDeviceMemory();
 
 }  // namespace ringmaster::cuda

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What failures of a GPU become: CUDA's name for it, in words, and what to do. The codes say what may be
-// done:
+// Translation of CUDA errors: the name of the error, its meaning and the remedy. The codes:
 //
-//   kUnavailable  no driver, a driver that is too old, no device: this machine cannot, here and now
-//   kInvalid      the device cannot run this build or was asked for something impossible
-//   kExhausted    out of device or pinned memory; the process may go on
-//   kGone         the device or its context is lost (ECC error, illegal address, unplugged): every later call
-//                 of this process fails too, so it must leave; a new process may find the device well
-//   kInternal     anything else
+//   kUnavailable  no driver, a driver that is too old, or no device
+//   kInvalid      the device cannot run this build, or an impossible request
+//   kExhausted    out of device or pinned memory; the process can continue
+//   kGone         the device or its context is lost (ECC error, illegal address, removed): every later call
+//   of
+//                 this process fails, so the process must exit; a new process may find the device healthy
+//   kInternal     all others
 #pragma once
 
 #include <string_view>
@@ -17,14 +17,14 @@
 
 namespace ringmaster::cuda {
 
-// Of a cudaError_t that is not cudaSuccess; `doing` says what failed: "copying to the device".
-Error DeviceError(int cuda_error, std::string_view doing);
+// Returns the error for a cudaError_t other than cudaSuccess. `action` is what failed: "copying to the
+// device".
+Error DeviceError(int cuda_error, std::string_view action);
 
-// The same of a device that is at work: one that is not to be had any more is lost. Memory that is short
-// stays that.
-Error WorkError(int cuda_error, std::string_view doing);
+// The same for a device in use: a device that became unavailable is lost, so kUnavailable becomes kGone.
+Error WorkError(int cuda_error, std::string_view action);
 
-// The process has to end: nothing that this process asks of the device will work again.
-inline bool MustLeave(const Error& error) { return error.code == Code::kGone; }
+// Returns whether the process must exit, because no later call to the device can succeed.
+inline bool MustExit(const Error& error) { return error.code == Code::kGone; }
 
 }  // namespace ringmaster::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A point in a stream that others wait for: another stream, or a thread of the host. Move-only; any thread
-// may wait while one thread records.
+// A point in a stream that another stream or a host thread waits for: a CUDA event, with the method names of
+// PyTorch's. Move-only. Any number of threads may wait while one thread records.
 #pragma once
 
 #include "base/result.h"
@@ -19,14 +19,15 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  // The point is behind all that `stream` has been given so far. Recording again moves it.
+  // Sets the event to the end of the work enqueued on `stream` so far; replaces an earlier point.
   void Record(Stream stream);
-  // What `stream` is given from now on runs after the point.
+  // Makes work that is enqueued on `stream` from now on wait for the event.
   void Block(Stream stream) const;
-  // Sleeps until the point is reached; at once when nothing was recorded.
+  // Blocks the calling thread until the event has been reached; returns at once when nothing was recorded.
   Status Synchronize() const;
+  // Returns whether the event has been reached.
   Result<bool> Query() const;
-  // Milliseconds between two points that have been reached.
+  // Returns the milliseconds between two events that have been reached.
   static Result<double> Elapsed_ms(const Event& from, const Event& to);
 
  private:

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Work of a stream that was recorded once and is given to it again as one: a CUDA graph. What was recorded
-// keeps its arguments, addresses included; only what memory holds may differ from one time to the next.
-// Move-only.
-//
-// Thread rule: that of the stream.
+// A CUDA graph: work captured from a stream once and launched again as one. The captured arguments,
+// addresses included, stay the same; only the contents of memory may differ between launches. Move-only. Not
+// thread-safe: as the stream.
 #pragma once
 
 #include <functional>
@@ -18,16 +16,16 @@ namespace ringmaster::cuda {
 
 class Graph {
  public:
-  // Keeps what `enqueue` gives to `stream`, none of which happens. It must not wait for the device, take
-  // memory or use events.
+  // Captures what `enqueue` enqueues on `stream`, without running it. REQUIRES: `enqueue` does not
+  // synchronize, allocate memory or use events.
   static Result<Graph> Record(Stream stream, const std::function<void()>& enqueue);
   Graph() = default;
-  // Nothing of it may be under way.
+  // REQUIRES: no launch of the graph is running.
   ~Graph();
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&& other) noexcept;
 
-  // Enqueues all of it.
+  // Enqueues the graph.
   void Launch(Stream stream) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory of a GPU, and pinned memory of the host, which the GPU reads and writes by itself. Both are zeroed
-// when made and move-only. Taking and giving back waits for the device: at the start, not within a step.
+// Device memory, and pinned host memory, which the GPU accesses directly. Both are zero-initialised and
+// move-only. Allocating and freeing block until the device is idle: allocate at start-up, not within a step.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ namespace ringmaster::cuda {
 
 enum class MemoryKind : uint8_t { kDevice, kPinned };
 
-// Aligned to 256 bytes. kExhausted tells how much was asked for and how much is free.
+// Returns memory aligned to 256 bytes. Errors: kExhausted with the requested and the free bytes.
 Result<void*> Allocate(MemoryKind kind, int64_t bytes);
-// The host's own code may read and write it, so that others may be told that it is the host's.
+// Returns whether host code can read and write memory of this kind, so that it may be declared as host
+// memory to other libraries.
 bool HostAccessible(MemoryKind kind);
 void Release(MemoryKind kind, void* memory);
 
@@ -59,7 +60,7 @@ using Buffer = Memory<T, MemoryKind::kDevice>;
 template <class T>
 using Pinned = Memory<T, MemoryKind::kPinned>;
 
-// Makes memory that somebody else owns, such as the fabric's, pinned for as long as this lives. Move-only.
+// Pins memory that another object owns, such as the fabric's, for the lifetime of this object. Move-only.
 class PinnedRange {
  public:
   static Result<PinnedRange> Create(void* memory, int64_t bytes);
@@ -75,24 +76,25 @@ class PinnedRange {
   void* memory_ = nullptr;
 };
 
-// All that something needs of a device, taken at once, so that a device that is too small is refused with the
-// whole sum: what is needed, by part, what is free, and which field to lower.
+// All device memory that a user needs, allocated together, so that the error for a device that is too small
+// has the whole sum: the needed bytes by part, the free bytes, and the field to lower. Not thread-safe.
 class MemoryPlan {
  public:
   // `remedy`: "lower spec.training.model.context".
   explicit MemoryPlan(std::string remedy) : remedy_(std::move(remedy)) {}
 
-  // `buffer`, which outlives the plan, gets `size` elements. Parts of one name are summed up in the message.
+  // Plans `size` elements for `buffer`. Parts of the same name are summed in the message. REQUIRES: `buffer`
+  // outlives the plan.
   template <class T>
-  void Take(Buffer<T>& buffer, int64_t size, const std::string& part) {
+  void Reserve(Buffer<T>& buffer, int64_t size, const std::string& part) {
     Add(part, size * static_cast<int64_t>(sizeof(T)), [&buffer, size]() -> Status {
       RM_ASSIGN(buffer, Buffer<T>::Create(size));
       return Ok();
     });
   }
-  // Names what was taken already, for the same purpose.
-  void Mention(int64_t bytes, const std::string& part);
-  // Of all that, and of what the plan takes itself.
+  // Adds memory that is already allocated to the message.
+  void AddAllocated(int64_t bytes, const std::string& part);
+  // Returns the bytes of all parts, allocated and planned.
   int64_t bytes() const { return bytes_; }
   Status Allocate();
 
@@ -107,7 +109,7 @@ class MemoryPlan {
 
   std::string remedy_;
   int64_t bytes_ = 0;
-  int64_t mentioned_ = 0;  // of bytes_
+  int64_t already_allocated_ = 0;  // included in bytes_
   std::vector<Part> parts_;
   std::vector<std::function<Status()>> allocate_;
 };

@@ -34,10 +34,10 @@ void MemoryPlan::Add(const std::string& part, int64_t bytes, std::function<Statu
   allocate_.push_back(std::move(allocate));
 }
 
-void MemoryPlan::Mention(int64_t bytes, const std::string& part) {
+void MemoryPlan::AddAllocated(int64_t bytes, const std::string& part) {
   if (bytes == 0) return;
   Count(part, bytes);
-  mentioned_ += bytes;
+  already_allocated_ += bytes;
 }
 
 std::string MemoryPlan::Arithmetic() const {
@@ -49,7 +49,7 @@ std::string MemoryPlan::Arithmetic() const {
 
 Status MemoryPlan::Allocate() {
   RM_ASSIGN(DeviceMemory memory, GetDeviceMemory());
-  memory.free_bytes += mentioned_;  // as it was before
+  memory.free_bytes += already_allocated_;  // as before those allocations
   const auto refused = [&] {
     return Error{
         Code::kExhausted,

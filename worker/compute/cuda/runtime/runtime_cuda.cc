@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The runtime's interfaces on CUDA's own.
+// The runtime interfaces of this folder, implemented with the CUDA runtime.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -17,55 +17,55 @@
 namespace ringmaster::cuda {
 namespace {
 
-// The numbers that error.cc knows.
+// The error numbers in error.cc.
 static_assert(cudaErrorMemoryAllocation == 2 && cudaErrorInsufficientDriver == 35 &&
               cudaErrorNoDevice == 100 && cudaErrorNoKernelImageForDevice == 209 &&
               cudaErrorECCUncorrectable == 214 && cudaErrorIllegalAddress == 700 &&
               cudaErrorLaunchFailure == 719 && cudaErrorUnknown == 999);
 
-// A failed call also remains as the thread's last error, where the next wait would find it again: what is
-// told here is forgotten there. An error that loses the device stays whatever one does.
-Status Told(cudaError_t error, std::string_view doing) {
+// Converts the result of a call. CUDA also keeps it as the thread's last error, where the next wait would
+// report it again, so this clears it there. An error that loses the device cannot be cleared.
+Status Check(cudaError_t error, std::string_view action) {
   if (error == cudaSuccess) return Ok();
   (void)cudaGetLastError();
-  return DeviceError(error, doing);
+  return DeviceError(error, action);
 }
 
-// Of a device that is at work.
-Status ToldAtWork(cudaError_t error, std::string_view doing) {
+// The same for a device in use.
+Status CheckWork(cudaError_t error, std::string_view action) {
   if (error == cudaSuccess) return Ok();
   (void)cudaGetLastError();
-  return WorkError(error, doing);
+  return WorkError(error, action);
 }
 
-// What enqueueing calls of this thread have left behind.
-Status AfterWait(cudaError_t waited) {
-  RM_TRY(ToldAtWork(waited, "waiting for the device"));
+// Converts the result of a wait, and reports the errors of earlier enqueueing calls of this thread.
+Status CheckWait(cudaError_t waited) {
+  RM_TRY(CheckWork(waited, "waiting for the device"));
   return LastError();
 }
 
-// Of memory of the host: what is short then is not the device's.
-Status ToldOfPinning(cudaError_t error, int64_t bytes) {
-  const std::string doing = fmt::format("pinning {} bytes of host memory", bytes);
-  if (error != cudaErrorMemoryAllocation) return Told(error, doing);
+// The same for pinning: the memory that is short is the host's.
+Status CheckPinning(cudaError_t error, int64_t bytes) {
+  const std::string action = fmt::format("pinning {} bytes of host memory", bytes);
+  if (error != cudaErrorMemoryAllocation) return Check(error, action);
   (void)cudaGetLastError();
-  return Error{Code::kExhausted, doing +
-                                     ": it cannot be had (cudaErrorMemoryAllocation); give the pod more "
+  return Error{Code::kExhausted, action +
+                                     ": not available (cudaErrorMemoryAllocation); give the pod more "
                                      "memory, or raise its memlock limit"};
 }
 
-// The status of calls whose failure the next wait tells.
-void Enqueue(cudaError_t) {}
+// Ignores the result of an enqueueing call: the next wait reports it.
+void IgnoreUntilWait(cudaError_t) {}
 
 }  // namespace
 
-Status LastError() { return ToldAtWork(cudaGetLastError(), "giving work to the device"); }
+Status LastError() { return CheckWork(cudaGetLastError(), "enqueueing work"); }
 
-Status Synchronize(Stream stream) { return AfterWait(cudaStreamSynchronize(stream)); }
+Status Synchronize(Stream stream) { return CheckWait(cudaStreamSynchronize(stream)); }
 
 Result<OwnedStream> OwnedStream::Create() {
   OwnedStream stream;
-  RM_TRY(Told(cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "making a stream"));
+  RM_TRY(Check(cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "creating a stream"));
   return stream;
 }
 OwnedStream::~OwnedStream() {
@@ -77,28 +77,29 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
   return *this;
 }
 
-// Nothing to copy may have no address (the second moment of SGD), of which CUDA does not say what it does.
+// Empty memory may have a null address (the second moment of SGD), for which CUDA does not define these
+// calls.
 void CopyToDevice(Stream stream, void* device, const void* host, int64_t bytes) {
   if (bytes == 0) return;
-  Enqueue(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream));
+  IgnoreUntilWait(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream));
 }
 void CopyToHost(Stream stream, void* host, const void* device, int64_t bytes) {
   if (bytes == 0) return;
-  Enqueue(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+  IgnoreUntilWait(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream));
 }
 void CopyOnDevice(Stream stream, void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
-  Enqueue(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+  IgnoreUntilWait(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
 }
 void FillZero(Stream stream, void* device, int64_t bytes) {
   if (bytes == 0) return;
-  Enqueue(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream));
+  IgnoreUntilWait(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream));
 }
 
 Result<Event> Event::Create() {
   Event event;
-  // A waiting thread sleeps: the cores belong to the network and to other ranks.
-  RM_TRY(Told(cudaEventCreateWithFlags(&event.event_, cudaEventBlockingSync), "making an event"));
+  // A waiting thread sleeps, so that network threads and other ranks can use the core.
+  RM_TRY(Check(cudaEventCreateWithFlags(&event.event_, cudaEventBlockingSync), "creating an event"));
   return event;
 }
 Event::~Event() {
@@ -109,35 +110,35 @@ Event& Event::operator=(Event&& other) noexcept {
   std::swap(event_, other.event_);
   return *this;
 }
-void Event::Record(Stream stream) { Enqueue(cudaEventRecord(event_, stream)); }
-void Event::Block(Stream stream) const { Enqueue(cudaStreamWaitEvent(stream, event_, 0)); }
-Status Event::Synchronize() const { return AfterWait(cudaEventSynchronize(event_)); }
+void Event::Record(Stream stream) { IgnoreUntilWait(cudaEventRecord(event_, stream)); }
+void Event::Block(Stream stream) const { IgnoreUntilWait(cudaStreamWaitEvent(stream, event_, 0)); }
+Status Event::Synchronize() const { return CheckWait(cudaEventSynchronize(event_)); }
 Result<bool> Event::Query() const {
-  RM_TRY(LastError());  // "not ready" takes the place of what enqueueing has left behind
+  RM_TRY(LastError());  // before "not ready" replaces the error of an enqueueing call
   const cudaError_t error = cudaEventQuery(event_);
   if (error == cudaErrorNotReady) {
     (void)cudaGetLastError();
     return false;
   }
-  RM_TRY(ToldAtWork(error, "asking the device"));
+  RM_TRY(CheckWork(error, "querying an event"));
   return true;
 }
 Result<double> Event::Elapsed_ms(const Event& from, const Event& to) {
   float milliseconds = 0;
-  RM_TRY(Told(cudaEventElapsedTime(&milliseconds, from.event_, to.event_), "measuring"));
+  RM_TRY(Check(cudaEventElapsedTime(&milliseconds, from.event_, to.event_), "measuring a duration"));
   return static_cast<double>(milliseconds);
 }
 
 Result<Graph> Graph::Record(Stream stream, const std::function<void()>& enqueue) {
-  // Other threads of the process go on using the device meanwhile.
-  RM_TRY(Told(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to record"));
+  // Other threads of the process use the device during the capture.
+  RM_TRY(Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "starting a capture"));
   enqueue();
   cudaGraph_t recorded = nullptr;
-  RM_TRY(Told(cudaStreamEndCapture(stream, &recorded), "recording work for the device"));
+  RM_TRY(Check(cudaStreamEndCapture(stream, &recorded), "capturing work"));
   Graph graph;
   const cudaError_t error = cudaGraphInstantiate(&graph.graph_, recorded, 0);
   (void)cudaGraphDestroy(recorded);
-  RM_TRY(Told(error, "making a graph of recorded work"));
+  RM_TRY(Check(error, "instantiating a graph"));
   return graph;
 }
 Graph::~Graph() {
@@ -148,28 +149,28 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   std::swap(graph_, other.graph_);
   return *this;
 }
-void Graph::Launch(Stream stream) const { Enqueue(cudaGraphLaunch(graph_, stream)); }
+void Graph::Launch(Stream stream) const { IgnoreUntilWait(cudaGraphLaunch(graph_, stream)); }
 
 Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
   void* memory = nullptr;
   const auto size = static_cast<size_t>(bytes);
   if (kind == MemoryKind::kPinned) {
-    RM_TRY(ToldOfPinning(cudaHostAlloc(&memory, size, cudaHostAllocDefault), bytes));
+    RM_TRY(CheckPinning(cudaHostAlloc(&memory, size, cudaHostAllocDefault), bytes));
     std::fill_n(static_cast<char*>(memory), bytes, char{0});
     return memory;
   }
   if (const cudaError_t error = cudaMalloc(&memory, size); error != cudaSuccess) {
     const auto left = GetDeviceMemory();
-    return Told(error, left.ok() ? fmt::format("taking {} bytes, {} are free", bytes, left->free_bytes)
-                                 : fmt::format("taking {} bytes", bytes))
+    return Check(error, left.ok() ? fmt::format("allocating {} bytes, {} are free", bytes, left->free_bytes)
+                                  : fmt::format("allocating {} bytes", bytes))
         .error();
   }
-  // Our streams do not wait for the stream that cudaMemset uses, so this has to be over before they begin.
+  // The streams of this program do not wait for the default stream, which cudaMemset uses, so wait here.
   cudaError_t error = cudaMemset(memory, 0, size);
   if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
   if (error != cudaSuccess) {
     (void)cudaFree(memory);
-    return Told(error, "zeroing memory").error();
+    return Check(error, "zeroing memory").error();
   }
   return memory;
 }
@@ -185,7 +186,7 @@ void Release(MemoryKind kind, void* memory) {
 }
 
 Result<PinnedRange> PinnedRange::Create(void* memory, int64_t bytes) {
-  RM_TRY(ToldOfPinning(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault), bytes));
+  RM_TRY(CheckPinning(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault), bytes));
   PinnedRange range;
   range.memory_ = memory;
   return range;
@@ -201,15 +202,16 @@ Result<std::vector<DeviceProperties>> ListDevices() {
     (void)cudaGetLastError();
     return std::vector<DeviceProperties>();
   }
-  RM_TRY(Told(error, "looking for GPUs"));
+  RM_TRY(Check(error, "listing GPUs"));
   int driver = 0;
   int runtime = 0;
-  RM_TRY(Told(cudaDriverGetVersion(&driver), "asking for the driver's version"));
-  RM_TRY(Told(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version"));
+  RM_TRY(Check(cudaDriverGetVersion(&driver), "reading the version of the driver"));
+  RM_TRY(Check(cudaRuntimeGetVersion(&runtime), "reading the version of the runtime"));
   std::vector<DeviceProperties> devices;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties{};
-    RM_TRY(Told(cudaGetDeviceProperties(&properties, i), fmt::format("asking GPU {} for its properties", i)));
+    RM_TRY(
+        Check(cudaGetDeviceProperties(&properties, i), fmt::format("reading the properties of GPU {}", i)));
     const auto* const id = reinterpret_cast<const unsigned char*>(properties.uuid.bytes);
     std::string uuid = "GPU-";
     for (int b = 0; b < 16; ++b)
@@ -232,8 +234,8 @@ Result<DeviceProperties> BindDevice(int index) {
   RM_ASSIGN(const auto devices, ListDevices());
   if (index < 0 || index >= static_cast<int>(devices.size()))
     return DeviceError(devices.empty() ? cudaErrorNoDevice : cudaErrorInvalidDevice,
-                       fmt::format("choosing GPU {} of {}", index, devices.size()));
-  RM_TRY(Told(cudaSetDevice(index), fmt::format("choosing GPU {}", index)));
+                       fmt::format("selecting GPU {} of {}", index, devices.size()));
+  RM_TRY(Check(cudaSetDevice(index), fmt::format("selecting GPU {}", index)));
   const DeviceProperties& device = devices[static_cast<size_t>(index)];
   if (device.architecture < 80)
     return DeviceError(
@@ -245,7 +247,7 @@ Result<DeviceProperties> BindDevice(int index) {
 Result<DeviceMemory> GetDeviceMemory() {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
-  RM_TRY(Told(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory"));
+  RM_TRY(Check(cudaMemGetInfo(&free_bytes, &total_bytes), "reading the free memory"));
   return DeviceMemory{.free_bytes = static_cast<int64_t>(free_bytes),
                       .total_bytes = static_cast<int64_t>(total_bytes)};
 }

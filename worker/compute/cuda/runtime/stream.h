@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A queue of work of one GPU: what is enqueued runs in order, after the call has returned. Enqueueing never
-// fails visibly: what went wrong is told by the next Synchronize, Event::Wait or Event::Done of the same
-// thread, and by every one after it when the device is lost (error.h).
+// A CUDA stream: a queue of work for one GPU that runs asynchronously, in order. Enqueueing does not return
+// errors. The next Synchronize, Event::Synchronize or Event::Query of the same thread reports them; when the
+// device is lost, every later one does (error.h).
 //
-// Thread rule: one thread at a time uses a stream; a thread first calls BindDevice (device_properties.h).
+// Not thread-safe: one thread at a time uses a stream. REQUIRES: the thread has called BindDevice
+// (device_properties.h).
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,10 @@
 
 namespace ringmaster::cuda {
 
-// Waits until all of the stream is done.
+// Blocks until all work of the stream is done.
 Status Synchronize(Stream stream);
-// What went wrong with enqueueing on this thread since it last waited or asked; for who will not wait.
+// Returns the error of this thread's enqueueing calls since it last synchronized or queried, for a thread
+// that does not synchronize.
 Status LastError();
 
 class OwnedStream {
@@ -33,7 +35,7 @@ class OwnedStream {
   Stream stream_ = nullptr;
 };
 
-// Enqueue copies and fills. Host memory must be pinned (memory.h) and stay untouched until the copy is done.
+// Enqueue copies and fills. REQUIRES: host memory is pinned (memory.h) and unchanged until the copy is done.
 void CopyToDevice(Stream stream, void* device, const void* host, int64_t bytes);
 void CopyToHost(Stream stream, void* host, const void* device, int64_t bytes);
 void CopyOnDevice(Stream stream, void* to, const void* from, int64_t bytes);

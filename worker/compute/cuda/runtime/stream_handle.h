@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The name of a stream, apart from what can be done with it (stream.h): headers of kernels need no more, and
-// nvcc does not compile the libraries behind base/result.h.
+// The handle type of a stream. Headers of kernels include only this and not stream.h, because nvcc cannot
+// compile the libraries that base/result.h uses.
 #pragma once
 
-struct CUstream_st;  // the CUDA runtime's own name, so that no header of ours needs its headers
+struct CUstream_st;  // declared here so that our headers do not include those of CUDA
 
 namespace ringmaster::cuda {
 

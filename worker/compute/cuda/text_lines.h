@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reading tables of choices, whose lines are words with one or more spaces between them.
+// Parsing of the line-based texts of this folder (choice tables, plans): a line is words separated by one or
+// more spaces.
 #pragma once
 
 #include <charconv>
@@ -10,7 +11,7 @@
 
 namespace ringmaster::cuda {
 
-// Takes the next line, without its end, off `text`.
+// Removes the first line from `text` and returns it without its newline.
 inline std::string_view NextLine(std::string_view& text) {
   const size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -18,7 +19,7 @@ inline std::string_view NextLine(std::string_view& text) {
   return line;
 }
 
-inline std::vector<std::string_view> Words(std::string_view line) {
+inline std::vector<std::string_view> SplitWords(std::string_view line) {
   std::vector<std::string_view> words;
   while (!line.empty()) {
     const size_t end = line.find(' ');
@@ -28,9 +29,9 @@ inline std::vector<std::string_view> Words(std::string_view line) {
   return words;
 }
 
-// The whole word is the number.
+// Returns whether the whole word is a number, and stores it.
 template <class Number>
-bool Read(std::string_view word, Number& number) {
+bool ParseNumber(std::string_view word, Number& number) {
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   return error == std::errc() && end == word.data() + word.size();
 }
