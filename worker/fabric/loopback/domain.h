@@ -75,6 +75,7 @@ class Domain {
   };
 
   Status Push(int from, Event event) RM_REQUIRES(mutex_);
+  // Sends the queued messages that the windows permit, and the credit that is due.
   Status Pump(int rank) RM_REQUIRES(mutex_);
   void DeliverEvent(Event event) RM_REQUIRES(mutex_);
   void AdvanceIfAllWait() RM_REQUIRES(mutex_);

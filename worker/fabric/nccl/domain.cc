@@ -108,7 +108,7 @@ Result<std::unique_ptr<DeviceCommunicator>> Domain::Connect(Communicator* host,
 Result<std::shared_ptr<ManagedCommunicator>> Domain::InitFromScratch(Communicator* host,
                                                                      const std::atomic<bool>* cancel) {
   RM_ASSIGN(const UniqueId id,
-            BroadcastUniqueId(host, [this](UniqueId* made) { return api_.unique_id(made); }));
+            BroadcastUniqueId(host, [this](UniqueId* created) { return api_.unique_id(created); }));
   const std::shared_ptr<ManagedCommunicator> managed = NewManaged(cancel);
   Configuration configuration = NonBlocking();
   RM_TRY(managed->Form([&](Handle* handle) {
@@ -145,7 +145,7 @@ Result<std::shared_ptr<ManagedCommunicator>> Domain::DeriveFromParent(Communicat
 
 Status Domain::Grow(Communicator* host, ManagedCommunicator* parent, ManagedCommunicator* managed) {
   RM_ASSIGN(const UniqueId id,
-            BroadcastUniqueId(host, [&](UniqueId* made) { return managed->GetGrowId(parent, made); }));
+            BroadcastUniqueId(host, [&](UniqueId* created) { return managed->GetGrowId(parent, created); }));
   Configuration configuration = NonBlocking();
   if (parent != nullptr)
     return managed->Grow(parent, host->world(), host->rank() == 0 ? &id : nullptr, &configuration);

@@ -3,8 +3,8 @@
 // NCCL within one trainer: the library, the memory that it registers, and the communicators of successive
 // generations, each created over a communicator of the host, which carries the unique id. The entry of nccl/.
 //
-// If members were only lost, the new communicator is made by shrinking the older one. If members were only
-// added, with ranks after all others, it is made by growing the older one. Both need a library that can do
+// If members were only lost, the new communicator is created by shrinking the older one. If members were only
+// added, with ranks after all others, it is created by growing the older one. Both need a library that can do
 // that and an older communicator at every old member; a revoked communicator cannot grow. In all other cases,
 // and when shrinking or growing fails at one member, all create a new communicator from scratch.
 //

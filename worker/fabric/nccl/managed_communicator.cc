@@ -245,8 +245,8 @@ int ManagedCommunicator::PollLibrary() {
   };
   if (parent_ != nullptr)
     if (const int result = ask(parent_->handle_); result != kSuccess) return result;
-  const Handle made = LoadHandle();
-  return made == nullptr ? static_cast<int>(kInProgress) : ask(made);
+  const Handle handle = LoadHandle();
+  return handle == nullptr ? static_cast<int>(kInProgress) : ask(handle);
 }
 
 // If the call that creates a handle does not set it, a thread of NCCL does so later.
@@ -291,8 +291,8 @@ void ManagedCommunicator::StartCall(Action action) {
 bool ManagedCommunicator::AbortHandle() {
   if (std::exchange(freed_, true)) return true;
   const bool ended = AbortForming();
-  const Handle made = LoadHandle();
-  return (made == nullptr || Succeeded(api_.abort(made))) && ended;
+  const Handle handle = LoadHandle();
+  return (handle == nullptr || Succeeded(api_.abort(handle))) && ended;
 }
 
 // A communicator that forms from a parent waits for other ranks over the parent's connections. A growing one

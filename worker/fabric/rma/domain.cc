@@ -48,20 +48,20 @@ std::unique_ptr<Group> Domain::NewGroup(Communicator* host, const std::atomic<bo
   own->unsupported_reason = unsupported_reason_;
   own->host_id = options_.host_id;
   if (!supported()) return nullptr;
-  auto made = Group::Create(&memory_, {.rank = host->rank(),
-                                       .world = host->world(),
-                                       .generation = host->generation(),
-                                       .cancel = cancel,
-                                       .timeout = options_.timeout});
-  if (!made.ok()) {
-    own->unsupported_reason = made.error().message;
+  auto group = Group::Create(&memory_, {.rank = host->rank(),
+                                        .world = host->world(),
+                                        .generation = host->generation(),
+                                        .cancel = cancel,
+                                        .timeout = options_.timeout});
+  if (!group.ok()) {
+    own->unsupported_reason = group.error().message;
     return nullptr;
   }
-  own->worker = (*made)->address();
+  own->worker = (*group)->address();
   for (const ucx::RegisteredMemory& region : memory_.regions)
     own->regions.push_back(
         {reinterpret_cast<uint64_t>(region.memory().data()), region.memory().size(), region.key()});
-  return std::move(*made);
+  return std::move(*group);
 }
 
 Result<std::string> Domain::ConnectGroup(Group* group, std::vector<PeerInfo> infos) const {

@@ -45,6 +45,7 @@ class UcxTransport final : public Transport {
 
  private:
   Header MakeHeader(Kind kind) const;
+  // Sends the queued messages that the window permits, and the credit that is due.
   void Pump(int peer);
   Status CheckPeer(int peer);
   template <class Done>
