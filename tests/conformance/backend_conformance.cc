@@ -29,7 +29,7 @@ std::optional<core::Pod> BackendConformance::PodOf(const std::string& name) {
 }
 
 Result<Revision> BackendConformance::Write(core::Action action, std::optional<Revision> if_revision) {
-  // Shared: an answer that comes after the limit must not write into this frame.
+  // Shared: a late answer must not write into this stack frame.
   struct Answer {
     std::mutex mutex;
     std::optional<Result<Revision>> result;
@@ -70,7 +70,7 @@ bool BackendConformance::AwaitNoPod(const std::string& name) {
 
 namespace {
 
-TEST_P(BackendConformance, APodThatIsCreatedRuns) {
+TEST_P(BackendConformance, ACreatedPodRuns) {
   ASSERT_TRUE(Create(kRuns).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
   const auto pod = PodOf(Name(kRuns));
@@ -87,13 +87,13 @@ TEST_P(BackendConformance, CreatingTwiceIsAlreadyExists) {
   EXPECT_EQ(again.error().code, Code::kAlreadyExists) << again.error().message;
 }
 
-TEST_P(BackendConformance, DeletingWhatIsMissingIsNotFound) {
+TEST_P(BackendConformance, DeletingAMissingPodIsNotFound) {
   const auto result = Delete("job-1-99", seconds(1));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::kNotFound) << result.error().message;
 }
 
-TEST_P(BackendConformance, DeletingAnotherIncarnationIsAConflict) {
+TEST_P(BackendConformance, DeletingWithAnotherUidIsAConflict) {
   ASSERT_TRUE(Create(kRuns).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
   const auto result = Write(core::DeletePod{Name(kRuns), "another-uid", seconds(1)});
@@ -117,7 +117,7 @@ TEST_P(BackendConformance, AStaleStatusWriteIsAConflict) {
   EXPECT_GT(backend().Observe(key_)->job_revision, first);
 }
 
-TEST_P(BackendConformance, AWriteForANamesakeIsNotFound) {
+TEST_P(BackendConformance, AWriteWithAnotherJobUidIsNotFound) {
   uid_ = "uid-of-a-job-that-was";
   for (const core::Action& action :
        std::vector<core::Action>{core::CreatePod{Name(kRuns), 1, kRuns}, core::SetStatus{},
@@ -129,7 +129,7 @@ TEST_P(BackendConformance, AWriteForANamesakeIsNotFound) {
   EXPECT_TRUE(backend().Observe(key_)->observed.pods.empty());
 }
 
-TEST_P(BackendConformance, AViewThatReachedTheRevisionOfAWriteShowsIt) {
+TEST_P(BackendConformance, AViewAtTheRevisionOfAWriteIncludesIt) {
   const auto created = Create(kRuns);
   ASSERT_TRUE(created.ok());
   ASSERT_GT(*created, 0U);
@@ -143,7 +143,7 @@ TEST_P(BackendConformance, AViewThatReachedTheRevisionOfAWriteShowsIt) {
   EXPECT_TRUE(!pod || pod->deleting());
 }
 
-TEST_P(BackendConformance, ALiveReadShowsWhatWasDoneBefore) {
+TEST_P(BackendConformance, ALiveReadIncludesEarlierWrites) {
   ASSERT_TRUE(Create(kRuns).ok());
   auto done = std::make_shared<std::atomic<bool>>(false);
   backend().ReadThrough(key_, [done](Status status) { *done = status.ok(); });
@@ -160,7 +160,7 @@ TEST_P(BackendConformance, EveryChangeIsFollowedByANotification) {
     bool gone = false;
   };
   auto seen = std::make_shared<Seen>();
-  // Only what can be observed from within a notification counts.
+  // Only observations made inside a notification count.
   backend().Subscribe([this, seen](const control::Key& key) {
     const auto snapshot = backend().Observe(key);
     std::lock_guard lock(seen->mutex);
@@ -198,7 +198,7 @@ TEST_P(BackendConformance, EveryChangeIsFollowedByANotification) {
   }));
 }
 
-TEST_P(BackendConformance, ExitCodeAndLastWordsAreSeen) {
+TEST_P(BackendConformance, ExitCodeAndTerminationMessageAreReported) {
   ASSERT_TRUE(Create(kFails).ok());
   ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
   const auto pod = PodOf(Name(kFails));
@@ -207,44 +207,44 @@ TEST_P(BackendConformance, ExitCodeAndLastWordsAreSeen) {
   EXPECT_TRUE(pod->ended.has_value());
 }
 
-TEST_P(BackendConformance, SuccessIsSeen) {
+TEST_P(BackendConformance, SuccessIsReported) {
   ASSERT_TRUE(Create(kSucceeds).ok());
   ASSERT_TRUE(AwaitPod(Name(kSucceeds), PodPhase::kSucceeded));
   EXPECT_EQ(PodOf(Name(kSucceeds))->exit_code, 0);
 }
 
-TEST_P(BackendConformance, DeathBySignalIs128PlusItsNumber) {
+TEST_P(BackendConformance, ASignalIsExitCode128PlusItsNumber) {
   ASSERT_TRUE(Create(kCrashes).ok());
   ASSERT_TRUE(AwaitPod(Name(kCrashes), PodPhase::kFailed));
   EXPECT_EQ(PodOf(Name(kCrashes))->exit_code, 137);
 }
 
-TEST_P(BackendConformance, APodThatIsToldToEndGoesAway) {
+TEST_P(BackendConformance, ADeletedPodEnds) {
   ASSERT_TRUE(Create(kRuns).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
-  ASSERT_TRUE(Delete(Name(kRuns), seconds(600)).ok());  // it does as it is told, long before
+  ASSERT_TRUE(Delete(Name(kRuns), seconds(600)).ok());  // it ends long before its grace period
   EXPECT_TRUE(AwaitNoPod(Name(kRuns)));
 }
 
-TEST_P(BackendConformance, ADeafPodGoesAwayAfterItsGrace) {
+TEST_P(BackendConformance, APodThatIgnoresSigtermEndsAfterItsGrace) {
   ASSERT_TRUE(Create(kIgnoresSigterm).ok());
   ASSERT_TRUE(AwaitPod(Name(kIgnoresSigterm), PodPhase::kRunning));
   ASSERT_TRUE(Delete(Name(kIgnoresSigterm), milliseconds(300)).ok());
   EXPECT_TRUE(AwaitNoPod(Name(kIgnoresSigterm)));
 }
 
-TEST_P(BackendConformance, ForceCutsAGraceShort) {
+TEST_P(BackendConformance, ForceShortensAGracePeriod) {
   ASSERT_TRUE(Create(kIgnoresSigterm).ok());
   ASSERT_TRUE(AwaitPod(Name(kIgnoresSigterm), PodPhase::kRunning));
   const std::string uid = PodOf(Name(kIgnoresSigterm))->uid;
   ASSERT_TRUE(Delete(Name(kIgnoresSigterm), seconds(600)).ok());
-  // A program that was told before it went deaf is gone by itself.
+  // The program may end before it ignores SIGTERM.
   const auto forced = Write(core::DeletePod{Name(kIgnoresSigterm), uid, Duration{0}});
   EXPECT_TRUE(forced.ok() || forced.error().code == Code::kNotFound) << forced.error().message;
   EXPECT_TRUE(AwaitNoPod(Name(kIgnoresSigterm)));
 }
 
-TEST_P(BackendConformance, AnEndedPodStaysUntilDeletedAndItsNameIsFreeThen) {
+TEST_P(BackendConformance, AnEndedPodKeepsItsNameUntilItIsDeleted) {
   ASSERT_TRUE(Create(kFails).ok());
   ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
   const std::string first = PodOf(Name(kFails))->uid;
@@ -257,7 +257,7 @@ TEST_P(BackendConformance, AnEndedPodStaysUntilDeletedAndItsNameIsFreeThen) {
   EXPECT_NE(PodOf(Name(kFails))->uid, first);
 }
 
-TEST_P(BackendConformance, PodsComeSorted) {
+TEST_P(BackendConformance, PodsAreSorted) {
   for (const int32_t rank : {kIgnoresSigterm, kRuns, kCrashes, kSucceeds}) ASSERT_TRUE(Create(rank).ok());
   ASSERT_TRUE(harness_->Await([&] { return backend().Observe(key_)->observed.pods.size() == 4; }));
   int32_t last = -1;
@@ -268,34 +268,34 @@ TEST_P(BackendConformance, PodsComeSorted) {
   }
 }
 
-TEST_P(BackendConformance, AnOrderToTheGangIsRemembered) {
+TEST_P(BackendConformance, TheOrderToTheGangIsInTheView) {
   const core::SetGang order{1, 2, 8, 4, false};
   ASSERT_TRUE(Write(order).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.order, order);
 }
 
-TEST_P(BackendConformance, WhatWasPreparedIsInTheViewAtOnce) {
+TEST_P(BackendConformance, PrepareGangIsInTheViewAtOnce) {
   EXPECT_FALSE(backend().Observe(key_)->observed.prepared.has_value());
   const core::PrepareGang prepare{1, 4, 2};
   ASSERT_TRUE(Write(prepare).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.prepared, prepare);
-  ASSERT_TRUE(Write(prepare).ok());  // as often as one likes
+  ASSERT_TRUE(Write(prepare).ok());  // idempotent
   const core::PrepareGang larger{1, 6, 2};
   ASSERT_TRUE(Write(larger).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.prepared, larger);
 }
 
-TEST_P(BackendConformance, DamageToWhatWasPreparedIsSeenAndRepaired) {
+TEST_P(BackendConformance, ADeletedSupportingObjectIsDetectedAndRecreated) {
   const core::PrepareGang prepare{1, 4, 2};
   ASSERT_TRUE(Write(prepare).ok());
-  if (!harness_->DamageSupport(key_)) GTEST_SKIP() << "nothing stands beside the pods here";
+  if (!harness_->DamageSupport(key_)) GTEST_SKIP() << "this backend has no supporting objects";
   EXPECT_TRUE(harness_->Await([&] { return !backend().Observe(key_)->observed.prepared.has_value(); }));
   ASSERT_TRUE(Write(prepare).ok());
   EXPECT_EQ(backend().Observe(key_)->observed.prepared, prepare);
 }
 
 TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {
-  if (!harness_->HasGates()) GTEST_SKIP() << "pods cannot be held back here";
+  if (!harness_->HasGates()) GTEST_SKIP() << "this backend has no scheduling gates";
   ASSERT_TRUE(Create(kRuns, true).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kPending));
   const core::Pod pod = *PodOf(Name(kRuns));
@@ -307,19 +307,19 @@ TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {
   EXPECT_FALSE(PodOf(Name(kRuns))->gated);
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
   EXPECT_TRUE(PodOf(Name(kRuns))->bound());
-  // A second time, after a lost reply.
+  // Again, as after a lost reply.
   EXPECT_TRUE(Write(core::ReleaseGang{1, {{pod.name, pod.uid}}}).ok());
 }
 
-TEST_P(BackendConformance, AGatedPodThatIsDeletedIsGone) {
-  if (!harness_->HasGates()) GTEST_SKIP() << "pods cannot be held back here";
+TEST_P(BackendConformance, ADeletedGatedPodIsGone) {
+  if (!harness_->HasGates()) GTEST_SKIP() << "this backend has no scheduling gates";
   ASSERT_TRUE(Create(kRuns, true).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kPending));
   ASSERT_TRUE(Delete(Name(kRuns), seconds(600)).ok());
   EXPECT_TRUE(AwaitNoPod(Name(kRuns)));
 }
 
-TEST_P(BackendConformance, AReleaseMeansTheseIncarnations) {
+TEST_P(BackendConformance, AReleaseChecksTheUids) {
   ASSERT_TRUE(Create(kRuns, true).ok());
   ASSERT_TRUE(harness_->Await([&] { return PodOf(Name(kRuns)).has_value(); }));
   const auto another = Write(core::ReleaseGang{1, {{Name(kRuns), "another-uid"}}});

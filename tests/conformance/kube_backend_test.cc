@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the kube backend has: owners, gangs of the scheduler's, capacity, Pod Security, a second process.
+// Features of the kube backend alone: owners, native gangs, capacity, Pod Security, a second process.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -63,7 +63,7 @@ class KubeBackendTest : public testing::Test {
   std::unique_ptr<kube::KubeBackend> backend_;
 };
 
-TEST_F(KubeBackendTest, APodOfThatNameThatIsNotOursIsNamed) {
+TEST_F(KubeBackendTest, AForeignPodWithTheNameIsReported) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
   ASSERT_TRUE(world_.Create(kube::kPods, PlainPod("job-1-0")).ok());
@@ -73,7 +73,7 @@ TEST_F(KubeBackendTest, APodOfThatNameThatIsNotOursIsNamed) {
   EXPECT_NE(result.error().message.find("belongs to nobody"), std::string::npos) << result.error().message;
 }
 
-TEST_F(KubeBackendTest, AServiceOfThatNameThatIsNotOursIsNeitherTakenNorChanged) {
+TEST_F(KubeBackendTest, AForeignServiceWithTheNameIsNotChanged) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
   const std::string name = wiring::ServiceName("job");
@@ -91,7 +91,7 @@ TEST_F(KubeBackendTest, AServiceOfThatNameThatIsNotOursIsNeitherTakenNorChanged)
   EXPECT_EQ((*world_.Get(kube::kServices, name))["spec"]["selector"]["app"], "theirs");
 }
 
-TEST_F(KubeBackendTest, NothingIsWrittenWithoutTheLead) {
+TEST_F(KubeBackendTest, NothingIsWrittenWithoutLeadership) {
   kube::KubeBackend::Options options = world_.BackendOptions();
   options.may_write = [] { return false; };
   backend_ = Process(std::move(options));
@@ -108,7 +108,7 @@ TEST_F(KubeBackendTest, NothingIsWrittenWithoutTheLead) {
   EXPECT_TRUE(world_.Get(kube::kJobs, "job").ok());
 }
 
-TEST_F(KubeBackendTest, TheNextProcessKnowsWhatThisOneDid) {
+TEST_F(KubeBackendTest, TheNextProcessReadsTheLedger) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
   core::SetStatus set;
@@ -127,7 +127,8 @@ TEST_F(KubeBackendTest, TheNextProcessKnowsWhatThisOneDid) {
   ASSERT_TRUE(Write(key, prepare).ok());
   backend_->Stop();
 
-  // Its steady clock is the same here; what is read has gone through wall times.
+  // Both processes share a steady clock here, but the times that are read were converted to wall-clock times
+  // and back.
   backend_ = Process(world_.BackendOptions());
   const core::Observed seen = Await(key);
   EXPECT_EQ(seen.prepared, prepare);
@@ -138,20 +139,20 @@ TEST_F(KubeBackendTest, TheNextProcessKnowsWhatThisOneDid) {
   ASSERT_TRUE(seen.status.ledger.not_before && seen.status.ledger.active_since);
   const Duration off = *seen.status.ledger.not_before - *ledger.not_before;
   EXPECT_LT(off < Duration{0} ? -off : off, seconds(5));
-  EXPECT_FALSE(seen.order.has_value()) << "the coordinator is a new one, too";
+  EXPECT_FALSE(seen.order.has_value()) << "the new process has a new coordinator";
 }
 
-TEST_F(KubeBackendTest, AnotherAuthorityIsToldToGangsThatRun) {
+TEST_F(KubeBackendTest, ANewCertificateAuthorityReachesRunningGangs) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
   backend_->SetAuthority("the first\n");
   const core::PrepareGang prepare{1, 1, 1};
   ASSERT_TRUE(Write(key, prepare).ok());
   EXPECT_EQ(backend_->Observe(key)->observed.prepared, prepare);
-  const auto told = [&] {
+  const auto published = [&] {
     return (*world_.Get(kube::kConfigMaps, wiring::ConfigName("job")))["data"]["ca.crt"].get<std::string>();
   };
-  EXPECT_EQ(told(), "the first\n");
+  EXPECT_EQ(published(), "the first\n");
   std::atomic<int> notified{0};
   backend_->Subscribe([&](const Key& changed) { notified += changed == key ? 1 : 0; });
   backend_->SetAuthority("the first\nthe second\n");
@@ -159,11 +160,11 @@ TEST_F(KubeBackendTest, AnotherAuthorityIsToldToGangsThatRun) {
   EXPECT_NE(backend_->Observe(key)->observed.prepared, prepare);
   ASSERT_TRUE(Write(key, prepare).ok());
   EXPECT_EQ(backend_->Observe(key)->observed.prepared, prepare);
-  EXPECT_EQ(told(), "the first\nthe second\n");
+  EXPECT_EQ(published(), "the first\nthe second\n");
 }
 
-// The answer about a part that is gone again by then does not bring it back.
-TEST_F(KubeBackendTest, WhatTheWatchHasBroughtCountsMoreThanOurOwnAnswer) {
+// The answer about an object that was deleted since does not restore it in the view.
+TEST_F(KubeBackendTest, AWatchEventOverridesAnOlderAnswer) {
   const Key key = world_.Submit(world_.Job("job"));
   Await(key);
   const core::PrepareGang prepare{1, 1, 1};
@@ -177,7 +178,7 @@ TEST_F(KubeBackendTest, WhatTheWatchHasBroughtCountsMoreThanOurOwnAnswer) {
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared != prepare; }));
 }
 
-TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {
+TEST_F(KubeBackendTest, EachJobOnTheHostNetworkKeepsItsPorts) {
   kube::KubeBackend::Options options = world_.BackendOptions();
   options.host_ports = {20000, 3 * wiring::kHostPortsPerRank};
   backend_ = Process(std::move(options));
@@ -212,13 +213,14 @@ TEST_F(KubeBackendTest, EachJobOnTheHostNetworkHasPortsOfItsOwnForGood) {
   backend_ = Process(std::move(options));
   ASSERT_TRUE(Write(three, core::PrepareGang{1, 1, 1}).ok());
   ASSERT_TRUE(Write(three, core::CreatePod{"three-1-0", 1, 0, 1}).ok());
-  EXPECT_EQ(first_port("three-1-0"), 20000 + 3 * wiring::kHostPortsPerRank) << "those before it have theirs";
+  EXPECT_EQ(first_port("three-1-0"), 20000 + 3 * wiring::kHostPortsPerRank)
+      << "earlier jobs keep their ports";
   ASSERT_TRUE(Write(two, core::PrepareGang{2, 1, 1}).ok());
   ASSERT_TRUE(Write(two, core::CreatePod{"two-2-0", 2, 0, 1}).ok());
   EXPECT_EQ(first_port("two-2-0"), 20000 + 2 * wiring::kHostPortsPerRank) << "the same for the next attempt";
 }
 
-TEST_F(KubeBackendTest, TheSchedulersOwnGangs) {
+TEST_F(KubeBackendTest, NativeGangScheduling) {
   const Key key = world_.Submit(Gang("job", 3, "auto"));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kScheduler);
   ASSERT_TRUE(Write(key, core::PrepareGang{1, 3, 2}).ok());
@@ -233,14 +235,14 @@ TEST_F(KubeBackendTest, TheSchedulersOwnGangs) {
     return pods.size() == 2 && pods[0].phase == core::PodPhase::kRunning &&
            pods[1].phase == core::PodPhase::kRunning;
   }));
-  // The next attempt has a group of its own, and the old one goes.
+  // The next attempt has a separate group, and the old one is deleted.
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared.has_value(); }));
   ASSERT_TRUE(Write(key, core::PrepareGang{2, 3, 3}).ok());
   EXPECT_EQ(backend_->Observe(key)->observed.prepared, (core::PrepareGang{2, 3, 3}));
   EXPECT_TRUE(world_.Get(groups, wiring::GroupName("job", 2)).ok());
 }
 
-TEST_F(KubeBackendTest, OurGateKnowsTheRoom) {
+TEST_F(KubeBackendTest, TheGateChecksTheCapacity) {
   // Two nodes with 8 GPUs each: three pods with 8 do not fit, two do.
   const Key key = world_.Submit(Gang("job", 3, "gate", 8));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
@@ -273,7 +275,7 @@ TEST_F(KubeBackendTest, OurGateKnowsTheRoom) {
   EXPECT_EQ(backend_->Observe(key)->observed.fit.room, 0);
 }
 
-TEST_F(KubeBackendTest, AProviderThatIsNotThereIsSaidBeforehand) {
+TEST_F(KubeBackendTest, AMissingGangProviderIsPredicted) {
   const Key key = world_.Submit(Gang("job", 3, "volcano"));
   const core::Observed seen = Await(key);
   ASSERT_TRUE(seen.preflight.has_value());
@@ -281,7 +283,7 @@ TEST_F(KubeBackendTest, AProviderThatIsNotThereIsSaidBeforehand) {
   EXPECT_NE(seen.preflight->message.find("volcano"), std::string::npos) << seen.preflight->message;
 }
 
-TEST_F(KubeBackendTest, WhatPodSecurityWouldRefuseIsSaidBeforehand) {
+TEST_F(KubeBackendTest, APodSecurityRefusalIsPredicted) {
   api::TrainingJob job = world_.Job("job");
   job.spec.network.hostNetwork = true;
   const Key key = world_.Submit(job);
@@ -296,14 +298,14 @@ TEST_F(KubeBackendTest, WhatPodSecurityWouldRefuseIsSaidBeforehand) {
   const core::Refusal refusal = *backend_->Observe(key)->observed.preflight;
   EXPECT_EQ(refusal.kind, core::RefusalKind::kPodSecurity);
   EXPECT_NE(refusal.message.find("hostNetwork"), std::string::npos) << refusal.message;
-  EXPECT_EQ(backend_->Observe(key)->observed.preflight, refusal) << "asked again, it is the same";
+  EXPECT_EQ(backend_->Observe(key)->observed.preflight, refusal) << "the prediction is stable";
 }
 
-TEST_F(KubeBackendTest, AnEndingNamespaceIsSaidBeforehand) {
+TEST_F(KubeBackendTest, AnEndingNamespaceIsPredicted) {
   api::TrainingJob job = world_.Job("job");
   const Key key = world_.Submit(job);
   EXPECT_FALSE(Await(key).preflight.has_value());
-  // Something with a finalizer keeps the namespace, and the job with it, until we let go.
+  // A finalizer keeps the job and its namespace until the test removes it.
   const Json hold = {{"metadata", {{"finalizers", Json::array({"test.ringmaster.dev/hold"})}}}};
   const auto patch = [&](const Json& body) {
     return world_.Wait([&](auto done) {
@@ -324,7 +326,7 @@ TEST_F(KubeBackendTest, AnEndingNamespaceIsSaidBeforehand) {
   ASSERT_TRUE(patch({{"metadata", {{"finalizers", nullptr}}}}).ok());
 }
 
-TEST_F(KubeBackendTest, SomebodyElsesJobsAreNotSeen) {
+TEST_F(KubeBackendTest, JobsOfAnotherManagerAreIgnored) {
   api::TrainingJob job = world_.Job("theirs");
   job.spec.managedBy = "kueue.x-k8s.io/multikueue";
   const Key theirs = world_.Submit(job);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kube backend under the suite, on a real API server. Pods end because this file says so to the API
-// server, as a kubelet would.
+// The conformance suite for the kube backend, on a real API server. This file reports the end of pods to the
+// API server, as a kubelet would.
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -58,7 +58,7 @@ class KubeHarness final : public Harness {
     EXPECT_TRUE(gone.ok()) << gone.error().message;
   }
 
-  // Once for each incarnation that runs.
+  // Ends each running pod once.
   void EndPods(const control::Key& key) {
     if (key.namespace_ != world_.space()) return;
     const auto snapshot = backend_->Observe(key);

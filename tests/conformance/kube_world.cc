@@ -23,7 +23,7 @@ namespace {
 const kube::Resource kCrds{"apiextensions.k8s.io", "v1", "customresourcedefinitions"};
 const kube::Resource kAccounts{"", "v1", "serviceaccounts"};
 
-// The path of a kubeconfig. The cluster ends with this process.
+// Returns the path of a kubeconfig. The cluster ends with this process.
 std::string Kubeconfig() {
   static const std::string kPath = [] {
     if (const char* given = std::getenv("RINGMASTER_TEST_KUBECONFIG")) return std::string(given);
@@ -35,13 +35,13 @@ std::string Kubeconfig() {
       const std::string text(line, std::char_traits<char>::length(line) - 1);
       if (text.starts_with("/") && ::access(text.c_str(), R_OK) == 0) path = text;
     }
-    CHECK(!path.empty(), "e2e/cluster/up did not come up: run e2e/cluster/build, and see what it says");
+    CHECK(!path.empty(), "e2e/cluster/up failed: run e2e/cluster/build and read its output");
     return path;
   }();
   return kPath;
 }
 
-// A program that ignores SIGTERM, as kwok plays it.
+// Marks the pods of rank kIgnoresSigterm, so that kwok delays their end.
 class UnresponsivePods final : public kube::HttpClient {
  public:
   explicit UnresponsivePods(kube::HttpClient& http) : http_(http) {}
@@ -91,14 +91,14 @@ World::World() {
 }
 
 World::~World() {
-  // Jobs of an earlier test must not be seen by the next; the namespace takes its time.
+  // Delete the jobs first: the next test must not observe them, and the namespace ends later.
   for (const std::string& name : jobs_) {
     EXPECT_TRUE(Eventually([&] {
       const auto gone = Wait([&](auto done) { client_->Delete(kube::kJobs, space_, name, {}, done); });
       return !gone.ok() && gone.error().code == Code::kNotFound;
     }));
   }
-  // It may be ending already: a test may have asked for that.
+  // It may be ending already, at the request of a test.
   const auto gone = Wait([&](auto done) { client_->Delete(kube::kNamespaces, "", space_, {}, done); });
   EXPECT_TRUE(gone.ok() || gone.error().code == Code::kConflict || gone.error().code == Code::kNotFound)
       << gone.error().message;
@@ -158,7 +158,7 @@ void World::InstallDefinition() {
            })
         .ok();
   });
-  CHECK(established, "the CustomResourceDefinition was never established");
+  CHECK(established, "the CustomResourceDefinition was not established");
 }
 
 void World::MakeNamespace() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A real API server with fake nodes (e2e/cluster) for tests in C++: its own cluster for the whole process, or
-// the one that RINGMASTER_TEST_KUBECONFIG names; a namespace for each World. Functions CHECK what they need:
-// a test cannot go on without it.
+// World: a real API server with fake nodes (e2e/cluster) for tests in C++. The process starts one cluster, or
+// uses the one that RINGMASTER_TEST_KUBECONFIG names. Each World has a namespace. Functions CHECK their
+// preconditions, since a test cannot continue without them.
 #pragma once
 
 #include <functional>
@@ -22,19 +22,19 @@ namespace ringmaster::conformance {
 class World {
  public:
   World();
-  ~World();  // the namespace goes, with everything in it
+  ~World();  // deletes the namespace with everything in it
 
   kube::ApiClient& client() { return *client_; }
   const std::string& space() const { return space_; }
 
-  // A backend over it, with what a worker needs to be rendered.
+  // Options for a backend on this API server, which can render workers.
   kube::KubeBackend::Options BackendOptions() const;
 
-  // One worker, valid, in this namespace; tests change it and hand it to Submit.
+  // Returns a valid job with one worker in this namespace. Tests change it and pass it to Submit.
   api::TrainingJob Job(const std::string& name) const;
   control::Key Submit(const api::TrainingJob& job);
 
-  // ask(done) with an ApiClient::Done; waits for the answer.
+  // Calls ask(done) with an ApiClient::Done and waits for the answer.
   template <class Ask>
   Result<Json> Wait(Ask ask) {
     auto answer = std::make_shared<std::promise<Result<Json>>>();
@@ -56,7 +56,7 @@ class World {
   std::vector<std::string> jobs_;
 };
 
-// Looks again and again; false after a generous limit.
+// Polls until the condition holds. Returns false after a long time limit.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace ringmaster::conformance

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The local backend under the suite, with real processes: each pod is a small shell script.
+// The conformance suite for the local backend. Each pod is a process that runs a shell script.
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -57,7 +57,7 @@ class LocalHarness final : public Harness {
     std::unique_lock lock(mutex_);
     while (!condition()) {
       if (Now() >= limit) return false;
-      // Now and then without a change: a condition may depend on more than the view.
+      // Also checked without a change, since a condition may depend on more than the view.
       changed_.wait_for(lock, milliseconds(5));
     }
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The simulated backend under the suite: without faults, and with a view that lags.
+// The conformance suite for the simulated backend: without faults, and with a lagging view.
 #include "operator/sim/sim_backend.h"
 #include "tests/conformance/harness.h"
 
@@ -51,7 +51,7 @@ class SimHarness final : public Harness {
 
   bool Await(const std::function<bool()>& condition) override {
     while (!condition()) {
-      if (scheduler_.NextAt() == kNever) return false;  // nothing will ever happen again
+      if (scheduler_.NextAt() == kNever) return false;  // no event will ever follow
       scheduler_.Step();
     }
     return true;

@@ -15,7 +15,7 @@ inline bool Await(const std::function<bool()>& condition) {
   const Time limit = Now() + seconds(60);
   while (!condition()) {
     if (Now() >= limit) return false;
-    ::poll(nullptr, 0, 1);  // look again soon: files and foreign processes notify nobody
+    ::poll(nullptr, 0, 1);  // poll: files and other processes send no notification
   }
   return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Room for gangs: requests, filters, topology, and places held for pods that are on their way.
+// Capacity: requests, filters, topology, and places reserved for expected pods.
 #include "operator/core/capacity.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ Capacity Cluster(int nodes, int64_t gpus = 8) {
 
 Capacity::Shape Shared(PodShape shape) { return std::make_shared<const PodShape>(std::move(shape)); }
 
-TEST(Capacity, SaysWhatIsMissingInTheWordsOfTheOneWhoAsked) {
+TEST(Capacity, ReportsWhatIsMissingInUnitsOfTheRequest) {
   Capacity capacity = Cluster(4);
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 4), (Fit{4, ""}));
   capacity.SetPod("a", {{kGpu, 1}}, "n0");
@@ -64,7 +64,7 @@ TEST(Capacity, EveryResourceAndThePodSlotsCount) {
   EXPECT_EQ(capacity.FitOf(GpuPod(1), 8).room, 2);
 }
 
-TEST(Capacity, AResourceThatNobodyOffersHasNoRoom) {
+TEST(Capacity, AResourceWithoutANodeHasNoRoom) {
   Capacity capacity = Cluster(2);
   PodShape shape = GpuPod(1);
   shape.requests["rdma/ib"] = 1;
@@ -73,7 +73,7 @@ TEST(Capacity, AResourceThatNobodyOffersHasNoRoom) {
   EXPECT_NE(fit.missing.find("1 x rdma/ib"), std::string::npos) << fit.missing;
 }
 
-TEST(Capacity, TheScheduler_sFiltersAreKnown) {
+TEST(Capacity, AppliesTheSchedulersFilters) {
   NodeFacts node = GpuNode("n", 8);
   PodShape shape = GpuPod(1);
   EXPECT_TRUE(Matches(shape, node));
@@ -93,7 +93,7 @@ TEST(Capacity, TheScheduler_sFiltersAreKnown) {
   EXPECT_FALSE(Matches(shape, node));
 }
 
-TEST(Capacity, AffinityIsAnyOfTermsAllOfRequirements) {
+TEST(Capacity, AffinityNeedsOneTermWithAllItsRequirements) {
   using Op = Requirement::Op;
   const NodeFacts node = GpuNode("n", 8);
   const auto matches = [&](std::vector<std::vector<Requirement>> terms) {
@@ -109,7 +109,7 @@ TEST(Capacity, AffinityIsAnyOfTermsAllOfRequirements) {
   EXPECT_FALSE(matches({{{"zone", Op::kExists, {}}}}));
   EXPECT_TRUE(matches({{{"zone", Op::kDoesNotExist, {}}}}));
   EXPECT_FALSE(matches({{{"rack", Op::kGt, {"1"}}}}));  // not a number
-  EXPECT_FALSE(matches({{}}));                          // an empty term holds for nothing
+  EXPECT_FALSE(matches({{}}));                          // an empty term matches nothing
 }
 
 TEST(Capacity, ATopologyKeyKeepsTheGangTogether) {
@@ -121,7 +121,7 @@ TEST(Capacity, ATopologyKeyKeepsTheGangTogether) {
   const Fit fit = capacity.FitOf(shape, 5);
   EXPECT_EQ(fit.room, 4);
   EXPECT_NE(fit.missing.find("within one rack"), std::string::npos) << fit.missing;
-  // Others of the gang are in the small rack already.
+  // A peer is in the small rack already.
   EXPECT_EQ(capacity.FitOf(shape, 4, {"n0"}).room, 2);
 }
 
@@ -137,19 +137,19 @@ TEST(Capacity, NodesThatAreNotReadyHaveNoRoom) {
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 2).room, 1);
 }
 
-TEST(Capacity, TwoGangsAreNeverPromisedTheSameRoom) {
+TEST(Capacity, TwoGangsNeverReserveTheSameRoom) {
   Capacity capacity = Cluster(4);
   EXPECT_TRUE(capacity.Reserve({"a0", "a1", "a2"}, Shared(GpuPod(8))));
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 2).room, 1);
   EXPECT_FALSE(capacity.Reserve({"b0", "b1"}, Shared(GpuPod(8))));
-  EXPECT_EQ(capacity.FitOf(GpuPod(8), 2).room, 1);  // and nothing was taken
-  capacity.SetGated("a0");                          // an old view
+  EXPECT_EQ(capacity.FitOf(GpuPod(8), 2).room, 1);  // nothing was reserved
+  capacity.SetGated("a0");                          // from a stale view
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 2).room, 1);
   capacity.Unreserve("a0");
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 2).room, 2);
 }
 
-TEST(Capacity, AnArrivalElsewhereMovesWhoWasExpectedThere) {
+TEST(Capacity, ABoundPodMovesThePodsExpectedOnItsNode) {
   Capacity capacity = Cluster(2);
   ASSERT_TRUE(capacity.Reserve({"a"}, Shared(GpuPod(8))));  // expected on n0
   ASSERT_TRUE(capacity.Reserve({"b"}, Shared(GpuPod(8))));  // expected on n1
@@ -162,7 +162,7 @@ TEST(Capacity, AnArrivalElsewhereMovesWhoWasExpectedThere) {
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 1).room, 1);
 }
 
-TEST(Capacity, OneThatFindsNoPlaceTakesTheNextThatIsFree) {
+TEST(Capacity, AnUnplacedPodTakesTheNextFreePlace) {
   Capacity capacity = Cluster(1);
   capacity.SetPod("x", GpuPod(8).requests, "n0");
   capacity.ExpectPod("a", Shared(GpuPod(8)));
@@ -172,7 +172,7 @@ TEST(Capacity, OneThatFindsNoPlaceTakesTheNextThatIsFree) {
   EXPECT_EQ(capacity.FitOf(GpuPod(8), 1).room, 1);
 }
 
-TEST(Capacity, RepeatedNewsChangeNothing) {
+TEST(Capacity, RepeatedObservationsChangeNothing) {
   Capacity capacity = Cluster(1);
   for (int i = 0; i < 3; ++i) capacity.SetPod("x", {{kGpu, 4}}, "n0");
   for (int i = 0; i < 3; ++i) capacity.SetNode(GpuNode("n0", 8));

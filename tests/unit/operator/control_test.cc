@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The machine around the core: queue, gate, back-off, and what it does with errors.
+// The controller around the core: queue, freshness gate, back-off, error handling.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ constexpr Time kT0 = Time{} + seconds(10'000);
 const Key kKey{"default", "job"};
 const Key kOther{"default", "other"};
 
-TEST(WorkQueue, AKeyIsTakenOnceAndAgainWhenItChangedMeanwhile) {
+TEST(WorkQueue, AKeyThatChangesDuringProcessingIsTakenAgain) {
   WorkQueue<std::string> queue;
   queue.Add("a", kT0);
   queue.Add("a", kT0);
@@ -25,7 +25,7 @@ TEST(WorkQueue, AKeyIsTakenOnceAndAgainWhenItChangedMeanwhile) {
   EXPECT_EQ(queue.Take(kT0), "a");
   EXPECT_EQ(queue.Take(kT0), std::nullopt);
   queue.Add("a", kT0);
-  EXPECT_EQ(queue.Take(kT0), std::nullopt);  // never twice at a time
+  EXPECT_EQ(queue.Take(kT0), std::nullopt);  // not while it is processed
   queue.Done("a", kT0);
   EXPECT_EQ(queue.Take(kT0), "a");
   queue.Done("a", kT0);
@@ -33,10 +33,10 @@ TEST(WorkQueue, AKeyIsTakenOnceAndAgainWhenItChangedMeanwhile) {
   EXPECT_EQ(queue.added(), 2);
 }
 
-TEST(WorkQueue, KnowsHowLongEachWaitedAndTook) {
+TEST(WorkQueue, MeasuresWaitingAndProcessingTime) {
   WorkQueue<std::string> queue;
   queue.Add("a", kT0);
-  queue.Add("a", kT0 + seconds(1));  // it has been waiting since the first
+  queue.Add("a", kT0 + seconds(1));  // it has waited since the first Add
   queue.AddAt("b", kT0 + seconds(2));
   EXPECT_EQ(queue.waiting(), 1U);
   EXPECT_EQ(queue.Take(kT0 + seconds(3)), "a");
@@ -68,7 +68,7 @@ TEST(WorkQueue, FirstComeFirstServed) {
   for (const char* key : {"c", "a", "b"}) EXPECT_EQ(queue.Take(kT0), key);
 }
 
-TEST(Backoff, DoublesWithJitterUpToItsLimitAndForgets) {
+TEST(Backoff, DoublesWithJitterUpToItsLimitAndResets) {
   Backoff<std::string> backoff(3);
   Duration due = Backoff<std::string>::kFirst;
   for (int i = 0; i < 40; ++i) {
@@ -81,7 +81,7 @@ TEST(Backoff, DoublesWithJitterUpToItsLimitAndForgets) {
   EXPECT_LE(backoff.Next("a"), Backoff<std::string>::kFirst);
 }
 
-// A view that says what the test wants.
+// A view that a test controls.
 class FakeView final : public View {
  public:
   std::optional<Snapshot> Observe(const Key& key) const override {
@@ -138,7 +138,7 @@ class ControllerTest : public testing::Test {
 
 const core::Action kCreate = core::CreatePod{"job-1-0", 1, 0};
 
-TEST_F(ControllerTest, AStatusWriteCarriesTheRevisionItWasDecidedOn) {
+TEST_F(ControllerTest, AStatusWriteCarriesTheRevisionOfItsDecision) {
   decision.actions = {core::SetStatus{}};
   const auto commands = Ask();
   ASSERT_EQ(commands.size(), 1U);
@@ -157,10 +157,10 @@ TEST_F(ControllerTest, NoSecondDecisionWhileTheFirstIsCarriedOut) {
   EXPECT_EQ(decided, 1);
   decision.actions.clear();
   Step(WriteDone{IdOf(commands[1]), Revision{0}});
-  EXPECT_EQ(decided, 2);  // the change that came meanwhile is not lost
+  EXPECT_EQ(decided, 2);  // the change during the first decision is not lost
 }
 
-TEST_F(ControllerTest, ALargeGangIsNotLookedAtForEachOfItsPods) {
+TEST_F(ControllerTest, ALargeGangIsNotReconciledForEachPodEvent) {
   view.pods = 512;
   Ask();
   for (int i = 0; i < 512; ++i) {
@@ -168,12 +168,12 @@ TEST_F(ControllerTest, ALargeGangIsNotLookedAtForEachOfItsPods) {
     Ask();
   }
   EXPECT_EQ(decided, 1);
-  // The last news is not lost.
+  // The last change is not lost.
   now = controller->NextWakeup();
   ASSERT_LT(now, kT0 + seconds(1));
   controller->TakeCommands(now);
   EXPECT_EQ(decided, 2);
-  // What is to be done is done at once, and so is what follows from it.
+  // Actions are carried out at once, and so are those of the next decision.
   now += seconds(1);
   decision.actions = {kCreate};
   const auto commands = Ask();
@@ -182,7 +182,7 @@ TEST_F(ControllerTest, ALargeGangIsNotLookedAtForEachOfItsPods) {
   Step(WriteDone{IdOf(commands[0]), Revision{0}});
   Ask();
   EXPECT_EQ(decided, 4);
-  // Small ones are looked at each time.
+  // A small gang is reconciled for each event.
   now += seconds(1);
   view.pods = 8;
   Ask();
@@ -190,7 +190,7 @@ TEST_F(ControllerTest, ALargeGangIsNotLookedAtForEachOfItsPods) {
   EXPECT_EQ(decided, 6);
 }
 
-TEST_F(ControllerTest, NoDecisionFromAViewThatHasNotSeenOurWrite) {
+TEST_F(ControllerTest, NoDecisionFromAViewWithoutTheControllersWrite) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Step(WriteDone{IdOf(commands[0]), Revision{101}});
@@ -201,7 +201,7 @@ TEST_F(ControllerTest, NoDecisionFromAViewThatHasNotSeenOurWrite) {
   EXPECT_EQ(decided, 2);
 }
 
-TEST_F(ControllerTest, TheGateIsPerKind) {
+TEST_F(ControllerTest, FreshnessIsPerKind) {
   decision.actions = {core::SetStatus{}};
   auto commands = Ask();
   view.seen[static_cast<size_t>(Kind::kPod)] = 500;
@@ -210,7 +210,7 @@ TEST_F(ControllerTest, TheGateIsPerKind) {
   EXPECT_EQ(decided, 1);
 }
 
-TEST_F(ControllerTest, AViewThatStaysBehindIsReadThrough) {
+TEST_F(ControllerTest, AStaleViewIsReadThrough) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Step(WriteDone{IdOf(commands[0]), Revision{101}});
@@ -224,8 +224,8 @@ TEST_F(ControllerTest, AViewThatStaysBehindIsReadThrough) {
   EXPECT_EQ(decided, 2);
 }
 
-// A server that is late with its watches is not asked for listings of every job on top.
-TEST_F(ControllerTest, AViewThatIsBehindButMovesIsNotReadThrough) {
+// A server whose watches are late is not loaded with list requests as well.
+TEST_F(ControllerTest, AStaleViewThatMakesProgressIsNotReadThrough) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Step(WriteDone{IdOf(commands[0]), Revision{110}});
@@ -236,14 +236,14 @@ TEST_F(ControllerTest, AViewThatIsBehindButMovesIsNotReadThrough) {
     EXPECT_TRUE(controller->TakeCommands(now).empty());
     EXPECT_EQ(controller->NextWakeup(), now + seconds(10));
   }
-  view.seen[static_cast<size_t>(Kind::kJob)] = 500;  // not the kind that is awaited
+  view.seen[static_cast<size_t>(Kind::kJob)] = 500;  // not the awaited kind
   now += seconds(10);
   commands = controller->TakeCommands(now);
   ASSERT_EQ(commands.size(), 1U);
   EXPECT_TRUE(std::holds_alternative<DoRead>(commands[0]));
 }
 
-TEST_F(ControllerTest, ErrorsThatMayMeanAStaleViewAreFollowedByALiveRead) {
+TEST_F(ControllerTest, ErrorsOfAStaleViewAreFollowedByALiveRead) {
   for (const Code code : {Code::kAmbiguous, Code::kConflict, Code::kAlreadyExists, Code::kNotFound}) {
     decision.actions = {kCreate};
     auto commands = Ask();
@@ -261,7 +261,7 @@ TEST_F(ControllerTest, ErrorsThatMayMeanAStaleViewAreFollowedByALiveRead) {
   }
 }
 
-TEST_F(ControllerTest, ALiveReadThatFailsIsRepeated) {
+TEST_F(ControllerTest, AFailedLiveReadIsRepeated) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Step(WriteDone{IdOf(commands[0]), Error{Code::kAmbiguous, "x"}});
@@ -275,7 +275,7 @@ TEST_F(ControllerTest, ALiveReadThatFailsIsRepeated) {
   EXPECT_EQ(decided, 1);
 }
 
-TEST_F(ControllerTest, WhatWasSurelyNotDoneIsDecidedAnewWithGrowingPatience) {
+TEST_F(ControllerTest, AFailedWriteIsRetriedWithGrowingDelays) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Duration last{0};
@@ -291,7 +291,7 @@ TEST_F(ControllerTest, WhatWasSurelyNotDoneIsDecidedAnewWithGrowingPatience) {
   EXPECT_GT(last, milliseconds(200));
 }
 
-TEST_F(ControllerTest, EventsGoOutWhenTheirDecisionIsDone) {
+TEST_F(ControllerTest, EventsAreSentWhenTheirDecisionIsDone) {
   decision.actions = {kCreate};
   decision.events = {{true, "Exit", "job-1-0 ended"}};
   auto commands = Ask();
@@ -310,13 +310,13 @@ TEST_F(ControllerTest, WritesInFlightAreLimitedAndTheRestFollows) {
   auto commands = Ask();
   EXPECT_EQ(commands.size(), 16U);
   const auto next = Step(WriteDone{IdOf(commands[0]), Revision{0}});
-  ASSERT_EQ(next.size(), 1U);  // one ends, one begins
+  ASSERT_EQ(next.size(), 1U);  // one ends, the next begins
   commands.push_back(next[0]);
   EXPECT_EQ(decided, 1);
   for (size_t i = 1; i < 16; ++i)
     for (Command& command : Step(WriteDone{IdOf(commands[i]), Revision{0}})) commands.push_back(command);
   for (size_t i = 16; i < commands.size(); ++i) Step(WriteDone{IdOf(commands[i]), Revision{0}});
-  EXPECT_EQ(decided, 2);  // what was beyond max_writes
+  EXPECT_EQ(decided, 2);  // for the actions beyond max_writes
 }
 
 TEST_F(ControllerTest, JobsTakeTurns) {
@@ -337,7 +337,7 @@ TEST_F(ControllerTest, JobsTakeTurns) {
   EXPECT_TRUE(served.contains(kOther));
 }
 
-TEST_F(ControllerTest, TellsItsLoad) {
+TEST_F(ControllerTest, ReportsItsLoad) {
   controller.reset();
   Controller::Options options;
   std::vector<std::pair<Duration, Duration>> turns;
@@ -362,7 +362,7 @@ TEST_F(ControllerTest, TellsItsLoad) {
   EXPECT_EQ(controller->load().retried, 1);
 }
 
-TEST_F(ControllerTest, ARefusalIsHandedToTheNextDecisionsUntilAWriteIsTaken) {
+TEST_F(ControllerTest, ARefusalIsPassedToDecisionsUntilAWriteSucceeds) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Step(WriteDone{IdOf(commands[0]), Error{Code::kForbidden, "exceeded quota: gpus"}});
@@ -386,7 +386,7 @@ TEST_F(ControllerTest, ARefusalIsHandedToTheNextDecisionsUntilAWriteIsTaken) {
   EXPECT_FALSE(seen.refusal.has_value());
 }
 
-TEST_F(ControllerTest, AnotherWishIsTriedAtOnce) {
+TEST_F(ControllerTest, AChangedSpecIsTriedAtOnce) {
   decision.actions = {kCreate};
   auto commands = Ask();
   Step(WriteDone{IdOf(commands[0]), Error{Code::kInvalid, "spec.containers[0].image: bad"}});
@@ -396,7 +396,7 @@ TEST_F(ControllerTest, AnotherWishIsTriedAtOnce) {
   EXPECT_FALSE(seen.refusal.has_value());
 }
 
-TEST_F(ControllerTest, ANameThatSomethingElseHasIsNoticed) {
+TEST_F(ControllerTest, ATakenPodNameIsDetected) {
   decision.actions = {kCreate};
   auto commands = Ask();
   for (int i = 0; i < 2; ++i) {
@@ -420,7 +420,7 @@ TEST_F(ControllerTest, AfterARefusalTheRestOfTheDecisionIsDropped) {
   EXPECT_GT(controller->NextWakeup(), now);
 }
 
-TEST_F(ControllerTest, AJobMayGoWhileTheRestOfItsDecisionIsDropped) {
+TEST_F(ControllerTest, AJobMayDisappearWhileTheRestOfItsDecisionIsDropped) {
   decision.actions.assign(32, kCreate);
   auto commands = Ask();
   for (size_t i = 0; i < 16; ++i) Step(WriteDone{IdOf(commands[i]), Error{Code::kNotFound, "no such job"}});
@@ -432,7 +432,7 @@ TEST_F(ControllerTest, AJobMayGoWhileTheRestOfItsDecisionIsDropped) {
   EXPECT_EQ(controller->NextWakeup(), kNever);
 }
 
-TEST_F(ControllerTest, ARequeueIsKeptAndOneInThePastDoesNotSpin) {
+TEST_F(ControllerTest, ARequeueTimeIsKeptAndOneInThePastDoesNotSpin) {
   decision.requeue_at = now + seconds(30);
   Ask();
   EXPECT_EQ(controller->NextWakeup(), now + seconds(30));
@@ -451,12 +451,12 @@ TEST_F(ControllerTest, AJobThatIsGoneIsForgotten) {
   EXPECT_EQ(decided, 1);
 }
 
-TEST_F(ControllerTest, AnAnswerNobodyAskedForIsIgnored) {
+TEST_F(ControllerTest, AnUnknownAnswerIsIgnored) {
   EXPECT_TRUE(Step(WriteDone{4711, Revision{1}}).empty());
   EXPECT_TRUE(Step(ReadDone{4711, Ok()}).empty());
 }
 
-TEST(Convert, CarriesEveryFieldThatDecisionsNeed) {
+TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   api::TrainingJob job;
   job.metadata.name = "gpt";
   job.metadata.namespace_ = "team";

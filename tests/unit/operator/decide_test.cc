@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Life without failures: start, scale, suspend, end.
+// The lifecycle without failures: start, scale, suspend, end.
 #include <gtest/gtest.h>
 
 #include "tests/unit/operator/worlds.h"
@@ -10,7 +10,7 @@ namespace {
 
 using rendezvous::GangPhase;
 
-TEST(Decide, AttemptIsWrittenBeforeAnythingIsMade) {
+TEST(Decide, WritesTheAttemptBeforeCreatingObjects) {
   Observed o = NewWorld(3);
   const Decision first = Decide(o, kT0);
   EXPECT_EQ(Written(first).attempt, 1);
@@ -27,12 +27,12 @@ TEST(Decide, AttemptIsWrittenBeforeAnythingIsMade) {
   EXPECT_TRUE(All<SetStatus>(third).empty());
 }
 
-TEST(Decide, SameWorldSameDecision) {
+TEST(Decide, EqualInputsGiveEqualDecisions) {
   for (const Observed& o : {NewWorld(), RunningWorld(), RunningWorld(3, false)})
     EXPECT_EQ(Decide(o, kT0), Decide(o, kT0));
 }
 
-TEST(Decide, AWishThatCannotBeReadIsSaidOnceAndTouchesNothing) {
+TEST(Decide, AnInvalidSpecIsReportedOnceAndChangesNothing) {
   Observed o = RunningWorld();
   Settle(o, kT0);
   const Status before = o.status;
@@ -50,14 +50,14 @@ TEST(Decide, AWishThatCannotBeReadIsSaidOnceAndTouchesNothing) {
   EXPECT_EQ(admitted.message, o.invalid);
   EXPECT_EQ(o.status.display.observed_spec_generation, o.job.spec_generation);
   EXPECT_EQ(o.status.display.phase, before.display.phase);
-  EXPECT_TRUE(Decide(o, kT0 + seconds(60)).actions.empty()) << "said once";
+  EXPECT_TRUE(Decide(o, kT0 + seconds(60)).actions.empty()) << "reported once";
   o.invalid.clear();
   Settle(o, kT0 + seconds(61));
   EXPECT_EQ(o.status.display.Of(ConditionType::kAdmitted).reason, Reason::kAccepted);
   EXPECT_EQ(o.pods.size(), 2U);
 }
 
-TEST(Decide, AWishThatCannotBeReadMayBeSuspendedAndCorrected) {
+TEST(Decide, AJobWithAnInvalidSpecCanBeSuspendedAndCorrected) {
   Observed o = RunningWorld(2, false);
   Settle(o, kT0);
   o.invalid = "spec.workers.template: no";
@@ -69,12 +69,12 @@ TEST(Decide, AWishThatCannotBeReadMayBeSuspendedAndCorrected) {
   EXPECT_EQ(o.status.display.Of(ConditionType::kSuspended).truth, Truth::kTrue);
   EXPECT_EQ(o.status.display.Of(ConditionType::kAdmitted).reason, Reason::kInvalid);
   o.job.suspend = false;
-  EXPECT_TRUE(Decide(o, kT0 + seconds(2)).actions.empty()) << "not resumed as long as it cannot be read";
+  EXPECT_TRUE(Decide(o, kT0 + seconds(2)).actions.empty()) << "not resumed while the spec is invalid";
   o.invalid.clear();
   EXPECT_EQ(Written(Decide(o, kT0 + seconds(3))).attempt, 2);
 }
 
-TEST(Decide, ARunningJobIsLeftAlone) {
+TEST(Decide, ARunningJobNeedsNoActions) {
   Observed o = RunningWorld();
   const Decision decision = Settle(o, kT0 + seconds(60));
   EXPECT_EQ(decision.reason, "as desired");
@@ -85,7 +85,7 @@ TEST(Decide, ARunningJobIsLeftAlone) {
   EXPECT_EQ(o.status.display.Of(ConditionType::kProgressing).reason, Reason::kStepAdvanced);
 }
 
-TEST(Decide, WhatCarriesGradientsIsToldAndTcpInPlaceOfRdmaIsAFault) {
+TEST(Decide, ReportsTheTransportAndTcpInPlaceOfRdma) {
   Observed o = RunningWorld();
   o.job.wants_rdma = true;
   const auto fabric = [&o](const char* transport, Time at) {
@@ -98,15 +98,15 @@ TEST(Decide, WhatCarriesGradientsIsToldAndTcpInPlaceOfRdmaIsAFault) {
   EXPECT_EQ(fabric("ucx:cma+rc_mlx5", kT0).message, "gradients travel over ucx:cma+rc_mlx5");
   EXPECT_EQ(fabric("ucx:rc_mlx5+tcp", kT0 + seconds(60)).reason, Reason::kTcpFallback);
   EXPECT_EQ(fabric("ucx:tcp", kT0 + seconds(120)).truth, Truth::kFalse);
-  EXPECT_EQ(fabric("shm", kT0 + seconds(180)).truth, Truth::kTrue) << "one host needs no card";
+  EXPECT_EQ(fabric("shm", kT0 + seconds(180)).truth, Truth::kTrue) << "one host needs no NIC";
   o.job.wants_rdma = false;
   EXPECT_EQ(fabric("ucx:tcp", kT0 + seconds(240)).truth, Truth::kTrue);
   o.report.reset();
   Settle(o, kT0 + seconds(300));
-  EXPECT_EQ(o.status.display.transport, "ucx:tcp") << "the next leader has not heard yet";
+  EXPECT_EQ(o.status.display.transport, "ucx:tcp") << "the next leader has no report yet";
 }
 
-TEST(Decide, WhatWorkersComputeOnIsTold) {
+TEST(Decide, ReportsTheDevicesOfTheWorkers) {
   Observed o = RunningWorld();
   Settle(o, kT0);
   EXPECT_EQ(o.status.display.devices, "");
@@ -122,7 +122,7 @@ TEST(Decide, WhatWorkersComputeOnIsTold) {
   EXPECT_EQ(o.status.display.devices, "5 x NVIDIA H200, driver 580.95; device faults on: a, b, c and 2 more");
   o.report.reset();
   Settle(o, kT0 + seconds(180));
-  EXPECT_NE(o.status.display.devices, "") << "the next leader has not heard yet";
+  EXPECT_NE(o.status.display.devices, "") << "the next leader has no report yet";
 }
 
 TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
@@ -141,7 +141,7 @@ TEST(Decide, ProgressAloneIsWrittenOncePerInterval) {
   EXPECT_EQ(o.status.display.progress.samples_per_second, 1235);
 }
 
-TEST(Decide, GrowingMakesOnlyTheMissingRanks) {
+TEST(Decide, GrowingCreatesOnlyTheMissingRanks) {
   Observed o = RunningWorld(2);
   o.job.replicas = 4;
   const Decision decision = Decide(o, kT0);
@@ -153,7 +153,7 @@ TEST(Decide, GrowingMakesOnlyTheMissingRanks) {
             (std::vector<CreatePod>{{"job-1-2", 1, 2, 4}, {"job-1-3", 1, 3, 4}}));
 }
 
-TEST(Decide, ShrinkingLetsTheHighestRanksLeaveInPeace) {
+TEST(Decide, ShrinkingDeletesTheHighestRanksGracefully) {
   Observed o = RunningWorld(4);
   o.job.replicas = 2;
   const Decision decision = Decide(o, kT0);
@@ -162,13 +162,13 @@ TEST(Decide, ShrinkingLetsTheHighestRanksLeaveInPeace) {
   EXPECT_EQ(removed[0].name, "job-1-2");
   EXPECT_EQ(removed[1].name, "job-1-3");
   EXPECT_EQ(removed[0].grace, o.job.grace);
-  // What they end with is not a failure.
+  // Their exit codes are not failures.
   o.pods[3] = Ended(3, 1);
   o.order->target = 2;
   EXPECT_TRUE(All<SetStatus>(Decide(o, kT0)).empty());
 }
 
-TEST(Decide, TheTargetIsHeldBetweenMinAndMax) {
+TEST(Decide, TheTargetIsClampedToMinAndMax) {
   Observed o = RunningWorld(2);
   o.job.replicas = 50;
   Obey(o, Decide(o, kT0), kT0);
@@ -178,7 +178,7 @@ TEST(Decide, TheTargetIsHeldBetweenMinAndMax) {
   EXPECT_TRUE(All<DeletePod>(Decide(o, kT0)).empty());
 }
 
-TEST(Decide, OtherFrameworksRestartForAnotherSize) {
+TEST(Decide, OtherFrameworksRestartToChangeTheirSize) {
   Observed o = RunningWorld(2, false);
   o.job.replicas = 3;
   Obey(o, Decide(o, kT0), kT0);
@@ -187,13 +187,13 @@ TEST(Decide, OtherFrameworksRestartForAnotherSize) {
   const Decision drain = Decide(o, kT0);
   EXPECT_EQ(All<DeletePod>(drain).size(), 2U);
   EXPECT_TRUE(All<CreatePod>(drain).empty());  // I3
-  // What stands beside the new ones need not wait for the old ones to go.
+  // The supporting objects of the new attempt do not wait for the drain.
   EXPECT_EQ(drain.actions.front(), Action(PrepareGang{2, 3, 3}));
   Obey(o, drain, kT0);
   EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 3U);
 }
 
-TEST(Decide, ADrainIsNotHeldUpByWhatIsRefusedBesideIt) {
+TEST(Decide, ARefusalOfSupportingObjectsDoesNotDelayTheDrain) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
@@ -203,8 +203,8 @@ TEST(Decide, ADrainIsNotHeldUpByWhatIsRefusedBesideIt) {
   EXPECT_EQ(All<DeletePod>(decision).size(), 2U);
 }
 
-// Its node does that next, and everything asked of the server at the same time is one request too many.
-TEST(Decide, APodThatEndedWhenToldToIsRemovedByItsNode) {
+// The node removes the pod next; another request would only load the API server.
+TEST(Decide, APodThatEndedAfterItsDeletionIsLeftToItsNode) {
   Observed o = RunningWorld(1, false);
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
@@ -220,12 +220,12 @@ TEST(Decide, APodThatEndedWhenToldToIsRemovedByItsNode) {
   const auto removed = All<DeletePod>(Decide(o, overstayed));
   ASSERT_EQ(removed.size(), 1U);
   EXPECT_TRUE(removed[0].force());
-  // A node that is gone removes nothing.
+  // A lost node removes nothing.
   o.pods[0].unreachable_since = kT0;
   EXPECT_EQ(All<DeletePod>(Decide(o, kT0)).size(), 1U);
 }
 
-TEST(Decide, NothingIsMadeWhileAnOldPodIsLeaving) {
+TEST(Decide, NoPodIsCreatedDuringTheDrain) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
@@ -235,7 +235,7 @@ TEST(Decide, NothingIsMadeWhileAnOldPodIsLeaving) {
   EXPECT_TRUE(All<DeletePod>(decision).empty());
 }
 
-TEST(Decide, APodThatOverstaysIsForced) {
+TEST(Decide, APodThatOverstaysItsGraceIsForced) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
@@ -245,13 +245,13 @@ TEST(Decide, APodThatOverstaysIsForced) {
   EXPECT_TRUE(removed[0].force());
 }
 
-TEST(Decide, PodsAheadOfTheStatusRaiseTheAttemptPastThem) {
+TEST(Decide, PodsOfALaterAttemptRaiseTheAttempt) {
   Observed o = RunningWorld(2);
   o.pods.push_back(MakePod(7, 0));
   EXPECT_EQ(Written(Decide(o, kT0)).attempt, 8);
 }
 
-TEST(Decide, SuspendingStopsWithACheckpointThenRemovesAll) {
+TEST(Decide, SuspendingWritesACheckpointThenRemovesAllPods) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;
   Obey(o, Decide(o, kT0), kT0);
@@ -259,7 +259,7 @@ TEST(Decide, SuspendingStopsWithACheckpointThenRemovesAll) {
   const Decision order = Decide(o, kT0);
   ASSERT_EQ(All<SetGang>(order).size(), 1U);
   EXPECT_TRUE(All<SetGang>(order)[0].stop);
-  EXPECT_TRUE(All<DeletePod>(order).empty());  // they write their checkpoint now
+  EXPECT_TRUE(All<DeletePod>(order).empty());  // the workers write their checkpoint
   Settle(o, kT0 + seconds(1));
   EXPECT_EQ(o.pods.size(), 2U);
   o.report->phase = GangPhase::kStopped;
@@ -279,7 +279,7 @@ TEST(Decide, AStopThatTakesTooLongIsForced) {
   EXPECT_TRUE(removed[0].force());
 }
 
-TEST(Decide, ResumingIsAnotherAttemptAndTheOldReportDoesNotCount) {
+TEST(Decide, ResumingStartsANewAttemptAndIgnoresTheOldReport) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;
   Settle(o, kT0);
@@ -295,7 +295,7 @@ TEST(Decide, ResumingIsAnotherAttemptAndTheOldReportDoesNotCount) {
   EXPECT_FALSE(o.status.ledger.suspended);
 }
 
-TEST(Decide, AStopIsCarriedThroughEvenWhenTheWishIsTakenBack) {
+TEST(Decide, AStopIsCarriedOutEvenWhenTheSpecIsChangedBack) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;
   Settle(o, kT0);
@@ -309,7 +309,7 @@ TEST(Decide, AStopIsCarriedThroughEvenWhenTheWishIsTakenBack) {
   EXPECT_FALSE(o.status.ledger.stop_since.has_value());
 }
 
-TEST(Decide, AJobSubmittedSuspendedMakesNothing) {
+TEST(Decide, AJobSubmittedSuspendedCreatesNothing) {
   Observed o = NewWorld();
   o.job.suspend = true;
   Settle(o, kT0);
@@ -318,7 +318,7 @@ TEST(Decide, AJobSubmittedSuspendedMakesNothing) {
   EXPECT_EQ(o.status.ledger.attempt, 0);
 }
 
-TEST(Decide, FinishedIsSuccessAndAgentsMayEndByThemselves) {
+TEST(Decide, AFinishedJobSucceedsAndItsAgentsGetTimeToExit) {
   Observed o = RunningWorld(2);
   o.report->phase = GangPhase::kFinished;
   o.report->done = rendezvous::Done{true, 100, 1.5, 0, {}, "abc", "def"};
@@ -333,7 +333,7 @@ TEST(Decide, FinishedIsSuccessAndAgentsMayEndByThemselves) {
   EXPECT_TRUE(o.pods.empty());
 }
 
-TEST(Decide, FinishedWinsOverASuspendUnderWay) {
+TEST(Decide, FinishingWinsOverASuspensionInProgress) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;
   Settle(o, kT0);
@@ -342,7 +342,7 @@ TEST(Decide, FinishedWinsOverASuspendUnderWay) {
   EXPECT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
 }
 
-TEST(Decide, CleanPodsSaysWhatIsRemoved) {
+TEST(Decide, CleanPodsSelectsWhichPodsAreRemoved) {
   for (const auto& [clean, left] :
        {std::pair{CleanPods::kNone, 2}, std::pair{CleanPods::kRunning, 1}, std::pair{CleanPods::kAll, 0}}) {
     Observed o = RunningWorld(2, false);
@@ -354,7 +354,7 @@ TEST(Decide, CleanPodsSaysWhatIsRemoved) {
   }
 }
 
-TEST(Decide, AfterItsTimeToLiveTheJobIsDeleted) {
+TEST(Decide, AJobIsDeletedAfterItsTimeToLive) {
   Observed o = RunningWorld(1);
   o.job.ttl = seconds(60);
   o.report->phase = GangPhase::kFinished;
@@ -364,7 +364,7 @@ TEST(Decide, AfterItsTimeToLiveTheJobIsDeleted) {
   EXPECT_EQ(All<DeleteJob>(Decide(o, kT0 + seconds(60))).size(), 1U);
 }
 
-TEST(Decide, TheDeadlineCountsActiveTimeOnly) {
+TEST(Decide, TheDeadlineCountsOnlyActiveTime) {
   Observed o = RunningWorld(2);
   o.job.active_deadline = seconds(100);
   Settle(o, kT0 + seconds(40));
@@ -385,7 +385,7 @@ TEST(Decide, TheDeadlineCountsActiveTimeOnly) {
   EXPECT_TRUE(o.pods.empty());
 }
 
-TEST(Decide, OtherFrameworksSucceedWhenAllPodsDo) {
+TEST(Decide, OtherFrameworksSucceedWhenAllPodsSucceed) {
   Observed o = RunningWorld(2, false);
   o.pods[0] = Ended(0, 0);
   Settle(o, kT0 + seconds(60));
@@ -395,7 +395,7 @@ TEST(Decide, OtherFrameworksSucceedWhenAllPodsDo) {
   EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kAllPodsSucceeded);
 }
 
-TEST(Decide, ADeletedJobOnlyLosesPods) {
+TEST(Decide, ADeletedJobOnlyDeletesPods) {
   Observed o = RunningWorld(2);
   o.job.deleted = true;
   o.pods.pop_back();
@@ -404,9 +404,8 @@ TEST(Decide, ADeletedJobOnlyLosesPods) {
   EXPECT_EQ(decision.actions.size(), 1U);
 }
 
-// Each write of the status costs the API server as much as a pod: one that is overtaken at once is not worth
-// it.
-TEST(Display, AGangOnItsWayIsShownWhenItsPodsAreQuiet) {
+// Each status write costs the API server as much as a pod, so one that is outdated at once is avoided.
+TEST(Display, TheDisplayOfAStartingGangWaitsUntilItsPodsSettle) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.ready_since.reset();
   o.status.ledger.placed = false;
@@ -416,33 +415,33 @@ TEST(Display, AGangOnItsWayIsShownWhenItsPodsAreQuiet) {
   EXPECT_TRUE(hold.actions.empty()) << ToString(hold);
   EXPECT_EQ(hold.requeue_at, kT0 + kSettlePeriod);
   EXPECT_TRUE(Written(Decide(o, kT0 + kSettlePeriod)).placed);
-  // As long as they move, but not for ever.
+  // The wait extends while pods change, up to a limit.
   o.pods[1].placed = kT0 + kMaxSettlePeriod - seconds(1);
   EXPECT_TRUE(Decide(o, o.pods[1].placed + seconds(1) - milliseconds(1)).actions.empty());
   EXPECT_NE(StatusOf(Decide(o, kT0 + kMaxSettlePeriod)), nullptr);
-  // That all run is told at once.
+  // When all pods run, the status is written at once.
   for (Pod& pod : o.pods) pod.phase = PodPhase::kRunning;
   const Decision running = Decide(o, o.pods[1].placed);
   EXPECT_TRUE(Written(running).ready_since.has_value());
   EXPECT_EQ(StatusOf(running)->status.display.phase, Phase::kRunning);
 }
 
-TEST(Display, ANativeJobIsStartingAsSoonAsItHasItsNodes) {
+TEST(Display, ANativeJobIsStartingWhenItHasItsNodes) {
   Observed o = RunningWorld(2);
   o.status.ledger.ready_since.reset();
   o.status.ledger.placed = false;
   o.status.display.progress_at = kT0;
   o.report->phase = GangPhase::kForming;
   for (Pod& pod : o.pods) pod.phase = PodPhase::kPending;
-  const Decision told = Decide(o, kT0 + milliseconds(1));
-  ASSERT_NE(StatusOf(told), nullptr) << ToString(told);
-  EXPECT_EQ(StatusOf(told)->status.display.phase, Phase::kStarting);
-  Obey(o, told, kT0 + milliseconds(1));
+  const Decision shown = Decide(o, kT0 + milliseconds(1));
+  ASSERT_NE(StatusOf(shown), nullptr) << ToString(shown);
+  EXPECT_EQ(StatusOf(shown)->status.display.phase, Phase::kStarting);
+  Obey(o, shown, kT0 + milliseconds(1));
   EXPECT_TRUE(Decide(o, kT0 + milliseconds(2)).actions.empty()) << "once";
 }
 
-// Each of thousands of jobs that come at once takes its time; that must not cost more writes.
-TEST(Display, AGangThatIsSlowToComeIsGivenAsMuchTimeAgain) {
+// Thousands of jobs that start together are slow; that must not cost more writes.
+TEST(Display, ASlowGangGetsAsMuchTimeToSettleAsItsStartTook) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.ready_since.reset();
   o.status.ledger.placed = false;
@@ -466,9 +465,9 @@ TEST(Display, ConditionsAloneAreWrittenOncePerInterval) {
   const Decision hold = Decide(o, due - milliseconds(1));
   EXPECT_TRUE(hold.actions.empty()) << ToString(hold);
   EXPECT_EQ(hold.requeue_at, due);
-  const Decision told = Decide(o, due);
-  ASSERT_NE(StatusOf(told), nullptr);
-  EXPECT_EQ(StatusOf(told)->status.display.Of(ConditionType::kAdmitted).truth, Truth::kFalse);
+  const Decision shown = Decide(o, due);
+  ASSERT_NE(StatusOf(shown), nullptr);
+  EXPECT_EQ(StatusOf(shown)->status.display.Of(ConditionType::kAdmitted).truth, Truth::kFalse);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What happens when something breaks: counting, rules, budgets, back-off.
+// Failures: counting, rules, budgets, back-off.
 #include <gtest/gtest.h>
 
 #include "operator/core/rules.h"
@@ -19,7 +19,7 @@ Rule OnExit(int32_t code, RuleAction action, bool charge = true) {
   return rule;
 }
 
-TEST(Failures, OneLostPodIsCountedThenReplacedAlone) {
+TEST(Failures, ALostPodIsCountedThenReplacedAlone) {
   Observed o = RunningWorld(3);
   o.pods[1] = Ended(1, 137);
   const Decision first = Decide(o, kT0);
@@ -39,8 +39,8 @@ TEST(Failures, OneLostPodIsCountedThenReplacedAlone) {
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
 }
 
-// controller_sim --seed 772523: a new leader sees this ledger beside an older view of the pods.
-TEST(Failures, APodThatIsGoneHereIsNotCountedAnewByTheNextLeader) {
+// controller_sim --seed 772523: a new leader sees this ledger with an older view of the pods.
+TEST(Failures, TheNextLeaderDoesNotCountAPodTwice) {
   Observed o = RunningWorld(3);
   o.pods[1] = Ended(1, 137);
   const Pod first = o.pods[1];
@@ -54,7 +54,7 @@ TEST(Failures, APodThatIsGoneHereIsNotCountedAnewByTheNextLeader) {
   EXPECT_EQ(o.status.ledger.restarts.charged, 2);
 }
 
-TEST(Failures, OtherFrameworksRestartAsAGang) {
+TEST(Failures, OtherFrameworksRestartAsAWholeGang) {
   Observed o = RunningWorld(3, false);
   o.pods[1] = Ended(1, 1);
   o.pods[2] = Ended(2, 75);
@@ -67,7 +67,7 @@ TEST(Failures, OtherFrameworksRestartAsAGang) {
   EXPECT_EQ(o.pods[0].name, "job-2-0");
 }
 
-TEST(Failures, OtherFrameworksRestartWhenAPodVanishes) {
+TEST(Failures, OtherFrameworksRestartWhenAPodIsMissing) {
   Observed o = RunningWorld(3, false);
   o.pods.erase(o.pods.begin());
   const Ledger ledger = Written(Decide(o, kT0));
@@ -75,14 +75,14 @@ TEST(Failures, OtherFrameworksRestartWhenAPodVanishes) {
   EXPECT_EQ(ledger.restarts.charged, 0);
 }
 
-TEST(Failures, ANativePodThatVanishesIsMadeAgain) {
+TEST(Failures, AMissingNativePodIsRecreated) {
   Observed o = RunningWorld(3);
   o.pods.erase(o.pods.begin());
   const Decision decision = Decide(o, kT0);
   EXPECT_EQ(All<CreatePod>(decision), (std::vector<CreatePod>{{"job-1-0", 1, 0, 3}}));
 }
 
-TEST(Failures, BadConfigurationEndsTheJobWithThePodsWords) {
+TEST(Failures, BadConfigurationFailsTheJobWithThePodsMessage) {
   Observed o = RunningWorld(2);
   o.pods[0] = Ended(0, 64, "spec.training.data.path: no such file");
   const Decision decision = Decide(o, kT0);
@@ -92,7 +92,7 @@ TEST(Failures, BadConfigurationEndsTheJobWithThePodsWords) {
   EXPECT_TRUE(decision.events.at(0).warning);
 }
 
-TEST(Failures, AFatalReportEndsTheJob) {
+TEST(Failures, AFatalReportFailsTheJob) {
   Observed o = RunningWorld(2);
   o.report->phase = GangPhase::kFailed;
   o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "corrupt", 0, "the states disagree"};
@@ -104,11 +104,11 @@ TEST(Failures, AFatalReportEndsTheJob) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kTrainingFailed);
 }
 
-TEST(Failures, BadInputThatATrainerTellsIsABadConfiguration) {
+TEST(Failures, BadInputThatATrainerReportsIsABadConfiguration) {
   Observed o = RunningWorld(2);
   o.report->phase = GangPhase::kFailed;
   o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 64, "/data/typo: no such file"};
-  // After steps it is something else: a last checkpoint that could not be written.
+  // After a step, exit code 64 has another cause, such as a failed last checkpoint.
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kTrainingFailed);
   o.status.ledger.stepped = false;
   o.report->step = 0;
@@ -120,7 +120,7 @@ TEST(Failures, BadInputThatATrainerTellsIsABadConfiguration) {
   EXPECT_EQ(ledger.last_failure->rule, "default: exit code 64 is a bad configuration");
 }
 
-TEST(Failures, TheTableOfExitCodes) {
+TEST(Failures, ExitCodes) {
   struct Row {
     int32_t code;
     bool charged;
@@ -168,7 +168,7 @@ TEST(Failures, RulesByMessage) {
   EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 1);
 }
 
-TEST(Failures, NoMessageIsTooLongForARule) {
+TEST(Failures, MatchingALongMessageIsFast) {
   Failure failure;
   failure.message = std::string(size_t{4} << 20, 'a') + "!";
   Rule rule;
@@ -194,7 +194,7 @@ TEST(Failures, EveryMemberOfARuleMustMatch) {
   EXPECT_FALSE(ApplyUserRules({rule}, failure, {"DisruptionTarget"}).has_value());
 }
 
-TEST(Failures, AnIgnoredFailureIsRepairedAndNotRemembered) {
+TEST(Failures, AnIgnoredFailureIsRepairedButNotRecorded) {
   Observed o = RunningWorld(2);
   o.job.rules = {OnExit(3, RuleAction::kIgnore)};
   o.pods[0] = Ended(0, 3);
@@ -204,7 +204,7 @@ TEST(Failures, AnIgnoredFailureIsRepairedAndNotRemembered) {
   EXPECT_EQ(ledger.counted.size(), 1U);
 }
 
-TEST(Failures, TheBudgetEndsTheJob) {
+TEST(Failures, ASpentRestartBudgetFailsTheJob) {
   Observed o = RunningWorld(2);
   o.job.max_restarts = 1;
   o.job.backoff_initial = o.job.backoff_max = milliseconds(1);
@@ -229,7 +229,7 @@ TEST(Failures, PodsLostTogetherAreOneRestart) {
   EXPECT_EQ(ledger.counted.size(), 3U);
 }
 
-TEST(Failures, NoProgressEndsTheJob) {
+TEST(Failures, NoProgressFailsTheJob) {
   Observed o = RunningWorld(2);
   o.report->failures_without_progress = o.job.max_without_progress;
   EXPECT_EQ(Written(Decide(o, kT0)).outcome, Outcome::kNone);
@@ -237,7 +237,7 @@ TEST(Failures, NoProgressEndsTheJob) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kNoProgress);
 }
 
-TEST(Failures, TheFirstRepairIsAtOnceTheNextOnesWait) {
+TEST(Failures, TheFirstRepairIsImmediateLaterOnesBackOff) {
   Observed o = RunningWorld(2);
   Time now = kT0;
   const auto fail = [&] {
@@ -246,7 +246,7 @@ TEST(Failures, TheFirstRepairIsAtOnceTheNextOnesWait) {
     Settle(o, now);
   };
   fail();
-  EXPECT_EQ(o.pods.size(), 2U);  // made again already
+  EXPECT_EQ(o.pods.size(), 2U);  // recreated already
   o.pods[0].started = now;
   fail();
   EXPECT_EQ(o.pods.size(), 1U);
@@ -259,7 +259,7 @@ TEST(Failures, TheFirstRepairIsAtOnceTheNextOnesWait) {
   EXPECT_EQ(o.status.ledger.not_before, now + seconds(10));
   now += seconds(10);
   Settle(o, now);
-  o.report->step += 1;  // progress: patience is back
+  o.report->step += 1;  // progress resets the back-off
   fail();
   EXPECT_EQ(o.pods.size(), 2U);
 }
@@ -273,10 +273,10 @@ TEST(Failures, BackoffDoublesUpToItsLimit) {
   EXPECT_EQ(BackoffDelay(job, 2'000'000'000), seconds(300));
 }
 
-TEST(Failures, ASilentPodIsForcedOutAndReplaced) {
+TEST(Failures, AnUnresponsivePodIsForceDeletedAndReplaced) {
   Observed o = RunningWorld(2);
   o.report->silent_pods = {"job-1-1"};
-  // The report may still mean the incarnation before this one.
+  // The report may still mean the pod's predecessor.
   EXPECT_EQ(Settle(o, kT0 + seconds(1)).requeue_at, kT0 + kSilentGuard);
   EXPECT_EQ(o.status.ledger.restarts.total, 0);
   const Decision counted = Decide(o, kT0 + kSilentGuard);
@@ -290,10 +290,10 @@ TEST(Failures, ASilentPodIsForcedOutAndReplaced) {
   EXPECT_EQ(o.pods.size(), 2U);
 }
 
-TEST(Failures, APodThatNeverTakesPartIsReplaced) {
+TEST(Failures, APodThatNeverJoinsTheGangIsReplaced) {
   Observed o = RunningWorld(2);
   o.report->live_pods = {"job-1-0"};
-  // Every agent is absent at first: that alone is not written down.
+  // Every agent is absent at first. That alone is not written.
   EXPECT_EQ(Settle(o, kT0).requeue_at, kT0 + kAbsenceGuard);
   EXPECT_TRUE(o.status.ledger.absent.empty());
   const Time noticed = kT0 + kAbsenceGuard;
@@ -305,7 +305,7 @@ TEST(Failures, APodThatNeverTakesPartIsReplaced) {
   EXPECT_EQ(o.status.ledger.last_failure->pod, "job-1-1");
 }
 
-TEST(Failures, AnUnreachableNodeIsGivenALimitThenTheRuleSpeaks) {
+TEST(Failures, AnUnreachableNodeFailsItsPodsAfterTheLimit) {
   Observed o = RunningWorld(2);
   o.pods[1].unreachable_since = kT0;
   o.pods[1].node = "gpu-7";
@@ -332,7 +332,7 @@ TEST(Failures, AnEarlyExitZeroIsAPlannedLeave) {
   EXPECT_EQ(Written(Decide(o, kT0 + kExitGuard)).outcome, Outcome::kSucceeded);
 }
 
-TEST(Failures, ATrainerLostInsideItsPodIsOnlyRemembered) {
+TEST(Failures, ATrainerLostInsideItsPodIsRecordedButNotCounted) {
   Observed o = RunningWorld(2);
   o.report->worker_failures = 1;
   o.report->last_failure = rendezvous::FailureRecord{"job-1-1", "exit", 41, "assertion"};
@@ -347,7 +347,7 @@ TEST(Failures, ATrainerLostInsideItsPodIsOnlyRemembered) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
 }
 
-TEST(Failures, ATrainersDeathIsJudgedWhenItsExitCodeIsKnown) {
+TEST(Failures, RulesApplyToATrainerWhenItsExitCodeIsKnown) {
   Observed o = RunningWorld(2);
   o.job.rules = {OnExit(139, RuleAction::kFail)};
   o.report->worker_failures = 1;
@@ -358,7 +358,7 @@ TEST(Failures, ATrainersDeathIsJudgedWhenItsExitCodeIsKnown) {
   EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kRuleMatched);
 }
 
-TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
+TEST(Failures, RepeatedlyKilledTrainersGetAMemoryHint) {
   Observed o = RunningWorld(2);
   o.report->worker_failures = 4;
   o.report->failures_without_progress = o.job.max_without_progress + 1;
@@ -369,7 +369,7 @@ TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
   EXPECT_NE(ledger.outcome_message.find("job-1-1 ended with exit code 137"), std::string::npos);
   EXPECT_NE(ledger.outcome_message.find("limits.memory"), std::string::npos);
 
-  // That it died is told before what it died of: then the failure before it says what to do.
+  // The end is reported before the exit code. Until then the failure before it explains the loop.
   o.report->last_failure->exit_code = 0;
   o.status.ledger.last_failure = Failure{1, "job-1-0", "", 137, Cause::kExit, "", "", "", kT0};
   const Ledger early = Written(Decide(o, kT0));
@@ -379,7 +379,7 @@ TEST(Failures, TrainersThatAreKilledAgainAndAgainMayLackMemory) {
   EXPECT_NE(early.outcome_message.find("limits.memory"), std::string::npos);
 }
 
-TEST(Failures, AHangRuleSeesAHungTrainer) {
+TEST(Failures, AHangRuleMatchesAHungTrainer) {
   Observed o = RunningWorld(2);
   Rule rule;
   rule.hang = true;
@@ -403,7 +403,7 @@ TEST(Failures, NoStepInTimeRestartsTheGang) {
   EXPECT_EQ(ledger.last_failure->cause, Cause::kStartupTimeout);
 }
 
-TEST(Failures, DuringAStopExitCodesAreNotJudged) {
+TEST(Failures, ExitCodesDuringAStopAreNotFailures) {
   Observed o = RunningWorld(2);
   o.job.suspend = true;
   Settle(o, kT0);
@@ -414,7 +414,7 @@ TEST(Failures, DuringAStopExitCodesAreNotJudged) {
   EXPECT_EQ(o.status.ledger.restarts.total, 0);
 }
 
-TEST(Failures, ALostNodeIsKeptOffForAWhile) {
+TEST(Failures, ALostNodeIsExcludedForAWhile) {
   Observed o = RunningWorld(2);
   o.pods[1].node = "gpu-7";
   o.pods[1].unreachable_since = kT0;
@@ -446,7 +446,7 @@ TEST(Failures, ARuleExcludesTheNodeOfItsFailure) {
   EXPECT_EQ(ledger.excluded[0].name, "gpu-7");
 }
 
-TEST(Failures, PodsOnALostNodeDoNotHoldUpTheDrain) {
+TEST(Failures, PodsOnALostNodeDoNotDelayTheDrain) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
@@ -459,14 +459,14 @@ TEST(Failures, PodsOnALostNodeDoNotHoldUpTheDrain) {
   EXPECT_TRUE(removed[0].force());
 }
 
-TEST(Failures, WhatTheClusterTakesAwayIsNotCharged) {
+TEST(Failures, ADisruptionByTheClusterIsNotCharged) {
   Observed o = RunningWorld(2, false);
   o.pods[1] = Ended(1, 137);
   o.pods[1].conditions = {"DisruptionTarget"};
   EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 0);
 }
 
-TEST(Failures, AnImageThatCannotBePulledIsSaidAndLimited) {
+TEST(Failures, AnImagePullFailureIsReportedAndLimited) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.ready_since.reset();
   o.pods[1].phase = PodPhase::kPending;
@@ -484,7 +484,7 @@ TEST(Failures, AnImageThatCannotBePulledIsSaidAndLimited) {
   EXPECT_NE(after.last_failure->message.find("imagePullSecrets"), std::string::npos);
 }
 
-TEST(Failures, AContainerThatCannotBeMadeIsSaid) {
+TEST(Failures, AContainerThatCannotBeCreatedIsReported) {
   Observed o = RunningWorld(2, false);
   o.status.ledger.ready_since.reset();
   o.pods[1].phase = PodPhase::kPending;
@@ -497,7 +497,7 @@ TEST(Failures, AContainerThatCannotBeMadeIsSaid) {
       << ready.message;
 }
 
-TEST(Failures, AnImpossibleImageNameFailsTheJobAtOnce) {
+TEST(Failures, AnInvalidImageNameFailsTheJobAtOnce) {
   Observed o = RunningWorld(2, false);
   o.pods[1].phase = PodPhase::kPending;
   o.pods[1].waiting_reason = "InvalidImageName";
@@ -506,7 +506,7 @@ TEST(Failures, AnImpossibleImageNameFailsTheJobAtOnce) {
   EXPECT_NE(after.outcome_message.find("InvalidImageName"), std::string::npos);
 }
 
-TEST(Failures, TheReasonOfTheEndIsTold) {
+TEST(Failures, TheEventNamesTheReasonOfThePodsEnd) {
   Observed o = RunningWorld(2, false);
   o.pods[1] = Ended(1, 137);
   o.pods[1].ended_reason = "OOMKilled";

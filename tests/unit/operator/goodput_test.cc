@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the time of a job goes, and what a wrong clock does to it.
+// Time accounting, and the effect of wrong clocks.
 #include <gtest/gtest.h>
 
 #include "tests/unit/operator/worlds.h"
@@ -8,7 +8,7 @@
 namespace ringmaster::core {
 namespace {
 
-TEST(Goodput, QueueStartupAndWorkAreBookedApart) {
+TEST(Goodput, QueueStartupAndWorkAreAccountedSeparately) {
   Observed o = NewWorld(2);
   o.provider = GangProvider::kGate;
   o.job.min = 2;
@@ -32,7 +32,7 @@ TEST(Goodput, QueueStartupAndWorkAreBookedApart) {
   EXPECT_EQ(goodput.restart, seconds(0));
 }
 
-TEST(Goodput, FailuresCostRestartTimeAndStepsDoneTwice) {
+TEST(Goodput, FailuresCostRestartTimeAndRedoneSteps) {
   Observed o = RunningWorld(2, false);
   o.job.backoff_initial = seconds(0);
   o.pods[1] = Ended(1, 1);
@@ -54,7 +54,7 @@ TEST(Goodput, FailuresCostRestartTimeAndStepsDoneTwice) {
   EXPECT_EQ(native.status.ledger.goodput.redone, seconds(10));  // once
 }
 
-TEST(Goodput, SuspendedTimeIsNobodysLoss) {
+TEST(Goodput, SuspendedTimeIsNotAccounted) {
   Observed o = RunningWorld(2, false);
   o.job.suspend = true;
   Settle(o, kT0 + seconds(10));
@@ -65,7 +65,7 @@ TEST(Goodput, SuspendedTimeIsNobodysLoss) {
   EXPECT_EQ(g.productive + g.queue + g.startup + g.restart + g.redone, seconds(10));
 }
 
-TEST(Clock, TimesOfAFastClockAreTakenForNow) {
+TEST(Clock, FutureTimesAreClampedToNow) {
   Observed o = RunningWorld(2);
   o.status.ledger.not_before = kT0 + seconds(50'000);
   o.status.ledger.active_since = kT0 + seconds(50'000);
@@ -78,7 +78,7 @@ TEST(Clock, TimesOfAFastClockAreTakenForNow) {
   EXPECT_NE(Decide(o, kT0).reason, "the clock was set back");
 }
 
-TEST(Clock, AnEndThatLiesAheadDoesNotKeepPodsAlive) {
+TEST(Clock, AFutureCompletionTimeDoesNotKeepPodsAlive) {
   Observed o = RunningWorld(2);
   o.report->phase = rendezvous::GangPhase::kFinished;
   Obey(o, Decide(o, kT0), kT0);
@@ -87,7 +87,7 @@ TEST(Clock, AnEndThatLiesAheadDoesNotKeepPodsAlive) {
   EXPECT_TRUE(o.pods.empty());
 }
 
-TEST(Clock, SmallDifferencesBetweenMachinesAreNormal) {
+TEST(Clock, SmallClockSkewIsIgnored) {
   Observed o = RunningWorld(2);
   o.status.ledger.active_since = kT0 + seconds(2);
   EXPECT_NE(Decide(o, kT0).reason, "the clock was set back");

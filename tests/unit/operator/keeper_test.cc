@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Real child processes: how they start, what they inherit, and that nothing of them stays behind.
+// Child processes: how they start, what they inherit, and that none stays behind.
 #include "operator/local/keeper.h"
 
 #include <fcntl.h>
@@ -64,7 +64,7 @@ TEST_F(KeeperTest, ExitCodeOutputFolderAndEnvironment) {
   EXPECT_EQ(scratch_.Read("log"), "hello from " + (scratch_.File("pod")) + "\nand errors\n");
 }
 
-TEST_F(KeeperTest, SignalsOfOursAreNotInherited) {
+TEST_F(KeeperTest, IgnoredSignalsAreNotInherited) {
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;
@@ -81,7 +81,7 @@ TEST_F(KeeperTest, DescriptorsAreNotInherited) {
             0);
 }
 
-TEST_F(KeeperTest, AProgramThatIsNotThereIsAnErrorWithItsPath) {
+TEST_F(KeeperTest, AMissingProgramIsAnErrorWithItsPath) {
   Make();
   SpawnSpec spec = Shell("");
   spec.argv = {"/no/such/program"};
@@ -91,7 +91,7 @@ TEST_F(KeeperTest, AProgramThatIsNotThereIsAnErrorWithItsPath) {
   EXPECT_NE(start_error_->message.find("/no/such/program"), std::string::npos);
 }
 
-TEST_F(KeeperTest, AFolderThatCannotBeMadeIsAnError) {
+TEST_F(KeeperTest, AFolderThatCannotBeCreatedIsAnError) {
   Make();
   SpawnSpec spec = Shell("exit 0");
   spec.folder = "/proc/nowhere";
@@ -100,12 +100,12 @@ TEST_F(KeeperTest, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_EQ(start_error_->code, Code::kInvalid);
 }
 
-TEST_F(KeeperTest, WhatAPodLeavesBehindIsKilled) {
+TEST_F(KeeperTest, ProcessesThatAPodLeavesBehindAreKilled) {
   EXPECT_EQ(RunToEnd("sleep 1000 & sleep 1000 & exit 3"), 3);
   EXPECT_TRUE(Await([&] { return !GroupAlive(*Get(pid_)); }));
 }
 
-TEST_F(KeeperTest, StopAsksThenKills) {
+TEST_F(KeeperTest, StopSendsSigtermFirst) {
   Make();
   keeper_->Start("a", Shell("trap 'exit 5' TERM; touch ready; while :; do sleep 1000 & wait $!; done"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
@@ -114,7 +114,7 @@ TEST_F(KeeperTest, StopAsksThenKills) {
   EXPECT_EQ(*Get(exit_code_), 5);
 }
 
-TEST_F(KeeperTest, ADeafProcessIsKilledAfterItsGrace) {
+TEST_F(KeeperTest, AProcessThatIgnoresSigtermIsKilledAfterItsGrace) {
   Make();
   keeper_->Start("a", Shell("trap '' TERM; touch ready; while :; do sleep 1000; done"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
@@ -132,7 +132,7 @@ TEST_F(KeeperTest, AStoppedProcessIsKilledToo) {
   EXPECT_EQ(*Get(exit_code_), 137);
 }
 
-TEST_F(KeeperTest, TheDestructorLeavesNothing) {
+TEST_F(KeeperTest, TheDestructorLeavesNoProcess) {
   Make();
   keeper_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
@@ -141,7 +141,7 @@ TEST_F(KeeperTest, TheDestructorLeavesNothing) {
 }
 
 // kill -9 of the owner: the kernel ends the child.
-TEST_F(KeeperTest, AKilledOwnerTakesItsChildrenAlong) {
+TEST_F(KeeperTest, ChildrenEndWithAKilledOwner) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Fd reader(ends[0]);
@@ -165,7 +165,7 @@ TEST_F(KeeperTest, AKilledOwnerTakesItsChildrenAlong) {
   EXPECT_EQ(::kill(child, 0), 0);
   ::kill(owner, SIGKILL);
   ::waitpid(owner, nullptr, 0);
-  // The shell dies at once; what it started is of its own making and not ours to end here.
+  // The shell ends at once. Its children are not part of this test.
   EXPECT_TRUE(Await([&] {
     const Result<std::string> stat = ReadFile("/proc/" + std::to_string(child) + "/stat");
     return !stat.ok() || stat.value().empty() || stat.value().find(") Z ") != std::string::npos;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The whole operator of `ringmaster run`: loop, controller, core and local backend, with shell scripts for
-// workers and the test in the place of the coordinator.
+// The operator of `ringmaster run` as a whole: loop, controller, core and local backend. Shell scripts are
+// the workers, and the test acts as the coordinator.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -19,8 +19,8 @@ namespace {
 using core::PodPhase;
 using rendezvous::GangPhase;
 
-// Runs until it is told to end by SIGTERM or by the file `finish`.
-constexpr const char* kPatient = R"(
+// Runs until SIGTERM or until the file `finish` exists.
+constexpr const char* kRunsUntilStopped = R"(
 trap 'exit 0' TERM
 echo started as $RINGMASTER_POD of $RINGMASTER_JOB
 while [ ! -e "$FINISH" ]; do sleep 0.02 & wait $!; done
@@ -104,7 +104,7 @@ class LoopTest : public testing::Test {
 };
 
 TEST_F(LoopTest, StartsTrainsAndSucceeds) {
-  Start(kPatient, Job(3));
+  Start(kRunsUntilStopped, Job(3));
   ASSERT_TRUE(Await([&] { return Running() == 3; }));
   EXPECT_EQ(LastOrder(), (core::SetGang{1, 1, 4, 3, false}));
   Report(GangPhase::kActive);
@@ -119,7 +119,7 @@ TEST_F(LoopTest, StartsTrainsAndSucceeds) {
 }
 
 TEST_F(LoopTest, AKilledPodIsReplacedAndTheOthersStay) {
-  Start(kPatient, Job(3));
+  Start(kRunsUntilStopped, Job(3));
   ASSERT_TRUE(Await([&] { return Running() == 3; }));
   Report(GangPhase::kActive);
   const std::string first = UidOf("gpt-1-0");
@@ -132,8 +132,8 @@ TEST_F(LoopTest, AKilledPodIsReplacedAndTheOthersStay) {
   EXPECT_TRUE(HasEvent("Exit"));
 }
 
-TEST_F(LoopTest, AStoppedAgentIsForcedOutWhenItIsReportedSilent) {
-  Start(kPatient, Job(2));
+TEST_F(LoopTest, AStoppedAgentIsReplacedWhenItIsReportedSilent) {
+  Start(kRunsUntilStopped, Job(2));
   ASSERT_TRUE(Await([&] { return Running() == 2; }));
   const std::string old = UidOf("gpt-1-1");
   ASSERT_TRUE(backend_->SignalPod(key_, "gpt-1-1", SIGSTOP).ok());
@@ -161,7 +161,7 @@ TEST_F(LoopTest, AMissingProgramFailsTheJobAtOnce) {
   EXPECT_NE(Observe().status.ledger.outcome_message.find("/no/such/worker"), std::string::npos);
 }
 
-TEST_F(LoopTest, TheRestartBudgetIsKept) {
+TEST_F(LoopTest, TheRestartBudgetIsRespected) {
   api::TrainingJob job = Job(1);
   job.spec.restart.maxRestarts = 3;
   job.spec.restart.backoff = {0, 0};
@@ -173,7 +173,7 @@ TEST_F(LoopTest, TheRestartBudgetIsKept) {
 }
 
 TEST_F(LoopTest, ReplacingTheJobScalesIt) {
-  Start(kPatient, Job(2));
+  Start(kRunsUntilStopped, Job(2));
   ASSERT_TRUE(Await([&] { return Running() == 2; }));
   const std::string first = UidOf("gpt-1-0");
   ASSERT_TRUE(backend_->Replace(Job(4)).ok());
@@ -185,13 +185,13 @@ TEST_F(LoopTest, ReplacingTheJobScalesIt) {
   EXPECT_EQ(Observe().status.ledger.restarts.total, 0);
 }
 
-TEST_F(LoopTest, SuspendOrdersAStopAndResumeStartsAnew) {
-  Start(kPatient, Job(2));
+TEST_F(LoopTest, SuspendOrdersAStopAndResumeStartsANewAttempt) {
+  Start(kRunsUntilStopped, Job(2));
   ASSERT_TRUE(Await([&] { return Running() == 2; }));
   Report(GangPhase::kActive);
   ASSERT_TRUE(backend_->SetSuspend(key_, true).ok());
   ASSERT_TRUE(Await([&] { return LastOrder().stop; }));
-  EXPECT_EQ(Running(), 2);  // nobody is hurried before the checkpoint is there
+  EXPECT_EQ(Running(), 2);  // no worker is stopped before the checkpoint exists
   Report(GangPhase::kStopped);
   ASSERT_TRUE(backend_->WaitSettled(key_, seconds(60)));
   EXPECT_TRUE(Observe().status.ledger.suspended);
@@ -200,7 +200,7 @@ TEST_F(LoopTest, SuspendOrdersAStopAndResumeStartsAnew) {
   EXPECT_EQ(Observe().pods.at(0).name, "gpt-2-0");
 }
 
-TEST_F(LoopTest, AReloadSuspendsAndResumesButDoesNotUndoAnOrderToStop) {
+TEST_F(LoopTest, AReloadSuspendsAndResumesButDoesNotUndoASuspend) {
   Start("exit 1", Job(1));
   api::TrainingJob suspended = Job(1);
   suspended.spec.suspend = true;

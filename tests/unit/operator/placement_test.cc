@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From the wish for a gang to its nodes: prepare, make gated, release together, withdraw, and what keeps pods
-// from being made at all.
+// Gang placement: prepare, create gated, release together, withdraw; and refusals, which prevent the creation
+// of pods.
 #include <gtest/gtest.h>
 
 #include "operator/core/rules.h"
@@ -10,14 +10,14 @@
 namespace ringmaster::core {
 namespace {
 
-// A gang of `size` whose pods are made and gated; there is room for `room` of them.
+// Returns a gang of `size` with gated pods and room for `room` of them.
 Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
   Observed o = NewWorld(size);
   o.job.native = native;
   o.job.min = native ? 2 : size;
   o.provider = GangProvider::kGate;
   o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
-  // The first pass writes the attempt, prepares, makes the pods.
+  // Write the attempt, prepare, create the pods.
   for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
   EXPECT_EQ(o.pods.size(), static_cast<size_t>(size));
   return o;
@@ -25,7 +25,7 @@ Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
 
 const Condition& ConditionOf(const Observed& o, ConditionType type) { return o.status.display.Of(type); }
 
-TEST(Gang, PodsAreMadeGatedAfterWhatStandsBesideThem) {
+TEST(Gang, PodsAreCreatedGatedAfterTheSupportingObjects) {
   Observed o = GatedWorld(4, 0);
   for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
   EXPECT_EQ(o.prepared, (PrepareGang{1, 4, 4}));
@@ -42,7 +42,7 @@ TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kAllPodsPlaced);
 }
 
-TEST(Gang, WaitsAndSaysForWhat) {
+TEST(Gang, WaitsAndReportsWhatIsMissing) {
   Observed o = GatedWorld(4, 3);
   const Decision wait = Settle(o, kT0 + kSettlePeriod);
   EXPECT_EQ(wait.requeue_at, kT0 + o.job.gang_timeout);
@@ -64,7 +64,7 @@ TEST(Gang, IsNotReleasedBeforeAllItsPodsExist) {
   EXPECT_TRUE(All<ReleaseGang>(decision).empty());
 }
 
-TEST(Gang, IsWithdrawnAfterItsTimeoutAndTriedAgainLater) {
+TEST(Gang, IsWithdrawnAfterItsTimeoutAndRetriedLater) {
   Observed o = GatedWorld(4, 3);
   Settle(o, kT0);
   const Time late = kT0 + o.job.gang_timeout;
@@ -90,7 +90,7 @@ TEST(Gang, IsWithdrawnAfterItsTimeoutAndTriedAgainLater) {
   EXPECT_EQ(o.status.ledger.withdrawals, 0);
 }
 
-TEST(Gang, TwoJobsWaitDifferentlyLongAfterAWithdrawal) {
+TEST(Gang, TwoJobsPauseForDifferentTimesAfterAWithdrawal) {
   std::vector<Duration> pauses;
   for (const char* uid : {"a", "b", "c", "d"}) {
     Observed o = GatedWorld(4, 0);
@@ -105,9 +105,9 @@ TEST(Gang, TwoJobsWaitDifferentlyLongAfterAWithdrawal) {
   EXPECT_EQ(std::unique(pauses.begin(), pauses.end()), pauses.end());
 }
 
-TEST(Gang, WhatIsOnItsWayAtTheTimeoutIsWaitedFor) {
+TEST(Gang, PodsBeingScheduledAtTheTimeoutGetAnotherPeriod) {
   Observed o = GatedWorld(2, 2);
-  for (Pod& pod : o.pods) pod.gated = false;  // released, and the scheduler has not said anything yet
+  for (Pod& pod : o.pods) pod.gated = false;  // released, without an answer of the scheduler yet
   const Time late = kT0 + o.job.gang_timeout;
   EXPECT_FALSE(Settle(o, late).reason.starts_with("the gang is withdrawn"));
   EXPECT_EQ(o.status.ledger.attempt, 1);
@@ -115,7 +115,7 @@ TEST(Gang, WhatIsOnItsWayAtTheTimeoutIsWaitedFor) {
   EXPECT_EQ(o.status.ledger.attempt, 2);
 }
 
-TEST(Gang, AHalfPlacedGangGivesUpWhatItHas) {
+TEST(Gang, APartlyPlacedGangReleasesItsNodes) {
   Observed o = GatedWorld(2, 2);
   o.provider = GangProvider::kScheduler;
   for (Pod& pod : o.pods) pod.gated = false;
@@ -129,7 +129,7 @@ TEST(Gang, AHalfPlacedGangGivesUpWhatItHas) {
   EXPECT_NE(o.status.ledger.withdrawn_for.find("3 Insufficient nvidia.com/gpu"), std::string::npos);
 }
 
-TEST(Gang, WhatTheNodesLackIsSaidRatherThanThatTheGangIsIncomplete) {
+TEST(Gang, ReportsWhatTheNodesLackRatherThanAnIncompleteGang) {
   Observed o = GatedWorld(2, 2);
   o.provider = GangProvider::kScheduler;
   for (Pod& pod : o.pods) {
@@ -153,7 +153,7 @@ TEST(Gang, WithoutAProviderNothingIsWithdrawn) {
   EXPECT_EQ(o.status.ledger.attempt, 1);
 }
 
-TEST(Gang, WithAnAutoscalerPodsAreShownAtOnceUnderTheTimeout) {
+TEST(Gang, WithAnAutoscalerPodsAreNotGatedButTimeOut) {
   Observed o = NewWorld(2);
   o.job.native = false;
   o.job.autoscaler = true;
@@ -171,7 +171,7 @@ TEST(Gang, WithAnAutoscalerPodsAreShownAtOnceUnderTheTimeout) {
   EXPECT_EQ(o.status.ledger.withdrawals, 1);
 }
 
-TEST(Gang, AnElasticJobStartsSmallerRatherThanNotAtAll) {
+TEST(Gang, AnElasticJobStartsSmallerAfterTheTimeout) {
   Observed o = GatedWorld(4, 2, true);
   Settle(o, kT0);
   EXPECT_FALSE(o.status.ledger.placed);
@@ -188,14 +188,14 @@ TEST(Gang, AnElasticJobStartsSmallerRatherThanNotAtAll) {
   EXPECT_EQ(o.status.ledger.attempt, 1);
 }
 
-TEST(Gang, BelowItsMinimumAnElasticJobIsWithdrawnToo) {
+TEST(Gang, AnElasticJobBelowItsMinimumIsWithdrawn) {
   Observed o = GatedWorld(4, 1, true);
   Settle(o, kT0);
   Settle(o, kT0 + o.job.gang_timeout);
   EXPECT_EQ(o.status.ledger.withdrawals, 1);
 }
 
-TEST(Gang, BelowItsMinimumARunningJobDoesNotHoldItsNodesForEver) {
+TEST(Gang, ARunningJobBelowItsMinimumIsWithdrawnAfterTheTimeout) {
   Observed o = RunningWorld(4);
   o.job.min = 3;
   o.provider = GangProvider::kGate;
@@ -210,7 +210,7 @@ TEST(Gang, BelowItsMinimumARunningJobDoesNotHoldItsNodesForEver) {
   EXPECT_TRUE(o.pods.empty());
 }
 
-TEST(Gang, AnElasticJobThatRanGoesOnAsSoonAsItsMinimumHasRoom) {
+TEST(Gang, AnElasticJobThatRanContinuesWhenItsMinimumHasRoom) {
   Observed o = RunningWorld(4);
   o.job.min = 3;
   o.provider = GangProvider::kGate;
@@ -222,7 +222,7 @@ TEST(Gang, AnElasticJobThatRanGoesOnAsSoonAsItsMinimumHasRoom) {
   EXPECT_EQ(released[0].pods.size(), 1U);
 }
 
-TEST(Gang, PodsThatKeepOffANodeThatIsBackAreMadeAnew) {
+TEST(Gang, UnscheduledPodsAreRecreatedWhenAnExclusionEnds) {
   Observed o = RunningWorld(3);
   o.job.min = 2;
   o.status.ledger.excluded = {{"gpu-7", "NodeUnreachable", kT0 + seconds(60)}};
@@ -232,7 +232,7 @@ TEST(Gang, PodsThatKeepOffANodeThatIsBackAreMadeAnew) {
   waiting.waiting_reason = "Unschedulable";
   Settle(o, kT0);
   const Time over = kT0 + seconds(60);
-  Obey(o, Decide(o, over), over);  // written down first
+  Obey(o, Decide(o, over), over);  // written first
   EXPECT_TRUE(o.status.ledger.excluded.empty());
   EXPECT_EQ(o.status.ledger.restarts.total, 0);
   const Decision ended = Decide(o, over);
@@ -259,13 +259,13 @@ TEST(Gang, ReplacementsJoinARunningGangOneByOne) {
   EXPECT_EQ(released[0].pods[0].name, "job-1-2");
 }
 
-TEST(Gang, WhatSomebodyDeletedBesideRunningPodsIsMadeAgain) {
+TEST(Gang, DeletedSupportingObjectsAreRecreated) {
   Observed o = RunningWorld(2);
   o.prepared.reset();
   EXPECT_EQ(All<PrepareGang>(Decide(o, kT0)).size(), 1U);
 }
 
-TEST(Gang, ThousandsOfPodsAreDecidedInNoTime) {
+TEST(Gang, ThousandsOfPodsAreDecidedQuickly) {
   Observed o = RunningWorld(2);
   o.job.replicas = o.job.max = 2048;
   Settle(o, kT0);
@@ -277,7 +277,7 @@ TEST(Gang, ThousandsOfPodsAreDecidedInNoTime) {
 
 // ---- refusals
 
-TEST(Refusal, TheWordsOfTheApiServerTellTheKinds) {
+TEST(Refusal, TheServersMessageDeterminesTheKind) {
   const auto kind = [](const char* message) { return ClassifyRefusal({Code::kForbidden, message}); };
   EXPECT_EQ(kind("pods \"x\" is forbidden: exceeded quota: gpus, requested: a=1, used: a=8, limited: a=8"),
             RefusalKind::kQuota);
@@ -291,7 +291,7 @@ TEST(Refusal, TheWordsOfTheApiServerTellTheKinds) {
   EXPECT_EQ(ClassifyRefusal({Code::kUnavailable, "exceeded quota"}), std::nullopt);
 }
 
-TEST(Refusal, PodsAreNotAskedForAgainBeforeThePauseIsOver) {
+TEST(Refusal, NoPodIsRequestedDuringThePause) {
   Observed o = NewWorld(2);
   Obey(o, Decide(o, kT0), kT0);
   o.order = SetGang{1, 1, 8, 2, false};
@@ -309,7 +309,7 @@ TEST(Refusal, PodsAreNotAskedForAgainBeforeThePauseIsOver) {
   EXPECT_EQ(ConditionOf(o, ConditionType::kAdmitted).truth, Truth::kTrue);
 }
 
-TEST(Refusal, WhatIsKnownBeforehandIsNotTried) {
+TEST(Refusal, APredictedRefusalIsNotTried) {
   Observed o = NewWorld(2);
   o.preflight = Refusal{RefusalKind::kPodSecurity, "hostNetwork is not allowed at level baseline", kT0, kT0};
   const Decision wait = Settle(o, kT0 + 2 * o.job.gang_timeout);
@@ -319,7 +319,7 @@ TEST(Refusal, WhatIsKnownBeforehandIsNotTried) {
   EXPECT_EQ(o.status.ledger.withdrawals, 0);
 }
 
-TEST(Refusal, AQuotaThatKeepsAGangIncompleteLeadsToItsWithdrawal) {
+TEST(Refusal, AGangThatAQuotaKeepsIncompleteIsWithdrawn) {
   Observed o = GatedWorld(4, 0);
   o.pods.resize(2);
   o.refusal = Refusal{RefusalKind::kQuota, "exceeded quota: gpus", kT0, kT0 + seconds(100'000)};
@@ -328,7 +328,7 @@ TEST(Refusal, AQuotaThatKeepsAGangIncompleteLeadsToItsWithdrawal) {
   EXPECT_EQ(o.status.ledger.withdrawn_for, "exceeded quota: gpus");
 }
 
-TEST(Reasons, EveryOneHasAPlaceAndAnExplanation) {
+TEST(Reasons, EveryReasonHasConditionsAndAnExplanation) {
   EXPECT_EQ(AllReasons().size(), static_cast<size_t>(Reason::kNoHostPorts));
   for (const ReasonText& row : AllReasons()) {
     EXPECT_STRNE(row.conditions, "") << ReasonName(row.reason);

@@ -9,7 +9,7 @@
 namespace ringmaster::core {
 namespace {
 
-TEST(Summary, AGenerationThatWasRecordedIsNotTakenBack) {
+TEST(Summary, TheRecordedGenerationNeverDecreases) {
   Observed observed;
   observed.status.display.gang_generation = (uint64_t{3} << 32) | 7;
   observed.report.emplace();  // of a coordinator that has just begun
@@ -18,7 +18,7 @@ TEST(Summary, AGenerationThatWasRecordedIsNotTakenBack) {
   EXPECT_EQ(Summarize(observed, {}, Time{}).gang_generation, (uint64_t{4} << 32) | 1);
 }
 
-TEST(Summary, ACheckpointThatCannotBeWrittenDegradesTheJob) {
+TEST(Summary, AFailedCheckpointDegradesTheJob) {
   Observed observed = RunningWorld(2, true);
   observed.report->checkpoint_failure = "write /checkpoints/x: No space left on device; free space there";
   const Condition degraded = Summarize(observed, observed.status.ledger, kT0).Of(ConditionType::kDegraded);

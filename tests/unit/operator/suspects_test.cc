@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Workers that fall silent, perhaps because their nodes are lost.
+// Failures that a lost node may explain.
 #include <gtest/gtest.h>
 
 #include "tests/unit/operator/worlds.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr Time kSilent = kT0 + kSilentGuard;
 
-// Three workers on nodes of their own, all of them watched; the last one falls silent.
+// Three workers on separate, watched nodes; the last one is unresponsive.
 Observed SilentWorld() {
   Observed o = RunningWorld(3);
   for (Pod& pod : o.pods) pod.node = "gpu-" + std::to_string(pod.rank);
@@ -20,7 +20,7 @@ Observed SilentWorld() {
   return o;
 }
 
-// The same, counted, removed and made again elsewhere.
+// The same after the worker was counted, removed and recreated elsewhere.
 Observed Replaced() {
   Observed o = SilentWorld();
   Settle(o, kSilent);
@@ -30,41 +30,41 @@ Observed Replaced() {
   return o;
 }
 
-TEST(Suspects, ASilentWorkerIsReplacedElsewhereAndNotYetCharged) {
+TEST(Suspects, AnUnresponsiveWorkerIsReplacedElsewhereAndNotYetCharged) {
   Observed o = SilentWorld();
   const Ledger ledger = Written(Decide(o, kSilent));
   EXPECT_EQ(ledger.restarts.total, 1);
   EXPECT_EQ(ledger.restarts.charged, 0);
   EXPECT_EQ(ledger.suspects, (std::vector<Suspect>{{"job-1-2", "gpu-2", kSilent, true}}));
   Obey(o, Decide(o, kSilent), kSilent);
-  Obey(o, Decide(o, kSilent), kSilent);  // it is forced out
+  Obey(o, Decide(o, kSilent), kSilent);  // force deletion
   const auto created = All<CreatePod>(Decide(o, kSilent));
   ASSERT_EQ(created.size(), 1U);
   EXPECT_EQ(created[0].avoided_nodes, std::vector<std::string>{"gpu-2"});
   EXPECT_TRUE(created[0].excluded_nodes.empty());
 }
 
-TEST(Suspects, TheLossOfTheNodeAcquits) {
+TEST(Suspects, ALostNodeExplainsTheFailure) {
   Observed o = Replaced();
-  const Time told = kSilent + seconds(50);
+  const Time reported = kSilent + seconds(50);
   o.not_ready_nodes = {"gpu-2"};
-  const Decision decision = Decide(o, told);
+  const Decision decision = Decide(o, reported);
   const Ledger ledger = Written(decision);
   EXPECT_TRUE(ledger.suspects.empty());
   EXPECT_EQ(ledger.restarts.charged, 0);
   EXPECT_EQ(ledger.restarts.total, 1);
   EXPECT_EQ(ledger.excluded,
-            (std::vector<ExcludedNode>{{"gpu-2", "NodeUnreachable", told + o.job.node_exclusion}}));
+            (std::vector<ExcludedNode>{{"gpu-2", "NodeUnreachable", reported + o.job.node_exclusion}}));
   EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
   EXPECT_EQ(ledger.last_failure->rule, "default: node lost");
   ASSERT_EQ(decision.events.size(), 1U);
   EXPECT_EQ(decision.events[0].reason, "NodeUnreachable");
-  Obey(o, decision, told);
-  Settle(o, told + 10 * kSuspicionPeriod);
+  Obey(o, decision, reported);
+  Settle(o, reported + 10 * kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 0);
 }
 
-TEST(Suspects, AWorkerOnAWellNodeIsChargedInTheEnd) {
+TEST(Suspects, AWorkerOnAReadyNodeIsChargedAfterTheSuspicionPeriod) {
   Observed o = Replaced();
   const Time judged = kSilent + kSuspicionPeriod;
   EXPECT_EQ(Settle(o, judged - seconds(1)).requeue_at, judged);
@@ -77,7 +77,7 @@ TEST(Suspects, AWorkerOnAWellNodeIsChargedInTheEnd) {
   EXPECT_TRUE(o.status.ledger.excluded.empty());
 }
 
-TEST(Suspects, TheBudgetEndsTheJobThen) {
+TEST(Suspects, ASpentBudgetFailsTheJobWhenTheNodeIsReady) {
   Observed o = SilentWorld();
   o.job.max_restarts = 0;
   Settle(o, kSilent);
@@ -85,7 +85,7 @@ TEST(Suspects, TheBudgetEndsTheJobThen) {
   EXPECT_EQ(Written(Decide(o, kSilent + kSuspicionPeriod)).outcome_reason, Reason::kRestartBudgetSpent);
 }
 
-TEST(Suspects, ThoseWhoFallSilentTogetherAreOneRestart) {
+TEST(Suspects, WorkersThatBecomeUnresponsiveTogetherAreOneRestart) {
   Observed o = SilentWorld();
   o.report->silent_pods = {"job-1-1", "job-1-2"};
   Settle(o, kSilent);
@@ -100,7 +100,7 @@ TEST(Suspects, ThoseWhoFallSilentTogetherAreOneRestart) {
   EXPECT_EQ(o.status.ledger.restarts.total, 1);
 }
 
-TEST(Suspects, WhatIsChargedTogetherWithAnotherFailureIsNotChargedAgain) {
+TEST(Suspects, ASuspectThatIsPartOfAChargedRestartIsNotChargedAgain) {
   Observed o = SilentWorld();
   o.pods[0].phase = PodPhase::kFailed;
   o.pods[0].exit_code = 1;
@@ -112,7 +112,7 @@ TEST(Suspects, WhatIsChargedTogetherWithAnotherFailureIsNotChargedAgain) {
   EXPECT_TRUE(o.status.ledger.suspects.empty());
 }
 
-TEST(Suspects, TheReplacementsOwnFailureIsItsOwn) {
+TEST(Suspects, AFailureOfTheReplacementIsCountedSeparately) {
   Observed o = Replaced();
   o.pods.back().phase = PodPhase::kFailed;
   o.pods.back().exit_code = 1;
@@ -125,7 +125,7 @@ TEST(Suspects, TheReplacementsOwnFailureIsItsOwn) {
   EXPECT_EQ(o.status.ledger.last_failure->exit_code, 1);
 }
 
-TEST(Suspects, SilenceOnANodeKnownToBeSickIsItsLoss) {
+TEST(Suspects, AnUnresponsiveWorkerOnANotReadyNodeIsLostWithIt) {
   Observed o = SilentWorld();
   o.not_ready_nodes = {"gpu-2"};
   const Ledger ledger = Written(Decide(o, kSilent));
@@ -136,7 +136,7 @@ TEST(Suspects, SilenceOnANodeKnownToBeSickIsItsLoss) {
   EXPECT_EQ(ledger.excluded[0].name, "gpu-2");
 }
 
-TEST(Suspects, RulesJudgeTheLossOfTheNode) {
+TEST(Suspects, RulesApplyToTheLossOfTheNode) {
   Rule rule;
   rule.node_unreachable = true;
   Observed o = Replaced();
@@ -149,7 +149,7 @@ TEST(Suspects, RulesJudgeTheLossOfTheNode) {
   EXPECT_EQ(Written(Decide(o, kSilent + seconds(50))).outcome_reason, Reason::kRuleMatched);
 }
 
-TEST(Suspects, WhereNobodyWatchesNodesAWorkerIsChargedAtOnce) {
+TEST(Suspects, WithoutNodeStatusAWorkerIsChargedAtOnce) {
   Observed o = SilentWorld();
   o.not_ready_nodes.reset();
   const Ledger ledger = Written(Decide(o, kSilent));
@@ -157,9 +157,9 @@ TEST(Suspects, WhereNobodyWatchesNodesAWorkerIsChargedAtOnce) {
   EXPECT_TRUE(ledger.suspects.empty());
 }
 
-// ---- workers that nobody keeps going when a peer is lost
+// ---- workers that end when a peer is lost
 
-// Three of them on nodes of their own; the first has ended with an error.
+// Three such workers on separate nodes; the first has ended with an error.
 Observed FailedPeerWorld() {
   Observed o = RunningWorld(3, false);
   for (Pod& pod : o.pods) pod.node = "gpu-" + std::to_string(pod.rank);
@@ -170,7 +170,7 @@ Observed FailedPeerWorld() {
   return o;
 }
 
-// The same, drained but for the last pod, whose node does not say that it has gone.
+// The same, drained except for the last pod, whose node does not report its end.
 Observed WaitsForLastPod() {
   Observed o = FailedPeerWorld();
   Obey(o, Decide(o, kT0), kT0);
@@ -179,7 +179,7 @@ Observed WaitsForLastPod() {
   return o;
 }
 
-TEST(Suspects, AFailureAmongPeersIsChargedWhenAllNodesHaveToldTheEnd) {
+TEST(Suspects, AFailureAmongPeersIsChargedWhenTheDrainIsComplete) {
   Observed o = FailedPeerWorld();
   const Ledger ledger = Written(Decide(o, kT0));
   EXPECT_EQ(ledger.attempt, 2);
@@ -193,7 +193,7 @@ TEST(Suspects, AFailureAmongPeersIsChargedWhenAllNodesHaveToldTheEnd) {
   EXPECT_EQ(o.status.ledger.last_failure->exit_code, 1);
 }
 
-TEST(Suspects, ItIsChargedAtOnceWhenAllOthersHaveEndedToo) {
+TEST(Suspects, AFailureIsChargedAtOnceWhenAllPeersHaveEnded) {
   Observed o = FailedPeerWorld();
   for (Pod& pod : o.pods) {
     pod.phase = PodPhase::kFailed;
@@ -204,11 +204,11 @@ TEST(Suspects, ItIsChargedAtOnceWhenAllOthersHaveEndedToo) {
   EXPECT_TRUE(ledger.suspects.empty());
 }
 
-TEST(Suspects, ALostPeerThatShowsInTheDrainAcquits) {
+TEST(Suspects, ALostPeerFoundDuringTheDrainExplainsTheFailure) {
   Observed o = WaitsForLastPod();
-  const Time told = kT0 + seconds(45);
+  const Time reported = kT0 + seconds(45);
   o.not_ready_nodes = {"gpu-2"};
-  const Decision decision = Decide(o, told);
+  const Decision decision = Decide(o, reported);
   const Ledger ledger = Written(decision);
   EXPECT_TRUE(ledger.suspects.empty());
   EXPECT_EQ(ledger.restarts.charged, 0);
@@ -217,23 +217,23 @@ TEST(Suspects, ALostPeerThatShowsInTheDrainAcquits) {
   EXPECT_EQ(ledger.last_failure->cause, Cause::kNodeUnreachable);
   EXPECT_EQ(ledger.last_failure->pod, "job-1-2");
   EXPECT_EQ(ledger.last_failure->attempt, 1);
-  Settle(o, told + 10 * kSuspicionPeriod);
+  Settle(o, reported + 10 * kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 0);
   EXPECT_EQ(o.status.ledger.restarts.total, 1);
 }
 
-TEST(Suspects, AnOldPodThatOverstaysIsNotForcedWhileItsNodeMayBeFoundLost) {
+TEST(Suspects, AnOldPodIsNotForcedWhileItsNodeMayBeLost) {
   Observed o = WaitsForLastPod();
   const Time overstayed = *o.pods[0].delete_by + kOverstayMargin;
   EXPECT_TRUE(All<DeletePod>(Settle(o, overstayed)).empty());
   EXPECT_EQ(o.pods.size(), 1U);
-  // Nobody says so: then it was the worker's own failure.
+  // The node is not reported lost, so the failure was the worker's own.
   Settle(o, kT0 + kSuspicionPeriod);
   EXPECT_EQ(o.status.ledger.restarts.charged, 1);
   EXPECT_EQ(o.pods.size(), 3U);
 }
 
-TEST(Suspects, TheLastRestartOfTheBudgetWaitsForWordOfTheOtherNodes) {
+TEST(Suspects, ASpentBudgetWaitsForTheStatusOfThePeersNodes) {
   Observed o = FailedPeerWorld();
   o.job.max_restarts = 0;
   const Decision waits = Settle(o, kT0 + seconds(1));
@@ -250,8 +250,8 @@ TEST(Suspects, TheLastRestartOfTheBudgetWaitsForWordOfTheOtherNodes) {
   EXPECT_EQ(Written(Decide(o, kT0 + seconds(1))).outcome_reason, Reason::kRestartBudgetSpent);
 }
 
-// It may have been told to keep off a node, and there was no room anywhere else in the end.
-TEST(Suspects, AReplacementWithoutANodeIsMadeAnewWhenTheSuspicionEnds) {
+// The replacement may avoid a node when no other node has room.
+TEST(Suspects, AnUnscheduledReplacementIsRecreatedWhenTheSuspicionEnds) {
   Observed o = Replaced();
   Pod& waits = o.pods.back();
   waits.node.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Small worlds for table tests of core::Decide, and an interpreter that carries decisions out at once.
+// Small inputs for tests of core::Decide, and an interpreter that carries out decisions at once.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ inline Pod Ended(int32_t rank, int32_t exit_code, const std::string& message = "
   return pod;
 }
 
-// A native job of `target` workers (elastic 1..8) as submitted.
+// Returns a native job of `target` workers (elastic 1..8) as submitted.
 inline Observed NewWorld(int32_t target = 2) {
   Observed o;
   o.job.name = "job";
@@ -46,7 +46,7 @@ inline Observed NewWorld(int32_t target = 2) {
   return o;
 }
 
-// The same, running attempt 1 for a while: all pods are up, the gang trains at step 10.
+// Returns the same job in attempt 1: all pods run, and the gang trains at step 10.
 inline Observed RunningWorld(int32_t target = 2, bool native = true) {
   Observed o = NewWorld(target);
   o.job.native = native;
@@ -78,7 +78,7 @@ inline const SetStatus* StatusOf(const Decision& decision) {
   return decision.actions.size() == 1 ? std::get_if<SetStatus>(&decision.actions.front()) : nullptr;
 }
 
-// The ledger that the decision writes; a CHECK fails when it writes none.
+// Returns the ledger that the decision writes. REQUIRES: it writes one.
 inline Ledger Written(const Decision& decision) {
   const SetStatus* set = StatusOf(decision);
   CHECK(set != nullptr, "{}", ToString(decision));
@@ -93,7 +93,7 @@ std::vector<A> All(const Decision& decision) {
   return found;
 }
 
-// What a prompt scheduler does with pods that lost their gate.
+// Schedules the released pods at once.
 inline void Bind(Observed& o, const ReleaseGang& release, Time now) {
   for (Pod& pod : o.pods) {
     const bool meant = std::any_of(release.pods.begin(), release.pods.end(),
@@ -106,7 +106,7 @@ inline void Bind(Observed& o, const ReleaseGang& release, Time now) {
   }
 }
 
-// An ideal world: everything happens at once, pods obey.
+// Carries out the decision in an ideal world: everything succeeds at once.
 inline void Obey(Observed& o, const Decision& decision, Time now) {
   for (const Action& action : decision.actions) {
     if (const auto* set = std::get_if<SetStatus>(&action)) o.status = set->status;
@@ -133,7 +133,7 @@ inline void Obey(Observed& o, const Decision& decision, Time now) {
   });
 }
 
-// Asks and obeys until nothing more is asked for.
+// Decides and obeys until a decision has no actions, and returns that decision.
 inline Decision Settle(Observed& o, Time now) {
   Decision decision = Decide(o, now);
   for (int i = 0; !decision.actions.empty(); ++i) {

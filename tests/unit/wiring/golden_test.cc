@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is created for each manifest of jobs/, as files that people review. RINGMASTER_UPDATE=1 writes them.
+// The objects rendered from each manifest of jobs/, compared with reviewed files. RINGMASTER_UPDATE=1 writes
+// the files.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,14 +19,14 @@ namespace {
 constexpr const char* kGoldenFolder = "tests/unit/wiring/golden";
 constexpr const char* kUid = "6a1f2c58-0000-4000-8000-000000000001";
 
-// Everything beside the pods, and the last pod.
+// Returns the supporting objects and the last pod.
 std::string Everything(const Case& item) {
   std::string text;
   for (const Json& object : ObjectsOf(item.job, kUid, item.context)) text += "---\n" + api::YamlText(object);
   return text + "---\n" + api::YamlText(PodOf(item.job, kUid, item.context.size - 1, item.context));
 }
 
-TEST(Golden, EveryManifestGivesWhatWasReviewed) {
+TEST(Golden, EveryManifestMatchesItsFile) {
   const std::vector<Case> cases = AllCases();
   EXPECT_GE(cases.size(), 15u);
   for (const Case& item : cases) {
@@ -41,14 +42,14 @@ TEST(Golden, EveryManifestGivesWhatWasReviewed) {
   }
 }
 
-TEST(Golden, NoFileWithoutItsManifest) {
+TEST(Golden, EveryFileHasAManifest) {
   for (const auto& entry : std::filesystem::directory_iterator(kGoldenFolder)) {
     const std::string manifest = fmt::format("tests/unit/wiring/jobs/{}", entry.path().filename().string());
     EXPECT_TRUE(std::filesystem::exists(manifest)) << entry.path();
   }
 }
 
-TEST(Golden, TheSameTwice) {
+TEST(Golden, RenderingIsDeterministic) {
   for (const Case& item : AllCases()) EXPECT_EQ(Everything(item), Everything(item));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The manifests of jobs/, each with the context that its first lines name: "# gang: native", "# attempt: 3",
-// "# excluded: node-a,node-b", "# host-ports: 23000". The flags of `ringmaster render` have the same names,
-// so that e2e/wiring renders the same.
+// The manifests of jobs/. The first lines of each set its context: "# gang: native", "# attempt: 3", "#
+// excluded: node-a,node-b", "# host-ports: 23000". The flags of `ringmaster render` have the same names, so
+// that e2e/wiring renders the same objects.
 #pragma once
 
 #include <string>
@@ -18,14 +18,14 @@ struct Case {
   std::string name;
   api::TrainingJob job;
   Context context;
-  std::string refused_by = "none";  // the mildest Pod Security level that does
+  std::string refused_by = "none";  // the least strict Pod Security level that refuses it
 };
 
-// Sorted by name. Fails the test when a manifest is not valid.
+// Returns all cases sorted by name. Fails the test when a manifest is invalid.
 std::vector<Case> AllCases();
 Case LoadCase(const std::string& name);
 
-// A native job with nothing but what is required, and `spec` (YAML, two spaces deep) added.
+// Returns a minimal native job plus `spec` (YAML, indented by two spaces).
 api::TrainingJob JobWith(std::string_view spec = "", std::string_view workers = "{replicas: 2}");
 
 Context PlainContext();

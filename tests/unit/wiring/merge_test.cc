@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// merge_cases.json: e2e/wiring compares the same table with what kubectl makes of it.
+// merge_cases.json: e2e/wiring compares the same table with the results of kubectl.
 #include "operator/wiring/merge.h"
 
 #include <gtest/gtest.h>
@@ -20,12 +20,12 @@ TEST(StrategicMerge, EveryCaseOfTheTable) {
     EXPECT_EQ(StrategicMerge(item["base"], item["over"]), item["merged"]) << item["name"];
 }
 
-TEST(StrategicMerge, NothingOverSomethingIsThat) {
+TEST(StrategicMerge, AnEmptyOverlayChangesNothing) {
   const Json base = {{"spec", {{"containers", {{{"name", "a"}}}}}}};
   EXPECT_EQ(StrategicMerge(base, Json::object()), base);
 }
 
-TEST(StrategicMerge, TwiceIsOnce) {
+TEST(StrategicMerge, MergingTwiceIsMergingOnce) {
   const auto cases = ParseJson(ReadFile("tests/unit/wiring/merge_cases.json").value());
   ASSERT_TRUE(cases.ok());
   for (const Json& item : *cases) {
@@ -40,7 +40,7 @@ TEST(StrategicMerge, ElementsWithoutAKeyAreKept) {
   EXPECT_EQ(StrategicMerge(base, over), (Json{{"env", {{{"name", "A"}}, {{"value", "nameless"}}, 7}}}));
 }
 
-TEST(StrategicMerge, AListOverSomethingElse) {
+TEST(StrategicMerge, AListReplacesAnotherType) {
   EXPECT_EQ(StrategicMerge({{"env", "text"}}, {{"env", {{{"name", "A"}}}}}),
             (Json{{"env", {{{"name", "A"}}}}}));
   EXPECT_EQ(StrategicMerge({{"env", {{{"name", "A"}}}}}, {{"env", "text"}}), (Json{{"env", "text"}}));

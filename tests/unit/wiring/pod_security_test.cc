@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The same pods and more go through the real admission plugin in e2e/wiring.
+// e2e/wiring checks the same pods, and more, with the real admission plugin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,19 +19,19 @@ using testing::IsEmpty;
 
 Json PlainPod() { return PodOf(JobWith(), "uid-1", 0, PlainContext()); }
 
-TEST(PodSecurity, OurDefaultsAreRestricted) {
+TEST(PodSecurity, DefaultsAreRestricted) {
   EXPECT_THAT(PodSecurityRefusals(PlainPod(), "restricted"), IsEmpty());
   EXPECT_THAT(PodSecurityRefusals(PlainPod(), "baseline"), IsEmpty());
 }
 
-TEST(PodSecurity, NothingIsRefusedWhereNothingIsAsked) {
+TEST(PodSecurity, PrivilegedRefusesNothing) {
   const Case item = LoadCase("template-privileged");
   const Json pod = PodOf(item.job, "uid-1", 0, item.context);
   EXPECT_THAT(PodSecurityRefusals(pod, "privileged"), IsEmpty());
   EXPECT_THAT(PodSecurityRefusals(pod, ""), IsEmpty());
 }
 
-TEST(PodSecurity, SaysFieldAndRemedy) {
+TEST(PodSecurity, NamesFieldAndRemedy) {
   const Case item = LoadCase("rdma-shared-device");
   EXPECT_THAT(
       PodSecurityRefusals(PodOf(item.job, "uid-1", 0, item.context), "baseline"),
@@ -49,7 +49,7 @@ TEST(PodSecurity, EveryManifest) {
   }
 }
 
-// pod_security_cases.json: changes to a pod of ours, with the level that refuses them.
+// pod_security_cases.json: changes to the default pod, with the level that refuses each.
 TEST(PodSecurity, EveryCaseOfTheTable) {
   const auto cases = ParseJson(ReadFile("tests/unit/wiring/pod_security_cases.json").value());
   ASSERT_TRUE(cases.ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the golden files cannot say of themselves: which part of a pod depends on what.
+// Which part of a pod depends on which input; the golden files cannot show that.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string Env(const Json& pod, const std::string& name) {
   return "(not set)";
 }
 
-TEST(Pod, TellsTheAgentWhoItIs) {
+TEST(Pod, SetsTheAgentsIdentity) {
   Context context = PlainContext();
   context.attempt = 7;
   const Json pod = Pod(JobWith(), 1, context);
@@ -51,7 +51,7 @@ TEST(Pod, SubdomainIsTheService) {
   EXPECT_EQ(Pod(job)["spec"]["subdomain"], ObjectsOf(job, "uid-1", PlainContext())[0]["metadata"]["name"]);
 }
 
-TEST(Pod, WithoutAnAuthorityNothingPointsToOne) {
+TEST(Pod, WithoutACertificateAuthorityNothingRefersToOne) {
   Context context = PlainContext();
   context.coordinator_ca_pem.clear();
   const Json pod = Pod(JobWith(), 0, context);
@@ -65,7 +65,7 @@ TEST(Pod, ThreadsFollowTheCpuLimit) {
   const Json pod = Pod(JobWith("",
                                "{replicas: 1, template: {spec: {containers: [{name: worker, resources: "
                                "{limits: {cpu: 4}}}]}}}"));
-  EXPECT_EQ(Env(pod, "RINGMASTER_THREADS"), "");  // from the limit
+  EXPECT_EQ(Env(pod, "RINGMASTER_THREADS"), "");  // set from the limit
 }
 
 TEST(Pod, OtherFrameworksKeepTheirCommandAndUser) {
@@ -91,14 +91,14 @@ TEST(Pod, EmptyTemplateAndNoneAreTheSame) {
   EXPECT_EQ(Pod(JobWith("", "{replicas: 2, template: {spec: {containers: null}}}")), Pod(JobWith()));
 }
 
-TEST(Pod, SidecarsWithoutAWorkerStandBesideOurs) {
+TEST(Pod, SidecarsWithoutAWorkerFollowTheDefaultContainer) {
   const Json pod = Pod(JobWith("", "{replicas: 1, template: {spec: {containers: [{name: a}, {name: b}]}}}"));
   std::vector<std::string> names;
   for (const Json& container : pod["spec"]["containers"]) names.push_back(container["name"]);
   EXPECT_THAT(names, ElementsAre("worker", "a", "b"));
 }
 
-TEST(Network, AttachmentsAreAsManyAsDevices) {
+TEST(Network, HasOneAttachmentPerDevice) {
   const auto attachments = [](const std::string& network) {
     return Text(Pod(JobWith(fmt::format("  network: {}\n", network))),
                 {"metadata", "annotations", kNetworksAnnotation});
@@ -110,7 +110,7 @@ TEST(Network, AttachmentsAreAsManyAsDevices) {
   EXPECT_EQ(attachments("{networks: [a, b], rdma: {resource: x.y/ib}}"), "a,b");
 }
 
-TEST(Network, OursIsTheFirstSourceOfVariables) {
+TEST(Network, NetworkVariablesAreTheFirstSource) {
   const Json pod = Pod(JobWith("  network: {rdma: {resource: rdma/ib}}\n",
                                "{replicas: 1, template: {spec: {containers: [{name: worker, envFrom: "
                                "[{secretRef: {name: theirs}}]}]}}}"));
@@ -120,12 +120,12 @@ TEST(Network, OursIsTheFirstSourceOfVariables) {
   EXPECT_EQ(sources[1]["secretRef"]["name"], "theirs");
 }
 
-TEST(Network, NothingOfItWithoutRdma) {
+TEST(Network, NoVariablesWithoutRdma) {
   EXPECT_THAT(NetworkVariables(JobWith()), IsEmpty());
   EXPECT_FALSE(Worker(Pod(JobWith())).contains("envFrom"));
 }
 
-TEST(Network, TcpIsForbiddenOnlyWhereItMustNotBe) {
+TEST(Network, TcpIsForbiddenOnlyWhenRdmaIsRequired) {
   const auto variables = [](const std::string& network) {
     return NetworkVariables(JobWith(fmt::format("  network: {}\n", network)));
   };
@@ -136,7 +136,7 @@ TEST(Network, TcpIsForbiddenOnlyWhereItMustNotBe) {
   EXPECT_EQ(Text(variables("{rdma: {resource: rdma/ib}, fallback: allow}"), {"UCX_TLS"}), "");
 }
 
-TEST(Config, TheTemplateStaysOut) {
+TEST(Config, TheTemplateIsNotInTheConfig) {
   const api::TrainingJob job = JobWith("",
                                        "{replicas: 1, template: {spec: {containers: [{name: worker, env: "
                                        "[{name: KEY, value: hunter2}]}]}}}");
@@ -155,8 +155,8 @@ TEST(Config, AWorkerCanReadIt) {
   }
 }
 
-// Nor is a token made for them that nobody asks for.
-TEST(Config, WhoNeverCallsTheCoordinatorHasNone) {
+// They get no token either.
+TEST(Config, OtherFrameworksHaveNoConfig) {
   const Case item = LoadCase("pytorch");
   EXPECT_FALSE(UsesCoordinator(item.job));
   for (const Json& object : ObjectsOf(item.job, "uid-1", item.context))
@@ -166,7 +166,7 @@ TEST(Config, WhoNeverCallsTheCoordinatorHasNone) {
     EXPECT_EQ(pod.find(what), std::string::npos) << what;
 }
 
-TEST(Config, WhatOnlyTheOperatorReadsDoesNotChangeIt) {
+TEST(Config, FieldsForTheOperatorDoNotChangeTheConfig) {
   const auto config = [](const std::string& spec) {
     return ObjectsOf(JobWith(spec), "uid-1", PlainContext())[1];
   };
@@ -183,7 +183,7 @@ TEST(Names, FitForTheLongestJob) {
 
 TEST(Names, AServiceBeginsWithALetter) { EXPECT_EQ(ServiceName("1a"), "workers-1a"); }
 
-TEST(Names, AQueueThatFitsNoLabelIsNone) {
+TEST(Names, AQueueNameThatIsTooLongIsNoLabel) {
   const std::string job = "  scheduling: {queue: " + std::string(64, 'q') + "}\n";
   EXPECT_FALSE(Pod(JobWith(job))["metadata"]["labels"].contains(kQueueLabel));
 }
@@ -204,7 +204,7 @@ TEST(Gang, OneGroupPerAttempt) {
   }
 }
 
-TEST(Gang, OnlyTheGateIsAGate) {
+TEST(Gang, OnlyTheGateAddsASchedulingGate) {
   Context context = PlainContext();
   for (const Gang gang : {Gang::kNone, Gang::kNative, Gang::kVolcano, Gang::kCoscheduling}) {
     context.gang = gang;
@@ -214,7 +214,7 @@ TEST(Gang, OnlyTheGateIsAGate) {
   EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulingGates"][0]["name"], kGangGate);
 }
 
-TEST(Placement, EveryAlternativeKeepsOffExcludedNodes) {
+TEST(Placement, EveryTermExcludesTheNodes) {
   const Case item = LoadCase("placement");
   const Json pod = Pod(item.job, 0, item.context);
   const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]

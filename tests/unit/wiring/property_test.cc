@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds for every job. RINGMASTER_SEED=N runs one seed alone.
+// Properties of every job. RINGMASTER_SEED=N runs a single seed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ struct World {
     ADD_FAILURE() << "no container " << user.worker;
     return pod;
   }
-  // A list of the template's spec or of its trainer; empty when there is none.
+  // Returns a list of the template's spec; empty when there is none.
   Json OfUser(std::initializer_list<const char*> path) const {
     const Json* list = Find(user.value, path);
     return list != nullptr ? *list : Json::array();
@@ -93,7 +93,7 @@ TEST(EveryJob, NamesAndLabelsFit) {
   });
 }
 
-TEST(EveryJob, NothingSecretStandsBesideThePods) {
+TEST(EveryJob, SupportingObjectsHaveNoSecrets) {
   ForEachSeed([](uint64_t seed) {
     for (const Json& object : World(seed).objects) {
       EXPECT_EQ(object.dump().find(kSecretText), std::string::npos) << object["kind"];
@@ -102,7 +102,7 @@ TEST(EveryJob, NothingSecretStandsBesideThePods) {
   });
 }
 
-TEST(EveryJob, PinsMemoryExactlyWithRdma) {
+TEST(EveryJob, PinsMemoryOnlyWithRdma) {
   ForEachSeed([](uint64_t seed) {
     const World world(seed);
     EXPECT_EQ(world.pod.dump().find("IPC_LOCK") != std::string::npos,
@@ -119,11 +119,11 @@ TEST(EveryJob, TheUsersVariablesWin) {
     std::set<std::string> names;
     for (const Json& variable : env) EXPECT_TRUE(names.insert(variable["name"]).second) << variable["name"];
     for (const Json& variable : world.OfUserContainer("env")) EXPECT_TRUE(Has(env, variable)) << variable;
-    // A later source of envFrom wins: theirs come after ours.
+    // A later source of envFrom wins: the user's come last.
     const Json theirs = world.OfUserContainer("envFrom");
     const Json& all = world.worker().contains("envFrom") ? world.worker()["envFrom"] : Json::array();
     for (size_t i = 0; i < theirs.size(); ++i) EXPECT_EQ(all[all.size() - theirs.size() + i], theirs[i]);
-    // And nothing of the network set-up stands in env, which would beat envFrom, but the ports of this pod.
+    // Of the network variables only the pod's ports are in env, which overrides envFrom.
     for (const Json& variable : env) {
       const std::string name = variable["name"];
       if (name.starts_with("NCCL_") || (name.starts_with("UCX_") && name != "UCX_TCP_PORT_RANGE")) {
@@ -182,7 +182,7 @@ TEST(EveryJob, KeysAreUnique) {
   });
 }
 
-TEST(EveryJob, WhatTheOperatorReliesOn) {
+TEST(EveryJob, HasWhatTheOperatorReliesOn) {
   ForEachSeed([](uint64_t seed) {
     const World world(seed);
     EXPECT_EQ(world.pod["spec"]["restartPolicy"], "Never");
@@ -200,8 +200,8 @@ TEST(EveryJob, WhatTheOperatorReliesOn) {
   });
 }
 
-// The API server would refuse most of these. Nobody may fall over them before.
-TEST(AnyTemplate, GivesAPodAndSentences) {
+// The API server would refuse most of these. They must not crash the operator.
+TEST(AnyTemplate, GivesAPodAndMessages) {
   ForEachSeed([](uint64_t seed) {
     api::TrainingJob job = RandomJob(seed);
     job.spec.workers.template_ = RandomTree(seed);

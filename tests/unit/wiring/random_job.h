@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Random jobs with random templates, from a seed. Everything in them is something the API server could have
-// let through; a second function makes templates of any shape at all.
+// Random jobs with random templates, from a seed. The API server could have accepted everything in them.
+// RandomTree makes templates of any shape.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace ringmaster::wiring {
 
-// Values of variables that must not leave the pod contain this.
+// Variables that must not leave the pod contain this text.
 inline constexpr const char* kSecretText = "s3cr3t";
 
 api::TrainingJob RandomJob(uint64_t seed);
 Context RandomContext(uint64_t seed, const api::TrainingJob& job);
 
-// A tree of the names that occur in templates, with values of random kinds.
+// Returns a tree of the names that occur in templates, with values of random types.
 Json RandomTree(uint64_t seed);
 
 }  // namespace ringmaster::wiring

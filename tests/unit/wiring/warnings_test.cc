@@ -18,14 +18,14 @@ std::vector<std::string> Warnings(const std::string& pod_template, const std::st
   return TemplateWarnings(JobWith(spec, "{replicas: 1, template: " + pod_template + "}"));
 }
 
-TEST(TemplateWarnings, NoneForWhatIsDoneAsAsked) {
+TEST(TemplateWarnings, NoneForAppliedTemplates) {
   for (const Case& item : AllCases()) {
     if (item.name == "template-overrides") continue;
     EXPECT_THAT(TemplateWarnings(item.job), IsEmpty()) << item.name;
   }
 }
 
-TEST(TemplateWarnings, WhatIsReplaced) {
+TEST(TemplateWarnings, ReplacedFields) {
   EXPECT_THAT(
       Warnings("{spec: {restartPolicy: OnFailure}}"),
       ElementsAre("spec.workers.template.spec.restartPolicy: OnFailure is replaced by Never; spec.restart "
@@ -37,7 +37,7 @@ TEST(TemplateWarnings, WhatIsReplaced) {
               ElementsAre(HasSubstr("metadata.name"), HasSubstr("metadata.labels[ringmaster.dev/job]")));
 }
 
-// Some of these the manifest's own rules refuse before; none may get through to where pods are made.
+// Validation refuses some of these earlier. None may reach the code that creates pods.
 TEST(TemplateWarnings, WrongShapes) {
   const auto warnings = [](const char* text) {
     api::TrainingJob job = JobWith();
@@ -55,13 +55,13 @@ TEST(TemplateWarnings, WrongShapes) {
               ElementsAre(StartsWith("spec.workers.template.spec.containers[0].resources.limits")));
 }
 
-TEST(TemplateWarnings, GradientsOnTcpAlthoughRdmaIsAskedFor) {
+TEST(TemplateWarnings, TcpAlthoughRdmaIsRequested) {
   const std::string pod = "{spec: {containers: [{name: worker, env: [{name: UCX_TLS, value: tcp}]}]}}";
   EXPECT_THAT(Warnings(pod, "  network: {rdma: {resource: rdma/ib}}\n"), ElementsAre(HasSubstr("UCX_TLS")));
   EXPECT_THAT(Warnings(pod), IsEmpty());
 }
 
-TEST(TemplateWarnings, PinnedMemoryIsForRoot) {
+TEST(TemplateWarnings, PinnedMemoryNeedsRoot) {
   const std::string rdma = "  network: {rdma: {resource: rdma/ib}}\n";
   EXPECT_THAT(Warnings("{spec: {securityContext: {runAsUser: 1000}}}", rdma),
               ElementsAre(HasSubstr("runAsUser 1000")));
@@ -75,9 +75,9 @@ TEST(TemplateWarnings, TwoListsOfNetworks) {
       ElementsAre(HasSubstr("spec.network.networks")));
 }
 
-TEST(TemplateWarnings, NobodyIsCalledWorker) {
+TEST(TemplateWarnings, NoContainerIsNamedWorker) {
   api::TrainingJob job = JobWith("", "{replicas: 1, template: {spec: {containers: [{name: a}, {name: b}]}}}");
-  EXPECT_THAT(TemplateWarnings(job), IsEmpty());  // ours stands beside them
+  EXPECT_THAT(TemplateWarnings(job), IsEmpty());  // the default container is added to them
   job.spec.framework = "pytorch";
   EXPECT_THAT(TemplateWarnings(job), ElementsAre(HasSubstr("(\"a\") trains")));
 }
