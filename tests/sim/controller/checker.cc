@@ -21,12 +21,12 @@ bool Holds(const std::vector<std::string>& list, const std::string& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// After a change of the wish, a pod may be outside of it and inside again within the lag of the view.
+// After a change of the spec, a rank may leave and reenter the gang within the lag of the view.
 constexpr Duration kSpecLag = seconds(30);
-// Nodes may be lost without the view knowing it yet, and requests may be under way.
+// The view may not include a lost node yet, and requests may be in flight.
 constexpr Duration kOtherLeaderLag = seconds(15);
 constexpr Duration kNodeLag = seconds(15);
-// A live read repairs a view that stays behind; then the parts are made anew.
+// A live read repairs a stale view; then the objects are recreated.
 constexpr Duration kSupportLag = seconds(90);
 
 }  // namespace
@@ -72,8 +72,8 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(after.attempt >= before.attempt, "I4",
           fmt::format("attempt {} -> {}", before.attempt, after.attempt));
   Require(after.attempt > before.attempt || !before.suspended || after.suspended, "I7",
-          "resumed without an attempt of its own");
-  // A clock that is set between a look and a write moves the times.
+          "resumed without a new attempt");
+  // A clock that is set between a decision and its write shifts the times.
   Require(before.outcome == core::Outcome::kNone || (clocks_are_wrong_ && after.outcome == before.outcome),
           "I6", "the ledger of an ended job changed");
   Require(after.restarts.charged <= job.job.max_restarts, "I5",
@@ -81,18 +81,19 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   CheckCounters(before, after);
   const int32_t charged = after.restarts.charged - before.restarts.charged;
   Require(charged == 0 || charged == 1, "I5", fmt::format("charged by {} in one write", charged));
-  const bool acquitted = after.suspects.size() < before.suspects.size();
-  bool counts = after.attempt > before.attempt || acquitted;
+  const bool resolved = after.suspects.size() < before.suspects.size();
+  bool counts = after.attempt > before.attempt || resolved;
   bool must_charge = false;
-  // Pods are replaced when an exclusion ends, too: one of them may have got its node and failed meanwhile.
-  const bool exclusion_ended = after.excluded.size() < before.excluded.size() || acquitted;
+  // Pods are also replaced when an exclusion ends; such a pod may have been scheduled and have failed in
+  // between.
+  const bool exclusion_ended = after.excluded.size() < before.excluded.size() || resolved;
   for (const std::string& uid : after.counted) {
     if (Holds(before.counted, uid)) continue;
     counts = true;
-    // A deposed leader may not know yet that the pod it counts is replaced already.
+    // A deposed leader may not know that the pod was replaced.
     Require(shadow.ever_counted.insert(uid).second || world_.deposed(), "I5", uid + " is counted twice");
     for (const auto& [name, p] : job.pods) {
-      // Seen as silent, while it was dying: that is judged later.
+      // The pod became a suspect while it was ending, which is resolved later.
       const bool suspected = std::any_of(after.suspects.begin(), after.suspects.end(),
                                          [&](const core::Suspect& s) { return s.pod == name; });
       const bool excused = exclusion_ended || suspected || p.pod.exit_code == 75 ||
@@ -115,19 +116,19 @@ void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& afte
   const core::Goodput& b = after.goodput;
   Require(b.queue >= a.queue && b.startup >= a.startup && b.restart >= a.restart && b.redone >= a.redone &&
               b.productive + b.redone >= a.productive + a.redone,
-          "I10", "time that was booked is gone");
+          "I10", "accounted time disappeared");
   if (clocks_are_wrong_ || !after.start_time) return;
   Require(b.queue + b.startup + b.restart + b.redone + b.productive <= scheduler_.now() - *after.start_time,
-          "I10", "more time is booked than has passed");
+          "I10", "more time is accounted than has passed");
 }
 
-// The room is measured in the truth. A view may lag behind it, but what it does not know of pods only frees
-// room; what it does not know of nodes is excused for a while, and so is a leader that has not heard of what
-// the one before was still doing.
+// Measures the room in the true state. A lagging view only underestimates the room that pods leave. Changes
+// of nodes are excused for a while, and so is a leader that does not know what its predecessor was still
+// doing.
 void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
   if (world_.deposed() || world_.provider() != core::GangProvider::kGate) return;
   for (const auto& [other, job] : world_.jobs())
-    if (job.job.autoscaler) return;  // its pods are shown to the scheduler without room
+    if (job.job.autoscaler) return;  // its pods are released without room
   const Time now = scheduler_.now();
   if (now - world_.nodes_changed_at() < kNodeLag || now - world_.term_since() < kNodeLag) return;
   std::map<std::string, int32_t> free;  // by node
@@ -148,13 +149,13 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
   int32_t room = 0;
   for (const auto& [name, slots] : free) room += slots;
   for (const sim::PodTruth* p : coming) {
-    // What two leaders released into the same room waits for another node than those it keeps off.
+    // A pod that two leaders released into the same room waits for a node that it is not excluded from.
     const bool may = std::any_of(free.begin(), free.end(), [&](const auto& node) {
       return node.second > 0 && !Holds(p->excluded_nodes, node.first);
     });
     room -= may || released.contains(p->pod.uid) ? 1 : 0;
   }
-  Require(room >= 0, "I11", fmt::format("{} was released, {} pods short of room", key.name, -room));
+  Require(room >= 0, "I11", fmt::format("{} was released with room missing for {} pods", key.name, -room));
 }
 
 void Checker::OnTick() {
@@ -171,7 +172,7 @@ void Checker::OnTick() {
                         !job.job.deleted && !(ledger.not_before && !ledger.placed);
     Require(world_.faulty() || !wanted || !job.support_missing_since ||
                 scheduler_.now() - *job.support_missing_since < kSupportLag,
-            "I12", "what stands beside the pods was damaged and is not repaired");
+            "I12", "the supporting objects were damaged and are not repaired");
   }
 }
 
@@ -195,28 +196,28 @@ void Checker::OnPod(const Key& key, const std::string& name) {
   shadow.pods[name] = now->second.pod;
 }
 
-// Done by a leader that was deposed, or by one that could not know yet what a deposed one has just written.
+// Whether a deposed leader acted, or a leader that could not know yet what a deposed one has just written.
 bool Checker::Stray(const JobTruth& job) const {
-  // What was written before it started it has read.
+  // A leader has read everything that was written before it started.
   const bool other = job.status_term != world_.acting_term() && job.status_at >= world_.term_since();
   return world_.deposed() || (other && scheduler_.now() - job.status_at < kOtherLeaderLag);
 }
 
 void Checker::CheckCreated(const JobTruth& job, const core::Pod& pod) {
-  // A leader that was deposed may still create: nothing in a cluster can stop it. Its pods are not let into
-  // the gang (OnTick), and are drained in the end (OnEnd).
+  // A deposed leader may still create pods: nothing in a cluster can stop it. These pods do not join the gang
+  // (OnTick) and are drained (OnEnd).
   if (Stray(job)) return;
   const core::Ledger& ledger = job.status.ledger;
   Require(pod.name == core::PodName(job.job.name, pod.attempt, pod.rank), "I2", "name " + pod.name);
   for (const auto& [name, other] : job.pods)
     Require(other.pod.attempt == pod.attempt || strays_.contains(other.pod.uid), "I3",
-            pod.name + " was made while there is " + name);
+            pod.name + " was created although there is " + name);
   Require(pod.attempt == ledger.attempt, "I4",
-          fmt::format("{} was made, the ledger says {}", pod.name, ledger.attempt));
-  Require(ledger.outcome == core::Outcome::kNone, "I6", pod.name + " was made for an ended job");
-  Require(!ledger.suspended && !ledger.stop_since, "I7", pod.name + " was made while stopped");
+          fmt::format("{} was created, the ledger has {}", pod.name, ledger.attempt));
+  Require(ledger.outcome == core::Outcome::kNone, "I6", pod.name + " was created for an ended job");
+  Require(!ledger.suspended && !ledger.stop_since, "I7", pod.name + " was created while stopped");
   Require(clocks_are_wrong_ || !ledger.not_before || scheduler_.now() >= *ledger.not_before, "I9",
-          pod.name + " was made during the back-off");
+          pod.name + " was created during the back-off");
 }
 
 void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod) {
@@ -246,7 +247,7 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
           pod.unreachable_since && now >= *pod.unreachable_since + o.job.unreachable_node_limit;
       const bool over_grace = ledger.stop_since && now >= *ledger.stop_since + o.job.grace;
       Require(lost || overstayed || over_grace || node_lost, "I8",
-              pod.name + " is forced out of life without a reason");
+              pod.name + " is force-deleted without a reason");
     }
   }
   if (writes > 0 && decision.actions.size() > 1)
@@ -254,7 +255,7 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
   CheckGangDecision(o, decision, now);
 }
 
-// What the controller could know when it decided.
+// Checks the decision against the controller's knowledge at that time.
 void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& decision, Time now) {
   const core::Ledger& ledger = o.status.ledger;
   const bool runs = !o.job.deleted && !o.job.suspend && !ledger.suspended && !ledger.stop_since &&
@@ -263,20 +264,20 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
       !decision.actions.empty() && std::holds_alternative<core::SetStatus>(decision.actions.front());
   for (const core::Suspect& suspect : ledger.suspects)
     Require(!runs || writes || !o.not_ready_nodes || !Holds(*o.not_ready_nodes, suspect.node), "I16",
-            suspect.pod + " is not judged, although its node is known to be lost");
+            suspect.pod + " is not resolved, although its node is known to be lost");
   for (const core::Action& action : decision.actions) {
     if (const auto* create = std::get_if<core::CreatePod>(&action)) {
       Require(o.prepared && o.prepared->attempt == create->attempt, "I12",
-              create->name + " is made before what stands beside it");
+              create->name + " is created before the supporting objects");
       Require(!o.preflight && !(o.refusal && now < o.refusal->retry_at), "I13",
-              create->name + " is made although pods were refused a moment ago");
+              create->name + " is created during the pause after a refusal");
       for (const core::ExcludedNode& node : ledger.excluded)
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);
       for (const core::Suspect& suspect : ledger.suspects)
         Require(suspect.node.empty() || now >= suspect.since + core::kSuspicionPeriod ||
                     Holds(create->avoided_nodes, suspect.node),
-                "I16", create->name + " is not kept off " + suspect.node);
+                "I16", create->name + " does not avoid " + suspect.node);
     }
     const auto* release = std::get_if<core::ReleaseGang>(&action);
     if (release == nullptr || o.job.native) continue;
@@ -299,17 +300,18 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
              now >= *pod.unreachable_since + kUnreachableLimit;
     });
     Require(silent || long_enough, "I8",
-            failure->pod + " is given up before its node was unreachable for long enough");
+            failure->pod + " is lost before its node was unreachable for long enough");
   }
 }
 
-// Only time acquits a node: while it is known to be not_ready its workers are not charged, and before their
-// time is up nothing is known. Where the node is not known, the end of the last old pod acquits all of them.
+// A suspect may be charged only after the suspicion period, or when its node is known. While a suspected node
+// is not ready, its workers are not charged. A suspect without a node may be charged when the last old pod is
+// gone.
 void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now) {
   const core::Ledger& before = o.status.ledger;
   if (after.outcome != core::Outcome::kNone) return;
   const bool charged = after.restarts.charged > before.restarts.charged;
-  // One that does not start is charged at once, and what failed together with it.
+  // A pod that cannot start is charged at once, together with failures that were found with it.
   const bool all_started = std::none_of(o.pods.begin(), o.pods.end(), [](const core::Pod& pod) {
     return pod.phase == core::PodPhase::kPending;
   });
@@ -319,7 +321,7 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
       Require(pod.phase != core::PodPhase::kRunning || pod.attempt != before.attempt ||
                   pod.name == after.last_failure->pod,
               "I16",
-              after.last_failure->pod + " is charged, and what became of " + pod.name + " is not known");
+              after.last_failure->pod + " is charged although the state of " + pod.name + " is unknown");
   }
   if (after.suspects.size() >= before.suspects.size()) return;
   for (const core::Suspect& suspect : before.suspects) {
@@ -332,13 +334,13 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
       Require(!lost || !charged, "I16", suspect.pod + " is charged for the loss of a peer's node");
       Require(lost || clocks_are_wrong_ || now >= suspect.since + core::kSuspicionPeriod ||
                   std::none_of(o.pods.begin(), o.pods.end(), old),
-              "I16", suspect.pod + " is judged while its old gang may tell of a lost node");
+              "I16", suspect.pod + " is resolved while the drain may show a lost node");
       continue;
     }
     const bool not_ready = o.not_ready_nodes && Holds(*o.not_ready_nodes, suspect.node);
     Require(!not_ready || !charged, "I16", suspect.pod + " is charged for the loss of " + suspect.node);
     Require(not_ready || clocks_are_wrong_ || now >= suspect.since + core::kSuspicionPeriod, "I16",
-            suspect.pod + " is judged before its node is known");
+            suspect.pod + " is resolved before the state of its node is known");
   }
 }
 

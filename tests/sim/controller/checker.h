@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Watches the truth of a simulated run and every decision, and keeps the first breach of an invariant of
-// operator/core/model.h.
+// Checker: checks every change of the simulated world and every decision against the invariants of
+// operator/core/model.h, and keeps the first breach.
 #pragma once
 
 #include <map>
@@ -15,21 +15,21 @@ namespace ringmaster::sim {
 
 class Checker {
  public:
-  // Jobs with rules have one that does not charge this code.
+  // The exit code that the rules of the simulated jobs do not charge.
   static constexpr int32_t kUnchargedExitCode = 139;
-  // Of every job.
+  // The unreachable_node_limit of every job.
   static constexpr Duration kUnreachableLimit = seconds(5);
 
   Checker(World& world, const Scheduler& scheduler);
 
-  // Wall clocks of this run are wrong at times: what depends on them is not checked.
+  // Skips the checks that depend on wall clocks, since those of this run are wrong at times.
   void ClocksAreWrong() { clocks_are_wrong_ = true; }
 
-  // Now and then: what must hold of the truth at any time, or after a while.
+  // Checks what must hold at any time, or after a delay. Called once per simulated second.
   void OnTick();
-  // Before the commands of a decision are carried out.
+  // Checks a decision. Called before its commands are carried out.
   void OnDecision(const core::Observed& observed, const core::Decision& decision, Time now);
-  // When everything should have come to rest.
+  // Checks that the job is at rest. Called at the end of the run.
   void OnEnd(const control::Key& key, bool settled);
 
   const std::optional<std::string>& breach() const { return breach_; }
@@ -41,7 +41,7 @@ class Checker {
     std::map<std::string, core::Pod> pods;
     std::set<std::string> ever_counted;
     std::set<std::string> ever_unreachable;
-    int64_t newest_attempt = 0;  // that made a step
+    int64_t newest_attempt = 0;  // the newest attempt that made a step
     Time spec_changed{};
     int64_t spec_generation = 0;
   };
@@ -63,7 +63,7 @@ class Checker {
   std::map<control::Key, Shadow> shadows_;
   std::optional<std::string> breach_;
   bool clocks_are_wrong_ = false;
-  std::set<std::string> strays_;  // uids of pods that a deposed leader made
+  std::set<std::string> strays_;  // uids of pods that a deposed leader created
 };
 
 }  // namespace ringmaster::sim

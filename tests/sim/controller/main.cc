@@ -2,8 +2,8 @@
 
 // controller_sim [--seed N] [--seeds M] [--mutation K|all] [--trace]
 //
-// Runs seeds N to N+M-1. Without a mutation every run must hold all invariants; with one, some run must not
-// (the exit status says whether it was as it must be). Each finding prints the line that runs it again.
+// Runs seeds N to N+M-1. Without a mutation, every run must keep all invariants; with one, some run must
+// break an invariant. The exit status is 0 if so. Each breach prints the command that repeats it.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -47,7 +47,7 @@ bool Parse(int argc, char** argv, Flags& flags) {
   return flags.mutation >= 0 && flags.mutation <= kMutations;
 }
 
-// Whether a breach was found.
+// Returns whether a breach was found.
 bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
   uint64_t decisions = 0;
   uint64_t crashes = 0;
@@ -70,7 +70,7 @@ bool RunSeeds(const Flags& flags, Mutation mutation, bool report) {
     fmt::print("seed {}: {}\n  again: controller_sim --seed {} --mutation {} --trace\n", seed, *result.breach,
                seed, static_cast<int>(mutation));
     if (mutation != Mutation::kNone) {  // one is enough
-      fmt::print("  noticed by the {}. seed\n", seed - flags.seed + 1);
+      fmt::print("  found with seed number {}\n", seed - flags.seed + 1);
       break;
     }
   }

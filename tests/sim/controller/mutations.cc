@@ -141,7 +141,7 @@ Decision PodsBeforeSupport(Observed o, Time now) {
   return core::Decide(o, now);
 }
 
-// Sees that the clock was set back, and forgets it again.
+// Corrects the times after a clock change, but does not write them.
 Decision TrustsClock(Observed o, Time now) {
   Decision decision = core::Decide(o, now);
   for (int i = 0; i < 3 && decision.reason == kClockReason; ++i) {

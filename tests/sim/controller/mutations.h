@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Planted mistakes, as decorators around the real parts: the simulator must find every one of them.
+// Planted bugs, as decorators around the real parts. The simulator must find every one of them.
 #pragma once
 
 #include <functional>
@@ -12,39 +12,39 @@ namespace ringmaster::sim {
 
 enum class Mutation : int {
   kNone,
-  kNoFreshnessGate,     // decides from a view that has not seen its own writes
+  kNoFreshnessGate,     // decides from a view without its own writes
   kAmbiguousIsDone,     // takes a write of unknown outcome as done
-  kNoDrain,             // does not see pods of other attempts
+  kNoDrain,             // ignores pods of other attempts
   kForgetsToCharge,     // counts a failure and does not charge it
-  kActsBeforeCounting,  // removes a failed pod before its failure is written down
+  kActsBeforeCounting,  // removes a failed pod before its failure is written
   kIgnoresBackoff,
   kForgetsToRequeue,
-  kReusesAttempt,     // resumes under the attempt that was stopped
+  kReusesAttempt,     // resumes with the stopped attempt
   kLeavesPodsBehind,  // does nothing after the end
   kMixesDecision,     // writes status and acts in one decision
   kRevivesEndedJob,
-  kActsBeforeAttempt,  // makes the pods of an attempt before it is written down
+  kActsBeforeAttempt,  // creates the pods of an attempt before it is written
   kUnlimitedBudget,
-  kAlwaysForce,          // never lets a pod end in peace
-  kIgnoresStop,          // goes on making pods after a stop was decided
-  kNoOverstay,           // waits for ever for a pod on a dead node
-  kReleasesWithoutRoom,  // takes the gates away whether or not there is room
-  kReleasesHalfTheGang,  // as many as there is room for
+  kAlwaysForce,          // never grants a grace period
+  kIgnoresStop,          // creates pods after a stop was decided
+  kNoOverstay,           // waits without a limit for a pod on a lost node
+  kReleasesWithoutRoom,  // removes gates without room
+  kReleasesHalfTheGang,  // releases half of the pods
   kForgetsReservations,  // counts released pods only once they have a node
-  kKeepsReservations,    // of pods that are gone
-  kNeverWithdraws,       // a gang that found half of its nodes keeps them for ever
-  kForgetsExclusion,     // makes pods without the excluded nodes
-  kIgnoresRefusal,       // asks again at once
-  kLosesCounters,        // an attempt begins with restarts at zero
-  kNeverRepairsSupport,  // does not look at what stands beside running pods
-  kPodsBeforeSupport,    // makes pods before it
-  kTrustsClock,          // waits for times that a wrong clock wrote down
-  kAgentsObeyAnyLeader,  // no term in the orders to the gang
-  kGivesUpNodesEarly,    // takes a node for lost as soon as it is unreachable
+  kKeepsReservations,    // keeps reservations of pods that are gone
+  kNeverWithdraws,       // a gang with half of its nodes keeps them
+  kForgetsExclusion,     // creates pods without the excluded nodes
+  kIgnoresRefusal,       // retries at once
+  kLosesCounters,        // an attempt starts with zero restarts
+  kNeverRepairsSupport,  // ignores damage to the supporting objects of running pods
+  kPodsBeforeSupport,    // creates pods before the supporting objects
+  kTrustsClock,          // waits for times that a wrong clock wrote
+  kAgentsObeyAnyLeader,  // orders to the gang have no term
+  kGivesUpNodesEarly,    // treats an unreachable node as lost at once
   kBooksTimeTwice,
-  kChargesLostNodes,  // does not look at the nodes of silent workers
-  kForgetsSuspects,   // sends new pods where one has just fallen silent
-  kChargesForPeers,   // without waiting for what the drain tells of the nodes of the others
+  kChargesLostNodes,  // ignores the nodes of unresponsive workers
+  kForgetsSuspects,   // does not avoid suspected nodes
+  kChargesForPeers,   // charges a failure without waiting for the drain
 };
 inline constexpr int kMutations = 33;
 const char* MutationName(Mutation mutation);
@@ -52,7 +52,7 @@ const char* MutationName(Mutation mutation);
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;
 Decider Mutate(Mutation mutation);
 
-// The view with its gate held open.
+// A view that can disable the freshness gate.
 class MutatedView final : public control::View {
  public:
   MutatedView(const control::View& view, Mutation mutation) : view_(view), mutation_(mutation) {}

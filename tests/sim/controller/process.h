@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One process of the controller in a simulated run: the real controller over a faulty backend, with a term
-// and a wall clock of its own. Killed and started again, it is another process.
+// One process of the controller in a simulated run: the real controller over a faulty backend, with a
+// separate term and wall clock. After a restart it is another process.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Process {
   SimBackend backend;
   MutatedView view;
   std::unique_ptr<control::Controller> controller;
-  uint64_t life = 0;  // rises with every start and end: answers to an earlier life are dropped
+  uint64_t life = 0;  // increases with every start and end; answers to an earlier life are dropped
   std::set<control::Key> changed;
 };
 

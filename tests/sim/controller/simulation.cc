@@ -20,8 +20,8 @@ namespace {
 using control::Key;
 
 constexpr Duration kSettleLimit = seconds(1200);  // after the last fault
-constexpr Duration kCrashPauseMin = seconds(2);   // longer than most requests are under way
-constexpr Duration kDeposedMax = seconds(8);      // for so long a deposed leader may go on
+constexpr Duration kCrashPauseMin = seconds(2);   // longer than most requests take
+constexpr Duration kDeposedMax = seconds(8);      // how long a deposed leader may continue
 const Key kKeys[] = {{"default", "job"}, {"default", "rival"}};
 
 class Simulation {
@@ -79,7 +79,7 @@ class Simulation {
     options.provider = rng_.Chance(0.7)   ? core::GangProvider::kGate
                        : rng_.Chance(0.6) ? core::GangProvider::kScheduler
                                           : core::GangProvider::kNone;
-    // Each job finds room alone; two of them do not always.
+    // There is room for one job, but not always for two.
     int32_t slots = kMostPods + static_cast<int32_t>(rng_.Below(2));
     while (slots > 0) {
       const auto node = std::min(slots, 1 + static_cast<int32_t>(rng_.Below(3)));
@@ -183,11 +183,11 @@ class Simulation {
     });
   }
 
-  // Another leader starts; this one has not noticed yet.
+  // Starts another leader, which the current one has not noticed yet.
   void Depose() {
     Process* old = leader_;
     if (old == nullptr || !old->alive() || Free() == nullptr) return;
-    Say("the leader is deposed and goes on");
+    Say("the leader is deposed and continues");
     result_.crashes += 1;
     StartLeader();
     scheduler_.After(milliseconds(rng_.Below(static_cast<uint64_t>(ToMs(kDeposedMax)))),
@@ -203,7 +203,7 @@ class Simulation {
     for (size_t i = 0; i < jobs_; ++i) process.changed.insert(kKeys[i]);
   }
 
-  // Lets the controller do all it wants to do now.
+  // Carries out all commands of the controller.
   void Drive(Process& process) {
     while (process.alive()) {
       for (const Key& key : std::exchange(process.changed, {}))
@@ -237,7 +237,7 @@ class Simulation {
     }
   }
 
-  // ---- people
+  // ---- users
 
   void UserTick() {
     checker_.OnTick();
@@ -249,7 +249,7 @@ class Simulation {
         Edit(key);
     }
     if (world_.faulty()) {
-      Meddle();
+      Interfere();
     } else if (!final_spec_set_) {
       final_spec_set_ = true;
       for (size_t i = 0; i < jobs_; ++i) SetFinalSpec(kKeys[i]);
@@ -257,7 +257,7 @@ class Simulation {
     scheduler_.After(seconds(1), [this] { UserTick(); });
   }
 
-  // Its first pods are there, and may not be in the view yet: a good moment to change one's mind.
+  // Whether the job's first pods exist but may not be in the view yet: a critical moment for an edit.
   bool JustBegun(const Key& key) const {
     const JobTruth* job = world_.Find(key);
     return job != nullptr && std::any_of(job->pods.begin(), job->pods.end(), [&](const auto& item) {
@@ -271,13 +271,13 @@ class Simulation {
       world_.Delete(key);
     }
     const bool suspend = rng_.Chance(0.1);
-    // No edit that changes nothing: it would wake a controller that has gone to sleep by mistake.
+    // Avoid an edit without a change: it would wake a controller that wrongly sleeps.
     if (const JobTruth* job = world_.Find(key); job != nullptr && job->job.suspend != suspend)
-      world_.Change(key, [suspend](core::Job& wish) { wish.suspend = suspend; });
+      world_.Change(key, [suspend](core::Job& j) { j.suspend = suspend; });
   }
 
-  // Everybody but the owner of the job.
-  void Meddle() {
+  // Faults outside the job: leaders, clocks, quotas, namespaces, other users.
+  void Interfere() {
     if (rng_.Chance(faults_.deposed)) Depose();
     if (leader_ != nullptr && rng_.Chance(faults_.clock)) {
       Say("the clock is set");
@@ -293,7 +293,7 @@ class Simulation {
       Say("the namespace is deleted");
       world_.DeleteNamespace();
     } else if (rng_.Chance(0.6)) {
-      Say("somebody deletes a service");
+      Say("a user deletes a service");
       world_.DamageSupport(key);
     } else {
       const int64_t attempt = job->status.ledger.attempt + static_cast<int64_t>(rng_.Below(2));
@@ -362,7 +362,7 @@ class Simulation {
   World world_;
   Checker checker_;
   std::vector<std::unique_ptr<Process>> processes_;
-  Process* leader_ = nullptr;  // the newest; a deposed one may be alive beside it
+  Process* leader_ = nullptr;  // the newest; a deposed one may still run
   World::Term term_ = 0;
   size_t jobs_ = 1;
   bool autoscaler_ = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One seeded run: a job or two, a faulty world, the real controller, a checker. The same seed gives the same
-// run.
+// RunSeed: one simulated run with one or two jobs, a faulty world, the real controller and a checker.
+// Deterministic by seed.
 #pragma once
 
 #include <cstdint>
