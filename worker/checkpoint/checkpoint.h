@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Checkpoints: chunked, checksummed, world-size independent, published atomically.
+// Checkpoints: chunked, checksummed, independent of the world size, published atomically.
 //
 //   DIR/step-000000000300/MANIFEST       written last: JSON with the chunk table, the run's fingerprint and
-//                                        its own hash
+//                                        a hash of itself
 //   DIR/step-000000000300/chunk-00000    raw little-endian bytes of one piece of one array
-//   DIR/step-000000000300.tmp-<unique>   one being written; never read; swept when its writer is dead
+//   DIR/step-000000000300.tmp-<unique>   being written; never read; removed when its writer has died
 //
-// A folder without a MANIFEST that verifies does not exist as far as anybody is concerned.
-// docs/reference/checkpoint-format.md.
+// A folder without a valid MANIFEST is not a checkpoint. See docs/reference/checkpoint-format.md.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +31,8 @@ struct Array {
 
 struct Snapshot {
   int64_t step = 0;
-  std::string model;  // fingerprint of what the arrays mean; a checkpoint of another model is refused
-  Json meta;          // cursor, seed, layout, model and data configuration: for loaders and exporters
+  std::string model;  // fingerprint of the run; a checkpoint of another model is refused
+  Json meta;          // cursor, seed, layout, model and data configuration, for loaders and exporters
   std::vector<Array> arrays;
 };
 
@@ -48,43 +47,44 @@ struct Loaded {
     std::vector<std::byte> bytes;
   };
   std::vector<Part> arrays;
-  std::vector<std::string> skipped;  // why newer ones were passed over, for the log
+  std::vector<std::string> skipped;  // why newer checkpoints were skipped, for the log
   const Part* Find(const std::string& name) const;
 };
 
-// Writes in the background. Thread rule: one owner thread.
+// Writer writes checkpoints in the background. Not thread-safe.
 class Writer {
  public:
-  // `unique` names this process (its member id); `keep` >= 1 newest good ones stay. Fails when the folder
-  // cannot be made or written to.
+  // `unique` identifies this process (its member id). The newest `keep` valid checkpoints are kept. Errors:
+  // kInvalid when keep < 1; the system's errors when the folder cannot be created or written.
   static Result<std::unique_ptr<Writer>> Create(const std::string& folder, int keep,
                                                 const std::string& unique);
   virtual ~Writer() = default;  // waits for the write in progress
 
-  // Copies the arrays (the call's only cost to training) and returns; waits first for an earlier write in
-  // progress. A step that is already published is skipped.
+  // Waits for a write in progress, copies the arrays and returns; the copy is the only cost to training.
+  // Skips a step that is already published.
   virtual Status Start(const Snapshot& snapshot) = 0;
 
-  // Waits for a write in progress, but no longer than this; false: it still is.
+  // Waits up to `limit` for a write in progress. Returns false when it is still in progress.
   virtual bool Idle(Duration limit) = 0;
 
-  // The newest step this writer knows to be published (by itself, or found there when it came to write it),
-  // or -1. Does not block. An error of the last write, once: training may go on, the message says what to do.
+  // Returns the newest step that this writer has published or found published; -1 for none. Does not block.
+  // Returns an error of the last write once; training may continue, and the message has the remedy.
   virtual Result<int64_t> Poll() = 0;
 
-  // Blocks until nothing is in progress; the outcome of the last write.
+  // Waits for a write in progress and returns the result of the last write.
   virtual Status Wait() = 0;
 };
 
-// The newest checkpoint that verifies completely (every chunk read and hashed). kNotFound when there is none;
-// kCorrupt when there are some but all are damaged (starting over must be a decision, not an accident);
-// kInvalid when the newest good one is of another model (message names both). `expected_model` empty: any.
+// Loads the newest checkpoint that verifies completely (every chunk is read and hashed). An empty
+// `expected_model` accepts any model. Errors: kNotFound when there is none; kCorrupt when all are damaged
+// (starting over must be a decision, not an accident); kInvalid when the newest valid one is of another model
+// (the message names both).
 Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model);
 
-// One given folder (".../step-...", or a folder of such: then the newest good one).
+// Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
 Result<Loaded> Load(const std::string& path);
 
-// Steps whose MANIFEST verifies (chunks are not read), ascending.
+// Returns the steps with a valid MANIFEST, ascending. Does not read chunks.
 std::vector<int64_t> List(const std::string& folder);
 
 }  // namespace ringmaster::checkpoint

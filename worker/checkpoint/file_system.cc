@@ -28,7 +28,7 @@ Error Explain(const std::string& what, int error_number) {
     case EACCES:
     case EPERM:
     case EROFS:
-      error.message += "; make the folder writable for the worker, or choose another";
+      error.message += "; make the folder writable for the worker, or choose another folder";
       break;
     default:
       break;

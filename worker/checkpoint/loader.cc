@@ -55,8 +55,8 @@ Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step));
     if (!loaded.ok()) {
-      // Damage (and a disk that fails to read) is a reason to take an older one. What this process may not
-      // read, cannot hold, or does not understand is not: going back silently would lose steps.
+      // Fall back to an older checkpoint only after damage (or a failed read). If this process may not read
+      // it, has too little memory, or does not know its version, a silent fallback would lose steps.
       const Code code = loaded.error().code;
       if (code != Code::kCorrupt && code != Code::kUnavailable) return loaded;
       skipped.push_back(loaded.error().message);
@@ -72,7 +72,7 @@ Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected
     loaded->skipped = std::move(skipped);
     return loaded;
   }
-  if (skipped.empty()) return Error{Code::kNotFound, folder + ": holds no checkpoint"};
+  if (skipped.empty()) return Error{Code::kNotFound, folder + ": has no checkpoint"};
   std::string all;
   for (const std::string& why : skipped) all += "\n  " + why;
   return Error{Code::kCorrupt,

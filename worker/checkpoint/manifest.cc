@@ -19,7 +19,7 @@ constexpr int64_t kMaxArrayBytes = int64_t{1} << 50;
 
 uint64_t HashOf(std::string_view text) { return Hash64(std::as_bytes(std::span(text.data(), text.size()))); }
 
-// Exactly what HashHex gives.
+// Parses exactly the output of HashHex.
 Result<uint64_t> ParseHash(const std::string& digits) {
   uint64_t hash = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
@@ -42,7 +42,7 @@ Result<Chunk> ParseChunk(const Json& json) {
   RM_ASSIGN(chunk.bytes, JsonInt(json, "bytes"));
   RM_ASSIGN(const std::string digits, JsonString(json, "xxh3"));
   RM_ASSIGN(chunk.hash, ParseHash(digits));
-  // Nothing but a plain chunk name: a manifest must not lead out of its folder.
+  // Only a plain chunk name: a manifest must not refer to files outside its folder.
   if (!IsChunkName(chunk.file)) return Error{Code::kInvalid, "file: not the name of a chunk"};
   if (chunk.bytes < 1 || chunk.bytes > kMaxArrayBytes) return Error{Code::kInvalid, "bytes: out of range"};
   return chunk;

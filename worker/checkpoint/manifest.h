@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The MANIFEST of a checkpoint: which arrays there are, in which chunks, with which checksums.
+// The MANIFEST of a checkpoint: its arrays, their chunks, and the checksums.
 //
 //   {"hash":"<16 hex digits>","manifest":<body>}\n
-//
-// The hash is xxh3-64 of the body's bytes as they stand, so any change of any byte is noticed. Pure
-// functions; the parser takes whatever a broken disk gives.
+// The hash is xxh3-64 of the body's exact bytes, so a change of any byte is detected. Pure functions; the
+// parser's input is untrusted.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct Chunk {
 struct ArrayEntry {
   std::string name;
   std::string type;   // "f32" | "i32"
-  int64_t bytes = 0;  // the sum over its chunks, which follow each other in this order
+  int64_t bytes = 0;  // the sum over its chunks; the chunks are in order
   std::vector<Chunk> chunks;
   bool operator==(const ArrayEntry&) const = default;
 };
@@ -48,10 +47,10 @@ bool IsArrayType(std::string_view type);
 
 std::string EncodeManifest(const Manifest& manifest);
 
-// kCorrupt for what was damaged, kInvalid for what another version of this program wrote.
+// Errors: kCorrupt for a damaged manifest; kInvalid for one of another version of this program.
 Result<Manifest> ParseManifest(std::string_view text);
 
-// A body with its hash around it; the fuzzer gets past the hash with it.
+// Adds the hash to a body. The fuzzer uses it to get past the hash check.
 std::string SealManifest(std::string_view body);
 
 }  // namespace ringmaster::checkpoint

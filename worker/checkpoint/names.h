@@ -12,10 +12,10 @@ namespace ringmaster::checkpoint {
 
 inline constexpr std::string_view kManifestName = "MANIFEST";
 inline constexpr std::string_view kLockName = "LOCK";         // in a temporary folder
-inline constexpr std::string_view kFolderLockName = ".lock";  // beside the checkpoints
+inline constexpr std::string_view kFolderLockName = ".lock";  // next to the checkpoints
 
 std::string StepName(int64_t step);                           // "step-000000000300"
-std::optional<int64_t> ParseStepName(std::string_view name);  // exactly what StepName gives, else nothing
+std::optional<int64_t> ParseStepName(std::string_view name);  // only the output of StepName
 
 std::string TemporaryName(int64_t step, std::string_view unique);  // "step-000000000300.tmp-<unique>"
 bool IsTemporaryName(std::string_view name);

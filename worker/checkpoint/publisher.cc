@@ -24,7 +24,7 @@ Publisher::Publisher(FileSystem* files, std::string folder, int keep, std::strin
 
 Status Publisher::Publish(const Copy& copy) {
   if (IsGood(copy.step, copy.model)) {
-    RM_TRY(files_->SyncFolder(folder_));  // whoever wrote it may not have come so far
+    RM_TRY(files_->SyncFolder(folder_));  // its writer may not have synced it
   } else {
     RM_ASSIGN(const Temporary temporary, Temporary::Create(files_, folder_, copy.step, unique_));
     Status written = Write(copy, temporary.path());
@@ -33,14 +33,14 @@ Status Publisher::Publish(const Copy& copy) {
       written = MoveIntoPlace(temporary.path(), copy.step, copy.model);
     }
     if (!written.ok()) {
-      // Above all the space of a disk that is full must be given back.
+      // Free the space, especially on a full disk.
       const Status removed = RemoveWithFiles(files_, temporary.path());
       if (!removed.ok()) log::Warn("checkpoint: {}", removed.error().message);
       return written.error().In(fmt::format("checkpoint of step {}", copy.step));
     }
     const std::string lock = folder_ + "/" + StepName(copy.step) + "/" + std::string(kLockName);
     const Status unlocked = files_->RemoveFile(lock);
-    (void)unlocked;  // harmless where it stays; not there when another writer's checkpoint was kept
+    (void)unlocked;  // harmless if it remains; missing if another writer's checkpoint was kept
   }
   {
     const FolderLock lock(folder_);
@@ -91,7 +91,7 @@ Status Publisher::MoveIntoPlace(const std::string& from, int64_t step, const std
   const std::string to = folder_ + "/" + StepName(step);
   Status moved = files_->Rename(from, to);
   if (!moved.ok() && moved.error().code == Code::kAlreadyExists) {
-    if (IsGood(step, model)) {  // another writer was quicker, with the same bits
+    if (IsGood(step, model)) {  // another writer was faster, with the same bits
       RM_TRY(files_->SyncFolder(folder_));
       return RemoveWithFiles(files_, from);
     }
@@ -102,7 +102,7 @@ Status Publisher::MoveIntoPlace(const std::string& from, int64_t step, const std
   RM_TRY(moved);
   RM_TRY(files_->SyncFolder(folder_));
   const auto back = ReadManifest(to);
-  if (!back.ok()) return back.error().In("reading back what was just written");
+  if (!back.ok()) return back.error().In("reading back the written checkpoint");
   RM_TRY(CheckSizes(to, *back));
   good_.insert(step);
   return Ok();
@@ -111,7 +111,7 @@ Status Publisher::MoveIntoPlace(const std::string& from, int64_t step, const std
 bool Publisher::IsGood(int64_t step, const std::string& model) {
   const std::string path = folder_ + "/" + StepName(step);
   if (good_.contains(step)) {
-    const auto manifest = ReadManifest(path);  // it may have been removed behind our back
+    const auto manifest = ReadManifest(path);  // another process may have removed it
     if (manifest.ok() && manifest->model == model) return true;
     good_.erase(step);
     return false;
@@ -128,11 +128,11 @@ Status Publisher::RemoveOld(const std::string& model) {
   int good = 0;
   size_t oldest_kept = steps.size();
   while (oldest_kept > 0 && good < keep_) good += IsGood(steps[--oldest_kept], model) ? 1 : 0;
-  if (good < keep_) return Ok();  // what does not verify stays as long as there are not enough that do
+  if (good < keep_) return Ok();  // keep damaged ones until there are enough valid ones
   for (size_t i = 0; i < oldest_kept; ++i) {
     const std::string path = folder_ + "/" + StepName(steps[i]);
     const auto manifest = ReadManifest(path);
-    if (manifest.ok() && manifest->model != model) continue;  // somebody else's
+    if (manifest.ok() && manifest->model != model) continue;  // of another job
     RM_TRY(Discard(files_, folder_, steps[i], unique_));
     good_.erase(steps[i]);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes a checkpoint, publishes it, and removes what is too old: the whole of the work, in the caller's
-// thread. One thread at a time; several processes may work in one folder.
+// Publisher writes a checkpoint, publishes it, and removes old ones, in the caller's thread. Not thread-safe;
+// several processes may publish to the same folder.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class Publisher {
   Publisher(FileSystem* files, std::string folder, int keep, std::string unique,
             size_t chunk_bytes = kChunkBytes);
 
-  // When this returns Ok, the checkpoint of copy.step is on the disk, complete, and survives a loss of power:
-  // ours, or one that was there and verified.
+  // When this returns Ok, a complete checkpoint of copy.step is on the disk and survives a loss of power:
+  // either this copy, or an existing checkpoint that verified.
   Status Publish(const Copy& copy);
 
  private:
@@ -52,7 +52,7 @@ class Publisher {
   int keep_;
   std::string unique_;
   size_t chunk_bytes_;
-  std::set<int64_t> good_;  // known to be whole: written by us, or read and verified
+  std::set<int64_t> good_;  // known to be complete: written here, or read and verified
 };
 
 }  // namespace ringmaster::checkpoint

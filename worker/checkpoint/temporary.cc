@@ -29,7 +29,7 @@ Lock TryLock(const Fd& file) {
   return errno == EWOULDBLOCK ? Lock::kHeldByAnother : Lock::kUnsupported;
 }
 
-// Is the open file still the one at this path?
+// Returns whether the open file is still the one at this path.
 bool StillThere(const Fd& file, const std::string& path) {
   struct stat open {};
   struct stat named {};
@@ -46,7 +46,7 @@ bool MayRemove(const Fd& lock, const std::string& folder) {
   const std::string path = folder + "/" + std::string(kLockName);
   switch (TryLock(lock)) {
     case Lock::kTaken:
-      return StillThere(lock, path);  // else it was published, or removed by another, meanwhile
+      return StillThere(lock, path);  // otherwise it was published, or another process removed it
     case Lock::kHeldByAnother:
       return false;
     case Lock::kUnsupported:
@@ -64,7 +64,7 @@ FolderLock::FolderLock(const std::string& parent)
   const Time deadline = Now() + kLongestWait;
   while (TryLock(lock_) == Lock::kHeldByAnother) {
     if (Now() >= deadline) {
-      log::Warn("checkpoint: another writer has held {} for {} s; going on without it", parent,
+      log::Warn("checkpoint: another writer has locked {} for {} s; continuing without the lock", parent,
                 ToSeconds(kLongestWait));
       return;
     }
@@ -74,8 +74,8 @@ FolderLock::FolderLock(const std::string& parent)
 
 Result<Temporary> Temporary::Create(FileSystem* files, const std::string& parent, int64_t step,
                                     std::string_view unique) {
-  // Another attempt is needed when the name is taken by what an earlier process of the same name left, or
-  // when a sweeper was quicker to the lock than we were.
+  // A retry is needed when an earlier process of the same name left a folder of this name, or when Sweep in
+  // another process locked the new folder first.
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::string suffix = attempt == 0 ? "" : fmt::format("-{}", attempt);
     const std::string path = parent + "/" + TemporaryName(step, std::string(unique) + suffix);
@@ -92,14 +92,14 @@ Result<Temporary> Temporary::Create(FileSystem* files, const std::string& parent
   }
   return Error{
       Code::kUnavailable,
-      fmt::format("{}: no name is free for a temporary folder; remove the step-*.tmp-* folders", parent)};
+      fmt::format("{}: no free name for a temporary folder; remove the step-*.tmp-* folders", parent)};
 }
 
 Status RemoveWithFiles(FileSystem* files, const std::string& path) {
   const auto gone_is_fine = [](const Status& removed) {
     return removed.ok() || removed.error().code == Code::kNotFound ? Ok() : removed;
   };
-  // The lock goes last: as long as it is there and held, nobody else starts on this folder.
+  // Remove the lock file last: while it exists and is locked, no other process touches this folder.
   for (const std::string& name : NamesIn(path)) {
     if (name != kLockName) RM_TRY(gone_is_fine(files->RemoveFile(path + "/" + name)));
   }
@@ -125,7 +125,8 @@ void Sweep(FileSystem* files, const std::string& parent) {
     if (!IsTemporaryName(name)) continue;
     const std::string folder = parent + "/" + name;
     const std::string lock_path = folder + "/" + std::string(kLockName);
-    // Made when it is not there: a writer between its two first calls finds it held and takes another name.
+    // O_CREAT: a writer that has created the folder, but not yet its lock, finds it locked and takes another
+    // name.
     const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (!lock.valid() || !MayRemove(lock, folder)) continue;
     const Status removed = RemoveWithFiles(files, folder);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How several processes work in one checkpoint folder: the folders that checkpoints are written in before
-// they are published, what becomes of them when their writer dies, and the lock under which checkpoints are
-// put into place and removed.
+// Coordinates several processes in one checkpoint folder: the temporary folders in which checkpoints are
+// written before they are published, the removal of those whose writer has died, and the lock for publishing
+// and removing checkpoints.
 //
-// A writer holds an exclusive lock (flock) on the LOCK file in its folder as long as it lives. A folder whose
-// lock can be taken has no writer: it may be removed. Both sides keep to that, so a live writer's folder is
-// never removed, however slow it is. Where the file system has no locks, only folders untouched for a day are
-// removed.
+// A writer holds an exclusive lock (flock) on the LOCK file in its temporary folder as long as it lives. A
+// process may remove a temporary folder only while it holds that lock, so the folder of a live writer is
+// never removed, however slow the writer is. On a file system without locks, only folders untouched for a day
+// are removed.
 #pragma once
 
 #include <string>
@@ -19,9 +19,10 @@
 
 namespace ringmaster::checkpoint {
 
-// Held while a checkpoint is moved into place or removed, so that no writer judges what another one is just
-// replacing. Without it (a file system without locks, or a holder that stands still for longer than the wait)
-// work goes on: a checkpoint is whole or not there in any case, only a write may fail in vain. Move-only.
+// FolderLock is held while a checkpoint is moved into place or removed, so that no writer verifies a
+// checkpoint that another one is replacing. The constructor continues without the lock when the file system
+// has no locks, or when the holder is stuck: a checkpoint is still either complete or absent, but a write may
+// fail unnecessarily. Move-only.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& parent);
@@ -30,7 +31,7 @@ class FolderLock {
   Fd lock_;
 };
 
-// Move-only. Destruction releases the lock; it removes nothing.
+// Temporary is a locked temporary folder. Move-only. The destructor releases the lock and removes nothing.
 class Temporary {
  public:
   static Result<Temporary> Create(FileSystem* files, const std::string& parent, int64_t step,
@@ -43,14 +44,14 @@ class Temporary {
   Fd lock_;
 };
 
-// Removes a published checkpoint: first it gets a temporary name, in one call, so that it never looks whole
-// when only half of it is left, and so that a sweeper ends the work if we die in the middle.
+// Removes a published checkpoint. It is first renamed to a temporary name, so that a partly removed
+// checkpoint never looks complete, and so that Sweep completes the removal if this process dies.
 Status Discard(FileSystem* files, const std::string& parent, int64_t step, std::string_view unique);
 
-// Removes a folder and the files in it; that it is gone already is fine.
+// Removes a folder and the files in it; succeeds if it does not exist.
 Status RemoveWithFiles(FileSystem* files, const std::string& path);
 
-// Removes temporary folders whose writers are dead. What cannot be removed is left for the next time.
+// Removes temporary folders of dead writers, as far as possible.
 void Sweep(FileSystem* files, const std::string& parent);
 
 }  // namespace ringmaster::checkpoint

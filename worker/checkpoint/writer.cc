@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The background thread around a Publisher.
-#include <condition_variable>
+// A Writer that runs a Publisher in a background thread.
 #include <exception>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
@@ -11,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/mutex.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/publisher.h"
 #include "worker/checkpoint/temporary.h"
@@ -35,40 +34,45 @@ class BackgroundWriter final : public Writer {
 
   ~BackgroundWriter() override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stop_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     thread_.join();
   }
 
   Status Start(const Snapshot& snapshot) override {
     CheckSnapshot(snapshot);
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !busy_; });
+    MutexLock lock(mutex_);
+    while (busy_) changed_.Wait(lock);
     if (published_.contains(snapshot.step) && model_ == snapshot.model) return Ok();
-    // The thread sleeps while it is not busy, so the copy is ours to change.
+    // The thread does not use copy_ while busy_ is false.
     try {
       Fill(snapshot);
     } catch (const std::bad_alloc&) {
       copy_ = Copy{};
-      return Error{Code::kExhausted,
-                   fmt::format("checkpoint of step {}: no memory for the copy; give the worker more memory",
-                               snapshot.step)};
+      return Error{
+          Code::kExhausted,
+          fmt::format("checkpoint of step {}: not enough memory for the copy; give the worker more memory",
+                      snapshot.step)};
     }
     busy_ = true;
-    lock.unlock();
-    changed_.notify_all();
+    lock.Unlock();
+    changed_.NotifyAll();
     return Ok();
   }
 
   bool Idle(Duration limit) override {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [this] { return !busy_; });
+    MutexLock lock(mutex_);
+    const Time deadline = Now() + limit;
+    while (busy_) {
+      if (!changed_.WaitUntil(lock, deadline)) return !busy_;
+    }
+    return true;
   }
 
   Result<int64_t> Poll() override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (unreported_.has_value()) {
       Error error = *std::move(unreported_);
       unreported_.reset();
@@ -78,14 +82,14 @@ class BackgroundWriter final : public Writer {
   }
 
   Status Wait() override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !busy_; });
+    MutexLock lock(mutex_);
+    while (busy_) changed_.Wait(lock);
     if (!last_.ok()) unreported_.reset();  // reported here
     return last_;
   }
 
  private:
-  // Keeps the memory of the last copy: the next one has the same sizes.
+  // Reuses the memory of the last copy: the sizes are the same.
   void Fill(const Snapshot& snapshot) {
     copy_.step = snapshot.step;
     copy_.model = snapshot.model;
@@ -100,13 +104,13 @@ class BackgroundWriter final : public Writer {
   }
 
   void Run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return busy_ || stop_; });
+      while (!busy_ && !stop_) changed_.Wait(lock);
       if (!busy_) return;  // stopped, and nothing left to write
-      lock.unlock();
+      lock.Unlock();
       const Status outcome = PublishCopy();
-      lock.lock();
+      lock.Lock();
       if (outcome.ok()) {
         published_.insert(copy_.step);
         model_ = copy_.model;
@@ -115,7 +119,7 @@ class BackgroundWriter final : public Writer {
       }
       last_ = outcome;
       busy_ = false;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
   }
 
@@ -127,26 +131,26 @@ class BackgroundWriter final : public Writer {
     }
   }
 
-  // Touched by the thread while busy_, by the owner while not.
+  // Not guarded by mutex_: the thread uses them while busy_ is true, the owner while it is false.
   Publisher publisher_;
   Copy copy_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool busy_ = false;
-  bool stop_ = false;
-  std::set<int64_t> published_;
-  std::string model_;
-  std::optional<Error> unreported_;
-  Status last_;
-  std::thread thread_;  // last: it uses all of the above
+  Mutex mutex_;
+  CondVar changed_;
+  bool busy_ RM_GUARDED_BY(mutex_) = false;  // a write is in progress
+  bool stop_ RM_GUARDED_BY(mutex_) = false;
+  std::set<int64_t> published_ RM_GUARDED_BY(mutex_);
+  std::string model_ RM_GUARDED_BY(mutex_);
+  std::optional<Error> unreported_ RM_GUARDED_BY(mutex_);  // for Poll
+  Status last_ RM_GUARDED_BY(mutex_);                      // for Wait
+  std::thread thread_;                                     // last: it uses all other members
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Writer>> Writer::Create(const std::string& folder, int keep,
                                                const std::string& unique) {
-  if (folder.empty()) return Error{Code::kInvalid, "the checkpoint folder is not named"};
+  if (folder.empty()) return Error{Code::kInvalid, "the checkpoint folder is empty"};
   if (keep < 1) return Error{Code::kInvalid, fmt::format("keep must be at least 1 (got {})", keep)};
   const Status made = MakeFolder(folder);
   if (!made.ok()) {
@@ -154,7 +158,7 @@ Result<std::unique_ptr<Writer>> Writer::Create(const std::string& folder, int ke
         made.error().code,
         made.error().message + "; make it writable for the worker, or choose another checkpoint folder"};
   }
-  // What a dead process left is removed now: it may be what fills the disk.
+  // Remove what dead processes left: it may be what fills the disk.
   Sweep(&PosixFiles(), folder);
   return std::unique_ptr<Writer>(std::make_unique<BackgroundWriter>(folder, keep, unique));
 }

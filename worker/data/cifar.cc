@@ -53,7 +53,7 @@ Result<std::unique_ptr<Dataset>> OpenCifar10(const Config& config) {
   for (const std::string& folder : {config.path, config.validation_path}) {
     if (folder.empty() || IsFolder(folder)) continue;
     const bool file = IsFile(folder);
-    return Problem(file ? Code::kInvalid : Code::kNotFound, folder, file ? "is a file" : "is not there",
+    return Problem(file ? Code::kInvalid : Code::kNotFound, folder, file ? "is a file" : "does not exist",
                    remedy);
   }
   RM_ASSIGN(const std::vector<std::string> files, FilesBelow(config.path, ".bin"));
@@ -65,7 +65,7 @@ Result<std::unique_ptr<Dataset>> OpenCifar10(const Config& config) {
     RM_ASSIGN(ImagePart part, Load(path));
     train.push_back(std::move(part));
   }
-  if (train.empty()) return Problem(Code::kNotFound, config.path, "holds no data_batch_*.bin", remedy);
+  if (train.empty()) return Problem(Code::kNotFound, config.path, "has no data_batch_*.bin", remedy);
   std::vector<ImagePart> validation;
   const std::string& folder = config.validation_path.empty() ? config.path : config.validation_path;
   const std::string test = folder + "/test_batch.bin";

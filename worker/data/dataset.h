@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Samples by index, and the order in which they are taken. The state of reading is three numbers {seed,
-// epoch, cursor}: the sample at global position p of an epoch is a keyed bijection of p, so who reads it, and
-// how many readers there are, does not matter. The cursor moves only with a commit.
+// Samples by index, and the order in which training takes them. The reading state is three numbers, {seed,
+// epoch, cursor}: a keyed bijection maps position p of an epoch to a sample. The order therefore depends
+// neither on the rank that reads a sample nor on the number of ranks. The cursor moves only with a commit.
 //
-// Thread rule: const methods may be called from several threads.
+// Thread-safe: several threads may call const methods.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct Config {
   std::string validation_path;
   double validation_fraction = 0.05;
   int context = 128;     // text, tokens
-  int vocabulary = 256;  // text, tokens: every token must be below; a higher one is refused at Open
+  int vocabulary = 256;  // text, tokens: every token must be below it, which Open checks
 };
 
-// What a model must fit.
+// The shape of a sample, which the model must match.
 struct Shape {
   bool tokens = true;
   int context = 0;
@@ -40,9 +40,10 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-// Where Read puts samples; sized by the caller for n samples. Token data: inputs and targets [n, context]
-// (targets are the inputs shifted by one). Images: images [n, c, h, w] as (byte / 255 - mean) / deviation
-// with constants of the data kind, and targets [n].
+// The output of Read, sized by the caller for B samples.
+// Tokens: tokens and targets (B, T); the targets are the tokens shifted by one.
+// Images: images (B, C, H, W) as (byte / 255 - mean) / deviation, with constants of the data kind; targets
+// (B).
 struct Buffers {
   std::span<int32_t> tokens{};
   std::span<float> images{};
@@ -51,32 +52,32 @@ struct Buffers {
 
 class Dataset {
  public:
-  // Opens, checks and maps the data. Errors name path, reason and remedy: missing, empty, truncated, of the
-  // wrong kind, a token beyond the vocabulary, too short for one sample.
+  // Opens, checks and maps the data. Errors name path, reason and remedy: data that is missing, empty,
+  // truncated, of the wrong kind or too short for one sample, or a token outside the vocabulary.
   static Result<std::unique_ptr<Dataset>> Open(const Config& config);
   virtual ~Dataset() = default;
 
   virtual const Shape& shape() const = 0;
-  virtual int64_t size(Split split) const = 0;  // samples; at least 1 for training
+  virtual int64_t size(Split split) const = 0;  // number of samples; at least 1 for training
   virtual void Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
 
-  // Changes when the data's content or cut changes (sizes, names, sampled content): part of a run's
-  // fingerprint.
+  // Changes when the content or the split of the data changes (sizes, names, sampled content). Part of a
+  // run's fingerprint.
   virtual uint64_t Fingerprint() const = 0;
 };
 
 // Bijection of [0, n): a Feistel network keyed by (seed, epoch), with cycle walking. O(1) memory.
 int64_t Permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position);
 
-// Which samples step after step. Value type.
+// The position in the sample order. Value type.
 struct Cursor {
   int64_t epoch = 0;
   int64_t position = 0;  // samples of this epoch already committed
   bool operator==(const Cursor&) const = default;
 };
 
-// One step's samples: positions [position, position + count) of the epoch. The last step of an epoch may be
-// short: count is what is left, nothing is padded or repeated.
+// The samples of one step: positions [position, position + count) of the epoch. The last step of an epoch
+// takes the remaining samples; none is padded or repeated.
 struct StepSamples {
   int64_t epoch = 0;
   int64_t position = 0;
@@ -87,8 +88,8 @@ struct StepSamples {
 StepSamples NextStep(const Cursor& cursor, int64_t samples_per_step, int64_t epoch_size);
 Cursor Advance(const Cursor& cursor, const StepSamples& taken, int64_t epoch_size);
 
-// The slice of a step's positions that micro-batch v of V takes: fixed width samples_per_step / V, cut off at
-// count (so late micro-batches of a short step are short or empty).
+// Returns the slice of a step's positions that micro-batch v takes. Its width is samples_per_step /
+// micro_batches; the last slices of a short step are shorter or empty.
 struct Slice {
   int64_t begin = 0;  // relative to StepSamples::position
   int64_t end = 0;
@@ -96,7 +97,7 @@ struct Slice {
 };
 Slice MicroBatch(const StepSamples& step, int64_t samples_per_step, int micro_batches, int v);
 
-// Steps in one epoch: ceil(epoch_size / samples_per_step).
+// Returns the number of steps in an epoch: ceil(epoch_size / samples_per_step).
 int64_t StepsPerEpoch(int64_t epoch_size, int64_t samples_per_step);
 
 }  // namespace ringmaster::data

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file's bytes for reading: mapped when it is large, copied when it is small (a folder of a hundred
-// thousand small files must not exhaust the mappings of the process). Move-only; the bytes stay where they
-// are while the object lives, also when it is moved.
+// FileView gives read access to a file's bytes. It maps a large file and copies a small one (a hundred
+// thousand small files must not exhaust the mappings of the process). Move-only; the bytes keep their address
+// while the object lives, even when it is moved.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 namespace ringmaster::data {
 
-// What is wrong with a path, and what to do about it.
+// Returns an error with the path, what is wrong with it, and how to correct it.
 Error Problem(Code code, const std::string& path, const std::string& reason, const std::string& remedy);
 
 class FileView {
  public:
-  // kNotFound, kForbidden, or kInvalid for something that is not a regular file. An empty file is fine here.
+  // Errors: kNotFound; kForbidden; kInvalid when it is not a regular file. An empty file is no error.
   static Result<FileView> Open(const std::string& path);
 
   FileView(FileView&& other) noexcept;

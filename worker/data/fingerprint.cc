@@ -13,7 +13,7 @@ constexpr size_t kPieces = 32;
 
 }  // namespace
 
-// Chained through the seed, so that order counts.
+// Chains the hash through the seed, so that the order matters.
 void Fingerprint::Mix(std::span<const std::byte> bytes) { value_ = Hash64(bytes, value_ + bytes.size() + 1); }
 
 void Fingerprint::Add(std::string_view text) { Mix(std::as_bytes(std::span(text.data(), text.size()))); }

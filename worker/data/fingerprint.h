@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A number that changes when data does. Value type, no thread rules.
+// Fingerprint computes a number that changes when data changes. Value type.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ class Fingerprint {
  public:
   void Add(std::string_view text);
   void Add(int64_t number);
-  // The length, and a sample of the bytes: both ends and pieces evenly between them. Reading all of a large
-  // file at every start would cost more than it is worth.
+  // Adds the length and a sample of the bytes: both ends, and pieces spaced evenly between them. Reading all
+  // of a large file at every start would be too slow.
   void AddSampled(std::span<const std::byte> bytes);
   uint64_t value() const { return value_; }
 

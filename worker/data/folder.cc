@@ -30,7 +30,7 @@ Result<std::vector<std::string>> FilesBelow(const std::string& path, const std::
   auto it = fs::recursive_directory_iterator(path, error);
   for (; !error && it != fs::end(it); it.increment(error)) {
     const std::string name = it->path().filename().string();
-    std::error_code ignored;  // what vanishes meanwhile, or cannot be looked at, is no regular file
+    std::error_code ignored;  // files that disappear or are not accessible count as not regular
     if (name.starts_with('.')) {
       if (it->is_directory(ignored)) it.disable_recursion_pending();
       continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The files below a path. Pure functions of the file system.
+// Lists the files below a path. Pure functions of the file system.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace ringmaster::data {
 
-// `path` itself when it is a file; else every regular file (or link to one) below it, in the order of their
-// relative paths, byte by byte. Names that begin with a dot are passed over, and so is what is below them
-// (version control, and the copies behind a mounted ConfigMap); links to folders are not followed. With
-// `suffix`, files of a folder that do not end in it are passed over too.
+// Returns `path` itself if it is a file. Otherwise returns every regular file (or link to one) below it that
+// ends in `suffix`, in bytewise order of their relative paths. Names that begin with a dot are skipped,
+// including everything below them (version control, the copies behind a mounted ConfigMap). Links to folders
+// are not followed.
 Result<std::vector<std::string>> FilesBelow(const std::string& path, const std::string& suffix = "");
 
 bool IsFolder(const std::string& path);

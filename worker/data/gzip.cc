@@ -12,7 +12,7 @@ namespace ringmaster::data {
 struct GzipReader::Stream {
   z_stream z{};
   bool initialised = false;
-  bool ended = false;  // at the end of a member
+  bool ended = false;  // at the end of a gzip member
   std::span<const std::byte> rest;
 
   Stream() = default;
@@ -49,7 +49,7 @@ Result<size_t> GzipReader::Read(std::span<std::byte> out) {
   while (done < out.size()) {
     if (s.ended) {
       if (s.rest.empty()) return done;
-      // Members may follow each other (`cat a.gz b.gz`); anything else is rubbish.
+      // Several members may follow each other (`cat a.gz b.gz`), but nothing else.
       if (!LooksLikeGzip(s.rest) || inflateReset(&s.z) != Z_OK) {
         return Error{Code::kCorrupt, "bytes that are not gzip follow the compressed data"};
       }
@@ -57,7 +57,7 @@ Result<size_t> GzipReader::Read(std::span<std::byte> out) {
     }
     const size_t give = std::min(s.rest.size(), kMost);
     const size_t room = std::min(out.size() - done, kMost);
-    // zlib does not write through next_in; its type only lacks the const.
+    // zlib does not write through next_in, although its type is not const.
     s.z.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(s.rest.data()));
     s.z.avail_in = static_cast<uInt>(give);
     s.z.next_out = reinterpret_cast<Bytef*>(out.data() + done);
@@ -70,7 +70,7 @@ Result<size_t> GzipReader::Read(std::span<std::byte> out) {
     } else if (code == Z_MEM_ERROR) {
       return Error{Code::kExhausted, "no memory to decompress"};
     } else if (code == Z_BUF_ERROR) {
-      return Error{Code::kCorrupt, "the compressed data breaks off"};
+      return Error{Code::kCorrupt, "the compressed data is truncated"};
     } else if (code != Z_OK) {
       return Error{Code::kCorrupt, "the compressed data is damaged"};
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decompression in pieces, of input that may be hostile: nothing is allocated that the input did not pay for.
+// Incremental decompression of untrusted input: memory use is bounded by the size of the input.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,20 @@ namespace ringmaster::data {
 
 bool LooksLikeGzip(std::span<const std::byte> bytes);
 
-// The most that deflate can expand, with room for the header: a file that claims to hold more is lying.
+// An upper bound for deflate's expansion, including the header. A file that claims a larger content is
+// invalid.
 inline constexpr size_t kMaxExpansion = 1040;
 
 class GzipReader {
  public:
-  // `compressed` must outlive the reader.
+  // REQUIRES: `compressed` outlives the reader.
   static Result<GzipReader> Create(std::span<const std::byte> compressed);
   GzipReader(GzipReader&&) noexcept;
   GzipReader& operator=(GzipReader&&) noexcept;
   ~GzipReader();
 
-  // Fills `out` and returns how much of it: less than out.size() only at the end of the data. kCorrupt when
-  // the stream breaks off, has a wrong checksum, or is followed by rubbish.
+  // Fills `out` and returns the number of bytes: less than out.size() only at the end of the data. Errors:
+  // kCorrupt when the stream is truncated, has a wrong checksum, or is followed by other bytes.
   Result<size_t> Read(std::span<std::byte> out);
 
  private:

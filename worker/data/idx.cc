@@ -14,8 +14,7 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr int64_t kMaxGzipped = int64_t{1} << 33;
 
 Error Truncated(uint64_t want, uint64_t have) {
-  return {Code::kCorrupt,
-          fmt::format("is truncated: its header promises {} bytes, {} are there", want, have)};
+  return {Code::kCorrupt, fmt::format("is truncated: its header says {} bytes, it has {}", want, have)};
 }
 
 Result<IdxArray> ParseGzipped(std::span<const std::byte> file) {
@@ -27,21 +26,20 @@ Result<IdxArray> ParseGzipped(std::span<const std::byte> file) {
   const auto elements = static_cast<size_t>(header.elements);
   if (elements / kMaxExpansion > file.size()) {
     return Error{Code::kCorrupt,
-                 fmt::format("is truncated or damaged: its header promises {} bytes, which {} "
-                             "compressed bytes cannot hold",
+                 fmt::format("is truncated or damaged: its header says {} bytes, more than {} "
+                             "compressed bytes can hold",
                              elements, file.size())};
   }
   if (header.elements > kMaxGzipped) {
-    return Error{Code::kInvalid,
-                 fmt::format("promises {} bytes, too many to decompress into memory; decompress "
-                             "the file on disk (gunzip)",
-                             elements)};
+    return Error{Code::kInvalid, fmt::format("has {} bytes, too many to decompress into memory; decompress "
+                                             "the file on disk (gunzip)",
+                                             elements)};
   }
   IdxArray array;
   array.dims = std::move(header.dims);
   array.owned.assign(head.begin() + static_cast<std::ptrdiff_t>(header.bytes), head.end());
-  // In growing pieces, so that memory is taken only for what really comes; one byte more than promised, to
-  // see that nothing follows.
+  // Read in growing pieces, so that memory is allocated only for actual data, and one byte more than the
+  // header says, to check that nothing follows.
   bool more = true;
   while (more && array.owned.size() <= elements) {
     const size_t have = array.owned.size();
@@ -52,7 +50,7 @@ Result<IdxArray> ParseGzipped(std::span<const std::byte> file) {
     more = have + came == want;
   }
   if (array.owned.size() < elements) return Truncated(elements, array.owned.size());
-  if (array.owned.size() > elements) return Error{Code::kCorrupt, "holds more data than its header says"};
+  if (array.owned.size() > elements) return Error{Code::kCorrupt, "has more data than its header says"};
   array.values = array.owned;
   return array;
 }
@@ -69,12 +67,13 @@ Result<IdxHeader> ParseIdxHeader(std::span<const std::byte> available) {
                              at(2), at(3))};
   }
   if (at(2) != 8) {
-    return Error{Code::kInvalid,
-                 fmt::format("is an IDX file of type 0x{:02x}; only unsigned bytes (0x08) are read", at(2))};
+    return Error{
+        Code::kInvalid,
+        fmt::format("is an IDX file of type 0x{:02x}; only unsigned bytes (0x08) are supported", at(2))};
   }
   const size_t dims = at(3);
   if (dims == 0 || dims > kMaxDims) {
-    return Error{Code::kInvalid, fmt::format("has {} dimensions; 1 to {} are read", dims, kMaxDims)};
+    return Error{Code::kInvalid, fmt::format("has {} dimensions; 1 to {} are supported", dims, kMaxDims)};
   }
   IdxHeader header;
   header.bytes = 4 + 4 * dims;
@@ -84,8 +83,9 @@ Result<IdxHeader> ParseIdxHeader(std::span<const std::byte> available) {
   for (size_t d = 0; d < dims; ++d) {
     const size_t i = 4 + 4 * d;
     const int64_t size = at(i) << 24 | at(i + 1) << 16 | at(i + 2) << 8 | at(i + 3);
-    if (size == 0) return Error{Code::kInvalid, "holds no elements: a dimension is 0"};
-    if (header.elements > kMaxElements / size) return Error{Code::kInvalid, "promises more than 2^40 bytes"};
+    if (size == 0) return Error{Code::kInvalid, "has no elements: a dimension is 0"};
+    if (header.elements > kMaxElements / size)
+      return Error{Code::kInvalid, "says that it has more than 2^40 bytes"};
     header.dims.push_back(size);
     header.elements *= size;
   }
@@ -98,7 +98,7 @@ Result<IdxArray> ParseIdx(std::span<const std::byte> file) {
   const auto elements = static_cast<size_t>(header.elements);
   const size_t have = file.size() - header.bytes;
   if (have < elements) return Truncated(elements, have);
-  if (have > elements) return Error{Code::kCorrupt, "holds more data than its header says"};
+  if (have > elements) return Error{Code::kCorrupt, "has more data than its header says"};
   IdxArray array;
   array.dims = std::move(header.dims);
   array.values = file.subspan(header.bytes);

@@ -10,12 +10,12 @@
 namespace ringmaster::data {
 namespace {
 
-// Of Fashion-MNIST's training images; near enough for the rest of the family.
+// Of Fashion-MNIST's training images; close enough for the rest of the family.
 constexpr ImageConstants kFashionConstants{.mean = {0.2860F}, .deviation = {0.3530F}};
 
 const char* const kRemedy = "copy or download it again";
 
-// "<folder>/<stem>", or with .gz; empty when neither is there.
+// Returns "<folder>/<stem>", or the same with .gz; empty when neither exists.
 std::string Find(const std::string& folder, const std::string& stem) {
   for (const char* suffix : {"", ".gz"}) {
     const std::string path = folder + "/" + stem + suffix;
@@ -59,25 +59,25 @@ Result<Pair> LoadPair(const std::string& folder, const std::string& prefix) {
   for (const auto& [path, stem] :
        {std::pair{images_path, image_stem}, std::pair{pair.labels_path, label_stem}}) {
     if (path.empty()) {
-      return Problem(Code::kNotFound, folder + "/" + stem + "[.gz]", "is not there",
-                     "give the folder that holds the four files of the MNIST layout");
+      return Problem(Code::kNotFound, folder + "/" + stem + "[.gz]", "does not exist",
+                     "give the folder with the four files of the MNIST layout");
     }
   }
   pair.part.name = prefix;
   RM_ASSIGN(const IdxArray images, Load(images_path, 3, "images", &pair.part));
   RM_ASSIGN(const IdxArray labels, Load(pair.labels_path, 1, "labels", &pair.part));
   if (images.dims[0] != labels.dims[0]) {
-    return Problem(Code::kInvalid, images_path,
-                   fmt::format("holds {} images, but {} holds {} labels", images.dims[0], pair.labels_path,
-                               labels.dims[0]),
-                   kRemedy);
+    return Problem(
+        Code::kInvalid, images_path,
+        fmt::format("has {} images, but {} has {} labels", images.dims[0], pair.labels_path, labels.dims[0]),
+        kRemedy);
   }
   pair.height = images.dims[1];
   pair.width = images.dims[2];
   constexpr int64_t kMaxSide = 4096;
   if (pair.height > kMaxSide || pair.width > kMaxSide) {
     return Problem(Code::kInvalid, images_path, fmt::format("has images of {} x {}", pair.height, pair.width),
-                   fmt::format("images of at most {0} x {0} are read", kMaxSide));
+                   fmt::format("images of at most {0} x {0} are supported", kMaxSide));
   }
   pair.part.count = images.dims[0];
   pair.part.image_stride = static_cast<size_t>(pair.height * pair.width);
@@ -87,8 +87,8 @@ Result<Pair> LoadPair(const std::string& folder, const std::string& prefix) {
   return pair;
 }
 
-// Ten, or as many as the training labels need. A label above nine must be reached without gaps: a damaged
-// byte is not a class.
+// Returns the number of classes: ten, or more if the training labels need more. Labels above nine must be
+// contiguous: a gap shows a damaged byte.
 Result<int> Classes(const Pair& train) {
   std::array<int64_t, 256> seen{};
   for (const std::byte label : train.part.labels) ++seen[std::to_integer<size_t>(label)];
@@ -120,8 +120,8 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
   for (const std::string& folder : {config.path, config.validation_path}) {
     if (folder.empty() || IsFolder(folder)) continue;
     const bool file = IsFile(folder);
-    return Problem(file ? Code::kInvalid : Code::kNotFound, folder, file ? "is a file" : "is not there",
-                   "give the folder that holds train-images-idx3-ubyte and its companions");
+    return Problem(file ? Code::kInvalid : Code::kNotFound, folder, file ? "is a file" : "does not exist",
+                   "give the folder with train-images-idx3-ubyte and the files that belong to it");
   }
   RM_ASSIGN(Pair train, LoadPair(config.path, "train"));
   RM_ASSIGN(const int classes, Classes(train));
@@ -139,7 +139,7 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
       return Problem(Code::kInvalid, folder,
                      fmt::format("has validation images of {} x {}, training images are {} x {}",
                                  held_out.height, held_out.width, train.height, train.width),
-                     "give two files of one data set");
+                     "give files of the same data set");
     }
     validation.push_back(std::move(held_out.part));
   }

@@ -81,7 +81,7 @@ class ImageDataset final : public Dataset {
   std::vector<ImagePart> validation_;
   int64_t train_ = 0;
   int64_t held_out_ = 0;
-  std::vector<std::array<float, 256>> scaled_;  // per channel, the value of every byte
+  std::vector<std::array<float, 256>> scaled_;  // (C, 256): the value of every byte
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Images of bytes with labels, whatever file they came from.
+// Image data sets: bytes with labels, in any of the supported file formats.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace ringmaster::data {
 
-// Some samples: image i is the `stride` bytes at images[i * stride + image_offset], its label the byte at
-// labels[i * label_stride]. The bytes lie in `file`s or in `owned`.
+// A part of the samples: image i starts at images[i * image_stride], and its label is labels[i *
+// label_stride]. The bytes belong to `files` or `owned`.
 struct ImagePart {
   std::string name;
   int64_t count = 0;
@@ -33,16 +33,16 @@ struct ImageConstants {
   std::array<float, 3> deviation{};
 };
 
-// With no validation parts, the last `validation_fraction` of the training samples are held out. Labels must
-// have been checked against shape.classes.
+// Without validation parts, the last `validation_fraction` of the training samples are held out. REQUIRES:
+// all labels are below shape.classes.
 std::unique_ptr<Dataset> MakeImageDataset(const Shape& shape, const ImageConstants& constants,
                                           std::vector<ImagePart> train, std::vector<ImagePart> validation,
                                           double validation_fraction);
 
-// A folder of the MNIST family: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or .gz.
+// Opens a folder of the MNIST family: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or .gz.
 Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config);
 
-// The binary version of CIFAR-10: data_batch_*.bin and test_batch.bin.
+// Opens the binary version of CIFAR-10: data_batch_*.bin and test_batch.bin.
 Result<std::unique_ptr<Dataset>> OpenCifar10(const Config& config);
 
 }  // namespace ringmaster::data

@@ -32,8 +32,8 @@ int64_t Permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) {
   if (n == 1) return 0;
   const uint64_t key = Mix64(Mix64(seed) ^ static_cast<uint64_t>(epoch));
   const int half_bits = (static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1))) + 1) / 2;
-  // Values beyond n are walked on along their cycle until one is below: a bijection of [0, n) again. The
-  // network's domain is below 4 n, so that takes fewer than four rounds on average.
+  // Cycle walking: repeat while the value is not below n, which gives a bijection of [0, n). The network's
+  // domain is below 4 n, so this takes fewer than four rounds on average.
   auto value = static_cast<uint64_t>(position);
   do {
     value = Feistel(key, half_bits, value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Text and token files as windows: sample i is tokens [i * context, (i + 1) * context] of the stream, the
-// last one being only a target. Windows do not overlap; what is left at the end is not used.
+// Text and token files as samples: sample i is tokens [i * context, (i + 1) * context] of the stream; its
+// last token is only a target. Samples do not overlap otherwise; a rest at the end is not used.
 #pragma once
 
 #include <memory>

@@ -25,17 +25,17 @@ int32_t HeaderField(std::span<const std::byte> bytes, size_t index) {
   return value;
 }
 
-// The tokens behind the header of a .bin file, if it has one.
+// Returns the tokens of a .bin file, without its header if it has one.
 Result<std::span<const std::byte>> TokensOf(const FileView& file) {
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.size() >= sizeof(int32_t) && HeaderField(bytes, 0) == kMagic32) {
-    return Problem(Code::kInvalid, file.path(), "holds 32-bit tokens",
+    return Problem(Code::kInvalid, file.path(), "has 32-bit tokens",
                    "write it with 16-bit tokens (magic 20240520)");
   }
   if (bytes.size() >= sizeof(int32_t) && HeaderField(bytes, 0) == kMagic16) {
     if (bytes.size() < kHeaderBytes) {
       return Problem(Code::kCorrupt, file.path(), "is truncated: it ends within the header",
-                     "copy or make it again");
+                     "copy or create it again");
     }
     if (HeaderField(bytes, 1) != 1) {
       return Problem(Code::kInvalid, file.path(), fmt::format("has header version {}", HeaderField(bytes, 1)),
@@ -45,9 +45,9 @@ Result<std::span<const std::byte>> TokensOf(const FileView& file) {
     const auto have = static_cast<int64_t>((bytes.size() - kHeaderBytes) / 2);
     if (promised != have || (bytes.size() - kHeaderBytes) % 2 != 0) {
       return Problem(Code::kCorrupt, file.path(),
-                     fmt::format("is {}: its header promises {} tokens, {} are there",
+                     fmt::format("is {}: its header says {} tokens, it has {}",
                                  promised > have ? "truncated" : "damaged", promised, have),
-                     "copy or make it again");
+                     "copy or create it again");
     }
     return bytes.subspan(kHeaderBytes);
   }
@@ -58,7 +58,7 @@ Result<std::span<const std::byte>> TokensOf(const FileView& file) {
   return bytes;
 }
 
-// Compressed or binary data would train without complaint and give nonsense.
+// Rejects compressed or binary data, which would train without an error but to no purpose.
 Status LooksLikeText(const FileView& file) {
   constexpr std::string_view kForms[] = {{"\x1f\x8b", 2},
                                          {"\xfd"
@@ -75,7 +75,7 @@ Status LooksLikeText(const FileView& file) {
     }
   }
   if (head.find('\0') != std::string_view::npos) {
-    return Problem(Code::kInvalid, file.path(), "is not text: it holds zero bytes",
+    return Problem(Code::kInvalid, file.path(), "is not text: it contains zero bytes",
                    "give UTF-8 text, or use kind: tokens for a .bin file");
   }
   return Ok();
@@ -113,7 +113,7 @@ Status TokenStream::Append(FileView file, int vocabulary) {
     const uint32_t top = width_ == 1 ? Largest<uint8_t>(bytes) : Largest<uint16_t>(bytes);
     if (top >= static_cast<uint32_t>(vocabulary)) {
       return Problem(Code::kInvalid, file.path(),
-                     fmt::format("holds token {}, which a vocabulary of {} does not have", top, vocabulary),
+                     fmt::format("has token {}, outside a vocabulary of {}", top, vocabulary),
                      fmt::format("set the vocabulary to at least {}", top + 1));
     }
   }
@@ -129,7 +129,7 @@ Result<TokenStream> TokenStream::Open(Kind kind, const std::string& path, int vo
   stream.width_ = kind == Kind::kText ? 1 : 2;
   RM_ASSIGN(const std::vector<std::string> files, FilesBelow(path, kind == Kind::kText ? "" : ".bin"));
   if (files.empty()) {
-    return Problem(Code::kInvalid, path, kind == Kind::kText ? "holds no files" : "holds no .bin files",
+    return Problem(Code::kInvalid, path, kind == Kind::kText ? "has no files" : "has no .bin files",
                    "check the path and the data kind");
   }
   for (const std::string& name : files) {
@@ -164,7 +164,7 @@ void TokenStream::Copy(int64_t position, std::span<int32_t> out) const {
 
 void TokenStream::AddTo(Fingerprint* fingerprint) const {
   for (const Segment& segment : segments_) {
-    // The name below the given path: where the data is mounted does not matter.
+    // Add the name relative to the given path: the mount point must not matter.
     fingerprint->Add(segment.file.path().substr(std::min(path_.size(), segment.file.path().size())));
     fingerprint->AddSampled(segment.bytes);
   }

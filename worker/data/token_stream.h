@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tokens of one or several files, end to end. Immutable after opening; const methods may be called from
-// several threads.
+// TokenStream is the concatenation of the tokens of one or several files. Immutable after Open; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +18,20 @@ namespace ringmaster::data {
 class TokenStream {
  public:
   // kText: a file, or all files below a folder; every byte is a token. kTokens: a .bin file, or all of a
-  // folder; little-endian 16-bit tokens, bare or behind the 256-number header of llm.c.
+  // folder; little-endian 16-bit tokens, with or without the 256-number header of llm.c.
   static Result<TokenStream> Open(Kind kind, const std::string& path, int vocabulary);
 
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
-  // Tokens [position, position + out.size()).
+  // Copies tokens [position, position + out.size()).
   void Copy(int64_t position, std::span<int32_t> out) const;
   void AddTo(Fingerprint* fingerprint) const;
 
  private:
   struct Segment {
     FileView file;
-    std::span<const std::byte> bytes;  // the tokens' part of the file
-    int64_t first = 0;                 // position of the first of them
+    std::span<const std::byte> bytes;  // the part of the file with tokens
+    int64_t first = 0;                 // position of its first token in the stream
   };
 
   Status Append(FileView file, int vocabulary);

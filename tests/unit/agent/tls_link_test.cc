@@ -126,7 +126,7 @@ TEST_F(TlsLink, AFileWithoutAuthorityIsAnError) {
   CoordinatorLink link = Link(folder_.File("empty"));
   const Status up = Bring(link);
   ASSERT_FALSE(up.ok());
-  EXPECT_NE(up.error().message.find("empty: no certificate"), std::string::npos) << up.error().message;
+  EXPECT_NE(up.error().message.find("empty: no CA certificate"), std::string::npos) << up.error().message;
 }
 
 TEST_F(TlsLink, ANewCertificateServesNewConnectionsAndKeepsTheOld) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A process that dies before any one of its changes to the disk, or in the middle of a write, leaves a folder
-// from which the old or the new checkpoint loads, and in which the next writer works as if nothing had been.
+// A process that dies before any of its changes to the disk, or in the middle of a write, leaves a folder
+// from which the old or the new checkpoint loads, and in which the next writer works normally.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kDied = 77;
 
-// Dies instead of making change number `dies_at` (from 0). With `half`, a write first puts half of its bytes.
+// Dies instead of making change number `dies_at` (from 0). With `half`, a write first writes half of its
+// bytes.
 class DyingFiles final : public FileSystem {
  public:
   DyingFiles(int dies_at, bool half) : left_(dies_at), half_(half) {}
@@ -42,7 +43,7 @@ class DyingFiles final : public FileSystem {
   bool half_;
 };
 
-// In a child: publishes `step`, dying at change n. Returns whether it died.
+// Publishes `step` in a child process that dies at change n. Returns whether it died.
 bool PublishAndDie(const std::string& folder, int64_t step, int keep, int n, bool half) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -69,7 +70,7 @@ void DieEverywhere(int keep, bool half, const std::function<void(const std::stri
     ASSERT_TRUE(loaded->step == 1 || loaded->step == 2) << loaded->step;
     ASSERT_TRUE(died || loaded->step == 2);
     ExpectWhole(*loaded);
-    // The next process does the step again, and leaves nothing of the dead one behind.
+    // The next process writes the step again and removes everything that the dead one left.
     PublishSmall(folder.path(), 2, keep);
     PublishSmall(folder.path(), 3, keep);
     ASSERT_EQ(LoadNewest(folder.path(), kModel)->step, 3);
@@ -78,7 +79,7 @@ void DieEverywhere(int keep, bool half, const std::function<void(const std::stri
       names.push_back(fmt::format("step-{:012}", step));
     ASSERT_EQ(folder.Names(), names);
   }
-  EXPECT_GT(n, 25);  // else this test counted nothing
+  EXPECT_GT(n, 25);  // otherwise this test tests nothing
 }
 
 TEST(Crash, AtEveryChangeWithOneKept) {
@@ -102,7 +103,7 @@ TEST(Crash, AtEveryChangeWhileADamagedOneIsReplaced) {
   });
 }
 
-// The very first checkpoint: dying leaves nothing, or the whole of it.
+// The first checkpoint: a death leaves either none or a complete one.
 TEST(Crash, AtEveryChangeOfTheFirst) {
   int n = 0;
   for (bool died = true; died; ++n) {

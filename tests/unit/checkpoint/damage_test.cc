@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whatever happens to the bytes of a checkpoint, it is noticed, and the one before is taken.
+// Any damage to a checkpoint is detected, and the previous one is loaded.
 #include <gtest/gtest.h>
 
 #include "tests/unit/checkpoint/snapshots.h"
@@ -36,11 +36,11 @@ class Damage : public testing::Test {
   std::vector<std::string> files_;
 };
 
-TEST_F(Damage, EveryFlippedBitIsNoticed) {
+TEST_F(Damage, EveryFlippedBitIsDetected) {
   for (const std::string& file : files_) {
     const std::string good = ReadText(file);
     ASSERT_FALSE(good.empty());
-    // Of the manifest every eleventh; Manifest.AnyChangedBitOrLengthIsNoticed takes them all.
+    // Every eleventh bit of the manifest; Manifest.AnyChangedBitOrLengthIsDetected tests all of them.
     const size_t stride = file.ends_with("MANIFEST") ? 11 : 1;
     for (size_t bit = 0; bit < good.size() * 8; bit += stride) {
       std::string bad = good;
@@ -54,7 +54,7 @@ TEST_F(Damage, EveryFlippedBitIsNoticed) {
   EXPECT_EQ(LoadNewest(folder_.path(), kModel)->step, 2);
 }
 
-TEST_F(Damage, EveryLengthIsNoticed) {
+TEST_F(Damage, EveryChangeOfLengthIsDetected) {
   for (const std::string& file : files_) {
     const std::string good = ReadText(file);
     for (size_t n = 0; n < good.size(); ++n) {
@@ -74,7 +74,7 @@ TEST_F(Damage, EveryLengthIsNoticed) {
   }
 }
 
-TEST_F(Damage, SwappedChunksAreNoticed) {
+TEST_F(Damage, SwappedChunksAreDetected) {
   const std::string a = folder_.path() + "/step-000000000002/chunk-00000";
   const std::string b = folder_.path() + "/step-000000000002/chunk-00001";
   const std::string text = ReadText(a);
@@ -83,14 +83,14 @@ TEST_F(Damage, SwappedChunksAreNoticed) {
   ExpectFallsBack("swapped");
 }
 
-TEST_F(Damage, ChunkOfAnotherStepIsNoticed) {
+TEST_F(Damage, AChunkOfAnotherStepIsDetected) {
   fs::copy_file(folder_.path() + "/step-000000000001/chunk-00000",
                 folder_.path() + "/step-000000000002/chunk-00000", fs::copy_options::overwrite_existing);
   ExpectFallsBack("chunk of step 1");
 }
 
-// After falling back to step 1 training comes to step 2 again, and must repair it rather than skip it; and
-// damaged checkpoints do not count among those that are kept.
+// After a fallback to step 1, training reaches step 2 again and must repair its checkpoint instead of
+// skipping it. Damaged checkpoints do not count towards those that are kept.
 TEST_F(Damage, TheNextWriteOfTheStepRepairsIt) {
   WriteText(files_[0], "gone");
   PublishSmall(folder_.path(), 2, 1);
@@ -101,14 +101,14 @@ TEST_F(Damage, TheNextWriteOfTheStepRepairsIt) {
   EXPECT_EQ(folder_.Names(), std::vector<std::string>{"step-000000000002"});
 }
 
-TEST_F(Damage, DamagedOnesDoNotPushOutGoodOnes) {
+TEST_F(Damage, DamagedCheckpointsDoNotReplaceValidOnes) {
   PublishSmall(folder_.path(), 10);
   PublishSmall(folder_.path(), 20);
   EXPECT_EQ(List(folder_.path()), (std::vector<int64_t>{10, 20}));
   WriteText(folder_.path() + "/step-000000000020/chunk-00000", "gone");
-  PublishSmall(folder_.path(), 15, 2);  // fell back to 10 and went on
+  PublishSmall(folder_.path(), 15, 2);  // fell back to 10 and continued
   EXPECT_EQ(LoadNewest(folder_.path(), kModel)->step, 15);
-  // 10 and 15 are the two good ones: 10 was not removed in favour of the damaged 20.
+  // 10 and 15 are the two valid ones: 10 was not removed in favour of the damaged 20.
   EXPECT_TRUE(Load(folder_.path() + "/step-000000000010").ok());
 }
 

@@ -29,19 +29,19 @@ TEST(Loader, TakesTheNewest) {
   EXPECT_THAT(List(folder.path()), ElementsAre(9, 100));
 }
 
-TEST(Loader, NothingThereIsNotFound) {
+TEST(Loader, AnEmptyFolderIsNotFound) {
   const Folder folder;
   EXPECT_EQ(LoadNewest(folder.path(), "").error().code, Code::kNotFound);
   EXPECT_EQ(LoadNewest(folder.path() + "/nowhere", "").error().code, Code::kNotFound);
   EXPECT_THAT(List(folder.path() + "/nowhere"), IsEmpty());
-  // Neither what is being written nor what is not ours is a checkpoint.
+  // Temporary folders and other folders are no checkpoints.
   fs::create_directory(folder.path() + "/step-000000000003.tmp-m1");
   fs::create_directory(folder.path() + "/step-3");
   WriteText(folder.path() + "/notes.txt", "mine");
   EXPECT_EQ(LoadNewest(folder.path(), "").error().code, Code::kNotFound);
 }
 
-TEST(Loader, AnotherModelIsRefusedByName) {
+TEST(Loader, AnotherModelIsRefused) {
   const Folder folder;
   PublishSmall(folder.path(), 5);
   const auto loaded = LoadNewest(folder.path(), "feedfeedfeedfeed");
@@ -52,7 +52,7 @@ TEST(Loader, AnotherModelIsRefusedByName) {
   EXPECT_TRUE(LoadNewest(folder.path(), "").ok());
 }
 
-TEST(Loader, AllDamagedIsAnErrorNotAFreshStart) {
+TEST(Loader, AllDamagedIsAnErrorNotANewStart) {
   const Folder folder;
   PublishSmall(folder.path(), 5);
   PublishSmall(folder.path(), 6);
@@ -76,10 +76,10 @@ TEST(Loader, LoadsOneGivenFolder) {
     EXPECT_EQ(one->step, 5);
   }
   EXPECT_EQ(Load(folder.path())->step, 6);
-  fs::rename(folder.path() + "/step-000000000005", folder.path() + "/best");  // a copy by any name
+  fs::rename(folder.path() + "/step-000000000005", folder.path() + "/best");  // a copy may have any name
   EXPECT_EQ(Load(folder.path() + "/best")->step, 5);
   EXPECT_EQ(Load(folder.path() + "/step-000000000007").error().code, Code::kNotFound);
-  // Under another step's name it would be taken for that step.
+  // Under the name of another step it would count as that step.
   fs::rename(folder.path() + "/best", folder.path() + "/step-000000000009");
   EXPECT_THAT(Load(folder.path() + "/step-000000000009").error().message,
               HasSubstr("is the manifest of step 5"));

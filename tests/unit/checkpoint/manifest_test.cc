@@ -31,7 +31,7 @@ TEST(Manifest, ReadsWhatItWrites) {
   EXPECT_EQ(json->at("manifest").at("step"), 300);
 }
 
-TEST(Manifest, AnyChangedBitOrLengthIsNoticed) {
+TEST(Manifest, AnyChangedBitOrLengthIsDetected) {
   const std::string text = EncodeManifest(Example());
   for (size_t bit = 0; bit < text.size() * 8; ++bit) {
     std::string bad = text;
@@ -50,7 +50,7 @@ std::string WhyNot(const std::function<void(Json*)>& change) {
   return parsed.ok() ? "parsed" : parsed.error().message;
 }
 
-TEST(Manifest, SaysWhatIsWrong) {
+TEST(Manifest, ErrorsNameTheProblem) {
   EXPECT_EQ(WhyNot([](Json*) {}), "parsed");
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["format"] = 2; }), HasSubstr("format 2, this program reads 1"));
   EXPECT_THAT(WhyNot([](Json* m) { (*m)["step"] = -1; }), HasSubstr("step"));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A loss of power: what was not synced may be gone, in part or whole, while later changes survived. The
-// changes of a publisher are recorded; after each of them the disk is rebuilt as a file system could have
-// left it, many times with other choices, and the old or the new checkpoint must load from it.
+// A loss of power: unsynced data may be lost, wholly or partly, even if later changes survive. The test
+// records the changes of a publisher. After each change it rebuilds the disk as a file system might have left
+// it, many times with different choices, and the old or the new checkpoint must load.
 //
-// The model of a file system: a file's bytes are safe once it was synced; before, any prefix may be there, or
-// as many zeros. A folder's entries are safe once it was synced; of the changes since, a prefix survives
-// (names are journalled in order).
+// The model of a file system: a file's bytes are durable once it is synced; before that, any prefix of them,
+// or as many zeros, may survive. A folder's entries are durable once it is synced; of the changes since then,
+// a prefix survives (names are journalled in order).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -33,7 +33,7 @@ struct Node {
 
 using Entries = std::map<std::string, std::shared_ptr<Node>>;
 
-// The disk as it would be; knows only paths below the root.
+// The modelled disk; contains only paths below the root.
 class Model {
  public:
   explicit Model(std::string root) : root_path_(std::move(root)), root_(std::make_shared<Node>()) {
@@ -66,7 +66,7 @@ class Model {
     node->pending.clear();
   }
 
-  // Writes what could be left after a cut to `target`. The first choices are the extremes.
+  // Writes a possible state after a power cut to `target`. The first choices are the extremes.
   void Rebuild(const std::string& target, uint64_t choice) const {
     SplitMix64 random(choice);
     Rebuild(*root_, target, choice, &random);
@@ -111,7 +111,7 @@ class Model {
   std::shared_ptr<Node> root_;
 };
 
-// Makes the real changes, mirrors them in the model, and calls `after` behind each.
+// Makes the real changes, mirrors them in the model, and calls `after` after each.
 class RecordingFiles final : public FileSystem {
  public:
   RecordingFiles(Model* model, std::function<void()> after) : model_(*model), after_(std::move(after)) {}
@@ -157,7 +157,7 @@ class RecordingFiles final : public FileSystem {
   std::function<void()> after_;
 };
 
-TEST(PowerCut, AfterEveryChangeTheOldOrTheNewOneIsThere) {
+TEST(PowerCut, AfterEveryChangeTheOldOrTheNewCheckpointLoads) {
   constexpr uint64_t kChoices = 12;
   const Folder folder;
   Model model(folder.path());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Folders that vanish with their test, and checkpoints whose content follows from their step.
+// Folders that are removed with their test, and checkpoints whose content is a function of their step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,11 +22,11 @@
 namespace ringmaster::checkpoint {
 
 inline constexpr const char* kModel = "0123456789abcdef";
-inline constexpr size_t kSmallChunk = 64;  // so that little data makes many chunks
+inline constexpr size_t kSmallChunk = 64;  // so that little data has many chunks
 
 class Folder : public TempFolder {
  public:
-  // In memory where that is possible: thousands of fsyncs of a disk would take minutes.
+  // In memory if possible: thousands of fsyncs of a disk would take minutes.
   Folder() : TempFolder(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "") {}
 
   std::vector<std::string> Names() const {
@@ -67,7 +67,7 @@ inline Snapshot Borrow(const Copy& copy) {
   return snapshot;
 }
 
-// Is it the whole of MakeCopy(loaded.step)?
+// Returns whether `loaded` equals MakeCopy(loaded.step).
 inline void ExpectWhole(const Loaded& loaded, size_t params = 200) {
   const Copy want = MakeCopy(loaded.step, loaded.model, params);
   EXPECT_EQ(loaded.meta, want.meta);

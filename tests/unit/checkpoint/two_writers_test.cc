@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Several processes on one folder: the same step at once, and each other's temporary folders.
+// Several processes in one folder write the same step at once and respect each other's temporary folders.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -40,7 +40,7 @@ void Together(int count, const std::function<bool(int)>& body) {
   }
 }
 
-TEST(TwoWriters, SameStepsAtOnceGiveWholeCheckpoints) {
+TEST(TwoWriters, WritingTheSameStepsAtOnceGivesCompleteCheckpoints) {
   for (int round = 0; round < 10; ++round) {
     const Folder folder;
     Together(4, [&](int i) {
@@ -92,7 +92,7 @@ TEST(Sweep, LeavesLiveWritersAlone) {
   EXPECT_TRUE(fs::exists(live->path() + "/chunk-00000"));
 }
 
-TEST(Sweep, AWriterOfTheSameNameTakesAnother) {
+TEST(Sweep, AWriterOfTheSameNameUsesAnotherFolder) {
   const Folder folder;
   const auto first = Temporary::Create(&PosixFiles(), folder.path(), 7, "m");
   const auto second = Temporary::Create(&PosixFiles(), folder.path(), 7, "m");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The background writer: copies, skips, keeps, and reports what goes wrong without stopping anybody.
+// The background writer copies, skips and keeps checkpoints, and reports errors without stopping training.
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ std::unique_ptr<Writer> Make(const std::string& folder, int keep = 2) {
 
 TEST(Writer, CopiesBeforeItReturns) {
   const Folder folder;
-  auto writer = Make(folder.path() + "/a/b");  // made on the way
+  auto writer = Make(folder.path() + "/a/b");  // created by Create
   EXPECT_EQ(*writer->Poll(), -1);
   Copy copy = MakeCopy(3, kModel, 40 << 20);  // three chunks of the real size
   ASSERT_TRUE(writer->Start(Borrow(copy)).ok());
@@ -47,7 +47,7 @@ TEST(Writer, KeepsTheNewest) {
   ASSERT_TRUE(writer->Wait().ok());
   EXPECT_THAT(List(folder.path()), ElementsAre(80, 90, 100));
   EXPECT_EQ(folder.Names().size(), 3U);
-  // A new process with another number.
+  // A new process with another `keep`.
   auto next = Make(folder.path(), 1);
   ASSERT_TRUE(next->Start(Borrow(MakeCopy(110))).ok());
   ASSERT_TRUE(next->Wait().ok());
@@ -89,7 +89,7 @@ TEST(Writer, AnotherModelsCheckpointsAreNeitherCountedNorRemoved) {
   EXPECT_THAT(List(folder.path()), ElementsAre(1, 3));
 }
 
-TEST(Writer, CreateSweepsWhatTheDeadLeft) {
+TEST(Writer, CreateRemovesFoldersOfDeadWriters) {
   const Folder folder;
   fs::create_directory(folder.path() + "/step-000000000006.tmp-dead");
   WriteText(folder.path() + "/step-000000000006.tmp-dead/chunk-00000", "left behind");
@@ -107,7 +107,8 @@ TEST(Writer, RefusesAFolderItCannotUse) {
   EXPECT_FALSE(Writer::Create(folder.path(), 0, "m").ok());
 }
 
-// Below, the child gives up its rights or gets a limit; its exit status says which expectation failed.
+// In the tests below a child process drops its privileges or gets a limit; its exit status shows which
+// expectation failed.
 int InChild(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -116,7 +117,7 @@ int InChild(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
 }
 
-TEST(Writer, AFolderThatLosesItsRightsFailsTheWriteNotTheProcess) {
+TEST(Writer, LostPermissionsFailTheWriteNotTheProcess) {
   const Folder parent;
   fs::permissions(parent.path(), fs::perms::all);
   const std::string folder = parent.path() + "/checkpoints";
@@ -140,7 +141,7 @@ TEST(Writer, AFolderThatLosesItsRightsFailsTheWriteNotTheProcess) {
   fs::permissions(folder, fs::perms::owner_all);
 }
 
-TEST(Writer, AWriteThatDoesNotFitIsReportedOnceAndLeavesTheOldOne) {
+TEST(Writer, AWriteThatDoesNotFitIsReportedOnceAndKeepsTheOldCheckpoint) {
   const Folder folder;
   PublishSmall(folder.path(), 1);
   EXPECT_EQ(InChild([&] {
@@ -154,7 +155,7 @@ TEST(Writer, AWriteThatDoesNotFitIsReportedOnceAndLeavesTheOldOne) {
               if (written.ok() || written.error().code != Code::kExhausted) return 4;
               if (written.error().message.find("checkpoint of step 2") == std::string::npos) return 5;
               if (!(*writer)->Poll().ok()) return 6;  // Wait has reported it
-              // The next, smaller one goes through.
+              // The next, smaller one succeeds.
               if (!(*writer)->Start(Borrow(MakeCopy(3))).ok() || !(*writer)->Wait().ok()) return 7;
               return *(*writer)->Poll() == 3 ? 0 : 8;
             }),
@@ -163,7 +164,7 @@ TEST(Writer, AWriteThatDoesNotFitIsReportedOnceAndLeavesTheOldOne) {
   EXPECT_EQ(folder.Names(), std::vector<std::string>{"step-000000000003"});
 }
 
-TEST(Writer, AFullDiskGetsItsSpaceBack) {
+TEST(Writer, AFailedWriteFreesItsSpaceOnAFullDisk) {
   const Folder folder;
   if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
     GTEST_SKIP() << "needs the right to mount";
@@ -176,7 +177,7 @@ TEST(Writer, AFullDiskGetsItsSpaceBack) {
     ASSERT_FALSE(writer->Wait().ok());
     ASSERT_TRUE(writer->Start(Borrow(MakeCopy(2, kModel, 4 << 20))).ok());
     Result<int64_t> polled = 1;
-    while ((polled = writer->Poll()).ok()) {  // not blocking: ask until it is there
+    while ((polled = writer->Poll()).ok()) {  // does not block: poll
     }
     EXPECT_EQ(polled.error().code, Code::kExhausted);
     EXPECT_THAT(polled.error().message,

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// `count` records: label i mod 10, planes filled with i, i + 1, i + 2.
+// Returns `count` records: label i mod 10, planes filled with i, i + 1, i + 2.
 std::string Records(int first, int count) {
   std::string out;
   for (int i = first; i < first + count; ++i) {
@@ -28,7 +28,7 @@ Config CifarConfig(const TempFolder& folder) {
   return config;
 }
 
-TEST(Cifar, ReadsOverBatchBorders) {
+TEST(Cifar, ReadsAcrossBatchBoundaries) {
   const TempFolder folder;
   folder.Write("data_batch_1.bin", Records(0, 3));
   folder.Write("data_batch_2.bin", Records(3, 4));
@@ -51,7 +51,7 @@ TEST(Cifar, ReadsOverBatchBorders) {
   EXPECT_EQ(targets, (std::vector<int32_t>{1, 0}));
 }
 
-TEST(Cifar, SaysWhatIsWrong) {
+TEST(Cifar, ErrorsNameTheProblem) {
   const TempFolder folder;
   const Config config = CifarConfig(folder);
   folder.Write("data_batch_1", "a pickle");

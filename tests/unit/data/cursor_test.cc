@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exactly once: over epochs, steps and micro-batches every sample is taken once, in an order that does not
-// depend on V.
+// Over epochs, steps and micro-batches, every sample is taken exactly once, in an order that does not depend
+// on the number of micro-batches.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,7 +12,7 @@
 namespace ringmaster::data {
 namespace {
 
-TEST(Cursor, EveryPositionOnceForAnySizes) {
+TEST(Cursor, TakesEveryPositionOnceForAllSizes) {
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SplitMix64 random(seed);
     const auto size = static_cast<int64_t>(1 + random.Below(500));

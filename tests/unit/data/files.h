@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The files that the tests need in their folders.
+// Writes the files that the tests read.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ inline std::string Tokens16(const std::vector<uint16_t>& tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * 2};
 }
 
-// The message of a failed Open; fails the test when it succeeds.
+// Returns the message of a failed Open; fails the test when it succeeds.
 inline std::string WhyNot(const Config& config, Code code) {
   const auto opened = Dataset::Open(config);
   if (opened.ok()) {

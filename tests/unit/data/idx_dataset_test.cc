@@ -60,7 +60,7 @@ TEST(IdxDataset, ReadsScaledImagesAndLabels) {
   EXPECT_EQ(targets, (std::vector<int32_t>{4, 0}));
 }
 
-TEST(IdxDataset, HoldsOutAShareWithoutTestFiles) {
+TEST(IdxDataset, HoldsOutSamplesWithoutTestFiles) {
   const TempFolder folder;
   WriteTrain(folder);
   const auto opened = Dataset::Open(IdxConfig(folder));
@@ -73,7 +73,7 @@ TEST(IdxDataset, HoldsOutAShareWithoutTestFiles) {
   EXPECT_EQ(targets[0], 15 % 10);
 }
 
-TEST(IdxDataset, FingerprintFollowsContentNotPlaceOrPacking) {
+TEST(IdxDataset, TheFingerprintDependsOnContentNotOnPathOrCompression) {
   const TempFolder a;
   const TempFolder b;
   WriteTrain(a);
@@ -86,23 +86,22 @@ TEST(IdxDataset, FingerprintFollowsContentNotPlaceOrPacking) {
   EXPECT_NE((*Dataset::Open(IdxConfig(a)))->Fingerprint(), (*Dataset::Open(IdxConfig(b)))->Fingerprint());
 }
 
-TEST(IdxDataset, SaysWhatIsWrong) {
+TEST(IdxDataset, ErrorsNameTheProblem) {
   const TempFolder folder;
   const Config config = IdxConfig(folder);
   Config missing = config;
   missing.path += "/nowhere";
   EXPECT_THAT(WhyNot(missing, Code::kNotFound),
-              AllOf(HasSubstr("/nowhere: is not there"), HasSubstr("give the folder")));
-  EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("train-images-idx3-ubyte[.gz]: is not there"));
+              AllOf(HasSubstr("/nowhere: does not exist"), HasSubstr("give the folder")));
+  EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("train-images-idx3-ubyte[.gz]: does not exist"));
   const std::string images = folder.Write("train-images-idx3-ubyte", Images(20));
-  EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("train-labels-idx1-ubyte[.gz]: is not there"));
+  EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("train-labels-idx1-ubyte[.gz]: does not exist"));
   Config file = config;
   file.path = images;
   EXPECT_THAT(WhyNot(file, Code::kInvalid), HasSubstr("is a file"));
 
   folder.Write("train-labels-idx1-ubyte", Labels(19));
-  EXPECT_THAT(WhyNot(config, Code::kInvalid),
-              AllOf(HasSubstr("holds 20 images"), HasSubstr("holds 19 labels")));
+  EXPECT_THAT(WhyNot(config, Code::kInvalid), AllOf(HasSubstr("has 20 images"), HasSubstr("has 19 labels")));
   folder.Write("train-labels-idx1-ubyte", Images(20));
   EXPECT_THAT(WhyNot(config, Code::kInvalid), HasSubstr("swapped"));
   folder.Write("train-labels-idx1-ubyte", "");
@@ -114,7 +113,7 @@ TEST(IdxDataset, SaysWhatIsWrong) {
   folder.Write("train-labels-idx1-ubyte", Labels(20));
   folder.Write("train-images-idx3-ubyte", Images(20).substr(0, 60));
   EXPECT_THAT(WhyNot(config, Code::kCorrupt),
-              HasSubstr("is truncated: its header promises 120 bytes, 44 are there"));
+              HasSubstr("is truncated: its header says 120 bytes, it has 44"));
 
   folder.Write("train-images-idx3-ubyte", Images(20));
   folder.Write("t10k-images-idx3-ubyte", Images(5, 3, 3));
@@ -126,10 +125,10 @@ TEST(IdxDataset, SaysWhatIsWrong) {
   folder.Write("t10k-labels-idx1-ubyte", labels);
   EXPECT_THAT(WhyNot(config, Code::kInvalid), HasSubstr("label 11 of sample 4 is out of range"));
   std::filesystem::remove(folder.path() + "/t10k-labels-idx1-ubyte");
-  EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("t10k-labels-idx1-ubyte[.gz]: is not there"));
+  EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("t10k-labels-idx1-ubyte[.gz]: does not exist"));
 }
 
-TEST(IdxDataset, MoreThanTenClassesWhenTheLabelsReachThemWithoutGaps) {
+TEST(IdxDataset, MoreThanTenClassesWhenLabelsAreContiguous) {
   const TempFolder folder;
   std::string labels;
   for (char i = 0; i < 20; ++i)
@@ -141,7 +140,7 @@ TEST(IdxDataset, MoreThanTenClassesWhenTheLabelsReachThemWithoutGaps) {
   EXPECT_EQ((*opened)->shape().classes, 14);
 }
 
-TEST(IdxDataset, FashionMnistOfTheDistribution) {
+TEST(IdxDataset, ReadsTheFashionMnistPackage) {
   Config config;
   config.kind = Kind::kIdx;
   config.path = "/usr/share/datasets/fashion-mnist";

@@ -25,14 +25,14 @@ TEST(Permute, IsABijectionForEverySmallSize) {
   for (int64_t n = 1; n <= 1500; ++n) ExpectBijection(7, n % 5, n);
 }
 
-TEST(Permute, IsABijectionForAwkwardSizes) {
+TEST(Permute, IsABijectionForUnusualSizes) {
   for (const int64_t n : {2047L, 2048L, 2049L, 4093L, 4095L, 4096L, 4097L, 5000L, 65521L, 65535L, 65536L,
                           65537L, 99991L, 262143L, 262145L, 1000003L}) {
     ExpectBijection(static_cast<uint64_t>(n) * 31, 3, n);
   }
 }
 
-TEST(Permute, StaysInRangeAndApartForLargeSizes) {
+TEST(Permute, StaysInRangeAndDistinctForLargeSizes) {
   for (const int64_t n : {(1L << 31) + 11, (1L << 40) - 1, (1L << 62) - 57, 1L << 62}) {
     std::map<int64_t, int64_t> back;
     SplitMix64 random(static_cast<uint64_t>(n));
@@ -46,8 +46,8 @@ TEST(Permute, StaysInRangeAndApartForLargeSizes) {
   }
 }
 
-// Written down once: a run must read the same samples after an update of the program.
-TEST(Permute, OrderIsFixedForEver) {
+// Recorded values: a run must read the same samples after an update of the program.
+TEST(Permute, TheOrderNeverChanges) {
   std::vector<int64_t> order;
   for (int64_t p = 0; p < 10; ++p) order.push_back(Permute(1, 0, 10, p));
   EXPECT_EQ(order, (std::vector<int64_t>{2, 9, 7, 5, 1, 8, 3, 6, 4, 0}));
@@ -60,14 +60,14 @@ TEST(Permute, SeedsAndEpochsDiffer) {
     for (int64_t p = 0; p < n; ++p) same += Permute(s1, e1, n, p) == Permute(s2, e2, n, p);
     return same;
   };
-  EXPECT_LT(equal(1, 0, 2, 0), 12);  // one is expected by chance
+  EXPECT_LT(equal(1, 0, 2, 0), 12);  // expected: 1
   EXPECT_LT(equal(1, 0, 1, 1), 12);
   EXPECT_LT(equal(1, 2, 2, 1), 12);
 }
 
-// Where position p goes, over many keys, is uniform: chi-square with n - 1 = 36 degrees of freedom; 80 is
-// beyond one in ten thousand.
-TEST(Permute, GoesEverywhereEquallyOften) {
+// Over many keys, the image of position p is uniform: chi-square with n - 1 = 36 degrees of freedom exceeds
+// 80 with a probability below 1/10000.
+TEST(Permute, IsUniform) {
   constexpr int64_t kN = 37;
   constexpr int kKeys = 37 * 400;
   for (const int64_t position : {0L, 1L, 18L, 36L}) {
@@ -81,14 +81,14 @@ TEST(Permute, GoesEverywhereEquallyOften) {
   }
 }
 
-// Neighbouring positions land far apart: of consecutive samples, hardly any are neighbours in the data.
+// Neighbouring positions map to distant samples: hardly any consecutive samples are neighbours in the data.
 TEST(Permute, BreaksUpRuns) {
   int neighbours = 0;
   for (int64_t p = 1; p < 10000; ++p) {
     const int64_t gap = Permute(3, 0, 10000, p) - Permute(3, 0, 10000, p - 1);
     neighbours += gap == 1 || gap == -1;
   }
-  EXPECT_LT(neighbours, 12);  // two are expected by chance
+  EXPECT_LT(neighbours, 12);  // expected: 2
 }
 
 }  // namespace

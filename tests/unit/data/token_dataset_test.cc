@@ -46,7 +46,7 @@ std::string Header(int32_t magic, int32_t version, int32_t count) {
   return {reinterpret_cast<const char*>(fields.data()), 1024};
 }
 
-TEST(Text, WindowsFollowEachOther) {
+TEST(Text, SamplesAreConsecutiveWindows) {
   const TempFolder folder;
   const auto opened = Dataset::Open(Make(Kind::kText, folder.Write("a.txt", "abcdefghijklm"), 4));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -59,7 +59,7 @@ TEST(Text, WindowsFollowEachOther) {
   EXPECT_EQ(ReadOne(data, Split::kTrain, 2).targets, (std::vector<int32_t>{'j', 'k', 'l', 'm'}));
 }
 
-TEST(Text, FolderIsOneStreamInSortedOrder) {
+TEST(Text, AFolderIsOneStreamInSortedOrder) {
   const TempFolder folder;
   folder.Write("b/one.txt", "cdef");
   folder.Write("a.txt", "ab");
@@ -94,7 +94,7 @@ TEST(Text, LargeFilesAreMappedAndReadTheSame) {
   ASSERT_EQ(ReadOne(**whole, Split::kTrain, at).tokens, ReadOne(**parts, Split::kTrain, at).tokens);
 }
 
-TEST(Text, ValidationIsTheLastShareOrAnotherFile) {
+TEST(Text, ValidationIsTheLastPartOrAnotherFile) {
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 101; ++i) text += static_cast<char>(i + 1);
@@ -113,7 +113,7 @@ TEST(Text, ValidationIsTheLastShareOrAnotherFile) {
   EXPECT_EQ(ReadOne(**apart, Split::kValidation, 0).tokens[0], 'v');
 }
 
-TEST(Tokens, BareAndHeaderedGiveTheSame) {
+TEST(Tokens, FilesWithAndWithoutHeaderAreEqual) {
   const TempFolder folder;
   std::vector<uint16_t> tokens(41);
   std::iota(tokens.begin(), tokens.end(), uint16_t{50200});
@@ -129,7 +129,7 @@ TEST(Tokens, BareAndHeaderedGiveTheSame) {
   }
 }
 
-TEST(Tokens, FolderTakesItsBinFiles) {
+TEST(Tokens, AFolderReadsItsBinFiles) {
   const TempFolder folder;
   folder.Write("2.bin", Tokens16({3, 4, 5}));
   folder.Write("1.bin", Tokens16({1, 2}));
@@ -139,7 +139,7 @@ TEST(Tokens, FolderTakesItsBinFiles) {
   EXPECT_EQ(ReadOne(**opened, Split::kTrain, 0).targets, (std::vector<int32_t>{2, 3, 4, 5}));
 }
 
-TEST(Tokens, FingerprintFollowsContentAndCutNotPlace) {
+TEST(Tokens, TheFingerprintDependsOnContentAndSplitNotOnPath) {
   const TempFolder a;
   const TempFolder b;
   const std::string text(2000000, 'x');
@@ -153,12 +153,12 @@ TEST(Tokens, FingerprintFollowsContentAndCutNotPlace) {
   EXPECT_NE(base, of(Make(Kind::kText, b.Write("g", text + "x"), 8)));
 }
 
-TEST(Text, SaysWhatIsWrong) {
+TEST(Text, ErrorsNameTheProblem) {
   const TempFolder folder;
   EXPECT_THAT(WhyNot(Make(Kind::kText, "", 4), Code::kInvalid), HasSubstr("path is empty"));
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.path() + "/no.txt", 4), Code::kNotFound),
               AllOf(HasSubstr("/no.txt: No such file"), HasSubstr("check the path")));
-  EXPECT_THAT(WhyNot(Make(Kind::kText, folder.path(), 4), Code::kInvalid), HasSubstr("holds no files"));
+  EXPECT_THAT(WhyNot(Make(Kind::kText, folder.path(), 4), Code::kInvalid), HasSubstr("has no files"));
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.Write("empty", ""), 4), Code::kInvalid), HasSubstr("is empty"));
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.Write("short", "abcd"), 4), Code::kInvalid),
               AllOf(HasSubstr("has 4 tokens, too few"), HasSubstr("at least 5")));
@@ -167,7 +167,7 @@ TEST(Text, SaysWhatIsWrong) {
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.Write("z.bin", Tokens16({1, 2, 3, 4})), 4), Code::kInvalid),
               AllOf(HasSubstr("zero bytes"), HasSubstr("kind: tokens")));
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.Write("high", "abc\xc3\xa4"), 2, 128), Code::kInvalid),
-              AllOf(HasSubstr("holds token 195"), HasSubstr("vocabulary of 128"), HasSubstr("at least 196")));
+              AllOf(HasSubstr("has token 195"), HasSubstr("vocabulary of 128"), HasSubstr("at least 196")));
   EXPECT_THAT(WhyNot(Make(Kind::kText, "/dev/zero", 4), Code::kInvalid), HasSubstr("not a regular file"));
   Config fraction = Make(Kind::kText, folder.Write("good", "abcdefgh"), 2);
   fraction.validation_fraction = 1;
@@ -182,7 +182,7 @@ TEST(Text, SaysWhatIsWrong) {
   }
 }
 
-TEST(Tokens, SaysWhatIsWrong) {
+TEST(Tokens, ErrorsNameTheProblem) {
   const TempFolder folder;
   const std::string some = Tokens16({1, 2, 3, 4, 5, 6});
   const auto why = [&](const std::string& bytes, Code code, int vocabulary = 256) {
@@ -192,7 +192,7 @@ TEST(Tokens, SaysWhatIsWrong) {
   EXPECT_THAT(why(some + "x", Code::kCorrupt), HasSubstr("odd number of bytes (13)"));
   EXPECT_THAT(why(some, Code::kInvalid, 6), AllOf(HasSubstr("token 6"), HasSubstr("at least 7")));
   EXPECT_THAT(why(Header(20240520, 1, 7) + some, Code::kCorrupt),
-              HasSubstr("truncated: its header promises 7 tokens, 6"));
+              HasSubstr("truncated: its header says 7 tokens, it has 6"));
   EXPECT_THAT(why(Header(20240520, 1, 5) + some, Code::kCorrupt), HasSubstr("damaged"));
   EXPECT_THAT(why(Header(20240520, 2, 6) + some, Code::kInvalid), HasSubstr("version 2"));
   EXPECT_THAT(why(Header(20240520, 1, 6).substr(0, 100), Code::kCorrupt), HasSubstr("within the header"));
