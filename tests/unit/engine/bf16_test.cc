@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "tests/unit/engine/fixtures.h"
-#include "worker/compute/engine/kernels/matmul_bf16.h"
 
 namespace ringmaster::engine {
 namespace {
@@ -36,15 +35,6 @@ void ExpectCloseToFp32(ModelConfig config, uint64_t seed) {
 }
 
 TEST(Bf16, CloseToFp32) {
-  if (!kernels::MatmulBf16::Supported()) {
-    ModelConfig config = SmallGpt();
-    config.precision = Precision::kBf16;
-    const auto model = CreateModel(config);
-    ASSERT_FALSE(model.ok());
-    EXPECT_EQ(model.error().code, Code::kInvalid);
-    EXPECT_NE(model.error().message.find("use fp32"), std::string::npos);
-    return;
-  }
   ExpectCloseToFp32(SmallGpt(), 1);
   ExpectCloseToFp32(SmallMlp(), 2);
   ExpectCloseToFp32(SmallCnn(), 3);
@@ -53,7 +43,6 @@ TEST(Bf16, CloseToFp32) {
 // A model that has seen other parameters, and some of these in a forward pass only, gives the bits of a new
 // one.
 TEST(Bf16, NothingStaysOfEarlierParameters) {
-  if (!kernels::MatmulBf16::Supported()) GTEST_SKIP() << "this CPU has no bf16 products";
   for (ModelConfig config : {SmallGpt(), SmallMlp(), SmallCnn()}) {
     config.precision = Precision::kBf16;
     const auto used = Make(config);

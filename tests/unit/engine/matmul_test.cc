@@ -74,17 +74,16 @@ TEST(Matmul, BitsDependNeitherOnThreadsNorOnAlignment) {
       }
 }
 
-// By oneDNN, and by tiles.
+// By oneDNN or, on a CPU without products of bfloat16, by floats; and by tiles.
 class MatmulBf16 : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (!kernels::MatmulBf16::Supported()) GTEST_SKIP() << "this CPU has no bf16 products";
     kernels_ = kernels::KernelsFor(GetParam());
     if (kernels_ == nullptr) GTEST_SKIP() << "this CPU has no " << GetParam();
   }
   const kernels::Kernels* kernels_ = nullptr;
 };
-INSTANTIATE_TEST_SUITE_P(By, MatmulBf16, testing::Values("avx512", "tiles"));
+INSTANTIATE_TEST_SUITE_P(By, MatmulBf16, testing::Values("base", "avx2", "avx512", "tiles"));
 
 // The product of operands rounded to bf16, in double: what the bf16 path must give but for the order of sums.
 std::vector<float> RoundedProduct(const Shape& s, bool ta, bool tb, bool accumulate) {
@@ -130,7 +129,6 @@ TEST(Matmul, GradientsTogetherOrOneByOne) {
     int64_t rows, in, out;
   };
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    if (precision == Precision::kBf16 && !kernels::MatmulBf16::Supported()) continue;
     // Also with a gradient in several slices, whose ends are no strips' ends.
     for (const Layer& s : {Layer{1, 3, 5}, Layer{65, 70, 130}, Layer{2100, 40, 33}, Layer{40, 33, 1040}}) {
       const std::vector<float> x = RandomFloats(1, s.rows * s.in), d = RandomFloats(2, s.rows * s.out),

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "worker/compute/engine/kernels/isa.h"
+#include "worker/compute/engine/kernels/matmul_bf16.h"
 #include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::device {
@@ -21,7 +24,14 @@ class HostDevice final : public Device {
   std::string Kind() const override { return "cpu"; }
   bool OnHost() const override { return true; }
   std::string Description() const override { return fmt::format("cpu, {} threads", threads_); }
-  std::string Fingerprint() const override { return "cpu"; }
+  // Instruction sets give other last bits. fp32 products and kernels of AVX512_BF16 and AMX are those of
+  // AVX-512.
+  std::string Fingerprint() const override {
+    const engine::kernels::Isa used = engine::kernels::UsedIsa();
+    const bool bf16 = precision_ == engine::Precision::kBf16;
+    return fmt::format("cpu {}",
+                       engine::kernels::IsaName(bf16 ? used : std::min(used, engine::kernels::Isa::kAvx512)));
+  }
   std::string Plan() const override { return ""; }
 
   Status AdoptPlan(const std::string& plan) override {
@@ -30,6 +40,12 @@ class HostDevice final : public Device {
   }
 
   Result<std::unique_ptr<engine::Model>> CreateModel(const engine::ModelConfig& config) override {
+    if (config.precision == engine::Precision::kBf16 && !engine::kernels::MatmulBf16::InHardware())
+      log::Warn(
+          "this CPU ({}) has no bf16 products: operands are rounded to bf16 and multiplied as fp32, which is "
+          "slower",
+          engine::kernels::IsaName(engine::kernels::UsedIsa()));
+    precision_ = config.precision;
     return engine::CreateModel(config);
   }
 
@@ -122,6 +138,7 @@ class HostDevice final : public Device {
 
  private:
   const int threads_;
+  engine::Precision precision_ = engine::Precision::kFp32;  // of the model
   std::vector<std::vector<std::byte>> memory_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "worker/compute/engine/kernels/matmul_bf16.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/engine/models/batch_rules.h"
 #include "worker/compute/engine/models/cnn.h"
@@ -13,9 +12,6 @@ namespace ringmaster::engine {
 
 Result<std::unique_ptr<Model>> CreateModel(const ModelConfig& config) {
   RM_TRY(CheckShape(config));
-  if (config.precision == Precision::kBf16 && !kernels::MatmulBf16::Supported())
-    return Error{Code::kInvalid,
-                 "precision: bf16 needs a CPU with AVX512_BF16 or AMX, which this one lacks; use fp32"};
   try {
     switch (config.kind) {
       case ModelKind::kGpt:

@@ -3,6 +3,7 @@
 #include "worker/compute/engine/kernels/matmul_bf16.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
@@ -10,7 +11,10 @@
 
 #include "base/check.h"
 #include "worker/compute/engine/buffer.h"
+#include "worker/compute/engine/kernels/isa.h"
+#include "worker/compute/engine/kernels/matmul.h"
 #include "worker/compute/engine/kernels/one_thread.h"
+#include "worker/compute/engine/kernels/pack.h"
 
 namespace ringmaster::engine::kernels {
 namespace {
@@ -43,6 +47,25 @@ Prepared Prepare(const MatmulBf16Args& p, const dnnl::engine& engine) {
   return {dnnl::matmul(made), a, b, c, made.scratchpad_desc()};
 }
 
+float Widen(uint16_t bf16) { return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16); }
+
+// Rows of a matrix as they lie in memory, to dense rows of `columns` floats.
+void WidenRows(int64_t rows, int64_t columns, const uint16_t* from, int64_t ld, float* to) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = Widen(from[r * ld + c]);
+}
+
+// Strips of one slice (packed_matrix.h) of depth k, a multiple of kStripDepth, to dense rows [k, columns].
+void WidenStrips(int64_t k, int64_t columns, const uint16_t* strips, float* to) {
+  for (int64_t first = 0; first < columns; first += kStripColumns, strips += k * kStripColumns) {
+    const int64_t count = std::min(kStripColumns, columns - first);
+    for (int64_t row = 0; row < k; ++row) {
+      const uint16_t* const pairs = strips + row / 2 * 2 * kStripColumns + row % 2;
+      for (int64_t c = 0; c < count; ++c) to[row * columns + first + c] = Widen(pairs[2 * c]);
+    }
+  }
+}
+
 }  // namespace
 
 struct MatmulBf16::State {
@@ -50,27 +73,50 @@ struct MatmulBf16::State {
   dnnl::stream stream{engine};
   std::map<Key, Prepared> prepared;
   Buffer<uint8_t> scratch;
+  Buffer<float> widened;  // both operands, where the CPU has no products of bfloat16
 };
 
-bool MatmulBf16::Supported() {
-#if defined(__x86_64__)
-  // The values are bit sets: a newer instruction set contains the bits of the older ones.
-  const auto all = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & all) == all;
-#else
-  return false;
-#endif
-}
+bool MatmulBf16::InHardware() { return UsedIsa() >= Isa::kAvx512Bf16; }
 
 MatmulBf16::MatmulBf16() : state_(std::make_unique<State>()) {}
 MatmulBf16::~MatmulBf16() = default;
 MatmulBf16::MatmulBf16(MatmulBf16&&) noexcept = default;
 MatmulBf16& MatmulBf16::operator=(MatmulBf16&&) noexcept = default;
 
-int64_t MatmulBf16::ScratchBytes() const { return state_->scratch.bytes(); }
+int64_t MatmulBf16::ScratchBytes() const { return state_->scratch.bytes() + state_->widened.bytes(); }
+
+// The same product on a CPU that multiplies floats only. Every bfloat16 is a float, so nothing is lost on the
+// way.
+void MatmulBf16::RunInSoftware(const MatmulBf16Args& p) {
+  Buffer<float>& widened = state_->widened;
+  if (widened.size() < p.m * p.k + p.k * p.n) widened = Buffer<float>(p.m * p.k + p.k * p.n);
+  float* const a = widened.get();
+  float* const b = a + p.m * p.k;
+  const auto widen = [](const MatrixBf16& from, int64_t rows, int64_t columns, float* to) {
+    if (from.transposed) std::swap(rows, columns);
+    WidenRows(rows, columns, from.data, from.ld, to);
+    return Matrix{to, columns, from.transposed};
+  };
+  const Matrix first = widen(p.a, p.m, p.k, a);
+  Matrix second{b, p.n, false};
+  if (p.b_packed) {
+    WidenStrips(p.k, p.n, p.b.data, b);
+  } else {
+    second = widen(p.b, p.k, p.n, b);
+  }
+  Matmul({.m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .a = first,
+          .b = second,
+          .c = p.c,
+          .ldc = p.ldc,
+          .accumulate = p.accumulate});
+}
 
 void MatmulBf16::Run(const MatmulBf16Args& p) {
   if (p.m == 0 || p.n == 0) return;
+  if (!InHardware()) return RunInSoftware(p);
   const OneThread one_thread;
   State& s = *state_;
   try {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Matrix product of bfloat16 operands with float accumulation, by oneDNN (AMX or AVX512_BF16) on the calling
-// thread.
+// Matrix product of bfloat16 operands with float accumulation on the calling thread, by oneDNN.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +32,9 @@ struct MatmulBf16Args {
 // does not change results. Not thread-safe; one object per thread.
 class MatmulBf16 {
  public:
-  // Returns whether this CPU multiplies bfloat16 in hardware.
-  static bool Supported();
+  // Returns whether this CPU multiplies bfloat16 (AVX512_BF16 or AMX; isa.h). On other CPUs the operands are
+  // widened to float and multiplied as fp32: the same meaning, slower, and other last bits.
+  static bool InHardware();
 
   MatmulBf16();
   ~MatmulBf16();
@@ -46,6 +46,8 @@ class MatmulBf16 {
   int64_t ScratchBytes() const;
 
  private:
+  void RunInSoftware(const MatmulBf16Args& product);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "worker/compute/engine/kernels/isa.h"
 #include "worker/compute/engine/kernels/kernels.h"
 
 namespace ringmaster::engine::kernels {
@@ -20,12 +21,6 @@ constexpr Kernels kAvx2 = {.name = "avx2", RM_FOR_ALL_KERNELS(RM_AVX2)};
 constexpr Kernels kAvx512 = {.name = "avx512", RM_FOR_ALL_KERNELS(RM_AVX512)};
 constexpr Kernels kTiles = {.name = "tiles",
                             RM_FOR_ALL_KERNELS(RM_AVX512_BF16).multiply_tiles = MultiplyTiles};
-
-bool HasAvx2() { return __builtin_cpu_supports("avx2") != 0; }
-bool HasAvx512() {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-}
 #endif
 
 }  // namespace
@@ -34,8 +29,9 @@ const Kernels& ReferenceKernels() { return kReference; }
 
 const Kernels& FastKernels() {
 #if defined(__x86_64__)
-  if (HasAvx512()) return HasTiles() ? kTiles : kAvx512;
-  if (HasAvx2()) return kAvx2;
+  if (UsedIsa() >= Isa::kAmx) return kTiles;
+  if (UsedIsa() >= Isa::kAvx512) return kAvx512;
+  if (UsedIsa() >= Isa::kAvx2) return kAvx2;
 #endif
   return kBase;
 }
@@ -43,9 +39,9 @@ const Kernels& FastKernels() {
 const Kernels* KernelsFor(const char* name) {
   if (std::strcmp(name, "base") == 0) return &kBase;
 #if defined(__x86_64__)
-  if (std::strcmp(name, "avx2") == 0 && HasAvx2()) return &kAvx2;
-  if (std::strcmp(name, "avx512") == 0 && HasAvx512()) return &kAvx512;
-  if (std::strcmp(name, "tiles") == 0 && HasAvx512() && HasTiles()) return &kTiles;
+  if (std::strcmp(name, "avx2") == 0 && UsedIsa() >= Isa::kAvx2) return &kAvx2;
+  if (std::strcmp(name, "avx512") == 0 && UsedIsa() >= Isa::kAvx512) return &kAvx512;
+  if (std::strcmp(name, "tiles") == 0 && UsedIsa() >= Isa::kAmx) return &kTiles;
 #endif
   return nullptr;
 }
