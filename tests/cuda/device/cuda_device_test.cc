@@ -240,8 +240,7 @@ TEST(Device, AnotherKindOfDeviceIsRefused) {
   const Status refused = agree(cuda::CreateDevice().value(), device::NewHostDevice(1));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kConflict);
-  EXPECT_NE(refused.error().message.find("computes on cpu, the others on cuda Emulated GPU"),
-            std::string::npos)
+  EXPECT_NE(refused.error().message.find(", the others on cuda Emulated GPU"), std::string::npos)
       << refused.error().message;
 }
 
