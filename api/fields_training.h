@@ -98,8 +98,8 @@ struct Table<Training> {
         "Device that computes. `auto`: a GPU if the worker has one, otherwise the CPU. All workers of a job "
         "must use the same kind of device."),
       F("precision", &Training::precision, {.max_length = 16, .values = "fp32|bf16"},
-        "Arithmetic of matrix products. bf16 keeps fp32 master weights and requires a device that supports "
-        "it."),
+        "Arithmetic of matrix products. `bf16` rounds their operands and keeps fp32 master weights; a CPU "
+        "without AVX512_BF16 or AMX multiplies the rounded operands as fp32, which is slower."),
       F("numerics", &Training::numerics, {.max_length = 16, .values = "exact|fast"},
         "`exact`: the weights are bit-identical for every number of workers and after every failure. `fast`: "
         "plain "
