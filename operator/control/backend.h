@@ -53,10 +53,10 @@ class View {
 //  - SetStatus: the job's revision is `if_revision`, otherwise kConflict;
 //  - CreatePod: no pod of that name exists, otherwise kAlreadyExists;
 //  - DeletePod: a pod of that name exists, otherwise kNotFound, and has that uid, otherwise kConflict;
-//  - ReleaseGang: as DeletePod for each of its pods, and the nodes have room for all of them next to the pods
-//  that were
-//    released before and have no node yet, otherwise kConflict. A pod without a gate is not an error.
+//  - ReleaseGang: as DeletePod for each of its pods, and the nodes have room for all of them in addition to
+//    the released pods without a node, otherwise kConflict. A pod without a gate is not an error.
 // PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.
+//
 // A permanent refusal (quota, admission, permissions) is kForbidden and an invalid object is kInvalid, with
 // the server's message. The controller passes it to the next decisions (core::Refusal).
 struct Write {

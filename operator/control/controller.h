@@ -14,8 +14,7 @@
 //  - No decision uses a view that does not include the controller's own acknowledged writes (freshness.h).
 //  - A live read follows a write of unknown outcome, and one that shows that the view is behind.
 //  - A Kubernetes event is sent only after the actions of its decision were acknowledged.
-//  - At most max_in_flight writes are in flight. Jobs take turns, so a gang of thousands does not delay the
-//  others.
+//  - At most max_in_flight writes are in flight. Jobs take turns, so a large gang does not delay the others.
 //
 // A large gang is reconciled periodically while it changes, not once per event. A refusal (quota, admission,
 // permissions) is kept per job and passed to the next decisions until a write about pods succeeds or the spec

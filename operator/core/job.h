@@ -43,8 +43,7 @@ struct Job {
   std::string uid;              // changes when a job is deleted and created again under the same name
   int64_t spec_generation = 1;  // increases with every change of the spec
   bool deleted = false;
-  bool native =
-      true;  // the built-in trainer: the coordinator keeps the survivors, and a lost pod is replaced alone
+  bool native = true;  // the built-in trainer: survivors go on, and a lost pod is replaced alone
   bool suspend = false;
   bool wants_rdma = false;  // requested; a fallback to TCP is reported
 
@@ -61,12 +60,10 @@ struct Job {
   std::vector<Rule> rules;
 
   GangMode gang = GangMode::kAuto;
-  Duration gang_timeout =
-      seconds(600);         // limit for finding nodes, after which the gang is withdrawn for a while; 0: none
-  bool autoscaler = false;  // pods are released before there is room, so that nodes are added
+  Duration gang_timeout = seconds(600);  // for finding nodes; then the gang is withdrawn; 0: no limit
+  bool autoscaler = false;               // pods are released before there is room, so that nodes are added
 
-  Duration startup_limit =
-      seconds(1800);  // from all pods running to the first step, and from a bound pod to a running one
+  Duration startup_limit = seconds(1800);  // all pods run -> first step; one pod bound -> running
   Duration unreachable_node_limit = seconds(60);
   Duration node_exclusion = seconds(86400);
   Duration active_deadline{0};  // 0: none; time spent suspended does not count

@@ -5,37 +5,33 @@
 //
 // Invariants; the simulator (tests/sim/controller) checks them by number:
 //  I1. The ledger is the write-ahead log: a decision holds either one SetStatus or worker actions, never
-//  both. A
-//      counted failure, a stop and a new attempt are written first. The actions follow once that write is
-//      observed.
+//      both. A counted failure, a stop and a new attempt are written first. The actions follow once that
+//      write is observed.
 //  I2. Names are functions of (job, attempt, rank), so creating an object twice is harmless, and so is a lost
-//  reply. I3. Drain before create: no pod is created while one of another attempt exists. At any time the
-//  live pods are of
-//      one attempt, with at most one pod per rank.
+//      reply.
+//  I3. Drain before create: no pod is created while one of another attempt exists. At any time the live pods
+//      are of one attempt, with at most one pod per rank.
 //  I4. The attempt number never decreases and is never used for two pod sets.
 //  I5. Charged restarts never exceed maxRestarts. A charged failure is counted exactly once, and before the
-//  operator
-//      removes its pod.
+//      operator removes its pod.
 //  I6. An ended job is never started again. Its only actions are deletions by cleanPods and by TTL. With
-//  cleanPods
-//      Running it ends without live pods.
+//      cleanPods Running it ends without live pods.
 //  I7. A suspended job has no pods, and the next ones belong to a new attempt.
 //  I8. A deletion names the pod's uid. Force is used only for pods that ended, were counted as lost,
-//  overstayed their
-//      grace period, or are on a node that has been unreachable for longer than the limit.
+//      overstayed their grace period, or are on a node that has been unreachable for longer than the limit.
 //  I9. No pod is created before the back-off is over.
 //  I10. Counters never decrease, and no second of a job's life is accounted twice.
 //  I11. A gang is released as a whole and only when there is room for it. Gangs do not block each other for
-//  ever: one
-//       that has not found its nodes in time releases what it holds.
+//       ever: one that has not found its nodes in time releases what it holds.
 //  I12. Pods are created after the supporting objects, which are created again when they are deleted.
 //  I13. After a refusal nothing is requested again before its pause is over.
 //  I14. New pods avoid excluded nodes until the exclusion ends.
 //  I15. The gang follows the newest leader: pods that a deposed leader creates late never take part, and are
-//  drained. I16. An unresponsive worker is not charged before the state of its node is known, nor when the
-//  node is lost, and
-//       new pods avoid the node until then. A worker that ended with an error, in a framework whose gang ends
-//       as a whole, is not charged for the loss of a peer's node.
+//       drained.
+//  I16. An unresponsive worker is not charged before the state of its node is known, nor when the node is
+//       lost, and new pods avoid the node until then. A worker that ended with an error, in a framework whose
+//       gang ends as a whole, is not charged for the loss of a peer's node.
+//
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
 #pragma once

@@ -202,14 +202,12 @@ struct Goodput {
 };
 
 struct Ledger {
-  int64_t attempt =
-      0;  // fencing token of the pod set; 0: none was created yet; never decreases, never used twice
-  int32_t gang_size =
-      0;  // pods of this attempt; only the native framework can change the size of a running gang
-  Time attempt_since{};                // when it was decided, or when it lost nodes that it needs
-  bool placed = false;                 // the gang of this attempt has the nodes that it needs
-  int32_t withdrawals = 0;             // in a row: gangs that found no nodes in time
-  std::string withdrawn_for;           // what the last of them lacked
+  int64_t attempt = 0;        // fencing token of the pod set; 0: none yet; never decreases, never used twice
+  int32_t gang_size = 0;      // pods of this attempt; only native gangs can change their size while they run
+  Time attempt_since{};       // when it was decided, or when it lost nodes that it needs
+  bool placed = false;        // the gang of this attempt has the nodes that it needs
+  int32_t withdrawals = 0;    // in a row: gangs that found no nodes in time
+  std::string withdrawn_for;  // what the last of them lacked
   std::vector<ExcludedNode> excluded;  // sorted by name
   std::vector<Suspect> suspects;       // oldest first
   Restarts restarts;

@@ -3,8 +3,7 @@
 // Rendezvous variables for frameworks other than native: the variables that the framework's library or
 // launcher reads. The first worker is the rendezvous point. Pure function.
 //   pytorch, deepspeed   torchrun's PET_*; MASTER_ADDR and MASTER_PORT; with one process per worker also
-//   RANK, WORLD_SIZE
-//                        and their LOCAL_ variants, so that a plain `python train.py` works
+//                        RANK, WORLD_SIZE and their LOCAL_ variants, so that `python train.py` works
 //   tensorflow           TF_CONFIG with all workers
 //   jax                  JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID
 // The size of such a gang is fixed, so no elastic range is set.

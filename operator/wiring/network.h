@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The network setups of spec.network:
-//   shared device plugin   rdma.resource                      the count grants access, all devices are
-//   visible SR-IOV with Multus     rdma.resource + networks           one attachment per virtual function
+//   shared device plugin   rdma.resource                      the count is a permit, all devices appear
+//   SR-IOV with Multus     rdma.resource + networks           one attachment per virtual function
 //   host device            rdma.resource + networks           as SR-IOV, with whole devices
 //   host network           hostNetwork (+ rdma.resource)      ports from the job's range
 //   DRA                    rdma.claimTemplate                 one claim per device
