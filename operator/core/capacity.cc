@@ -67,14 +67,14 @@ void Capacity::Drop(const Amounts* amounts) {
   if (--kind->second == 0) kinds_.erase(kind);
 }
 
-int32_t Capacity::Slots(const Node& node, const Amounts& requests) const {
-  int64_t slots = std::numeric_limits<int32_t>::max();
+int32_t Capacity::PodsThatFit(const Node& node, const Amounts& requests) const {
+  int64_t pods = std::numeric_limits<int32_t>::max();
   for (size_t i = 0; i < requests.size(); ++i) {
     if (requests[i] <= 0) continue;
     const int64_t free = At(node.allocatable, i) - At(node.used, i);
-    slots = std::min(slots, std::max<int64_t>(free, 0) / requests[i]);
+    pods = std::min(pods, std::max<int64_t>(free, 0) / requests[i]);
   }
-  return static_cast<int32_t>(slots);
+  return static_cast<int32_t>(pods);
 }
 
 // ---- observations
@@ -152,7 +152,7 @@ void Capacity::Unplace(const std::string& uid, Pod& pod) {
 
 bool Capacity::PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod) {
   Node& node = place.second;
-  if (!node.facts || !node.facts->ready || Slots(node, *pod.requests) < 1) return false;
+  if (!node.facts || !node.facts->ready || PodsThatFit(node, *pod.requests) < 1) return false;
   if (!Matches(*pod.shape, *node.facts)) return false;
   pod.at = &place;
   Add(node.used, *pod.requests, +1);
@@ -249,8 +249,8 @@ Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
       all.unmatched += 1;
       continue;
     }
-    const int32_t slots = offered ? std::min(Slots(node, requests), count) : 0;
-    if (slots == 0) {
+    const int32_t pods = offered ? std::min(PodsThatFit(node, requests), count) : 0;
+    if (pods == 0) {
       all.full += 1;
       continue;
     }
@@ -258,8 +258,8 @@ Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
     if (!shape.topology_key.empty()) value = node.facts->labels.at(shape.topology_key);
     if (domain && value != *domain) continue;
     Room& room = domains[value];
-    room.nodes.emplace_back(name, slots);
-    room.total += std::min(slots, count - room.total);
+    room.nodes.emplace_back(name, pods);
+    room.total += std::min(pods, count - room.total);
   }
   Room best;
   for (auto& [value, room] : domains)

@@ -137,7 +137,7 @@ class Capacity {
   static void Add(Amounts& to, const Amounts& amounts, int64_t sign);
   const Amounts* Hold(Amounts amounts);
   void Drop(const Amounts* amounts);
-  int32_t Slots(const Node& node, const Amounts& requests) const;
+  int32_t PodsThatFit(const Node& node, const Amounts& requests) const;
   Room RoomFor(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes) const;
   std::string Missing(const PodShape& shape, int32_t count, const Room& room) const;
   void Place(const std::string& uid, Pod& pod);

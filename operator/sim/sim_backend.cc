@@ -12,12 +12,12 @@ using control::Revision;
 
 namespace {
 
-constexpr const char* kSlot = "slot";  // every pod takes one; nodes have some
+constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
 constexpr Duration kLate = seconds(8);
 
 core::Capacity::Shape ShapeWithout(const std::vector<std::string>& excluded) {
   auto shape = std::make_shared<core::PodShape>();
-  shape->requests[kSlot] = 1;
+  shape->requests[kPlace] = 1;
   if (!excluded.empty()) shape->affinity = {{{"metadata.name", core::Requirement::Op::kNotIn, excluded}}};
   return shape;
 }
@@ -242,7 +242,7 @@ void SimBackend::OnNode(const std::string& name) {
 void SimBackend::LearnNode(const std::string& name, bool lost) {
   core::NodeFacts facts;
   facts.name = name;
-  facts.allocatable = {{kSlot, world_.nodes().at(name).slots}, {"pods", 100}};
+  facts.allocatable = {{kPlace, world_.nodes().at(name).pod_capacity}, {"pods", 100}};
   facts.ready = !lost;
   capacity_.SetNode(std::move(facts));
   if (lost)
@@ -275,7 +275,7 @@ void SimBackend::LearnPod(Cached& cached, core::Pod pod, bool live) {
   if (!pod.alive()) {
     if (!options_.keeps_reservations) capacity_.RemovePod(pod.uid);
   } else if (pod.bound()) {
-    capacity_.SetPod(pod.uid, {{kSlot, 1}}, pod.node);
+    capacity_.SetPod(pod.uid, {{kPlace, 1}}, pod.node);
   } else if (pod.gated) {
     if (live)
       capacity_.Unreserve(pod.uid);

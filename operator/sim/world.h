@@ -41,7 +41,7 @@ struct PodTruth {
 };
 
 struct NodeTruth {
-  int32_t slots = 1;  // the number of pods that fit
+  int32_t pod_capacity = 1;  // the number of pods that fit
   std::optional<Time> lost_since;
   std::optional<Time> reported_since;  // when the API server reported it lost, some time later
 };
@@ -83,8 +83,8 @@ class World {
     std::function<Behaviour(const core::Pod&)> behaviour;  // default: runs until it is stopped
     bool models = true;  // run nodes, scheduler, gang and framework models; otherwise every pod has room
     core::GangProvider provider = core::GangProvider::kNone;
-    std::vector<int32_t> slots;     // of each node
-    bool accepts_any_term = false;  // planted bug: orders of deposed leaders reach the agents
+    std::vector<int32_t> pod_capacities;  // of each node
+    bool accepts_any_term = false;        // planted bug: orders of deposed leaders reach the agents
   };
   // Observers of the true state: the backend, which carries changes to the view, and the checker.
   struct Observer {

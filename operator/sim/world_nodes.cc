@@ -64,7 +64,7 @@ void World::Schedule() {
             [](const Waiting& a, const Waiting& b) { return a.pod->number < b.pod->number; });
   std::map<std::string, int32_t> free;
   for (const auto& [name, node] : nodes_)
-    if (!node.reported_since) free[name] = node.slots;
+    if (!node.reported_since) free[name] = node.pod_capacity;
   for (const auto& [key, job] : jobs_) {
     for (const auto& [name, pod] : job.pods)
       if (pod.pod.alive() && pod.pod.bound())
@@ -75,10 +75,10 @@ void World::Schedule() {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
     for (const bool anywhere : {false, true}) {
-      for (auto& [name, slots] : free) {
-        if (slots <= 0 || named(w.pod->excluded_nodes, name)) continue;
+      for (auto& [name, places] : free) {
+        if (places <= 0 || named(w.pod->excluded_nodes, name)) continue;
         if (!anywhere && named(w.pod->avoided_nodes, name)) continue;
-        slots -= 1;
+        places -= 1;
         return &name;
       }
     }
@@ -97,7 +97,7 @@ void World::Schedule() {
       const int32_t min = w.job->support ? w.job->support->min : 1;
       auto rest = free;
       int32_t room = 0;
-      for (auto& [name, slots] : rest) room += std::max(slots, 0);
+      for (auto& [name, places] : rest) room += std::max(places, 0);
       missing[w.job] = bound + std::min(unbound, room) >= min ? 0 : 1;
     }
     std::erase_if(waiting, [&](const Waiting& w) { return missing.at(w.job) > 0; });

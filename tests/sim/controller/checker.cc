@@ -133,7 +133,7 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
   if (now - world_.nodes_changed_at() < kNodeLag || now - world_.term_since() < kNodeLag) return;
   std::map<std::string, int32_t> free;  // by node
   for (const auto& [name, node] : world_.nodes())
-    if (!node.reported_since) free[name] = node.slots;
+    if (!node.reported_since) free[name] = node.pod_capacity;
   std::set<std::string> released;
   for (const core::PodRef& ref : release.pods) released.insert(ref.uid);
   std::vector<const sim::PodTruth*> coming;
@@ -147,7 +147,7 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
     }
   }
   int32_t room = 0;
-  for (const auto& [name, slots] : free) room += slots;
+  for (const auto& [name, places] : free) room += places;
   for (const sim::PodTruth* p : coming) {
     // A pod that two leaders released into the same room waits for a node that it is not excluded from.
     const bool may = std::any_of(free.begin(), free.end(), [&](const auto& node) {

@@ -80,11 +80,11 @@ class Simulation {
                        : rng_.Chance(0.6) ? core::GangProvider::kScheduler
                                           : core::GangProvider::kNone;
     // There is room for one job, but not always for two.
-    int32_t slots = kMostPods + static_cast<int32_t>(rng_.Below(2));
-    while (slots > 0) {
-      const auto node = std::min(slots, 1 + static_cast<int32_t>(rng_.Below(3)));
-      options.slots.push_back(node);
-      slots -= node;
+    int32_t places = kMostPods + static_cast<int32_t>(rng_.Below(2));
+    while (places > 0) {
+      const auto node = std::min(places, 1 + static_cast<int32_t>(rng_.Below(3)));
+      options.pod_capacities.push_back(node);
+      places -= node;
     }
     options.accepts_any_term = mutation_ == Mutation::kAgentsObeyAnyLeader;
     return options;
