@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The IDX parser, plain and gzipped: no input may crash it or make it take memory the input did not pay for.
+// Fuzzes the IDX parser, plain and gzipped: no input may crash it or make it allocate more memory than its
+// size justifies.
 #include <cstddef>
 #include <cstdint>
 #include <span>

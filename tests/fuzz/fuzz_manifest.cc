@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The manifest parser: no input may crash it, and what it accepts it writes again as it was.
+// Fuzzes the manifest parser: no input may crash it, and an accepted manifest survives a round trip
+// unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Any bytes as a stream of frames, and as one JSON body: no crash, and whatever is accepted survives another
-// trip unchanged.
+// Fuzzes the codec with a stream of frames and with one JSON body: no input may crash it, and an accepted
+// message survives a round trip unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,7 +19,7 @@ void MustSurvive(const ringmaster::rendezvous::Message& message) {
   decoder.Feed(frame);
   const auto again = decoder.Next();
   CHECK(again.ok() && again.value().has_value());
-  // As bytes: a NaN is not equal to itself.
+  // Compare bytes: a NaN is not equal to itself.
   CHECK(Encode(*again.value()) == frame);
 }
 
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto body = ringmaster::rendezvous::DecodeBody(bytes);
   if (body.ok()) MustSurvive(*body);
   ringmaster::rendezvous::Decoder decoder;
-  // In pieces whose size the input itself decides.
+  // Feed pieces whose size depends on the input.
   const size_t piece = size > 0 ? 1 + data[0] % 61 : 1;
   for (size_t at = 0; at < size; at += piece) {
     decoder.Feed(bytes.substr(at, piece));

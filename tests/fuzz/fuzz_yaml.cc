@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Any text: LoadYaml ends, and what it accepts encodes and decodes to the same job, as YAML and as JSON. The
-// text up to a NUL is a manifest, the rest a --set path and value.
+// Fuzzes LoadYaml: it terminates, and an accepted job survives a round trip through YAML and JSON. The text
+// up to a NUL is a manifest, the rest a --set path and value.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a fuzz target without a fuzzer: every file of the corpus, then inputs mutated from it. An input is a
-// function of (seed, run) alone, so a failure is repeated by the line that it prints.
+// Runs a fuzz target without a fuzzer: first every file of the corpus, then inputs mutated from them. An
+// input is a function of (seed, run), so the command that a failure prints repeats it.
 //
-//   fuzz_x [--seed S] [--runs N] [--run I] [FOLDER...]     --run I: that mutated input only
+//   fuzz_x [--seed S] [--runs N] [--run I] [FOLDER...]     --run I: only that mutated input
 #include <signal.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ using ringmaster::SplitMix64;
 constexpr size_t kLongestInput = 16384;
 constexpr unsigned kHangSeconds = 30;
 
-// What the signal handler writes; set before each input.
+// The text that the signal handler writes; set before each input.
 char g_where[4352];
 
 extern "C" void OnFatalSignal(int number) {
@@ -94,7 +94,7 @@ std::vector<std::string> FilesUnder(const std::string& folder) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) files.push_back(entry.path().string());
   }
-  std::sort(files.begin(), files.end());  // the order of a folder is no part of a seed
+  std::sort(files.begin(), files.end());  // the order in a folder varies, but must not affect the inputs
   return files;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs with `device: cuda` on emulated GPUs, for the tests that need them. Only CUDA itself is replaced."""
+"""Runs whole jobs with `device: cuda` on emulated GPUs. Only CUDA itself is replaced."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def expect(good, what):
 
 
 def write_job(path, data, steps, workers, device, minimum=1, extra="", spec="", slots=1):
-    """`extra` goes into spec.training, `spec` into spec."""
+    """Writes a job file. `extra` is added to spec.training, `spec` to spec."""
     text = harness.job_text(data, "gpt", workers, steps, minimum, every=10, extra=spec, slots=slots)
     text = text.replace("maxRestarts: 100000, maxWithoutProgress: 100000", "maxRestarts: 4, maxWithoutProgress: 4")
     path.write_text(text.replace("\n    steps:", f"\n    device: {device}{extra}\n    steps:"))
@@ -39,7 +39,7 @@ class Case:
         self.folder, self.data, self.steps = folder, data, steps
 
     def start(self, name, workers, device, extra="", minimum=1, spec="", slots=1, **environment):
-        """One run; environment variables on top of ours."""
+        """Starts a run with additional environment variables."""
         print(name, flush=True)
         job = self.folder / f"{name}.yaml"
         write_job(job, self.data, self.steps, workers, device, minimum, extra, spec, slots)
@@ -70,8 +70,8 @@ def log_text(out):
     return "".join(path.read_text(errors="replace") for path in sorted((out / "logs").glob("*.log")))
 
 
-def said(out):
-    """All that workers logged and that was told of them."""
+def reported(out):
+    """Returns the logs of the workers and the events of the run."""
     events = out / "events.jsonl"
     return log_text(out) + (events.read_text() if events.exists() else "")
 
@@ -87,7 +87,7 @@ def trainers_of(run):
 
 @contextlib.contextmanager
 def cases(flags, steps=STEPS, real=False):
-    """A Case with data, in a folder that is left when something failed."""
+    """Yields a Case with data, in a folder that is kept after a failure."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-gpu-"))
     data = folder / "data"
     harness.make_data(data)

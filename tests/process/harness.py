@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process tests share: tiny data, tiny jobs, runs of `ringmaster`, and a look at what is left behind.
+"""Shared parts of the process tests: tiny data, tiny jobs, runs of `ringmaster`, and checks for leftover processes.
 
 Nothing here sleeps: every wait is for an event (a line, an exit, a pidfd) with a deadline.
 """
@@ -23,7 +23,7 @@ WORDS = "the of and a to in he was that it his her with as had for she not at bu
 
 
 def make_data(folder: pathlib.Path) -> None:
-    """Text, and images in the MNIST layout: a few kilobytes each, the same on every call."""
+    """Writes text, and images in the MNIST layout: a few kilobytes each, the same on every call."""
     dice = random.Random(1)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text.txt").write_text(" ".join(dice.choice(WORDS) for _ in range(6000)))
@@ -38,7 +38,7 @@ def make_data(folder: pathlib.Path) -> None:
 
 def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
              every: int = 10, slots: int = 1) -> str:
-    """A manifest. Restarts are not limited here: the schedules below kill far more than a real machine does."""
+    """Returns a manifest. Its restarts are unlimited, because the tests kill far more often than real machines fail."""
     if model == "gpt":
         training = f"""
     model: {{kind: gpt, layers: 2, heads: 2, width: 32, context: 32, tokenizer: bytes}}
@@ -63,13 +63,13 @@ spec:
 
 
 def die_with_parent():
-    """In the child: whatever happens to the test, its runs end too."""
+    """Runs in the child process: however the test ends, its runs end too."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 class Run:
-    """One `ringmaster run`; its metrics lines arrive as they are printed."""
+    """One `ringmaster run`, whose metrics lines can be read as they are printed."""
 
     def __init__(self, binary, job, out, *flags, progress="json"):
         self.out = pathlib.Path(out)
@@ -93,11 +93,11 @@ class Run:
         self.errors.extend(self.process.stderr)
 
     def next_line(self, timeout_s=DEADLINE_S):
-        """The next line, None when the output has ended. Raises queue.Empty at the deadline."""
+        """Returns the next line; None when the output has ended. Raises queue.Empty at the deadline."""
         return self.lines.get(timeout=timeout_s)
 
     def wait_for_step(self, step, timeout_s=DEADLINE_S):
-        """The newest step printed, once it is at least `step`; None when the run ended before."""
+        """Waits until a step of at least `step` is printed and returns it; None when the run ended before."""
         end = time.monotonic() + timeout_s
         while (line := self.next_line(max(0.01, end - time.monotonic()))) is not None:
             seen = json.loads(line)["step"]
@@ -114,7 +114,7 @@ class Run:
         return code
 
     def within(self, seconds):
-        """Lets that much time pass, or less when the run ends before: False then."""
+        """Waits for `seconds` and returns True; returns False as soon as the run ends."""
         try:
             self.process.wait(seconds)
             return False
@@ -128,7 +128,7 @@ class Run:
         return "".join(self.errors)
 
     def workers(self):
-        """{pod: (agent pid, [trainer pids])}; only complete workers with a living agent."""
+        """Returns {pod: (agent pid, [trainer pids])} of the workers with a live agent."""
         return {pod: pids for pod, pids in workers_of(self.out).items() if pids[0] > 0}
 
 
@@ -150,9 +150,9 @@ def parent_and_state(pid):
 
 
 def workers_of(out):
-    """{pod: (agent, [trainers])} of the run in `out`. Agents are known by their secret's place; trainers, which do not
-    learn it, by being an agent's children, or by the job's place once their agent is dead. A pod with slots is there
-    without trainers, and each of its keepers as pod/pid with its own."""
+    """Returns {pod: (agent, [trainers])} of the run in `out`. Processes of the run have its job file in their environment;
+    trainers also have RINGMASTER_MEMBER. A pod with slots is listed without trainers, and each agent of a slot as
+    pod/pid with its trainer."""
     folder = pathlib.Path(out).absolute() / ".run"
     agents, trainers = {}, []
     for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -174,7 +174,7 @@ def workers_of(out):
 
 
 def processes_of(out):
-    """{pid: pod} of every living process of the run."""
+    """Returns {pid: pod} of every live process of the run."""
     return {pid: name for name, (agent, trainers) in workers_of(out).items() for pid in [agent, *trainers] if pid > 0}
 
 
@@ -187,7 +187,7 @@ def kill(pid, number):
 
 
 def wait_gone(out, timeout_s=20):
-    """Waits for the end of every process of the run; gives back those that stayed."""
+    """Waits for the end of every process of the run; returns those that are still alive at the deadline."""
     end = time.monotonic() + timeout_s
     while processes := processes_of(out):
         pid = next(iter(processes))
@@ -212,7 +212,7 @@ def metrics(out):
     return [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
 
 
-# What must be equal text in every run: where and how fast it was computed may differ.
+# Keys whose text must be equal in every run; the others depend on where and how fast it ran.
 SAME_KEYS = ("step", "loss", "lr", "gradNorm", "samples")
 
 
@@ -221,7 +221,7 @@ def curve(out):
 
 
 def newest_chunks(out):
-    """{file name: bytes} of the newest checkpoint, without its manifest (which tells of the run, too)."""
+    """Returns {file name: bytes} of the newest checkpoint, without its manifest (which also describes the run)."""
     folders = sorted((pathlib.Path(out) / "checkpoints").glob("step-[0-9]*"))
     folders = [folder for folder in folders if (folder / "MANIFEST").exists()]
     if not folders:
@@ -230,7 +230,7 @@ def newest_chunks(out):
 
 
 def differences(out, reference):
-    """What a finished run has different from an undisturbed one, in words."""
+    """Describes the differences between a finished run and a reference run."""
     found = []
     ours, theirs = summary(out), summary(reference)
     for key in ("phase", "step", "weightsHash", "optimizerHash"):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// print_logits CHECKPOINT TOKEN...: the logits of one sample, one position per line, in text that keeps every
-// bit. The other half of transformers_logits.
+// print_logits CHECKPOINT TOKEN...: prints the logits of one sample, one position per line, as text that
+// preserves every bit. Used by transformers_logits.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Preloaded into a process (LD_PRELOAD), makes it wait for the disk: each fsync of what belongs to a
-// checkpoint takes as many milliseconds as SLOW_DISK_MS says.
+// Simulates a slow disk when preloaded into a process (LD_PRELOAD): each fsync of a checkpoint's file takes
+// SLOW_DISK_MS milliseconds longer.
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>

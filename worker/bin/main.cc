@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-worker: what runs in a worker pod. `agent` becomes ringmaster-agent, the small program beside
-// this one; that starts `train` as its child.
+// ringmaster-worker: the program of a worker pod. `agent` execs ringmaster-agent, the small program next to
+// this one, which starts `train` as its child.
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,10 +27,11 @@ constexpr int kCannotExec = 70;
 constexpr const char* kUsage =
     "Usage: ringmaster-worker COMMAND\n"
     "\n"
-    "  agent             keep a worker's trainer running (PID 1 of a pod; set up by RINGMASTER_* variables)\n"
-    "  train             train; started by an agent\n"
+    "  agent             supervise a worker's trainer (PID 1 of a pod; configured by RINGMASTER_* "
+    "variables)\n"
+    "  train             run the trainer; started by an agent\n"
     "  devices [--json] [--health]\n"
-    "                    what this machine has: CPUs, memory, GPUs, RDMA, transports; --health judges it\n"
+    "                    print this machine's CPUs, memory, GPUs, RDMA and transports; --health checks them\n"
     "  version           print the version\n";
 
 int BecomeAgent(char** argv) {
@@ -49,8 +50,7 @@ int Devices(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument != "--json" && argument != "--health") {
-      std::fprintf(stderr,
-                   "ringmaster-worker devices: unknown argument %s (only --json and --health are known)\n",
+      std::fprintf(stderr, "ringmaster-worker devices: unknown argument %s (must be --json or --health)\n",
                    argv[i]);
       return kBadUsage;
     }
@@ -58,7 +58,7 @@ int Devices(int argc, char** argv) {
   }
   inventory::Inventory found = inventory::Collect();
   if (!health) {
-    found.notes.push_back("training.device auto takes " + ringmaster::device::DescribeAutoDevice());
+    found.notes.push_back("training.device auto selects " + ringmaster::device::DescribeAutoDevice());
     std::fputs(json ? inventory::ToJsonText(found).c_str() : inventory::ToTable(found).c_str(), stdout);
     return 0;
   }
