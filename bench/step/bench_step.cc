@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 #include "base/time.h"
-#include "bench/step/beside_engine.h"
+#include "bench/step/outside_engine.h"
 #include "bench/step/raw_matmul.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"

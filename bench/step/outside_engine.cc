@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "bench/step/beside_engine.h"
+#include "bench/step/outside_engine.h"
 
 #include <algorithm>
 #include <array>
