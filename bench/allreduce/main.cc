@@ -70,7 +70,7 @@ bool RunRank(const Run& run, SharedPage& page, int rank) {
       cpu_set_t one;
       CPU_ZERO(&one);
       CPU_SET(cpu, &one);
-      // The fabric counts CPUs by affinity: pin after it has.
+      // Pin after the fabric is created, because it counts CPUs by affinity.
       set = one;
       break;
     }

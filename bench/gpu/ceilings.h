@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What this GPU gives at best, and how long something takes on it.
+// Measures the highest rates of this GPU, and how long work takes on it.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace ringmaster::bench {
 
-// Milliseconds of what `enqueue` gives to the stream: the median of some runs after two that warm up.
+// Returns the milliseconds of the work that `enqueue` adds to the stream: the median of the runs after two
+// that warm up.
 Result<double> Milliseconds(cuda::Stream stream, const std::function<void()>& enqueue);
 
-// Random numbers in [-1, 1): products of zeros would be quicker than any real ones.
+// Returns random numbers in [-1, 1): products of zeros are faster than real products.
 template <class T>
 Result<cuda::Buffer<T>> RandomBuffer(cuda::Stream stream, int64_t size);
 
 struct Ceilings {
   double products_tflops = 0;  // [size, size] by [size, size] in bf16
-  double copy_gbps = 0;        // on the device, reading and writing counted
+  double copy_gbps = 0;        // on the device, read and written bytes
 };
 Result<Ceilings> MeasureCeilings(cuda::Stream stream, cuda::Gemm& gemm, int64_t product_size,
                                  int64_t copy_bytes);

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a step goes, and what each part takes at best on this GPU: measured in the same run.
+"""Reports where the time of a step goes, next to the best time of each part on this GPU, measured in the same run.
 
-Three columns: what our kernel takes; the floor, by the rate of large products and of copies; and the ceiling that somebody
-reaches: the quickest algorithm of cuBLASLt for this very product, the quickest attention of PyTorch (cuDNN's or Flash),
-the rate of copies for all else. What a step could do without, or fuse with something else, has no ceiling: it counts
-against us.
+Three columns: the time of our kernel; the floor, from the rates of large products and of copies; and the ceiling that an
+existing implementation reaches: the fastest cuBLASLt algorithm for the same product, the fastest attention of PyTorch
+(cuDNN or Flash), the rate of copies for everything else. A part that a step could omit, or fuse with another part, has no
+ceiling: all of its time counts against us.
 """
 
 AVOIDABLE = {"gradients to zero", "weights to bf16", "exact sums", "exact sums, decoded", "gradients of biases"}
 
 
 def sdpa(results):
-    """{part: (milliseconds, backend)} of the quickest backend, forward and backward each."""
+    """Return {part: (milliseconds, backend)} of the fastest backend, for forward and backward."""
     best = {}
     for result in results or []:
         for part, key in (("attention", "forward_ms"), ("attention, backward", "backward_ms")):
@@ -21,7 +21,7 @@ def sdpa(results):
 
 
 def rows(parts, products, attention):
-    """(peak, copy, [(name, calls, milliseconds, floor, ceiling or None)]) of what one step does, all times of one call."""
+    """Return (peak, copy, [(name, calls, milliseconds, floor, ceiling or None)]) of one step; times are those of one call."""
     peak, copy = parts[0]["products_tflops"], parts[0]["copy_gbps"]
     table = [("product " + each["product"], each["calls"], each["milliseconds"], each["flops"] / peak * 1e-9,
               each["milliseconds"]) for each in products if each["calls"] > 0]
@@ -34,18 +34,18 @@ def rows(parts, products, attention):
 
 
 def lines(parts, products, sdpa_results, step_ms):
-    """The table, as lines of text. step_ms: what a step took."""
+    """Yield the lines of the table. step_ms: the time of a step."""
     attention = sdpa(sdpa_results)
     peak, copy, table = rows(parts, products, attention)
     yield f"ceilings: products {peak:.0f} TFLOP/s (bf16, random numbers), copy {copy:.0f} GB/s, PyTorch's attention in a layer:"
-    for result in sdpa_results or [{"backend": "none", "why": "there is no PyTorch; its floor stands for it"}]:
+    for result in sdpa_results or [{"backend": "none", "why": "PyTorch is not installed; the floor replaces it"}]:
         yield f"  {result['backend']}: " + (result["why"] if "why" in result else
                                             f"forward {result['forward_ms']:.3f} ms, backward {result['backward_ms']:.3f} ms")
     for part in parts[1:]:
         if part["by"]:
             theirs, backend = attention.get(part["part"], (None, None))
-            beside = f", {part['milliseconds'] / theirs:.2f} times {backend}'s" if theirs else ""
-            yield (f"  ours by {part['by']}, {part['part']}: {part['milliseconds']:.3f} ms{beside}"
+            ratio = f", {part['milliseconds'] / theirs:.2f} times {backend}'s" if theirs else ""
+            yield (f"  ours by {part['by']}, {part['part']}: {part['milliseconds']:.3f} ms{ratio}"
                    f"{'' if part['counted'] else ' (not chosen)'}")
     yield f"  {'part':<40} {'calls':>5} {'ms':>9} {'floor ms':>9} {'of floor':>8} {'ceiling ms':>10}"
     for name, calls, milliseconds, floor, ceiling in table:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goals of the benchmark, and whether a run met each."""
+"""Compares a run with the goals of the benchmark."""
 
 OURS, FAST, COMPILE = "ours exact", "ours fast", "torch compile"
 OVER_COMPILE, OVER_BEST, MFU, EXACT_COST = 1.3, 1.12, 0.58, 0.03
 
 
 def lines(rates, mfu, counts):
-    """One line for each goal. rates: tokens/s by who; mfu: the share of the datasheet, None when that is not known;
+    """Return one line per goal. rates: tokens/s by competitor; mfu: the share of the datasheet rate, None when unknown;
     counts: whether times mean anything here."""
     ours = rates[OURS]
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llm.c beside ours: train_gpt2cu, built by whoever runs the benchmark (make train_gpt2cu USE_CUDNN=1 NO_MULTI_GPU=1), on
-random tokens that are written here in its format of shards.
+"""Measures llm.c for comparison: train_gpt2cu, which the user of the benchmark builds (make train_gpt2cu USE_CUDNN=1
+NO_MULTI_GPU=1), on random tokens that this module writes in llm.c's shard format.
 
-Same shape, batch, optimizer and clip; float masters, no recomputation; with and without GELU fused to the products, of
-which the quicker counts. Two things cannot be made equal: it takes its own first weights and rows of tokens that follow
-each other, so its losses are only near ours, not the same curve; and it sums gradients in bf16. So it is shown, and is no
-part of a goal.
+Same shape, batch, optimizer and clipping; float masters, no recomputation; with and without GELU fused with the products,
+of which the faster counts. Two things differ: llm.c initialises its weights itself and reads consecutive rows of tokens, so
+its losses are near ours but not the same curve; and it sums gradients in bf16. Therefore its result is shown, but no goal
+uses it.
 """
 
 import array
@@ -15,14 +15,14 @@ import re
 import statistics
 import subprocess
 
-HOW = "llm.c: left out; --llmc FOLDER names a folder with train_gpt2cu (make train_gpt2cu USE_CUDNN=1 NO_MULTI_GPU=1)"
+HOW = "llm.c: skipped; --llmc FOLDER names a folder with train_gpt2cu (make train_gpt2cu USE_CUDNN=1 NO_MULTI_GPU=1)"
 FUSIONS = (0, 2)  # -ge: no GELU in the products, or forward and backward
 SHARD_MAGIC, SHARD_VERSION, SHARD_HEADER = 20240520, 1, 256
 STEP = re.compile(r"^step\s+(?P<step>\d+)/\d+ \| loss (?P<loss>[-+.\w]+) .*\| lr \S+ \| (?P<ms>[0-9.]+) ms \|", re.MULTILINE)
 
 
 def write_shards(folder: pathlib.Path, vocabulary, tokens):
-    """Two files of random tokens: 256 int32 (magic, version, count), then a uint16 for each token."""
+    """Write two files of random tokens: 256 int32 (magic, version, count), then a uint16 for each token."""
     if vocabulary > 1 << 16:
         raise ValueError(f"llm.c's shards have 16 bits for a token, and the vocabulary is {vocabulary}")
     for seed, name in enumerate(("train", "val"), 1):
@@ -35,7 +35,7 @@ def write_shards(folder: pathlib.Path, vocabulary, tokens):
 
 
 def command(program, shards, shape, samples, steps, fusion):
-    """Its arguments: no validation but the one batch that cannot be turned off, no samples, no checkpoints."""
+    """Return its command line: no validation except the one batch that cannot be disabled, no samples, no checkpoints."""
     context = shape["context"]
     flags = {"-i": shards / "train.bin", "-j": shards / "val.bin", "-e": f"d{shape['layers']}", "-b": samples, "-t": context,
              "-d": samples * context, "-x": steps, "-l": 3e-4, "-k": "constant", "-u": 0, "-c": 0.1, "-w": 1, "-f": 1,
@@ -44,7 +44,7 @@ def command(program, shards, shape, samples, steps, fusion):
 
 
 def parse(output, warm_up, steps):
-    """(median seconds of the steps after warm_up, last loss); ValueError when there are not all of them."""
+    """Return (median seconds of the steps after warm_up, last loss). Raises ValueError when a step is missing."""
     seen = [(int(each["step"]), float(each["loss"]), float(each["ms"])) for each in STEP.finditer(output)]
     if [number for number, _, _ in seen] != list(range(1, warm_up + steps + 1)):
         raise ValueError(f"{len(seen)} steps could be read of its output, not {warm_up + steps}")
@@ -52,11 +52,11 @@ def parse(output, warm_up, steps):
 
 
 def speed(folder, shards, shape, samples, warm_up, steps, fusion):
-    """((median seconds, last loss), "") or (None, why)."""
+    """Return ((median seconds, last loss), "") or (None, reason)."""
     program = pathlib.Path(folder).resolve() / "train_gpt2cu"
     if not program.exists():
         return None, f"{program} is not there"
-    # It is run where it lies: it looks for a tokenizer there, and does without.
+    # It runs in its folder, where it searches a tokenizer that it does not need.
     done = subprocess.run(command(program, shards, shape, samples, warm_up + steps, fusion), cwd=program.parent,
                           capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine while others compute: its clocks and power are read, nothing is set."""
+"""Reads clocks and power of the GPU while other programs compute; changes no setting."""
 
 import contextlib
 import shutil
 import subprocess
 
-# Dense bf16 of datasheets in TFLOP/s, by a part of the name.
+# Dense bf16 TFLOP/s of the datasheets, by a part of the name.
 DATASHEET = {"H200": 989, "H100 NVL": 835, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "B200": 2250}
 
 
@@ -23,7 +23,7 @@ def clocks():
 
 
 class UnderLoad:
-    """Clocks and power while others compute."""
+    """Samples clocks and power while other programs compute."""
 
     def __init__(self):
         self.samples = []
@@ -43,7 +43,7 @@ class UnderLoad:
                 for line in asked.stdout:
                     with contextlib.suppress(ValueError):  # "[N/A]"
                         clock, power, busy = (float(part) for part in line.split(","))
-                        self.samples += [(clock, power)] if busy >= 90 else []  # not while programs start
+                        self.samples += [(clock, power)] if busy >= 90 else []  # ignore the time in which programs start
 
     def __str__(self):
         if not self.samples:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GPT-2 on one GPU, in JSON lines for bench/gpu/run, which makes a report of them.
+// Measures GPT-2 on one GPU and prints JSON lines, of which bench/gpu/run makes a report.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -38,7 +38,7 @@ Training::Setup SetupOf(const Flags& flags, int64_t dataset_samples) {
   return {.model = flags.model, .exact = flags.numerics == "exact", .dataset_samples = dataset_samples};
 }
 
-// Which GPU it is.
+// Prints the GPU and its driver.
 Status Machine(const Flags&) {
   RM_ASSIGN(const auto devices, cuda::ListDevices());
   if (devices.empty()) return Error{Code::kUnavailable, "this process sees no GPU"};
@@ -51,7 +51,7 @@ Status Machine(const Flags&) {
   return Ok();
 }
 
-// The losses of the first steps, and in --folder what another program needs to make the same ones.
+// Prints the losses of the first steps, and writes to --folder what another program needs to repeat them.
 Status Curve(const Flags& flags) {
   RM_ASSIGN(const auto training, Training::Create(SetupOf(flags, 2 * int64_t{flags.model.max_samples})));
   RM_TRY(training->Write(flags.folder, flags.steps));
@@ -64,8 +64,8 @@ Status Curve(const Flags& flags) {
   return Ok();
 }
 
-// The median time of a step, and what its products took when they were measured. In --folder, if it is given,
-// what another program needs to make the same steps.
+// Prints the median time of a step, and the times of its products when they were measured. Writes to
+// --folder, if given, what another program needs to repeat the steps.
 Status Speed(const Flags& flags) {
   RM_ASSIGN(const auto training, Training::Create(SetupOf(flags, int64_t{1} << 20)));
   if (!flags.folder.empty()) RM_TRY(training->Write(flags.folder, flags.warm_up + flags.steps));
@@ -99,7 +99,7 @@ Status Speed(const Flags& flags) {
   return Ok();
 }
 
-// What the GPU can do at best, and each kernel of a step.
+// Prints the highest rates of the GPU, and the time of each kernel of a step.
 Status Parts(const Flags& flags) {
   RM_TRY(cuda::BindDevice(0));
   const bool tiny = flags.model.width < 256;
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, std::function<Status(const bench::Flags&)>> modes = {
       {"machine", bench::Machine}, {"curve", bench::Curve}, {"speed", bench::Speed}, {"parts", bench::Parts}};
   std::string mode;
-  CLI::App app{"GPT-2 on one GPU, in JSON lines: bench/gpu/run makes a report of them."};
+  CLI::App app{"Measure GPT-2 on one GPU, in JSON lines; bench/gpu/run makes a report of them."};
   app.add_option("mode", mode, "machine, curve (losses), speed, parts (each kernel)")
       ->required()
       ->check(CLI::IsMember({"machine", "curve", "speed", "parts"}));
@@ -147,8 +147,8 @@ int main(int argc, char** argv) {
   app.add_option("--samples", flags.model.max_samples, "samples of a step")->check(CLI::PositiveNumber);
   app.add_option("--precision", flags.precision)->check(CLI::IsMember({"bf16", "fp32"}));
   app.add_option("--numerics", flags.numerics)->check(CLI::IsMember({"exact", "fast"}));
-  app.add_option("--folder", flags.folder, "curve, speed: where weights, layout and tokens are written");
-  app.add_option("--warm-up", flags.warm_up, "speed: steps before those that count")
+  app.add_option("--folder", flags.folder, "curve, speed: folder for weights, layout and tokens");
+  app.add_option("--warm-up", flags.warm_up, "speed: steps before the measured ones")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--steps", flags.steps)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);

@@ -28,7 +28,7 @@ using cuda::Buffer;
 using cuda::Stream;
 namespace kernels = cuda::kernels;
 
-// Logits that exist at a time, as models have it by default.
+// Bytes of logits that exist at a time, the models' default.
 constexpr int64_t kLogitsBytes = int64_t{1} << 30;
 
 class Table {
@@ -58,7 +58,7 @@ Result<Buffer<int32_t>> RandomTokens(Stream stream, int64_t rows, int64_t vocabu
   return tokens;
 }
 
-// Attention by whoever is chosen, and by the other where there is one.
+// Adds attention by the chosen implementation, and by the other one where it exists.
 template <class T>
 Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda::AttentionOperands& operands,
                    Table& table) {
@@ -82,7 +82,7 @@ Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda:
         return attention->RunWith(library, stream, problem, pass, operands, scratch.get());
       };
       const bool counted = library == !chosen.native();
-      if (!counted && !run().ok()) continue;  // there is no other
+      if (!counted && !run().ok()) continue;  // no alternative here
       const std::string by = library ? (counted ? chosen.library : "the library") : "our kernels";
       RM_TRY(table.Add(
           forward ? "attention" : "attention, backward", config.layers, (forward ? 4 : 8) * bytes,
@@ -92,7 +92,7 @@ Status OfAttention(const engine::ModelConfig& config, Stream stream, const cuda:
   return Ok();
 }
 
-// Everything on activations.
+// Adds the kernels that work on activations.
 template <class T>
 Status OfActivations(Stream stream, const engine::ModelConfig& config, Table& table) {
   const int64_t rows = int64_t{config.max_samples} * config.context;
@@ -163,7 +163,7 @@ Status OfActivations(Stream stream, const engine::ModelConfig& config, Table& ta
                    });
 }
 
-// Everything on arenas of parameters.
+// Adds the kernels that work on parameter arenas.
 Status OfArenas(Stream stream, const engine::ModelConfig& config, int64_t elements, Table& table) {
   const auto arena = static_cast<double>(elements);
   const int64_t blocks = elements / engine::kBlock;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parts of a step of GPT-2, each on its own: how long its kernel takes at the step's shape, and the bytes
-// and operations that it cannot do without. Attention is by whoever is chosen, and the other one stands
-// beside it.
+// Measures each part of a GPT-2 step separately: the time of its kernel at the shape of the step, and the
+// bytes and operations that it needs at least. Of the two implementations of attention, the chosen one counts
+// and the other is listed for comparison.
 #pragma once
 
 #include <string>
@@ -17,14 +17,15 @@ namespace ringmaster::bench {
 struct Part {
   std::string name;
   int64_t calls = 0;        // in a step of one micro-batch
-  std::string by;           // who does it, where there is a choice
+  std::string by;           // the implementation, where there is a choice
   double milliseconds = 0;  // of one
   double bytes = 0;         // of one: read and written
   double flops = 0;         // of one, where operations bound it
-  bool counted = true;      // else: not what a step does, but what it could do instead
+  bool counted = true;      // false: an alternative that the step does not use
 };
 
-// All but the matrix products and what is fused to them, whose times the model knows (engine::Model::Effort).
+// Measures everything except the matrix products and the operations fused with them, whose times the model
+// reports (engine::Model::Effort).
 Result<std::vector<Part>> MeasureParts(cuda::Stream stream, const engine::ModelConfig& config,
                                        int64_t arena_elements);
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/gpu/run says about numbers, without a GPU and without PyTorch: goals, ceilings, and llm.c by a stand-in that
-prints as train_gpt2cu does."""
+"""Tests the reports of bench/gpu/run without a GPU and without PyTorch: goals, ceilings, and llm.c, for which a program runs
+that prints the lines of train_gpt2cu."""
 
 import pathlib
 import struct

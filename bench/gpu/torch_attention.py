@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch's scaled_dot_product_attention takes, forward and backward, causal, in bf16, by each of its backends, in
-JSON lines for bench/gpu/run: a ceiling for the attention of a step. Queries, keys and values lie side by side as the
-product before them leaves them; random numbers; the median of CUDA events.
+"""Measure PyTorch's scaled_dot_product_attention, forward and backward, causal, in bf16, by each of its backends, in JSON
+lines for bench/gpu/run: a ceiling for the attention of a step. Queries, keys and values are interleaved as the product before
+them writes them; random numbers; the median of CUDA events.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     for name in ("samples", "context", "heads", "width"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    flags, _ = parser.parse_known_args()  # the others of the shape do not matter here
+    flags, _ = parser.parse_known_args()  # ignores the other dimensions of the model
     on_gpu = flags.device.startswith("cuda")
     torch.manual_seed(1)
     packed = torch.randn(flags.samples, flags.context, 3, flags.heads, flags.width // flags.heads, device=flags.device,

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same GPT-2 step by PyTorch, in JSON lines for bench/gpu/run.
+"""Measure the same GPT-2 step by PyTorch, in JSON lines for bench/gpu/run.
 
     torch_gpt2.py curve --folder F ...    the losses of the steps whose weights and tokens bench_gpu wrote to F
     torch_gpt2.py speed --folder F ...    the median time of a step, from those weights and with those tokens
 
-A step is timed by CUDA events around it, with its copy of tokens and its update; losses are read when all steps are done.
-The first step, which compiles, is the first of those that warm up.
+CUDA events time a step with its copy of tokens and its update; losses are read after all steps. The first step, which
+compiles, is the first of the warm-up steps.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from torch_step import VARIANTS, Training
 
 
 def read_batches(flags, count):
-    """(inputs, targets) of each step, pinned where there is a GPU."""
+    """Return (inputs, targets) of each step, pinned when there is a GPU."""
     shape = (flags.samples, flags.context)
     size = 2 * shape[0] * shape[1]
     path = flags.folder / "tokens.i32"
@@ -33,7 +33,7 @@ def read_batches(flags, count):
 
 
 def timed(training, batches):
-    """Seconds of each step, and the losses, still on the device."""
+    """Return the seconds of each step, and the losses, which stay on the device."""
     if not training.on_gpu:
         times, losses = [], []
         for batch in batches:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2 in PyTorch, with the weights of bench_gpu: head tied, biases, no dropout.
 
-The vocabulary is padded to a multiple of 64, which PyTorch's products like better; the rows that pad it begin at zero.
+The vocabulary is padded to a multiple of 64, which makes PyTorch's products faster; the padding rows start at zero.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """From tokens to the mean loss, so that a compiler sees head and cross entropy as one."""
+    """Maps tokens to the mean loss, so that a compiler sees head and cross entropy together."""
 
     def __init__(self, flags, residual_type):
         super().__init__()
@@ -47,7 +47,7 @@ class Gpt2(nn.Module):
 
 
 def load(model, folder: pathlib.Path, layout):
-    """Weights as bench_gpu wrote them: [in, out], and without the rows that pad the vocabulary."""
+    """Load the weights that bench_gpu wrote: [in, out], without the padding rows of the vocabulary."""
     path = folder / "weights.f32"
     arena = torch.from_file(str(path), shared=False, size=path.stat().st_size // 4, dtype=torch.float32)
     ours = dict(model.named_parameters())

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of a PyTorch variant. What is equal in all: bf16 autocast over float weights (which are the masters),
-float m and v, AdamW, norm clipped to 1, one micro-batch, TF32 for what is left in float, tokens copied from pinned memory.
+"""One training step of a PyTorch variant. All variants have bf16 autocast over float weights (the masters), float m and v,
+AdamW, norm clipped to 1, one micro-batch, TF32 for the remaining float products, and tokens copied from pinned memory.
 
-What the variants differ in:
-  eager, compile     as most people write it: fused AdamW, PyTorch's own order of attention, the residual stream in float,
-                     which is what autocast makes of it
-  the strong ones    max-autotune; cuDNN's attention, then Flash; the residual stream in bf16, as ours is; norm, clip and
-                     AdamW compiled too, without a CUDA graph of their own: they are a handful of long kernels
+The variants differ in:
+  eager, compile     the usual program: fused AdamW, PyTorch's default order of attention backends, the residual stream in
+                     float, as autocast leaves it
+  strong variants    max-autotune; cuDNN attention, then Flash; the residual stream in bf16, like ours; norm, clipping and
+                     AdamW compiled too, without a separate CUDA graph, because they are a few long kernels
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Training:
         self.parameters = list(self.model.parameters())
         groups = [{"params": [p for p in self.parameters if p.dim() >= 2], "weight_decay": layout["weight_decay"]},
                   {"params": [p for p in self.parameters if p.dim() < 2], "weight_decay": 0.0}]
-        # Compiled, AdamW's foreach form becomes fused kernels; the fused one would stay as it is.
+        # The compiler fuses the kernels of AdamW's foreach form; it cannot change the fused form.
         kind = {"foreach": True, "capturable": self.on_gpu} if variant.strong else {"fused": True}
         self.optimizer = torch.optim.AdamW(groups, lr=layout["learning_rate"], betas=(layout["beta1"], layout["beta2"]),
                                            eps=layout["epsilon"], **kind)
@@ -59,14 +59,15 @@ class Training:
             self.update = torch.compile(self._update, mode="max-autotune-no-cudagraphs", dynamic=False)
 
     def attention(self):
-        """Held around all steps: which attention may be chosen, and in which order."""
+        """Return the context for all steps: the allowed attention backends, in order of preference."""
         if not self.variant.strong:
             return contextlib.nullcontext()
         chosen = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
         return sdpa_kernel(chosen if self.on_gpu else [*chosen, SDPBackend.MATH], set_priority=True)
 
     def watched_step(self, batch):
-        """One step, and the attention that it really ran. In a step after the first: compiled, and not yet replayed."""
+        """Run one step and return its loss and the attention kernels that ran. Call it after the first step: then the step is
+        compiled, and no CUDA graph replays it yet."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
             loss = self.step(batch)
         names = {each.key.split("::")[-1] for each in seen.key_averages() if "_scaled_dot_product_" in each.key}
@@ -77,14 +78,14 @@ class Training:
         self.optimizer.step()
 
     def step(self, batch):
-        """The loss stays on the device: nobody waits for it, while ours hands it to the host in every step."""
+        """Run one step. The loss stays on the device and nothing waits for it, whereas our step copies it to the host."""
         tokens, targets = (part.to(self.device, non_blocking=True) for part in batch)
         if self.on_gpu and self.variant.mode:
             torch.compiler.cudagraph_mark_step_begin()
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.autocast):
             loss = self.forward(tokens, targets)
         loss.backward()
-        kept = loss.detach().clone()  # a CUDA graph writes the next one to the same place
+        kept = loss.detach().clone()  # a CUDA graph writes the next loss to the same address
         self.update()
         self.optimizer.zero_grad(set_to_none=True)
         return kept

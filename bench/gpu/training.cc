@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 
-// A tape of random tokens; a sample is a stretch of it.
+// A tape of random tokens; a sample is a range of it.
 class TokenTape final : public data::Dataset {
  public:
   TokenTape(int context, int vocabulary, int64_t samples)

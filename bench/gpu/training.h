@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GPT-2 trained on one GPU by the product's own step (worker/trainer/step.h) on random tokens: what bench/gpu
-// measures and whose losses it compares.
+// Trains GPT-2 on one GPU by the product's step (worker/trainer/step.h) on random tokens. bench/gpu measures
+// it and compares its losses.
 //
-// Thread rule: one thread.
+// Not thread-safe; one thread uses it.
 #pragma once
 
 #include <atomic>
@@ -27,19 +27,19 @@ class Training {
     engine::ModelConfig model;  // max_samples: of a micro-batch
     int micro_batches = 1;
     bool exact = true;
-    int64_t dataset_samples = 0;  // few of them can be learned by heart
+    int64_t dataset_samples = 0;  // a model can memorise a small number
     double learning_rate = 3e-4;
   };
   static Result<std::unique_ptr<Training>> Create(const Setup& setup);
 
-  // One step. The update is under way when it returns.
+  // Runs one step. Returns before the update is complete.
   Result<trainer::StepResult> Step();
-  // Waits for all that is under way.
+  // Waits for all enqueued work.
   Status Finish() { return device_->Sync(); }
 
-  // What another program needs to begin at the same place, before the first step: weights.f32, the arena as
-  // it lies; layout.json, where each parameter is in it and whether it decays; tokens.i32, [steps, 2,
-  // samples, context] with the inputs and the targets of each step.
+  // Writes what another program needs to start from the same state. REQUIRES: no step has run. Files:
+  // weights.f32, the parameter arena; layout.json, the offset of each parameter and whether it decays;
+  // tokens.i32, the inputs and targets of each step. Shape: (steps, 2, samples, context).
   Status Write(const std::string& folder, int64_t steps);
 
   const engine::Model& model() const { return *model_; }

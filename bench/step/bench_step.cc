@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One training step of GPT-2 124M on this CPU, split into its parts, with the matrix products held against
-// what oneDNN alone reaches on the same shapes in the same run.
+// Measures one training step of GPT-2 124M on this CPU by its parts, and compares the matrix products with
+// oneDNN alone on the same shapes in the same run.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -51,10 +51,10 @@ struct Parts {
   int64_t elements = 0;
 };
 
-// What came on top of `before`.
+// Returns the costs that were added since `before`.
 std::vector<engine::MatmulCost> Since(const std::vector<engine::MatmulCost>& before,
                                       std::vector<engine::MatmulCost> now) {
-  for (size_t i = 0; i < before.size(); ++i) {  // shapes keep their places
+  for (size_t i = 0; i < before.size(); ++i) {  // shapes keep their positions
     now[i].calls -= before[i].calls;
     now[i].seconds -= before[i].seconds;
   }
@@ -70,7 +70,7 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
   CHECK(made.ok(), "{}", made.error().message);
   engine::Model& model = **made;
   const auto elements = static_cast<size_t>(model.layout().elements);
-  // Current and next of parameters and the two moments, as the trainer has them.
+  // Current and next buffers of the parameters and the two moments, as in the trainer.
   std::vector<float> params(elements), grads(elements), m(elements), v(elements);
   std::vector<float> next_params(elements), next_m(elements), next_v(elements);
   model.Initialise(1, params);
@@ -95,7 +95,7 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
     m.swap(next_m);
     v.swap(next_v);
     const Time end = Now();
-    if (round == 0) continue;  // warms caches and makes oneDNN's kernels
+    if (round == 0) continue;  // warms caches and creates oneDNN's kernels
     measured.push_back({.total = ToSeconds(end - begin),
                         .optimizer = ToSeconds(end - middle),
                         .matmuls = Since(before, model.MatmulCosts()),
@@ -105,7 +105,8 @@ Parts Measure(const Case& c, Precision precision, int threads, int rounds) {
                            [](const Parts& a, const Parts& b) { return a.total < b.total; });
 }
 
-// Seconds of a step's products by oneDNN alone, measured before and after ours; the better one of each shape.
+// Returns the seconds of a step's products by oneDNN alone, measured before and after ours: per shape the
+// better.
 void MeasureRaw(const Case& c, Precision precision, int threads, Operands operands,
                 std::vector<double>& seconds) {
   const std::vector<GemmShape> shapes = ProductsOf(c.config, c.samples);
@@ -155,7 +156,7 @@ void Report(const Case& c, Precision precision, int threads, int rounds, bool by
   const double others = parts.total - products - parts.optimizer;
   fmt::print(
       "{:<7} {:<5} threads {}  step {:8.2f} ms  products {:8.2f}  other kernels {:7.2f}  optimizer {:7.2f}  "
-      "| beside it: exact numerics {:6.2f}  all-reduce of 2 ranks {:6.2f} |  "
+      "| not included: exact numerics {:6.2f}  all-reduce of 2 ranks {:6.2f} |  "
       "{:7.0f} tokens/s  products {:6.1f} GFLOP/s  oneDNN alone in cache {:6.1f}  ratio {:.2f}  "
       "oneDNN alone from memory {:6.1f}  ratio {:.2f}\n",
       c.name, precision == Precision::kBf16 ? "bf16" : "fp32", threads, parts.total * 1e3, products * 1e3,
@@ -176,10 +177,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> names = {"small", "b4t64", "b1t512"};
   std::vector<std::string> precisions = {"fp32", "bf16"};
   bool by_shape = false;
-  app.add_flag("--shapes", by_shape, "also the products one by one");
-  app.add_option("--threads", threads, "threads of the engine, and of oneDNN beside it")
+  app.add_flag("--shapes", by_shape, "also print each product");
+  app.add_option("--threads", threads, "threads of the engine, and of oneDNN for comparison")
       ->check(CLI::Range(1, 256));
-  app.add_option("--rounds", rounds, "steps measured, after one that warms up")->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", rounds, "measured steps, after one that warms up")->check(CLI::Range(1, 1000));
   app.add_option("--cases", names, "small (1 M parameters), b4t64, b1t512")
       ->check(CLI::IsMember({"small", "b4t64", "b1t512"}));
   app.add_option("--precision", precisions, "fp32, bf16")->check(CLI::IsMember({"fp32", "bf16"}));

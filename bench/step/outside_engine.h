@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parts of a step outside the engine, on arrays as large as the model's: exact numerics and the
+// Measures the parts of a step outside the engine, on arrays of the model's size: exact numerics and the
 // all-reduce.
 #pragma once
 
@@ -8,11 +8,12 @@
 
 namespace ringmaster::bench {
 
-// Quantise and add one gradient, decode the sum, and its norm. Seconds, minimum over the rounds, one thread.
+// Returns the seconds to quantise and add one gradient, decode the sum, and compute its norm: the minimum
+// over the rounds, on one thread.
 double NumericsSeconds(int64_t elements, int rounds);
 
-// All-reduce of the integer sums between two ranks of this machine (threads with a fabric each, over shared
-// memory). Seconds: the slower rank's, minimum over the rounds.
+// Returns the seconds of an all-reduce of integer sums between two ranks of this machine (threads, each with
+// a fabric, over shared memory): those of the slower rank, minimum over the rounds.
 double AllReduceSeconds(int64_t elements, int rounds);
 
 }  // namespace ringmaster::bench

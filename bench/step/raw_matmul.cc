@@ -52,7 +52,7 @@ double RawSeconds(const GemmShape& s, engine::Precision precision, int threads, 
   using Memory = dnnl::memory;
   omp_set_num_threads(threads);
   const bool bf16 = precision == engine::Precision::kBf16;
-  // A step's own operands: each call's lie elsewhere, as those of each layer do.
+  // kOfAStep: each call has operands at another address, as each layer does.
   const auto sets = static_cast<size_t>(operands == Operands::kOfAStep ? s.count : 1);
   const auto faces = [&](int64_t rows, int64_t columns, float value) {
     return std::vector<std::vector<float>>(sets,
@@ -68,7 +68,7 @@ double RawSeconds(const GemmShape& s, engine::Precision precision, int threads, 
   const Memory::desc c_desc({s.m, s.n}, Memory::data_type::f32, Memory::dims{s.n, 1});
   const dnnl::matmul product(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc, b_desc, c_desc), cpu));
   const auto memory = [&](const Memory::desc& desc, const std::vector<float>& data) {
-    return Memory(desc, cpu, const_cast<float*>(data.data()));  // oneDNN's handles know no const
+    return Memory(desc, cpu, const_cast<float*>(data.data()));  // oneDNN takes no const pointers
   };
   double best = Best(s.Flops(), sets, [&](size_t call) {
     const size_t set = call % sets;

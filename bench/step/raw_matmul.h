@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The matrix products of one GPT step, and how fast oneDNN alone does them: operands ready in the product's
-// own type, best of two ways in float. The ceiling that the engine is held to.
+// Lists the matrix products of one GPT step, and measures how fast oneDNN alone computes them: operands
+// already have the type of the product; in float, the faster of two methods counts. The ceiling for the
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,14 @@ struct GemmShape {
   }
 };
 
-// Of one forward and backward of `samples` samples. Attention's own products are not among them.
+// Returns the products of one forward and backward pass of `samples` samples, without those inside attention.
 std::vector<GemmShape> ProductsOf(const engine::ModelConfig& config, int samples);
 
-// Where oneDNN finds what it multiplies: the same operands in every call, which then lie in cache, or those
-// of the layers of a step in turns, which come from memory as they do in a step.
+// kTheSame: every call has the same operands, which stay in cache. kOfAStep: calls cycle through the operands
+// of a step's layers, which come from memory as in a step.
 enum class Operands { kTheSame, kOfAStep };
 
-// Seconds of one product by oneDNN with that many threads.
+// Returns the seconds of one product by oneDNN on `threads` threads.
 double RawSeconds(const GemmShape& shape, engine::Precision precision, int threads, Operands operands);
 
 }  // namespace ringmaster::bench

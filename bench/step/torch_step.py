@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same GPT-2 124M step by torch on this CPU, for comparison: tokens/s, minimum over the rounds.
+"""Measure the same GPT-2 124M step by torch on this CPU: tokens/s, minimum over the rounds.
 
 Usage: torch_step.py [--threads N] [--rounds N] [--cases b4t64 b1t512] [--precision fp32 bf16]
-Forward, backward and AdamW; same shapes as bench_step. Debian's torch 1.13 with OPENBLAS_CORETYPE unset is slow in
-float on some CPUs: COOPERLAKE is set here unless something else is asked for.
+Forward, backward and AdamW; same shapes as bench_step. Without OPENBLAS_CORETYPE, Debian's torch 1.13 is slow in
+float on some CPUs, so this program sets COOPERLAKE unless the variable is set.
 """
 
 import argparse
