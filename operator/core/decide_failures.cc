@@ -31,6 +31,8 @@ bool Contains(const std::vector<std::string>& sorted_or_not, const std::string& 
   return std::find(sorted_or_not.begin(), sorted_or_not.end(), value) != sorted_or_not.end();
 }
 
+// ---- descriptions for people
+
 // Describes the end of a trainer that its agent reported. The kernel's out-of-memory killer leaves no
 // message, only the signal.
 std::string DescribeTrainer(const rendezvous::FailureRecord& record) {
@@ -82,6 +84,8 @@ std::string Describe(const Failure& failure) {
   if (!failure.message.empty()) text += ": " + failure.message;
   return text;
 }
+
+// ---- examination: what failed
 
 // Examines a pod that has a node and does not run.
 std::optional<Failure> ExamineStart(const Observed& o, const Pod& pod, Failure failure, Time now,
@@ -222,6 +226,8 @@ std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requ
   return Finding{std::move(failure), std::move(ruling), ""};
 }
 
+// ---- suspicion: what a lost node may explain
+
 // Whether a lost node may explain the finding, which is not known yet.
 bool IsSuspect(const Observed& o, const Finding& finding, size_t others) {
   return finding.failure.cause == Cause::kSilent && o.not_ready_nodes && !finding.failure.node.empty() &&
@@ -286,6 +292,8 @@ Failure FailureOf(const Observed& o, const rendezvous::FailureRecord& record, Ti
   failure.at = now;
   return failure;
 }
+
+// ---- decision: fail, restart, or wait
 
 namespace {
 

@@ -343,7 +343,7 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
 
   const bool missing = std::find(present.begin(), present.end(), false) != present.end();
   if (!o.job.native && missing && ledger.ready_since)
-    return NewAttempt(o, now, "a pod vanished",
+    return NewAttempt(o, now, "a pod is missing",
                       "a worker pod was deleted outside the operator: the whole gang restarts");
 
   if (o.job.native) {

@@ -2,10 +2,10 @@
 
 // Failures that a lost node may explain.
 //
-// A silent worker: the coordinator notices it within seconds, while Kubernetes takes most of a minute to
-// report a lost node. The worker is replaced at once, on another node where possible, and becomes a suspect
-// until the state of its node is known. If the node is lost, the failure is not charged and the node is
-// excluded; if the node stays ready, the worker is charged.
+// An unresponsive worker: the coordinator notices it within seconds, while Kubernetes takes most of a minute
+// to report a lost node. The worker is replaced at once, on another node where possible, and becomes a
+// suspect until the state of its node is known. If the node is lost, the failure is not charged and the node
+// is excluded; if the node stays ready, the worker is charged.
 //
 // A worker of another framework that ended with an error: workers also exit when a peer is lost with its
 // node. No node is suspected yet, but the drain of the old gang shows which one it is, since only a working

@@ -45,65 +45,85 @@ void World::Bind(const Key& key, PodTruth& pod, const std::string& node) {
   scheduler_.After(Random(kStartMax), [this, key, uid = pod.pod.uid] { StartPod(key, uid); });
 }
 
-// Schedules pods in creation order: each alone, as the default scheduler does, or gangs as a whole with a
-// gang scheduler.
-void World::Schedule() {
-  struct Waiting {
-    const Key* key;
-    JobTruth* job;
-    PodTruth* pod;
-  };
-  std::vector<Waiting> waiting;
-  for (auto& [key, job] : jobs_) {
+namespace {
+
+using FreePlaces = std::map<std::string, int32_t>;  // by node
+
+struct WaitingPod {
+  const Key* key;
+  JobTruth* job;
+  PodTruth* pod;
+};
+
+// Returns the pods without a node and without a gate, in creation order.
+std::vector<WaitingPod> WaitingPods(std::map<Key, JobTruth>& jobs) {
+  std::vector<WaitingPod> waiting;
+  for (auto& [key, job] : jobs) {
     for (auto& [name, pod] : job.pods)
       if (pod.pod.phase == core::PodPhase::kPending && !pod.pod.bound() && !pod.pod.gated)
         waiting.push_back({&key, &job, &pod});
   }
-  if (waiting.empty()) return;
   std::sort(waiting.begin(), waiting.end(),
-            [](const Waiting& a, const Waiting& b) { return a.pod->number < b.pod->number; });
-  std::map<std::string, int32_t> free;
-  for (const auto& [name, node] : nodes_)
+            [](const WaitingPod& a, const WaitingPod& b) { return a.pod->number < b.pod->number; });
+  return waiting;
+}
+
+FreePlaces FindFreePlaces(const std::map<Key, JobTruth>& jobs,
+                          const std::map<std::string, NodeTruth>& nodes) {
+  FreePlaces free;
+  for (const auto& [name, node] : nodes)
     if (!node.reported_since) free[name] = node.pod_capacity;
-  for (const auto& [key, job] : jobs_) {
+  for (const auto& [key, job] : jobs) {
     for (const auto& [name, pod] : job.pods)
       if (pod.pod.alive() && pod.pod.bound())
         if (auto it = free.find(pod.pod.node); it != free.end()) it->second -= 1;
   }
-  const auto place = [&](const Waiting& w) -> const std::string* {
-    const auto named = [](const std::vector<std::string>& names, const std::string& name) {
-      return std::find(names.begin(), names.end(), name) != names.end();
-    };
-    for (const bool anywhere : {false, true}) {
-      for (auto& [name, places] : free) {
-        if (places <= 0 || named(w.pod->excluded_nodes, name)) continue;
-        if (!anywhere && named(w.pod->avoided_nodes, name)) continue;
-        places -= 1;
-        return &name;
-      }
+  return free;
+}
+
+// Removes the pods of gangs that do not reach their minimum with the free places.
+void DropIncompleteGangs(const FreePlaces& free, std::vector<WaitingPod>& waiting) {
+  int32_t room = 0;
+  for (const auto& [name, places] : free) room += std::max(places, 0);
+  std::erase_if(waiting, [&](const WaitingPod& w) {
+    int32_t bound = 0;
+    int32_t unbound = 0;
+    for (const auto& [name, pod] : w.job->pods) {
+      bound += pod.pod.bound() ? 1 : 0;
+      unbound += pod.pod.bound() ? 0 : 1;
     }
-    return nullptr;
+    const int32_t min = w.job->support ? w.job->support->min : 1;
+    return bound + std::min(unbound, room) < min;
+  });
+}
+
+// Takes a place for the pod and returns its node: not an excluded one, and an avoided one only without an
+// alternative. Returns nullptr when there is none.
+const std::string* TakePlace(const PodTruth& pod, FreePlaces& free) {
+  const auto named = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (options_.provider == core::GangProvider::kScheduler) {
-    std::map<const JobTruth*, int32_t> missing;  // 1: below the gang's minimum
-    for (const Waiting& w : waiting) {
-      if (missing.contains(w.job)) continue;
-      int32_t bound = 0;
-      int32_t unbound = 0;
-      for (const auto& [name, pod] : w.job->pods) {
-        bound += pod.pod.bound() ? 1 : 0;
-        unbound += pod.pod.bound() ? 0 : 1;
-      }
-      const int32_t min = w.job->support ? w.job->support->min : 1;
-      auto rest = free;
-      int32_t room = 0;
-      for (auto& [name, places] : rest) room += std::max(places, 0);
-      missing[w.job] = bound + std::min(unbound, room) >= min ? 0 : 1;
+  for (const bool anywhere : {false, true}) {
+    for (auto& [name, places] : free) {
+      if (places <= 0 || named(pod.excluded_nodes, name)) continue;
+      if (!anywhere && named(pod.avoided_nodes, name)) continue;
+      places -= 1;
+      return &name;
     }
-    std::erase_if(waiting, [&](const Waiting& w) { return missing.at(w.job) > 0; });
   }
-  for (const Waiting& w : waiting) {
-    if (const std::string* node = place(w)) {
+  return nullptr;
+}
+
+}  // namespace
+
+// Schedules each pod alone, as the default scheduler does, or gangs as a whole with a gang scheduler.
+void World::Schedule() {
+  std::vector<WaitingPod> waiting = WaitingPods(jobs_);
+  if (waiting.empty()) return;
+  FreePlaces free = FindFreePlaces(jobs_, nodes_);
+  if (options_.provider == core::GangProvider::kScheduler) DropIncompleteGangs(free, waiting);
+  for (const WaitingPod& w : waiting) {
+    if (const std::string* node = TakePlace(*w.pod, free)) {
       Bind(*w.key, *w.pod, *node);
       PodChanged(*w.key, w.pod->pod.name);
     } else if (w.pod->pod.waiting_reason.empty()) {
