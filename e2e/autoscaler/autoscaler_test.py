@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real cluster-autoscaler with its provider for kwok: it sees a gang that waits, brings nodes for all of it, and takes
-them away when the gang is gone. Nodes are fake, so what runs on them is too."""
+"""The real cluster-autoscaler with its provider for kwok adds nodes for a waiting gang, and removes them when the gang is
+gone. The nodes and their pods are fake."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def built():
 
 
 def template(heartbeat_ms):
-    """A node as the provider is to make them: one that the kwok of the cluster plays the kubelet for."""
+    """The template of the provider's nodes, for which the kwok of the cluster acts as the kubelet."""
     resources = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": "110", "nvidia.com/gpu": str(GPUS)}
     return {"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": GROUP, "labels": {"e2e.ringmaster.dev/kubelet": "running", "kubernetes.io/os": "linux",
@@ -43,7 +43,7 @@ def template(heartbeat_ms):
 class Autoscaler(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # One node without GPUs, as every cluster has some.
+        # One node without GPUs, as in every cluster.
         cls.cluster = cls.enterClassContext(Cluster(nodes=1, gpus=0))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
         cls.rig.start().wait_leading()
@@ -82,16 +82,16 @@ class Autoscaler(unittest.TestCase):
             raise
 
     def comes_and_goes(self, name, gang):
-        """Three workers with a node's GPUs each, where no node has any."""
+        """Applies a job of three workers that each need all GPUs of a node, in a cluster without such a node."""
         self.assertEqual(self.nodes(), [])
         self.addCleanup(self.cluster.kubectl, "delete", "tj", name, "--ignore-not-found", "--timeout=60s")
         manifest = job(name, replicas=3, spec={"scheduling": {"gang": gang, "autoscaler": True}})
         manifest["spec"]["workers"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = GPUS
         self.rig.apply(manifest)
-        self.wait(lambda: self.rig.running(name, 3), "the gang runs on nodes that were brought for it")
+        self.wait(lambda: self.rig.running(name, 3), "the gang runs on new nodes")
         hosts = sorted(pod["spec"]["nodeName"] for pod in self.rig.pods(name))
-        # It may have brought more while the first were not ready yet: these go again, and those with workers stay.
-        self.wait(lambda: self.nodes() == hosts, "the nodes are those that are needed")
+        # It may have added more nodes while the first were not ready. It removes the unused ones.
+        self.wait(lambda: self.nodes() == hosts, "only the used nodes are left")
         self.assertTrue(self.rig.running(name, 3))
         self.assertEqual(self.rig.status(name)["attempt"], 1)
         events = self.cluster.kubectl("events", "-n", "default")
@@ -102,11 +102,11 @@ class Autoscaler(unittest.TestCase):
     def test_gang_of_the_scheduler(self):
         self.comes_and_goes("native", "auto")
 
-    def test_gang_of_our_gate(self):
+    def test_gang_of_the_gate(self):
         self.comes_and_goes("gated", "gate")
 
-    def test_a_gang_that_no_nodes_can_be_brought_for(self):
-        """The pool ends at five nodes: nothing runs, and the job says what is missing."""
+    def test_a_gang_that_exceeds_the_node_pool(self):
+        """The pool has at most five nodes: no worker runs, and the job reports the missing resource."""
         manifest = job("wide", replicas=6, spec={"scheduling": {"gang": "auto", "autoscaler": True}})
         manifest["spec"]["workers"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = GPUS
         self.rig.apply(manifest)

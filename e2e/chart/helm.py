@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helm 3 and Helm 4 for tests, and the operator as the chart would start it.
+"""Helm 3 and Helm 4 for tests, and the operator with the configuration of the chart.
 
     helm = Helm("helm4", cluster)
     helm("install", "ringmaster", CHART, "-n", "ringmaster-system", "--wait")
@@ -22,7 +22,7 @@ import rig  # noqa: E402  of e2e/operator
 
 
 class NotBuilt(Exception):
-    """e2e/chart/build has to make them first."""
+    """The programs do not exist; e2e/chart/build builds them."""
 
 
 class HelmError(Exception):
@@ -32,7 +32,7 @@ class HelmError(Exception):
 
 
 def folder():
-    """Where e2e/chart/build has put things."""
+    """Returns the folder that e2e/chart/build made."""
     done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotBuilt(done.stderr.strip())
@@ -40,7 +40,7 @@ def folder():
 
 
 class Helm:
-    """One of the two versions. Without a cluster it can only lint and render."""
+    """One version of Helm. Without a cluster it can only lint and render."""
 
     def __init__(self, version, cluster=None):
         self.version = version
@@ -63,7 +63,7 @@ class Helm:
         return self("template", release, chart, "-n", namespace, "--kube-version", KUBERNETES, *arguments)
 
     def start(self, *arguments):
-        """A command that runs beside the test."""
+        """Starts a command in the background."""
         return subprocess.Popen([self._program, *map(str, arguments)], env=self._environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -76,7 +76,7 @@ class ChartRig(rig.Rig):
         self._namespace, self._deployment = namespace, deployment
 
     def install(self):
-        pass  # the chart does
+        pass  # the chart installs it
 
     def __enter__(self):
         return self
@@ -87,8 +87,7 @@ class ChartRig(rig.Rig):
         container = pod["containers"][0]
         assert container["command"] == ["ringmaster-operator"], container
         arguments = dict(argument.split("=", 1) for argument in container["args"])
-        # There is no pod, so no network of its own either: the process listens on loopback, on ports that are free. The
-        # address is one that an EndpointSlice may have.
+        # The process has no pod network: it listens on free ports of a loopback address that an EndpointSlice accepts.
         arguments.update({"--kubeconfig": self.cluster.kubeconfig_of(account), "--health-address": "127.0.0.1:0",
                           "--metrics-address": "127.0.0.1:0", "--rendezvous-address": "127.0.0.1:0",
                           "--identity": f"replica-{len(self.operators)}"})
@@ -102,7 +101,7 @@ class ChartRig(rig.Rig):
 
 
 def objects(cluster, text):
-    """The objects of a YAML text, as kubectl reads them."""
+    """Returns the objects of a YAML text, as kubectl reads them."""
     printed = cluster.kubectl("create", "--dry-run=client", "--validate=ignore", "-o", "json", "-f", "-", stdin=text)
     found, decoder, at = [], json.JSONDecoder(), 0
     while at < len(printed.rstrip()):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Install, upgrade and uninstall with both Helms. The Deployment's pods run on fake nodes; beside them the operator runs as a
-process, with the rights, arguments and environment that the chart gives it."""
+"""Install, upgrade and uninstall with both Helms. The Deployment's pods run on fake nodes; the operator itself runs as a
+process, with the rights, arguments and environment of the chart."""
 
 import pathlib
 import re
@@ -16,12 +16,12 @@ CRD = "trainingjobs.ringmaster.dev"
 
 
 def next_chart(folder):
-    """The chart as a later version might be: another number, and a CRD that says something else."""
+    """Returns a copy of the chart with another version and another description in the CRD."""
     chart = pathlib.Path(shutil.copytree(CHART, pathlib.Path(folder) / "ringmaster"))
     text = (chart / "Chart.yaml").read_text()
     (chart / "Chart.yaml").write_text(re.sub(r"\nversion: .*\n", "\nversion: 999.0.0\n", text))
     crd = (chart / "files/crd.yaml").read_text()
-    changed = crd.replace('"Where the job is in its life."', '"Changed by the upgrade."', 1)
+    changed = crd.replace('"Phase of the job."', '"Changed by the upgrade."', 1)
     assert changed != crd
     (chart / "files/crd.yaml").write_text(changed)
     return chart
@@ -49,7 +49,7 @@ class Life:
             self.cluster.kubectl("delete", "tj", "-A", "--all", "--timeout=60s")
             self.cluster.kubectl("delete", "crd", CRD, "--timeout=60s")
         except KubectlError:
-            pass  # it is gone already
+            pass  # already deleted
 
     def install(self, *arguments):
         said = self.first("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "60s", *arguments)
@@ -77,7 +77,7 @@ class Life:
         c, rig = self.cluster, self.rig
         said = self.install()
         self.assertIn("helm test ringmaster -n ringmaster-system", said)
-        # Pod Security let the pods in, and they are apart.
+        # Pod Security admits the pods, and they are on different nodes.
         replicas = c.get("pods", namespace=NAMESPACE)
         self.assertEqual(len({pod["spec"]["nodeName"] for pod in replicas}), 2)
         operator = rig.start_as_deployed().wait_leading()
@@ -91,7 +91,7 @@ class Life:
         before = self.pods_of("runs")
         self.assertEqual(len(before), 3)
 
-        # A later chart: new CRD, new arguments, a rollout; the operator is replaced as its pods are.
+        # An upgrade: new CRD, new arguments, a rollout. The test replaces the operator's process like its pods.
         with tempfile.TemporaryDirectory() as folder:
             self.second("upgrade", "ringmaster", next_chart(folder), "-n", NAMESPACE, "--wait", "--timeout", "60s",
                         "--set", "log.level=debug", "--set", "leaderElection.leaseDurationSeconds=20")
@@ -105,7 +105,7 @@ class Life:
         self.assertEqual((status["phase"], status["attempt"]), ("Running", 1))
         self.assertEqual(status.get("restarts", {}).get("total", 0), 0)
 
-        # Without the operator and the chart the job is there, and its workers run.
+        # After the uninstall the job exists, and its workers run.
         for running in rig.operators:
             if running.process.poll() is None:
                 running.stop()
@@ -115,7 +115,7 @@ class Life:
         with self.assertRaises(KubectlError):
             c.kubectl("get", "clusterrole", "ringmaster-operator")
 
-        # Installed again, it goes on with the jobs that it finds.
+        # After a new install the operator manages the existing jobs.
         self.install()
         self.assertEqual(self.description(), "Where the job is in its life.")
         rig.start_as_deployed().wait_leading()
@@ -124,7 +124,7 @@ class Life:
         c.pod_exit("default", "runs-1-2", 0)
         rig.wait_phase("runs", "Succeeded")
 
-    def test_uninstall_takes_the_crd_along_when_told_so(self):
+    def test_uninstall_deletes_the_crd_without_keep(self):
         self.install("--set", "crds.keep=false")
         self.rig.apply(job("doomed", replicas=1))
         self.first("uninstall", "ringmaster", "-n", NAMESPACE, "--wait")
@@ -145,7 +145,7 @@ class Life:
                "the second attempt")
         self.assertNotIn("status", rig.job("theirs", "team-b"))
         self.assertEqual(operator.get("health", "/readyz"), (200, "ok"))
-        self.assertNotIn("watch=", operator.log)  # no collection was refused
+        self.assertNotIn("watch=", operator.log)  # no watch was rejected
 
         may = c.kubeconfig_of(f"system:serviceaccount:{NAMESPACE}:ringmaster-operator")
         for question, answer in {("create", "pods", "team-a"): "yes", ("create", "pods", "team-b"): "no",
@@ -154,7 +154,7 @@ class Life:
             with self.subTest(question=question):
                 self.assertEqual(self.can_i(may, *question), answer)
 
-    def test_who_may_edit_a_namespace_may_edit_its_jobs(self):
+    def test_editors_of_a_namespace_may_edit_its_jobs(self):
         c = self.cluster
         self.install()
         c.kubectl("create", "rolebinding", "bob", "--clusterrole=edit", "--user=bob")
@@ -181,13 +181,13 @@ class Life:
                          if pod["status"].get("phase") == "Running"]
                 return {"ringmaster-test", "ringmaster-test-1-0", "ringmaster-test-1-1"} <= set(names)
             c.wait(waits, "two workers, and the pod that waits for them")
-            # Nothing runs in those pods: it is ended as the program in it would.
+            # The pods are fake, so the test ends the pod as its program would.
             c.pod_exit(NAMESPACE, "ringmaster-test", code)
             said = running.communicate(timeout=100)
             self.assertEqual(running.returncode != 0, code != 0, said)
             c.kubectl("delete", "tj", "ringmaster-test", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
 
-    def test_what_is_wrong_is_refused_before_anything_is_made(self):
+    def test_invalid_values_are_rejected_before_anything_is_created(self):
         with self.assertRaisesRegex(HelmError, "replicsa"):
             self.install("--set", "replicsa=3")
         self.assertEqual(self.first("list", "-q", "-n", NAMESPACE), "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Prometheus beside the chart on real nodes: what its monitors offer is read, its rules are loaded and fire, and
-every panel of the dashboard has something to draw. Needs root and the images (images/build)."""
+"""A real Prometheus with the chart on real nodes scrapes the targets of its monitors, loads its rules and fires its alerts,
+and has data for every panel of the dashboard. Needs root and the images (images/build)."""
 
 import json
 import os
@@ -27,7 +27,7 @@ VALUES = ["metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interva
 
 
 def found_by(cluster, monitor):
-    """What the Prometheus Operator would have read for a ServiceMonitor, in the form of Prometheus' static targets."""
+    """Returns the targets that the Prometheus Operator would find for a ServiceMonitor, as static targets of Prometheus."""
     space, spec = monitor["metadata"]["namespace"], monitor["spec"]
     services = {it["metadata"]["name"] for it in cluster.get("services", namespace=space)
                 if spec["selector"]["matchLabels"].items() <= it["metadata"]["labels"].items()}
@@ -40,8 +40,8 @@ def found_by(cluster, monitor):
 
 
 class Prometheus:
-    """Debian's, on this machine, set up for one ServiceMonitor and one PrometheusRule as the Prometheus Operator would. It
-    cannot look for its targets in a cluster, so it is told them."""
+    """Debian's Prometheus on this machine, configured for one ServiceMonitor and one PrometheusRule as the Prometheus Operator
+    would do it. Its targets are static, because it cannot discover them in the cluster."""
 
     def __init__(self, place, cluster, token, monitor, rule):
         self._place, (port,) = place, free_ports(1)
@@ -71,7 +71,7 @@ class Prometheus:
         print((self._place / "log").read_text()[-4000:], flush=True)
 
     def ask(self, path, **parameters):
-        """The data of its answer; None while it starts."""
+        """Returns the data of an API answer; None while Prometheus starts."""
         assert self._process.poll() is None, "Prometheus has ended"
         try:
             with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
@@ -117,9 +117,9 @@ class Monitoring(unittest.TestCase):
         def replicas():
             return {pod["metadata"]["name"] for pod in c.get("pods", namespace=NAMESPACE)}
 
-        # Those before the upgrade may still be on their way out.
+        # The replicas from before the upgrade may still be terminating.
         c.wait(lambda: len(replicas()) == 2 and
-               {target["labels"]["pod"] for target in found_by(c, monitor)} == replicas(), "the two new replicas alone")
+               {target["labels"]["pod"] for target in found_by(c, monitor)} == replicas(), "only the two new replicas")
         prometheus = self.enterContext(Prometheus(place, c, token, monitor, rule))
         c.wait(lambda: {it["labels"]["pod"] for it in prometheus.targets() if it["health"] == "up"} == replicas(),
                "both replicas are read")
@@ -128,11 +128,12 @@ class Monitoring(unittest.TestCase):
 
         calm = {it["alert"]: ("ok", "inactive") for group in rule["spec"]["groups"] for it in group["rules"]}
         c.wait(lambda: {name: (it["health"], it["state"]) for name, it in prometheus.rules().items()} == calm,
-               "all rules are evaluated, and nothing is wrong")
+               "all rules are evaluated, and no alert is active")
         c.apply_text(json.dumps(job("doomed", spec={"lifecycle": {"activeDeadlineSeconds": 1}})))
-        c.wait(lambda: prometheus.rules()["RingmasterJobsFail"]["state"] == "firing", "the failed job is told")
+        c.wait(lambda: prometheus.rules()["RingmasterJobsFail"]["state"] == "firing", "the failed job is reported")
         c.kubectl("scale", "deployment", "ringmaster-operator", "-n", NAMESPACE, "--replicas=0")
-        c.wait(lambda: prometheus.rules()["RingmasterNoLeader"]["state"] == "pending", "nobody leads, for a moment yet", 120)
+        c.wait(lambda: prometheus.rules()["RingmasterNoLeader"]["state"] == "pending",
+               "no operator is leading, and the alert is pending", 120)
 
     def assert_dashboard(self, c, prometheus):
         board = json.loads(c.get("configmap", "ringmaster-operator-dashboard", NAMESPACE)["data"]["ringmaster.json"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart on real nodes: what `helm install` and `helm test` do there, and the plugin beside a job that trains. Needs root and
-the images (images/build)."""
+"""`helm install` and `helm test` on real nodes, and the plugin with a job that trains. Needs root and the images
+(images/build)."""
 
 import json
 import os
@@ -33,25 +33,25 @@ class OnNodes(unittest.TestCase):
         helm("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s", timeout_s=150)
         print(f"helm install --wait: {time.monotonic() - began:.1f} s", flush=True)
         replicas = c.get("pods", namespace=NAMESPACE)
-        self.assertEqual(len({pod["spec"]["nodeName"] for pod in replicas}), 2, "the replicas are apart")
+        self.assertEqual(len({pod["spec"]["nodeName"] for pod in replicas}), 2, "the replicas are on different nodes")
 
         began = time.monotonic()
         said = helm("test", "ringmaster", "-n", NAMESPACE, "--timeout", "300s", "--logs", timeout_s=330)
         print(f"helm test: {time.monotonic() - began:.1f} s\n{said}", flush=True)
-        # What the pod that waited has said is a screen of the plugin: the job was done, by two workers.
+        # The log of the pod that waited is a screen of the plugin: two workers finished the job.
         self.assertRegex(said, r"ringmaster-system/ringmaster-test  Succeeded")
         self.assertRegex(said, r"step 20 of 20")
         c.wait(lambda: not [pod for pod in c.get("pods", namespace=NAMESPACE)
-                            if pod["metadata"]["name"].startswith("ringmaster-test")], "all of the test is gone")
+                            if pod["metadata"]["name"].startswith("ringmaster-test")], "all objects of the test are deleted")
 
-        # A job of a user's that keeps its checkpoints on a disk that the nodes share, and the plugin beside it.
+        # A user's job with checkpoints on a disk that the nodes share, and the plugin.
         kept = nodes.shared / "kept"
         kept.mkdir()
         kept.chmod(0o777)
         for found in objects(c, helm.template("--set", "fullnameOverride=mine", "--show-only", "templates/tests/job.yaml")):
             if found["kind"] not in ("ConfigMap", "TrainingJob"):
                 continue
-            del found["metadata"]["annotations"]  # no hooks
+            del found["metadata"]["annotations"]  # remove the hooks
             found["metadata"]["namespace"] = "default"
             if found["kind"] == "TrainingJob":
                 pod = found["spec"]["workers"]["template"]["spec"]
@@ -75,7 +75,7 @@ class OnNodes(unittest.TestCase):
         self.assertNotIn("BAD", plugin("diagnose", "mine-test"))
         self.assertRegex(plugin("logs", "mine-test"), r"(?m)^\[0\] .*\n(.*\n)*\[1\] |^\[1\] .*\n(.*\n)*\[0\] ")
         plugin("export", "mine-test", "--to", "/kept/model.safetensors")
-        # safetensors: the length of a JSON head, and the head.
+        # safetensors: the length of the JSON header, and the header.
         begin = (kept / "model.safetensors").read_bytes()
         self.assertIn("wte.weight", str(list(json.loads(begin[8:8 + int.from_bytes(begin[:8], "little")]))))
         helm("uninstall", "ringmaster", "-n", NAMESPACE, "--wait")

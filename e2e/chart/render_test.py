@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart as text: what both Helms make of it, and what the API server says to that."""
+"""The text that both Helms render from the chart, and whether the API server accepts it."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from helm import CHART, KUBERNETES, NAMESPACE, ROOT, Helm, HelmError, folder, ob
 
 MONITORING = ["servicemonitors", "podmonitors", "prometheusrules"]
 
-# Each set on its own, then all that go together.
+# Each set alone, then all compatible ones together.
 SETS = {
     "defaults": [],
     "one replica": ["replicas=1"],
@@ -60,7 +60,7 @@ def schema_properties(schema, path=""):
 
 
 def rules(found):
-    """As a set of single rights, so that only what they say counts."""
+    """Returns the single rights as a set, so that a comparison ignores their grouping."""
     return {(group, resource, name, verb) for rule in found for group in rule.get("apiGroups", [""])
             for resource in rule.get("resources", []) for name in rule.get("resourceNames", [""]) for verb in rule["verbs"]}
 
@@ -73,7 +73,7 @@ class Render(unittest.TestCase):
         spaces = [NAMESPACE, "team-a", "team-b", "monitoring"]
         c.apply_text("\n---\n".join(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
                                     for name in spaces))
-        for space in (NAMESPACE, "team-a"):  # a dry run makes no ServiceAccount, and pods are refused without theirs
+        for space in (NAMESPACE, "team-a"):  # a dry run creates no ServiceAccount, and pods without theirs are rejected
             for name in ("ringmaster-test", "training-test"):
                 c.kubectl("create", "serviceaccount", name, "-n", space)
         c.kubectl("apply", "--server-side", "-f", ROOT / "crds/ringmaster.dev_trainingjobs.yaml")
@@ -89,7 +89,7 @@ class Render(unittest.TestCase):
                     said = helm("lint", "--strict", CHART, "--kube-version", KUBERNETES, *flags(values))
                     self.assertIn("0 chart(s) failed", said)
 
-    def test_the_server_takes_what_is_rendered(self):
+    def test_the_server_accepts_the_rendered_objects(self):
         for name, values in SETS.items():
             texts = [helm.template(*flags(values)) for helm in self.helms]
             with self.subTest(values=name):
@@ -97,7 +97,7 @@ class Render(unittest.TestCase):
                 both = [sorted(document.strip() for document in text.split("\n---\n")) for text in texts]
                 self.assertEqual(both[0], both[1], "Helm 3 and Helm 4 do not agree")
 
-    def test_wrong_values_are_refused(self):
+    def test_invalid_values_are_rejected(self):
         for helm in self.helms:
             for name, (values, said) in REFUSED.items():
                 with self.subTest(helm=helm.version, values=name), self.assertRaisesRegex(HelmError, said):
@@ -112,7 +112,7 @@ class Render(unittest.TestCase):
             if "properties" in part:
                 self.assertIs(part.get("additionalProperties"), False, path)
 
-    def test_the_rights_are_those_that_the_tests_run_under(self):
+    def test_the_rights_equal_those_of_the_tests(self):
         wanted = {o["kind"]: rules(o["rules"]) for o in objects(self.cluster, (ROOT / "config/rbac.yaml").read_text())
                   if "rules" in o}
         roles = [o for o in objects(self.cluster, self.helms[0].template()) if "rules" in o
@@ -129,14 +129,14 @@ class Render(unittest.TestCase):
             self.assertEqual(rules(role["rules"]) | cluster_wide, wanted["ClusterRole"], namespace)
             self.assertFalse(rules(role["rules"]) & cluster_wide)
 
-    def test_images_are_what_the_values_say(self):
+    def test_images_follow_the_values(self):
         deployment = next(o for o in objects(self.cluster, self.helms[0].template(*flags(SETS["digests"])))
                           if o["kind"] == "Deployment")
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         self.assertEqual(container["image"], "ringmaster-operator@sha256:" + "a" * 64)
         self.assertIn({"name": "RINGMASTER_WORKER_IMAGE", "value": "ringmaster-worker@sha256:" + "b" * 64}, container["env"])
 
-    def test_nothing_is_fetched_from_elsewhere(self):
+    def test_every_image_is_configurable(self):
         """Every image comes from a value, so an air-gapped site can name its own."""
         text = self.helms[0].template("--set", "image.repository=site/a", "--set", "workerImage.repository=site/b")
         images = [line.split("image:")[1].strip() for line in text.splitlines() if line.strip().startswith("image:")]

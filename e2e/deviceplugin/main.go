@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Deviceplugin offers devices that are not there: kubelets count, allocate and withdraw them as they would real ones.
+// Deviceplugin offers fake devices, which kubelets count, allocate and withdraw like real ones.
 //
 //	deviceplugin --resource nvidia.com/gpu=8 --resource rdma/ib=4 --unhealthy /run/unhealthy
 //
-// Device I of nvidia.com/gpu is called gpu-I. While the folder --unhealthy holds a file of that name, the device is
-// unhealthy. A container that gets GPUs finds them in NVIDIA_VISIBLE_DEVICES, one that gets others in
-// E2E_DEVICES_ with the resource's name in capitals.
+// Device I of nvidia.com/gpu has the name gpu-I. A device is unhealthy while the folder --unhealthy has a file with its
+// name. A container gets the names of its GPUs in NVIDIA_VISIBLE_DEVICES, and those of other devices in E2E_DEVICES_
+// followed by the resource's name in capitals.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// How often health and the socket are looked at. A kubelet that starts removes all sockets of its folder, and tells nobody.
+// How often the plugin checks health and its socket. A kubelet that starts removes all sockets of its folder without notice.
 const lookInterval = 200 * time.Millisecond
 
 type resource struct {

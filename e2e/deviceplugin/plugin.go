@@ -18,7 +18,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// One resource: a server on a socket of its own, and whoever watches its devices.
+// One resource: a server on its socket, and the clients that watch its devices.
 type plugin struct {
 	api.UnimplementedDevicePluginServer
 	resource
@@ -28,7 +28,7 @@ type plugin struct {
 
 	mutex   sync.Mutex
 	devices []*api.Device
-	changed chan struct{} // closed, and made anew, with every change
+	changed chan struct{} // closed and replaced with every change
 }
 
 func newPlugin(offered resource, short, socket, unhealthy string) *plugin {
@@ -37,7 +37,7 @@ func newPlugin(offered resource, short, socket, unhealthy string) *plugin {
 	return p
 }
 
-// Serves and registers, again whenever the kubelet took the socket away. Never returns.
+// Serves and registers, and repeats both when the kubelet removes the socket. Never returns.
 func (p *plugin) run(kubelet string) {
 	var server *grpc.Server
 	registered := false
@@ -55,7 +55,7 @@ func (p *plugin) run(kubelet string) {
 	}
 }
 
-// Nil while the folder is not there, which it is as soon as the kubelet has started once.
+// Nil until the folder exists, which the kubelet creates when it starts for the first time.
 func (p *plugin) listen() *grpc.Server {
 	listener, err := net.Listen("unix", p.socket)
 	if err != nil {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cgroups of nodes, in every hierarchy that is mounted: one subtree per owner, a subtree per node below it.
+"""The cgroups of nodes in every mounted hierarchy: one subtree per owner, with one subtree per node.
 
 Processes of a node are in NODE/system, its pods in NODE/kubepods. Written for version 1, version 2 and both at once
 (hybrid); run with version 1 and hybrid.
@@ -15,7 +15,7 @@ CONTROLLERS = "+cpu +cpuset +memory +pids +io"
 
 
 def hierarchies():
-    """(mount point, controllers) of each; version 2 has none in the list."""
+    """Returns (mount point, controllers) of each hierarchy. The list of version 2 is empty."""
     found = []
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, point, kind, options, *_ = line.split()
@@ -37,7 +37,7 @@ class Cgroup:
         return Cgroup(f"{self.name}/{name}")
 
     def create(self, weight=1):
-        """With as much of the processors as so many processes of others, when all want them."""
+        """Creates the subtrees. weight: the share of the CPUs under contention, in units of a default process."""
         for place, controllers in self._places:
             place.mkdir(parents=True, exist_ok=True)
             if "cpu" in controllers:
@@ -46,12 +46,12 @@ class Cgroup:
                 for file in ("cpuset.cpus", "cpuset.mems"):
                     (place / file).write_text((place.parent / file).read_text())
             if not controllers:
-                with contextlib.suppress(OSError):  # a hybrid system has them elsewhere
+                with contextlib.suppress(OSError):  # in another hierarchy on a hybrid system
                     (place.parent / "cgroup.subtree_control").write_text(CONTROLLERS)
                     (place / "cpu.weight").write_text(str(100 * weight))
 
     def enter(self):
-        """For a child before its exec."""
+        """Moves this process into the cgroup. Runs in a child before its exec."""
         for place, _ in self._places:
             (place / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -81,10 +81,10 @@ class Cgroup:
                             (pathlib.Path(folder) / file).write_text(text)
 
     def remove(self, timeout_s=20):
-        """Kills whatever is in it, and removes it. False when that did not work in time."""
+        """Kills all processes in it, and removes it. Returns False on a timeout."""
         deadline = time.monotonic() + timeout_s
         while True:
-            self._thaw_all()  # nobody dies frozen
+            self._thaw_all()  # a frozen process does not handle SIGKILL
             for pid in self.pids():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands of docs/start/cluster.md, in order, on real nodes; the job has fewer steps."""
+"""Runs the commands of docs/start/cluster.md in order on real nodes, with fewer training steps."""
 
 import os
 import pathlib

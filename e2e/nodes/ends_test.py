@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How jobs wait and end on real nodes: each tells its user why, and what to do."""
+"""How jobs wait and end on real nodes: the status of each names the reason and the remedy."""
 
 import contextlib
 import datetime
@@ -18,7 +18,7 @@ class Ends(unittest.TestCase):
     def setUpClass(cls):
         cls.rig = cls.enterClassContext(Rig())
         cls.cluster = cls.rig.cluster
-        # Those that nobody need do anything to end while the tests of others go on.
+        # These jobs end without further action while other tests run.
         cls.apply("typo", training={"data": {"kind": "text", "path": "/data/typo", "validationFraction": "0.05"}})
         cls.apply("no-image", container={"image": "registry.invalid/none:1"}, health={"startupSeconds": 30},
                   restart={"maxRestarts": 0})
@@ -28,7 +28,7 @@ class Ends(unittest.TestCase):
 
     @classmethod
     def apply(cls, name, container=None, training=None, **options):
-        """container, training: what differs there from other jobs. Returns the job."""
+        """Applies a job. container, training: changes to the default ones. Returns the manifest."""
         manifest = cls.rig.job(name, **{"replicas": 2, "steps": STEPS, **options})
         manifest["spec"]["workers"]["template"]["spec"]["containers"][0].update(container or {})
         manifest["spec"]["training"].update(training or {})
@@ -36,7 +36,7 @@ class Ends(unittest.TestCase):
         return manifest
 
     def start(self, name, **options):
-        """One that the test disturbs, and that is gone after it."""
+        """Applies a job that is deleted at the end of the test. Returns its name."""
         self.addCleanup(self.rig.delete, name)
         self.apply(name, **options)
         return name
@@ -46,7 +46,7 @@ class Ends(unittest.TestCase):
         return found[0] if found else {"status": "Unknown", "reason": "", "message": ""}
 
     def wait_condition(self, name, kind, reason, *says, timeout_s=120):
-        """The condition has this reason, and its message names cause and remedy."""
+        """Waits for the reason of a condition, and checks that its message names cause and remedy."""
         try:
             found = self.cluster.wait(lambda: self.condition(name, kind)["reason"] == reason and self.condition(name, kind),
                                       "", timeout_s)
@@ -59,7 +59,7 @@ class Ends(unittest.TestCase):
         return found
 
     def gone(self, name):
-        """All of the job is, but what its volume holds."""
+        """Waits until all objects of the job are deleted, and checks that its volume is kept."""
         own = {"services": f"workers-{name}", "configmaps": f"{name}-config", "podgroups.scheduling.k8s.io": f"{name}-1"}
         self.cluster.wait(lambda: not self.rig.pods(name) and not [
             kind for kind, its in own.items() if its in [it["metadata"]["name"] for it in self.cluster.get(kind)]],
@@ -67,7 +67,7 @@ class Ends(unittest.TestCase):
         self.assertEqual(self.cluster.get("pvc", name)["status"]["phase"], "Bound")
         self.assertTrue(self.rig.manifests(name), "its checkpoints are gone")
 
-    # --- ends that were asked for
+    # --- requested ends
 
     def test_suspended_and_resumed(self):
         name = self.start("pause")
@@ -113,19 +113,19 @@ class Ends(unittest.TestCase):
         self.assertEqual(found["status"], "True")
         self.cluster.wait(lambda: not self.rig.pods("too-long"), "its pods are gone")
 
-    # --- mistakes
+    # --- errors
 
     def test_no_such_data(self):
         self.wait_condition("typo", "Failed", "BadConfiguration", "/data/typo: No such file or directory",
                             "check the path, as the worker sees it")
 
     def test_no_rdma(self):
-        """Their pods got the device that they asked for, which does nothing. TCP is not taken in its place."""
+        """The pods have the requested device, but it does not work. The job fails instead of using TCP."""
         self.wait_condition("no-rdma", "Failed", "BadConfiguration", "spec.network.rdma: RDMA is required",
                             "ringmaster-worker devices --health", "spec.network.fallback")
 
     def test_without_a_folder_for_checkpoints(self):
-        """Then none is written, and none is missed."""
+        """The job writes no checkpoints, and no event or log mentions one."""
         name = self.start("no-folder", checkpoint={"everySteps": 20})
         self.rig.wait_phase(name, "Succeeded")
         self.assertEqual(self.rig.status(name)["weightsHash"], self.rig.expected_hash(STEPS))
@@ -137,7 +137,7 @@ class Ends(unittest.TestCase):
         self.wait_condition("no-image", "Failed", "RestartBudgetSpent", "cannot start on node-", "registry.invalid/none:1",
                             "correct the image's name", "imagePullSecrets")
 
-    def test_an_image_that_is_waited_for(self):
+    def test_an_image_that_cannot_be_pulled(self):
         name = self.start("late-image", container={"image": "registry.invalid/late:1"})
         self.wait_condition(name, "Ready", "ImagePullFailed", "registry.invalid/late:1", "correct the image's name")
 
@@ -147,8 +147,8 @@ class Ends(unittest.TestCase):
         self.assertEqual(self.rig.status("no-memory")["lastFailure"]["exitCode"], 137)
 
     def test_full_checkpoint_volume(self):
-        """Training goes on beside it. The job fails at its end, and says so; once there is room, another goes on from the
-        last checkpoint that was whole."""
+        """Training continues while checkpoints fail, and the job fails at its end. With free space, a new job continues from
+        the last complete checkpoint."""
         node, place = "node-1", "/mnt/small"
         folder = self.rig.nodes.root(node) / place[1:]
         folder.mkdir()
@@ -157,11 +157,11 @@ class Ends(unittest.TestCase):
         job = self.apply("full", folder=place, template={"nodeSelector": {"kubernetes.io/hostname": node}},
                          checkpoint={"everySteps": 20, "keep": 2, "volumeClaim": "full"})
         self.rig.wait("full", lambda status: status.get("checkpoint", {}).get("step", 0) >= 20, "a checkpoint")
-        ballast, warned = folder / "of-somebody-else", []
+        ballast, warned = folder / "ballast", []
 
         def failed():
             with contextlib.suppress(OSError), open(ballast, "ab", buffering=0) as file:
-                while file.write(bytes(1 << 16)):  # also what an old checkpoint has left
+                while file.write(bytes(1 << 16)):  # fills the space of deleted checkpoints, too
                     pass
             degraded = self.condition("full", "Degraded")
             if degraded["reason"] == "CheckpointFailing":
@@ -169,7 +169,7 @@ class Ends(unittest.TestCase):
             return self.condition("full", "Failed")["status"] == "True"
 
         self.cluster.wait(failed, "it fails", 120)
-        self.assertTrue(warned, "nobody was warned while it trained")
+        self.assertTrue(warned, "no warning while the job trained")
         self.assertIn("No space left on device; free space there", warned[-1])
         self.wait_condition("full", "Failed", "TrainingFailed", f"the checkpoint of step {STEPS} could not be written",
                             "No space left on device; free space there, or keep checkpoints on another volume")
@@ -184,10 +184,10 @@ class Ends(unittest.TestCase):
                       self.cluster.kubectl("logs", "full-1-1"))
         self.assertEqual(self.rig.status("full")["weightsHash"], self.rig.expected_hash(STEPS))
 
-    # --- others
+    # --- competing jobs
 
     def gangs(self, provider):
-        """Two that each need all GPUs come at the same time."""
+        """Applies two jobs at the same time that each need all GPUs; returns the condition of the one that waits."""
         names = [f"{provider}-{side}" for side in ("left", "right")]
         gpus = {"resources": {"limits": {"cpu": CPU_LIMIT, "nvidia.com/gpu": 2}}}
         for name in names:
@@ -206,14 +206,14 @@ class Ends(unittest.TestCase):
                 other = names[1 - names.index(holders[0])]
                 waits = self.why_it_waits(other) or waits
             time.sleep(0.1)
-        self.assertTrue(waits, "nobody waited with a reason")
+        self.assertTrue(waits, "no job waited with a reason")
         print(f"{self.id()}: {waits['reason']}: {waits['message']}", flush=True)
         for name in names:
             self.assertEqual(self.rig.status(name)["weightsHash"], self.rig.expected_hash(60))
         return waits
 
     def holders(self, names):
-        """Who of them has pods on nodes, at one moment."""
+        """Returns the jobs that have pods on nodes, from one list request."""
         label = "ringmaster.dev/job"
         pods = self.cluster.api.get(f"/api/v1/namespaces/default/pods?labelSelector={label}+in+({','.join(names)})")["items"]
         return sorted({pod["metadata"]["labels"][label] for pod in pods

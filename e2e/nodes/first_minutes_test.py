@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first five minutes: a user applies the example, watches it, and gets the same weights as on one machine."""
+"""A user's first five minutes: apply the example, watch it, and get the same weights as on one machine."""
 
 import json
 import os
@@ -10,9 +10,9 @@ import unittest
 
 from on_nodes import BIN, ROOT, Rig
 
-STEPS = 160  # the last pod may come late: some are left then
+STEPS = 160  # enough that steps are left when the last pod starts late
 EXAMPLE = ROOT / "examples/gpt-text.yaml"
-# What `kubectl get tj -w` shows on the way, among other lines.
+# The lines of `kubectl get tj -w` that must appear, in this order.
 WATCHED = re.compile(r"(?s)^NAME +PHASE .*\ngpt-text +Pending .*\ngpt-text +Starting .*"
                      rf"\ngpt-text +Running +4/4 +ucx:tcp +\d+ +\d+% +\d+\S* .*\ngpt-text +Succeeded +\S+ +ucx:tcp +{STEPS} ")
 
@@ -24,7 +24,7 @@ class FirstMinutes(unittest.TestCase):
         cls.cluster = cls.rig.cluster
 
     def manifest(self):
-        """The example as a user of a cluster changes it: where data and checkpoints are. Fewer steps, for the test."""
+        """Returns the example with the paths of data and checkpoints on the cluster, and with fewer steps."""
         text = EXAMPLE.read_text()
         for old, new in (
             ("    max: 8          # uses up to eight\n",
@@ -38,7 +38,7 @@ class FirstMinutes(unittest.TestCase):
         return text
 
     def watch(self):
-        """Begins `kubectl get tj -w`; the file that it writes to."""
+        """Starts `kubectl get tj -w`. Returns the file that it writes to."""
         shown = self.rig.nodes.folder / "watched"
         with open(shown, "w") as out:
             kubectl = subprocess.Popen([(self.cluster.folder / "binary").read_text().strip(), "kubectl", "get", "tj", "-w"],

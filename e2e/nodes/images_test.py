@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the archives of images/build say of themselves."""
+"""The contents and metadata of the archives that images/build writes."""
 
 import json
 import os
@@ -34,14 +34,14 @@ class Image:
         return "blobs/" + descriptor["digest"].replace(":", "/")
 
     def unpack_ours(self, folder):
-        """What stands on the base."""
+        """Unpacks the layers above the base."""
         with tarfile.open(self.path) as archive:
             for layer in self.manifest["layers"][1:]:
                 with tarfile.open(fileobj=archive.extractfile(self._blobs[self._blob(layer)]), mode="r:*") as content:
                     content.extractall(folder)
 
     def layers(self):
-        """Of each layer, the bytes in it and its files, as tar has them."""
+        """Yields the size in bytes and the tar members of each layer."""
         with tarfile.open(self.path) as archive:
             for layer in self.manifest["layers"]:
                 with tarfile.open(fileobj=archive.extractfile(self._blobs[self._blob(layer)]), mode="r:*") as content:
@@ -65,19 +65,19 @@ class Images(unittest.TestCase):
                 self.assertRegex(labels["org.opencontainers.image.revision"], "^([0-9a-f]{40}|unknown)$")
                 self.assertEqual(image.config["StopSignal"], "SIGTERM")
 
-    def test_the_operator_is_nobody_and_the_agent_is_first(self):
+    def test_users_and_entry_points(self):
         self.assertEqual(self.images["operator"].config["User"], "65532:65532")
         self.assertEqual(self.images["operator"].config["Entrypoint"], ["/usr/local/bin/ringmaster-operator"])
         self.assertEqual(self.images["worker"].config["Entrypoint"], ["/usr/local/bin/ringmaster-agent"])
 
     def test_the_operator_is_small(self):
         sizes = [size for size, _ in self.images["operator"].layers()]
-        self.assertGreater(len(sizes), 1, "the base cannot be told from what stands on it")
+        self.assertGreater(len(sizes), 1, "the layers of the base cannot be identified")
         over_base = sum(sizes[1:]) / MEBI
         print(f"operator: {over_base:.1f} MiB over its base of {sizes[0] / MEBI:.1f} MiB", flush=True)
         self.assertLess(over_base, 60)
 
-    def test_no_file_tells_when_it_was_built(self):
+    def test_all_files_have_the_same_time(self):
         for name, image in self.images.items():
             with self.subTest(name):
                 built = {member.mtime for _, members in list(image.layers())[1:] for member in members}
@@ -88,8 +88,8 @@ class Images(unittest.TestCase):
         for wanted in ("libuct_ib.so.0", "libuct_cma.so.0", "libuct_rdmacm.so.0", "libmlx5-rdmav34.so"):
             self.assertTrue([file for file in files if file.endswith("/" + wanted)], wanted)
 
-    def test_only_glibc_is_the_bases(self):
-        """So that another base may have other versions of everything else, or nothing."""
+    def test_programs_need_only_glibc_of_the_base(self):
+        """Another base may have other versions of all other libraries, or none."""
         for name, image in self.images.items():
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 image.unpack_ours(folder)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cleans up after an owner, however that ended: "janitor.py FOLDER CGROUP". Its standard input is a pipe from the owner,
-until that ends. There it names the network cables that it has made here, and says "keep" when the folder is to stay.
+"""Cleans up after an owner, however that ended: "janitor.py FOLDER CGROUP". Standard input is a pipe from the owner. On it the
+owner names the network interfaces that it created on this machine, and sends "keep" to keep the folder.
 
-A cable would go by itself with the namespace of its other end. But that may live on for minutes, without any process in it:
-the kernel still says goodbye to connections with nodes that are gone."""
+The kernel removes an interface with the namespace of its peer. But that namespace may exist for minutes after its last
+process, while the kernel closes connections to lost nodes, so the janitor removes the interfaces."""
 
 import pathlib
 import shutil
@@ -15,16 +15,17 @@ import time
 from cgroups import Cgroup
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)  # it ends when there is nothing left to do
+    signal.signal(number, signal.SIG_IGN)  # it ends when its work is done
 folder, cgroup = sys.argv[1:]
-cables = sys.stdin.read().split()
-keep = "keep" in cables
-for cable in cables:
-    if cable != "keep":  # it may be gone; first of all, before it could be somebody else's of the same name
-        subprocess.run(["ip", "link", "delete", cable], stderr=subprocess.DEVNULL, check=False)
+words = sys.stdin.read().split()
+keep = "keep" in words
+for interface in words:
+    # The interface may be gone already. Remove it first, before another owner creates one with the same name.
+    if interface != "keep":
+        subprocess.run(["ip", "link", "delete", interface], stderr=subprocess.DEVNULL, check=False)
 gone = Cgroup(cgroup).remove()
 if not keep:
-    for _ in range(100):  # the control plane's own supervisor may still be at it
+    for _ in range(100):  # the supervisor of the control plane may still write to it
         shutil.rmtree(folder, ignore_errors=True)
         if not pathlib.Path(folder).exists():
             break

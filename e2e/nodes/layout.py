@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What real nodes are made of: options, addresses and configuration files. Pure: nothing is started here."""
+"""Options, addresses and configuration files of real nodes. Pure functions."""
 
 import dataclasses
 import json
@@ -12,32 +12,32 @@ class Options:
     """Stored as JSON in the folder of the nodes."""
 
     nodes: int = 3
-    resources: dict = dataclasses.field(default_factory=lambda: dict(RESOURCES))  # of each node's device plugin
-    images: list = dataclasses.field(default_factory=list)  # archives that every node has
-    node_grace_s: int = 8  # a silent node becomes Unknown after this; Kubernetes' own default is 50
-    eviction_s: int = 300  # pods on it are deleted after this; Kubernetes' own default
+    resources: dict = dataclasses.field(default_factory=lambda: dict(RESOURCES))  # devices of each node's device plugin
+    images: list = dataclasses.field(default_factory=list)  # image archives, imported on every node
+    node_grace_s: int = 8  # time until a silent node becomes Unknown; Kubernetes' default is 50
+    eviction_s: int = 300  # time until its pods are deleted; Kubernetes' default
     apiserver_flags: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class Addresses:
-    """Of one set of nodes. `site` tells those apart that run at the same time on one machine."""
+    """The addresses of one set of nodes. Sets that run at the same time on one machine have different `site`s."""
 
     site: int
 
     @property
     def bridge(self):
-        """Where the control plane and the name server listen."""
+        """The address on which the control plane and the name server listen."""
         return f"10.99.{self.site}.1"
 
     @property
     def host(self):
-        """This machine's own, on the same bridge."""
+        """The address of this machine on the same bridge."""
         return f"10.99.{self.site}.254"
 
     @property
     def interface(self):
-        """On this machine, outside."""
+        """The network interface on this machine, outside of the namespaces."""
         return f"rm-e2e-{self.site}"
 
     @property
@@ -63,7 +63,7 @@ def kubelet(addresses, options, cgroup_root):
                            "x509": {"clientCAFile": "/etc/kubernetes-ca.crt"}},
         "authorization": {"mode": "Webhook"},
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{cgroup_root}",  # each kubelet removes pod cgroups that it does not know
+        "cgroupRoot": f"/{cgroup_root}",  # separate roots, because a kubelet removes pod cgroups that it does not know
         "clusterDNS": [addresses.bridge],
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
@@ -87,7 +87,7 @@ def kube_proxy(addresses, name):
         "clusterCIDR": addresses.pod_cidr,
         "hostnameOverride": name,
         "mode": "nftables",
-        # The kernel lets a network namespace of its own change none of these.
+        # The kernel does not let a network namespace change these.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of external metrics, as an adapter of a monitoring system would be, for autoscalers in tests.
+"""A server of external metrics for autoscalers in tests, in place of the adapter of a monitoring system.
 
     with MetricsStub(nodes, {"backlog": 20}) as metrics:
         metrics.values["backlog"] = 40
 
-It runs in this process, on this machine's own address beside the nodes, behind an APIService: whoever asks the API server
-for external.metrics.k8s.io is answered from here. Over TLS, with a certificate of the cluster's authority; who calls
-must be the API server. That must reach Services by their endpoints (--enable-aggregator-routing=true).
+It runs in this process, on the address of this machine in the network of the nodes, behind an APIService: the API server
+forwards requests for external.metrics.k8s.io to it. It uses TLS with a certificate of the cluster's CA, and accepts only
+the API server as a client. The API server must reach Services by their endpoints (--enable-aggregator-routing=true).
 """
 
 import http.server
@@ -25,7 +25,7 @@ CALLER = "front-proxy-client"  # pki.py
 
 class MetricsStub:
     def __init__(self, nodes, values):
-        """values: {name: number}, of every namespace; may be changed at any time."""
+        """values: {name: number}, for every namespace; may change at any time."""
         self.values = values
         self._nodes, self._cluster = nodes, nodes.cluster
 
@@ -70,7 +70,7 @@ def handler(values):
         protocol_version = "HTTP/1.1"
         timeout = 60
 
-        def do_GET(self):  # noqa: N802  named by the base class
+        def do_GET(self):  # noqa: N802  the base class defines the name
             caller = dict(pair[0] for pair in self.connection.getpeercert()["subject"])["commonName"]
             prefix = f"/apis/{GROUP_VERSION}"
             path = self.path.partition("?")[0].rstrip("/")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One node: its namespaces, and containerd, kubelet, kube-proxy and a device plugin in them.
 
-Used by the owner's main thread only: the kernel ends a process's children with the thread that made them.
+Main thread of the owner only: PR_SET_PDEATHSIG kills a child when the thread that started it ends.
 """
 
 import contextlib
@@ -20,22 +20,22 @@ TIMEOUT_S = 60
 
 
 class NodeError(Exception):
-    """A node did not do what it should. The message says which, and where its logs are."""
+    """An operation of a node failed. The message names the node and the folder of its logs."""
 
 
 class Node:
     def __init__(self, index, folder, site, tools):
-        """folder: of this node. site: Site (owner.py). tools: where e2e/nodes/build has put things."""
+        """folder: the folder of this node. site: Site (owner.py). tools: the folder that e2e/nodes/build made."""
         self.index, self.folder, self.site, self.tools = index, folder, site, tools
         self.name = layout.node_name(index)
         self.address = site.addresses.node(index)
         self.cgroup = site.cgroup.child(self.name)
-        self.outer = f"veth-{self.name}"  # our end of its cable
-        self.init = None  # the process that holds the namespaces, and everything in them
+        self.outer = f"veth-{self.name}"  # the end of its cable outside of the node
+        self.init = None  # the process that holds the namespaces; all processes of the node end with it
         self.init_pid = 0
         self.parts = {}
 
-    # --- what it is made of, once
+    # --- preparation, once
 
     def prepare(self, kubeconfigs, authority):
         """kubeconfigs: {"kubelet": path, "kube-proxy": path}."""
@@ -50,15 +50,16 @@ class Node:
         (etc / "kube-proxy.yaml").write_text(layout.text(layout.kube_proxy(addresses, self.name)))
         (etc / "cni.conflist").write_text(layout.text(layout.cni(addresses, self.index)))
         (etc / "containerd.toml").write_text(layout.CONTAINERD)
-        (etc / "resolv-pods.conf").write_text("")  # nothing outside the cluster is looked up
+        (etc / "resolv-pods.conf").write_text("")  # no names outside of the cluster are resolved
 
     # --- power
 
     def power_on(self):
-        """The first of the steps of a boot; between them others may be booted as well."""
+        """The first step of a boot. Several nodes may boot concurrently, step by step."""
         if self.init:
             raise NodeError(f"{self.name} is on")
-        self.cgroup.remove()  # a pod of an earlier life would keep the kubelet from making it anew
+        # The cgroup of a pod from before the last shutdown would keep the kubelet from creating the pod again.
+        self.cgroup.remove()
         self.cgroup.create()
         shutil.rmtree(self.folder / "overlay", ignore_errors=True)
         system = self.cgroup.child("system")
@@ -80,7 +81,7 @@ class Node:
         return [image for image in [str(self.tools / "pause.tar"), *self.site.options.images] if image not in have]
 
     def start_load(self, archive):
-        """Begins to import an archive of images, as `docker save` or an OCI builder writes it; finish_load ends it."""
+        """Starts to import an archive of images (of `docker save` or an OCI builder). finish_load waits for the end."""
         with open(self.folder / "load.log", "ab") as log:
             return subprocess.Popen(self._enter("ctr", "--namespace", "k8s.io", "images", "import", archive),
                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment(),
@@ -122,12 +123,12 @@ class Node:
         self.init = None
         self._until(lambda: not self.cgroup.pids(), "some of its processes did not end")
 
-    # --- lesser evils
+    # --- other failures
 
     def stop_kubelet(self):
         process = self.parts.get("kubelet")
         if not process or process.poll() is not None:
-            raise NodeError(f"the kubelet of {self.name} does not run")
+            raise NodeError(f"the kubelet of {self.name} is not running")
         for pid in _children(process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait(TIMEOUT_S)
@@ -146,7 +147,7 @@ class Node:
                 **{name: "running" if part.poll() is None else f"ended with {part.returncode}"
                    for name, part in self.parts.items()}}
 
-    # --- how
+    # --- helpers
 
     def _plug_in(self):
         addresses = self.site.addresses

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real nodes for tests: kubelets with containerd, pods that are processes, networks that can be cut.
+"""Real nodes for tests: kubelets with containerd, pods with processes, and networks that a test can cut.
 
     with Nodes(images=["build/images/ringmaster-worker-0.1.0.tar"]) as nodes:
         nodes.cluster.apply_text(...)            # everything of e2e/cluster's Cluster
         nodes.power_off("node-2"); nodes.boot("node-2")
 
-Needs root. README.md has the rest. A Nodes may be used from any thread.
+Needs root. README.md has the details. Thread-safe.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class NodesError(Exception):
-    """The nodes could not be started, or could not do what was asked. The message says why."""
+    """The nodes could not be started, or a request failed. The message names the reason."""
 
 
 def tools():
-    """Where e2e/nodes/build has put things; raises cluster.NotBuilt when they are not there."""
+    """Returns the folder that e2e/nodes/build made. Raises cluster.NotBuilt when it does not exist."""
     done = subprocess.run([HERE / "build", "--check"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise cluster.NotBuilt(done.stderr.strip())
@@ -42,8 +42,8 @@ def tools():
 class Nodes:
     """See layout.Options for the options (nodes, resources, images, node_grace_s, eviction_s).
 
-    folder: where everything is kept; made here, so it must be missing or empty. Without it, a temporary folder.
-    detached: the nodes go on when this process ends, until somebody calls `down` on their folder.
+    folder: a new or empty folder for data, keys and logs (default: a temporary one).
+    detached: the nodes keep running after this process ends, until `down` is called on their folder.
     """
 
     def __init__(self, folder=None, detached=False, **options):
@@ -55,7 +55,7 @@ class Nodes:
 
     @classmethod
     def attach(cls, folder):
-        """Nodes that somebody else started."""
+        """Returns nodes that another process started."""
         folder = pathlib.Path(folder).absolute()
         try:
             return cls(folder, **json.loads((folder / "options.json").read_text()))
@@ -71,7 +71,7 @@ class Nodes:
             print(f"the logs of the nodes are kept in {self.folder}", file=sys.stderr)
 
     def start(self):
-        """Starts everything and returns when every node is Ready. Returns self."""
+        """Starts the cluster and waits until every node is Ready. Returns self."""
         if os.geteuid() != 0:
             raise NodesError("real nodes need root: they are network, mount and pid namespaces")
         missing = [image for image in self.options.images if not pathlib.Path(image).exists()]
@@ -102,9 +102,9 @@ class Nodes:
         return self
 
     def stop(self, keep=False):
-        """Ends everything, and removes the folder unless `keep`."""
+        """Ends all processes, and removes the folder unless `keep`."""
         keep = keep or bool(os.environ.get("RINGMASTER_KEEP_CLUSTER"))
-        with contextlib.suppress(NodesError):  # the owner is gone, and everything with it
+        with contextlib.suppress(NodesError):  # the owner has ended, and all processes with it
             self._ask(verb="down", keep=keep)
         if self._owner:
             if self._owner.stdin:
@@ -129,28 +129,28 @@ class Nodes:
 
     @property
     def host(self):
-        """This machine's own address, which nodes, pods and control plane reach."""
+        """The address of this machine on the network of the nodes, the pods and the control plane."""
         return self.status()["host"]
 
-    # --- what can be done to a node
+    # --- actions on a node
 
     def power_off(self, node):
-        """Pulls the plug."""
+        """Powers the node off, without a shutdown."""
         self._ask(verb="power-off", node=node)
 
     def boot(self, node):
-        """Switches it on; returns when it is Ready. What it has on disk is still there."""
+        """Powers the node on and waits until it is Ready. Its disk is unchanged."""
         self._ask(verb="boot", node=node)
 
     def cut(self, node):
-        """Unplugs its network cable: everything on it goes on."""
+        """Disconnects the network of the node. Its processes keep running."""
         self._ask(verb="cut", node=node)
 
     def heal(self, node):
         self._ask(verb="heal", node=node)
 
     def freeze(self, node):
-        """All its processes stand still; its kernel still answers pings."""
+        """Freezes all processes of the node. Its kernel still answers pings."""
         self._ask(verb="freeze", node=node)
 
     def thaw(self, node):
@@ -167,11 +167,11 @@ class Nodes:
         self._ask(verb="device", node=node, device=device, healthy=healthy)
 
     def load(self, archive):
-        """Gives every node the images of an archive."""
+        """Imports an archive of images on every node."""
         self._ask(verb="load", archive=str(pathlib.Path(archive).absolute()))
 
     def processes(self, node, name=""):
-        """(pid, name) of the node's processes, those in pods as well, whose name begins like this."""
+        """Returns (pid, name) of the node's processes whose name starts with `name`, including those in pods."""
         found = []
         for pid in sorted(Cgroup(f"{self.status()['cgroup']}/{node}").pids()):
             with contextlib.suppress(OSError):
@@ -181,11 +181,11 @@ class Nodes:
         return found
 
     def root(self, node):
-        """The node's own root folder, as its processes see it, with its mounts."""
+        """Returns the root folder of the node, as its processes see it, with its mounts."""
         return pathlib.Path(f"/proc/{self._init(node)}/root")
 
     def run(self, node, *command):
-        """Runs a program of this machine in the node's namespace of mounts."""
+        """Runs a program of this machine in the mount namespace of the node."""
         done = subprocess.run(["nsenter", "-t", str(self._init(node)), "-m", *map(str, command)], capture_output=True,
                               text=True, check=False)
         if done.returncode:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes themselves, and our images as containers on them."""
+"""Tests of the nodes, and of the images as containers on them."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class OnNodes(unittest.TestCase):
         cls.c = cls.nodes.cluster
 
     def run_pod(self, manifest, phase="Succeeded"):
-        """Its log, when it has come to that phase."""
+        """Waits for a phase of the pod and returns its log."""
         name = manifest["metadata"]["name"]
         self.addCleanup(self.c.kubectl, "delete", "pod", name, "--ignore-not-found", "--force", "--grace-period=0")
         self.c.apply_text(json.dumps(manifest))
@@ -69,7 +69,7 @@ class OnNodes(unittest.TestCase):
         self.assertEqual(user, "65532")
         self.assertIn("tcp", json.dumps(json.loads(devices)))
 
-    def test_agent_says_what_it_lacks(self):
+    def test_agent_reports_missing_configuration(self):
         name = "bare"
         manifest = pod(name, WORKER_IMAGE, ["ringmaster-agent"])
         said = self.run_pod(manifest, "Failed")
@@ -90,7 +90,7 @@ class OnNodes(unittest.TestCase):
     def seen_from(self, name, host):
         try:
             return self.c.kubectl("exec", name, "--", "getent", "hosts", host)
-        except KubectlError:  # not known yet
+        except KubectlError:  # the name does not resolve yet
             return ""
 
     def test_devices(self):
@@ -130,7 +130,7 @@ class OnNodes(unittest.TestCase):
                 better("node-2")
                 self.c.wait(lambda: self.ready("node-2") == "True", "it is back", 90)
 
-    def test_mistakes_are_told(self):
+    def test_errors_are_reported(self):
         with self.assertRaisesRegex(NodesError, "no node 'node-9'; there are: node-1 node-2"):
             self.nodes.cut("node-9")
         with self.assertRaisesRegex(NodesError, "cannot import"):
@@ -138,7 +138,7 @@ class OnNodes(unittest.TestCase):
 
 
 class Traces(unittest.TestCase):
-    """Nothing is left of nodes whose owner was killed."""
+    """No process, cgroup or file is left of nodes whose owner was killed."""
 
     OWNER = "from nodes import Nodes; import time; n = Nodes(nodes=1).start(); print(n.folder, flush=True); time.sleep(1000)"
 
@@ -172,7 +172,7 @@ class Traces(unittest.TestCase):
                 deadline = time.monotonic() + 60
                 while self.traces(*what) and time.monotonic() < deadline:
                     if number == signal.SIGKILL:
-                        test.kill()  # it waits for nothing
+                        test.kill()  # without waiting
                         test.wait()
                     time.sleep(0.1)
                 test.kill()

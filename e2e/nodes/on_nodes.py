@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ringmaster on real nodes, for tests: as a user installs it, and what a user looks at.
+"""Ringmaster on real nodes, for tests: installs it as a user does, and reads what a user sees.
 
     with Rig() as rig:
         rig.apply(rig.job("a", replicas=4))
@@ -28,20 +28,20 @@ from nodes import Nodes
 BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
 IMAGES = pathlib.Path(os.environ.get("RINGMASTER_IMAGES", ROOT / "build/images"))
 JOBS = "/apis/ringmaster.dev/v1alpha1/namespaces/default/trainingjobs"
-CPU_LIMIT = "150m"  # of a worker: training takes long enough to be disturbed, on a quick machine as well
+CPU_LIMIT = "150m"  # per worker: slow enough that a test can disturb training on a fast machine, too
 SHOWN_LINES = 40
 VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "shared"}
 
 
 def corpus(seed=20):
-    """Text that a small model learns something from, the same for the same seed."""
+    """Returns text from which a small model learns; equal seeds give equal text."""
     words = "ring master gradient worker node step light river stone under over the a and of".split()
     draw = random.Random(seed)
     return "\n".join(" ".join(draw.choice(words) for _ in range(12)) + "." for _ in range(6000)) + "\n"
 
 
 def training(steps):
-    """A language model that takes some ten milliseconds a step: the tests want many steps."""
+    """Returns a language model whose step takes about ten milliseconds, because the tests need many steps."""
     return {"model": {"kind": "gpt", "layers": 2, "heads": 2, "width": 64, "context": 64, "tokenizer": "bytes"},
             "data": {"kind": "text", "path": "/data/text", "validationFraction": "0.05"},
             "batch": {"samplesPerStep": 16, "microBatches": 16},
@@ -54,7 +54,7 @@ class Rig:
         if len(images) != 2:
             raise AssertionError(f"{IMAGES} does not hold the two images; run images/build")
         self.nodes = Nodes(images=images, **options)
-        self._beside = concurrent.futures.ThreadPoolExecutor(1)
+        self._background = concurrent.futures.ThreadPoolExecutor(1)
         self._hashes = {}  # by steps
 
     def __enter__(self):
@@ -71,11 +71,11 @@ class Rig:
         return self
 
     def __exit__(self, kind, *_):
-        self._beside.shutdown(cancel_futures=True)
+        self._background.shutdown(cancel_futures=True)
         self.nodes.__exit__(kind)
 
     def install(self):
-        """As docs/operate/install.md says."""
+        """Installs the chart as docs/operate/install.md describes."""
         self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
         Helm("helm4", self.cluster)("install", "ringmaster", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s",
@@ -84,7 +84,7 @@ class Rig:
     # --- jobs
 
     def volume(self, name, path):
-        """A volume that all nodes share, and a claim of the same name for it."""
+        """Creates a volume that all nodes share, and a claim with the same name."""
         claim = {key: VOLUME[key] for key in ("accessModes", "storageClassName")}
         for thing in ({"kind": "PersistentVolume", "metadata": {"name": name},
                        "spec": {**VOLUME, "hostPath": {"path": path}, "claimRef": {"namespace": "default", "name": name}}},
@@ -93,8 +93,8 @@ class Rig:
             self.cluster.apply_text(json.dumps({"apiVersion": "v1", **thing}))
 
     def job(self, name, replicas=4, steps=400, workers=None, template=None, folder=None, **spec):
-        """A TrainingJob with data and checkpoints on volumes, as a dict. folder: of the nodes, for its checkpoints; without
-        it, one of its own that they share."""
+        """Returns a TrainingJob with data and checkpoints on volumes, as a dict. folder: the folder on the nodes for its
+        checkpoints (default: a new shared one)."""
         if not folder:
             folder = f"/mnt/shared/{name}"
             (self.nodes.shared / name).mkdir()
@@ -119,13 +119,13 @@ class Rig:
         self.cluster.kubectl("delete", "tj", name, "--ignore-not-found", "--timeout=120s")
 
     def expect(self, steps, workers=2):
-        """Begins, beside the test, what expected_hash waits for."""
+        """Starts the local run of expected_hash in the background."""
         if steps not in self._hashes:
-            self._hashes[steps] = self._beside.submit(self._run_here, steps, workers)
+            self._hashes[steps] = self._background.submit(self._run_here, steps, workers)
         return self._hashes[steps]
 
     def expected_hash(self, steps):
-        """What `ringmaster run` on this machine makes of the same job, with its own number of workers."""
+        """Returns the weights hash of the same job by `ringmaster run` on this machine, with another number of workers."""
         return self.expect(steps).result()
 
     def _run_here(self, steps, workers):
@@ -142,10 +142,10 @@ class Rig:
             raise AssertionError(f"ringmaster run ended with {done.returncode}:\n{done.stderr[-2000:]}")
         return json.loads((folder / "summary.json").read_text())["weightsHash"]
 
-    # --- what a user types
+    # --- commands
 
     def plugin(self, *words, code=0):
-        """What `kubectl ringmaster ...` prints. kubectl finds it by its name on the PATH; it must end with this exit code."""
+        """Runs `kubectl ringmaster ...`, checks its exit code and returns its output. kubectl finds the plugin on the PATH."""
         folder = self.nodes.folder / "plugin"
         if not folder.exists():
             folder.mkdir()
@@ -160,15 +160,15 @@ class Rig:
             raise AssertionError(f"kubectl ringmaster {words} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    # --- what the workers themselves left behind: nobody else need be there to ask
+    # --- files and logs of the workers, which do not need the operator
 
     def manifests(self, name):
-        """What the job's checkpoints say of themselves, by step."""
+        """Returns the manifests of the job's checkpoints, by step."""
         found = {}
         for file in (self.nodes.shared / name).glob("step-*/MANIFEST"):
             step = file.parent.name.removeprefix("step-")
             if step.isdigit():  # the others are being written
-                with contextlib.suppress(FileNotFoundError):  # an old one, just removed
+                with contextlib.suppress(FileNotFoundError):  # just removed
                     found[int(step)] = json.loads(file.read_text())["manifest"]
         return found
 
@@ -176,17 +176,16 @@ class Rig:
         return max(self.manifests(name), default=0)
 
     def step_times(self, name):
-        """Seconds that each step took of which a checkpoint tells, by step. What goes before the first step of a new
-        membership is not in it."""
+        """Returns the duration of the steps that checkpoints record, by step, without the setup of a new membership."""
         return {record[0]: struct.unpack("<d", struct.pack("<Q", record[7]))[0]
                 for manifest in self.manifests(name).values() for record in manifest["meta"]["records"]}
 
     def logged(self, pod, text):
-        """When the pod's log says this, in seconds of this machine's clock."""
+        """Returns the times of the log lines of a pod that contain `text`, in seconds of this machine's clock."""
         lines = [line.split(" ", 1)[0] for line in self.cluster.kubectl("logs", pod).splitlines() if text in line]
         return [datetime.datetime.fromisoformat(f"{word}+00:00").timestamp() for word in lines]
 
-    # --- what a user looks at
+    # --- status
 
     def status(self, name):
         return self.cluster.api.get(f"{JOBS}/{name}").get("status", {})
@@ -195,7 +194,7 @@ class Rig:
         return self.status(name).get("progress", {}).get("step", 0)
 
     def pods(self, name):
-        """Of the job, by name."""
+        """Returns the pods of the job, by name."""
         found = self.cluster.api.get(f"/api/v1/namespaces/default/pods?labelSelector=ringmaster.dev/job%3D{name}")["items"]
         return {pod["metadata"]["name"]: pod for pod in found}
 
@@ -203,7 +202,7 @@ class Rig:
         return {key: pod["metadata"]["uid"] for key, pod in self.pods(name).items()}
 
     def wait(self, name, condition, what, timeout_s=120):
-        """condition(status) of the job; fails with its status, events and logs."""
+        """Waits for condition(status) of the job and returns its value. On a timeout, prints status, events and logs."""
         deadline = time.monotonic() + timeout_s
         while True:
             status = self.status(name)
@@ -222,7 +221,7 @@ class Rig:
         return self.wait(name, lambda status: status.get("progress", {}).get("step", 0) >= step, f"step {step}", timeout_s)
 
     def wait_full(self, name, replicas, step=0, timeout_s=120):
-        """All of them take part, and this step is done."""
+        """Waits until all workers are in the gang and this step is committed."""
         self.wait(name, lambda status: status.get("ready") == f"{replicas}/{replicas}" and
                   status.get("progress", {}).get("step", 0) >= step, f"{replicas} workers at step {step}", timeout_s)
 

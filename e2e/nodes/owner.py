@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that owns a set of nodes: "owner.py FOLDER owned|detached". Started by nodes.py, not by hand.
+"""The process that owns a set of nodes: "owner.py FOLDER owned|detached". nodes.py starts it.
 
-It lives in a network namespace of its own, with the bridge, the control plane and the name server; only one cable leads
-out. Nothing outlives it: the kernel kills its children with it, namespaces, mounts and cables go with their processes,
-and the janitor (janitor.py), which sees it go, removes cgroups and the folder.
+It runs in a separate network namespace with the bridge, the control plane and the name server; one veth pair connects it
+to the machine. No part outlives it: the kernel kills its children, namespaces, mounts and veth pairs disappear with their
+processes, and the janitor (janitor.py), which notices its end, removes the cgroups and the folder.
 
-One thread. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
+Single-threaded. It answers requests on the Unix socket FOLDER/control, one JSON object per line and connection:
   {"verb": "power-off" | "boot" | "cut" | "heal" | "freeze" | "thaw" | "kubelet-stop" | "kubelet-start", "node": NAME},
   {"verb": "device", "node": NAME, "device": NAME, "healthy": BOOL}, {"verb": "load", "archive": PATH},
   {"verb": "status"}, {"verb": "down", "keep": BOOL}
-and its first line on standard output says whether all came up: {"ready": true} or {"error": TEXT}.
+Its first line on standard output is {"ready": true}, or {"error": TEXT} when the nodes did not start.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ READY_TIMEOUT_S = 120
 
 
 class Site:
-    """What the nodes share."""
+    """The shared parts of a set of nodes."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -51,14 +51,14 @@ class Site:
         self.dns = None
         self.nodes = {}
 
-    # --- bringing it up
+    # --- start
 
     def up(self):
         self.shared.mkdir()
-        self.shared.chmod(0o1777)  # of anybody, as a network file system often is
+        self.shared.chmod(0o1777)  # writable by every user, like many network file systems
         self.janitor = subprocess.Popen([sys.executable, "-B", HERE / "janitor.py", self.folder, self.cgroup.name],
                                         stdin=subprocess.PIPE, start_new_session=True)
-        self.cgroup.create(weight=self.options.nodes * os.cpu_count())  # of machines of their own
+        self.cgroup.create(weight=self.options.nodes * os.cpu_count())  # as much CPU time as separate machines would have
         self._network()
         self.cluster = Cluster(self.folder / "cluster", components=["etcd", "apiserver", "kcm", "scheduler"], nodes=0,
                                address=self.addresses.bridge, pod_cidr=self.addresses.pod_cidr,
@@ -79,10 +79,10 @@ class Site:
         self.boot(list(self.nodes.values()))
 
     def _network(self):
-        """A network namespace with the bridge, and a cable to the one that we came from."""
+        """Creates a network namespace with the bridge, and a veth pair to the original namespace."""
         if LIBC.unshare(CLONE_NEWNET):
-            raise NodeError(f"cannot make a network namespace: {os.strerror(ctypes.get_errno())}; this needs root")
-        outside = ["nsenter", "-t", str(self.janitor.pid), "-n"]  # the janitor stayed there
+            raise NodeError(f"cannot create a network namespace: {os.strerror(ctypes.get_errno())}; this needs root")
+        outside = ["nsenter", "-t", str(self.janitor.pid), "-n"]  # the janitor is in the original namespace
         for site in range(SITES):
             addresses = layout.Addresses(site)
             made = subprocess.run(["ip", "link", "add", "outside", "type", "veth", "peer", "name", addresses.interface,
@@ -90,11 +90,11 @@ class Site:
             if made.returncode == 0:
                 break
             if "File exists" not in made.stderr:
-                raise NodeError(f"cannot make a network cable: {made.stderr.strip()}")
+                raise NodeError(f"cannot create a veth pair: {made.stderr.strip()}")
         else:
-            raise NodeError(f"{SITES} sets of nodes run already")
+            raise NodeError(f"{SITES} sets of nodes are already running")
         self.addresses = addresses
-        self._tell_janitor(addresses.interface)
+        self._send_to_janitor(addresses.interface)
         _batch([], "link set lo up", "link add nodes type bridge", f"addr add {addresses.bridge}/24 dev nodes",
                "link set nodes up", "link set outside master nodes up",
                *(f"route add {addresses.pods(i)} via {addresses.node(i)}" for i in range(1, self.options.nodes + 1)))
@@ -102,12 +102,12 @@ class Site:
                f"route add {addresses.pod_cidr} via {addresses.bridge}")
         subprocess.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"], check=True)
 
-    def _tell_janitor(self, word):
+    def _send_to_janitor(self, word):
         self.janitor.stdin.write(f"{word}\n".encode())
         self.janitor.stdin.flush()
 
     def boot(self, nodes):
-        """Returns when they are Ready, with all their devices."""
+        """Boots nodes and waits until they are Ready with all their devices."""
         for node in nodes:
             node.power_on()
         for node in nodes:
@@ -143,7 +143,7 @@ class Site:
             return {}
 
     def _address(self, node):
-        """A kube-proxy that does not find its node's address ends as soon as it is there."""
+        """Returns the addresses of a node. A kube-proxy that starts before they are known ends when they appear."""
         return self._status(node).get("addresses")
 
     def _is_ready(self, node):
@@ -186,7 +186,7 @@ class Site:
         return {}
 
     def down(self, keep):
-        """Ends everything; the janitor does the rest."""
+        """Ends all processes. The janitor removes cgroups and the folder."""
         for node in self.nodes.values():
             if node.init:
                 node.init.kill()
@@ -196,7 +196,7 @@ class Site:
             self.cluster.stop(keep=True)
         if self.janitor:
             if keep:
-                self._tell_janitor("keep")
+                self._send_to_janitor("keep")
             self.janitor.stdin.close()
             self.janitor.wait()
 

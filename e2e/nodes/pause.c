@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* Waits for ever, and for children that nobody else waits for: PID 1 of a node, and of each pod. */
+/* PID 1 of a node, and of each pod: waits forever, and reaps orphaned processes. */
 #include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kubectl ringmaster` beside jobs that train on real nodes: what it shows is what is there, what it changes happens."""
+"""`kubectl ringmaster` with jobs that train on real nodes: its output matches the cluster, and its changes take effect."""
 
 import datetime
 import json
@@ -9,13 +9,13 @@ import unittest
 from helm import objects
 from training import TrainingTest
 
-STEPS = 1200  # more than are done until it is suspended
+STEPS = 1200  # enough that training is not finished when the job is suspended
 LINE = re.compile(r"(?m)^\[(\d+)\] (\S+) [A-Z] (\S+) ")
 
 
 class Plugin(TrainingTest):
     def test_a_job_that_trains(self):
-        """Shown, drawn, and changed, from its first steps to its weights."""
+        """Runs all commands on one job, from its first steps to the export of its weights."""
         name, plugin = "shown", self.rig.plugin
         pods = self.start(name, replicas=2, steps=STEPS)
         self.assert_status(name, pods)
@@ -31,7 +31,7 @@ class Plugin(TrainingTest):
         self.goes_on(name)
 
         self.cluster.kubectl("exec", "shown-1-1", "--", "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
-        self.rig.wait(name, lambda status: status.get("lastFailure", {}).get("exitCode") == 137, "its failure is told")
+        self.rig.wait(name, lambda status: status.get("lastFailure", {}).get("exitCode") == 137, "its failure is reported")
         self.rig.wait_full(name, 3)
         self.assertRegex(plugin("status", name), r"last failure +shown-1-1, .* ago: exit code 137 ")
         self.assert_logs(name)
@@ -54,7 +54,7 @@ class Plugin(TrainingTest):
         self.assertIn("wte.weight", json.loads(begin[8:8 + int.from_bytes(begin[:8], "little")]))
 
     def assert_status(self, name, pods):
-        """Each rank stands on the screen with its node, its step and what carries its gradients."""
+        """The screen has each rank with its node, its step and its transport."""
         screen = self.rig.plugin("status", name)
         self.assertRegex(screen, rf"^default/{name}  Running  {len(pods)}/{len(pods)} workers ready  attempt 1  age ")
         self.assertRegex(screen, rf"(?m)^  progress +step \d+ of {STEPS} .* left, [0-9.]+ samples/s, loss [0-9.]+$")
@@ -64,7 +64,7 @@ class Plugin(TrainingTest):
             self.assertRegex(screen, rf"(?m)^  \d +{pod} +{its['spec']['nodeName']} +\w+ +\d+ +ucx:tcp +Running$")
 
     def assert_rendered(self, name, pods):
-        """What `render` prints of the pods is what runs."""
+        """The pods that `render` prints match the running ones."""
         drawn = {it["metadata"]["name"]: it for it in objects(self.cluster, self.rig.plugin("render", name)) if it["kind"] == "Pod"}
         self.assertEqual(set(drawn), set(pods))
         for pod, its in pods.items():
@@ -77,21 +77,21 @@ class Plugin(TrainingTest):
             self.assertEqual(drawn[pod]["metadata"]["ownerReferences"][0]["uid"], its["metadata"]["ownerReferences"][0]["uid"])
 
     def assert_logs(self, name):
-        """The root cause first, then all ranks by time."""
+        """The root cause comes first, then all ranks ordered by time."""
         said = self.rig.plugin("logs", name, "--tail", 60)
         self.assertRegex(said, rf"^== last failure: {name}-1-1, .* ago: exit code 137 .*\n== log of {name}-1-1\n")
         self.assertRegex(said.partition("== ranks\n")[0], rf"\[{name}-1-1\] .*ended code=137")
         lines = LINE.findall(said.partition("== ranks\n")[2])
         self.assertEqual({rank for rank, _, _ in lines}, {"0", "1", "2"})
         times = [datetime.datetime.fromisoformat(time) for _, time, _ in lines]
-        # Sorted is by the time at which a line reached its node, a moment after that which stands in it.
+        # Lines are sorted by the time at which the node received them, slightly after the time in the line.
         latest = times[0]
         for time in times:
             self.assertLess(latest - time, datetime.timedelta(seconds=2), "lines of ranks are not merged by time")
             latest = max(latest, time)
 
     def test_a_job_that_may_do_without_rdma(self):
-        """It trains over TCP, and whoever looks is told that this is not what was asked for."""
+        """The job trains over TCP, and `diagnose` reports that it requests RDMA."""
         name = "slow"
         pods = self.start(name, replicas=2, network={"rdma": {"resource": "rdma/ib"}, "fallback": "warn"})
         for its in pods.values():
@@ -106,7 +106,7 @@ class Plugin(TrainingTest):
         self.finish(name)
 
     def test_a_job_without_room(self):
-        """`diagnose` goes through the checks in order, and says what to do at the first that fails."""
+        """`diagnose` runs the checks in order, and prints a remedy at the first failed one."""
         self.addCleanup(self.rig.delete, "big")
         manifest = self.rig.job("big", replicas=3, workers={"min": 3, "max": 3})
         manifest["spec"]["workers"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 3}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may take part in a rendezvous on real nodes, who may not, and what the operator itself may see."""
+"""Which pods may join a rendezvous on real nodes, which are rejected, and what the operator may read."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Security(unittest.TestCase):
         self.before = self.rig.status("mine")["generation"], self.rig.uids("mine")
 
     def tearDown(self):
-        """Whatever strangers did, the job has noticed nothing."""
+        """The job was not affected by the rejected connections."""
         self.rig.wait_step("mine", self.rig.step("mine") + 5)
         self.assertEqual((self.rig.status("mine")["generation"], self.rig.uids("mine")), self.before)
 
@@ -62,7 +62,7 @@ class Security(unittest.TestCase):
 
     @staticmethod
     def everything(connection):
-        """What it says until it closes."""
+        """Returns the bytes that the server sends until it closes the connection."""
         said = b""
         try:
             while part := connection.recv(4096):
@@ -71,12 +71,12 @@ class Security(unittest.TestCase):
             pass
         return said
 
-    def test_nothing_is_said_in_the_clear(self):
+    def test_the_server_does_not_answer_in_plain_text(self):
         plain = self.connect()
         plain.sendall(self.hello("mine", "mine-1-0", self.token("mine-1-0")))
         self.assertNotIn(b"{", self.everything(plain), "an answer to a plain client")
 
-    def test_the_certificate_is_of_our_authority_and_for_the_name_that_is_called(self):
+    def test_the_certificate_has_the_right_issuer_and_name(self):
         secure = self.connect_tls()
         self.assertIn(secure.version(), ("TLSv1.2", "TLSv1.3"))
         for authority, name, why in ((None, self.name_called, "self-signed certificate|unable to get local issuer"),
@@ -84,10 +84,10 @@ class Security(unittest.TestCase):
             with self.subTest(why), self.assertRaisesRegex(ssl.SSLCertVerificationError, why):
                 ssl.create_default_context(cadata=authority).wrap_socket(self.connect(), server_hostname=name)
 
-    # --- who calls
+    # --- authentication
 
     def token(self, pod, namespace="default", audience=AUDIENCE):
-        """As the kubelet gets it for a pod; without a pod, one of the ServiceAccount alone."""
+        """Requests a token as the kubelet does for a pod; without a pod, one that is bound to the ServiceAccount only."""
         request = {"audiences": [audience], "expirationSeconds": 3600}
         if pod:
             uid = self.cluster.get("pod", pod, namespace)["metadata"]["uid"]
@@ -97,14 +97,14 @@ class Security(unittest.TestCase):
                                                        "spec": request})["status"]["token"]
 
     def refused(self, address, why):
-        """The leader's log says that it closed a connection from there, and why."""
+        """Waits until the leader logs that it closed a connection from this address, and the reason."""
         line = re.compile(f"closed connection from {re.escape(address)}.*: refused: {re.escape(why)}")
         self.cluster.wait(lambda: line.search(self.log()), f"{address} is refused: {why}", 90)
 
     def log(self):
         return self.cluster.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=ringmaster-operator", "--tail=-1")
 
-    def test_a_token_of_something_else_is_refused(self):
+    def test_other_tokens_are_rejected(self):
         for what, job, pod, token, why in (
                 ("none", "mine", "mine-1-0", "", "no token"),
                 ("nonsense", "mine", "mine-1-0", "nonsense", "the token is not valid"),
@@ -114,7 +114,7 @@ class Security(unittest.TestCase):
                 ("of another job", "mine", "mine-1-0", self.token("other-1-0"),
                  "the token is of pod other-1-0, not of mine-1-0"),
                 ("of another job, as itself", "mine", "other-1-0", self.token("other-1-0"), "pod other-1-0 ("),
-                ("of a job that is none", "none", "mine-1-0", self.token("mine-1-0"),
+                ("of a missing job", "none", "mine-1-0", self.token("mine-1-0"),
                  f"pod mine-1-0 ({self.worker['metadata']['uid']}) is no worker of default/none")):
             with self.subTest(what):
                 secure = self.connect_tls()
@@ -122,14 +122,14 @@ class Security(unittest.TestCase):
                 self.assertEqual(self.everything(secure), b"")
                 self.refused(":".join(map(str, secure.getsockname())), why)
 
-    def test_the_right_token_is_let_in(self):
-        """The probe is one that can be let in; what else is refused here is refused for its token alone."""
+    def test_the_right_token_is_accepted(self):
+        """The probe of the other tests can succeed, so those rejections are caused by the token alone."""
         secure = self.connect_tls()
         secure.sendall(self.hello("other", "other-1-0", self.token("other-1-0")))
         self.assertIn(b'"welcome"', secure.recv(4096))
 
     def foreign_pod(self, name, namespace, sources):
-        """A pod of somebody's with the environment of our worker, and what else it could find in its namespace."""
+        """Creates a foreign pod with the environment of a worker and the given files of its namespace."""
         environment = dict(self.environment)
         folder = environment["RINGMASTER_CA_FILE"].rpartition("/")[0]
         manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": {
@@ -141,7 +141,7 @@ class Security(unittest.TestCase):
         self.cluster.apply_text(json.dumps(manifest))
         self.addCleanup(self.cluster.kubectl, "delete", "pod", name, "-n", namespace, "--force", "--grace-period=0")
 
-    def test_a_foreign_pod_is_refused(self):
+    def test_a_foreign_pod_is_rejected(self):
         projected = {"serviceAccountToken": {"audience": AUDIENCE, "path": "token"}}
         config = {"configMap": {"name": "mine-config"}}
         data = self.cluster.get("configmap", "mine-config")["data"]
@@ -162,7 +162,7 @@ class Security(unittest.TestCase):
                 said = self.cluster.kubectl("logs", name, "-n", namespace)
                 self.assertNotIn("generation=", said, "it was let in")
 
-    def test_a_pod_without_a_token_does_not_even_ask(self):
+    def test_a_pod_without_a_token_does_not_connect(self):
         self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "empty"},
                                             "data": {"token": ""}}))
         self.foreign_pod("with-none", "default", [{"configMap": {"name": "mine-config"}}, {"configMap": {"name": "empty"}}])
@@ -172,7 +172,7 @@ class Security(unittest.TestCase):
 
     # --- the operator itself
 
-    def test_the_operator_reads_no_secret_but_its_own(self):
+    def test_the_operator_reads_only_its_own_secret(self):
         config = self.cluster.kubeconfig_of(ACCOUNT)
         api = self.cluster.api_of(config)
         for namespace in ("default", NAMESPACE, ELSEWHERE):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training job whose operator or API server goes away, and one that is scaled: the weights are the same, bit for bit."""
+"""A training job loses its operator or API server, or is scaled. Its weights stay bit-identical."""
 
 import json
 import time
@@ -10,12 +10,12 @@ from on_nodes import NAMESPACE
 from training import TrainingTest
 
 OUTAGE_S = 60
-WRITTEN_MEANWHILE = 3  # checkpoints, at least
-MANY_STEPS = 3000  # more than are done meanwhile
+MIN_CHECKPOINTS = 3  # written during the outage
+MANY_STEPS = 3000  # enough that training is not finished after the outage
 
 
 class Steer(TrainingTest):
-    OPTIONS = {"apiserver_flags": ["--enable-aggregator-routing=true"]}  # it is on no node, where Services have addresses
+    OPTIONS = {"apiserver_flags": ["--enable-aggregator-routing=true"]}  # the API server is on no node, so it cannot reach Service addresses
 
     def test_operator_gone(self):
         pods = self.start("no-operator")
@@ -27,7 +27,7 @@ class Steer(TrainingTest):
         self.untouched("no-operator", pods)
 
     def test_api_server_gone_for_a_minute(self):
-        """And etcd with it, which comes back sooner. The operator loses its Lease; nobody is left who could answer."""
+        """etcd is gone too, and returns earlier. The operator loses its Lease, so no coordinator answers the workers."""
         name = "alone"
         pods = self.start(name, steps=MANY_STEPS)
         began = time.monotonic()
@@ -35,7 +35,7 @@ class Steer(TrainingTest):
         self.cluster.component("etcd").kill9()
         seen = [self.rig.newest_checkpoint(name)]
         etcd_gone = True
-        while time.monotonic() < began + OUTAGE_S or len(seen) <= WRITTEN_MEANWHILE:  # so one is written after the minute
+        while time.monotonic() < began + OUTAGE_S or len(seen) <= MIN_CHECKPOINTS:  # so one is written after the minute
             self.cluster.wait(lambda: self.rig.newest_checkpoint(name) > seen[-1],
                               f"a checkpoint after that of step {seen[-1]} without an API server", 120)
             seen.append(self.rig.newest_checkpoint(name))
@@ -61,7 +61,7 @@ class Steer(TrainingTest):
         self.finish("scaled", counted=0)
 
     def test_autoscaled(self):
-        """By a HorizontalPodAutoscaler, on a metric that comes through the API server."""
+        """A HorizontalPodAutoscaler scales the job by an external metric from the API server."""
         metrics = self.enterContext(MetricsStub(self.rig.nodes, {"backlog": 20}))
         pods = self.start("autoscaled", replicas=2, steps=MANY_STEPS)
         self.addCleanup(self.cluster.kubectl, "delete", "hpa", "autoscaled")

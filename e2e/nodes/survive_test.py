@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training job survives on real nodes: pods and nodes that are lost. The weights are the same, bit for bit."""
+"""A training job on real nodes survives the loss of pods and nodes. Its weights stay bit-identical."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ import unittest
 from on_nodes import NAMESPACE
 from training import TrainingTest
 
-STEPS = 2000  # more than are done until what was lost is made anew
+STEPS = 2000  # enough that training outlasts the replacement of the lost workers
 
 
 class Survive(TrainingTest):
     def victim(self, pods):
-        """A node with workers, and without the operator; the names of the workers that are there."""
+        """Returns a node with workers and without an operator, and the names of its workers."""
         operators = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         spared = {pod["spec"]["nodeName"] for pod in operators if pod["status"]["phase"] == "Running"}
         nodes = sorted({pod["spec"]["nodeName"] for pod in pods.values()} - spared)
@@ -24,8 +24,8 @@ class Survive(TrainingTest):
         return nodes[0], sorted(name for name, pod in pods.items() if pod["spec"]["nodeName"] == nodes[0])
 
     def lose(self, name, lose, find):
-        """A node is lost, the job goes on, its workers are made anew elsewhere; then the node comes back. That is nobody's
-        failure: nothing is charged."""
+        """Loses a node: the job continues, the operator replaces the workers on other nodes, and the node returns. Nothing
+        is charged, because the job did not cause the failure."""
         pods = self.start(name, steps=STEPS, health={"unreachableNodeSeconds": 5})
         node, lost = self.victim(pods)
         print(f"{self.id()}: losing {node} with {' '.join(lost)}", flush=True)
@@ -52,7 +52,7 @@ class Survive(TrainingTest):
         return {condition["type"]: condition["status"] for condition in conditions}[kind]
 
     def first_process(self, pod):
-        """Of a pod's container, as this machine sees it."""
+        """Returns the pid, on this machine, of the first process of a pod's container."""
         node = self.cluster.get("pod", pod)["spec"]["nodeName"]
         for pid, _ in self.rig.nodes.processes(node, "ringmaster-agen"):
             if f"RINGMASTER_POD={pod}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text():
@@ -84,7 +84,7 @@ class Survive(TrainingTest):
         self.assertEqual(status["goodput"]["lostSeconds"]["redone"], 0, "a step was lost")
 
     def test_pod_deleted_by_force(self):
-        """By somebody who wanted that: no failure, and not counted as one."""
+        """A deletion by a user is not counted as a failure."""
         self.lose_pod("pod-deleted", lambda pod: self.cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force"),
                       counted=0)
 
@@ -94,14 +94,14 @@ class Survive(TrainingTest):
         self.assertEqual((status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]), (victim, 137))
 
     def lose_pod(self, name, lose, **counts):
-        """One of four, which is made anew while the others train; its name, and the status at the end."""
+        """Loses one of four pods, which the operator replaces while the others train. Returns its name and the final status."""
         pods = self.start(name, steps=STEPS)
         victim = f"{name}-1-2"
         lost_at = time.time()
         lose(victim)
         self.goes_on(name)
         self.rig.wait(name, lambda _: self.rig.uids(name).get(victim) not in
-                      (None, pods[victim]["metadata"]["uid"]), "the pod is made again")
+                      (None, pods[victim]["metadata"]["uid"]), "the pod is replaced")
         self.rig.wait_full(name, 4)
         others = {other: pod for other, pod in pods.items() if other != victim}
         self.untouched(name, others)
@@ -113,7 +113,7 @@ class Survive(TrainingTest):
         pods = self.start("trainer-killed")
         self.cluster.kubectl("exec", "trainer-killed-1-1", "--", "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
         self.goes_on("trainer-killed")
-        status = self.finish("trainer-killed", counted=0)  # its agent starts another one, the pod is the same
+        status = self.finish("trainer-killed", counted=0)  # its agent starts a new trainer in the same pod
         self.assertEqual(status["lastFailure"]["exitCode"], 137)
         self.assertIn("trainer-killed-1-1 ended with exit code 137",
                       self.cluster.kubectl("events", "--for", "tj/trainer-killed"))

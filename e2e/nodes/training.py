@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of a training job on real nodes have in common."""
+"""The base class of tests of training jobs on real nodes."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ from on_nodes import Rig
 
 
 class TrainingTest(unittest.TestCase):
-    """Nodes with Ringmaster, once for all tests of a class. OPTIONS: of the nodes, see layout.Options."""
+    """Starts nodes with Ringmaster once per class. OPTIONS: options of the nodes, see layout.Options."""
 
     OPTIONS = {}
     STEPS = 500
@@ -20,7 +20,7 @@ class TrainingTest(unittest.TestCase):
         cls.cluster = cls.rig.cluster
 
     def start(self, name, replicas=4, at=30, steps=STEPS, **options):
-        """A job that trains with all its workers; its pods, as they are then."""
+        """Starts a job and waits until all its workers train. Returns its pods."""
         self.addCleanup(self.rig.delete, name)
         self.rig.expect(steps)
         self.rig.apply(self.rig.job(name, replicas=replicas, steps=steps, **options))
@@ -33,12 +33,12 @@ class TrainingTest(unittest.TestCase):
         print(f"{self.id()}: {steps} more steps after {time.monotonic() - clock:.2f} s", flush=True)
 
     def finish(self, name, steps=STEPS, charged=0, counted=None):
-        """It ends with the weights of an undisturbed job, and was never started anew as a whole. Of what was lost so much
-        counts in status.restarts: charged to the job, and at all (None: any number)."""
+        """Waits for the end of the job, and checks that its weights equal those of an undisturbed job and that it had one
+        attempt. charged, counted: the expected restarts in status.restarts; None: any number."""
         self.rig.wait_phase(name, "Succeeded")
         status = self.rig.status(name)
         self.assertEqual(status["weightsHash"], self.rig.expected_hash(steps))
-        self.assertEqual(status["attempt"], 1, "the whole group was started anew")
+        self.assertEqual(status["attempt"], 1, "the whole gang was restarted")
         restarts = status.get("restarts", {})
         print(f"{self.id()}: restarts {restarts}, lost {status['goodput']['lostSeconds']}\n"
               f"{self.cluster.kubectl('events', '--for', f'tj/{name}')}", flush=True)
@@ -48,7 +48,7 @@ class TrainingTest(unittest.TestCase):
         return status
 
     def print_pause(self, name, lost_at, others):
-        """How long these others stood still after `lost_at` (time.time()), beside what a step takes."""
+        """Prints how long the `others` paused after `lost_at` (time.time()), compared with the time of a step."""
         usual = statistics.median(self.rig.step_times(name).values())
         there = set(others) & set(self.rig.pods(name))
         formed = [min((at for at in self.rig.logged(pod, " generation=") if at > lost_at), default=lost_at) for pod in there]
@@ -57,7 +57,7 @@ class TrainingTest(unittest.TestCase):
               "of a step", flush=True)
 
     def untouched(self, name, before):
-        """These pods are still the same, but for those that were slow to end and so removed when the job was over."""
+        """Checks that these pods were not replaced. After the end of the job, slow pods may have been removed."""
         after = self.rig.uids(name)
         gone = {None} if self.rig.status(name).get("phase") == "Succeeded" else set()
         for pod, known in before.items():

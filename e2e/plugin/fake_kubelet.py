@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubelet that has nothing but logs, for nodes that kwok plays: the API server asks it for them over TLS.
+"""A kubelet that serves only logs, for the fake nodes of kwok. The API server requests the logs over TLS.
 
     with FakeKubelet(cluster) as kubelet:
         kubelet.serve_node("node-0")
@@ -19,7 +19,7 @@ class FakeKubelet:
         self._cluster = cluster
         self.logs = {}  # pod -> lines, each with its time
         self.follows = threading.Event()  # set: streams end
-        self.together = None  # a threading.Barrier: nobody is answered before so many have asked
+        self.together = None  # a threading.Barrier: no request is answered before its number of requests has arrived
         kubelet = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ class FakeKubelet:
                     try:
                         kubelet.together.wait(20)
                     except threading.BrokenBarrierError:
-                        self.send_error(503, "nobody else asked")
+                        self.send_error(503, "the other requests did not arrive")
                         return
                 tail = int(query.get("tailLines", ["1000000"])[0])
                 with_time = query.get("timestamps") == ["true"]
@@ -80,7 +80,7 @@ class FakeKubelet:
         self._server.server_close()
 
     def serve_node(self, name):
-        """From now on the node's kubelet is this one."""
+        """Makes this server the kubelet of the node."""
         port = self._server.server_address[1]
         self._cluster.api.patch(f"/api/v1/nodes/{name}/status", {"status": {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kubectl ringmaster` on a real API server, as kubectl calls it: the plugin is found by its name on PATH."""
+"""`kubectl ringmaster` with a real API server: kubectl finds the plugin by its name on PATH."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Plugin(unittest.TestCase):
 
     def another_operator(self):
         self.operator.resume()
-        self.operator.kill9()  # it lost the Lease meanwhile
+        self.operator.kill9()  # it has lost the Lease
         type(self).operator = self.rig.start(**STEADY).wait_leading()
 
     def command(self, arguments, kubeconfig=None):
@@ -43,7 +43,7 @@ class Plugin(unittest.TestCase):
             **self.environment, "KUBECONFIG": str(kubeconfig or self.cluster.kubeconfig)}
 
     def plugin(self, *arguments, code=0, kubeconfig=None):
-        """(stdout, stderr) of `kubectl ringmaster ...`, which must end with this code."""
+        """Runs `kubectl ringmaster ...`, checks its exit code and returns (stdout, stderr)."""
         words, environment = self.command(arguments, kubeconfig)
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
@@ -54,7 +54,7 @@ class Plugin(unittest.TestCase):
         self.rig.wait_phase(name, "Running")
         return name
 
-    def test_help_speaks_of_kubectl(self):
+    def test_help_names_kubectl(self):
         said, _ = self.plugin("--help")
         self.assertIn("kubectl ringmaster status", said)
         _, complaint = self.plugin("stauts", "x", code=2)
@@ -88,7 +88,7 @@ class Plugin(unittest.TestCase):
         self.cluster.pod_exit("default", "breaks-1-0", 64, "no such path")
         self.assertIn("no such path", self.plugin("status", name, "--wait", 60, code=1)[0])
 
-    def test_what_is_not_there(self):
+    def test_missing_jobs_and_commands(self):
         _, complaint = self.plugin("status", "nothing", code=2)
         self.assertIn("there is no job nothing in namespace default", complaint)
         _, complaint = self.plugin("status", "nothing", code=2, kubeconfig="/nonexistent")
@@ -113,11 +113,11 @@ class Plugin(unittest.TestCase):
         self.assertIn("resuming", self.plugin("resume", name)[0])
         self.rig.wait_phase(name, "Running")
 
-    def test_diagnose_a_job_that_is_well(self):
+    def test_diagnose_a_healthy_job(self):
         name = self.running("well", replicas=2)
         self.assertNotIn("BAD", self.plugin("diagnose", name)[0])
 
-    def test_diagnose_a_gang_without_room(self):
+    def test_diagnose_a_gang_without_capacity(self):
         limits = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
             "limits": {"nvidia.com/gpu": 9}}}]}}}
         self.rig.apply(job("big", replicas=2, workers=limits, spec={"scheduling": {"gang": "gate"}}))
@@ -130,10 +130,10 @@ class Plugin(unittest.TestCase):
         name = self.running("alone", replicas=1)
         self.operator.pause()
         self.addCleanup(self.another_operator)
-        # The plugin allows for clocks that differ by some seconds.
+        # The plugin tolerates clocks that differ by a few seconds.
         self.cluster.wait(lambda: "BAD an operator is leading" in subprocess.run(
             self.command(["diagnose", name])[0], env=self.command([])[1], capture_output=True, text=True,
-            check=False).stdout, "the silent operator is told", every_s=1)
+            check=False).stdout, "the silent operator is reported", every_s=1)
 
     def test_with_the_rights_of_a_user_of_the_namespace(self):
         name = self.running("users", replicas=1)
@@ -152,7 +152,7 @@ class Plugin(unittest.TestCase):
         _, complaint = self.plugin("suspend", name, kubeconfig=alice, code=2)
         self.assertIn("forbidden", complaint)
 
-    def test_render_says_what_the_operator_made(self):
+    def test_render_prints_what_the_operator_created(self):
         name = self.running("drawn", replicas=2)
         drawn, _ = self.plugin("render", name)
         self.assertIn(self.rig.job(name)["metadata"]["uid"], drawn)
@@ -161,7 +161,7 @@ class Plugin(unittest.TestCase):
         _, complaint = self.plugin("render", "nothing", code=2)
         self.assertIn("no such file", complaint)
 
-    def test_export_by_a_pod_beside_the_volumes(self):
+    def test_export_by_a_pod_with_the_volumes(self):
         volumes = {"template": {"spec": {"volumes": [{"name": "ckpt", "emptyDir": {}}], "containers": [
             {"name": "worker", "image": "registry.local/w:1", "volumeMounts": [{"name": "ckpt", "mountPath": "/ckpt"}]}]}}}
         name = self.running("keeps", replicas=1, workers=volumes, spec={"checkpoint": {"path": "/ckpt"}})
@@ -178,11 +178,11 @@ class Plugin(unittest.TestCase):
             self.cluster.pod_exit("default", "keeps-export", ended)
             said = exporting.communicate(timeout=60)
             self.assertEqual(exporting.returncode, code, said)
-            # One that failed is left for a look.
+            # A pod that failed is kept for inspection.
             self.cluster.wait(lambda: ended == ("keeps-export" in self.pods()), "the pod is gone, or left")
         self.assertEqual(len(self.rig.live(name)), 1)
 
-    def test_logs_are_read_at_the_same_time(self):
+    def test_logs_are_read_concurrently(self):
         ranks = 12
         self.rig.apply(job("many", replicas=ranks, native=True))
         self.cluster.wait(lambda: self.rig.running("many", ranks), "all run")
@@ -221,7 +221,7 @@ class Plugin(unittest.TestCase):
             self.assertEqual(sorted(rest.splitlines()), ["[0] the last line", "[1] the last line"])
             self.assertEqual(following.returncode, 0)
 
-            # After a failure: whose, and its last words, before everything else.
+            # After a failure, the failed pod and its log come first.
             self.cluster.pod_exit("default", "talks-1-1", 1, "boom")
             self.cluster.wait(lambda: self.rig.status(name).get("attempt") == 2 and self.rig.running(name, 2), "attempt 2")
             kubelet.logs["talks-2-0"] = kubelet.logs["talks-2-1"] = ["2026-11-21T11:00:00Z again"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CoreDNS with the few plugins that a test cluster needs; the full one brings three cloud SDKs along. A module of its
-// own, because its dependencies would change those of the Kubernetes components in ../../cluster/kubekit.
+// CoreDNS with only the plugins that a test cluster needs; the full one depends on three cloud SDKs. It is a separate
+// module, because its dependencies would change those of the Kubernetes components in ../../cluster/kubekit.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	// The order in which a query passes them.
+	// In the order in which they handle a query.
 	dnsserver.Directives = []string{"bind", "ready", "errors", "kubernetes"}
 	coremain.Run()
 }
