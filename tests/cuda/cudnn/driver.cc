@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A driver (libcuda.so.1) without a device, for cuDNN, which does not compile where there is no driver. It
-// has the names that cuDNN 9.19 looks for. All of it fails, but for the loading of code that was compiled:
-// that is the last step of making a plan, and nothing is ever run.
+// A driver (libcuda.so.1) without a device: cuDNN does not compile plans without a driver. It exports the
+// symbols that cuDNN 9.19 needs. All functions fail except those that load compiled code, the last step of
+// building a plan; no code is ever run.
 extern "C" {
 
 #define RM_WITHOUT_DEVICE(name) \
@@ -52,7 +52,7 @@ RM_WITHOUT_DEVICE(cuStreamSynchronize)
 RM_WITHOUT_DEVICE(cuTensorMapEncodeTiled)
 #undef RM_WITHOUT_DEVICE
 
-// Code is "loaded": ELF for the GPU, as NVRTC makes it. Anything else is refused.
+// Accepts code that is ELF for the GPU, as NVRTC produces, and rejects everything else.
 int cuLibraryLoadData(void** library, const void* code) {
   static constexpr unsigned char kElf[] = {0x7f, 'E', 'L', 'F'};
   for (int i = 0; i < 4; ++i)

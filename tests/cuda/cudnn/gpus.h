@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GPUs that are not here, as cuDNN describes them to itself.
+// Descriptions of GPUs in the JSON of cuDNN, for tests without a GPU.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct DescribedGpu {
   const char* name;
   int architecture;  // 90 for sm_90
   int multiprocessors;
-  int shared_memory;  // that a block may have, in bytes
+  int shared_memory;  // per block, in bytes
   int l2_cache;       // bytes
   double memory;      // bytes
 };
@@ -25,7 +25,7 @@ inline constexpr DescribedGpu kGpus[] = {
 // For Target::properties.
 std::string Describe(const DescribedGpu& gpu);
 
-// The one that cudart's questions are answered for (runtime.cc): cuDNN's headers ask it for the architecture.
+// The GPU that the emulated cudart describes (runtime.cc): cuDNN's headers query its architecture.
 void SetGpu(const DescribedGpu& gpu);
 
 }  // namespace ringmaster::cuda::cudnn

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Our graphs of attention, made by cuDNN for GPUs that are described: checked, given an engine, and compiled.
-// What is not seen here is that they run, and what they compute.
+// cuDNN builds the attention graphs for described GPUs: it validates them, selects an engine and compiles
+// them. These tests do not run the graphs.
 #include "worker/compute/cuda/cudnn/graph.h"
 
 #include <fmt/format.h>
@@ -35,10 +35,10 @@ AttentionProblem Of(int64_t samples, int64_t heads, int64_t context, int64_t hea
 
 class EveryGpu : public testing::TestWithParam<DescribedGpu> {
  protected:
-  // Where sums may be added in the order in which they get done, cuDNN 9.19 takes one or two times the memory
-  // of d_q in float. In a fixed order it keeps the parts of it aside, or, on B200, needs none of that.
+  // For a nondeterministic backward pass, cuDNN 9.19 uses a workspace of one or two times d_q in float. For a
+  // deterministic one it stores the partial sums separately, or, on B200, needs no such workspace.
   static void ExpectAFixedOrder(const AttentionProblem& p, const AttentionLibrary::Plan& backward) {
-    if (!LibraryName().starts_with("cuDNN-9.19.0+")) return;  // of others it is not known
+    if (!LibraryName().starts_with("cuDNN-9.19.0+")) return;  // not known for other versions
     const int64_t d_q = 4 * p.samples * p.heads * p.context * p.head_size;
     if (GetParam().architecture >= 100)
       EXPECT_LT(backward.workspace_bytes, d_q / 8);
@@ -49,7 +49,7 @@ class EveryGpu : public testing::TestWithParam<DescribedGpu> {
 INSTANTIATE_TEST_SUITE_P(Gpus, EveryGpu, testing::ValuesIn(kGpus),
                          [](const auto& gpu) { return "sm_" + std::to_string(gpu.param.architecture); });
 
-// cuDNN's own account of what it was told, and which address each tensor gets.
+// cuDNN's description of the graph, and the address of each tensor.
 class Told {
  public:
   Told(const AttentionGraph& graph, const AttentionOperands& operands)
@@ -57,15 +57,15 @@ class Told {
 
   const Json& Operation() const { return said_["nodes"][0]; }
 
-  // Of "inputs" or "outputs", by cuDNN's word for what it is to the operation.
+  // Returns a tensor of "inputs" or "outputs" by cuDNN's name of its role.
   const Json& Tensor(const char* ports, const char* port) const {
     return said_["tensors"][Operation()[ports][port].get<std::string>()];
   }
 
-  // The address of [sample, head, row, column].
+  // Returns the address of (sample, head, row, column).
   const std::byte* At(const Json& tensor, int64_t sample, int64_t head, int64_t row, int64_t column) const {
     const auto strides = tensor["stride"].get<std::vector<int64_t>>();
-    // Where a product takes it transposed, it is described so.
+    // Operands that a product uses transposed are described as such.
     const bool transposed = Transposed(tensor);
     const int64_t element = sample * strides[0] + head * strides[1] + row * strides[transposed ? 3 : 2] +
                             column * strides[transposed ? 2 : 3];
@@ -86,8 +86,8 @@ class Told {
   std::unordered_map<int64_t, void*> at_;
 };
 
-// Every number of every tensor lies where worker/compute/cuda/kernels/attention.h has it, here by plain
-// arithmetic.
+// Every element of every tensor has the address that kernels/attention.h defines, computed here
+// independently.
 void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, AttentionPass pass) {
   const auto address = [](uintptr_t at) { return reinterpret_cast<std::byte*>(at << 40); };
   std::byte *const qkv = address(1), *const out = address(2), *const lse = address(3),
@@ -99,7 +99,7 @@ void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, Att
   struct Laid {
     const char *ports, *port;
     std::byte* array;
-    int64_t row, begin;  // elements from row to row, and to the first
+    int64_t row, begin;  // row stride, and offset of the first row
     bool is_float = false;
   };
   std::vector<Laid> all = {{"inputs", "Q", qkv, 3 * width, 0},
@@ -132,7 +132,7 @@ void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, Att
             ASSERT_EQ(told.At(tensor, n, h, t, c), want) << n << " " << h << " " << t << " " << c;
           }
   }
-  // A query sees the keys up to its own, and scores are scaled by the root of a head's width.
+  // The mask is causal, and scores are divided by the square root of the head size.
   const Json& operation = told.Operation();
   EXPECT_EQ(operation["diagonal_alignment"], "TOP_LEFT");
   EXPECT_EQ(operation["right_bound"], 0);
@@ -146,7 +146,7 @@ void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, Att
     EXPECT_EQ(operation["is_deterministic_algorithm"], true);
 }
 
-TEST_P(EveryGpu, HasPlansForModelsAsTheyAre) {
+TEST_P(EveryGpu, HasPlansForRealModels) {
   const AttentionProblem models[] = {Of(64, 12, 1024, 64), Of(16, 16, 1024, 64)};  // GPT-2 124M and 350M
   const AttentionProblem ragged = Of(2, 4, 67, 64), wide = Of(4, 8, 2048, 128);
   for (const AttentionProblem& problem : {models[0], models[1], ragged, wide})
@@ -158,19 +158,19 @@ TEST_P(EveryGpu, HasPlansForModelsAsTheyAre) {
       ExpectOurLayout(**graph, problem, pass);
       const AttentionLibrary::Plan& plan = (*graph)->plan();
       EXPECT_THAT(plan.name, testing::MatchesRegex("eng[^ ]*," + std::to_string(plan.workspace_bytes)));
-      // A deterministic backward pass may keep its sums aside: 1.6 GB for the largest of these.
+      // A deterministic backward pass may store partial sums: 1.6 GB for the largest of these.
       EXPECT_LE(plan.workspace_bytes, int64_t{2} << 30);
       if (pass == AttentionPass::kForward) continue;
       if (problem == models[0]) ExpectAFixedOrder(problem, plan);
       if (problem != ragged) continue;
-      // Members of a job compare the plans' names.
+      // Members of a job compare the names of plans.
       const auto again = GraphFor(GetParam(), problem, pass);
       ASSERT_TRUE(again.ok());
       EXPECT_EQ((*again)->plan().name, plan.name);
     }
 }
 
-TEST_P(EveryGpu, RefusesWhatItCannotDo) {
+TEST_P(EveryGpu, RejectsUnsupportedProblems) {
   const auto refusal = [](const AttentionProblem& problem, AttentionPass pass) -> std::string {
     const auto graph = GraphFor(GetParam(), problem, pass);
     if (graph.ok()) return "";
@@ -185,11 +185,11 @@ TEST_P(EveryGpu, RefusesWhatItCannotDo) {
     EXPECT_THAT(refusal(in_float, pass), testing::HasSubstr("not in fp32"));
   }
   EXPECT_THAT(refusal(Of(2, 3, 67, 64), AttentionPass::kBackward), testing::HasSubstr("not aligned"));
-  // cuDNN's own word.
+  // cuDNN's own message.
   EXPECT_THAT(refusal(Of(4, 1, 1, 64), AttentionPass::kBackward), testing::HasSubstr("not supported"));
 }
 
-// What cuDNN has no kernels for is refused by it, and not taken for another GPU.
+// cuDNN rejects a GPU for which it has no kernels.
 TEST(NoGpu, HasNoPlan) {
   const DescribedGpu volta = {"Tesla V100", 70, 80, 98304, 6291456, 16e9};
   EXPECT_FALSE(GraphFor(volta, Of(8, 12, 1024, 64), AttentionPass::kBackward).ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is told where attention by a library is not to be had; and the real one, which starts on a GPU and
-// nowhere else.
+// The errors when the attention library is not available; and the real library, which initialises only on a
+// GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,17 +24,17 @@ std::string WhyNot(const std::string& path) {
   return library.error().message;
 }
 
-TEST(LoadAttentionLibrary, SaysWhatIsMissing) {
+TEST(LoadAttentionLibrary, NamesWhatIsMissing) {
   EXPECT_THAT(WhyNot("/nowhere/libringmaster_cudnn.so"),
               HasSubstr("/nowhere/libringmaster_cudnn.so is not there"));
   const std::string path = testing::TempDir() + "no-library.so";
-  std::ofstream(path) << "no library";
+  std::ofstream(path) << "not a library";
   EXPECT_THAT(WhyNot(path), HasSubstr("cannot be loaded"));
   EXPECT_THAT(WhyNot("libc.so.6"), HasSubstr("is not there"));
-  EXPECT_THAT(WhyNot(""), HasSubstr("libringmaster_cudnn.so")) << "beside itself";
+  EXPECT_THAT(WhyNot(""), HasSubstr("libringmaster_cudnn.so")) << "next to the plugin";
 }
 
-TEST(LoadAttentionLibrary, SomethingElseIsNotTaken) {
+TEST(LoadAttentionLibrary, RejectsAnotherLibrary) {
   EXPECT_THAT(WhyNot(RINGMASTER_ANOTHER_LIBRARY), HasSubstr("is not a Ringmaster plugin"));
 }
 

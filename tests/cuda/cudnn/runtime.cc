@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In cudart's place: what cuDNN's headers ask about the current device is answered for a GPU that is
-// described. Nothing is run, so all else that they name is never called.
+// An emulated cudart: answers the queries of cuDNN's headers about the current device for a described GPU.
+// No work is run, so the other functions that the headers reference are never called.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 

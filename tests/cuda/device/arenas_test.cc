@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory for collectives is NCCL's where it gives some, and CUDA's elsewhere; both are zeroed and given back.
+// Memory for collectives comes from NCCL where NCCL provides it, else from CUDA; both are zeroed and freed.
 #include "worker/compute/cuda/arenas.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@ namespace {
 
 namespace nccl = fabric::nccl;
 
-// What NCCL was asked. One test at a time: its functions have no place for a context.
+// Calls to NCCL. Global, because its functions take no context; one test runs at a time.
 struct Asked {
-  int gives = 1000;  // so often, then no more
+  int gives = 1000;  // number of successful allocations
   std::vector<void*> given = {};
   int freed = 0;
 } asked;
@@ -66,7 +66,7 @@ class ArenasTest : public testing::Test {
   std::unique_ptr<Arenas> arenas_;
 };
 
-TEST_F(ArenasTest, NcclGivesIt) {
+TEST_F(ArenasTest, NcclProvidesTheMemory) {
   Make(WithMemory(1000));
   EXPECT_TRUE(Allocate(1000).from_nccl);
   EXPECT_EQ(Allocate(1).taken_bytes, 2 << 20) << "whole pages";
@@ -76,14 +76,14 @@ TEST_F(ArenasTest, NcclGivesIt) {
   EXPECT_EQ(asked.freed, 3);
 }
 
-TEST_F(ArenasTest, AfterARefusalItIsCudas) {
+TEST_F(ArenasTest, AfterAFailureCudaProvidesIt) {
   Make(WithMemory(1));
   EXPECT_TRUE(Allocate(1000).from_nccl);
   const Arenas::Arena second = Allocate(1000);
   EXPECT_FALSE(second.from_nccl);
   EXPECT_EQ(second.taken_bytes, 1000);
   asked.gives = 1000;
-  EXPECT_FALSE(Allocate(1000).from_nccl) << "some of each is of no use";
+  EXPECT_FALSE(Allocate(1000).from_nccl) << "memory of both kinds would be useless";
   arenas_.reset();
   EXPECT_EQ(asked.freed, 1);
 }
@@ -98,8 +98,8 @@ TEST_F(ArenasTest, WithoutNcclOrOneThatIsTooOld) {
   EXPECT_TRUE(arenas_->Allocate(0)->memory.empty());
 }
 
-// The refusal names what is needed, what earlier pieces took, and what is free.
-TEST(DeviceMemory, TooLittleIsRefusedWithTheArithmetic) {
+// The error names the needed memory, the earlier allocations, and the free memory.
+TEST(DeviceMemory, TooLittleMemoryFailsWithTheArithmetic) {
   emulation::SetDeviceMemory(emulation::UseOfDevice().used_bytes + (10 << 20));
   const auto device = CreateDevice().value();
   ASSERT_TRUE(device->Allocate(4 << 20, "params").ok());

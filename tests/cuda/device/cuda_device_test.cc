@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The GPU as a device, emulated, against the CPU: the same arithmetic, the same bits.
+// The emulated GPU as a device gives the bits of the CPU.
 #include "worker/compute/cuda/cuda_device.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ engine::Layout Layout() {
   return layout;
 }
 
-// A device and memory of its own fabric.
+// A device with its own fabric.
 struct Machine {
   std::unique_ptr<fabric::Fabric> fabric =
       fabric::Fabric::Create({.transport = "shm", .timeout = seconds(60), .host_id = ""}).value();
@@ -72,7 +72,7 @@ std::vector<float> Normal(size_t count, uint64_t seed) {
   return values;
 }
 
-// Everything that a step asks for, on values of two micro-batches.
+// The results of all operations of a step, on values of two micro-batches.
 struct Step {
   std::vector<int32_t> sums, maxima;
   std::vector<float> float_sums, decoded, params, state0, state1;
@@ -87,7 +87,7 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   const size_t blocks = n / engine::kBlock;
   const auto first = on->Make(Normal(n, 1));
   const auto second = on->Make(Normal(n, 2));
-  const auto exponents = on->Make(std::vector<int32_t>{4, 5, 4, -30});  // the last overflows
+  const auto exponents = on->Make(std::vector<int32_t>{4, 5, 4, -30});  // the last one overflows
   const auto sums = on->Make(std::vector<int32_t>(n, 77));
   const auto maxima = on->Make(std::vector<int32_t>(blocks, 78));
   EXPECT_TRUE(device.Accumulate(first.device, exponents.device, 24, true, sums.device, maxima.device).ok());
@@ -141,7 +141,7 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   return step;
 }
 
-TEST(Device, AStepHasTheBitsOfTheCpu) {
+TEST(Device, StepHasTheBitsOfTheCpu) {
   for (const auto kind : {optimizer::Kind::kAdamW, optimizer::Kind::kSgd}) {
     Machine cpu(device::NewHostDevice(1));
     Machine gpu(cuda::CreateDevice().value());
@@ -149,15 +149,15 @@ TEST(Device, AStepHasTheBitsOfTheCpu) {
   }
 }
 
-// Two ranks whose buckets meet on the host.
-TEST(Device, BucketsTravelToTheHostAndBack) {
+// Two ranks that reduce buckets through the host.
+TEST(Device, BucketsAreReducedThroughTheHost) {
   std::vector<std::unique_ptr<Machine>> ranks;
   std::vector<std::string> addresses;
   std::vector<HostDeviceBuffer<int32_t>> sums;
   for (int r = 0; r < 2; ++r) {
     ranks.push_back(std::make_unique<Machine>(cuda::CreateDevice().value()));
     sums.push_back(ranks.back()->Make(std::vector<int32_t>(4096, r + 1)));
-    std::ranges::fill(sums.back().host, -1);  // what the device holds counts
+    std::ranges::fill(sums.back().host, -1);  // only the values on the device count
     addresses.push_back(ranks.back()->fabric->Address());
   }
   std::vector<std::vector<int32_t>> results(2);
@@ -181,7 +181,7 @@ TEST(Device, BucketsTravelToTheHostAndBack) {
   for (const auto& result : results) EXPECT_EQ(result, std::vector<int32_t>(4096, 12));
 }
 
-TEST(Device, TheStateGoesOutAndComesBack) {
+TEST(Device, StateSurvivesCommitAndRollBack) {
   Machine cpu(device::NewHostDevice(1));
   Machine gpu(cuda::CreateDevice().value());
   const auto fill = [](Machine* on) {
@@ -194,7 +194,7 @@ TEST(Device, TheStateGoesOutAndComesBack) {
       if (part.type == "f32") std::ranges::copy(Normal(4096, ++seed), SpanOf<float>(part.bytes).begin());
     }
     EXPECT_TRUE(state->Adopt(5, {1, 2}, 0.5).ok());
-    // The next image is the current one, halved by the device; then back again, and forth.
+    // The next image is the current one, halved by the device. Commit, roll back, and commit again.
     EXPECT_TRUE(on->device->Scale(state->current().params, 0.5f, state->next().params).ok());
     EXPECT_TRUE(on->device->Scale(state->current().state0, 0.5f, state->next().state0).ok());
     EXPECT_TRUE(on->device->Scale(state->current().state1, 0.5f, state->next().state1).ok());
@@ -218,8 +218,8 @@ TEST(Device, TheStateGoesOutAndComesBack) {
   EXPECT_NE(hashes[0], hashes[2]);
 }
 
-// A worker without a GPU among others with one must not take part; two with GPUs of one kind may.
-TEST(Device, AnotherKindOfDeviceIsRefused) {
+// A worker without a GPU cannot join workers with GPUs; workers with the same kind of GPU can.
+TEST(Device, RejectsAnotherKindOfDevice) {
   const auto agree = [](std::unique_ptr<Device> first, std::unique_ptr<Device> second) {
     Machine ranks[] = {Machine(std::move(first)), Machine(std::move(second))};
     const std::vector<std::string> addresses = {ranks[0].fabric->Address(), ranks[1].fabric->Address()};
@@ -244,7 +244,7 @@ TEST(Device, AnotherKindOfDeviceIsRefused) {
       << refused.error().message;
 }
 
-// What one has measured, the other takes up or cannot.
+// A member adopts the choices that another one has measured, or reports why it cannot.
 TEST(Device, AttentionIsPartOfThePlan) {
   ASSERT_EQ(::setenv("XDG_CACHE_HOME", "", 1), 0);
   const std::string home = testing::TempDir() + "plan-" + std::to_string(::getpid());
@@ -253,7 +253,7 @@ TEST(Device, AttentionIsPartOfThePlan) {
   config.heads = 3;
   config.precision = engine::Precision::kBf16;
   const auto make = [&](const cuda::emulation::Cudnn& cudnn) {
-    std::filesystem::remove_all(home);  // nobody knows what another has measured
+    std::filesystem::remove_all(home);  // no device reads the choices of another one
     cuda::emulation::SetCudnn(cudnn);
     auto device = cuda::CreateDevice().value();
     EXPECT_TRUE(device->CreateModel(config).ok());
@@ -270,13 +270,13 @@ TEST(Device, AttentionIsPartOfThePlan) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kInvalid);
   EXPECT_NE(refused.error().message.find("no libcudnn.so.9"), std::string::npos) << refused.error().message;
-  EXPECT_TRUE(theirs->AdoptPlan(without->Plan()).ok()) << "our kernels are always there";
-  EXPECT_FALSE(theirs->AdoptPlan("ringmaster product choices 2\n").ok()) << "an older plan";
+  EXPECT_TRUE(theirs->AdoptPlan(without->Plan()).ok()) << "native kernels are always available";
+  EXPECT_FALSE(theirs->AdoptPlan("ringmaster product choices 2\n").ok()) << "a plan of an older version";
   cuda::emulation::SetCudnn(cuda::emulation::CudnnOfEnvironment());
   std::filesystem::remove_all(home);
 }
 
-TEST(Device, ALostDeviceIsSaidToBeGone) {
+TEST(Device, LostDeviceIsGone) {
   Machine gpu(cuda::CreateDevice().value());
   cuda::emulation::FailAtWait(2, 700);
   EXPECT_TRUE(gpu.device->Sync().ok());
@@ -290,7 +290,7 @@ TEST(Device, ALostDeviceIsSaidToBeGone) {
   cuda::emulation::FailAtWait(0, 0);
 }
 
-TEST(Device, WhatIsNotThereIsSaid) {
+TEST(Device, ProbeReportsWhatIsMissing) {
   cuda::emulation::SetDevices(0);
   EXPECT_NE(cuda::ProbeDevice().error().message.find("CUDA_VISIBLE_DEVICES"), std::string::npos);
   cuda::emulation::SetDevices(-1);

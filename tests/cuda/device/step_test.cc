@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A step on the emulated GPU: all of it is given to the device before anybody waits, and what the device is
-// given on trust costs nothing when the trust was misplaced.
+// A step on the emulated GPU: the host enqueues the whole step before it waits, and an update that was
+// enqueued speculatively has no effect when the speculation was wrong.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 using fabric::ReduceOp;
 
-// The host's side of a world of two, both of which have the same to say.
+// The host communicator of a world of two ranks with equal data.
 class Echo : public fabric::Communicator {
  public:
   int rank() const override { return 0; }
@@ -40,7 +40,7 @@ class Echo : public fabric::Communicator {
   Status Receive(std::span<std::byte>, int) override { return Ok(); }
 };
 
-// The device's side: sums of two equal gradients, up to the operation at which the other one dies.
+// The device communicator: sums of two equal gradients, up to the operation at which the other rank fails.
 class EchoOnDevice : public fabric::AsyncCommunicator {
  public:
   explicit EchoOnDevice(int operations) : left_(operations) {}
@@ -117,7 +117,7 @@ class StepOnGpu : public testing::Test {
   Result<StepResult> Run(const Communicators& comms) {
     return stepper_->Run(comms, &cancel_, [] { return false; });
   }
-  // Memory of the emulated device can be read.
+  // The test can read memory of the emulated device.
   static std::vector<float> Copy(std::span<const float> values) { return {values.begin(), values.end()}; }
 
   const TempFolder folder_;
@@ -132,12 +132,12 @@ class StepOnGpu : public testing::Test {
   std::atomic<bool> cancel_{false};
 };
 
-TEST_F(StepOnGpu, TheUpdateIsThereWhenTheFirstWaitIsOver) {
+TEST_F(StepOnGpu, UpdateIsDoneWhenTheFirstWaitReturns) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Run({alone_.get()}).ok());
   const int64_t before = cuda::emulation::Waits();
   std::vector<float> guessed;
   const auto result = stepper_->Run({alone_.get()}, &cancel_, [&] {
-    EXPECT_LE(cuda::emulation::Waits() - before, 2);  // for the losses, by two names
+    EXPECT_LE(cuda::emulation::Waits() - before, 2);  // both for the losses
     guessed = Copy(state_->next().params);
     return false;
   });
@@ -147,7 +147,7 @@ TEST_F(StepOnGpu, TheUpdateIsThereWhenTheFirstWaitIsOver) {
   EXPECT_LE(cuda::emulation::Waits() - before, 3);
 }
 
-TEST_F(StepOnGpu, APeerThatIsGoneLeavesTheUndo) {
+TEST_F(StepOnGpu, LostPeerKeepsTheUndo) {
   ASSERT_TRUE(Run({alone_.get()}).ok());
   const uint64_t first = state_->ParamsHash().value();
   ASSERT_TRUE(Run({alone_.get()}).ok());
@@ -166,11 +166,11 @@ TEST_F(StepOnGpu, APeerThatIsGoneLeavesTheUndo) {
     ASSERT_TRUE(state_->can_roll_back());
     state_->RollBack();
     EXPECT_EQ(state_->ParamsHash().value(), first);
-    // Back to where it was, from the image that a commit swaps in.
+    // Roll back to the image that the commit swapped out.
     state_->Commit();
     ASSERT_EQ(state_->ParamsHash().value(), second);
   }
-  // All gradients were there: everybody has committed the last step, and its undo may be gone.
+  // All gradients arrived, so every member has committed the last step, and its undo may be overwritten.
   EchoOnDevice whole(buckets + 1);
   class Deaf : public Echo {
     Status AllReduce(std::span<int32_t>, ReduceOp) override {
@@ -184,7 +184,7 @@ TEST_F(StepOnGpu, APeerThatIsGoneLeavesTheUndo) {
   EXPECT_EQ(state_->step(), 3);
 }
 
-TEST_F(StepOnGpu, AStepThatIsGivenUpLeavesTheUndo) {
+TEST_F(StepOnGpu, CancelledStepKeepsTheUndo) {
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run({alone_.get()}).ok());
   cancel_ = true;
   EXPECT_EQ(Run({alone_.get()}).error().code, Code::kCancelled);

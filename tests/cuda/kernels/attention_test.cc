@@ -16,7 +16,7 @@ struct Want {
   std::vector<float> out, lse, d_qkv;
 };
 
-// Head by head, in double.
+// The reference, head by head, in double.
 Want Reference(const AttentionShape& s, const std::vector<float>& qkv, const std::vector<float>& d_out,
                const std::vector<float>* kept_out) {
   const int64_t width = s.heads * s.head_size;
@@ -48,7 +48,7 @@ Want Reference(const AttentionShape& s, const std::vector<float>& qkv, const std
   return want;
 }
 
-// |got - want| relative to |want|, as vectors.
+// Returns |got - want| / |want| as vectors.
 template <class T>
 double RelativeError(const std::vector<T>& got, const std::vector<float>& want) {
   double off = 0, size = 0;
@@ -79,8 +79,8 @@ void Check(const AttentionShape& s) {
   });
   const std::vector<float> kept = Floats(out);
   const Want want = Reference(s, qkv, d_out, &kept);
-  // Scores are up to four times the root of the head's size; their exponentials carry that error. In
-  // bfloat16, probabilities are rounded before they are multiplied.
+  // Scores are as large as four times the square root of the head size, and their exponentials amplify the
+  // error. In bfloat16, probabilities are rounded before they are multiplied.
   const bool exact = std::is_same_v<T, float>;
   ExpectNear(lse, want.lse, 1e-5f, 1e-5f);
   ExpectNear(out, want.out, exact ? 1e-5f : 0.02f, exact ? 1e-5f : Rounding<T>());

@@ -39,7 +39,7 @@ TYPED_TEST(Bias, ColumnSumsOfEveryShape) {
   }
 }
 
-TEST(ColumnSums, ThreeStagesWhenThereAreVeryManyRows) {
+TEST(ColumnSums, ThreeStagesForVeryManyRows) {
   const int64_t rows = 256 * 256 + 300;
   const std::vector<float> x(static_cast<size_t>(rows), 1.0f);
   const Guarded<float> in(x);
@@ -49,8 +49,8 @@ TEST(ColumnSums, ThreeStagesWhenThereAreVeryManyRows) {
   EXPECT_EQ(sums.values()[0], static_cast<float>(rows));
 }
 
-// A large batch of images has more rows of pixels than a grid is high or deep: 65535 parts.
-TEST(ColumnSums, MorePartsThanAGridIsHigh) {
+// A large batch of images has more rows of pixels than the y or z dimension of a grid allows (65535 parts).
+TEST(ColumnSums, MorePartsThanTheGridAllowsInY) {
   const int64_t rows = 65535 * 256 + 1;
   const Guarded<Bf16> in(std::vector<Bf16>(static_cast<size_t>(rows), RoundToBf16(1.0f)));
   Guarded<float> sums(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums over the members of a group have the bits of the host's.
+// Reductions over the members of a group have the bits of the host's.
 #include "worker/compute/cuda/kernels/combine_operands.h"
 
 #include <span>
@@ -16,7 +16,7 @@ std::vector<T> Values(uint64_t seed, int64_t n) {
   std::vector<T> values(static_cast<size_t>(n));
   SplitMix64 random(seed);
   for (T& value : values) {
-    // Sums of these wrap, or depend on their order.
+    // Sums of these values wrap, or depend on the order.
     if constexpr (std::is_same_v<T, int32_t>)
       value = static_cast<int32_t>(random.Next());
     else
@@ -50,7 +50,7 @@ void Compare(int64_t count, int world, int rank, bool maximum) {
   ASSERT_EQ(sums, expected);
 }
 
-TEST(CombineOperands, HasTheBitsOfTheHosts) {
+TEST(CombineOperands, HasTheBitsOfTheHost) {
   for (const int64_t count : {1, 31, 257, 1009}) {
     for (const int world : {2, 3, 7}) {
       for (const bool maximum : {false, true}) {

@@ -18,7 +18,7 @@ struct Case {
   int64_t rows, classes, stride;
 };
 
-TYPED_TEST(CrossEntropyOf, EveryShapeAndTargetIsTheReference) {
+TYPED_TEST(CrossEntropyOf, EveryShapeAndTargetEqualsTheReference) {
   using T = TypeParam;
   for (const Case& c : {Case{0, 5, 5}, Case{3, 1, 1}, Case{7, 10, 16}, Case{9, 37, 37}, Case{5, 256, 256},
                         Case{6, 257, 264}, Case{3, 1025, 1032}, Case{2, 5003, 5003}, Case{2, 9001, 9008}}) {
@@ -31,13 +31,13 @@ TYPED_TEST(CrossEntropyOf, EveryShapeAndTargetIsTheReference) {
       auto& target = targets[static_cast<size_t>(r)];
       target = r % 3 == 2 ? -1 : static_cast<int32_t>(random.Below(static_cast<uint64_t>(c.classes)));
       float* const row = x.data() + r * c.classes;
-      // Every other row that counts: the target's logit is the largest, once with an equal one behind it.
+      // In every other row that counts, the target has the largest logit; once an equal one follows.
       if (r % 2 == 0 && target >= 0) row[target] = 7;
       if (r % 4 == 0 && c.classes > 1 && target >= 0) row[c.classes - 1] = 7;
     }
     const std::vector<float> weights = RandomFloats(8, c.rows);
     std::vector<float> padded(static_cast<size_t>(c.rows * c.stride),
-                              1e30f);  // whatever a product left there
+                              1e30f);  // arbitrary values in the padding
     for (int64_t r = 0; r < c.rows; ++r) {
       std::copy_n(x.begin() + r * c.classes, c.classes, padded.begin() + r * c.stride);
     }
@@ -51,7 +51,7 @@ TYPED_TEST(CrossEntropyOf, EveryShapeAndTargetIsTheReference) {
       CrossEntropy(kStream, c.rows, c.classes, c.stride, static_cast<const T*>(logits.get()), t.get(),
                    l2.get(), h2.get());
       const std::vector<T> before = logits.values();
-      // In two calls: rows are independent.
+      // Two calls, since rows are independent.
       const int64_t first = c.rows / 2;
       CrossEntropyGradient(kStream, first, c.classes, c.stride, logits.get(), t.get(), w.get(), l.get(),
                            h.get());
@@ -106,7 +106,9 @@ TEST(SumLosses, IsTheSumOverSamplesOfTheirMeans) {
       std::vector<int32_t> targets(n);
       for (size_t i = 0; i < n; ++i) {
         hits[i] = random.Chance(0.4) ? 1 : 0;
-        targets[i] = random.Chance(0.3) || i < static_cast<size_t>(rows) ? -1 : 4;  // sample 0 has none
+        targets[i] = random.Chance(0.3) || i < static_cast<size_t>(rows)
+                         ? -1
+                         : 4;  // sample 0 has no target that counts
       }
       const auto [sums] = InAllOrders([&] {
         const Guarded<float> l(losses);

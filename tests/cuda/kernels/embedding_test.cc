@@ -53,7 +53,7 @@ template <class T>
 class Embedding : public testing::Test {};
 TYPED_TEST_SUITE(Embedding, ActivationTypes);
 
-TYPED_TEST(Embedding, ForwardIsTheReferenceRoundedOnce) {
+TYPED_TEST(Embedding, ForwardEqualsTheReferenceRoundedOnce) {
   using T = TypeParam;
   for (const int64_t width : {1, 24, 37, 256, 776}) {
     for (const int64_t rows : {0, 5, 33}) {

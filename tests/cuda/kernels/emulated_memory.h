@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where tests of kernels have their memory, and how often they run: by emulation.
+// Memory and repetitions of kernel tests that run by emulation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace ringmaster::cuda::kernels {
 
 using emulation::Guarded;
 
-// check(run(), what) in several orders of threads; returns the first result.
+// Calls check(run(), what) in several orders of threads. Returns the first result.
 template <class Run, class Check>
 auto InSeveralOrders(const Run& run, const Check& check) {
   const auto under = [&](emulation::Order order, uint64_t seed) {

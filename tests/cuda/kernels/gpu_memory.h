@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where tests of kernels have their memory, and how often they run: on a real GPU. Without one, all of them
-// are skipped.
+// Memory and repetitions of kernel tests that run on a real GPU. Without a GPU all tests are skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@ class NeedsGpu : public testing::Environment {
 inline testing::Environment* const kNeedsGpu =
     testing::AddGlobalTestEnvironment(std::make_unique<NeedsGpu>().release());
 
-// Device memory between guard zones; all of it is NaNs until written to.
+// Device memory between guard zones, filled with NaNs.
 template <class T>
 class Guarded {
  public:
@@ -41,12 +40,12 @@ class Guarded {
   }
   T* get() const { return reinterpret_cast<T*>(memory_.get() + kGuard); }
   size_t size() const { return size_; }
-  // Waits for the device.
+  // Blocks until the device is idle.
   std::vector<T> values() const {
     const std::vector<std::byte> bytes = Downloaded(nullptr, memory_);
     const auto intact = [](std::byte byte) { return byte == kPattern; };
     EXPECT_TRUE(std::all_of(bytes.begin(), bytes.begin() + kGuard, intact)) << "written before the memory";
-    EXPECT_TRUE(std::all_of(bytes.end() - kGuard, bytes.end(), intact)) << "written behind the memory";
+    EXPECT_TRUE(std::all_of(bytes.end() - kGuard, bytes.end(), intact)) << "written after the memory";
     std::vector<T> values(size_);
     std::copy(bytes.begin() + kGuard, bytes.end() - kGuard,
               std::as_writable_bytes(std::span(values)).begin());
@@ -68,7 +67,7 @@ class Guarded {
   Buffer<std::byte> memory_;
 };
 
-// The device has an order of its own, which need not be the same twice.
+// The GPU chooses the order of threads, which may differ between runs.
 template <class Run, class Check>
 auto InSeveralOrders(const Run& run, const Check& check) {
   auto first = run();

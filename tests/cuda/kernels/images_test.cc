@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What convolutional networks need: patches and pooling.
+// The kernels of convolutional networks: patches and pooling.
 #include "tests/cuda/kernels/kernel_test.h"
 #include "worker/compute/cuda/kernels/conv.h"
 #include "worker/compute/cuda/kernels/maxpool.h"
@@ -25,7 +25,7 @@ std::string Name(const ImageShape& s) {
   return testing::PrintToString(std::vector<int64_t>{s.samples, s.height, s.width, s.channels});
 }
 
-TYPED_TEST(Images, PatchesAndTheirGradientAreTheReferences) {
+TYPED_TEST(Images, PatchesAndTheirGradientEqualTheReference) {
   using T = TypeParam;
   for (const ImageShape& s : kShapes) {
     SCOPED_TRACE(Name(s));
@@ -72,12 +72,12 @@ TYPED_TEST(Images, ChannelsMoveToTheEnd) {
   }
 }
 
-TYPED_TEST(Images, MaxPoolIsTheReferenceExactly) {
+TYPED_TEST(Images, MaxPoolEqualsTheReferenceExactly) {
   using T = TypeParam;
   for (const ImageShape& s : kShapes) {
     SCOPED_TRACE(Name(s));
     std::vector<float> x = RandomIn<T>(1, Size(s));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(x[i] * 2);  // many are equal
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(x[i] * 2);  // produces many equal values
     const ImageShape pooled{s.samples, s.height / 2, s.width / 2, s.channels};
     const std::vector<float> d = RandomIn<T>(2, Size(pooled));
     const auto [out, winner, gradient] = InAllOrders([&] {

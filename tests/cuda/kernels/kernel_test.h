@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What tests of kernels share: running one in several orders of its threads and demanding equal bits, values
-// of both types of activations, and comparison with a reference. The same tests run by emulation and on a
-// GPU.
+// Helpers of kernel tests: running a kernel in several orders of its threads and comparing the bits, values
+// of both activation types, and comparison with a reference. The same tests run by emulation and on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,8 +41,8 @@ bool SameBits(const std::tuple<std::vector<T>...>& a, const std::tuple<std::vect
       a);
 }
 
-// run() launches on fresh memory and returns a tuple of vectors; it is called once per order of threads. A
-// kernel that lacks a barrier gives other bits in some of them. Returns what it gave.
+// Calls run() once per order of threads and compares the results; run() launches on fresh memory and returns
+// a tuple of vectors. A kernel that lacks a barrier gives different bits in some orders. Returns the result.
 template <class Run>
 auto InAllOrders(const Run& run) {
   return InSeveralOrders(run, [](const auto& first, const auto& other, const std::string& what) {
@@ -70,19 +69,19 @@ std::vector<float> Floats(const std::vector<T>& values) {
   for (size_t i = 0; i < values.size(); ++i) out[i] = ToFloat(values[i]);
   return out;
 }
-// Random, and exact in T.
+// Random values that are exact in T.
 template <class T>
 std::vector<float> RandomIn(uint64_t seed, int64_t n, float scale = 1.0f) {
   return Floats(As<T>(RandomFloats(seed, n, scale)));
 }
 
-// How far a result that is rounded to T once may be off, relative to its size.
+// The relative error bound of a result that is rounded to T once.
 template <class T>
 constexpr float Rounding() {
   return std::is_same_v<T, float> ? 1e-6f : 0x1.02p-8f;
 }
 
-// |got - want| <= absolute + relative * |want|, NaN nowhere.
+// Expects |got - want| <= absolute + relative * |want|, and no NaN.
 template <class T>
 void ExpectNear(const std::vector<T>& got, const std::vector<float>& want, float absolute, float relative) {
   ASSERT_EQ(got.size(), want.size());

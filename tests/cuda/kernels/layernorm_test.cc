@@ -53,7 +53,7 @@ TYPED_TEST(LayerNorm, ForwardOfEveryWidth) {
   }
 }
 
-TYPED_TEST(LayerNorm, WithTheResidualInOnePass) {
+TYPED_TEST(LayerNorm, FusedResidual) {
   using T = TypeParam;
   for (const int64_t width : {1, 24, 37, 256, 768}) {
     for (const bool with_bias : {false, true}) {
@@ -83,7 +83,7 @@ TYPED_TEST(LayerNorm, WithTheResidualInOnePass) {
           want_sum[i] = residual[i] + (add[i] + (with_bias ? bias[i % static_cast<size_t>(width)] : 0.0f));
         }
         ExpectNear(sum, want_sum, 0, Rounding<T>());
-        const Normed want = Reference(rows, width, Floats(sum), gamma, beta);  // of what was kept
+        const Normed want = Reference(rows, width, Floats(sum), gamma, beta);  // of the stored sum
         ExpectNear(mean, want.mean, 1e-6f, 1e-5f);
         ExpectNear(rstd, want.rstd, 0, 1e-5f);
         ExpectNear(out, want.out, 1e-5f, Rounding<T>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The exact numerics on device memory have the bits of worker/compute/numerics.
+// The exact numerics on device memory give the bits of worker/compute/numerics.
 #include "worker/compute/cuda/kernels/numerics.h"
 
 #include <bit>
@@ -27,7 +27,7 @@ std::vector<int32_t> RandomExponents(SplitMix64& random, size_t blocks) {
   return exponents;
 }
 
-TEST(Accumulate, HasTheReferencesBitsOnAwkwardValues) {
+TEST(Accumulate, HasTheBitsOfTheReferenceOnEdgeCases) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SplitMix64 random(seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One step over an arena has the bits of the CPU's, padding and decay included.
+// One step over an arena gives the bits of the CPU, including padding and weight decay.
 #include "worker/compute/cuda/kernels/optimizer.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace ringmaster::cuda::kernels {
 namespace {
 
-// Tensors of odd sizes, some of them over several blocks.
+// Tensors of odd sizes, some of which span several blocks.
 engine::Layout OddLayout() {
   engine::Layout layout;
   for (const int64_t size : {1, 1024, 1500, 3, 2048, 777}) {
@@ -98,7 +98,7 @@ TEST(Optimizer, AStepHasTheBitsOfTheCpu) {
   }
 }
 
-// The factor of clipping is the CPU's, and a step that is to be skipped writes nothing.
+// The clip factor equals that of the CPU, and a skipped step writes nothing.
 template <class Pair>
 void ExpectDecided(double clip_norm, double norm, int32_t contributors) {
   const Guarded<double> at_norm(std::vector<double>{norm});
@@ -112,7 +112,7 @@ void ExpectDecided(double clip_norm, double norm, int32_t contributors) {
   EXPECT_EQ(got.skip, contributors == 3 ? 0 : 1);
 }
 
-TEST(Optimizer, TheDeviceDecidesAsTheCpuDoes) {
+TEST(Optimizer, DecisionEqualsThatOfTheCpu) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double clip_norm : {0.0, -1.0, 0.3, 1.0, 1e9}) {
     for (const double norm : {0.0, 0.1, 0.3, 1.0, 17.03, 1e30, infinity, std::nan("")}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels that treat every element alone.
+// Elementwise kernels.
 #include <limits>
 
 #include "tests/cuda/kernels/kernel_test.h"
@@ -23,7 +23,7 @@ template <class T>
 class Pointwise : public testing::Test {};
 TYPED_TEST_SUITE(Pointwise, ActivationTypes);
 
-TYPED_TEST(Pointwise, GeluBackwardIsTheReference) {
+TYPED_TEST(Pointwise, GeluBackwardEqualsTheReference) {
   using T = TypeParam;
   for (const int64_t n : kSizes) {
     SCOPED_TRACE(n);
@@ -41,7 +41,7 @@ TYPED_TEST(Pointwise, GeluBackwardIsTheReference) {
   }
 }
 
-TYPED_TEST(Pointwise, BiasGeluKeepsWhatBackwardNeeds) {
+TYPED_TEST(Pointwise, BiasGeluStoresTheInputOfBackward) {
   using T = TypeParam;
   for (const int64_t columns : {1, 24, 37, 256, 264, 300}) {
     for (const int64_t rows : {0, 1, 9, 70}) {
@@ -58,7 +58,7 @@ TYPED_TEST(Pointwise, BiasGeluKeepsWhatBackwardNeeds) {
       std::vector<float> want(x);
       for (size_t i = 0; i < x.size(); ++i) want[i] += bias[i % static_cast<size_t>(columns)];
       ExpectNear(sum, want, 0, Rounding<T>());
-      // Of what was kept, rounding included.
+      // Computed from the stored values, rounding included.
       const std::vector<float> kept = Floats(sum);
       reference::GeluForward(rows * columns, kept.data(), want.data());
       ExpectNear(got, want, 1e-6f, Rounding<T>());
@@ -66,7 +66,7 @@ TYPED_TEST(Pointwise, BiasGeluKeepsWhatBackwardNeeds) {
   }
 }
 
-TYPED_TEST(Pointwise, ReluIsTheReferenceExactly) {
+TYPED_TEST(Pointwise, ReluEqualsTheReferenceExactly) {
   using T = TypeParam;
   for (const int64_t n : kSizes) {
     SCOPED_TRACE(n);
@@ -92,7 +92,7 @@ TYPED_TEST(Pointwise, ReluIsTheReferenceExactly) {
   for (const T value : nan.values()) EXPECT_TRUE(std::isnan(ToFloat(value)));
 }
 
-TEST(Convert, RoundsAsTheCpuDoes) {
+TEST(Convert, RoundsLikeTheCpu) {
   for (const int64_t n : kSizes) {
     SplitMix64 random(static_cast<uint64_t>(n) + 5);
     const std::vector<float> x = numerics::Awkward(random, static_cast<size_t>(n), true);
@@ -110,7 +110,7 @@ TEST(Convert, RoundsAsTheCpuDoes) {
   }
 }
 
-// Addresses that allow no packs give the same bits.
+// Addresses that are not aligned for packs give the same bits.
 TEST(Convert, AlignmentDoesNotMatter) {
   const std::vector<float> x = RandomFloats(4, 999);
   const Guarded<float> in(x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The device's models against the CPU's: the same numbers up to the rounding of sums taken in another order,
-// and, in bf16, of activations kept in 8 bits of mantissa.
+// The models of the device against those of the CPU: equal up to the rounding of sums in a different order
+// and, in bf16, of activations with 8 bits of mantissa.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ ModelConfig CpuOf(ModelConfig config) {
   return config;
 }
 
-// ||got - want|| / ||want|| over a tensor.
+// Returns ||got - want|| / ||want|| of a tensor.
 double Distance(std::span<const float> got, std::span<const float> want) {
   double off = 0, norm = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -36,7 +36,7 @@ class Agree : public WithDevice<testing::TestWithParam<ModelConfig>> {
   bool rounded() const { return GetParam().precision == Precision::kBf16; }
 };
 
-TEST_P(Agree, LayoutAndInitialValuesAreThoseOfTheCpu) {
+TEST_P(Agree, LayoutAndInitialValuesEqualThoseOfTheCpu) {
   Trial trial(GetParam());
   const auto cpu = engine::Make(CpuOf(GetParam()));
   EXPECT_EQ(trial.model().layout(), cpu->layout());
@@ -82,7 +82,7 @@ TEST_P(Agree, LogitsLossAndEveryGradient) {
   }
 }
 
-// The update is the CPU's on both sides, so that what differs is the gradient.
+// Both sides use the update of the CPU, so that only the gradients differ.
 TEST_P(Agree, FiftySteps) {
   Trial trial(GetParam());
   const auto cpu = engine::Make(CpuOf(GetParam()));
@@ -110,7 +110,7 @@ TEST_P(Agree, FiftySteps) {
   State host = device;
   double first = 0;
   for (int step = 1; step <= 50; ++step) {
-    // Two batches in turn, which can be learned.
+    // Two alternating batches, which a model can learn.
     const engine::OwnedBatch data =
         engine::RandomBatch(GetParam(), GetParam().max_samples, 20 + static_cast<uint64_t>(step % 2));
     const StepResult got =
@@ -123,7 +123,7 @@ TEST_P(Agree, FiftySteps) {
     device.Update(config, step, cpu->layout(), got.grads);
     host.Update(config, step, cpu->layout(), grads);
     if (step == 50) {
-      EXPECT_LT(want->loss, 0.9 * first) << "nothing was learned";
+      EXPECT_LT(want->loss, 0.9 * first) << "the loss did not decrease";
     }
   }
 }
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16, Agree,
                          testing::Values(Bf16Of(engine::SmallGpt()), Bf16Of(GptOfAlignedHeads()),
                                          Bf16Of(engine::SmallMlp()), Bf16Of(engine::SmallCnn())));
 
-// Several heads' worth of shapes that no tile likes.
+// Shapes that are not multiples of the tile sizes.
 TEST_P(Agree, OddShapesOfGpt) {
   if (GetParam().kind != engine::ModelKind::kGpt) return;
   ModelConfig config = GetParam();

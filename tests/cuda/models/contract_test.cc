@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The determinism contract of worker/compute/engine/model.h and the rules around a call, on the device.
+// The contract of worker/compute/engine/model.h on the device: determinism, order, cancellation and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ void ExpectSameBits(const StepResult& a, const StepResult& b, const std::string&
 
 class Contract : public WithDevice<testing::TestWithParam<ModelConfig>> {};
 
-TEST_P(Contract, EqualBitsWhateverRanBefore) {
+TEST_P(Contract, EqualBitsIndependentOfEarlierCalls) {
   const ModelConfig config = GetParam();
   Trial trial(config);
   const std::vector<float> values = engine::LivelyParams(trial.model(), 5);
@@ -38,7 +38,7 @@ TEST_P(Contract, EqualBitsWhateverRanBefore) {
   ExpectSameBits(other.Step(other.SetParams(values), one.batch), want, "another model");
 }
 
-TEST_P(Contract, NothingStaysOfEarlierParameters) {
+TEST_P(Contract, NoStateOfEarlierParametersRemains) {
   const ModelConfig config = GetParam();
   Trial used(config);
   Trial fresh(config);
@@ -53,7 +53,7 @@ TEST_P(Contract, NothingStaysOfEarlierParameters) {
   ExpectSameBits(used.Step(used.SetParams(values, 0), data.batch), before, "no version");
 }
 
-// The third call of a kind replays what the second has recorded.
+// The third call of a kind replays the graphs that the second one recorded.
 TEST_P(Contract, ReplayedCallsGiveTheBitsOfEnqueuedOnes) {
   const ModelConfig config = GetParam();
   Trial replays(config);
@@ -70,7 +70,7 @@ TEST_P(Contract, ReplayedCallsGiveTheBitsOfEnqueuedOnes) {
     EXPECT_EQ(*evaluated, want.sums) << what;
     for (float& value : values) value *= 0.9f;
   }
-  // Parameters at other addresses, as a step that writes another image of them leaves behind.
+  // Parameters at other addresses, as after a step that writes the other image of them.
   std::vector<Buffer<float>> images;
   for (int i = 0; i < 7; ++i) images.push_back(Uploaded(replays.stream(), values));
   const engine::OwnedBatch data = engine::RandomBatch(config, config.max_samples, 40);
@@ -80,10 +80,10 @@ TEST_P(Contract, ReplayedCallsGiveTheBitsOfEnqueuedOnes) {
       ExpectSameBits(replays.Step(engine::Params(image.span(), 0), data.batch), want, "another image");
   for (size_t i = 0; i < plain.model().MatmulCosts().size(); ++i)
     EXPECT_GT(replays.model().MatmulCosts()[i].calls, plain.model().MatmulCosts()[i].calls)
-        << "replays count, too";
+        << "costs include replays";
 }
 
-TEST_P(Contract, WhatIsEnqueuedIsAwaitedInOrder) {
+TEST_P(Contract, AwaitReturnsTheSumsInOrder) {
   const ModelConfig config = GetParam();
   Trial trial(config);
   const std::vector<float> values = engine::LivelyParams(trial.model(), 10);
@@ -107,7 +107,7 @@ TEST_P(Contract, WhatIsEnqueuedIsAwaitedInOrder) {
   EXPECT_TRUE(none->empty());
 }
 
-TEST_P(Contract, BucketsAreFinalWhenAnnounced) {
+TEST_P(Contract, BucketsAreFinalWhenReported) {
   const ModelConfig config = GetParam();
   Trial trial(config);
   const std::vector<float> values = engine::LivelyParams(trial.model(), 12);
@@ -176,7 +176,7 @@ TEST_P(Contract, CancelsAtEveryLayerAndRecovers) {
   ExpectSameBits(trial.Step(params, data.batch), want, "after cancelled calls");
 }
 
-TEST_P(Contract, RefusesBatchesThatDoNotFit) {
+TEST_P(Contract, RejectsBatchesThatDoNotFit) {
   const ModelConfig config = GetParam();
   Trial trial(config);
   const engine::Params params = trial.SetParams(engine::LivelyParams(trial.model(), 17));
@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16, Contract,
 class Head : public WithDevice<testing::TestWithParam<engine::Precision>> {};
 
 // 300 tokens in chunks of 128, 128 and 44.
-TEST_P(Head, ChunksOfLogitsGiveTheSameNumbers) {
+TEST_P(Head, ChunksOfLogitsGiveTheSameResults) {
   ModelConfig config = engine::SmallGpt();
   config.precision = GetParam();
   config.layers = 1;
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Head,
 
 class CreateModelOnDevice : public WithDevice<testing::Test> {};
 
-TEST_F(CreateModelOnDevice, RefusesWhatItCannotDo) {
+TEST_F(CreateModelOnDevice, RejectsUnsupportedConfigurations) {
   const OwnedStream stream = OwnedStream::Create().value();
   const auto gemm = Gemm::Create({}).value();
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What only an emulated device can show: too little memory, a device that is lost, threads in other orders.
+// Tests that need the emulated device: too little memory, a lost device, other orders of threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-TEST(EmulatedModel, TooLittleMemoryIsRefusedWithTheArithmetic) {
+TEST(EmulatedModel, TooLittleMemoryFailsWithTheArithmetic) {
   const OwnedStream stream = OwnedStream::Create().value();
   const auto gemm = Gemm::Create({}).value();
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
@@ -33,7 +33,7 @@ TEST(EmulatedModel, TooLittleMemoryIsRefusedWithTheArithmetic) {
   EXPECT_THAT(model.error().message, testing::HasSubstr("raise spec.training.batch.microBatches"));
 }
 
-TEST(EmulatedModel, ALostDeviceIsToldByWhoeverWaits) {
+TEST(EmulatedModel, WaitsReportALostDevice) {
   Trial trial(engine::SmallMlp());
   const engine::Params params = trial.SetParams(engine::LivelyParams(trial.model(), 1));
   const engine::OwnedBatch data = engine::RandomBatch(engine::SmallMlp(), 2, 2);
@@ -47,7 +47,7 @@ TEST(EmulatedModel, ALostDeviceIsToldByWhoeverWaits) {
   emulation::FailAtWait(0, 0);
 }
 
-TEST(EmulatedModel, CancelledCallsDoNotPileUpMemory) {
+TEST(EmulatedModel, CancelledCallsDoNotAccumulateMemory) {
   Trial trial(engine::SmallMlp());
   const engine::Params params = trial.SetParams(engine::LivelyParams(trial.model(), 3));
   const engine::OwnedBatch data = engine::RandomBatch(engine::SmallMlp(), 2, 4);
@@ -60,8 +60,8 @@ TEST(EmulatedModel, CancelledCallsDoNotPileUpMemory) {
   EXPECT_EQ(emulation::PinnedBytes(), blocks);
 }
 
-// A member adopts the algorithms of a job that it joins after it has recorded steps of its own.
-TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAlgorithms) {
+// A member that has already recorded steps adopts the algorithms of the job that it joins.
+TEST(EmulatedModel, AdoptedAlgorithmsInvalidateRecordedGraphs) {
   const engine::ModelConfig config = engine::SmallGpt();
   Trial trial(config);
   const std::vector<float> values = engine::LivelyParams(trial.model(), 5);
@@ -78,13 +78,14 @@ TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAlgorithms) {
   Trial other(config);
   ASSERT_TRUE(other.gemm().Adopt(theirs.Text()).ok());
   const StepResult want = other.Step(other.SetParams(values), data.batch);
-  ASSERT_NE(want.grads, before.grads) << "the other algorithm adds in another order";
+  ASSERT_NE(want.grads, before.grads) << "the other algorithm adds in a different order";
   ASSERT_TRUE(trial.gemm().Adopt(theirs.Text()).ok());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(trial.Step(params, data.batch).grads, want.grads) << i;
 }
 
-// The same for attention: the job's is cuDNN's, this member has measured its own kernels to be quicker.
-TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAttention) {
+// The same for attention: the job uses cuDNN, and this member has measured that its native kernels are
+// faster.
+TEST(EmulatedModel, AdoptedAttentionInvalidatesRecordedGraphs) {
   const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
   const emulation::WithCudnn with({.there = true, .forward_saves_ms = -1, .backward_saves_ms = -1});
   Trial trial(config, {}, "");
@@ -97,13 +98,13 @@ TEST(EmulatedModel, RecordedWorkIsForgottenWithItsAttention) {
   Trial job(config, {}, "");
   ASSERT_NE(job.attention().Fingerprint(), trial.attention().Fingerprint());
   const StepResult want = job.Step(job.SetParams(values), data.batch);
-  ASSERT_NE(want.grads, before.grads) << "cuDNN's place adds in another order";
+  ASSERT_NE(want.grads, before.grads) << "the emulated cuDNN adds in a different order";
   ASSERT_TRUE(trial.attention().Adopt(job.attention().Choices()).ok());
   EXPECT_EQ(job.attention().Fingerprint(), trial.attention().Fingerprint());
   for (int i = 0; i < 4; ++i) EXPECT_EQ(trial.Step(params, data.batch).grads, want.grads) << i;
 }
 
-TEST(EmulatedModel, AttentionThatIsRefusedFailsTheCall) {
+TEST(EmulatedModel, FailedAttentionFailsTheCall) {
   const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
   const emulation::WithCudnn with({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
   Trial job(config, {}, "");
@@ -120,7 +121,7 @@ TEST(EmulatedModel, AttentionThatIsRefusedFailsTheCall) {
   EXPECT_TRUE(MustExit(sums.error())) << sums.error().message;
 }
 
-TEST(EmulatedModel, AttentionsMemoryIsPartOfTheArithmetic) {
+TEST(EmulatedModel, ArithmeticIncludesTheMemoryOfAttention) {
   const engine::ModelConfig config = Bf16Of(GptOfAlignedHeads());
   const emulation::WithCudnn with({.there = true, .forward_saves_ms = 1, .backward_saves_ms = 1});
   const OwnedStream stream = OwnedStream::Create().value();
@@ -134,8 +135,8 @@ TEST(EmulatedModel, AttentionsMemoryIsPartOfTheArithmetic) {
   EXPECT_THAT(model.error().message, testing::HasSubstr("50.0 KiB of"));
 }
 
-// Which of the two does an epilogue is chosen by measuring; the numbers are those of either.
-TEST(EmulatedModel, EpiloguesOfTheLibraryAndKernelsAgree) {
+// The fused and the separate epilogue, chosen by measurement, agree.
+TEST(EmulatedModel, FusedAndSeparateEpiloguesAgree) {
   for (const engine::ModelConfig& config : {engine::SmallGpt(), Bf16Of(engine::SmallGpt())}) {
     Trial fused(config), apart(config);
     const auto ours = GemmChoices::Parse(fused.gemm().Choices(), "emulated products").value();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model of the device beside one of the CPU, and memory to call it with. Also for tests on a real GPU.
+// A model on the device, the same model on the CPU, and memory for calls. Also used by tests on a real GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace ringmaster::cuda {
 
-// What one trial has measured, the others of this process take: they are to have equal bits.
+// The folder of stored choices, shared by all trials of this process so that they have equal bits.
 inline std::string ChoicesFolder() {
   struct Folder {
     std::string path = testing::TempDir() + "products-" + std::to_string(::getpid());
@@ -68,7 +68,7 @@ class Trial {
     return {std::span<const float>(params_.span()), version};
   }
 
-  // What is there when it is this call's turn.
+  // The values at the time of the call.
   std::vector<float> Download(std::span<const float> memory) {
     CopyToHost(stream_.get(), host_.get(), memory.data(), static_cast<int64_t>(memory.size_bytes()));
     EXPECT_TRUE(Synchronize(stream_.get()).ok());
@@ -76,7 +76,7 @@ class Trial {
   }
 
   StepResult Step(const engine::Params& params, const engine::Batch& batch) {
-    // Gradients are overwritten whatever was there.
+    // Gradients are overwritten.
     const std::vector<float> garbage(static_cast<size_t>(grads_.size()), 1e9f);
     std::copy(garbage.begin(), garbage.end(), host_.get());
     CopyToDevice(stream_.get(), grads_.get(), host_.get(), grads_.bytes());
@@ -95,7 +95,7 @@ class Trial {
   Pinned<float> host_;
 };
 
-// Heads as a library wants them: of a multiple of 8.
+// A head size that a library supports: a multiple of 8.
 inline engine::ModelConfig GptOfAlignedHeads() {
   engine::ModelConfig config = engine::SmallGpt();
   config.heads = 3;

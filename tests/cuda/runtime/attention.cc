@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In cuDNN's place on the emulated device: attention in plain loops, which takes its sums from the last key
-// to the first, in double, and so has other bits than our kernels.
+// The emulated cuDNN: attention in plain loops. It adds from the last key to the first, in double, so its
+// bits differ from those of the native kernels.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ double Spent() { return spent; }
 
 namespace {
 
-// One head of one sample, with `stride` elements from row to row.
+// One head of one sample, with a row stride of `stride` elements.
 struct Rows {
   const Bf16* first;
   int64_t stride;
@@ -150,7 +150,7 @@ class PlainAttention final : public AttentionLibrary {
   Result<Plan> Prepare(const AttentionProblem& problem, AttentionPass pass) override {
     const bool backward = pass == AttentionPass::kBackward;
     if (problem.type != DType::kBf16) return Error{Code::kInvalid, "only bf16"};
-    if (problem.head_size % 8 != 0) return Error{Code::kInvalid, "heads are no multiple of 8"};
+    if (problem.head_size % 8 != 0) return Error{Code::kInvalid, "the head size is not a multiple of 8"};
     if (backward && problem.context == 1) return Error{Code::kInvalid, "a context of 1 has no backward"};
     prepared_.insert({problem, pass});
     return Plan{.name = cudnn_.plan, .workspace_bytes = backward ? Workspace(problem) : 256};
@@ -160,7 +160,7 @@ class PlainAttention final : public AttentionLibrary {
              const AttentionOperands& operands, void* workspace) override {
     CHECK(stream != nullptr && prepared_.contains({problem, pass}), "not prepared");
     if (cudnn_.refuses || (cudnn_.unrecorded && emulation::Records(stream)))
-      return Error{Code::kGone, "the emulated cuDNN was told to refuse"};
+      return Error{Code::kGone, "the emulated cuDNN is configured to fail"};
     emulation::Spend(pass == AttentionPass::kForward ? -cudnn_.forward_saves_ms : -cudnn_.backward_saves_ms);
     emulation::Give(stream, [=, this] {
       Work(problem, pass, operands, workspace, cudnn_.unscaled);
@@ -180,16 +180,16 @@ class PlainAttention final : public AttentionLibrary {
               emulation::InDevice(operands.lse, 4 * p.samples * p.heads * p.context) &&
               (!backward || (emulation::InDevice(operands.d_out, cells) &&
                              emulation::InDevice(operands.d_qkv, 3 * cells))),
-          "operands of attention are not whole in device memory");
+          "operands of attention are not in device memory");
     CHECK(emulation::InDevice(workspace, backward ? Workspace(p) : 256),
-          "attention's workspace is not whole in device memory");
+          "the workspace of attention is not in device memory");
     for (int64_t sample = 0; sample < p.samples; ++sample)
       for (int64_t head = 0; head < p.heads; ++head)
         backward ? BackwardHead({p, sample, head, unscaled}, operands)
                  : ForwardHead({p, sample, head, unscaled}, operands);
   }
 
-  // The last bit of one number.
+  // Changes the last bit of one result.
   void Disturb(const AttentionProblem& p, AttentionPass pass, const AttentionOperands& operands) {
     const int64_t cells = p.samples * p.context * p.heads * p.head_size;
     const bool backward = pass == AttentionPass::kBackward;

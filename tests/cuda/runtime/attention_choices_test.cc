@@ -20,7 +20,7 @@ AttentionChoices SomeAttention() {
   return choices;
 }
 
-TEST(AttentionChoices, TextIsReadBack) {
+TEST(AttentionChoices, ParsesItsOwnText) {
   const AttentionChoices choices = SomeAttention();
   const auto read = AttentionChoices::Parse(choices.Text(), choices.key());
   ASSERT_TRUE(read.ok()) << read.error().message;
@@ -31,10 +31,10 @@ TEST(AttentionChoices, TextIsReadBack) {
   EXPECT_TRUE(read->Find(kLarge)->Of(AttentionPass::kForward).native());
   EXPECT_EQ(read->Find(kLarge)->Of(AttentionPass::kBackward), kCudnn);
   EXPECT_EQ(read->Find({.samples = 64, .heads = 12, .context = 1024, .head_size = 64}), nullptr)
-      << "another type";
+      << "a different type";
 }
 
-TEST(AttentionChoices, TheFingerprintIsOfMakersAndTheirPlans) {
+TEST(AttentionChoices, FingerprintCoversBackendsAndPlans) {
   AttentionChoices choices = SomeAttention();
   const uint64_t before = choices.Fingerprint();
   AttentionBackend other = kCudnn;
@@ -47,7 +47,7 @@ TEST(AttentionChoices, TheFingerprintIsOfMakersAndTheirPlans) {
   EXPECT_EQ(choices.Fingerprint(), before);
 }
 
-TEST(AttentionChoices, AnotherKindOfGpuIsRefusedWithBoth) {
+TEST(AttentionChoices, RejectsTheKeyOfAnotherGpuAndNamesBoth) {
   const auto read = AttentionChoices::Parse(SomeAttention().Text(), "NVIDIA A100");
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, Code::kInvalid);
@@ -55,7 +55,7 @@ TEST(AttentionChoices, AnotherKindOfGpuIsRefusedWithBoth) {
   EXPECT_THAT(read.error().message, testing::HasSubstr("this is NVIDIA A100"));
 }
 
-TEST(AttentionChoices, DamageIsNoticed) {
+TEST(AttentionChoices, RejectsDamagedText) {
   const std::string whole = SomeAttention().Text();
   EXPECT_EQ(AttentionChoices::Parse("", kKey).error().code, Code::kCorrupt);
   for (size_t cut = 1; cut < 30; ++cut) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How attention is chosen, stored and adopted, on a device where a test says what there is and how long it
-// takes.
+// The choice of attention backends, their storage and their adoption, on a device whose library and
+// durations the test configures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ std::unique_ptr<Attention> Make(const std::string& folder = "") {
   return Attention::Create({.cache_folder = folder}, BindDevice(0).value()).value();
 }
 
-// "forward backward", each "own" or a library's.
+// Returns "FORWARD BACKWARD", each "own" or the name of a library.
 std::string Backends(const Attention& attention, const AttentionProblem& problem = kProblem) {
   return attention.Backend(problem, AttentionPass::kForward).library + " " +
          attention.Backend(problem, AttentionPass::kBackward).library;
@@ -42,7 +42,7 @@ std::string Chosen(const Cudnn& cudnn, const AttentionProblem& problem = kProble
   return Backends(*attention, problem);
 }
 
-TEST(ChosenAttention, EachPassIsByWhoWasQuicker) {
+TEST(MeasuredAttention, EachPassUsesTheFasterBackend) {
   EXPECT_EQ(Chosen({}), "own own");
   EXPECT_EQ(Chosen(kQuicker), "cuDNN-emulated cuDNN-emulated");
   EXPECT_EQ(Chosen(kSlower), "own own");
@@ -50,10 +50,10 @@ TEST(ChosenAttention, EachPassIsByWhoWasQuicker) {
             "cuDNN-emulated own");
   EXPECT_EQ(Chosen({.there = true, .forward_saves_ms = -0.1, .backward_saves_ms = 0.1}),
             "own cuDNN-emulated");
-  EXPECT_EQ(Chosen({.there = true}), "own own") << "equally quick: ours";
+  EXPECT_EQ(Chosen({.there = true}), "own own") << "a tie selects the native kernels";
 }
 
-TEST(ChosenAttention, WhatTheLibraryCannotIsOurs) {
+TEST(MeasuredAttention, UnsupportedProblemsUseTheNativeKernels) {
   AttentionProblem problem = kProblem;
   problem.type = DType::kFloat;
   EXPECT_EQ(Chosen(kQuicker, problem), "own own");
@@ -65,23 +65,23 @@ TEST(ChosenAttention, WhatTheLibraryCannotIsOurs) {
   EXPECT_EQ(Chosen(kQuicker, problem), "cuDNN-emulated own");
 }
 
-// What a library does wrong is seen before it is chosen, and is no reason for a job to fail.
-TEST(ChosenAttention, ALibraryThatDoesNotDoIsNotTaken) {
+// A faulty library is detected before it is chosen, and does not fail the job.
+TEST(MeasuredAttention, FaultyLibraryIsNotChosen) {
   Cudnn cudnn = kQuicker;
   cudnn.refuses = true;
   EXPECT_EQ(Chosen(cudnn), "own own");
   cudnn = kQuicker;
   cudnn.unscaled = true;
-  EXPECT_EQ(Chosen(cudnn), "own own") << "it computes something else";
+  EXPECT_EQ(Chosen(cudnn), "own own") << "wrong results";
   cudnn = kQuicker;
   cudnn.restless = true;
-  EXPECT_EQ(Chosen(cudnn), "own own") << "other bits every time";
+  EXPECT_EQ(Chosen(cudnn), "own own") << "nondeterministic";
   cudnn = kQuicker;
   cudnn.unrecorded = true;
-  EXPECT_EQ(Chosen(cudnn), "own own") << "a step's work is recorded";
+  EXPECT_EQ(Chosen(cudnn), "own own") << "steps are captured";
 }
 
-TEST(ChosenAttention, ADeviceThatIsLostMeanwhileIsSaid) {
+TEST(MeasuredAttention, LostDeviceIsReported) {
   const WithCudnn with(kQuicker);
   const auto attention = Make();
   emulation::FailAtWait(9, 700);
@@ -91,8 +91,8 @@ TEST(ChosenAttention, ADeviceThatIsLostMeanwhileIsSaid) {
   EXPECT_EQ(prepared.error().code, Code::kGone);
 }
 
-// A trial needs memory that somebody else may have just now.
-TEST(ChosenAttention, WithoutMemoryToMeasureItIsOursForNow) {
+// A measurement needs memory that another process may hold at the moment.
+TEST(MeasuredAttention, WithoutMemoryToMeasureNativeKernelsAreUsedForNow) {
   const std::string folder = testing::TempDir() + "attention-memory-" + std::to_string(::getpid());
   std::filesystem::remove_all(folder);
   const WithCudnn with(kQuicker);
@@ -106,12 +106,12 @@ TEST(ChosenAttention, WithoutMemoryToMeasureItIsOursForNow) {
   }
   const auto later = Make(folder);
   ASSERT_TRUE(later->Prepare(kProblem).ok());
-  EXPECT_EQ(Backends(*later), "cuDNN-emulated cuDNN-emulated") << "it was not stored";
+  EXPECT_EQ(Backends(*later), "cuDNN-emulated cuDNN-emulated") << "the choice must not be stored";
   std::filesystem::remove_all(folder);
 }
 
-// Whoever cannot have more works on with what he has.
-TEST(ChosenAttention, WithoutMemoryForALargerWorkspaceTheOldOneStays) {
+// When a larger workspace cannot be allocated, the old one stays in use.
+TEST(MeasuredAttention, WithoutMemoryForALargerWorkspaceTheOldOneStays) {
   AttentionProblem larger = kProblem;
   larger.samples = 10;
   const WithCudnn with(kQuicker);
@@ -130,7 +130,7 @@ TEST(ChosenAttention, WithoutMemoryForALargerWorkspaceTheOldOneStays) {
   EXPECT_EQ(ours->WorkspaceBytes(), before);
 }
 
-TEST(ChosenAttention, ChoicesAreStoredForTheSameLibrary) {
+TEST(MeasuredAttention, ChoicesAreStoredForTheSameLibrary) {
   const std::string folder = testing::TempDir() + "attention-" + std::to_string(::getpid());
   std::filesystem::remove_all(folder);
   const auto chosen = [&](const Cudnn& cudnn) {
@@ -140,18 +140,18 @@ TEST(ChosenAttention, ChoicesAreStoredForTheSameLibrary) {
     return Backends(*attention);
   };
   EXPECT_EQ(chosen(kQuicker), "cuDNN-emulated cuDNN-emulated");
-  EXPECT_EQ(chosen(kSlower), "cuDNN-emulated cuDNN-emulated") << "nothing was measured";
-  EXPECT_EQ(chosen({}), "own own") << "without it, it is not wanted";
+  EXPECT_EQ(chosen(kSlower), "cuDNN-emulated cuDNN-emulated") << "must come from the file";
+  EXPECT_EQ(chosen({}), "own own") << "no library, no stored choice";
   Cudnn newer = kSlower;
   newer.name = "cuDNN-newer";
-  EXPECT_EQ(chosen(newer), "own own") << "another version is measured";
+  EXPECT_EQ(chosen(newer), "own own") << "a new version is measured";
   Cudnn other_plan = kSlower;
   other_plan.plan = "another";
-  EXPECT_EQ(chosen(other_plan), "own own") << "a plan that is no more is measured";
+  EXPECT_EQ(chosen(other_plan), "own own") << "a choice with an unknown plan is measured again";
   std::filesystem::remove_all(folder);
 }
 
-TEST(ChosenAttention, WhatTheJobUsesIsTakenUpAndSaidToBeNew) {
+TEST(MeasuredAttention, AdoptedChoicesChangeTheVersion) {
   const WithCudnn with(kQuicker);
   const auto theirs = Make();
   ASSERT_TRUE(theirs->Prepare(kProblem).ok());
@@ -169,10 +169,10 @@ TEST(ChosenAttention, WhatTheJobUsesIsTakenUpAndSaidToBeNew) {
   EXPECT_GT(ours->Version(), before);
   const uint64_t after = ours->Version();
   ASSERT_TRUE(ours->Adopt(theirs->Choices()).ok());
-  EXPECT_EQ(ours->Version(), after) << "nothing is new";
+  EXPECT_EQ(ours->Version(), after) << "nothing changed";
 }
 
-TEST(ChosenAttention, AWorkspaceThatMovesIsNewToo) {
+TEST(MeasuredAttention, WorkspaceThatMovesChangesTheVersion) {
   const WithCudnn with(kQuicker);
   const auto attention = Make();
   ASSERT_TRUE(attention->Prepare(kProblem).ok());
@@ -183,8 +183,8 @@ TEST(ChosenAttention, AWorkspaceThatMovesIsNewToo) {
   EXPECT_GT(attention->Version(), before);
 }
 
-// A member that cannot do as the job does says what it lacks.
-TEST(ChosenAttention, WhatIsMissingIsNamed) {
+// A member that cannot run the job's choices names what is missing.
+TEST(MeasuredAttention, AdoptNamesWhatIsMissing) {
   const WithCudnn with(kQuicker);
   const auto theirs = Make();
   ASSERT_TRUE(theirs->Prepare(kProblem).ok());
@@ -208,7 +208,7 @@ TEST(ChosenAttention, WhatIsMissingIsNamed) {
               HasSubstr("the job's attention uses cuDNN-emulated, this machine has cuDNN-9.20.0"));
   other = kSlower;
   other.plan = "another";
-  EXPECT_THAT(refusal(other), HasSubstr("plan plain of cuDNN-emulated in the job, and by another here"));
+  EXPECT_THAT(refusal(other), HasSubstr("plan plain of cuDNN-emulated in the job, and plan another here"));
 }
 
 }  // namespace

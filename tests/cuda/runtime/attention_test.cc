@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Attention by whoever does it, against the CPU's reference: our kernels and what stands in cuDNN's place,
-// and on a GPU cuDNN itself, where that is to be had.
+// Every attention backend against the reference of the CPU: the native kernels, the emulated cuDNN, and on a
+// GPU the real cuDNN where it is installed.
 #include "worker/compute/cuda/attention.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ std::vector<float> Floats(const std::vector<Bf16>& values) {
   return floats;
 }
 
-// |got - want| relative to |want|, as vectors.
+// Returns |got - want| / |want| as vectors.
 double Distance(const std::vector<float>& got, const std::vector<float>& want) {
   double off = 0, size = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -59,7 +59,7 @@ double Distance(const std::vector<float>& got, const std::vector<float>& want) {
   return std::sqrt(off / (size + 1e-30));
 }
 
-// Forward by one maker and backward by another.
+// Runs forward with one backend and backward with another.
 Arrays Walk(Attention& attention, const AttentionProblem& p, bool forward_by_library,
             bool backward_by_library) {
   const OwnedStream stream = OwnedStream::Create().value();
@@ -114,8 +114,9 @@ Arrays Reference(const AttentionProblem& p, const std::vector<Bf16>& kept_out) {
   return want;
 }
 
-// Both makers, and each one's backward behind the other's forward: what is kept means the same to both.
-TEST_F(AttentionOfDevice, EveryMakerAgreesWithTheCpu) {
+// Both backends, and the backward pass of each after the forward pass of the other: both define lse the same
+// way.
+TEST_F(AttentionOfDevice, EveryBackendAgreesWithTheCpu) {
   const auto attention = Attention::Create({}, BindDevice(0).value()).value();
   const AttentionProblem problems[] = {
       {.samples = 2, .heads = 4, .context = 67, .head_size = 64, .type = DType::kBf16},
@@ -142,12 +143,12 @@ TEST_F(AttentionOfDevice, EveryMakerAgreesWithTheCpu) {
       EXPECT_LT(Distance(Floats(got.out), Floats(own.out)), 1.2e-2);
       const Arrays again = Walk(*attention, p, forward, backward);
       EXPECT_TRUE(SameBits(again.out, got.out) && SameBits(again.d_qkv, got.d_qkv) && again.lse == got.lse)
-          << "the same bits every time";
+          << "must be deterministic";
     }
   }
 }
 
-TEST_F(AttentionOfDevice, ChoicesTravel) {
+TEST_F(AttentionOfDevice, AnotherProcessAdoptsTheChoices) {
   const AttentionProblem p{.samples = 2, .heads = 2, .context = 64, .head_size = 32, .type = DType::kBf16};
   const auto one = Attention::Create({}, BindDevice(0).value()).value();
   const auto other = Attention::Create({}, BindDevice(0).value()).value();

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands in cuDNN's place on the emulated device (attention.cc), and how long it seems to take.
+// The emulated cuDNN (attention.cc): its faults and its simulated durations.
 #pragma once
 
 #include <string>
 
 namespace ringmaster::cuda::emulation {
 
-// Of the libraries that are loaded from now on. RINGMASTER_EMULATED_CUDNN has the same for a process:
-// "quicker" or "slower" than our kernels, both ways; without it there is none.
+// Settings of the libraries that are loaded from now on. RINGMASTER_EMULATED_CUDNN configures a process:
+// "quicker" or "slower" than the native kernels in both passes; unset: no library.
 struct Cudnn {
   bool there = false;
-  double forward_saves_ms = 0;  // less than our kernels take; below 0: it takes longer
+  double forward_saves_ms = 0;  // saved time compared with the native kernels; below 0: slower
   double backward_saves_ms = 0;
   std::string name = "cuDNN-emulated";
   std::string plan = "plain";
-  bool refuses = false;  // Run fails, although the device is well
-  // What Run does else that it should not.
-  bool unscaled = false;    // computes something else, in both passes
-  bool restless = false;    // other last bits every time
-  bool unrecorded = false;  // fails while the stream is recorded
+  bool refuses = false;  // Run fails on a healthy device
+  // Further faults of Run.
+  bool unscaled = false;    // wrong results in both passes
+  bool restless = false;    // nondeterministic last bits
+  bool unrecorded = false;  // fails during a capture
 };
 void SetCudnn(const Cudnn& cudnn);
 Cudnn CudnnOfEnvironment();
 
-// As long as it lives.
+// Applies the settings for the lifetime of the object.
 class WithCudnn {
  public:
   explicit WithCudnn(const Cudnn& cudnn) { SetCudnn(cudnn); }
@@ -33,7 +33,7 @@ class WithCudnn {
   WithCudnn& operator=(const WithCudnn&) = delete;
 };
 
-// Everything between two events takes 1 ms, and what the thread has spent in between.
+// The simulated time between two events is 1 ms plus the time that the thread spent in between.
 void Spend(double milliseconds);
 double Spent();
 

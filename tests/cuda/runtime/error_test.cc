@@ -12,7 +12,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-TEST(DeviceError, SaysWhatItIsAndWhatToDo) {
+TEST(DeviceError, StatesTheMeaningAndTheRemedy) {
   const Error driver = DeviceError(35, "looking for GPUs");
   EXPECT_EQ(driver.code, Code::kUnavailable);
   EXPECT_EQ(
@@ -27,25 +27,25 @@ TEST(DeviceError, SaysWhatItIsAndWhatToDo) {
   EXPECT_EQ(unknown.message, "measuring: CUDA error 12345");
 }
 
-TEST(DeviceError, ALostDeviceMeansThatTheProcessMustLeave) {
+TEST(DeviceError, ProcessMustExitWhenTheDeviceIsLost) {
   for (const int lost : {214, 220, 700, 710, 716, 719, 999})
     EXPECT_TRUE(MustExit(DeviceError(lost, "waiting"))) << lost;
   for (const int well : {1, 2, 9, 35, 100, 209, 701, 12345})
     EXPECT_FALSE(MustExit(DeviceError(well, "waiting"))) << well;
 }
 
-// Else a trainer would take it for a peer that is gone, and wait for an order.
-TEST(DeviceError, AtWorkADeviceThatIsNotToBeHadIsLost) {
+// Otherwise a trainer would treat it as the failure of a peer, and wait for orders.
+TEST(DeviceError, UnavailableDeviceInUseIsLost) {
   for (const int lost : {3, 35, 46, 100, 700, 802, 805, 807})
     EXPECT_TRUE(MustExit(WorkError(lost, "waiting"))) << lost;
   for (const int well : {1, 2, 9, 209, 12345}) {
     EXPECT_EQ(WorkError(well, "waiting").code, DeviceError(well, "waiting").code) << well;
   }
   EXPECT_EQ(DeviceError(806, "choosing GPU 0").code, Code::kUnavailable)
-      << "MPS, by which workers share a GPU";
+      << "MPS, with which workers share a GPU";
 }
 
-TEST(Emulation, AnErrorThatLosesTheDeviceStays) {
+TEST(Emulation, ErrorThatLosesTheDevicePersists) {
   auto stream = OwnedStream::Create();
   ASSERT_TRUE(stream.ok());
   emulation::FailAtWait(2, 700);
@@ -59,7 +59,7 @@ TEST(Emulation, AnErrorThatLosesTheDeviceStays) {
   EXPECT_TRUE(Synchronize(stream->get()).ok());
 }
 
-TEST(Emulation, AnErrorThatDoesNotLoseTheDeviceIsToldOnce) {
+TEST(Emulation, OtherErrorsAreReportedOnce) {
   auto stream = OwnedStream::Create();
   ASSERT_TRUE(stream.ok());
   emulation::FailAtWait(1, 9);
@@ -69,7 +69,7 @@ TEST(Emulation, AnErrorThatDoesNotLoseTheDeviceIsToldOnce) {
   EXPECT_TRUE(Synchronize(stream->get()).ok());
 }
 
-TEST(Emulation, NoDriverAndNoDeviceAreToldApart) {
+TEST(Emulation, DistinguishesNoDriverFromNoDevice) {
   emulation::SetDevices(-1);
   const auto none = ListDevices();
   ASSERT_FALSE(none.ok());

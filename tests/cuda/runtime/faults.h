@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a test makes the emulated device do wrong.
+// Faults that a test injects into the emulated device.
 #pragma once
 
 #include <cstdint>
 
 namespace ringmaster::cuda::emulation {
 
-// The `wait`-th wait from now on (1 is the next one; waits are Synchronize and Event::Wait) fails with this
-// CUDA error, and so does every later call when the error is one that loses the device. 0 takes the fault
-// away and makes the device well again. The environment has the same for a process:
-// RINGMASTER_EMULATED_FAULT=WAIT:ERROR, "25:700" for an illegal address.
+// Makes the `wait`-th wait from now on (1: the next one; waits are Synchronize and Event::Synchronize) fail
+// with this CUDA error. When the error loses the device, every later call fails, too. 0 removes the fault
+// and repairs the device. RINGMASTER_EMULATED_FAULT=WAIT:ERROR configures a process, "25:700" for an illegal
+// address.
 void FailAtWait(int64_t wait, int cuda_error);
 
-// So many waits there were in this process.
+// Returns the number of waits in this process.
 int64_t Waits();
 
-// How many devices there are; below 0: there is no driver (RINGMASTER_EMULATED_DEVICES). One without it.
+// Sets the number of devices; below 0: no driver. RINGMASTER_EMULATED_DEVICES configures a process. Default:
+// 1.
 void SetDevices(int count);
 
 }  // namespace ringmaster::cuda::emulation

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products on the emulated device: plain loops. There are two algorithms, told apart by an algorithm's first
-// byte: 0 takes every sum in the order of k, what nothing else is chosen for, and 1 in the opposite order,
-// which can be adopted.
+// GEMM on the emulated device: plain loops. There are two algorithms, which the first byte of an algorithm
+// identifies: 0 adds in the order of k and is always chosen; 1 adds in the opposite order and can be
+// adopted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-// Of whatever type the operand is.
+// Reads an operand of either type as float.
 struct Reader {
   const void* data;
   DType type;
@@ -40,7 +40,7 @@ void Write(void* data, DType type, int64_t at, float value) {
     static_cast<float*>(data)[at] = value;
 }
 
-// gelu(x) = x * Gate(x), with the tanh approximation; and its derivative.
+// gelu(x) = x * Gate(x) with the tanh approximation, and its derivative Slope.
 float Gate(float x) { return 1 / (1 + std::exp(-1.5957691216f * (x + 0.044715f * x * x * x))); }
 float Slope(float x) {
   return Gate(x) + x * Gate(x) * (1 - Gate(x)) * 1.5957691216f * (1 + 3 * 0.044715f * x * x);
@@ -61,8 +61,7 @@ class EmulatedGemm final : public Gemm {
 
   void Run(Stream stream, const GemmShape& s, const GemmOperands& operands) override {
     const GemmChoice* const choice = choices_.Find(s);
-    CHECK(stream != nullptr && choice != nullptr, "a product of {} x {} x {} was not prepared", s.m, s.n,
-          s.k);
+    CHECK(stream != nullptr && choice != nullptr, "the GEMM {} x {} x {} was not prepared", s.m, s.n, s.k);
     const bool backwards = choice->algorithm[0] == 1;
     const bool fused = choice->fused || !HasKernel(s.epilogue);
     const GemmShape shape = fused ? s : WithoutEpilogue(s);
@@ -100,22 +99,20 @@ class EmulatedGemm final : public Gemm {
       return emulation::InDevice(data, ((rows - 1) * ld + columns) * Width(type)) &&
              reinterpret_cast<uintptr_t>(data) % 256 == 0;
     };
-    CHECK(inside(operands.a, a_rows, a_columns, lda, s.in),
-          "A is not whole in device memory, or not aligned");
-    CHECK(inside(operands.b, b_rows, b_columns, ldb, s.in),
-          "B is not whole in device memory, or not aligned");
-    CHECK(inside(operands.c, s.m, s.n, ldc, s.out), "C is not whole in device memory, or not aligned");
+    CHECK(inside(operands.a, a_rows, a_columns, lda, s.in), "A is not in device memory, or not aligned");
+    CHECK(inside(operands.b, b_rows, b_columns, ldb, s.in), "B is not in device memory, or not aligned");
+    CHECK(inside(operands.c, s.m, s.n, ldc, s.out), "C is not in device memory, or not aligned");
     const bool has_bias = s.epilogue == Epilogue::kBias || s.epilogue == Epilogue::kBiasGelu;
-    CHECK(!has_bias || inside(operands.bias, 1, s.n, s.n, s.out), "bias is not whole in device memory");
+    CHECK(!has_bias || inside(operands.bias, 1, s.n, s.n, s.out), "bias is not in device memory");
     CHECK(
         !HasKernel(s.epilogue) || (inside(operands.aux, s.m, s.n, s.n, s.out) && ldc == s.n && !s.accumulate),
-        "aux is not whole in device memory, or not as C");
+        "aux is not in device memory, or its layout differs from C");
     const Reader a{operands.a, s.in, lda, s.a_transposed};
     const Reader b{operands.b, s.in, ldb, s.b_transposed};
     const Reader bias{operands.bias, s.out, s.n, false};
     const Reader aux{operands.aux, s.out, s.n, false};
     const Reader c{operands.c, s.out, ldc, false};
-    // B is made float and row-major once, so that the inner loop is one of vectors.
+    // Convert B to row-major float once, so that the compiler vectorises the inner loop.
     std::vector<float> rows(static_cast<size_t>(s.k * s.n));
     for (int64_t k = 0; k < s.k; ++k)
       for (int64_t j = 0; j < s.n; ++j) rows[static_cast<size_t>(k * s.n + j)] = b.At(k, j);

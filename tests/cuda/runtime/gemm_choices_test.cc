@@ -30,7 +30,7 @@ GemmChoices Some() {
   return choices;
 }
 
-TEST(GemmChoices, TextIsReadBack) {
+TEST(GemmChoices, ParsesItsOwnText) {
   const GemmChoices choices = Some();
   const auto read = GemmChoices::Parse(choices.Text(), choices.key());
   ASSERT_TRUE(read.ok()) << read.error().message;
@@ -42,7 +42,7 @@ TEST(GemmChoices, TextIsReadBack) {
   EXPECT_EQ(read->Find({.m = 3, .n = 5, .k = 8}), nullptr);
 }
 
-TEST(GemmChoices, TheFingerprintIsOfAlgorithmsNotOfTimes) {
+TEST(GemmChoices, FingerprintCoversAlgorithmsButNotDurations) {
   GemmChoices choices = Some();
   const uint64_t before = choices.Fingerprint();
   choices.Set({.m = 3, .n = 5, .k = 7}, Of(0x00, 99));
@@ -55,7 +55,7 @@ TEST(GemmChoices, TheFingerprintIsOfAlgorithmsNotOfTimes) {
   EXPECT_NE(choices.Fingerprint(), before);
 }
 
-TEST(GemmChoices, AnotherKeyIsRefusedWithBoth) {
+TEST(GemmChoices, RejectsAnotherKeyAndNamesBoth) {
   const auto read = GemmChoices::Parse(Some().Text(), "NVIDIA A100");
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, Code::kInvalid);
@@ -63,7 +63,7 @@ TEST(GemmChoices, AnotherKeyIsRefusedWithBoth) {
   EXPECT_THAT(read.error().message, testing::HasSubstr("this is NVIDIA A100"));
 }
 
-TEST(GemmChoices, OnlyAnEpilogueWithAKernelStandsApart) {
+TEST(GemmChoices, OnlyEpiloguesWithAKernelMayBeSeparate) {
   for (const Epilogue epilogue :
        {Epilogue::kNone, Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluGradient}) {
     GemmChoices choices("some GPU");
@@ -78,7 +78,7 @@ TEST(GemmChoices, OnlyAnEpilogueWithAKernelStandsApart) {
   }
 }
 
-TEST(GemmChoices, DamageIsNoticed) {
+TEST(GemmChoices, RejectsDamagedText) {
   const std::string whole = Some().Text();
   EXPECT_FALSE(GemmChoices::Parse("", Some().key()).ok());
   for (size_t cut = 1; cut < 40; ++cut) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products against sums in double: the emulated ones, on which the tests of models stand, and, on a GPU,
-// those of cuBLASLt.
+// GEMM against sums in double: the emulation, which the tests of models use, and on a GPU cuBLASLt.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +14,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-class ProductsOfDevice : public WithDevice<testing::Test> {};
+class GemmOfDevice : public WithDevice<testing::Test> {};
 
 template <class T>
 std::vector<T> RandomValues(uint64_t seed, int64_t size) {
@@ -76,7 +75,7 @@ void Check(const GemmShape& s, double tolerance) {
     }
 }
 
-TEST_F(ProductsOfDevice, AgreeWithSumsInDouble) {
+TEST_F(GemmOfDevice, AgreesWithSumsInDouble) {
   for (const bool a_transposed : {false, true})
     for (const bool b_transposed : {false, true})
       for (const bool odd : {false, true}) {
@@ -101,7 +100,7 @@ TEST_F(ProductsOfDevice, AgreeWithSumsInDouble) {
       }
 }
 
-TEST_F(ProductsOfDevice, WhatFollowsThemAgreesToo) {
+TEST_F(GemmOfDevice, EpiloguesAgree) {
   for (const Epilogue epilogue : {Epilogue::kBiasGelu, Epilogue::kGeluGradient})
     for (const bool odd : {false, true}) {
       GemmShape shape{.m = odd ? 7 : 16, .n = odd ? 13 : 24, .k = odd ? 29 : 32, .epilogue = epilogue};
@@ -112,7 +111,7 @@ TEST_F(ProductsOfDevice, WhatFollowsThemAgreesToo) {
     }
 }
 
-TEST_F(ProductsOfDevice, ChoicesTravel) {
+TEST_F(GemmOfDevice, AnotherProcessAdoptsTheChoices) {
   const GemmShape shape{.m = 64, .n = 32, .k = 16};
   const auto one = Gemm::Create({}).value();
   const auto other = Gemm::Create({}).value();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Recorded work, by emulation and on a GPU.
+// Captured work, by emulation and on a GPU.
 #include "worker/compute/cuda/runtime/graph.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 class Graphs : public WithDevice<testing::Test> {};
 
-TEST_F(Graphs, RecordedWorkHappensWhenItIsLaunched) {
+TEST_F(Graphs, CapturedWorkRunsWhenLaunched) {
   const OwnedStream stream = OwnedStream::Create().value();
   const Buffer<int32_t> device = Uploaded<int32_t>(stream.get(), {1, 0, 0, 0});
   const Pinned<int32_t> to = Pinned<int32_t>::Create(4).value();
@@ -23,14 +23,14 @@ TEST_F(Graphs, RecordedWorkHappensWhenItIsLaunched) {
   });
   ASSERT_TRUE(recorded.ok()) << recorded.error().message;
   ASSERT_TRUE(Synchronize(stream.get()).ok());
-  EXPECT_EQ(to.get()[0], 0) << "recorded, not done";
+  EXPECT_EQ(to.get()[0], 0) << "captured, not run";
   recorded->Launch(stream.get());
   ASSERT_TRUE(Synchronize(stream.get()).ok());
   EXPECT_EQ(to.get()[0], 1);
   EXPECT_EQ(to.get()[1], 1);
   recorded->Launch(stream.get());
   ASSERT_TRUE(Synchronize(stream.get()).ok());
-  EXPECT_EQ(to.get()[0], 0) << "what memory holds now";
+  EXPECT_EQ(to.get()[0], 0) << "a launch reads the current contents of memory";
 }
 
 }  // namespace

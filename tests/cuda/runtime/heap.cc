@@ -53,7 +53,7 @@ void Forget(void* memory, bool foreign) {
   const std::lock_guard lock(heap.mutex);
   const auto it = heap.blocks.find(static_cast<std::byte*>(memory));
   CHECK(it != heap.blocks.end() && (it->second.kind == Kind::kForeign) == foreign,
-        "not memory of the emulated device, or given back twice");
+        "not memory of the emulated device, or freed twice");
   if (it->second.kind == Kind::kDevice) heap.used -= it->second.bytes;
   heap.blocks.erase(it);
 }

@@ -19,7 +19,7 @@ class SmallDevice : public testing::Test {
   void TearDown() override { emulation::SetDeviceMemory(int64_t{16} << 30); }
 };
 
-TEST_F(SmallDevice, MemoryIsZeroedCountedAndGivenBack) {
+TEST_F(SmallDevice, MemoryIsZeroedCountedAndFreed) {
   const int64_t before = emulation::UseOfDevice().used_bytes;
   {
     auto buffer = Buffer<int32_t>::Create(1000);
@@ -33,7 +33,7 @@ TEST_F(SmallDevice, MemoryIsZeroedCountedAndGivenBack) {
   EXPECT_EQ(emulation::UseOfDevice().used_bytes, before);
 }
 
-TEST_F(SmallDevice, APlanThatDoesNotFitIsRefusedWithTheWholeSum) {
+TEST_F(SmallDevice, PlanThatDoesNotFitFailsWithTheWholeSum) {
   Buffer<float> a, b, c;
   MemoryPlan plan("raise microBatches");
   plan.Reserve(a, 1 << 20, "activations");
@@ -49,7 +49,7 @@ TEST_F(SmallDevice, APlanThatDoesNotFitIsRefusedWithTheWholeSum) {
   EXPECT_THAT(refused.error().message, HasSubstr("are free; raise microBatches"));
 }
 
-TEST_F(SmallDevice, APlanThatFitsIsTaken) {
+TEST_F(SmallDevice, PlanThatFitsIsAllocated) {
   Buffer<float> a;
   Buffer<uint8_t> b;
   MemoryPlan plan("raise microBatches");

@@ -7,7 +7,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-TEST(PlanText, IsReadBack) {
+TEST(PlanText, ParsesItsOwnText) {
   for (const PlanText& plan : {PlanText{}, PlanText{.gemm = "one\ntwo\n", .attention = "attention 3\n"},
                                PlanText{.gemm = "without an end", .attention = std::string("\n\0\n", 3)}}) {
     const auto read = PlanText::Parse(plan.Text());
@@ -17,7 +17,7 @@ TEST(PlanText, IsReadBack) {
   }
 }
 
-TEST(PlanText, DamageIsNoticed) {
+TEST(PlanText, RejectsDamagedText) {
   const std::string whole = PlanText{.gemm = "one\ntwo\n", .attention = "three\n"}.Text();
   for (size_t size = 0; size < whole.size(); ++size) {
     const auto read = PlanText::Parse(whole.substr(0, size));
@@ -25,7 +25,7 @@ TEST(PlanText, DamageIsNoticed) {
     EXPECT_EQ(read.error().code, Code::kCorrupt);
   }
   EXPECT_FALSE(PlanText::Parse(whole + "\n").ok());
-  EXPECT_FALSE(PlanText::Parse("ringmaster product choices 2\n").ok()) << "an older plan";
+  EXPECT_FALSE(PlanText::Parse("ringmaster product choices 2\n").ok()) << "a plan of an older version";
   EXPECT_FALSE(PlanText::Parse("ringmaster GPU plan 1\nproducts 18446744073709551615\n").ok());
 }
 

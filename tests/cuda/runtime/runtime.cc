@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // worker/compute/cuda/runtime on the emulated device. Kernels and fills run when they are enqueued, in the
-// caller's thread; copies between host and device are made strict about time: what goes to the host arrives
-// there only when somebody waits for the copy or for what streams put behind it, and what comes from there
-// must not change until then.
+// caller's thread. Copies between host and device are delayed, to detect missing waits: data reaches the
+// host only when a thread waits for the copy or for later work of the stream, and the source of a copy to
+// the device must not change until then.
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -39,35 +39,35 @@ constexpr int kOutOfMemory = 2;
 
 struct EmulatedStream;
 
-// What has not been waited for: a copy, or that another stream gets so far.
+// Work that no thread has waited for: a copy, or a wait for another stream.
 struct Pending {
   void* host = nullptr;
-  uint64_t hash = 0;                 // of what went to the device
-  std::vector<std::byte> data = {};  // of what goes to the host
+  uint64_t hash = 0;                 // of data copied to the device
+  std::vector<std::byte> data = {};  // data to copy to the host
   bool to_host = false;
   int64_t bytes = 0;
   EmulatedStream* other = nullptr;
   uint64_t position = 0;
 };
 
-struct EmulatedStream : emulation::StreamHead {  // first: others see no more of it
+struct EmulatedStream : emulation::StreamHead {  // first: libraries use only this part
   std::deque<Pending> pending;
-  uint64_t taken = 0;  // so many went off the front of `pending`
+  uint64_t taken = 0;  // number of entries removed from the front of `pending`
 };
 
-// For what is pending in all streams.
+// Guards the pending work of all streams.
 std::recursive_mutex pending_mutex;
 
 struct EmulatedEvent {
   std::mutex mutex;
   EmulatedStream* stream = nullptr;
-  uint64_t position = 0;  // of its copies
-  uint64_t outside = 0;   // of what others put there
-  double spent = 0;       // emulation::Spent then
+  uint64_t position = 0;  // in the copies of the stream
+  uint64_t outside = 0;   // in the work of external libraries
+  double spent = 0;       // emulation::Spent at the time of recording
 };
 
 EmulatedStream& Of(Stream stream) {
-  CHECK(stream != nullptr, "work on no stream");
+  CHECK(stream != nullptr, "work on a null stream");
   return *reinterpret_cast<EmulatedStream*>(stream);
 }
 EmulatedEvent& Of(CUevent_st* event) { return *reinterpret_cast<EmulatedEvent*>(event); }
@@ -106,7 +106,7 @@ Machine& TheMachine() {
   static const bool read = [] {
     if (const char* fault = std::getenv("RINGMASTER_EMULATED_FAULT")) {
       const char* colon = std::strchr(fault, ':');
-      CHECK(colon != nullptr, "RINGMASTER_EMULATED_FAULT is WAIT:ERROR");
+      CHECK(colon != nullptr, "RINGMASTER_EMULATED_FAULT must be WAIT:ERROR");
       machine.waits_left = std::atoll(fault);
       machine.planned = std::atoi(colon + 1);
     }
@@ -118,22 +118,22 @@ Machine& TheMachine() {
   return machine;
 }
 
-// All processes see one GPU; or each pod has its own, with RINGMASTER_EMULATED_GPU_PER_POD, or an instance of
-// one, with RINGMASTER_EMULATED_INSTANCE_PER_POD.
+// All processes see one GPU by default. With RINGMASTER_EMULATED_GPU_PER_POD each pod has its own GPU, with
+// RINGMASTER_EMULATED_INSTANCE_PER_POD its own instance of one.
 std::string PodIf(const char* variable) {
   const char* const pod = std::getenv("RINGMASTER_POD");
   return std::getenv(variable) != nullptr && pod != nullptr ? pod : "";
 }
 
-// All but enqueueing: what a thread that records must not do.
+// Checks of calls other than enqueueing, which a capturing thread must not make.
 Status Healthy(std::string_view doing) {
-  CHECK(!emulation::RecordsAny(), "{} while work is recorded", doing);
+  CHECK(!emulation::RecordsAny(), "{} during a capture", doing);
   if (const int error = TheMachine().lost) return WorkError(error, doing);
   return Ok();
 }
 
 Status AfterWait(std::string_view doing) {
-  CHECK(!emulation::RecordsAny(), "{} while work is recorded", doing);
+  CHECK(!emulation::RecordsAny(), "{} during a capture", doing);
   Machine& machine = TheMachine();
   ++machine.waits;
   if (machine.waits_left > 0 && --machine.waits_left == 0) {
@@ -162,7 +162,7 @@ void SetDevices(int count) { TheMachine().devices = count; }
 }  // namespace emulation
 
 Result<OwnedStream> OwnedStream::Create() {
-  RM_TRY(Healthy("making a stream"));
+  RM_TRY(Healthy("creating a stream"));
   OwnedStream stream;
   stream.stream_ = reinterpret_cast<Stream>(std::make_unique<EmulatedStream>().release());
   return stream;
@@ -176,7 +176,7 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
   return *this;
 }
 
-Status LastError() { return Healthy("giving work to the device"); }
+Status LastError() { return Healthy("enqueueing work"); }
 
 Status Synchronize(Stream stream) {
   FinishAll(Of(stream));
@@ -185,8 +185,8 @@ Status Synchronize(Stream stream) {
 
 void CopyToDevice(Stream stream, void* device, const void* host, int64_t bytes) {
   if (bytes == 0) return;
-  CHECK(emulation::InDevice(device, bytes), "{} bytes to copy do not lie in device memory", bytes);
-  CHECK(emulation::InPinned(host, bytes), "{} bytes to copy do not lie in pinned memory", bytes);
+  CHECK(emulation::InDevice(device, bytes), "{} bytes to copy are not in device memory", bytes);
+  CHECK(emulation::InPinned(host, bytes), "{} bytes to copy are not in pinned memory", bytes);
   emulation::Give(stream, [=] {
     std::memcpy(device, host, static_cast<size_t>(bytes));
     EmulatedStream& to = Of(stream);
@@ -199,8 +199,8 @@ void CopyToDevice(Stream stream, void* device, const void* host, int64_t bytes) 
 
 void CopyToHost(Stream stream, void* host, const void* device, int64_t bytes) {
   if (bytes == 0) return;
-  CHECK(emulation::InDevice(device, bytes), "{} bytes to copy do not lie in device memory", bytes);
-  CHECK(emulation::InPinned(host, bytes), "{} bytes to copy do not lie in pinned memory", bytes);
+  CHECK(emulation::InDevice(device, bytes), "{} bytes to copy are not in device memory", bytes);
+  CHECK(emulation::InPinned(host, bytes), "{} bytes to copy are not in pinned memory", bytes);
   emulation::Give(stream, [=] {
     const auto* const from = static_cast<const std::byte*>(device);
     EmulatedStream& of = Of(stream);
@@ -212,18 +212,18 @@ void CopyToHost(Stream stream, void* host, const void* device, int64_t bytes) {
 void CopyOnDevice(Stream stream, void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   CHECK(emulation::InDevice(to, bytes) && emulation::InDevice(from, bytes),
-        "{} bytes to copy do not lie in device memory", bytes);
+        "{} bytes to copy are not in device memory", bytes);
   emulation::Give(stream, [=] { std::memmove(to, from, static_cast<size_t>(bytes)); });
 }
 
 void FillZero(Stream stream, void* device, int64_t bytes) {
   if (bytes == 0) return;
-  CHECK(emulation::InDevice(device, bytes), "{} bytes to fill do not lie in device memory", bytes);
+  CHECK(emulation::InDevice(device, bytes), "{} bytes to fill are not in device memory", bytes);
   emulation::Give(stream, [=] { std::memset(device, 0, static_cast<size_t>(bytes)); });
 }
 
 Result<Event> Event::Create() {
-  RM_TRY(Healthy("making an event"));
+  RM_TRY(Healthy("creating an event"));
   Event event;
   event.event_ = reinterpret_cast<CUevent_st*>(std::make_unique<EmulatedEvent>().release());
   return event;
@@ -236,7 +236,7 @@ Event& Event::operator=(Event&& other) noexcept {
 }
 
 void Event::Record(Stream stream) {
-  CHECK(!emulation::Records(stream), "an event within recorded work");
+  CHECK(!emulation::Records(stream), "an event during a capture");
   EmulatedStream& of = Of(stream);
   EmulatedEvent& event = Of(event_);
   const std::scoped_lock lock(pending_mutex, event.mutex);
@@ -246,9 +246,9 @@ void Event::Record(Stream stream) {
   event.spent = emulation::Spent();
 }
 
-// Kernels run when they are enqueued: what others have put before the point must be done by then.
+// Kernels run when they are enqueued, so the work before the event must be done at that time.
 void Event::Block(Stream stream) const {
-  CHECK(!emulation::Records(stream), "an event within recorded work");
+  CHECK(!emulation::Records(stream), "an event during a capture");
   EmulatedEvent& event = Of(event_);
   std::unique_lock lock(event.mutex);
   EmulatedStream* const waited_for = event.stream;
@@ -276,7 +276,7 @@ Status Event::Synchronize() const {
 }
 
 Result<bool> Event::Query() const {
-  RM_TRY(Healthy("asking the device"));
+  RM_TRY(Healthy("querying an event"));
   EmulatedEvent& event = Of(event_);
   const std::lock_guard lock(event.mutex);
   if (event.stream == nullptr) return true;
@@ -290,7 +290,7 @@ Result<double> Event::Elapsed_ms(const Event& from, const Event& to) {
 }
 
 Result<Graph> Graph::Record(Stream stream, const std::function<void()>& enqueue) {
-  RM_TRY(Healthy("beginning to record"));
+  RM_TRY(Healthy("starting a capture"));
   emulation::Recording recording(stream);
   enqueue();
   Graph graph;
@@ -305,25 +305,25 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   return *this;
 }
 void Graph::Launch(Stream stream) const {
-  CHECK(graph_ != nullptr && stream != nullptr && !emulation::RecordsAny(),
-        "no graph, or one within another");
+  CHECK(graph_ != nullptr && stream != nullptr && !emulation::RecordsAny(), "no graph, or a nested launch");
   for (const auto& work : *reinterpret_cast<const emulation::Work*>(graph_)) work();
 }
 
 Result<void*> Allocate(MemoryKind kind, int64_t bytes) {
-  RM_TRY(Healthy("taking memory"));
+  RM_TRY(Healthy("allocating memory"));
   void* const memory =
       kind == MemoryKind::kDevice ? emulation::AllocateDevice(bytes) : emulation::AllocatePinned(bytes);
   if (memory == nullptr) {
     const auto use = emulation::UseOfDevice();
-    return DeviceError(kOutOfMemory,
-                       fmt::format("taking {} bytes, {} are free", bytes, use.total_bytes - use.used_bytes));
+    return DeviceError(kOutOfMemory, fmt::format("allocating {} bytes, {} are free", bytes,
+                                                 use.total_bytes - use.used_bytes));
   }
   std::memset(memory, 0, static_cast<size_t>(bytes));
   return memory;
 }
 
-// All of it, if that is wanted: then UCX carries gradients from "device" to "device".
+// With the setting, all memory is host-accessible, so that UCX can transfer gradients between emulated
+// devices.
 bool HostAccessible(MemoryKind kind) {
   return kind == MemoryKind::kPinned || std::getenv("RINGMASTER_EMULATED_UCX") != nullptr;
 }
@@ -341,7 +341,7 @@ PinnedRange::~PinnedRange() { emulation::Unpin(memory_); }
 
 Result<std::vector<DeviceProperties>> ListDevices() {
   const int count = TheMachine().devices;
-  if (count < 0) return DeviceError(kNoDriver, "looking for GPUs");
+  if (count < 0) return DeviceError(kNoDriver, "listing GPUs");
   const std::string gpu = PodIf("RINGMASTER_EMULATED_GPU_PER_POD");
   const std::string instance = PodIf("RINGMASTER_EMULATED_INSTANCE_PER_POD");
   std::vector<DeviceProperties> devices;
@@ -361,13 +361,13 @@ Result<std::vector<DeviceProperties>> ListDevices() {
 Result<DeviceProperties> BindDevice(int index) {
   RM_ASSIGN(const auto devices, ListDevices());
   if (index < 0 || index >= static_cast<int>(devices.size()))
-    return DeviceError(kInvalidDevice, fmt::format("choosing GPU {}", index));
-  RM_TRY(Healthy("choosing a GPU"));
+    return DeviceError(kInvalidDevice, fmt::format("selecting GPU {}", index));
+  RM_TRY(Healthy("selecting a GPU"));
   return devices[static_cast<size_t>(index)];
 }
 
 Result<DeviceMemory> GetDeviceMemory() {
-  RM_TRY(Healthy("asking for memory"));
+  RM_TRY(Healthy("reading the free memory"));
   const auto use = emulation::UseOfDevice();
   return DeviceMemory{.free_bytes = use.total_bytes - use.used_bytes, .total_bytes = use.total_bytes};
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The head of an emulated stream, as a library sees it that puts work of its own on streams
-// (tests/cuda/nccl): it counts what it has put there, and what of that is done, in order. Whoever waits for
-// the stream waits for that too.
+// The part of an emulated stream that an external library uses to enqueue work (tests/cuda/nccl): counters
+// of the work that it has enqueued and of the work that is done, in order. A wait for the stream waits for
+// that work, too.
 //
-// Not std::atomic's wait: each library that is loaded on its own has its own table of who waits, so the one
-// that would wake us finds nobody.
+// Does not use std::atomic::wait: every separately loaded library has its own table of waiters, so a
+// notification from one library does not wake a waiter in another.
 #pragma once
 
 #include <condition_variable>

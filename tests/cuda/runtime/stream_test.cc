@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams, events and copies as the emulation has them: strict about what has not been waited for.
+// Streams, events and copies of the emulation, which detects missing waits.
 #include "worker/compute/cuda/runtime/stream.h"
 
 #include <gtest/gtest.h>
@@ -20,17 +20,17 @@ class Streams : public testing::Test {
   Pinned<int32_t> to_ = Pinned<int32_t>::Create(4).value();
 };
 
-TEST_F(Streams, ACopyArrivesWhenSomebodyWaits) {
+TEST_F(Streams, CopyArrivesWhenAThreadWaits) {
   for (int i = 0; i < 4; ++i) from_.get()[i] = i + 1;
   CopyToDevice(stream_.get(), device_.get(), from_.get(), 16);
   CopyToHost(stream_.get(), to_.get(), device_.get(), 16);
   FillZero(stream_.get(), device_.get(), 16);
-  EXPECT_EQ(to_.get()[3], 0) << "nobody has waited";
+  EXPECT_EQ(to_.get()[3], 0) << "no thread has waited";
   ASSERT_TRUE(Synchronize(stream_.get()).ok());
   for (int i = 0; i < 4; ++i) EXPECT_EQ(to_.get()[i], i + 1);
 }
 
-TEST_F(Streams, AnEventWaitsForWhatWasBeforeIt) {
+TEST_F(Streams, EventWaitsForEarlierWork) {
   from_.get()[0] = 5;
   CopyToDevice(stream_.get(), device_.get(), from_.get(), 4);
   CopyToHost(stream_.get(), to_.get(), device_.get(), 4);
@@ -41,7 +41,7 @@ TEST_F(Streams, AnEventWaitsForWhatWasBeforeIt) {
   CopyToHost(stream_.get(), to_.get() + 1, device_.get(), 4);
   ASSERT_TRUE(event.Synchronize().ok());
   EXPECT_EQ(to_.get()[0], 5);
-  EXPECT_EQ(to_.get()[1], 0) << "behind the event";
+  EXPECT_EQ(to_.get()[1], 0) << "after the event";
 }
 
 TEST_F(Streams, ForeignMemoryCanBePinned) {
@@ -54,14 +54,14 @@ TEST_F(Streams, ForeignMemoryCanBePinned) {
 
 using StreamsDeath = Streams;
 
-TEST_F(StreamsDeath, RecordedWorkMustNotWait) {
+TEST_F(StreamsDeath, CapturedWorkMustNotWait) {
   EXPECT_DEATH((void)Graph::Record(stream_.get(), [&] { (void)Synchronize(stream_.get()); }),
-               "while work is recorded");
+               "during a capture");
   EXPECT_DEATH((void)Graph::Record(stream_.get(), [&] { (void)Buffer<float>::Create(4); }),
-               "while work is recorded");
+               "during a capture");
 }
 
-TEST_F(StreamsDeath, HostMemoryMustNotChangeUntilItWasCopied) {
+TEST_F(StreamsDeath, HostMemoryMustNotChangeBeforeItIsCopied) {
   EXPECT_DEATH(
       {
         CopyToDevice(stream_.get(), device_.get(), from_.get(), 16);
@@ -71,7 +71,7 @@ TEST_F(StreamsDeath, HostMemoryMustNotChangeUntilItWasCopied) {
       "host memory changed");
 }
 
-TEST_F(StreamsDeath, OnlyPinnedAndDeviceMemoryIsCopied) {
+TEST_F(StreamsDeath, OnlyPinnedAndDeviceMemoryCanBeCopied) {
   int32_t stack[4] = {};
   EXPECT_DEATH(CopyToDevice(stream_.get(), device_.get(), stack, 16), "pinned memory");
   EXPECT_DEATH(CopyToHost(stream_.get(), to_.get(), device_.get() + 1, 16), "device memory");

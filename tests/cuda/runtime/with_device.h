@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For tests that run on an emulated device and on a real one: they skip with the reason where there is none.
+// Fixture of tests that run on an emulated and on a real device; without a device they are skipped with the
+// reason.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 
 namespace ringmaster::cuda {
 
-// Empty when there is a device, which then is the thread's.
+// Binds the thread to the device and returns an empty string, or returns why there is no device.
 inline std::string WhyNoDevice() {
   const auto devices = ListDevices();
   if (!devices.ok()) return devices.error().message;
