@@ -36,7 +36,7 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
   if (const auto* connected = std::get_if<AgentConnected>(&event)) {
     OnConnected(*connected, now);
   } else if (const auto* gone = std::get_if<AgentDisconnected>(&event)) {
-    OnGone(gone->connection, now);
+    OnDisconnected(gone->connection, now);
   } else if (const auto* from = std::get_if<MessageFrom>(&event)) {
     if (const auto it = connections_.find(from->connection); it != connections_.end()) {
       MarkHeard(*it->second, now);
@@ -92,7 +92,7 @@ void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   report_dirty_ = true;
 }
 
-void Coordinator::OnGone(ConnectionId connection, Time now) {
+void Coordinator::OnDisconnected(ConnectionId connection, Time now) {
   const auto it = connections_.find(connection);
   if (it == connections_.end()) return;
   Peer& peer = *it->second;

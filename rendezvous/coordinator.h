@@ -20,7 +20,7 @@
 //  I3 A member that was left out because it was unreachable is never readmitted: it is evicted.
 //  I4 While a holder of the state may still reconnect, training does not start over from a checkpoint.
 //  I5 The last holder of the state does not leave before another member has the state or a checkpoint has it.
-//  I6 Steady training needs no message from the coordinator.
+//  I6 The coordinator sends nothing during steady training.
 #pragma once
 
 #include <map>
@@ -163,9 +163,9 @@ class Coordinator {
     std::vector<Participant> participants;
   };
 
-  // coordinator.cc: agents and their messages
+  // coordinator.cc: connections and messages of agents
   void OnConnected(const AgentConnected& event, Time now);
-  void OnGone(ConnectionId connection, Time now);
+  void OnDisconnected(ConnectionId connection, Time now);
   void OnMessage(Peer& peer, const Message& message, Time now);
   void OnJoin(Peer& peer, const Join& join, Time now);
   void OnFacts(Peer& peer, const Facts& facts);
@@ -183,13 +183,13 @@ class Coordinator {
   void ErasePeer(Peer& peer);                             // invalidates the reference
   void EvictPeer(Peer& peer, const std::string& reason);  // sends Evict; I3
 
-  // change.cc: from Prepare to NewGeneration
-  void Advance(Time now);
-  void StartChange(Urgency urgency, Time now);
-  void AddToChange(Peer& peer, Time now);
+  // membership_change.cc: from Prepare to NewGeneration
+  void Advance(Time now);                       // takes every step that is due
+  void StartChange(Urgency urgency, Time now);  // replaces a change in progress
+  void AddToChange(Peer& peer, Time now);       // sends Prepare
   void DropFromChange(const Peer& peer, bool was_member);
   void OnChangeDeadline(Time now);
-  void CompleteChange(Time now);
+  void CompleteChange(Time now);                              // plans the recovery from the statuses
   bool AllParticipate(const MembershipChange& change) const;  // every usable peer
   void ChooseMembers(const MembershipChange& change, const RecoveryPlan& plan, Time now);
   static void SortByLocality(std::vector<Peer*>& peers);
@@ -199,12 +199,12 @@ class Coordinator {
   void ReleaseLeavers();
   void ExitAll(int32_t code, const std::string& reason);
   void End(GangPhase phase, int32_t code, const std::string& reason);
-  void CountWithoutProgress();
+  void CountWithoutProgress();  // counts a lost generation for failures_without_progress
 
   bool InCurrent(const Peer& peer) const;
   bool CurrentBroken() const;  // a member of the current generation is lost
   bool WantsBoundary() const;  // a join, leave, stop or shrink is pending
-  // `fresh`: a source is a member of the current generation.
+  // I4: until when to wait for unreachable holders. `fresh`: a source is a member of the current generation.
   std::optional<Time> AwaitHoldersUntil(const RecoveryPlan& plan, bool fresh, Time now) const;
   Time FormationDue() const;  // kNever: too few workers are connected
   Time HoldersDue() const;    // when the grace for members of an earlier coordinator ends

@@ -223,7 +223,7 @@ class Server::Impl {
   }
 
   // Ends counting it as unauthenticated: it is authenticated, or closed.
-  void CountAuthenticated(const ConnectionPtr& c) {
+  void UncountUnauthenticated(const ConnectionPtr& c) {
     if (c->address.empty()) return;
     const auto of_peer = unauthenticated_.find(c->address);
     if (--of_peer->second == 0) unauthenticated_.erase(of_peer);
@@ -306,7 +306,7 @@ class Server::Impl {
     // A leader created it whose SetAttempt has not arrived here yet.
     if (attempt != 0 && hello.attempt > attempt) return Close(c, "its attempt is not known yet");
     c->hello_timer.cancel();
-    CountAuthenticated(c);
+    UncountUnauthenticated(c);
     c->job = hello.job;
     admitted_.fetch_add(1, std::memory_order_relaxed);
     hello.secret.clear();
@@ -416,7 +416,7 @@ class Server::Impl {
 
   void Close(const ConnectionPtr& c, const std::string& why) {
     if (connections_.erase(c->id) == 0) return;
-    CountAuthenticated(c);
+    UncountUnauthenticated(c);
     if (!why.empty()) {
       log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
                 c->pod.empty() ? "" : " pod=", c->pod, why);
@@ -443,6 +443,8 @@ class Server::Impl {
 
   const ServerOptions options_;
   const ServerCallbacks callbacks_;
+  // All members below are used only on the io_context's thread, except port_, which Listen sets, and
+  // admitted_.
   const std::shared_ptr<Handle> handle_ = std::make_shared<Handle>();
   asio::io_context io_{1};
   tcp::acceptor acceptor_;

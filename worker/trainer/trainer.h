@@ -29,9 +29,9 @@ class Trainer {
     std::string member;  // id of this incarnation
     RunConfig config;
     std::unique_ptr<data::Dataset> dataset;
+    // In this order: the device uses the fabric's memory, and the model uses the device.
     std::unique_ptr<fabric::Fabric> fabric;
-    std::unique_ptr<device::Device>
-        device;  // after fabric, whose memory it uses; before model, which uses it
+    std::unique_ptr<device::Device> device;
     std::unique_ptr<engine::Model> model;
     agent::TrainerPage* page;
     Channel* channel;
@@ -77,8 +77,7 @@ class Trainer {
   std::unique_ptr<TrainState> state_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<fabric::Communicator> comm_;
-  std::unique_ptr<fabric::AsyncCommunicator>
-      device_comm_;                             // reduces the device's memory; uses comm_; may be null
+  std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // reduces device memory; uses comm_; may be null
   std::unique_ptr<checkpoint::Writer> writer_;  // created when this member first writes a checkpoint
   Reporter reporter_;
   std::optional<std::string> fatal_;        // why the job cannot continue

@@ -18,12 +18,12 @@ pid_t PidOf(const Join& join) { return std::stoi(join.address); }
 
 // The "-first" behaviours of fake_trainer wait for this, so that they do not end before the agent has
 // connected.
-const rendezvous::Prepare kTheWord{1, rendezvous::Urgency::kAbort, false};
+const rendezvous::Prepare kStartFault{1, rendezvous::Urgency::kAbort, false};
 
 // Expects that the first incarnation goes down with `evidence` and that a second one joins under a new id.
 Down ExpectDownAndBack(TestCoordinator* coordinator, const std::string& evidence) {
   const Join first = coordinator->Expect<Join>();
-  coordinator->Send(kTheWord);
+  coordinator->Send(kStartFault);
   Down down = coordinator->Expect<Down>();
   EXPECT_EQ(down.member, first.member);
   EXPECT_EQ(down.evidence, evidence);
@@ -128,7 +128,7 @@ TEST(AgentFaults, ATrainerThatExitsIsReplacedAndItsCodeReported) {
   AgentProcess agent(coordinator, "exit-first 71");
   ASSERT_TRUE(coordinator.Accept());
   coordinator.Expect<Join>();
-  coordinator.Send(kTheWord);
+  coordinator.Send(kStartFault);
   Down down = coordinator.Expect<Down>();
   if (down.exit_code == 0) down = coordinator.Expect<Down>();
   EXPECT_EQ(down.exit_code, 71);

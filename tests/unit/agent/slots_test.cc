@@ -23,7 +23,7 @@ struct Hello {
   pid_t pid;
 };
 
-// Stands in for an agent: writes its slot and pid, and exits on SIGTERM.
+// Replaces an agent: writes its slot and pid, and exits on SIGTERM.
 int RunUntilSigterm(int32_t slot, int fd) {
   const Hello hello = {slot, ::getpid()};
   if (::write(fd, &hello, sizeof hello) != sizeof hello) return 99;
