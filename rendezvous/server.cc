@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "rendezvous/channel.h"
+#include "rendezvous/byte_stream.h"
 #include "rendezvous/codec.h"
 
 namespace ringmaster::rendezvous {
@@ -150,9 +150,9 @@ class Server::Impl {
   };
 
   struct Connection {
-    Connection(std::unique_ptr<Channel> c, asio::io_context& io) : channel(std::move(c)), hello_timer(io) {}
+    Connection(std::unique_ptr<ByteStream> c, asio::io_context& io) : stream(std::move(c)), hello_timer(io) {}
     ConnectionId id = 0;
-    std::unique_ptr<Channel> channel;
+    std::unique_ptr<ByteStream> stream;
     asio::steady_timer hello_timer;
     std::string peer;  // address, for logs
     std::string job;   // empty: not authenticated yet, or dismissed
@@ -184,12 +184,12 @@ class Server::Impl {
       error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       const auto remote = socket.remote_endpoint(ignored);
-      auto c = std::make_shared<Connection>(MakeChannel(std::move(socket), tls_), io_);
+      auto c = std::make_shared<Connection>(MakeByteStream(std::move(socket), tls_), io_);
       c->id = ++last_connection_;
       c->address = ignored ? "?" : remote.address().to_string();
       c->peer = fmt::format("{}:{}", c->address, remote.port());
       if (TooManyUnauthenticated(c->address)) {
-        c->channel->Close();
+        c->stream->Close();
         Accept();
         return;
       }
@@ -200,7 +200,7 @@ class Server::Impl {
       c->hello_timer.async_wait([this, c](error_code e) {
         if (!e && c->job.empty()) Close(c, "no hello");
       });
-      c->channel->Handshake([this, c](error_code e) {
+      c->stream->Handshake([this, c](error_code e) {
         if (!connections_.contains(c->id)) return;
         if (e) return Close(c, "TLS: " + e.message());
         Read(c);
@@ -232,7 +232,7 @@ class Server::Impl {
   }
 
   void Read(const ConnectionPtr& c) {
-    c->channel->Read(asio::buffer(c->input), [this, c](error_code error, size_t n) {
+    c->stream->Read(asio::buffer(c->input), [this, c](error_code error, size_t n) {
       if (!connections_.contains(c->id)) return;
       if (error) {
         Close(c, "");
@@ -401,7 +401,7 @@ class Server::Impl {
       return;
     }
     c->writing = true;
-    c->channel->Write(asio::buffer(c->outbox.front()), [this, c](error_code error, size_t) {
+    c->stream->Write(asio::buffer(c->outbox.front()), [this, c](error_code error, size_t) {
       c->writing = false;
       if (!connections_.contains(c->id)) return;
       if (error) {
@@ -422,7 +422,7 @@ class Server::Impl {
                 c->pod.empty() ? "" : " pod=", c->pod, why);
     }
     c->hello_timer.cancel();
-    c->channel->Close();
+    c->stream->Close();
     // Not at once: Close is also called while the coordinator's outputs are performed.
     if (const std::string job = c->job; !job.empty()) {
       DetachFromJob(c);

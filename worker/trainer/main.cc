@@ -71,7 +71,8 @@ Result<RunConfig> LoadRunConfig() {
   return config;
 }
 
-Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage* page, Channel* channel) {
+Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage* page,
+                                   AgentChannel* channel) {
   Trainer::Parts parts;
   parts.page = page;
   parts.channel = channel;
@@ -116,7 +117,7 @@ void ChooseDevices() {
 }
 
 // Reports the GPU and its faults, for users and metrics. Null without the driver's library.
-std::unique_ptr<inventory::GpuMonitor> WatchGpus(Channel* channel) {
+std::unique_ptr<inventory::GpuMonitor> WatchGpus(AgentChannel* channel) {
   inventory::GpuMonitor::Options options;
   options.visible = VisibleGpus();
   auto watch = inventory::GpuMonitor::Start(options, [channel](const inventory::GpuReport& news) {
@@ -166,9 +167,9 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
 
   // From now on aborts arrive on the channel's thread, even before the fabric exists.
   std::atomic<fabric::Fabric*> fabric{nullptr};
-  Channel channel{Fd(*channel_fd), [&fabric](rendezvous::Generation generation) {
-                    if (fabric::Fabric* made = fabric.load()) made->Abort(generation);
-                  }};
+  AgentChannel channel{Fd(*channel_fd), [&fabric](rendezvous::Generation generation) {
+                         if (fabric::Fabric* made = fabric.load()) made->Abort(generation);
+                       }};
   const auto fail = [&](const Error& error) {
     log::Error("{}", error.message);
     channel.Send(rendezvous::Fatal{64, error.message});

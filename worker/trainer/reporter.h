@@ -16,13 +16,13 @@
 
 #include "base/json.h"
 #include "base/time.h"
-#include "worker/trainer/channel.h"
+#include "worker/trainer/agent_channel.h"
 
 namespace ringmaster::trainer {
 
 class Reporter {
  public:
-  Reporter(Channel* channel, int64_t total_steps) : channel_(channel), total_steps_(total_steps) {}
+  Reporter(AgentChannel* channel, int64_t total_steps) : channel_(channel), total_steps_(total_steps) {}
 
   // Starts a generation at `step` and drops records of later steps, which were rolled back. `sends`: this
   // member is rank 0. `transport` goes out with every Progress.
@@ -47,7 +47,7 @@ class Reporter {
   const std::optional<rendezvous::StepRecord>& last() const { return last_; }
 
  private:
-  Channel* const channel_;
+  AgentChannel* const channel_;
   const int64_t total_steps_;
   bool sends_ = false;  // this member is rank 0
   bool repeat_ = true;  // when this member next becomes rank 0, it first repeats the kept records

@@ -76,7 +76,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
 }
 
 int Trainer::Run() {
-  Channel& channel = *parts_.channel;
+  AgentChannel& channel = *parts_.channel;
   channel.Send(Join{parts_.member, parts_.fabric->Address()});
   std::optional<Duration> limit;
   while (true) {
@@ -259,7 +259,7 @@ Status Trainer::Load(const checkpoint::Loaded& loaded) {
 }
 
 Status Trainer::RunSteps() {
-  Channel& channel = *parts_.channel;
+  AgentChannel& channel = *parts_.channel;
   const RunConfig& config = parts_.config;
   while (state_->step() < config.steps) {
     parts_.page->SetActivity(Activity::kComputing);

@@ -15,7 +15,7 @@
 #include "base/time.h"
 #include "worker/agent/trainer_page.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/trainer/channel.h"
+#include "worker/trainer/agent_channel.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/step.h"
@@ -34,7 +34,7 @@ class Trainer {
     std::unique_ptr<device::Device> device;
     std::unique_ptr<engine::Model> model;
     agent::TrainerPage* page;
-    Channel* channel;
+    AgentChannel* channel;
   };
   static Result<std::unique_ptr<Trainer>> Create(Parts parts);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/trainer/channel.h"
+#include "worker/trainer/agent_channel.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,18 +19,18 @@ using rendezvous::NewGeneration;
 using rendezvous::Prepare;
 using rendezvous::Urgency;
 
-Channel::Channel(Fd fd, std::function<void(Generation)> abort)
+AgentChannel::AgentChannel(Fd fd, std::function<void(Generation)> abort)
     : fd_(std::move(fd)), abort_(std::move(abort)) {
   reader_ = std::thread([this] { ReadLoop(); });
 }
 
-Channel::~Channel() {
+AgentChannel::~AgentChannel() {
   closing_ = true;
   ::shutdown(fd_.get(), SHUT_RD);
   reader_.join();
 }
 
-void Channel::Send(const Message& message) {
+void AgentChannel::Send(const Message& message) {
   const std::string frame = rendezvous::Encode(message);
   const MutexLock lock(send_mutex_);
   size_t done = 0;
@@ -42,7 +42,7 @@ void Channel::Send(const Message& message) {
   }
 }
 
-std::optional<Message> Channel::WaitForOrder(std::optional<Duration> limit) {
+std::optional<Message> AgentChannel::WaitForOrder(std::optional<Duration> limit) {
   const Time deadline = limit.has_value() ? Now() + *limit : kNever;
   MutexLock lock(mutex_);
   while (!order_.has_value()) {
@@ -51,7 +51,7 @@ std::optional<Message> Channel::WaitForOrder(std::optional<Duration> limit) {
   return std::exchange(order_, std::nullopt);
 }
 
-bool Channel::Begin(Generation generation) {
+bool AgentChannel::Begin(Generation generation) {
   const MutexLock lock(mutex_);
   if (exiting_ || newest_ > generation) return false;
   cancel_ = false;
@@ -59,7 +59,7 @@ bool Channel::Begin(Generation generation) {
   return true;
 }
 
-void Channel::ReadLoop() {
+void AgentChannel::ReadLoop() {
   rendezvous::Decoder decoder;
   char buffer[1 << 16];
   while (true) {
@@ -84,7 +84,7 @@ void Channel::ReadLoop() {
   }
 }
 
-void Channel::Take(Message message) {
+void AgentChannel::Take(Message message) {
   Generation abort_up_to = 0;
   {
     const MutexLock lock(mutex_);

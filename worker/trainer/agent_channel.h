@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Channel connects a trainer with its agent: it receives orders (Prepare, NewGeneration, Exit) and sends
+// AgentChannel connects a trainer with its agent: it receives orders (Prepare, NewGeneration, Exit) and sends
 // reports. A reader thread receives orders, because an abort must reach the fabric and the model while the
 // main thread is inside a step. The process exits when the agent closes the channel.
 //
@@ -20,14 +20,14 @@
 
 namespace ringmaster::trainer {
 
-class Channel {
+class AgentChannel {
  public:
   // `abort(generation)` runs on the reader thread and must stop all work of that generation and older ones.
   // It must not block.
-  Channel(Fd fd, std::function<void(rendezvous::Generation)> abort);
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  AgentChannel(Fd fd, std::function<void(rendezvous::Generation)> abort);
+  ~AgentChannel();
+  AgentChannel(const AgentChannel&) = delete;
+  AgentChannel& operator=(const AgentChannel&) = delete;
 
   void Send(const rendezvous::Message& message);
 

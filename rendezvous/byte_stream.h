@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Channel is an accepted connection as a byte stream, plain or TLS. Not thread-safe; used on the server's
+// ByteStream is an accepted connection as a byte stream, plain or TLS. Not thread-safe; used on the server's
 // thread, in its io_context. Every callback runs exactly once; after Close it reports an error.
 #pragma once
 
@@ -18,10 +18,10 @@ class context;
 
 namespace ringmaster::rendezvous {
 
-class Channel {
+class ByteStream {
  public:
   using Done = std::function<void(boost::system::error_code, size_t)>;
-  virtual ~Channel() = default;
+  virtual ~ByteStream() = default;
   virtual void Handshake(std::function<void(boost::system::error_code)> done) = 0;
   virtual void Read(boost::asio::mutable_buffer into, Done done) = 0;
   virtual void Write(boost::asio::const_buffer all, Done done) = 0;
@@ -34,6 +34,6 @@ using TlsContext = std::shared_ptr<boost::asio::ssl::context>;
 Result<TlsContext> MakeTlsContext(const std::string& cert_pem, const std::string& key_pem);
 
 // `tls` null: plain.
-std::unique_ptr<Channel> MakeChannel(boost::asio::ip::tcp::socket socket, TlsContext tls);
+std::unique_ptr<ByteStream> MakeByteStream(boost::asio::ip::tcp::socket socket, TlsContext tls);
 
 }  // namespace ringmaster::rendezvous

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "rendezvous/channel.h"
+#include "rendezvous/byte_stream.h"
 
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
@@ -13,9 +13,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-class PlainChannel final : public Channel {
+class PlainStream final : public ByteStream {
  public:
-  explicit PlainChannel(tcp::socket socket) : socket_(std::move(socket)) {}
+  explicit PlainStream(tcp::socket socket) : socket_(std::move(socket)) {}
   void Handshake(std::function<void(error_code)> done) override {
     asio::post(socket_.get_executor(), [done = std::move(done)] { done({}); });
   }
@@ -30,9 +30,9 @@ class PlainChannel final : public Channel {
   tcp::socket socket_;
 };
 
-class TlsChannel final : public Channel {
+class TlsStream final : public ByteStream {
  public:
-  TlsChannel(tcp::socket socket, TlsContext tls) : tls_(std::move(tls)), stream_(std::move(socket), *tls_) {}
+  TlsStream(tcp::socket socket, TlsContext tls) : tls_(std::move(tls)), stream_(std::move(socket), *tls_) {}
   void Handshake(std::function<void(error_code)> done) override {
     stream_.async_handshake(asio::ssl::stream_base::server, std::move(done));
   }
@@ -63,9 +63,9 @@ Result<TlsContext> MakeTlsContext(const std::string& cert_pem, const std::string
   return context;
 }
 
-std::unique_ptr<Channel> MakeChannel(tcp::socket socket, TlsContext tls) {
-  if (tls) return std::make_unique<TlsChannel>(std::move(socket), std::move(tls));
-  return std::make_unique<PlainChannel>(std::move(socket));
+std::unique_ptr<ByteStream> MakeByteStream(tcp::socket socket, TlsContext tls) {
+  if (tls) return std::make_unique<TlsStream>(std::move(socket), std::move(tls));
+  return std::make_unique<PlainStream>(std::move(socket));
 }
 
 }  // namespace ringmaster::rendezvous
