@@ -57,7 +57,8 @@ std::optional<Flags> ParseFlags(int argc, char** argv, int& exit_code) {
   Flags flags;
   flags.worker_image = "ringmaster-worker:" RINGMASTER_VERSION;
   CLI::App app{
-      "Runs TrainingJobs (ringmaster.dev/v1alpha1) on Kubernetes: gangs of pods, their rendezvous, their "
+      "Runs TrainingJobs (ringmaster.dev/v1alpha1) on Kubernetes: coordinators of pods, their rendezvous, "
+      "their "
       "restarts.",
       "ringmaster-operator"};
   app.set_version_flag("--version", std::string("ringmaster-operator ") + RINGMASTER_VERSION);

@@ -10,7 +10,7 @@
 namespace ringmaster::operator_main {
 namespace {
 
-constexpr const char* kPapersSecret = "ringmaster-rendezvous";
+constexpr const char* kCertificatesSecret = "ringmaster-rendezvous";
 const kube::Resource kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices"};
 
 control::Key KeyOf(const std::string& job) {
@@ -29,97 +29,95 @@ std::vector<std::string> NamesOf(const Flags& flags) {
 
 }  // namespace
 
-void Board::SetGangs(Gangs* gangs) {
+void LeaderHandle::SetCoordinators(GangCoordinators* coordinators) {
   std::lock_guard lock(mutex_);
-  gangs_ = gangs;
+  coordinators_ = coordinators;
 }
-void Board::WithGangs(const std::function<void(Gangs&)>& use) const {
+void LeaderHandle::WithCoordinators(const std::function<void(GangCoordinators&)>& use) const {
   std::lock_guard lock(mutex_);
-  if (gangs_ != nullptr) use(*gangs_);
-}
-
-void Board::SetNumbers(std::function<void(serve::Metrics::Gauges&)> fill) {
-  std::lock_guard lock(mutex_);
-  numbers_ = std::move(fill);
-}
-void Board::FillIn(serve::Metrics::Gauges& gauges) const {
-  std::lock_guard lock(mutex_);
-  if (numbers_) numbers_(gauges);
+  if (coordinators_ != nullptr) use(*coordinators_);
 }
 
-Leader::Leader(World world, const Flags& flags, int64_t term)
-    : world_(std::move(world)),
+void LeaderHandle::SetGaugeSource(std::function<void(serve::Metrics::Gauges&)> fill) {
+  std::lock_guard lock(mutex_);
+  gauge_source_ = std::move(fill);
+}
+void LeaderHandle::FillGauges(serve::Metrics::Gauges& gauges) const {
+  std::lock_guard lock(mutex_);
+  if (gauge_source_) gauge_source_(gauges);
+}
+
+Leader::Leader(Dependencies deps, const Flags& flags, int64_t term)
+    : deps_(std::move(deps)),
       flags_(flags),
       term_(term),
-      doorkeeper_(world_.api, [this](const auto& job, const auto& pod, const auto& uid, int64_t attempt) {
-        return IsWorker(job, pod, uid, attempt);
+      authenticator_(deps_.api, [this](const auto& job, const auto& pod, const auto& uid, int64_t attempt) {
+        return CheckWorker(job, pod, uid, attempt);
       }) {
-  identity::AuthorityKeeper::Options options;
+  identity::CertificateManager::Options options;
   options.namespace_ = flags_.namespace_;
-  options.secret_name = kPapersSecret;
+  options.secret_name = kCertificatesSecret;
   options.names = NamesOf(flags_);
   options.authority_life = flags_.ca_life;
-  options.on_papers = [this](const identity::Papers& papers) {
+  options.on_change = [this](const identity::Certificates& certificates) {
     {
       std::lock_guard lock(mutex_);
-      papers_ = papers;
+      certificates_ = certificates;
     }
-    world_.wake();
+    deps_.wake();
   };
-  authority_ = std::make_unique<identity::AuthorityKeeper>(world_.api, std::move(options));
+  authority_ = std::make_unique<identity::CertificateManager>(deps_.api, std::move(options));
 }
 
 Leader::~Leader() {
   authority_.reset();
-  world_.board.SetNumbers(nullptr);
+  deps_.leader_handle.SetGaugeSource(nullptr);
   if (loop_) loop_->Stop();
-  world_.board.SetGangs(nullptr);
+  deps_.leader_handle.SetCoordinators(nullptr);
   if (server_) server_->Shutdown();
 }
 
 Status Leader::Advance() {
-  std::optional<identity::Papers> papers;
+  std::optional<identity::Certificates> certificates;
   {
     std::lock_guard lock(mutex_);
-    papers = std::exchange(papers_, std::nullopt);
+    certificates = std::exchange(certificates_, std::nullopt);
   }
-  if (papers) {
+  if (certificates) {
     // Workers are told of an authority before it signs (authority.h), so the order of these two does not
     // matter.
-    world_.backend.SetAuthority(papers->Bundle());
+    deps_.backend.SetAuthority(certificates->Bundle());
     if (server_) {
-      RM_TRY(server_->SetCertificate(papers->leaf.cert_pem, papers->leaf.key_pem));
+      RM_TRY(server_->SetCertificate(certificates->leaf.cert_pem, certificates->leaf.key_pem));
     } else {
-      RM_TRY(StartServer(*papers));
+      RM_TRY(StartServer(*certificates));
     }
   }
-  if (server_ && !loop_ && world_.backend.Synced()) StartController();
+  if (server_ && !loop_ && deps_.backend.Synced()) StartController();
   return Ok();
 }
 
-Status Leader::StartServer(const identity::Papers& papers) {
+Status Leader::StartServer(const identity::Certificates& certificates) {
   const auto address = ParseAddress(flags_.rendezvous_address);
   rendezvous::ServerOptions options;
   options.host = address->host;
   options.port = address->port;
-  options.tls_cert_pem = papers.leaf.cert_pem;
-  options.tls_key_pem = papers.leaf.key_pem;
+  options.tls_cert_pem = certificates.leaf.cert_pem;
+  options.tls_key_pem = certificates.leaf.key_pem;
   options.authenticate = [this](const rendezvous::Hello& hello, std::function<void(Status)> done) {
-    doorkeeper_.Admit(hello, std::move(done));
+    authenticator_.Authenticate(hello, std::move(done));
   };
   rendezvous::ServerCallbacks callbacks;
-  callbacks.on_report = [backend = &world_.backend](const std::string& job,
-                                                    const rendezvous::Report& report) {
+  callbacks.on_report = [backend = &deps_.backend](const std::string& job, const rendezvous::Report& report) {
     backend->SetReport(KeyOf(job), report);
   };
-  callbacks.on_event = [backend = &world_.backend](const std::string& job,
-                                                   const rendezvous::EventLine& line) {
+  callbacks.on_event = [backend = &deps_.backend](const std::string& job, const rendezvous::EventLine& line) {
     log::Info("job={} {}", job, line.text);
     if (line.device_fault) backend->Record(KeyOf(job), {true, "DeviceTrouble", line.text});
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
-  gangs_ = std::make_unique<Gangs>(*server_, term_);
-  world_.board.SetGangs(gangs_.get());
+  coordinators_ = std::make_unique<GangCoordinators>(*server_, term_);
+  deps_.leader_handle.SetCoordinators(coordinators_.get());
   log::Info("rendezvous port={} term={}", server_->port(), term_);
   PublishEndpoint();
   return Ok();
@@ -129,29 +127,29 @@ void Leader::PublishEndpoint() {
   if (flags_.pod_ip.empty()) return;
   const Json slice =
       EndpointSliceFor(flags_.rendezvous_service, flags_.namespace_, flags_.pod_ip, server_->port());
-  world_.api.Apply(kEndpointSlices, flags_.namespace_, flags_.rendezvous_service, "", slice, true,
-                   [service = flags_.rendezvous_service](const Result<Json>& result) {
-                     if (!result.ok())
-                       log::Error("service={} endpoint=unpublished: agents do not find us; error={}", service,
-                                  result.error().message);
-                   });
+  deps_.api.Apply(kEndpointSlices, flags_.namespace_, flags_.rendezvous_service, "", slice, true,
+                  [service = flags_.rendezvous_service](const Result<Json>& result) {
+                    if (!result.ok())
+                      log::Error("service={} endpoint=unpublished: agents do not find us; error={}", service,
+                                 result.error().message);
+                  });
 }
 
 void Leader::StartController() {
   control::Controller::Options options;
   options.seed = static_cast<uint64_t>(term_);
-  options.on_gone = [this](const control::Key& key) { gangs_->Forget(key); };
+  options.on_gone = [this](const control::Key& key) { coordinators_->Forget(key); };
   options.on_reconciled = [this](const control::Key&, const char* result, Duration took) {
-    world_.metrics.Reconciled(result, took);
+    deps_.metrics.Reconciled(result, took);
   };
-  options.on_turn = [this](Duration waited, Duration worked) { world_.metrics.QueueWaited(waited, worked); };
-  loop_ = std::make_unique<control::Loop>(world_.backend, std::move(options));
+  options.on_turn = [this](Duration waited, Duration worked) { deps_.metrics.QueueWaited(waited, worked); };
+  loop_ = std::make_unique<control::Loop>(deps_.backend, std::move(options));
   loop_->Start();
-  world_.board.SetNumbers([this](serve::Metrics::Gauges& gauges) { ReadNumbers(gauges); });
-  log::Info("controller=started term={} jobs={}", term_, world_.backend.Keys().size());
+  deps_.leader_handle.SetGaugeSource([this](serve::Metrics::Gauges& gauges) { ReadGauges(gauges); });
+  log::Info("controller=started term={} jobs={}", term_, deps_.backend.Keys().size());
 }
 
-void Leader::ReadNumbers(serve::Metrics::Gauges& gauges) const {
+void Leader::ReadGauges(serve::Metrics::Gauges& gauges) const {
   const control::Load load = loop_->load();
   gauges.queue_adds = load.added;
   gauges.queue_retries = load.retried;
@@ -160,9 +158,9 @@ void Leader::ReadNumbers(serve::Metrics::Gauges& gauges) const {
   gauges.workers_connected = server_->connected();
 }
 
-Status Leader::IsWorker(const std::string& job, const std::string& pod, const std::string& uid,
-                        int64_t attempt) const {
-  const auto known = world_.backend.FindPod(KeyOf(job), pod);
+Status Leader::CheckWorker(const std::string& job, const std::string& pod, const std::string& uid,
+                           int64_t attempt) const {
+  const auto known = deps_.backend.FindPod(KeyOf(job), pod);
   if (known && known->uid == uid) {
     if (known->attempt == attempt) return Ok();
     return Error{Code::kForbidden,

@@ -17,41 +17,41 @@
 
 #include "operator/control/loop.h"
 #include "operator/flags.h"
-#include "operator/gangs.h"
-#include "operator/identity/authority_keeper.h"
-#include "operator/identity/doorkeeper.h"
+#include "operator/gang_coordinators.h"
+#include "operator/identity/certificate_manager.h"
+#include "operator/identity/worker_authenticator.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/serve/metrics.h"
 
 namespace ringmaster::operator_main {
 
 // What the backend needs to know of the leader, who comes later and goes earlier. Any thread.
-class Board {
+class LeaderHandle {
  public:
-  void SetGangs(Gangs* gangs);
-  // Runs `use` while the gangs stand still; not at all when there are none.
-  void WithGangs(const std::function<void(Gangs&)>& use) const;
+  void SetCoordinators(GangCoordinators* coordinators);
+  // Runs `use` while the coordinators stand still; not at all when there are none.
+  void WithCoordinators(const std::function<void(GangCoordinators&)>& use) const;
   // Fills in the numbers that only the leader knows; null takes them back.
-  void SetNumbers(std::function<void(serve::Metrics::Gauges&)> fill);
-  void FillIn(serve::Metrics::Gauges& gauges) const;
+  void SetGaugeSource(std::function<void(serve::Metrics::Gauges&)> fill);
+  void FillGauges(serve::Metrics::Gauges& gauges) const;
 
  private:
   mutable std::mutex mutex_;
-  Gangs* gangs_ = nullptr;
-  std::function<void(serve::Metrics::Gauges&)> numbers_;
+  GangCoordinators* coordinators_ = nullptr;
+  std::function<void(serve::Metrics::Gauges&)> gauge_source_;
 };
 
 class Leader {
  public:
-  struct World {
+  struct Dependencies {
     kube::ApiClient& api;
     kube::KubeBackend& backend;
     serve::Metrics& metrics;
-    Board& board;
+    LeaderHandle& leader_handle;
     std::function<void()> wake;  // Advance has something to do; any thread
   };
 
-  Leader(World world, const Flags& flags, int64_t term);
+  Leader(Dependencies deps, const Flags& flags, int64_t term);
   ~Leader();
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
@@ -61,23 +61,23 @@ class Leader {
   bool running() const { return loop_ != nullptr; }
 
  private:
-  Status StartServer(const identity::Papers& papers);
+  Status StartServer(const identity::Certificates& certificates);
   void PublishEndpoint();
   void StartController();
-  void ReadNumbers(serve::Metrics::Gauges& gauges) const;
-  Status IsWorker(const std::string& job, const std::string& pod, const std::string& uid,
-                  int64_t attempt) const;
+  void ReadGauges(serve::Metrics::Gauges& gauges) const;
+  Status CheckWorker(const std::string& job, const std::string& pod, const std::string& uid,
+                     int64_t attempt) const;
 
-  World world_;
+  Dependencies deps_;
   const Flags flags_;
   const int64_t term_;
-  identity::Doorkeeper doorkeeper_;
+  identity::WorkerAuthenticator authenticator_;
   mutable std::mutex mutex_;
-  std::optional<identity::Papers> papers_;  // newest, not yet taken up
+  std::optional<identity::Certificates> certificates_;  // newest, not yet taken up
   std::unique_ptr<rendezvous::Server> server_;
-  std::unique_ptr<Gangs> gangs_;
+  std::unique_ptr<GangCoordinators> coordinators_;
   std::unique_ptr<control::Loop> loop_;
-  std::unique_ptr<identity::AuthorityKeeper> authority_;  // last: its callback uses the above
+  std::unique_ptr<identity::CertificateManager> authority_;  // last: its callback uses the above
 };
 
 }  // namespace ringmaster::operator_main

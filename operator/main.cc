@@ -16,13 +16,13 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "operator/election/keeper.h"
+#include "operator/election/leader_elector.h"
 #include "operator/flags.h"
-#include "operator/identity/certificate.h"
+#include "operator/identity/x509.h"
 #include "operator/kube/config.h"
 #include "operator/kube/cpprest_http.h"
 #include "operator/kube/event_recorder.h"
-#include "operator/kube/lane_http.h"
+#include "operator/kube/priority_http.h"
 #include "operator/leader.h"
 #include "operator/metered_http.h"
 #include "operator/serve/health.h"
@@ -49,15 +49,15 @@ std::string Uuid() {
 }
 
 // Lets any thread wake the main one.
-class Bell {
+class Notifier {
  public:
-  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { CHECK(fd_.valid(), "eventfd"); }
-  void Ring() const {
+  Notifier() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { CHECK(fd_.valid(), "eventfd"); }
+  void Notify() const {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(fd_.get(), &one, sizeof one);
   }
   int fd() const { return fd_.get(); }
-  void Silence() const {
+  void Clear() const {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &count, sizeof count);
   }
@@ -67,7 +67,7 @@ class Bell {
 };
 
 serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::EventRecorder& recorder,
-                                  const Board& board) {
+                                  const LeaderHandle& leader_handle) {
   serve::Metrics::Gauges now;
   // Also those that no job is in: who draws or compares them should find them.
   std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> phases{};
@@ -89,9 +89,9 @@ serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::
   }
   for (size_t i = 0; i < phases.size(); ++i)
     now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), phases[i]);
-  now.cached_objects = backend.Held();
+  now.cached_objects = backend.ObjectCounts();
   now.events_dropped = recorder.dropped();
-  board.FillIn(now);
+  leader_handle.FillGauges(now);
   return now;
 }
 
@@ -105,7 +105,7 @@ void CountChange(serve::Metrics& metrics, const kube::JobRecord& before, const k
   if (!before.status.ended() && after.status.ended())
     metrics.JobEnded(is.outcome == core::Outcome::kSucceeded, core::ReasonName(is.outcome_reason));
   const auto stepped = [](const kube::JobRecord& job) {
-    return job.wish->job.native && (job.status.ledger.time_accounting == core::TimeAccounting::kProductive ||
+    return job.spec->job.native && (job.status.ledger.time_accounting == core::TimeAccounting::kProductive ||
                                     job.status.ledger.goodput.productive > Duration{0});
   };
   if (stepped(after) && !stepped(before)) metrics.FirstStep(Now() - after.created);
@@ -116,7 +116,7 @@ std::string FirstOf(const std::vector<std::string>& problems) {
 }
 
 Result<std::unique_ptr<serve::HttpServer>> StartMetrics(const Flags& flags, const serve::Metrics& metrics,
-                                                        serve::AccessGate& gate) {
+                                                        serve::AccessReviewer& gate) {
   const auto address = ParseAddress(flags.metrics_address);
   serve::HttpServerOptions options;
   options.host = address->host;
@@ -155,21 +155,21 @@ Status Run(const Flags& flags, const Fd& signals) {
     metrics.RequestRetried(method, status);
   };
   kube::ApiClient api(http, kube::kFieldManager, on_retry);
-  kube::LaneHttp urgent(http, kube::Lane::kUrgent, flags.renew_deadline / 2);
+  kube::PriorityHttp urgent(http, kube::RequestPriority::kUrgent, flags.renew_deadline / 2);
   kube::ApiClient urgent_api(urgent, kube::kFieldManager, on_retry);
-  kube::LaneHttp patient(http, kube::Lane::kPatient);
+  kube::PriorityHttp patient(http, kube::RequestPriority::kBackground);
   kube::ApiClient patient_api(patient, kube::kFieldManager, on_retry);
-  Bell bell;
-  Board board;
+  Notifier notifier;
+  LeaderHandle leader_handle;
 
   // Filled in below, before anything could ask.
-  std::unique_ptr<election::LeaseKeeper> lease;
+  std::unique_ptr<election::LeaderElector> lease;
   const auto may_write = [&lease] { return lease && lease->MayWrite(); };
 
   kube::EventRecorder::Options recorder_options;
   recorder_options.instance = identity;
   recorder_options.may_write = may_write;
-  recorder_options.book.salt = Uuid();
+  recorder_options.correlator.salt = Uuid();
   kube::EventRecorder recorder(patient_api, std::move(recorder_options));
 
   kube::KubeBackend* observed = nullptr;
@@ -190,8 +190,8 @@ Status Run(const Flags& flags, const Fd& signals) {
   options.on_gang = [&](const control::Key& key, const core::SetGang& order) {
     const auto snapshot = observed->Observe(key);
     if (!snapshot) return;
-    board.WithGangs([&](Gangs& gangs) {
-      gangs.Order(key, snapshot->observed.job.uid, snapshot->observed.status, order);
+    leader_handle.WithCoordinators([&](GangCoordinators& coordinators) {
+      coordinators.Order(key, snapshot->observed.job.uid, snapshot->observed.status, order);
     });
   };
   options.on_event = [&](const control::Key& key, const std::string& uid, const core::Event& event) {
@@ -207,32 +207,32 @@ Status Run(const Flags& flags, const Fd& signals) {
   };
   kube::KubeBackend backend(api, std::move(options));
   observed = &backend;
-  metrics.SetGauges([&] { return ReadGauges(backend, recorder, board); });
+  metrics.SetGauges([&] { return ReadGauges(backend, recorder, leader_handle); });
 
   std::atomic<int64_t> term{0};
   std::atomic<bool> lost{false};
-  election::LeaseKeeper::Options lease_options;
+  election::LeaderElector::Options lease_options;
   lease_options.namespace_ = flags.namespace_;
   lease_options.name = flags.lease_name;
-  lease_options.elector.identity = identity;
-  lease_options.elector.duration = flags.lease_duration;
-  lease_options.elector.renew_deadline = flags.renew_deadline;
-  lease_options.elector.retry_period = flags.retry_period;
-  lease_options.elector.seed = std::hash<std::string>()(identity);
+  lease_options.lease.identity = identity;
+  lease_options.lease.duration = flags.lease_duration;
+  lease_options.lease.renew_deadline = flags.renew_deadline;
+  lease_options.lease.retry_period = flags.retry_period;
+  lease_options.lease.seed = std::hash<std::string>()(identity);
   lease_options.on_elected = [&](int64_t won) {
     metrics.Leading(flags.lease_name, true);
     term = won;
-    bell.Ring();
+    notifier.Notify();
   };
   lease_options.on_lost = [&] {
     metrics.Leading(flags.lease_name, false);
     lost = true;
-    bell.Ring();
+    notifier.Notify();
   };
   metrics.Leading(flags.lease_name, false);
-  lease = std::make_unique<election::LeaseKeeper>(urgent_api, std::move(lease_options));
+  lease = std::make_unique<election::LeaderElector>(urgent_api, std::move(lease_options));
 
-  serve::AccessGate gate(api);
+  serve::AccessReviewer gate(api);
   std::unique_ptr<serve::HttpServer> health;
   std::unique_ptr<serve::HttpServer> numbers;
   if (!flags.health_address.empty()) {
@@ -248,7 +248,7 @@ Status Run(const Flags& flags, const Fd& signals) {
                 {}, {{"caches", [&] { return backend.Synced() ? "" : "not everything was listed yet"; }},
                      {"watches", [&] { return FirstOf(backend.Problems()); }},
                      {"lease", [&] {
-                        return lease->HeardWithin(kLeaseSilence) ? "" : "the API server does not answer";
+                        return lease->AnsweredWithin(kLeaseSilence) ? "" : "the API server does not answer";
                       }}})));
     log::Info("health port={}", health->port());
   }
@@ -264,21 +264,22 @@ Status Run(const Flags& flags, const Fd& signals) {
   Status outcome;
   for (;;) {
     const bool waiting = leader && !leader->running();
-    pollfd polled[] = {{signals.get(), POLLIN, 0}, {bell.fd(), POLLIN, 0}};
+    pollfd polled[] = {{signals.get(), POLLIN, 0}, {notifier.fd(), POLLIN, 0}};
     ::poll(polled, 2, waiting ? 100 : -1);
     if (polled[0].revents != 0) {
       log::Info("ending");
       break;
     }
-    bell.Silence();
+    notifier.Clear();
     if (lost) {
       outcome =
           Error{Code::kUnavailable, "the Lease was lost: another replica leads, or the API server is away"};
       break;
     }
     if (term != 0 && !leader)
-      leader = std::make_unique<Leader>(Leader::World{api, backend, metrics, board, [&bell] { bell.Ring(); }},
-                                        flags, term.load());
+      leader = std::make_unique<Leader>(
+          Leader::Dependencies{api, backend, metrics, leader_handle, [&notifier] { notifier.Notify(); }},
+          flags, term.load());
     if (leader) {
       outcome = leader->Advance();
       if (!outcome.ok()) break;

@@ -22,14 +22,14 @@ constexpr Duration kFirstDelay = milliseconds(500);
 constexpr Duration kLongestDelay = seconds(30);
 constexpr size_t kWarningsKept = 1000;
 constexpr const char* kApplyType = "application/apply-patch+yaml";
-constexpr const char* kWhole = "application/json";
+constexpr const char* kObject = "application/json";
 constexpr const char* kMetadataList =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;q=0.1";
 constexpr const char* kMetadata =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;q=0.1";
 
 // One request until its end, however often it is sent.
-struct Attempt {
+struct PendingRequest {
   HttpRequest request;
   ApiClient::Done done;
   std::string what;
@@ -51,8 +51,8 @@ std::string WithQuery(std::string path, const std::vector<std::pair<std::string,
   return path;
 }
 
-const char* Accept(ApiClient::Answer answer) {
-  return answer == ApiClient::Answer::kMetadata ? kMetadata : kWhole;
+const char* Accept(ApiClient::Response response) {
+  return response == ApiClient::Response::kMetadata ? kMetadata : kObject;
 }
 
 const char* ContentType(ApiClient::PatchType type) {
@@ -78,11 +78,11 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
         jitter_(static_cast<uint64_t>(Now().time_since_epoch().count())) {}
 
   void Send(HttpRequest request, Done done) {
-    auto attempt = std::make_shared<Attempt>();
-    attempt->what = Describe(request);
-    attempt->request = std::move(request);
-    attempt->done = std::move(done);
-    Try(std::move(attempt));
+    auto pending = std::make_shared<PendingRequest>();
+    pending->what = Describe(request);
+    pending->request = std::move(request);
+    pending->done = std::move(done);
+    SendOnce(std::move(pending));
   }
 
   void ListPage(const std::shared_ptr<Paging>& paging) {
@@ -106,7 +106,7 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     return http_.Stream(std::move(request),
                         {std::move(on_line), [self = shared_from_this(), what = std::move(what),
                                               on_end = std::move(on_end)](Result<HttpResponse> ended) {
-                           if (!ended.ok()) return on_end(OfTransport(ended.error(), true, what));
+                           if (!ended.ok()) return on_end(FromTransport(ended.error(), true, what));
                            self->LogWarnings(*ended);
                            if (ended->status < 200 || ended->status > 299)
                              return on_end(ToError(*ended, true, what));
@@ -117,51 +117,51 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
   void Stop() { later_.Stop(); }
 
  private:
-  static Error OfTransport(const Error& error, bool read, const std::string& what) {
+  static Error FromTransport(const Error& error, bool read, const std::string& what) {
     Error mapped = error.In(what);
     if (read && mapped.code == Code::kAmbiguous) mapped.code = Code::kUnavailable;
     return mapped;
   }
 
-  void Try(std::shared_ptr<Attempt> attempt) {
-    ++attempt->tries;
-    HttpRequest request = attempt->request;
+  void SendOnce(std::shared_ptr<PendingRequest> pending) {
+    ++pending->tries;
+    HttpRequest request = pending->request;
     http_.Send(std::move(request),
-               [self = shared_from_this(), attempt = std::move(attempt)](Result<HttpResponse> answer) {
-                 self->OnAnswer(attempt, std::move(answer));
+               [self = shared_from_this(), pending = std::move(pending)](Result<HttpResponse> answer) {
+                 self->OnAnswer(pending, std::move(answer));
                });
   }
 
-  void OnAnswer(const std::shared_ptr<Attempt>& attempt, Result<HttpResponse> answer) {
-    const bool read = IsRead(attempt->request);
-    if (!answer.ok()) return attempt->done(OfTransport(answer.error(), read, attempt->what));
+  void OnAnswer(const std::shared_ptr<PendingRequest>& pending, Result<HttpResponse> answer) {
+    const bool read = IsRead(pending->request);
+    if (!answer.ok()) return pending->done(FromTransport(answer.error(), read, pending->what));
     LogWarnings(*answer);
     const int status = answer->status;
-    if (status >= 200 && status < 300) return OnGood(*attempt, *answer, read);
-    Error error = ToError(*answer, read, attempt->what);
-    if (status == 401 && !attempt->new_credentials) {
-      attempt->new_credentials = true;  // the transport has dropped the token already
-      if (on_retry_) on_retry_(attempt->request.method, status);
-      return Try(attempt);
+    if (status >= 200 && status < 300) return OnGood(*pending, *answer, read);
+    Error error = ToError(*answer, read, pending->what);
+    if (status == 401 && !pending->new_credentials) {
+      pending->new_credentials = true;  // the transport has dropped the token already
+      if (on_retry_) on_retry_(pending->request.method, status);
+      return SendOnce(pending);
     }
-    if ((status != 429 && status != 503) || attempt->tries >= kTriesAtMost)
-      return attempt->done(std::move(error));
-    later_.After(DelayBefore(attempt->tries, answer->retry_after),
-                 [weak = weak_from_this(), attempt, error, status](bool stopped) {
+    if ((status != 429 && status != 503) || pending->tries >= kTriesAtMost)
+      return pending->done(std::move(error));
+    later_.After(DelayBefore(pending->tries, answer->retry_after),
+                 [weak = weak_from_this(), pending, error, status](bool stopped) {
                    const auto self = weak.lock();
-                   if (stopped || !self) return attempt->done(error);
-                   if (self->on_retry_) self->on_retry_(attempt->request.method, status);
-                   self->Try(attempt);
+                   if (stopped || !self) return pending->done(error);
+                   if (self->on_retry_) self->on_retry_(pending->request.method, status);
+                   self->SendOnce(pending);
                  });
   }
 
-  static void OnGood(const Attempt& attempt, const HttpResponse& answer, bool read) {
-    if (answer.body.empty()) return attempt.done(Json::object());
+  static void OnGood(const PendingRequest& pending, const HttpResponse& answer, bool read) {
+    if (answer.body.empty()) return pending.done(Json::object());
     // Lists hold objects of others, of any shape.
     Result<Json> json = ParseLean(answer.body);
-    if (json.ok()) return attempt.done(std::move(json));
-    attempt.done(Error{read ? Code::kUnavailable : Code::kAmbiguous,
-                       attempt.what + ": the answer cannot be read: " + json.error().message});
+    if (json.ok()) return pending.done(std::move(json));
+    pending.done(Error{read ? Code::kUnavailable : Code::kAmbiguous,
+                       pending.what + ": the answer cannot be read: " + json.error().message});
   }
 
   Duration DelayBefore(int tries, std::optional<Duration> asked) {
@@ -241,10 +241,10 @@ void ApiClient::List(const Resource& resource, const ListOptions& options, OnPag
 }
 
 void ApiClient::Create(const Resource& resource, const std::string& ns, const Json& object, Done done,
-                       Answer answer) {
+                       Response response) {
   HttpRequest request;
   request.method = "POST";
-  request.accept = Accept(answer);
+  request.accept = Accept(response);
   request.target = WithQuery(resource.Path(ns), {{"fieldManager", field_manager_}});
   request.body = DumpJson(object);
   impl_->Send(std::move(request), std::move(done));
@@ -263,10 +263,10 @@ void ApiClient::Apply(const Resource& resource, const std::string& ns, const std
 }
 
 void ApiClient::Update(const Resource& resource, const std::string& ns, const std::string& name,
-                       const std::string& subresource, const Json& object, Done done, Answer answer) {
+                       const std::string& subresource, const Json& object, Done done, Response response) {
   HttpRequest request;
   request.method = "PUT";
-  request.accept = Accept(answer);
+  request.accept = Accept(response);
   request.target = WithQuery(resource.Path(ns, name, subresource), {{"fieldManager", field_manager_}});
   request.body = DumpJson(object);
   impl_->Send(std::move(request), std::move(done));

@@ -65,16 +65,17 @@ class ApiClient {
   void List(const Resource& resource, const ListOptions& options, OnPage on_page, Done done);  // pages of 500
   // Of a stored object its metadata are mostly enough, and are half the work for the server and for us. What
   // is answered and not stored (a review) has none.
-  enum class Answer { kWhole, kMetadata };
+  enum class Response { kObject, kMetadata };
   void Create(const Resource& resource, const std::string& ns, const Json& object, Done done,
-              Answer answer = Answer::kWhole);
+              Response response = Response::kObject);
   // Server-side apply with our field manager; `subresource` may be "status". The object needs apiVersion,
   // kind, name.
   void Apply(const Resource& resource, const std::string& ns, const std::string& name,
              const std::string& subresource, const Json& object, bool force, Done done);
   // PUT, for what is ours alone (Lease, a job's status): the object carries its resourceVersion.
   void Update(const Resource& resource, const std::string& ns, const std::string& name,
-              const std::string& subresource, const Json& object, Done done, Answer answer = Answer::kWhole);
+              const std::string& subresource, const Json& object, Done done,
+              Response response = Response::kObject);
   enum class PatchType { kMerge, kJson, kStrategic };
   void Patch(const Resource& resource, const std::string& ns, const std::string& name,
              const std::string& subresource, PatchType type, const Json& body, Done done);

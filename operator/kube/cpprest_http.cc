@@ -80,13 +80,13 @@ class ByteSink final : public concurrency::streams::details::streambuf_state_man
 struct Call;
 
 // What the transport, its calls and their callbacks share. Calls that have not ended are in `live`.
-struct Core {
+struct SharedState {
   std::mutex mutex;
   std::condition_variable work;   // for the starting thread
   std::condition_variable ended;  // for the destructor
   std::deque<std::shared_ptr<Call>> urgent;
-  std::deque<std::shared_ptr<Call>> patient;
-  std::deque<std::shared_ptr<Call>> requests;
+  std::deque<std::shared_ptr<Call>> background;
+  std::deque<std::shared_ptr<Call>> normal;
   std::deque<std::shared_ptr<Call>> streams;
   std::unordered_map<Call*, std::shared_ptr<Call>> live;
   std::multimap<Time, Call*> deadlines;  // of live calls
@@ -97,14 +97,15 @@ struct Core {
 // One request and its answer. Its end is told once: whoever comes first with it wins (the library's last
 // continuation, or a destructor that does not wait for a name look-up that nothing can interrupt).
 struct Call {
-  Call(std::shared_ptr<Core> core_, HttpRequest request_, bool is_stream_, const TransportOptions& options)
-      : core(std::move(core_)),
+  Call(std::shared_ptr<SharedState> state_, HttpRequest request_, bool is_stream_,
+       const TransportOptions& options)
+      : state(std::move(state_)),
         request(std::move(request_)),
         is_stream(is_stream_),
         max_body_bytes(options.max_body_bytes),
         splitter(options.max_line_bytes) {}
 
-  const std::shared_ptr<Core> core;
+  const std::shared_ptr<SharedState> state;
   const HttpRequest request;
   const bool is_stream;
   const size_t max_body_bytes;
@@ -154,25 +155,25 @@ struct Call {
   }
 
   // No callback runs after this.
-  void Silence() {
+  void StopCallbacks() {
     std::unique_lock lock(mutex);
     CHECK(caller != std::this_thread::get_id(), "a stream was destroyed by its own callback");
     over = true;
     quiet.wait(lock, [&] { return !calling; });
   }
 
-  void Leave() {
+  void Unregister() {
     std::shared_ptr<Call> self;  // freed without the lock
-    std::lock_guard lock(core->mutex);
-    const auto it = core->live.find(this);
-    if (it == core->live.end()) return;
+    std::lock_guard lock(state->mutex);
+    const auto it = state->live.find(this);
+    if (it == state->live.end()) return;
     self = std::move(it->second);
-    core->live.erase(it);
-    if (counted) --core->in_flight;
-    if (deadline) core->deadlines.erase(*deadline);
+    state->live.erase(it);
+    if (counted) --state->in_flight;
+    if (deadline) state->deadlines.erase(*deadline);
     deadline.reset();
-    core->work.notify_all();
-    core->ended.notify_all();
+    state->work.notify_all();
+    state->ended.notify_all();
   }
 
   void Finish(Result<HttpResponse> result) {
@@ -183,7 +184,7 @@ struct Call {
       on_line = nullptr;
       EndCallback();
     }
-    Leave();
+    Unregister();
   }
 
   // ---- the library's threads
@@ -238,13 +239,13 @@ struct Call {
   }
 };
 
-class LiveStream final : public HttpStream {
+class CprestStream final : public HttpStream {
  public:
-  explicit LiveStream(std::shared_ptr<Call> call) : call_(std::move(call)) {}
-  ~LiveStream() override {
-    call_->Silence();
+  explicit CprestStream(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  ~CprestStream() override {
+    call_->StopCallbacks();
     call_->cancel.cancel();
-    call_->Leave();
+    call_->Unregister();
   }
 
  private:
@@ -252,14 +253,14 @@ class LiveStream final : public HttpStream {
 };
 
 // Everything a TLS connection needs, checked.
-struct Trust {
+struct TlsSettings {
   std::string ca_pem;
   KeyPair own;
   std::shared_ptr<TokenSource> token;
 };
 
 // Once per new connection. It must not fail: all that it loads was checked before.
-void SetUpTls(ssl::context& context, const Trust& trust) {
+void SetUpTls(ssl::context& context, const TlsSettings& trust) {
   context.set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
   // Most connections are quiet most of the time: 34 KB of buffers each.
@@ -286,7 +287,7 @@ struct StaleConnection : std::exception {
 // The library asks no kept connection whether it still stands: after a restart of the server it would try all
 // of them in turn. Between two answers a server has nothing to say: whatever can be read is the end. Runs
 // before each request; a new connection has no socket yet.
-void CheckStands(boost::asio::ip::tcp::socket::lowest_layer_type& socket) {
+void ThrowIfStale(boost::asio::ip::tcp::socket::lowest_layer_type& socket) {
   if (!socket.is_open()) return;
   pollfd polled{socket.native_handle(), POLLIN | POLLRDHUP, 0};
   if (::poll(&polled, 1, 0) != 0) throw StaleConnection();
@@ -298,14 +299,14 @@ http::client::http_client_config LibraryConfig(const ClientConfig& config, const
   library.set_max_redirects(0);
   library.set_timeout(std::chrono::duration_cast<std::chrono::microseconds>(silence));
   library.set_validate_certificates(!config.insecure_skip_tls_verify);
-  const Trust trust{config.ca_pem, {config.client_cert_pem, config.client_key_pem}, config.token};
+  const TlsSettings trust{config.ca_pem, {config.client_cert_pem, config.client_key_pem}, config.token};
   library.set_ssl_context_callback([trust](ssl::context& context) { SetUpTls(context, trust); });
   if (!proxy) {
     const bool tls = config.server.starts_with("https:");
     library.set_nativehandle_options([tls](http::client::native_handle handle) {
       using Socket = boost::asio::ip::tcp::socket;
-      CheckStands(tls ? static_cast<ssl::stream<Socket&>*>(handle)->lowest_layer()
-                      : static_cast<Socket*>(handle)->lowest_layer());
+      ThrowIfStale(tls ? static_cast<ssl::stream<Socket&>*>(handle)->lowest_layer()
+                       : static_cast<Socket*>(handle)->lowest_layer());
     });
   }
   if (proxy) {
@@ -324,41 +325,41 @@ class Transport final : public HttpClient {
         config_(config),
         unary_(web::uri(server), LibraryConfig(config, proxy, options.silence)),
         stream_(web::uri(server), LibraryConfig(config, proxy, options.stream_silence)),
-        core_(std::make_shared<Core>()),
+        state_(std::make_shared<SharedState>()),
         starter_([this] { Run(); }) {}
 
   ~Transport() override {
     std::vector<std::shared_ptr<Call>> calls;
     {
-      std::lock_guard lock(core_->mutex);
-      core_->closed = true;
-      core_->urgent.clear();
-      core_->patient.clear();
-      core_->requests.clear();
-      core_->streams.clear();
-      for (const auto& [key, call] : core_->live) calls.push_back(call);
-      core_->work.notify_all();
+      std::lock_guard lock(state_->mutex);
+      state_->closed = true;
+      state_->urgent.clear();
+      state_->background.clear();
+      state_->normal.clear();
+      state_->streams.clear();
+      for (const auto& [key, call] : state_->live) calls.push_back(call);
+      state_->work.notify_all();
     }
     starter_.join();
     for (const auto& call : calls) call->cancel.cancel();
     // Most have ended by that; the rest is told so on the library's threads, as ever.
     for (const auto& call : calls)
       pplx::create_task([call] { call->Finish(Error{Code::kCancelled, "the client is closed"}); });
-    std::unique_lock lock(core_->mutex);
-    core_->ended.wait(lock, [&] { return core_->live.empty(); });
+    std::unique_lock lock(state_->mutex);
+    state_->ended.wait(lock, [&] { return state_->live.empty(); });
   }
 
   void Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {
-    auto call = std::make_shared<Call>(core_, std::move(request), false, options_);
+    auto call = std::make_shared<Call>(state_, std::move(request), false, options_);
     call->on_end = std::move(done);
     Enqueue(std::move(call));
   }
 
   std::unique_ptr<HttpStream> Stream(HttpRequest request, StreamHandlers handlers) override {
-    auto call = std::make_shared<Call>(core_, std::move(request), true, options_);
+    auto call = std::make_shared<Call>(state_, std::move(request), true, options_);
     call->on_line = std::move(handlers.on_line);
     call->on_end = std::move(handlers.on_end);
-    auto stream = std::make_unique<LiveStream>(call);
+    auto stream = std::make_unique<CprestStream>(call);
     Enqueue(std::move(call));
     return stream;
   }
@@ -366,11 +367,11 @@ class Transport final : public HttpClient {
  private:
   void Enqueue(std::shared_ptr<Call> call) {
     call->token = config_.token;
-    std::lock_guard lock(core_->mutex);
-    CHECK(!core_->closed, "a request of a client that is being destroyed");
-    core_->live[call.get()] = call;
+    std::lock_guard lock(state_->mutex);
+    CHECK(!state_->closed, "a request of a client that is being destroyed");
+    state_->live[call.get()] = call;
     QueueOf(*call).push_back(call);
-    core_->work.notify_all();
+    state_->work.notify_all();
   }
 
   // ---- the starting thread
@@ -381,12 +382,12 @@ class Transport final : public HttpClient {
 
   // The next to be started; null at the end. Ends those whose time is up meanwhile.
   std::shared_ptr<Call> Next() {
-    std::unique_lock lock(core_->mutex);
-    while (!core_->closed) {
+    std::unique_lock lock(state_->mutex);
+    while (!state_->closed) {
       const Time now = Now();
-      while (!core_->deadlines.empty() && core_->deadlines.begin()->first <= now) {
-        const std::shared_ptr<Call> call = core_->live.at(core_->deadlines.begin()->second);
-        core_->deadlines.erase(core_->deadlines.begin());
+      while (!state_->deadlines.empty() && state_->deadlines.begin()->first <= now) {
+        const std::shared_ptr<Call> call = state_->live.at(state_->deadlines.begin()->second);
+        state_->deadlines.erase(state_->deadlines.begin());
         call->deadline.reset();
         if (call->is_stream && call->head_seen) continue;
         lock.unlock();
@@ -394,49 +395,49 @@ class Transport final : public HttpClient {
         call->cancel.cancel();
         lock.lock();
       }
-      if (std::shared_ptr<Call> call = TakeFrom(core_->urgent)) return call;
-      if (std::shared_ptr<Call> call = TakeFrom(core_->streams)) return call;
+      if (std::shared_ptr<Call> call = TakeFrom(state_->urgent)) return call;
+      if (std::shared_ptr<Call> call = TakeFrom(state_->streams)) return call;
       // One that is sent again is counted already.
-      if (!core_->requests.empty() &&
-          (core_->requests.front()->counted || core_->in_flight < options_.max_in_flight)) {
-        std::shared_ptr<Call> call = TakeFrom(core_->requests);
+      if (!state_->normal.empty() &&
+          (state_->normal.front()->counted || state_->in_flight < options_.max_in_flight)) {
+        std::shared_ptr<Call> call = TakeFrom(state_->normal);
         if (!call) continue;
-        if (!std::exchange(call->counted, true)) ++core_->in_flight;
+        if (!std::exchange(call->counted, true)) ++state_->in_flight;
         return call;
       }
-      Time until = core_->deadlines.empty() ? kNever : core_->deadlines.begin()->first;
-      if (!core_->patient.empty()) {
-        const Call& next = *core_->patient.front();
-        const Time late = next.queued + options_.patience;
-        const bool calm = core_->requests.empty() && core_->in_flight == 0;
-        if (next.counted || ((calm || late <= now) && core_->in_flight < options_.max_in_flight)) {
-          std::shared_ptr<Call> call = TakeFrom(core_->patient);
+      Time until = state_->deadlines.empty() ? kNever : state_->deadlines.begin()->first;
+      if (!state_->background.empty()) {
+        const Call& next = *state_->background.front();
+        const Time late = next.queued + options_.background_wait;
+        const bool calm = state_->normal.empty() && state_->in_flight == 0;
+        if (next.counted || ((calm || late <= now) && state_->in_flight < options_.max_in_flight)) {
+          std::shared_ptr<Call> call = TakeFrom(state_->background);
           if (!call) continue;
-          if (!std::exchange(call->counted, true)) ++core_->in_flight;
+          if (!std::exchange(call->counted, true)) ++state_->in_flight;
           return call;
         }
         if (late > now) until = std::min(until, late);
       }
       if (until == kNever)
-        core_->work.wait(lock);
+        state_->work.wait(lock);
       else
-        core_->work.wait_until(lock, until);
+        state_->work.wait_until(lock, until);
     }
     return nullptr;
   }
 
   // With the core's lock, as the next.
   static std::deque<std::shared_ptr<Call>>& QueueOf(const Call& call) {
-    if (call.is_stream) return call.core->streams;
-    switch (call.request.lane) {
-      case Lane::kUrgent:
-        return call.core->urgent;
-      case Lane::kPatient:
-        return call.core->patient;
-      case Lane::kUsual:
+    if (call.is_stream) return call.state->streams;
+    switch (call.request.priority) {
+      case RequestPriority::kUrgent:
+        return call.state->urgent;
+      case RequestPriority::kBackground:
+        return call.state->background;
+      case RequestPriority::kNormal:
         break;
     }
-    return call.core->requests;
+    return call.state->normal;
   }
 
   // Null: none left that has not ended meanwhile.
@@ -444,7 +445,7 @@ class Transport final : public HttpClient {
     while (!queue.empty()) {
       std::shared_ptr<Call> call = std::move(queue.front());
       queue.pop_front();
-      if (core_->live.contains(call.get())) return call;
+      if (state_->live.contains(call.get())) return call;
     }
     return nullptr;
   }
@@ -461,9 +462,9 @@ class Transport final : public HttpClient {
     {
       const Duration usual = call->is_stream ? options_.silence : options_.request_limit;
       const Duration limit = call->request.limit.value_or(usual);
-      std::lock_guard lock(core_->mutex);
-      if (!core_->live.contains(call.get())) return;
-      if (!call->deadline) call->deadline = core_->deadlines.emplace(Now() + limit, call.get());
+      std::lock_guard lock(state_->mutex);
+      if (!state_->live.contains(call.get())) return;
+      if (!call->deadline) call->deadline = state_->deadlines.emplace(Now() + limit, call.get());
     }
     try {
       Launch(call, ToLibrary(call, token));
@@ -499,7 +500,7 @@ class Transport final : public HttpClient {
           call->OnHead(answer);
           return answer.content_ready();
         })
-        .then([call, core = core_](const pplx::task<http::http_response>& ended) {
+        .then([call](const pplx::task<http::http_response>& ended) {
           try {
             ended.get();
             if (call->failure.ok()) return call->Finish(std::move(call->response));
@@ -528,10 +529,10 @@ class Transport final : public HttpClient {
 
   // False: the client is being destroyed.
   static bool SendAgain(const std::shared_ptr<Call>& call) {
-    std::lock_guard lock(call->core->mutex);
-    if (call->core->closed) return false;
+    std::lock_guard lock(call->state->mutex);
+    if (call->state->closed) return false;
     QueueOf(*call).push_front(call);
-    call->core->work.notify_all();
+    call->state->work.notify_all();
     return true;
   }
 
@@ -539,7 +540,7 @@ class Transport final : public HttpClient {
   const ClientConfig config_;
   http::client::http_client unary_;
   http::client::http_client stream_;
-  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<SharedState> state_;
   std::thread starter_;
 };
 

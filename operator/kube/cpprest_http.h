@@ -29,7 +29,7 @@ struct TransportOptions {
   Duration request_limit = seconds(60);    // from its start to its end
   Duration stream_silence = seconds(150);  // of a stream, once its answer has begun
   int max_in_flight = 50;                  // requests; more wait their turn. Streams do not count
-  Duration patience = seconds(10);         // of a patient request; then it goes among the usual ones
+  Duration background_wait = seconds(10);  // of a patient request; then it goes among the usual ones
   size_t max_line_bytes = size_t{8} << 20;
   size_t max_body_bytes = size_t{256} << 20;
   size_t pool_threads = 3;

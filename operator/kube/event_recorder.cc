@@ -26,7 +26,7 @@ std::string Cut(const std::string& text, size_t limit) {
 
 }  // namespace
 
-Json ToEvent(const MakeEvent& event, const std::string& instance, const std::string& now) {
+Json ToEvent(const CreateEvent& event, const std::string& instance, const std::string& now) {
   return {{"apiVersion", kEvents.ApiVersion()},
           {"kind", "Event"},
           {"metadata", {{"name", event.name}, {"namespace", event.subject.namespace_}}},
@@ -47,11 +47,11 @@ Json ToEvent(const MakeEvent& event, const std::string& instance, const std::str
 
 class EventRecorder::Shared {
  public:
-  explicit Shared(EventBook::Options options) : book_(std::move(options)) {}
+  explicit Shared(EventCorrelator::Options options) : correlator_(std::move(options)) {}
 
   void Note(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note) {
     std::lock_guard lock(mutex_);
-    book_.Note(subject, warning, reason, note, Now());
+    correlator_.Note(subject, warning, reason, note, Now());
     noted_ = true;
     ready_.notify_all();
   }
@@ -61,32 +61,32 @@ class EventRecorder::Shared {
     ready_.notify_all();
   }
   // What is to be sent; false after Close, when nothing is left.
-  bool Take(EventBook::Todo& todo) {
+  bool Take(EventCorrelator::Writes& writes) {
     std::unique_lock lock(mutex_);
     const auto something = [&] { return closed_ || noted_; };
-    if (const Time due = book_.NextWakeup(); due == kNever)
+    if (const Time due = correlator_.NextWakeup(); due == kNever)
       ready_.wait(lock, something);
     else
       ready_.wait_until(lock, due, something);
     noted_ = false;
-    todo = book_.Take(Now());
-    return !closed_ || !todo.make.empty() || !todo.count.empty();
+    writes = correlator_.Take(Now());
+    return !closed_ || !writes.create.empty() || !writes.update.empty();
   }
   int64_t dropped() const {
     std::lock_guard lock(mutex_);
-    return book_.dropped();
+    return correlator_.dropped();
   }
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable ready_;
-  EventBook book_;
+  EventCorrelator correlator_;
   bool noted_ = false;
   bool closed_ = false;
 };
 
 EventRecorder::EventRecorder(ApiClient& api, Options options)
-    : api_(api), options_(std::move(options)), shared_(std::make_shared<Shared>(options_.book)) {
+    : api_(api), options_(std::move(options)), shared_(std::make_shared<Shared>(options_.correlator)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -106,14 +106,14 @@ void EventRecorder::Run() {
   const auto log_failure = [](const Result<Json>& result) {
     if (!result.ok()) log::Warn("event=lost error={}", result.error().message);
   };
-  EventBook::Todo todo;
-  while (shared_->Take(todo)) {
+  EventCorrelator::Writes writes;
+  while (shared_->Take(writes)) {
     if (options_.may_write && !options_.may_write()) continue;
     const std::string now = WallTimeText(WallNow());
-    for (const MakeEvent& event : todo.make)
+    for (const CreateEvent& event : writes.create)
       api_.Create(kEvents, event.subject.namespace_, ToEvent(event, options_.instance, now), log_failure,
-                  ApiClient::Answer::kMetadata);
-    for (const CountEvent& event : todo.count) {
+                  ApiClient::Response::kMetadata);
+    for (const UpdateSeries& event : writes.update) {
       Json patch = {{"series", {{"count", event.count}, {"lastObservedTime", now}}}};
       if (!event.note.empty()) patch["note"] = Cut(event.note, kMaxNoteBytes);
       api_.Patch(kEvents, event.namespace_, event.name, "", ApiClient::PatchType::kMerge, patch, log_failure);

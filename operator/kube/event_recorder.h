@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sends events about jobs to the API server (events.k8s.io/v1), counted and held back by an EventBook. Best
-// effort: a failed write is logged and forgotten; nothing waits for it.
+// Sends events about jobs to the API server (events.k8s.io/v1), counted and held back by an EventCorrelator.
+// Best effort: a failed write is logged and forgotten; nothing waits for it.
 //
 // Note may be called from any thread. One thread of its own.
 #pragma once
@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "operator/kube/api_client.h"
-#include "operator/kube/event_book.h"
+#include "operator/kube/event_correlator.h"
 
 namespace ringmaster::kube {
 
@@ -21,7 +21,7 @@ class EventRecorder {
   struct Options {
     std::string instance;             // who reports: the pod's name
     std::function<bool()> may_write;  // only the leader speaks
-    EventBook::Options book;
+    EventCorrelator::Options correlator;
   };
 
   // `api` must outlive the recorder.
@@ -46,6 +46,6 @@ class EventRecorder {
 
 // The object of one event as the API wants it; `now` is RFC 3339 with microseconds. Texts are cut to the
 // API's limits.
-Json ToEvent(const MakeEvent& event, const std::string& instance, const std::string& now);
+Json ToEvent(const CreateEvent& event, const std::string& instance, const std::string& now);
 
 }  // namespace ringmaster::kube

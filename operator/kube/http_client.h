@@ -30,10 +30,10 @@
 namespace ringmaster::kube {
 
 // Which requests go first when there are many.
-enum class Lane : uint8_t {
-  kUsual,
-  kUrgent,   // before all others and beside the limit of requests in flight
-  kPatient,  // when no usual one is there, or waiting for that has become too long
+enum class RequestPriority : uint8_t {
+  kNormal,
+  kUrgent,      // before all others and beside the limit of requests in flight
+  kBackground,  // when no usual one is there, or waiting for that has become too long
 };
 
 struct HttpRequest {
@@ -42,7 +42,7 @@ struct HttpRequest {
   std::string body{};
   std::string content_type = "application/json";  // of the body
   std::string accept = "application/json";
-  Lane lane = Lane::kUsual;
+  RequestPriority priority = RequestPriority::kNormal;
   std::optional<Duration> limit{};  // from its start to its end; unset: the transport's own
 };
 

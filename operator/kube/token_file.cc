@@ -26,15 +26,15 @@ class StaticToken final : public TokenSource {
 };
 
 // Tells one content of a file from another without reading it.
-struct Stamp {
+struct FileVersion {
   dev_t device = 0;
   ino_t inode = 0;
   int64_t seconds = 0;
   int64_t nanoseconds = 0;
-  bool operator==(const Stamp&) const = default;
+  bool operator==(const FileVersion&) const = default;
 };
 
-Stamp StampOf(const std::string& path) {
+FileVersion VersionOf(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return {};
   return {info.st_dev, info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
@@ -46,16 +46,16 @@ class TokenFile final : public TokenSource {
 
   Result<std::string> Token() override {
     std::lock_guard lock(mutex_);
-    const Stamp stamp = StampOf(path_);
+    const FileVersion version = VersionOf(path_);
     const Time now = Now();
-    if (!token_.empty() && stamp == stamp_ && now - read_at_ < max_age_) return token_;
+    if (!token_.empty() && version == version_ && now - read_at_ < max_age_) return token_;
     Result<std::string> text = ReadFile(path_, kMaxTokenBytes);
     std::string fresh = text.ok() ? *text : std::string();
     while (!fresh.empty() && (fresh.back() == '\n' || fresh.back() == '\r' || fresh.back() == ' '))
       fresh.pop_back();
     if (!fresh.empty() && fresh.find_first_of("\r\n") == std::string::npos) {
       token_ = std::move(fresh);
-      stamp_ = stamp;
+      version_ = version;
       read_at_ = now;
       return token_;
     }
@@ -64,14 +64,14 @@ class TokenFile final : public TokenSource {
                                             : "token file " + path_ + " holds more than one line";
     if (token_.empty()) return Error{text.ok() ? Code::kInvalid : text.error().code, why};
     read_at_ = now;  // not with every request
-    stamp_ = stamp;
+    version_ = version;
     log::Warn("token_file={} error={}: going on with the last token", path_, why);
     return token_;
   }
 
   void Expire() override {
     std::lock_guard lock(mutex_);
-    stamp_ = {};
+    version_ = {};
   }
 
  private:
@@ -79,7 +79,7 @@ class TokenFile final : public TokenSource {
   const Duration max_age_;
   std::mutex mutex_;
   std::string token_;
-  Stamp stamp_;
+  FileVersion version_;
   Time read_at_{};
 };
 

@@ -52,11 +52,11 @@ Result<std::unique_ptr<LocalBackend>> LocalBackend::Create(Options options) {
 
 LocalBackend::LocalBackend(Options options)
     : options_(std::move(options)),
-      keeper_(std::make_unique<Keeper>(
+      supervisor_(std::make_unique<ProcessSupervisor>(
           [this](const std::string& uid, const Result<pid_t>& pid) { OnStart(uid, pid); },
           [this](const std::string& uid, int exit_code) { OnExit(uid, exit_code); })) {}
 
-LocalBackend::~LocalBackend() { keeper_.reset(); }
+LocalBackend::~LocalBackend() { supervisor_.reset(); }
 
 // ---- the user's side
 
@@ -129,7 +129,7 @@ Status LocalBackend::SignalPod(const Key& key, const std::string& pod, int signa
   auto it = entry->pods.find(pod);
   if (it == entry->pods.end() || it->second.phase != core::PodPhase::kRunning)
     return Error{Code::kNotFound, "no running pod " + pod};
-  keeper_->Signal(it->second.uid, signal);
+  supervisor_->Signal(it->second.uid, signal);
   return Ok();
 }
 
@@ -251,7 +251,7 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   pod.node = "localhost";
   pod.created = pod.placed = pod.started = Now();
   by_uid_[pod.uid] = {write.key, pod.name};
-  keeper_->Start(pod.uid, SpecOf(write.key, pod.name, pod.rank));
+  supervisor_->Start(pod.uid, SpecOf(write.key, pod.name, pod.rank));
   entry.pods.emplace(pod.name, std::move(pod));
   return ++pod_revision_;
 }
@@ -301,7 +301,7 @@ Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
 void LocalBackend::StopPod(core::Pod& pod, Duration grace) {
   const Time by = Now() + grace;
   pod.delete_by = pod.delete_by ? std::min(*pod.delete_by, by) : by;
-  keeper_->Stop(pod.uid, grace);
+  supervisor_->Stop(pod.uid, grace);
 }
 
 // `entry` may be gone afterwards.

@@ -41,7 +41,7 @@
 
 #include "api/training_job.h"
 #include "operator/control/backend.h"
-#include "operator/local/keeper.h"
+#include "operator/local/process_supervisor.h"
 
 namespace ringmaster::local {
 
@@ -144,7 +144,7 @@ class LocalBackend final : public control::Backend {
   control::Revision pod_revision_ = 0;
   uint64_t next_uid_ = 1;
   std::vector<std::function<void(const control::Key&)>> subscribers_;
-  std::unique_ptr<Keeper> keeper_;  // last: its thread calls back into all of the above
+  std::unique_ptr<ProcessSupervisor> supervisor_;  // last: its thread calls back into all of the above
 };
 
 }  // namespace ringmaster::local

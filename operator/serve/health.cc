@@ -9,7 +9,7 @@
 namespace ringmaster::serve {
 namespace {
 
-HttpAnswer Check(const std::vector<HealthCheck>& checks, const HttpQuery& query) {
+HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& query) {
   std::string lines;
   bool well = true;
   for (const HealthCheck& check : checks) {
@@ -22,7 +22,7 @@ HttpAnswer Check(const std::vector<HealthCheck>& checks, const HttpQuery& query)
     }
   }
   const std::string what = query.path.substr(1);
-  HttpAnswer answer;
+  HttpResponse answer;
   if (!well) {
     answer.status = 503;
     answer.body = lines + what + " check failed\n";
@@ -40,7 +40,8 @@ HttpAnswer Check(const std::vector<HealthCheck>& checks, const HttpQuery& query)
 HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready) {
   live.insert(live.begin(), {"ping", [] { return std::string(); }});
   ready.insert(ready.begin(), {"ping", [] { return std::string(); }});
-  return [live = std::move(live), ready = std::move(ready)](const HttpQuery& query, const HttpReply& reply) {
+  return [live = std::move(live), ready = std::move(ready)](const HttpRequest& query,
+                                                            const HttpResponder& reply) {
     if (query.path == "/healthz" || query.path == "/livez") return reply(Check(live, query));
     if (query.path == "/readyz") return reply(Check(ready, query));
     reply({404, "text/plain; charset=utf-8", "not found: there are /healthz, /livez and /readyz\n"});

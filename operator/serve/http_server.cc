@@ -34,8 +34,8 @@ using boost::system::error_code;
 constexpr uint64_t kMaxBodyBytes = 4096;
 constexpr uint32_t kMaxHeadBytes = 16384;
 
-HttpQuery ToQuery(const http::request<http::string_body>& request) {
-  HttpQuery query;
+HttpRequest ToQuery(const http::request<http::string_body>& request) {
+  HttpRequest query;
   const std::string target(request.target());
   const size_t mark = target.find('?');
   query.path = target.substr(0, mark);
@@ -179,7 +179,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     if (request.method() != http::verb::get && !head_only_)
       return Write({405, "text/plain; charset=utf-8", "only GET and HEAD\n"});
     // The answer may come from another thread, and after the server is gone.
-    auto reply = [weak = this->weak_from_this(), server = owner_.weak_from_this()](HttpAnswer answer) {
+    auto reply = [weak = this->weak_from_this(), server = owner_.weak_from_this()](HttpResponse answer) {
       const auto alive = server.lock();
       if (!alive) return;
       asio::post(alive->io(), [weak, answer = std::move(answer)]() mutable {
@@ -192,7 +192,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     owner_.handler()(ToQuery(request), std::move(reply));
   }
 
-  void Write(HttpAnswer answer) {
+  void Write(HttpResponse answer) {
     waiting_.reset();
     Expire();
     response_ = {};

@@ -4,8 +4,8 @@
 // clients are expected: heads and bodies are bounded, silent connections are closed, and there is a limit to
 // how many there are.
 //
-//   RM_ASSIGN(auto server, HttpServer::Start({.host = "127.0.0.1"}, [](const HttpQuery& query, HttpReply
-//   reply) {
+//   RM_ASSIGN(auto server, HttpServer::Start({.host = "127.0.0.1"}, [](const HttpRequest& query,
+//   HttpResponder reply) {
 //     reply({200, "text/plain; charset=utf-8", "ok"});
 //   }));
 //
@@ -23,20 +23,20 @@
 
 namespace ringmaster::serve {
 
-struct HttpQuery {
+struct HttpRequest {
   std::string path;    // without the query
   std::string query;   // behind the '?'
   std::string bearer;  // token of the Authorization header; never to be logged
 };
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
 };
 
-using HttpReply = std::function<void(HttpAnswer)>;
-using HttpHandler = std::function<void(const HttpQuery&, HttpReply)>;
+using HttpResponder = std::function<void(HttpResponse)>;
+using HttpHandler = std::function<void(const HttpRequest&, HttpResponder)>;
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";

@@ -5,9 +5,9 @@
 namespace ringmaster::serve {
 namespace {
 
-HttpAnswer Refusal(Access access) {
+HttpResponse Refusal(Access access) {
   switch (access) {
-    case Access::kUnknown:
+    case Access::kUnauthenticated:
       return {401, "text/plain; charset=utf-8",
               "Unauthorized: send a bearer token that the API server knows\n"};
     case Access::kForbidden:
@@ -21,15 +21,15 @@ HttpAnswer Refusal(Access access) {
 
 }  // namespace
 
-HttpHandler MetricsHandler(const Metrics& metrics, AccessGate* gate) {
-  return [&metrics, gate](const HttpQuery& query, const HttpReply& reply) {
+HttpHandler MetricsHandler(const Metrics& metrics, AccessReviewer* gate) {
+  return [&metrics, gate](const HttpRequest& query, const HttpResponder& reply) {
     if (query.path != "/metrics")
       return reply({404, "text/plain; charset=utf-8", "not found: there is /metrics\n"});
     const auto tell = [&metrics, reply] {
       reply({200, "text/plain; version=0.0.4; charset=utf-8", metrics.Text()});
     };
     if (gate == nullptr) return tell();
-    gate->Ask(query.bearer, query.path, [tell, reply](Access access) {
+    gate->Review(query.bearer, query.path, [tell, reply](Access access) {
       if (access == Access::kAllowed) return tell();
       reply(Refusal(access));
     });

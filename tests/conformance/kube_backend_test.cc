@@ -7,7 +7,7 @@
 #include <future>
 
 #include "operator/kube/backend/kube_backend.h"
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
 #include "tests/conformance/kube_world.h"

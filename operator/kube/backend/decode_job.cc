@@ -38,7 +38,7 @@ std::string TextOf(const std::vector<api::Problem>& problems) {
   return text;
 }
 
-std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
+std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) {
   // The status is read apart: what is wrong with it, which only somebody else can have done, must not stop
   // the job.
   Json tree = Json::object();
@@ -48,40 +48,40 @@ std::shared_ptr<const Wish> DecodeWish(const Json& object, const Meta& meta) {
   tree["apiVersion"] = "ringmaster.dev/v1alpha1";
   tree["kind"] = "TrainingJob";
   api::Loaded loaded = api::FromJson(tree);
-  auto wish = std::make_shared<Wish>();
+  auto spec = std::make_shared<JobSpec>();
   const int64_t generation = json::Integer(json::Child(object, "metadata"), "generation", 1);
-  wish->problem = TextOf(loaded.problems);
-  if (wish->problem.empty()) {
-    wish->job = control::FromApi(loaded.job, meta.uid, generation);
-    wish->host_network = loaded.job.spec.network.hostNetwork;
+  spec->problem = TextOf(loaded.problems);
+  if (spec->problem.empty()) {
+    spec->job = control::FromApi(loaded.job, meta.uid, generation);
+    spec->host_network = loaded.job.spec.network.hostNetwork;
   } else {
     loaded.job = {};
     loaded.job.metadata.name = meta.name;
     loaded.job.metadata.namespace_ = meta.namespace_;
-    wish->job.name = meta.name;
-    wish->job.uid = meta.uid;
-    wish->job.spec_generation = generation;
-    wish->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
-    wish->job.suspend = json::Flag(json::Child(object, "spec"), "suspend");
+    spec->job.name = meta.name;
+    spec->job.uid = meta.uid;
+    spec->job.spec_generation = generation;
+    spec->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
+    spec->job.suspend = json::Flag(json::Child(object, "spec"), "suspend");
   }
   loaded.job.metadata.annotations.erase(kLastApplied);
-  wish->text = DumpJson(api::ToJson(loaded.job));
-  return wish;
+  spec->text = DumpJson(api::ToJson(loaded.job));
+  return spec;
 }
 
 // The server raises the generation with every change of the spec, and with nothing else.
-bool SameWish(const JobRecord* before, const Json& object, const Meta& meta) {
+bool SameGeneration(const JobRecord* before, const Json& object, const Meta& meta) {
   const int64_t generation = json::Integer(json::Child(object, "metadata"), "generation");
   return before != nullptr && generation > 0 && before->uid == meta.uid &&
-         before->wish->job.spec_generation == generation;
+         before->spec->job.spec_generation == generation;
 }
 
 }  // namespace
 
-api::TrainingJob JobRecord::Whole() const {
+api::TrainingJob JobRecord::ToApi() const {
   api::TrainingJob whole;
   // It was a tree, and found good, when the text was made of it.
-  const auto node = api::NodeFromJson(Json::parse(wish->text, nullptr, false));
+  const auto node = api::NodeFromJson(Json::parse(spec->text, nullptr, false));
   CHECK(node.ok(), "{}: {}", key.ToString(), node.error().message);
   api::ReadValue(*node, whole);
   return whole;
@@ -96,7 +96,7 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   record->key = {meta.namespace_, meta.name};
   record->revision = meta.revision;
   record->uid = meta.uid;
-  record->wish = SameWish(before.get(), object, meta) ? before->wish : DecodeWish(object, meta);
+  record->spec = SameGeneration(before.get(), object, meta) ? before->spec : DecodeSpec(object, meta);
   const Json& metadata = json::Child(object, "metadata");
   record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
   const auto created = ParseWallTime(json::Text(metadata, "creationTimestamp"));
@@ -104,7 +104,7 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   api::Status status;
   if (auto node = api::NodeFromJson(json::Child(object, "status")); node.ok()) api::ReadValue(*node, status);
   record->status = DecodeStatus(status, clock);
-  ClampTimes(record->status, record->wish->job, now);
+  ClampTimes(record->status, record->spec->job, now);
   return record;
 }
 

@@ -52,19 +52,19 @@ std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object) {
   return record;
 }
 
-std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Pool& pool) {
+std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Interners& interners) {
   const Json& metadata = json::Child(object, "metadata");
   const std::string_view job = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel);
   if (job.empty()) return nullptr;
   auto record = std::make_shared<ObjectRecord>();
   record->name = meta.name;
   record->uid = meta.uid;
-  record->prepared_for =
-      pool.marks.Of(std::string(json::Text(json::Child(metadata, "annotations"), kPreparedAnnotation)));
+  record->prepared_for = interners.marks.Intern(
+      std::string(json::Text(json::Child(metadata, "annotations"), kPreparedAnnotation)));
   std::string uid;
   for (const Json& owner : json::Items(metadata, "ownerReferences"))
     if (json::Flag(owner, "controller")) uid = json::Text(owner, "uid");
-  record->owner = pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::move(uid)});
+  record->owner = interners.owners.Intern({meta.namespace_ + "/" + std::string(job), std::move(uid)});
   return record;
 }
 

@@ -21,6 +21,6 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
 std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object);
 
 // Null: not ours.
-std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Pool& pool);
+std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Interners& interners);
 
 }  // namespace ringmaster::kube

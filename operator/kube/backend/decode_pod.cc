@@ -67,7 +67,7 @@ const Json& Condition(const Json& status, std::string_view type) {
   return kNone;
 }
 
-// Containers that are merely on their way count only when nothing is worse.
+// Containers that are merely on their coder count only when nothing is worse.
 void ReadWaiting(const Json& status, core::Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& container : json::Items(status, list)) {
@@ -127,7 +127,7 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
 }
 
 std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
-                                                const PodRecord::Own* before, Pool& pool,
+                                                const PodRecord::Own* before, Interners& interners,
                                                 const WallClock& clock, Time now) {
   // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
   // selectors.
@@ -141,8 +141,8 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   if (job.empty() || !place) return nullptr;
 
   auto own = std::make_unique<PodRecord::Own>();
-  own->owner =
-      pool.owners.Of({meta.namespace_ + "/" + std::string(job), std::string(json::Text(owner, "uid"))});
+  own->owner = interners.owners.Intern(
+      {meta.namespace_ + "/" + std::string(job), std::string(json::Text(owner, "uid"))});
 
   const Json& spec = json::Child(object, "spec");
   const Json& status = json::Child(object, "status");
@@ -187,7 +187,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   std::vector<std::string> conditions;
   for (const Json& condition : json::Items(status, "conditions"))
     if (json::Text(condition, "status") == "True") conditions.emplace_back(json::Text(condition, "type"));
-  own->conditions = pool.conditions.Of(std::move(conditions));
+  own->conditions = interners.conditions.Intern(std::move(conditions));
   if (const core::PodDetails& words = pod; words != core::PodDetails{})
     own->words = std::make_unique<const core::PodDetails>(words);
 
@@ -203,13 +203,13 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   }
   own->pod = {std::move(pod.uid), pod.attempt, pod.rank,    pod.exit_code, pod.phase,    pod.gated,
               pod.created,        pod.placed,  pod.started, pod.ended,     pod.delete_by};
-  if (!pod.node.empty()) own->node = pool.nodes.Of(std::move(pod.node));
+  if (!pod.node.empty()) own->node = interners.nodes.Intern(std::move(pod.node));
   return own;
 }
 
 }  // namespace
 
-core::Pod PodRecord::Own::Whole() const {
+core::Pod PodRecord::Own::ToCore() const {
   core::Pod whole;
   if (words) static_cast<core::PodDetails&>(whole) = *words;
   // The owner is NAMESPACE/JOB.
@@ -237,21 +237,21 @@ const std::string& PodRecord::node() const {
 }
 
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
-                                           const std::shared_ptr<const PodRecord>& before, Pool& pool,
-                                           const WallClock& clock, Time now) {
+                                           const std::shared_ptr<const PodRecord>& before,
+                                           Interners& interners, const WallClock& clock, Time now) {
   auto record = std::make_shared<PodRecord>();
   const Json& spec = json::Child(object, "spec");
   const std::string_view node = json::Text(spec, "nodeName");
   const std::string_view phase = json::Text(json::Child(object, "status"), "phase");
   record->ended = phase == "Succeeded" || phase == "Failed";
   const bool same = before && before->uid() == meta.uid && before->own;
-  record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, pool, clock, now);
+  record->own = DecodeOwn(object, meta, same ? before->own.get() : nullptr, interners, clock, now);
   if (!record->own) {
     if (node.empty() || record->ended) return nullptr;
     record->foreign =
         std::make_unique<const PodRecord::Foreign>(PodRecord::Foreign{meta.uid, std::string(node)});
   }
-  if (!record->ended && !node.empty()) record->requests = pool.requests.Of(RequestsOf(spec));
+  if (!record->ended && !node.empty()) record->requests = interners.requests.Intern(RequestsOf(spec));
   return record;
 }
 

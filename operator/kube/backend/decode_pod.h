@@ -21,7 +21,7 @@ namespace ringmaster::kube {
 //  - times of API server and kubelet are wall times; what should lie in the past is never in the future, and
 //    the end of a grace never further away than the grace.
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
-                                           const std::shared_ptr<const PodRecord>& before, Pool& pool,
-                                           const WallClock& clock, Time now);
+                                           const std::shared_ptr<const PodRecord>& before,
+                                           Interners& interners, const WallClock& clock, Time now);
 
 }  // namespace ringmaster::kube

@@ -15,7 +15,7 @@
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
 
@@ -37,10 +37,10 @@ Key KeyOf(const std::string& name) {
   return {name.substr(0, slash), name.substr(slash + 1)};
 }
 
-Store<ObjectRecord>::Hooks ObjectHooks(Pool& pool, std::function<void(const std::string&)> notify) {
+Store<ObjectRecord>::Hooks ObjectHooks(Interners& interners, std::function<void(const std::string&)> notify) {
   Store<ObjectRecord>::Hooks hooks;
-  hooks.decode = [&pool](const Json& object, const Meta& meta, const auto&) {
-    return DecodeObject(object, meta, pool);
+  hooks.decode = [&interners](const Json& object, const Meta& meta, const auto&) {
+    return DecodeObject(object, meta, interners);
   };
   hooks.group = [](const ObjectRecord& record) { return record.owner->job; };
   hooks.changed = [notify = std::move(notify)](const std::string&, const auto& before, const auto& after) {
@@ -60,7 +60,7 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
              [](const JobRecord& record) { return record.key.ToString(); },
              [this](const std::string&, const auto& before, const auto& after) { OnJob(before, after); }}),
       pods_({[this](const Json& object, const Meta& meta, const auto& before) {
-               return DecodePod(object, meta, before, pool_, options_.clock, Now());
+               return DecodePod(object, meta, before, interners_, options_.clock, Now());
              },
              [](const PodRecord& record) { return record.own ? record.own->owner->job : std::string(); },
              [this](const std::string&, const auto& before, const auto& after) { OnPod(before, after); }}),
@@ -76,13 +76,13 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                    [this](const std::string& name, const auto& before, const auto& after) {
                      OnNamespace(name, before, after);
                    }}),
-      services_(ObjectHooks(pool_, [this](const std::string& job) { Notify(job); })),
-      config_maps_(ObjectHooks(pool_, [this](const std::string& job) { Notify(job); })),
+      services_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
+      config_maps_(ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })),
       gate_(std::make_shared<Gate>()),
-      reflectors_(client, options_.watch, [this](Time now) { return Chore(now); }) {
+      reflectors_(client, options_.watch, [this](Time now) { return Housekeeping(now); }) {
   for (const GangApi api : kGangApis)
     groups_.emplace(api, std::make_unique<Store<ObjectRecord>>(
-                             ObjectHooks(pool_, [this](const std::string& job) { Notify(job); })));
+                             ObjectHooks(interners_, [this](const std::string& job) { Notify(job); })));
 }
 
 KubeBackend::~KubeBackend() { Stop(); }
@@ -140,7 +140,7 @@ std::vector<std::string> KubeBackend::Problems() const {
   return problems;
 }
 
-std::vector<std::pair<std::string, int64_t>> KubeBackend::Held() const {
+std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   std::vector<std::pair<std::string, int64_t>> held;
   const auto add = [&](const Resource& resource, const auto& store) {
     held.emplace_back(resource.plural, static_cast<int64_t>(store.size()));
@@ -159,7 +159,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::Held() const {
 
 // ---- chores, on the thread of the reflectors
 
-Time KubeBackend::Chore(Time now) {
+Time KubeBackend::Housekeeping(Time now) {
   bool discover = false;
   bool sweep = false;
   bool trim = false;
@@ -170,12 +170,12 @@ Time KubeBackend::Chore(Time now) {
     if (discover) discover_at_ = now + kDiscoverAgain;
     next = discover_at_;
     // Everybody who waits for room looks again, but not for each pod that ends.
-    sweep = room_changed_ && now >= last_sweep_ + kSweepEvery;
+    sweep = capacity_changed_ && now >= last_sweep_ + kSweepEvery;
     if (sweep) {
-      room_changed_ = false;
+      capacity_changed_ = false;
       last_sweep_ = now;
     }
-    if (room_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
+    if (capacity_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
     trim = changed_ && now >= last_trim_ + kTrimEvery;
     if (trim) {
       changed_ = false;
@@ -209,7 +209,7 @@ void KubeBackend::Discover() {
                   } else if (result.error().code != Code::kNotFound) {
                     std::lock_guard lock(mutex_);
                     discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
-                    reflectors_.Poke();
+                    reflectors_.Wake();
                     return;
                   }
                   {
@@ -253,7 +253,7 @@ void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
   if (!job) return;
   {
     std::lock_guard lock(mutex_);
-    LiveOf(*job).report = std::make_unique<const rendezvous::Report>(std::move(report));
+    StateOf(*job).report = std::make_unique<const rendezvous::Report>(std::move(report));
   }
   Notify(key.ToString());
 }
@@ -263,13 +263,13 @@ void KubeBackend::Record(const Key& key, const core::Event& event) {
   if (options_.on_event) options_.on_event(key, job ? job->uid : std::string(), event);
 }
 
-KubeBackend::Live& KubeBackend::LiveOf(const JobRecord& job) const {
-  Live& live = live_[job.key.ToString()];
-  if (live.uid != job.uid) {
-    live = Live();
-    live.uid = job.uid;
+KubeBackend::JobState& KubeBackend::StateOf(const JobRecord& job) const {
+  JobState& state = job_states_[job.key.ToString()];
+  if (state.uid != job.uid) {
+    state = JobState();
+    state.uid = job.uid;
   }
-  return live;
+  return state;
 }
 
 }  // namespace ringmaster::kube

@@ -82,7 +82,7 @@ class KubeBackend final : public control::Backend {
   std::vector<std::string> Problems() const;
 
   // How many objects of each kind are held: for metrics.
-  std::vector<std::pair<std::string, int64_t>> Held() const;
+  std::vector<std::pair<std::string, int64_t>> ObjectCounts() const;
 
   // Whom workers are to trust as the signer of the coordinator's certificate: goes into every job's
   // ConfigMap, also of those that run.
@@ -107,18 +107,18 @@ class KubeBackend final : public control::Backend {
   using Job = std::shared_ptr<const JobRecord>;
 
   // What stands beside the pods, as just made by us: counts until the watch has brought it.
-  struct Made {
+  struct CreatedObject {
     const Store<ObjectRecord>* store = nullptr;
     std::string name;
     Revision revision = 0;
     std::string mark;
   };
   // What this process knows of a job beside what the API says.
-  struct Live {
+  struct JobState {
     std::string uid;
     std::unique_ptr<const rendezvous::Report> report;  // null: none, as for all but native jobs
     std::optional<core::SetGang> order;
-    std::vector<Made> made;
+    std::vector<CreatedObject> made;
     PortRange ports;  // as allotted by this process
     std::optional<core::Refusal> preflight;
     std::string preflight_for;  // what it was computed from
@@ -136,7 +136,7 @@ class KubeBackend final : public control::Backend {
   std::vector<core::Pod> PodsOf(const JobRecord& job) const;
   // Nodes of its unfinished pods of this attempt: for the topology key.
   std::vector<std::string> NodesOf(const JobRecord& job, int64_t attempt) const;
-  std::vector<std::string> SickNodesOf(const core::Observed& observed) const;
+  std::vector<std::string> NotReadyNodesOf(const core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
   wiring::Gang GangOf(const JobRecord& job) const;
   core::Fit FitOf(const JobRecord& job) const;
@@ -146,28 +146,28 @@ class KubeBackend final : public control::Backend {
   std::optional<std::string> RefusalOf(const JobRecord& job, core::RefusalKind& kind) const;
 
   // Actions. `done` is called exactly once.
-  void Do(const Job& job, const control::Write& write, const core::SetStatus& action, Done done);
-  void Do(const Job& job, const control::Write& write, const core::CreatePod& action, Done done);
-  void Do(const Job& job, const control::Write& write, const core::DeletePod& action, Done done);
-  void Do(const Job& job, const control::Write& write, const core::SetGang& action, Done done);
-  void Do(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
-  void Do(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
-  void Do(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::SetStatus& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::CreatePod& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::DeletePod& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::SetGang& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
   class Preparation;
   class Release;
-  class LiveRead;
+  class ReadThroughRequest;
   // With what the pod is to be made: kept off the avoided nodes where others have room.
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
   Result<PortRange> AllotPorts(const JobRecord& job);
   wiring::Context ContextOf(const JobRecord& job) const;
-  void Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made);
+  void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> made);
   Store<ObjectRecord>* StoreOf(const std::string& kind, const std::string& api_version);
 
   // The entry of this very job, new when there is none. With mutex_ held.
-  Live& LiveOf(const JobRecord& job) const;
+  JobState& StateOf(const JobRecord& job) const;
   void Notify(const std::string& job) const;
-  void RoomChanged();
-  Time Chore(Time now);
+  void CapacityChanged();
+  Time Housekeeping(Time now);
   void Discover();
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false) const;
   // In the namespaces that we look after.
@@ -183,7 +183,7 @@ class KubeBackend final : public control::Backend {
   ApiClient& client_;
   const Options options_;
 
-  Pool pool_;  // before the stores, whose records share it
+  Interners interners_;  // before the stores, whose records share it
   Store<JobRecord> jobs_;
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;
@@ -193,12 +193,12 @@ class KubeBackend final : public control::Backend {
   std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // one for each, watched when served
 
   mutable std::mutex mutex_;
-  mutable std::map<std::string, Live> live_;  // by namespace/name
+  mutable std::map<std::string, JobState> job_states_;  // by namespace/name
   mutable std::map<std::string, Time> missing_nodes_;
   std::string authority_pem_;
   uint64_t authority_ = 0;  // its hash
   core::Capacity capacity_;
-  bool room_changed_ = false;
+  bool capacity_changed_ = false;
   Time last_sweep_ = Time::min();
   bool changed_ = false;  // pods have, since the last trim
   Time last_trim_{};

@@ -30,13 +30,14 @@ void KubeBackend::Execute(control::Write write, std::function<void(Result<contro
     return done(Error{Code::kNotFound, "no job " + write.key.ToString() + " with uid " + write.job_uid});
   if (!std::holds_alternative<core::SetGang>(write.action) && !options_.may_write())
     return done(NotLeading());
-  std::visit([&](const auto& action) { Do(job, write, action, std::move(done)); }, write.action);
+  std::visit([&](const auto& action) { Perform(job, write, action, std::move(done)); }, write.action);
 }
 
-void KubeBackend::Do(const Job& job, const control::Write& write, const core::SetStatus& action, Done done) {
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::SetStatus& action,
+                          Done done) {
   if (!write.if_revision)
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status needs its revision"});
-  const api::Status status = EncodeStatus(action.status, job->Whole(), options_.clock);
+  const api::Status status = EncodeStatus(action.status, job->ToApi(), options_.clock);
   // The server takes all but the status from what it has. A patch would make it write the whole job down and
   // read it again first.
   const Json object = {{"apiVersion", kJobs.ApiVersion()},
@@ -52,7 +53,7 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Se
                    if (!result.ok()) return done(result.error());
                    done(RevisionOf(*result));
                  }),
-                 ApiClient::Answer::kMetadata);
+                 ApiClient::Response::kMetadata);
 }
 
 Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) const {
@@ -63,7 +64,7 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   context.size = action.size;
   context.excluded_nodes = action.excluded_nodes;
   context.avoided_nodes = action.avoided_nodes;
-  const auto pod = [&] { return wiring::PodOf(job.Whole(), job.uid, action.rank, context); };
+  const auto pod = [&] { return wiring::PodOf(job.ToApi(), job.uid, action.rank, context); };
   if (action.avoided_nodes.empty()) return pod();
   // A preference is one of many marks that a scheduler gives. Where there is room elsewhere, it is an order.
   wiring::Context strict = context;
@@ -72,7 +73,7 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   std::sort(excluded.begin(), excluded.end());
   excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
   strict.avoided_nodes.clear();
-  Json elsewhere = wiring::PodOf(job.Whole(), job.uid, action.rank, strict);
+  Json elsewhere = wiring::PodOf(job.ToApi(), job.uid, action.rank, strict);
   const core::PodShape shape = ShapeOf(elsewhere["spec"]);
   const std::vector<std::string> beside = NodesOf(job, action.attempt);
   {
@@ -82,7 +83,8 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   return pod();
 }
 
-void KubeBackend::Do(const Job& job, const control::Write& write, const core::CreatePod& action, Done done) {
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::CreatePod& action,
+                          Done done) {
   const std::string& space = write.key.namespace_;
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
   const Json pod = PodFor(*job, action);
@@ -102,10 +104,10 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Cr
                                                            ": delete it, or give the job another name"});
                     }));
       }),
-      ApiClient::Answer::kMetadata);
+      ApiClient::Response::kMetadata);
 }
 
-void KubeBackend::Do(const Job&, const control::Write& write, const core::DeletePod& action, Done done) {
+void KubeBackend::Perform(const Job&, const control::Write& write, const core::DeletePod& action, Done done) {
   DeleteOptions options;
   options.uid = action.uid;
   options.grace_seconds = WholeSeconds(action.grace);
@@ -117,10 +119,11 @@ void KubeBackend::Do(const Job&, const control::Write& write, const core::Delete
                  }));
 }
 
-void KubeBackend::Do(const Job& job, const control::Write& write, const core::SetGang& action, Done done) {
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::SetGang& action,
+                          Done done) {
   {
     std::lock_guard lock(mutex_);
-    LiveOf(*job).order = action;
+    StateOf(*job).order = action;
   }
   // Before the acknowledgement: who decides next may rely on the coordinator knowing.
   if (options_.on_gang) options_.on_gang(write.key, action);
@@ -128,7 +131,7 @@ void KubeBackend::Do(const Job& job, const control::Write& write, const core::Se
   done(Revision{0});
 }
 
-void KubeBackend::Do(const Job& job, const control::Write& write, const core::DeleteJob&, Done done) {
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::DeleteJob&, Done done) {
   DeleteOptions options;
   options.uid = job->uid;
   options.propagation = "Background";

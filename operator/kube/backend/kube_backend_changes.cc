@@ -27,7 +27,7 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
   const std::string name = job->key.ToString();
   if (!after) {
     std::lock_guard lock(mutex_);
-    live_.erase(name);
+    job_states_.erase(name);
   } else if (before && before->uid == after->uid && options_.on_job) {
     options_.on_job(*before, *after);
   }
@@ -61,8 +61,8 @@ void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
       }
     }
   }
-  if (first) reflectors_.Poke();
-  if (freed) RoomChanged();
+  if (first) reflectors_.Wake();
+  if (freed) CapacityChanged();
   if (before && before->own && (!after || !after->own || after->own->owner->job != before->own->owner->job))
     Notify(before->own->owner->job);
   if (after && after->own) Notify(after->own->owner->job);
@@ -86,7 +86,7 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
         capacity_.RemoveNode(name);
       }
     }
-    RoomChanged();
+    CapacityChanged();
   }
   if (after && !was_missing && health(after) == (before ? health(before) : Health::kReady)) return;
   std::set<std::string> jobs;
@@ -106,12 +106,12 @@ void KubeBackend::OnNamespace(const std::string& name, const std::shared_ptr<con
     if (job.starts_with(name + "/")) Notify(job);
 }
 
-void KubeBackend::RoomChanged() {
+void KubeBackend::CapacityChanged() {
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(room_changed_, true)) return;
+    if (std::exchange(capacity_changed_, true)) return;
   }
-  reflectors_.Poke();
+  reflectors_.Wake();
 }
 
 }  // namespace ringmaster::kube

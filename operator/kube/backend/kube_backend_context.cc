@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "operator/kube/backend/kube_backend.h"
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 
 namespace ringmaster::kube {
 
@@ -21,21 +21,21 @@ wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
 }
 
 PortRange KubeBackend::PortsOf(const JobRecord& job) const {
-  if (!job.wish->host_network) return {};
+  if (!job.spec->host_network) return {};
   {
     std::lock_guard lock(mutex_);
-    if (const Live& live = LiveOf(job); live.ports.count > 0) return live.ports;
+    if (const JobState& state = StateOf(job); state.ports.count > 0) return state.ports;
   }
   for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
     for (const auto& record : store->Group(job.key.ToString()))
-      if (const auto mark = ReadMark(*record->prepared_for); mark && record->owner->uid == job.uid)
+      if (const auto mark = ParseMark(*record->prepared_for); mark && record->owner->uid == job.uid)
         return mark->ports;
   return {};
 }
 
 Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
-  if (!job.wish->host_network) return PortRange{};
-  const int64_t wanted = int64_t{std::max(job.wish->job.max, job.wish->job.replicas)} * job.wish->job.slots *
+  if (!job.spec->host_network) return PortRange{};
+  const int64_t wanted = int64_t{std::max(job.spec->job.max, job.spec->job.replicas)} * job.spec->job.slots *
                          wiring::kHostPortsPerRank;
   const PortRange all = options_.host_ports;
   const Error none{Code::kExhausted,
@@ -45,13 +45,13 @@ Result<PortRange> KubeBackend::AllotPorts(const JobRecord& job) {
   if (const PortRange held = PortsOf(job); held.count >= wanted) return held;
   std::lock_guard lock(mutex_);
   std::vector<PortRange> taken;
-  for (const auto& [name, live] : live_) taken.push_back(live.ports);
+  for (const auto& [name, state] : job_states_) taken.push_back(state.ports);
   for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
     for (const auto& record : store->All())
-      if (const auto mark = ReadMark(*record->prepared_for)) taken.push_back(mark->ports);
+      if (const auto mark = ParseMark(*record->prepared_for)) taken.push_back(mark->ports);
   const auto found = FreePorts(all, std::move(taken), static_cast<int32_t>(wanted));
   if (!found) return none;
-  LiveOf(job).ports = *found;
+  StateOf(job).ports = *found;
   return *found;
 }
 

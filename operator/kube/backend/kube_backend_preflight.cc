@@ -16,24 +16,24 @@ std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) cons
   std::string basis;
   {
     std::lock_guard lock(mutex_);
-    basis = fmt::format("{}/{}/{}", job.wish->job.spec_generation, level, ending);
+    basis = fmt::format("{}/{}/{}", job.spec->job.spec_generation, level, ending);
     for (const auto& [api, served] : gang_apis_) basis += served ? '+' : '-';
-    const Live& live = LiveOf(job);
-    if (live.preflight_for == basis) return live.preflight;
+    const JobState& state = StateOf(job);
+    if (state.preflight_for == basis) return state.preflight;
   }
   core::RefusalKind kind = core::RefusalKind::kForbidden;
   std::optional<std::string> message = RefusalOf(job, kind);
   std::lock_guard lock(mutex_);
-  Live& live = LiveOf(job);
-  live.preflight_for = basis;
+  JobState& state = StateOf(job);
+  state.preflight_for = basis;
   const Time now = Now();
   if (!message) {
-    live.preflight.reset();
+    state.preflight.reset();
   } else {
-    const Time since = live.preflight && live.preflight->kind == kind ? live.preflight->since : now;
-    live.preflight = core::Refusal{kind, *std::move(message), since, since};
+    const Time since = state.preflight && state.preflight->kind == kind ? state.preflight->since : now;
+    state.preflight = core::Refusal{kind, *std::move(message), since, since};
   }
-  return live.preflight;
+  return state.preflight;
 }
 
 std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::RefusalKind& kind) const {
@@ -44,18 +44,18 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
   }
   {
     std::lock_guard lock(mutex_);
-    if (!ChooseGang(job.wish->job.gang, job.wish->job.max, gang_apis_)) {
+    if (!ChooseGang(job.spec->job.gang, job.spec->job.max, gang_apis_)) {
       kind = core::RefusalKind::kNoGangProvider;
       return fmt::format(
           "spec.scheduling.gang is {} and the API server serves no such PodGroup: install it, or set `auto` "
           "or `gate`",
-          job.Whole().spec.scheduling.gang);
+          job.ToApi().spec.scheduling.gang);
     }
   }
   if (!space || space->pod_security.empty() || space->pod_security == "privileged") return std::nullopt;
   wiring::Context context = ContextOf(job);
-  context.size = job.wish->job.Target();
-  const Json pod = wiring::PodOf(job.Whole(), job.uid, 0, context);
+  context.size = job.spec->job.Target();
+  const Json pod = wiring::PodOf(job.ToApi(), job.uid, 0, context);
   const std::vector<std::string> refusals = wiring::PodSecurityRefusals(pod, space->pod_security);
   if (refusals.empty()) return std::nullopt;
   kind = core::RefusalKind::kPodSecurity;

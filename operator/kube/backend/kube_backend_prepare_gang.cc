@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "operator/kube/backend/answers.h"
 #include "operator/kube/backend/kube_backend.h"
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::kube {
@@ -76,7 +76,7 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
                                 return self->Identify(part);
                               self->Take(part, result);
                             }),
-                            ApiClient::Answer::kMetadata);
+                            ApiClient::Response::kMetadata);
   }
   void Apply(const Part& part) {
     backend_.client_.Apply(part.resource, job_->key.namespace_, part.name, "", part.object, true,
@@ -112,7 +112,7 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   }
   void End() {
     if (error_) return done_(*error_);
-    backend_.Settle(job_, action_, std::move(made_));
+    backend_.OnPrepared(job_, action_, std::move(made_));
     done_(Revision{0});
   }
 
@@ -123,29 +123,30 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   const Done done_;
   std::mutex mutex_;
   size_t left_ = 0;
-  std::vector<Made> made_;
+  std::vector<CreatedObject> made_;
   std::optional<Error> error_;  // the first
 };
 
-void KubeBackend::Do(const Job& job, const control::Write& write, const core::PrepareGang& action,
-                     Done done) {
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
+                          Done done) {
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
   const Result<PortRange> ports = AllotPorts(*job);
   if (!ports.ok()) return done(ports.error());
   wiring::Context context = ContextOf(*job);
   context.attempt = action.attempt;
   context.size = action.min;  // the group's least; nothing else beside the pods knows a size
-  std::vector<Json> objects = wiring::ObjectsOf(job->Whole(), job->uid, context);
-  const uint64_t authority = job->wish->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
+  std::vector<Json> objects = wiring::ObjectsOf(job->ToApi(), job->uid, context);
+  const uint64_t authority = job->spec->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
   const std::string mark = MarkText({action, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
   std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Begin();
 }
 
-void KubeBackend::Settle(const Job& job, const core::PrepareGang& action, std::vector<Made> made) {
+void KubeBackend::OnPrepared(const Job& job, const core::PrepareGang& action,
+                             std::vector<CreatedObject> made) {
   {
     std::lock_guard lock(mutex_);
-    LiveOf(*job).made = std::move(made);
+    StateOf(*job).made = std::move(made);
   }
   // Groups of older attempts are of no use any more. Best effort: they go with the job at the latest.
   const std::string group = wiring::GroupName(job->key.name, action.attempt);

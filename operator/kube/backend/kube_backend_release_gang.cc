@@ -56,7 +56,7 @@ class KubeBackend::Release : public std::enable_shared_from_this<Release> {
         std::lock_guard lock(backend_.mutex_);
         backend_.capacity_.Unreserve(uid);
       }
-      backend_.RoomChanged();  // others may have waited for it
+      backend_.CapacityChanged();  // others may have waited for it
     }
     bool last = false;
     {
@@ -82,8 +82,8 @@ class KubeBackend::Release : public std::enable_shared_from_this<Release> {
   std::optional<Error> error_;
 };
 
-void KubeBackend::Do(const Job& job, const control::Write& write, const core::ReleaseGang& action,
-                     Done done) {
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action,
+                          Done done) {
   std::deque<core::PodRef> gated;
   std::vector<std::string> uids;
   std::shared_ptr<const core::PodShape> shape;

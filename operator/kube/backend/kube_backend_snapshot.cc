@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "operator/kube/backend/kube_backend.h"
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 
 namespace ringmaster::kube {
 
@@ -22,17 +22,17 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.job = job->Job();
   observed.status = job->status;
   observed.pods = PodsOf(*job);
-  observed.not_ready_nodes = SickNodesOf(observed);
-  observed.invalid = job->wish->problem;
+  observed.not_ready_nodes = NotReadyNodesOf(observed);
+  observed.invalid = job->spec->problem;
   if (!observed.invalid.empty()) return snapshot;
   observed.prepared = PreparedOf(*job);
   observed.provider = ProviderOf(*job);
   if (observed.provider == core::GangProvider::kGate) observed.fit = FitOf(*job);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
   std::lock_guard lock(mutex_);
-  const Live& live = LiveOf(*job);
-  observed.order = live.order;
-  if (job->wish->job.native && live.report) observed.report = *live.report;
+  const JobState& state = StateOf(*job);
+  observed.order = state.order;
+  if (job->spec->job.native && state.report) observed.report = *state.report;
   return snapshot;
 }
 
@@ -41,7 +41,7 @@ std::optional<core::Pod> KubeBackend::FindPod(const Key& key, const std::string&
   const auto record = pods_.Get(key.namespace_ + "/" + name);
   if (!job || !record || !record->own) return std::nullopt;
   if (record->own->owner->job != key.ToString() || record->own->owner->uid != job->uid) return std::nullopt;
-  return record->own->Whole();
+  return record->own->ToCore();
 }
 
 control::Revision KubeBackend::Seen(Kind kind, const Key& key) const {
@@ -58,7 +58,7 @@ std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
   std::vector<core::Pod> pods;
   for (const auto& record : pods_.Group(job.key.ToString())) {
     if (record->own->owner->uid != job.uid) continue;  // of a job of that name that was
-    core::Pod& pod = pods.emplace_back(record->own->Whole());
+    core::Pod& pod = pods.emplace_back(record->own->ToCore());
     if (pod.node.empty()) continue;
     if (const auto node = nodes_.Get(pod.node)) {
       pod.unreachable_since = node->unreachable_since;
@@ -75,7 +75,7 @@ std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
 
 wiring::Gang KubeBackend::GangOf(const JobRecord& job) const {
   std::lock_guard lock(mutex_);
-  return ChooseGang(job.wish->job.gang, std::max(job.wish->job.max, job.wish->job.replicas), gang_apis_)
+  return ChooseGang(job.spec->job.gang, std::max(job.spec->job.max, job.spec->job.replicas), gang_apis_)
       .value_or(wiring::Gang::kNone);
 }
 
@@ -90,7 +90,7 @@ core::GangProvider KubeBackend::ProviderOf(const JobRecord& job) const {
   }
 }
 
-std::vector<std::string> KubeBackend::SickNodesOf(const core::Observed& observed) const {
+std::vector<std::string> KubeBackend::NotReadyNodesOf(const core::Observed& observed) const {
   if (!nodes_.synced()) return {};
   std::set<std::string> sick;
   const auto look = [&](const std::string& name) {
@@ -130,25 +130,25 @@ core::Fit KubeBackend::FitOf(const JobRecord& job) const {
 }
 
 std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {
-  std::vector<Made> made;
+  std::vector<CreatedObject> made;
   uint64_t authority = 0;
   {
     std::lock_guard lock(mutex_);
-    Live& live = LiveOf(job);
+    JobState& state = StateOf(job);
     // What the watch has brought is judged by what it has brought since: it may be gone again.
-    std::erase_if(live.made, [&](const Made& item) {
+    std::erase_if(state.made, [&](const CreatedObject& item) {
       return item.store->revision(job.key.namespace_) >= item.revision;
     });
-    if (live.made.empty()) live.made.shrink_to_fit();
-    made = live.made;
-    if (job.wish->job.native) authority = authority_;  // nobody tells the others who it is
+    if (state.made.empty()) state.made.shrink_to_fit();
+    made = state.made;
+    if (job.spec->job.native) authority = authority_;  // nobody tells the others who it is
   }
   std::vector<std::string> marks;
-  for (const Made& item : made) marks.push_back(item.mark);
+  for (const CreatedObject& item : made) marks.push_back(item.mark);
   const auto gather = [&](const Store<ObjectRecord>& store) {
     for (const auto& record : store.Group(job.key.ToString())) {
       if (record->owner->uid != job.uid) continue;
-      const bool older = std::any_of(made.begin(), made.end(), [&](const Made& item) {
+      const bool older = std::any_of(made.begin(), made.end(), [&](const CreatedObject& item) {
         return item.store == &store && item.name == record->name;
       });
       if (!older) marks.push_back(*record->prepared_for);
@@ -157,7 +157,7 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
   gather(services_);
   gather(config_maps_);
   for (const auto& [api, store] : groups_) gather(*store);
-  return ReadMarks(marks, authority);
+  return PreparedAction(marks, authority);
 }
 
 }  // namespace ringmaster::kube

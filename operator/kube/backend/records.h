@@ -16,13 +16,13 @@
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/core/model.h"
-#include "operator/kube/backend/interned.h"
+#include "operator/kube/backend/interner.h"
 #include "operator/kube/watch/sink.h"
 
 namespace ringmaster::kube {
 
 // The wish of a job: read once for each generation of it, however often the status changes.
-struct Wish {
+struct JobSpec {
   std::string text;           // metadata and spec as JSON, a tenth of the tree
   bool host_network = false;  // of the spec
   std::string problem;        // not empty: it cannot be run, and of the wish only names and suspend are meant
@@ -35,15 +35,15 @@ struct JobRecord {
   std::string uid;
   Time created{};
   bool deleted = false;
-  std::shared_ptr<const Wish> wish;
+  std::shared_ptr<const JobSpec> spec;
   core::Status status;
 
   core::Job Job() const {
-    core::Job job = wish->job;
+    core::Job job = spec->job;
     job.deleted = deleted;
     return job;
   }
-  api::TrainingJob Whole() const;  // as the user wrote it
+  api::TrainingJob ToApi() const;  // as the user wrote it
 };
 
 // The job that a pod or an object was made for.
@@ -82,7 +82,7 @@ struct PodRecord {
     std::shared_ptr<const core::PodShape> shape;            // while it has no node
     std::unique_ptr<const std::string> deletion_timestamp;  // as it was written; null: none
 
-    core::Pod Whole() const;
+    core::Pod ToCore() const;
   };
   std::unique_ptr<const Own> own;
   struct Foreign {
@@ -111,12 +111,12 @@ struct ObjectRecord {
 inline constexpr const char* kPreparedAnnotation = "ringmaster.dev/prepared-for";
 
 // What thousands of records have in common is held once. Any thread.
-struct Pool {
-  Interned<core::Resources> requests;
-  Interned<Owner> owners;
-  Interned<std::vector<std::string>> conditions;
-  Interned<std::string> marks;
-  Interned<std::string> nodes;
+struct Interners {
+  Interner<core::Resources> requests;
+  Interner<Owner> owners;
+  Interner<std::vector<std::string>> conditions;
+  Interner<std::string> marks;
+  Interner<std::string> nodes;
 };
 
 struct NamespaceRecord {

@@ -36,9 +36,9 @@ double ReadNumber(const std::string& text) {
 }
 
 // From the core to the API.
-class WriteWay {
+class StatusEncoder {
  public:
-  explicit WriteWay(const WallClock& clock) : clock_(clock) {}
+  explicit StatusEncoder(const WallClock& clock) : clock_(clock) {}
 
   template <class T>
   void Plain(T& to, const T& from) const {
@@ -80,9 +80,9 @@ class WriteWay {
 };
 
 // And back. Words are looked up in the very lists that give them.
-class ReadWay {
+class StatusDecoder {
  public:
-  explicit ReadWay(const WallClock& clock) : clock_(clock) {}
+  explicit StatusDecoder(const WallClock& clock) : clock_(clock) {}
 
   template <class T>
   void Plain(const T& from, T& to) const {
@@ -160,11 +160,11 @@ int64_t SecondsLeft(const core::ProgressView& progress, const api::TrainingJob& 
 }  // namespace
 
 api::Status EncodeStatus(const core::Status& status, const api::TrainingJob& job, const WallClock& clock) {
-  const WriteWay way(clock);
+  const StatusEncoder coder(clock);
   const core::Ledger& ledger = status.ledger;
   const core::Display& display = status.display;
   api::Status to;
-  StatusFields(way, to, status);
+  StatusFields(coder, to, status);
   for (size_t i = 0; i < core::kConditionTypes; ++i) {
     const core::Condition& condition = display.conditions[i];
     if (condition == core::Condition{}) continue;
@@ -172,16 +172,16 @@ api::Status EncodeStatus(const core::Status& status, const api::TrainingJob& job
     written.type = core::ConditionName(static_cast<core::ConditionType>(i));
     written.status = core::TruthName(condition.truth);
     written.reason = core::ReasonName(condition.reason);
-    way.Text(written.message, condition.message, kMaxMessage);
-    way.At(written.lastTransitionTime, condition.since);
+    coder.Text(written.message, condition.message, kMaxMessage);
+    coder.At(written.lastTransitionTime, condition.since);
     written.observedGeneration = display.observed_spec_generation;
   }
   api::Ledger& log = to.ledger.emplace();
-  LedgerFields(way, log, ledger);
-  way.At(log.progressAt, display.progress_at);
+  LedgerFields(coder, log, ledger);
+  coder.At(log.progressAt, display.progress_at);
   if (ledger.last_failure) {
-    FailureFields(way, to.lastFailure.emplace(), *ledger.last_failure);
-    way.Text(log.endedReason, ledger.last_failure->ended_reason, kMaxReason);
+    FailureFields(coder, to.lastFailure.emplace(), *ledger.last_failure);
+    coder.Text(log.endedReason, ledger.last_failure->ended_reason, kMaxReason);
   }
   if (display.progress.checkpoint_step >= 0)
     to.checkpoint = api::CheckpointStatus{display.progress.checkpoint_step, job.spec.checkpoint.path};
@@ -193,27 +193,27 @@ api::Status EncodeStatus(const core::Status& status, const api::TrainingJob& job
 }
 
 core::Status DecodeStatus(const api::Status& from, const WallClock& clock) {
-  const ReadWay way(clock);
+  const StatusDecoder coder(clock);
   core::Status status;
   core::Ledger& ledger = status.ledger;
   core::Display& display = status.display;
-  StatusFields(way, from, status);
+  StatusFields(coder, from, status);
   for (const api::Condition& condition : from.conditions) {
     auto type = static_cast<core::ConditionType>(core::kConditionTypes);
-    way.Word(condition.type, type, core::ConditionName, core::ConditionType::kFailed, type);
+    coder.Word(condition.type, type, core::ConditionName, core::ConditionType::kFailed, type);
     if (static_cast<size_t>(type) >= core::kConditionTypes) continue;  // of a newer version
     core::Condition& read = display.conditions[static_cast<size_t>(type)];
-    way.Word(condition.status, read.truth, core::TruthName, core::Truth::kTrue, core::Truth::kUnknown);
-    way.Reason(condition.reason, read.reason);
+    coder.Word(condition.status, read.truth, core::TruthName, core::Truth::kTrue, core::Truth::kUnknown);
+    coder.Reason(condition.reason, read.reason);
     read.message = condition.message;
-    way.At(condition.lastTransitionTime, read.since);
+    coder.At(condition.lastTransitionTime, read.since);
   }
   if (from.ledger) {
-    LedgerFields(way, *from.ledger, ledger);
-    way.At(from.ledger->progressAt, display.progress_at);
+    LedgerFields(coder, *from.ledger, ledger);
+    coder.At(from.ledger->progressAt, display.progress_at);
   }
   if (from.lastFailure) {
-    FailureFields(way, *from.lastFailure, ledger.last_failure.emplace());
+    FailureFields(coder, *from.lastFailure, ledger.last_failure.emplace());
     if (from.ledger) ledger.last_failure->ended_reason = from.ledger->endedReason;
   }
   if (from.checkpoint) display.progress.checkpoint_step = from.checkpoint->step;

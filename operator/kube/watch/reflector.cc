@@ -18,9 +18,9 @@ namespace ringmaster::kube {
 // What wakes the thread: a turn that is wanted now, or the end.
 class Reflectors::Thread {
  public:
-  void Poke() {
+  void Wake() {
     std::lock_guard lock(mutex_);
-    poked_ = true;
+    woken_ = true;
     changed_.notify_one();
   }
   void Close() {
@@ -31,19 +31,19 @@ class Reflectors::Thread {
   // False: it is over.
   bool Wait(Time until) {
     std::unique_lock lock(mutex_);
-    const auto wake = [this] { return poked_ || closed_; };
+    const auto wake = [this] { return woken_ || closed_; };
     if (until == kNever)
       changed_.wait(lock, wake);
     else
       changed_.wait_until(lock, until, wake);
-    poked_ = false;
+    woken_ = false;
     return !closed_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool poked_ = false;
+  bool woken_ = false;
   bool closed_ = false;
 };
 
@@ -135,7 +135,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     }
     // The pages' JSON was many times as large as what is kept of it, and the allocator would keep that room.
     TrimHeap();
-    thread_->Poke();
+    thread_->Wake();
   }
 
   void Watch(const Watcher::Watch& watch, uint64_t request) {
@@ -158,7 +158,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
       watcher_.OnUnreadableLine(Now());
       Note(line.ok() ? Error{Code::kInvalid, "a line of a watch: resourceVersion is not a number"}
                      : line.error());
-      return thread_->Poke();
+      return thread_->Wake();
     }
     switch (watcher_.OnLine(line->kind, line->resource_version, line->error_code, Now())) {
       case StoreEvent::kApply:
@@ -175,7 +175,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     }
     if (line->kind == LineKind::kError) {
       Note({line->error_code == 410 ? Code::kGone : Code::kUnavailable, line->error_message});
-      return thread_->Poke();
+      return thread_->Wake();
     }
     problem_.clear();
   }
@@ -187,7 +187,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
       watcher_.OnEnd(status, Now());
       if (!status.ok()) Note(status.error());
     }
-    thread_->Poke();
+    thread_->Wake();
   }
 
   void Note(const Error& error) {
@@ -206,8 +206,11 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
   std::unique_ptr<HttpStream> stream_;  // the reflectors' thread's alone, and Close's after it
 };
 
-Reflectors::Reflectors(ApiClient& client, Watcher::Options options, std::function<Time(Time)> chore)
-    : client_(client), options_(options), chore_(std::move(chore)), shared_(std::make_shared<Thread>()) {}
+Reflectors::Reflectors(ApiClient& client, Watcher::Options options, std::function<Time(Time)> housekeeping)
+    : client_(client),
+      options_(options),
+      housekeeping_(std::move(housekeeping)),
+      shared_(std::make_shared<Thread>()) {}
 
 Reflectors::~Reflectors() { Stop(); }
 
@@ -218,7 +221,7 @@ void Reflectors::Add(Collection collection, ReflectorSink& sink) {
     options.seed = KeyedRandom(options_.seed, members_.size());
     members_.push_back(std::make_shared<Member>(client_, std::move(collection), sink, options, shared_));
   }
-  shared_->Poke();
+  shared_->Wake();
 }
 
 std::vector<std::shared_ptr<Reflectors::Member>> Reflectors::Members() const {
@@ -232,7 +235,7 @@ void Reflectors::Start() {
     while (shared_->Wait(next)) {
       next = kNever;
       for (const auto& member : Members()) next = std::min(next, member->Turn());
-      if (chore_) next = std::min(next, chore_(Now()));
+      if (housekeeping_) next = std::min(next, housekeeping_(Now()));
     }
   });
 }
@@ -243,7 +246,7 @@ void Reflectors::Stop() {
   for (const auto& member : Members()) member->Close();
 }
 
-void Reflectors::Poke() { shared_->Poke(); }
+void Reflectors::Wake() { shared_->Wake(); }
 
 std::vector<std::string> Reflectors::Problems() const {
   std::vector<std::string> problems;

@@ -37,9 +37,10 @@ struct Collection {
 
 class Reflectors {
  public:
-  // `chore` is called on the thread now and then: after Poke, and when the time has come that it returned.
+  // `housekeeping` is called on the thread now and then: after Wake, and when the time has come that it
+  // returned.
   explicit Reflectors(ApiClient& client, Watcher::Options options = {},
-                      std::function<Time(Time now)> chore = nullptr);
+                      std::function<Time(Time now)> housekeeping = nullptr);
   ~Reflectors();
   Reflectors(const Reflectors&) = delete;
   Reflectors& operator=(const Reflectors&) = delete;
@@ -47,7 +48,7 @@ class Reflectors {
   void Add(Collection collection, ReflectorSink& sink);
   void Start();
   void Stop();
-  void Poke();
+  void Wake();
 
   // Why a collection is not being followed, one sentence each: for /readyz. Empty: all are.
   std::vector<std::string> Problems() const;
@@ -60,7 +61,7 @@ class Reflectors {
 
   ApiClient& client_;
   const Watcher::Options options_;
-  const std::function<Time(Time)> chore_;
+  const std::function<Time(Time)> housekeeping_;
   std::shared_ptr<Thread> shared_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Member>> members_;

@@ -46,7 +46,7 @@ StoreEvent Watcher::OnListed(std::string resource_version, Time) {
   if (state_ != State::kInitPage) return StoreEvent::kNone;
   state_ = State::kInitListed;
   resource_version_ = std::move(resource_version);
-  barren_ = 0;
+  idle_watches_ = 0;
   return StoreEvent::kInitDone;
 }
 
@@ -62,7 +62,7 @@ StoreEvent Watcher::OnLine(LineKind kind, const std::string& resource_version, i
     return StoreEvent::kNone;
   }
   line_seen_ = true;
-  barren_ = 0;
+  idle_watches_ = 0;
   resource_version_ = resource_version;
   switch (kind) {
     case LineKind::kApply:
@@ -92,7 +92,8 @@ void Watcher::Drop(State next, Time now) {
 }
 
 void Watcher::Fail(State next, Time now) {
-  if (state_ == State::kWatching && !line_seen_ && ++barren_ >= options_.barren_limit) next = State::kEmpty;
+  if (state_ == State::kWatching && !line_seen_ && ++idle_watches_ >= options_.idle_watch_limit)
+    next = State::kEmpty;
   if (failures_ > 0 && now - last_failure_ >= options_.healthy) failures_ = 0;
   Duration delay = options_.backoff_first;
   for (int i = 0; i < failures_ && delay < options_.backoff_last; ++i) delay *= 2;

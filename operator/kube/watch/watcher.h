@@ -44,7 +44,8 @@ class Watcher {
     Duration very_short = seconds(1);    // a watch that ends sooner and brought nothing is a failure
     int32_t timeout_least_seconds = 240;
     int32_t timeout_most_seconds = 300;
-    int barren_limit = 5;  // watches in a row without a line, after which a new listing is the better guess
+    int idle_watch_limit =
+        5;  // watches in a row without a line, after which a new listing is the better guess
   };
   enum class State : uint8_t { kEmpty, kInitPage, kInitListed, kWatching };
 
@@ -87,7 +88,7 @@ class Watcher {
   int failures_ = 0;
   Time last_failure_{};
   Time not_before_ = Time::min();
-  int barren_ = 0;
+  int idle_watches_ = 0;
   bool line_seen_ = false;  // of this watch
   Time watch_began_{};
   Time last_line_{};

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "operator/identity/certificate.h"
+#include "operator/identity/x509.h"
 #include "rendezvous/server.h"
 #include "tests/unit/agent/rig.h"
 #include "worker/agent/coordinator_link.h"

@@ -148,9 +148,9 @@ TEST_F(Api, AsksForNoMoreThanIsNeeded) {
   EXPECT_FALSE(lean(http_.Reply(200, "{}")));  // a review's verdict is its status
   api_.Update(kJobs, "rm", "x", "", object, Done());
   EXPECT_FALSE(lean(http_.Reply(200, "{}")));
-  api_.Create(kPods, "rm", object, Done(), ApiClient::Answer::kMetadata);
+  api_.Create(kPods, "rm", object, Done(), ApiClient::Response::kMetadata);
   EXPECT_TRUE(lean(http_.Reply(200, "{}")));
-  api_.Update(kJobs, "rm", "x", "status", object, Done(), ApiClient::Answer::kMetadata);
+  api_.Update(kJobs, "rm", "x", "status", object, Done(), ApiClient::Response::kMetadata);
   EXPECT_TRUE(lean(http_.Reply(200, "{}")));
   api_.Patch(kPods, "rm", "x", "", ApiClient::PatchType::kMerge, object, Done());
   EXPECT_TRUE(lean(http_.Reply(200, "{}")));

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "operator/kube/lane_http.h"
+#include "operator/kube/priority_http.h"
 #include "operator/kube/token_file.h"
 #include "tests/unit/kube_client/transport_rig.h"
 
@@ -358,10 +358,10 @@ TEST(Transport, UrgentRequestsPassABurst) {
   for (auto& answer : burst)
     client->Send({.target = "/burst"},
                  [&answer](Result<HttpResponse> result) { answer.Set(std::move(result)); });
-  LaneHttp urgent(*client, Lane::kUrgent, milliseconds(300));
+  PriorityHttp urgent(*client, RequestPriority::kUrgent, milliseconds(300));
   Promise<Result<HttpResponse>> renewed, mute;
   // The limit is of no matter to one that is answered, unless this machine stands still.
-  LaneHttp in_time(*client, Lane::kUrgent, kPatience);
+  PriorityHttp in_time(*client, RequestPriority::kUrgent, kPatience);
   in_time.Send({.target = "/lease"}, [&](Result<HttpResponse> result) { renewed.Set(std::move(result)); });
   EXPECT_TRUE(renewed.Get().ok());
   urgent.Send({.target = "/mute"}, [&](Result<HttpResponse> result) { mute.Set(std::move(result)); });
@@ -378,7 +378,7 @@ TEST(Transport, UrgentRequestsPassABurst) {
 // What can wait goes when nothing else is under way, though there would be places; or when it has waited for
 // long.
 TEST(Transport, PatientRequestsLetABurstPass) {
-  for (const Duration patience : {kPatience, Duration(milliseconds(50))}) {
+  for (const Duration background_wait : {kPatience, Duration(milliseconds(50))}) {
     std::mutex mutex;
     std::condition_variable changed;
     bool go = false;
@@ -391,17 +391,17 @@ TEST(Transport, PatientRequestsLetABurstPass) {
       }
     });
     TransportOptions options;
-    options.patience = patience;
+    options.background_wait = background_wait;
     options.request_limit = kPatience;
     options.silence = kPatience;
     auto client = Client(server.Url(), options);
-    LaneHttp patient(*client, Lane::kPatient);
+    PriorityHttp patient(*client, RequestPriority::kBackground);
     Promise<Result<HttpResponse>> burst, usual, event;
     client->Send({.target = "/burst"}, [&](Result<HttpResponse> result) { burst.Set(std::move(result)); });
     patient.Send({.target = "/event"}, [&](Result<HttpResponse> result) { event.Set(std::move(result)); });
     client->Send({.target = "/usual"}, [&](Result<HttpResponse> result) { usual.Set(std::move(result)); });
     EXPECT_TRUE(usual.Get().ok());
-    const bool waits = patience == kPatience;
+    const bool waits = background_wait == kPatience;
     if (waits)
       EXPECT_EQ(event.times(), 0);
     else

@@ -9,7 +9,7 @@
 #include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/pod_shape.h"
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/quantity.h"
 
 namespace ringmaster::kube {
@@ -47,14 +47,14 @@ Json PodJson(const char* spec, const char* status, const char* metadata = "{}") 
 std::shared_ptr<const PodRecord> Decode(const Json& pod,
                                         const std::shared_ptr<const PodRecord>& before = nullptr,
                                         Time now = kNow) {
-  Pool pool;
-  return DecodePod(pod, ReadMeta(pod), before, pool, kClock, now);
+  Interners interners;
+  return DecodePod(pod, ReadMeta(pod), before, interners, kClock, now);
 }
 
 core::Pod Core(const Json& pod) {
   const auto record = Decode(pod);
   EXPECT_TRUE(record && record->own);
-  return record && record->own ? record->own->Whole() : core::Pod();
+  return record && record->own ? record->own->ToCore() : core::Pod();
 }
 
 constexpr const char* kBound = R"({"nodeName":"node-1","containers":[{"name":"worker"}]})";
@@ -69,7 +69,7 @@ TEST(DecodePodTest, ARunningPod) {
   EXPECT_EQ(record->own->owner->job, "ml/gpt");
   EXPECT_EQ(record->own->owner->uid, "job-uid");
   EXPECT_EQ(record->own->shape, nullptr);
-  const core::Pod pod = record->own->Whole();
+  const core::Pod pod = record->own->ToCore();
   EXPECT_EQ(pod.name, "gpt-3-1");
   EXPECT_EQ(pod.uid, "pod-uid");
   EXPECT_EQ(pod.attempt, 3);
@@ -157,12 +157,12 @@ TEST(DecodePodTest, WhyPodsDoNotRun) {
       {"image", kBound, R"({"phase":"Pending","containerStatuses":[{"name":"worker","state":{"waiting":
           {"reason":"ImagePullBackOff","message":"Back-off pulling image \"x\""}}}]})",
        "ImagePullBackOff", "Back-off pulling image \"x\""},
-      {"one on its way, one stuck", kBound,
+      {"one on its coder, one stuck", kBound,
        R"({"phase":"Pending","containerStatuses":[
           {"name":"worker","state":{"waiting":{"reason":"ContainerCreating"}}},
           {"name":"proxy","state":{"waiting":{"reason":"CreateContainerConfigError","message":"no secret"}}}]})",
        "CreateContainerConfigError", "no secret"},
-      {"on its way", kBound,
+      {"on its coder", kBound,
        R"({"phase":"Pending","containerStatuses":[{"name":"worker","state":{"waiting":{"reason":"ContainerCreating"}}}]})",
        "ContainerCreating", ""},
       {"no node", R"({"containers":[]})",
@@ -385,15 +385,15 @@ TEST(DecodeJobTest, GoodBadAndForeign) {
   const auto decode = [](const Json& json) { return DecodeJob(json, ReadMeta(json), nullptr, kClock, kNow); };
   const auto good = decode(job);
   ASSERT_TRUE(good);
-  EXPECT_EQ(good->wish->problem, "");
+  EXPECT_EQ(good->spec->problem, "");
   EXPECT_EQ(good->revision, 9U);
-  EXPECT_EQ(good->wish->job.uid, "u");
-  EXPECT_EQ(good->wish->job.spec_generation, 4);
-  EXPECT_EQ(good->wish->job.replicas, 8);
+  EXPECT_EQ(good->spec->job.uid, "u");
+  EXPECT_EQ(good->spec->job.spec_generation, 4);
+  EXPECT_EQ(good->spec->job.replicas, 8);
   EXPECT_EQ(good->status.ledger.attempt, 3);
   EXPECT_EQ(good->status.ledger.gang_size, 8);
-  EXPECT_EQ(good->Whole().status, api::Status{});
-  EXPECT_EQ(good->Whole().spec.workers.template_, job["spec"]["workers"]["template"]);
+  EXPECT_EQ(good->ToApi().status, api::Status{});
+  EXPECT_EQ(good->ToApi().spec.workers.template_, job["spec"]["workers"]["template"]);
   EXPECT_FALSE(good->deleted);
 
   job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
@@ -401,16 +401,16 @@ TEST(DecodeJobTest, GoodBadAndForeign) {
 
   Json bad = job;
   bad["spec"]["workers"]["replicas"] = -1;
-  EXPECT_NE(decode(bad)->wish->problem, "");
+  EXPECT_NE(decode(bad)->spec->problem, "");
   EXPECT_EQ(decode(bad)->key, (control::Key{"ml", "gpt"}));
   bad["spec"] = "nonsense";
-  EXPECT_NE(decode(bad)->wish->problem, "");
+  EXPECT_NE(decode(bad)->spec->problem, "");
 
   Json deep = Json::object();
   for (int i = 0; i < 70; ++i) deep = Json{{"k", std::move(deep)}};
   bad = job;
   bad["spec"]["workers"]["template"]["x"] = deep;
-  EXPECT_NE(decode(bad)->wish->problem, "");
+  EXPECT_NE(decode(bad)->spec->problem, "");
 
   job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
   EXPECT_EQ(decode(job), nullptr);
@@ -428,7 +428,7 @@ TEST(DecodeJobTest, TheWishIsReadOncePerGeneration) {
   job["status"] = {{"attempt", 3}};
   job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
   const auto second = decode(first);
-  EXPECT_EQ(second->wish, first->wish);
+  EXPECT_EQ(second->spec, first->spec);
   EXPECT_EQ(second->status.ledger.attempt, 3);
   EXPECT_TRUE(second->Job().deleted);
   EXPECT_FALSE(first->Job().deleted);
@@ -436,34 +436,35 @@ TEST(DecodeJobTest, TheWishIsReadOncePerGeneration) {
   job["spec"]["workers"]["replicas"] = 9;
   job["metadata"]["generation"] = 5;
   const auto third = decode(second);
-  EXPECT_EQ(third->wish->job.replicas, 9);
+  EXPECT_EQ(third->spec->job.replicas, 9);
   // A namesake, and a server that does not count.
   job["metadata"]["uid"] = "v";
-  EXPECT_NE(decode(third)->wish, third->wish);
+  EXPECT_NE(decode(third)->spec, third->spec);
   job["metadata"].erase("generation");
   const auto uncounted = decode(third);
-  EXPECT_NE(decode(uncounted)->wish, uncounted->wish);
+  EXPECT_NE(decode(uncounted)->spec, uncounted->spec);
 }
 
 TEST(PreparationTest, AllPartsWithOneMark) {
   const core::PrepareGang action{3, 8, 4};
   const std::string mark = MarkText({action, 3, 77, {}});
-  EXPECT_EQ(ReadMarks({mark, mark, mark}, 77), action);
-  EXPECT_EQ(ReadMarks({mark, mark}, 77), std::nullopt);
-  EXPECT_EQ(ReadMarks({}, 77), std::nullopt);
+  EXPECT_EQ(PreparedAction({mark, mark, mark}, 77), action);
+  EXPECT_EQ(PreparedAction({mark, mark}, 77), std::nullopt);
+  EXPECT_EQ(PreparedAction({}, 77), std::nullopt);
   const std::string old = MarkText({{2, 8, 4}, 1, 77, {}});
-  EXPECT_EQ(ReadMarks({old, mark, mark, mark, "", "nonsense"}, 77), action);
-  EXPECT_EQ(ReadMarks({old, mark, mark}, 77), (core::PrepareGang{2, 8, 4})) << "the older one is all there";
-  EXPECT_EQ(ReadMarks({mark + "x", mark + "x", mark + "x"}, 77), std::nullopt);
-  EXPECT_EQ(ReadMarks({mark, mark, mark}, 78), std::nullopt) << "they tell of another authority";
+  EXPECT_EQ(PreparedAction({old, mark, mark, mark, "", "nonsense"}, 77), action);
+  EXPECT_EQ(PreparedAction({old, mark, mark}, 77), (core::PrepareGang{2, 8, 4}))
+      << "the older one is all there";
+  EXPECT_EQ(PreparedAction({mark + "x", mark + "x", mark + "x"}, 77), std::nullopt);
+  EXPECT_EQ(PreparedAction({mark, mark, mark}, 78), std::nullopt) << "they tell of another authority";
 }
 
 TEST(PreparationTest, MarksAreReadAsTheyWereWritten) {
-  const Mark mark{{3, 8, 4}, 2, ~uint64_t{0}, {20064, 64}};
-  EXPECT_EQ(ReadMark(MarkText(mark)), mark);
+  const PreparedMark mark{{3, 8, 4}, 2, ~uint64_t{0}, {20064, 64}};
+  EXPECT_EQ(ParseMark(MarkText(mark)), mark);
   for (const char* text : {"", "attempt=3", "attempt=3,size=8,min=4,objects=2,authority=1,ports=20064",
                            "attempt=3,size=8,min=4,objects=2,authority=1,ports=-1+8"})
-    EXPECT_EQ(ReadMark(text), std::nullopt) << text;
+    EXPECT_EQ(ParseMark(text), std::nullopt) << text;
   EXPECT_EQ(AuthorityHash(""), 0U);
   EXPECT_NE(AuthorityHash("one"), AuthorityHash("other"));
 }

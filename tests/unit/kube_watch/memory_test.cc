@@ -130,10 +130,10 @@ void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
 TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
   const WallClock clock(Now(), WallNow());
   const auto measure = [&](bool own) {
-    Pool pool;
+    Interners interners;
     typename Store<PodRecord>::Hooks pod_hooks;
     pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
-      return DecodePod(object, meta, before, pool, clock, Now());
+      return DecodePod(object, meta, before, interners, clock, Now());
     };
     core::Capacity capacity;
     pod_hooks.changed = [&](const std::string&, const auto&, const auto& after) {
@@ -202,7 +202,7 @@ Json NumberedJob(int i, const WallClock& clock) {
 
 TEST(MemoryTest, AThousandJobsOfEightPods) {
   const WallClock clock(Now(), WallNow());
-  Pool pool;
+  Interners interners;
   core::Capacity capacity;
   Store<JobRecord>::Hooks job_hooks;
   job_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
@@ -210,7 +210,7 @@ TEST(MemoryTest, AThousandJobsOfEightPods) {
   };
   Store<PodRecord>::Hooks pod_hooks;
   pod_hooks.decode = [&](const Json& object, const Meta& meta, const auto& before) {
-    return DecodePod(object, meta, before, pool, clock, Now());
+    return DecodePod(object, meta, before, interners, clock, Now());
   };
   pod_hooks.group = [](const PodRecord& record) { return record.own->owner->job; };
   pod_hooks.changed = [&](const std::string&, const auto&, const auto& after) {

@@ -63,7 +63,7 @@ std::unique_ptr<HttpServer> Start(HttpHandler handler, HttpServerOptions options
 }
 
 TEST(HttpServer, HandsOnPathQueryAndToken) {
-  const auto server = Start([](const HttpQuery& query, const HttpReply& reply) {
+  const auto server = Start([](const HttpRequest& query, const HttpResponder& reply) {
     reply({200, "text/plain", query.path + "|" + query.query + "|" + query.bearer});
   });
   const std::string answer = Get(server->port(), "/a/b?c=d", "Authorization: Bearer t0k\r\n");
@@ -72,7 +72,7 @@ TEST(HttpServer, HandsOnPathQueryAndToken) {
 }
 
 TEST(HttpServer, KeepsTheConnection) {
-  const auto server = Start([](const HttpQuery& query, const HttpReply& reply) {
+  const auto server = Start([](const HttpRequest& query, const HttpResponder& reply) {
     reply({200, "t/p", query.path});
   });
   const Fd fd = Connect(server->port());
@@ -85,7 +85,7 @@ TEST(HttpServer, KeepsTheConnection) {
 
 TEST(HttpServer, AnswersMayComeLaterFromAnotherThread) {
   std::thread later;
-  const auto server = Start([&](const HttpQuery&, HttpReply reply) {
+  const auto server = Start([&](const HttpRequest&, HttpResponder reply) {
     later = std::thread([reply] { reply({200, "text/plain", "late"}); });
   });
   EXPECT_NE(Get(server->port(), "/").find("late"), std::string::npos);
@@ -93,9 +93,9 @@ TEST(HttpServer, AnswersMayComeLaterFromAnotherThread) {
 }
 
 TEST(HttpServer, AnAnswerAfterTheEndIsDropped) {
-  HttpReply kept;
+  HttpResponder kept;
   std::atomic<bool> asked{false};
-  auto server = Start([&](const HttpQuery&, HttpReply reply) {
+  auto server = Start([&](const HttpRequest&, HttpResponder reply) {
     kept = std::move(reply);
     asked = true;
     asked.notify_all();
@@ -109,7 +109,9 @@ TEST(HttpServer, AnAnswerAfterTheEndIsDropped) {
 }
 
 TEST(HttpServer, OnlyReads) {
-  const auto server = Start([](const HttpQuery&, const HttpReply& reply) { reply({200, "t/p", "secret"}); });
+  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
+    reply({200, "t/p", "secret"});
+  });
   const Fd fd = Connect(server->port());
   Send(fd, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   const std::string answer = Receive(fd);
@@ -118,7 +120,9 @@ TEST(HttpServer, OnlyReads) {
 }
 
 TEST(HttpServer, RefusesHeadsAndBodiesWithoutEnd) {
-  const auto server = Start([](const HttpQuery&, const HttpReply& reply) { reply({200, "t/p", "ok"}); });
+  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
+    reply({200, "t/p", "ok"});
+  });
   const Fd head = Connect(server->port());
   const std::string endless = "GET / HTTP/1.1\r\nX: " + std::string(20'000, 'x');
   send(head.get(), endless.data(), endless.size(), MSG_NOSIGNAL);
@@ -132,7 +136,7 @@ TEST(HttpServer, SilentConnectionsAreClosed) {
   HttpServerOptions options;
   options.idle_limit = milliseconds(100);
   const auto server = Start(
-      [](const HttpQuery&, const HttpReply& reply) {
+      [](const HttpRequest&, const HttpResponder& reply) {
         reply({200, "t/p", "ok"});
       },
       options);
@@ -143,7 +147,7 @@ TEST(HttpServer, SilentConnectionsKeepNobodyOut) {
   HttpServerOptions options;
   options.max_connections = 4;
   const auto server = Start(
-      [](const HttpQuery&, const HttpReply& reply) {
+      [](const HttpRequest&, const HttpResponder& reply) {
         reply({200, "t/p", "ok"});
       },
       options);
@@ -154,16 +158,18 @@ TEST(HttpServer, SilentConnectionsKeepNobodyOut) {
 }
 
 TEST(HttpServer, ProbesThatOnlyConnectLeaveNothingBehind) {
-  const auto server = Start([](const HttpQuery&, const HttpReply& reply) { reply({200, "t/p", "ok"}); });
+  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
+    reply({200, "t/p", "ok"});
+  });
   for (int i = 0; i < 300; ++i) Connect(server->port());
   EXPECT_NE(Get(server->port(), "/").find("200"), std::string::npos);  // more than max_connections were there
 }
 
 TEST(HttpServer, ATakenPortIsAnError) {
-  const auto server = Start([](const HttpQuery&, const HttpReply& reply) { reply({}); });
+  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) { reply({}); });
   HttpServerOptions options;
   options.port = server->port();
-  const auto second = HttpServer::Start(options, [](const HttpQuery&, const HttpReply&) {});
+  const auto second = HttpServer::Start(options, [](const HttpRequest&, const HttpResponder&) {});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Code::kUnavailable);
 }
@@ -172,7 +178,7 @@ TEST(HttpServer, ACertificateThatIsNoneIsAnError) {
   HttpServerOptions options;
   options.tls_cert_pem = "nonsense";
   options.tls_key_pem = "nonsense";
-  const auto server = HttpServer::Start(options, [](const HttpQuery&, const HttpReply&) {});
+  const auto server = HttpServer::Start(options, [](const HttpRequest&, const HttpResponder&) {});
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(server.error().code, Code::kInvalid);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Child processes: how they start, what they inherit, and that none stays behind.
-#include "operator/local/keeper.h"
+#include "operator/local/process_supervisor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@
 namespace ringmaster::local {
 namespace {
 
-class KeeperTest : public testing::Test {
+class ProcessSupervisorTest : public testing::Test {
  protected:
   SpawnSpec Shell(const std::string& script) {
     return {{"/bin/sh", "-c", script}, {{"GREETING", "hello"}}, scratch_.File("pod"), scratch_.File("log")};
   }
   void Make() {
-    keeper_.emplace(
+    supervisor_.emplace(
         [this](const std::string&, const Result<pid_t>& pid) {
           std::lock_guard lock(mutex_);
           if (pid.ok())
@@ -46,7 +46,7 @@ class KeeperTest : public testing::Test {
   }
   int RunToEnd(const std::string& script) {
     Make();
-    keeper_->Start("a", Shell(script));
+    supervisor_->Start("a", Shell(script));
     EXPECT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
     return Get(exit_code_).value_or(-1);
   }
@@ -56,15 +56,15 @@ class KeeperTest : public testing::Test {
   std::optional<pid_t> pid_;
   std::optional<int> exit_code_;
   std::optional<Error> start_error_;
-  std::optional<Keeper> keeper_;
+  std::optional<ProcessSupervisor> supervisor_;
 };
 
-TEST_F(KeeperTest, ExitCodeOutputFolderAndEnvironment) {
+TEST_F(ProcessSupervisorTest, ExitCodeOutputFolderAndEnvironment) {
   EXPECT_EQ(RunToEnd("echo $GREETING from $PWD; echo and errors >&2; exit 9"), 9);
   EXPECT_EQ(scratch_.Read("log"), "hello from " + (scratch_.File("pod")) + "\nand errors\n");
 }
 
-TEST_F(KeeperTest, IgnoredSignalsAreNotInherited) {
+TEST_F(ProcessSupervisorTest, IgnoredSignalsAreNotInherited) {
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;
@@ -73,7 +73,7 @@ TEST_F(KeeperTest, IgnoredSignalsAreNotInherited) {
   ::sigaction(SIGPIPE, &before, nullptr);
 }
 
-TEST_F(KeeperTest, DescriptorsAreNotInherited) {
+TEST_F(ProcessSupervisorTest, DescriptorsAreNotInherited) {
   const Fd leaked(::fcntl(0, F_DUPFD, 77));  // without close-on-exec
   ASSERT_GE(leaked.get(), 77);
   EXPECT_EQ(RunToEnd("test -e /proc/$$/fd/2 || exit 8; test -e /proc/$$/fd/" + std::to_string(leaked.get()) +
@@ -81,67 +81,67 @@ TEST_F(KeeperTest, DescriptorsAreNotInherited) {
             0);
 }
 
-TEST_F(KeeperTest, AMissingProgramIsAnErrorWithItsPath) {
+TEST_F(ProcessSupervisorTest, AMissingProgramIsAnErrorWithItsPath) {
   Make();
   SpawnSpec spec = Shell("");
   spec.argv = {"/no/such/program"};
-  keeper_->Start("a", spec);
+  supervisor_->Start("a", spec);
   ASSERT_TRUE(Await([&] { return Get(start_error_).has_value(); }));
   EXPECT_EQ(start_error_->code, Code::kInvalid);
   EXPECT_NE(start_error_->message.find("/no/such/program"), std::string::npos);
 }
 
-TEST_F(KeeperTest, AFolderThatCannotBeCreatedIsAnError) {
+TEST_F(ProcessSupervisorTest, AFolderThatCannotBeCreatedIsAnError) {
   Make();
   SpawnSpec spec = Shell("exit 0");
   spec.folder = "/proc/nowhere";
-  keeper_->Start("a", spec);
+  supervisor_->Start("a", spec);
   ASSERT_TRUE(Await([&] { return Get(start_error_).has_value(); }));
   EXPECT_EQ(start_error_->code, Code::kInvalid);
 }
 
-TEST_F(KeeperTest, ProcessesThatAPodLeavesBehindAreKilled) {
+TEST_F(ProcessSupervisorTest, ProcessesThatAPodLeavesBehindAreKilled) {
   EXPECT_EQ(RunToEnd("sleep 1000 & sleep 1000 & exit 3"), 3);
   EXPECT_TRUE(Await([&] { return !GroupAlive(*Get(pid_)); }));
 }
 
-TEST_F(KeeperTest, StopSendsSigtermFirst) {
+TEST_F(ProcessSupervisorTest, StopSendsSigtermFirst) {
   Make();
-  keeper_->Start("a", Shell("trap 'exit 5' TERM; touch ready; while :; do sleep 1000 & wait $!; done"));
+  supervisor_->Start("a", Shell("trap 'exit 5' TERM; touch ready; while :; do sleep 1000 & wait $!; done"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
-  keeper_->Stop("a", seconds(600));
+  supervisor_->Stop("a", seconds(600));
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 5);
 }
 
-TEST_F(KeeperTest, AProcessThatIgnoresSigtermIsKilledAfterItsGrace) {
+TEST_F(ProcessSupervisorTest, AProcessThatIgnoresSigtermIsKilledAfterItsGrace) {
   Make();
-  keeper_->Start("a", Shell("trap '' TERM; touch ready; while :; do sleep 1000; done"));
+  supervisor_->Start("a", Shell("trap '' TERM; touch ready; while :; do sleep 1000; done"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
-  keeper_->Stop("a", milliseconds(50));
+  supervisor_->Stop("a", milliseconds(50));
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 137);
 }
 
-TEST_F(KeeperTest, AStoppedProcessIsKilledToo) {
+TEST_F(ProcessSupervisorTest, AStoppedProcessIsKilledToo) {
   Make();
-  keeper_->Start("a", Shell("kill -STOP $$; exit 0"));
+  supervisor_->Start("a", Shell("kill -STOP $$; exit 0"));
   ASSERT_TRUE(Await([&] { return Get(pid_).has_value(); }));
-  keeper_->Stop("a", Duration{0});
+  supervisor_->Stop("a", Duration{0});
   ASSERT_TRUE(Await([&] { return Get(exit_code_).has_value(); }));
   EXPECT_EQ(*Get(exit_code_), 137);
 }
 
-TEST_F(KeeperTest, TheDestructorLeavesNoProcess) {
+TEST_F(ProcessSupervisorTest, TheDestructorLeavesNoProcess) {
   Make();
-  keeper_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
+  supervisor_->Start("a", Shell("trap '' TERM; sleep 1000 & touch ready; wait; sleep 1000"));
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(scratch_.File("pod/ready")); }));
-  keeper_.reset();
+  supervisor_.reset();
   EXPECT_FALSE(GroupAlive(*Get(pid_)));
 }
 
 // kill -9 of the owner: the kernel ends the child.
-TEST_F(KeeperTest, ChildrenEndWithAKilledOwner) {
+TEST_F(ProcessSupervisorTest, ChildrenEndWithAKilledOwner) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Fd reader(ends[0]);
@@ -149,13 +149,14 @@ TEST_F(KeeperTest, ChildrenEndWithAKilledOwner) {
   const pid_t owner = ::fork();
   if (owner == 0) {
     const int out = writer.get();
-    const Keeper keeper(
+    const ProcessSupervisor supervisor(
         [out](const std::string&, const Result<pid_t>& pid) {
           const pid_t value = pid.ok() ? *pid : -1;
           if (::write(out, &value, sizeof value) != sizeof value) ::_exit(1);
         },
         [](const std::string&, int) {});
-    const_cast<Keeper&>(keeper).Start("a", Shell("trap '' TERM HUP; while :; do sleep 1000; done"));
+    const_cast<ProcessSupervisor&>(supervisor)
+        .Start("a", Shell("trap '' TERM HUP; while :; do sleep 1000; done"));
     for (;;) ::pause();
   }
   writer.Reset();

@@ -26,22 +26,24 @@ struct PodIdentity {
 // From the status of a TokenReview. kForbidden says what is missing.
 Result<PodIdentity> IdentityOf(const Json& token_review);
 
-// Whether this identity may say this Hello; what the view knows comes in as `is_worker`.
-//  is_worker(job "namespace/name", pod, uid, attempt): Ok, or why not.
-using IsWorker = std::function<Status(const std::string& job, const std::string& pod, const std::string& uid,
-                                      int64_t attempt)>;
-Status Judge(const PodIdentity& identity, const rendezvous::Hello& hello, const IsWorker& is_worker);
+// Whether this identity may say this Hello; what the view knows comes in as `check_worker`.
+//  check_worker(job "namespace/name", pod, uid, attempt): Ok, or why not.
+using CheckWorker = std::function<Status(const std::string& job, const std::string& pod,
+                                         const std::string& uid, int64_t attempt)>;
+Status CheckHello(const PodIdentity& identity, const rendezvous::Hello& hello,
+                  const CheckWorker& check_worker);
 
-class Doorkeeper {
+class WorkerAuthenticator {
  public:
   // `api` must outlive all questions.
-  Doorkeeper(kube::ApiClient& api, IsWorker is_worker) : api_(api), is_worker_(std::move(is_worker)) {}
+  WorkerAuthenticator(kube::ApiClient& api, CheckWorker check_worker)
+      : api_(api), check_worker_(std::move(check_worker)) {}
   // Any thread; `done` comes at once or on a thread of the client.
-  void Admit(const rendezvous::Hello& hello, std::function<void(Status)> done) const;
+  void Authenticate(const rendezvous::Hello& hello, std::function<void(Status)> done) const;
 
  private:
   kube::ApiClient& api_;
-  const IsWorker is_worker_;
+  const CheckWorker check_worker_;
 };
 
 }  // namespace ringmaster::identity

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps the papers in their Secret: makes them when there are none, renews them in time, takes up what
+// Keeps the certificates in their Secret: makes them when there are none, renews them in time, takes up what
 // another operator wrote. Only the leader runs one.
 //
-// One thread. `on_papers` runs on it, whenever the papers are others than those told last. Papers and bundle
-// may be read from any thread.
+// One thread. `on_change` runs on it, whenever the certificates are others than those told last. Certificates
+// and bundle may be read from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -15,26 +15,26 @@
 #include <thread>
 #include <vector>
 
-#include "operator/identity/authority.h"
+#include "operator/identity/certificates.h"
 #include "operator/kube/api_client.h"
 
 namespace ringmaster::identity {
 
-class AuthorityKeeper {
+class CertificateManager {
  public:
   struct Options {
     std::string namespace_;
     std::string secret_name;
     std::vector<std::string> names;  // what agents call the server
     std::chrono::seconds authority_life = std::chrono::hours(24 * 365);
-    std::function<void(const Papers&)> on_papers;
+    std::function<void(const Certificates&)> on_change;
   };
 
   // `api` must outlive the keeper.
-  AuthorityKeeper(kube::ApiClient& api, Options options);
-  ~AuthorityKeeper();
-  AuthorityKeeper(const AuthorityKeeper&) = delete;
-  AuthorityKeeper& operator=(const AuthorityKeeper&) = delete;
+  CertificateManager(kube::ApiClient& api, Options options);
+  ~CertificateManager();
+  CertificateManager(const CertificateManager&) = delete;
+  CertificateManager& operator=(const CertificateManager&) = delete;
 
  private:
   void Run();
@@ -44,7 +44,7 @@ class AuthorityKeeper {
 
   kube::ApiClient& api_;
   const Options options_;
-  std::optional<Papers> told_;
+  std::optional<Certificates> published_;
   std::mutex mutex_;
   std::condition_variable stopping_;
   bool stop_ = false;

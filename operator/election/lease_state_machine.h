@@ -35,7 +35,7 @@ struct LeaseRecord {
   bool operator==(const LeaseRecord&) const = default;
 };
 
-class Elector {
+class LeaseStateMachine {
  public:
   struct Options {
     std::string identity;  // of this process alone
@@ -45,23 +45,23 @@ class Elector {
     uint64_t seed = 1;  // of the jitter of retries
   };
   enum class Step : uint8_t { kWait, kRead, kWrite };
-  struct Todo {
+  struct Action {
     Step step = Step::kWait;
     Time until = kNever;  // kWait
     LeaseRecord record;   // kWrite: what to write, over its `revision`
   };
 
-  explicit Elector(Options options);
+  explicit LeaseStateMachine(Options options);
 
   // After kRead or kWrite it says kWait until the answer came.
-  Todo Next(Time now);
+  Action Next(Time now);
   void OnRead(const std::optional<LeaseRecord>& lease, Time now);
   void OnWritten(const LeaseRecord& lease, Time now);
   void OnFailed(Time now);
 
-  bool Leading(Time now) const { return now < RightEnds(); }
+  bool Leading(Time now) const { return now < LeadershipEnds(); }
   // Time::min() when we have none.
-  Time RightEnds() const;
+  Time LeadershipEnds() const;
   bool lost() const { return lost_; }
   // Number of changes of holder, ours included; of use while leading. At least 1.
   int64_t term() const { return record_ ? record_->transitions : 0; }
@@ -73,7 +73,7 @@ class Elector {
   std::optional<LeaseRecord> Release();
 
  private:
-  void Saw(const LeaseRecord& lease, Time now);
+  void ObserveRecord(const LeaseRecord& lease, Time now);
   bool Ours() const { return record_ && record_->holder == options_.identity; }
   Time RetryAt(Time now);
 

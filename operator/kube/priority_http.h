@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A lane of its own through a transport: for the few requests that must not wait behind a burst of others
+// A priority of its own through a transport: for the few requests that must not wait behind a burst of others
 // (renewals of the Lease), and for those that should let it pass (events for people). Threads as the
 // transport inside.
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace ringmaster::kube {
 
-class LaneHttp final : public HttpClient {
+class PriorityHttp final : public HttpClient {
  public:
   // `inner` must outlive this. Each request is given up after `limit`, unset: after the transport's own.
-  LaneHttp(HttpClient& inner, Lane lane, std::optional<Duration> limit = std::nullopt)
-      : inner_(inner), lane_(lane), limit_(limit) {}
+  PriorityHttp(HttpClient& inner, RequestPriority priority, std::optional<Duration> limit = std::nullopt)
+      : inner_(inner), priority_(priority), limit_(limit) {}
 
   void Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {
-    request.lane = lane_;
+    request.priority = priority_;
     request.limit = limit_;
     inner_.Send(std::move(request), std::move(done));
   }
@@ -30,7 +30,7 @@ class LaneHttp final : public HttpClient {
 
  private:
   HttpClient& inner_;
-  const Lane lane_;
+  const RequestPriority priority_;
   const std::optional<Duration> limit_;
 };
 

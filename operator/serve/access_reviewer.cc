@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/serve/access.h"
+#include "operator/serve/access_reviewer.h"
 
 #include <openssl/sha.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr Duration kKeepAllowed = seconds(60);
 constexpr Duration kKeepRefused = seconds(10);
-constexpr size_t kMaxVerdicts = 256;
+constexpr size_t kMaxDecisions = 256;
 
 const kube::Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews"};
 const kube::Resource kAccessReviews{"authorization.k8s.io", "v1", "subjectaccessreviews"};
@@ -36,33 +36,33 @@ constexpr std::pair<const char*, const char*> kOfUser[] = {
 
 }  // namespace
 
-class AccessGate::Shared {
+class AccessReviewer::Shared {
  public:
   std::optional<Access> Known(const std::string& key, Time now) {
     std::lock_guard lock(mutex_);
-    const auto it = verdicts_.find(key);
-    if (it == verdicts_.end() || it->second.second <= now) return std::nullopt;
+    const auto it = decisions_.find(key);
+    if (it == decisions_.end() || it->second.second <= now) return std::nullopt;
     return it->second.first;
   }
   void Remember(const std::string& key, Access access, Time now) {
-    if (access == Access::kNoAnswer) return;
+    if (access == Access::kUnavailable) return;
     std::lock_guard lock(mutex_);
-    if (verdicts_.size() >= kMaxVerdicts)
-      std::erase_if(verdicts_, [&](const auto& e) { return e.second.second <= now; });
-    if (verdicts_.size() >= kMaxVerdicts) verdicts_.clear();
-    verdicts_[key] = {access, now + (access == Access::kAllowed ? kKeepAllowed : kKeepRefused)};
+    if (decisions_.size() >= kMaxDecisions)
+      std::erase_if(decisions_, [&](const auto& e) { return e.second.second <= now; });
+    if (decisions_.size() >= kMaxDecisions) decisions_.clear();
+    decisions_[key] = {access, now + (access == Access::kAllowed ? kKeepAllowed : kKeepRefused)};
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::pair<Access, Time>> verdicts_;  // and until when each holds
+  std::map<std::string, std::pair<Access, Time>> decisions_;  // and until when each holds
 };
 
-AccessGate::AccessGate(kube::ApiClient& api) : api_(api), shared_(std::make_shared<Shared>()) {}
-AccessGate::~AccessGate() = default;
+AccessReviewer::AccessReviewer(kube::ApiClient& api) : api_(api), shared_(std::make_shared<Shared>()) {}
+AccessReviewer::~AccessReviewer() = default;
 
-void AccessGate::Ask(const std::string& token, const std::string& path, Done done) {
-  if (token.empty()) return done(Access::kUnknown);
+void AccessReviewer::Review(const std::string& token, const std::string& path, Done done) {
+  if (token.empty()) return done(Access::kUnauthenticated);
   const std::string key = Fingerprint(token, path);
   if (const auto known = shared_->Known(key, Now())) return done(*known);
   auto decided = [shared = shared_, key, done = std::move(done)](Access access) {
@@ -74,11 +74,11 @@ void AccessGate::Ask(const std::string& token, const std::string& path, Done don
   api_.Create(kTokenReviews, "", review, [this, path, decided](Result<Json> answer) {
     if (!answer.ok()) {
       log::Warn("metrics token_review=failed error={}", answer.error().message);
-      return decided(Access::kNoAnswer);
+      return decided(Access::kUnavailable);
     }
     const Json& status = json::Child(answer.value(), "status");
     const Json& user = json::Child(status, "user");
-    if (!json::Flag(status, "authenticated") || user.is_null()) return decided(Access::kUnknown);
+    if (!json::Flag(status, "authenticated") || user.is_null()) return decided(Access::kUnauthenticated);
     Json spec = {{"nonResourceAttributes", {{"path", path}, {"verb", "get"}}}};
     for (const auto& [asked, told] : kOfUser)
       if (const Json& value = json::Child(user, told); !value.is_null()) spec[asked] = value;
@@ -88,7 +88,7 @@ void AccessGate::Ask(const std::string& token, const std::string& path, Done don
     api_.Create(kAccessReviews, "", access, [decided](Result<Json> verdict) {
       if (!verdict.ok()) {
         log::Warn("metrics access_review=failed error={}", verdict.error().message);
-        return decided(Access::kNoAnswer);
+        return decided(Access::kUnavailable);
       }
       decided(json::Flag(json::Child(verdict.value(), "status"), "allowed") ? Access::kAllowed
                                                                             : Access::kForbidden);

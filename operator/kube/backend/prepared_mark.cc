@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/kube/backend/preparation.h"
+#include "operator/kube/backend/prepared_mark.h"
 
 #include <fmt/format.h>
 
@@ -29,14 +29,14 @@ uint64_t AuthorityHash(const std::string& pem) {
   return pem.empty() ? 0 : Hash64(AsBytes(std::span<const char>(pem)));
 }
 
-std::string MarkText(const Mark& mark) {
+std::string MarkText(const PreparedMark& mark) {
   return fmt::format("attempt={},size={},min={},objects={},authority={},ports={}+{}", mark.action.attempt,
                      mark.action.size, mark.action.min, mark.objects, mark.authority, mark.ports.first,
                      mark.ports.count);
 }
 
-std::optional<Mark> ReadMark(std::string_view text) {
-  Mark mark;
+std::optional<PreparedMark> ParseMark(std::string_view text) {
+  PreparedMark mark;
   const bool whole = Take(text, "attempt=", mark.action.attempt) && Take(text, ",size=", mark.action.size) &&
                      Take(text, ",min=", mark.action.min) && Take(text, ",objects=", mark.objects) &&
                      Take(text, ",authority=", mark.authority) && Take(text, ",ports=", mark.ports.first) &&
@@ -44,12 +44,12 @@ std::optional<Mark> ReadMark(std::string_view text) {
   return whole ? std::optional(mark) : std::nullopt;
 }
 
-std::optional<core::PrepareGang> ReadMarks(const std::vector<std::string>& marks, uint64_t authority) {
+std::optional<core::PrepareGang> PreparedAction(const std::vector<std::string>& marks, uint64_t authority) {
   std::map<std::string_view, int64_t> counts;
   for (const std::string& mark : marks) counts[mark] += 1;
   std::optional<core::PrepareGang> newest;
   for (const auto& [text, count] : counts) {
-    const std::optional<Mark> mark = ReadMark(text);
+    const std::optional<PreparedMark> mark = ParseMark(text);
     if (!mark || mark->authority != authority || count < mark->objects) continue;
     if (!newest || newest->attempt < mark->action.attempt) newest = mark->action;
   }

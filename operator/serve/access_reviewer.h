@@ -18,18 +18,18 @@ namespace ringmaster::serve {
 
 enum class Access : uint8_t {
   kAllowed,
-  kUnknown,    // no token, or one that the API server does not know: 401
-  kForbidden,  // known, and not allowed: 403
-  kNoAnswer,   // the API server could not be asked: 503
+  kUnauthenticated,  // no token, or one that the API server does not know: 401
+  kForbidden,        // known, and not allowed: 403
+  kUnavailable,      // the API server could not be asked: 503
 };
 
-class AccessGate {
+class AccessReviewer {
  public:
   using Done = std::function<void(Access)>;
   // `api` must outlive the gate and all questions.
-  explicit AccessGate(kube::ApiClient& api);
-  ~AccessGate();
-  void Ask(const std::string& token, const std::string& path, Done done);
+  explicit AccessReviewer(kube::ApiClient& api);
+  ~AccessReviewer();
+  void Review(const std::string& token, const std::string& path, Done done);
 
  private:
   class Shared;

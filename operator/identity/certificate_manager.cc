@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/identity/authority_keeper.h"
+#include "operator/identity/certificate_manager.h"
 
 #include <future>
 #include <utility>
@@ -14,9 +14,9 @@ namespace {
 const kube::Resource kSecrets{"", "v1", "secrets"};
 constexpr Duration kRetry = seconds(2);
 
-Json ToSecret(const Papers& papers, const std::string& name, const std::string& revision) {
+Json ToSecret(const Certificates& certificates, const std::string& name, const std::string& revision) {
   Json data = Json::object();
-  for (const auto& [key, value] : ToSecretData(papers)) data[key] = EncodeBase64(value);
+  for (const auto& [key, value] : ToSecretData(certificates)) data[key] = EncodeBase64(value);
   Json metadata = {{"name", name}, {"labels", {{"app.kubernetes.io/managed-by", "ringmaster-operator"}}}};
   if (!revision.empty()) metadata["resourceVersion"] = revision;
   return {{"apiVersion", "v1"},
@@ -39,12 +39,12 @@ std::map<std::string, std::string> DataOf(const Json& secret) {
 
 }  // namespace
 
-AuthorityKeeper::AuthorityKeeper(kube::ApiClient& api, Options options)
+CertificateManager::CertificateManager(kube::ApiClient& api, Options options)
     : api_(api), options_(std::move(options)) {
   thread_ = std::thread([this] { Run(); });
 }
 
-AuthorityKeeper::~AuthorityKeeper() {
+CertificateManager::~CertificateManager() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -53,19 +53,19 @@ AuthorityKeeper::~AuthorityKeeper() {
   thread_.join();
 }
 
-bool AuthorityKeeper::Wait(Duration pause) {
+bool CertificateManager::Wait(Duration pause) {
   std::unique_lock lock(mutex_);
   return !stopping_.wait_for(lock, pause, [&] { return stop_; });
 }
 
-void AuthorityKeeper::Run() {
+void CertificateManager::Run() {
   do {
     while (!Look())
       if (!Wait(kRetry)) return;
-  } while (Wait(LookAgainIn(*told_, kube::WallNow())));
+  } while (Wait(RenewalCheckDelay(*published_, kube::WallNow())));
 }
 
-bool AuthorityKeeper::Look() {
+bool CertificateManager::Look() {
   // Answers are waited for: this thread has nothing else to do, and the client gives up by itself.
   const auto ask = [](auto&& request) {
     auto promise = std::make_shared<std::promise<Result<Json>>>();
@@ -73,13 +73,13 @@ bool AuthorityKeeper::Look() {
     request([promise](Result<Json> result) { promise->set_value(std::move(result)); });
     return answer.get();
   };
-  const auto& [ns, name, names, life, on_papers] = options_;
+  const auto& [ns, name, names, life, on_change] = options_;
   const Result<Json> secret = ask([&](auto done) { api_.Get(kSecrets, ns, name, std::move(done)); });
   if (!secret.ok() && secret.error().code != Code::kNotFound) {
     log::Warn("secret={}/{} read=failed error={}", ns, name, secret.error().message);
     return false;
   }
-  std::optional<Papers> current;
+  std::optional<Certificates> current;
   std::string revision;
   if (secret.ok()) {
     current = FromSecretData(DataOf(secret.value()));
@@ -87,13 +87,13 @@ bool AuthorityKeeper::Look() {
     if (auto text = JsonString(metadata, "resourceVersion"); text.ok()) revision = text.value();
     if (!current) log::Warn("secret={}/{} unreadable=true: its certificates are made anew", ns, name);
   }
-  Result<Papers> papers = Renewed(current, names, life, kube::WallNow());
-  if (!papers.ok()) {
-    log::Error("rendezvous certificates: {}", papers.error().message);
+  Result<Certificates> certificates = Renew(current, names, life, kube::WallNow());
+  if (!certificates.ok()) {
+    log::Error("rendezvous certificates: {}", certificates.error().message);
     return false;
   }
-  if (!current || papers.value() != *current) {
-    const Json object = ToSecret(papers.value(), name, revision);
+  if (!current || certificates.value() != *current) {
+    const Json object = ToSecret(certificates.value(), name, revision);
     const Result<Json> written = ask([&](auto done) {
       if (revision.empty())
         api_.Create(kSecrets, ns, object, std::move(done));
@@ -106,9 +106,9 @@ bool AuthorityKeeper::Look() {
     }
     log::Info("secret={}/{} renewed=true", ns, name);
   }
-  if (!told_ || *told_ != papers.value()) {
-    told_ = papers.value();
-    on_papers(*told_);
+  if (!published_ || *published_ != certificates.value()) {
+    published_ = certificates.value();
+    on_change(*published_);
   }
   return true;
 }

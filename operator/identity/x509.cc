@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/identity/certificate.h"
+#include "operator/identity/x509.h"
 
 #include <fmt/format.h>
 #include <openssl/bio.h>

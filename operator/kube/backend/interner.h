@@ -13,9 +13,9 @@
 namespace ringmaster::kube {
 
 template <class T>
-class Interned {
+class Interner {
  public:
-  std::shared_ptr<const T> Of(T value) {
+  std::shared_ptr<const T> Intern(T value) {
     std::lock_guard lock(mutex_);
     std::weak_ptr<const T>& known = known_[value];
     if (auto held = known.lock()) return held;

@@ -22,18 +22,18 @@
 
 namespace ringmaster::local {
 
-class Keeper {
+class ProcessSupervisor {
  public:
   // Once per Start: it runs with this pid, or never will.
   using OnStart = std::function<void(const std::string& id, const Result<pid_t>& pid)>;
   // Once per process that ran. Whatever was left of its group has got SIGKILL.
   using OnExit = std::function<void(const std::string& id, int exit_code)>;
 
-  Keeper(OnStart on_start, OnExit on_exit);
+  ProcessSupervisor(OnStart on_start, OnExit on_exit);
   // Kills all that still runs, waits until it is gone. No callback comes after that.
-  ~Keeper();
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  ~ProcessSupervisor();
+  ProcessSupervisor(const ProcessSupervisor&) = delete;
+  ProcessSupervisor& operator=(const ProcessSupervisor&) = delete;
 
   void Start(std::string id, SpawnSpec spec);
   // SIGTERM to the process, SIGKILL to its group after `grace`; at once when that is 0. May be repeated: the

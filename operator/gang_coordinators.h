@@ -20,10 +20,11 @@
 
 namespace ringmaster::operator_main {
 
-class Gangs {
+class GangCoordinators {
  public:
-  // `server` must outlive the gangs.
-  Gangs(rendezvous::Server& server, int64_t lease_term) : server_(server), lease_term_(lease_term) {}
+  // `server` must outlive the coordinators.
+  GangCoordinators(rendezvous::Server& server, int64_t lease_term)
+      : server_(server), lease_term_(lease_term) {}
 
   // `status`: the job's, as far as known: what an earlier coordinator has recorded.
   void Order(const control::Key& key, const std::string& uid, const core::Status& status,
@@ -44,7 +45,7 @@ class Gangs {
   rendezvous::Server& server_;
   const int64_t lease_term_;
   std::mutex mutex_;
-  std::map<control::Key, Gang> gangs_;
+  std::map<control::Key, Gang> coordinators_;
 };
 
 }  // namespace ringmaster::operator_main

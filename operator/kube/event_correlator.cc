@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/kube/event_book.h"
+#include "operator/kube/event_correlator.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ uint64_t IdOf(const EventSubject& subject, std::initializer_list<std::string_vie
 
 }  // namespace
 
-bool EventBook::Pay(const EventSubject& subject, Time now) {
+bool EventCorrelator::TakeToken(const EventSubject& subject, Time now) {
   // A bucket that is full again says nothing: forget it. This bounds the map by the jobs that spoke lately.
   if (buckets_.size() > options_.capacity)
     std::erase_if(buckets_, [&](const auto& entry) {
@@ -45,7 +45,7 @@ bool EventBook::Pay(const EventSubject& subject, Time now) {
   return true;
 }
 
-void EventBook::Forget(Id id) {
+void EventCorrelator::Forget(Id id) {
   const auto it = series_.find(id);
   if (it == series_.end()) return;
   by_use_.erase(it->second.used);
@@ -53,16 +53,16 @@ void EventBook::Forget(Id id) {
   std::erase_if(due_, [&](const auto& entry) { return entry.second == id; });
 }
 
-void EventBook::ForgetOld(Time now) {
+void EventCorrelator::ForgetOld(Time now) {
   while (!by_use_.empty()) {
     const Series& oldest = series_.at(by_use_.back());
-    if (now - oldest.last_seen <= options_.series_window || oldest.count != oldest.told) return;
+    if (now - oldest.last_seen <= options_.series_window || oldest.count != oldest.reported) return;
     Forget(Id(by_use_.back()));
   }
 }
 
-void EventBook::Note(const EventSubject& subject, bool warning, const std::string& reason,
-                     const std::string& note, Time now) {
+void EventCorrelator::Note(const EventSubject& subject, bool warning, const std::string& reason,
+                           const std::string& note, Time now) {
   ForgetOld(now);
   const char* const kind = warning ? "warning" : "normal";
   Id id = IdOf(subject, {kind, reason, note});
@@ -90,10 +90,10 @@ void EventBook::Note(const EventSubject& subject, bool warning, const std::strin
     by_use_.splice(by_use_.begin(), by_use_, series.used);
     series.last_seen = now;
     if (series.combined) series.note = note;
-    if (series.count++ == series.told) due_.emplace(series.last_told + options_.patch_interval, id);
+    if (series.count++ == series.reported) due_.emplace(series.last_reported + options_.patch_interval, id);
     return;
   }
-  if (!Pay(subject, now)) {
+  if (!TakeToken(subject, now)) {
     ++dropped_;
     return;
   }
@@ -104,23 +104,23 @@ void EventBook::Note(const EventSubject& subject, bool warning, const std::strin
   series.combined = combined;
   series.name = fmt::format("{}.{}{:x}", subject.name, options_.salt, next_++);
   if (combined) series.note = note;
-  series.last_seen = series.last_told = now;
+  series.last_seen = series.last_reported = now;
   series.used = by_use_.begin();
-  todo_.make.push_back(
+  writes_.create.push_back(
       {subject, series.name, warning, reason, combined ? "(and others like it) " + note : note});
   series_.emplace(id, std::move(series));
 }
 
-EventBook::Todo EventBook::Take(Time now) {
+EventCorrelator::Writes EventCorrelator::Take(Time now) {
   while (!due_.empty() && due_.begin()->first <= now) {
     Series& series = series_.at(due_.begin()->second);
     due_.erase(due_.begin());
-    series.told = series.count;
-    series.last_told = now;
-    todo_.count.push_back({series.namespace_, series.name, series.count,
-                           series.combined ? "(and others like it) " + series.note : std::string()});
+    series.reported = series.count;
+    series.last_reported = now;
+    writes_.update.push_back({series.namespace_, series.name, series.count,
+                              series.combined ? "(and others like it) " + series.note : std::string()});
   }
-  return std::exchange(todo_, {});
+  return std::exchange(writes_, {});
 }
 
 }  // namespace ringmaster::kube

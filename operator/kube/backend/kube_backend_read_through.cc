@@ -12,9 +12,9 @@ namespace ringmaster::kube {
 
 using control::Key;
 
-class KubeBackend::LiveRead : public std::enable_shared_from_this<LiveRead> {
+class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<ReadThroughRequest> {
  public:
-  LiveRead(KubeBackend& backend, Key key, std::function<void(Status)> done)
+  ReadThroughRequest(KubeBackend& backend, Key key, std::function<void(Status)> done)
       : backend_(backend), key_(std::move(key)), done_(std::move(done)) {}
 
   void Begin() {
@@ -73,7 +73,7 @@ class KubeBackend::LiveRead : public std::enable_shared_from_this<LiveRead> {
 };
 
 void KubeBackend::ReadThrough(const Key& key, std::function<void(Status)> done) {
-  std::make_shared<LiveRead>(*this, key, std::move(done))->Begin();
+  std::make_shared<ReadThroughRequest>(*this, key, std::move(done))->Begin();
 }
 
 }  // namespace ringmaster::kube

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/gangs.h"
+#include "operator/gang_coordinators.h"
 
 #include <algorithm>
 
@@ -19,8 +19,8 @@ uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t
 
 }  // namespace
 
-void Gangs::Begin(const std::string& job, Gang& gang, const core::Status& status, const core::SetGang& order,
-                  bool resumed) {
+void GangCoordinators::Begin(const std::string& job, Gang& gang, const core::Status& status,
+                             const core::SetGang& order, bool resumed) {
   const rendezvous::Generation recorded = status.display.gang_generation;
   rendezvous::CoordinatorOptions options;
   options.job = job;
@@ -41,11 +41,11 @@ void Gangs::Begin(const std::string& job, Gang& gang, const core::Status& status
   gang.stopping = false;
 }
 
-void Gangs::Order(const control::Key& key, const std::string& uid, const core::Status& status,
-                  const core::SetGang& order) {
+void GangCoordinators::Order(const control::Key& key, const std::string& uid, const core::Status& status,
+                             const core::SetGang& order) {
   const std::string job = key.ToString();
   std::lock_guard lock(mutex_);
-  auto [it, first] = gangs_.try_emplace(key);
+  auto [it, first] = coordinators_.try_emplace(key);
   Gang& gang = it->second;
   const bool another = !first && gang.uid != uid;
   gang.uid = uid;
@@ -62,9 +62,9 @@ void Gangs::Order(const control::Key& key, const std::string& uid, const core::S
   }
 }
 
-void Gangs::Forget(const control::Key& key) {
+void GangCoordinators::Forget(const control::Key& key) {
   std::lock_guard lock(mutex_);
-  if (gangs_.erase(key) > 0) server_.RemoveJob(key.ToString());
+  if (coordinators_.erase(key) > 0) server_.RemoveJob(key.ToString());
 }
 
 }  // namespace ringmaster::operator_main

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The elector against tables, and many electors against one Lease under random delays and losses.
-#include "operator/election/elector.h"
+#include "operator/election/lease_state_machine.h"
 
 #include <gtest/gtest.h>
 
@@ -12,19 +12,19 @@
 namespace ringmaster::election {
 namespace {
 
-using Step = Elector::Step;
+using Step = LeaseStateMachine::Step;
 
 Time At(int64_t ms) { return Time{} + milliseconds(ms); }
 
-Elector Make(const std::string& identity, uint64_t seed = 1) {
-  Elector::Options options;
+LeaseStateMachine Make(const std::string& identity, uint64_t seed = 1) {
+  LeaseStateMachine::Options options;
   options.identity = identity;
   options.seed = seed;
-  return Elector(options);
+  return LeaseStateMachine(options);
 }
 
-TEST(Elector, TakesALeaseThatDoesNotExist) {
-  Elector a = Make("a");
+TEST(LeaseStateMachine, TakesALeaseThatDoesNotExist) {
+  LeaseStateMachine a = Make("a");
   EXPECT_EQ(a.Next(At(0)).step, Step::kRead);
   a.OnRead(std::nullopt, At(1));
   auto todo = a.Next(At(1));
@@ -38,8 +38,8 @@ TEST(Elector, TakesALeaseThatDoesNotExist) {
   EXPECT_EQ(a.term(), 1);
 }
 
-TEST(Elector, OthersClocksDoNotCount) {
-  Elector b = Make("b");
+TEST(LeaseStateMachine, OthersClocksDoNotCount) {
+  LeaseStateMachine b = Make("b");
   b.Next(At(0));
   b.OnRead(LeaseRecord{"a", seconds(15), 3, "7"}, At(100));
   // From our first sight of it, the record is good for 15 s.
@@ -62,8 +62,8 @@ TEST(Elector, OthersClocksDoNotCount) {
   EXPECT_LE(now, At(15'100 + 2'500));
 }
 
-TEST(Elector, AReleasedLeaseIsTakenAtOnce) {
-  Elector b = Make("b");
+TEST(LeaseStateMachine, AReleasedLeaseIsTakenAtOnce) {
+  LeaseStateMachine b = Make("b");
   b.Next(At(0));
   b.OnRead(LeaseRecord{"", seconds(1), 3, "9"}, At(10));
   const auto todo = b.Next(At(10));
@@ -71,8 +71,8 @@ TEST(Elector, AReleasedLeaseIsTakenAtOnce) {
   EXPECT_EQ(todo.record.transitions, 4);
 }
 
-TEST(Elector, TheRightEndsAtTheRenewDeadlineFromTheStartOfTheWrite) {
-  Elector a = Make("a");
+TEST(LeaseStateMachine, TheRightEndsAtTheRenewDeadlineFromTheStartOfTheWrite) {
+  LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(std::nullopt, At(0));
   auto todo = a.Next(At(1000));
@@ -86,8 +86,8 @@ TEST(Elector, TheRightEndsAtTheRenewDeadlineFromTheStartOfTheWrite) {
   EXPECT_EQ(a.Next(At(50'000)).step, Step::kWait);
 }
 
-TEST(Elector, ALostReplyIsNotAnotherTerm) {
-  Elector a = Make("a");
+TEST(LeaseStateMachine, ALostReplyIsNotAnotherTerm) {
+  LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(std::nullopt, At(0));
   auto todo = a.Next(At(0));
@@ -102,8 +102,8 @@ TEST(Elector, ALostReplyIsNotAnotherTerm) {
   EXPECT_EQ(again.record.transitions, 1);
 }
 
-TEST(Elector, SomebodyElsesNameEndsIt) {
-  Elector a = Make("a");
+TEST(LeaseStateMachine, SomebodyElsesNameEndsIt) {
+  LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(std::nullopt, At(0));
   auto todo = a.Next(At(0));
@@ -118,8 +118,8 @@ TEST(Elector, SomebodyElsesNameEndsIt) {
   EXPECT_FALSE(a.Release().has_value());
 }
 
-TEST(Elector, ReleaseKeepsTheTermAndEndsLeading) {
-  Elector a = Make("a");
+TEST(LeaseStateMachine, ReleaseKeepsTheTermAndEndsLeading) {
+  LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(LeaseRecord{"", seconds(1), 6, "2"}, At(0));
   auto todo = a.Next(At(0));
@@ -138,7 +138,7 @@ class World {
  public:
   explicit World(uint64_t seed) : rng_(seed) {
     for (const char* name : {"a", "b", "c"})
-      electors_.push_back({name, std::make_unique<Elector>(Options(name))});
+      electors_.push_back({name, std::make_unique<LeaseStateMachine>(Options(name))});
   }
 
   // Never two leaders, terms never fall, and after the faults somebody leads.
@@ -164,8 +164,8 @@ class World {
  private:
   struct Candidate {
     std::string name;
-    std::unique_ptr<Elector> elector;
-    std::optional<Elector::Todo> request = std::nullopt;
+    std::unique_ptr<LeaseStateMachine> elector;
+    std::optional<LeaseStateMachine::Action> request = std::nullopt;
     Time arrives{};  // at the server
     Time answers{};
     bool done = false;
@@ -174,8 +174,8 @@ class World {
     int restarts = 0;
   };
 
-  Elector::Options Options(const std::string& name) {
-    Elector::Options options;
+  LeaseStateMachine::Options Options(const std::string& name) {
+    LeaseStateMachine::Options options;
     options.identity = name;
     options.seed = rng_.Next();
     return options;
@@ -189,9 +189,11 @@ class World {
     if (c.elector->lost()) {
       // The process ends and another one starts.
       const std::string name = c.name.substr(0, 1) + std::to_string(++c.restarts);
-      c = Candidate{
-          name,      std::make_unique<Elector>(Options(name)), std::nullopt, {}, {}, false, std::nullopt, {},
-          c.restarts};
+      c = Candidate{name,         std::make_unique<LeaseStateMachine>(Options(name)),
+                    std::nullopt, {},
+                    {},           false,
+                    std::nullopt, {},
+                    c.restarts};
     }
     if (c.request && c.done && now_ >= c.answers) {
       const auto todo = *std::exchange(c.request, std::nullopt);
@@ -240,7 +242,7 @@ class World {
   bool led_ = false;
 };
 
-TEST(Elector, NeverTwoLeadersWhateverHappens) {
+TEST(LeaseStateMachine, NeverTwoLeadersWhateverHappens) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed);

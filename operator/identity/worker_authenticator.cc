@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/identity/doorkeeper.h"
+#include "operator/identity/worker_authenticator.h"
 
 #include <fmt/format.h>
 
@@ -48,30 +48,32 @@ Result<PodIdentity> IdentityOf(const Json& token_review) {
   return identity;
 }
 
-Status Judge(const PodIdentity& identity, const rendezvous::Hello& hello, const IsWorker& is_worker) {
+Status CheckHello(const PodIdentity& identity, const rendezvous::Hello& hello,
+                  const CheckWorker& check_worker) {
   const std::string of_job = hello.job.substr(0, hello.job.find('/'));
   if (identity.namespace_ != of_job)
     return Refused(fmt::format("a pod of namespace {} may not join {}", identity.namespace_, hello.job));
   if (identity.pod != hello.pod)
     return Refused(fmt::format("the token is of pod {}, not of {}", identity.pod, hello.pod));
-  return is_worker(hello.job, identity.pod, identity.pod_uid, hello.attempt);
+  return check_worker(hello.job, identity.pod, identity.pod_uid, hello.attempt);
 }
 
-void Doorkeeper::Admit(const rendezvous::Hello& hello, std::function<void(Status)> done) const {
+void WorkerAuthenticator::Authenticate(const rendezvous::Hello& hello,
+                                       std::function<void(Status)> done) const {
   if (hello.secret.empty()) return done(Refused("no token"));
   const Json review = {{"apiVersion", kTokenReviews.ApiVersion()},
                        {"kind", "TokenReview"},
                        {"spec", {{"token", hello.secret}, {"audiences", Json::array({kAudience})}}}};
   rendezvous::Hello rest = hello;
   rest.secret.clear();
-  api_.Create(
-      kTokenReviews, "", review,
-      [rest = std::move(rest), is_worker = is_worker_, done = std::move(done)](const Result<Json>& answer) {
-        if (!answer.ok()) return done(answer.error().In("TokenReview"));
-        const Result<PodIdentity> identity = IdentityOf(answer.value());
-        if (!identity.ok()) return done(identity.error());
-        done(Judge(identity.value(), rest, is_worker));
-      });
+  api_.Create(kTokenReviews, "", review,
+              [rest = std::move(rest), check_worker = check_worker_,
+               done = std::move(done)](const Result<Json>& answer) {
+                if (!answer.ok()) return done(answer.error().In("TokenReview"));
+                const Result<PodIdentity> identity = IdentityOf(answer.value());
+                if (!identity.ok()) return done(identity.error());
+                done(CheckHello(identity.value(), rest, check_worker));
+              });
 }
 
 }  // namespace ringmaster::identity

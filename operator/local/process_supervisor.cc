@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/local/keeper.h"
+#include "operator/local/process_supervisor.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace ringmaster::local {
 namespace {
 
 // How long the destructor waits for the kernel to end what got SIGKILL.
-constexpr Duration kBurialLimit = seconds(5);
+constexpr Duration kKillLimit = seconds(5);
 
 void SignalProcess(const Process& process, int signal) {
   ::syscall(SYS_pidfd_send_signal, process.pidfd.get(), signal, nullptr, 0);
@@ -30,7 +30,7 @@ bool Readable(int fd) {
 
 }  // namespace
 
-Keeper::Keeper(OnStart on_start, OnExit on_exit)
+ProcessSupervisor::ProcessSupervisor(OnStart on_start, OnExit on_exit)
     : on_start_(std::move(on_start)),
       on_exit_(std::move(on_exit)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -38,7 +38,7 @@ Keeper::Keeper(OnStart on_start, OnExit on_exit)
   CHECK(wake_.valid());
 }
 
-Keeper::~Keeper() {
+ProcessSupervisor::~ProcessSupervisor() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
@@ -47,21 +47,21 @@ Keeper::~Keeper() {
   thread_.join();
 }
 
-void Keeper::Start(std::string id, SpawnSpec spec) {
+void ProcessSupervisor::Start(std::string id, SpawnSpec spec) {
   Post([this, id = std::move(id), spec = std::move(spec)] { StartNow(id, spec); });
 }
 
-void Keeper::Stop(const std::string& id, Duration grace) {
+void ProcessSupervisor::Stop(const std::string& id, Duration grace) {
   Post([this, id, grace] { StopNow(id, grace); });
 }
 
-void Keeper::Signal(const std::string& id, int signal) {
+void ProcessSupervisor::Signal(const std::string& id, int signal) {
   Post([this, id, signal] {
     if (auto it = children_.find(id); it != children_.end()) SignalProcess(it->second.process, signal);
   });
 }
 
-void Keeper::Post(std::function<void()> task) {
+void ProcessSupervisor::Post(std::function<void()> task) {
   {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -69,7 +69,7 @@ void Keeper::Post(std::function<void()> task) {
   ::eventfd_write(wake_.get(), 1);
 }
 
-void Keeper::Run() {
+void ProcessSupervisor::Run() {
   for (;;) {
     std::vector<pollfd> items{{wake_.get(), POLLIN, 0}};
     Time due = kNever;
@@ -96,7 +96,7 @@ void Keeper::Run() {
   KillAll();
 }
 
-void Keeper::StartNow(const std::string& id, const SpawnSpec& spec) {
+void ProcessSupervisor::StartNow(const std::string& id, const SpawnSpec& spec) {
   auto process = Spawn(spec);
   if (!process.ok()) return on_start_(id, process.error());
   const pid_t pid = process->pid;
@@ -105,7 +105,7 @@ void Keeper::StartNow(const std::string& id, const SpawnSpec& spec) {
   on_start_(id, pid);
 }
 
-void Keeper::StopNow(const std::string& id, Duration grace) {
+void ProcessSupervisor::StopNow(const std::string& id, Duration grace) {
   auto it = children_.find(id);
   if (it == children_.end()) return;
   Child& child = it->second;
@@ -116,7 +116,7 @@ void Keeper::StopNow(const std::string& id, Duration grace) {
     SignalGroup(child.process.pid, SIGKILL);
 }
 
-void Keeper::CollectEnded() {
+void ProcessSupervisor::CollectEnded() {
   std::vector<std::pair<std::string, int>> ended;
   for (auto it = children_.begin(); it != children_.end();) {
     const Process& process = it->second.process;
@@ -132,7 +132,7 @@ void Keeper::CollectEnded() {
   for (const auto& [id, code] : ended) on_exit_(id, code);
 }
 
-void Keeper::KillOverdue(Time now) {
+void ProcessSupervisor::KillOverdue(Time now) {
   for (auto& [id, child] : children_) {
     if (child.kill_at > now) continue;
     SignalGroup(child.process.pid, SIGKILL);
@@ -140,10 +140,10 @@ void Keeper::KillOverdue(Time now) {
   }
 }
 
-void Keeper::KillAll() {
+void ProcessSupervisor::KillAll() {
   for (const auto& [id, child] : children_) SignalGroup(child.process.pid, SIGKILL);
   for (const auto& [id, child] : children_) Reap(child.process);
-  const Time limit = Now() + kBurialLimit;
+  const Time limit = Now() + kKillLimit;
   for (const auto& [id, child] : children_) {
     while (GroupAlive(child.process.pid) && Now() < limit) ::usleep(1000);
   }

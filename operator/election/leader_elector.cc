@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/election/keeper.h"
+#include "operator/election/leader_elector.h"
 
 #include <chrono>
 #include <optional>
@@ -51,10 +51,10 @@ Result<LeaseRecord> FromLease(const Json& lease) {
   return record;
 }
 
-class LeaseKeeper::Mailbox {
+class LeaderElector::Mailbox {
  public:
   struct Answer {
-    Elector::Todo todo;
+    LeaseStateMachine::Action action;
     Result<Json> result;
   };
 
@@ -93,46 +93,46 @@ class LeaseKeeper::Mailbox {
   bool closed_ = false;
 };
 
-LeaseKeeper::LeaseKeeper(kube::ApiClient& api, Options options)
+LeaderElector::LeaderElector(kube::ApiClient& api, Options options)
     : api_(api),
       options_(std::move(options)),
-      elector_(options_.elector),
+      machine_(options_.lease),
       mailbox_(std::make_shared<Mailbox>()) {}
 
-LeaseKeeper::~LeaseKeeper() { Stop(); }
+LeaderElector::~LeaderElector() { Stop(); }
 
-void LeaseKeeper::Start() {
+void LeaderElector::Start() {
   thread_ = std::thread([this] { Run(); });
 }
 
-void LeaseKeeper::Stop() {
+void LeaderElector::Stop() {
   mailbox_->Close();
   if (thread_.joinable()) thread_.join();
 }
 
-std::string LeaseKeeper::holder() const {
+std::string LeaderElector::holder() const {
   std::lock_guard lock(mutex_);
   return holder_;
 }
 
-bool LeaseKeeper::HeardWithin(Duration age) const {
-  const int64_t heard = heard_.load(std::memory_order_acquire);
+bool LeaderElector::AnsweredWithin(Duration age) const {
+  const int64_t heard = last_answer_.load(std::memory_order_acquire);
   return heard != INT64_MIN && Now().time_since_epoch().count() - heard <= age.count();
 }
 
-void LeaseKeeper::Run() {
+void LeaderElector::Run() {
   while (!mailbox_->closed()) {
     const Time now = Now();
-    const Elector::Todo todo = elector_.Next(now);
-    Publish(now);
-    if (todo.step != Elector::Step::kWait) {
-      Ask(todo);
+    const LeaseStateMachine::Action action = machine_.Next(now);
+    PublishState(now);
+    if (action.step != LeaseStateMachine::Step::kWait) {
+      Send(action);
       continue;
     }
-    if (auto answer = mailbox_->Take(todo.until)) Take(answer->todo, answer->result);
+    if (auto answer = mailbox_->Take(action.until)) HandleAnswer(answer->action, answer->result);
   }
-  if (const auto release = elector_.Release()) {
-    right_ends_ = INT64_MIN;
+  if (const auto release = machine_.Release()) {
+    leadership_ends_ = INT64_MIN;
     auto gone = std::make_shared<Mailbox>();
     api_.Update(kLeases, options_.namespace_, options_.name, "",
                 ToLease(*release, options_.name, acquired_, TimeText()), [gone](Result<Json> result) {
@@ -144,57 +144,60 @@ void LeaseKeeper::Run() {
   }
 }
 
-void LeaseKeeper::Ask(const Elector::Todo& todo) {
-  auto done = [mailbox = mailbox_, todo](Result<Json> result) { mailbox->Push({todo, std::move(result)}); };
-  if (todo.step == Elector::Step::kRead)
+void LeaderElector::Send(const LeaseStateMachine::Action& action) {
+  auto done = [mailbox = mailbox_, action](Result<Json> result) {
+    mailbox->Push({action, std::move(result)});
+  };
+  if (action.step == LeaseStateMachine::Step::kRead)
     return api_.Get(kLeases, options_.namespace_, options_.name, std::move(done));
   const std::string now = TimeText();
   if (acquired_.empty()) acquired_ = now;
-  const Json lease = ToLease(todo.record, options_.name, acquired_, now);
-  if (todo.record.revision.empty())
+  const Json lease = ToLease(action.record, options_.name, acquired_, now);
+  if (action.record.revision.empty())
     api_.Create(kLeases, options_.namespace_, lease, std::move(done));
   else
     api_.Update(kLeases, options_.namespace_, options_.name, "", lease, std::move(done));
 }
 
-void LeaseKeeper::Take(const Elector::Todo& todo, const Result<Json>& answer) {
+void LeaderElector::HandleAnswer(const LeaseStateMachine::Action& action, const Result<Json>& answer) {
   const Time now = Now();
   if (!answer.ok()) {
-    const bool absent = todo.step == Elector::Step::kRead && answer.error().code == Code::kNotFound;
+    const bool absent =
+        action.step == LeaseStateMachine::Step::kRead && answer.error().code == Code::kNotFound;
     if (absent) {
-      heard_ = now.time_since_epoch().count();
-      return elector_.OnRead(std::nullopt, now);
+      last_answer_ = now.time_since_epoch().count();
+      return machine_.OnRead(std::nullopt, now);
     }
     log::Debug("lease={} error={}", options_.name, answer.error().message);
-    return elector_.OnFailed(now);
+    return machine_.OnFailed(now);
   }
-  heard_ = now.time_since_epoch().count();
+  last_answer_ = now.time_since_epoch().count();
   const Result<LeaseRecord> record = FromLease(answer.value());
   if (!record.ok()) {
     log::Warn("lease={} error={}", options_.name, record.error().message);
-    return elector_.OnFailed(now);
+    return machine_.OnFailed(now);
   }
-  if (todo.step == Elector::Step::kRead)
-    elector_.OnRead(record.value(), now);
+  if (action.step == LeaseStateMachine::Step::kRead)
+    machine_.OnRead(record.value(), now);
   else
-    elector_.OnWritten(record.value(), now);
+    machine_.OnWritten(record.value(), now);
 }
 
-void LeaseKeeper::Publish(Time now) {
-  right_ends_ = elector_.RightEnds().time_since_epoch().count();
+void LeaderElector::PublishState(Time now) {
+  leadership_ends_ = machine_.LeadershipEnds().time_since_epoch().count();
   {
     std::lock_guard lock(mutex_);
-    if (holder_ != elector_.holder()) {
-      holder_ = elector_.holder();
+    if (holder_ != machine_.holder()) {
+      holder_ = machine_.holder();
       log::Info("lease={} holder={}", options_.name, holder_.empty() ? "nobody" : holder_);
     }
   }
-  if (!elected_ && elector_.Leading(now)) {
+  if (!elected_ && machine_.Leading(now)) {
     elected_ = true;
-    log::Info("lease={} elected=true term={}", options_.name, elector_.term());
-    if (options_.on_elected) options_.on_elected(elector_.term());
+    log::Info("lease={} elected=true term={}", options_.name, machine_.term());
+    if (options_.on_elected) options_.on_elected(machine_.term());
   }
-  if (elected_ && elector_.lost()) {
+  if (elected_ && machine_.lost()) {
     elected_ = false;
     log::Error("lease={} lost=true", options_.name);
     if (options_.on_lost) options_.on_lost();

@@ -2,7 +2,7 @@
 
 // What a TokenReview must say before a Hello is believed. The API server's real answers are seen in
 // e2e/operator.
-#include "operator/identity/doorkeeper.h"
+#include "operator/identity/worker_authenticator.h"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ Json Review() {
 const PodIdentity kPod{"team-a", "gpt-3-0", "u-1"};
 rendezvous::Hello Hello() { return {"team-a/gpt", "gpt-3-0", "agent", "", 3}; }
 
-TEST(Doorkeeper, ReadsWhoItIs) { EXPECT_EQ(IdentityOf(Review()).value(), kPod); }
+TEST(WorkerAuthenticator, ReadsWhoItIs) { EXPECT_EQ(IdentityOf(Review()).value(), kPod); }
 
-TEST(Doorkeeper, RefusesWhateverIsNotProven) {
+TEST(WorkerAuthenticator, RefusesWhateverIsNotProven) {
   const std::vector<std::pair<std::string, Json>> patches = {
       {"not valid", {{"status", {{"authenticated", false}}}}},
       {"not for the audience",
@@ -45,32 +45,32 @@ TEST(Doorkeeper, RefusesWhateverIsNotProven) {
     EXPECT_FALSE(IdentityOf(Json::parse(text)).ok()) << text;
 }
 
-TEST(Doorkeeper, APodSpeaksForItselfOnly) {
-  const IsWorker yes = [](const auto&, const auto&, const auto&, int64_t) { return Ok(); };
-  EXPECT_TRUE(Judge(kPod, Hello(), yes).ok());
+TEST(WorkerAuthenticator, APodSpeaksForItselfOnly) {
+  const CheckWorker yes = [](const auto&, const auto&, const auto&, int64_t) { return Ok(); };
+  EXPECT_TRUE(CheckHello(kPod, Hello(), yes).ok());
   rendezvous::Hello other = Hello();
   other.pod = "gpt-3-1";
-  EXPECT_FALSE(Judge(kPod, other, yes).ok());
+  EXPECT_FALSE(CheckHello(kPod, other, yes).ok());
   other = Hello();
   other.job = "team-b/gpt";
-  EXPECT_FALSE(Judge(kPod, other, yes).ok());
+  EXPECT_FALSE(CheckHello(kPod, other, yes).ok());
   other.job = "team-a";
-  EXPECT_TRUE(Judge(kPod, other, yes).ok());  // the view decides about jobs: below
+  EXPECT_TRUE(CheckHello(kPod, other, yes).ok());  // the view decides about jobs: below
   other.job = "team-ab/gpt";
-  EXPECT_FALSE(Judge(kPod, other, yes).ok());
+  EXPECT_FALSE(CheckHello(kPod, other, yes).ok());
 }
 
-TEST(Doorkeeper, TheViewHasTheLastWord) {
-  const IsWorker only = [](const std::string& job, const std::string& pod, const std::string& uid,
-                           int64_t attempt) {
+TEST(WorkerAuthenticator, TheViewHasTheLastWord) {
+  const CheckWorker only = [](const std::string& job, const std::string& pod, const std::string& uid,
+                              int64_t attempt) {
     if (job == "team-a/gpt" && pod == "gpt-3-0" && uid == "u-1" && attempt == 3) return Ok();
     return Status(Error{Code::kForbidden, "not a worker of it"});
   };
-  EXPECT_TRUE(Judge(kPod, Hello(), only).ok());
+  EXPECT_TRUE(CheckHello(kPod, Hello(), only).ok());
   rendezvous::Hello other = Hello();
   other.attempt = 2;
-  EXPECT_FALSE(Judge(kPod, other, only).ok());
-  EXPECT_FALSE(Judge({"team-a", "gpt-3-0", "u-2"}, Hello(), only).ok());
+  EXPECT_FALSE(CheckHello(kPod, other, only).ok());
+  EXPECT_FALSE(CheckHello({"team-a", "gpt-3-0", "u-2"}, Hello(), only).ok());
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct EventSubject {
 };
 
 // Make this event object, under a name that no other has.
-struct MakeEvent {
+struct CreateEvent {
   EventSubject subject;
   std::string name;
   bool warning = false;
@@ -43,14 +43,14 @@ struct MakeEvent {
   std::string note;
 };
 // Raise the count of one made before.
-struct CountEvent {
+struct UpdateSeries {
   std::string namespace_;
   std::string name;
   int32_t count = 2;
   std::string note;  // empty: as it stands
 };
 
-class EventBook {
+class EventCorrelator {
  public:
   struct Options {
     Duration series_window = seconds(360);
@@ -61,16 +61,16 @@ class EventBook {
     size_t capacity = 4096;
     std::string salt;  // of this process: makes names differ from those of another one
   };
-  struct Todo {
-    std::vector<MakeEvent> make;
-    std::vector<CountEvent> count;
+  struct Writes {
+    std::vector<CreateEvent> create;
+    std::vector<UpdateSeries> update;
   };
 
-  explicit EventBook(Options options) : options_(std::move(options)) {}
+  explicit EventCorrelator(Options options) : options_(std::move(options)) {}
 
   void Note(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note,
             Time now);
-  Todo Take(Time now);
+  Writes Take(Time now);
   // When Take should be called though nothing was noted.
   Time NextWakeup() const { return due_.empty() ? kNever : due_.begin()->first; }
   int64_t dropped() const { return dropped_; }
@@ -85,10 +85,10 @@ class EventBook {
     std::string name;
     bool combined = false;  // of several notes
     int32_t count = 1;
-    int32_t told = 1;
+    int32_t reported = 1;
     std::string note;  // the newest; of combined ones only
     Time last_seen{};
-    Time last_told{};
+    Time last_reported{};
     std::list<Id>::iterator used;
   };
   struct Bucket {
@@ -100,7 +100,7 @@ class EventBook {
     Time since{};
   };
 
-  bool Pay(const EventSubject& subject, Time now);
+  bool TakeToken(const EventSubject& subject, Time now);
   void Forget(Id id);
   void ForgetOld(Time now);
 
@@ -110,7 +110,7 @@ class EventBook {
   std::map<Id, Bucket> buckets_;
   std::map<Id, Similar> similar_;
   std::multimap<Time, Id> due_;  // counts to be told
-  Todo todo_;
+  Writes writes_;
   uint64_t next_ = 1;
   int64_t dropped_ = 0;
 };
