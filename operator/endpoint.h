@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the rendezvous Service lead to this replica: an EndpointSlice that the leader writes, for a Service
-// without a selector. A selector could not follow the leader: a label stays on a pod that leads no more.
+// The EndpointSlice by which the leader becomes the endpoint of the rendezvous Service. The Service has no
+// selector: a label would stay on a pod that has lost the Lease.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ringmaster::operator_main {
 
-// For server-side apply.
+// Returns the object for server-side apply.
 Json EndpointSliceFor(const std::string& service, const std::string& namespace_, const std::string& ip,
                       uint16_t port);
 

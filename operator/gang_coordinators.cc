@@ -4,33 +4,32 @@
 
 #include <algorithm>
 
+#include "operator/control/coordinator_options.h"
+
 namespace ringmaster::operator_main {
 namespace {
 
-// Deaths on several nodes reach us over a network: what belongs together comes less close together than on
-// one machine.
+// A failure of several nodes reaches the coordinator over a network, so its parts arrive further apart than
+// on one machine.
 constexpr Duration kGatherWindow = milliseconds(20);
 
-// A node that was cut off or lost its power says nothing. Agents speak five times a second, so three words in
-// a row were missed.
+// A node that was cut off or lost power sends no message. Agents send five messages a second, so three in a
+// row are missing by then.
 constexpr Duration kQuietLimit = milliseconds(700);
 
 uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t>(generation >> 32); }
 
 }  // namespace
 
-void GangCoordinators::Begin(const std::string& job, Gang& gang, const core::Status& status,
-                             const core::SetGang& order, bool resumed) {
+void GangCoordinators::Start(const std::string& job, Coordinator& coordinator, const core::Status& status,
+                             const core::SetGang& order, bool take_over) {
   const rendezvous::Generation recorded = status.display.gang_generation;
-  rendezvous::CoordinatorOptions options;
-  options.job = job;
-  options.min = order.min * order.slots;
-  options.target = order.target * order.slots;
-  options.max = order.max * order.slots;
-  options.slots = order.slots;
-  gang.term = std::max({gang.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
-  options.term = gang.term;
-  options.resumed = resumed && recorded != 0;
+  coordinator.term =
+      std::max({coordinator.term, TermOf(recorded), static_cast<uint32_t>(lease_term_) - 1}) + 1;
+  coordinator.stopping = false;
+  rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(job, order);
+  options.term = coordinator.term;
+  options.resumed = take_over && recorded != 0;
   if (options.resumed) {
     options.known_step = status.display.progress.step;
     options.known_checkpoint = status.display.progress.checkpoint_step;
@@ -38,32 +37,33 @@ void GangCoordinators::Begin(const std::string& job, Gang& gang, const core::Sta
   options.gather_window = kGatherWindow;
   options.unresponsive_limit = kQuietLimit;
   server_.AddJob(options);
-  gang.stopping = false;
 }
 
 void GangCoordinators::Order(const control::Key& key, const std::string& uid, const core::Status& status,
                              const core::SetGang& order) {
   const std::string job = key.ToString();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto [it, first] = coordinators_.try_emplace(key);
-  Gang& gang = it->second;
-  const bool another = !first && gang.uid != uid;
-  gang.uid = uid;
-  // The first order of this process takes over from an earlier leader; one after a stop begins anew; and a
-  // job of the same name is not the one before it.
-  if (first || another || (gang.stopping && !order.stop))
-    Begin(job, gang, status, order, first);
-  else
-    server_.SetLimits(job, order.min * order.slots, order.target * order.slots, order.max * order.slots);
+  Coordinator& coordinator = it->second;
+  const bool replaced = !first && coordinator.uid != uid;
+  coordinator.uid = uid;
+  // A new coordinator starts for the first order of this process (it takes over from an earlier leader), for
+  // the first order after a stop, and for a job that replaced another of the same name.
+  if (first || replaced || (coordinator.stopping && !order.stop)) {
+    Start(job, coordinator, status, order, first);
+  } else {
+    const rendezvous::SetLimits limits = control::LimitsOf(order);
+    server_.SetLimits(job, limits.min, limits.target, limits.max);
+  }
   server_.SetAttempt(job, order.attempt);
-  if (order.stop && !gang.stopping) {
+  if (order.stop && !coordinator.stopping) {
     server_.RequestStop(job);
-    gang.stopping = true;
+    coordinator.stopping = true;
   }
 }
 
 void GangCoordinators::Forget(const control::Key& key) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (coordinators_.erase(key) > 0) server_.RemoveJob(key.ToString());
 }
 

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The controller's orders for all jobs, passed on to the rendezvous server, each job under a term of its own.
+// Passes the controller's SetGang orders for all jobs to the rendezvous server, and picks each coordinator's
+// term.
 //
-// A coordinator's term must be above that of every earlier coordinator of the same job, whoever ran it: above
-// what the job's status has recorded, and at least the Lease's number of changes (which could start anew when
-// somebody deletes the Lease).
+// A coordinator's term must be above that of every earlier coordinator of the same job, in this process or
+// another: above the term in the job's status, and at least the Lease's number of transitions (which restarts
+// from zero when a user deletes the Lease).
 //
-// Threads: Order and Forget from one thread at a time.
+// Thread-safe; the caller serializes the orders for one job.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "operator/control/backend.h"
 #include "operator/core/model.h"
 #include "rendezvous/server.h"
@@ -22,30 +23,31 @@ namespace ringmaster::operator_main {
 
 class GangCoordinators {
  public:
-  // `server` must outlive the coordinators.
+  // REQUIRES: `server` outlives this object.
   GangCoordinators(rendezvous::Server& server, int64_t lease_term)
       : server_(server), lease_term_(lease_term) {}
 
-  // `status`: the job's, as far as known: what an earlier coordinator has recorded.
+  // `status`: the job's last known status, with what an earlier coordinator recorded.
   void Order(const control::Key& key, const std::string& uid, const core::Status& status,
              const core::SetGang& order);
-  // The job is gone.
+  // Removes a job that no longer exists.
   void Forget(const control::Key& key);
 
  private:
-  struct Gang {
+  struct Coordinator {
     std::string uid;
     uint32_t term = 0;
     bool stopping = false;
   };
 
-  void Begin(const std::string& job, Gang& gang, const core::Status& status, const core::SetGang& order,
-             bool resumed);
+  // `take_over`: an earlier process may have run a coordinator for this job.
+  void Start(const std::string& job, Coordinator& coordinator, const core::Status& status,
+             const core::SetGang& order, bool take_over) RM_REQUIRES(mutex_);
 
   rendezvous::Server& server_;
   const int64_t lease_term_;
-  std::mutex mutex_;
-  std::map<control::Key, Gang> coordinators_;
+  Mutex mutex_;
+  std::map<control::Key, Coordinator> coordinators_ RM_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringmaster::operator_main

@@ -18,8 +18,8 @@ control::Key KeyOf(const std::string& job) {
   return {job.substr(0, slash), slash == std::string::npos ? std::string() : job.substr(slash + 1)};
 }
 
-// Every name under which agents may call.
-std::vector<std::string> NamesOf(const Flags& flags) {
+// The host names that agents may use for the rendezvous server.
+std::vector<std::string> ServerNames(const Flags& flags) {
   const std::string service = flags.rendezvous_service + "." + flags.namespace_;
   std::vector<std::string> names = {service + ".svc", service, service + ".svc.cluster.local"};
   if (const auto address = ParseAddress(flags.rendezvous_advertise))
@@ -30,20 +30,20 @@ std::vector<std::string> NamesOf(const Flags& flags) {
 }  // namespace
 
 void LeaderHandle::SetCoordinators(GangCoordinators* coordinators) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   coordinators_ = coordinators;
 }
 void LeaderHandle::WithCoordinators(const std::function<void(GangCoordinators&)>& use) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (coordinators_ != nullptr) use(*coordinators_);
 }
 
 void LeaderHandle::SetGaugeSource(std::function<void(serve::Metrics::Gauges&)> fill) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   gauge_source_ = std::move(fill);
 }
 void LeaderHandle::FillGauges(serve::Metrics::Gauges& gauges) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (gauge_source_) gauge_source_(gauges);
 }
 
@@ -57,35 +57,34 @@ Leader::Leader(Dependencies deps, const Flags& flags, int64_t term)
   identity::CertificateManager::Options options;
   options.namespace_ = flags_.namespace_;
   options.secret_name = kCertificatesSecret;
-  options.names = NamesOf(flags_);
+  options.names = ServerNames(flags_);
   options.authority_life = flags_.ca_life;
   options.on_change = [this](const identity::Certificates& certificates) {
     {
-      std::lock_guard lock(mutex_);
-      certificates_ = certificates;
+      MutexLock lock(mutex_);
+      new_certificates_ = certificates;
     }
     deps_.wake();
   };
-  authority_ = std::make_unique<identity::CertificateManager>(deps_.api, std::move(options));
+  certificates_ = std::make_unique<identity::CertificateManager>(deps_.api, std::move(options));
 }
 
 Leader::~Leader() {
-  authority_.reset();
-  deps_.leader_handle.SetGaugeSource(nullptr);
+  certificates_.reset();
+  deps_.handle.SetGaugeSource(nullptr);
   if (loop_) loop_->Stop();
-  deps_.leader_handle.SetCoordinators(nullptr);
+  deps_.handle.SetCoordinators(nullptr);
   if (server_) server_->Shutdown();
 }
 
 Status Leader::Advance() {
   std::optional<identity::Certificates> certificates;
   {
-    std::lock_guard lock(mutex_);
-    certificates = std::exchange(certificates_, std::nullopt);
+    MutexLock lock(mutex_);
+    certificates = std::exchange(new_certificates_, std::nullopt);
   }
   if (certificates) {
-    // Workers are told of an authority before it signs (authority.h), so the order of these two does not
-    // matter.
+    // Workers know an authority before it signs (certificates.h), so these two may happen in any order.
     deps_.backend.SetAuthority(certificates->Bundle());
     if (server_) {
       RM_TRY(server_->SetCertificate(certificates->leaf.cert_pem, certificates->leaf.key_pem));
@@ -117,7 +116,7 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
   coordinators_ = std::make_unique<GangCoordinators>(*server_, term_);
-  deps_.leader_handle.SetCoordinators(coordinators_.get());
+  deps_.handle.SetCoordinators(coordinators_.get());
   log::Info("rendezvous port={} term={}", server_->port(), term_);
   PublishEndpoint();
   return Ok();
@@ -130,8 +129,8 @@ void Leader::PublishEndpoint() {
   deps_.api.Apply(kEndpointSlices, flags_.namespace_, flags_.rendezvous_service, "", slice, true,
                   [service = flags_.rendezvous_service](const Result<Json>& result) {
                     if (!result.ok())
-                      log::Error("service={} endpoint=unpublished: agents do not find us; error={}", service,
-                                 result.error().message);
+                      log::Error("service={} endpoint=unpublished: agents cannot find this leader; error={}",
+                                 service, result.error().message);
                   });
 }
 
@@ -145,7 +144,7 @@ void Leader::StartController() {
   options.on_turn = [this](Duration waited, Duration worked) { deps_.metrics.QueueWaited(waited, worked); };
   loop_ = std::make_unique<control::Loop>(deps_.backend, std::move(options));
   loop_->Start();
-  deps_.leader_handle.SetGaugeSource([this](serve::Metrics::Gauges& gauges) { ReadGauges(gauges); });
+  deps_.handle.SetGaugeSource([this](serve::Metrics::Gauges& gauges) { ReadGauges(gauges); });
   log::Info("controller=started term={} jobs={}", term_, deps_.backend.Keys().size());
 }
 
@@ -164,9 +163,9 @@ Status Leader::CheckWorker(const std::string& job, const std::string& pod, const
   if (known && known->uid == uid) {
     if (known->attempt == attempt) return Ok();
     return Error{Code::kForbidden,
-                 fmt::format("pod {} is of attempt {}, not of {}", pod, known->attempt, attempt)};
+                 fmt::format("pod {} belongs to attempt {}, not {}", pod, known->attempt, attempt)};
   }
-  return Error{Code::kForbidden, fmt::format("pod {} ({}) is no worker of {} that we know", pod, uid, job)};
+  return Error{Code::kForbidden, fmt::format("pod {} ({}) is not a known worker of {}", pod, uid, job)};
 }
 
 }  // namespace ringmaster::operator_main

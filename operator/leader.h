@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the leader does: decides about jobs and runs their rendezvous. Made when the Lease was won, gone
-// before it is handed over; in between the process may end at any moment.
+// What only the leader runs: the controller, the rendezvous server and their certificates. Created when this
+// process wins the Lease, destroyed before it hands the Lease over. The process may end at any moment in
+// between.
 //
-//   Leader leader(...);              // asks for the certificates
+//   Leader leader(...);              // starts to read or create the certificates
 //   while (...) leader.Advance();    // from the main thread, until running()
 //
-// Main thread only, but for the callbacks it hands out.
+// Not thread-safe: the main thread calls it. The callbacks that it passes on run on other threads.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "operator/control/loop.h"
 #include "operator/flags.h"
 #include "operator/gang_coordinators.h"
@@ -25,30 +26,32 @@
 
 namespace ringmaster::operator_main {
 
-// What the backend needs to know of the leader, who comes later and goes earlier. Any thread.
+// The backend and the metrics live longer than the Leader, and reach it through this handle: it is empty
+// before the election and after the Leader ends. Thread-safe.
 class LeaderHandle {
  public:
   void SetCoordinators(GangCoordinators* coordinators);
-  // Runs `use` while the coordinators stand still; not at all when there are none.
+  // Calls `use` unless there is no leader. SetCoordinators waits until `use` returns.
   void WithCoordinators(const std::function<void(GangCoordinators&)>& use) const;
-  // Fills in the numbers that only the leader knows; null takes them back.
+  // `fill` sets the gauges that only the leader knows; null removes it.
   void SetGaugeSource(std::function<void(serve::Metrics::Gauges&)> fill);
   void FillGauges(serve::Metrics::Gauges& gauges) const;
 
  private:
-  mutable std::mutex mutex_;
-  GangCoordinators* coordinators_ = nullptr;
-  std::function<void(serve::Metrics::Gauges&)> gauge_source_;
+  mutable Mutex mutex_;
+  GangCoordinators* coordinators_ RM_GUARDED_BY(mutex_) = nullptr;
+  std::function<void(serve::Metrics::Gauges&)> gauge_source_ RM_GUARDED_BY(mutex_);
 };
 
 class Leader {
  public:
+  // All of them outlive the Leader.
   struct Dependencies {
     kube::ApiClient& api;
     kube::KubeBackend& backend;
     serve::Metrics& metrics;
-    LeaderHandle& leader_handle;
-    std::function<void()> wake;  // Advance has something to do; any thread
+    LeaderHandle& handle;
+    std::function<void()> wake;  // asks the main thread to call Advance; thread-safe
   };
 
   Leader(Dependencies deps, const Flags& flags, int64_t term);
@@ -56,7 +59,7 @@ class Leader {
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
 
-  // Goes on as far as possible without waiting. An error: this process cannot lead.
+  // Starts what can start without waiting. On an error this process cannot lead.
   Status Advance();
   bool running() const { return loop_ != nullptr; }
 
@@ -65,6 +68,7 @@ class Leader {
   void PublishEndpoint();
   void StartController();
   void ReadGauges(serve::Metrics::Gauges& gauges) const;
+  // Returns Ok if that pod is a worker of `job` in this attempt, as far as the view knows; else kForbidden.
   Status CheckWorker(const std::string& job, const std::string& pod, const std::string& uid,
                      int64_t attempt) const;
 
@@ -72,12 +76,12 @@ class Leader {
   const Flags flags_;
   const int64_t term_;
   identity::WorkerAuthenticator authenticator_;
-  mutable std::mutex mutex_;
-  std::optional<identity::Certificates> certificates_;  // newest, not yet taken up
+  Mutex mutex_;
+  std::optional<identity::Certificates> new_certificates_ RM_GUARDED_BY(mutex_);  // not yet in use
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<GangCoordinators> coordinators_;
   std::unique_ptr<control::Loop> loop_;
-  std::unique_ptr<identity::CertificateManager> authority_;  // last: its callback uses the above
+  std::unique_ptr<identity::CertificateManager> certificates_;  // last: its callback uses the members above
 };
 
 }  // namespace ringmaster::operator_main

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-operator: watches from the beginning, leads when it wins the Lease, ends when it loses it.
+// ringmaster-operator: watches the cluster from its start, leads once it wins the Lease, and exits when it
+// loses it.
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "base/fd.h"
@@ -32,8 +34,8 @@ namespace ringmaster::operator_main {
 namespace {
 
 constexpr int kExitLostLease = 1;
-constexpr Duration kEndLimit = seconds(30);      // then the process ends however it stands
-constexpr Duration kLeaseSilence = seconds(60);  // readiness: the API server answered us at least so lately
+constexpr Duration kShutdownLimit = seconds(30);  // after this the process exits, whatever is still running
+constexpr Duration kLeaseSilence = seconds(60);   // not ready without an answer about the Lease for this long
 constexpr std::chrono::hours kMetricsCertificateLife{24 * 365};
 
 std::string HostName() {
@@ -42,13 +44,13 @@ std::string HostName() {
   return name;
 }
 
-std::string Uuid() {
+std::string RandomSuffix() {
   const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
   CHECK(uuid.ok(), "{}", uuid.error().message);
   return uuid.value().substr(0, 8);
 }
 
-// Lets any thread wake the main one.
+// Wakes the main thread's poll from any thread.
 class Notifier {
  public:
   Notifier() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { CHECK(fd_.valid(), "eventfd"); }
@@ -66,37 +68,9 @@ class Notifier {
   Fd fd_;
 };
 
-serve::Metrics::Gauges ReadGauges(const kube::KubeBackend& backend, const kube::EventRecorder& recorder,
-                                  const LeaderHandle& leader_handle) {
-  serve::Metrics::Gauges now;
-  // Also those that no job is in: who draws or compares them should find them.
-  std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> phases{};
-  for (const control::Key& key : backend.Keys()) {
-    const auto snapshot = backend.Observe(key);
-    if (!snapshot) continue;
-    const core::Display& display = snapshot->observed.status.display;
-    ++phases[static_cast<size_t>(display.phase)];
-    now.pods += static_cast<int64_t>(snapshot->observed.pods.size());
-    if (snapshot->observed.report) {
-      for (const rendezvous::WorkerFacts& worker : snapshot->observed.report->facts) {
-        ++now.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
-        now.workers_in_trouble += worker.facts.device_faults.empty() ? 0 : 1;
-      }
-    }
-    const auto gated = [](const core::Pod& pod) { return pod.gated; };
-    now.gangs_waiting +=
-        std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
-  }
-  for (size_t i = 0; i < phases.size(); ++i)
-    now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), phases[i]);
-  now.cached_objects = backend.ObjectCounts();
-  now.events_dropped = recorder.dropped();
-  leader_handle.FillGauges(now);
-  return now;
-}
-
-// What has become of a job, as its status tells: counted once, by the leader who sees it.
-void CountChange(serve::Metrics& metrics, const kube::JobRecord& before, const kube::JobRecord& after) {
+// Counts restarts, ends and first steps of a job from two statuses in a row. Only the leader calls it, so
+// each is counted once.
+void CountJobChange(serve::Metrics& metrics, const kube::JobRecord& before, const kube::JobRecord& after) {
   const core::Ledger& was = before.status.ledger;
   const core::Ledger& is = after.status.ledger;
   const int32_t charged = is.restarts.charged - was.restarts.charged;
@@ -111,193 +85,264 @@ void CountChange(serve::Metrics& metrics, const kube::JobRecord& before, const k
   if (stepped(after) && !stepped(before)) metrics.FirstStep(Now() - after.created);
 }
 
-std::string FirstOf(const std::vector<std::string>& problems) {
-  return problems.empty() ? std::string() : problems[0];
-}
-
-Result<std::unique_ptr<serve::HttpServer>> StartMetrics(const Flags& flags, const serve::Metrics& metrics,
-                                                        serve::AccessReviewer& gate) {
-  const auto address = ParseAddress(flags.metrics_address);
-  serve::HttpServerOptions options;
-  options.host = address->host;
-  options.port = address->port;
-  if (!flags.metrics_open) {
-    // Scrapers skip verification, as with every operator that has no certificate of its own: what protects
-    // the numbers is the question who asks.
-    RM_ASSIGN(const identity::KeyPair own, identity::MakeAuthority("ringmaster-operator metrics",
-                                                                   kube::WallNow(), kMetricsCertificateLife));
-    options.tls_cert_pem = own.cert_pem;
-    options.tls_key_pem = own.key_pem;
-  }
-  return serve::HttpServer::Start(options,
-                                  serve::MetricsHandler(metrics, flags.metrics_open ? nullptr : &gate));
-}
-
-Status Run(const Flags& flags, const Fd& signals) {
-  const std::string identity = (flags.identity.empty() ? HostName() : flags.identity) + "_" + Uuid();
-  kube::ConfigOptions config_options;
-  config_options.kubeconfig_paths = flags.kubeconfig;
-  config_options.context = flags.context;
-  RM_ASSIGN(kube::ClientConfig config, kube::LoadConfig(config_options));
+Result<kube::ClientConfig> LoadClientConfig(const Flags& flags) {
+  kube::ConfigOptions options;
+  options.kubeconfig_paths = flags.kubeconfig;
+  options.context = flags.context;
+  RM_ASSIGN(kube::ClientConfig config, kube::LoadConfig(options));
   config.user_agent = std::string("ringmaster-operator/") + RINGMASTER_VERSION;
   if (!config.ca_pem.empty()) {
-    // OpenSSL reads the system's authorities for each connection, though only the cluster's are trusted: 20
-    // ms of CPU. Whatever these were set to is for others; credential plugins still get that.
+    // OpenSSL loads the system's authorities for each connection (20 ms of CPU), though only the cluster's
+    // are trusted. Credential plugins still get the original values.
     ::setenv("SSL_CERT_FILE", "/dev/null", 1);
     ::setenv("SSL_CERT_DIR", "/nonexistent", 1);
   }
-  log::Info("server={} identity={} version={}", config.server, identity, RINGMASTER_VERSION);
+  return config;
+}
 
-  serve::Metrics metrics;
-  RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
-  MeteredHttp http(std::move(transport), metrics);
-  const auto on_retry = [&metrics](const std::string& method, int status) {
-    metrics.RequestRetried(method, status);
-  };
-  kube::ApiClient api(http, kube::kFieldManager, on_retry);
-  kube::PriorityHttp urgent(http, kube::RequestPriority::kUrgent, flags.renew_deadline / 2);
-  kube::ApiClient urgent_api(urgent, kube::kFieldManager, on_retry);
-  kube::PriorityHttp patient(http, kube::RequestPriority::kBackground);
-  kube::ApiClient patient_api(patient, kube::kFieldManager, on_retry);
-  Notifier notifier;
-  LeaderHandle leader_handle;
+// One replica: its connection to the API server, its view of the cluster, its Lease and, while it leads, the
+// Leader. Members are declared in the order in which they depend on each other.
+class Operator {
+ public:
+  Operator(const Flags& flags, std::string identity, std::unique_ptr<kube::HttpClient> transport)
+      : flags_(flags),
+        identity_(std::move(identity)),
+        http_(std::move(transport), metrics_),
+        api_(http_, kube::kFieldManager, RetryCounter()),
+        urgent_http_(http_, kube::RequestPriority::kUrgent, flags.renew_deadline / 2),
+        urgent_api_(urgent_http_, kube::kFieldManager, RetryCounter()),
+        background_http_(http_, kube::RequestPriority::kBackground),
+        background_api_(background_http_, kube::kFieldManager, RetryCounter()),
+        lease_(urgent_api_, LeaseOptions()),
+        recorder_(background_api_, RecorderOptions()),
+        backend_(api_, BackendOptions()),
+        reviewer_(api_) {
+    metrics_.Leading(flags_.lease_name, false);
+    metrics_.SetGauges([this] { return ReadGauges(); });
+  }
 
-  // Filled in below, before anything could ask.
-  std::unique_ptr<election::LeaderElector> lease;
-  const auto may_write = [&lease] { return lease && lease->MayWrite(); };
+  // Runs until a signal arrives (Ok) or this process cannot lead any more (an error).
+  Status Run(const Fd& signals) {
+    RM_TRY(StartHealthServer());
+    RM_TRY(StartMetricsServer());
+    backend_.Start();
+    lease_.Start();
+    const Status outcome = WatchAndLead(signals);
+    Shutdown();
+    return outcome;
+  }
 
-  kube::EventRecorder::Options recorder_options;
-  recorder_options.instance = identity;
-  recorder_options.may_write = may_write;
-  recorder_options.correlator.salt = Uuid();
-  kube::EventRecorder recorder(patient_api, std::move(recorder_options));
+ private:
+  std::function<void(const std::string&, int)> RetryCounter() {
+    return [this](const std::string& method, int status) { metrics_.RequestRetried(method, status); };
+  }
 
-  kube::KubeBackend* observed = nullptr;
-  const std::string advertise = flags.rendezvous_advertise.empty()
-                                    ? fmt::format("{}.{}.svc:{}", flags.rendezvous_service, flags.namespace_,
-                                                  ParseAddress(flags.rendezvous_address)->port)
-                                    : flags.rendezvous_advertise;
-  kube::KubeBackend::Options options;
-  options.clock = kube::WallClock(Now(), kube::WallNow());
-  options.namespaces = flags.watch_namespaces;
-  options.may_write = may_write;
-  options.context = [&](const control::Key&) {
-    wiring::Context context;
-    context.worker_image = flags.worker_image;
-    context.coordinator_address = advertise;
-    return context;
-  };
-  options.on_gang = [&](const control::Key& key, const core::SetGang& order) {
-    const auto snapshot = observed->Observe(key);
+  election::LeaderElector::Options LeaseOptions() {
+    election::LeaderElector::Options options;
+    options.namespace_ = flags_.namespace_;
+    options.name = flags_.lease_name;
+    options.lease.identity = identity_;
+    options.lease.duration = flags_.lease_duration;
+    options.lease.renew_deadline = flags_.renew_deadline;
+    options.lease.retry_period = flags_.retry_period;
+    options.lease.seed = std::hash<std::string>()(identity_);
+    options.on_elected = [this](int64_t term) {
+      metrics_.Leading(flags_.lease_name, true);
+      term_ = term;
+      notifier_.Notify();
+    };
+    options.on_lost = [this] {
+      metrics_.Leading(flags_.lease_name, false);
+      lost_ = true;
+      notifier_.Notify();
+    };
+    return options;
+  }
+
+  kube::EventRecorder::Options RecorderOptions() {
+    kube::EventRecorder::Options options;
+    options.instance = identity_;
+    options.may_write = [this] { return lease_.MayWrite(); };
+    options.correlator.salt = RandomSuffix();
+    return options;
+  }
+
+  kube::KubeBackend::Options BackendOptions() {
+    kube::KubeBackend::Options options;
+    options.clock = kube::WallClock(Now(), kube::WallNow());
+    options.namespaces = flags_.watch_namespaces;
+    options.may_write = [this] { return lease_.MayWrite(); };
+    options.context = [this](const control::Key&) {
+      wiring::Context context;
+      context.worker_image = flags_.worker_image;
+      context.coordinator_address = CoordinatorAddress();
+      return context;
+    };
+    options.on_gang = [this](const control::Key& key, const core::SetGang& order) { OrderGang(key, order); };
+    options.on_event = [this](const control::Key& key, const std::string& uid, const core::Event& event) {
+      log::Info("job={} reason={} {}", key.ToString(), event.reason, event.message);
+      recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
+    };
+    options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
+    options.on_job = [this](const kube::JobRecord& before, const kube::JobRecord& after) {
+      if (lease_.MayWrite()) CountJobChange(metrics_, before, after);
+    };
+    options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
+      log::Warn("watch={} error={}", resource.plural, error.message);
+    };
+    return options;
+  }
+
+  // The host:port that agents connect to.
+  std::string CoordinatorAddress() const {
+    if (!flags_.rendezvous_advertise.empty()) return flags_.rendezvous_advertise;
+    return fmt::format("{}.{}.svc:{}", flags_.rendezvous_service, flags_.namespace_,
+                       ParseAddress(flags_.rendezvous_address)->port);
+  }
+
+  void OrderGang(const control::Key& key, const core::SetGang& order) {
+    const auto snapshot = backend_.Observe(key);
     if (!snapshot) return;
-    leader_handle.WithCoordinators([&](GangCoordinators& coordinators) {
+    handle_.WithCoordinators([&](GangCoordinators& coordinators) {
       coordinators.Order(key, snapshot->observed.job.uid, snapshot->observed.status, order);
     });
-  };
-  options.on_event = [&](const control::Key& key, const std::string& uid, const core::Event& event) {
-    log::Info("job={} reason={} {}", key.ToString(), event.reason, event.message);
-    recorder.Note({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
-  };
-  options.host_ports = {flags.host_ports.first, flags.host_ports.last - flags.host_ports.first + 1};
-  options.on_job = [&](const kube::JobRecord& before, const kube::JobRecord& after) {
-    if (may_write()) CountChange(metrics, before, after);
-  };
-  options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
-    log::Warn("watch={} error={}", resource.plural, error.message);
-  };
-  kube::KubeBackend backend(api, std::move(options));
-  observed = &backend;
-  metrics.SetGauges([&] { return ReadGauges(backend, recorder, leader_handle); });
-
-  std::atomic<int64_t> term{0};
-  std::atomic<bool> lost{false};
-  election::LeaderElector::Options lease_options;
-  lease_options.namespace_ = flags.namespace_;
-  lease_options.name = flags.lease_name;
-  lease_options.lease.identity = identity;
-  lease_options.lease.duration = flags.lease_duration;
-  lease_options.lease.renew_deadline = flags.renew_deadline;
-  lease_options.lease.retry_period = flags.retry_period;
-  lease_options.lease.seed = std::hash<std::string>()(identity);
-  lease_options.on_elected = [&](int64_t won) {
-    metrics.Leading(flags.lease_name, true);
-    term = won;
-    notifier.Notify();
-  };
-  lease_options.on_lost = [&] {
-    metrics.Leading(flags.lease_name, false);
-    lost = true;
-    notifier.Notify();
-  };
-  metrics.Leading(flags.lease_name, false);
-  lease = std::make_unique<election::LeaderElector>(urgent_api, std::move(lease_options));
-
-  serve::AccessReviewer gate(api);
-  std::unique_ptr<serve::HttpServer> health;
-  std::unique_ptr<serve::HttpServer> numbers;
-  if (!flags.health_address.empty()) {
-    const auto address = ParseAddress(flags.health_address);
-    serve::HttpServerOptions server;
-    server.host = address->host;
-    server.port = address->port;
-    RM_ASSIGN(
-        health,
-        serve::HttpServer::Start(
-            server,
-            serve::HealthHandler(
-                {}, {{"caches", [&] { return backend.Synced() ? "" : "not everything was listed yet"; }},
-                     {"watches", [&] { return FirstOf(backend.Problems()); }},
-                     {"lease", [&] {
-                        return lease->AnsweredWithin(kLeaseSilence) ? "" : "the API server does not answer";
-                      }}})));
-    log::Info("health port={}", health->port());
-  }
-  if (!flags.metrics_address.empty()) {
-    RM_ASSIGN(numbers, StartMetrics(flags, metrics, gate));
-    log::Info("metrics port={}", numbers->port());
   }
 
-  backend.Start();
-  lease->Start();
+  serve::Metrics::Gauges ReadGauges() const {
+    serve::Metrics::Gauges now;
+    // Every phase gets a value, so that dashboards find those that no job is in.
+    std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> phases{};
+    for (const control::Key& key : backend_.Keys()) {
+      const auto snapshot = backend_.Observe(key);
+      if (!snapshot) continue;
+      const core::Display& display = snapshot->observed.status.display;
+      ++phases[static_cast<size_t>(display.phase)];
+      now.pods += static_cast<int64_t>(snapshot->observed.pods.size());
+      if (snapshot->observed.report) {
+        for (const rendezvous::WorkerFacts& worker : snapshot->observed.report->facts) {
+          ++now.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
+          now.workers_with_device_fault += worker.facts.device_faults.empty() ? 0 : 1;
+        }
+      }
+      const auto gated = [](const core::Pod& pod) { return pod.gated; };
+      now.gangs_waiting +=
+          std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
+    }
+    for (size_t i = 0; i < phases.size(); ++i)
+      now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), phases[i]);
+    now.cached_objects = backend_.ObjectCounts();
+    now.events_dropped = recorder_.dropped();
+    handle_.FillGauges(now);
+    return now;
+  }
 
-  std::unique_ptr<Leader> leader;
-  Status outcome;
-  for (;;) {
-    const bool waiting = leader && !leader->running();
-    pollfd polled[] = {{signals.get(), POLLIN, 0}, {notifier.fd(), POLLIN, 0}};
-    ::poll(polled, 2, waiting ? 100 : -1);
-    if (polled[0].revents != 0) {
-      log::Info("ending");
-      break;
+  Status StartHealthServer() {
+    if (flags_.health_address.empty()) return Ok();
+    const auto address = ParseAddress(flags_.health_address);
+    serve::HttpServerOptions options;
+    options.host = address->host;
+    options.port = address->port;
+    std::vector<serve::HealthCheck> ready;
+    ready.push_back(
+        {"caches", [this] { return backend_.Synced() ? "" : "the first lists are not complete"; }});
+    ready.push_back({"watches", [this] {
+                       const std::vector<std::string> problems = backend_.Problems();
+                       return problems.empty() ? std::string() : problems[0];
+                     }});
+    ready.push_back({"lease", [this] {
+                       return lease_.AnsweredWithin(kLeaseSilence) ? "" : "the API server does not respond";
+                     }});
+    RM_ASSIGN(health_server_, serve::HttpServer::Start(options, serve::HealthHandler({}, std::move(ready))));
+    log::Info("health port={}", health_server_->port());
+    return Ok();
+  }
+
+  Status StartMetricsServer() {
+    if (flags_.metrics_address.empty()) return Ok();
+    const auto address = ParseAddress(flags_.metrics_address);
+    serve::HttpServerOptions options;
+    options.host = address->host;
+    options.port = address->port;
+    if (!flags_.metrics_open) {
+      // Scrapers skip verification of a self-signed certificate. The reviewer protects the metrics: it checks
+      // who reads them.
+      RM_ASSIGN(
+          const identity::KeyPair own,
+          identity::MakeAuthority("ringmaster-operator metrics", kube::WallNow(), kMetricsCertificateLife));
+      options.tls_cert_pem = own.cert_pem;
+      options.tls_key_pem = own.key_pem;
     }
-    notifier.Clear();
-    if (lost) {
-      outcome =
-          Error{Code::kUnavailable, "the Lease was lost: another replica leads, or the API server is away"};
-      break;
-    }
-    if (term != 0 && !leader)
-      leader = std::make_unique<Leader>(
-          Leader::Dependencies{api, backend, metrics, leader_handle, [&notifier] { notifier.Notify(); }},
-          flags, term.load());
-    if (leader) {
-      outcome = leader->Advance();
-      if (!outcome.ok()) break;
+    serve::HttpHandler handler = serve::MetricsHandler(metrics_, flags_.metrics_open ? nullptr : &reviewer_);
+    RM_ASSIGN(metrics_server_, serve::HttpServer::Start(options, std::move(handler)));
+    log::Info("metrics port={}", metrics_server_->port());
+    return Ok();
+  }
+
+  // The main loop: waits for a signal, the election and the Leader's next step.
+  Status WatchAndLead(const Fd& signals) {
+    for (;;) {
+      const bool waiting = leader_ && !leader_->running();
+      pollfd polled[] = {{signals.get(), POLLIN, 0}, {notifier_.fd(), POLLIN, 0}};
+      ::poll(polled, 2, waiting ? 100 : -1);
+      if (polled[0].revents != 0) {
+        log::Info("ending");
+        return Ok();
+      }
+      notifier_.Clear();
+      if (lost_)
+        return Error{Code::kUnavailable,
+                     "lost the Lease: another replica leads, or the API server does not respond"};
+      if (term_ != 0 && !leader_)
+        leader_ = std::make_unique<Leader>(
+            Leader::Dependencies{api_, backend_, metrics_, handle_, [this] { notifier_.Notify(); }}, flags_,
+            term_.load());
+      if (leader_) RM_TRY(leader_->Advance());
     }
   }
 
-  // However this goes on, it ends.
-  std::thread([] {
-    std::this_thread::sleep_for(kEndLimit);
-    std::_Exit(kExitLostLease);
-  }).detach();
-  numbers.reset();
-  health.reset();
-  metrics.SetGauges(nullptr);
-  leader.reset();  // no decision after this, so the Lease may be handed over
-  lease->Stop();
-  backend.Stop();
-  return outcome;
+  void Shutdown() {
+    // The process exits even when one of the steps below hangs.
+    std::thread([] {
+      std::this_thread::sleep_for(kShutdownLimit);
+      std::_Exit(kExitLostLease);
+    }).detach();
+    metrics_server_.reset();
+    health_server_.reset();
+    metrics_.SetGauges(nullptr);
+    leader_.reset();  // no decision after this, so another replica may take the Lease
+    lease_.Stop();
+    backend_.Stop();
+  }
+
+  const Flags& flags_;
+  const std::string identity_;
+  serve::Metrics metrics_;
+  MeteredHttp http_;
+  kube::ApiClient api_;
+  kube::PriorityHttp urgent_http_;  // for the Lease: its renewals must not wait behind other requests
+  kube::ApiClient urgent_api_;
+  kube::PriorityHttp background_http_;  // for events
+  kube::ApiClient background_api_;
+  Notifier notifier_;
+  LeaderHandle handle_;
+  std::atomic<int64_t> term_{0};  // 0: not elected
+  std::atomic<bool> lost_{false};
+  election::LeaderElector lease_;
+  kube::EventRecorder recorder_;
+  kube::KubeBackend backend_;
+  serve::AccessReviewer reviewer_;
+  std::unique_ptr<serve::HttpServer> health_server_;
+  std::unique_ptr<serve::HttpServer> metrics_server_;
+  std::unique_ptr<Leader> leader_;
+};
+
+Status Run(const Flags& flags, const Fd& signals) {
+  const std::string identity = (flags.identity.empty() ? HostName() : flags.identity) + "_" + RandomSuffix();
+  RM_ASSIGN(const kube::ClientConfig config, LoadClientConfig(flags));
+  log::Info("server={} identity={} version={}", config.server, identity, RINGMASTER_VERSION);
+  RM_ASSIGN(auto transport, kube::MakeHttpClient(config));
+  Operator replica(flags, identity, std::move(transport));
+  return replica.Run(signals);
 }
 
 int Main(int argc, char** argv) {
@@ -308,10 +353,10 @@ int Main(int argc, char** argv) {
     log::InitJson("ringmaster-operator");
   else
     log::Init("ringmaster-operator");
-  // Objects come on many threads and stay for long: with an arena for each, every one of them keeps its own
-  // holes.
+  // Many threads allocate objects that live long. With an arena per thread, each arena would fragment.
   ::mallopt(M_ARENA_MAX, 2);
-  // Before any thread is there: all of them inherit the mask, and the signals wait for us.
+  // Blocked before the first thread starts, so that all threads inherit the mask and signalfd gets the
+  // signals.
   sigset_t mask;
   ::sigemptyset(&mask);
   for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&mask, signal);

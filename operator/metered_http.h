@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A transport that tells how each request went: for the rest_client_* metrics. Threads as the transport
-// inside.
+// An HttpClient that records each request's method, status and duration for the rest_client_* metrics.
+// Thread-safe if the wrapped client is.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@ namespace ringmaster::operator_main {
 
 class MeteredHttp final : public kube::HttpClient {
  public:
-  // `metrics` must outlive this, and the requests in flight.
+  // REQUIRES: `metrics` outlives this object and the requests in flight.
   MeteredHttp(std::unique_ptr<kube::HttpClient> inner, serve::Metrics& metrics)
       : inner_(std::move(inner)), metrics_(metrics) {}
 
   void Send(kube::HttpRequest request, std::function<void(Result<kube::HttpResponse>)> done) override {
-    auto told = [this, method = request.method, began = Now(),
-                 done = std::move(done)](Result<kube::HttpResponse> answer) {
+    auto metered = [this, method = request.method, began = Now(),
+                    done = std::move(done)](Result<kube::HttpResponse> answer) {
       metrics_.Requested(method, answer.ok() ? answer.value().status : 0, Now() - began);
       done(std::move(answer));
     };
-    inner_->Send(std::move(request), std::move(told));
+    inner_->Send(std::move(request), std::move(metered));
   }
   std::unique_ptr<kube::HttpStream> Stream(kube::HttpRequest request,
                                            kube::StreamHandlers handlers) override {

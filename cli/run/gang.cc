@@ -2,28 +2,26 @@
 
 #include "cli/run/gang.h"
 
+#include "operator/control/coordinator_options.h"
+
 namespace ringmaster::cli {
 
 void Gang::Order(const core::SetGang& order) {
   if (order.stop) {
-    // Nothing to stop before the first coordinator.
+    // Before the first coordinator there is nothing to stop.
     if (term_ > 0 && !stopping_) server_->RequestStop(job_);
     stopping_ = true;
     return;
   }
   if (term_ == 0 || stopping_) {
-    rendezvous::CoordinatorOptions options;
-    options.job = job_;
-    options.min = order.min * order.slots;
-    options.target = order.target * order.slots;
-    options.max = order.max * order.slots;
-    options.slots = order.slots;
+    rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(job_, order);
     options.term = ++term_;
     server_->AddJob(options);
     stopping_ = false;
     return;
   }
-  server_->SetLimits(job_, order.min * order.slots, order.target * order.slots, order.max * order.slots);
+  const rendezvous::SetLimits limits = control::LimitsOf(order);
+  server_->SetLimits(job_, limits.min, limits.target, limits.max);
 }
 
 }  // namespace ringmaster::cli

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The controller's orders for the gang, passed on to the coordinator. One coordinator serves until it was
-// told to stop; when the job goes on after that (resume after suspend), the next one gets a higher term, so
-// its generations are above everything of the one before.
+// Passes the controller's SetGang orders to the rendezvous server. A coordinator serves until an order stops
+// it. When the job resumes, the next coordinator gets a higher term, so that its generations are above those
+// of the one before.
 //
-// Thread rule: Order comes from the loop's thread only.
+// Not thread-safe: the control loop's thread calls Order.
 #pragma once
 
 #include <cstdint>

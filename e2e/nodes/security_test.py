@@ -112,10 +112,10 @@ class Security(unittest.TestCase):
                  "the token is not valid, or not for this audience"),
                 ("of no pod", "mine", "mine-1-0", self.token(None), "the token is not bound to a pod"),
                 ("of another job", "mine", "mine-1-0", self.token("other-1-0"),
-                 "the token is of pod other-1-0, not of mine-1-0"),
+                 "the token belongs to pod other-1-0, not mine-1-0"),
                 ("of another job, as itself", "mine", "other-1-0", self.token("other-1-0"), "pod other-1-0 ("),
                 ("of a missing job", "none", "mine-1-0", self.token("mine-1-0"),
-                 f"pod mine-1-0 ({self.worker['metadata']['uid']}) is no worker of default/none")):
+                 f"pod mine-1-0 ({self.worker['metadata']['uid']}) is not a known worker of default/none")):
             with self.subTest(what):
                 secure = self.connect_tls()
                 secure.sendall(self.hello(job, pod, token))

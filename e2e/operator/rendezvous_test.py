@@ -134,7 +134,7 @@ class Rendezvous(unittest.TestCase):
             with context.wrap_socket(raw, server_hostname="127.0.0.1") as secure:
                 self.assertIn(secure.version(), ("TLSv1.2", "TLSv1.3"))
         stale = self.agent(pods[0], RINGMASTER_ATTEMPT="7")
-        self.operator.wait_log(r"is of attempt 1, not of 7")
+        self.operator.wait_log(r"belongs to attempt 1, not 7")
         self.assertIsNone(stale.process.poll())
 
     def test_another_authority_reaches_a_gang_that_runs(self):

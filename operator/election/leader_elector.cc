@@ -3,6 +3,7 @@
 #include "operator/election/leader_elector.h"
 
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -15,7 +16,7 @@ namespace {
 const kube::Resource kLeases{"coordination.k8s.io", "v1", "leases"};
 constexpr Duration kReleaseLimit = seconds(3);
 
-// Only for people: no elector decides by it.
+// For display only: no candidate decides by these times.
 std::string TimeText() { return kube::WallTimeText(kube::WallNow()); }
 
 }  // namespace
@@ -41,7 +42,7 @@ Result<LeaseRecord> FromLease(const Json& lease) {
   LeaseRecord record;
   RM_ASSIGN(record.revision, JsonString(*metadata, "resourceVersion"));
   const Json spec = lease.value("spec", Json::object());
-  // Every member is optional; what is missing reads as a Lease that nobody holds.
+  // Every member is optional. Without a holderIdentity the Lease is free.
   if (spec.contains("holderIdentity") && spec["holderIdentity"].is_string())
     record.holder = spec["holderIdentity"].get<std::string>();
   if (spec.contains("leaseDurationSeconds") && spec["leaseDurationSeconds"].is_number_integer())
@@ -59,38 +60,35 @@ class LeaderElector::Mailbox {
   };
 
   void Push(Answer answer) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     answers_.push_back(std::move(answer));
-    ready_.notify_all();
+    ready_.NotifyAll();
   }
   void Close() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
-    ready_.notify_all();
+    ready_.NotifyAll();
   }
-  // An answer, or nullopt at `until` or when closed.
+  // Waits for an answer. Returns nullopt at `until` or once closed.
   std::optional<Answer> Take(Time until) {
-    std::unique_lock lock(mutex_);
-    const auto something = [&] { return closed_ || !answers_.empty(); };
-    if (until == kNever)
-      ready_.wait(lock, something);
-    else
-      ready_.wait_until(lock, until, something);
+    MutexLock lock(mutex_);
+    while (!closed_ && answers_.empty())
+      if (!ready_.WaitUntil(lock, until)) break;
     if (answers_.empty()) return std::nullopt;
     Answer answer = std::move(answers_.front());
     answers_.pop_front();
     return answer;
   }
   bool closed() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return closed_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable ready_;
-  std::deque<Answer> answers_;
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  CondVar ready_;
+  std::deque<Answer> answers_ RM_GUARDED_BY(mutex_);
+  bool closed_ RM_GUARDED_BY(mutex_) = false;
 };
 
 LeaderElector::LeaderElector(kube::ApiClient& api, Options options)
@@ -111,7 +109,7 @@ void LeaderElector::Stop() {
 }
 
 std::string LeaderElector::holder() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return holder_;
 }
 
@@ -140,7 +138,7 @@ void LeaderElector::Run() {
                 });
     const auto answer = gone->Take(Now() + kReleaseLimit);
     if (!answer || !answer->result.ok())
-      log::Warn("lease={} release=failed: the next leader waits until it expires", options_.name);
+      log::Warn("lease={} release=failed: the next leader must wait until the Lease expires", options_.name);
   }
 }
 
@@ -186,10 +184,10 @@ void LeaderElector::HandleAnswer(const LeaseStateMachine::Action& action, const 
 void LeaderElector::PublishState(Time now) {
   leadership_ends_ = machine_.LeadershipEnds().time_since_epoch().count();
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (holder_ != machine_.holder()) {
       holder_ = machine_.holder();
-      log::Info("lease={} holder={}", options_.name, holder_.empty() ? "nobody" : holder_);
+      log::Info("lease={} holder={}", options_.name, holder_.empty() ? "none" : holder_);
     }
   }
   if (!elected_ && machine_.Leading(now)) {

@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Holds a Lease of the API server for this process, or waits for it: an LeaseStateMachine, one thread, and
-// real requests.
+// Acquires a Lease for this process and keeps it: runs a LeaseStateMachine on one thread against the API
+// server.
 //
-// The callbacks run on the keeper's thread. `on_elected` comes at most once, `on_lost` at most once after it;
-// after that the process should end (elector.h E2). MayWrite and the other readers may be called from any
-// thread.
+// The callbacks run on that thread. `on_elected` comes at most once, `on_lost` at most once after it; the
+// process should exit then (lease_state_machine.h, E2).
+//
+// Thread-safe.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/json.h"
+#include "base/mutex.h"
 #include "operator/election/lease_state_machine.h"
 #include "operator/kube/api_client.h"
 
 namespace ringmaster::election {
 
-// The Lease object, as the API has it. `acquired` and `renewed` are RFC 3339 with microseconds; an empty
-// holder is left out, as the API wants it.
+// The Lease object of the API. `acquired` and `renewed` are RFC 3339 with microseconds. An empty holder is
+// left out, as the API requires.
 Json ToLease(const LeaseRecord& record, const std::string& name, const std::string& acquired,
              const std::string& renewed);
 Result<LeaseRecord> FromLease(const Json& lease);
@@ -39,23 +38,24 @@ class LeaderElector {
     std::function<void()> on_lost;
   };
 
-  // `api` must outlive the keeper.
+  // REQUIRES: `api` outlives the elector.
   LeaderElector(kube::ApiClient& api, Options options);
-  ~LeaderElector();  // as Stop
+  ~LeaderElector();  // calls Stop
   LeaderElector(const LeaderElector&) = delete;
   LeaderElector& operator=(const LeaderElector&) = delete;
 
   void Start();
-  // Hands the Lease over, when it is ours, and waits for that a moment. Not from a callback.
+  // Releases the Lease if this process holds it, and waits up to 3 s for the answer. REQUIRES: not called
+  // from a callback.
   void Stop();
 
-  // Whether a write begun now ends before the Lease can be anybody else's, as far as our clock can tell.
+  // Returns true if a write that begins now ends before another process can hold the Lease, by our clock.
   bool MayWrite() const {
     return Now().time_since_epoch().count() < leadership_ends_.load(std::memory_order_acquire);
   }
-  // The holder last seen; empty: nobody.
+  // The holder last seen; empty: none is known.
   std::string holder() const;
-  // Whether the API server answered us about the Lease within the last `age`.
+  // Returns true if the API server answered a request about the Lease within the last `age`.
   bool AnsweredWithin(Duration age) const;
 
  private:
@@ -68,14 +68,17 @@ class LeaderElector {
 
   kube::ApiClient& api_;
   const Options options_;
-  LeaseStateMachine machine_;  // of the thread
+  // Used by thread_ only.
+  LeaseStateMachine machine_;
   std::string acquired_;
   bool elected_ = false;
-  std::shared_ptr<Mailbox> mailbox_;  // shared with answers that may come after us
+
+  const std::shared_ptr<Mailbox>
+      mailbox_;  // shared with callbacks of the client, which may outlive the elector
   std::atomic<int64_t> leadership_ends_{INT64_MIN};
   std::atomic<int64_t> last_answer_{INT64_MIN};
-  mutable std::mutex mutex_;
-  std::string holder_;
+  mutable Mutex mutex_;
+  std::string holder_ RM_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

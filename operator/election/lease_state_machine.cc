@@ -15,7 +15,7 @@ LeaseStateMachine::LeaseStateMachine(Options options) : options_(std::move(optio
 }
 
 Time LeaseStateMachine::RetryAt(Time now) {
-  // Up to a fifth more, so that candidates do not knock in step.
+  // Up to a fifth more, so that candidates do not retry at the same time.
   const auto fifth = static_cast<uint64_t>(options_.retry_period.count() / 5);
   return now + options_.retry_period + Duration(static_cast<int64_t>(rng_.Below(fifth + 1)));
 }
@@ -28,10 +28,10 @@ LeaseStateMachine::Action LeaseStateMachine::Next(Time now) {
   if (held_ && !lost_ && now >= *held_ + options_.renew_deadline) lost_ = true;
   Action action;
   if (lost_) return action;
-  // While leading the end of our right wakes the caller even when an answer is outstanding.
-  const Time end_of_right = held_ ? *held_ + options_.renew_deadline : kNever;
+  // A leader must wake at the end of its leadership even while an answer is outstanding.
+  const Time end = held_ ? *held_ + options_.renew_deadline : kNever;
   if (in_flight_ || now < next_) {
-    action.until = in_flight_ ? end_of_right : std::min(next_, end_of_right);
+    action.until = in_flight_ ? end : std::min(next_, end);
     return action;
   }
   if (must_read_) {
@@ -42,7 +42,7 @@ LeaseStateMachine::Action LeaseStateMachine::Next(Time now) {
   }
   const bool held_by_other = record_ && !record_->holder.empty() && !Ours();
   if (held_by_other && now < changed_at_ + record_->duration) {
-    // Somebody else's, and still good as far as we can tell: look again.
+    // Another candidate holds it and it has not expired by our clock: read it again later.
     must_read_ = true;
     next_ = std::min(RetryAt(now), changed_at_ + record_->duration);
     action.until = next_;
@@ -54,7 +54,7 @@ LeaseStateMachine::Action LeaseStateMachine::Next(Time now) {
   action.record.holder = options_.identity;
   action.record.duration = options_.duration;
   action.record.revision = record_ ? record_->revision : std::string();
-  // A Lease of our own that we do not remember having written is one whose answer was lost: no new term.
+  // If the Lease names us although no write was acknowledged, the answer was lost: the term stays.
   action.record.transitions = (record_ ? record_->transitions : 0) + (Ours() ? 0 : 1);
   return action;
 }
@@ -73,7 +73,7 @@ void LeaseStateMachine::OnRead(const std::optional<LeaseRecord>& lease, Time now
   } else {
     record_.reset();
   }
-  // Taken away, or deleted, while we believed to lead.
+  // Another candidate took the Lease, or a user deleted it, while we led.
   if (held_ && !Ours()) lost_ = true;
 }
 

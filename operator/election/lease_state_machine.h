@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who leads: the candidate's side of a Lease, as a pure machine (client-go's rules). Single-threaded;
-// keeper.h drives it over a real API server.
+// A candidate's side of leader election over a Lease, as a pure state machine with client-go's rules.
+// leader_elector.h drives it against an API server.
 //
-//   elector.Next(now)        what to do now: read the Lease, write it, or wait until a time
-//   elector.OnRead(...)      the Lease as it is now, or that there is none
-//   elector.OnWritten(...)   the Lease as our write left it
-//   elector.OnFailed(...)    the read or write failed; a lost race comes here too and is followed by a read
+//   machine.Next(now)        what to do now: read the Lease, write it, or wait
+//   machine.OnRead(...)      the Lease as read; nullopt: it does not exist
+//   machine.OnWritten(...)   the Lease as our write left it
+//   machine.OnFailed(...)    the read or write failed, or another candidate won the race: a read follows
 //
-// Clocks of other machines are not trusted: another holder's lease runs from the moment at which *we* saw its
-// record change. Invariants:
-//  E1. Leading(now) holds for at most `renew_deadline` after the start of our last write that was
-//  acknowledged, so
-//      that it ends before anybody else may take the Lease (duration > renew_deadline).
-//  E2. Once lost, leadership never comes back in the life of one elector: the process ends, and starts
-//  afresh. E3. The term rises with every change of holder. It is the fence of everything that outlives a
-//  leader.
+// The machine does not trust other machines' clocks: another holder's lease runs from the moment at which
+// *this* process saw the record change. Invariants:
+//  E1. Leading(now) holds for at most `renew_deadline` after the start of our last acknowledged write, so
+//  that it
+//      ends before another candidate may take the Lease (duration > renew_deadline).
+//  E2. A machine that lost the leadership never leads again: the process exits and a new one starts.
+//  E3. The term rises with every change of holder. It fences everything that outlives a leader.
+//
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -38,38 +39,39 @@ struct LeaseRecord {
 class LeaseStateMachine {
  public:
   struct Options {
-    std::string identity;  // of this process alone
+    std::string identity;  // unique to this process
     Duration duration = seconds(15);
     Duration renew_deadline = seconds(10);
     Duration retry_period = seconds(2);
-    uint64_t seed = 1;  // of the jitter of retries
+    uint64_t seed = 1;  // for the jitter of retries
   };
   enum class Step : uint8_t { kWait, kRead, kWrite };
   struct Action {
     Step step = Step::kWait;
     Time until = kNever;  // kWait
-    LeaseRecord record;   // kWrite: what to write, over its `revision`
+    LeaseRecord record;   // kWrite: the record to write over its `revision`
   };
 
+  // REQUIRES: duration > renew_deadline > retry_period, and an identity.
   explicit LeaseStateMachine(Options options);
 
-  // After kRead or kWrite it says kWait until the answer came.
+  // After kRead and kWrite, Next returns kWait until the answer has been reported.
   Action Next(Time now);
   void OnRead(const std::optional<LeaseRecord>& lease, Time now);
   void OnWritten(const LeaseRecord& lease, Time now);
   void OnFailed(Time now);
 
   bool Leading(Time now) const { return now < LeadershipEnds(); }
-  // Time::min() when we have none.
+  // Returns Time::min() when not leading.
   Time LeadershipEnds() const;
   bool lost() const { return lost_; }
-  // Number of changes of holder, ours included; of use while leading. At least 1.
+  // The number of holder changes, including ours; at least 1 while leading.
   int64_t term() const { return record_ ? record_->transitions : 0; }
-  // The holder last seen; empty when nobody is known.
+  // The holder last seen; empty: none is known.
   std::string holder() const { return record_ ? record_->holder : std::string(); }
 
-  // What to write to hand the Lease over at once; nullopt when it is not ours. Leadership ends with this
-  // call.
+  // Ends the leadership. Returns the record to write so that another candidate can take the Lease at once;
+  // nullopt when we do not hold it.
   std::optional<LeaseRecord> Release();
 
  private:
@@ -80,7 +82,7 @@ class LeaseStateMachine {
   const Options options_;
   SplitMix64 rng_;
   std::optional<LeaseRecord> record_;
-  Time changed_at_{};         // when we saw record_ change
+  Time changed_at_{};         // when record_ last changed, as we saw it
   std::optional<Time> held_;  // start of our last acknowledged write
   Time asked_at_{};           // start of the request in flight
   bool in_flight_ = false;

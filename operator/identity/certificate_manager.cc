@@ -46,34 +46,38 @@ CertificateManager::CertificateManager(kube::ApiClient& api, Options options)
 
 CertificateManager::~CertificateManager() {
   {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  stopping_.notify_all();
+  stopping_.NotifyAll();
   thread_.join();
 }
 
 bool CertificateManager::Wait(Duration pause) {
-  std::unique_lock lock(mutex_);
-  return !stopping_.wait_for(lock, pause, [&] { return stop_; });
+  const Time until = Now() + pause;
+  MutexLock lock(mutex_);
+  while (!stop_)
+    if (!stopping_.WaitUntil(lock, until)) break;
+  return !stop_;
 }
 
 void CertificateManager::Run() {
   do {
-    while (!Look())
+    while (!Sync())
       if (!Wait(kRetry)) return;
   } while (Wait(RenewalCheckDelay(*published_, kube::WallNow())));
 }
 
-bool CertificateManager::Look() {
-  // Answers are waited for: this thread has nothing else to do, and the client gives up by itself.
+bool CertificateManager::Sync() {
+  // Waits for each answer: this thread has nothing else to do, and the client has a time limit.
   const auto ask = [](auto&& request) {
     auto promise = std::make_shared<std::promise<Result<Json>>>();
     auto answer = promise->get_future();
     request([promise](Result<Json> result) { promise->set_value(std::move(result)); });
     return answer.get();
   };
-  const auto& [ns, name, names, life, on_change] = options_;
+  const std::string& ns = options_.namespace_;
+  const std::string& name = options_.secret_name;
   const Result<Json> secret = ask([&](auto done) { api_.Get(kSecrets, ns, name, std::move(done)); });
   if (!secret.ok() && secret.error().code != Code::kNotFound) {
     log::Warn("secret={}/{} read=failed error={}", ns, name, secret.error().message);
@@ -85,11 +89,12 @@ bool CertificateManager::Look() {
     current = FromSecretData(DataOf(secret.value()));
     const Json metadata = secret.value().value("metadata", Json::object());
     if (auto text = JsonString(metadata, "resourceVersion"); text.ok()) revision = text.value();
-    if (!current) log::Warn("secret={}/{} unreadable=true: its certificates are made anew", ns, name);
+    if (!current) log::Warn("secret={}/{} unreadable=true: creating new certificates", ns, name);
   }
-  Result<Certificates> certificates = Renew(current, names, life, kube::WallNow());
+  Result<Certificates> certificates =
+      Renew(current, options_.names, options_.authority_life, kube::WallNow());
   if (!certificates.ok()) {
-    log::Error("rendezvous certificates: {}", certificates.error().message);
+    log::Error("cannot create the rendezvous certificates: {}", certificates.error().message);
     return false;
   }
   if (!current || certificates.value() != *current) {
@@ -108,7 +113,7 @@ bool CertificateManager::Look() {
   }
   if (!published_ || *published_ != certificates.value()) {
     published_ = certificates.value();
-    on_change(*published_);
+    options_.on_change(*published_);
   }
   return true;
 }

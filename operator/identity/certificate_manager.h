@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps the certificates in their Secret: makes them when there are none, renews them in time, takes up what
-// another operator wrote. Only the leader runs one.
+// Keeps the rendezvous certificates in their Secret: creates them, renews them before they expire, and takes
+// over what another operator wrote. Only the leader runs one.
 //
-// One thread. `on_change` runs on it, whenever the certificates are others than those told last. Certificates
-// and bundle may be read from any thread.
+// Runs one thread, which calls `on_change` whenever the certificates differ from those of the last call.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "operator/identity/certificates.h"
 #include "operator/kube/api_client.h"
 
@@ -25,12 +24,12 @@ class CertificateManager {
   struct Options {
     std::string namespace_;
     std::string secret_name;
-    std::vector<std::string> names;  // what agents call the server
+    std::vector<std::string> names;  // host names by which agents reach the server
     std::chrono::seconds authority_life = std::chrono::hours(24 * 365);
     std::function<void(const Certificates&)> on_change;
   };
 
-  // `api` must outlive the keeper.
+  // REQUIRES: `api` outlives the manager.
   CertificateManager(kube::ApiClient& api, Options options);
   ~CertificateManager();
   CertificateManager(const CertificateManager&) = delete;
@@ -38,16 +37,17 @@ class CertificateManager {
 
  private:
   void Run();
-  // One look at the Secret, and a write when something is due. False: try again soon.
-  bool Look();
-  bool Wait(Duration pause);  // false: told to stop
+  // Reads the Secret, and writes it when something is due. Returns false if that failed: try again soon.
+  bool Sync();
+  // Returns false when the manager stops.
+  bool Wait(Duration pause);
 
   kube::ApiClient& api_;
   const Options options_;
-  std::optional<Certificates> published_;
-  std::mutex mutex_;
-  std::condition_variable stopping_;
-  bool stop_ = false;
+  std::optional<Certificates> published_;  // those of the last on_change; used by thread_ only
+  Mutex mutex_;
+  CondVar stopping_;
+  bool stop_ RM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

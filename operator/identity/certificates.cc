@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kAuthorityName = "ringmaster rendezvous";
 
-// Whether less than `share` (as a divisor) of `life` is left.
+// Returns true if less than `life / share` is left.
 bool IsShort(const std::string& cert_pem, std::chrono::seconds life, int share, kube::WallTime now) {
   const auto expiry = ExpiryOf(cert_pem);
   return !expiry.ok() || expiry.value() - now < life / share;
@@ -33,16 +33,16 @@ Result<Certificates> Renew(const std::optional<Certificates>& current, const std
   }
   if (const auto old = ExpiryOf(certificates.old_authority_pem); !old.ok() || old.value() <= now)
     certificates.old_authority_pem.clear();
-  const bool told = certificates.next.has_value();
-  if (!told && IsShort(certificates.authority.cert_pem, authority_life, 3, now)) {
+  const bool announced = certificates.next.has_value();
+  if (!announced && IsShort(certificates.authority.cert_pem, authority_life, 3, now)) {
     RM_ASSIGN(certificates.next, MakeAuthority(kAuthorityName, now, authority_life));
   }
-  if (told && IsShort(certificates.authority.cert_pem, authority_life, 6, now)) {
+  if (announced && IsShort(certificates.authority.cert_pem, authority_life, 6, now)) {
     certificates.old_authority_pem = certificates.authority.cert_pem;
     certificates.authority = *std::exchange(certificates.next, std::nullopt);
   }
-  // A leaf never outlives its authority, so near the authority's end it is short for good: it is renewed when
-  // it is not valid any more, or its own life is nearly over while a longer one can be had.
+  // A leaf never outlives its authority, so near the authority's end every leaf is short. Renew it when it is
+  // not valid any more, or when it nearly expires and the authority allows a longer one.
   const bool good = IsGoodLeaf(certificates.leaf, certificates.authority.cert_pem, names, now);
   const bool renewable = !IsShort(certificates.authority.cert_pem, leaf_life, 1, now);
   if (!good || (renewable && IsShort(certificates.leaf.cert_pem, leaf_life, 3, now))) {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rendezvous server's certificates and when they are renewed, as a pure function. They live in one
-// Secret; workers are given the bundle of authorities (job's ConfigMap) and read it anew for every
-// connection.
+// The rendezvous server's certificates and when to renew them. They are stored in one Secret. Workers get the
+// bundle of authorities through the job's ConfigMap and read it again for every connection.
 //
-// An authority is renewed in two steps, so that nobody is ever shown a certificate whose authority they have
-// not heard of:
-//  1. with a third of its life left the next one is made, and told in the bundle;
-//  2. with a sixth left the next one signs, if an earlier look has told it; the old one stays in the bundle
-//     until it ends.
-// Leaves live for a quarter of their authority's time.
+// An authority is replaced in two steps, so that a worker never sees a certificate from an authority that it
+// does not know yet:
+//  1. With a third of its life left, the next authority is created and added to the bundle.
+//  2. With a sixth of its life left, the next authority signs, if an earlier call has put it into the bundle.
+//  The
+//     old authority stays in the bundle until it expires.
+// A leaf lives for a quarter of its authority's life.
+//
+// Pure, except for randomness in keys.
 #pragma once
 
 #include <map>
@@ -23,24 +25,25 @@ namespace ringmaster::identity {
 
 struct Certificates {
   KeyPair authority;
-  std::optional<KeyPair> next;
+  std::optional<KeyPair> next;    // the next authority, before it signs
   std::string old_authority_pem;  // empty: none
   KeyPair leaf;
 
-  // All authorities that a worker should trust.
+  // All authorities that a worker must trust.
   std::string Bundle() const;
   bool operator==(const Certificates&) const = default;
 };
 
-// The certificates as they should be now: `current` itself when nothing is due. Starts afresh from nothing,
-// from certificates that cannot be read, and from an authority that has ended.
+// Returns the certificates that should be in use at `now`: `current` itself when nothing is due, and new ones
+// when `current` is missing, unreadable, or its authority has expired.
 Result<Certificates> Renew(const std::optional<Certificates>& current, const std::vector<std::string>& names,
                            std::chrono::seconds authority_life, kube::WallTime now);
 
-// When to look at them again: well before anything of theirs ends, and every ten minutes at least.
+// The time until Renew should be called again: well before one of the certificates expires, at most ten
+// minutes.
 Duration RenewalCheckDelay(const Certificates& certificates, kube::WallTime now);
 
-// The data of the Secret (not base64), and back. nullopt: something is missing or unreadable.
+// The data of the Secret (without base64), and back. nullopt: a member is missing or unreadable.
 std::map<std::string, std::string> ToSecretData(const Certificates& certificates);
 std::optional<Certificates> FromSecretData(const std::map<std::string, std::string>& data);
 

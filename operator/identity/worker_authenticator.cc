@@ -15,7 +15,7 @@ namespace {
 const kube::Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews"};
 constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
 
-// The first of the values of an `extra` of the user.
+// Returns the first value of the user's `extra` entry; empty: none.
 std::string Extra(const Json& user, const char* key) {
   const Json& values = json::Items(json::Child(user, "extra"), key);
   return values.empty() || !values[0].is_string() ? std::string() : values[0].get<std::string>();
@@ -27,17 +27,17 @@ Error Refused(std::string why) { return {Code::kForbidden, std::move(why)}; }
 
 Result<PodIdentity> IdentityOf(const Json& token_review) {
   const Json& status = json::Child(token_review, "status");
-  if (status.is_null()) return Refused("the token was not judged");
+  if (status.is_null()) return Refused("the TokenReview has no status");
   if (!json::Flag(status, "authenticated"))
     return Refused("the token is not valid, or not for this audience");
-  // An API server that knows nothing of audiences would accept any token: it must repeat ours.
+  // An API server without support for audiences accepts any token, so the review must name our audience.
   const Json& audiences = json::Items(status, "audiences");
   if (std::find(audiences.begin(), audiences.end(), Json(kAudience)) == audiences.end())
     return Refused(fmt::format("the token is not for the audience {}", kAudience));
   const Json& user = json::Child(status, "user");
   std::string_view account = json::Text(user, "username");
-  if (account.empty()) return Refused("the token speaks for nobody");
-  if (!account.starts_with(kAccountPrefix)) return Refused("the token is not of a service account");
+  if (account.empty()) return Refused("the token names no user");
+  if (!account.starts_with(kAccountPrefix)) return Refused("the token does not belong to a service account");
   account.remove_prefix(kAccountPrefix.size());
   PodIdentity identity;
   identity.namespace_ = account.substr(0, account.find(':'));
@@ -54,7 +54,7 @@ Status CheckHello(const PodIdentity& identity, const rendezvous::Hello& hello,
   if (identity.namespace_ != of_job)
     return Refused(fmt::format("a pod of namespace {} may not join {}", identity.namespace_, hello.job));
   if (identity.pod != hello.pod)
-    return Refused(fmt::format("the token is of pod {}, not of {}", identity.pod, hello.pod));
+    return Refused(fmt::format("the token belongs to pod {}, not {}", identity.pod, hello.pod));
   return check_worker(hello.job, identity.pod, identity.pod_uid, hello.attempt);
 }
 

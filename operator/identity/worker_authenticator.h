@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who may take part in a rendezvous: a pod that proves by its projected token (audience `ringmaster.dev`)
-// that it is the one it says, and that is a pod of that job and attempt as far as we know. The API server
-// judges the token; tokens are never kept or logged.
+// Admits agents to a rendezvous: a pod must prove with its projected token (audience `ringmaster.dev`) that
+// it is the pod named in its Hello, and that pod must be a worker of that job and attempt. The API server
+// checks the token; tokens are never kept or logged.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace ringmaster::identity {
 
 inline constexpr const char* kAudience = "ringmaster.dev";
 
-// Whom a token speaks for, as TokenReview says.
+// The pod that a token belongs to, as TokenReview reports it.
 struct PodIdentity {
   std::string namespace_;
   std::string pod;
@@ -23,22 +23,24 @@ struct PodIdentity {
   bool operator==(const PodIdentity&) const = default;
 };
 
-// From the status of a TokenReview. kForbidden says what is missing.
+// Reads the status of a TokenReview. kForbidden names what is missing.
 Result<PodIdentity> IdentityOf(const Json& token_review);
 
-// Whether this identity may say this Hello; what the view knows comes in as `check_worker`.
-//  check_worker(job "namespace/name", pod, uid, attempt): Ok, or why not.
+// Returns Ok if that pod is a worker of `job` ("namespace/name") in that attempt, else why not.
 using CheckWorker = std::function<Status(const std::string& job, const std::string& pod,
                                          const std::string& uid, int64_t attempt)>;
+
+// Returns Ok if a pod with this identity may send this Hello.
 Status CheckHello(const PodIdentity& identity, const rendezvous::Hello& hello,
                   const CheckWorker& check_worker);
 
+// Thread-safe.
 class WorkerAuthenticator {
  public:
-  // `api` must outlive all questions.
+  // REQUIRES: `api` outlives all requests.
   WorkerAuthenticator(kube::ApiClient& api, CheckWorker check_worker)
       : api_(api), check_worker_(std::move(check_worker)) {}
-  // Any thread; `done` comes at once or on a thread of the client.
+  // Calls `done` at once or on a thread of the client.
   void Authenticate(const rendezvous::Hello& hello, std::function<void(Status)> done) const;
 
  private:

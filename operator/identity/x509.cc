@@ -138,10 +138,10 @@ Result<KeyPair> MakeLeaf(const KeyPair& authority, const std::vector<std::string
   const Certificate issuer = ReadCertificate(authority.cert_pem);
   const Key issuer_key = ReadKey(authority.key_pem);
   if (!issuer || !issuer_key)
-    return Error{Code::kInvalid, "the authority's certificate or key cannot be read"};
-  if (names.empty()) return Error{Code::kInvalid, "a certificate needs a name"};
+    return Error{Code::kInvalid, "the authority's certificate or key is unreadable"};
+  if (names.empty()) return Error{Code::kInvalid, "a certificate needs at least one name"};
   const kube::WallTime until = std::min(now + lifetime, ToWall(X509_get0_notAfter(issuer.get())));
-  // A common name holds 64 characters; nobody looks at it where alternative names are given.
+  // A common name holds 64 characters. Clients ignore it when there are alternative names.
   RM_ASSIGN(const Draft draft, MakeDraft(names[0].substr(0, 64), now - kClockDifference, until));
   X509* const certificate = draft.certificate.get();
   X509_set_issuer_name(certificate, X509_get_subject_name(issuer.get()));

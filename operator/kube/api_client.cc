@@ -3,11 +3,11 @@
 #include "operator/kube/api_client.h"
 
 #include <algorithm>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/rng.h"
 #include "operator/kube/api_error.h"
 #include "operator/kube/delayed_calls.h"
@@ -17,7 +17,7 @@ namespace ringmaster::kube {
 namespace {
 
 constexpr int kPageItems = 500;
-constexpr int kTriesAtMost = 6;  // of a request that the server has no room for
+constexpr int kMaxTries = 6;  // for a request that the server answers with 429 or 503
 constexpr Duration kFirstDelay = milliseconds(500);
 constexpr Duration kLongestDelay = seconds(30);
 constexpr size_t kWarningsKept = 1000;
@@ -28,13 +28,13 @@ constexpr const char* kMetadataList =
 constexpr const char* kMetadata =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;q=0.1";
 
-// One request until its end, however often it is sent.
+// A request and its retries.
 struct PendingRequest {
   HttpRequest request;
   ApiClient::Done done;
   std::string what;
   int tries = 0;
-  bool new_credentials = false;  // asked for once already
+  bool new_credentials = false;  // has been retried with new credentials
 };
 
 struct Paging {
@@ -93,7 +93,7 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
                                 {"fieldSelector", options.field_selector},
                                 {"limit", paging->unpaged ? "" : std::to_string(kPageItems)},
                                 {"continue", paging->next},
-                                // A token stands for a version of its own.
+                                // The continue token already contains the version.
                                 {"resourceVersion", paging->next.empty() ? options.resource_version : ""}});
     if (options.metadata_only) request.accept = kMetadataList;
     Send(std::move(request),
@@ -140,11 +140,11 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     if (status >= 200 && status < 300) return OnGood(*pending, *answer, read);
     Error error = ToError(*answer, read, pending->what);
     if (status == 401 && !pending->new_credentials) {
-      pending->new_credentials = true;  // the transport has dropped the token already
+      pending->new_credentials = true;  // the transport has dropped the old token
       if (on_retry_) on_retry_(pending->request.method, status);
       return SendOnce(pending);
     }
-    if ((status != 429 && status != 503) || pending->tries >= kTriesAtMost)
+    if ((status != 429 && status != 503) || pending->tries >= kMaxTries)
       return pending->done(std::move(error));
     later_.After(DelayBefore(pending->tries, answer->retry_after),
                  [weak = weak_from_this(), pending, error, status](bool stopped) {
@@ -157,17 +157,17 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
 
   static void OnGood(const PendingRequest& pending, const HttpResponse& answer, bool read) {
     if (answer.body.empty()) return pending.done(Json::object());
-    // Lists hold objects of others, of any shape.
+    // Lists contain other controllers' objects, of any shape.
     Result<Json> json = ParseLean(answer.body);
     if (json.ok()) return pending.done(std::move(json));
     pending.done(Error{read ? Code::kUnavailable : Code::kAmbiguous,
-                       pending.what + ": the answer cannot be read: " + json.error().message});
+                       pending.what + ": unreadable response: " + json.error().message});
   }
 
   Duration DelayBefore(int tries, std::optional<Duration> asked) {
     Duration delay = asked.value_or(kFirstDelay * (1 << std::min(tries - 1, 10)));
-    std::lock_guard lock(mutex_);
-    // Those that were refused together must not come back together.
+    MutexLock lock(mutex_);
+    // Jitter: requests that were rejected together must not retry together.
     delay += Duration(static_cast<int64_t>(
         static_cast<double>(std::max<Duration>(delay, kFirstDelay).count()) * 0.5 * jitter_.Uniform()));
     return std::min(delay, kLongestDelay);
@@ -177,8 +177,8 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     if (!page.ok()) {
       if (page.error().code != Code::kGone || paging->next.empty() || paging->unpaged)
         return paging->done(std::move(page));
-      // The token outlived its version. What came is of a past that cannot be completed: all of it anew, in
-      // one page, which has no token that could expire.
+      // The server has dropped the token's version, so the list cannot be completed. List again in one page,
+      // which needs no token.
       paging->next.clear();
       paging->unpaged = true;
       paging->on_page(nullptr);
@@ -188,12 +188,13 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     if (!list.is_object() || !list.contains("items") || !list.contains("metadata") ||
         !list["metadata"].is_object())
       return paging->done(
-          Error{Code::kUnavailable, "GET " + paging->resource.plural + ": the answer is no list"});
+          Error{Code::kUnavailable, "GET " + paging->resource.plural + ": the response is not a list"});
     Json items = std::move(list["items"]);
     Json metadata = std::move(list["metadata"]);
     if (items.is_null()) items = Json::array();
     if (!items.is_array())
-      return paging->done(Error{Code::kUnavailable, "GET " + paging->resource.plural + ": items is no list"});
+      return paging->done(
+          Error{Code::kUnavailable, "GET " + paging->resource.plural + ": items is not a list"});
     paging->on_page(std::move(items));
     const auto next = metadata.find("continue");
     if (next == metadata.end() || !next->is_string() || next->get_ref<const std::string&>().empty())
@@ -205,7 +206,7 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
   void LogWarnings(const HttpResponse& response) {
     for (const std::string& warning : response.warnings) {
       {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         if (warnings_.size() >= kWarningsKept || !warnings_.insert(warning).second) continue;
       }
       log::Warn("apiserver_warning={}", warning);
@@ -214,9 +215,9 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
 
   HttpClient& http_;
   const OnRetry on_retry_;
-  std::mutex mutex_;
-  std::set<std::string> warnings_;  // told already
-  SplitMix64 jitter_;
+  Mutex mutex_;
+  std::set<std::string> warnings_ RM_GUARDED_BY(mutex_);  // those already logged
+  SplitMix64 jitter_ RM_GUARDED_BY(mutex_);
   DelayedCalls later_;
 };
 

@@ -16,7 +16,7 @@ struct ServerStatus {
   std::string reason;
 };
 
-// The Status object of the body; or the body's own text, as proxies in between send it.
+// Reads the Status object in the body. A body that is not JSON, as proxies send it, becomes the message.
 ServerStatus ReadStatus(const std::string& body) {
   ServerStatus status;
   if (const Result<Json> json = ParseJson(body); json.ok() && json->is_object()) {
@@ -78,7 +78,7 @@ std::string Describe(const HttpRequest& request) {
     if (end > 0) parts.push_back(path.substr(0, end));
     path.remove_prefix(std::min(end + 1, path.size()));
   }
-  // api/VERSION or apis/GROUP/VERSION, then namespaces/NAMESPACE unless that is the object itself.
+  // api/VERSION or apis/GROUP/VERSION, then namespaces/NAMESPACE unless the namespace is the object itself.
   const size_t head = parts.empty() ? 0 : parts[0] == "api" ? 2 : parts[0] == "apis" ? 3 : 0;
   if (head == 0 || parts.size() <= head)
     return fmt::format("{} {}", request.method, request.target.substr(0, 200));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// HTTP answers of the API server as errors. Pure.
+// Maps HTTP responses of the API server to errors. Pure.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace ringmaster::kube {
 
-// GET changes nothing: whatever happened to it, it may be repeated.
+// A GET changes nothing, so it may always be repeated.
 inline bool IsRead(const HttpRequest& request) { return request.method == "GET"; }
 
-// The error of an answer that is not 2xx, as api_client.h describes. `what` says what was asked.
+// Returns the error for a response that is not 2xx, as api_client.h describes. `what` describes the request.
 Error ToError(const HttpResponse& response, bool read, const std::string& what);
 
-// "POST pods rm/x-1-0" for the answer's sake: method, collection, namespace and name of a path.
+// Describes a request for messages, like "POST pods rm/x-1-0": method, collection, namespace and name.
 std::string Describe(const HttpRequest& request);
 
 }  // namespace ringmaster::kube

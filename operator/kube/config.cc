@@ -39,7 +39,7 @@ std::vector<std::string> SplitPaths(const std::string& list) {
   return paths;
 }
 
-// `must_exist`: somebody named exactly these files.
+// `must_exist`: the user named these files.
 Result<std::optional<Kubeconfig>> ReadFiles(const std::vector<std::string>& paths, bool must_exist) {
   std::optional<Kubeconfig> merged;
   for (const std::string& path : paths) {
@@ -66,11 +66,12 @@ Result<ClientConfig> LoadConfig(const ConfigOptions& options) {
   if (options.allow_in_cluster && InCluster()) return LoadInCluster();
   std::string tried;
   for (const std::string& path : paths) tried += (tried.empty() ? "" : ", ") + path;
-  return Error{Code::kInvalid, fmt::format("no kubeconfig found (looked for {}){}; set KUBECONFIG to one",
-                                           tried.empty() ? "none: HOME is not set" : tried,
-                                           options.allow_in_cluster
-                                               ? ", and this is no pod (KUBERNETES_SERVICE_HOST is not set)"
-                                               : "")};
+  return Error{
+      Code::kInvalid,
+      fmt::format(
+          "no kubeconfig found (looked for {}){}; set KUBECONFIG",
+          tried.empty() ? "none: HOME is not set" : tried,
+          options.allow_in_cluster ? ", and not running in a pod (KUBERNETES_SERVICE_HOST is not set)" : "")};
 }
 
 }  // namespace ringmaster::kube

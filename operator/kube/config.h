@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the API server is and who we are: from kubeconfig files or from the pod we run in. Loading reads
-// files; no network. Secrets in here are never logged.
+// The API server's address and our credentials, from kubeconfig files or from the pod's service account.
+// Loading reads files and uses no network. Secrets in these structs must not be logged.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ struct KeyPair {
   std::string key_pem;
 };
 
-// Gives the credentials of the moment. Any thread; Token may take a while (a plugin runs).
+// Returns the current credentials. Thread-safe. Token may block while a plugin runs.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  virtual Result<std::string> Token() = 0;  // bearer token; empty: none is needed
-  virtual void Expire() {}                  // the server refused the last one: get another next time
-  // The client certificate that came with the last token, checked; it counts for new connections.
+  virtual Result<std::string> Token() = 0;  // the bearer token; empty: none is needed
+  virtual void Expire() {}                  // the server rejected the last token: get a new one next time
+  // The client certificate that came with the last token, checked. It applies to new connections.
   virtual std::optional<KeyPair> Certificate() { return std::nullopt; }
 };
 
@@ -35,7 +35,7 @@ struct ClientConfig {
   bool insecure_skip_tls_verify = false;
   std::string client_cert_pem;
   std::string client_key_pem;
-  std::string proxy_url;  // empty: HTTPS_PROXY and NO_PROXY of the environment decide
+  std::string proxy_url;  // empty: HTTPS_PROXY and NO_PROXY decide
   std::shared_ptr<TokenSource> token;
   std::string namespace_ = "default";
   std::string user_agent = "ringmaster-operator";
@@ -49,8 +49,8 @@ struct ConfigOptions {
   bool allow_in_cluster = true;  // when no file is given or found
 };
 
-// Files are merged as kubectl does: the first file that names a thing wins; relative paths in a file are
-// relative to it. kInvalid with file, line and what is missing.
+// Merges files as kubectl does: the first file that has an entry wins, and relative paths start at their
+// file. Errors: kInvalid with file, line and what is missing.
 Result<ClientConfig> LoadConfig(const ConfigOptions& options);
 
 }  // namespace ringmaster::kube

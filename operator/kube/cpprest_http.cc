@@ -8,15 +8,14 @@
 #include <pplx/threadpool.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "operator/kube/environment.h"
 #include "operator/kube/http_headers.h"
 #include "operator/kube/line_splitter.h"
@@ -31,10 +30,10 @@ namespace {
 namespace http = web::http;
 namespace ssl = boost::asio::ssl;
 
-constexpr int kSendsAtMost = 4;  // of one request whose writing breaks
+constexpr int kMaxSends = 4;  // of a request whose connection breaks while it is written
 
-// A stream buffer that can only be written to, and hands on what is written. The next bytes are read from the
-// connection when the task that it returns is done.
+// A write-only stream buffer that passes on what is written. The library reads the next bytes from the
+// connection when the returned task is done.
 class ByteSink final : public concurrency::streams::details::streambuf_state_manager<uint8_t> {
  public:
   using Take = std::function<pplx::task<size_t>(const uint8_t*, size_t)>;
@@ -62,7 +61,7 @@ class ByteSink final : public concurrency::streams::details::streambuf_state_man
   pplx::task<bool> _sync() override { return pplx::task_from_result(true); }
   uint8_t* _alloc(size_t) override { return nullptr; }
   void _commit(size_t) override {}
-  // Reading: never asked for.
+  // Reading is not supported.
   pplx::task<int_type> _bumpc() override { return End(); }
   int_type _sbumpc() override { return traits::eof(); }
   pplx::task<int_type> _getc() override { return End(); }
@@ -79,23 +78,23 @@ class ByteSink final : public concurrency::streams::details::streambuf_state_man
 
 struct Call;
 
-// What the transport, its calls and their callbacks share. Calls that have not ended are in `live`.
+// Shared by the transport, its calls and their callbacks.
 struct SharedState {
-  std::mutex mutex;
-  std::condition_variable work;   // for the starting thread
-  std::condition_variable ended;  // for the destructor
-  std::deque<std::shared_ptr<Call>> urgent;
-  std::deque<std::shared_ptr<Call>> background;
-  std::deque<std::shared_ptr<Call>> normal;
-  std::deque<std::shared_ptr<Call>> streams;
-  std::unordered_map<Call*, std::shared_ptr<Call>> live;
-  std::multimap<Time, Call*> deadlines;  // of live calls
-  int in_flight = 0;
-  bool closed = false;
+  Mutex mutex;
+  CondVar work;   // wakes the starting thread
+  CondVar ended;  // wakes the destructor
+  std::deque<std::shared_ptr<Call>> urgent RM_GUARDED_BY(mutex);
+  std::deque<std::shared_ptr<Call>> background RM_GUARDED_BY(mutex);
+  std::deque<std::shared_ptr<Call>> normal RM_GUARDED_BY(mutex);
+  std::deque<std::shared_ptr<Call>> streams RM_GUARDED_BY(mutex);
+  std::unordered_map<Call*, std::shared_ptr<Call>> live RM_GUARDED_BY(mutex);  // calls that have not ended
+  std::multimap<Time, Call*> deadlines RM_GUARDED_BY(mutex);                   // of live calls
+  int in_flight RM_GUARDED_BY(mutex) = 0;
+  bool closed RM_GUARDED_BY(mutex) = false;
 };
 
-// One request and its answer. Its end is told once: whoever comes first with it wins (the library's last
-// continuation, or a destructor that does not wait for a name look-up that nothing can interrupt).
+// A request and its response. It ends once, by the library's last continuation or by a destructor, whichever
+// comes first: destructors do not wait for a name look-up, which cannot be interrupted.
 struct Call {
   Call(std::shared_ptr<SharedState> state_, HttpRequest request_, bool is_stream_,
        const TransportOptions& options)
@@ -115,32 +114,33 @@ struct Call {
 
   const Time queued = Now();
 
-  // Guarded by the core's mutex.
-  bool counted = false;  // among those in flight
+  // Guarded by state->mutex. Not annotated: the analysis cannot see that the transport's state is the same
+  // object.
+  bool counted = false;  // is part of in_flight
   std::optional<std::multimap<Time, Call*>::iterator> deadline;
 
-  // The starting thread's, then the continuations' of this call, which never run two at a time.
+  // Used by the starting thread, then by this call's continuations, one at a time.
   int sends = 0;
   HttpResponse response;
   LineSplitter splitter;
-  Status failure;  // why we broke it off ourselves
+  Status failure;  // why this side broke it off
   pplx::task_completion_event<void> head;
   std::atomic<bool> head_seen{false};
 
   pplx::cancellation_token_source cancel;
-  std::atomic<bool> expired{false};  // its time was up
+  std::atomic<bool> expired{false};  // reached its deadline
 
-  std::mutex mutex;
-  std::condition_variable quiet;
-  bool over = false;     // no callback is begun any more
-  bool calling = false;  // one is running
-  std::thread::id caller;
+  Mutex mutex;
+  CondVar callback_ended;
+  bool over RM_GUARDED_BY(mutex) = false;     // no further callback may begin
+  bool calling RM_GUARDED_BY(mutex) = false;  // a callback runs
+  std::thread::id caller RM_GUARDED_BY(mutex);
 
   bool Good() const { return response.status >= 200 && response.status < 300; }
 
   bool BeginCallback(bool last) {
-    std::unique_lock lock(mutex);
-    quiet.wait(lock, [&] { return !calling; });
+    MutexLock lock(mutex);
+    while (calling) callback_ended.Wait(lock);
     if (over) return false;
     over = last;
     calling = true;
@@ -148,23 +148,23 @@ struct Call {
     return true;
   }
   void EndCallback() {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     calling = false;
     caller = {};
-    quiet.notify_all();
+    callback_ended.NotifyAll();
   }
 
-  // No callback runs after this.
+  // After it returns, no callback runs.
   void StopCallbacks() {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     CHECK(caller != std::this_thread::get_id(), "a stream was destroyed by its own callback");
     over = true;
-    quiet.wait(lock, [&] { return !calling; });
+    while (calling) callback_ended.Wait(lock);
   }
 
   void Unregister() {
-    std::shared_ptr<Call> self;  // freed without the lock
-    std::lock_guard lock(state->mutex);
+    std::shared_ptr<Call> self;  // freed after the lock
+    MutexLock lock(state->mutex);
     const auto it = state->live.find(this);
     if (it == state->live.end()) return;
     self = std::move(it->second);
@@ -172,14 +172,14 @@ struct Call {
     if (counted) --state->in_flight;
     if (deadline) state->deadlines.erase(*deadline);
     deadline.reset();
-    state->work.notify_all();
-    state->ended.notify_all();
+    state->work.NotifyAll();
+    state->ended.NotifyAll();
   }
 
   void Finish(Result<HttpResponse> result) {
     if (BeginCallback(true)) {
       on_end(std::move(result));
-      // What the callbacks hold may be waiting for them to go.
+      // Release what the callbacks hold: its owner may wait for that.
       on_end = nullptr;
       on_line = nullptr;
       EndCallback();
@@ -201,7 +201,7 @@ struct Call {
     head.set();
   }
 
-  // The body may be there before the continuation that looks at the head has run.
+  // The body may arrive before the continuation that reads the head has run.
   pplx::task<size_t> OnBytes(const std::shared_ptr<Call>& self, const uint8_t* bytes, size_t count) {
     const std::string_view text(reinterpret_cast<const char*>(bytes), count);
     if (head_seen) {
@@ -218,19 +218,20 @@ struct Call {
     if (!failure.ok()) return;
     if (!is_stream || !Good()) {
       if (response.body.size() + text.size() > max_body_bytes)
-        return BreakOff({Code::kInvalid, fmt::format("the answer is larger than {} bytes", max_body_bytes)});
+        return BreakOff(
+            {Code::kInvalid, fmt::format("the response is larger than {} bytes", max_body_bytes)});
       response.body.append(text);
       return;
     }
     if (!BeginCallback(false)) return;
     const bool fed = splitter.Feed(text, [&](std::string_view line) {
       on_line(line);
-      std::lock_guard lock(mutex);
+      MutexLock lock(mutex);
       return !over;
     });
     EndCallback();
     if (!fed && splitter.too_long())
-      BreakOff({Code::kUnavailable, "the server sent a line longer than is ever needed"});
+      BreakOff({Code::kUnavailable, "the server sent a line longer than the limit"});
   }
 
   void BreakOff(Error why) {
@@ -252,41 +253,41 @@ class CprestStream final : public HttpStream {
   const std::shared_ptr<Call> call_;
 };
 
-// Everything a TLS connection needs, checked.
+// What a TLS connection needs, checked.
 struct TlsSettings {
   std::string ca_pem;
   KeyPair own;
   std::shared_ptr<TokenSource> token;
 };
 
-// Once per new connection. It must not fail: all that it loads was checked before.
-void SetUpTls(ssl::context& context, const TlsSettings& trust) {
+// Runs once per new connection. It cannot fail: all that it loads has been checked.
+void SetUpTls(ssl::context& context, const TlsSettings& settings) {
   context.set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
-  // Most connections are quiet most of the time: 34 KB of buffers each.
+  // Most connections are idle: do not keep 34 KB of buffers for each.
   SSL_CTX_set_mode(context.native_handle(), SSL_MODE_RELEASE_BUFFERS);
-  if (!trust.ca_pem.empty()) {
-    // Forgets the system's authorities, which the library has loaded by now.
+  if (!settings.ca_pem.empty()) {
+    // Drops the system's authorities, which the library has already loaded.
     SSL_CTX_set_cert_store(context.native_handle(), X509_STORE_new());
-    context.add_certificate_authority(boost::asio::buffer(trust.ca_pem));
+    context.add_certificate_authority(boost::asio::buffer(settings.ca_pem));
   }
-  KeyPair own = trust.own;
-  if (trust.token)
-    if (std::optional<KeyPair> pair = trust.token->Certificate()) own = std::move(*pair);
+  KeyPair own = settings.own;
+  if (settings.token)
+    if (std::optional<KeyPair> pair = settings.token->Certificate()) own = std::move(*pair);
   if (!own.cert_pem.empty()) {
     context.use_certificate_chain(boost::asio::buffer(own.cert_pem));
     context.use_private_key(boost::asio::buffer(own.key_pem), ssl::context::pem);
   }
 }
 
-// A kept connection that the server has closed meanwhile, noticed before anything was sent on it.
+// The server has closed a kept connection; noticed before anything was sent on it.
 struct StaleConnection : std::exception {
   const char* what() const noexcept override { return "stale connection"; }
 };
 
-// The library asks no kept connection whether it still stands: after a restart of the server it would try all
-// of them in turn. Between two answers a server has nothing to say: whatever can be read is the end. Runs
-// before each request; a new connection has no socket yet.
+// Runs before each request. The library does not check whether a kept connection is still open: after a
+// restart of the server it would try all of them in turn. A server sends nothing between two responses, so if
+// anything can be read, it is the end of the connection. A new connection has no socket yet.
 void ThrowIfStale(boost::asio::ip::tcp::socket::lowest_layer_type& socket) {
   if (!socket.is_open()) return;
   pollfd polled{socket.native_handle(), POLLIN | POLLRDHUP, 0};
@@ -299,8 +300,8 @@ http::client::http_client_config LibraryConfig(const ClientConfig& config, const
   library.set_max_redirects(0);
   library.set_timeout(std::chrono::duration_cast<std::chrono::microseconds>(silence));
   library.set_validate_certificates(!config.insecure_skip_tls_verify);
-  const TlsSettings trust{config.ca_pem, {config.client_cert_pem, config.client_key_pem}, config.token};
-  library.set_ssl_context_callback([trust](ssl::context& context) { SetUpTls(context, trust); });
+  const TlsSettings settings{config.ca_pem, {config.client_cert_pem, config.client_key_pem}, config.token};
+  library.set_ssl_context_callback([settings](ssl::context& context) { SetUpTls(context, settings); });
   if (!proxy) {
     const bool tls = config.server.starts_with("https:");
     library.set_nativehandle_options([tls](http::client::native_handle handle) {
@@ -331,22 +332,22 @@ class Transport final : public HttpClient {
   ~Transport() override {
     std::vector<std::shared_ptr<Call>> calls;
     {
-      std::lock_guard lock(state_->mutex);
+      MutexLock lock(state_->mutex);
       state_->closed = true;
       state_->urgent.clear();
       state_->background.clear();
       state_->normal.clear();
       state_->streams.clear();
       for (const auto& [key, call] : state_->live) calls.push_back(call);
-      state_->work.notify_all();
+      state_->work.NotifyAll();
     }
     starter_.join();
     for (const auto& call : calls) call->cancel.cancel();
-    // Most have ended by that; the rest is told so on the library's threads, as ever.
+    // Ends those that cancel() has not ended, on the library's threads like all others.
     for (const auto& call : calls)
       pplx::create_task([call] { call->Finish(Error{Code::kCancelled, "the client is closed"}); });
-    std::unique_lock lock(state_->mutex);
-    state_->ended.wait(lock, [&] { return state_->live.empty(); });
+    MutexLock lock(state_->mutex);
+    while (!state_->live.empty()) state_->ended.Wait(lock);
   }
 
   void Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {
@@ -367,11 +368,11 @@ class Transport final : public HttpClient {
  private:
   void Enqueue(std::shared_ptr<Call> call) {
     call->token = config_.token;
-    std::lock_guard lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     CHECK(!state_->closed, "a request of a client that is being destroyed");
     state_->live[call.get()] = call;
-    QueueOf(*call).push_back(call);
-    state_->work.notify_all();
+    QueueOf(*state_, *call).push_back(call);
+    state_->work.NotifyAll();
   }
 
   // ---- the starting thread
@@ -380,9 +381,9 @@ class Transport final : public HttpClient {
     while (const std::shared_ptr<Call> call = Next()) Start(call);
   }
 
-  // The next to be started; null at the end. Ends those whose time is up meanwhile.
+  // Waits for the next call to start; null at the end. Cancels calls whose deadline has passed.
   std::shared_ptr<Call> Next() {
-    std::unique_lock lock(state_->mutex);
+    MutexLock lock(state_->mutex);
     while (!state_->closed) {
       const Time now = Now();
       while (!state_->deadlines.empty() && state_->deadlines.begin()->first <= now) {
@@ -390,14 +391,14 @@ class Transport final : public HttpClient {
         state_->deadlines.erase(state_->deadlines.begin());
         call->deadline.reset();
         if (call->is_stream && call->head_seen) continue;
-        lock.unlock();
+        lock.Unlock();
         call->expired = true;
         call->cancel.cancel();
-        lock.lock();
+        lock.Lock();
       }
       if (std::shared_ptr<Call> call = TakeFrom(state_->urgent)) return call;
       if (std::shared_ptr<Call> call = TakeFrom(state_->streams)) return call;
-      // One that is sent again is counted already.
+      // A call that is sent again is already counted.
       if (!state_->normal.empty() &&
           (state_->normal.front()->counted || state_->in_flight < options_.max_in_flight)) {
         std::shared_ptr<Call> call = TakeFrom(state_->normal);
@@ -409,8 +410,8 @@ class Transport final : public HttpClient {
       if (!state_->background.empty()) {
         const Call& next = *state_->background.front();
         const Time late = next.queued + options_.background_wait;
-        const bool calm = state_->normal.empty() && state_->in_flight == 0;
-        if (next.counted || ((calm || late <= now) && state_->in_flight < options_.max_in_flight)) {
+        const bool idle = state_->normal.empty() && state_->in_flight == 0;
+        if (next.counted || ((idle || late <= now) && state_->in_flight < options_.max_in_flight)) {
           std::shared_ptr<Call> call = TakeFrom(state_->background);
           if (!call) continue;
           if (!std::exchange(call->counted, true)) ++state_->in_flight;
@@ -418,30 +419,27 @@ class Transport final : public HttpClient {
         }
         if (late > now) until = std::min(until, late);
       }
-      if (until == kNever)
-        state_->work.wait(lock);
-      else
-        state_->work.wait_until(lock, until);
+      state_->work.WaitUntil(lock, until);
     }
     return nullptr;
   }
 
-  // With the core's lock, as the next.
-  static std::deque<std::shared_ptr<Call>>& QueueOf(const Call& call) {
-    if (call.is_stream) return call.state->streams;
+  static std::deque<std::shared_ptr<Call>>& QueueOf(SharedState& state, const Call& call)
+      RM_REQUIRES(state.mutex) {
+    if (call.is_stream) return state.streams;
     switch (call.request.priority) {
       case RequestPriority::kUrgent:
-        return call.state->urgent;
+        return state.urgent;
       case RequestPriority::kBackground:
-        return call.state->background;
+        return state.background;
       case RequestPriority::kNormal:
         break;
     }
-    return call.state->normal;
+    return state.normal;
   }
 
-  // Null: none left that has not ended meanwhile.
-  std::shared_ptr<Call> TakeFrom(std::deque<std::shared_ptr<Call>>& queue) {
+  // Takes the first call that has not ended; null: there is none.
+  std::shared_ptr<Call> TakeFrom(std::deque<std::shared_ptr<Call>>& queue) RM_REQUIRES(state_->mutex) {
     while (!queue.empty()) {
       std::shared_ptr<Call> call = std::move(queue.front());
       queue.pop_front();
@@ -460,9 +458,9 @@ class Transport final : public HttpClient {
       token = std::move(asked).value();
     }
     {
-      const Duration usual = call->is_stream ? options_.silence : options_.request_limit;
-      const Duration limit = call->request.limit.value_or(usual);
-      std::lock_guard lock(state_->mutex);
+      const Duration normal = call->is_stream ? options_.silence : options_.request_limit;
+      const Duration limit = call->request.limit.value_or(normal);
+      MutexLock lock(state_->mutex);
       if (!state_->live.contains(call.get())) return;
       if (!call->deadline) call->deadline = state_->deadlines.emplace(Now() + limit, call.get());
     }
@@ -482,7 +480,7 @@ class Transport final : public HttpClient {
     headers.add("User-Agent", config_.user_agent);
     if (!token.empty()) headers.add("Authorization", "Bearer " + token);
     if (!config_.impersonate_user.empty()) headers.add("Impersonate-User", config_.impersonate_user);
-    // The library checks the certificate against this name, and asks for it, when it is given.
+    // With this header the library requests this name in TLS and checks the certificate against it.
     if (!config_.tls_server_name.empty()) headers.add("Host", config_.tls_server_name);
     if (!call->request.body.empty()) library.set_body(call->request.body, call->request.content_type);
     auto sink = std::make_shared<ByteSink>(
@@ -493,7 +491,7 @@ class Transport final : public HttpClient {
   }
 
   void Launch(const std::shared_ptr<Call>& call, const http::http_request& library) {
-    // The last continuation sees every outcome: a task whose error nobody looks at would end the process.
+    // The last continuation handles every outcome: an unobserved task error would terminate the process.
     (call->is_stream ? stream_ : unary_)
         .request(library, call->cancel.get_token())
         .then([call](http::http_response answer) {
@@ -506,8 +504,8 @@ class Transport final : public HttpClient {
             if (call->failure.ok()) return call->Finish(std::move(call->response));
             call->Finish(call->failure.error());
           } catch (const StaleConnection&) {
-            --call->sends;  // the library has closed it: the next one is another
-            if (!SendAgain(call)) call->Finish(Error{Code::kCancelled, "given up"});
+            --call->sends;  // the library has closed it, and takes another connection next
+            if (!SendAgain(call)) call->Finish(Error{Code::kCancelled, "cancelled"});
           } catch (const http::http_exception& error) {
             OnFailure(call, error.what(), error.error_code().value());
           } catch (const boost::system::system_error& error) {
@@ -520,19 +518,21 @@ class Transport final : public HttpClient {
 
   static void OnFailure(const std::shared_ptr<Call>& call, std::string_view stage, int number) {
     if (!call->failure.ok()) return call->Finish(call->failure.error());
-    if (call->expired) return call->Finish(Error{Code::kAmbiguous, "no whole answer within the time limit"});
+    if (call->expired)
+      return call->Finish(Error{Code::kAmbiguous, "no complete response within the time limit"});
     const bool gave_up = call->cancel.get_token().is_canceled();
     TransportFailure failure = ClassifyFailure(stage, number, gave_up);
-    if (failure.send_again && call->sends < kSendsAtMost && SendAgain(call)) return;
+    if (failure.send_again && call->sends < kMaxSends && SendAgain(call)) return;
     call->Finish(std::move(failure.error));
   }
 
-  // False: the client is being destroyed.
+  // Returns false if the client is being destroyed.
   static bool SendAgain(const std::shared_ptr<Call>& call) {
-    std::lock_guard lock(call->state->mutex);
-    if (call->state->closed) return false;
-    QueueOf(*call).push_front(call);
-    call->state->work.notify_all();
+    SharedState& state = *call->state;
+    MutexLock lock(state.mutex);
+    if (state.closed) return false;
+    QueueOf(state, *call).push_front(call);
+    state.work.NotifyAll();
     return true;
   }
 
@@ -544,13 +544,13 @@ class Transport final : public HttpClient {
   std::thread starter_;
 };
 
-// The pool is the process's, and must have its size before it is first used.
+// The process has one pool, whose size must be set before its first use.
 void StartPool(size_t threads) {
   static const bool started = [threads] {
     try {
       crossplat::threadpool::initialize_with_threads(threads);
     } catch (const std::exception&) {
-      return false;  // somebody else uses it already
+      return false;  // the pool is already in use
     }
     return true;
   }();
@@ -572,12 +572,12 @@ Result<std::unique_ptr<HttpClient>> MakeHttpClient(const ClientConfig& config,
     RM_TRY(CheckKeyPair(config.client_cert_pem, config.client_key_pem));
   if (config.insecure_skip_tls_verify && url->scheme == "https")
     log::Warn(
-        "server={} tls=unverified: insecure-skip-tls-verify is set; anybody on the way can read and "
-        "change everything",
+        "server={} tls=unverified: insecure-skip-tls-verify is set; anyone on the network path can read and "
+        "change the traffic",
         config.server);
   StartPool(options.pool_threads);
   try {
-    // The library wants IPv6 addresses without brackets, and always a port then.
+    // The library needs IPv6 addresses without brackets, and always a port.
     const std::string server = fmt::format("{}://{}:{}{}", url->scheme, url->host, url->port, url->path);
     return std::unique_ptr<HttpClient>(std::make_unique<Transport>(config, options, server, *proxy));
   } catch (const std::exception& error) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Calls functions later, on a thread of its own that starts with the first of them. For retries: none of the
-// transport's threads may wait.
+// Calls functions after a delay, on a thread that starts with the first of them. For retries, since the
+// transport's threads must not wait. Thread-safe.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/time.h"
 
 namespace ringmaster::kube {
@@ -21,21 +20,21 @@ class DelayedCalls {
   DelayedCalls(const DelayedCalls&) = delete;
   DelayedCalls& operator=(const DelayedCalls&) = delete;
 
-  // `call` gets false in due time, and true at once when Stop comes first (or came already; then from
-  // within).
+  // Calls `call(false)` after `delay`, or `call(true)` at Stop if that is earlier. After Stop, calls it from
+  // within.
   void After(Duration delay, std::function<void(bool stopped)> call);
 
-  // Not from within a call.
+  // REQUIRES: not called from a delayed call.
   void Stop();
 
  private:
   void Run();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::multimap<Time, std::function<void(bool)>> calls_;
-  bool stopped_ = false;
-  std::thread thread_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::multimap<Time, std::function<void(bool)>> calls_ RM_GUARDED_BY(mutex_);
+  bool stopped_ RM_GUARDED_BY(mutex_) = false;
+  std::thread thread_ RM_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringmaster::kube

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Variables of the process environment. main sets some before the first thread starts, nobody later: any
-// thread may read.
+// Reads environment variables. Thread-safe: main sets some before the first thread starts, and no code sets
+// any later.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace ringmaster::kube {
 
-// "" when it is not set.
+// Returns an empty text when the variable is not set.
 inline std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;

@@ -27,7 +27,7 @@ uint64_t IdOf(const EventSubject& subject, std::initializer_list<std::string_vie
 }  // namespace
 
 bool EventCorrelator::TakeToken(const EventSubject& subject, Time now) {
-  // A bucket that is full again says nothing: forget it. This bounds the map by the jobs that spoke lately.
+  // A full bucket holds no information: forget it. So the map holds only jobs that had events recently.
   if (buckets_.size() > options_.capacity)
     std::erase_if(buckets_, [&](const auto& entry) {
       return now - entry.second.filled > options_.refill * options_.burst;
@@ -61,15 +61,15 @@ void EventCorrelator::ForgetOld(Time now) {
   }
 }
 
-void EventCorrelator::Note(const EventSubject& subject, bool warning, const std::string& reason,
-                           const std::string& note, Time now) {
+void EventCorrelator::Add(const EventSubject& subject, bool warning, const std::string& reason,
+                          const std::string& note, Time now) {
   ForgetOld(now);
   const char* const kind = warning ? "warning" : "normal";
   Id id = IdOf(subject, {kind, reason, note});
   bool combined = false;
   auto it = series_.find(id);
   if (it == series_.end()) {
-    // Another note of this reason. Too many of them are told as one.
+    // A new note for this reason. When there are too many of them, the rest become one series.
     if (similar_.size() > options_.capacity)
       std::erase_if(similar_, [&](const auto& e) { return now - e.second.since > options_.series_window; });
     const Id family = IdOf(subject, {kind, reason});

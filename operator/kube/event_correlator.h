@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What becomes of the events that we want to tell people: which are made, which only raise the count of one
-// that stands already, which are left out because there are too many. Pure and single-threaded;
-// event_recorder.h sends.
+// Decides which events to create, which to count in an existing event, and which to drop because a job causes
+// too many. Pure; event_recorder.h sends the result.
 //
-// Three stages, as client-go has them:
-//  - the same (job, type, reason, note) within `series_window` is a series: its count rises, written at most
-//  once per
-//    `patch_interval`;
-//  - more than `similar_limit` notes of one (job, type, reason) within the window are told as one series with
-//  the newest note;
-//  - a job may make `burst` events at once and one more every `refill` after that; counts are not held back
-//  by this.
-// Memory: at most `capacity` series; the one used longest ago goes first, and those whose window is over at
-// the next note.
+// Three stages, as in client-go:
+//  - Equal events (job, type, reason, note) within `series_window` form a series: its count rises, and is
+//  written
+//    at most once per `patch_interval`.
+//  - When a job has more than `similar_limit` notes of one type and reason within the window, the rest form
+//  one
+//    series with the newest note.
+//  - A job may create `burst` events at once and one more every `refill`. Updates of a count need no token.
+// At most `capacity` series are kept: the least recently used is evicted first, and Add evicts those whose
+// window is over.
+//
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ struct EventSubject {
   auto operator<=>(const EventSubject&) const = default;
 };
 
-// Make this event object, under a name that no other has.
+// Create this event object. Its name is unique.
 struct CreateEvent {
   EventSubject subject;
   std::string name;
@@ -42,12 +43,12 @@ struct CreateEvent {
   std::string reason;
   std::string note;
 };
-// Raise the count of one made before.
+// Raise the count of an event created before.
 struct UpdateSeries {
   std::string namespace_;
   std::string name;
   int32_t count = 2;
-  std::string note;  // empty: as it stands
+  std::string note;  // empty: unchanged
 };
 
 class EventCorrelator {
@@ -59,7 +60,7 @@ class EventCorrelator {
     int burst = 25;
     Duration refill = seconds(300);
     size_t capacity = 4096;
-    std::string salt;  // of this process: makes names differ from those of another one
+    std::string salt;  // differs per process, so that two processes give different names
   };
   struct Writes {
     std::vector<CreateEvent> create;
@@ -68,25 +69,26 @@ class EventCorrelator {
 
   explicit EventCorrelator(Options options) : options_(std::move(options)) {}
 
-  void Note(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note,
-            Time now);
+  void Add(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note,
+           Time now);
+  // Returns the writes that are due, and forgets them.
   Writes Take(Time now);
-  // When Take should be called though nothing was noted.
+  // The next time at which Take has something to return even without another Add.
   Time NextWakeup() const { return due_.empty() ? kNever : due_.begin()->first; }
   int64_t dropped() const { return dropped_; }
   size_t held() const { return series_.size(); }
 
  private:
-  // Hashes of what tells two apart, which would be hundreds of bytes for each: that two series have the same
-  // is not to be expected, and would count one with the other.
+  // A hash of what identifies a series, which would take hundreds of bytes. A collision is very unlikely; it
+  // would count one series with the other.
   using Id = uint64_t;
   struct Series {
     std::string namespace_;
     std::string name;
-    bool combined = false;  // of several notes
+    bool combined = false;  // holds several notes
     int32_t count = 1;
-    int32_t reported = 1;
-    std::string note;  // the newest; of combined ones only
+    int32_t reported = 1;  // the count last returned by Take
+    std::string note;      // the newest; only if combined
     Time last_seen{};
     Time last_reported{};
     std::list<Id>::iterator used;
@@ -100,16 +102,17 @@ class EventCorrelator {
     Time since{};
   };
 
+  // Takes one of the job's tokens. Returns false if it has none.
   bool TakeToken(const EventSubject& subject, Time now);
   void Forget(Id id);
   void ForgetOld(Time now);
 
   const Options options_;
   std::map<Id, Series> series_;
-  std::list<Id> by_use_;  // by when they were last seen, newest first
+  std::list<Id> by_use_;  // by last_seen, newest first
   std::map<Id, Bucket> buckets_;
   std::map<Id, Similar> similar_;
-  std::multimap<Time, Id> due_;  // counts to be told
+  std::multimap<Time, Id> due_;  // when a count must be reported
   Writes writes_;
   uint64_t next_ = 1;
   int64_t dropped_ = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sends events about jobs to the API server (events.k8s.io/v1), counted and held back by an EventCorrelator.
-// Best effort: a failed write is logged and forgotten; nothing waits for it.
+// Sends events about jobs to the API server (events.k8s.io/v1), correlated and limited by an EventCorrelator.
+// Best effort: a failed write is logged and dropped, and nothing waits for a write.
 //
-// Note may be called from any thread. One thread of its own.
+// Thread-safe. Runs one thread.
 #pragma once
 
 #include <functional>
@@ -19,33 +19,32 @@ namespace ringmaster::kube {
 class EventRecorder {
  public:
   struct Options {
-    std::string instance;             // who reports: the pod's name
-    std::function<bool()> may_write;  // only the leader speaks
+    std::string instance;             // the event's reportingInstance: the pod's name
+    std::function<bool()> may_write;  // only the leader sends events
     EventCorrelator::Options correlator;
   };
 
-  // `api` must outlive the recorder.
+  // REQUIRES: `api` outlives the recorder.
   EventRecorder(ApiClient& api, Options options);
-  ~EventRecorder();  // sends what is noted already, without waiting for answers
+  ~EventRecorder();  // sends what has been recorded, without waiting for responses
   EventRecorder(const EventRecorder&) = delete;
   EventRecorder& operator=(const EventRecorder&) = delete;
 
-  void Note(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note);
-  // Left out so far, because one job made too many. Any thread.
+  void Record(const EventSubject& subject, bool warning, const std::string& reason, const std::string& note);
+  // The number of events dropped because a job caused too many.
   int64_t dropped() const;
 
  private:
-  class Shared;
+  class Queue;
   void Run();
 
   ApiClient& api_;
   const Options options_;
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };
 
-// The object of one event as the API wants it; `now` is RFC 3339 with microseconds. Texts are cut to the
-// API's limits.
+// The event object of the API; `now` is RFC 3339 with microseconds. Truncates texts to the API's limits.
 Json ToEvent(const CreateEvent& event, const std::string& instance, const std::string& now);
 
 }  // namespace ringmaster::kube

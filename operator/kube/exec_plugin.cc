@@ -13,11 +13,11 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <string_view>
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/mutex.h"
 #include "base/pipe.h"
 #include "operator/kube/pem.h"
 
@@ -25,12 +25,12 @@ namespace ringmaster::kube {
 namespace {
 
 constexpr size_t kMaxOutputBytes = 1 << 20;
-constexpr size_t kMaxComplaintBytes = 1024;
-constexpr auto kEarly = std::chrono::seconds(10);  // a credential is renewed so long before it expires
+constexpr size_t kMaxErrorTextBytes = 1024;
+constexpr auto kEarly = std::chrono::seconds(10);  // a credential is renewed this long before it expires
 
 struct Output {
   std::string out;
-  std::string complaint;  // the end of stderr, in one line
+  std::string error_text;  // the end of stderr, in one line
 };
 
 class SpawnActions {
@@ -67,7 +67,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Reads both pipes to their end. False: the time is up, or there is too much.
+// Reads both pipes to their end. Returns false if that takes too long or the output is too large.
 bool ReadAll(Fd out, Fd err, Time until, Output& output) {
   while (out.valid() || err.valid()) {
     pollfd polled[2] = {{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}};
@@ -87,9 +87,9 @@ bool ReadAll(Fd out, Fd err, Time until, Output& output) {
         output.out.append(buffer, static_cast<size_t>(got));
         if (output.out.size() > kMaxOutputBytes) return false;
       } else {
-        output.complaint.append(buffer, static_cast<size_t>(got));
-        if (output.complaint.size() > kMaxComplaintBytes)
-          output.complaint.erase(0, output.complaint.size() - kMaxComplaintBytes);
+        output.error_text.append(buffer, static_cast<size_t>(got));
+        if (output.error_text.size() > kMaxErrorTextBytes)
+          output.error_text.erase(0, output.error_text.size() - kMaxErrorTextBytes);
       }
     }
   }
@@ -112,7 +112,7 @@ Result<Output> Run(const ExecPlugin& plugin) {
   const int failed = ::posix_spawnp(&pid, plugin.command.c_str(), actions.get(), nullptr,
                                     Pointers(arguments).data(), Pointers(environment).data());
   if (failed != 0) {
-    std::string why = fmt::format("cannot be started: {}", std::strerror(failed));
+    std::string why = fmt::format("cannot start: {}", std::strerror(failed));
     if (!plugin.install_hint.empty()) why += "; " + plugin.install_hint;
     return Error{Code::kInvalid, why};
   }
@@ -125,14 +125,14 @@ Result<Output> Run(const ExecPlugin& plugin) {
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   std::replace_if(
-      output.complaint.begin(), output.complaint.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+      output.error_text.begin(), output.error_text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   if (!whole)
     return Error{Code::kUnavailable, fmt::format("did not end within {} s, or printed more than {} bytes",
                                                  ToSeconds(plugin.time_limit), kMaxOutputBytes)};
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     const std::string how = WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status))
                                               : fmt::format("signal {}", WTERMSIG(status));
-    return Error{Code::kUnavailable, fmt::format("failed with {}: {}", how, output.complaint)};
+    return Error{Code::kUnavailable, fmt::format("failed with {}: {}", how, output.error_text)};
   }
   return output;
 }
@@ -142,7 +142,7 @@ class ExecTokenSource final : public TokenSource {
   explicit ExecTokenSource(ExecPlugin plugin) : plugin_(std::move(plugin)) {}
 
   Result<std::string> Token() override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (credential_ && (!credential_->expires || WallNow() + kEarly < *credential_->expires))
       return credential_->token;
     Result<ExecCredential> fresh = RunExecPlugin(plugin_);
@@ -151,18 +151,18 @@ class ExecTokenSource final : public TokenSource {
     return credential_->token;
   }
   void Expire() override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     credential_.reset();
   }
   std::optional<KeyPair> Certificate() override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return credential_ ? credential_->pair : std::nullopt;
   }
 
  private:
   const ExecPlugin plugin_;
-  std::mutex mutex_;
-  std::optional<ExecCredential> credential_;
+  Mutex mutex_;
+  std::optional<ExecCredential> credential_ RM_GUARDED_BY(mutex_);
 };
 
 std::string Member(const Json& object, const char* key) {
@@ -179,8 +179,7 @@ Result<ExecCredential> ParseExecCredential(const std::string& output, const std:
   if (Member(*parsed, "kind") != "ExecCredential")
     return Error{Code::kInvalid, "printed an object whose kind is not ExecCredential"};
   if (const std::string got = Member(*parsed, "apiVersion"); got != api_version)
-    return Error{Code::kInvalid,
-                 fmt::format("printed apiVersion \"{}\" where \"{}\" was asked for", got, api_version)};
+    return Error{Code::kInvalid, fmt::format("printed apiVersion \"{}\", expected \"{}\"", got, api_version)};
   const auto status = parsed->find("status");
   if (status == parsed->end() || !status->is_object()) return Error{Code::kInvalid, "printed no status"};
   ExecCredential credential;

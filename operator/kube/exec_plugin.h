@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Credential plugins: programs that print a token or a client certificate (client.authentication.k8s.io v1
-// and v1beta1), as cloud providers' kubeconfigs name them.
+// Credential plugins: programs named in a kubeconfig that print a token or a client certificate
+// (client.authentication.k8s.io v1 and v1beta1).
 #pragma once
 
 #include <memory>
@@ -18,20 +18,21 @@
 
 namespace ringmaster::kube {
 
-// NAME=VALUE of all that this process was given.
+// Returns NAME=VALUE for each environment variable of this process.
 std::vector<std::string> ProcessEnvironment();
 
 struct ExecPlugin {
   std::string origin;       // of the entry in its file, for messages
   std::string api_version;  // client.authentication.k8s.io/v1 or v1beta1
-  std::string command;      // a path, or a name to be found in PATH
+  std::string command;      // a path, or a name to look up in PATH
   std::vector<std::string> args;
-  // Ours, as it was when the plugin was read: what we set for ourselves later is not meant for it.
+  // This process's environment when the plugin was read. Variables that main sets later do not reach the
+  // plugin.
   std::vector<std::string> inherited = ProcessEnvironment();
-  std::vector<std::pair<std::string, std::string>> env;  // on top of that
+  std::vector<std::pair<std::string, std::string>> env;  // added to `inherited`
   std::string install_hint;
   bool provide_cluster_info = false;
-  Json cluster;  // what it is told about the cluster, if it wants to be
+  Json cluster;  // passed to the plugin if provide_cluster_info
   Duration time_limit = seconds(60);
 };
 
@@ -41,10 +42,10 @@ struct ExecCredential {
   std::optional<WallTime> expires;
 };
 
-// Of the plugin's output. Pure; never shows what it read.
+// Parses the plugin's output. Pure. Errors contain nothing of the output.
 Result<ExecCredential> ParseExecCredential(const std::string& output, const std::string& api_version);
 
-// Runs it, without a terminal and without our descriptors, and waits. Any thread.
+// Runs the plugin without a terminal and without our descriptors, and waits for its end. Thread-safe.
 Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin);
 
 // Runs the plugin when a credential is needed and the last one has expired or was refused.

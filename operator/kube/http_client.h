@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The transport port: bytes to and from one API server. cpprest_http.cc implements it; everything above it
-// (api_client.h, watch/) knows no HTTP library.
+// The interface to the HTTP transport: bytes to and from one API server. cpprest_http.cc implements it; the
+// layers above (api_client.h, watch/) depend on no HTTP library.
 //
-// Threads: all members may be called from any thread. Callbacks come on the library's threads, never from
-// within the call that registered them; they must not block, and must not throw. After a client or a stream
-// is destroyed none of its callbacks runs any more (the destructor waits for one that is running, so it must
-// not be called from within a callback). Destroying a client ends what is under way with kCancelled first;
-// destroying a stream ends it silently, without on_end.
+// Thread-safe. Callbacks run on the library's threads, never from within the call that registered them; they
+// must not block or throw. After a client or a stream has been destroyed, none of its callbacks runs. The
+// destructor waits for a running callback, so a callback must not destroy its client or stream. Destroying a
+// client first ends its requests with kCancelled; destroying a stream ends it without on_end.
 //
-// Errors of transport, by what may have happened at the server:
-//  kUnavailable  the request surely did not arrive whole: any verb may be repeated;
-//  kAmbiguous    it was sent and no answer came: read before deciding;
-//  kCancelled    we gave it up.
-// An HTTP answer of any status is a value here; api_client.h turns it into an error.
+// Errors, by what may have happened at the server:
+//  kUnavailable  the request did not arrive completely: any verb may be repeated
+//  kAmbiguous    the request was sent and no response came: read before deciding
+//  kCancelled    the request was cancelled
+// An HTTP response of any status is a value here; api_client.h turns it into an error.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +28,11 @@
 
 namespace ringmaster::kube {
 
-// Which requests go first when there are many.
+// The order in which waiting requests are sent.
 enum class RequestPriority : uint8_t {
   kNormal,
-  kUrgent,      // before all others and beside the limit of requests in flight
-  kBackground,  // when no usual one is there, or waiting for that has become too long
+  kUrgent,      // before all others; does not count towards the limit of requests in flight
+  kBackground,  // when no normal request waits, or after waiting too long
 };
 
 struct HttpRequest {
@@ -43,28 +42,29 @@ struct HttpRequest {
   std::string content_type = "application/json";  // of the body
   std::string accept = "application/json";
   RequestPriority priority = RequestPriority::kNormal;
-  std::optional<Duration> limit{};  // from its start to its end; unset: the transport's own
+  std::optional<Duration> limit{};  // from start to end; unset: the transport's limit
 };
 
 struct HttpResponse {
   int status = 0;
   std::string body{};
-  std::optional<Duration> retry_after{};  // of a 429 or 503
-  std::vector<std::string> warnings{};    // texts of Warning headers: the API server's advice to people
+  std::optional<Duration> retry_after{};  // in a 429 or 503
+  std::vector<std::string> warnings{};    // texts of Warning headers
 };
 
-// One running answer, line by line. Destroying it cancels it.
+// A response that arrives line by line. Destroying it cancels it.
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
 };
 
 struct StreamHandlers {
-  // Each whole line, without its end, in order; the next bytes are read only after it returns. A last line
-  // without an end is dropped. Only for 2xx answers.
+  // Called for each complete line of a 2xx response, without the newline, in order. The next bytes are read
+  // after it returns. A last line without a newline is dropped.
   std::function<void(std::string_view line)> on_line;
-  // Once, the last call. The answer: 2xx when the server ended the stream in good order; its body is empty
-  // then, and holds the refusal otherwise. A stream that breaks or stays silent too long is an error.
+  // Called once, as the last call. The response has status 2xx and an empty body when the server ended the
+  // stream normally; otherwise its body says why not. A stream that breaks or stays silent too long is an
+  // error.
   std::function<void(Result<HttpResponse>)> on_end;
 };
 

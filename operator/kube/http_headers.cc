@@ -40,12 +40,12 @@ std::vector<std::string> ParseWarnings(std::string_view value) {
         c = value.front();
         value.remove_prefix(1);
       }
-      // Headers go to logs: one line each.
+      // Warnings are logged, one line each.
       if (text.size() < kMaxWarningBytes) text += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
     if (!closed) break;
     if (!text.empty()) warnings.push_back(std::move(text));
-    // A date in quotes may follow the text of a warning; the next one starts behind a comma.
+    // A quoted date may follow the text of a warning. The next warning starts after a comma.
     const size_t comma = value.find(',');
     const size_t quote = value.find('"');
     if (quote != std::string_view::npos && quote < comma) {

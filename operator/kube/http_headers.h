@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Values of two response headers. Pure; whatever cannot be read is left out.
+// Parsers for two response headers. Pure; invalid values are ignored.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@
 
 namespace ringmaster::kube {
 
-// Retry-After in seconds, as the API server sends it; at most an hour.
+// Parses Retry-After in seconds, the form that the API server sends; at most an hour.
 std::optional<Duration> ParseRetryAfter(std::string_view value);
 
-// Texts of `299 - "one", 299 - "two"`. At most 20 of at most 1 KiB.
+// Returns the texts of `299 - "one", 299 - "two"`: at most 20, each at most 1 KiB.
 std::vector<std::string> ParseWarnings(std::string_view value);
 
 }  // namespace ringmaster::kube

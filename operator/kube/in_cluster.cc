@@ -14,7 +14,7 @@ bool InCluster() { return !Environment("KUBERNETES_SERVICE_HOST").empty(); }
 Result<ClientConfig> LoadInCluster(const std::string& folder) {
   const std::string host = Environment("KUBERNETES_SERVICE_HOST");
   std::string port = Environment("KUBERNETES_SERVICE_PORT");
-  if (host.empty()) return Error{Code::kInvalid, "KUBERNETES_SERVICE_HOST is not set: this is no pod"};
+  if (host.empty()) return Error{Code::kInvalid, "KUBERNETES_SERVICE_HOST is not set: not running in a pod"};
   if (port.empty()) port = "443";
   ClientConfig config;
   config.server =

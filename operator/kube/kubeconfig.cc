@@ -21,7 +21,7 @@ using api::Node;
 
 constexpr size_t kMaxPemBytes = 4 << 20;
 
-// Reads members of one map of the file; the first that has the wrong form is remembered.
+// Reads members of maps in the file and keeps the first error.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
@@ -32,7 +32,7 @@ class Reader {
     const Node* node = map.Find(key);
     if (node == nullptr || node->IsNull()) return {};
     if (node->kind == Node::Kind::kScalar && node->scalar.is_string()) return node->scalar.get<std::string>();
-    // `namespace: 42` is text to everybody else.
+    // kubectl reads `namespace: 42` as text.
     if (node->kind == Node::Kind::kScalar && node->scalar.is_number()) return node->text;
     Fail(*node, fmt::format("{}: expected text, found {}", key,
                             Secret(key) ? "something else" : api::Describe(*node)));
@@ -53,7 +53,7 @@ class Reader {
     Fail(*node, fmt::format("{}: expected a list", key));
     return kNone;
   }
-  // Null when it is absent.
+  // Returns null when it is absent.
   const Node* Map(const Node& map, std::string_view key) {
     const Node* node = map.Find(key);
     if (node == nullptr || node->IsNull()) return nullptr;
@@ -93,7 +93,7 @@ ContextEntry ReadContext(Reader& reader, const Node& context) {
   return entry;
 }
 
-// Why we cannot run it; empty: we can.
+// Returns why this plugin cannot run; empty: it can.
 std::string ReadExec(Reader& reader, const Node& node, ExecPlugin& plugin) {
   plugin.api_version = reader.String(node, "apiVersion");
   plugin.command = reader.String(node, "command");
@@ -121,9 +121,9 @@ std::string ReadExec(Reader& reader, const Node& node, ExecPlugin& plugin) {
         plugin.api_version);
   if (reader.String(node, "interactiveMode") == "Always")
     return fmt::format(
-        "exec: {} must be asked on a terminal (interactiveMode: Always), and there is none here; use a token "
-        "or a "
-        "client certificate",
+        "exec: {} requires a terminal (interactiveMode: Always), which is not available; use a token or a "
+        "client "
+        "certificate",
         plugin.command);
   return {};
 }
@@ -152,7 +152,8 @@ UserEntry ReadUser(Reader& reader, const Node& user) {
   return entry;
 }
 
-// The list `key` of {name, KIND: {...}} entries. Of two with the same name the first counts.
+// Reads the list `list_key` of {name, `key`: {...}} entries. Of two entries with the same name the first
+// counts.
 template <class Entry, class Read>
 std::map<std::string, Entry> ReadEntries(Reader& reader, const Node& root, const char* list_key,
                                          const char* key, Read read) {
@@ -186,7 +187,7 @@ std::string Absolute(const std::string& folder, const std::string& path) {
   return given.is_absolute() ? path : (std::filesystem::path(folder) / given).lexically_normal().string();
 }
 
-// PEM from base64 text or, when there is none, from a file; empty when there is neither.
+// Reads PEM from base64 text or, without one, from a file. Returns an empty text if there is neither.
 Result<std::string> ReadPem(const std::string& data, const std::string& file, const std::string& folder,
                             const std::string& what) {
   if (!data.empty()) {
@@ -264,7 +265,7 @@ Status FillUser(const UserEntry& user, ClientConfig& config) {
 Result<Kubeconfig> ParseKubeconfig(const std::string& text, const std::string& path) {
   Kubeconfig config;
   config.files = {path};
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return config;  // `touch` makes such
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return config;  // an empty file is valid
   const api::Parsed parsed = api::ParseYaml(text);
   if (!parsed.problems.empty()) {
     const api::Problem& problem = parsed.problems.front();
@@ -302,17 +303,18 @@ Result<ClientConfig> ToClientConfig(const Kubeconfig& kubeconfig, const std::str
   for (const std::string& file : kubeconfig.files) files += (files.empty() ? "" : ":") + file;
   const std::string name = context_name.empty() ? kubeconfig.current_context : context_name;
   if (name.empty())
-    return Error{Code::kInvalid, fmt::format("{}: no current-context is set; name a context (there are: {})",
-                                             files, Names(kubeconfig.contexts))};
+    return Error{Code::kInvalid,
+                 fmt::format("{}: current-context is not set; choose a context (available: {})", files,
+                             Names(kubeconfig.contexts))};
   const auto context = kubeconfig.contexts.find(name);
   if (context == kubeconfig.contexts.end())
-    return Error{Code::kInvalid, fmt::format("{}: there is no context \"{}\" (there are: {})", files, name,
+    return Error{Code::kInvalid, fmt::format("{}: there is no context \"{}\" (available: {})", files, name,
                                              Names(kubeconfig.contexts))};
   const std::string& origin = context->second.origin;
   if (context->second.cluster.empty()) return Error{Code::kInvalid, origin + ": names no cluster"};
   const auto cluster = kubeconfig.clusters.find(context->second.cluster);
   if (cluster == kubeconfig.clusters.end())
-    return Error{Code::kInvalid, fmt::format("{}: its cluster \"{}\" is not in {} (there are: {})", origin,
+    return Error{Code::kInvalid, fmt::format("{}: its cluster \"{}\" is not in {} (available: {})", origin,
                                              context->second.cluster, files, Names(kubeconfig.clusters))};
   ClientConfig config;
   if (!context->second.namespace_.empty()) config.namespace_ = context->second.namespace_;
@@ -321,7 +323,7 @@ Result<ClientConfig> ToClientConfig(const Kubeconfig& kubeconfig, const std::str
   if (context->second.user.empty()) return config;  // anonymous
   const auto user = kubeconfig.users.find(context->second.user);
   if (user == kubeconfig.users.end())
-    return Error{Code::kInvalid, fmt::format("{}: its user \"{}\" is not in {} (there are: {})", origin,
+    return Error{Code::kInvalid, fmt::format("{}: its user \"{}\" is not in {} (available: {})", origin,
                                              context->second.user, files, Names(kubeconfig.users))};
   if (Status status = FillUser(user->second, config); !status.ok())
     return status.error().In(user->second.origin);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// kubeconfig files: their text to values, several merged to one, one context of it to a ClientConfig.
+// Parses kubeconfig files, merges several into one, and makes a ClientConfig of one context.
 //
-// ParseKubeconfig and Merge are pure. ToClientConfig reads the files that the entries name. Every error says
-// which file and entry it is about; none shows a secret.
+// ParseKubeconfig and Merge are pure. ToClientConfig reads the files that the entries name. Every error names
+// its file and entry; none contains a secret.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ namespace ringmaster::kube {
 
 struct ClusterEntry {
   std::string origin;  // "/home/x/.kube/config:12", for messages
-  std::string folder;  // of the file: relative paths start here
+  std::string folder;  // of the file; relative paths start here
   std::string server;
   std::string tls_server_name;
   std::string ca_data;  // base64, as in the file
@@ -40,7 +40,7 @@ struct UserEntry {
   std::string token_file;
   std::string impersonate_user;
   std::optional<ExecPlugin> exec;
-  std::string unsupported;  // a way to log in that we do not have; an error only when the entry is used
+  std::string unsupported;  // why its login method is not supported; an error only when the entry is used
 };
 
 struct ContextEntry {
@@ -58,13 +58,13 @@ struct Kubeconfig {
   std::map<std::string, ContextEntry> contexts;
 };
 
-// `path` is for messages and for relative paths in the text. kInvalid with file and line.
+// `path`: for messages, and the base of relative paths. Errors: kInvalid with file and line.
 Result<Kubeconfig> ParseKubeconfig(const std::string& text, const std::string& path);
 
-// What `first` has stays; entries are taken whole, never mixed.
+// Entries of `first` win. An entry comes entirely from one file.
 Kubeconfig Merge(Kubeconfig first, const Kubeconfig& second);
 
-// `context` empty: the current one.
+// `context` empty: current-context.
 Result<ClientConfig> ToClientConfig(const Kubeconfig& kubeconfig, const std::string& context);
 
 }  // namespace ringmaster::kube

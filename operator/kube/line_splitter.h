@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Bytes in pieces of any size to whole lines, in bounded memory. One thread at a time.
+// Splits bytes that arrive in pieces of any size into lines, in bounded memory. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ class LineSplitter {
  public:
   explicit LineSplitter(size_t max_line_bytes) : max_line_bytes_(max_line_bytes) {}
 
-  // Calls `visit(line)` for each line that ends in these bytes, without its end; `visit` returns false to
-  // stop. False: stopped, or a line is longer than the limit (too_long() says which); Feed must not be called
-  // again.
+  // Calls `visit(line)` for each line that ends in these bytes, without the newline. `visit` returns false to
+  // stop. Returns false if stopped, or if a line exceeds the limit (too_long()); REQUIRES: no call after
+  // that.
   template <class Visit>
   bool Feed(std::string_view bytes, Visit visit) {
     while (true) {
@@ -36,7 +36,7 @@ class LineSplitter {
       }
       partial_.append(piece);
       const bool go_on = visit(std::string_view(partial_));
-      // A large line must not hold its memory until the stream ends.
+      // Do not keep the memory of a large line until the stream ends.
       if (partial_.capacity() > kKeptBytes)
         std::string().swap(partial_);
       else

@@ -23,7 +23,7 @@ using Key = std::unique_ptr<EVP_PKEY, Free>;
 
 Bio Open(const std::string& text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
-// A pass phrase would be asked for on the terminal.
+// Without this callback OpenSSL asks for a pass phrase on the terminal.
 int NoPassPhrase(char*, int, int, void*) { return -1; }
 
 }  // namespace
@@ -37,7 +37,7 @@ Status CheckCertificates(const std::string& pem) {
   // The end of the text is reported as "no start line".
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
-  if (!at_end) return Error{Code::kInvalid, "a certificate in it cannot be read"};
+  if (!at_end) return Error{Code::kInvalid, "contains an unreadable certificate"};
   if (count == 0) return Error{Code::kInvalid, "holds no PEM certificate (-----BEGIN CERTIFICATE-----)"};
   return Ok();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks certificates and keys when they are read, so that nothing about them can fail in the middle of a
-// connection. Pure; says what is wrong without showing any of it.
+// Checks certificates and keys when they are read, so that they cannot fail later, while a connection is set
+// up. Pure. Errors contain nothing of the keys.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace ringmaster::kube {
 
-// At least one certificate, and nothing broken.
+// Requires at least one certificate, all of them readable.
 Status CheckCertificates(const std::string& pem);
 
-// A certificate and its private key, without a pass phrase.
+// Requires a certificate and its private key, without a pass phrase.
 Status CheckKeyPair(const std::string& cert_pem, const std::string& key_pem);
 
 }  // namespace ringmaster::kube

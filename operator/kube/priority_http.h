@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A priority of its own through a transport: for the few requests that must not wait behind a burst of others
-// (renewals of the Lease), and for those that should let it pass (events for people). Threads as the
-// transport inside.
+// An HttpClient that sends all its requests with one priority: urgent for the few that must not wait behind a
+// burst (renewals of the Lease), background for those that can wait (events). Thread-safe if the wrapped
+// client is.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ namespace ringmaster::kube {
 
 class PriorityHttp final : public HttpClient {
  public:
-  // `inner` must outlive this. Each request is given up after `limit`, unset: after the transport's own.
+  // REQUIRES: `inner` outlives this object. Each request fails after `limit`; unset: after the transport's
+  // limit.
   PriorityHttp(HttpClient& inner, RequestPriority priority, std::optional<Duration> limit = std::nullopt)
       : inner_(inner), priority_(priority), limit_(limit) {}
 

@@ -52,7 +52,7 @@ bool IsThisMachine(const std::string& host) {
   return address.bits == 128 && InBlock(address, ParseAddress("::1"), 128);
 }
 
-// One entry of NO_PROXY, trimmed and in small letters.
+// Returns true if this entry of NO_PROXY, trimmed and in lower case, names the host.
 bool Names(std::string entry, const std::string& host, uint16_t port) {
   if (entry == "*") return true;
   if (const size_t slash = entry.find('/'); slash != std::string::npos) {
@@ -111,8 +111,8 @@ Result<std::optional<Proxy>> ChooseProxy(std::string_view server, const std::str
   if (!proxy.ok()) return proxy.error().In(from);
   if (proxy->scheme != "http")
     return Error{Code::kInvalid, from +
-                                     ": only http:// proxies are supported (the way through one is TLS to "
-                                     "the API server all the same)"};
+                                     ": only http:// proxies are supported (the connection through the proxy "
+                                     "still uses TLS to the API server)"};
   const std::string host = proxy->host.find(':') == std::string::npos ? proxy->host : "[" + proxy->host + "]";
   return std::optional<Proxy>(
       Proxy{fmt::format("http://{}:{}", host, proxy->port), proxy->user, proxy->password});

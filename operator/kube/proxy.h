@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which proxy, if any, stands between us and a server. Pure.
+// Chooses the proxy for a server. Pure.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,10 @@ struct Proxy {
   std::string password;  // never logged
 };
 
-// An explicit URL counts always; else HTTPS_PROXY or HTTP_PROXY by the server's scheme (or in small letters),
-// unless the host is this machine or NO_PROXY names it: "*", a domain with its subdomains, an address, a CIDR
-// block, each with or without a port. `env` gives a variable's value, or empty.
+// Returns the proxy of `explicit_url` if it is set. Otherwise returns that of HTTPS_PROXY or HTTP_PROXY (or
+// their lower-case forms), by the server's scheme, unless the host is this machine or NO_PROXY names it: "*",
+// a domain with its subdomains, an address, or a CIDR block, each with or without a port. `env` returns a
+// variable's value, or an empty text.
 Result<std::optional<Proxy>> ChooseProxy(std::string_view server, const std::string& explicit_url,
                                          const std::function<std::string(const char*)>& env);
 

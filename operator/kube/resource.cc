@@ -9,7 +9,7 @@
 namespace ringmaster::kube {
 namespace {
 
-// RFC 3986: everything but the unreserved characters.
+// Percent-encodes everything except the unreserved characters of RFC 3986.
 std::string Encode(std::string_view text) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string encoded;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Names of API resources and the paths they have. Pure values.
+// API resources and their URL paths. Pure values.
 #pragma once
 
 #include <string>
@@ -15,15 +15,17 @@ struct Resource {
   std::string version;
   std::string plural;
 
-  // "/api/v1/namespaces/default/pods/x/status". Empty namespace: all of them, or a cluster-wide kind; empty
-  // name: the collection; empty subresource: the object. Parts are percent-encoded.
+  // Returns for example "/api/v1/namespaces/default/pods/x/status", with percent-encoded parts. An empty
+  // namespace means all namespaces or a cluster-wide kind, an empty name the collection, an empty subresource
+  // the object.
   std::string Path(const std::string& namespace_, const std::string& name = {},
                    const std::string& subresource = {}) const;
   std::string ApiVersion() const { return group.empty() ? version : group + "/" + version; }
   bool operator==(const Resource&) const = default;
 };
 
-// "a=b&c=d" with values percent-encoded, from pairs in order; pairs with an empty value are left out.
+// Returns "a=b&c=d" with percent-encoded values, in the order of `pairs`. Leaves out pairs with an empty
+// value.
 std::string Query(const std::vector<std::pair<std::string, std::string>>& pairs);
 
 }  // namespace ringmaster::kube

@@ -4,12 +4,12 @@
 
 #include <sys/stat.h>
 
-#include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -25,7 +25,7 @@ class StaticToken final : public TokenSource {
   const std::string token_;
 };
 
-// Tells one content of a file from another without reading it.
+// Identifies a file's content without reading it.
 struct FileVersion {
   dev_t device = 0;
   ino_t inode = 0;
@@ -45,7 +45,7 @@ class TokenFile final : public TokenSource {
   TokenFile(std::string path, Duration max_age) : path_(std::move(path)), max_age_(max_age) {}
 
   Result<std::string> Token() override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const FileVersion version = VersionOf(path_);
     const Time now = Now();
     if (!token_.empty() && version == version_ && now - read_at_ < max_age_) return token_;
@@ -63,24 +63,24 @@ class TokenFile final : public TokenSource {
                             : fresh.empty() ? "token file " + path_ + " is empty"
                                             : "token file " + path_ + " holds more than one line";
     if (token_.empty()) return Error{text.ok() ? Code::kInvalid : text.error().code, why};
-    read_at_ = now;  // not with every request
+    read_at_ = now;  // so that not every request tries again
     version_ = version;
-    log::Warn("token_file={} error={}: going on with the last token", path_, why);
+    log::Warn("token_file={} error={}: keeping the last token", path_, why);
     return token_;
   }
 
   void Expire() override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     version_ = {};
   }
 
  private:
   const std::string path_;
   const Duration max_age_;
-  std::mutex mutex_;
-  std::string token_;
-  FileVersion version_;
-  Time read_at_{};
+  Mutex mutex_;
+  std::string token_ RM_GUARDED_BY(mutex_);
+  FileVersion version_ RM_GUARDED_BY(mutex_);
+  Time read_at_ RM_GUARDED_BY(mutex_){};
 };
 
 }  // namespace

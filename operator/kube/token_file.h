@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tokens that stand in the kubeconfig, and tokens in a file that somebody renews: the kubelet, for one that
-// is projected into a pod.
+// Tokens from a kubeconfig, and tokens from a file that another program renews, such as the kubelet for
+// projected service account tokens.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace ringmaster::kube {
 
 std::shared_ptr<TokenSource> MakeStaticToken(std::string token);
 
-// Read again when the file has changed, when `max_age` has passed, and after Expire. While it cannot be read,
-// the last token counts.
+// Reads the file again when it has changed, after `max_age`, and after Expire. Keeps the last token while the
+// file is unreadable.
 std::shared_ptr<TokenSource> MakeTokenFile(std::string path, Duration max_age = seconds(60));
 
 }  // namespace ringmaster::kube

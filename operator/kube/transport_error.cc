@@ -13,8 +13,8 @@
 namespace ringmaster::kube {
 namespace {
 
-// What the library says when the request cannot have reached the server whole. "Request canceled by user" is
-// also what it says when connecting takes too long.
+// The library's texts for failures before the server can have the whole request. It also reports "Request
+// canceled by user" when connecting takes too long.
 constexpr std::string_view kNeverSent[] = {
     "Error resolving",
     "Failed to resolve",
@@ -36,7 +36,7 @@ bool StartsWithAny(std::string_view text) {
 
 unsigned long Packed(int number) { return static_cast<unsigned int>(number); }
 
-// In TLS 1.3 the server's refusal of our certificate comes after the handshake, when the answer is awaited.
+// In TLS 1.3 the server refuses our certificate after the handshake, while the client waits for the response.
 bool RefusedOurCertificate(int number) {
   if (ERR_GET_LIB(Packed(number)) != ERR_LIB_SSL) return false;
   switch (ERR_GET_REASON(Packed(number))) {
@@ -54,15 +54,15 @@ bool RefusedOurCertificate(int number) {
   }
 }
 
-// TLS keeps OpenSSL's packed value, whose library part is far above any errno. The category of small numbers
-// is lost: name resolution, TLS and the system use the same ones.
+// Describes the number. TLS errors have OpenSSL's packed value, whose library part is far above any errno.
+// Small numbers are ambiguous: name resolution and the system use the same ones.
 std::string Words(std::string_view stage, int number) {
   if (number == ETIMEDOUT) return "timed out";
   if (number == 0) return {};
   const unsigned long packed = Packed(number);
   if (RefusedOurCertificate(number)) {
     const char* reason = ERR_reason_error_string(packed);
-    return std::string("the server refuses our client certificate, or the lack of one: ") +
+    return std::string("the server rejects the client certificate, or requires one: ") +
            (reason == nullptr ? "TLS alert" : reason);
   }
   if (ERR_GET_LIB(packed) == ERR_LIB_SSL) {
@@ -90,7 +90,7 @@ std::string Words(std::string_view stage, int number) {
 }  // namespace
 
 TransportFailure ClassifyFailure(std::string_view stage, int number, bool gave_up) {
-  if (gave_up) return {{Code::kCancelled, "given up"}};
+  if (gave_up) return {{Code::kCancelled, "cancelled"}};
   std::string message(stage);
   while (!message.empty() && (message.back() == '.' || message.back() == ' ')) message.pop_back();
   if (message == "Request canceled by user") message = "Failed to connect";

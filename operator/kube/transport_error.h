@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a failed exchange means for whoever asked: surely not done, perhaps done, or given up. The HTTP
-// library says at which stage it failed in words, and a number that has lost its category: the words decide.
-// Pure.
+// Classifies a failed HTTP exchange: surely not done, perhaps done, or cancelled. The HTTP library reports
+// the stage as text and an error number without its category, so the text decides. Pure.
 #pragma once
 
 #include <string>
@@ -14,12 +13,12 @@ namespace ringmaster::kube {
 
 struct TransportFailure {
   Error error;
-  // The connection was lost while the request was being written: the server cannot have it whole, and most
-  // often it is a pooled connection that was closed meanwhile. Sending again at once is right.
+  // The connection broke while the request was being written. The server cannot have all of it, and most
+  // often the server had closed a pooled connection: send it again at once.
   bool send_again = false;
 };
 
-// `stage` and `number` as the library reports them; `gave_up`: we cancelled it.
+// `stage` and `number` as the library reports them; `gave_up`: this process cancelled the exchange.
 TransportFailure ClassifyFailure(std::string_view stage, int number, bool gave_up);
 
 }  // namespace ringmaster::kube

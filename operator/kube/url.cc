@@ -35,7 +35,7 @@ std::string Decode(std::string_view text) {
 
 Result<Url> ParseUrl(std::string_view text) {
   const auto bad = [](const std::string& why) {
-    return Error{Code::kInvalid, why + "; wanted https://host:port"};
+    return Error{Code::kInvalid, why + "; expected https://host:port"};
   };
   Url url;
   const size_t scheme_end = text.find("://");
@@ -65,18 +65,18 @@ Result<Url> ParseUrl(std::string_view text) {
     if (close == std::string_view::npos) return bad("an IPv6 address without its closing bracket");
     url.host = std::string(authority.substr(1, close - 1));
     authority.remove_prefix(close + 1);
-    if (!authority.empty() && !authority.starts_with(':')) return bad("unexpected text behind the host");
+    if (!authority.empty() && !authority.starts_with(':')) return bad("unexpected text after the host");
     if (!authority.empty()) port = authority.substr(1);
   } else {
     const size_t colon = authority.find(':');
     if (colon != authority.rfind(':'))
-      return bad("an IPv6 address stands in brackets: https://[fd00::1]:443");
+      return bad("an IPv6 address must be in brackets: https://[fd00::1]:443");
     url.host = std::string(authority.substr(0, colon));
     if (colon != std::string_view::npos) port = authority.substr(colon + 1);
   }
   if (url.host.empty()) return bad("the URL has no host");
   if (url.host.find_first_of(" \t\r\n\"<>\\^`{|}") != std::string::npos)
-    return bad("the host has characters that no host name has");
+    return bad("the host contains invalid characters");
   url.port = url.scheme == "https" ? 443 : 80;
   if (!port.empty()) {
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), url.port);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parts of an http or https URL that names a server. Pure.
+// Parses the http or https URL of a server. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct Url {
   std::string scheme;  // http | https
   std::string user;    // percent-decoded
   std::string password;
-  std::string host;  // an IPv6 address stands without brackets
+  std::string host;  // IPv6 addresses without brackets
   uint16_t port = 0;
-  std::string path;  // without an ending slash: empty, or "/k8s/clusters/c-1"
+  std::string path;  // without a trailing slash: empty, or "/k8s/clusters/c-1"
 };
 
-// kInvalid says what is wrong, without the password. A query or fragment is refused.
+// kInvalid names the error without the password. A query or fragment is an error.
 Result<Url> ParseUrl(std::string_view text);
 
 }  // namespace ringmaster::kube

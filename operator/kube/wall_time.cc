@@ -10,7 +10,7 @@
 namespace ringmaster::kube {
 namespace {
 
-// Cuts `count` digits off the head of `text`.
+// Removes `count` digits from the head of `text` and returns their value.
 std::optional<int> Digits(std::string_view& text, size_t count) {
   if (text.size() < count) return std::nullopt;
   int value = 0;
@@ -68,7 +68,7 @@ std::optional<WallTime> Parse(std::string_view text) {
          chr::microseconds(micros) - offset;
 }
 
-// By the calendar: the library's own way goes through nanoseconds, which end in the year 2262.
+// Uses calendar types: the standard formatting goes through nanoseconds, which overflow in the year 2262.
 std::string ToTheSecond(WallTime time) {
   namespace chr = std::chrono;
   const auto day = chr::floor<chr::days>(time);
@@ -90,7 +90,7 @@ std::string WallTimeText(WallTime time) {
 
 Result<WallTime> ParseWallTime(std::string_view text) {
   if (const auto time = Parse(text)) return *time;
-  return Error{Code::kInvalid, fmt::format("not a time of RFC 3339: \"{}\"", text.substr(0, 64))};
+  return Error{Code::kInvalid, fmt::format("not an RFC 3339 time: \"{}\"", text.substr(0, 64))};
 }
 
 }  // namespace ringmaster::kube

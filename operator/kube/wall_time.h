@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Wall-clock times as the API writes them. The cores decide by a steady clock (base/time.h); a wall time is
-// for people, and for what must be understood by another process. WallClock ties the two together once per
-// process, so that a clock that is set while we run moves no decision.
+// Wall-clock times in the API's formats. The cores decide by a steady clock (base/time.h); wall times are for
+// display and for other processes. WallClock relates the two once per process, so that setting the system
+// clock does not affect decisions.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,11 @@ inline WallTime WallNow() {
   return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
-// "2026-11-21T09:05:00.123456Z": RFC 3339 with microseconds, the API's MicroTime.
+// Returns "2026-11-21T09:05:00.123456Z": RFC 3339 with microseconds, the API's MicroTime.
 std::string WallTimeText(WallTime time);
-// "2026-11-21T09:05:00Z": the API's Time, which conditions carry.
+// Returns "2026-11-21T09:05:00Z": the API's Time, as in conditions.
 std::string WallSecondsText(WallTime time);
-// Both forms, any number of decimals up to nine, `Z` or an offset. kInvalid says what was read.
+// Parses both forms, with up to nine decimals, `Z` or an offset. kInvalid contains the text.
 Result<WallTime> ParseWallTime(std::string_view text);
 
 class WallClock {

@@ -24,13 +24,13 @@ using control::Revision;
 namespace {
 
 constexpr size_t kMaxMessageBytes = 4096;
-constexpr size_t kMaxFileBytes = size_t{1} << 20;  // a pod that writes more says nothing
+constexpr size_t kMaxFileBytes = size_t{1} << 20;  // a larger termination message is ignored
 constexpr Duration kCollectGrace = seconds(10);    // for pods of a deleted job
 
 core::Job ToCore(const api::TrainingJob& job, const std::string& uid, int64_t generation) {
   core::Job result = control::FromApi(job, uid, generation);
   result.ttl.reset();
-  result.progress_interval = seconds(1);  // nobody else pays for a status write here
+  result.progress_interval = seconds(1);  // a status write costs little here
   return result;
 }
 
@@ -42,7 +42,7 @@ Result<std::unique_ptr<LocalBackend>> LocalBackend::Create(Options options) {
   CHECK(!options.argv.empty());
   RM_TRY(MakeFolder(options.directory + "/pods"));
   RM_TRY(MakeFolder(options.directory + "/logs"));
-  // Pods run in folders of their own, so no path may be relative to ours.
+  // Each pod has its own working folder, so paths must be absolute.
   char* absolute = ::realpath(options.directory.c_str(), nullptr);
   if (absolute == nullptr) return ErrnoError(options.directory, errno);
   options.directory = absolute;
@@ -63,7 +63,7 @@ LocalBackend::~LocalBackend() { supervisor_.reset(); }
 Result<Key> LocalBackend::Submit(const api::TrainingJob& job) {
   const Key key = control::KeyOf(job);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (jobs_.contains(key)) return Error{Code::kAlreadyExists, "job " + key.ToString() + " exists"};
     JobEntry& entry = jobs_[key];
     entry.job = ToCore(job, fmt::format("job-{}", next_uid_++), 1);
@@ -90,7 +90,7 @@ Status LocalBackend::Scale(const Key& key, int32_t replicas) {
 
 Status LocalBackend::Delete(const Key& key) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     JobEntry* entry = Find(key);
     if (entry == nullptr) return NoJob(key);
     DeleteEntry(key, *entry);
@@ -101,7 +101,7 @@ Status LocalBackend::Delete(const Key& key) {
 
 Status LocalBackend::Change(const Key& key, const std::function<void(JobEntry&)>& change) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     JobEntry* entry = Find(key);
     if (entry == nullptr || entry->job.deleted) return NoJob(key);
     change(*entry);
@@ -114,7 +114,7 @@ Status LocalBackend::Change(const Key& key, const std::function<void(JobEntry&)>
 
 void LocalBackend::SetReport(const Key& key, rendezvous::Report report) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     JobEntry* entry = Find(key);
     if (entry == nullptr) return;
     entry->report = std::move(report);
@@ -123,7 +123,7 @@ void LocalBackend::SetReport(const Key& key, rendezvous::Report report) {
 }
 
 Status LocalBackend::SignalPod(const Key& key, const std::string& pod, int signal) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const JobEntry* entry = Find(key);
   if (entry == nullptr) return NoJob(key);
   auto it = entry->pods.find(pod);
@@ -142,13 +142,16 @@ bool LocalBackend::SettledLocked(const Key& key) const {
 }
 
 bool LocalBackend::Settled(const Key& key) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return SettledLocked(key);
 }
 
 bool LocalBackend::WaitSettled(const Key& key, Duration limit) const {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, Now() + limit, [&] { return SettledLocked(key); });
+  const Time until = Now() + limit;
+  MutexLock lock(mutex_);
+  while (!SettledLocked(key))
+    if (!changed_.WaitUntil(lock, until)) return SettledLocked(key);
+  return true;
 }
 
 // ---- the view
@@ -164,7 +167,7 @@ const LocalBackend::JobEntry* LocalBackend::Find(const Key& key) const {
 }
 
 std::optional<control::Snapshot> LocalBackend::Observe(const Key& key) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const JobEntry* entry = Find(key);
   if (entry == nullptr) return std::nullopt;
   control::Snapshot snapshot;
@@ -183,29 +186,29 @@ std::optional<control::Snapshot> LocalBackend::Observe(const Key& key) const {
 }
 
 Revision LocalBackend::Seen(Kind kind, const Key&) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return kind == Kind::kJob ? job_revision_ : pod_revision_;
 }
 
 std::vector<Key> LocalBackend::Keys() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<Key> keys;
   for (const auto& [key, entry] : jobs_) keys.push_back(key);
   return keys;
 }
 
 void LocalBackend::Subscribe(std::function<void(const Key&)> changed) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   subscribers_.push_back(std::move(changed));
 }
 
 void LocalBackend::Notify(const Key& key) const {
   std::vector<std::function<void(const Key&)>> subscribers;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     subscribers = subscribers_;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   for (const auto& subscriber : subscribers) subscriber(key);
 }
 
@@ -214,13 +217,12 @@ void LocalBackend::Notify(const Key& key) const {
 void LocalBackend::Execute(control::Write write, std::function<void(Result<Revision>)> done) {
   Result<Revision> result = NoJob(write.key);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     JobEntry* entry = Find(write.key);
-    if (entry != nullptr && entry->job.uid == write.job_uid)
-      result = std::visit([&](const auto& action) { return Apply(write, *entry, action); }, write.action);
+    if (entry != nullptr && entry->job.uid == write.job_uid) result = ApplyAction(write, *entry);
   }
   if (result.ok()) {
-    // Before the acknowledgement: who decides next may rely on the coordinator knowing.
+    // Before the acknowledgement: the next decision may rely on the coordinator having the order.
     if (const auto* order = std::get_if<core::SetGang>(&write.action); order != nullptr && options_.on_gang)
       options_.on_gang(write.key, *order);
     if (const auto* set = std::get_if<core::SetStatus>(&write.action); set != nullptr && options_.on_status)
@@ -230,10 +232,17 @@ void LocalBackend::Execute(control::Write write, std::function<void(Result<Revis
   done(std::move(result));
 }
 
+Result<Revision> LocalBackend::ApplyAction(const control::Write& write, JobEntry& entry) {
+  // The analysis does not know that std::visit calls the lambda with the mutex held.
+  return std::visit([&](const auto& action)
+                        RM_NO_THREAD_SAFETY_ANALYSIS { return Apply(write, entry, action); },
+                    write.action);
+}
+
 Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry,
                                      const core::SetStatus& action) {
   if (!write.if_revision || *write.if_revision != entry.revision)
-    return Error{Code::kConflict, "job " + write.key.ToString() + " has changed meanwhile"};
+    return Error{Code::kConflict, "job " + write.key.ToString() + " has changed since it was read"};
   entry.status = action.status;
   entry.revision = ++job_revision_;
   return entry.revision;
@@ -261,7 +270,7 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   auto it = entry.pods.find(action.name);
   if (it == entry.pods.end()) return Error{Code::kNotFound, "no pod " + action.name};
   if (it->second.uid != action.uid)
-    return Error{Code::kConflict, "pod " + action.name + " is another one by now"};
+    return Error{Code::kConflict, "pod " + action.name + " has been replaced"};
   if (it->second.alive())
     StopPod(it->second, action.grace);
   else
@@ -279,7 +288,7 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   return Revision{0};
 }
 
-// Nothing stands beside processes.
+// Processes need no objects besides themselves.
 Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
                                      const core::PrepareGang& action) {
   entry.prepared = action;
@@ -292,8 +301,7 @@ Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
   for (const core::PodRef& ref : action.pods) {
     auto it = entry.pods.find(ref.name);
     if (it == entry.pods.end()) return Error{Code::kNotFound, "no pod " + ref.name};
-    if (it->second.uid != ref.uid)
-      return Error{Code::kConflict, "pod " + ref.name + " is another one by now"};
+    if (it->second.uid != ref.uid) return Error{Code::kConflict, "pod " + ref.name + " has been replaced"};
   }
   return pod_revision_;
 }
@@ -304,7 +312,7 @@ void LocalBackend::StopPod(core::Pod& pod, Duration grace) {
   supervisor_->Stop(pod.uid, grace);
 }
 
-// `entry` may be gone afterwards.
+// May destroy `entry`.
 void LocalBackend::RemovePod(const Key& key, JobEntry& entry, const std::string& name) {
   entry.pods.erase(name);
   ++pod_revision_;
@@ -333,7 +341,7 @@ void LocalBackend::DeleteEntry(const Key& key, JobEntry& entry) {
 }
 
 void LocalBackend::ReadThrough(const Key&, std::function<void(Status)> done) {
-  done(Ok());  // the view is the truth here
+  done(Ok());  // the view is always current here
 }
 
 void LocalBackend::Record(const Key& key, const core::Event& event) {
@@ -359,7 +367,7 @@ SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t r
   spec.environment["RINGMASTER_COORDINATOR"] = options_.environment.coordinator;
   spec.environment["RINGMASTER_SECRET_FILE"] = options_.environment.secret_file;
   spec.environment["RINGMASTER_TERMINATION_LOG"] = TerminationLog(pod);
-  ::unlink(TerminationLog(pod).c_str());  // of the incarnation before
+  ::unlink(TerminationLog(pod).c_str());  // of an earlier pod of this name
   return spec;
 }
 
@@ -367,7 +375,7 @@ void LocalBackend::OnStart(const std::string& uid, const Result<pid_t>& pid) {
   if (!pid.ok()) return EndPod(uid, core::kExitBadConfiguration, pid.error().message);
   Key key;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = by_uid_.find(uid);
     if (it == by_uid_.end()) return;
     key = it->second.first;
@@ -382,7 +390,7 @@ void LocalBackend::OnStart(const std::string& uid, const Result<pid_t>& pid) {
 void LocalBackend::OnExit(const std::string& uid, int exit_code) {
   std::string message;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = by_uid_.find(uid);
     if (it == by_uid_.end()) return;
     auto text = ReadFile(TerminationLog(it->second.second), kMaxFileBytes);
@@ -394,7 +402,7 @@ void LocalBackend::OnExit(const std::string& uid, int exit_code) {
 void LocalBackend::EndPod(const std::string& uid, int exit_code, const std::string& message) {
   Key key;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto node = by_uid_.extract(uid);
     if (node.empty()) return;
     std::string name;

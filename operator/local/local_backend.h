@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The Backend on one machine: every pod is one process, the job and its status live in memory. It plays what
-// a cluster plays otherwise: API server (revisions, preconditions), kubelet (processes, exit codes, grace)
-// and collector (pods of a deleted job end). `ringmaster run` uses it like this:
+// The Backend for one machine: each pod is a process, and jobs and their statuses are kept in memory. It
+// takes the part of the API server (revisions, preconditions), of the kubelet (processes, exit codes, grace
+// periods) and of the garbage collector (pods of a deleted job end). `ringmaster run` uses it like this:
 //
 //   local::LocalBackend::Options options;
 //   options.argv = {"/path/to/ringmaster-worker", "agent"};
 //   options.directory = out;                              // DIR/pods/<pod>, DIR/logs/<pod>.log
 //   options.environment = {job_file, "127.0.0.1:4711", secret_file, {}};
-//   options.on_gang = [&](const auto& key, const core::SetGang& order) { tell the coordinator; };
+//   options.on_gang = [&](const auto& key, const core::SetGang& order) { coordinator order; };
 //   options.on_status = [&](const auto& key, const core::Status& status) { show; };
 //   options.on_event = [&](const auto& key, const core::Event& event) { append to events.jsonl; };
 //   RM_ASSIGN(auto backend, local::LocalBackend::Create(std::move(options)));
@@ -18,28 +18,28 @@
 //   coordinator callback:  backend->SetReport(key, report);
 //   first Ctrl-C:          backend->SetSuspend(key, true);     SIGHUP: backend->Replace(job again);
 //   backend->WaitSettled(key, limit)  ->  ended, or suspended, and no process is left
-//   loop.Stop();  backend.reset();                         // kills whatever would still run
+//   loop.Stop();  backend.reset();                         // kills the processes that still run
 //
 // Environment of a pod: RINGMASTER_JOB (namespace/name), RINGMASTER_POD, RINGMASTER_JOB_FILE,
-// RINGMASTER_COORDINATOR, RINGMASTER_SECRET_FILE, RINGMASTER_TERMINATION_LOG (what the pod writes there is
-// its message when it ends). A pod that cannot be started at all ends with exit code 64 and the reason.
+// RINGMASTER_COORDINATOR, RINGMASTER_SECRET_FILE, RINGMASTER_TERMINATION_LOG (the file for the pod's
+// termination message). A pod whose process cannot start ends with exit code 64 and the reason.
 //
-// Threads: every function may be called from any thread. Callbacks run without any lock held: on_gang,
-// on_status, on_event on the thread that calls Execute or Record (the loop's); the subscription on any.
-// Invariants: one process per pod name at a time; a process that ended has no living group behind it; kill -9
-// of this process ends every pod (spawn.h).
+// Thread-safe. Callbacks run without a lock held: on_gang, on_status and on_event on the thread that calls
+// Execute or Record (the control loop's), the subscription on any thread.
+//
+// Invariants: a pod name has at most one process at a time; when a process has ended, so has its process
+// group; SIGKILL to this process ends every pod (spawn.h).
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/training_job.h"
+#include "base/mutex.h"
 #include "operator/control/backend.h"
 #include "operator/local/process_supervisor.h"
 
@@ -48,7 +48,7 @@ namespace ringmaster::local {
 struct PodEnvironment {
   std::string job_file;
   std::string coordinator;  // host:port
-  std::string secret_file;  // readable by us alone
+  std::string secret_file;  // readable only by this user
   std::map<std::string, std::string> extra;
 };
 
@@ -63,24 +63,25 @@ class LocalBackend final : public control::Backend {
     std::function<void(const control::Key&, const core::Event&)> on_event;
   };
 
-  // Makes the folders. Fails with the reason when they cannot be made.
+  // Creates the folders below `directory`.
   static Result<std::unique_ptr<LocalBackend>> Create(Options options);
   ~LocalBackend() override;
 
-  // The user's side. Jobs were validated. TTL is not honoured here: the folder is the user's.
+  // The user's side. REQUIRES: jobs have been validated. The TTL has no effect here: the folder is the
+  // user's.
   Result<control::Key> Submit(const api::TrainingJob& job);  // kAlreadyExists
-  Status Replace(const api::TrainingJob& job);               // another wish; kNotFound
+  Status Replace(const api::TrainingJob& job);               // changes the spec; kNotFound
   Status SetSuspend(const control::Key& key, bool suspend);
   Status Scale(const control::Key& key, int32_t replicas);
-  Status Delete(const control::Key& key);  // its pods end; then it is gone
+  Status Delete(const control::Key& key);  // the job is removed once its pods have ended
 
-  // The coordinator's side: the newest report replaces the one before.
+  // The coordinator's side. A report replaces the one before.
   void SetReport(const control::Key& key, rendezvous::Report report);
 
-  // To the process of a pod, for --chaos. kNotFound when there is none.
+  // Signals the process of a pod, for --chaos. kNotFound: it has none.
   Status SignalPod(const control::Key& key, const std::string& pod, int signal);
 
-  // Ended, suspended or deleted, and no process is left.
+  // Returns true if the job has ended, is suspended or was deleted, and none of its processes runs.
   bool Settled(const control::Key& key) const;
   bool WaitSettled(const control::Key& key, Duration limit) const;
 
@@ -95,7 +96,7 @@ class LocalBackend final : public control::Backend {
  private:
   struct JobEntry {
     core::Job job;
-    bool stop_ordered = false;  // by SetSuspend: outlasts a reload of the file
+    bool stop_ordered = false;  // by SetSuspend; stays when Replace loads the file again
     core::Status status;
     control::Revision revision = 0;
     std::optional<rendezvous::Report> report;
@@ -106,26 +107,27 @@ class LocalBackend final : public control::Backend {
 
   explicit LocalBackend(Options options);
 
-  // All of these expect mutex_ to be held.
-  JobEntry* Find(const control::Key& key);
-  const JobEntry* Find(const control::Key& key) const;
-  bool SettledLocked(const control::Key& key) const;
+  JobEntry* Find(const control::Key& key) RM_REQUIRES(mutex_);
+  const JobEntry* Find(const control::Key& key) const RM_REQUIRES(mutex_);
+  bool SettledLocked(const control::Key& key) const RM_REQUIRES(mutex_);
+  Result<control::Revision> ApplyAction(const control::Write& write, JobEntry& entry) RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::SetStatus& action)
+      RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::CreatePod& action)
+      RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::DeletePod& action)
+      RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::SetGang& action)
+      RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::DeleteJob& action)
+      RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
-                                  const core::SetStatus& action);
+                                  const core::PrepareGang& action) RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
-                                  const core::CreatePod& action);
-  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
-                                  const core::DeletePod& action);
-  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::SetGang& action);
-  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
-                                  const core::DeleteJob& action);
-  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
-                                  const core::PrepareGang& action);
-  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
-                                  const core::ReleaseGang& action);
-  void StopPod(core::Pod& pod, Duration grace);
-  void RemovePod(const control::Key& key, JobEntry& entry, const std::string& name);
-  void DeleteEntry(const control::Key& key, JobEntry& entry);
+                                  const core::ReleaseGang& action) RM_REQUIRES(mutex_);
+  void StopPod(core::Pod& pod, Duration grace) RM_REQUIRES(mutex_);
+  void RemovePod(const control::Key& key, JobEntry& entry, const std::string& name) RM_REQUIRES(mutex_);
+  void DeleteEntry(const control::Key& key, JobEntry& entry) RM_REQUIRES(mutex_);
 
   Status Change(const control::Key& key, const std::function<void(JobEntry&)>& change);
   void OnStart(const std::string& uid, const Result<pid_t>& pid);
@@ -136,15 +138,16 @@ class LocalBackend final : public control::Backend {
   std::string TerminationLog(const std::string& pod) const;
 
   const Options options_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  std::map<control::Key, JobEntry> jobs_;
-  std::map<std::string, std::pair<control::Key, std::string>> by_uid_;  // of pods that have a process
-  control::Revision job_revision_ = 0;
-  control::Revision pod_revision_ = 0;
-  uint64_t next_uid_ = 1;
-  std::vector<std::function<void(const control::Key&)>> subscribers_;
-  std::unique_ptr<ProcessSupervisor> supervisor_;  // last: its thread calls back into all of the above
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  std::map<control::Key, JobEntry> jobs_ RM_GUARDED_BY(mutex_);
+  // Pods that have a process: job and pod name by uid.
+  std::map<std::string, std::pair<control::Key, std::string>> by_uid_ RM_GUARDED_BY(mutex_);
+  control::Revision job_revision_ RM_GUARDED_BY(mutex_) = 0;
+  control::Revision pod_revision_ RM_GUARDED_BY(mutex_) = 0;
+  uint64_t next_uid_ RM_GUARDED_BY(mutex_) = 1;
+  std::vector<std::function<void(const control::Key&)>> subscribers_ RM_GUARDED_BY(mutex_);
+  std::unique_ptr<ProcessSupervisor> supervisor_;  // last: its callbacks use the members above
 };
 
 }  // namespace ringmaster::local

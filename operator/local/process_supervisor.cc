@@ -16,7 +16,7 @@
 namespace ringmaster::local {
 namespace {
 
-// How long the destructor waits for the kernel to end what got SIGKILL.
+// How long the destructor waits for process groups to end after SIGKILL.
 constexpr Duration kKillLimit = seconds(5);
 
 void SignalProcess(const Process& process, int signal) {
@@ -40,7 +40,7 @@ ProcessSupervisor::ProcessSupervisor(OnStart on_start, OnExit on_exit)
 
 ProcessSupervisor::~ProcessSupervisor() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
   }
   ::eventfd_write(wake_.get(), 1);
@@ -63,7 +63,7 @@ void ProcessSupervisor::Signal(const std::string& id, int signal) {
 
 void ProcessSupervisor::Post(std::function<void()> task) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     tasks_.push_back(std::move(task));
   }
   ::eventfd_write(wake_.get(), 1);
@@ -77,7 +77,7 @@ void ProcessSupervisor::Run() {
       items.push_back({child.process.pidfd.get(), POLLIN, 0});
       due = std::min(due, child.kill_at);
     }
-    // Rounded up, so that it is due when we wake.
+    // Rounded up, so that the deadline has passed when poll returns.
     const int64_t wait_ms = due == kNever ? -1 : std::clamp<int64_t>(ToMs(due - Now()) + 1, 0, 60'000);
     ::poll(items.data(), items.size(), static_cast<int>(wait_ms));
     eventfd_t ignored = 0;
@@ -85,7 +85,7 @@ void ProcessSupervisor::Run() {
 
     std::vector<std::function<void()>> tasks;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (closing_) break;
       tasks.swap(tasks_);
     }
@@ -125,7 +125,7 @@ void ProcessSupervisor::CollectEnded() {
       continue;
     }
     ended.emplace_back(it->first, PeekExitCode(process));
-    SignalGroup(process.pid, SIGKILL);  // before reaping: the number is still ours
+    SignalGroup(process.pid, SIGKILL);  // before Reap: until then no other process can get this pid
     Reap(process);
     it = children_.erase(it);
   }

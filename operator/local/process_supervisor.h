@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps child processes: starts, signals and reaps them on one thread, which lives as long as the keeper
-// (children die with the thread that started them, spawn.h). Ids are the caller's and are not used twice.
+// Starts, signals and reaps child processes on one thread, which lives as long as the supervisor: children
+// die with the thread that started them (spawn.h). The caller chooses the ids, each used once.
 //
-// Start, Stop and Signal may be called from any thread and return at once; they take effect in order. The
-// callbacks come from the keeper's thread and must not destroy the keeper.
+// Thread-safe: Start, Stop and Signal return at once and take effect in order. The callbacks run on the
+// supervisor's thread and must not destroy the supervisor.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "operator/local/spawn.h"
@@ -24,22 +24,22 @@ namespace ringmaster::local {
 
 class ProcessSupervisor {
  public:
-  // Once per Start: it runs with this pid, or never will.
+  // Called once per Start: the process runs with this pid, or could not be started.
   using OnStart = std::function<void(const std::string& id, const Result<pid_t>& pid)>;
-  // Once per process that ran. Whatever was left of its group has got SIGKILL.
+  // Called once per process that ran. Its process group has received SIGKILL.
   using OnExit = std::function<void(const std::string& id, int exit_code)>;
 
   ProcessSupervisor(OnStart on_start, OnExit on_exit);
-  // Kills all that still runs, waits until it is gone. No callback comes after that.
+  // Kills the running processes and waits for their end. No callback runs after that.
   ~ProcessSupervisor();
   ProcessSupervisor(const ProcessSupervisor&) = delete;
   ProcessSupervisor& operator=(const ProcessSupervisor&) = delete;
 
   void Start(std::string id, SpawnSpec spec);
-  // SIGTERM to the process, SIGKILL to its group after `grace`; at once when that is 0. May be repeated: the
-  // earlier end counts. Unknown ids are ignored.
+  // Sends SIGTERM to the process, and SIGKILL to its group after `grace` (at once if it is 0). May be called
+  // again: the earliest deadline counts. Ignores unknown ids.
   void Stop(const std::string& id, Duration grace);
-  // To the process alone.
+  // Sends a signal to the process, not to its group. Ignores unknown ids.
   void Signal(const std::string& id, int signal);
 
  private:
@@ -60,11 +60,11 @@ class ProcessSupervisor {
   const OnExit on_exit_;
   Fd wake_;  // eventfd
 
-  std::mutex mutex_;
-  std::vector<std::function<void()>> tasks_;  // guarded by mutex_
-  bool closing_ = false;                      // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::function<void()>> tasks_ RM_GUARDED_BY(mutex_);
+  bool closing_ RM_GUARDED_BY(mutex_) = false;
 
-  std::map<std::string, Child> children_;  // the thread's own
+  std::map<std::string, Child> children_;  // used by thread_ only
   std::thread thread_;
 };
 

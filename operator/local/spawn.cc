@@ -23,7 +23,7 @@
 namespace ringmaster::local {
 namespace {
 
-constexpr int kReportFd = 3;  // in the child: where a failed start is told
+constexpr int kReportFd = 3;  // in the child: reports why the start failed
 
 std::vector<std::string> MergedEnvironment(const std::map<std::string, std::string>& added) {
   std::vector<std::string> merged;
@@ -42,7 +42,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Everything the child needs, made before fork: after it only async-signal-safe calls are allowed.
+// Everything the child needs, prepared before fork: after fork only async-signal-safe calls are allowed.
 struct ChildPlan {
   char* const* argv;
   char* const* environment;
@@ -59,14 +59,14 @@ struct ChildPlan {
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  // Handlers and ignored signals of ours (SIGPIPE, SIGINT) are not the child's business.
+  // The child must not inherit our handlers and ignored signals (SIGPIPE, SIGINT).
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
+  if (::getppid() != plan.parent) ::_exit(127);  // the parent died before the prctl
   ::setsid();
   if (::dup2(plan.report, kReportFd) < 0) ::_exit(127);
   ::fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
@@ -78,7 +78,7 @@ struct ChildPlan {
   ReportAndExit(kReportFd, errno);
 }
 
-// Above the numbers that the child gives a new meaning.
+// Opens a descriptor above those that the child replaces.
 Result<Fd> OpenHigh(const std::string& path, int flags) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
   if (fd < 0) {
@@ -116,7 +116,7 @@ Result<Process> Spawn(const SpawnSpec& spec) {
   if (pid == 0) RunChild(plan);
 
   writer.Reset();
-  // Nobody but us reaps it, so the pid is still its own.
+  // Only this process reaps the child, so the pid is still its own.
   Process process{pid, Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))};
   CHECK(process.pidfd.valid(), "pidfd_open: {}", std::strerror(errno));
   int failure = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One child process that cannot outlive us: own session (so own process group), own folder and log, dies with
-// the thread that started it, inherits no descriptor. Linux only.
+// Starts a child process that cannot outlive this one: it has its own session and process group, working
+// folder and log, gets SIGKILL when the thread that started it ends, and inherits no descriptors. Linux only.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@ namespace ringmaster::local {
 struct SpawnSpec {
   std::vector<std::string> argv;
   std::map<std::string, std::string> environment;  // added to ours
-  std::string folder;                              // made when missing; the working folder
+  std::string folder;                              // the working folder; created if missing
   std::string log;                                 // stdout and stderr are appended here
 };
 
@@ -27,19 +27,20 @@ struct Process {
   Fd pidfd;
 };
 
-// Call it from a thread that lives as long as the child may: the child gets SIGKILL when that *thread* ends.
-// kUnavailable: the system has no room for a process now; kInvalid: this can never start (message says why).
+// REQUIRES: the calling thread lives as long as the child may; the child gets SIGKILL when that *thread*
+// ends. Errors: kUnavailable when the system cannot start a process now; kInvalid when this process can never
+// start.
 Result<Process> Spawn(const SpawnSpec& spec);
 
-// The exit code (128 + signal for signals) of a child that has ended, without reaping it: until Reap its pid
-// names nobody else.
+// Returns the exit code of a child that has ended (128 + signal for signals). Does not reap it: until Reap no
+// other process can get its pid.
 int PeekExitCode(const Process& process);
 void Reap(const Process& process);
 
-// To the whole group; processes that are gone are no error.
+// Signals the whole group. It is no error if the group has ended.
 void SignalGroup(pid_t group, int signal);
 
-// A process of that group that is not a zombie exists.
+// Returns true if the group has a process that is not a zombie.
 bool GroupAlive(pid_t group);
 
 }  // namespace ringmaster::local

@@ -5,12 +5,12 @@
 #include <openssl/sha.h>
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace ringmaster::serve {
 namespace {
@@ -30,23 +30,23 @@ std::string Fingerprint(const std::string& token, const std::string& path) {
   return digest;
 }
 
-// What of the user is asked about, and under which name it was told.
-constexpr std::pair<const char*, const char*> kOfUser[] = {
+// Members of the user: their names in SubjectAccessReview and in TokenReview.
+constexpr std::pair<const char*, const char*> kUserMembers[] = {
     {"user", "username"}, {"groups", "groups"}, {"uid", "uid"}, {"extra", "extra"}};
 
 }  // namespace
 
-class AccessReviewer::Shared {
+class AccessReviewer::Cache {
  public:
-  std::optional<Access> Known(const std::string& key, Time now) {
-    std::lock_guard lock(mutex_);
+  std::optional<Access> Find(const std::string& key, Time now) {
+    MutexLock lock(mutex_);
     const auto it = decisions_.find(key);
     if (it == decisions_.end() || it->second.second <= now) return std::nullopt;
     return it->second.first;
   }
-  void Remember(const std::string& key, Access access, Time now) {
+  void Add(const std::string& key, Access access, Time now) {
     if (access == Access::kUnavailable) return;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (decisions_.size() >= kMaxDecisions)
       std::erase_if(decisions_, [&](const auto& e) { return e.second.second <= now; });
     if (decisions_.size() >= kMaxDecisions) decisions_.clear();
@@ -54,19 +54,19 @@ class AccessReviewer::Shared {
   }
 
  private:
-  std::mutex mutex_;
-  std::map<std::string, std::pair<Access, Time>> decisions_;  // and until when each holds
+  Mutex mutex_;
+  std::map<std::string, std::pair<Access, Time>> decisions_ RM_GUARDED_BY(mutex_);  // with their expiry
 };
 
-AccessReviewer::AccessReviewer(kube::ApiClient& api) : api_(api), shared_(std::make_shared<Shared>()) {}
+AccessReviewer::AccessReviewer(kube::ApiClient& api) : api_(api), cache_(std::make_shared<Cache>()) {}
 AccessReviewer::~AccessReviewer() = default;
 
 void AccessReviewer::Review(const std::string& token, const std::string& path, Done done) {
   if (token.empty()) return done(Access::kUnauthenticated);
   const std::string key = Fingerprint(token, path);
-  if (const auto known = shared_->Known(key, Now())) return done(*known);
-  auto decided = [shared = shared_, key, done = std::move(done)](Access access) {
-    shared->Remember(key, access, Now());
+  if (const auto known = cache_->Find(key, Now())) return done(*known);
+  auto decided = [cache = cache_, key, done = std::move(done)](Access access) {
+    cache->Add(key, access, Now());
     done(access);
   };
   const Json review = {
@@ -80,18 +80,18 @@ void AccessReviewer::Review(const std::string& token, const std::string& path, D
     const Json& user = json::Child(status, "user");
     if (!json::Flag(status, "authenticated") || user.is_null()) return decided(Access::kUnauthenticated);
     Json spec = {{"nonResourceAttributes", {{"path", path}, {"verb", "get"}}}};
-    for (const auto& [asked, told] : kOfUser)
-      if (const Json& value = json::Child(user, told); !value.is_null()) spec[asked] = value;
+    for (const auto& [to, from] : kUserMembers)
+      if (const Json& value = json::Child(user, from); !value.is_null()) spec[to] = value;
     const Json access = {{"apiVersion", kAccessReviews.ApiVersion()},
                          {"kind", "SubjectAccessReview"},
                          {"spec", std::move(spec)}};
-    api_.Create(kAccessReviews, "", access, [decided](Result<Json> verdict) {
-      if (!verdict.ok()) {
-        log::Warn("metrics access_review=failed error={}", verdict.error().message);
+    api_.Create(kAccessReviews, "", access, [decided](Result<Json> decision) {
+      if (!decision.ok()) {
+        log::Warn("metrics access_review=failed error={}", decision.error().message);
         return decided(Access::kUnavailable);
       }
-      decided(json::Flag(json::Child(verdict.value(), "status"), "allowed") ? Access::kAllowed
-                                                                            : Access::kForbidden);
+      decided(json::Flag(json::Child(decision.value(), "status"), "allowed") ? Access::kAllowed
+                                                                             : Access::kForbidden);
     });
   });
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who may read a path: the API server decides, by TokenReview (who is it?) and SubjectAccessReview (may they
-// GET this path?), as for every metrics endpoint of the ecosystem. Verdicts are kept for a short while, by a
-// hash of the token.
+// Decides whether a client may read a path, by asking the API server: TokenReview authenticates the token,
+// and SubjectAccessReview checks the right to GET the path. Decisions are cached for a short time, by a hash
+// of the token.
 //
-// Ask may be called from any thread; `done` comes at once or on a thread of the API client.
+// Thread-safe. `done` is called at once or on a thread of the API client.
 #pragma once
 
 #include <functional>
@@ -18,23 +18,23 @@ namespace ringmaster::serve {
 
 enum class Access : uint8_t {
   kAllowed,
-  kUnauthenticated,  // no token, or one that the API server does not know: 401
-  kForbidden,        // known, and not allowed: 403
-  kUnavailable,      // the API server could not be asked: 503
+  kUnauthenticated,  // no token, or an invalid one: 401
+  kForbidden,        // authenticated, but not allowed: 403
+  kUnavailable,      // the API server did not answer: 503
 };
 
 class AccessReviewer {
  public:
   using Done = std::function<void(Access)>;
-  // `api` must outlive the gate and all questions.
+  // REQUIRES: `api` outlives the reviewer and all reviews.
   explicit AccessReviewer(kube::ApiClient& api);
   ~AccessReviewer();
   void Review(const std::string& token, const std::string& path, Done done);
 
  private:
-  class Shared;
+  class Cache;
   kube::ApiClient& api_;
-  std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<Cache> cache_;
 };
 
 }  // namespace ringmaster::serve

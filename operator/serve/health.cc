@@ -11,19 +11,19 @@ namespace {
 
 HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& query) {
   std::string lines;
-  bool well = true;
+  bool passed = true;
   for (const HealthCheck& check : checks) {
     const std::string problem = check.problem();
     if (problem.empty()) {
       lines += fmt::format("[+]{} ok\n", check.name);
     } else {
       lines += fmt::format("[-]{} failed: {}\n", check.name, problem);
-      well = false;
+      passed = false;
     }
   }
   const std::string what = query.path.substr(1);
   HttpResponse answer;
-  if (!well) {
+  if (!passed) {
     answer.status = 503;
     answer.body = lines + what + " check failed\n";
   } else if (query.query == "verbose" || query.query.starts_with("verbose=") ||
@@ -44,7 +44,7 @@ HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck
                                                             const HttpResponder& reply) {
     if (query.path == "/healthz" || query.path == "/livez") return reply(Check(live, query));
     if (query.path == "/readyz") return reply(Check(ready, query));
-    reply({404, "text/plain; charset=utf-8", "not found: there are /healthz, /livez and /readyz\n"});
+    reply({404, "text/plain; charset=utf-8", "not found; try /healthz, /livez or /readyz\n"});
   };
 }
 

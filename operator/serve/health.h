@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// /healthz, /livez and /readyz, as Kubernetes' own components answer them: "ok", or with ?verbose (and
-// whenever something is wrong) one line per check. Checks run on the server's thread and must not block.
+// /healthz, /livez and /readyz in the format of Kubernetes components: "ok", or one line per check with
+// ?verbose and when a check fails. Checks run on the server's thread and must not block.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ namespace ringmaster::serve {
 
 struct HealthCheck {
   std::string name;
-  std::function<std::string()> problem;  // empty: well
+  std::function<std::string()> problem;  // empty: the check passes
 };
 
-// Readiness does not ask who leads: a stand-by with warm caches is ready.
+// Readiness does not depend on leadership: a standby replica with warm caches is ready.
 HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready);
 
 }  // namespace ringmaster::serve

@@ -46,7 +46,7 @@ HttpRequest ToQuery(const http::request<http::string_body>& request) {
   return query;
 }
 
-// What both kinds of connection are to the server.
+// The server's view of plain and TLS connections.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -118,16 +118,16 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   asio::io_context io_{1};
   std::optional<asio::ssl::context> tls_;
   tcp::acceptor acceptor_;
-  asio::steady_timer pause_;  // after an accept that failed
+  asio::steady_timer pause_;  // after a failed accept
   uint16_t port_ = 0;
   bool closed_ = false;
-  std::list<Connection*> connections_;  // those that live, oldest first; each takes itself out
+  std::list<Connection*> connections_;  // oldest first; each removes itself
   std::thread thread_;
 };
 
 namespace {
 
-// One connection: handshake if TLS, then request and answer in turn. Kept alive by its own callbacks.
+// A connection: the TLS handshake, then requests and responses in turn. Its callbacks keep it alive.
 template <class Owner, class Stream>
 class Session : public Connection, public std::enable_shared_from_this<Session<Owner, Stream>> {
  public:
@@ -152,7 +152,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
   void Close() override {
     closed_ = true;
     beast::get_lowest_layer(stream_).close();
-    const auto last = std::move(waiting_);  // perhaps the end of us
+    const auto last = std::move(waiting_);  // may destroy this
   }
 
  private:
@@ -177,8 +177,8 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     version_ = request.version();
     head_only_ = request.method() == http::verb::head;
     if (request.method() != http::verb::get && !head_only_)
-      return Write({405, "text/plain; charset=utf-8", "only GET and HEAD\n"});
-    // The answer may come from another thread, and after the server is gone.
+      return Write({405, "text/plain; charset=utf-8", "only GET and HEAD are supported\n"});
+    // The response may come from another thread, and after the server has ended.
     auto reply = [weak = this->weak_from_this(), server = owner_.weak_from_this()](HttpResponse answer) {
       const auto alive = server.lock();
       if (!alive) return;
@@ -187,7 +187,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
         if (self && !self->closed_) self->Write(std::move(answer));
       });
     };
-    // Waiting for the handler the connection has no operation of its own that would keep it.
+    // While the handler works, no operation of the connection keeps it alive.
     waiting_ = this->shared_from_this();
     owner_.handler()(ToQuery(request), std::move(reply));
   }
@@ -229,13 +229,13 @@ void HttpServer::Impl::Accept() {
   acceptor_.async_accept([this](error_code error, tcp::socket socket) {
     if (closed_) return;
     if (error) {
-      // Out of descriptors, mostly: let some be closed.
+      // Usually out of descriptors: wait until some are closed.
       pause_.expires_after(std::chrono::milliseconds(100));
       return pause_.async_wait([this](error_code) {
         if (!closed_) Accept();
       });
     }
-    // Silent connections must not keep a probe out: the oldest goes.
+    // Idle connections must not keep a probe out: close the oldest.
     if (connections_.size() >= static_cast<size_t>(options_.max_connections)) connections_.front()->Close();
     if (tls_)
       std::make_shared<Session<Impl, beast::ssl_stream<beast::tcp_stream>>>(*this, std::move(socket), *tls_)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A small HTTP server for probes and metrics: GET only, plain or TLS, on one thread of its own. Hostile
-// clients are expected: heads and bodies are bounded, silent connections are closed, and there is a limit to
-// how many there are.
+// A small HTTP server for probes and metrics: GET and HEAD, plain or TLS, on one thread. It expects hostile
+// clients: heads and bodies are bounded, silent connections are closed, and the number of connections is
+// limited.
 //
 //   RM_ASSIGN(auto server, HttpServer::Start({.host = "127.0.0.1"}, [](const HttpRequest& query,
 //   HttpResponder reply) {
 //     reply({200, "text/plain; charset=utf-8", "ok"});
 //   }));
 //
-// The handler runs on the server's thread and must not block; it answers at once or later, from any thread,
-// exactly once. After the destructor returned no handler runs any more, and late answers are dropped.
+// The handler runs on the server's thread and must not block. It responds exactly once, at once or later,
+// from any thread. After the destructor no handler runs, and late responses are dropped.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace ringmaster::serve {
 
 struct HttpRequest {
   std::string path;    // without the query
-  std::string query;   // behind the '?'
-  std::string bearer;  // token of the Authorization header; never to be logged
+  std::string query;   // after the '?'
+  std::string bearer;  // token of the Authorization header; must not be logged
 };
 
 struct HttpResponse {
@@ -40,10 +40,10 @@ using HttpHandler = std::function<void(const HttpRequest&, HttpResponder)>;
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;         // 0: any free one
-  std::string tls_cert_pem;  // with the key: TLS 1.2 and newer; both empty: plain
+  uint16_t port = 0;         // 0: any free port
+  std::string tls_cert_pem;  // with the key: TLS 1.2 or newer; both empty: plain HTTP
   std::string tls_key_pem;
-  Duration idle_limit = seconds(30);  // for a request to come, and for an answer to go
+  Duration idle_limit = seconds(30);  // to receive a request, and to send a response
   int max_connections = 128;
 };
 
@@ -51,7 +51,7 @@ class HttpServer {
   class Impl;
 
  public:
-  // kUnavailable when the address cannot be listened on; kInvalid for a certificate or key that is none.
+  // Errors: kUnavailable when it cannot listen on the address; kInvalid for an invalid certificate or key.
   static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpHandler handler);
   explicit HttpServer(std::shared_ptr<Impl> impl);  // for Start
   ~HttpServer();

@@ -15,10 +15,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/file.h"
+#include "base/mutex.h"
 
 namespace ringmaster::serve {
 namespace {
@@ -35,7 +35,7 @@ using prometheus::Labels;
 const Labels kController = {{"controller", "trainingjob"}};
 const Labels kQueue = {{"controller", "trainingjob"}, {"name", "trainingjob"}};
 
-// controller-runtime's and client-go's own, in seconds.
+// The buckets of controller-runtime and client-go, in seconds.
 const Histogram::BucketBoundaries kReconcileBuckets = {
     0.005, 0.01, 0.025, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6,
     0.7,   0.8,  0.9,   1,    1.25, 1.5,  1.75, 2,    2.5, 3,    3.5, 4,    4.5, 5,
@@ -51,7 +51,7 @@ auto& Build(Builder builder, prometheus::Registry& registry, std::vector<Metrics
   return builder.Name(name).Help(help).Register(registry);
 }
 
-// Fields of /proc/self/stat behind the name, which may hold spaces: state is [0].
+// The fields of /proc/self/stat after the name, which may contain spaces; [0] is the state.
 std::vector<std::string> ProcessStat() {
   std::vector<std::string> fields;
   const Result<std::string> text = ReadFile("/proc/self/stat", 4096);
@@ -72,7 +72,7 @@ double Number(const std::string& text) { return std::strtod(text.c_str(), nullpt
 int64_t OpenDescriptors() {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return 0;
-  int64_t count = -3;  // ".", ".." and the folder itself
+  int64_t count = -3;  // ".", ".." and the open folder itself
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;
@@ -98,57 +98,59 @@ class Metrics::Impl {
   Family<Counter>& reconciles = MakeCounter("controller_runtime_reconcile_total",
                                             "Decisions by result: success, error, requeue_after.");
   Family<Counter>& reconcile_errors =
-      MakeCounter("controller_runtime_reconcile_errors_total", "Decisions of which a write failed.");
-  Family<Histogram>& reconcile_time = MakeHistogram("controller_runtime_reconcile_time_seconds",
-                                                    "From a decision to the last answer of its writes.");
-  Family<Gauge>& max_concurrent =
-      MakeGauge("controller_runtime_max_concurrent_reconciles", "Decisions at a time; their writes overlap.");
-  Family<Gauge>& active_workers =
-      MakeGauge("controller_runtime_active_workers", "Writes that wait for their answer.");
+      MakeCounter("controller_runtime_reconcile_errors_total", "Decisions with a failed write.");
+  Family<Histogram>& reconcile_time =
+      MakeHistogram("controller_runtime_reconcile_time_seconds",
+                    "Time from a decision to the last response to its writes.");
+  Family<Gauge>& max_concurrent = MakeGauge("controller_runtime_max_concurrent_reconciles",
+                                            "Decisions at the same time; their writes overlap.");
+  Family<Gauge>& active_workers = MakeGauge("controller_runtime_active_workers", "Writes in flight.");
   Family<Gauge>& queue_depth = MakeGauge("workqueue_depth", "Jobs that wait for a decision.");
-  Family<Counter>& queue_adds = MakeCounter("workqueue_adds_total", "Times a job was put into the queue.");
+  Family<Counter>& queue_adds = MakeCounter("workqueue_adds_total", "Jobs added to the queue.");
   Family<Counter>& queue_retries =
-      MakeCounter("workqueue_retries_total", "Times a job was put back after a failure.");
+      MakeCounter("workqueue_retries_total", "Jobs added to the queue again after a failure.");
   Family<Histogram>& queue_wait =
-      MakeHistogram("workqueue_queue_duration_seconds", "How long a job waited in the queue.");
+      MakeHistogram("workqueue_queue_duration_seconds", "Time that a job waits in the queue.");
   Family<Histogram>& queue_work =
-      MakeHistogram("workqueue_work_duration_seconds", "How long a decision took.");
+      MakeHistogram("workqueue_work_duration_seconds", "Time that a decision takes.");
   Family<Counter>& requests = MakeCounter(
-      "rest_client_requests_total", "Answers of the API server by method and code; <error> when none came.");
+      "rest_client_requests_total", "Responses of the API server by method and code; <error>: no response.");
   Family<Histogram>& request_time =
-      MakeHistogram("rest_client_request_duration_seconds", "Time to an answer, by verb.");
-  Family<Counter>& request_retries = MakeCounter(
-      "rest_client_request_retries_total", "Requests sent once more, by method and by the answer before.");
+      MakeHistogram("rest_client_request_duration_seconds", "Time to a response, by verb.");
+  Family<Counter>& request_retries =
+      MakeCounter("rest_client_request_retries_total",
+                  "Retried requests, by verb and by the code of the response before.");
   Family<Gauge>& leading =
       MakeGauge("leader_election_master_status", "1 while this process holds the Lease.");
   Family<Gauge>& jobs = MakeGauge("ringmaster_jobs", "Jobs by phase.");
-  Family<Gauge>& pods = MakeGauge("ringmaster_worker_pods", "Worker pods known.");
-  Family<Gauge>& gangs_waiting = MakeGauge("ringmaster_gangs_waiting", "Gangs that wait for room.");
+  Family<Gauge>& pods = MakeGauge("ringmaster_worker_pods", "Worker pods.");
+  Family<Gauge>& gangs_waiting = MakeGauge("ringmaster_gangs_waiting", "Gangs that wait for capacity.");
   Family<Gauge>& workers_connected =
-      MakeGauge("ringmaster_workers_connected", "Agents connected to the rendezvous of this process.");
+      MakeGauge("ringmaster_workers_connected", "Agents connected to this process's rendezvous server.");
   Family<Gauge>& gpu_workers =
       MakeGauge("ringmaster_gpu_workers", "Workers that train on GPUs, by gpu (model) and driver.");
-  Family<Gauge>& in_trouble = MakeGauge("ringmaster_gpu_workers_in_trouble",
-                                        "Workers whose GPUs are slowed down, hot, or have errors now.");
-  Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects held in memory, by kind.");
+  Family<Gauge>& device_faults = MakeGauge("ringmaster_gpu_workers_with_device_fault",
+                                           "Workers with a GPU that is throttled, hot, or reports errors.");
+  Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects in the cache, by kind.");
   Family<Counter>& restarts =
-      MakeCounter("ringmaster_restarts_total", "Worker sets started anew, by charged: true, false.");
+      MakeCounter("ringmaster_restarts_total",
+                  "Restarts of all workers of a job; charged: whether it counts towards the job's limit.");
   Family<Counter>& ended =
-      MakeCounter("ringmaster_jobs_ended_total", "Jobs that ended, by outcome and reason.");
-  Family<Histogram>& first_step = MakeHistogram("ringmaster_first_step_seconds",
-                                                "From the creation of a job to its first committed step.");
+      MakeCounter("ringmaster_jobs_ended_total", "Finished jobs, by outcome and reason.");
+  Family<Histogram>& first_step = MakeHistogram(
+      "ringmaster_first_step_seconds", "Time from the creation of a job to its first committed step.");
   Family<Counter>& events_dropped =
-      MakeCounter("ringmaster_events_dropped_total", "Events left out because one job made too many.");
+      MakeCounter("ringmaster_events_dropped_total", "Events dropped because one job caused too many.");
   Family<Gauge>& cpu = MakeGauge("process_cpu_seconds_total", "User and system CPU time.");
   Family<Gauge>& resident = MakeGauge("process_resident_memory_bytes", "Resident memory.");
   Family<Gauge>& virtual_memory = MakeGauge("process_virtual_memory_bytes", "Virtual memory.");
   Family<Gauge>& descriptors = MakeGauge("process_open_fds", "Open file descriptors.");
-  Family<Gauge>& max_descriptors = MakeGauge("process_max_fds", "How many there may be.");
-  Family<Gauge>& started = MakeGauge("process_start_time_seconds", "Start, in seconds since the epoch.");
+  Family<Gauge>& max_descriptors = MakeGauge("process_max_fds", "Maximum number of open file descriptors.");
+  Family<Gauge>& started = MakeGauge("process_start_time_seconds", "Start time in seconds since the epoch.");
 
-  std::mutex mutex;
-  std::function<Gauges()> read;
-  std::map<std::pair<std::string, std::string>, Gauge*> gpus;  // those that were ever there
+  Mutex mutex;
+  std::function<Gauges()> read RM_GUARDED_BY(mutex);
+  std::map<std::pair<std::string, std::string>, Gauge*> gpus RM_GUARDED_BY(mutex);  // all since the start
 
   void ReadProcess() {
     const std::vector<std::string> stat = ProcessStat();
@@ -171,12 +173,12 @@ class Metrics::Impl {
   void ReadGauges() {
     std::function<Gauges()> current;
     {
-      std::lock_guard lock(mutex);
+      MutexLock lock(mutex);
       current = read;
     }
     if (!current) return;
     const Gauges now = current();
-    std::lock_guard lock(mutex);  // scrapes may come at the same time
+    MutexLock lock(mutex);  // several scrapes may run at the same time
     CountTo(queue_adds.Add(kQueue), now.queue_adds);
     CountTo(queue_retries.Add(kQueue), now.queue_retries);
     CountTo(events_dropped.Add({}), now.events_dropped);
@@ -187,8 +189,8 @@ class Metrics::Impl {
     workers_connected.Add({}).Set(static_cast<double>(now.workers_connected));
     for (const auto& [phase, count] : now.jobs_by_phase)
       jobs.Add({{"phase", phase}}).Set(static_cast<double>(count));
-    in_trouble.Add({}).Set(static_cast<double>(now.workers_in_trouble));
-    // A kind that the last worker has left is 0, not what it was.
+    device_faults.Add({}).Set(static_cast<double>(now.workers_with_device_fault));
+    // A GPU kind without workers reports 0, not its last value.
     for (auto& [gpu, gauge] : gpus) gauge->Set(0);
     for (const auto& [gpu, count] : now.workers_by_gpu) {
       Gauge* const gauge = &gpu_workers.Add({{"gpu", gpu.first}, {"driver", gpu.second}});
@@ -203,7 +205,7 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
   impl_->max_concurrent.Add(kController).Set(1);
   const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
   impl_->started.Add({}).Set(now.count());
-  // Series that exist from the beginning: a rate over them starts at zero and not at the first event.
+  // Create these series at once, so that a rate over them starts at zero rather than at the first event.
   for (const char* result : {"success", "error", "requeue_after"})
     impl_->reconciles.Add({{"controller", "trainingjob"}, {"result", result}});
   impl_->reconcile_errors.Add(kController);
@@ -242,7 +244,7 @@ void Metrics::FirstStep(Duration after_creation) {
 }
 
 void Metrics::SetGauges(std::function<Gauges()> read) {
-  std::lock_guard lock(impl_->mutex);
+  MutexLock lock(impl_->mutex);
   impl_->read = std::move(read);
 }
 

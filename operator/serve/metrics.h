@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operator's numbers, under the names that controller-runtime gave them, so that existing dashboards
-// work; our own are ringmaster_*. Labels are bounded: no job names. Counters and histograms may be fed from
-// any thread; Text may be called from any thread.
+// The operator's metrics. They have controller-runtime's names where it has one, so that existing dashboards
+// work, else the prefix ringmaster_. Labels are bounded: no job names. A test compares names, types and texts
+// with the table in docs/internals/operator.md.
 //
-// The table of names, types and meanings is docs/internals/operator.md's; a test compares.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,33 +25,33 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // One decision of the controller. result: success | error | requeue_after.
+  // A decision of the controller. result: success | error | requeue_after.
   void Reconciled(const std::string& result, Duration took);
-  // One job was taken out of the queue and let go.
+  // A job waited in the queue and was then decided.
   void QueueWaited(Duration waited, Duration worked);
-  // One answer of the API server; code 0: none came.
+  // A response of the API server; code 0: none came.
   void Requested(const std::string& method, int code, Duration took);
-  // One request was sent again after this answer.
+  // A request is sent again after a response with this code.
   void RequestRetried(const std::string& method, int code);
   void Leading(const std::string& lease, bool leads);
-  // A worker set was started anew, and whether the job's budget paid for it.
+  // The workers of a job restart; `charged`: the restart counts towards the job's limit.
   void Restarted(bool charged);
   void JobEnded(bool succeeded, const std::string& reason);
   // From the creation of the job to the first committed step.
   void FirstStep(Duration after_creation);
 
-  // Called for each scrape: numbers that are looked up rather than counted.
+  // Values that are read for each scrape rather than counted.
   struct Gauges {
     int64_t queue_depth = 0;
     int64_t writes_in_flight = 0;
-    std::vector<std::pair<std::string, int64_t>> jobs_by_phase;  // of every phase
+    std::vector<std::pair<std::string, int64_t>> jobs_by_phase;  // every phase
     int64_t pods = 0;
     int64_t gangs_waiting = 0;
     int64_t workers_connected = 0;
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
-    int64_t workers_in_trouble = 0;
+    int64_t workers_with_device_fault = 0;
     std::vector<std::pair<std::string, int64_t>> cached_objects;  // by kind
-    // Totals since the process began; they never fall.
+    // Totals since the process started.
     int64_t queue_adds = 0;
     int64_t queue_retries = 0;
     int64_t events_dropped = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GET /metrics: open (for loopback), or for those alone whom an AccessReviewer lets in.
+// Handles GET /metrics, for all clients or for those that an AccessReviewer allows.
 #pragma once
 
 #include "operator/serve/access_reviewer.h"
@@ -9,7 +9,7 @@
 
 namespace ringmaster::serve {
 
-// `gate` may be null: everybody may read. Both must outlive the server.
-HttpHandler MetricsHandler(const Metrics& metrics, AccessReviewer* gate);
+// `reviewer` null: all clients may read. REQUIRES: both outlive the server.
+HttpHandler MetricsHandler(const Metrics& metrics, AccessReviewer* reviewer);
 
 }  // namespace ringmaster::serve

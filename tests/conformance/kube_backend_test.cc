@@ -70,7 +70,7 @@ TEST_F(KubeBackendTest, AForeignPodWithTheNameIsReported) {
   const auto result = Write(key, core::CreatePod{"job-1-0", 1, 0});
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::kAlreadyExists);
-  EXPECT_NE(result.error().message.find("belongs to nobody"), std::string::npos) << result.error().message;
+  EXPECT_NE(result.error().message.find("has no owner"), std::string::npos) << result.error().message;
 }
 
 TEST_F(KubeBackendTest, AForeignServiceWithTheNameIsNotChanged) {

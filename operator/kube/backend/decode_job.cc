@@ -17,11 +17,11 @@
 namespace ringmaster::kube {
 namespace {
 
-constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";  // the job again
+constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";  // a copy of the job
 constexpr size_t kMaxProblems = 5;
 constexpr size_t kMaxProblemBytes = 500;
 
-// Bounded, so that it comes back from a condition as it was.
+// Bounded, so that the condition that reports it does not truncate it.
 std::string TextOf(const std::vector<api::Problem>& problems) {
   std::string text;
   for (size_t i = 0; i < std::min(problems.size(), kMaxProblems); ++i) {
@@ -39,12 +39,12 @@ std::string TextOf(const std::vector<api::Problem>& problems) {
 }
 
 std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) {
-  // The status is read apart: what is wrong with it, which only somebody else can have done, must not stop
+  // The status is decoded separately: errors in it, which only another writer can have made, must not stop
   // the job.
   Json tree = Json::object();
   for (const auto& [name, value] : object.items())
     if (name != "status") tree[name] = value;
-  // Lists leave these out.
+  // Items of lists do not have these.
   tree["apiVersion"] = "ringmaster.dev/v1alpha1";
   tree["kind"] = "TrainingJob";
   api::Loaded loaded = api::FromJson(tree);
@@ -61,7 +61,7 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) 
     spec->job.name = meta.name;
     spec->job.uid = meta.uid;
     spec->job.spec_generation = generation;
-    spec->job.native = false;  // a stop by SIGTERM: the coordinator needs to know more
+    spec->job.native = false;  // it is stopped by SIGTERM; the coordinator would need the whole spec
     spec->job.suspend = json::Flag(json::Child(object, "spec"), "suspend");
   }
   loaded.job.metadata.annotations.erase(kLastApplied);
@@ -69,7 +69,7 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) 
   return spec;
 }
 
-// The server raises the generation with every change of the spec, and with nothing else.
+// The server raises the generation with every change of the spec, and only then.
 bool SameGeneration(const JobRecord* before, const Json& object, const Meta& meta) {
   const int64_t generation = json::Integer(json::Child(object, "metadata"), "generation");
   return before != nullptr && generation > 0 && before->uid == meta.uid &&
@@ -80,7 +80,7 @@ bool SameGeneration(const JobRecord* before, const Json& object, const Meta& met
 
 api::TrainingJob JobRecord::ToApi() const {
   api::TrainingJob whole;
-  // It was a tree, and found good, when the text was made of it.
+  // The text was written from a valid tree.
   const auto node = api::NodeFromJson(Json::parse(spec->text, nullptr, false));
   CHECK(node.ok(), "{}: {}", key.ToString(), node.error().message);
   api::ReadValue(*node, whole);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A TrainingJob of the API as a record. Pure.
+// Decodes a TrainingJob of the API into a record. Pure.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace ringmaster::kube {
 
-// The spec.managedBy of jobs that are ours.
+// The spec.managedBy of jobs that this operator runs.
 inline constexpr const char* kManager = "ringmaster.dev/operator";
 
-// Null: somebody else manages it. A job that does not fit is a record with a problem, so that it can be told.
-// `before`: what was known of it; a spec of the same generation is not read again.
+// Returns null if another controller manages the job. An invalid job becomes a record with a problem, which
+// its status then reports. `before`: the stored record; a spec of the same generation is not parsed again.
 std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const JobRecord>& before,
                                            const WallClock& clock, Time now);

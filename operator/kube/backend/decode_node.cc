@@ -20,7 +20,7 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
   const Json& spec = json::Child(object, "spec");
   const Json& status = json::Child(object, "status");
   facts.allocatable = ParseResources(json::Child(status, "allocatable"));
-  // All labels: a selector may name any.
+  // All labels, since a selector may use any of them.
   if (const Json& labels = json::Child(json::Child(object, "metadata"), "labels"); labels.is_object()) {
     for (const auto& [key, value] : labels.items())
       if (value.is_string()) facts.labels[key] = value.get<std::string>();
@@ -61,10 +61,7 @@ std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta&
   record->uid = meta.uid;
   record->prepared_for = interners.marks.Intern(
       std::string(json::Text(json::Child(metadata, "annotations"), kPreparedAnnotation)));
-  std::string uid;
-  for (const Json& owner : json::Items(metadata, "ownerReferences"))
-    if (json::Flag(owner, "controller")) uid = json::Text(owner, "uid");
-  record->owner = interners.owners.Intern({meta.namespace_ + "/" + std::string(job), std::move(uid)});
+  record->owner = interners.owners.Intern({meta.namespace_ + "/" + std::string(job), ControllerUid(object)});
   return record;
 }
 

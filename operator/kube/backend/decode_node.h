@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes, namespaces and objects of ours as records. Pure.
+// Decodes nodes, namespaces and the objects of jobs into records. Pure.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace ringmaster::kube {
 
-// Unreachable: nothing has been heard of its kubelet (Ready is Unknown). A node that says itself that it is
-// not ready is not.
+// A node is unreachable if its kubelet does not report (Ready is Unknown). A node that reports that it is not
+// ready is reachable.
 std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& meta,
                                              const std::shared_ptr<const NodeRecord>& before,
                                              const WallClock& clock, Time now);
 
 std::shared_ptr<const NamespaceRecord> DecodeNamespace(const Json& object);
 
-// Null: not ours.
+// Returns null if the object belongs to no job.
 std::shared_ptr<const ObjectRecord> DecodeObject(const Json& object, const Meta& meta, Interners& interners);
 
 }  // namespace ringmaster::kube

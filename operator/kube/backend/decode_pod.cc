@@ -16,7 +16,7 @@ namespace {
 
 constexpr int32_t kKilled = 137;
 constexpr const char* kOutOfMemory = "OOMKilled";
-constexpr size_t kMaxLastWords = 4096;
+constexpr size_t kMaxMessageBytes = 4096;
 
 template <class N>
 std::optional<N> ReadNumber(std::string_view text) {
@@ -33,7 +33,7 @@ std::optional<Time> ReadTime(std::string_view text, const WallClock& clock) {
   return time.ok() ? std::optional(clock.ToSteady(*time)) : std::nullopt;
 }
 
-std::string Cut(std::string_view text) { return std::string(text.substr(0, kMaxLastWords)); }
+std::string Truncate(std::string_view text) { return std::string(text.substr(0, kMaxMessageBytes)); }
 
 const Json& WorkerStatus(const Json& status) {
   static const Json kNone;
@@ -43,8 +43,9 @@ const Json& WorkerStatus(const Json& status) {
   return statuses.empty() ? kNone : statuses[0];
 }
 
-// Of those that ended badly: the worker's, else the first. Null: none did.
-const Json& BadEnd(const Json& status, const Json& worker) {
+// Returns the `terminated` state of a failed container: the worker's if it failed, else the first one's.
+// Null: none failed.
+const Json& FailedEnd(const Json& status, const Json& worker) {
   static const Json kNone;
   const auto ended = [](const Json& container) -> const Json& {
     return json::Child(json::Child(container, "state"), "terminated");
@@ -67,54 +68,48 @@ const Json& Condition(const Json& status, std::string_view type) {
   return kNone;
 }
 
-// Containers that are merely on their coder count only when nothing is worse.
+// A container that is still starting counts only if no container has a worse reason to wait.
 void ReadWaiting(const Json& status, core::Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& container : json::Items(status, list)) {
       const Json& waiting = json::Child(json::Child(container, "state"), "waiting");
       const std::string_view reason = json::Text(waiting, "reason");
       if (reason.empty()) continue;
-      const bool on_its_way = reason == "ContainerCreating" || reason == "PodInitializing";
-      if (on_its_way && !pod.waiting_reason.empty()) continue;
+      const bool starting = reason == "ContainerCreating" || reason == "PodInitializing";
+      if (starting && !pod.waiting_reason.empty()) continue;
       pod.waiting_reason = reason;
-      pod.waiting_message = Cut(json::Text(waiting, "message"));
-      if (!on_its_way) return;
+      pod.waiting_message = Truncate(json::Text(waiting, "message"));
+      if (!starting) return;
     }
   }
   const Json& scheduled = Condition(status, "PodScheduled");
   if (pod.node.empty() && pod.waiting_reason.empty() && json::Text(scheduled, "status") == "False") {
     pod.waiting_reason = json::Text(scheduled, "reason");
-    pod.waiting_message = Cut(json::Text(scheduled, "message"));
+    pod.waiting_message = Truncate(json::Text(scheduled, "message"));
   }
 }
 
 void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Time now, core::Pod& pod) {
-  const Json& bad = BadEnd(status, worker);
+  const Json& bad = FailedEnd(status, worker);
   const Json& end = bad.is_object() ? bad : json::Child(json::Child(worker, "state"), "terminated");
   pod.exit_code =
       static_cast<int32_t>(std::clamp<int64_t>(json::Integer(end, "exitCode"), INT32_MIN, INT32_MAX));
   pod.ended_reason = json::Text(end, "reason");
-  pod.message = Cut(json::Text(end, "message"));
+  pod.message = Truncate(json::Text(end, "message"));
   if (pod.ended_reason == kOutOfMemory) pod.phase = core::PodPhase::kFailed;
-  // The pod's own reason says more than a container's "Error": Evicted, NodeLost, Terminated.
+  // The pod's reason is more precise than a container's "Error": Evicted, NodeLost, Terminated.
   if (const std::string_view reason = json::Text(status, "reason"); !reason.empty())
     pod.ended_reason = reason;
-  if (pod.message.empty()) pod.message = Cut(json::Text(status, "message"));
+  if (pod.message.empty()) pod.message = Truncate(json::Text(status, "message"));
   if (pod.phase == core::PodPhase::kFailed && pod.exit_code == 0) pod.exit_code = kKilled;
   pod.ended = std::min(ReadTime(json::Text(end, "finishedAt"), clock).value_or(now), now);
-}
-
-const Json& ControllerOf(const Json& metadata) {
-  for (const Json& owner : json::Items(metadata, "ownerReferences"))
-    if (json::Flag(owner, "controller")) return owner;
-  return json::Child(metadata, "no controller");
 }
 
 struct Place {
   int64_t attempt = 0;
   int32_t rank = 0;
 };
-// From `<job>-<attempt>-<rank>`; nullopt for another name.
+// Parses `<job>-<attempt>-<rank>`; nullopt for another name.
 std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
   if (!pod.starts_with(job) || pod.size() <= job.size() || pod[job.size()] != '-') return std::nullopt;
   pod.remove_prefix(job.size() + 1);
@@ -129,10 +124,9 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
 std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
                                                 const PodRecord::Own* before, Interners& interners,
                                                 const WallClock& clock, Time now) {
-  // Which job, attempt and rank: by owner and name, which nobody can edit. Labels are for people and
-  // selectors.
+  // Job, attempt and rank come from owner and name, which cannot be edited. Labels can.
   const Json& metadata = json::Child(object, "metadata");
-  const Json& owner = ControllerOf(metadata);
+  const Json& owner = ControllerOf(object);
   if (json::Text(owner, "kind") != "TrainingJob" ||
       !json::Text(owner, "apiVersion").starts_with("ringmaster.dev/"))
     return nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A Pod of the API as a record. Pure.
+// Decodes a Pod of the API into a record. Pure.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace ringmaster::kube {
 
-// Null: of no interest (somebody else's, without a node or ended). `before`: what was known of it; times that
-// were read once stay.
+// Returns null for a pod that is not needed: another controller's that has no node or has ended. `before`:
+// the stored record; times read once do not change.
 //
-// The worker's container is `worker`, or the first. What counts of it:
-//  - a container that was killed for memory failed, even when its exit code is 0 and the pod "succeeded";
-//  - a pod that failed without an exit code (evicted, lost with its node) was killed: 137;
-//  - times of API server and kubelet are wall times; what should lie in the past is never in the future, and
-//    the end of a grace never further away than the grace.
+// The worker's container is `worker`, or the first one. Rules:
+//  - A container killed for lack of memory has failed, even if its exit code is 0 and the pod "succeeded".
+//  - A pod that failed without an exit code (evicted, lost with its node) was killed: 137.
+//  - Times of the API server and the kubelet are wall times. Past events are never placed in the future, and
+//    a grace period never ends later than its length from now.
 std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
                                            const std::shared_ptr<const PodRecord>& before,
                                            Interners& interners, const WallClock& clock, Time now);

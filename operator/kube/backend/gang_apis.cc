@@ -53,7 +53,7 @@ const char* GangApiName(GangApi api) {
   return "?";
 }
 
-std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t most_pods, const GangApis& apis) {
+std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t max_pods, const GangApis& apis) {
   switch (mode) {
     case core::GangMode::kNone:
       return wiring::Gang::kNone;
@@ -68,7 +68,7 @@ std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t most_pods, c
     case core::GangMode::kAuto:
       break;
   }
-  if (most_pods <= 1) return wiring::Gang::kNone;
+  if (max_pods <= 1) return wiring::Gang::kNone;
   for (const GangApi api : kGangApis)
     if (Served(apis, api)) return GangOf(api);
   return wiring::Gang::kGate;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which kinds of PodGroup the API server serves, and which of them a job gets. Pure values.
+// The PodGroup APIs that the API server serves, and which of them a job uses. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ inline constexpr GangApi kGangApis[] = {GangApi::kNative, GangApi::kVolcano, Gan
 Resource ResourceOf(GangApi api);
 const char* GangApiName(GangApi api);  // as in spec.scheduling.gang
 
-// What discovery said: served or not; absent: no answer yet.
+// Result of discovery: served or not; absent: no answer yet.
 using GangApis = std::map<GangApi, bool>;
 
-// For a job that asks for `mode`. nullopt: it asks for one that is not there. A gang of one, left to us,
-// needs nobody.
-std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t most_pods, const GangApis& apis);
+// Returns what a job with this `mode` uses; nullopt: it requires an API that is not served. With kAuto, a
+// gang of one pod uses none.
+std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t max_pods, const GangApis& apis);
 
 }  // namespace ringmaster::kube

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ports for jobs on hostNetwork: each job has a range of its own, so that no two of them can meet on a node.
+// Allocates ports for jobs on hostNetwork. Each job gets a separate range, so that two jobs can share a node.
 // Pure.
 #pragma once
 
@@ -16,7 +16,8 @@ struct PortRange {
   bool operator==(const PortRange&) const = default;
 };
 
-// The lowest `count` ports in a row of `all` that none of `taken` touches; nullopt: there are none.
+// Returns the lowest `count` ports in a row within `all` that no range of `taken` overlaps; nullopt: none are
+// free.
 std::optional<PortRange> FreePorts(const PortRange& all, std::vector<PortRange> taken, int32_t count);
 
 }  // namespace ringmaster::kube

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is watched, who is told, and chores. changes.cc has what the watches bring, snapshot.cc what a
-// decision sees of it, actions.cc the writes.
 #include "operator/kube/backend/kube_backend.h"
 
 #include <fmt/format.h>
@@ -27,9 +25,9 @@ using control::Kind;
 namespace {
 
 constexpr Duration kSweepEvery = seconds(1);
-// What the allocator holds of the JSON of changes is given back, but not more often than this.
+// The memory that the JSON of changes took goes back to the system at most this often.
 constexpr Duration kTrimEvery = seconds(10);
-constexpr Duration kDiscoverAgain = seconds(300);  // for what is installed while we run
+constexpr Duration kDiscoverAgain = seconds(300);  // finds APIs that are installed while the operator runs
 constexpr Duration kDiscoverSoon = seconds(3);     // after a failure
 
 Key KeyOf(const std::string& name) {
@@ -112,7 +110,7 @@ void KubeBackend::Start() {
 
 void KubeBackend::Stop() {
   reflectors_.Stop();
-  std::unique_lock lock(gate_->mutex);
+  WriterLock lock(gate_->mutex);
   gate_->closed = true;
 }
 
@@ -122,7 +120,7 @@ bool KubeBackend::Synced() const {
     return false;
   GangApis apis;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     apis = gang_apis_;
   }
   return std::all_of(std::begin(kGangApis), std::end(kGangApis), [&](GangApi api) {
@@ -133,10 +131,11 @@ bool KubeBackend::Synced() const {
 
 std::vector<std::string> KubeBackend::Problems() const {
   std::vector<std::string> problems = reflectors_.Problems();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const GangApi api : kGangApis)
     if (!gang_apis_.contains(api))
-      problems.push_back(fmt::format("{}: not known yet whether the API server has it", GangApiName(api)));
+      problems.push_back(fmt::format("{}: the API server has not answered yet whether it serves this API",
+                                     GangApiName(api)));
   return problems;
 }
 
@@ -157,7 +156,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   return held;
 }
 
-// ---- chores, on the thread of the reflectors
+// ---- housekeeping, on the reflectors' thread
 
 Time KubeBackend::Housekeeping(Time now) {
   bool discover = false;
@@ -165,23 +164,23 @@ Time KubeBackend::Housekeeping(Time now) {
   bool trim = false;
   Time next = kNever;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     discover = now >= discover_at_;
     if (discover) discover_at_ = now + kDiscoverAgain;
     next = discover_at_;
-    // Everybody who waits for room looks again, but not for each pod that ends.
+    // All jobs that wait for capacity are decided again, but not for each pod that ends.
     sweep = capacity_changed_ && now >= last_sweep_ + kSweepEvery;
     if (sweep) {
       capacity_changed_ = false;
       last_sweep_ = now;
     }
     if (capacity_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
-    trim = changed_ && now >= last_trim_ + kTrimEvery;
+    trim = pods_changed_ && now >= last_trim_ + kTrimEvery;
     if (trim) {
-      changed_ = false;
+      pods_changed_ = false;
       last_trim_ = now;
     }
-    if (changed_) next = std::min(next, last_trim_ + kTrimEvery);
+    if (pods_changed_) next = std::min(next, last_trim_ + kTrimEvery);
   }
   if (trim) TrimHeap();
   if (discover) Discover();
@@ -197,7 +196,7 @@ Time KubeBackend::Housekeeping(Time now) {
 void KubeBackend::Discover() {
   for (const GangApi api : kGangApis) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (const auto it = gang_apis_.find(api); it != gang_apis_.end() && it->second) continue;
     }
     const Resource resource = ResourceOf(api);
@@ -207,13 +206,13 @@ void KubeBackend::Discover() {
                     for (const Json& item : json::Items(*result, "resources"))
                       served |= json::Text(item, "name") == resource.plural;
                   } else if (result.error().code != Code::kNotFound) {
-                    std::lock_guard lock(mutex_);
+                    MutexLock lock(mutex_);
                     discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
                     reflectors_.Wake();
                     return;
                   }
                   {
-                    std::lock_guard lock(mutex_);
+                    MutexLock lock(mutex_);
                     if (std::exchange(gang_apis_[api], served)) return;
                   }
                   if (!served) return;
@@ -226,7 +225,7 @@ void KubeBackend::Discover() {
 void KubeBackend::Notify(const std::string& job) const {
   std::vector<std::function<void(const Key&)>> subscribers;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     subscribers = subscribers_;
   }
   const Key key = KeyOf(job);
@@ -234,13 +233,13 @@ void KubeBackend::Notify(const std::string& job) const {
 }
 
 void KubeBackend::Subscribe(std::function<void(const Key&)> changed) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   subscribers_.push_back(std::move(changed));
 }
 
 void KubeBackend::SetAuthority(std::string pem) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (authority_pem_ == pem) return;
     authority_ = AuthorityHash(pem);
     authority_pem_ = std::move(pem);
@@ -252,7 +251,7 @@ void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
   const Job job = jobs_.Get(key.ToString());
   if (!job) return;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     StateOf(*job).report = std::make_unique<const rendezvous::Report>(std::move(report));
   }
   Notify(key.ToString());
@@ -261,6 +260,10 @@ void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
 void KubeBackend::Record(const Key& key, const core::Event& event) {
   const Job job = jobs_.Get(key.ToString());
   if (options_.on_event) options_.on_event(key, job ? job->uid : std::string(), event);
+}
+
+Error KubeBackend::NotLeading() {
+  return {Code::kUnavailable, "not written: this replica may have lost the Lease"};
 }
 
 KubeBackend::JobState& KubeBackend::StateOf(const JobRecord& job) const {

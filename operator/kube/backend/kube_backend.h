@@ -1,43 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The Backend on a Kubernetes API: jobs, pods, nodes and the rest are watched into stores; a decision sees a
-// snapshot of them; its actions become requests.
+// The Backend for a Kubernetes cluster: it watches jobs, pods, nodes and related objects into stores, a
+// decision sees a snapshot of them, and its actions become requests.
 //
-//   kube::CprestHttp http(...); kube::ApiClient client(http);
-//   kube::KubeBackend backend(client, std::move(options));
-//   backend.Start();                  // begins to watch; standby replicas stop here, with warm stores
-//   ... synced, and we lead: control::Loop loop(backend, {...}); loop.Start();
-//   coordinator callback: backend.SetReport(key, report);
-//   loop.Stop(); backend.Stop();
+//   kube::CprestHttp http(...); kube::ApiClient client(http); kube::KubeBackend backend(client,
+//   std::move(options));
+//   backend.Start();                  // starts to watch; standby replicas stop here, with warm stores ...
+//   once synced and leading: control::Loop loop(backend, {...}); loop.Start(); coordinator callback:
+//   backend.SetReport(key, report); loop.Stop(); backend.Stop();
 //
-// How the contract of control/backend.h is kept here:
-//  - Revisions are resourceVersions. A watch that has passed the one of a write has brought the write.
-//  - "The job exists with this uid" is checked against the view, and by the server where it can: uid and
-//    resourceVersion travel with every patch and deletion. A pod that is made for a job that is gone already
-//    has an owner that does not exist, and is collected by the server.
+// How it meets the contract of control/backend.h:
+//  - Revisions are resourceVersions. A watch that has passed the revision of a write contains the write.
+//  - "The job exists with this uid" is checked against the view, and by the server where possible: patches
+//    and deletions carry uid and resourceVersion. A pod created for a job that no longer exists has a missing
+//    owner, so the server's garbage collector deletes it.
 //  - ReadThrough lists the job and its pods at the newest revision and leaves a floor in the stores, so that
-//    older news does not undo it.
-//  - PrepareGang marks each object with what it was made for (kPreparedAnnotation); Observed::prepared is set
-//    as long as all of them are there with that mark, also for the next process. Another authority makes all
+//    older events do not undo it.
+//  - PrepareGang annotates each object with a mark (prepared_mark.h). Observed::prepared is set while all
+//    objects exist with that mark, also for the next process. A change of the certificate authority makes all
 //    marks outdated. The ports of a job on hostNetwork are part of its marks.
-//  - ReleaseGang: room is reckoned from nodes and bound pods of everybody (core/capacity.h).
-// Jobs that do not decode are observed as invalid (core/model.h). Jobs with another spec.managedBy are not
-// seen at all.
+//  - ReleaseGang computes free capacity from all nodes and all bound pods (core/capacity.h).
+// Jobs that cannot be decoded are observed as invalid (core/model.h). Jobs with another spec.managedBy are
+// ignored.
 //
-// Threads: every function from any thread. Callbacks run without any lock held: on_gang on the thread that
-// calls Execute, the others on threads of the transport or of the reflectors; none may block.
+// Files: kube_backend.cc has construction, watches and housekeeping; kube_backend_changes.cc the stores'
+// callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
+// one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several.
+//
+// Thread-safe. Callbacks run without a lock held: on_gang on the thread that calls Execute, the others on
+// threads of the transport or of the reflectors. None may block.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/kube/api_client.h"
@@ -55,43 +57,43 @@ class KubeBackend final : public control::Backend {
  public:
   struct Options {
     WallClock clock;
-    std::vector<std::string> namespaces{};  // where jobs are looked after; empty: everywhere
-    // What wiring needs to know of the cluster and the operator; the backend fills in gang, attempt, size,
-    // excluded nodes, ports and the coordinator's authority.
+    std::vector<std::string> namespaces{};  // namespaces of the jobs; empty: all
+    // Returns what wiring needs from the operator. The backend sets gang, attempt, size, excluded nodes,
+    // ports and the coordinator's authority.
     std::function<wiring::Context(const control::Key&)> context;
-    // Asked before each request that changes something: whether we lead, with time to spare.
+    // Called before each write: returns true if this process leads, and for long enough.
     std::function<bool()> may_write = [] { return true; };
     std::function<void(const control::Key&, const core::SetGang&)> on_gang;
     std::function<void(const control::Key&, const std::string& uid, const core::Event&)> on_event;
-    // The same job as it was and as it is, when either its wish or its status is another.
+    // Called when the spec or the status of a job has changed.
     std::function<void(const JobRecord& before, const JobRecord& after)> on_job;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
-    PortRange host_ports{20000, 10000};  // for all jobs on hostNetwork together
+    PortRange host_ports{20000, 10000};  // shared by all jobs on hostNetwork
     Watcher::Options watch;
   };
 
-  // `client` must outlive the backend.
+  // REQUIRES: `client` outlives the backend.
   KubeBackend(ApiClient& client, Options options);
   ~KubeBackend() override;
 
   void Start();
   void Stop();
-  // Everything was listed once: only then may a controller decide.
+  // Returns true once everything has been listed. A controller must not decide before that.
   bool Synced() const;
-  // Why the view is not being kept up to date, one sentence each: for /readyz.
+  // Why the view is not up to date, one sentence each, for /readyz.
   std::vector<std::string> Problems() const;
 
-  // How many objects of each kind are held: for metrics.
+  // The number of stored objects by kind, for metrics.
   std::vector<std::pair<std::string, int64_t>> ObjectCounts() const;
 
-  // Whom workers are to trust as the signer of the coordinator's certificate: goes into every job's
-  // ConfigMap, also of those that run.
+  // Sets the authorities that workers trust for the coordinator's certificate. They go into the ConfigMap of
+  // every job, including running ones.
   void SetAuthority(std::string pem);
 
-  // This worker of this job, as far as is known.
+  // Returns this worker of this job if the view has it.
   std::optional<core::Pod> FindPod(const control::Key& key, const std::string& name) const;
 
-  // The coordinator's side: the newest report replaces the one before.
+  // The coordinator's side. A report replaces the one before.
   void SetReport(const control::Key& key, rendezvous::Report report);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
@@ -106,22 +108,23 @@ class KubeBackend final : public control::Backend {
   using Done = std::function<void(Result<control::Revision>)>;
   using Job = std::shared_ptr<const JobRecord>;
 
-  // What stands beside the pods, as just made by us: counts until the watch has brought it.
+  // An object of a gang other than its pods that this process has just written. It counts until the watch
+  // delivers it.
   struct CreatedObject {
     const Store<ObjectRecord>* store = nullptr;
     std::string name;
     Revision revision = 0;
     std::string mark;
   };
-  // What this process knows of a job beside what the API says.
+  // What this process knows about a job in addition to the API's objects.
   struct JobState {
     std::string uid;
-    std::unique_ptr<const rendezvous::Report> report;  // null: none, as for all but native jobs
+    std::unique_ptr<const rendezvous::Report> report;  // null: none; only native jobs have one
     std::optional<core::SetGang> order;
-    std::vector<CreatedObject> made;
-    PortRange ports;  // as allotted by this process
+    std::vector<CreatedObject> created;
+    PortRange ports;  // allocated by this process
     std::optional<core::Refusal> preflight;
-    std::string preflight_for;  // what it was computed from
+    std::string preflight_inputs;  // what `preflight` was computed from
   };
 
   // Hooks of the stores.
@@ -134,7 +137,7 @@ class KubeBackend final : public control::Backend {
 
   // Parts of a snapshot.
   std::vector<core::Pod> PodsOf(const JobRecord& job) const;
-  // Nodes of its unfinished pods of this attempt: for the topology key.
+  // The nodes of the running pods of this attempt, for the topology key.
   std::vector<std::string> NodesOf(const JobRecord& job, int64_t attempt) const;
   std::vector<std::string> NotReadyNodesOf(const core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
@@ -156,21 +159,25 @@ class KubeBackend final : public control::Backend {
   class Preparation;
   class Release;
   class ReadThroughRequest;
-  // With what the pod is to be made: kept off the avoided nodes where others have room.
+  // Returns the pod to create. It keeps off the avoided nodes if other nodes have capacity.
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
-  Result<PortRange> AllotPorts(const JobRecord& job);
+  Result<PortRange> AllocatePorts(const JobRecord& job);
   wiring::Context ContextOf(const JobRecord& job) const;
-  void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> made);
+  // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.
+  void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> created);
   Store<ObjectRecord>* StoreOf(const std::string& kind, const std::string& api_version);
 
-  // The entry of this very job, new when there is none. With mutex_ held.
-  JobState& StateOf(const JobRecord& job) const;
+  // Returns the state of the job with this uid, and creates it if necessary.
+  JobState& StateOf(const JobRecord& job) const RM_REQUIRES(mutex_);
   void Notify(const std::string& job) const;
   void CapacityChanged();
+  // Periodic work on the reflectors' thread. Returns when it is due again.
   Time Housekeeping(Time now);
+  // Asks the API server which PodGroup APIs it serves.
   void Discover();
+  static Error NotLeading();
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false) const;
-  // In the namespaces that we look after.
+  // Adds a reflector for each namespace of the options, or one for all namespaces.
   template <class T>
   void Follow(Collection collection, Store<T>& store) {
     if (options_.namespaces.empty()) return reflectors_.Add(std::move(collection), store.In({}));
@@ -183,43 +190,43 @@ class KubeBackend final : public control::Backend {
   ApiClient& client_;
   const Options options_;
 
-  Interners interners_;  // before the stores, whose records share it
+  Interners interners_;  // before the stores, whose records share its values
   Store<JobRecord> jobs_;
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;
   Store<NamespaceRecord> namespaces_;
   Store<ObjectRecord> services_;
   Store<ObjectRecord> config_maps_;
-  std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // one for each, watched when served
+  std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // watched if served
 
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, JobState> job_states_;  // by namespace/name
-  mutable std::map<std::string, Time> missing_nodes_;
-  std::string authority_pem_;
-  uint64_t authority_ = 0;  // its hash
-  core::Capacity capacity_;
-  bool capacity_changed_ = false;
-  Time last_sweep_ = Time::min();
-  bool changed_ = false;  // pods have, since the last trim
-  Time last_trim_{};
-  GangApis gang_apis_;
-  Time discover_at_ = Time::min();
-  std::vector<std::function<void(const control::Key&)>> subscribers_;
+  mutable Mutex mutex_;
+  mutable std::map<std::string, JobState> job_states_ RM_GUARDED_BY(mutex_);  // by namespace/name
+  mutable std::map<std::string, Time> missing_nodes_ RM_GUARDED_BY(mutex_);   // since when
+  std::string authority_pem_ RM_GUARDED_BY(mutex_);
+  uint64_t authority_ RM_GUARDED_BY(mutex_) = 0;  // its hash
+  core::Capacity capacity_ RM_GUARDED_BY(mutex_);
+  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
+  Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
+  bool pods_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_trim_
+  Time last_trim_ RM_GUARDED_BY(mutex_){};
+  GangApis gang_apis_ RM_GUARDED_BY(mutex_);
+  Time discover_at_ RM_GUARDED_BY(mutex_) = Time::min();
+  std::vector<std::function<void(const control::Key&)>> subscribers_ RM_GUARDED_BY(mutex_);
 
-  // Answers that come after Stop find it closed, and are dropped.
+  // Stop closes it. Responses that arrive later are dropped.
   struct Gate {
-    std::shared_mutex mutex;
-    bool closed = false;
+    SharedMutex mutex;
+    bool closed RM_GUARDED_BY(mutex) = false;
   };
   template <class F>
   ApiClient::Done Guard(F f) {
     return [gate = gate_, f = std::move(f)](Result<Json> result) mutable {
-      std::shared_lock lock(gate->mutex);
+      ReaderLock lock(gate->mutex);
       if (!gate->closed) f(std::move(result));
     };
   }
   const std::shared_ptr<Gate> gate_;
-  Reflectors reflectors_;  // last: it calls into all of the above
+  Reflectors reflectors_;  // last: its callbacks use the members above
 };
 
 }  // namespace ringmaster::kube

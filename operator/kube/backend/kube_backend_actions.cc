@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a decision asks for, as one request each. prepare_gang.cc, release_gang.cc and live_read.cc are small
-// machines of several.
+// KubeBackend: the actions that are one request.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 
 #include "api/codec.h"
 #include "api/fields_status.h"
-#include "operator/kube/backend/answers.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/pod_shape.h"
 #include "operator/kube/backend/resources.h"
@@ -36,10 +34,10 @@ void KubeBackend::Execute(control::Write write, std::function<void(Result<contro
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::SetStatus& action,
                           Done done) {
   if (!write.if_revision)
-    return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status needs its revision"});
+    return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status write needs a revision"});
   const api::Status status = EncodeStatus(action.status, job->ToApi(), options_.clock);
-  // The server takes all but the status from what it has. A patch would make it write the whole job down and
-  // read it again first.
+  // The server takes everything except the status from the stored object. A patch costs it more: it encodes
+  // and decodes the whole job first.
   const Json object = {{"apiVersion", kJobs.ApiVersion()},
                        {"kind", "TrainingJob"},
                        {"metadata",
@@ -66,7 +64,8 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   context.avoided_nodes = action.avoided_nodes;
   const auto pod = [&] { return wiring::PodOf(job.ToApi(), job.uid, action.rank, context); };
   if (action.avoided_nodes.empty()) return pod();
-  // A preference is one of many marks that a scheduler gives. Where there is room elsewhere, it is an order.
+  // To a scheduler, a preference is one score among many. If other nodes have capacity, make it a
+  // requirement.
   wiring::Context strict = context;
   auto& excluded = strict.excluded_nodes;
   excluded.insert(excluded.end(), action.avoided_nodes.begin(), action.avoided_nodes.end());
@@ -75,10 +74,10 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   strict.avoided_nodes.clear();
   Json elsewhere = wiring::PodOf(job.ToApi(), job.uid, action.rank, strict);
   const core::PodShape shape = ShapeOf(elsewhere["spec"]);
-  const std::vector<std::string> beside = NodesOf(job, action.attempt);
+  const std::vector<std::string> placed = NodesOf(job, action.attempt);
   {
-    std::lock_guard lock(mutex_);
-    if (capacity_.FitOf(shape, 1, beside).room > 0) return elsewhere;
+    MutexLock lock(mutex_);
+    if (capacity_.FitOf(shape, 1, placed).room > 0) return elsewhere;
   }
   return pod();
 }
@@ -95,12 +94,12 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
         if (result.error().code != Code::kAlreadyExists) return done(result.error());
         const auto known = pods_.Get(space + "/" + name);
         if (known && known->own && known->own->owner->uid == uid) return done(result.error());
-        // Whose is it? People must be told.
+        // Report who owns the other pod.
         client_.Get(kPods, space, name,
                     Guard([space, name, uid, done, error = result.error()](Result<Json> found) {
-                      if (!found.ok() || OwnerOf(*found) == uid) return done(error);
+                      if (!found.ok() || ControllerUid(*found) == uid) return done(error);
                       done(Error{Code::kAlreadyExists, "pod " + space + "/" + name + " exists and " +
-                                                           OwnerText(*found) +
+                                                           DescribeController(*found) +
                                                            ": delete it, or give the job another name"});
                     }));
       }),
@@ -122,10 +121,10 @@ void KubeBackend::Perform(const Job&, const control::Write& write, const core::D
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::SetGang& action,
                           Done done) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     StateOf(*job).order = action;
   }
-  // Before the acknowledgement: who decides next may rely on the coordinator knowing.
+  // Before the acknowledgement: the next decision may rely on the coordinator having the order.
   if (options_.on_gang) options_.on_gang(write.key, action);
   Notify(write.key.ToString());
   done(Revision{0});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the watches bring: room that comes and goes, and jobs that should be looked at.
+// KubeBackend: the stores' callbacks. They update the free capacity and notify the jobs that must be decided
+// again.
 #include <set>
 #include <utility>
 
@@ -26,7 +27,7 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
   const Job& job = after ? after : before;
   const std::string name = job->key.ToString();
   if (!after) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     job_states_.erase(name);
   } else if (before && before->uid == after->uid && options_.on_job) {
     options_.on_job(*before, *after);
@@ -39,8 +40,8 @@ void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
   bool freed = false;
   bool first = false;
   {
-    std::lock_guard lock(mutex_);
-    first = !std::exchange(changed_, true);
+    MutexLock lock(mutex_);
+    first = !std::exchange(pods_changed_, true);
     if (before && (!after || after->uid() != before->uid())) {
       capacity_.RemovePod(before->uid());
       freed = !before->ended;
@@ -78,7 +79,7 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
   bool was_missing = false;
   if (!before || !after || !SameFacts(before->facts, after->facts)) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (after) {
         capacity_.SetNode(after->facts);
         was_missing = missing_nodes_.erase(name) > 0;
@@ -108,7 +109,7 @@ void KubeBackend::OnNamespace(const std::string& name, const std::shared_ptr<con
 
 void KubeBackend::CapacityChanged() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (std::exchange(capacity_changed_, true)) return;
   }
   reflectors_.Wake();

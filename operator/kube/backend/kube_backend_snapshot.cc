@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a decision gets to see of the view.
+// KubeBackend: what a decision reads. Observe takes a snapshot of the stores, with the refusals that the
+// cluster would give (preflight); ReadThrough lists a job and its pods past the watch.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "base/json.h"
+#include "base/mutex.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/wiring/names.h"
 
 namespace ringmaster::kube {
 
@@ -29,7 +36,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.provider = ProviderOf(*job);
   if (observed.provider == core::GangProvider::kGate) observed.fit = FitOf(*job);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const JobState& state = StateOf(*job);
   observed.order = state.order;
   if (job->spec->job.native && state.report) observed.report = *state.report;
@@ -57,13 +64,13 @@ std::vector<Key> KubeBackend::Keys() const {
 std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
   std::vector<core::Pod> pods;
   for (const auto& record : pods_.Group(job.key.ToString())) {
-    if (record->own->owner->uid != job.uid) continue;  // of a job of that name that was
+    if (record->own->owner->uid != job.uid) continue;  // of an earlier job of this name
     core::Pod& pod = pods.emplace_back(record->own->ToCore());
     if (pod.node.empty()) continue;
     if (const auto node = nodes_.Get(pod.node)) {
       pod.unreachable_since = node->unreachable_since;
     } else if (nodes_.synced()) {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       pod.unreachable_since = missing_nodes_.try_emplace(pod.node, Now()).first->second;
     }
   }
@@ -74,7 +81,7 @@ std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
 }
 
 wiring::Gang KubeBackend::GangOf(const JobRecord& job) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return ChooseGang(job.spec->job.gang, std::max(job.spec->job.max, job.spec->job.replicas), gang_apis_)
       .value_or(wiring::Gang::kNone);
 }
@@ -124,31 +131,31 @@ core::Fit KubeBackend::FitOf(const JobRecord& job) const {
     shape = own.shape;
   }
   if (gated == 0 || !shape) return {};
-  const std::vector<std::string> beside = NodesOf(job, job.status.ledger.attempt);
-  std::lock_guard lock(mutex_);
-  return capacity_.FitOf(*shape, gated, beside);
+  const std::vector<std::string> placed = NodesOf(job, job.status.ledger.attempt);
+  MutexLock lock(mutex_);
+  return capacity_.FitOf(*shape, gated, placed);
 }
 
 std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {
-  std::vector<CreatedObject> made;
+  std::vector<CreatedObject> created;
   uint64_t authority = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     JobState& state = StateOf(job);
-    // What the watch has brought is judged by what it has brought since: it may be gone again.
-    std::erase_if(state.made, [&](const CreatedObject& item) {
+    // Forget objects that the watch has delivered: the store is newer, and may say that they are gone again.
+    std::erase_if(state.created, [&](const CreatedObject& item) {
       return item.store->revision(job.key.namespace_) >= item.revision;
     });
-    if (state.made.empty()) state.made.shrink_to_fit();
-    made = state.made;
-    if (job.spec->job.native) authority = authority_;  // nobody tells the others who it is
+    if (state.created.empty()) state.created.shrink_to_fit();
+    created = state.created;
+    if (job.spec->job.native) authority = authority_;  // only native jobs get the authority
   }
   std::vector<std::string> marks;
-  for (const CreatedObject& item : made) marks.push_back(item.mark);
+  for (const CreatedObject& item : created) marks.push_back(item.mark);
   const auto gather = [&](const Store<ObjectRecord>& store) {
     for (const auto& record : store.Group(job.key.ToString())) {
       if (record->owner->uid != job.uid) continue;
-      const bool older = std::any_of(made.begin(), made.end(), [&](const CreatedObject& item) {
+      const bool older = std::any_of(created.begin(), created.end(), [&](const CreatedObject& item) {
         return item.store == &store && item.name == record->name;
       });
       if (!older) marks.push_back(*record->prepared_for);
@@ -158,6 +165,131 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
   gather(config_maps_);
   for (const auto& [api, store] : groups_) gather(*store);
   return PreparedAction(marks, authority);
+}
+
+// ---- preflight
+
+std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) const {
+  const auto space = namespaces_.Get(job.key.namespace_);
+  const std::string level = space ? space->pod_security : std::string();
+  const bool ending = space && space->ending;
+  std::string inputs;
+  {
+    MutexLock lock(mutex_);
+    inputs = fmt::format("{}/{}/{}", job.spec->job.spec_generation, level, ending);
+    for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
+    const JobState& state = StateOf(job);
+    if (state.preflight_inputs == inputs) return state.preflight;
+  }
+  core::RefusalKind kind = core::RefusalKind::kForbidden;
+  std::optional<std::string> message = RefusalOf(job, kind);
+  MutexLock lock(mutex_);
+  JobState& state = StateOf(job);
+  state.preflight_inputs = inputs;
+  const Time now = Now();
+  if (!message) {
+    state.preflight.reset();
+  } else {
+    const Time since = state.preflight && state.preflight->kind == kind ? state.preflight->since : now;
+    state.preflight = core::Refusal{kind, *std::move(message), since, since};
+  }
+  return state.preflight;
+}
+
+std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::RefusalKind& kind) const {
+  const auto space = namespaces_.Get(job.key.namespace_);
+  if (space && space->ending) {
+    kind = core::RefusalKind::kNamespaceEnding;
+    return "namespace " + job.key.namespace_ + " is being deleted";
+  }
+  {
+    MutexLock lock(mutex_);
+    if (!ChooseGang(job.spec->job.gang, job.spec->job.max, gang_apis_)) {
+      kind = core::RefusalKind::kNoGangProvider;
+      return fmt::format(
+          "spec.scheduling.gang is {} and the API server serves no such PodGroup: install it, or set `auto` "
+          "or `gate`",
+          job.ToApi().spec.scheduling.gang);
+    }
+  }
+  if (!space || space->pod_security.empty() || space->pod_security == "privileged") return std::nullopt;
+  wiring::Context context = ContextOf(job);
+  context.size = job.spec->job.Target();
+  const Json pod = wiring::PodOf(job.ToApi(), job.uid, 0, context);
+  const std::vector<std::string> refusals = wiring::PodSecurityRefusals(pod, space->pod_security);
+  if (refusals.empty()) return std::nullopt;
+  kind = core::RefusalKind::kPodSecurity;
+  std::string message =
+      fmt::format("namespace {} enforces Pod Security level {}: ", job.key.namespace_, space->pod_security);
+  for (size_t i = 0; i < refusals.size(); ++i) message += (i == 0 ? "" : "; ") + refusals[i];
+  return message;
+}
+
+// ---- ReadThrough
+
+// Lists a job and its pods at the newest revision and puts both into the stores.
+class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<ReadThroughRequest> {
+ public:
+  ReadThroughRequest(KubeBackend& backend, Key key, std::function<void(Status)> done)
+      : backend_(backend), key_(std::move(key)), done_(std::move(done)) {}
+
+  void Begin() {
+    ListOptions one;
+    one.namespace_ = key_.namespace_;
+    one.field_selector = "metadata.name=" + key_.name;
+    List(kJobs, one, 0,
+         [](KubeBackend& backend, const std::string& name, const std::vector<Json>& items,
+            Revision revision) { backend.jobs_.ReplaceGroup(name, items, revision); });
+    ListOptions labelled;
+    labelled.namespace_ = key_.namespace_;
+    labelled.label_selector = std::string(wiring::kJobLabel) + "=" + key_.name;
+    List(kPods, labelled, 1,
+         [](KubeBackend& backend, const std::string& name, const std::vector<Json>& items,
+            Revision revision) { backend.pods_.ReplaceGroup(name, items, revision); });
+  }
+
+ private:
+  using Replace = std::function<void(KubeBackend&, const std::string&, const std::vector<Json>&, Revision)>;
+
+  void List(const Resource& resource, const ListOptions& options, size_t part, Replace replace) {
+    auto self = shared_from_this();
+    backend_.client_.List(
+        resource, options,
+        [self, part](Json items) {
+          std::vector<Json>& gathered = self->items_[part];
+          if (!items.is_array()) return gathered.clear();  // the list starts again
+          for (Json& item : items) gathered.push_back(std::move(item));
+        },
+        backend_.Guard([self, part, replace = std::move(replace)](Result<Json> result) {
+          const Revision revision = result.ok() ? ParseRevision(json::Text(*result, "resourceVersion")) : 0;
+          if (revision != 0) replace(self->backend_, self->key_.ToString(), self->items_[part], revision);
+          self->Answer(revision != 0 ? Status()
+                       : result.ok() ? Status(Error{Code::kInternal, "the list has no resourceVersion"})
+                                     : Status(result.error()));
+        }));
+  }
+
+  void Answer(Status status) {
+    {
+      MutexLock lock(mutex_);
+      if (!status.ok()) status_ = std::move(status);
+      if (--left_ > 0) return;
+      status = status_;
+    }
+    done_(std::move(status));
+  }
+
+  KubeBackend& backend_;
+  const Key key_;
+  const std::function<void(Status)> done_;
+  std::vector<Json> items_[2];  // jobs and pods; each list writes one of them
+  Mutex mutex_;
+  int left_ RM_GUARDED_BY(mutex_) = 2;
+  Status status_ RM_GUARDED_BY(mutex_);
+};
+
+void KubeBackend::ReadThrough(const Key& key, std::function<void(Status)> done) {
+  std::make_shared<ReadThroughRequest>(*this, key, std::move(done))->Begin();
 }
 
 }  // namespace ringmaster::kube

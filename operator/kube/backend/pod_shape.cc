@@ -21,8 +21,8 @@ void AtLeast(core::Resources& to, const core::Resources& other) {
   for (const auto& [name, amount] : other) to[name] = std::max(to[name], amount);
 }
 
-// Requests that are not there were made from the limits by the API server, except in objects that it has not
-// seen yet.
+// The API server sets missing requests to the limits. This does the same for objects that it has not stored
+// yet.
 core::Resources Requests(const Json& container) {
   const Json& resources = json::Child(container, "resources");
   core::Resources requests = ParseResources(json::Child(resources, "limits"));
@@ -76,8 +76,7 @@ core::Resources RequestsOf(const Json& pod_spec) {
   }
   Add(sum, sidecars);
   AtLeast(sum, starting);
-  for (auto& [name, amount] : Requests(pod_spec))
-    sum[name] = amount;  // of the pod as a whole, when it says so
+  for (auto& [name, amount] : Requests(pod_spec)) sum[name] = amount;  // pod-level requests replace the sum
   Add(sum, ParseResources(json::Child(pod_spec, "overhead")));
   return sum;
 }
@@ -97,7 +96,7 @@ core::PodShape ShapeOf(const Json& pod_spec) {
   for (const Json& term :
        json::Items(json::Child(json::Child(affinity, "nodeAffinity"), kRequired), "nodeSelectorTerms"))
     shape.affinity.push_back(Term(term));
-  // What we ask for ourselves with spec.scheduling.topology.required (wiring/placement.h).
+  // Set by spec.scheduling.topology.required (wiring/placement.h).
   for (const Json& term : json::Items(json::Child(affinity, "podAffinity"), kRequired))
     if (shape.topology_key.empty()) shape.topology_key = json::Text(term, "topologyKey");
   return shape;

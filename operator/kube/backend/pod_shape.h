@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a pod's spec says to the scheduler, as far as core/capacity.h knows it. Pure.
+// Reads from a pod's spec what core/capacity.h needs for scheduling. Pure.
 #pragma once
 
 #include "base/json.h"
@@ -8,8 +8,8 @@
 
 namespace ringmaster::kube {
 
-// What it takes of a node: containers and sidecars together, or the largest init container with the sidecars
-// before it, whichever is more; and the overhead of its runtime class.
+// Returns what the pod takes from its node: the sum of containers and sidecars, or the largest init container
+// plus the sidecars before it, whichever is more; plus the overhead of its runtime class.
 core::Resources RequestsOf(const Json& pod_spec);
 
 core::PodShape ShapeOf(const Json& pod_spec);

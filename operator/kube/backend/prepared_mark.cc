@@ -12,7 +12,7 @@
 namespace ringmaster::kube {
 namespace {
 
-// Takes "name=" and a number off the head of `text`.
+// Removes `name` and a number from the head of `text`.
 template <class N>
 bool Take(std::string_view& text, std::string_view name, N& value) {
   if (!text.starts_with(name)) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How it is known, also after a restart, that everything beside the pods of an attempt is there and as it
-// should be: each object carries what it was made for. Pure.
+// The annotation by which the operator knows, also after a restart, that all objects of an attempt other than
+// its pods exist and are up to date: each object carries what it was created for. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ namespace ringmaster::kube {
 
 struct PreparedMark {
   core::PrepareGang action;
-  int64_t objects = 0;     // how many there are of them
-  uint64_t authority = 0;  // of the coordinator, as workers were told: a hash
-  PortRange ports;         // hostNetwork
+  int64_t objects = 0;     // the number of objects of the attempt
+  uint64_t authority = 0;  // hash of the coordinator's authorities that workers got
+  PortRange ports;         // for hostNetwork
   bool operator==(const PreparedMark&) const = default;
 };
 
-// 0: there is none.
+// Returns 0 for an empty text.
 uint64_t AuthorityHash(const std::string& pem);
 
-// "attempt=3,size=8,min=4,objects=2,authority=9157,ports=20000+64"
+// Returns for example "attempt=3,size=8,min=4,objects=2,authority=9157,ports=20000+64"
 std::string MarkText(const PreparedMark& mark);
 std::optional<PreparedMark> ParseMark(std::string_view text);
 
-// What all objects are there for, by the marks of those that exist. Objects of older attempts may be left
-// over; those that tell of another authority do not count. nullopt: something is missing.
+// Returns the newest action for which all objects exist, given the marks of the existing objects; nullopt: an
+// object is missing. Objects of older attempts may still exist. Marks with another authority do not count.
 std::optional<core::PrepareGang> PreparedAction(const std::vector<std::string>& marks, uint64_t authority);
 
 }  // namespace ringmaster::kube

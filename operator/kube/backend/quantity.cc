@@ -12,13 +12,13 @@ namespace {
 __extension__ typedef unsigned __int128 Wide;  // NOLINT: no other type is wide enough
 
 constexpr Wide kLimit = static_cast<Wide>(std::numeric_limits<int64_t>::max());
-constexpr int kMostDigits = 18;  // of them count; further ones only scale
+constexpr int kMaxDigits = 18;  // further digits only scale
 
 Wide Times(Wide value, Wide factor) {
   return value > (kLimit * 1000) / factor ? kLimit * 1000 : value * factor;
 }
 
-// The exponent of ten that a suffix stands for, or of two (negative: none).
+// The power of ten or of two that a suffix means.
 struct Suffix {
   int ten = 0;
   int two = 0;
@@ -69,7 +69,7 @@ std::optional<int64_t> ParseMilli(std::string_view text) {
   int exponent = 3;  // thousandths
   int digits = 0;
   bool any = false;
-  bool rest = false;  // something was cut off below the digits that count
+  bool rest = false;  // nonzero digits were dropped
   bool fraction = false;
   size_t i = 0;
   for (; i < text.size(); ++i) {
@@ -80,7 +80,7 @@ std::optional<int64_t> ParseMilli(std::string_view text) {
     }
     if (c < '0' || c > '9') break;
     any = true;
-    if (digits < kMostDigits) {
+    if (digits < kMaxDigits) {
       value = value * 10 + static_cast<Wide>(c - '0');
       if (value != 0) ++digits;
       if (fraction) --exponent;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Quantities of the Kubernetes API: "8", "500m", "1.5Gi", "1e3". Pure.
+// Parses quantities of the Kubernetes API: "8", "500m", "1.5Gi", "1e3". Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,10 @@
 
 namespace ringmaster::kube {
 
-// In thousandths, rounded up as the API does; what is larger than int64 reads as its largest value. nullopt:
-// not a quantity.
+// Returns thousandths, rounded up as the API does, and at most INT64_MAX. nullopt: not a quantity.
 std::optional<int64_t> ParseMilli(std::string_view text);
 
-// {"cpu": "500m", ...} in the units of core::Resources. What is no quantity, or negative, is left out.
+// Returns {"cpu": "500m", ...} in the units of core::Resources. Leaves out invalid and negative quantities.
 core::Resources ParseResources(const Json& map);
 
 }  // namespace ringmaster::kube

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is kept of each API object: only what decisions need, as values. Stores hold them (watch/store.h);
-// they are shared and never changed.
+// Compact values of API objects, with only what decisions need. Stores (watch/store.h) hold them; they are
+// shared and immutable.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 namespace ringmaster::kube {
 
-// The wish of a job: read once for each generation of it, however often the status changes.
+// A job's parsed spec: parsed once per generation, however often the status changes.
 struct JobSpec {
-  std::string text;           // metadata and spec as JSON, a tenth of the tree
-  bool host_network = false;  // of the spec
-  std::string problem;        // not empty: it cannot be run, and of the wish only names and suspend are meant
+  std::string text;  // metadata and spec as JSON, a tenth of the tree
+  bool host_network = false;
+  std::string problem;  // not empty: why the job is invalid; then `job` has only names and `suspend`
   core::Job job;
 };
 
@@ -43,10 +43,10 @@ struct JobRecord {
     job.deleted = deleted;
     return job;
   }
-  api::TrainingJob ToApi() const;  // as the user wrote it
+  api::TrainingJob ToApi() const;  // the job as the user wrote it
 };
 
-// The job that a pod or an object was made for.
+// The job that owns a pod or an object.
 struct Owner {
   std::string job;  // namespace/name
   std::string uid;
@@ -54,11 +54,10 @@ struct Owner {
 };
 
 struct PodRecord {
-  std::shared_ptr<const core::Resources>
-      requests;  // what it takes of its node; null: it has none, or has ended
+  std::shared_ptr<const core::Resources> requests;  // taken from its node; null: it has no node or has ended
   bool ended = false;
 
-  // Of our own only: core::PodState without what can be told otherwise, since there are thousands.
+  // Workers only. Without members that can be derived, since there are thousands of pods.
   struct Facts {
     std::string uid;
     int64_t attempt = 0;
@@ -80,7 +79,7 @@ struct PodRecord {
     std::unique_ptr<const core::PodDetails> words;  // null: none
     std::shared_ptr<const std::vector<std::string>> conditions;
     std::shared_ptr<const core::PodShape> shape;            // while it has no node
-    std::unique_ptr<const std::string> deletion_timestamp;  // as it was written; null: none
+    std::unique_ptr<const std::string> deletion_timestamp;  // the API's text; null: none
 
     core::Pod ToCore() const;
   };
@@ -89,7 +88,7 @@ struct PodRecord {
     std::string uid;
     std::string node;
   };
-  std::unique_ptr<const Foreign> foreign;  // null: it is ours
+  std::unique_ptr<const Foreign> foreign;  // another controller's pod; null: a worker
 
   const std::string& uid() const { return own ? own->pod.uid : foreign->uid; }
   const std::string& node() const;  // empty: none yet
@@ -98,10 +97,10 @@ struct PodRecord {
 struct NodeRecord {
   core::NodeFacts facts;
   std::optional<Time> unreachable_since;
-  std::string ready_transition;  // as it was written
+  std::string ready_transition;  // the API's text
 };
 
-// Services, ConfigMaps and gang objects of ours. All of an attempt have the same mark.
+// Services, ConfigMaps and PodGroups of jobs. All objects of an attempt have the same mark.
 struct ObjectRecord {
   std::string name;
   std::string uid;
@@ -110,7 +109,7 @@ struct ObjectRecord {
 };
 inline constexpr const char* kPreparedAnnotation = "ringmaster.dev/prepared-for";
 
-// What thousands of records have in common is held once. Any thread.
+// Values that many records share. Thread-safe.
 struct Interners {
   Interner<core::Resources> requests;
   Interner<Owner> owners;
@@ -120,7 +119,7 @@ struct Interners {
 };
 
 struct NamespaceRecord {
-  std::string pod_security;  // the level that is enforced; empty: none
+  std::string pod_security;  // the enforced level; empty: none
   bool ending = false;
 };
 

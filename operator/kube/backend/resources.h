@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The collections that the backend follows and writes.
+// The collections that the backend watches and writes.
 #pragma once
 
 #include "operator/kube/resource.h"

@@ -18,15 +18,15 @@ namespace {
 
 constexpr Duration kLongestBackoff = std::chrono::hours(1);  // unless the job allows more
 
-// At most `limit` bytes, whole characters.
-std::string Cut(std::string text, size_t limit) {
+// Returns at most `limit` bytes, and does not split a UTF-8 character.
+std::string Truncate(std::string text, size_t limit) {
   if (text.size() <= limit) return text;
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
   text.resize(limit);
   return text;
 }
 
-// The shortest text that reads as the same number; none for zero.
+// Returns the shortest text that parses to the same number; empty for zero.
 std::string NumberText(double value) { return value == 0 ? std::string() : fmt::format("{}", value); }
 double ReadNumber(const std::string& text) {
   if (text.empty()) return 0;
@@ -35,7 +35,7 @@ double ReadNumber(const std::string& text) {
   return end == text.c_str() + text.size() ? value : 0;
 }
 
-// From the core to the API.
+// Copies from the core to the API.
 class StatusEncoder {
  public:
   explicit StatusEncoder(const WallClock& clock) : clock_(clock) {}
@@ -44,7 +44,7 @@ class StatusEncoder {
   void Plain(T& to, const T& from) const {
     to = from;
   }
-  void Text(std::string& to, const std::string& from, size_t limit) const { to = Cut(from, limit); }
+  void Text(std::string& to, const std::string& from, size_t limit) const { to = Truncate(from, limit); }
   void At(std::string& to, Time from) const {
     to = from == Time{} ? std::string() : WallTimeText(clock_.ToWall(from));
   }
@@ -79,7 +79,7 @@ class StatusEncoder {
   const WallClock& clock_;
 };
 
-// And back. Words are looked up in the very lists that give them.
+// Copies from the API to the core. Enum names are looked up by the functions that write them.
 class StatusDecoder {
  public:
   explicit StatusDecoder(const WallClock& clock) : clock_(clock) {}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The core's status as the API holds it, and back. Pure: the clock is handed in.
+// Converts the core's status to the API's and back. Pure.
 //
-// Everything in core::Ledger and core::Display survives: DecodeStatus(EncodeStatus(s)) == s, for times that
-// are whole microseconds and texts within the bounds of the API (longer ones are cut, or the API server would
-// refuse the whole status). Programs and people read the conditions and numbers; what only the operator needs
-// is in `ledger`.
+// All of core::Ledger and core::Display is preserved: DecodeStatus(EncodeStatus(s)) == s, for times in whole
+// microseconds and texts within the API's bounds. Longer texts are truncated, since the API server would
+// reject the whole status. Users and programs read the conditions and numbers; `ledger` has what only the
+// operator needs.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@
 
 namespace ringmaster::kube {
 
-// `job`: for what is derived from the wish (selector, time left).
+// `job`: the source of values derived from the spec (selector, remaining time).
 api::Status EncodeStatus(const core::Status& status, const api::TrainingJob& job, const WallClock& clock);
 
-// Members that are not what they should be read as unset.
+// Reads invalid members as unset.
 core::Status DecodeStatus(const api::Status& status, const WallClock& clock);
 
-// A status is written by one process and read by another, whose wall clocks may differ: nothing in the past
-// may lie in the future, and nothing in the future further ahead than the job allows.
+// Corrects times for differences between the wall clocks of the writing and the reading process: past times
+// are not in the future, and future times are not later than the job allows.
 void ClampTimes(core::Status& status, const core::Job& job, Time now);
 
 }  // namespace ringmaster::kube

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which member of the core's status is which member of the API's: said once, for both directions. `Coder`
-// copies from one side to the other (status_codec.cc has StatusEncoder and StatusDecoder); `A` and `C` are
-// the API's and the core's struct, one of them const. What is only derived for people is not here. Pure
-// functions.
+// Maps each member of the core's status to the API's, once for both directions. `Coder` copies in one
+// direction (StatusEncoder and StatusDecoder in status_codec.cc); `A` is the API's struct and `C` the core's,
+// one of them const. Values that are only derived for display are not here. Pure functions.
 #pragma once
 
 #include "api/ledger.h"
@@ -105,7 +104,7 @@ void LedgerFields(const Coder& coder, A& a, C& c) {
   TimeFields(coder, a.time, c);
 }
 
-// The status proper, but for conditions and what stands in both: the last failure, the checkpoint.
+// The status without its ledger, conditions, last failure and checkpoint.
 template <class Coder, class A, class C>
 void StatusFields(const Coder& coder, A& a, C& c) {
   auto& ledger = c.ledger;

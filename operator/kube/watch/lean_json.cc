@@ -9,7 +9,7 @@
 namespace ringmaster::kube {
 namespace {
 
-// Builds the tree from the parser's events. `skip_` counts the containers open within what is left out.
+// Builds the tree from the parser's events. `skip_` counts the open containers in a part that is left out.
 class Builder {
  public:
   bool null() { return Add(Json()); }
@@ -87,8 +87,8 @@ class Builder {
     return true;
   }
 
-  std::vector<Json*> path_;        // containers that are open; a parent grows only when its child is closed
-  std::vector<std::string> keys_;  // under which each of them stands
+  std::vector<Json*> path_;        // the open containers; a parent grows only after its child is closed
+  std::vector<std::string> keys_;  // the key of each of them
   std::string key_;
   std::string problem_;
   bool leave_out_ = false;

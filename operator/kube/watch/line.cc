@@ -9,7 +9,7 @@
 namespace ringmaster::kube {
 namespace {
 
-Error Bad(const std::string& what) { return {Code::kInvalid, "a line of a watch: " + what}; }
+Error Bad(const std::string& what) { return {Code::kInvalid, "watch line: " + what}; }
 
 Result<LineKind> KindOf(const std::string& type) {
   if (type == "ADDED" || type == "MODIFIED") return LineKind::kApply;

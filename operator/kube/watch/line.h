@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One line of a watch: {"type": "ADDED", "object": {...}}. Pure.
+// Parses a line of a watch: {"type": "ADDED", "object": {...}}. Pure.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct WatchLine {
   std::string error_message;
 };
 
-// kInvalid when it is no such thing: an event may have been lost with it.
+// Errors: kInvalid. An event may have been lost with the line.
 Result<WatchLine> ParseWatchLine(std::string_view text);
 
 }  // namespace ringmaster::kube

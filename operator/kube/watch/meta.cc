@@ -2,6 +2,8 @@
 
 #include "operator/kube/watch/meta.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 namespace ringmaster::kube {
@@ -21,6 +23,22 @@ Meta ReadMeta(const Json& object) {
   meta.revision = ParseRevision(json::Text(metadata, "resourceVersion"));
   if (!meta.name.empty()) meta.key = meta.namespace_.empty() ? meta.name : meta.namespace_ + "/" + meta.name;
   return meta;
+}
+
+const Json& ControllerOf(const Json& object) {
+  static const Json kNone;
+  for (const Json& owner : json::Items(json::Child(object, "metadata"), "ownerReferences"))
+    if (json::Flag(owner, "controller")) return owner;
+  return kNone;
+}
+
+std::string ControllerUid(const Json& object) { return std::string(json::Text(ControllerOf(object), "uid")); }
+
+std::string DescribeController(const Json& object) {
+  const Json& owner = ControllerOf(object);
+  if (owner.is_null()) return "has no owner";
+  return fmt::format("belongs to {} {} (uid {})", json::Text(owner, "kind"), json::Text(owner, "name"),
+                     json::Text(owner, "uid"));
 }
 
 }  // namespace ringmaster::kube

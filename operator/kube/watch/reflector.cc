@@ -3,91 +3,87 @@
 #include "operator/kube/watch/reflector.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/heap.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "operator/kube/watch/line.h"
 #include "operator/kube/watch/meta.h"
 
 namespace ringmaster::kube {
 
-// What wakes the thread: a turn that is wanted now, or the end.
-class Reflectors::Thread {
+// Wakes the thread for a turn, or ends it.
+class Reflectors::Signal {
  public:
   void Wake() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     woken_ = true;
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
   void Close() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
-  // False: it is over.
+  // Waits for Wake or `until`. Returns false after Close.
   bool Wait(Time until) {
-    std::unique_lock lock(mutex_);
-    const auto wake = [this] { return woken_ || closed_; };
-    if (until == kNever)
-      changed_.wait(lock, wake);
-    else
-      changed_.wait_until(lock, until, wake);
+    MutexLock lock(mutex_);
+    while (!woken_ && !closed_)
+      if (!changed_.WaitUntil(lock, until)) break;
     woken_ = false;
     return !closed_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false;
-  bool closed_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  bool woken_ RM_GUARDED_BY(mutex_) = false;
+  bool closed_ RM_GUARDED_BY(mutex_) = false;
 };
 
-// One collection. Answers carry the number of the request they belong to: those of a request that was given
-// up are dropped. The lock is held while the sink is called, so that nothing comes after Close.
+// One collection. Responses carry the number of their request: those of an abandoned request are dropped. The
+// sink is called with the lock held, so that no call follows Close.
 class Reflectors::Member : public std::enable_shared_from_this<Member> {
  public:
   Member(ApiClient& client, Collection collection, ReflectorSink& sink, Watcher::Options options,
-         std::shared_ptr<Thread> thread)
+         std::shared_ptr<Signal> signal)
       : client_(client),
         collection_(std::move(collection)),
         sink_(sink),
-        thread_(std::move(thread)),
+        signal_(std::move(signal)),
         watcher_(options) {}
 
-  // By the reflectors' thread alone. When the next turn is due.
+  // Sends what the watcher decides. Returns when the next turn is due. Only the reflectors' thread calls it.
   Time Turn() {
     while (true) {
       Watcher::Command command;
       uint64_t request = 0;
       {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         command = watcher_.Next(Now());
         if (const auto* wait = std::get_if<Watcher::Wait>(&command)) return wait->until;
         request = ++request_;
         if (std::holds_alternative<Watcher::List>(command)) sink_.Begin();
       }
-      stream_.reset();  // waits for a callback that runs: not under the lock
+      stream_.reset();  // without the lock, since it waits for a running callback
       if (std::holds_alternative<Watcher::List>(command)) List(request);
       if (const auto* watch = std::get_if<Watcher::Watch>(&command)) Watch(*watch, request);
     }
   }
 
-  // By the thread that stops.
+  // Called by the thread that calls Stop, after the reflectors' thread has ended.
   void Close() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       ++request_;
     }
     stream_.reset();
   }
 
   std::optional<std::string> Problem() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (problem_.empty()) return std::nullopt;
     return collection_.resource.plural +
            (collection_.namespace_.empty() ? "" : " in " + collection_.namespace_) + ": " + problem_;
@@ -107,9 +103,9 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     client_.List(
         collection_.resource, Options(),
         [self, request](Json items) {
-          std::lock_guard lock(self->mutex_);
+          MutexLock lock(self->mutex_);
           if (request != self->request_ || self->watcher_.OnPage() != StoreEvent::kInitApply) return;
-          if (!items.is_array()) return self->sink_.Begin();  // the list began anew
+          if (!items.is_array()) return self->sink_.Begin();  // the list starts again
           for (const Json& item : items) self->sink_.Item(item);
         },
         [self, request](Result<Json> result) { self->OnListed(request, result); });
@@ -117,7 +113,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
 
   void OnListed(uint64_t request, const Result<Json>& result) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (request != request_) return;
       const std::string version =
           result.ok() ? std::string(json::Text(*result, "resourceVersion")) : std::string();
@@ -125,7 +121,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
         watcher_.OnListFailed(result.error(), Now());
         Note(result.error());
       } else if (ParseRevision(version) == 0) {
-        const Error error{Code::kInvalid, "a list without a resourceVersion"};
+        const Error error{Code::kInvalid, "the list has no resourceVersion"};
         watcher_.OnListFailed(error, Now());
         Note(error);
       } else if (watcher_.OnListed(version, Now()) == StoreEvent::kInitDone) {
@@ -133,9 +129,9 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
         problem_.clear();
       }
     }
-    // The pages' JSON was many times as large as what is kept of it, and the allocator would keep that room.
+    // The pages' JSON was many times as large as the records, and the allocator would keep that memory.
     TrimHeap();
-    thread_->Wake();
+    signal_->Wake();
   }
 
   void Watch(const Watcher::Watch& watch, uint64_t request) {
@@ -151,14 +147,13 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
 
   void OnLine(uint64_t request, std::string_view text) {
     const auto line = ParseWatchLine(text);
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (request != request_) return;
     const Revision revision = line.ok() ? ParseRevision(line->resource_version) : 0;
     if (!line.ok() || (revision == 0 && line->kind != LineKind::kError)) {
       watcher_.OnUnreadableLine(Now());
-      Note(line.ok() ? Error{Code::kInvalid, "a line of a watch: resourceVersion is not a number"}
-                     : line.error());
-      return thread_->Wake();
+      Note(line.ok() ? Error{Code::kInvalid, "watch line: resourceVersion is not a number"} : line.error());
+      return signal_->Wake();
     }
     switch (watcher_.OnLine(line->kind, line->resource_version, line->error_code, Now())) {
       case StoreEvent::kApply:
@@ -175,22 +170,22 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     }
     if (line->kind == LineKind::kError) {
       Note({line->error_code == 410 ? Code::kGone : Code::kUnavailable, line->error_message});
-      return thread_->Wake();
+      return signal_->Wake();
     }
     problem_.clear();
   }
 
   void OnEnd(uint64_t request, const Status& status) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (request != request_) return;
       watcher_.OnEnd(status, Now());
       if (!status.ok()) Note(status.error());
     }
-    thread_->Wake();
+    signal_->Wake();
   }
 
-  void Note(const Error& error) {
+  void Note(const Error& error) RM_REQUIRES(mutex_) {
     problem_ = error.message.empty() ? CodeName(error.code) : error.message;
     if (collection_.on_failure) collection_.on_failure(error);
   }
@@ -198,41 +193,42 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
   ApiClient& client_;
   const Collection collection_;
   ReflectorSink& sink_;
-  const std::shared_ptr<Thread> thread_;
-  mutable std::mutex mutex_;
-  Watcher watcher_;
-  uint64_t request_ = 0;
-  std::string problem_ = "not listed yet";
-  std::unique_ptr<HttpStream> stream_;  // the reflectors' thread's alone, and Close's after it
+  const std::shared_ptr<Signal> signal_;
+  mutable Mutex mutex_;
+  Watcher watcher_ RM_GUARDED_BY(mutex_);
+  uint64_t request_ RM_GUARDED_BY(mutex_) = 0;
+  std::string problem_ RM_GUARDED_BY(mutex_) = "not listed yet";
+  std::unique_ptr<HttpStream>
+      stream_;  // used by the reflectors' thread, and by Close after that thread has ended
 };
 
 Reflectors::Reflectors(ApiClient& client, Watcher::Options options, std::function<Time(Time)> housekeeping)
     : client_(client),
       options_(options),
       housekeeping_(std::move(housekeeping)),
-      shared_(std::make_shared<Thread>()) {}
+      signal_(std::make_shared<Signal>()) {}
 
 Reflectors::~Reflectors() { Stop(); }
 
 void Reflectors::Add(Collection collection, ReflectorSink& sink) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     Watcher::Options options = options_;
     options.seed = KeyedRandom(options_.seed, members_.size());
-    members_.push_back(std::make_shared<Member>(client_, std::move(collection), sink, options, shared_));
+    members_.push_back(std::make_shared<Member>(client_, std::move(collection), sink, options, signal_));
   }
-  shared_->Wake();
+  signal_->Wake();
 }
 
 std::vector<std::shared_ptr<Reflectors::Member>> Reflectors::Members() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return members_;
 }
 
 void Reflectors::Start() {
   thread_ = std::thread([this] {
     Time next = Time::min();
-    while (shared_->Wait(next)) {
+    while (signal_->Wait(next)) {
       next = kNever;
       for (const auto& member : Members()) next = std::min(next, member->Turn());
       if (housekeeping_) next = std::min(next, housekeeping_(Now()));
@@ -241,12 +237,12 @@ void Reflectors::Start() {
 }
 
 void Reflectors::Stop() {
-  shared_->Close();
+  signal_->Close();
   if (thread_.joinable()) thread_.join();
   for (const auto& member : Members()) member->Close();
 }
 
-void Reflectors::Wake() { shared_->Wake(); }
+void Reflectors::Wake() { signal_->Wake(); }
 
 std::vector<std::string> Reflectors::Problems() const {
   std::vector<std::string> problems;

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps sinks (stores) true to collections of the API server: lists them, watches them, starts over when it
-// must (watcher.h decides; this carries it out). One thread for all collections; events are read, decoded and
-// stored on the transport's threads.
+// Keeps sinks (stores) up to date with collections of the API server: lists and watches them, and starts over
+// when necessary (watcher.h decides). One thread serves all collections; events are read, decoded and stored
+// on the transport's threads.
 //
-//   Reflectors reflectors(client);
-//   reflectors.Add({.resource = kPods}, store);
-//   reflectors.Start();
+//   Reflectors reflectors(client); reflectors.Add({.resource = kPods}, store); reflectors.Start();
 //
-// Threads: Stop from any thread but the transport's and this one's own; the rest from any. Sinks must outlive
-// Stop, after which they are not called any more.
+// Thread-safe, except that the transport's threads and the reflectors' thread must not call Stop. REQUIRES:
+// sinks live until Stop returns; they are not called after that.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/watch/sink.h"
 #include "operator/kube/watch/watcher.h"
@@ -31,14 +29,13 @@ struct Collection {
   std::string namespace_;  // empty: all
   std::string label_selector;
   bool metadata_only = false;
-  // Each failure, for logs and metrics: on the thread that found it.
+  // Called for each failure, for logs and metrics, on the thread that found it.
   std::function<void(const Error&)> on_failure;
 };
 
 class Reflectors {
  public:
-  // `housekeeping` is called on the thread now and then: after Wake, and when the time has come that it
-  // returned.
+  // The thread calls `housekeeping` after Wake and at the time that its last call returned.
   explicit Reflectors(ApiClient& client, Watcher::Options options = {},
                       std::function<Time(Time now)> housekeeping = nullptr);
   ~Reflectors();
@@ -48,13 +45,14 @@ class Reflectors {
   void Add(Collection collection, ReflectorSink& sink);
   void Start();
   void Stop();
+  // Makes the thread run a turn now.
   void Wake();
 
-  // Why a collection is not being followed, one sentence each: for /readyz. Empty: all are.
+  // Why collections are not up to date, one sentence each, for /readyz; empty: all are.
   std::vector<std::string> Problems() const;
 
  private:
-  class Thread;
+  class Signal;
   class Member;
 
   std::vector<std::shared_ptr<Member>> Members() const;
@@ -62,9 +60,9 @@ class Reflectors {
   ApiClient& client_;
   const Watcher::Options options_;
   const std::function<Time(Time)> housekeeping_;
-  std::shared_ptr<Thread> shared_;
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Member>> members_;
+  const std::shared_ptr<Signal> signal_;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<Member>> members_ RM_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

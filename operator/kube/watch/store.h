@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A copy of a collection, as compact typed values: each object is decoded the moment it arrives, and its JSON
-// is dropped. Fed by a reflector, or by one for each namespace; read by anybody.
+// A copy of a collection as compact typed values: each object is decoded when it arrives, and its JSON is
+// dropped. One reflector writes it, or one per namespace.
 //
 //   Store<T> store(hooks);
-//   reflectors.Add({.resource = kPods}, store.In(""));                            // of all namespaces
-//   reflectors.Add({.resource = kPods, .namespace_ = "a"}, store.In("a"));        // or of some
+//   reflectors.Add({.resource = kPods}, store.In(""));                            // all namespaces
+//   reflectors.Add({.resource = kPods, .namespace_ = "a"}, store.In("a"));        // or some
 //
-// Threads: each sink by one thread at a time; everything else from any thread. Values are shared and
-// immutable. `changed` runs on the writing thread without the lock, after the change can be read: for objects
-// of different sinks on several threads at once.
+// Thread-safe, except that each sink is used by one thread at a time. Values are shared and immutable.
+// `changed` runs on the writing thread without the lock, after readers can see the change; different sinks
+// may call it at the same time.
 //
 // Invariants:
-//  - half a listing is never visible: items are gathered aside and swapped in at the end;
-//  - an object never goes back in time: what is older than what is held is dropped. A live read of a group
-//    (ReplaceGroup) leaves a floor, below which nothing that comes about the group counts, be it an event or
-//    a listing that began before;
-//  - revision(namespace) says: everything up to here is in the store, and rises after the change can be read.
-//    A quiet namespace stays behind the others, so there is no common one.
+//  - An incomplete list is never visible: items are collected separately and swapped in at the end.
+//  - An object never becomes older: older versions than the stored one are dropped. A direct read of a group
+//    (ReplaceGroup) leaves a floor: events and lists of the group with a lower revision are ignored.
+//  - The store contains every change up to revision(namespace), which rises after readers can see the change.
+//    An idle namespace stays behind the others, so there is no common revision.
 #pragma once
 
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "operator/kube/watch/meta.h"
 #include "operator/kube/watch/sink.h"
 
@@ -41,19 +40,19 @@ class Store {
  public:
   using Value = std::shared_ptr<const T>;
   struct Hooks {
-    // The value of an object; null when it is of no interest. `before` is what is held of it, or null.
+    // Returns the value of an object; null: do not store it. `before`: the stored value, or null.
     std::function<Value(const Json& object, const Meta& meta, const Value& before)> decode;
-    // Which group an object belongs to; empty: none. By its value, since JSON is gone afterwards.
+    // Returns the group of a value; empty: none.
     std::function<std::string(const T&)> group;
     std::function<void(const std::string& key, const Value& before, const Value& after)> changed;
   };
 
   explicit Store(Hooks hooks) : hooks_(std::move(hooks)) {}
 
-  // Where the reflector of this namespace puts what it sees; of all of them when it is empty. Groups of a
-  // store that is fed by namespace are named NAMESPACE/... . It lives as long as the store.
+  // The sink for the reflector of this namespace (empty: of all namespaces). In a store with sinks per
+  // namespace, the name of a group starts with NAMESPACE/. The sink lives as long as the store.
   ReflectorSink& In(const std::string& namespace_) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto& sink = sinks_[namespace_];
     if (!sink) sink = std::make_unique<Sink>(*this, namespace_.empty() ? std::string() : namespace_ + "/");
     return *sink;
@@ -62,12 +61,12 @@ class Store {
   // ---- readers
 
   Value Get(const std::string& key) const {
-    std::lock_guard lock(mutex_);
-    return Held(key);
+    MutexLock lock(mutex_);
+    return Find(key);
   }
-  // In the order of their keys.
+  // Returns the values of a group in the order of their keys.
   std::vector<Value> Group(const std::string& group) const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     std::vector<Value> values;
     const auto it = groups_.find(group);
     if (it == groups_.end()) return values;
@@ -76,46 +75,47 @@ class Store {
     return values;
   }
   std::vector<Value> All() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     std::vector<Value> values;
     values.reserve(objects_.size());
     for (const auto& [key, entry] : objects_) values.push_back(entry.value);
     return values;
   }
   std::vector<std::string> Keys() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     std::vector<std::string> keys;
     for (const auto& [key, entry] : objects_) keys.push_back(key);
     return keys;
   }
   size_t size() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return objects_.size();
   }
-  // 0 for a namespace that is not followed.
+  // Returns 0 for a namespace without a sink.
   Revision revision(const std::string& namespace_ = {}) const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto it = sinks_.find(namespace_);
     if (it == sinks_.end()) it = sinks_.find(std::string());
     return it == sinks_.end() ? 0 : it->second->revision;
   }
-  // Everything was listed once.
+  // Returns true once every sink has received its first list.
   bool synced() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto listed = [](const auto& item) { return item.second->synced; };
     return !sinks_.empty() && std::all_of(sinks_.begin(), sinks_.end(), listed);
   }
 
-  // ---- a live read: these are all objects of the group at `revision`
+  // ---- a direct read
 
+  // Replaces a group: `objects` are all of it at `revision`.
   void ReplaceGroup(const std::string& group, const std::vector<Json>& objects, Revision revision) {
     std::vector<Change> changes;
     Objects fresh;
     for (const Json& object : objects) Decode(object, 0, fresh);
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       Revision& floor = floors_[group];
-      if (revision < floor) return;  // a newer read overtook this one
+      if (revision < floor) return;  // a newer read has already come
       floor = revision;
       if (const auto it = groups_.find(group); it != groups_.end()) {
         const std::vector<std::string> keys(it->second.begin(), it->second.end());
@@ -128,7 +128,7 @@ class Store {
       }
       for (const auto& [namespace_, sink] : sinks_) DropFloors(*sink);
     }
-    Tell(changes);
+    Publish(changes);
   }
 
  private:
@@ -143,7 +143,7 @@ class Store {
     Value after;
   };
 
-  // Of one reflector: the objects whose keys begin with `prefix`.
+  // Receives the objects of one reflector: those whose keys begin with `prefix`.
   struct Sink final : ReflectorSink {
     Sink(Store& owner, std::string begin_of_keys) : store(owner), prefix(std::move(begin_of_keys)) {}
     void Begin() override { side.clear(); }
@@ -152,21 +152,23 @@ class Store {
     void Apply(const Json& object, Revision at) override { store.Apply(*this, object, at); }
     void Delete(const Json& object, Revision at) override { store.Delete(*this, object, at); }
     void Bookmark(Revision at) override {
-      std::lock_guard lock(store.mutex_);
+      MutexLock lock(store.mutex_);
       store.Advance(*this, at);
     }
 
     Store& store;
     const std::string prefix;
-    Objects side;           // the writing thread's alone
-    Revision revision = 0;  // with the store's mutex
+    Objects side;  // the list so far; used by the writing thread only
+    // Guarded by store.mutex_. Not annotated: the analysis cannot see that `store` is the object that owns
+    // this sink.
+    Revision revision = 0;
     bool synced = false;
   };
 
   void End(Sink& sink, Revision revision) {
     std::vector<Change> changes;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       std::vector<std::string> gone;
       for (const auto& [key, entry] : objects_)
         if (key.starts_with(sink.prefix) && !sink.side.contains(key) && Floor(*entry.value) <= revision)
@@ -175,7 +177,7 @@ class Store {
       for (auto& [key, entry] : sink.side) {
         if (Floor(*entry.value) > revision) continue;
         const auto it = objects_.find(key);
-        // Another revision, even a lower one: what the server says now is the truth.
+        // A different revision, even a lower one: the server's current state wins.
         if (it == objects_.end() || it->second.revision != entry.revision)
           Put(key, std::move(entry), changes);
       }
@@ -184,7 +186,7 @@ class Store {
       DropFloors(sink);
     }
     Objects().swap(sink.side);
-    Tell(changes);
+    Publish(changes);
   }
 
   void Apply(Sink& sink, const Json& object, Revision revision) {
@@ -192,7 +194,7 @@ class Store {
     Objects fresh;
     const std::string key = Decode(object, revision, fresh);
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       const auto it = objects_.find(key);
       if (auto entry = fresh.find(key); entry == fresh.end()) {
         if (it != objects_.end() && it->second.revision <= revision) Remove(key, changes);
@@ -202,27 +204,27 @@ class Store {
       }
       Advance(sink, revision);
     }
-    Tell(changes);
+    Publish(changes);
   }
 
   void Delete(Sink& sink, const Json& object, Revision revision) {
     std::vector<Change> changes;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       const Meta meta = ReadMeta(object);
       const auto it = objects_.find(meta.key);
       if (it != objects_.end() && it->second.revision <= revision) Remove(meta.key, changes);
       Advance(sink, revision);
     }
-    Tell(changes);
+    Publish(changes);
   }
 
-  Value Held(const std::string& key) const {
+  Value Find(const std::string& key) const RM_REQUIRES(mutex_) {
     const auto it = objects_.find(key);
     return it == objects_.end() ? nullptr : it->second.value;
   }
 
-  // Returns the key. `revision` 0: the object's own.
+  // Decodes an object into `into` and returns its key. `revision` 0: the object's own.
   std::string Decode(const Json& object, Revision revision, Objects& into) {
     Meta meta = ReadMeta(object);
     if (meta.key.empty()) return {};
@@ -231,8 +233,8 @@ class Store {
     return meta.key;
   }
 
-  void Put(const std::string& key, Entry entry, std::vector<Change>& changes) {
-    Value before = Held(key);
+  void Put(const std::string& key, Entry entry, std::vector<Change>& changes) RM_REQUIRES(mutex_) {
+    Value before = Find(key);
     Unlink(key, before);
     changes.push_back({key, std::move(before), entry.value});
     std::string group = GroupOf(*entry.value);
@@ -242,14 +244,14 @@ class Store {
     keys.insert(std::lower_bound(keys.begin(), keys.end(), it->first), it->first);
   }
 
-  void Remove(const std::string& key, std::vector<Change>& changes) {
-    Value before = Held(key);
+  void Remove(const std::string& key, std::vector<Change>& changes) RM_REQUIRES(mutex_) {
+    Value before = Find(key);
     Unlink(key, before);
     objects_.erase(key);
     changes.push_back({key, std::move(before), nullptr});
   }
 
-  void Unlink(const std::string& key, const Value& value) {
+  void Unlink(const std::string& key, const Value& value) RM_REQUIRES(mutex_) {
     if (!value) return;
     const auto it = groups_.find(GroupOf(*value));
     if (it == groups_.end()) return;
@@ -261,37 +263,37 @@ class Store {
 
   std::string GroupOf(const T& value) const { return hooks_.group ? hooks_.group(value) : std::string(); }
 
-  Revision Floor(const T& value) const {
+  Revision Floor(const T& value) const RM_REQUIRES(mutex_) {
     if (floors_.empty()) return 0;
     const auto it = floors_.find(GroupOf(value));
     return it == floors_.end() ? 0 : it->second;
   }
 
-  void Advance(Sink& sink, Revision revision) {
+  void Advance(Sink& sink, Revision revision) RM_REQUIRES(mutex_) {
     if (revision > sink.revision) sink.revision = revision;
     DropFloors(sink);
   }
 
-  // What was seen in order needs no floor.
-  void DropFloors(const Sink& sink) {
+  // Drops the floors that the sink has reached: from there on its changes come in order.
+  void DropFloors(const Sink& sink) RM_REQUIRES(mutex_) {
     if (floors_.empty()) return;
     std::erase_if(floors_, [&](const auto& item) {
       return item.first.starts_with(sink.prefix) && item.second <= sink.revision;
     });
   }
 
-  void Tell(const std::vector<Change>& changes) {
+  void Publish(const std::vector<Change>& changes) {
     if (!hooks_.changed) return;
     for (const Change& change : changes) hooks_.changed(change.key, change.before, change.after);
   }
 
   const Hooks hooks_;
-  mutable std::mutex mutex_;
-  Objects objects_;
-  // Sorted; the characters are those of objects_.
-  std::map<std::string, std::vector<std::string_view>> groups_;
-  std::map<std::string, Revision> floors_;              // by group
-  std::map<std::string, std::unique_ptr<Sink>> sinks_;  // by namespace
+  mutable Mutex mutex_;
+  Objects objects_ RM_GUARDED_BY(mutex_);
+  // Sorted keys of each group; they point into objects_.
+  std::map<std::string, std::vector<std::string_view>> groups_ RM_GUARDED_BY(mutex_);
+  std::map<std::string, Revision> floors_ RM_GUARDED_BY(mutex_);              // by group
+  std::map<std::string, std::unique_ptr<Sink>> sinks_ RM_GUARDED_BY(mutex_);  // by namespace
 };
 
 }  // namespace ringmaster::kube

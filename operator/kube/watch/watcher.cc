@@ -15,10 +15,10 @@ Watcher::Command Watcher::Next(Time now) {
   if (std::exchange(cancel_, false)) return Cancel{};
   switch (state_) {
     case State::kInitPage:
-      return Wait{kNever};  // the transport has its own limits
+      return Wait{kNever};  // the transport limits the request's time
     case State::kWatching:
       if (now < last_line_ + options_.idle_limit) return Wait{last_line_ + options_.idle_limit};
-      // Half-open connections look just like this.
+      // The connection may be half-open.
       Fail(State::kInitListed, now);
       return Cancel{};
     case State::kEmpty:
@@ -97,7 +97,7 @@ void Watcher::Fail(State next, Time now) {
   if (failures_ > 0 && now - last_failure_ >= options_.healthy) failures_ = 0;
   Duration delay = options_.backoff_first;
   for (int i = 0; i < failures_ && delay < options_.backoff_last; ++i) delay *= 2;
-  // Between half and the whole, so that many do not knock in step.
+  // Between half of the delay and all of it, so that many watchers do not retry at the same time.
   const int64_t half = std::min(delay, options_.backoff_last).count() / 2;
   not_before_ = now + Duration(half + static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(half) + 1)));
   failures_ += 1;

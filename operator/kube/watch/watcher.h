@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What to ask of the API server next, so that a copy of a collection stays true: list it, watch from there,
-// and start over when the thread is lost. One state machine per collection; no clock, no socket, no JSON.
+// Decides which request keeps a copy of a collection up to date: list it, watch from there, and start over
+// when events may have been lost. One state machine per collection, without clock, socket or JSON.
 //
 //            Next: List             OnListed              Next: Watch
 //   kEmpty ------------> kInitPage ----------> kInitListed -----------> kWatching
 //     ^  ^                  |                     ^   |                    |
-//     |  +---- failure -----+                     |   |  the server ended the stream, it broke, or was silent
-//     |                                           +---|--------------------+
-//     +-- 410, a line that cannot be read, or several watches in a row that brought nothing --+
+//     |  +---- failure -----+                     |   |  the stream ended, broke or was silent
+//     |                                           +---|--------------------+ +-- 410, an unreadable line, or
+//     several watches in a row without a line --+
 //
-// The shell (reflector.h) asks Next(now) whenever something happened or the time of a Wait has come, and
-// reports what comes back. What a report means for the store is the StoreEvent returned: half a listing is
-// between kInit and kInitDone, and must not be shown.
+// reflector.h calls Next(now) after every event and when a Wait is over, and reports the results. The
+// StoreEvent returned says what a report means for the store: between kInit and kInitDone a list is
+// incomplete, and must not be visible.
 //
-// Invariants: at most one request is under way; a delay follows every failure (0.8 s doubling to 30 s, with
-// jitter, short again after two minutes without one); events are never skipped: when one may have been lost,
-// everything is listed anew, and a listing is never older than what was seen (it is read at the newest).
+// Invariants:
+//  - At most one request is in flight.
+//  - A delay follows every failure: 0.8 s doubling to 30 s, with jitter; short again after two minutes
+//    without one.
+//  - No event is skipped: when one may have been lost, everything is listed again. A list is never older than
+//    what was seen, since it is read at the newest revision.
+//
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +44,12 @@ class Watcher {
     uint64_t seed = 1;
     Duration backoff_first = milliseconds(800);
     Duration backoff_last = seconds(30);
-    Duration healthy = seconds(120);     // without a failure: the next delay is a short one again
-    Duration idle_limit = seconds(150);  // a bookmark is due every minute
-    Duration very_short = seconds(1);    // a watch that ends sooner and brought nothing is a failure
+    Duration healthy = seconds(120);     // after this time without a failure the next delay is short again
+    Duration idle_limit = seconds(150);  // the server sends a bookmark every minute
+    Duration very_short = seconds(1);    // a watch that ends sooner without a line is a failure
     int32_t timeout_least_seconds = 240;
     int32_t timeout_most_seconds = 300;
-    int idle_watch_limit =
-        5;  // watches in a row without a line, after which a new listing is the better guess
+    int idle_watch_limit = 5;  // list again after this many watches in a row without a line
   };
   enum class State : uint8_t { kEmpty, kInitPage, kInitListed, kWatching };
 
@@ -54,7 +58,7 @@ class Watcher {
     std::string resource_version;
     int32_t timeout_seconds = 0;
   };
-  struct Cancel {};  // the stream that runs; what still comes of it means nothing. Ask again at once.
+  struct Cancel {};  // cancel the running stream, ignore its further lines, and call Next again at once
   struct Wait {
     Time until;
   };
@@ -62,13 +66,13 @@ class Watcher {
 
   explicit Watcher(Options options) : options_(options), rng_(options.seed) {}
 
-  // The one thing to do now. List and Watch are given once: their outcome must be reported.
+  // Returns what to do now. It returns each List and Watch once; the caller must report its outcome.
   Command Next(Time now);
 
   StoreEvent OnPage() const;
   StoreEvent OnListed(std::string resource_version, Time now);
   void OnListFailed(const Error& error, Time now);
-  // `resource_version` of the object; empty for kError, whose `error_code` is the HTTP status it carries.
+  // `resource_version`: of the object; empty for kError. `error_code`: the HTTP status in a kError line.
   StoreEvent OnLine(LineKind kind, const std::string& resource_version, int error_code, Time now);
   void OnUnreadableLine(Time now);
   void OnEnd(const Status& status, Time now);
@@ -89,7 +93,7 @@ class Watcher {
   Time last_failure_{};
   Time not_before_ = Time::min();
   int idle_watches_ = 0;
-  bool line_seen_ = false;  // of this watch
+  bool line_seen_ = false;  // in this watch
   Time watch_began_{};
   Time last_line_{};
 };

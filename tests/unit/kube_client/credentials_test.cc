@@ -158,7 +158,7 @@ TEST_F(Credentials, APluginThatFailsSaysWhy) {
       {Plugin("echo '{\"kind\":\"Pod\"}'"),
        "exec plugin sh: printed an object whose kind is not ExecCredential"},
       {Plugin(R"(echo '{"kind":"ExecCredential","apiVersion":"x/v1"}')"),
-       "exec plugin sh: printed apiVersion \"x/v1\" where \"client.authentication.k8s.io/v1\" was asked for"},
+       "exec plugin sh: printed apiVersion \"x/v1\", expected \"client.authentication.k8s.io/v1\""},
       {Plugin("echo '" + Credential("{}") + "'"),
        "exec plugin sh: printed neither a token nor a client certificate"},
       {Plugin("echo '" + Credential(R"({"token":"secret","expirationTimestamp":"soon"})") + "'"),
@@ -178,7 +178,7 @@ TEST_F(Credentials, APluginThatFailsSaysWhy) {
   absent.command = "ringmaster-no-such-plugin";
   absent.install_hint = "get it from your provider";
   EXPECT_EQ(RunExecPlugin(absent).error().message,
-            "/k/config:7: exec plugin ringmaster-no-such-plugin: cannot be started: No such file or "
+            "/k/config:7: exec plugin ringmaster-no-such-plugin: cannot start: No such file or "
             "directory; get it "
             "from your provider");
 }

@@ -67,17 +67,17 @@ TEST(Kubeconfig, SaysWhereAndWhatIsWrong) {
     std::string message;
   } const cases[] = {
       {"current-context: dev\n", "",
-       "/k/config: no current-context is set; name a context (there are: anonymous, dev, prod)"},
+       "/k/config: current-context is not set; choose a context (available: anonymous, dev, prod)"},
       {"current-context: dev", "current-context: none",
-       "/k/config: there is no context \"none\" (there are: anonymous, dev, prod)"},
+       "/k/config: there is no context \"none\" (available: anonymous, dev, prod)"},
       {"cluster: c1, user", "cluster: c9, user",
-       "/k/config:16: context \"dev\": its cluster \"c9\" is not in /k/config (there are: c1, c2)"},
+       "/k/config:16: context \"dev\": its cluster \"c9\" is not in /k/config (available: c1, c2)"},
       {"cluster: c1, user", "user", "/k/config:16: context \"dev\": names no cluster"},
       {"user: u1,", "user: u9,",
-       "/k/config:16: context \"dev\": its user \"u9\" is not in /k/config (there are: u1, u2)"},
+       "/k/config:16: context \"dev\": its user \"u9\" is not in /k/config (available: u1, u2)"},
       {"server: \"https://one:6443\", ", "", "/k/config:6: cluster \"c1\": has no server"},
       {"https://one:6443", "one:6443",
-       "/k/config:6: cluster \"c1\": server: the URL has no scheme; wanted https://host:port"},
+       "/k/config:6: cluster \"c1\": server: the URL has no scheme; expected https://host:port"},
       {"https://one:6443", "https://a:b@one:6443",
        "/k/config:6: cluster \"c1\": server: a name or password in the URL is not supported"},
       {"insecure-skip-tls-verify: true", "insecure-skip-tls-verify: 1",
@@ -115,9 +115,8 @@ TEST(Kubeconfig, SaysWhereAndWhatIsWrong) {
        "client.authentication.k8s.io/v1 and v1beta1 are"},
       {"token: secret-1",
        "exec: {command: x, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}",
-       "/k/config:11: user \"u1\": exec: x must be asked on a terminal (interactiveMode: Always), and there "
-       "is none "
-       "here; use a token or a client certificate"},
+       "/k/config:11: user \"u1\": exec: x requires a terminal (interactiveMode: Always), which is not "
+       "available; use a token or a client certificate"},
       {"token: secret-1", "exec: {apiVersion: client.authentication.k8s.io/v1}",
        "/k/config:11: user \"u1\": exec has no command"},
       {"- name: u1\n", "- nam: u1\n", "/k/config:11: users: an entry without a name"},
@@ -184,7 +183,7 @@ contexts: [{name: x, context: {cluster: d}}, {name: w, context: {cluster: d, use
   EXPECT_EQ(x.token->Token().value(), "t");
   EXPECT_EQ(ToClientConfig(merged, "w")->server, "https://d");
   EXPECT_EQ(ToClientConfig(merged, "z").error().message,
-            "/k/first:/k/second: there is no context \"z\" (there are: w, x)");
+            "/k/first:/k/second: there is no context \"z\" (available: w, x)");
 }
 
 // ---- with files
@@ -258,8 +257,8 @@ TEST_F(Files, NothingFoundSaysWhereItLooked) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().message,
             "no kubeconfig found (looked for " + folder_ +
-                "/.kube/config), and this is no pod (KUBERNETES_SERVICE_HOST is not set); set "
-                "KUBECONFIG to one");
+                "/.kube/config), and not running in a pod (KUBERNETES_SERVICE_HOST is not set); set "
+                "KUBECONFIG");
 }
 
 }  // namespace

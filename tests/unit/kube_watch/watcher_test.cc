@@ -207,7 +207,7 @@ TEST_F(WatcherTest, ReportsOfWhatIsOverChangeNothing) {
   Expect<Watcher::List>(kStart);
 }
 
-// Random outcomes for a long time. At most one request is under coder, every failure is followed by a delay,
+// Random outcomes for a long time. At most one request is in flight, every failure is followed by a delay,
 // and a watch begins where the last thing that was seen ended.
 TEST(WatcherRandom, KeepsItsInvariants) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {

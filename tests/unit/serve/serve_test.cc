@@ -225,7 +225,7 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
   now.jobs_by_phase = {{"Pending", 0}, {"Running", 2}};
   now.queue_adds = 11;
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 7}};
-  now.workers_in_trouble = 1;
+  now.workers_with_device_fault = 1;
   const std::string text = metrics.Text();
   for (const char* line : {
            "controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"success\"} 1",

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "operator/control/coordinator_options.h"
+
+namespace ringmaster::control {
+
+rendezvous::SetLimits LimitsOf(const core::SetGang& order) {
+  return {order.min * order.slots, order.target * order.slots, order.max * order.slots};
+}
+
+rendezvous::CoordinatorOptions CoordinatorOptionsOf(const std::string& job, const core::SetGang& order) {
+  const rendezvous::SetLimits limits = LimitsOf(order);
+  rendezvous::CoordinatorOptions options;
+  options.job = job;
+  options.min = limits.min;
+  options.target = limits.target;
+  options.max = limits.max;
+  options.slots = order.slots;
+  return options;
+}
+
+}  // namespace ringmaster::control

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// KubeBackend: PrepareGang creates and updates the objects of an attempt other than its pods. ReleaseGang
+// removes the scheduling gates of its pods once there is capacity for all of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "operator/kube/backend/kube_backend.h"
+#include "operator/kube/backend/prepared_mark.h"
+#include "operator/kube/backend/resources.h"
+#include "operator/wiring/names.h"
+
+namespace ringmaster::kube {
+namespace {
+
+constexpr size_t kMaxInFlight = 32;  // requests of one ReleaseGang
+
+Resource ResourceOfObject(const Json& object) {
+  const std::string_view version = json::Text(object, "apiVersion");
+  const size_t slash = version.find('/');
+  Resource resource;
+  if (slash != std::string_view::npos) resource.group = version.substr(0, slash);
+  resource.version = slash == std::string_view::npos ? version : version.substr(slash + 1);
+  const std::string_view kind = json::Text(object, "kind");
+  resource.plural = kind == "Service" ? "services" : kind == "ConfigMap" ? "configmaps" : "podgroups";
+  return resource;
+}
+
+}  // namespace
+
+// ---- what wiring needs: the gang provider, host ports and the authority
+
+wiring::Context KubeBackend::ContextOf(const JobRecord& job) const {
+  wiring::Context context = options_.context(job.key);
+  context.gang = GangOf(job);
+  context.host_port_base = PortsOf(job).first;
+  MutexLock lock(mutex_);
+  context.coordinator_ca_pem = authority_pem_;
+  return context;
+}
+
+PortRange KubeBackend::PortsOf(const JobRecord& job) const {
+  if (!job.spec->host_network) return {};
+  {
+    MutexLock lock(mutex_);
+    if (const JobState& state = StateOf(job); state.ports.count > 0) return state.ports;
+  }
+  for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
+    for (const auto& record : store->Group(job.key.ToString()))
+      if (const auto mark = ParseMark(*record->prepared_for); mark && record->owner->uid == job.uid)
+        return mark->ports;
+  return {};
+}
+
+Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job) {
+  if (!job.spec->host_network) return PortRange{};
+  const int64_t wanted = int64_t{std::max(job.spec->job.max, job.spec->job.replicas)} * job.spec->job.slots *
+                         wiring::kHostPortsPerRank;
+  const PortRange all = options_.host_ports;
+  const Error none{Code::kExhausted,
+                   fmt::format("needs {} ports on hostNetwork: no {} ports in a row are free in {}-{}",
+                               wanted, wanted, all.first, all.first + all.count - 1)};
+  if (wanted > all.count) return none;
+  if (const PortRange held = PortsOf(job); held.count >= wanted) return held;
+  MutexLock lock(mutex_);
+  std::vector<PortRange> taken;
+  for (const auto& [name, state] : job_states_) taken.push_back(state.ports);
+  for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
+    for (const auto& record : store->All())
+      if (const auto mark = ParseMark(*record->prepared_for)) taken.push_back(mark->ports);
+  const auto found = FreePorts(all, std::move(taken), static_cast<int32_t>(wanted));
+  if (!found) return none;
+  StateOf(job).ports = *found;
+  return *found;
+}
+
+// ---- PrepareGang
+
+Store<ObjectRecord>* KubeBackend::StoreOf(const std::string& kind, const std::string& api_version) {
+  if (kind == "Service") return &services_;
+  if (kind == "ConfigMap") return &config_maps_;
+  for (auto& [api, store] : groups_)
+    if (ResourceOf(api).ApiVersion() == api_version) return store.get();
+  return nullptr;
+}
+
+// Writes all objects at the same time, since none needs another. Creates an object that does not exist,
+// updates one that this job owns, and fails for one with another owner.
+class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation> {
+ public:
+  Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects, Done done)
+      : backend_(backend),
+        job_(std::move(job)),
+        action_(action),
+        objects_(std::move(objects)),
+        done_(std::move(done)),
+        left_(objects_.size()) {}
+
+  void Begin() {
+    if (objects_.empty()) return End();
+    for (const Json& object : objects_) Make(object);
+  }
+
+ private:
+  struct Part {
+    const Json& object;
+    Store<ObjectRecord>* store = nullptr;
+    Resource resource;
+    std::string name;
+  };
+
+  void Make(const Json& object) {
+    Part part{object,
+              backend_.StoreOf(object["kind"].get<std::string>(), object["apiVersion"].get<std::string>()),
+              ResourceOfObject(object), object["metadata"]["name"].get<std::string>()};
+    CHECK(part.store != nullptr, "no store for {}", object["kind"].get<std::string>());
+    if (!backend_.options_.may_write()) return Take(part, NotLeading());
+    const auto known = part.store->Get(job_->key.namespace_ + "/" + part.name);
+    if (known && known->owner->uid == job_->uid) return Apply(part);
+    backend_.client_.Create(part.resource, job_->key.namespace_, object,
+                            backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+                              if (!result.ok() && result.error().code == Code::kAlreadyExists)
+                                return self->Identify(part);
+                              self->Take(part, result);
+                            }),
+                            ApiClient::Response::kMetadata);
+  }
+  void Apply(const Part& part) {
+    backend_.client_.Apply(part.resource, job_->key.namespace_, part.name, "", part.object, true,
+                           backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+                             self->Take(part, result);
+                           }));
+  }
+  void Identify(const Part& part) {
+    backend_.client_.Get(
+        part.resource, job_->key.namespace_, part.name,
+        backend_.Guard([self = shared_from_this(), part](const Result<Json>& result) {
+          if (!result.ok()) return self->Take(part, result);
+          if (ControllerUid(*result) == self->job_->uid) return self->Apply(part);
+          self->Take(part,
+                     Error{Code::kForbidden,
+                           fmt::format("{} {}/{} exists and {}: delete it, or give the job another name",
+                                       part.resource.plural, self->job_->key.namespace_, part.name,
+                                       DescribeController(*result))});
+        }));
+  }
+  void Take(const Part& part, const Result<Json>& result) {
+    bool last = false;
+    {
+      MutexLock lock(mutex_);
+      if (result.ok())
+        created_.push_back({part.store, part.name, RevisionOf(*result),
+                            part.object["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
+      else if (!error_)
+        error_ = result.error();
+      last = --left_ == 0;
+    }
+    if (last) End();
+  }
+  void End() {
+    MutexLock lock(mutex_);
+    const std::optional<Error> error = error_;
+    std::vector<CreatedObject> created = std::move(created_);
+    lock.Unlock();
+    if (error) return done_(*error);
+    backend_.OnPrepared(job_, action_, std::move(created));
+    done_(Revision{0});
+  }
+
+  KubeBackend& backend_;
+  const Job job_;
+  const core::PrepareGang action_;
+  const std::vector<Json> objects_;
+  const Done done_;
+  Mutex mutex_;
+  size_t left_ RM_GUARDED_BY(mutex_) = 0;
+  std::vector<CreatedObject> created_ RM_GUARDED_BY(mutex_);
+  std::optional<Error> error_ RM_GUARDED_BY(mutex_);  // the first
+};
+
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
+                          Done done) {
+  if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
+  const Result<PortRange> ports = AllocatePorts(*job);
+  if (!ports.ok()) return done(ports.error());
+  wiring::Context context = ContextOf(*job);
+  context.attempt = action.attempt;
+  context.size = action.min;  // the PodGroup's minimum; no other object here depends on the size
+  std::vector<Json> objects = wiring::ObjectsOf(job->ToApi(), job->uid, context);
+  const uint64_t authority = job->spec->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
+  const std::string mark = MarkText({action, static_cast<int64_t>(objects.size()), authority, *ports});
+  for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
+  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Begin();
+}
+
+void KubeBackend::OnPrepared(const Job& job, const core::PrepareGang& action,
+                             std::vector<CreatedObject> created) {
+  {
+    MutexLock lock(mutex_);
+    StateOf(*job).created = std::move(created);
+  }
+  // Delete the PodGroups of older attempts. Best effort: the garbage collector deletes them with the job.
+  const std::string group = wiring::GroupName(job->key.name, action.attempt);
+  for (const auto& [api, store] : groups_) {
+    const auto records = store->Group(job->key.ToString());
+    for (const auto& record : records) {
+      if (record->owner->uid != job->uid || record->name == group) continue;
+      DeleteOptions options;
+      options.uid = record->uid;
+      client_.Delete(ResourceOf(api), job->key.namespace_, record->name, options, [](const Result<Json>&) {});
+    }
+  }
+  Notify(job->key.ToString());
+}
+
+// ---- ReleaseGang
+
+class KubeBackend::Release : public std::enable_shared_from_this<Release> {
+ public:
+  Release(KubeBackend& backend, std::string space, std::deque<core::PodRef> pods, Done done)
+      : backend_(backend),
+        space_(std::move(space)),
+        done_(std::move(done)),
+        pods_(std::move(pods)),
+        left_(pods_.size()) {}
+
+  void Begin() {
+    size_t first = 0;
+    {
+      MutexLock lock(mutex_);
+      first = std::min(pods_.size(), kMaxInFlight);
+    }
+    if (first == 0) return done_(Revision{0});
+    for (size_t i = 0; i < first; ++i) ReleaseNext();
+  }
+
+ private:
+  void ReleaseNext() {
+    core::PodRef pod;
+    {
+      MutexLock lock(mutex_);
+      if (pods_.empty()) return;
+      pod = std::move(pods_.front());
+      pods_.pop_front();
+    }
+    if (!backend_.options_.may_write()) return Answer(pod.uid, NotLeading());
+    const Json patch = {
+        {"metadata", {{"uid", pod.uid}}},
+        {"spec", {{"schedulingGates", Json::array({{{"$patch", "delete"}, {"name", wiring::kGangGate}}})}}}};
+    backend_.client_.Patch(kPods, space_, pod.name, "", ApiClient::PatchType::kStrategic, patch,
+                           backend_.Guard([self = shared_from_this(), uid = pod.uid](Result<Json> result) {
+                             self->Answer(uid, result.ok() ? Result<Revision>(RevisionOf(*result))
+                                                           : Result<Revision>(result.error()));
+                           }));
+  }
+  void Answer(const std::string& uid, const Result<Revision>& result) {
+    // The pod was not released, so its reservation ends. After a lost response it is kept until the view
+    // shows the pod.
+    if (!result.ok() && result.error().code != Code::kAmbiguous) {
+      {
+        MutexLock lock(backend_.mutex_);
+        backend_.capacity_.Unreserve(uid);
+      }
+      backend_.CapacityChanged();  // other jobs may wait for it
+    }
+    bool last = false;
+    Result<Revision> outcome = Revision{0};
+    {
+      MutexLock lock(mutex_);
+      if (result.ok())
+        newest_ = std::max(newest_, result.value());
+      else if (!error_)
+        error_ = result.error();
+      last = --left_ == 0;
+      outcome = error_ ? Result<Revision>(*error_) : Result<Revision>(newest_);
+    }
+    if (!last) return ReleaseNext();
+    done_(std::move(outcome));
+  }
+
+  KubeBackend& backend_;
+  const std::string space_;
+  const Done done_;
+  Mutex mutex_;
+  std::deque<core::PodRef> pods_ RM_GUARDED_BY(mutex_);
+  size_t left_ RM_GUARDED_BY(mutex_);
+  Revision newest_ RM_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> error_ RM_GUARDED_BY(mutex_);
+};
+
+void KubeBackend::Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action,
+                          Done done) {
+  std::deque<core::PodRef> gated;
+  std::vector<std::string> uids;
+  std::shared_ptr<const core::PodShape> shape;
+  for (const core::PodRef& ref : action.pods) {
+    const auto record = pods_.Get(write.key.namespace_ + "/" + ref.name);
+    if (!record || !record->own) return done(Error{Code::kNotFound, "no pod " + ref.name});
+    if (record->uid() != ref.uid)
+      return done(Error{Code::kConflict, "pod " + ref.name + " has been replaced"});
+    if (!record->own->pod.gated) continue;
+    gated.push_back(ref);
+    uids.push_back(ref.uid);
+    shape = record->own->shape;
+  }
+  const std::vector<std::string> placed = NodesOf(*job, action.attempt);
+  if (shape) {
+    MutexLock lock(mutex_);
+    if (!capacity_.Reserve(uids, shape, placed))
+      return done(Error{Code::kConflict, fmt::format("no capacity any more for {} pods of {}", uids.size(),
+                                                     write.key.ToString())});
+  }
+  std::make_shared<Release>(*this, write.key.namespace_, std::move(gated), std::move(done))->Begin();
+}
+
+}  // namespace ringmaster::kube
