@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trainers in pods on this machine's test nodes are doing, without asking anybody: the page that each shares with its
-agent (worker/agent/shared_page.h) is mapped here, so a commit is seen within a millisecond, also on a node that is cut off."""
+"""Reads the progress of trainers on this machine's test nodes from the page that each shares with its agent
+(worker/agent/shared_page.h): a commit is visible within a millisecond, also on a node that is cut off."""
 
 import contextlib
 import dataclasses
@@ -10,7 +10,7 @@ import pathlib
 import struct
 
 FIELDS = struct.Struct("<QQq")  # heartbeat, generation, step
-OFFSET = 56                     # of the first of them: magic 8, mutex 40, ready 4, activity 4
+OFFSET = 56                     # of the first field: magic 8, mutex 40, ready 4, activity 4
 MAGIC = struct.pack("<Q", 0x52494E474D535431)
 
 
@@ -19,7 +19,7 @@ class Page:
         self._memory = memory
 
     def read(self):
-        """(generation, step)"""
+        """Returns (generation, step)."""
         _, generation, step = FIELDS.unpack_from(self._memory, OFFSET)
         return generation, step
 
@@ -32,7 +32,7 @@ def environment_of(pid):
 
 
 def page_of(agent):
-    """Of the trainer that this agent has now; None: there is none, or the agent is gone."""
+    """Maps the page of the agent's current trainer; None: it has none, or the agent has ended."""
     with contextlib.suppress(OSError, ValueError):
         for entry in pathlib.Path(f"/proc/{agent}/fd").iterdir():
             if not os.readlink(entry).startswith("/memfd:ringmaster-slot"):
@@ -50,11 +50,11 @@ def page_of(agent):
 class Worker:
     node: str
     agent: int  # pid of the pod's first process, as this machine sees it
-    page: Page  # of its trainer; None: it has none
+    page: Page  # the trainer's; None: no trainer runs
 
 
 def workers_of(rig, job):
-    """{pod: Worker} of those that run now."""
+    """Returns {pod: Worker} for the running workers."""
     found = {}
     for node in rig.nodes.status()["nodes"]:
         for pid, _ in rig.nodes.processes(node, "ringmaster-agen"):

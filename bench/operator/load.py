@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/operator/run puts on an API server and reads from it: kept connections, a watch, processes' CPU and memory.
+"""Load generation and measurement for bench/operator/run: kept connections, a watch, CPU and memory of processes.
 
 Everything here is cheap on purpose: it runs on the machine that is measured.
 """
@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TICKS = os.sysconf("SC_CLK_TCK")
-KEPT_S = 30  # the API server ends connections on which nothing is asked
+KEPT_S = 30  # the API server closes idle connections
 JOB, ATTEMPT = "ringmaster.dev/job", "ringmaster.dev/attempt"
 
 
 class Client:
-    """One kept connection. Not for two threads at once."""
+    """A kept connection. Not thread-safe."""
 
     def __init__(self, kubeconfig):
         config = json.loads(pathlib.Path(kubeconfig).read_text())
@@ -39,7 +39,7 @@ class Client:
         self._used = time.monotonic()
         if self._connection is None:
             tls = ssl.create_default_context()
-            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # loopback; what is measured is the server
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # loopback; the server is measured, not TLS verification
             self._connection = http.client.HTTPSConnection(*self._address, context=tls)
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
         if body is not None:
@@ -65,7 +65,7 @@ class Client:
 
 
 def parallel(kubeconfig, connections, call, items):
-    """call(client, item) for all items, over so many kept connections."""
+    """Runs call(client, item) for all items over this many kept connections."""
     local = threading.local()
 
     def one(item):
@@ -83,11 +83,11 @@ def _poster(kubeconfig, path, bodies, barrier):
     barrier.wait()
     for body in bodies:
         client.text("POST", path, body)
-    os._exit(0)  # a forked child has nothing to tidy up
+    os._exit(0)  # a forked child must not run exit handlers
 
 
 def post_from_processes(kubeconfig, path, bodies, clients):
-    """POSTs all bodies from so many processes with one kept connection each; seconds."""
+    """POSTs all bodies from this many processes with one kept connection each. Returns the seconds."""
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(clients + 1)
     processes = [context.Process(target=_poster, args=(kubeconfig, path, bodies[i::clients], barrier))
@@ -99,12 +99,12 @@ def post_from_processes(kubeconfig, path, bodies, clients):
     for process in processes:
         process.join()
     if any(process.exitcode for process in processes):
-        raise SystemExit("a client of the ceiling failed")
+        raise SystemExit("a client of the baseline failed")
     return time.monotonic() - began
 
 
 class PodWatch:
-    """Counts pods as they come and go, from a metadata-only watch in a thread.
+    """Counts created and deleted pods with a metadata-only watch in a thread.
 
     added: (monotonic seconds, job, attempt, name) in order. overlaps: pods that were made while one of another attempt of
     their job still existed, in the order of the API server's own history. Which job and which attempt: by these labels.
@@ -134,11 +134,11 @@ class PodWatch:
                 for line in self._client.stream(path, METADATA):
                     self._on(line)
             except (OSError, http.client.HTTPException, ValueError, AttributeError):
-                pass  # closed by us, or the server is tired of a slow reader: on from the last version
+                pass  # closed by us, or by the server because we read too slowly: continue from the last version
 
     def _on(self, line):
         now = time.monotonic()
-        kind = line[9:14]  # {"type":"ADDED",...: most lines are MODIFIED, and those we need not read
+        kind = line[9:14]  # {"type":"ADDED",...: most lines are MODIFIED, which need not be parsed
         if kind == b"MODIF":
             return
         event = json.loads(line)
@@ -164,8 +164,8 @@ class PodWatch:
         deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline:
-                raise SystemExit(f"not within {timeout_s} s: {what} ({len(self.added)} pods made, "
-                                 f"{len(self.deleted)} gone)")
+                raise SystemExit(f"not within {timeout_s} s: {what} ({len(self.added)} pods created, "
+                                 f"{len(self.deleted)} deleted)")
             time.sleep(0.02)
 
     def close(self):
@@ -178,7 +178,7 @@ def cpu_s(pid):
 
 
 def memory_mb(pid, field="VmRSS"):
-    """10^6 bytes."""
+    """Returns megabytes (10^6 bytes)."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024 / 1e6

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people and tools do with TrainingJobs through kubectl, against a real API server with our CRD."""
+"""Common uses of TrainingJobs through kubectl, on a real API server with the CRD."""
 
 import json
 import pathlib
@@ -43,7 +43,7 @@ class Kubectl(unittest.TestCase):
         return self.c.api.request("PATCH", f"{PATH}/{manifest['metadata']['name']}?fieldManager={manager}", manifest,
                                   "application/apply-patch+yaml")
 
-    def test_nothing_about_the_definition_is_wrong(self):
+    def test_crd_has_no_violations(self):
         conditions = {c["type"]: c["status"] for c in self.c.get("crd", "trainingjobs.ringmaster.dev")["status"]["conditions"]}
         self.assertEqual(conditions.get("NamesAccepted"), "True")
         self.assertEqual(conditions.get("NonStructuralSchema", "False"), "False")
@@ -131,11 +131,11 @@ class Kubectl(unittest.TestCase):
         both = apply_status("quota", condition("Admitted", "True"))
         self.assertEqual([c["type"] for c in both], ["Ready", "Admitted"])
 
-    def test_kubectl_refuses_what_it_does_not_know(self):
+    def test_kubectl_rejects_unknown_fields(self):
         with self.assertRaisesRegex(KubectlError, 'unknown field "spec.workers.replica"'):
             self.create(native("strict", replica=3))
 
-    def test_the_spec_is_not_changed_through_the_status_nor_the_other_way_round(self):
+    def test_spec_and_status_are_written_separately(self):
         path = self.create(native("apart"), {"phase": "Running"})
         self.c.api.patch(path + "/status", {"spec": {"suspend": True}, "status": {"phase": "Failed"}})
         self.c.api.patch(path, {"spec": {"workers": {"replicas": 5}}, "status": {"phase": "Pending"}})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs client_checks against a control plane of its own, with its rights, without them, and through a restart."""
+"""Runs client_checks against a separate control plane: with full rights, without rights, and during a restart."""
 
 import os
 import pathlib

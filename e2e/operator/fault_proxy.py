@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands between the operator and the API server, and does what networks and overloaded servers do.
+"""A proxy between the operator and the API server that injects the faults of networks and overloaded servers.
 
     proxy = FaultProxy(cluster)                 # plain HTTP on loopback; proxy.kubeconfig(path_of_a_kubeconfig)
     proxy.rule = lambda request: LOSE_REPLY if request.is_write and request.number == 7 else None
 
-A rule is asked once per request, on that request's thread, and gives back one of the faults below, or None.
+The proxy calls the rule once per request, on that request's thread. The rule returns one of the faults below, or None.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ import time
 import urllib.parse
 
 LOSE_REQUEST = "lose the request: the connection ends before the server sees it"
-LOSE_REPLY = "lose the reply: it is done, and the connection ends"
+LOSE_REPLY = "lose the reply: the server executes the request, and the connection ends"
 
 
 @dataclasses.dataclass
 class Answer:
-    """The server's own refusal, without the server."""
+    """Answers with this error instead of the server."""
     code: int
     reason: str
     retry_after_s: int | None = None
@@ -37,7 +37,7 @@ class Delay:
 
 @dataclasses.dataclass
 class Cut:
-    """A stream (or an answer) ends after so many bytes."""
+    """Ends a stream (or a response) after this many bytes."""
     bytes: int
 
 
@@ -47,7 +47,7 @@ class Request:
     target: str
     headers: dict
     body: bytes
-    number: int  # of this kind (write or not), from 1
+    number: int  # counts requests of this kind (write or not) from 1
 
     @property
     def is_write(self):
@@ -67,7 +67,7 @@ class FaultProxy:
         self._upstream = (url.hostname, url.port)
         self._tls = ssl.create_default_context(cafile=cluster.folder / "pki/ca.crt")
         self.rule = lambda request: None
-        self.requests = []  # (method, target, status or fault), for the tests to look at
+        self.requests = []  # (method, target, status or fault), for tests
         self._counts = {True: 0, False: 0}
         self._lock = threading.Lock()
         self._connections = set()
@@ -85,7 +85,7 @@ class FaultProxy:
         self.cut_all()
 
     def kubeconfig(self, original):
-        """A copy of a kubeconfig (as e2e/cluster writes them: JSON) that leads here."""
+        """Returns a copy of a kubeconfig (JSON, as e2e/cluster writes it) with this proxy as its server."""
         config = json.loads(pathlib.Path(original).read_text())
         config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self.port}"}
         copy = pathlib.Path(f"{original}-proxied")
@@ -98,7 +98,7 @@ class FaultProxy:
         return self._counts[True]
 
     def cut_all(self):
-        """Every connection ends now, as when a network device forgets them."""
+        """Ends all connections, as when a network device drops their state."""
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
@@ -152,7 +152,7 @@ class FaultProxy:
             return Request(method, target, headers, body, self._counts[write])
 
     def _handle(self, request, connection, upstream):
-        """False: the connection is over."""
+        """Returns False when the connection has ended."""
         fault = self.rule(request)
         limit = None
         if isinstance(fault, Delay):
@@ -199,7 +199,7 @@ class FaultProxy:
             if limit is not None and sent + len(data) >= limit:
                 data = data[:max(0, limit - sent)]
                 if data:
-                    connection.sendall(f"{len(data):x}\r\n".encode() + data)  # not even the chunk is whole
+                    connection.sendall(f"{len(data):x}\r\n".encode() + data)  # the last chunk is incomplete
                 return False
             connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")
             sent += len(data)
@@ -212,8 +212,8 @@ class FaultProxy:
 
 
 def storm(seed, share=0.15):
-    """A rule that does any of it at random, to this share of the requests. Leases are spared: losing one ends an operator
-    by design."""
+    """Returns a rule that injects random faults into this share of the requests. Requests for Leases are excluded: an
+    operator that loses its Lease exits by design."""
     source = random.Random(seed)
     lock = threading.Lock()
 

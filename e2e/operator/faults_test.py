@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server, a network or a crash can do to the operator: whatever it is, jobs converge, no two pod sets of a job are
-ever alive at a time, no pod is orphaned and no restart is forgotten."""
+"""Faults of the API server and the network, and crashes of the operator. After each of them jobs converge; two pod sets of a
+job are never alive at the same time, no pod is orphaned and no restart is lost."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from rig import Cluster, Rig, job
 SEED = int(os.environ.get("RINGMASTER_SEED", "1"))
 
 
-# A single replica that outlasts an outage; with the rig's short Lease it would end, and nobody would take over.
+# For a single replica that must survive an outage: with the rig's short Lease it would exit, and no replica would take over.
 PATIENT = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40}
 
 
 class Watchman:
-    """Looks at all pods of all jobs all the time, by a watch of its own straight from the API server."""
+    """Checks all pods of all jobs continuously, by a watch that bypasses the proxy."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -51,14 +51,14 @@ class Watchman:
                     else:
                         self._pods[pod["metadata"]["uid"]] = pod
                     self._check()
-            except Exception:  # the API server is away, or nothing happens
+            except Exception:  # the API server is down, or no event arrives
                 time.sleep(0.05)
 
     def _check(self):
         attempts = {}
         for pod in self._pods.values():
             if pod["status"].get("phase") in ("Pending", "Running"):
-                # The name, which nobody can edit: <job>-<attempt>-<rank>.
+                # The name cannot be edited: <job>-<attempt>-<rank>.
                 owner = pod["metadata"]["ownerReferences"][0]["uid"]
                 attempts.setdefault(owner, set()).add(pod["metadata"]["name"].split("-")[-2])
         for owner, alive in attempts.items():
@@ -71,16 +71,16 @@ class Watchman:
 
 
 class WallClock:
-    """The wall clock of one operator, to be set while it runs."""
+    """The wall clock of one operator. It can be set while the operator runs."""
 
     def __init__(self, rig, days=0):
         shim = os.environ["RINGMASTER_WALL_CLOCK_SHIM"]
         if not os.path.exists(shim):
-            raise FileNotFoundError(shim)  # the loader would only warn, and no clock would jump
+            raise FileNotFoundError(shim)  # without the library the loader only warns, and the clock never changes
         self.file = rig.folder / f"wall-clock-{time.monotonic_ns()}"
         self.file.write_bytes(bytes(8))
         self.set(days)
-        # The address sanitizer wants to be loaded first, and need not.
+        # The address sanitizer insists on being loaded first; that is not necessary.
         checks = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
         self.environment = {"LD_PRELOAD": shim, "RINGMASTER_WALL_CLOCK": str(self.file),
                             "ASAN_OPTIONS": checks}
@@ -91,7 +91,7 @@ class WallClock:
 
 
 class Faults(unittest.TestCase):
-    """One cluster for all, since each start of one takes as long as a test: every test leaves it running and empty."""
+    """All tests share a cluster, since starting one takes as long as a test. Every test leaves it running and empty."""
 
     @classmethod
     def setUpClass(cls):
@@ -109,14 +109,14 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.watchman.stop(), [])
 
     def clear(self):
-        """Nothing of this test is left for the next: no job, no pod, no holder of the Lease."""
+        """Removes what this test leaves: jobs, pods and the holder of the Lease."""
         for operator in self.rig.operators:
             if operator.process.poll() is None:
                 operator.resume()
                 operator.kill9()
         self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
         self.cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=60s")
-        # The collector may not know our kind yet, or again.
+        # The garbage collector may not know TrainingJobs at this moment.
         self.cluster.kubectl("delete", "services,configmaps,podgroups.scheduling.k8s.io", "-l", "ringmaster.dev/job")
         self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system", "--ignore-not-found")
 
@@ -125,8 +125,8 @@ class Faults(unittest.TestCase):
         self.wake_others()
 
     def wake_others(self):
-        """Kubernetes' own components look again only after up to half a minute, the longer the more often they were cut off;
-        their patience is not what is tested."""
+        """Restarts Kubernetes' own components, which reconnect only after up to half a minute, longer with each outage. The
+        tests do not test that."""
         for name in ("kcm", "scheduler", "kwok"):
             self.cluster.component(name).restart()
 
@@ -137,7 +137,7 @@ class Faults(unittest.TestCase):
         return bool(pods)
 
     def fail_and_wait(self, name, attempt, size, timeout_s=90):
-        """Fails a pod and waits for the next attempt to run whole."""
+        """Fails a pod and waits until all pods of the next attempt run."""
         self.cluster.wait(lambda: self.kill_pod(name), "a pod to kill", timeout_s)
         self.cluster.wait(lambda: self.rig.status(name).get("attempt") == attempt and self.rig.running(name, size),
                           f"attempt {attempt}", timeout_s)
@@ -160,18 +160,18 @@ class Faults(unittest.TestCase):
         self.cluster.compact()
         self.fail_and_wait(name, 3, 3)
 
-    def test_api_server_away_for_long(self):
+    def test_long_outage_of_the_api_server(self):
         operator = self.rig.start(**PATIENT).wait_leading()
         name = self.rig.apply(job("a", replicas=3))
         self.rig.wait_phase(name, "Running")
         self.cluster.component("apiserver").stop()
-        time.sleep(12)  # the outage itself is what is tested
+        time.sleep(12)  # the outage under test
         self.cluster.component("apiserver").start()
         self.wake_others()
         self.fail_and_wait(name, 2, 3)
         self.assertIsNone(operator.process.poll())
 
-    def test_storm(self):
+    def test_random_faults(self):
         with FaultProxy(self.cluster) as proxy:
             self.rig.start(kubeconfig=proxy.kubeconfig(self.rig.kubeconfig)).wait_leading()
             proxy.rule = storm(SEED)
@@ -203,7 +203,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(self.rig.status(name)["restarts"]["total"], 1)
 
     def test_leader_killed_at_every_write(self):
-        """Fault points are counted by the proxy: the leader dies before the write arrives, or after it was done."""
+        """The proxy counts writes. The leader is killed before a write arrives, or after the server has executed it."""
         with FaultProxy(self.cluster) as proxy:
             config = proxy.kubeconfig(self.rig.kubeconfig)
             operators = [self.rig.start(kubeconfig=config), self.rig.start(kubeconfig=config)]
@@ -242,8 +242,8 @@ class Faults(unittest.TestCase):
                     operators = [o for o in operators if o.process.poll() is None]
                     operators.append(self.rig.start(kubeconfig=config))
 
-    def test_operator_stopped_and_woken_up_again_does_no_harm(self):
-        """A leader that stands still for longer than its Lease, and then goes on in the middle of what it did."""
+    def test_leader_continued_after_its_lease_expired_writes_nothing(self):
+        """A leader is stopped for longer than its Lease and then continues in the middle of its work."""
         first = self.rig.start().wait_leading()
         name = self.rig.apply(job("a", replicas=3))
         self.rig.wait_phase(name, "Running")
@@ -253,7 +253,7 @@ class Faults(unittest.TestCase):
         second.wait_leading()
         self.cluster.wait(lambda: self.rig.status(name).get("attempt") == 2 and self.rig.running(name, 3), "attempt 2")
         first.resume()
-        self.cluster.wait(lambda: first.process.poll() is not None, "the one that lost the Lease ends")
+        self.cluster.wait(lambda: first.process.poll() is not None, "the replica that lost the Lease exits")
         self.fail_and_wait(name, 3, 3)
 
     def test_failover_within_the_lease(self):
@@ -284,24 +284,24 @@ class Faults(unittest.TestCase):
         other = self.rig.apply(job("b", replicas=2))
         self.rig.wait_phase(other, "Running")
 
-    def test_crd_deleted_and_made_again(self):
+    def test_crd_deleted_and_created_again(self):
         self.rig.start().wait_leading()
-        # The garbage collector looks for new kinds every half a minute; from then on it knows ours.
+        # The garbage collector discovers new kinds every half a minute.
         first = self.rig.apply(job("first", replicas=1))
         self.rig.wait_phase(first, "Running")
         self.cluster.kubectl("delete", "tj", first)
-        self.cluster.wait(lambda: not self.rig.pods(first), "the garbage collector knows our kind", 90)
+        self.cluster.wait(lambda: not self.rig.pods(first), "the garbage collector deletes pods of TrainingJobs", 90)
         name = self.rig.apply(job("a", replicas=2))
         self.rig.wait_phase(name, "Running")
         self.cluster.kubectl("delete", "crd", "trainingjobs.ringmaster.dev", "--timeout=90s")
-        self.cluster.wait(lambda: not self.rig.pods(name), "the pods went with it", 90)
+        self.cluster.wait(lambda: not self.rig.pods(name), "the pods are deleted with the job", 90)
         self.rig.install()
         name = self.rig.apply(job("b", replicas=2))
         self.rig.wait_phase(name, "Running", timeout_s=90)
 
     def test_wall_clock_jumps(self):
-        """Whatever the wall clock of an operator says, or said to the one before it: nothing is decided by it."""
-        with FaultProxy(self.cluster) as proxy:  # plain HTTP: certificates do look at the clock
+        """Decisions do not depend on the wall clock of this operator, or of the one before it."""
+        with FaultProxy(self.cluster) as proxy:  # plain HTTP, since certificates depend on the clock
             config = proxy.kubeconfig(self.rig.kubeconfig)
             clock = WallClock(self.rig)
             first = self.rig.start(kubeconfig=config, environment=clock.environment, **PATIENT).wait_leading()
@@ -313,7 +313,7 @@ class Faults(unittest.TestCase):
             self.fail_and_wait(name, 3, 2)
             first.kill9()
             self.cluster.kubectl("delete", "lease", "ringmaster-operator", "-n", "ringmaster-system")
-            # What the first has written lies days ahead of the second.
+            # For the second operator, the times written by the first are days in the future.
             late = WallClock(self.rig, days=-5)
             self.rig.start(kubeconfig=config, environment=late.environment, **PATIENT).wait_leading()
             self.fail_and_wait(name, 4, 2)
@@ -324,7 +324,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(self.rig.status(name)["restarts"]["total"], 3)
 
     def test_huge_foreign_objects(self):
-        """Others' objects as large as the server takes them, changed again and again, are neither kept nor choked on."""
+        """Other controllers' objects of the maximum size that change all the time are not kept, and do not stop the watch."""
         operator = self.rig.start().wait_leading()
         before = operator.rss_mib()
         self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge"}, "spec": {
@@ -346,18 +346,18 @@ class Faults(unittest.TestCase):
         self.assertEqual(operator.get("health", "/readyz")[0], 200)
         self.assertEqual(operator.metric("rest_client_requests_total", method="WATCH", code="<error>"), 0)
         print(f"RSS {before:.0f} MiB, {operator.rss_mib():.0f} MiB after 2 x 10 objects of 1.2 MB")
-        # Their memory must not stay with us: a few of them at a time at most.
+        # Their memory must be freed: it may hold a few of them at a time.
         self.assertLess(operator.rss_mib() - before, 64)
         self.cluster.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"conditions": [
             {"type": f"example.com/c{i}", "$patch": "delete"} for i in range(2000)]}}, "strategic")
 
-    def test_user_edits_our_fields(self):
+    def test_user_edits_labels(self):
         self.rig.start().wait_leading()
         name = self.rig.apply(job("a", replicas=2))
         self.rig.wait_phase(name, "Running")
         self.cluster.kubectl("label", "pod", "a-1-0", "ringmaster.dev/attempt=7", "ringmaster.dev/rank=x", "--overwrite")
 
-        # Owner and name say whose pod it is; labels are for people, and lies in them change nothing.
+        # Owner and name decide which job a pod belongs to; wrong labels have no effect.
         self.cluster.pod_exit("default", "a-1-0", 1, "after the edit")
         self.cluster.wait(lambda: self.rig.status(name).get("attempt") == 2 and self.rig.running(name, 2), "attempt 2", 90)
         self.assertEqual([pod["metadata"]["name"] for pod in self.rig.live(name)], ["a-2-0", "a-2-1"])

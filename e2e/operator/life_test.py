@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a job on a real API server, as a user sees it."""
+"""The life cycle of a job on a real API server, as users see it."""
 
 import json
 import unittest
@@ -78,7 +78,7 @@ class Life(unittest.TestCase):
         rig.wait_phase(name, "Running")
         self.assertEqual(rig.status(name)["attempt"], 2)
 
-    def test_delete_takes_everything_along(self):
+    def test_delete_removes_all_objects(self):
         rig, c = self.rig, self.cluster
         name = rig.apply(job("gone", replicas=2))
         rig.wait_phase(name, "Running")
@@ -87,7 +87,7 @@ class Life(unittest.TestCase):
         services = c.get("services")
         self.assertNotIn(name, [service["metadata"]["name"] for service in services])
 
-    def test_foreign_pod_of_the_same_name_is_left_alone(self):
+    def test_foreign_pod_of_the_same_name_is_not_touched(self):
         rig, c = self.rig, self.cluster
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0"}, "spec": {
             "containers": [{"name": "x", "image": "registry.local/x:1"}]}}))
@@ -112,7 +112,7 @@ class Life(unittest.TestCase):
         pod = c.get("pod", "theirs-1-1")["metadata"]
         self.assertEqual((pod["uid"], pod["ownerReferences"][0]["name"]), (before, "somebody"))
         self.assertNotIn("deletionTimestamp", pod)
-        c.kubectl("delete", "configmap", "somebody")  # and the pod with it
+        c.kubectl("delete", "configmap", "somebody")  # the garbage collector deletes the pod with it
         rig.wait_phase(name, "Running", timeout_s=90)
 
     def test_a_job_that_only_the_operator_finds_invalid(self):
@@ -133,7 +133,7 @@ class Life(unittest.TestCase):
         events = c.wait(lambda: [e for e in c.get("events") if e["reason"] == "Invalid"], "the event")
         self.assertIn("nested deeper than 64", events[0]["message"])
         self.assertEqual(rig.pods(name), [])
-        # As the API server says to who would correct it at once.
+        # The API server reports the same to a user who corrects it.
         patch({"suspend": True})
         rig.wait_condition(name, "Suspended")
         self.assertEqual(rig.condition(name, "Admitted")["reason"], "Invalid")
@@ -142,7 +142,7 @@ class Life(unittest.TestCase):
         rig.wait_phase(name, "Running")
         self.assertEqual(rig.condition(name, "Admitted")["reason"], "Accepted")
 
-    def test_host_network_gives_each_job_ports_of_its_own(self):
+    def test_host_network_gives_each_job_separate_ports(self):
         rig, c = self.rig, self.cluster
 
         def ports(name):
@@ -158,12 +158,12 @@ class Life(unittest.TestCase):
         type(self).operator = rig.start(**STEADY).wait_leading()
         c.pod_exit("default", "host-b-1-0", 1, "boom")
         c.wait(lambda: rig.status("host-b").get("attempt") == 2 and rig.running("host-b", 3), "the second attempt")
-        self.assertEqual(ports("host-b"), second, "the next leader knows them")
+        self.assertEqual(ports("host-b"), second, "the next leader keeps the ports")
         third = rig.apply(job("host-c", replicas=1, spec=spec))
         rig.wait_phase(third, "Running")
         self.assertFalse(set(ports(third)) & (set(first) | set(second)))
 
-    def test_hand_deleted_things_come_back(self):
+    def test_deleted_objects_are_created_again(self):
         rig, c = self.rig, self.cluster
         name = rig.apply(job("robust", replicas=2))
         rig.wait_phase(name, "Running")
@@ -173,7 +173,7 @@ class Life(unittest.TestCase):
         c.kubectl("delete", "pod", "robust-1-0", "--grace-period=0", "--force")
         c.wait(lambda: rig.running(name, 2) and rig.status(name)["phase"] == "Running", "two pods again")
 
-    def test_gang_waits_for_room_and_says_what_is_missing(self):
+    def test_gang_waits_for_capacity_and_reports_what_is_missing(self):
         rig, c = self.rig, self.cluster
         eight = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
             "limits": {"nvidia.com/gpu": 8}}}]}}}
@@ -182,31 +182,31 @@ class Life(unittest.TestCase):
         rig.wait_phase(first, "Running")
         second = rig.apply(job("big-two", replicas=3, workers=eight, spec=spec))
         found = rig.wait_condition(second, "Scheduled", "False")
-        c.wait(lambda: "nvidia.com/gpu" in rig.condition(second, "Scheduled")["message"], "what is missing is told")
+        c.wait(lambda: "nvidia.com/gpu" in rig.condition(second, "Scheduled")["message"], "the condition names the missing resource")
         self.assertTrue(all(pod["spec"].get("schedulingGates") for pod in rig.live(second)), found)
         self.assertTrue(all("nodeName" not in pod["spec"] for pod in rig.live(second)))
         third = rig.apply(job("big-three", replicas=1, workers=eight, spec=spec))
-        rig.wait_phase(third, "Running")  # the smaller one fits beside the first
+        rig.wait_phase(third, "Running")  # the smaller one fits next to the first
         fourth = rig.apply(job("big-four", replicas=1, workers=eight, spec=spec))
-        c.wait(lambda: len(rig.live(fourth)) == 1, "it waits, too")
+        c.wait(lambda: len(rig.live(fourth)) == 1, "it waits as well")
         c.kubectl("delete", "tj", first, third)
-        rig.wait_phase(second, "Running")  # everybody who waits is told
+        rig.wait_phase(second, "Running")  # all waiting jobs are decided again
         rig.wait_phase(fourth, "Running")
 
-    def test_invalid_is_refused_before_anything_is_made(self):
+    def test_invalid_job_is_rejected_before_any_object_is_created(self):
         bad = job("refused", replicas=2)
         bad["spec"]["workers"].update(min=9, max=8)
         with self.assertRaisesRegex(KubectlError, "spec.workers"):
             self.rig.apply(bad)
 
-    def test_metrics_tell_what_happened(self):
+    def test_metrics_report_the_job(self):
         rig, c, operator = self.rig, self.cluster, self.operator
         counted = ("ringmaster_restarts_total", "ringmaster_jobs_ended_total", "workqueue_adds_total",
                    "workqueue_queue_duration_seconds_count", "workqueue_work_duration_seconds_count")
         before = {name: operator.metric(name) for name in counted}
         name = rig.apply(job("counted", replicas=2))
         rig.wait_phase(name, "Running")
-        c.wait(lambda: operator.metric("ringmaster_jobs", phase="Running") == 1, "the operator has seen it, too")
+        c.wait(lambda: operator.metric("ringmaster_jobs", phase="Running") == 1, "the metrics show the job")
         c.pod_exit("default", "counted-1-0", 1, "boom")
         c.wait(lambda: rig.status(name).get("attempt") == 2 and rig.running(name, 2), "the second attempt")
         for pod in rig.live(name):
@@ -221,14 +221,14 @@ class Life(unittest.TestCase):
         self.assertGreaterEqual(operator.metric("ringmaster_cached_objects", kind="nodes"), 4)
         self.assertEqual(operator.metric("ringmaster_jobs", phase="Running"), 0)
 
-    def test_config_lets_the_operator_in(self):
-        """config/operator.yaml is what the API server takes, in a namespace of the strictest level, and its Service leads to
-        the leader."""
+    def test_config_is_accepted(self):
+        """The API server accepts config/operator.yaml in a namespace with the strictest Pod Security level, and its Service
+        leads to the leader."""
         rig, c = self.rig, self.cluster
         c.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
         said = c.kubectl("apply", "--server-side", "-f", str(ROOT / "config/operator.yaml"))
         self.assertNotIn("Warning", said)
-        c.wait(lambda: len(c.get("pods", namespace=NAMESPACE)) == 2, "both replicas are let in")
+        c.wait(lambda: len(c.get("pods", namespace=NAMESPACE)) == 2, "both replicas are created")
         self.assertEqual(self.operator.stop(), 0)
         type(self).operator = rig.start(pod_ip="10.1.2.3", **STEADY).wait_leading()
         port = self.operator.port("rendezvous")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node is lost under a worker. Its coordinator hears that first, the cluster some time later."""
+"""A worker loses its node. The coordinator detects that first, the cluster some time later."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from rig import STEADY, Cluster, Rig, job
 class LostNode(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # Unknown after 12 s without a heartbeat: later than agents are taken for silent.
+        # Unknown after 12 s without a heartbeat: later than the coordinator declares an agent unresponsive.
         cls.cluster = cls.enterClassContext(Cluster(nodes=3, node_grace_s=12))
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -21,7 +21,7 @@ class LostNode(unittest.TestCase):
         cls.operator = cls.rig.start(rendezvous_address=address, rendezvous_advertise=address, **STEADY).wait_leading()
 
     def start(self, name, replicas):
-        """A gang with an agent for each worker; every worker takes a node of its own."""
+        """Starts a gang with an agent for each worker; every worker takes a separate node."""
         container = {"name": "worker", "image": "registry.local/worker:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         self.rig.apply(job(name, replicas=replicas, native=True,
                            workers={"min": 1, "template": {"spec": {"containers": [container]}}}))
@@ -44,11 +44,11 @@ class LostNode(unittest.TestCase):
         self.addCleanup(os.killpg, agent.process.pid, signal.SIGCONT)
 
     def replacement(self, name, lost):
-        """The pod in its place, as soon as it has a node."""
+        """Waits until the replacement pod has a node and returns it."""
         def made():
             return next((pod for pod in self.rig.live(name) if pod["metadata"]["name"] == lost["metadata"]["name"]
                          and pod["metadata"]["uid"] != lost["metadata"]["uid"] and "nodeName" in pod["spec"]), None)
-        return self.cluster.wait(made, "a pod in its place")
+        return self.cluster.wait(made, "a replacement pod")
 
     def test_the_loss_is_not_charged_and_nothing_lands_there(self):
         lost = self.start("loses", replicas=2)[1]
@@ -69,7 +69,7 @@ class LostNode(unittest.TestCase):
         self.assertFalse(status["ledger"].get("suspects"))
         self.assertEqual(status["attempt"], 1)
 
-    def test_without_other_room_it_goes_back(self):
+    def test_without_other_capacity_the_worker_returns_to_the_node(self):
         lost = self.start("returns", replicas=3)[2]
         self.freeze(lost)
         made = self.replacement("returns", lost)

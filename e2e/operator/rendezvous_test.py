@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rendezvous inside the leader, with real agents: who may take part, and who may not.
+"""The rendezvous server in the leader, with real agents: which of them are admitted.
 
 Pods of the fake nodes run nothing, so the agents run here, as processes with exactly what a pod would have: the token that the
 API server issues for that pod, the job's ConfigMap, the environment of the pod's own container."""
@@ -77,7 +77,7 @@ class Rendezvous(unittest.TestCase):
         cls.rig = cls.enterClassContext(Rig(cls.cluster))
         with socket.create_server(("127.0.0.1", 0)) as probe:
             cls.port = probe.getsockname()[1]
-        # The same port for every leader, as behind a Service.
+        # Every leader listens on the same port, as behind a Service.
         address = f"127.0.0.1:{cls.port}"
         cls.flags = {"rendezvous_address": address, "rendezvous_advertise": address}
         cls.operator = cls.rig.start(**cls.flags).wait_leading()
@@ -107,10 +107,10 @@ class Rendezvous(unittest.TestCase):
         self.assertGreater(self.rig.status("forms")["generation"], 0)
         self.assertEqual(self.operator.metric("ringmaster_workers_connected"), len(agents))
 
-    def test_strangers_are_refused(self):
+    def test_agents_without_a_valid_token_are_refused(self):
         mine, other = self.start("mine"), self.start("other")
         refused = self.agent(mine[0], RINGMASTER_JOB="default/other", RINGMASTER_POD=other[0]["metadata"]["name"])
-        self.operator.wait_log(rf"the token is of pod {mine[0]['metadata']['name']}")
+        self.operator.wait_log(rf"the token belongs to pod {mine[0]['metadata']['name']}")
         self.assertNotIn("welcome", refused.log.lower())
         self.agent(other[0], token=self.cluster.api.request(
             "POST", "/api/v1/namespaces/default/serviceaccounts/default/token",
@@ -123,13 +123,13 @@ class Rendezvous(unittest.TestCase):
     def test_plain_tcp_and_old_attempts_are_refused(self):
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as plain:
             plain.sendall(b"\0\0\0\2{}")
-            answer = plain.recv(100)  # a TLS alert at most
+            answer = plain.recv(100)  # at most a TLS alert
             self.assertFalse(answer.startswith(b"\0"), answer)
             self.assertEqual(plain.recv(100), b"")
-        # Encrypted it is, and the certificate is for what agents call.
+        # The connection is encrypted, and the certificate is valid for the name that agents use.
         pods = self.start("old")
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as raw:
-            # Trusted by the authority in the job's ConfigMap, for the name that agents call.
+            # The authority in the job's ConfigMap signs it, for the name that agents use.
             context = ssl.create_default_context(cadata=self.config_map(pods[0])["ca.crt"])
             with context.wrap_socket(raw, server_hostname="127.0.0.1") as secure:
                 self.assertIn(secure.version(), ("TLSv1.2", "TLSv1.3"))
@@ -138,7 +138,7 @@ class Rendezvous(unittest.TestCase):
         self.assertIsNone(stale.process.poll())
 
     def test_another_authority_reaches_a_gang_that_runs(self):
-        """An authority that lives for a minute is followed by another, while a gang runs that was told of the first alone."""
+        """An authority that lives for a minute is replaced while a gang runs that has only got the first one."""
         self.operator.stop()
         self.cluster.kubectl("delete", "secret", "ringmaster-rendezvous", "-n", "ringmaster-system", "--ignore-not-found")
         type(self).operator = self.rig.start(ca_life_seconds=60, **self.flags).wait_leading()
@@ -149,8 +149,8 @@ class Rendezvous(unittest.TestCase):
         self.rig.wait_condition("rotates", "FabricReady")
         before = self.cluster.wait(lambda: self.rig.status("rotates").get("generation"), "a generation")
 
-        def told():
-            """As the kubelet does: the files in the pods follow the ConfigMap."""
+        def bundle():
+            """Updates the files in the pods from the ConfigMap, as the kubelet does."""
             bundle = self.config_map(pods[0])["ca.crt"]
             for agent in agents:
                 fresh = agent.folder / "ca.crt.new"
@@ -158,11 +158,11 @@ class Rendezvous(unittest.TestCase):
                 fresh.rename(agent.folder / "ca.crt")
             return bundle
 
-        self.cluster.wait(lambda: told().count("BEGIN CERTIFICATE") == 2, "the next authority is told", 120, every_s=0.5)
-        self.cluster.wait(lambda: first not in told(), "the first authority is forgotten", 120, every_s=0.5)
+        self.cluster.wait(lambda: bundle().count("BEGIN CERTIFICATE") == 2, "the bundle has the next authority", 120, every_s=0.5)
+        self.cluster.wait(lambda: first not in bundle(), "the bundle has dropped the first authority", 120, every_s=0.5)
         self.operator.kill9()
         type(self).operator = self.rig.start(**self.flags).wait_leading()
-        self.cluster.wait(lambda: told() and self.rig.status("rotates")["generation"] > before,
+        self.cluster.wait(lambda: bundle() and self.rig.status("rotates")["generation"] > before,
                           "the agents have found the next leader", 60, every_s=0.5)
         self.rig.wait_condition("rotates", "FabricReady")
         self.assertTrue(all(a.process.poll() is None for a in agents))

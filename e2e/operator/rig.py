@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator as a process against a cluster of e2e/cluster, for tests.
+"""Runs the operator as a process against a cluster of e2e/cluster, for tests.
 
     with Cluster(nodes=4) as c, Rig(c) as rig:
         operator = rig.start()
@@ -7,7 +7,7 @@
         rig.wait_phase("a", "Running")
         operator.kill9()
 
-The rig installs the CRD and the operator's own RBAC; every operator runs under exactly these rights.
+The rig installs the CRD and the operator's RBAC; every operator runs with exactly these rights.
 """
 
 import json
@@ -26,14 +26,14 @@ from cluster import ApiError, Cluster, KubectlError  # noqa: F401  for the tests
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin"))
 NAMESPACE = "ringmaster-system"
-# The Lease as in a cluster, for tests that wait for none to run out: nothing that stands still for three seconds, be it a
-# disk or a processor, then ends their operator.
+# The default Lease, for tests that do not wait for a Lease to expire: a disk or a processor that stalls for three seconds
+# does not end their operator.
 STEADY = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:ringmaster-operator"
 
 
 def job(name, replicas=2, namespace="default", spec=None, workers=None, native=False):
-    """A TrainingJob as a dict. Workers of the cluster's fake nodes run nothing; one GPU each unless `workers` says."""
+    """Returns a TrainingJob as a dict. Workers on fake nodes run nothing; each has one GPU unless `workers` is set."""
     training = {"model": {"kind": "mlp", "layers": 1, "width": 16}, "data": {"kind": "idx", "path": "/data"},
                 "batch": {"samplesPerStep": 64, "microBatches": 64},
                 "optimizer": {"kind": "sgd", "learningRate": "0.1"}, "steps": 10}
@@ -49,7 +49,7 @@ def job(name, replicas=2, namespace="default", spec=None, workers=None, native=F
 
 
 class Operator:
-    """One process. Its log is a file; ports are read from there, so none is fixed."""
+    """An operator process. Its log is a file; the ports, which are not fixed, are read from it."""
 
     def __init__(self, rig, number, arguments, environment):
         self.log_file = rig.folder / f"operator-{number}.log"
@@ -65,12 +65,12 @@ class Operator:
         return self.log_file.read_text(errors="replace")
 
     def must_live(self):
-        """Fails with its log when it has ended."""
+        """Fails with the log if the process has ended."""
         if self.process.poll() is not None:
             raise AssertionError(f"{self.log_file.stem} ended with {self.process.returncode}; its log:\n{self.log[-8000:]}")
 
     def wait_log(self, pattern, timeout_s=60):
-        """The match of a pattern in the log, as soon as it is there."""
+        """Waits for a pattern in the log and returns the match."""
         deadline = time.monotonic() + timeout_s
         while True:
             found = re.search(pattern, self.log)
@@ -85,7 +85,7 @@ class Operator:
         return int(self.wait_log(rf"\b{what} port=(\d+)").group(1))
 
     def get(self, what, path):
-        """(status, text) of its health or metrics server."""
+        """Returns (status, text) from its health or metrics server."""
         self.must_live()
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port(what)}{path}", timeout=10) as answer:
@@ -94,7 +94,7 @@ class Operator:
             return error.code, error.read().decode()
 
     def metric(self, metric, **labels):
-        """The sum of a metric's series that carry these labels."""
+        """Returns the sum of a metric's series with these labels."""
         total = 0.0
         for line in self.get("metrics", "/metrics")[1].splitlines():
             found = re.fullmatch(r"([a-z_:]+)(?:\{(.*)\})? ([^ ]+)", line)
@@ -125,7 +125,7 @@ class Operator:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self, timeout_s=40):
-        """SIGTERM; its exit code. That it still runs is for the caller to expect."""
+        """Sends SIGTERM and returns the exit code. REQUIRES: the process runs."""
         self.must_live()
         self.process.terminate()
         try:
@@ -148,7 +148,7 @@ class Rig:
         return self
 
     def install(self):
-        """The namespace, the CRD and the operator's rights, as far as they are missing."""
+        """Creates the namespace, the CRD and the operator's RBAC where they are missing."""
         c = self.cluster
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
         c.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/ringmaster.dev_trainingjobs.yaml"))
@@ -165,13 +165,13 @@ class Rig:
         self._folder.cleanup()
 
     def _is_served(self):
-        # Not `kubectl wait`: it fails on a CRD so fresh that it has no conditions.
+        # Not `kubectl wait`: it fails on a new CRD that has no conditions yet.
         crd = self.cluster.api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.ringmaster.dev")
         return any(condition["type"] == "Established" and condition["status"] == "True"
                    for condition in crd.get("status", {}).get("conditions") or [])
 
     def start(self, kubeconfig=None, environment=None, **flags):
-        """Starts one more replica: flags as in lease_duration_seconds=4. Leases are short, so that a failover is quick."""
+        """Starts another replica; flags like lease_duration_seconds=4. The Lease is short, so that a failover is quick."""
         arguments = {"--kubeconfig": kubeconfig or self.kubeconfig, "--rendezvous-advertise": "127.0.0.1:1",
                      "--lease-duration-seconds": 4, "--renew-deadline-seconds": 3, "--retry-period-seconds": 1}
         arguments.update({"--" + name.replace("_", "-"): value for name, value in flags.items()})
@@ -179,7 +179,7 @@ class Rig:
         self.operators.append(operator)
         return operator
 
-    # --- what a user looks at
+    # --- what a user reads
 
     def apply(self, manifest):
         self.cluster.apply_text(json.dumps(manifest))
@@ -198,12 +198,12 @@ class Rig:
         return {"status": "Unknown", "reason": "", "message": ""}
 
     def pods(self, name, namespace="default"):
-        """Of the job, sorted by name."""
+        """Returns the job's pods, sorted by name."""
         path = f"/api/v1/namespaces/{namespace}/pods?labelSelector=ringmaster.dev/job%3D{name}"
         return sorted(self.cluster.api.get(path)["items"], key=lambda pod: pod["metadata"]["name"])
 
     def live(self, name, namespace="default"):
-        """Those that have not ended and are not on their way out."""
+        """Returns the pods that have not ended and are not being deleted."""
         return [pod for pod in self.pods(name, namespace) if "deletionTimestamp" not in pod["metadata"]
                 and pod["status"].get("phase") in ("Pending", "Running")]
 

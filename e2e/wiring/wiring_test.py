@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operator/wiring makes, before a real API server: every object is accepted, Pod Security decides as we foretell,
-and kubectl merges as we do. The tables are those of tests/unit/wiring."""
+"""Checks the objects of operator/wiring on a real API server: it accepts every object, Pod Security decides as predicted, and
+kubectl merges the same way. The tables are those of tests/unit/wiring."""
 
 import json
 import os
@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 LEVELS = ("baseline", "restricted")
 FLAGS = ("gang", "attempt", "excluded", "host-ports")
 
-# Lists that merge, with the member that tells elements apart: their order is no matter.
+# Lists that merge by key, with that key: their order does not matter.
 KEYED = {"containers": "name", "initContainers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath",
          "volumeDevices": "devicePath", "ports": "containerPort", "imagePullSecrets": "name", "hostAliases": "ip",
          "topologySpreadConstraints": "topologyKey", "schedulingGates": "name", "resourceClaims": "name"}
@@ -26,7 +26,7 @@ def table(name):
 
 
 def header(manifest):
-    """The "# key: value" lines at the top of a manifest of jobs/."""
+    """Reads the "# key: value" lines at the top of a manifest in jobs/."""
     found = {}
     for line in manifest.read_text().splitlines():
         if not line.startswith("# "):
@@ -77,13 +77,13 @@ class Wiring(unittest.TestCase):
                                                     cls.c.get("serviceaccount", namespace=n)}, f"{name} is usable")
 
     def last_object(self, text):
-        """The last document of YAML as kubectl reads it."""
+        """Returns the last document of the YAML as kubectl reads it."""
         last = text.split("---\n")[-1]
         return json.loads(self.c.kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-",
                                          stdin=last))
 
     def refused_by(self, pod):
-        """The mildest Pod Security level that refuses it, or "none"."""
+        """Returns the least strict Pod Security level that rejects the pod, or "none"."""
         for level in LEVELS:
             pod["metadata"]["namespace"] = level
             try:
@@ -102,12 +102,12 @@ class Wiring(unittest.TestCase):
                                       "--field-manager=ringmaster", "-f", "-", stdin=text)
                 self.assertEqual(len(said.splitlines()), text.count("---\n"), said)
 
-    def test_an_object_with_a_mistake_is_not(self):
+    def test_an_object_with_an_error_is_rejected(self):
         text = render(UNIT / "jobs/plain.yaml").replace("subdomain:", "subdomian:")
         with self.assertRaisesRegex(KubectlError, "subdomian"):
             self.c.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
 
-    def test_pod_security_decides_as_foretold(self):
+    def test_pod_security_decides_as_predicted(self):
         for manifest in manifests():
             with self.subTest(manifest.stem):
                 pod = self.last_object(render(manifest))
@@ -119,13 +119,13 @@ class Wiring(unittest.TestCase):
             with self.subTest(case["name"]):
                 pod = json.loads(self.c.kubectl("patch", "--local", "--type=strategic", "-o", "json", "-f", "-",
                                                 "-p", json.dumps(case["change"]), stdin=plain))
-                if "invalid" in case:  # the API server refuses it at any level
+                if "invalid" in case:  # the API server rejects it at every level
                     with self.assertRaisesRegex(ApiError, case["invalid"]):
                         self.refused_by(pod)
                 else:
                     self.assertEqual(self.refused_by(pod), case["refused_by"])
 
-    def test_kubectl_merges_as_we_do(self):
+    def test_kubectl_merges_the_same_way(self):
         same = 0
         for case in table("merge_cases.json"):
             with self.subTest(case["name"]):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which fields may change: the table in updates.json, which e2e/crd/verdicts_test.py also runs on a real API
+// Which fields may change: the table in updates.json, which e2e/crd/validation_test.py also runs on a real API
 // server.
 #include "api/update.h"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRD on a real API server gives the verdicts, and names the fields, that our own validator does.
+"""The CRD on a real API server accepts and rejects the same objects, and names the same fields, as our validator.
 
-Every manifest of tests/unit/api/manifests is posted (dry run, fieldValidation=Strict), every change of
-tests/unit/api/updates.json is tried as a patch. The unit tests of api/ hold our validator to the same files.
+The test posts every manifest of tests/unit/api/manifests (dry run, fieldValidation=Strict) and sends every change of
+tests/unit/api/updates.json as a patch. The unit tests of api/ check our validator with the same files.
 """
 
 import http.client
@@ -20,27 +20,26 @@ MANIFESTS = ROOT / "tests/unit/api/manifests"
 CRD = ROOT / "crds/ringmaster.dev_trainingjobs.yaml"
 BASE = "/apis/ringmaster.dev/v1alpha1/namespaces"
 
-# Files that an API server cannot be asked about as they are, and why.
+# Files that cannot be sent to an API server as they are, and why.
 NOT_FOR_A_SERVER = {
-    "yaml-duplicate-key.yaml": "of text, not of the object: kubectl and the server refuse it too, but name no field",
-    "yaml-yes.yaml": "of text: to the server's reader this is true, as in YAML 1.1",
-    "yaml-leading-zero.yaml": "of text: to the server's reader this is octal, as in YAML 1.1",
-    "yaml-merge-key.yaml": "of text: the server's reader merges before anybody looks at the object",
-    "name-generated.yaml": "a server makes up the name; where nobody does, it is missing",
-    "from-api-server.yaml": "an object as read back: what the server itself wrote cannot be given at creation",
-    "with-status.yaml": "a status of a newer version: our reader of files skips it whole, the server is strict about it",
+    "yaml-duplicate-key.yaml": "an error of the text, not of the object: kubectl and the server reject it as well, but name no field",
+    "yaml-yes.yaml": "an error of the text: the server's parser reads this as true, as in YAML 1.1",
+    "yaml-leading-zero.yaml": "an error of the text: the server's parser reads this as octal, as in YAML 1.1",
+    "yaml-merge-key.yaml": "an error of the text: the server's parser merges before validation",
+    "name-generated.yaml": "the server generates the name; without a server it is missing",
+    "from-api-server.yaml": "an object read from a server: fields that the server sets cannot be set at creation",
+    "with-status.yaml": "a status of a newer version: our parser ignores all of it, the server validates it",
 }
 
-# What the server says where the schema decides, in its own words. A problem that it reports in other words is one of our
-# rules, and those speak as our validator does.
-WORDS_OF_THE_SCHEMA = re.compile(
+# The server's own texts for schema errors. Any other text comes from one of our rules, which use our validator's texts.
+SCHEMA_MESSAGES = re.compile(
     "Unsupported value|Required value|must be of type|should match|should be (less|greater)|should have at (most|least)|"
     "Too (long|many)|Duplicate value|unknown field|evaluating rule|must be no more than|may not be more than|"
     "must consist of|cannot unmarshal|the object provided is unrecognized|does not match|not found|is missing|"
     "name part must|must be TrainingJob|a lowercase RFC 1123|a valid label|should be at least|conversion error|no such overload")
 
-# Sentences of the server that name no field, and the field that they are about.
-FIELDS_OF_SENTENCES = (
+# Messages of the server that name no field, with the field that they are about.
+FIELDS_OF_MESSAGES = (
     ("Object 'Kind' is missing", "kind"),
     ("Object 'apiVersion' is missing", "apiVersion"),
     ("does not match the expected API version", "apiVersion"),
@@ -49,7 +48,7 @@ FIELDS_OF_SENTENCES = (
 
 
 class Server:
-    """Requests over one connection; answers are (code, decoded body), refusals too."""
+    """Sends requests over one connection. Returns (code, decoded body), for errors as well."""
 
     def __init__(self, cluster):
         config = json.loads(cluster.kubeconfig.read_text())
@@ -70,7 +69,7 @@ class Server:
 
 
 def problems_of(code, answer):
-    """{field: [what the server says of it]}; empty when it let the object in."""
+    """Returns {field: [the server's messages]}; empty when it accepted the object."""
     if code < 300:
         return {}
     problems = {}
@@ -82,9 +81,9 @@ def problems_of(code, answer):
     causes = [(cause.get("field", ""), cause["message"]) for cause in details.get("causes", [])]
     fields = {field for field, _ in causes}
     for field, text in causes:
-        # The scale subresource reports spec.workers.replicas once more, with a dot before it, or what is above it.
+        # The scale subresource reports spec.workers.replicas or a parent again, with a leading dot.
         again = field.startswith(".") and any(is_under(field[1:], other) for other in fields)
-        if field == "<nil>":  # an integer beyond its format; the others are about rules that were not checked
+        if field == "<nil>":  # an integer out of range; the other causes are rules that were not evaluated
             for field in re.findall(r"^Invalid value: .* in (\S+)$", text):
                 add(field, text)
         elif not again:
@@ -96,22 +95,22 @@ def problems_of(code, answer):
     for field in re.findall(r'unknown field "([^"]*)"', message):
         add(field, f"unknown field {field}")
     if not problems:
-        add(next((field for sentence, field in FIELDS_OF_SENTENCES if sentence in message), "?"), message)
+        add(next((field for part, field in FIELDS_OF_MESSAGES if part in message), "?"), message)
     return problems
 
 
 def is_under(field, other):
-    """Whether `field` is `other`, or lies in it."""
+    """Returns whether `field` is `other` or inside it."""
     return field == other or field.startswith((other + ".", other + "["))
 
 
 def expected_of(text):
-    """The `# problem: path: text` lines at the head of a manifest."""
+    """Reads the `# problem: path: text` lines at the head of a manifest."""
     lines = re.findall(r"^# problem: (.*?): (.*)$", text, re.MULTILINE)
     return {field: text for field, text in lines}
 
 
-class Verdicts(unittest.TestCase):
+class Validation(unittest.TestCase):
     maxDiff = None
 
     @classmethod
@@ -125,7 +124,7 @@ class Verdicts(unittest.TestCase):
         cls.cluster.kubectl("create", "namespace", "research")
 
     def ask(self, text):
-        """What the server says of a manifest. Unknown fields end a strict request early, so that one is asked again."""
+        """Returns the server's messages about a manifest. Unknown fields end a strict request early, so it is sent again without."""
         found = re.search(r"^  namespace: *(\S+)", text, re.MULTILINE)
         namespace = urllib.parse.quote(found.group(1).strip("'\"")) if found else "default"
         problems = {}
@@ -136,29 +135,29 @@ class Verdicts(unittest.TestCase):
             unknown = list(problems)
             for field, texts in problems_of(code, answer).items():
                 inside = [other for other in unknown if is_under(other, field)]
-                if any("must be of type" in text for text in texts):  # of another type, it knows no fields at all
+                if any("must be of type" in text for text in texts):  # with a wrong type the server checks no fields inside it
                     for other in inside:
                         problems.pop(other, None)
                 elif inside:
-                    continue  # that something is empty without an unknown field is a consequence
+                    continue  # an unknown field leaves its parent empty: a consequence
                 problems.setdefault(field, []).extend(texts)
             if "strict decoding error" not in answer.get("message", ""):
                 break
-        # Of another kind or version, the server knows no fields and fills in no defaults.
+        # With a wrong kind or version the server checks no fields and sets no defaults.
         wrong = {"kind", "apiVersion"} & set(problems)
         return {field: texts for field, texts in problems.items() if not wrong or field in wrong}
 
     def compare(self, problems, expected):
         self.assertEqual(sorted(problems), sorted(expected), problems)
         for field, text in expected.items():
-            ours = [said for said in problems[field] if not WORDS_OF_THE_SCHEMA.search(said)]
+            ours = [said for said in problems[field] if not SCHEMA_MESSAGES.search(said)]
             for said in ours:
                 self.assertIn(text, said)
-            type(self).our_words += bool(ours)
+            type(self).our_messages += bool(ours)
 
-    our_words = 0
+    our_messages = 0
 
-    def test_good_manifests_are_let_in(self):
+    def test_good_manifests_are_accepted(self):
         files = sorted(MANIFESTS.glob("good/*.yaml"))
         self.assertGreaterEqual(len(files), 60)
         for file in files:
@@ -166,7 +165,7 @@ class Verdicts(unittest.TestCase):
                 with self.subTest(file.name):
                     self.assertEqual(self.ask(file.read_text()), {})
 
-    def test_bad_manifests_are_refused_for_the_same_fields(self):
+    def test_bad_manifests_are_rejected_for_the_same_fields(self):
         files = sorted(MANIFESTS.glob("bad/*.yaml"))
         self.assertGreaterEqual(len(files), 150)
         for file in files:
@@ -174,9 +173,9 @@ class Verdicts(unittest.TestCase):
                 with self.subTest(file.name):
                     text = file.read_text()
                     self.compare(self.ask(text), expected_of(text))
-        self.assertGreaterEqual(self.our_words, 30)
+        self.assertGreaterEqual(self.our_messages, 30)
 
-    def test_no_file_is_left_out_without_a_reason(self):
+    def test_every_excluded_file_exists(self):
         names = {file.name for file in MANIFESTS.glob("*/*.yaml")}
         self.assertLessEqual(set(NOT_FOR_A_SERVER), names)
 
@@ -192,7 +191,7 @@ class Verdicts(unittest.TestCase):
                                                 dryRun="All", fieldValidation="Strict")
                 self.compare(problems_of(code, answer), change["problems"])
 
-    def test_the_largest_job_stays_within_the_servers_cost_limits(self):
+    def test_largest_job_stays_within_the_servers_cost_limits(self):
         rules = [{"when": {"exitCodes": list(range(1, 256)), "podCondition": "C" * 60, "messageRegex": f"{i:02}" + "x" * 510}}
                  for i in range(64)]
         environment = [{"name": f"V{i}", "value": "x" * 100} for i in range(1024)]
