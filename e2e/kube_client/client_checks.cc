@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The client of operator/kube against a real API server. client_test.py starts one and runs this.
+// The client of operator/kube with a real API server. client_test.py starts one and runs this.
 //
-// Environment: KUBECONFIG of an administrator, POWERLESS_KUBECONFIG of somebody without rights; commands:
-// RESTART restarts the API server, COMPACT makes it and etcd forget their history.
+// Environment: KUBECONFIG of an administrator, POWERLESS_KUBECONFIG of a user without rights. Commands:
+// RESTART restarts the API server, COMPACT makes it and etcd drop their history.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ class Server : public ::testing::Test {
   explicit Server(ClientConfig config)
       : config_(std::move(config)), http_(MakeHttpClient(config_).value()), api_(*http_) {}
 
-  // Each test in a namespace of its own.
+  // Each test uses a separate namespace.
   void SetUp() override {
     namespace_ = fmt::format("client-{}-{}", ::getpid(), ++count_);
     const auto made = Call([&](auto done) {
@@ -103,7 +103,7 @@ class Server : public ::testing::Test {
   static inline int count_ = 0;
 };
 
-TEST_F(Server, SaysItsVersion) {
+TEST_F(Server, ReadsTheServerVersion) {
   const auto version = Call([&](auto done) { api_.Raw("/version", done); });
   ASSERT_TRUE(version.ok()) << version.error().message;
   EXPECT_EQ((*version)["major"], "1");
@@ -122,7 +122,7 @@ TEST_F(Server, CreatesReadsAndDeletes) {
   EXPECT_EQ(Delete("a").error().code, Code::kNotFound);
 }
 
-TEST_F(Server, RefusesWhatIsInvalidWithItsPath) {
+TEST_F(Server, InvalidObjectErrorNamesTheField) {
   const auto refused = Create(ConfigMap("Not A Name"));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kInvalid);
@@ -144,13 +144,13 @@ TEST_F(Server, AppliesAndPatches) {
       Patch(ApiClient::PatchType::kJson, {{{"op", "add"}, {"path", "/data/three"}, {"value", "3"}}}).ok());
   ASSERT_TRUE(Patch(ApiClient::PatchType::kStrategic, {{"data", {{"four", "4"}}}}).ok());
   EXPECT_EQ((*Get("a"))["data"].size(), 4u);
-  // What we applied before and leave out now goes; what others wrote stays.
+  // Fields that we applied before and leave out now are removed; fields of other writers stay.
   ASSERT_TRUE(Apply(ConfigMap("a", {{"five", "5"}}), true).ok());
   EXPECT_FALSE((*Get("a"))["data"].contains("one"));
   EXPECT_TRUE((*Get("a"))["data"].contains("two"));
 }
 
-TEST_F(Server, UpdatesOnlyWhatWasRead) {
+TEST_F(Server, UpdateRequiresTheReadRevision) {
   Json object = Create(ConfigMap("a")).value();
   const auto update = [&](const Json& value) {
     return Call([&](auto done) { api_.Update(kConfigMaps, namespace_, "a", "", value, done); });
@@ -163,7 +163,7 @@ TEST_F(Server, UpdatesOnlyWhatWasRead) {
   EXPECT_THAT(stale.error().message, HasSubstr("object has been modified"));
 }
 
-TEST_F(Server, LogsItsWarnings) {
+TEST_F(Server, LogsWarnings) {
   Json pod = {{"apiVersion", "v1"},
               {"kind", "Pod"},
               {"metadata", {{"name", "a"}}},
@@ -173,7 +173,7 @@ TEST_F(Server, LogsItsWarnings) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("unknown field"));
 }
 
-// Of CreateMany; not the one that Kubernetes puts into every namespace, sooner or later.
+// ConfigMaps of CreateMany, without the one that Kubernetes adds to every namespace.
 bool IsOurs(const Json& item) {
   return item["metadata"]["name"].get_ref<const std::string&>().starts_with("c-");
 }
@@ -231,7 +231,7 @@ TEST_F(Server, Watches) {
     ASSERT_TRUE(Apply(ConfigMap("w", {{"k", "v"}}), true).ok());
     ASSERT_TRUE(Delete("w").ok());
     std::vector<std::string> types;
-    // kube-root-ca.crt may come in between.
+    // kube-root-ca.crt may appear in between.
     for (size_t seen = 0; types.size() < 3; ++seen) {
       ASSERT_TRUE(record.WaitForLines(seen + 1));
       const Json event = Json::parse(record.lines()[seen]);
@@ -244,7 +244,7 @@ TEST_F(Server, Watches) {
   EXPECT_TRUE(end.Get().ok()) << end.Get().error().message;
 }
 
-TEST_F(Server, TellsAnAdministratorFromSomebodyElse) {
+TEST_F(Server, RightsDecideBetweenUsers) {
   const ClientConfig powerless = LoadConfig({.kubeconfig_paths = {Variable("POWERLESS_KUBECONFIG")}}).value();
   const auto http = MakeHttpClient(powerless).value();
   ApiClient api(*http);
@@ -258,7 +258,7 @@ TEST_F(Server, TellsAnAdministratorFromSomebodyElse) {
   EXPECT_EQ(end.Get().error().code, Code::kForbidden);
 }
 
-TEST_F(Server, KnowsAServiceAccountByItsTokenFile) {
+TEST_F(Server, AuthenticatesByATokenFile) {
   const Resource accounts{"", "v1", "serviceaccounts"};
   ASSERT_TRUE(Call([&](auto done) {
                 api_.Create(
@@ -297,8 +297,8 @@ TEST_F(Server, KnowsAServiceAccountByItsTokenFile) {
   ::unlink(path);
 }
 
-// Has the server forget its history between the first page of a list and the second. `write` comes before
-// that: the newest revision is never forgotten, and it may be the one that the list has.
+// Compacts the server's history between the first and the second page of a list. `write` runs before that:
+// the newest revision is never compacted, and it may be the list's.
 class Forgetful final : public HttpClient {
  public:
   Forgetful(HttpClient& http, std::function<void()> write) : http_(http), write_(std::move(write)) {}
@@ -320,7 +320,7 @@ class Forgetful final : public HttpClient {
   bool forgot_ = false;
 };
 
-TEST_F(Server, ListsThoughItsHistoryIsForgotten) {
+TEST_F(Server, ListsAgainAfterCompaction) {
   constexpr int kObjects = 600;
   CreateMany(kObjects);
   const std::string old = (*Get("c-0"))["metadata"]["resourceVersion"];
@@ -352,7 +352,7 @@ TEST_F(Server, ListsThoughItsHistoryIsForgotten) {
   EXPECT_EQ(restarts, 1);
   EXPECT_EQ(names.size(), size_t{kObjects});
 
-  // A watch from before is told so, by its status or in its first line.
+  // A watch from before gets 410, as its status or in its first line.
   Record record;
   Promise<Status> end;
   const auto stream = api.Watch(kConfigMaps, {.namespace_ = namespace_, .resource_version = old}, true,
@@ -366,18 +366,18 @@ TEST_F(Server, ListsThoughItsHistoryIsForgotten) {
   }
 }
 
-TEST_F(Server, OutlivesARestart) {
+TEST_F(Server, SurvivesARestart) {
   Record record;
   Promise<Status> end;
   const auto stream = api_.Watch(kConfigMaps, {.namespace_ = namespace_}, true, record.Handlers().on_line,
                                  [&](Status status) { end.Set(status); });
-  // Connections for the pool, which the restart makes useless.
+  // Fills the pool with connections that the restart closes.
   std::vector<Promise<Result<Json>>> before(20);
   for (auto& one : before)
     api_.Get(kConfigMaps, namespace_, "x", [&one](Result<Json> result) { one.Set(std::move(result)); });
   for (auto& one : before) EXPECT_EQ(one.Get().error().code, Code::kNotFound);
   ASSERT_EQ(std::system(Variable("RESTART").c_str()), 0);
-  (void)end.Get();  // it may end well or not
+  (void)end.Get();  // any end is fine
   for (int i = 0; i < 20; ++i) {
     const auto made = Create(ConfigMap(fmt::format("after-{}", i)));
     EXPECT_TRUE(made.ok()) << i << ": " << made.error().message;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A library for LD_PRELOAD that shifts the process's wall clock by the nanoseconds in a file: an int64 in the file that
-// RINGMASTER_WALL_CLOCK names, read at each call. The steady clock is not changed.
+// A library for LD_PRELOAD that shifts the process's wall clock by the nanoseconds in a file: an int64 in the
+// file that RINGMASTER_WALL_CLOCK names, read at each call. The steady clock is not changed.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The elector against tables, and many electors against one Lease under random delays and losses.
+// The state machine by tables, and many of them with one Lease under random delays and losses.
 #include "operator/election/lease_state_machine.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ LeaseStateMachine Make(const std::string& identity, uint64_t seed = 1) {
   return LeaseStateMachine(options);
 }
 
-TEST(LeaseStateMachine, TakesALeaseThatDoesNotExist) {
+TEST(LeaseStateMachine, CreatesAMissingLease) {
   LeaseStateMachine a = Make("a");
   EXPECT_EQ(a.Next(At(0)).step, Step::kRead);
   a.OnRead(std::nullopt, At(1));
@@ -38,11 +38,11 @@ TEST(LeaseStateMachine, TakesALeaseThatDoesNotExist) {
   EXPECT_EQ(a.term(), 1);
 }
 
-TEST(LeaseStateMachine, OthersClocksDoNotCount) {
+TEST(LeaseStateMachine, ForeignClocksDoNotCount) {
   LeaseStateMachine b = Make("b");
   b.Next(At(0));
   b.OnRead(LeaseRecord{"a", seconds(15), 3, "7"}, At(100));
-  // From our first sight of it, the record is good for 15 s.
+  // The record is valid for 15 s after we first saw it.
   Time now = At(100);
   for (;;) {
     auto todo = b.Next(now);
@@ -62,7 +62,7 @@ TEST(LeaseStateMachine, OthersClocksDoNotCount) {
   EXPECT_LE(now, At(15'100 + 2'500));
 }
 
-TEST(LeaseStateMachine, AReleasedLeaseIsTakenAtOnce) {
+TEST(LeaseStateMachine, ReleasedLeaseIsTakenAtOnce) {
   LeaseStateMachine b = Make("b");
   b.Next(At(0));
   b.OnRead(LeaseRecord{"", seconds(1), 3, "9"}, At(10));
@@ -71,14 +71,14 @@ TEST(LeaseStateMachine, AReleasedLeaseIsTakenAtOnce) {
   EXPECT_EQ(todo.record.transitions, 4);
 }
 
-TEST(LeaseStateMachine, TheRightEndsAtTheRenewDeadlineFromTheStartOfTheWrite) {
+TEST(LeaseStateMachine, LeadershipEndsAtTheRenewDeadlineFromTheStartOfTheWrite) {
   LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(std::nullopt, At(0));
   auto todo = a.Next(At(1000));
   ASSERT_EQ(todo.step, Step::kWrite);
   todo.record.revision = "1";
-  a.OnWritten(todo.record, At(4000));  // a slow answer
+  a.OnWritten(todo.record, At(4000));  // a slow response
   EXPECT_TRUE(a.Leading(At(10'999)));
   EXPECT_FALSE(a.Leading(At(11'000)));
   a.Next(At(11'000));
@@ -86,12 +86,12 @@ TEST(LeaseStateMachine, TheRightEndsAtTheRenewDeadlineFromTheStartOfTheWrite) {
   EXPECT_EQ(a.Next(At(50'000)).step, Step::kWait);
 }
 
-TEST(LeaseStateMachine, ALostReplyIsNotAnotherTerm) {
+TEST(LeaseStateMachine, LostResponseKeepsTheTerm) {
   LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(std::nullopt, At(0));
   auto todo = a.Next(At(0));
-  a.OnFailed(At(3000));  // it was done, and the answer is lost
+  a.OnFailed(At(3000));  // executed, but the response is lost
   EXPECT_FALSE(a.Leading(At(3000)));
   const Time later = At(6000);
   EXPECT_EQ(a.Next(later).step, Step::kRead);
@@ -102,7 +102,7 @@ TEST(LeaseStateMachine, ALostReplyIsNotAnotherTerm) {
   EXPECT_EQ(again.record.transitions, 1);
 }
 
-TEST(LeaseStateMachine, SomebodyElsesNameEndsIt) {
+TEST(LeaseStateMachine, AnotherHolderEndsTheLeadership) {
   LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(std::nullopt, At(0));
@@ -118,7 +118,7 @@ TEST(LeaseStateMachine, SomebodyElsesNameEndsIt) {
   EXPECT_FALSE(a.Release().has_value());
 }
 
-TEST(LeaseStateMachine, ReleaseKeepsTheTermAndEndsLeading) {
+TEST(LeaseStateMachine, ReleaseKeepsTheTermAndEndsTheLeadership) {
   LeaseStateMachine a = Make("a");
   a.Next(At(0));
   a.OnRead(LeaseRecord{"", seconds(1), 6, "2"}, At(0));
@@ -133,7 +133,7 @@ TEST(LeaseStateMachine, ReleaseKeepsTheTermAndEndsLeading) {
   EXPECT_FALSE(a.Leading(At(1)));
 }
 
-// One Lease with optimistic locking, requests that are late, lost before, or lost after.
+// One Lease with optimistic locking; requests are late, lost before, or lost after execution.
 class World {
  public:
   explicit World(uint64_t seed) : rng_(seed) {
@@ -141,7 +141,7 @@ class World {
       electors_.push_back({name, std::make_unique<LeaseStateMachine>(Options(name))});
   }
 
-  // Never two leaders, terms never fall, and after the faults somebody leads.
+  // Never two leaders, terms never fall, and after the faults one leads.
   void Run() {
     for (int64_t ms = 0; ms < 300'000; ms += 100) {
       now_ = At(ms);
@@ -187,7 +187,7 @@ class World {
       c.asleep_until = now_ + milliseconds(static_cast<int64_t>(rng_.Below(30'000)));
     if (now_ < c.asleep_until) return;
     if (c.elector->lost()) {
-      // The process ends and another one starts.
+      // The process exits and another one starts.
       const std::string name = c.name.substr(0, 1) + std::to_string(++c.restarts);
       c = Candidate{name,         std::make_unique<LeaseStateMachine>(Options(name)),
                     std::nullopt, {},
@@ -205,7 +205,7 @@ class World {
         c.elector->OnWritten(**c.answer, now_);
     }
     if (c.request) {
-      c.elector->Next(now_);  // notices that its right ended
+      c.elector->Next(now_);  // detects that its leadership has ended
       return;
     }
     auto todo = c.elector->Next(now_);
@@ -221,14 +221,14 @@ class World {
     c.answer.reset();
     c.answers =
         now_ + milliseconds(faults_ && rng_.Chance(0.1) ? static_cast<int64_t>(rng_.Below(8'000)) : 50);
-    if (faults_ && rng_.Chance(0.1)) return;  // never arrived
+    if (faults_ && rng_.Chance(0.1)) return;  // not delivered
     if (c.request->step == Step::kRead) {
       c.answer = lease_;
     } else if (c.request->record.revision == (lease_ ? lease_->revision : "")) {
       lease_ = c.request->record;
       lease_->revision = std::to_string(++revision_);
       c.answer = lease_;
-      if (faults_ && rng_.Chance(0.1)) c.answer.reset();  // the answer is lost
+      if (faults_ && rng_.Chance(0.1)) c.answer.reset();  // the response is lost
     }
   }
 
@@ -242,7 +242,7 @@ class World {
   bool led_ = false;
 };
 
-TEST(LeaseStateMachine, NeverTwoLeadersWhateverHappens) {
+TEST(LeaseStateMachine, NeverTwoLeadersUnderRandomFaults) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed);

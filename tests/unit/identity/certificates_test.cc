@@ -13,7 +13,7 @@ const std::vector<std::string> kServerNames = {"ringmaster-rendezvous.ringmaster
 constexpr hours kYear{24 * 365};
 const kube::WallTime kStart{std::chrono::seconds(1'795'000'000)};
 
-TEST(Authority, ThereAndBack) {
+TEST(Authority, SecretDataRoundTrip) {
   Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
   EXPECT_EQ(FromSecretData(ToSecretData(certificates)), certificates);
   certificates.next = MakeAuthority("n", kStart, hours(5)).value();
@@ -21,19 +21,19 @@ TEST(Authority, ThereAndBack) {
   EXPECT_EQ(FromSecretData(ToSecretData(certificates)), certificates);
 }
 
-TEST(Authority, NothingDueNothingDone) {
+TEST(Authority, NothingDueChangesNothing) {
   const Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
   EXPECT_EQ(Renew(certificates, kServerNames, kYear, kStart + hours(24 * 30)).value(), certificates);
 }
 
-TEST(Authority, AnotherNameNeedsAnotherLeaf) {
+TEST(Authority, NewNameGetsANewLeaf) {
   const Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
   const Certificates renamed = Renew(certificates, {"other"}, kYear, kStart).value();
   EXPECT_EQ(renamed.authority, certificates.authority);
   EXPECT_TRUE(IsGoodLeaf(renamed.leaf, renamed.authority.cert_pem, {"other"}, kStart));
 }
 
-TEST(Authority, UnreadablePapersAreMadeAnew) {
+TEST(Authority, UnreadableCertificatesAreReplaced) {
   EXPECT_FALSE(FromSecretData({}).has_value());
   EXPECT_FALSE(FromSecretData({{"ca.crt", "nonsense"}, {"ca.key", "x"}}).has_value());
   Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
@@ -42,9 +42,9 @@ TEST(Authority, UnreadablePapersAreMadeAnew) {
                          certificates.authority.cert_pem, kServerNames, kStart));
 }
 
-// Ten years, looked after every fifth day: an authority signs only when it was told before, and nothing ever
-// ends.
-TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
+// Ten years, renewed every fifth day: an authority signs only after it was announced, and nothing in use
+// expires.
+TEST(Authority, AuthorityIsAnnouncedBeforeItSigns) {
   Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
   int authorities = 1;
   for (int day = 5; day <= 3650; day += 5) {
@@ -52,12 +52,12 @@ TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
     const Certificates renewed = Renew(certificates, kServerNames, kYear, now).value();
     if (renewed.authority != certificates.authority) {
       ++authorities;
-      // It was told in the bundle before it signed, and the old one is still told.
+      // The bundle had it before it signed, and still has the old one.
       EXPECT_NE(certificates.Bundle().find(renewed.authority.cert_pem), std::string::npos) << "day " << day;
       EXPECT_NE(renewed.Bundle().find(certificates.authority.cert_pem), std::string::npos) << "day " << day;
     }
     EXPECT_TRUE(IsGoodLeaf(renewed.leaf, renewed.authority.cert_pem, kServerNames, now)) << "day " << day;
-    // Good for a while yet: whoever reads it now can use it tomorrow.
+    // Valid for some time: a reader of today can use it tomorrow.
     EXPECT_TRUE(IsGoodLeaf(renewed.leaf, renewed.authority.cert_pem, kServerNames, now + hours(24)))
         << "day " << day;
     certificates = renewed;
@@ -66,8 +66,9 @@ TEST(Authority, NobodyIsShownAnAuthorityTheyHaveNotHeardOf) {
   EXPECT_LE(authorities, 15);
 }
 
-// An operator that was away until the authority had nearly ended: the next one signs only after it was told.
-TEST(Authority, HoweverLateTheNextOneIsToldFirst) {
+// An operator that was down until the authority had nearly expired: the next one still signs only after it
+// was announced.
+TEST(Authority, NextAuthorityIsAnnouncedFirstHoweverLate) {
   const Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
   const kube::WallTime late = kStart + kYear - hours(24);
   const Certificates told = Renew(certificates, kServerNames, kYear, late).value();
@@ -78,8 +79,8 @@ TEST(Authority, HoweverLateTheNextOneIsToldFirst) {
   EXPECT_EQ(signing.old_authority_pem, certificates.authority.cert_pem);
 }
 
-// A minute instead of a year, looked after as often as the keeper does.
-TEST(Authority, LivesAreInProportion) {
+// A minute instead of a year, checked as often as the manager does.
+TEST(Authority, ShortLivesScale) {
   const std::chrono::seconds life(60);
   Certificates certificates = Renew(std::nullopt, kServerNames, life, kStart).value();
   int authorities = 1;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a TokenReview must say before a Hello is believed. The API server's real answers are seen in
-// e2e/operator.
+// The contents of a TokenReview that admit a Hello. e2e/operator checks the API server's real responses.
 #include "operator/identity/worker_authenticator.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +17,9 @@ Json Review() {
 const PodIdentity kPod{"team-a", "gpt-3-0", "u-1"};
 rendezvous::Hello Hello() { return {"team-a/gpt", "gpt-3-0", "agent", "", 3}; }
 
-TEST(WorkerAuthenticator, ReadsWhoItIs) { EXPECT_EQ(IdentityOf(Review()).value(), kPod); }
+TEST(WorkerAuthenticator, ReadsThePodIdentity) { EXPECT_EQ(IdentityOf(Review()).value(), kPod); }
 
-TEST(WorkerAuthenticator, RefusesWhateverIsNotProven) {
+TEST(WorkerAuthenticator, RejectsIncompleteReviews) {
   const std::vector<std::pair<std::string, Json>> patches = {
       {"not valid", {{"status", {{"authenticated", false}}}}},
       {"not for the audience",
@@ -45,7 +44,7 @@ TEST(WorkerAuthenticator, RefusesWhateverIsNotProven) {
     EXPECT_FALSE(IdentityOf(Json::parse(text)).ok()) << text;
 }
 
-TEST(WorkerAuthenticator, APodSpeaksForItselfOnly) {
+TEST(WorkerAuthenticator, TokenMustMatchThePod) {
   const CheckWorker yes = [](const auto&, const auto&, const auto&, int64_t) { return Ok(); };
   EXPECT_TRUE(CheckHello(kPod, Hello(), yes).ok());
   rendezvous::Hello other = Hello();
@@ -55,12 +54,12 @@ TEST(WorkerAuthenticator, APodSpeaksForItselfOnly) {
   other.job = "team-b/gpt";
   EXPECT_FALSE(CheckHello(kPod, other, yes).ok());
   other.job = "team-a";
-  EXPECT_TRUE(CheckHello(kPod, other, yes).ok());  // the view decides about jobs: below
+  EXPECT_TRUE(CheckHello(kPod, other, yes).ok());  // the view checks the job; see below
   other.job = "team-ab/gpt";
   EXPECT_FALSE(CheckHello(kPod, other, yes).ok());
 }
 
-TEST(WorkerAuthenticator, TheViewHasTheLastWord) {
+TEST(WorkerAuthenticator, ViewDecidesAboutWorkers) {
   const CheckWorker only = [](const std::string& job, const std::string& pod, const std::string& uid,
                               int64_t attempt) {
     if (job == "team-a/gpt" && pod == "gpt-3-0" && uid == "u-1" && attempt == 3) return Ok();

@@ -15,7 +15,7 @@ const std::vector<std::string> kNames = {"rendezvous.ringmaster-system.svc", "lo
 
 KeyPair Authority() { return MakeAuthority("ringmaster", kNow, hours(1000)).value(); }
 
-TEST(Certificate, ALeafOfOursIsGoodForItsNames) {
+TEST(Certificate, LeafIsValidForItsNames) {
   const KeyPair authority = Authority();
   const KeyPair leaf = MakeLeaf(authority, kNames, kNow, hours(24)).value();
   EXPECT_TRUE(IsGoodLeaf(leaf, authority.cert_pem, kNames, kNow));
@@ -24,30 +24,30 @@ TEST(Certificate, ALeafOfOursIsGoodForItsNames) {
   EXPECT_FALSE(IsGoodLeaf(leaf, authority.cert_pem, {"127.0.0.2"}, kNow));
 }
 
-TEST(Certificate, ItHasAnEnd) {
+TEST(Certificate, LeafExpires) {
   const KeyPair authority = Authority();
   const KeyPair leaf = MakeLeaf(authority, kNames, kNow, hours(24)).value();
   EXPECT_EQ(ExpiryOf(leaf.cert_pem).value(), kNow + hours(24));
   EXPECT_FALSE(IsGoodLeaf(leaf, authority.cert_pem, kNames, kNow + hours(25)));
   EXPECT_FALSE(IsGoodLeaf(leaf, authority.cert_pem, kNames, kNow - hours(2)));
-  // Never later than its authority.
+  // Not after its authority.
   const KeyPair long_leaf = MakeLeaf(authority, kNames, kNow, hours(5000)).value();
   EXPECT_EQ(ExpiryOf(long_leaf.cert_pem).value(), kNow + hours(1000));
 }
 
-TEST(Certificate, AnotherAuthorityOfTheSameNameDoesNotVouch) {
+TEST(Certificate, AnotherAuthorityOfTheSameNameIsRejected) {
   const KeyPair leaf = MakeLeaf(Authority(), kNames, kNow, hours(24)).value();
   EXPECT_FALSE(IsGoodLeaf(leaf, Authority().cert_pem, kNames, kNow));
 }
 
-TEST(Certificate, KeyAndCertificateBelongTogether) {
+TEST(Certificate, KeyMustMatchTheCertificate) {
   const KeyPair authority = Authority();
   KeyPair leaf = MakeLeaf(authority, kNames, kNow, hours(24)).value();
   leaf.key_pem = MakeLeaf(authority, kNames, kNow, hours(24)).value().key_pem;
   EXPECT_FALSE(IsGoodLeaf(leaf, authority.cert_pem, kNames, kNow));
 }
 
-TEST(Certificate, NonsenseIsRefused) {
+TEST(Certificate, RejectsInvalidPem) {
   EXPECT_FALSE(ExpiryOf("nonsense").ok());
   EXPECT_FALSE(MakeLeaf({"nonsense", "nonsense"}, kNames, kNow, hours(1)).ok());
   EXPECT_FALSE(MakeLeaf(Authority(), {}, kNow, hours(1)).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Verbs, pages, repetitions and errors of the API client, over a transport that a test answers by hand.
+// Verbs, pages, retries and errors of the API client, over a transport whose responses the test writes.
 #include "operator/kube/api_client.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 const Resource kPods{"", "v1", "pods"};
 const Resource kJobs{"ringmaster.dev", "v1alpha1", "trainingjobs"};
 
-// Keeps requests until the test answers them. The next one may come from the client's own timer.
+// Keeps requests until the test answers them. The client's timer may send further ones.
 class HandTransport final : public HttpClient {
  public:
   struct Asked {
@@ -84,7 +84,7 @@ class Api : public ::testing::Test {
   Promise<Result<Json>> result_;
 };
 
-TEST_F(Api, SendsWhatEachVerbNeeds) {
+TEST_F(Api, EachVerbSendsItsRequest) {
   const Json object = {{"apiVersion", "v1"}, {"kind", "Pod"}};
   api_.Get(kPods, "rm", "x-0", Done());
   HttpRequest request = http_.Reply(200, R"({"kind":"Pod"})");
@@ -139,13 +139,13 @@ TEST_F(Api, SendsWhatEachVerbNeeds) {
   EXPECT_EQ(http_.Reply(200, "{}").target, "/version");
 }
 
-TEST_F(Api, AsksForNoMoreThanIsNeeded) {
+TEST_F(Api, RequestsMetadataOnlyWhereThatIsEnough) {
   const Json object = {{"apiVersion", "v1"}, {"kind", "Pod"}};
   const auto lean = [](const HttpRequest& request) {
     return request.accept.find("as=PartialObjectMetadata;") != std::string::npos;
   };
   api_.Create(kPods, "rm", object, Done());
-  EXPECT_FALSE(lean(http_.Reply(200, "{}")));  // a review's verdict is its status
+  EXPECT_FALSE(lean(http_.Reply(200, "{}")));  // the result of a review is its status
   api_.Update(kJobs, "rm", "x", "", object, Done());
   EXPECT_FALSE(lean(http_.Reply(200, "{}")));
   api_.Create(kPods, "rm", object, Done(), ApiClient::Response::kMetadata);
@@ -195,7 +195,7 @@ TEST_F(Api, MapsStatusesToCodes) {
   }
 }
 
-TEST_F(Api, SaysWhatAProxyInBetweenSaid) {
+TEST_F(Api, ErrorContainsTheTextOfAProxy) {
   api_.Get(kPods, "rm", "x", Done());
   http_.Reply(502, "<html>\nbad gateway</html>\n");
   EXPECT_EQ(result_.Get().error().message, "GET pods rm/x: <html> bad gateway</html>");
@@ -204,7 +204,7 @@ TEST_F(Api, SaysWhatAProxyInBetweenSaid) {
   EXPECT_EQ(result_.Get().error().message, "GET pods x: HTTP status 404");
 }
 
-TEST_F(Api, ALostAnswerIsAmbiguousForWritesOnly) {
+TEST_F(Api, LostResponseIsAmbiguousForWritesOnly) {
   api_.Get(kPods, "rm", "x", Done());
   http_.Next().done(Error{Code::kAmbiguous, "lost"});
   EXPECT_EQ(result_.Get().error(), (Error{Code::kUnavailable, "GET pods rm/x: lost"}));
@@ -216,7 +216,7 @@ TEST_F(Api, ALostAnswerIsAmbiguousForWritesOnly) {
   EXPECT_EQ(result_.Get().error().code, Code::kAmbiguous);
 }
 
-TEST_F(Api, AsksAgainWhenTheServerHasNoRoom) {
+TEST_F(Api, RetriesAfter429And503) {
   for (const int status : {429, 503}) {
     api_.Create(kPods, "rm", Json::object(), Done());
     const int before = result_.times();
@@ -231,7 +231,7 @@ TEST_F(Api, AsksAgainWhenTheServerHasNoRoom) {
                           {"POST", 429}, {"POST", 429}, {"POST", 503}, {"POST", 503}}));
 }
 
-TEST_F(Api, GivesUpWhenTheServerNeverHasRoom) {
+TEST_F(Api, StopsRetryingAfterTheLimit) {
   api_.Create(kPods, "rm", Json::object(), Done());
   for (int i = 0; i < 6; ++i) http_.Reply(429, R"({"message":"too many requests"})", seconds(0));
   const auto result = result_.Get();
@@ -239,7 +239,7 @@ TEST_F(Api, GivesUpWhenTheServerNeverHasRoom) {
   EXPECT_TRUE(http_.Idle());
 }
 
-TEST(ApiEnd, ADestroyedClientEndsWhatWaits) {
+TEST(ApiEnd, DestroyingTheClientEndsPendingRetries) {
   HandTransport http;
   Promise<Result<Json>> result;
   {
@@ -252,7 +252,7 @@ TEST(ApiEnd, ADestroyedClientEndsWhatWaits) {
   EXPECT_TRUE(http.Idle());
 }
 
-TEST_F(Api, TriesNewCredentialsOnce) {
+TEST_F(Api, RetriesOnceWithNewCredentials) {
   api_.Get(kPods, "rm", "x", Done());
   http_.Reply(401, R"({"message":"Unauthorized"})");
   http_.Reply(200, R"({"a":1})");
@@ -264,7 +264,7 @@ TEST_F(Api, TriesNewCredentialsOnce) {
   EXPECT_TRUE(http_.Idle());
 }
 
-TEST_F(Api, TellsAWarningOnce) {
+TEST_F(Api, LogsEachWarningOnce) {
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 2; ++i) {
     api_.Get(kPods, "rm", "x", Done());
@@ -296,7 +296,7 @@ class Listing : public Api {
   std::vector<Json> pages_;
 };
 
-TEST_F(Listing, TakesAllPages) {
+TEST_F(Listing, ReadsAllPages) {
   Start({.namespace_ = "rm",
          .label_selector = "a=b,c",
          .field_selector = "spec.nodeName=n",
@@ -314,7 +314,7 @@ TEST_F(Listing, TakesAllPages) {
   EXPECT_THAT(pages_, ElementsAre(Json{1, 2}, Json{3}));
 }
 
-TEST_F(Listing, BeginsAnewWhenItsTokenExpires) {
+TEST_F(Listing, StartsAgainWhenItsTokenExpires) {
   Start({});
   http_.Reply(200, Page({1, 2}, "t1"));
   http_.Reply(410, R"({"message":"the provided continue parameter is too old","reason":"Expired"})");
@@ -324,15 +324,15 @@ TEST_F(Listing, BeginsAnewWhenItsTokenExpires) {
   EXPECT_THAT(pages_, ElementsAre(Json{1, 2}, Json(nullptr), Json{5, 6, 7}));
 }
 
-TEST_F(Listing, AFirstPageThatIsGoneIsAnError) {
+TEST_F(Listing, GoneOnTheFirstPageIsAnError) {
   Start({.resource_version = "5"});
   http_.Reply(410, R"({"message":"too old","reason":"Expired"})");
   EXPECT_EQ(result_.Get().error(), (Error{Code::kGone, "GET pods: too old"}));
   EXPECT_TRUE(pages_.empty());
 }
 
-// An object of somebody else must not make a list of all unreadable.
-TEST_F(Listing, TakesObjectsOfAnyShape) {
+// A foreign object must not make a list unreadable.
+TEST_F(Listing, AcceptsObjectsOfAnyShape) {
   std::string deep;
   for (int i = 0; i < 1000; ++i) deep += "{\"a\":";
   deep += "1" + std::string(1000, '}');
@@ -345,7 +345,7 @@ TEST_F(Listing, TakesObjectsOfAnyShape) {
   EXPECT_EQ(pages_[0][0], (Json{{"x", 2}, {"metadata", {{"name", "a"}}}}));
 }
 
-TEST_F(Listing, WhatIsNoListIsAnError) {
+TEST_F(Listing, ResponseThatIsNotAListIsAnError) {
   for (const char* body : {"{}", R"({"items":[],"metadata":3})", R"({"items":3,"metadata":{}})", "[]"}) {
     Start({});
     http_.Reply(200, body);
@@ -356,7 +356,7 @@ TEST_F(Listing, WhatIsNoListIsAnError) {
   EXPECT_TRUE(result_.Get().ok());
 }
 
-TEST_F(Listing, AsksForMetadataOnly) {
+TEST_F(Listing, RequestsMetadataOnly) {
   Start({.metadata_only = true});
   EXPECT_THAT(http_.Reply(200, Page(Json::array(), "")).accept,
               HasSubstr("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"));
@@ -364,7 +364,7 @@ TEST_F(Listing, AsksForMetadataOnly) {
 
 // ---- watches
 
-TEST_F(Api, WatchesAndTellsTheEnd) {
+TEST_F(Api, WatchReportsItsEnd) {
   std::vector<std::string> lines;
   Promise<Status> end;
   const auto watch = [&] {

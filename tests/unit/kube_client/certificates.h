@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Certificates for tests, made on the spot.
+// Creates certificates for tests.
 #pragma once
 
 #include <string>

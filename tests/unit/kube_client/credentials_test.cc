@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where tokens come from: files that change, plugins, the pod's own folder.
+// Sources of tokens: files that change, plugins, the service account folder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class Credentials : public ::testing::Test {
   const std::string folder_ = temporary_.path();
 };
 
-TEST_F(Credentials, ATokenFileIsReadAgainWhenItChanges) {
+TEST_F(Credentials, TokenFileIsReadAgainWhenItChanges) {
   const std::string path = Write("token", "one\n");
   const auto source = MakeTokenFile(path, seconds(3600));
   EXPECT_EQ(source->Token().value(), "one");
@@ -47,8 +47,8 @@ TEST_F(Credentials, ATokenFileIsReadAgainWhenItChanges) {
   EXPECT_EQ(source->Token().value(), "two");
 }
 
-// The kubelet exchanges a folder behind a symbolic link.
-TEST_F(Credentials, ATokenFileBehindALinkIsReadAgain) {
+// The kubelet replaces a folder behind a symbolic link.
+TEST_F(Credentials, TokenFileBehindALinkIsReadAgain) {
   std::filesystem::create_directory(folder_ + "/a");
   std::filesystem::create_directory(folder_ + "/b");
   Write("a/token", "one");
@@ -61,7 +61,7 @@ TEST_F(Credentials, ATokenFileBehindALinkIsReadAgain) {
   EXPECT_EQ(source->Token().value(), "two");
 }
 
-TEST_F(Credentials, TheLastTokenCountsWhileTheFileIsGone) {
+TEST_F(Credentials, KeepsTheLastTokenWhileTheFileIsMissing) {
   const std::string path = Write("token", "one");
   const auto source = MakeTokenFile(path);
   EXPECT_EQ(source->Token().value(), "one");
@@ -77,7 +77,7 @@ TEST_F(Credentials, TheLastTokenCountsWhileTheFileIsGone) {
   EXPECT_EQ(source->Token().value(), "two");
 }
 
-TEST_F(Credentials, ATokenFileThatNeverWasIsAnError) {
+TEST_F(Credentials, MissingTokenFileIsAnError) {
   EXPECT_EQ(MakeTokenFile(folder_ + "/none")->Token().error().code, Code::kNotFound);
   EXPECT_EQ(MakeTokenFile(Write("empty", "\n"))->Token().error().message,
             "token file " + folder_ + "/empty is empty");
@@ -87,7 +87,7 @@ TEST_F(Credentials, ATokenFileThatNeverWasIsAnError) {
 
 // ---- plugins
 
-TEST_F(Credentials, APluginIsRunOnceWhileItsTokenIsGood) {
+TEST_F(Credentials, PluginRunsOnceWhileItsTokenIsValid) {
   const std::string count = folder_ + "/count";
   const auto source = MakeExecTokenSource(
       Plugin("echo x >> " + count + "; echo '" +
@@ -99,7 +99,7 @@ TEST_F(Credentials, APluginIsRunOnceWhileItsTokenIsGood) {
   EXPECT_EQ(ReadFile(count).value(), "x\nx\n");
 }
 
-TEST_F(Credentials, AnExpiredTokenIsAskedForAgain) {
+TEST_F(Credentials, PluginRunsAgainAfterItsTokenExpires) {
   const std::string count = folder_ + "/count";
   const auto source = MakeExecTokenSource(
       Plugin("echo x >> " + count + "; echo '" +
@@ -108,7 +108,7 @@ TEST_F(Credentials, AnExpiredTokenIsAskedForAgain) {
   EXPECT_EQ(ReadFile(count).value(), "x\nx\n");
 }
 
-TEST_F(Credentials, APluginIsToldWhatItNeeds) {
+TEST_F(Credentials, PluginGetsArgumentsAndClusterInfo) {
   ExecPlugin plugin = Plugin("printf '%s' \"$KUBERNETES_EXEC_INFO\" > " + folder_ +
                              "/info; printf '%s|%s|%s' "
                              "\"$MINE\" \"$1\" \"$(cat)\" > " +
@@ -125,8 +125,8 @@ TEST_F(Credentials, APluginIsToldWhatItNeeds) {
   EXPECT_EQ(Json::parse(ReadFile(folder_ + "/info").value())["spec"]["cluster"], plugin.cluster);
 }
 
-// The operator points OpenSSL away from the system's authorities; plugins of cloud providers need them.
-TEST_F(Credentials, APluginGetsTheEnvironmentFromBeforeWeChangedOurs) {
+// The operator hides the system's authorities from OpenSSL; plugins of cloud providers need them.
+TEST_F(Credentials, PluginGetsTheOriginalEnvironment) {
   ::setenv("RINGMASTER_TEST_VARIABLE", "given", 1);
   const ExecPlugin plugin = Plugin("printf '%s' \"$RINGMASTER_TEST_VARIABLE\" > " + folder_ +
                                    "/seen; echo '" + Credential(R"({"token":"t"})") + "'");
@@ -136,7 +136,7 @@ TEST_F(Credentials, APluginGetsTheEnvironmentFromBeforeWeChangedOurs) {
   ::unsetenv("RINGMASTER_TEST_VARIABLE");
 }
 
-TEST_F(Credentials, APluginMayGiveACertificate) {
+TEST_F(Credentials, PluginMayReturnACertificate) {
   const TestIdentity own = Issue(MakeAuthority("a"), "me", {});
   const std::string path = Write(
       "out", Credential(DumpJson({{"clientCertificateData", own.cert_pem}, {"clientKeyData", own.key_pem}})));
@@ -147,7 +147,7 @@ TEST_F(Credentials, APluginMayGiveACertificate) {
   EXPECT_EQ(source->Certificate()->cert_pem, own.cert_pem);
 }
 
-TEST_F(Credentials, APluginThatFailsSaysWhy) {
+TEST_F(Credentials, FailureOfAPluginNamesTheReason) {
   struct {
     ExecPlugin plugin;
     std::string message;
@@ -183,7 +183,7 @@ TEST_F(Credentials, APluginThatFailsSaysWhy) {
             "from your provider");
 }
 
-TEST_F(Credentials, APluginThatHangsIsEnded) {
+TEST_F(Credentials, HangingPluginIsKilled) {
   ExecPlugin plugin = Plugin("exec sleep 1000");
   plugin.time_limit = milliseconds(200);
   const auto credential = RunExecPlugin(plugin);
@@ -193,7 +193,7 @@ TEST_F(Credentials, APluginThatHangsIsEnded) {
 
 // ---- in a pod
 
-TEST_F(Credentials, APodFindsItsCluster) {
+TEST_F(Credentials, InClusterConfigIsLoaded) {
   const TestIdentity authority = MakeAuthority("cluster");
   Write("ca.crt", authority.cert_pem);
   Write("token", "t-1");

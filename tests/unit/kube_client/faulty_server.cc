@@ -45,7 +45,7 @@ class PlainConnection : public Connection {
   void Reset() override {
     const linger now{1, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-    // The descriptor's owner closes it, which sends the reset.
+    // The descriptor's owner closes it, which sends the RST.
   }
 
  protected:
@@ -142,7 +142,7 @@ void Connection::Linger() {
 
 FaultyServer::FaultyServer(Handler handler, Options options)
     : options_(std::move(options)), handler_(std::move(handler)) {
-  std::signal(SIGPIPE, SIG_IGN);  // TLS writes as if to a file
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
   const bool six = options_.host.find(':') != std::string::npos;
   listener_ = Fd(::socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};

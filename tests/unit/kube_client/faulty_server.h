@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A server that does to each connection what a test tells it to: answers in pieces, stops in the middle of
-// anything, resets, stays silent. One thread per connection; loopback, a free port.
+// A server whose behaviour a test defines per connection: it can respond in pieces, stop at any point, reset
+// or stay silent. One thread per connection; loopback, a free port.
 #pragma once
 
 #include <atomic>
@@ -24,22 +24,22 @@ namespace ringmaster::kube {
 struct SeenRequest {
   std::string method;
   std::string target;
-  std::map<std::string, std::string> headers;  // names in small letters
+  std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
 
 class FaultyServer;
 
-// Every member blocks, and returns false once the connection is gone.
+// Every member blocks, and returns false once the connection has ended.
 class Connection {
  public:
   virtual ~Connection() = default;
   virtual bool Write(std::string_view bytes) = 0;
-  virtual size_t Read(char* buffer, size_t size) = 0;  // 0: gone
-  virtual void Close() = 0;                            // in good order: FIN
+  virtual size_t Read(char* buffer, size_t size) = 0;  // 0: the connection has ended
+  virtual void Close() = 0;                            // normally: FIN
   virtual void Reset() = 0;                            // RST
   bool ReadRequest(SeenRequest& request, bool with_body = true);
-  // Returns when the client is gone.
+  // Returns when the client has disconnected.
   void Linger();
 
  private:
@@ -48,8 +48,8 @@ class Connection {
 
 struct ServerOptions {
   TestIdentity identity{};  // empty: plain
-  std::string client_ca{};  // clients must show a certificate of this authority
-  bool tls12 = false;       // nothing newer
+  std::string client_ca{};  // clients must send a certificate of this authority
+  bool tls12 = false;       // at most
   std::string host = "127.0.0.1";
 };
 
@@ -84,7 +84,7 @@ class FaultyServer {
 
 // "HTTP/1.1 200 OK" with this body and Content-Length.
 std::string Answer(int status, std::string_view body, std::string_view more_headers = {});
-// The head of a chunked answer, one chunk, and the end.
+// The head of a chunked response, one chunk, and the end.
 std::string ChunkedHead();
 std::string Chunk(std::string_view bytes);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// kubeconfig files as people have them: merged, with data or files, and wrong in every way.
+// kubeconfig files as users have them: merged, with inline data or files, and with errors.
 #include "operator/kube/kubeconfig.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ contexts:
   context: {cluster: c2, user: ""}
 )";
 
-TEST(Kubeconfig, AContextIsAConfig) {
+TEST(Kubeconfig, ContextBecomesAConfig) {
   const Kubeconfig kubeconfig = ParseKubeconfig(kWhole, "/k/config").value();
   const ClientConfig dev = ToClientConfig(kubeconfig, "").value();
   EXPECT_EQ(dev.server, "https://one:6443");
@@ -59,8 +59,8 @@ TEST(Kubeconfig, AContextIsAConfig) {
   EXPECT_TRUE(ToClientConfig(kubeconfig, "anonymous").ok());
 }
 
-// Each line of a file is replaced by something wrong; the error must say where and what.
-TEST(Kubeconfig, SaysWhereAndWhatIsWrong) {
+// Each case puts an error into one line; the message must name place and problem.
+TEST(Kubeconfig, ErrorsNameFileLineAndProblem) {
   struct {
     std::string from;
     std::string to;
@@ -141,7 +141,7 @@ TEST(Kubeconfig, SaysWhereAndWhatIsWrong) {
   }
 }
 
-TEST(Kubeconfig, WhatIsNoKubeconfigIsRefused) {
+TEST(Kubeconfig, RejectsOtherFiles) {
   for (const char* text : {"a: [", "- 1", "just text", "a: 1\na: 2"}) {
     const auto parsed = ParseKubeconfig(text, "/k/config");
     ASSERT_FALSE(parsed.ok()) << text;
@@ -151,7 +151,7 @@ TEST(Kubeconfig, WhatIsNoKubeconfigIsRefused) {
   EXPECT_TRUE(ParseKubeconfig("clusters: null\nusers: []\n", "/k/config").ok());
 }
 
-TEST(Kubeconfig, WhatIsWrongWithAnUnusedUserDoesNotMatter) {
+TEST(Kubeconfig, ErrorsInAnUnusedUserAreIgnored) {
   std::string text = kWhole;
   text.replace(text.find("user: {}"), 8, "user: {auth-provider: {name: gcp}}");
   const Kubeconfig kubeconfig = ParseKubeconfig(text, "/k/config").value();
@@ -159,7 +159,7 @@ TEST(Kubeconfig, WhatIsWrongWithAnUnusedUserDoesNotMatter) {
   EXPECT_FALSE(ToClientConfig(kubeconfig, "prod").ok());
 }
 
-TEST(Kubeconfig, TheFirstFileThatNamesAThingWins) {
+TEST(Kubeconfig, FirstFileWithAnEntryWins) {
   const Kubeconfig first = ParseKubeconfig(R"(
 clusters: [{name: c, cluster: {server: "https://first"}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
@@ -216,7 +216,7 @@ class Files : public ::testing::Test {
   std::vector<std::pair<std::string, std::string>> before_;
 };
 
-TEST_F(Files, CertificatesAndTokensBesideTheConfig) {
+TEST_F(Files, RelativePathsStartAtTheConfig) {
   const TestIdentity authority = MakeAuthority("cluster");
   const TestIdentity own = Issue(authority, "me", {});
   Write("pki/ca.crt", authority.cert_pem);
@@ -252,7 +252,7 @@ TEST_F(Files, AreFoundWhereKubectlFindsThem) {
   EXPECT_EQ(missing.error().message, "kubeconfig: open " + folder_ + "/missing: No such file or directory");
 }
 
-TEST_F(Files, NothingFoundSaysWhereItLooked) {
+TEST_F(Files, MissingFilesErrorNamesThePaths) {
   const auto none = LoadConfig({});
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().message,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams: lines that are cut anywhere, ends of every kind, and silence after the end.
+// Streams: lines split anywhere, all kinds of ends, and no callback after the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr std::string_view kLines[] = {R"({"type":"ADDED"})", R"({"type":"MODIFIED","object":{"a":"ü"}})",
                                        R"({"type":"DELETED"})"};
 
-TEST(Stream, BringsLinesAndAGoodEnd) {
+TEST(Stream, DeliversLinesAndANormalEnd) {
   FaultyServer server([](Connection& connection, int) {
     AfterRequest(connection, ChunkedHead());
     for (const std::string_view line : kLines) connection.Write(Chunk(std::string(line) + "\n"));
@@ -34,7 +34,7 @@ TEST(Stream, BringsLinesAndAGoodEnd) {
   EXPECT_THAT(record.lines(), ::testing::ElementsAreArray(kLines));
 }
 
-TEST(Stream, HoweverTheServerCutsItsChunks) {
+TEST(Stream, AcceptsAnyChunkSizes) {
   std::string text;
   for (const std::string_view line : kLines) text += std::string(line) + "\n";
   FaultyServer server([&](Connection& connection, int index) {
@@ -55,7 +55,7 @@ TEST(Stream, HoweverTheServerCutsItsChunks) {
 
 TEST(Stream, CutAtEveryByte) {
   std::string text = ChunkedHead();
-  std::vector<size_t> complete;  // bytes after which that many lines must have come
+  std::vector<size_t> complete;  // bytes after which this many lines must have arrived
   for (const std::string_view line : kLines) {
     text += Chunk(std::string(line) + "\n");
     complete.push_back(text.size());
@@ -78,7 +78,7 @@ TEST(Stream, CutAtEveryByte) {
   }
 }
 
-TEST(Stream, ARefusalIsTheEndNotALine) {
+TEST(Stream, ErrorResponseEndsTheStreamWithoutALine) {
   FaultyServer server([](Connection& connection, int) {
     AfterRequest(connection, Answer(410, "{\"reason\":\"Expired\"}\n{}\n"));
     connection.Linger();
@@ -93,7 +93,7 @@ TEST(Stream, ARefusalIsTheEndNotALine) {
   EXPECT_TRUE(record.lines().empty());
 }
 
-TEST(Stream, ASilentOneEnds) {
+TEST(Stream, SilentStreamFails) {
   FaultyServer server([](Connection& connection, int index) {
     AfterRequest(connection, index == 0 ? "" : ChunkedHead() + Chunk("{}\n"));
     connection.Linger();
@@ -109,7 +109,7 @@ TEST(Stream, ASilentOneEnds) {
   }
 }
 
-TEST(Stream, ALineWithoutEndIsRefused) {
+TEST(Stream, EndlessLineIsAnError) {
   FaultyServer server([](Connection& connection, int) {
     AfterRequest(connection, ChunkedHead() + Chunk("{}\n"));
     const std::string chunk = Chunk(std::string(1 << 20, 'x'));
@@ -127,7 +127,7 @@ TEST(Stream, ALineWithoutEndIsRefused) {
   EXPECT_EQ(record.lines().size(), 1u);
 }
 
-TEST(Stream, ALongLineWithinTheLimitComes) {
+TEST(Stream, LongLineWithinTheLimitIsDelivered) {
   const std::string line(size_t{7} << 20, 'x');
   FaultyServer server([&](Connection& connection, int) {
     AfterRequest(connection, ChunkedHead() + Chunk(line + "\n") + std::string(kLastChunk));
@@ -140,14 +140,14 @@ TEST(Stream, ALongLineWithinTheLimitComes) {
   EXPECT_EQ(record.lines()[0].size(), line.size());
 }
 
-// Sends lines until the client goes.
+// Sends lines until the client disconnects.
 void Pour(Connection& connection) {
   AfterRequest(connection, ChunkedHead());
   while (connection.Write(Chunk("{}\n"))) {
   }
 }
 
-TEST(Stream, IsSilentOnceDestroyed) {
+TEST(Stream, NoCallbackAfterDestruction) {
   Promise<bool> arrived;
   FaultyServer idle([&](Connection& connection, int) {
     SeenRequest request;
@@ -174,7 +174,7 @@ TEST(Stream, IsSilentOnceDestroyed) {
       }
       stream.reset();
       const size_t lines = record.lines().size();
-      client.reset();  // waits for whatever still runs
+      client.reset();  // waits for running callbacks
       EXPECT_EQ(record.lines().size(), lines) << one.url;
       EXPECT_EQ(record.ends(), 0) << one.url;
     }

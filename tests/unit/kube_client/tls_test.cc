@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whom the transport trusts, whom it shows what, and the way through a proxy.
+// The transport's TLS: which servers it trusts, which certificates it sends, and proxies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -75,22 +75,22 @@ TEST_F(Tls, TrustsTheAuthorityForItsIPv6Address) {
   ASSERT_TRUE(answer.ok()) << answer.error().message;
 }
 
-TEST_F(Tls, RefusesAnotherAuthority) {
+TEST_F(Tls, RejectsAnotherAuthority) {
   FaultyServer server(Handle, Serve({"IP:127.0.0.1"}));
   ClientConfig config = Config(server);
   config.ca_pem = other_.cert_pem;
   ExpectNotTrusted(Ask(config));
 }
 
-TEST_F(Tls, RefusesWhatOnlyTheSystemWouldHaveToKnow) {
+TEST_F(Tls, RejectsAServerThatTheSystemDoesNotTrust) {
   FaultyServer server(Handle, Serve({"IP:127.0.0.1"}));
   ClientConfig config = Config(server);
   config.ca_pem.clear();
   ExpectNotTrusted(Ask(config));
 }
 
-// The system's authorities are not trusted beside the cluster's: here one of them has signed the server.
-TEST_F(Tls, ForgetsTheSystemsAuthorities) {
+// The system's authorities are not trusted in addition to the cluster's: here one of them signed the server.
+TEST_F(Tls, DoesNotTrustTheSystemsAuthorities) {
   FaultyServer server(Handle, Serve({"IP:127.0.0.1"}));
   char name[] = "/tmp/ringmaster-ca-XXXXXX";
   const Fd file(::mkstemp(name));
@@ -107,12 +107,12 @@ TEST_F(Tls, ForgetsTheSystemsAuthorities) {
   ::unlink(name);
 }
 
-TEST_F(Tls, RefusesACertificateForAnotherHost) {
+TEST_F(Tls, RejectsACertificateForAnotherHost) {
   FaultyServer server(Handle, Serve({"DNS:kubernetes.default.svc", "IP:10.0.0.1"}));
   ExpectNotTrusted(Ask(Config(server)));
 }
 
-TEST_F(Tls, ChecksTheNameThatTheConfigGives) {
+TEST_F(Tls, ChecksTheTlsServerName) {
   FaultyServer server(Handle, Serve({"DNS:kubernetes.default.svc"}));
   ClientConfig config = Config(server);
   config.tls_server_name = "kubernetes.default.svc";
@@ -122,7 +122,7 @@ TEST_F(Tls, ChecksTheNameThatTheConfigGives) {
   ExpectNotTrusted(Ask(config));
 }
 
-TEST_F(Tls, TakesAnythingWhenToldSo) {
+TEST_F(Tls, AcceptsAnyCertificateWithSkipVerify) {
   FaultyServer server(Handle, Serve({"IP:10.0.0.1"}));
   ClientConfig config = Config(server);
   config.ca_pem.clear();
@@ -132,7 +132,7 @@ TEST_F(Tls, TakesAnythingWhenToldSo) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("insecure-skip-tls-verify"));
 }
 
-TEST_F(Tls, ShowsItsClientCertificate) {
+TEST_F(Tls, SendsItsClientCertificate) {
   for (const bool tls12 : {true, false}) {
     ServerOptions options = Serve({"IP:127.0.0.1"});
     options.client_ca = authority_.cert_pem;
@@ -147,7 +147,7 @@ TEST_F(Tls, ShowsItsClientCertificate) {
   }
 }
 
-TEST_F(Tls, ARefusedClientCertificateIsSurelyNotDone) {
+TEST_F(Tls, RejectedClientCertificateIsUnavailable) {
   for (const bool tls12 : {true, false}) {
     for (const bool with_wrong_one : {true, false}) {
       ServerOptions options = Serve({"IP:127.0.0.1"});
@@ -174,7 +174,7 @@ class WithCertificate final : public TokenSource {
   const KeyPair pair_;
 };
 
-TEST_F(Tls, ShowsTheCertificateOfItsTokenSource) {
+TEST_F(Tls, SendsTheCertificateOfItsTokenSource) {
   ServerOptions options = Serve({"IP:127.0.0.1"});
   options.client_ca = authority_.cert_pem;
   FaultyServer server(Handle, options);
@@ -185,7 +185,7 @@ TEST_F(Tls, ShowsTheCertificateOfItsTokenSource) {
   EXPECT_TRUE(answer.ok()) << answer.error().message;
 }
 
-TEST_F(Tls, APlainServerIsUnavailable) {
+TEST_F(Tls, PlainHttpServerIsUnavailable) {
   FaultyServer server([](Connection& connection, int) {
     char bytes[100];
     connection.Read(bytes, sizeof bytes);
@@ -198,7 +198,7 @@ TEST_F(Tls, APlainServerIsUnavailable) {
   EXPECT_EQ(answer.error().code, Code::kUnavailable) << answer.error().message;
 }
 
-TEST_F(Tls, BrokenMaterialIsRefusedAtOnce) {
+TEST_F(Tls, InvalidCertificatesFailAtOnce) {
   ClientConfig config;
   config.server = "https://127.0.0.1:1";
   config.ca_pem = "no certificate";
@@ -212,7 +212,7 @@ TEST_F(Tls, BrokenMaterialIsRefusedAtOnce) {
 
 // ---- proxies
 
-// Carries bytes between a client and `port` until either is gone.
+// Copies bytes between a client and `port` until either disconnects.
 void Tunnel(Connection& client, uint16_t port) {
   const Fd upstream(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -235,7 +235,7 @@ void Tunnel(Connection& client, uint16_t port) {
   back.join();
 }
 
-TEST_F(Tls, GoesThroughAProxy) {
+TEST_F(Tls, ConnectsThroughAProxy) {
   FaultyServer server(Handle, Serve({"IP:127.0.0.1"}));
   Promise<SeenRequest> seen;
   FaultyServer proxy([&](Connection& connection, int) {
@@ -254,7 +254,7 @@ TEST_F(Tls, GoesThroughAProxy) {
   EXPECT_EQ(seen.Get().headers["proxy-authorization"], "Basic " + EncodeBase64("me:p@ss"));
 }
 
-TEST_F(Tls, AProxyThatRefusesIsUnavailable) {
+TEST_F(Tls, RefusingProxyIsUnavailable) {
   FaultyServer server(Handle, Serve({"IP:127.0.0.1"}));
   for (const bool answers : {true, false}) {
     FaultyServer proxy([&](Connection& connection, int) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the tests of the transport share: clients of a server on loopback, and what such a server does first.
+// Shared by the transport's tests: clients of a server on loopback, and its first responses.
 #pragma once
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ inline void AfterRequest(Connection& connection, std::string_view bytes) {
   connection.Write(bytes);
 }
 
-// A listener whose queue is full: the kernel drops what would connect.
+// A listener whose queue is full: the kernel drops new connections.
 class FullListener {
  public:
   FullListener() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

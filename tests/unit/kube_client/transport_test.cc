@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the transport makes of a server that breaks at every stage. These tests also pin down the habits of
-// the HTTP library that the transport relies on: when one changes, a test fails, not a cluster.
+// How the transport handles a server that fails at every stage. The tests also assert the behaviour of the
+// HTTP library that the transport relies on: when it changes, a test fails before a cluster does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ HttpRequest Post(std::string body = "{}") {
   return {.method = "POST", .target = "/api/v1/namespaces/a/pods", .body = std::move(body)};
 }
 
-TEST(Transport, CarriesARequestAndItsAnswer) {
+TEST(Transport, SendsARequestAndReturnsItsResponse) {
   Promise<SeenRequest> seen;
   FaultyServer server([&](Connection& connection, int) {
     SeenRequest request;
@@ -61,7 +61,7 @@ TEST(Transport, CarriesARequestAndItsAnswer) {
   EXPECT_EQ(got.headers["host"], fmt::format("127.0.0.1:{}", server.port()));
 }
 
-TEST(Transport, APathOfTheServerStandsBeforeEveryTarget) {
+TEST(Transport, ServerPathPrefixesEveryTarget) {
   Promise<SeenRequest> seen;
   FaultyServer server([&](Connection& connection, int) {
     SeenRequest request;
@@ -75,7 +75,7 @@ TEST(Transport, APathOfTheServerStandsBeforeEveryTarget) {
   EXPECT_EQ(seen.Get().target, "/k8s/clusters/c-1/api/v1/pods/a%2Fb?limit=5");
 }
 
-TEST(Transport, ServesOverIPv6) {
+TEST(Transport, ConnectsOverIPv6) {
   FaultyServer server(
       [&](Connection& connection, int) {
         SeenRequest request;
@@ -88,7 +88,7 @@ TEST(Transport, ServesOverIPv6) {
   ASSERT_TRUE(answer.ok()) << answer.error().message;
 }
 
-// ---- what a break means, stage by stage
+// ---- failures by stage
 
 struct Break {
   const char* name;
@@ -98,7 +98,7 @@ struct Break {
 
 class BreaksTest : public ::testing::TestWithParam<Break> {};
 
-TEST_P(BreaksTest, SaysWhatMayHaveHappened) {
+TEST_P(BreaksTest, ErrorCodeMatchesTheStage) {
   FaultyServer server([&](Connection& connection, int) { GetParam().does(connection); });
   auto client = Client(server.Url(), Impatient());
   for (const char* method : {"GET", "POST"}) {
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
               }}),
     [](const auto& of) { return of.param.name; });
 
-TEST(Transport, NobodyListensIsUnavailable) {
+TEST(Transport, ClosedPortIsUnavailable) {
   uint16_t port = 0;
   {
     FaultyServer server([](Connection&, int) {});
@@ -159,14 +159,14 @@ TEST(Transport, NobodyListensIsUnavailable) {
   EXPECT_THAT(answer.error().message, HasSubstr("Failed to connect"));
 }
 
-TEST(Transport, NoSuchHostIsUnavailable) {
+TEST(Transport, UnknownHostIsUnavailable) {
   auto client = Client("http://ringmaster-test.invalid:80");
   const auto answer = Ask(*client, Post());
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code, Code::kUnavailable) << answer.error().message;
 }
 
-TEST(Transport, ConnectingForTooLongIsUnavailable) {
+TEST(Transport, ConnectTimeoutIsUnavailable) {
   FullListener listener;
   auto client = Client(listener.Url(), Impatient());
   const auto answer = Ask(*client, Post());
@@ -175,7 +175,7 @@ TEST(Transport, ConnectingForTooLongIsUnavailable) {
   EXPECT_THAT(answer.error().message, HasSubstr("timed out"));
 }
 
-TEST(Transport, AnAnswerThatDribblesOnEndsAtTheLimit) {
+TEST(Transport, SlowResponseEndsAtTheLimit) {
   FaultyServer server([](Connection& connection, int) {
     AfterRequest(connection, ChunkedHead());
     while (connection.Write(Chunk("x"))) std::this_thread::yield();
@@ -188,7 +188,7 @@ TEST(Transport, AnAnswerThatDribblesOnEndsAtTheLimit) {
   EXPECT_EQ(answer.error().code, Code::kAmbiguous) << answer.error().message;
 }
 
-TEST(Transport, AnAnswerThatIsTooLargeIsRefused) {
+TEST(Transport, TooLargeResponseIsAnError) {
   FaultyServer server([](Connection& connection, int) {
     AfterRequest(connection, ChunkedHead());
     while (connection.Write(Chunk(std::string(10000, 'x')))) {
@@ -202,8 +202,8 @@ TEST(Transport, AnAnswerThatIsTooLargeIsRefused) {
   EXPECT_EQ(answer.error().code, Code::kInvalid);
 }
 
-TEST(Transport, SendsAgainWhatCouldNotBeWritten) {
-  // The server looks at the head only, and resets: a body this large cannot have left.
+TEST(Transport, ResendsARequestThatCouldNotBeWritten) {
+  // The server reads only the head and resets: a body this large cannot have been sent.
   FaultyServer server([](Connection& connection, int index) {
     SeenRequest request;
     if (!connection.ReadRequest(request, index == 2)) return;
@@ -217,7 +217,7 @@ TEST(Transport, SendsAgainWhatCouldNotBeWritten) {
   EXPECT_EQ(server.connections(), 3);
 }
 
-TEST(Transport, AServerThatNeverReadsIsUnavailable) {
+TEST(Transport, ServerThatNeverReadsIsUnavailable) {
   FaultyServer server([](Connection& connection, int) {
     SeenRequest request;
     connection.ReadRequest(request, false);
@@ -231,8 +231,8 @@ TEST(Transport, AServerThatNeverReadsIsUnavailable) {
   EXPECT_EQ(server.connections(), 4);
 }
 
-// As after a restart of the API server: every kept connection is useless.
-TEST(Transport, KeptConnectionsThatWereClosedCostNothing) {
+// As after a restart of the API server: every kept connection is closed.
+TEST(Transport, ClosedKeptConnectionsCostNoRetry) {
   std::mutex mutex;
   std::condition_variable changed;
   int waiting = 0;
@@ -244,7 +244,8 @@ TEST(Transport, KeptConnectionsThatWereClosedCostNothing) {
       std::unique_lock lock(mutex);
       ++waiting;
       changed.notify_all();
-      changed.wait_for(lock, kPatience, [&] { return waiting == kKept; });  // so that none is used twice
+      changed.wait_for(lock, kPatience,
+                       [&] { return waiting == kKept; });  // so that each uses its own connection
     }
     connection.Write(Answer(200, "{}"));
     if (index < kKept) return connection.Close();
@@ -261,19 +262,18 @@ TEST(Transport, KeptConnectionsThatWereClosedCostNothing) {
   }
 }
 
-// The library does this on its own, whatever the verb: the reason why every write must be harmless twice.
-TEST(Transport, APostOnAUsedConnectionMayArriveTwice) {
+// The library does this for every verb, so every write must be safe to repeat.
+TEST(Transport, PostOnAReusedConnectionMayArriveTwice) {
   std::atomic<int> posts{0};
   FaultyServer server([&](Connection& connection, int) {
     SeenRequest request;
     while (connection.ReadRequest(request)) {
-      if (request.method == "POST" && ++posts == 1) return;  // read, perhaps done, not answered
+      if (request.method == "POST" && ++posts == 1) return;  // read, perhaps executed, not answered
       connection.Write(Answer(200, "{}"));
     }
   });
   auto client = Client(server.Url());
-  // The connection goes back to the pool a moment after the answer, so that the first POST may find it or
-  // not.
+  // The connection returns to the pool shortly after the response, so the first POST may or may not reuse it.
   Result<HttpResponse> answer = Error{};
   do {
     ASSERT_TRUE(Ask(*client).ok());
@@ -296,7 +296,7 @@ TEST(Transport, NeverFollowsARedirect) {
   EXPECT_EQ(elsewhere.connections(), 0);
 }
 
-TEST(Transport, SendsOnlySoManyAtOnce) {
+TEST(Transport, LimitsRequestsInFlight) {
   std::mutex mutex;
   std::condition_variable changed;
   int waiting = 0;
@@ -332,8 +332,8 @@ TEST(Transport, SendsOnlySoManyAtOnce) {
   EXPECT_EQ(most, 3);
 }
 
-// A burst has taken every place, and more of it waits. What is urgent goes past it; and is given up early
-// when it, too, gets no answer.
+// A burst uses all requests in flight, and more of it waits. Urgent requests pass it, and fail early without
+// a response.
 TEST(Transport, UrgentRequestsPassABurst) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -360,7 +360,7 @@ TEST(Transport, UrgentRequestsPassABurst) {
                  [&answer](Result<HttpResponse> result) { answer.Set(std::move(result)); });
   PriorityHttp urgent(*client, RequestPriority::kUrgent, milliseconds(300));
   Promise<Result<HttpResponse>> renewed, mute;
-  // The limit is of no matter to one that is answered, unless this machine stands still.
+  // The limit does not matter for an answered request, unless this machine stalls.
   PriorityHttp in_time(*client, RequestPriority::kUrgent, kPatience);
   in_time.Send({.target = "/lease"}, [&](Result<HttpResponse> result) { renewed.Set(std::move(result)); });
   EXPECT_TRUE(renewed.Get().ok());
@@ -375,9 +375,8 @@ TEST(Transport, UrgentRequestsPassABurst) {
   for (auto& answer : burst) EXPECT_TRUE(answer.Get().ok());
 }
 
-// What can wait goes when nothing else is under way, though there would be places; or when it has waited for
-// long.
-TEST(Transport, PatientRequestsLetABurstPass) {
+// A background request is sent when no other request is in flight, or after waiting for long.
+TEST(Transport, BackgroundRequestsWaitForABurst) {
   for (const Duration background_wait : {kPatience, Duration(milliseconds(50))}) {
     std::mutex mutex;
     std::condition_variable changed;
@@ -416,7 +415,7 @@ TEST(Transport, PatientRequestsLetABurstPass) {
   }
 }
 
-// A token that counts how often it was refused.
+// A token source that counts rejections.
 class CountingToken final : public TokenSource {
  public:
   Result<std::string> Token() override { return fmt::format("token-{}", expired_.load()); }
@@ -426,7 +425,7 @@ class CountingToken final : public TokenSource {
   std::atomic<int> expired_{0};
 };
 
-TEST(Transport, ARefusedTokenIsNotUsedAgain) {
+TEST(Transport, RejectedTokenIsNotUsedAgain) {
   FaultyServer server([](Connection& connection, int) {
     SeenRequest request;
     while (connection.ReadRequest(request))
@@ -442,7 +441,7 @@ class NoToken final : public TokenSource {
   Result<std::string> Token() override { return Error{Code::kNotFound, "open /x/token: No such file"}; }
 };
 
-TEST(Transport, WithoutATokenNothingIsSent) {
+TEST(Transport, FailingTokenSourceSendsNothing) {
   FaultyServer server([](Connection&, int) {});
   auto client = Client(server.Url(), {}, std::make_shared<NoToken>());
   const auto answer = Ask(*client, Post());
@@ -451,9 +450,9 @@ TEST(Transport, WithoutATokenNothingIsSent) {
   EXPECT_EQ(server.connections(), 0);
 }
 
-// ---- the end of a client, in whatever state its requests are
+// ---- destruction of a client with requests in every state
 
-TEST(Transport, DestroyingTheClientEndsWhatIsUnderWay) {
+TEST(Transport, DestroyingTheClientEndsRequestsInFlight) {
   Promise<bool> arrived;
   FaultyServer server([&](Connection& connection, int) {
     SeenRequest request;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pure parts: paths, URLs, proxies, headers, lines, PEM, and what a stage's text means.
+// The pure parts: paths, URLs, proxies, headers, lines, PEM, and the classification of failures.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -38,7 +38,7 @@ TEST(ResourceTest, Queries) {
   EXPECT_EQ(Query({}), "");
 }
 
-TEST(DescribeTest, SaysWhatWasAsked) {
+TEST(DescribeTest, DescribesRequests) {
   const auto describe = [](const char* method, const char* target) {
     HttpRequest request;
     request.method = method;
@@ -112,7 +112,7 @@ TEST(ProxyTest, FollowsTheEnvironment) {
   }
 }
 
-TEST(ProxyTest, AnExplicitOneCountsAlways) {
+TEST(ProxyTest, ExplicitProxyWins) {
   const auto env = [](const char*) { return std::string("*"); };
   const auto proxy = ChooseProxy("https://127.0.0.1:6443", "http://me:secret@p:1", env).value();
   ASSERT_TRUE(proxy);
@@ -153,7 +153,7 @@ TEST(HeadersTest, Warnings) {
   EXPECT_EQ(kept[0].size(), 1024u);
 }
 
-TEST(LineSplitterTest, AnyCutGivesTheSameLines) {
+TEST(LineSplitterTest, AnySplitGivesTheSameLines) {
   const std::string text = "one\n\ntwo\nthree\nrest";
   const std::vector<std::string> wanted = {"one", "two", "three"};
   for (size_t first = 0; first <= text.size(); ++first) {
@@ -190,7 +190,7 @@ TEST(LineSplitterTest, Limits) {
   EXPECT_FALSE(stopped.too_long());
 }
 
-TEST(PemTest, SaysWhatIsWrong) {
+TEST(PemTest, NamesTheProblem) {
   const TestIdentity authority = MakeAuthority("a");
   const TestIdentity one = Issue(authority, "one", {});
   EXPECT_TRUE(CheckCertificates(authority.cert_pem).ok());
@@ -207,7 +207,7 @@ TEST(PemTest, SaysWhatIsWrong) {
   EXPECT_FALSE(CheckKeyPair("", one.key_pem).ok());
 }
 
-TEST(ClassifyTest, TheStageDecides) {
+TEST(ClassifyTest, StageDecidesTheCode) {
   struct {
     const char* stage;
     int number;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Waits for callbacks that come on other threads.
+// Waits for callbacks on other threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace ringmaster::kube {
 
-// Long, for instrumented code on busy machines; a test that waits this long has failed.
+// Long enough for instrumented code on busy machines; a test that waits this long has failed.
 inline constexpr Duration kPatience = seconds(60);
 
 // A box for one value.
@@ -51,7 +51,7 @@ class Promise {
   int times_ = 0;
 };
 
-// What a stream brought.
+// The lines and the end of a stream.
 class Record {
  public:
   StreamHandlers Handlers() {

@@ -7,7 +7,7 @@
 namespace ringmaster::kube {
 namespace {
 
-TEST(WallTime, WhatWeWriteWeRead) {
+TEST(WallTime, RoundTrip) {
   for (int64_t micros :
        {0L, 1L, 999'999L, 1'795'254'300'123'456L, 1'709'164'799'999'999L, 253'402'300'799'000'000L}) {
     const WallTime time{std::chrono::microseconds(micros)};
@@ -28,7 +28,7 @@ TEST(WallTime, OtherFormsOfTheSameTime) {
   EXPECT_EQ(ParseWallTime("2026-11-21T09:05:00.5Z").value(), time + std::chrono::milliseconds(500));
 }
 
-TEST(WallTime, RefusesWhatIsNoTime) {
+TEST(WallTime, RejectsInvalidTimes) {
   for (const char* text :
        {"", "2026-11-21", "2026-11-21T09:05:00", "2026-13-21T09:05:00Z", "2026-02-30T09:05:00Z",
         "2026-11-21T24:05:00Z", "2026-11-21T09:05:00.Z", "2026-11-21T09:05:00Zx", "-026-11-21T09:05:00Z",
@@ -36,7 +36,7 @@ TEST(WallTime, RefusesWhatIsNoTime) {
     EXPECT_FALSE(ParseWallTime(text).ok()) << text;
 }
 
-TEST(WallClock, OneOffsetForTheLifeOfTheProcess) {
+TEST(WallClock, OffsetIsConstant) {
   const WallClock clock(Time{} + seconds(100), WallTime(std::chrono::seconds(5000)));
   EXPECT_EQ(clock.ToWall(Time{} + seconds(130)), WallTime(std::chrono::seconds(5030)));
   EXPECT_EQ(clock.ToSteady(clock.ToWall(Time{} + milliseconds(42))), Time{} + milliseconds(42));

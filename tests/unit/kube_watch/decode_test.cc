@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Objects of the API as the core sees them: tables of what kubelets, schedulers and node controllers write.
+// Decodes API objects: tables of what kubelets, schedulers and node controllers write.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ core::Pod Core(const Json& pod) {
 
 constexpr const char* kBound = R"({"nodeName":"node-1","containers":[{"name":"worker"}]})";
 
-TEST(DecodePodTest, ARunningPod) {
+TEST(DecodePodTest, RunningPod) {
   const Json json = PodJson(kBound, R"({"phase":"Running","conditions":[
       {"type":"PodScheduled","status":"True","lastTransitionTime":"2025-12-31T23:51:00Z"},
       {"type":"Ready","status":"False"},{"type":"DisruptionTarget","status":"True"}],
@@ -180,14 +180,14 @@ TEST(DecodePodTest, WhyPodsDoNotRun) {
   }
 }
 
-TEST(DecodePodTest, OurGateAndNoOther) {
+TEST(DecodePodTest, OnlyOurGateCounts) {
   EXPECT_TRUE(Core(PodJson(R"({"schedulingGates":[{"name":"a/b"},{"name":"ringmaster.dev/gang"}]})",
                            R"({"phase":"Pending"})"))
                   .gated);
   EXPECT_FALSE(Core(PodJson(R"({"schedulingGates":[{"name":"a/b"}]})", R"({"phase":"Pending"})")).gated);
 }
 
-TEST(DecodePodTest, DeletionEndsAtTheLatestAfterItsGraceWhateverTheClocksSay) {
+TEST(DecodePodTest, DeletionEndsWithinItsGraceForAnyClock) {
   const char* metadata = R"({"deletionTimestamp":"2026-01-01T00:00:20Z","deletionGracePeriodSeconds":30})";
   const Json json = PodJson(kBound, R"({"phase":"Running"})", metadata);
   const auto first = Decode(json);
@@ -197,14 +197,14 @@ TEST(DecodePodTest, DeletionEndsAtTheLatestAfterItsGraceWhateverTheClocksSay) {
   const Json skewed = PodJson(kBound, R"({"phase":"Running"})", ahead);
   const auto early = Decode(skewed);
   EXPECT_EQ(early->own->pod.delete_by, At(30));
-  // Seen again later, it is still the same deletion; a shorter grace is another one.
+  // Seen again later, it is the same deletion. A shorter grace period is a new one.
   EXPECT_EQ(Decode(skewed, early, At(25))->own->pod.delete_by, At(30));
   const char* shorter = R"({"deletionTimestamp":"2026-01-01T00:59:50Z","deletionGracePeriodSeconds":0})";
   EXPECT_EQ(Decode(PodJson(kBound, R"({"phase":"Running"})", shorter), early, At(26))->own->pod.delete_by,
             At(26));
 }
 
-TEST(DecodePodTest, TimesOfOthersAreNeverInTheFuture) {
+TEST(DecodePodTest, ForeignClocksGiveNoFutureTimes) {
   const core::Pod pod = Core(PodJson(
       kBound,
       R"({"phase":"Running","conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T02:00:00Z"}],
@@ -215,7 +215,7 @@ TEST(DecodePodTest, TimesOfOthersAreNeverInTheFuture) {
   EXPECT_EQ(pod.started, kNow);
 }
 
-TEST(DecodePodTest, OfOthersOnlyWhatTakesRoomIsKept) {
+TEST(DecodePodTest, KeepsForeignPodsOnlyWhileTheyTakeCapacity) {
   const char* foreign = R"({"labels":{"app":"web"},"ownerReferences":[]})";
   const char* spec =
       R"({"nodeName":"node-1","containers":[{"resources":{"requests":{"cpu":"250m","memory":"1Gi"}}}]})";
@@ -226,11 +226,11 @@ TEST(DecodePodTest, OfOthersOnlyWhatTakesRoomIsKept) {
   EXPECT_EQ(*bound->requests, (core::Resources{{"cpu", 250}, {"memory", 1 << 30}}));
   EXPECT_EQ(Decode(PodJson(spec, R"({"phase":"Succeeded"})", foreign)), nullptr);
   EXPECT_EQ(Decode(PodJson(R"({"containers":[]})", R"({"phase":"Pending"})", foreign)), nullptr);
-  // Labels and a name like ours do not make it ours.
+  // Labels and a matching name do not make it a worker.
   EXPECT_EQ(Decode(PodJson(R"({})", R"({})", R"({"ownerReferences":[]})")), nullptr);
 }
 
-TEST(DecodePodTest, WhoseItIsAndWhichNobodyCanEdit) {
+TEST(DecodePodTest, OwnerAndNameIdentifyAPod) {
   const auto edited = Decode(
       PodJson(R"({})", R"({})", R"({"labels":{"ringmaster.dev/attempt":"7","ringmaster.dev/rank":"x"}})"));
   ASSERT_TRUE(edited && edited->own);
@@ -244,7 +244,7 @@ TEST(DecodePodTest, WhoseItIsAndWhichNobodyCanEdit) {
   }
 }
 
-TEST(DecodePodTest, AnyShapeIsSurvived) {
+TEST(DecodePodTest, AcceptsAnyShape) {
   const char* shapes[] = {"null", "[]", "7", "\"x\"", "{}", R"({"a":[{}]})"};
   const char* members[] = {"containers",        "initContainers", "schedulingGates", "tolerations",
                            "nodeSelector",      "affinity",       "nodeName",        "conditions",
@@ -262,7 +262,7 @@ TEST(DecodePodTest, AnyShapeIsSurvived) {
   }
 }
 
-TEST(QuantityTest, InThousandthsRoundedUp) {
+TEST(QuantityTest, MilliRoundedUp) {
   const std::pair<const char*, int64_t> cases[] = {{"0", 0},
                                                    {"1", 1000},
                                                    {"500m", 500},
@@ -297,7 +297,7 @@ TEST(QuantityTest, ResourcesInTheirUnits) {
       (core::Resources{{"cpu", 1500}, {"memory", 1 << 20}, {"nvidia.com/gpu", 8}, {"pods", 110}}));
 }
 
-TEST(PodShapeTest, RequestsAreWhatTheNodeMustHave) {
+TEST(PodShapeTest, SumsRequests) {
   const auto of = [](const char* spec) { return RequestsOf(Json::parse(spec)); };
   EXPECT_EQ(
       of(R"({"containers":[{"resources":{"requests":{"cpu":"1"}}},{"resources":{"requests":{"cpu":"2"}}}]})"),
@@ -313,7 +313,7 @@ TEST(PodShapeTest, RequestsAreWhatTheNodeMustHave) {
             (core::Resources{{"nvidia.com/gpu", 8}}));
 }
 
-TEST(PodShapeTest, WhatTheSchedulerIsTold) {
+TEST(PodShapeTest, ReadsSchedulingConstraints) {
   const core::PodShape shape = ShapeOf(Json::parse(R"({"nodeSelector":{"zone":"a"},
       "tolerations":[{"key":"gpu","operator":"Exists","effect":"NoSchedule"},{"operator":"Equal","key":"k","value":"v"}],
       "affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
@@ -343,7 +343,7 @@ Json NodeJson(const char* ready, const char* since) {
                           {{"type", "Ready"}, {"status", ready}, {"lastTransitionTime", since}}})}}}};
 }
 
-TEST(DecodeNodeTest, FactsAndWhetherItIsHeardOf) {
+TEST(DecodeNodeTest, FactsAndReachability) {
   const auto decode = [](const Json& json, const std::shared_ptr<const NodeRecord>& before, Time now) {
     return DecodeNode(json, ReadMeta(json), before, kClock, now);
   };
@@ -359,14 +359,14 @@ TEST(DecodeNodeTest, FactsAndWhetherItIsHeardOf) {
   EXPECT_FALSE(sick->unreachable_since);
   const auto lost = decode(NodeJson("Unknown", "2025-12-31T23:59:00Z"), sick, kNow);
   EXPECT_EQ(lost->unreachable_since, At(-60));
-  // A clock that is ahead: lost since we saw it, and still since then when seen again.
+  // A clock that is ahead: unreachable since we saw it, and unchanged when seen again.
   const Json ahead = NodeJson("Unknown", "2026-01-01T05:00:00Z");
   const auto seen = decode(ahead, ready, kNow);
   EXPECT_EQ(seen->unreachable_since, kNow);
   EXPECT_EQ(decode(ahead, seen, At(50))->unreachable_since, kNow);
 }
 
-TEST(DecodeJobTest, GoodBadAndForeign) {
+TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {
   Json job = {
       {"metadata",
        {{"name", "gpt"},
@@ -416,7 +416,7 @@ TEST(DecodeJobTest, GoodBadAndForeign) {
   EXPECT_EQ(decode(job), nullptr);
 }
 
-TEST(DecodeJobTest, TheWishIsReadOncePerGeneration) {
+TEST(DecodeJobTest, SpecIsParsedOncePerGeneration) {
   Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 4}}},
               {"spec",
                {{"framework", "pytorch"},
@@ -437,7 +437,7 @@ TEST(DecodeJobTest, TheWishIsReadOncePerGeneration) {
   job["metadata"]["generation"] = 5;
   const auto third = decode(second);
   EXPECT_EQ(third->spec->job.replicas, 9);
-  // A namesake, and a server that does not count.
+  // Another job of the same name, and a server without generations.
   job["metadata"]["uid"] = "v";
   EXPECT_NE(decode(third)->spec, third->spec);
   job["metadata"].erase("generation");
@@ -445,7 +445,7 @@ TEST(DecodeJobTest, TheWishIsReadOncePerGeneration) {
   EXPECT_NE(decode(uncounted)->spec, uncounted->spec);
 }
 
-TEST(PreparationTest, AllPartsWithOneMark) {
+TEST(PreparationTest, AllObjectsNeedTheSameMark) {
   const core::PrepareGang action{3, 8, 4};
   const std::string mark = MarkText({action, 3, 77, {}});
   EXPECT_EQ(PreparedAction({mark, mark, mark}, 77), action);
@@ -459,7 +459,7 @@ TEST(PreparationTest, AllPartsWithOneMark) {
   EXPECT_EQ(PreparedAction({mark, mark, mark}, 78), std::nullopt) << "they tell of another authority";
 }
 
-TEST(PreparationTest, MarksAreReadAsTheyWereWritten) {
+TEST(PreparationTest, MarksRoundTrip) {
   const PreparedMark mark{{3, 8, 4}, 2, ~uint64_t{0}, {20064, 64}};
   EXPECT_EQ(ParseMark(MarkText(mark)), mark);
   for (const char* text : {"", "attempt=3", "attempt=3,size=8,min=4,objects=2,authority=1,ports=20064",
@@ -469,7 +469,7 @@ TEST(PreparationTest, MarksAreReadAsTheyWereWritten) {
   EXPECT_NE(AuthorityHash("one"), AuthorityHash("other"));
 }
 
-TEST(HostPortsTest, TheLowestGapThatIsWideEnough) {
+TEST(HostPortsTest, LowestGapThatIsWideEnough) {
   const PortRange all{100, 50};
   const auto first = [&](std::vector<PortRange> taken, int32_t count) {
     const auto found = FreePorts(all, std::move(taken), count);
@@ -486,7 +486,7 @@ TEST(HostPortsTest, TheLowestGapThatIsWideEnough) {
   EXPECT_EQ(first({{1000, 10}}, 50), 100);
 }
 
-TEST(GangApisTest, WhoGetsWhich) {
+TEST(GangApisTest, ChoosesByModeAndServedApis) {
   using core::GangMode;
   using wiring::Gang;
   const GangApis none{{GangApi::kNative, false}, {GangApi::kVolcano, false}, {GangApi::kCoscheduling, false}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An HttpClient that plays one API server for lists and watches: the test hands out answers. Not a server of
-// any truth; what a real one does is tested against a real one.
+// An HttpClient that takes the part of an API server for lists and watches: the test writes the responses.
+// e2e tests check the behaviour of a real server.
 #pragma once
 
 #include <condition_variable>
@@ -29,14 +29,14 @@ class FakeServer final : public HttpClient {
     thread_.join();
   }
 
-  // A stream that is open. The test speaks for the server.
+  // An open stream. The test writes its lines.
   struct OpenStream {
     std::string target;
     StreamHandlers handlers;
     bool gone = false;
   };
 
-  // How lists are answered: by target.
+  // The responses to lists, by target.
   std::function<Result<HttpResponse>(const HttpRequest&)> answer;
 
   void Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {
@@ -53,7 +53,7 @@ class FakeServer final : public HttpClient {
     return std::make_unique<Handle>(*this, open);
   }
 
-  // The n-th stream that was ever opened.
+  // The n-th opened stream.
   std::shared_ptr<OpenStream> AwaitStream(size_t n) {
     std::unique_lock lock(mutex_);
     const bool came = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return streams_.size() > n; });
@@ -70,7 +70,7 @@ class FakeServer final : public HttpClient {
       if (!Gone(stream)) stream->handlers.on_end(how);
     });
   }
-  // Everything posted so far has run.
+  // Waits until all posted calls have run.
   void Settle() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });

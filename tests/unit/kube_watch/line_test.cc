@@ -32,7 +32,7 @@ TEST(WatchLineTest, KindsAndVersions) {
   EXPECT_EQ(error->error_message, "too old");
 }
 
-TEST(WatchLineTest, WhatIsNoEventIsRefused) {
+TEST(WatchLineTest, RejectsOtherText) {
   for (const char* text :
        {"", "{", "[]", "null", R"({"type":"ADDED"})", R"({"object":{}})", R"({"type":7,"object":{}})",
         R"({"type":"ADDED","object":[]})", R"({"type":"ADDED","object":{}})",
@@ -46,7 +46,7 @@ TEST(WatchLineTest, WhatIsNoEventIsRefused) {
   }
 }
 
-TEST(LeanJsonTest, LeavesOutManagedFieldsAndNothingElse) {
+TEST(LeanJsonTest, DropsOnlyManagedFields) {
   const auto json = ParseLean(
       R"({"metadata":{"name":"a","managedFields":[{"f:x":{"f:y":{}}}],"labels":{"managedFields":"mine"}},
           "managedFields":1,"spec":{"list":[1,-2,2.5,true,null,"s",[],{}]}})");
@@ -58,7 +58,7 @@ TEST(LeanJsonTest, LeavesOutManagedFieldsAndNothingElse) {
   EXPECT_EQ(*in_list, Json::parse(R"({"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]})"));
 }
 
-TEST(LeanJsonTest, CutsWhatIsTooDeepAndKeepsTheRest) {
+TEST(LeanJsonTest, TruncatesDeepNesting) {
   std::string text = R"({"before":1,"deep":)";
   for (int i = 0; i < 100'000; ++i) text += i % 2 == 0 ? "[" : R"({"k":)";
   for (int i = 100'000; i-- > 0;) text += i % 2 == 0 ? "]" : (i == 99'999 ? "1}" : "}");
@@ -74,11 +74,11 @@ TEST(LeanJsonTest, CutsWhatIsTooDeepAndKeepsTheRest) {
   EXPECT_LE(depth, kLeanDepth);
 }
 
-TEST(LeanJsonTest, TheLastOfDuplicateKeysCounts) {
+TEST(LeanJsonTest, LastDuplicateKeyWins) {
   EXPECT_EQ(*ParseLean(R"({"a":1,"b":{"c":1},"a":{"x":2},"b":3})"), Json::parse(R"({"a":{"x":2},"b":3})"));
 }
 
-// Whatever is broken in a line, the answer is an error or a line, never a crash.
+// Any broken line gives an error or a line, never a crash.
 TEST(WatchLineTest, BrokenTextNeverCrashes) {
   const std::string good =
       R"({"type":"ADDED","object":{"metadata":{"name":"a","managedFields":[{"x":[1,2]}],"resourceVersion":"7"},"spec":{"a":[1,{"b":null}]}}})";
@@ -106,7 +106,7 @@ TEST(WatchLineTest, BrokenTextNeverCrashes) {
   EXPECT_LT(parsed, 19'000);
 }
 
-TEST(MetaTest, AnyShapeReadsAsEmpty) {
+TEST(MetaTest, InvalidMetadataReadsAsEmpty) {
   for (const char* text : {"null", "1", "[]", "{}", R"({"metadata":[]})", R"({"metadata":{"name":7}})"}) {
     const Meta meta = ReadMeta(Json::parse(text));
     EXPECT_EQ(meta.key, "") << text;

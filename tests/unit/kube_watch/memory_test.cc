@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What 10,000 pods and 1,000 nodes cost in memory, through the very path that a listing takes: text, pages of
-// 500, decoders, stores, the reckoning of room. The figure is printed; the limit asserted is that of the
-// operator's whole budget.
+// The memory of 10,000 pods and 1,000 nodes, by the path that a list takes: text, pages of 500, decoders,
+// stores and capacity. Prints the value, and asserts the limit of the operator's whole budget.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -22,7 +21,7 @@
 namespace ringmaster::kube {
 namespace {
 
-// Under a sanitizer the path is walked, and nothing is measured.
+// With a sanitizer the path runs without a measurement.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kShare = 10;
 #else
@@ -43,7 +42,7 @@ size_t ResidentBytes() {
   return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// As large as pods of a real cluster are: some 4 KB, half of it managedFields.
+// As large as pods of a real cluster: about 4 KB, half of it managedFields.
 Json NumberedPod(int i, bool own) {
   const std::string job = fmt::format("pretraining-run-{:05}", i / 8);
   const std::string name =
@@ -108,7 +107,7 @@ Json NumberedNode(int i) {
             {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
 }
 
-// One listing in pages, each parsed, decoded and dropped.
+// A list in pages, each parsed, decoded and dropped.
 template <class T>
 void List(Store<T>& store, int count, const std::function<Json(int)>& make) {
   ReflectorSink& sink = store.In("");
@@ -171,7 +170,7 @@ TEST(MemoryTest, TenThousandPodsAndAThousandNodes) {
   ExpectAtMost(foreign, size_t{32} << 20);
 }
 
-// As an API server has it when it runs.
+// A running job as an API server returns it.
 Json NumberedJob(int i, const WallClock& clock) {
   core::Status status;
   status.ledger.attempt = 1;

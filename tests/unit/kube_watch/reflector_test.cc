@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The thread that asks, over a client whose server the test plays.
+// The reflectors' thread, with a test in the place of the server.
 #include "operator/kube/watch/reflector.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ class ReflectorTest : public testing::Test {
   std::unique_ptr<Reflectors> reflectors_;
 };
 
-TEST_F(ReflectorTest, ListsWatchesAndFollows) {
+TEST_F(ReflectorTest, ListsThenFollowsTheWatch) {
   EXPECT_TRUE(reflectors_->Problems().empty());
   Start();
   const auto stream = server_.AwaitStream(0);
@@ -89,7 +89,7 @@ TEST_F(ReflectorTest, ListsWatchesAndFollows) {
   EXPECT_EQ(store_->revision(), 20U);
 }
 
-TEST_F(ReflectorTest, ABrokenStreamGoesOnFromWhereItWas) {
+TEST_F(ReflectorTest, BrokenStreamContinuesFromTheLastRevision) {
   Start();
   const auto first = server_.AwaitStream(0);
   server_.Line(first, Line("ADDED", "b", 11));
@@ -105,7 +105,7 @@ TEST_F(ReflectorTest, ABrokenStreamGoesOnFromWhereItWas) {
   EXPECT_EQ(store_->Get("ghost"), nullptr);
 }
 
-TEST_F(ReflectorTest, A410ListsAnewAndNothingIsLost) {
+TEST_F(ReflectorTest, GoneListsAgainWithoutLoss) {
   Start();
   const auto first = server_.AwaitStream(0);
   {
@@ -119,7 +119,7 @@ TEST_F(ReflectorTest, A410ListsAnewAndNothingIsLost) {
   EXPECT_EQ(lists_, 2);
 }
 
-TEST_F(ReflectorTest, WhatCannotBeReadIsListedAgain) {
+TEST_F(ReflectorTest, UnreadableLineListsAgain) {
   Start();
   const auto first = server_.AwaitStream(0);
   server_.Line(first, R"({"type":"ADDED","object":)");
@@ -128,7 +128,7 @@ TEST_F(ReflectorTest, WhatCannotBeReadIsListedAgain) {
   EXPECT_EQ(failures_, 1);
 }
 
-TEST_F(ReflectorTest, SeveralPagesAreOneListing) {
+TEST_F(ReflectorTest, SeveralPagesAreOneList) {
   list_ = [](const HttpRequest& request) {
     if (request.target.find("continue=") == std::string::npos)
       return Page(Json::array({Thing("a", 1)}), 9, "more");
@@ -139,7 +139,7 @@ TEST_F(ReflectorTest, SeveralPagesAreOneListing) {
   EXPECT_EQ(store_->size(), 2U);
 }
 
-TEST_F(ReflectorTest, AServerThatIsDownIsAskedAgain) {
+TEST_F(ReflectorTest, RetriesWhileTheServerIsDown) {
   std::atomic<int> left = 5;
   list_ = [&left](const HttpRequest&) -> Result<HttpResponse> {
     if (left-- > 0) return Error{Code::kUnavailable, "connection refused"};
@@ -152,7 +152,7 @@ TEST_F(ReflectorTest, AServerThatIsDownIsAskedAgain) {
   EXPECT_TRUE(reflectors_->Problems().empty());
 }
 
-TEST_F(ReflectorTest, NothingComesAfterStop) {
+TEST_F(ReflectorTest, NoCallAfterStop) {
   Start();
   const auto stream = server_.AwaitStream(0);
   reflectors_->Stop();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The write-ahead log must come back as it was written, to the same process and to another one.
+// The write-ahead log must be read as it was written, by the same process and by another one.
 #include "operator/kube/backend/status_codec.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ api::TrainingJob SomeJob() {
   return job;
 }
 
-// ---- random statuses: every member takes all kinds of values
+// ---- random statuses, with all kinds of values in every member
 
 class Dice {
  public:
@@ -139,14 +139,14 @@ core::Status ThroughTheApi(const core::Status& status, const WallClock& writer, 
   return DecodeStatus(read, reader);
 }
 
-TEST(StatusCodecTest, EverythingComesBack) {
+TEST(StatusCodecTest, RoundTrip) {
   for (uint64_t seed = 1; seed <= 5000; ++seed) {
     const core::Status status = RandomStatus(seed);
     ASSERT_EQ(ThroughTheApi(status, kCodecClock, kCodecClock), status) << "seed " << seed;
   }
 }
 
-TEST(StatusCodecTest, TheApiTakesWhatIsWritten) {
+TEST(StatusCodecTest, EncodedStatusIsValid) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     api::TrainingJob job = SomeJob();
     job.spec.training->model.kind = "gpt";
@@ -158,7 +158,7 @@ TEST(StatusCodecTest, TheApiTakesWhatIsWritten) {
   }
 }
 
-TEST(StatusCodecTest, TimesThatAreNotWholeMicrosecondsSettleAtOnce) {
+TEST(StatusCodecTest, SecondRoundTripIsExact) {
   core::Status status;
   status.ledger.ready_since = Time(std::chrono::nanoseconds(123'456'789));
   const core::Status once = ThroughTheApi(status, kCodecClock, kCodecClock);
@@ -167,8 +167,8 @@ TEST(StatusCodecTest, TimesThatAreNotWholeMicrosecondsSettleAtOnce) {
   EXPECT_EQ(ThroughTheApi(once, kCodecClock, kCodecClock), once);
 }
 
-// Another process began at another time of its steady clock: moments stay the same moments.
-TEST(StatusCodecTest, AnotherProcessReadsTheSameMoments) {
+// Another process has another origin of its steady clock: times stay the same.
+TEST(StatusCodecTest, AnotherProcessReadsTheSameTimes) {
   const WallClock other(Time(seconds(70)), WallTime(seconds(1'700'000'100)));
   core::Status status;
   status.ledger.ready_since = Time(seconds(5090));
@@ -176,8 +176,8 @@ TEST(StatusCodecTest, AnotherProcessReadsTheSameMoments) {
   EXPECT_EQ(*read.ledger.ready_since, Time(seconds(60)));
 }
 
-// The writer's wall clock was an hour ahead of the reader's: no back-off of an hour, nothing in the future.
-TEST(StatusCodecTest, AClockThatWasAheadPostponesNothing) {
+// The writer's wall clock is an hour ahead of the reader's: no backoff of an hour, no time in the future.
+TEST(StatusCodecTest, ClockAheadDelaysNothing) {
   const WallClock ahead(Time(seconds(5000)), WallTime(seconds(1'700'000'000 + 36'000)));
   const Time now(seconds(6000));
   core::Job job;
@@ -196,7 +196,7 @@ TEST(StatusCodecTest, AClockThatWasAheadPostponesNothing) {
   for (const core::Condition& condition : read.display.conditions) EXPECT_LE(condition.since, now);
 }
 
-TEST(StatusCodecTest, ClampingChangesNothingThatIsPlausible) {
+TEST(StatusCodecTest, ClampingKeepsPlausibleTimes) {
   core::Job job;
   core::Status status = RandomStatus(8);
   const Time late(seconds(5'000'000));
@@ -207,7 +207,7 @@ TEST(StatusCodecTest, ClampingChangesNothingThatIsPlausible) {
   EXPECT_EQ(clamped, status);
 }
 
-TEST(StatusCodecTest, NonsenseReadsAsUnset) {
+TEST(StatusCodecTest, InvalidMembersReadAsUnset) {
   api::Status status;
   status.phase = "Dancing";
   status.conditions = {{"Ready", "Perhaps", "Because", "", "yesterday", 1}, {"Shiny", "True", "", "", "", 1}};
@@ -221,15 +221,15 @@ TEST(StatusCodecTest, NonsenseReadsAsUnset) {
   EXPECT_EQ(read, core::Status{});
 }
 
-TEST(StatusCodecTest, LongTextsAreCutAtACharacter) {
+TEST(StatusCodecTest, LongTextsAreTruncatedAtACharacter) {
   core::Status status;
   status.ledger.outcome_message = std::string(4095, 'x') + "名名";
   const api::Status written = EncodeStatus(status, SomeJob(), kCodecClock);
   EXPECT_EQ(written.ledger->outcomeMessage, std::string(4095, 'x'));
 }
 
-// What is unset is left out, and must be read as unset.
-TEST(StatusCodecTest, SurvivesBeingWrittenDown) {
+// Unset members are left out, and must be read as unset.
+TEST(StatusCodecTest, JsonRoundTrip) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     const api::Status status = EncodeStatus(RandomStatus(seed), SomeJob(), kCodecClock);
     api::Status read;
@@ -240,7 +240,7 @@ TEST(StatusCodecTest, SurvivesBeingWrittenDown) {
   }
 }
 
-TEST(StatusCodecTest, WhatPeopleReadIsDerived) {
+TEST(StatusCodecTest, DisplayValuesAreDerived) {
   core::Status status;
   status.display.replicas = 8;
   status.display.ready_replicas = 7;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The store by hand, and against a plain model under random histories: events, listings that are cut off,
-// live reads that overtake the watch.
+// The store by hand, and against a simple model under random histories: events, interrupted lists, and direct
+// reads that overtake the watch.
 #include "operator/kube/watch/store.h"
 
 #include <gtest/gtest.h>
@@ -55,12 +55,12 @@ class StoreTest : public testing::Test {
   ReflectorSink& sink_ = store_.In("");
 };
 
-TEST_F(StoreTest, HalfAListingIsNeverVisible) {
+TEST_F(StoreTest, IncompleteListIsNotVisible) {
   sink_.Begin();
   sink_.Item(Object("a", "g", 1, 5));
   EXPECT_EQ(store_.size(), 0U);
   EXPECT_FALSE(store_.synced());
-  sink_.Begin();  // it broke, and begins anew
+  sink_.Begin();  // it broke, and starts again
   sink_.Item(Object("b", "g", 2, 6));
   sink_.End(10);
   EXPECT_TRUE(store_.synced());
@@ -69,7 +69,7 @@ TEST_F(StoreTest, HalfAListingIsNeverVisible) {
   EXPECT_EQ(changes_.keys, std::vector<std::string>{"b"});
 }
 
-TEST_F(StoreTest, AListingTakesAwayWhatIsGone) {
+TEST_F(StoreTest, ListRemovesDeletedObjects) {
   sink_.Begin();
   sink_.Item(Object("a", "g", 1, 5));
   sink_.Item(Object("b", "g", 2, 6));
@@ -80,7 +80,7 @@ TEST_F(StoreTest, AListingTakesAwayWhatIsGone) {
   EXPECT_EQ(store_.size(), 2U);
   sink_.End(20);
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b"});
-  EXPECT_EQ(changes_.keys, std::vector<std::string>{"a"});  // b is what it was
+  EXPECT_EQ(changes_.keys, std::vector<std::string>{"a"});  // b is unchanged
   EXPECT_TRUE(store_.Group("g").size() == 1);
 }
 
@@ -100,23 +100,23 @@ TEST_F(StoreTest, EventsAreApplied) {
   EXPECT_EQ(store_.revision(), 99U);
 }
 
-TEST_F(StoreTest, WhatIsOfNoInterestIsNotKept) {
+TEST_F(StoreTest, DecoderMayDropObjects) {
   sink_.Apply(Object("a", "g", 1, 1), 1);
   sink_.Apply(Object("a", "foreign", 1, 2), 2);
   EXPECT_EQ(Value("a"), std::nullopt);
   EXPECT_EQ(store_.revision(), 2U);
 }
 
-TEST_F(StoreTest, ALiveReadIsNotUndoneByOldEvents) {
+TEST_F(StoreTest, OldEventsDoNotUndoADirectRead) {
   sink_.Begin();
   sink_.Item(Object("a", "g", 1, 5));
   sink_.End(10);
-  // Read live at 30: a is gone, b was made at 20.
+  // A direct read at 30: a is deleted, b was created at 20.
   store_.ReplaceGroup("g", {Object("b", "g", 7, 20)}, 30);
   EXPECT_EQ(Value("a"), std::nullopt);
   EXPECT_EQ(Value("b"), 7);
   EXPECT_EQ(store_.revision(), 10U) << "other groups have not been seen that far";
-  // What the watch still brings of before.
+  // Older events that the watch still delivers.
   sink_.Apply(Object("a", "g", 2, 15), 15);
   EXPECT_EQ(Value("a"), std::nullopt);
   sink_.Delete(Object("b", "g", 0, 18), 18);  // an earlier b
@@ -127,7 +127,7 @@ TEST_F(StoreTest, ALiveReadIsNotUndoneByOldEvents) {
   EXPECT_EQ(Value("b"), 8);
 }
 
-TEST_F(StoreTest, ALiveReadIsNotUndoneByAListingThatBeganBefore) {
+TEST_F(StoreTest, OlderListDoesNotUndoADirectRead) {
   sink_.Begin();
   sink_.Item(Object("a", "g", 1, 5));
   store_.ReplaceGroup("g", {Object("b", "g", 7, 20)}, 30);
@@ -139,13 +139,13 @@ TEST_F(StoreTest, ALiveReadIsNotUndoneByAListingThatBeganBefore) {
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"a"});
 }
 
-TEST_F(StoreTest, AnOlderLiveReadDoesNotUndoANewerOne) {
+TEST_F(StoreTest, OlderDirectReadDoesNotUndoANewerOne) {
   store_.ReplaceGroup("g", {Object("a", "g", 2, 20)}, 30);
   store_.ReplaceGroup("g", {}, 15);
   EXPECT_EQ(Value("a"), 2);
 }
 
-// Of a store that is fed namespace by namespace; groups are NAMESPACE/g.
+// A store with one sink per namespace; groups are NAMESPACE/g.
 class StoreByNamespaceTest : public testing::Test {
  protected:
   static Json In(const std::string& space, const std::string& name, int64_t value, Revision revision) {
@@ -159,7 +159,7 @@ class StoreByNamespaceTest : public testing::Test {
   ReflectorSink& b_ = store_.In("b");
 };
 
-TEST_F(StoreByNamespaceTest, IsSyncedWhenAllAreListedAndEachHasItsOwnRevision) {
+TEST_F(StoreByNamespaceTest, SyncedWhenAllNamespacesAreListed) {
   a_.Begin();
   a_.Item(In("a", "x", 1, 5));
   a_.End(10);
@@ -176,7 +176,7 @@ TEST_F(StoreByNamespaceTest, IsSyncedWhenAllAreListedAndEachHasItsOwnRevision) {
   EXPECT_EQ(&store_.In("a"), &a_);
 }
 
-TEST_F(StoreByNamespaceTest, AListingTakesAwayOnlyWhatIsInItsNamespace) {
+TEST_F(StoreByNamespaceTest, ListRemovesOnlyObjectsOfItsNamespace) {
   for (const auto& [sink, space] : {std::pair(&a_, "a"), std::pair(&b_, "b")}) {
     sink->Begin();
     sink->Item(In(space, "x", 1, 5));
@@ -187,7 +187,7 @@ TEST_F(StoreByNamespaceTest, AListingTakesAwayOnlyWhatIsInItsNamespace) {
   EXPECT_EQ(store_.Keys(), std::vector<std::string>{"b/x"});
 }
 
-TEST_F(StoreByNamespaceTest, NewsOfAnotherNamespaceDoNotOutdateALiveRead) {
+TEST_F(StoreByNamespaceTest, EventsOfAnotherNamespaceKeepTheFloor) {
   a_.Begin();
   a_.Item(In("a", "x", 1, 5));
   a_.End(10);
@@ -195,18 +195,18 @@ TEST_F(StoreByNamespaceTest, NewsOfAnotherNamespaceDoNotOutdateALiveRead) {
   b_.Begin();
   b_.End(40);
   b_.Bookmark(50);
-  a_.Apply(In("a", "x", 2, 15), 15);  // late news of before
+  a_.Apply(In("a", "x", 2, 15), 15);  // a late event
   EXPECT_EQ(store_.Get("a/x"), nullptr);
   a_.Apply(In("a", "x", 3, 31), 31);
   ASSERT_NE(store_.Get("a/x"), nullptr);
 }
 
-// The truth is a history of a few objects. The watch brings it late, listings and live reads jump ahead or
-// are cut off. At every moment each group must be in a state that the truth had, at the revision that the
-// store claims or later, and never go back; at the end both are equal.
-TEST(StoreRandom, AgreesWithAPlainMap) {
+// The server's state is a history of a few objects. The watch delivers it late, and lists and direct reads
+// jump ahead or are interrupted. At every moment each group must equal a state of the server, at the store's
+// revision or later, and never go back; at the end both are equal.
+TEST(StoreRandom, AgreesWithAModel) {
   constexpr int kNames = 6;
-  using Truth = std::map<std::string, std::pair<int64_t, Revision>>;  // name -> value, revision
+  using State = std::map<std::string, std::pair<int64_t, Revision>>;  // name -> value, revision
   const auto group_of = [](const std::string& name) { return name < "c" ? "g" : "h"; };
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -214,7 +214,7 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
     Changes changes;
     Store<StoreItem> store(HooksOf(changes));
     ReflectorSink& sink = store.In("");
-    std::vector<Truth> history(1);  // by revision
+    std::vector<State> history(1);  // by revision
     std::vector<std::optional<std::string>> touched(1);
     const auto object = [&](const std::string& name, const std::pair<int64_t, Revision>& value) {
       return Object(name, group_of(name), value.first, value.second);
@@ -240,7 +240,7 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
       switch (rng.Below(8)) {
         case 0:
         case 1:
-        case 2: {  // the truth moves on
+        case 2: {  // the server's state changes
           Truth next = history.back();
           const std::string name(1, static_cast<char>('a' + static_cast<int>(rng.Below(kNames))));
           if (next.contains(name) && rng.Chance(0.4))
@@ -253,7 +253,7 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
         }
         case 3:
         case 4:
-        case 5:  // the watch brings one event
+        case 5:  // the watch delivers an event
           if (listed && delivered + 1 < history.size()) {
             delivered += 1;
             const std::string& name = *touched[delivered];
@@ -265,7 +265,7 @@ TEST(StoreRandom, AgreesWithAPlainMap) {
             for (auto& [group, revision] : newest) revision = std::max(revision, delivered);
           }
           break;
-        case 6: {  // a live read of one group
+        case 6: {  // a direct read of one group
           const std::string group = rng.Chance(0.5) ? "g" : "h";
           const Revision at = history.size() - 1;
           std::vector<Json> objects;

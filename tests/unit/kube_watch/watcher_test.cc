@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every edge of the watch machine, one by one; then random histories against its invariants.
+// Every transition of the watch machine; then random histories against its invariants.
 #include "operator/kube/watch/watcher.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class WatcherTest : public testing::Test {
     List(at);
     Expect<Watcher::Watch>(at);
   }
-  // The delay that the machine wants now; at most the limit given.
+  // Returns the current delay of the machine; at most the given limit.
   Duration Delay(Time at) {
     const Time until = Expect<Watcher::Wait>(at).until;
     EXPECT_EQ(watcher_.Next(until - milliseconds(1)).index(), Watcher::Command(Watcher::Wait{}).index());
@@ -55,7 +55,7 @@ TEST_F(WatcherTest, ListsThenWatchesFromThere) {
   EXPECT_EQ(watcher_.state(), State::kWatching);
 }
 
-TEST_F(WatcherTest, EventsMoveTheResourceVersionOn) {
+TEST_F(WatcherTest, EventsAdvanceTheResourceVersion) {
   Watching(kStart);
   EXPECT_EQ(watcher_.OnLine(LineKind::kApply, "101", 0, kStart), StoreEvent::kApply);
   EXPECT_EQ(watcher_.OnLine(LineKind::kDelete, "102", 0, kStart), StoreEvent::kDelete);
@@ -64,7 +64,7 @@ TEST_F(WatcherTest, EventsMoveTheResourceVersionOn) {
   EXPECT_EQ(Expect<Watcher::Watch>(kStart + seconds(250)).resource_version, "150");
 }
 
-TEST_F(WatcherTest, AListThatFailsIsTriedAgainAfterADelay) {
+TEST_F(WatcherTest, FailedListIsRetriedAfterADelay) {
   Expect<Watcher::List>(kStart);
   watcher_.OnListFailed({Code::kUnavailable, "connection refused"}, kStart);
   EXPECT_EQ(watcher_.state(), State::kEmpty);
@@ -74,14 +74,14 @@ TEST_F(WatcherTest, AListThatFailsIsTriedAgainAfterADelay) {
   Expect<Watcher::List>(kStart + delay);
 }
 
-TEST_F(WatcherTest, AListThatExpiredBetweenPagesStartsOver) {
+TEST_F(WatcherTest, ListThatExpiredBetweenPagesStartsOver) {
   Expect<Watcher::List>(kStart);
   EXPECT_EQ(watcher_.OnPage(), StoreEvent::kInitApply);
   watcher_.OnListFailed({Code::kGone, "continue token expired"}, kStart);
   Expect<Watcher::List>(kStart + seconds(1));
 }
 
-TEST_F(WatcherTest, A410InTheStreamListsAnew) {
+TEST_F(WatcherTest, GoneInTheStreamListsAgain) {
   Watching(kStart);
   EXPECT_EQ(watcher_.OnLine(LineKind::kError, "", 410, kStart + seconds(5)), StoreEvent::kNone);
   EXPECT_EQ(watcher_.state(), State::kEmpty);
@@ -90,14 +90,14 @@ TEST_F(WatcherTest, A410InTheStreamListsAnew) {
   Expect<Watcher::List>(kStart + seconds(6));
 }
 
-TEST_F(WatcherTest, A410AsTheAnswerListsAnew) {
+TEST_F(WatcherTest, GoneAsTheResponseListsAgain) {
   Watching(kStart);
   watcher_.OnEnd(Error{Code::kGone, "too old resource version"}, kStart);
   EXPECT_EQ(watcher_.state(), State::kEmpty);
   Expect<Watcher::List>(kStart + seconds(1));
 }
 
-TEST_F(WatcherTest, AnotherErrorInTheStreamWatchesAgainFromTheLastEvent) {
+TEST_F(WatcherTest, OtherErrorInTheStreamWatchesFromTheLastEvent) {
   Watching(kStart);
   watcher_.OnLine(LineKind::kApply, "107", 0, kStart);
   watcher_.OnLine(LineKind::kError, "", 500, kStart);
@@ -105,7 +105,7 @@ TEST_F(WatcherTest, AnotherErrorInTheStreamWatchesAgainFromTheLastEvent) {
   EXPECT_EQ(Expect<Watcher::Watch>(kStart + seconds(1)).resource_version, "107");
 }
 
-TEST_F(WatcherTest, ABrokenStreamWatchesAgainFromTheLastEvent) {
+TEST_F(WatcherTest, BrokenStreamWatchesFromTheLastEvent) {
   Watching(kStart);
   watcher_.OnLine(LineKind::kApply, "107", 0, kStart);
   watcher_.OnEnd(Error{Code::kUnavailable, "reset"}, kStart + seconds(3));
@@ -113,7 +113,7 @@ TEST_F(WatcherTest, ABrokenStreamWatchesAgainFromTheLastEvent) {
   EXPECT_EQ(Expect<Watcher::Watch>(kStart + seconds(4)).resource_version, "107");
 }
 
-TEST_F(WatcherTest, AnUnreadableLineMayHaveBeenAnEventSoEverythingIsListed) {
+TEST_F(WatcherTest, UnreadableLineListsAgain) {
   Watching(kStart);
   watcher_.OnUnreadableLine(kStart);
   Expect<Watcher::Cancel>(kStart);
@@ -121,7 +121,7 @@ TEST_F(WatcherTest, AnUnreadableLineMayHaveBeenAnEventSoEverythingIsListed) {
   Expect<Watcher::List>(kStart + seconds(1));
 }
 
-TEST_F(WatcherTest, ASilentStreamIsGivenUp) {
+TEST_F(WatcherTest, SilentStreamIsCancelled) {
   Watching(kStart);
   EXPECT_EQ(Expect<Watcher::Wait>(kStart).until, kStart + seconds(150));
   watcher_.OnLine(LineKind::kBookmark, "101", 0, kStart + seconds(60));
@@ -131,19 +131,19 @@ TEST_F(WatcherTest, ASilentStreamIsGivenUp) {
   EXPECT_EQ(Expect<Watcher::Watch>(kStart + seconds(211)).resource_version, "101");
 }
 
-TEST_F(WatcherTest, AGoodEndIsFollowedByAnotherWatchAtOnce) {
+TEST_F(WatcherTest, NormalEndIsFollowedByAWatchAtOnce) {
   Watching(kStart);
   watcher_.OnEnd(Ok(), kStart + seconds(290));
   Expect<Watcher::Watch>(kStart + seconds(290));
 }
 
-TEST_F(WatcherTest, AWatchThatEndsAtOnceWithNothingIsAFailure) {
+TEST_F(WatcherTest, WatchThatEndsAtOnceWithoutALineIsAFailure) {
   Watching(kStart);
   watcher_.OnEnd(Ok(), kStart + milliseconds(300));
   EXPECT_GT(Delay(kStart + milliseconds(300)), Duration{0});
 }
 
-TEST_F(WatcherTest, AShortWatchThatBroughtSomethingIsNone) {
+TEST_F(WatcherTest, ShortWatchWithALineIsNoFailure) {
   Watching(kStart);
   watcher_.OnLine(LineKind::kApply, "101", 0, kStart);
   watcher_.OnEnd(Ok(), kStart + milliseconds(300));
@@ -165,7 +165,7 @@ TEST_F(WatcherTest, DelaysDoubleUpToThirtySeconds) {
   EXPECT_EQ(limit, seconds(30));
 }
 
-TEST_F(WatcherTest, TwoMinutesOfHealthMakeDelaysShortAgain) {
+TEST_F(WatcherTest, TwoMinutesWithoutFailureResetTheDelay) {
   Time now = kStart;
   for (int i = 0; i < 8; ++i) {
     Expect<Watcher::List>(now);
@@ -183,7 +183,7 @@ TEST_F(WatcherTest, TwoMinutesOfHealthMakeDelaysShortAgain) {
   EXPECT_LE(Delay(now + seconds(181)), milliseconds(800));
 }
 
-TEST_F(WatcherTest, WatchesThatBringNothingManyTimesInARowEndInANewListing) {
+TEST_F(WatcherTest, SeveralIdleWatchesInARowListAgain) {
   Watching(kStart);
   Time now = kStart;
   for (int i = 0; i < 4; ++i) {
@@ -196,7 +196,7 @@ TEST_F(WatcherTest, WatchesThatBringNothingManyTimesInARowEndInANewListing) {
   EXPECT_EQ(watcher_.state(), State::kEmpty);
 }
 
-TEST_F(WatcherTest, ReportsOfWhatIsOverChangeNothing) {
+TEST_F(WatcherTest, LateReportsAreIgnored) {
   EXPECT_EQ(watcher_.OnPage(), StoreEvent::kNone);
   EXPECT_EQ(watcher_.OnListed("9", kStart), StoreEvent::kNone);
   watcher_.OnListFailed({Code::kUnavailable, ""}, kStart);
@@ -208,7 +208,7 @@ TEST_F(WatcherTest, ReportsOfWhatIsOverChangeNothing) {
 }
 
 // Random outcomes for a long time. At most one request is in flight, every failure is followed by a delay,
-// and a watch begins where the last thing that was seen ended.
+// and a watch begins where the last one ended.
 TEST(WatcherRandom, KeepsItsInvariants) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -221,7 +221,7 @@ TEST(WatcherRandom, KeepsItsInvariants) {
     std::string seen;
     bool listing = false;
     bool watching = false;
-    Time failed = Time::min();  // of the failure that no request has followed yet
+    Time failed = Time::min();  // time of a failure that no request has followed yet
     for (int step = 0; step < 400; ++step) {
       now += milliseconds(static_cast<int64_t>(rng.Below(40'000)));
       const Watcher::Command command = watcher.Next(now);
@@ -278,7 +278,7 @@ TEST(WatcherRandom, KeepsItsInvariants) {
             seen = std::to_string(++version);
             ASSERT_EQ(watcher.OnLine(LineKind::kApply, seen, 0, now), StoreEvent::kApply);
         }
-        if (failed == now && watching) {  // the stream must be dropped first
+        if (failed == now && watching) {  // the stream must be cancelled first
           ASSERT_TRUE(std::holds_alternative<Watcher::Cancel>(watcher.Next(now)));
           watching = false;
         }

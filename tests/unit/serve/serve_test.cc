@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The server against real sockets: what it answers, and what it survives.
+// The server with real sockets: its responses, and hostile clients.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -20,7 +20,7 @@
 namespace ringmaster::serve {
 namespace {
 
-constexpr int kLimitMs = 20'000;  // for what comes at once unless something is broken
+constexpr int kLimitMs = 20'000;  // for events that are immediate unless there is a bug
 
 Fd Connect(uint16_t port) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -36,7 +36,7 @@ void Send(const Fd& fd, const std::string& text) {
   ASSERT_EQ(send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
-// Everything up to the end of the connection, or until `enough` is in it.
+// Reads until the connection ends or the text contains `enough`.
 std::string Receive(const Fd& fd, const std::string& enough = "") {
   std::string text;
   char buffer[4096];
@@ -62,7 +62,7 @@ std::unique_ptr<HttpServer> Start(HttpHandler handler, HttpServerOptions options
   return std::move(server).value();
 }
 
-TEST(HttpServer, HandsOnPathQueryAndToken) {
+TEST(HttpServer, PassesPathQueryAndToken) {
   const auto server = Start([](const HttpRequest& query, const HttpResponder& reply) {
     reply({200, "text/plain", query.path + "|" + query.query + "|" + query.bearer});
   });
@@ -83,7 +83,7 @@ TEST(HttpServer, KeepsTheConnection) {
   }
 }
 
-TEST(HttpServer, AnswersMayComeLaterFromAnotherThread) {
+TEST(HttpServer, ResponsesMayComeLaterFromAnotherThread) {
   std::thread later;
   const auto server = Start([&](const HttpRequest&, HttpResponder reply) {
     later = std::thread([reply] { reply({200, "text/plain", "late"}); });
@@ -92,7 +92,7 @@ TEST(HttpServer, AnswersMayComeLaterFromAnotherThread) {
   later.join();
 }
 
-TEST(HttpServer, AnAnswerAfterTheEndIsDropped) {
+TEST(HttpServer, ResponseAfterTheEndIsDropped) {
   HttpResponder kept;
   std::atomic<bool> asked{false};
   auto server = Start([&](const HttpRequest&, HttpResponder reply) {
@@ -108,7 +108,7 @@ TEST(HttpServer, AnAnswerAfterTheEndIsDropped) {
   EXPECT_EQ(Receive(fd), "");
 }
 
-TEST(HttpServer, OnlyReads) {
+TEST(HttpServer, OnlyGetAndHead) {
   const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
     reply({200, "t/p", "secret"});
   });
@@ -119,7 +119,7 @@ TEST(HttpServer, OnlyReads) {
   EXPECT_EQ(answer.find("secret"), std::string::npos);
 }
 
-TEST(HttpServer, RefusesHeadsAndBodiesWithoutEnd) {
+TEST(HttpServer, RejectsTooLargeHeadsAndBodies) {
   const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
     reply({200, "t/p", "ok"});
   });
@@ -143,7 +143,7 @@ TEST(HttpServer, SilentConnectionsAreClosed) {
   EXPECT_EQ(Receive(Connect(server->port())), "");
 }
 
-TEST(HttpServer, SilentConnectionsKeepNobodyOut) {
+TEST(HttpServer, SilentConnectionsDoNotBlockOthers) {
   HttpServerOptions options;
   options.max_connections = 4;
   const auto server = Start(
@@ -157,15 +157,15 @@ TEST(HttpServer, SilentConnectionsKeepNobodyOut) {
   EXPECT_EQ(Receive(silent[0]), "");
 }
 
-TEST(HttpServer, ProbesThatOnlyConnectLeaveNothingBehind) {
+TEST(HttpServer, ProbesThatOnlyConnectAreCleanedUp) {
   const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
     reply({200, "t/p", "ok"});
   });
   for (int i = 0; i < 300; ++i) Connect(server->port());
-  EXPECT_NE(Get(server->port(), "/").find("200"), std::string::npos);  // more than max_connections were there
+  EXPECT_NE(Get(server->port(), "/").find("200"), std::string::npos);  // there were more than max_connections
 }
 
-TEST(HttpServer, ATakenPortIsAnError) {
+TEST(HttpServer, PortInUseIsAnError) {
   const auto server = Start([](const HttpRequest&, const HttpResponder& reply) { reply({}); });
   HttpServerOptions options;
   options.port = server->port();
@@ -174,7 +174,7 @@ TEST(HttpServer, ATakenPortIsAnError) {
   EXPECT_EQ(second.error().code, Code::kUnavailable);
 }
 
-TEST(HttpServer, ACertificateThatIsNoneIsAnError) {
+TEST(HttpServer, InvalidCertificateIsAnError) {
   HttpServerOptions options;
   options.tls_cert_pem = "nonsense";
   options.tls_key_pem = "nonsense";
@@ -183,7 +183,7 @@ TEST(HttpServer, ACertificateThatIsNoneIsAnError) {
   EXPECT_EQ(server.error().code, Code::kInvalid);
 }
 
-TEST(Health, SaysWhatIsWrong) {
+TEST(Health, NamesTheProblem) {
   std::string problem;
   const auto server = Start(HealthHandler({}, {{"caches", [&] { return problem; }}}));
   EXPECT_NE(Get(server->port(), "/healthz").find("\r\n\r\nok"), std::string::npos);
@@ -198,7 +198,7 @@ TEST(Health, SaysWhatIsWrong) {
   EXPECT_NE(Get(server->port(), "/else").find("404"), std::string::npos);
 }
 
-TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
+TEST(Metrics, HasTheNamesOfExistingDashboards) {
   Metrics metrics;
   metrics.Reconciled("success", milliseconds(3));
   metrics.Reconciled("error", milliseconds(3));
@@ -258,7 +258,7 @@ TEST(Metrics, CarriesTheNamesThatDashboardsKnow) {
   EXPECT_NE(text.find("process_resident_memory_bytes "), std::string::npos);
 }
 
-TEST(Metrics, EveryNumberSaysWhatItIs) {
+TEST(Metrics, EveryMetricHasAHelpText) {
   for (const auto& metric : Metrics().Describe()) {
     EXPECT_FALSE(metric.help.empty()) << metric.name;
     EXPECT_EQ(metric.type == "counter",
