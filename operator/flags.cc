@@ -106,7 +106,7 @@ void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
       ->capture_default_str();
   raw.host_ports = fmt::format("{}-{}", flags.host_ports.first, flags.host_ports.last);
   app.add_option("--host-ports", raw.host_ports,
-                 "ports for workers on hostNetwork, first-last; each job gets a range of its own")
+                 "ports for workers on hostNetwork, first-last; each job gets a separate range")
       ->capture_default_str();
   app.add_option_function<int64_t>(
          "--ca-life-seconds", [&flags](int64_t given) { flags.ca_life = seconds(given); },

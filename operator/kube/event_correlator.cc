@@ -107,7 +107,7 @@ void EventCorrelator::Add(const EventSubject& subject, bool warning, const std::
   series.last_seen = series.last_reported = now;
   series.used = by_use_.begin();
   writes_.create.push_back(
-      {subject, series.name, warning, reason, combined ? "(and others like it) " + note : note});
+      {subject, series.name, warning, reason, combined ? "(and similar events) " + note : note});
   series_.emplace(id, std::move(series));
 }
 
@@ -118,7 +118,7 @@ EventCorrelator::Writes EventCorrelator::Take(Time now) {
     series.reported = series.count;
     series.last_reported = now;
     writes_.update.push_back({series.namespace_, series.name, series.count,
-                              series.combined ? "(and others like it) " + series.note : std::string()});
+                              series.combined ? "(and similar events) " + series.note : std::string()});
   }
   return std::exchange(writes_, {});
 }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators that bench/operator/run measures beside ours: how each is installed, started, and asked for a job.
+"""The operators that bench/operator/run compares with ours: how to install and start each, and its jobs.
 
-They are plain processes with the administrator's rights (so the API server's priority and fairness leaves them alone),
-metrics off, leader election off where it can be, webhooks as shipped but for their address. "default" leaves every
-setting that concerns speed as it is; "tuned" gives what there is to give: 1000/2000 requests per second, 16 threads.
-JobSet has no setting for its threads, and that of the trainer has no effect on TrainJobs (controller-runtime 0.24 finds
-no kind to apply it to). The controller-manager, which makes JobSet's pods, has 1000/2000 in all runs.
+They run as plain processes with administrator rights (so that the API server's priority and fairness does not limit
+them), without metrics, without leader election where possible, and with the shipped webhooks at other addresses. "default"
+keeps all settings that affect speed; "tuned" raises them: 1000/2000 requests per second, 16 threads. JobSet has no
+setting for its threads, and the trainer's has no effect on TrainJobs (controller-runtime 0.24 finds no kind to apply it
+to). The controller-manager, which creates JobSet's pods, has 1000/2000 in all runs.
 """
 
 import base64
@@ -23,12 +23,12 @@ import load
 from supervisor import LIBC, PR_SET_PDEATHSIG
 
 HERE = pathlib.Path(__file__).resolve().parent
-CERTIFICATES = pathlib.Path("/tmp/k8s-webhook-server/serving-certs")  # a constant of all of them
+CERTIFICATES = pathlib.Path("/tmp/k8s-webhook-server/serving-certs")  # a constant in all of them
 CONTAINER = {"image": "x", "resources": {"limits": {"cpu": "1"}}}
 
 
 def build(words):
-    """The folder of peers/build; minutes, the first time."""
+    """Builds the peers, which takes minutes the first time, and returns the folder."""
     names = {part for word in words for part in PEERS[word.partition(":")[0]].built}
     done = subprocess.run([HERE / "build", *sorted(names)], stdout=subprocess.PIPE, text=True, check=True)
     return pathlib.Path(done.stdout.strip())
@@ -41,7 +41,7 @@ def free_port():
 
 
 def objects_in(text):
-    """The JSON objects that stand one after the other in kubectl's output."""
+    """Yields the JSON objects of kubectl's output, which follow each other without separators."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(text):
         found, at = decoder.raw_decode(text, at)
@@ -51,11 +51,11 @@ def objects_in(text):
 
 
 class Peer:
-    """One operator (or the two that belong together), with or without tuning."""
+    """An operator (or two that work together), with or without tuning."""
 
     name = ""
-    built = ()  # what peers/build calls its parts
-    jobs = ""  # path of its collection
+    built = ()  # its parts' names in peers/build
+    jobs = ""  # path of its job collection
     selector = job_label = ""  # of its workers' pods
     attempt_label = ""
     container = ""
@@ -91,7 +91,7 @@ class Peer:
     def most_mb(self):
         return sum(load.memory_mb(process.pid, "VmHWM") for process in self.processes.values())
 
-    # --- what the starts share
+    # --- shared by the starts
 
     def _source(self, *path):
         return self.folder.joinpath("src", *path)
@@ -132,7 +132,7 @@ class Peer:
             self.cluster.wait(lambda port=port: answers(port), f"{self.title} is ready", 60)
 
     def _certificates(self):
-        """A CA and a leaf for loopback, with the names that training-operator's rotator wants to see."""
+        """Creates a CA and a leaf for loopback, with the names that training-operator's rotator requires."""
         if CERTIFICATES.exists():
             raise SystemExit(f"{CERTIFICATES} exists: something else uses it; remove it when not")
         CERTIFICATES.mkdir(parents=True)
@@ -155,7 +155,7 @@ class Peer:
                 "-days", "3650", "-extfile", "extensions")
 
     def _webhooks(self, kustomization, name, port):
-        """The shipped webhooks under loopback addresses; gone again after the run, for they fail without their server."""
+        """Installs the shipped webhooks with loopback addresses. They are removed after the run: without their server they fail."""
         shipped = self.cluster.kubectl("kustomize", kustomization)
         authority = base64.b64encode((CERTIFICATES / "ca.crt").read_bytes()).decode()
         for object_ in objects_in(self.cluster.kubectl("create", "--dry-run=client", "-o", "json", "-f", "-",
@@ -220,7 +220,7 @@ class Trainer(JobSet):
         super().start()
         self._crds("-k", self._source("trainer/manifests/base/crds"))
         health, webhook = free_port(), free_port()
-        threads, qps, burst = (32, 1000, 2000) if self.tuned else (5, 50, 100)  # as in the shipped configuration
+        threads, qps, burst = (32, 1000, 2000) if self.tuned else (5, 50, 100)  # the shipped configuration
         config = self._file("trainer.json", {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1", "kind": "Configuration",
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"}, "metrics": {"bindAddress": "0"},
@@ -260,7 +260,7 @@ class TrainingOperator(Peer):
                 "spec": {"pytorchReplicaSpecs": {"Master": role(1), "Worker": role(workers - 1)}}}
 
     def start(self):
-        # Of PyTorchJob alone, which is to its advantage; its CRD of MPIJobs collides with mpi-operator's.
+        # Only for PyTorchJob, which favours it; its CRD for MPIJobs collides with mpi-operator's.
         self._crds("-f", self._source("training-operator/manifests/base/crds/kubeflow.org_pytorchjobs.yaml"))
         self._namespace("kubeflow")
         self._certificates()
@@ -280,7 +280,7 @@ class MpiOperator(Peer):
     name = "mpi-operator 0.8"
     built = ("mpi-operator",)
     jobs = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
-    selector = "training.kubeflow.org/job-role=worker"  # its launchers come besides
+    selector = "training.kubeflow.org/job-role=worker"  # without its launchers
     job_label = "training.kubeflow.org/job-name"
 
     def job(self, name, workers):
@@ -294,7 +294,7 @@ class MpiOperator(Peer):
     def start(self):
         self._crds("-f", self._source("mpi-operator/manifests/base/kubeflow.org_mpijobs.yaml"))
         self._namespace("mpi-operator")
-        self.cluster.kubectl("delete", "lease", "--all", "-n", "mpi-operator")  # it always elects a leader
+        self.cluster.kubectl("delete", "lease", "--all", "-n", "mpi-operator")  # its leader election cannot be disabled
         speed = ["-kube-api-qps=1000", "-kube-api-burst=2000", "-threadiness=16", "-controller-queue-rate-limit=1000",
                  "-controller-queue-burst=2000"] if self.tuned else []
         self._run("mpi-operator", f"-kubeConfig={self.cluster.kubeconfig}", "-monitoring-port=0", *speed)
@@ -309,6 +309,6 @@ PEERS = {"jobset": JobSet, "trainer": Trainer, "training-operator": TrainingOper
 
 
 def peer(word, cluster, folder):
-    """From `mpi-operator` or `mpi-operator:tuned`."""
+    """Returns the peer for a word like `mpi-operator` or `mpi-operator:tuned`."""
     name, _, setting = word.partition(":")
     return PEERS[name](cluster, folder, setting == "tuned")

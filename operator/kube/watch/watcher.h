@@ -7,8 +7,8 @@
 //   kEmpty ------------> kInitPage ----------> kInitListed -----------> kWatching
 //     ^  ^                  |                     ^   |                    |
 //     |  +---- failure -----+                     |   |  the stream ended, broke or was silent
-//     |                                           +---|--------------------+ +-- 410, an unreadable line, or
-//     several watches in a row without a line --+
+//     |                                           +---|--------------------+
+//     +-- 410, an unreadable line, or several watches in a row without a line
 //
 // reflector.h calls Next(now) after every event and when a Wait is over, and reports the results. The
 // StoreEvent returned says what a report means for the store: between kInit and kInitDone a list is

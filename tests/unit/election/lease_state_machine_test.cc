@@ -158,7 +158,7 @@ class World {
       ASSERT_LE(leading, 1) << "at " << ms << " ms";
       led_ = leading == 1;
     }
-    EXPECT_TRUE(led_) << "nobody leads in the end";
+    EXPECT_TRUE(led_) << "no candidate leads at the end";
   }
 
  private:

@@ -71,11 +71,11 @@ TEST(Authority, AuthorityIsAnnouncedBeforeItSigns) {
 TEST(Authority, NextAuthorityIsAnnouncedFirstHoweverLate) {
   const Certificates certificates = Renew(std::nullopt, kServerNames, kYear, kStart).value();
   const kube::WallTime late = kStart + kYear - hours(24);
-  const Certificates told = Renew(certificates, kServerNames, kYear, late).value();
-  EXPECT_EQ(told.authority, certificates.authority);
-  ASSERT_TRUE(told.next.has_value());
-  const Certificates signing = Renew(told, kServerNames, kYear, late + std::chrono::seconds(600)).value();
-  EXPECT_EQ(signing.authority, *told.next);
+  const Certificates announced = Renew(certificates, kServerNames, kYear, late).value();
+  EXPECT_EQ(announced.authority, certificates.authority);
+  ASSERT_TRUE(announced.next.has_value());
+  const Certificates signing = Renew(announced, kServerNames, kYear, late + std::chrono::seconds(600)).value();
+  EXPECT_EQ(signing.authority, *announced.next);
   EXPECT_EQ(signing.old_authority_pem, certificates.authority.cert_pem);
 }
 

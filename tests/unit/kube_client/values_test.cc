@@ -232,7 +232,7 @@ TEST(ClassifyTest, StageDecidesTheCode) {
       {"Retrieving message chunk header", ECONNRESET, Code::kAmbiguous, false},
       {"Failed to read chunked response part", ENOENT, Code::kAmbiguous, false},
       {"Failed to read response body", ETIMEDOUT, Code::kAmbiguous, false},
-      {"something nobody has heard of", 12345, Code::kAmbiguous, false},
+      {"an unknown stage", 12345, Code::kAmbiguous, false},
   };
   for (const auto& one : cases) {
     const TransportFailure failure = ClassifyFailure(one.stage, one.number, false);

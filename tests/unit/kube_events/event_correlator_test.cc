@@ -53,11 +53,11 @@ TEST(EventCorrelator, ManySimilarNotesBecomeOneSeries) {
   for (int i = 0; i < 40; ++i) correlator.Add(kJob, true, "PodFailed", fmt::format("pod {}", i), At(i));
   const auto writes = correlator.Take(At(99));
   ASSERT_EQ(writes.create.size(), 11u);  // ten, and one series for the rest
-  EXPECT_EQ(writes.create.back().note, "(and others like it) pod 10");
+  EXPECT_EQ(writes.create.back().note, "(and similar events) pod 10");
   ASSERT_EQ(writes.update.size(), 1u);
   EXPECT_EQ(writes.update[0].name, writes.create.back().name);
   EXPECT_EQ(writes.update[0].count, 30);
-  EXPECT_EQ(writes.update[0].note, "(and others like it) pod 39");
+  EXPECT_EQ(writes.update[0].note, "(and similar events) pod 39");
 }
 
 TEST(EventCorrelator, RateLimitAppliesPerJob) {

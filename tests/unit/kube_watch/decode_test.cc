@@ -456,7 +456,7 @@ TEST(PreparationTest, AllObjectsNeedTheSameMark) {
   EXPECT_EQ(PreparedAction({old, mark, mark}, 77), (core::PrepareGang{2, 8, 4}))
       << "the older one is all there";
   EXPECT_EQ(PreparedAction({mark + "x", mark + "x", mark + "x"}, 77), std::nullopt);
-  EXPECT_EQ(PreparedAction({mark, mark, mark}, 78), std::nullopt) << "they tell of another authority";
+  EXPECT_EQ(PreparedAction({mark, mark, mark}, 78), std::nullopt) << "another authority";
 }
 
 TEST(PreparationTest, MarksRoundTrip) {

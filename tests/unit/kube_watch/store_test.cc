@@ -171,7 +171,7 @@ TEST_F(StoreByNamespaceTest, SyncedWhenAllNamespacesAreListed) {
   b_.Apply(In("b", "y", 3, 30), 30);
   EXPECT_EQ(store_.revision("a"), 10U);
   EXPECT_EQ(store_.revision("b"), 30U);
-  EXPECT_EQ(store_.revision("c"), 0U) << "nobody follows it";
+  EXPECT_EQ(store_.revision("c"), 0U) << "it has no sink";
   EXPECT_EQ(store_.size(), 3U);
   EXPECT_EQ(&store_.In("a"), &a_);
 }
