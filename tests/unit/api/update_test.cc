@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which fields may change: the table in updates.json, which e2e/crd/validation_test.py also runs on a real API
-// server.
+// Which fields may change: the table in updates.json, which e2e/crd/validation_test.py also runs on a real
+// API server.
 #include "api/update.h"
 
 #include <gtest/gtest.h>

@@ -74,7 +74,8 @@ TEST(Authority, NextAuthorityIsAnnouncedFirstHoweverLate) {
   const Certificates announced = Renew(certificates, kServerNames, kYear, late).value();
   EXPECT_EQ(announced.authority, certificates.authority);
   ASSERT_TRUE(announced.next.has_value());
-  const Certificates signing = Renew(announced, kServerNames, kYear, late + std::chrono::seconds(600)).value();
+  const Certificates signing =
+      Renew(announced, kServerNames, kYear, late + std::chrono::seconds(600)).value();
   EXPECT_EQ(signing.authority, *announced.next);
   EXPECT_EQ(signing.old_authority_pem, certificates.authority.cert_pem);
 }

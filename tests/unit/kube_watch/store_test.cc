@@ -33,9 +33,9 @@ struct Changes {
 Store<StoreItem>::Hooks HooksOf(Changes& changes) {
   Store<StoreItem>::Hooks hooks;
   hooks.decode = [](const Json& object, const Meta& meta, const std::shared_ptr<const StoreItem>&) {
-    if (Text(object, "group") == "foreign") return std::shared_ptr<const StoreItem>();
-    return std::make_shared<const StoreItem>(
-        StoreItem{meta.key, std::string(Text(object, "group")), Integer(object, "value"), meta.revision});
+    if (json::Text(object, "group") == "foreign") return std::shared_ptr<const StoreItem>();
+    return std::make_shared<const StoreItem>(StoreItem{meta.key, std::string(json::Text(object, "group")),
+                                                       json::Integer(object, "value"), meta.revision});
   };
   hooks.group = [](const StoreItem& item) { return item.group; };
   hooks.changed = [&changes](const std::string& key, const auto&, const auto&) {
@@ -241,7 +241,7 @@ TEST(StoreRandom, AgreesWithAModel) {
         case 0:
         case 1:
         case 2: {  // the server's state changes
-          Truth next = history.back();
+          State next = history.back();
           const std::string name(1, static_cast<char>('a' + static_cast<int>(rng.Below(kNames))));
           if (next.contains(name) && rng.Chance(0.4))
             next.erase(name);
@@ -280,16 +280,16 @@ TEST(StoreRandom, AgreesWithAModel) {
       }
       ASSERT_EQ(store.revision(), listed ? delivered : 0);
       for (const auto& [group, revision] : newest) {
-        Truth shown;
+        State shown;
         for (const auto& item : store.Group(group)) shown[item->key] = {item->value, item->revision};
-        Truth expected;
+        State expected;
         for (const auto& [name, value] : history[revision])
           if (group_of(name) == group) expected[name] = value;
         ASSERT_EQ(shown, expected) << "group " << group << " at revision " << revision;
       }
     }
     list(false);
-    Truth all;
+    State all;
     for (const auto& item : store.All()) all[item->key] = {item->value, item->revision};
     ASSERT_EQ(all, history.back());
   }
