@@ -17,7 +17,7 @@ class Client(unittest.TestCase):
     def test_checks(self):
         with cluster.Cluster(nodes=1) as c:
             kubeconfig = pathlib.Path(c.kubeconfig)
-            powerless = c.kubeconfig_of("nobody")
+            powerless = c.kubeconfig_of("powerless")
             environment = dict(os.environ, KUBECONFIG=str(kubeconfig), POWERLESS_KUBECONFIG=str(powerless),
                                RESTART=shlex.join([str(CTL), str(kubeconfig.parent), "restart", "apiserver"]),
                                COMPACT=shlex.join([str(CTL), str(kubeconfig.parent), "compact"]))

@@ -100,19 +100,19 @@ class Life(unittest.TestCase):
 
     def test_a_pod_of_the_same_name_that_belongs_to_another_controller(self):
         rig, c = self.rig, self.cluster
-        owner = json.loads(c.kubectl("create", "configmap", "somebody", "-o", "json"))["metadata"]
+        owner = json.loads(c.kubectl("create", "configmap", "other-owner", "-o", "json"))["metadata"]
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {
             "name": "theirs-1-1", "labels": {"ringmaster.dev/job": "theirs", "ringmaster.dev/attempt": "1"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": owner["uid"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "other-owner", "uid": owner["uid"],
                                  "controller": True}]}, "spec": {"containers": [{"name": "x", "image": "registry.local/x:1"}]}}))
         before = c.get("pod", "theirs-1-1")["metadata"]["uid"]
         name = rig.apply(job("theirs", replicas=2))
         found = rig.wait_condition(name, "Admitted", "False", "NameTaken")
         self.assertIn("theirs-1-1", found["message"])
         pod = c.get("pod", "theirs-1-1")["metadata"]
-        self.assertEqual((pod["uid"], pod["ownerReferences"][0]["name"]), (before, "somebody"))
+        self.assertEqual((pod["uid"], pod["ownerReferences"][0]["name"]), (before, "other-owner"))
         self.assertNotIn("deletionTimestamp", pod)
-        c.kubectl("delete", "configmap", "somebody")  # the garbage collector deletes the pod with it
+        c.kubectl("delete", "configmap", "other-owner")  # the garbage collector deletes the pod with it
         rig.wait_phase(name, "Running", timeout_s=90)
 
     def test_a_job_that_only_the_operator_finds_invalid(self):

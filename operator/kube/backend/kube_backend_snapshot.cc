@@ -99,15 +99,15 @@ core::GangProvider KubeBackend::ProviderOf(const JobRecord& job) const {
 
 std::vector<std::string> KubeBackend::NotReadyNodesOf(const core::Observed& observed) const {
   if (!nodes_.synced()) return {};
-  std::set<std::string> sick;
+  std::set<std::string> not_ready;
   const auto look = [&](const std::string& name) {
     if (name.empty()) return;
     const auto node = nodes_.Get(name);
-    if (!node || !node->facts.ready) sick.insert(name);
+    if (!node || !node->facts.ready) not_ready.insert(name);
   };
   for (const core::Pod& pod : observed.pods) look(pod.node);
   for (const core::Suspect& suspect : observed.status.ledger.suspects) look(suspect.node);
-  return {sick.begin(), sick.end()};
+  return {not_ready.begin(), not_ready.end()};
 }
 
 std::vector<std::string> KubeBackend::NodesOf(const JobRecord& job, int64_t attempt) const {

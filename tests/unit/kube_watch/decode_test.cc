@@ -95,7 +95,7 @@ struct EndCase {
 
 TEST(DecodePodTest, HowPodsEnd) {
   const EndCase cases[] = {
-      {"a code and last words",
+      {"a code and a termination message",
        R"({"phase":"Failed","containerStatuses":[{"name":"worker","state":{"terminated":
           {"exitCode":7,"reason":"Error","message":"out of cheese","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
        PodPhase::kFailed, 7, "Error", "out of cheese"},
@@ -354,10 +354,10 @@ TEST(DecodeNodeTest, FactsAndReachability) {
   EXPECT_EQ(ready->facts.taints.at(0).effect, "NoSchedule");
   EXPECT_TRUE(ready->facts.unschedulable && ready->facts.ready);
   EXPECT_FALSE(ready->unreachable_since);
-  const auto sick = decode(NodeJson("False", "2025-12-31T23:59:00Z"), ready, kNow);
-  EXPECT_FALSE(sick->facts.ready);
-  EXPECT_FALSE(sick->unreachable_since);
-  const auto lost = decode(NodeJson("Unknown", "2025-12-31T23:59:00Z"), sick, kNow);
+  const auto not_ready = decode(NodeJson("False", "2025-12-31T23:59:00Z"), ready, kNow);
+  EXPECT_FALSE(not_ready->facts.ready);
+  EXPECT_FALSE(not_ready->unreachable_since);
+  const auto lost = decode(NodeJson("Unknown", "2025-12-31T23:59:00Z"), not_ready, kNow);
   EXPECT_EQ(lost->unreachable_since, At(-60));
   // A clock that is ahead: unreachable since we saw it, and unchanged when seen again.
   const Json ahead = NodeJson("Unknown", "2026-01-01T05:00:00Z");
