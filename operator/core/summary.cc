@@ -54,7 +54,7 @@ struct Counts {
 };
 
 // The input of the display.
-struct Scene {
+struct SummaryInput {
   const Observed& o;
   const Ledger& ledger;
   Counts counts;
@@ -82,7 +82,7 @@ Counts Count(const Observed& o, const Ledger& ledger) {
   return counts;
 }
 
-Phase PhaseOf(const Scene& s) {
+Phase PhaseOf(const SummaryInput& s) {
   const Ledger& l = s.ledger;
   if (l.outcome == Outcome::kSucceeded) return Phase::kSucceeded;
   if (l.outcome == Outcome::kFailed) return Phase::kFailed;
@@ -120,7 +120,7 @@ class Writer {
   Time now_;
 };
 
-void SetGangConditions(const Scene& s, Writer& writer) {
+void SetGangConditions(const SummaryInput& s, Writer& writer) {
   const Observed& o = s.o;
   const Ledger& l = s.ledger;
   if (s.ended || l.suspended) {
@@ -206,7 +206,7 @@ const Refusal* RefusalOf(const Observed& o) {
 }
 
 // Returns why not every pod has a node.
-std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
+std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   const Ledger& l = s.ledger;
   const Placement& p = s.placement;
   const std::string count = fmt::format("{}/{} pods have a node", p.bound, p.wanted);
@@ -225,7 +225,7 @@ std::pair<Reason, std::string> WhyNotPlaced(const Scene& s) {
 }
 
 // Returns why not every pod runs.
-std::pair<Reason, std::string> WhyNotReady(const Scene& s) {
+std::pair<Reason, std::string> WhyNotReady(const SummaryInput& s) {
   std::string count = fmt::format("{}/{} pods", s.counts.running, s.counts.target);
   if (const Pod* pod = s.counts.waiting; pod != nullptr) {
     return {WaitsForImage(*pod) ? Reason::kImagePullFailed : Reason::kContainerNotCreated,
@@ -235,7 +235,7 @@ std::pair<Reason, std::string> WhyNotReady(const Scene& s) {
   return {pause ? Reason::kBackOff : Reason::kWaitingForPods, std::move(count)};
 }
 
-void SetPodConditions(const Scene& s, Writer& writer) {
+void SetPodConditions(const SummaryInput& s, Writer& writer) {
   const Ledger& l = s.ledger;
   const bool wanted = !s.ended && !l.suspended && !l.stop_since;
   if (!wanted) {
@@ -271,7 +271,7 @@ void SetPodConditions(const Scene& s, Writer& writer) {
              degraded ? fmt::format("{}/{} pods", s.counts.running, s.counts.target) : "");
 }
 
-void SetAdmitted(const Scene& s, Writer& writer) {
+void SetAdmitted(const SummaryInput& s, Writer& writer) {
   const Refusal* refusal = RefusalOf(s.o);
   if (!s.o.invalid.empty()) {
     writer.Set(ConditionType::kAdmitted, false, Reason::kInvalid, s.o.invalid);
@@ -330,12 +330,13 @@ Reason ReasonOf(RefusalKind kind) {
 
 Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   const Display& before = o.status.display;
-  Scene scene{o, ledger, Count(o, ledger), PlacementOf(o, ledger), ledger.outcome != Outcome::kNone, now};
+  SummaryInput input{o,  ledger, Count(o, ledger), PlacementOf(o, ledger), ledger.outcome != Outcome::kNone,
+                     now};
   Display display = before;
   display.observed_spec_generation = o.job.spec_generation;
-  display.phase = PhaseOf(scene);
-  display.replicas = scene.counts.placed;
-  display.ready_replicas = scene.counts.running;
+  display.phase = PhaseOf(input);
+  display.replicas = input.counts.placed;
+  display.ready_replicas = input.counts.running;
   if (o.report) {
     // A new coordinator reports 0 until its first gang has formed. The recorded generation fences all earlier
     // ones, so it never decreases.
@@ -347,9 +348,9 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
     if (o.report->done && o.report->done->finished) display.weights_hash = o.report->done->weights_hash;
   }
   Writer writer(display, before, now);
-  SetPodConditions(scene, writer);
-  SetGangConditions(scene, writer);
-  SetAdmitted(scene, writer);
+  SetPodConditions(input, writer);
+  SetGangConditions(input, writer);
+  SetAdmitted(input, writer);
   SetEndConditions(ledger, writer);
   if (display != before) display.progress_at = now;
   return display;
