@@ -10,7 +10,7 @@
 #include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
-#include "tests/conformance/kube_world.h"
+#include "tests/conformance/test_cluster.h"
 
 namespace ringmaster::conformance {
 namespace {
@@ -20,10 +20,10 @@ using control::Revision;
 
 class KubeBackendTest : public testing::Test {
  protected:
-  void SetUp() override { backend_ = Process(world_.BackendOptions()); }
+  void SetUp() override { backend_ = Process(cluster_.BackendOptions()); }
 
   std::unique_ptr<kube::KubeBackend> Process(kube::KubeBackend::Options options) {
-    auto backend = std::make_unique<kube::KubeBackend>(world_.client(), std::move(options));
+    auto backend = std::make_unique<kube::KubeBackend>(cluster_.client(), std::move(options));
     backend->Start();
     EXPECT_TRUE(Eventually([&] { return backend->Synced(); }));
     return backend;
@@ -41,7 +41,7 @@ class KubeBackendTest : public testing::Test {
     return future.get();
   }
   api::TrainingJob Gang(const std::string& name, int32_t replicas, const char* gang, int gpus = 0) {
-    api::TrainingJob job = world_.Job(name);
+    api::TrainingJob job = cluster_.Job(name);
     job.spec.workers.replicas = replicas;
     job.spec.scheduling.gang = gang;
     if (gpus > 0) {
@@ -59,14 +59,14 @@ class KubeBackendTest : public testing::Test {
             {"spec", {{"containers", Json::array({{{"name", "x"}, {"image", "x"}}})}}}};
   }
 
-  World world_;
+  TestCluster cluster_;
   std::unique_ptr<kube::KubeBackend> backend_;
 };
 
 TEST_F(KubeBackendTest, AForeignPodWithTheNameIsReported) {
-  const Key key = world_.Submit(world_.Job("job"));
+  const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
-  ASSERT_TRUE(world_.Create(kube::kPods, PlainPod("job-1-0")).ok());
+  ASSERT_TRUE(cluster_.Create(kube::kPods, PlainPod("job-1-0")).ok());
   const auto result = Write(key, core::CreatePod{"job-1-0", 1, 0});
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::kAlreadyExists);
@@ -74,11 +74,11 @@ TEST_F(KubeBackendTest, AForeignPodWithTheNameIsReported) {
 }
 
 TEST_F(KubeBackendTest, AForeignServiceWithTheNameIsNotChanged) {
-  const Key key = world_.Submit(world_.Job("job"));
+  const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
   const std::string name = wiring::ServiceName("job");
   ASSERT_TRUE(
-      world_
+      cluster_
           .Create(kube::kServices, {{"apiVersion", "v1"},
                                     {"kind", "Service"},
                                     {"metadata", {{"name", name}}},
@@ -88,14 +88,14 @@ TEST_F(KubeBackendTest, AForeignServiceWithTheNameIsNotChanged) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::kForbidden);
   EXPECT_NE(result.error().message.find(name), std::string::npos) << result.error().message;
-  EXPECT_EQ((*world_.Get(kube::kServices, name))["spec"]["selector"]["app"], "theirs");
+  EXPECT_EQ((*cluster_.Get(kube::kServices, name))["spec"]["selector"]["app"], "theirs");
 }
 
 TEST_F(KubeBackendTest, NothingIsWrittenWithoutLeadership) {
-  kube::KubeBackend::Options options = world_.BackendOptions();
+  kube::KubeBackend::Options options = cluster_.BackendOptions();
   options.may_write = [] { return false; };
   backend_ = Process(std::move(options));
-  const Key key = world_.Submit(world_.Job("job"));
+  const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
   for (const core::Action& action :
        std::vector<core::Action>{core::CreatePod{"job-1-0", 1, 0}, core::SetStatus{}, core::DeleteJob{},
@@ -104,12 +104,12 @@ TEST_F(KubeBackendTest, NothingIsWrittenWithoutLeadership) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, Code::kUnavailable) << result.error().message;
   }
-  EXPECT_EQ(world_.Get(kube::kPods, "job-1-0").error().code, Code::kNotFound);
-  EXPECT_TRUE(world_.Get(kube::kJobs, "job").ok());
+  EXPECT_EQ(cluster_.Get(kube::kPods, "job-1-0").error().code, Code::kNotFound);
+  EXPECT_TRUE(cluster_.Get(kube::kJobs, "job").ok());
 }
 
 TEST_F(KubeBackendTest, TheNextProcessReadsTheLedger) {
-  const Key key = world_.Submit(world_.Job("job"));
+  const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
   core::SetStatus set;
   core::Ledger& ledger = set.status.ledger;
@@ -129,7 +129,7 @@ TEST_F(KubeBackendTest, TheNextProcessReadsTheLedger) {
 
   // Both processes share a steady clock here, but the times that are read were converted to wall-clock times
   // and back.
-  backend_ = Process(world_.BackendOptions());
+  backend_ = Process(cluster_.BackendOptions());
   const core::Observed seen = Await(key);
   EXPECT_EQ(seen.prepared, prepare);
   EXPECT_EQ(seen.status.ledger.attempt, 4);
@@ -143,14 +143,14 @@ TEST_F(KubeBackendTest, TheNextProcessReadsTheLedger) {
 }
 
 TEST_F(KubeBackendTest, ANewCertificateAuthorityReachesRunningGangs) {
-  const Key key = world_.Submit(world_.Job("job"));
+  const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
   backend_->SetAuthority("the first\n");
   const core::PrepareGang prepare{1, 1, 1};
   ASSERT_TRUE(Write(key, prepare).ok());
   EXPECT_EQ(backend_->Observe(key)->observed.prepared, prepare);
   const auto published = [&] {
-    return (*world_.Get(kube::kConfigMaps, wiring::ConfigName("job")))["data"]["ca.crt"].get<std::string>();
+    return (*cluster_.Get(kube::kConfigMaps, wiring::ConfigName("job")))["data"]["ca.crt"].get<std::string>();
   };
   EXPECT_EQ(published(), "the first\n");
   std::atomic<int> notified{0};
@@ -165,33 +165,33 @@ TEST_F(KubeBackendTest, ANewCertificateAuthorityReachesRunningGangs) {
 
 // The answer about an object that was deleted since does not restore it in the view.
 TEST_F(KubeBackendTest, AWatchEventOverridesAnOlderAnswer) {
-  const Key key = world_.Submit(world_.Job("job"));
+  const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
   const core::PrepareGang prepare{1, 1, 1};
   ASSERT_TRUE(Write(key, prepare).ok());
-  ASSERT_TRUE(world_
+  ASSERT_TRUE(cluster_
                   .Wait([&](auto done) {
-                    world_.client().Delete(kube::kServices, world_.space(), wiring::ServiceName("job"), {},
-                                           done);
+                    cluster_.client().Delete(kube::kServices, cluster_.space(), wiring::ServiceName("job"),
+                                             {}, done);
                   })
                   .ok());
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared != prepare; }));
 }
 
 TEST_F(KubeBackendTest, EachJobOnTheHostNetworkKeepsItsPorts) {
-  kube::KubeBackend::Options options = world_.BackendOptions();
+  kube::KubeBackend::Options options = cluster_.BackendOptions();
   options.host_ports = {20000, 3 * wiring::kHostPortsPerRank};
   backend_ = Process(std::move(options));
   const auto submit = [&](const std::string& name, int32_t replicas) {
-    api::TrainingJob job = world_.Job(name);
+    api::TrainingJob job = cluster_.Job(name);
     job.spec.network.hostNetwork = true;
     job.spec.workers.replicas = replicas;
-    const Key key = world_.Submit(job);
+    const Key key = cluster_.Submit(job);
     Await(key);
     return key;
   };
   const auto first_port = [&](const std::string& pod) {
-    const Json object = *world_.Get(kube::kPods, pod);
+    const Json object = *cluster_.Get(kube::kPods, pod);
     return object["spec"]["containers"][0]["ports"][0]["hostPort"].get<int>();
   };
   const Key one = submit("one", 2);
@@ -208,7 +208,7 @@ TEST_F(KubeBackendTest, EachJobOnTheHostNetworkKeepsItsPorts) {
   EXPECT_EQ(first_port("two-1-0"), 20000 + 2 * wiring::kHostPortsPerRank);
   backend_->Stop();
 
-  options = world_.BackendOptions();
+  options = cluster_.BackendOptions();
   options.host_ports = {20000, 1000};
   backend_ = Process(std::move(options));
   ASSERT_TRUE(Write(three, core::PrepareGang{1, 1, 1}).ok());
@@ -221,11 +221,11 @@ TEST_F(KubeBackendTest, EachJobOnTheHostNetworkKeepsItsPorts) {
 }
 
 TEST_F(KubeBackendTest, NativeGangScheduling) {
-  const Key key = world_.Submit(Gang("job", 3, "auto"));
+  const Key key = cluster_.Submit(Gang("job", 3, "auto"));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kScheduler);
   ASSERT_TRUE(Write(key, core::PrepareGang{1, 3, 2}).ok());
   const kube::Resource groups = kube::ResourceOf(kube::GangApi::kNative);
-  const auto group = world_.Get(groups, wiring::GroupName("job", 1));
+  const auto group = cluster_.Get(groups, wiring::GroupName("job", 1));
   ASSERT_TRUE(group.ok()) << group.error().message;
   EXPECT_EQ((*group)["spec"]["schedulingPolicy"]["gang"]["minCount"], 2);
   for (int32_t rank = 0; rank < 2; ++rank)
@@ -239,12 +239,12 @@ TEST_F(KubeBackendTest, NativeGangScheduling) {
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared.has_value(); }));
   ASSERT_TRUE(Write(key, core::PrepareGang{2, 3, 3}).ok());
   EXPECT_EQ(backend_->Observe(key)->observed.prepared, (core::PrepareGang{2, 3, 3}));
-  EXPECT_TRUE(world_.Get(groups, wiring::GroupName("job", 2)).ok());
+  EXPECT_TRUE(cluster_.Get(groups, wiring::GroupName("job", 2)).ok());
 }
 
 TEST_F(KubeBackendTest, TheGateChecksTheCapacity) {
   // Two nodes with 8 GPUs each: three pods with 8 do not fit, two do.
-  const Key key = world_.Submit(Gang("job", 3, "gate", 8));
+  const Key key = cluster_.Submit(Gang("job", 3, "gate", 8));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
   core::SetStatus set;
   set.status.ledger.attempt = 1;
@@ -276,7 +276,7 @@ TEST_F(KubeBackendTest, TheGateChecksTheCapacity) {
 }
 
 TEST_F(KubeBackendTest, AMissingGangProviderIsPredicted) {
-  const Key key = world_.Submit(Gang("job", 3, "volcano"));
+  const Key key = cluster_.Submit(Gang("job", 3, "volcano"));
   const core::Observed seen = Await(key);
   ASSERT_TRUE(seen.preflight.has_value());
   EXPECT_EQ(seen.preflight->kind, core::RefusalKind::kNoGangProvider);
@@ -284,14 +284,14 @@ TEST_F(KubeBackendTest, AMissingGangProviderIsPredicted) {
 }
 
 TEST_F(KubeBackendTest, APodSecurityRefusalIsPredicted) {
-  api::TrainingJob job = world_.Job("job");
+  api::TrainingJob job = cluster_.Job("job");
   job.spec.network.hostNetwork = true;
-  const Key key = world_.Submit(job);
+  const Key key = cluster_.Submit(job);
   EXPECT_FALSE(Await(key).preflight.has_value());
-  const auto labelled = world_.Wait([&](auto done) {
-    world_.client().Patch(kube::kNamespaces, "", world_.space(), "", kube::ApiClient::PatchType::kMerge,
-                          {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", "baseline"}}}}}},
-                          done);
+  const auto labelled = cluster_.Wait([&](auto done) {
+    cluster_.client().Patch(
+        kube::kNamespaces, "", cluster_.space(), "", kube::ApiClient::PatchType::kMerge,
+        {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", "baseline"}}}}}}, done);
   });
   ASSERT_TRUE(labelled.ok());
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.preflight.has_value(); }));
@@ -302,21 +302,23 @@ TEST_F(KubeBackendTest, APodSecurityRefusalIsPredicted) {
 }
 
 TEST_F(KubeBackendTest, AnEndingNamespaceIsPredicted) {
-  api::TrainingJob job = world_.Job("job");
-  const Key key = world_.Submit(job);
+  api::TrainingJob job = cluster_.Job("job");
+  const Key key = cluster_.Submit(job);
   EXPECT_FALSE(Await(key).preflight.has_value());
   // A finalizer keeps the job and its namespace until the test removes it.
   const Json hold = {{"metadata", {{"finalizers", Json::array({"test.ringmaster.dev/hold"})}}}};
   const auto patch = [&](const Json& body) {
-    return world_.Wait([&](auto done) {
-      world_.client().Patch(kube::kJobs, world_.space(), "job", "", kube::ApiClient::PatchType::kMerge, body,
-                            done);
+    return cluster_.Wait([&](auto done) {
+      cluster_.client().Patch(kube::kJobs, cluster_.space(), "job", "", kube::ApiClient::PatchType::kMerge,
+                              body, done);
     });
   };
   ASSERT_TRUE(patch(hold).ok());
-  ASSERT_TRUE(
-      world_.Wait([&](auto done) { world_.client().Delete(kube::kNamespaces, "", world_.space(), {}, done); })
-          .ok());
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    cluster_.client().Delete(kube::kNamespaces, "", cluster_.space(), {}, done);
+                  })
+                  .ok());
   EXPECT_TRUE(Eventually([&] {
     const auto snapshot = backend_->Observe(key);
     return snapshot && snapshot->observed.preflight &&
@@ -327,10 +329,10 @@ TEST_F(KubeBackendTest, AnEndingNamespaceIsPredicted) {
 }
 
 TEST_F(KubeBackendTest, JobsOfAnotherManagerAreIgnored) {
-  api::TrainingJob job = world_.Job("theirs");
+  api::TrainingJob job = cluster_.Job("theirs");
   job.spec.managedBy = "kueue.x-k8s.io/multikueue";
-  const Key theirs = world_.Submit(job);
-  const Key ours = world_.Submit(world_.Job("ours"));
+  const Key theirs = cluster_.Submit(job);
+  const Key ours = cluster_.Submit(cluster_.Job("ours"));
   Await(ours);
   EXPECT_FALSE(backend_->Observe(theirs).has_value());
   EXPECT_EQ(backend_->Keys(), std::vector<Key>{ours});

@@ -11,14 +11,15 @@
 #include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
 #include "tests/conformance/harness.h"
-#include "tests/conformance/kube_world.h"
+#include "tests/conformance/test_cluster.h"
 
 namespace ringmaster::conformance {
 namespace {
 
 class KubeHarness final : public Harness {
  public:
-  KubeHarness() : backend_(std::make_unique<kube::KubeBackend>(world_.client(), world_.BackendOptions())) {
+  KubeHarness()
+      : backend_(std::make_unique<kube::KubeBackend>(cluster_.client(), cluster_.BackendOptions())) {
     backend_->Subscribe([this](const control::Key& key) {
       EndPods(key);
       changed_.notify_all();
@@ -30,7 +31,7 @@ class KubeHarness final : public Harness {
 
   control::Backend& backend() override { return *backend_; }
 
-  control::Key Submit(const std::string& name) override { return world_.Submit(world_.Job(name)); }
+  control::Key Submit(const std::string& name) override { return cluster_.Submit(cluster_.Job(name)); }
 
   void DeleteJob(const control::Key& key) override { Delete(kube::kJobs, key.name); }
 
@@ -53,14 +54,14 @@ class KubeHarness final : public Harness {
 
  private:
   void Delete(const kube::Resource& resource, const std::string& name) {
-    const auto gone =
-        world_.Wait([&](auto done) { world_.client().Delete(resource, world_.space(), name, {}, done); });
+    const auto gone = cluster_.Wait(
+        [&](auto done) { cluster_.client().Delete(resource, cluster_.space(), name, {}, done); });
     EXPECT_TRUE(gone.ok()) << gone.error().message;
   }
 
   // Ends each running pod once.
   void EndPods(const control::Key& key) {
-    if (key.namespace_ != world_.space()) return;
+    if (key.namespace_ != cluster_.space()) return;
     const auto snapshot = backend_->Observe(key);
     if (!snapshot) return;
     for (const core::Pod& pod : snapshot->observed.pods) {
@@ -82,13 +83,13 @@ class KubeHarness final : public Harness {
                                                 {"ready", false},
                                                 {"started", false},
                                                 {"state", {{"running", nullptr}, {"terminated", end}}}}})}}}};
-      world_.client().Patch(
-          kube::kPods, world_.space(), pod.name, "status", kube::ApiClient::PatchType::kStrategic, patch,
+      cluster_.client().Patch(
+          kube::kPods, cluster_.space(), pod.name, "status", kube::ApiClient::PatchType::kStrategic, patch,
           [](const Result<Json>& result) { EXPECT_TRUE(result.ok()) << result.error().message; });
     }
   }
 
-  World world_;
+  TestCluster cluster_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::mutex ended_mutex_;

@@ -29,8 +29,8 @@ void ForEachSeed(const std::function<void(uint64_t)>& test) {
   }
 }
 
-struct World {
-  explicit World(uint64_t seed)
+struct RenderedJob {
+  explicit RenderedJob(uint64_t seed)
       : job(RandomJob(seed)),
         context(RandomContext(seed, job)),
         rank(static_cast<int32_t>(seed % static_cast<uint64_t>(job.spec.workers.replicas))),
@@ -71,11 +71,11 @@ bool Has(const Json& list, const Json& item) {
 TEST(EveryJob, NamesAndLabelsFit) {
   static const std::regex kLabel("[a-z0-9]([-a-z0-9]*[a-z0-9])?");
   ForEachSeed([](uint64_t seed) {
-    const World world(seed);
-    std::vector<std::string> names = {world.pod["metadata"]["name"], world.pod["spec"]["hostname"],
-                                      world.pod["spec"]["subdomain"]};
-    std::vector<Json> all = world.objects;
-    all.push_back(world.pod);
+    const RenderedJob rendered(seed);
+    std::vector<std::string> names = {rendered.pod["metadata"]["name"], rendered.pod["spec"]["hostname"],
+                                      rendered.pod["spec"]["subdomain"]};
+    std::vector<Json> all = rendered.objects;
+    all.push_back(rendered.pod);
     for (const Json& object : all) {
       names.push_back(object["metadata"]["name"]);
       for (const auto& [key, value] : object["metadata"]["labels"].items())
@@ -88,14 +88,14 @@ TEST(EveryJob, NamesAndLabelsFit) {
       EXPECT_LE(name.size(), 63u) << name;
       EXPECT_TRUE(std::regex_match(name, kLabel)) << name;
     }
-    EXPECT_TRUE(
-        std::isalpha(static_cast<unsigned char>(world.objects[0]["metadata"]["name"].get<std::string>()[0])));
+    EXPECT_TRUE(std::isalpha(
+        static_cast<unsigned char>(rendered.objects[0]["metadata"]["name"].get<std::string>()[0])));
   });
 }
 
 TEST(EveryJob, SupportingObjectsHaveNoSecrets) {
   ForEachSeed([](uint64_t seed) {
-    for (const Json& object : World(seed).objects) {
+    for (const Json& object : RenderedJob(seed).objects) {
       EXPECT_EQ(object.dump().find(kSecretText), std::string::npos) << object["kind"];
       EXPECT_NE(object["kind"], "Secret");
     }
@@ -104,30 +104,30 @@ TEST(EveryJob, SupportingObjectsHaveNoSecrets) {
 
 TEST(EveryJob, PinsMemoryOnlyWithRdma) {
   ForEachSeed([](uint64_t seed) {
-    const World world(seed);
-    EXPECT_EQ(world.pod.dump().find("IPC_LOCK") != std::string::npos,
-              world.job.spec.network.rdma.has_value());
-    const Json* added = Find(world.worker(), {"securityContext", "capabilities", "add"});
-    EXPECT_EQ(added != nullptr && Has(*added, "IPC_LOCK"), world.job.spec.network.rdma.has_value());
+    const RenderedJob rendered(seed);
+    EXPECT_EQ(rendered.pod.dump().find("IPC_LOCK") != std::string::npos,
+              rendered.job.spec.network.rdma.has_value());
+    const Json* added = Find(rendered.worker(), {"securityContext", "capabilities", "add"});
+    EXPECT_EQ(added != nullptr && Has(*added, "IPC_LOCK"), rendered.job.spec.network.rdma.has_value());
   });
 }
 
 TEST(EveryJob, TheUsersVariablesWin) {
   ForEachSeed([](uint64_t seed) {
-    const World world(seed);
-    const Json& env = world.worker()["env"];
+    const RenderedJob rendered(seed);
+    const Json& env = rendered.worker()["env"];
     std::set<std::string> names;
     for (const Json& variable : env) EXPECT_TRUE(names.insert(variable["name"]).second) << variable["name"];
-    for (const Json& variable : world.OfUserContainer("env")) EXPECT_TRUE(Has(env, variable)) << variable;
+    for (const Json& variable : rendered.OfUserContainer("env")) EXPECT_TRUE(Has(env, variable)) << variable;
     // A later source of envFrom wins: the user's come last.
-    const Json theirs = world.OfUserContainer("envFrom");
-    const Json& all = world.worker().contains("envFrom") ? world.worker()["envFrom"] : Json::array();
+    const Json theirs = rendered.OfUserContainer("envFrom");
+    const Json& all = rendered.worker().contains("envFrom") ? rendered.worker()["envFrom"] : Json::array();
     for (size_t i = 0; i < theirs.size(); ++i) EXPECT_EQ(all[all.size() - theirs.size() + i], theirs[i]);
     // Of the network variables only the pod's ports are in env, which overrides envFrom.
     for (const Json& variable : env) {
       const std::string name = variable["name"];
       if (name.starts_with("NCCL_") || (name.starts_with("UCX_") && name != "UCX_TCP_PORT_RANGE")) {
-        EXPECT_TRUE(Has(world.OfUserContainer("env"), variable)) << variable;
+        EXPECT_TRUE(Has(rendered.OfUserContainer("env"), variable)) << variable;
       }
     }
   });
@@ -135,14 +135,14 @@ TEST(EveryJob, TheUsersVariablesWin) {
 
 TEST(EveryJob, NothingOfTheTemplateIsLost) {
   ForEachSeed([](uint64_t seed) {
-    const World world(seed);
-    const Json& spec = world.pod["spec"];
+    const RenderedJob rendered(seed);
+    const Json& spec = rendered.pod["spec"];
     for (const char* list : {"tolerations", "volumes"}) {
-      for (const Json& item : world.OfUser({"spec", list})) EXPECT_TRUE(Has(spec[list], item)) << item;
+      for (const Json& item : rendered.OfUser({"spec", list})) EXPECT_TRUE(Has(spec[list], item)) << item;
     }
     for (const char* list : {"ports", "volumeMounts"}) {
-      for (const Json& item : world.OfUserContainer(list)) {
-        const Json& ours = world.worker()[list];
+      for (const Json& item : rendered.OfUserContainer(list)) {
+        const Json& ours = rendered.worker()[list];
         EXPECT_TRUE(std::any_of(ours.begin(), ours.end(), [&](const Json& other) {
           return std::all_of(item.items().begin(), item.items().end(), [&](const auto& member) {
             return other.contains(member.key()) && other[member.key()] == member.value();
@@ -150,13 +150,13 @@ TEST(EveryJob, NothingOfTheTemplateIsLost) {
         })) << item;
       }
     }
-    if (const Json* own = UserContainer(world.user)) {
+    if (const Json* own = UserContainer(rendered.user)) {
       if (const Json* limits = Find(*own, {"resources", "limits"})) {
         for (const auto& [name, quantity] : limits->items())
-          EXPECT_EQ(world.worker()["resources"]["limits"][name], quantity) << name;
+          EXPECT_EQ(rendered.worker()["resources"]["limits"][name], quantity) << name;
       }
     }
-    for (const Json& container : world.OfUser({"spec", "containers"})) {
+    for (const Json& container : rendered.OfUser({"spec", "containers"})) {
       EXPECT_TRUE(std::any_of(spec["containers"].begin(), spec["containers"].end(),
                               [&](const Json& other) { return other["name"] == container["name"]; }));
     }
@@ -165,17 +165,17 @@ TEST(EveryJob, NothingOfTheTemplateIsLost) {
 
 TEST(EveryJob, KeysAreUnique) {
   ForEachSeed([](uint64_t seed) {
-    const World world(seed);
+    const RenderedJob rendered(seed);
     const auto unique = [](const Json& list, const char* key) {
       std::set<std::string> seen;
       for (const Json& item : list)
         EXPECT_TRUE(seen.insert(item[key].dump()).second) << key << " " << item[key];
     };
-    unique(world.pod["spec"]["containers"], "name");
-    unique(world.pod["spec"]["volumes"], "name");
-    unique(world.worker()["volumeMounts"], "mountPath");
+    unique(rendered.pod["spec"]["containers"], "name");
+    unique(rendered.pod["spec"]["volumes"], "name");
+    unique(rendered.worker()["volumeMounts"], "mountPath");
     std::set<std::string> names;
-    for (const Json& object : world.objects)
+    for (const Json& object : rendered.objects)
       EXPECT_TRUE(
           names.insert(object["kind"].get<std::string>() + object["metadata"]["name"].get<std::string>())
               .second);
@@ -184,18 +184,18 @@ TEST(EveryJob, KeysAreUnique) {
 
 TEST(EveryJob, HasWhatTheOperatorReliesOn) {
   ForEachSeed([](uint64_t seed) {
-    const World world(seed);
-    EXPECT_EQ(world.pod["spec"]["restartPolicy"], "Never");
-    EXPECT_EQ(world.pod["metadata"]["labels"][kJobLabel], world.job.metadata.name);
-    EXPECT_EQ(world.pod["metadata"]["labels"][kAttemptLabel], std::to_string(world.context.attempt));
-    EXPECT_EQ(world.pod["metadata"]["labels"][kRankLabel], std::to_string(world.rank));
-    EXPECT_EQ(world.pod["metadata"]["namespace"], world.job.metadata.namespace_);
-    EXPECT_EQ(world.pod["spec"].contains("schedulingGates"), world.context.gang == Gang::kGate);
-    if (!world.context.excluded_nodes.empty()) {
+    const RenderedJob rendered(seed);
+    EXPECT_EQ(rendered.pod["spec"]["restartPolicy"], "Never");
+    EXPECT_EQ(rendered.pod["metadata"]["labels"][kJobLabel], rendered.job.metadata.name);
+    EXPECT_EQ(rendered.pod["metadata"]["labels"][kAttemptLabel], std::to_string(rendered.context.attempt));
+    EXPECT_EQ(rendered.pod["metadata"]["labels"][kRankLabel], std::to_string(rendered.rank));
+    EXPECT_EQ(rendered.pod["metadata"]["namespace"], rendered.job.metadata.namespace_);
+    EXPECT_EQ(rendered.pod["spec"].contains("schedulingGates"), rendered.context.gang == Gang::kGate);
+    if (!rendered.context.excluded_nodes.empty()) {
       for (const Json& term :
-           world.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-                    ["nodeSelectorTerms"])
-        EXPECT_EQ(term["matchExpressions"].back()["values"], world.context.excluded_nodes);
+           rendered.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+                       ["nodeSelectorTerms"])
+        EXPECT_EQ(term["matchExpressions"].back()["values"], rendered.context.excluded_nodes);
     }
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tests/conformance/kube_world.h"
+#include "tests/conformance/test_cluster.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -76,7 +76,7 @@ bool Eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-World::World() {
+TestCluster::TestCluster() {
   kube::ConfigOptions where;
   where.kubeconfig_paths = {Kubeconfig()};
   auto config = kube::LoadConfig(where);
@@ -90,7 +90,7 @@ World::World() {
   MakeNamespace();
 }
 
-World::~World() {
+TestCluster::~TestCluster() {
   // Delete the jobs first: the next test must not observe them, and the namespace ends later.
   for (const std::string& name : jobs_) {
     EXPECT_TRUE(Eventually([&] {
@@ -106,7 +106,7 @@ World::~World() {
   http_.reset();
 }
 
-kube::KubeBackend::Options World::BackendOptions() const {
+kube::KubeBackend::Options TestCluster::BackendOptions() const {
   kube::KubeBackend::Options options;
   options.clock = kube::WallClock(Now(), kube::WallNow());
   options.context = [](const control::Key&) {
@@ -121,7 +121,7 @@ kube::KubeBackend::Options World::BackendOptions() const {
   return options;
 }
 
-api::TrainingJob World::Job(const std::string& name) const {
+api::TrainingJob TestCluster::Job(const std::string& name) const {
   const auto text = ReadFile("examples/fashion-mnist-mlp.yaml", size_t{1} << 20);
   CHECK(text.ok(), "{}", text.error().message);
   api::Loaded loaded = api::LoadYaml(*text, {{"metadata.name", name}, {"spec.workers.replicas", "1"}});
@@ -132,22 +132,22 @@ api::TrainingJob World::Job(const std::string& name) const {
   return loaded.job;
 }
 
-control::Key World::Submit(const api::TrainingJob& job) {
+control::Key TestCluster::Submit(const api::TrainingJob& job) {
   const auto made = Create(kube::kJobs, api::ToJson(job));
   CHECK(made.ok(), "{}", made.error().message);
   jobs_.push_back(job.metadata.name);
   return {space_, job.metadata.name};
 }
 
-Result<Json> World::Get(const kube::Resource& resource, const std::string& name) {
+Result<Json> TestCluster::Get(const kube::Resource& resource, const std::string& name) {
   return Wait([&](auto done) { client_->Get(resource, space_, name, done); });
 }
 
-Result<Json> World::Create(const kube::Resource& resource, const Json& object) {
+Result<Json> TestCluster::Create(const kube::Resource& resource, const Json& object) {
   return Wait([&](auto done) { client_->Create(resource, space_, object, done); });
 }
 
-void World::InstallDefinition() {
+void TestCluster::InstallDefinition() {
   const auto made =
       Wait([&](auto done) { client_->Create(kCrds, "", api::CustomResourceDefinition(), done); });
   CHECK(made.ok() || made.error().code == Code::kAlreadyExists, "{}", made.error().message);
@@ -161,7 +161,7 @@ void World::InstallDefinition() {
   CHECK(established, "the CustomResourceDefinition was not established");
 }
 
-void World::MakeNamespace() {
+void TestCluster::MakeNamespace() {
   static int number = 0;
   space_ = fmt::format("conformance-{}-{}", ::getpid(), ++number);
   const auto made = Wait([&](auto done) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// World: a real API server with fake nodes (e2e/cluster) for tests in C++. The process starts one cluster, or
-// uses the one that RINGMASTER_TEST_KUBECONFIG names. Each World has a namespace. Functions CHECK their
-// preconditions, since a test cannot continue without them.
+// TestCluster: a real API server with fake nodes (e2e/cluster) for tests in C++. The process starts one
+// cluster, or uses the one that RINGMASTER_TEST_KUBECONFIG names. Each TestCluster has a namespace. Functions
+// CHECK their preconditions, since a test cannot continue without them.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@
 
 namespace ringmaster::conformance {
 
-class World {
+class TestCluster {
  public:
-  World();
-  ~World();  // deletes the namespace with everything in it
+  TestCluster();
+  ~TestCluster();  // deletes the namespace with everything in it
 
   kube::ApiClient& client() { return *client_; }
   const std::string& space() const { return space_; }
