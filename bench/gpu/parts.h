@@ -25,7 +25,7 @@ struct Part {
 };
 
 // Measures everything except the matrix products and the operations fused with them, whose times the model
-// reports (engine::Model::Effort).
+// reports (engine::Model::MatmulCosts).
 Result<std::vector<Part>> MeasureParts(cuda::Stream stream, const engine::ModelConfig& config,
                                        int64_t arena_elements);
 

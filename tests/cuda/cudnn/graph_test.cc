@@ -50,9 +50,9 @@ INSTANTIATE_TEST_SUITE_P(Gpus, EveryGpu, testing::ValuesIn(kGpus),
                          [](const auto& gpu) { return "sm_" + std::to_string(gpu.param.architecture); });
 
 // cuDNN's description of the graph, and the address of each tensor.
-class Told {
+class GraphDescription {
  public:
-  Told(const AttentionGraph& graph, const AttentionOperands& operands)
+  GraphDescription(const AttentionGraph& graph, const AttentionOperands& operands)
       : said_(ParseJson(graph.Description()).value()), at_(graph.Addresses(operands)) {}
 
   const Json& Operation() const { return said_["nodes"][0]; }
@@ -92,7 +92,7 @@ void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, Att
   const auto address = [](uintptr_t at) { return reinterpret_cast<std::byte*>(at << 40); };
   std::byte *const qkv = address(1), *const out = address(2), *const lse = address(3),
                    *const d_out = address(4), *const d_qkv = address(5);
-  const Told told(
+  const GraphDescription description(
       graph, {.qkv = qkv, .out = out, .lse = reinterpret_cast<float*>(lse), .d_out = d_out, .d_qkv = d_qkv});
   const bool forward = pass == AttentionPass::kForward;
   const int64_t width = p.heads * p.head_size;
@@ -114,12 +114,12 @@ void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, Att
                            {"outputs", "dQ", d_qkv, 3 * width, 0},
                            {"outputs", "dK", d_qkv, 3 * width, width},
                            {"outputs", "dV", d_qkv, 3 * width, 2 * width}});
-  EXPECT_EQ(told.Addresses(), all.size());
+  EXPECT_EQ(description.Addresses(), all.size());
   for (const Laid& laid : all) {
     SCOPED_TRACE(laid.port);
-    const Json& tensor = told.Tensor(laid.ports, laid.port);
+    const Json& tensor = description.Tensor(laid.ports, laid.port);
     const int64_t columns = laid.is_float ? 1 : p.head_size;
-    EXPECT_EQ(Told::Dims(tensor), (std::vector<int64_t>{p.samples, p.heads, p.context, columns}));
+    EXPECT_EQ(GraphDescription::Dims(tensor), (std::vector<int64_t>{p.samples, p.heads, p.context, columns}));
     EXPECT_EQ(tensor["data_type"], laid.is_float ? "FLOAT" : "BFLOAT16");
     for (const int64_t n : {int64_t{0}, p.samples / 2, p.samples - 1})
       for (const int64_t h : {int64_t{0}, p.heads / 2, p.heads - 1})
@@ -129,11 +129,11 @@ void ExpectOurLayout(const AttentionGraph& graph, const AttentionProblem& p, Att
                 laid.is_float
                     ? laid.array + 4 * ((n * p.heads + h) * p.context + t)
                     : laid.array + 2 * ((n * p.context + t) * laid.row + laid.begin + h * p.head_size + c);
-            ASSERT_EQ(told.At(tensor, n, h, t, c), want) << n << " " << h << " " << t << " " << c;
+            ASSERT_EQ(description.At(tensor, n, h, t, c), want) << n << " " << h << " " << t << " " << c;
           }
   }
   // The mask is causal, and scores are divided by the square root of the head size.
-  const Json& operation = told.Operation();
+  const Json& operation = description.Operation();
   EXPECT_EQ(operation["diagonal_alignment"], "TOP_LEFT");
   EXPECT_EQ(operation["right_bound"], 0);
   EXPECT_TRUE(operation["left_bound"].is_null());

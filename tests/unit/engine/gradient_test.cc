@@ -63,7 +63,7 @@ TEST(Gradients, GptBeyondOneQueryBlock) {
   CheckGradients(config, 2);
 }
 
-// Finite differences cross a kink of ReLU or max-pooling now and then, so the step is small here.
+// Finite differences sometimes cross a kink of ReLU or max-pooling, so the step is small here.
 TEST(Gradients, Cnn) { CheckGradients(SmallCnn(), 4); }
 
 TEST(Gradients, Mlp) { CheckGradients(SmallMlp(), 3); }

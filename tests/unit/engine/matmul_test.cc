@@ -85,7 +85,8 @@ class MatmulBf16 : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(By, MatmulBf16, testing::Values("base", "avx2", "avx512", "tiles"));
 
-// The product of operands rounded to bf16, in double: what the bf16 path must give but for the order of sums.
+// The product of operands rounded to bf16, in double: the result of the bf16 path, except for the order of
+// sums.
 std::vector<float> RoundedProduct(const Shape& s, bool ta, bool tb, bool accumulate) {
   const std::vector<float> a = RandomFloats(1, s.m * s.k + 8), b = RandomFloats(2, s.k * s.n + 8);
   std::vector<uint16_t> a16(a.size()), b16(b.size());

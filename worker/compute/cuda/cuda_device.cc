@@ -226,7 +226,7 @@ class CudaDevice final : public device::Device {
   }
 
   // Each bucket has its own host memory, so the next one can be reduced during the copy. This thread never
-  // waits for the copy: Given reports a copy that could not be enqueued.
+  // waits for the copy: LastError reports a copy that could not be enqueued.
   Status CopyToDevice(std::span<const std::byte> host, std::span<std::byte> memory) override {
     CHECK(host.size() == memory.size());
     cuda::CopyToDevice(to_device_.get(), memory.data(), host.data(), Bytes(host));

@@ -10,7 +10,7 @@
 namespace ringmaster::cuda {
 
 Result<Buffer<std::byte>> RandomMatrix(Stream stream, DType type, int64_t elements, uint64_t seed) {
-  constexpr int64_t kPattern = 1'000'003;  // elements; a prime, so that rows do not repeat each other
+  constexpr int64_t kPattern = 1'000'003;  // elements; a prime, so that rows differ
   RM_ASSIGN(auto matrix, Buffer<std::byte>::Create(elements * BytesOf(type)));
   const int64_t count = std::min(elements, kPattern);
   RM_ASSIGN(auto host, Pinned<std::byte>::Create(count * BytesOf(type)));

@@ -214,7 +214,7 @@ Status DeviceModel<T>::Enqueue(const Params& params, const Batch& batch, std::sp
   RM_TRY(rules_.Check(batch, true));
   engine::BucketNotifier notifier(layout_, on_final);
   if (batch.samples == 0) RM_TRY(Poll(cancel));
-  // All of it, since a fill for every gap between tensors would take longer.
+  // Zero the whole arena: one fill per gap between tensors would take longer.
   FillZero(stream_, grads.data(), layout_.elements * static_cast<int64_t>(sizeof(float)));
   if (batch.samples == 0) {
     notifier.Final(layout_.elements);

@@ -10,7 +10,7 @@ namespace {
 constexpr float kTwoRootTwoOverPi = 1.5957691216f;
 constexpr float kCubic = 0.044715f;
 
-// 1 / (1 + e^(-2u))
+// Returns 1 / (1 + e^(-2u)).
 RM_INLINE Floats Gate(const Floats& x, const Floats& square) {
   const Floats minus_2u = x * (Splat(1) + square * Splat(kCubic)) * Splat(-kTwoRootTwoOverPi);
   return Splat(1) / (Splat(1) + Exp(minus_2u));

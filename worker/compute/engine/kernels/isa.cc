@@ -11,7 +11,7 @@ namespace {
 
 #if defined(__x86_64__)
 Isa DetectIsa() {
-  // oneDNN's numbers are sets of bits: a newer instruction set contains the bits of those it extends.
+  // oneDNN's values are bit sets: a newer instruction set contains the bits of those that it extends.
   const auto effective = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto has = [effective](dnnl::cpu_isa isa) {
     const auto bits = static_cast<unsigned>(isa);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which instruction set the kernels of this process use. Products come from oneDNN and everything else from
-// our own kernels; both follow the same limit, so one environment variable, oneDNN's DNNL_MAX_CPU_ISA (for
-// example AVX2), makes a newer CPU compute the bits of an older one. Thread-safe.
+// The instruction set of the kernels of this process. oneDNN computes matrix products, the kernels of this
+// folder everything else. Both obey the same limit, oneDNN's environment variable DNNL_MAX_CPU_ISA (for
+// example AVX2), which makes a newer CPU compute the bits of an older one. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace ringmaster::engine::kernels {
 
-// Each contains the ones before it.
+// In ascending order: each contains the previous ones.
 enum class Isa : uint8_t { kBase, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// The newest that the CPU, the operating system and DNNL_MAX_CPU_ISA allow. Constant for the life of the
-// process.
+// Returns the newest instruction set that the CPU, the operating system and DNNL_MAX_CPU_ISA allow. The
+// result is constant for the lifetime of the process.
 Isa UsedIsa();
 
-// "base", "avx2", "avx512", "avx512_bf16", "amx".
+// Returns "base", "avx2", "avx512", "avx512_bf16" or "amx".
 std::string_view IsaName(Isa isa);
 
 }  // namespace ringmaster::engine::kernels

@@ -49,13 +49,14 @@ Prepared Prepare(const MatmulBf16Args& p, const dnnl::engine& engine) {
 
 float Widen(uint16_t bf16) { return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16); }
 
-// Rows of a matrix as they lie in memory, to dense rows of `columns` floats.
+// Copies rows of a matrix to contiguous rows of `columns` floats.
 void WidenRows(int64_t rows, int64_t columns, const uint16_t* from, int64_t ld, float* to) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = Widen(from[r * ld + c]);
 }
 
-// Strips of one slice (packed_matrix.h) of depth k, a multiple of kStripDepth, to dense rows [k, columns].
+// Converts the strips of one slice (packed_matrix.h) of depth k, a multiple of kStripDepth, to contiguous
+// rows of shape (k, columns).
 void WidenStrips(int64_t k, int64_t columns, const uint16_t* strips, float* to) {
   for (int64_t first = 0; first < columns; first += kStripColumns, strips += k * kStripColumns) {
     const int64_t count = std::min(kStripColumns, columns - first);
@@ -73,7 +74,7 @@ struct MatmulBf16::State {
   dnnl::stream stream{engine};
   std::map<Key, Prepared> prepared;
   Buffer<uint8_t> scratch;
-  Buffer<float> widened;  // both operands, where the CPU has no products of bfloat16
+  Buffer<float> widened;  // both operands as float, on a CPU without bfloat16 products
 };
 
 bool MatmulBf16::InHardware() { return UsedIsa() >= Isa::kAvx512Bf16; }
@@ -85,8 +86,7 @@ MatmulBf16& MatmulBf16::operator=(MatmulBf16&&) noexcept = default;
 
 int64_t MatmulBf16::ScratchBytes() const { return state_->scratch.bytes() + state_->widened.bytes(); }
 
-// The same product on a CPU that multiplies floats only. Every bfloat16 is a float, so nothing is lost on the
-// way.
+// The same product on a CPU without bfloat16 products: converts the operands to float, which is exact.
 void MatmulBf16::RunInSoftware(const MatmulBf16Args& p) {
   Buffer<float>& widened = state_->widened;
   if (widened.size() < p.m * p.k + p.k * p.n) widened = Buffer<float>(p.m * p.k + p.k * p.n);

@@ -33,7 +33,7 @@ struct MatmulBf16Args {
 class MatmulBf16 {
  public:
   // Returns whether this CPU multiplies bfloat16 (AVX512_BF16 or AMX; isa.h). On other CPUs the operands are
-  // widened to float and multiplied as fp32: the same meaning, slower, and other last bits.
+  // widened to float and multiplied in fp32, which is slower and rounds differently.
   static bool InHardware();
 
   MatmulBf16();
@@ -46,7 +46,7 @@ class MatmulBf16 {
   int64_t ScratchBytes() const;
 
  private:
-  void RunInSoftware(const MatmulBf16Args& product);
+  void RunInSoftware(const MatmulBf16Args& args);
 
   struct State;
   std::unique_ptr<State> state_;
