@@ -186,11 +186,11 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
 }
 
 void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
-  for (const std::string& trouble : facts.device_faults) {
+  for (const std::string& fault : facts.device_faults) {
     const bool known =
-        peer.facts && std::find(peer.facts->device_faults.begin(), peer.facts->device_faults.end(),
-                                trouble) != peer.facts->device_faults.end();
-    if (!known) outputs_.push_back(EventLine{peer.pod + ": " + trouble, true});
+        peer.facts && std::find(peer.facts->device_faults.begin(), peer.facts->device_faults.end(), fault) !=
+                          peer.facts->device_faults.end();
+    if (!known) outputs_.push_back(EventLine{peer.pod + ": " + fault, true});
   }
   peer.facts = facts;
   report_dirty_ = true;

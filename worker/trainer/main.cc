@@ -122,7 +122,7 @@ std::unique_ptr<inventory::GpuMonitor> WatchGpus(AgentChannel* channel) {
   options.visible = VisibleGpus();
   auto watch = inventory::GpuMonitor::Start(options, [channel](const inventory::GpuReport& news) {
     log::Info("gpu=\"{}\" driver={} nic={}", news.device, news.driver, news.nic.empty() ? "-" : news.nic);
-    for (const std::string& trouble : news.faults) log::Warn("{}", trouble);
+    for (const std::string& fault : news.faults) log::Warn("{}", fault);
     channel->Send(rendezvous::Facts{news.device, news.driver, news.nic, news.faults});
   });
   return watch.ok() ? std::move(watch).value() : nullptr;

@@ -81,7 +81,7 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
 }
 
 bool World::Reachable(const Agent& agent) const {
-  return !agent.in_trouble && now_ - agent.trouble_until > kMargin;
+  return !agent.in_outage && now_ - agent.outage_until > kMargin;
 }
 
 // A committed step is not lost while a live holder is reachable, or may be reachable again soon.
@@ -104,7 +104,7 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
     // The new coordinator cannot know agents that are still connected to its predecessor (leases keep two
     // coordinators from being active).
     if (agent.with_predecessor) continue;
-    const bool soon = now_ - agent.trouble_since < kHolderGrace - kMargin;
+    const bool soon = now_ - agent.outage_since < kHolderGrace - kMargin;
     if (!Reachable(agent) && !soon) continue;
     Fail(fmt::format("generation starts from step {} while {} holds {}", from, trainer.id,
                      trainer.state.step));
@@ -146,8 +146,8 @@ void World::CheckEnded(const Coordinator& core) {
     if (!stop_requested_) Fail("stopped without an order");
     for (const auto& agent : agents_) {
       const State& state = agent->trainer.state;
-      if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_trouble) continue;
-      if (now_ - agent->trouble_until < kMargin || agent->core->member() != agent->trainer.id) continue;
+      if (!agent->alive || !agent->trainer.alive() || !state.has || agent->in_outage) continue;
+      if (now_ - agent->outage_until < kMargin || agent->core->member() != agent->trainer.id) continue;
       if (state.content != Canon(state.step) || corrupt_members_.contains(agent->trainer.id)) continue;
       if (agent->trainer.stopped || agent->trainer.deaf || agent->with_predecessor) continue;
       const Coord& coord = coordinators_.back();

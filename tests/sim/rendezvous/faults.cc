@@ -158,7 +158,7 @@ void World::CutOff(size_t pod, Duration duration) {
   pods_[pod].cut_off = true;
   const uint64_t cut = ++pods_[pod].cuts;
   const auto cut_agent = pods_[pod].agent;
-  if (cut_agent) Trouble(*cut_agent, true);
+  if (cut_agent) SetOutage(*cut_agent, true);
   // TCP times out on the agent's side; the coordinator's side stays half open.
   After(milliseconds(1200), [this, pod, cut, cut_agent] {
     if (!pods_[pod].cut_off || pods_[pod].cuts != cut || !cut_agent) return;
@@ -176,7 +176,7 @@ void World::Reconnect(size_t pod) {
   if (!pods_[pod].agent) return;
   const size_t index = *pods_[pod].agent;
   Agent& agent = *agents_[index];
-  Trouble(index, agent.stopped);
+  SetOutage(index, agent.stopped);
   if (agent.link != 0) {
     for (auto& held : std::exchange(links_[agent.link].held, {})) held();
   }
@@ -189,7 +189,7 @@ void World::StopAgent(size_t index, Duration duration) {
   if (agents_[index]->stopped) return;
   Trace(fmt::format("agent a{} is stopped", index));
   agents_[index]->stopped = true;
-  Trouble(index, true);
+  SetOutage(index, true);
   After(duration, [this, index] { ContinueAgent(index); });
 }
 
@@ -198,7 +198,7 @@ void World::ContinueAgent(size_t index) {
   if (!agent.stopped) return;
   Trace(fmt::format("agent a{} continues", index));
   agent.stopped = false;
-  Trouble(index, pods_[agent.pod].cut_off);
+  SetOutage(index, pods_[agent.pod].cut_off);
   for (auto& late : std::exchange(agent.backlog, {})) late();
   ToAgent(index, Tick{});
 }

@@ -176,7 +176,7 @@ size_t World::StartAgent(size_t pod) {
   options.exit_grace = seconds(2);
   options.leave_grace = seconds(30);
   agent->core = std::make_unique<MemberCore>(options);
-  agent->trouble_since = agent->trouble_until = now_;
+  agent->outage_since = agent->outage_until = now_;
   agents_.push_back(std::move(agent));
   pods_[pod].agent = index;
   Trace(fmt::format("{}: agent a{} starts", pods_[pod].name, index));
@@ -264,11 +264,11 @@ void World::PerformCommands(size_t index) {
 }
 
 // Outages with less than kMargin between them count as one.
-void World::Trouble(size_t index, bool on) {
+void World::SetOutage(size_t index, bool on) {
   Agent& agent = *agents_[index];
-  if (on && !agent.in_trouble && now_ - agent.trouble_until > kMargin) agent.trouble_since = now_;
-  if (agent.in_trouble || on) agent.trouble_until = now_;
-  agent.in_trouble = on;
+  if (on && !agent.in_outage && now_ - agent.outage_until > kMargin) agent.outage_since = now_;
+  if (agent.in_outage || on) agent.outage_until = now_;
+  agent.in_outage = on;
 }
 
 // ---- network
@@ -292,8 +292,8 @@ void World::OpenLink(size_t index) {
     // Its Join and the membership change that follows take a moment.
     if (agent.with_predecessor)
       After(milliseconds(600), [this, index] { agents_[index]->with_predecessor = false; });
-    Trouble(index, true);
-    Trouble(index, agent.stopped);
+    SetOutage(index, true);
+    SetOutage(index, agent.stopped);
     ToAgent(index, Connected{});
   });
 }
@@ -305,9 +305,9 @@ void World::Break(uint64_t id, bool notify_coordinator, bool notify_agent) {
   link.held.clear();
   const size_t index = link.agent;
   if (agents_[index]->link == id) agents_[index]->link = 0;
-  const bool before = agents_[index]->in_trouble;
-  Trouble(index, true);
-  Trouble(index, before);
+  const bool before = agents_[index]->in_outage;
+  SetOutage(index, true);
+  SetOutage(index, before);
   if (notify_coordinator) {
     After(Between(Duration(100'000), milliseconds(3)),
           [this, id] { ToCoordinator(links_[id].coordinator, AgentDisconnected{id}); });

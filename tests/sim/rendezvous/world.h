@@ -103,9 +103,9 @@ struct Agent {
   bool terminated = false;
   uint64_t link = 0;
   Time wake_at = kNever;
-  Time trouble_since{};  // start and ...
-  Time trouble_until{};  // ... end of the latest time that the coordinator could not hear it
-  bool in_trouble = false;
+  Time outage_since{};  // start and ...
+  Time outage_until{};  // ... end of the latest time that the coordinator could not hear it
+  bool in_outage = false;
   bool with_predecessor = false;  // its last connection is to a coordinator that is no longer active
   Time trainer_died_at{};
   State died_with;
@@ -176,7 +176,7 @@ class World {
   void SendUp(uint64_t link, Message message);
   void SendDown(uint64_t link, Message message);
   void Deliver(uint64_t link, bool up, const Message& message);
-  void Trouble(size_t agent, bool on);
+  void SetOutage(size_t agent, bool on);
   void ReplacePods();
   bool AllAgentsGone() const;
   Message Wire(const Message& message);
