@@ -27,8 +27,8 @@ std::vector<Finding> Matches(std::string_view text, const std::regex& pattern, c
   return findings;
 }
 
-// Code alone: comments and string literals blanked, line by line. Good enough for the rules here; raw strings
-// over several lines are the caller's to avoid.
+// Returns the code without comments and string literals, line by line. Does not support raw strings over
+// several lines.
 std::string CodeOnly(std::string_view text) {
   std::string code;
   bool block_comment = false;
@@ -61,27 +61,36 @@ std::string CodeOnly(std::string_view text) {
 
 }  // namespace
 
-const Arrows& HouseArrows() {
-  static const Arrows kArrows = {
+const IncludeRules& AllowedIncludes() {
+  static const IncludeRules kRules = {
       {"base", {}},
       {"api", {"base"}},
-      {"rendezvous", {"base", "api"}},
-      {"operator/core", {"base", "api", "rendezvous"}},
-      {"operator/control", {"base", "api", "rendezvous", "operator/core"}},
-      {"operator/local", {"base", "api", "rendezvous", "operator/core", "operator/control"}},
-      {"operator/sim", {"base", "api", "rendezvous", "operator/core", "operator/control"}},
+      {"rendezvous", {"base"}},
+
+      {"operator/core", {"base", "rendezvous"}},
+      {"operator/control", {"base", "api", "operator/core"}},
+      {"operator/local", {"base", "api", "operator/core", "operator/control"}},
+      {"operator/sim", {"base", "operator/core", "operator/control"}},
       {"operator/wiring", {"base", "api", "operator/core"}},
-      {"operator/kube",
-       {"base", "api", "rendezvous", "operator/core", "operator/control", "operator/wiring"}},
+      {"operator/kube", {"base", "api", "operator/kube/watch"}},
+      {"operator/kube/watch", {"base", "operator/kube"}},
+      {"operator/kube/backend",
+       {"base", "api", "operator/core", "operator/control", "operator/wiring", "operator/kube",
+        "operator/kube/watch"}},
       {"operator/election", {"base", "operator/kube"}},
       {"operator/identity", {"base", "rendezvous", "operator/kube"}},
       {"operator/serve", {"base", "operator/kube"}},
-      {"operator", {"base", "api", "rendezvous"}},
-      {"worker/fabric", {"base"}},
+      {"operator",
+       {"base", "rendezvous", "operator/core", "operator/control", "operator/election", "operator/identity",
+        "operator/kube", "operator/kube/backend", "operator/serve"}},
+
+      {"worker/fabric", {"base", "worker/fabric/shm", "worker/fabric/ucx"}},
+      {"worker/fabric/loopback", {"base", "worker/fabric"}},
+      {"worker/fabric/nccl", {"base", "worker/fabric"}},
+      {"worker/fabric/rma", {"base", "worker/fabric", "worker/fabric/ucx"}},
+      {"worker/fabric/shm", {"base", "worker/fabric"}},
+      {"worker/fabric/ucx", {"base", "worker/fabric"}},
       {"worker/compute/engine", {"base"}},
-      {"worker/data", {"base"}},
-      {"worker/checkpoint", {"base"}},
-      {"worker/inventory", {"base"}},
       {"worker/compute/numerics", {"base", "worker/compute/engine"}},
       {"worker/compute/optimizer", {"base", "worker/compute/engine"}},
       {"worker/compute/device",
@@ -89,44 +98,55 @@ const Arrows& HouseArrows() {
         "worker/fabric"}},
       {"worker/compute/cuda",
        {"base", "worker/compute/engine", "worker/compute/numerics", "worker/compute/optimizer",
-        "worker/fabric", "worker/compute/device"}},
-      {"worker/agent", {"base", "api", "rendezvous"}},
+        "worker/compute/device", "worker/fabric", "worker/fabric/nccl", "worker/fabric/rma"}},
+      {"worker/data", {"base"}},
+      {"worker/checkpoint", {"base"}},
+      {"worker/inventory", {"base"}},
+      {"worker/agent", {"base", "rendezvous"}},
       {"worker/trainer",
-       {"base", "api", "rendezvous", "worker/agent", "worker/fabric", "worker/compute/engine",
-        "worker/compute/numerics", "worker/compute/optimizer", "worker/data", "worker/checkpoint",
-        "worker/compute/device", "worker/inventory"}},
-      {"worker", {"base", "api", "rendezvous"}},
-      {"cli", {"base", "api", "rendezvous", "operator", "worker"}},
+       {"base", "api", "rendezvous", "worker/agent", "worker/checkpoint", "worker/compute/device",
+        "worker/compute/engine", "worker/compute/numerics", "worker/compute/optimizer", "worker/data",
+        "worker/fabric", "worker/inventory"}},
+      {"worker/bin", {"worker/compute/device", "worker/inventory", "worker/trainer"}},
+
+      {"cli/run",
+       {"base", "api", "rendezvous", "operator/control", "operator/core", "operator/local",
+        "worker/checkpoint", "worker/compute/engine", "worker/trainer", "cli"}},
+      {"cli/cluster",
+       {"base", "api", "operator/core", "operator/kube", "operator/kube/backend", "operator/wiring", "cli"}},
+      {"cli/weights",
+       {"base", "api", "operator/kube/backend", "operator/wiring", "worker/checkpoint",
+        "worker/compute/engine", "worker/trainer", "cli", "cli/cluster"}},
+      {"cli", {"base", "api", "operator/wiring", "worker/compute/device", "worker/inventory", "cli/cluster"}},
   };
-  return kArrows;
+  return kRules;
 }
 
-std::string FolderOf(std::string_view path, const Arrows& arrows) {
+std::string FolderOf(std::string_view path, const IncludeRules& rules) {
   std::string best;
-  for (const auto& [folder, allowed] : arrows)
+  for (const auto& [folder, allowed] : rules)
     if (path.starts_with(folder + "/") && folder.size() > best.size()) best = folder;
   return best;
 }
 
-std::vector<Finding> WrongArrows(std::string_view path, std::string_view text, const Arrows& arrows) {
+std::vector<Finding> ForbiddenIncludes(std::string_view path, std::string_view text,
+                                       const IncludeRules& rules) {
   std::vector<Finding> findings;
-  const std::string from = FolderOf(path, arrows);
+  const std::string from = FolderOf(path, rules);
   if (from.empty()) return findings;
   static const std::regex kInclude(R"re(^\s*#\s*include\s*"([^"]+)")re");
   EachLine(text, [&](int number, std::string_view line) {
     std::cmatch match;
     if (!std::regex_search(line.data(), line.data() + line.size(), match, kInclude)) return;
     const std::string target = match[1];
-    const std::string to = FolderOf(target, arrows);
+    const std::string to = FolderOf(target, rules);
     if (to.empty()) {
       findings.push_back(
           {number, "#include \"" + target + "\": give the path from the root of the repository"});
       return;
     }
-    bool allowed = to == from || to.starts_with(from + "/");
-    for (const std::string& folder : arrows.at(from))
-      allowed = allowed || to == folder || to.starts_with(folder + "/");
-    if (!allowed) findings.push_back({number, from + " must not know " + to + " (" + target + ")"});
+    const bool allowed = to == from || rules.at(from).contains(to);
+    if (!allowed) findings.push_back({number, from + " must not include " + to + " (" + target + ")"});
   });
   return findings;
 }
@@ -138,7 +158,7 @@ std::vector<Finding> HeaderRules(std::string_view text) {
   return findings;
 }
 
-std::vector<Finding> LeftoverMarks(std::string_view text) {
+std::vector<Finding> TodoMarks(std::string_view text) {
   // Spelled in two halves so that this file does not find itself.
   static const std::regex kMarks(
       "\\b("
@@ -147,7 +167,7 @@ std::vector<Finding> LeftoverMarks(std::string_view text) {
       "ME|XX"
       "X|HA"
       "CK)\\b");
-  return Matches(text, kMarks, "a note to oneself: do it, or open an issue");
+  return Matches(text, kMarks, "a note for later: do it, or open an issue");
 }
 
 std::vector<Finding> TooLong(std::string_view text, int max_lines) {
@@ -166,7 +186,7 @@ std::vector<Finding> Sleeps(std::string_view text) {
   EachLine(CodeOnly(text), [&](int number, std::string_view line) {
     if (std::regex_search(line.begin(), line.end(), kPolling)) polling_line = number;
     if (std::regex_search(line.begin(), line.end(), kSleep) && number - polling_line > 3)
-      findings.push_back({number, "a test sleeps: wait for the event, with a deadline"});
+      findings.push_back({number, "a test sleeps: wait for the event with a deadline"});
   });
   return findings;
 }
@@ -180,7 +200,7 @@ std::vector<Finding> RawMemory(std::string_view text) {
   EachLine(CodeOnly(text), [&](int number, std::string_view line) {
     if (std::regex_search(line.begin(), line.end(), kRaw) &&
         !std::regex_search(line.begin(), line.end(), kOwned))
-      findings.push_back({number, "raw memory: let an owner hold it"});
+      findings.push_back({number, "raw memory: use an owner such as std::unique_ptr"});
   });
   return findings;
 }

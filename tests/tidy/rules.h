@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The house rules as functions from text to findings, so that each rule is itself tested. Pure.
+// The rules of tidy_test as functions from text to findings, so that rules_test can test each rule. Pure
+// functions.
 #pragma once
 
 #include <map>
@@ -12,30 +13,32 @@
 namespace ringmaster::tidy {
 
 struct Finding {
-  int line = 0;  // 1-based; 0: the file as a whole
+  int line = 0;  // 1-based; 0: the whole file
   std::string what;
 };
 
-// Who may include whom: folder -> folders it may name in #include "...". Folders not listed may include
-// anything.
-using Arrows = std::map<std::string, std::set<std::string>>;
-const Arrows& HouseArrows();
+// Allowed includes: folder -> the other folders that it may name in #include "...". A listed folder covers
+// its subfolders, except those that are listed themselves. Folders that are not covered may include anything.
+using IncludeRules = std::map<std::string, std::set<std::string>>;
+const IncludeRules& AllowedIncludes();
 
-// The folder of HouseArrows that a path belongs to (longest match); empty when none does.
-std::string FolderOf(std::string_view path, const Arrows& arrows);
+// Returns the folder of the rules that covers a path (the longest match); empty when none does.
+std::string FolderOf(std::string_view path, const IncludeRules& rules);
 
-std::vector<Finding> WrongArrows(std::string_view path, std::string_view text, const Arrows& arrows);
-std::vector<Finding> HeaderRules(std::string_view text);    // #pragma once, no using namespace
-std::vector<Finding> LeftoverMarks(std::string_view text);  // notes to oneself
+std::vector<Finding> ForbiddenIncludes(std::string_view path, std::string_view text,
+                                       const IncludeRules& rules);
+std::vector<Finding> HeaderRules(std::string_view text);  // #pragma once, no using namespace
+std::vector<Finding> TodoMarks(std::string_view text);    // notes for later
 std::vector<Finding> TooLong(std::string_view text, int max_lines);
-std::vector<Finding> Sleeps(
-    std::string_view text);  // for tests; the pause of a loop that polls for an event is none
-std::vector<Finding> RawMemory(std::string_view text);  // new and delete expressions
+// Sleeps in tests, except the pause of a loop that polls for an event.
+std::vector<Finding> Sleeps(std::string_view text);
+std::vector<Finding> RawMemory(std::string_view text);  // new and delete expressions, malloc
 
-// The first five lines name the licence: "SPDX-License-Identifier: Apache-2.0".
+// Requires the licence in the first five lines: "SPDX-License-Identifier: Apache-2.0".
 std::vector<Finding> LicenceLine(std::string_view text);
 
-// Targets of [text](target) that name a place in the repository: no scheme, no bare #anchor; anchors cut off.
+// Returns the targets of [text](target) that are paths in the repository, without anchors. Skips URLs, bare
+// anchors and code blocks.
 std::vector<std::string> RelativeLinks(std::string_view markdown);
 
 }  // namespace ringmaster::tidy

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Walks the repository and applies the house rules to every file. Runs in the root of the repository.
+// Applies the rules of rules.h to every file of the repository. Runs in the root of the repository.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxLines = 600;
 const char* const kCodeFolders[] = {"base",   "api", "rendezvous", "operator",
                                     "worker", "cli", "tests",      "bench"};
+const char* const kProductFolders[] = {"base", "api", "rendezvous", "operator", "worker", "cli"};
 const char* const kOtherPlaces[] = {"scripts", "docs", "examples", "cmake", "README.md", "CONTRIBUTING.md"};
 
 std::string Read(const fs::path& path) {
@@ -26,7 +27,7 @@ std::string Read(const fs::path& path) {
   return text.str();
 }
 
-// Every regular file below `places`, with its path from the root.
+// Calls `visit(path, text)` for every file in `places` with one of the extensions.
 void EachFile(std::initializer_list<const char*> extensions, auto& places,
               const std::function<void(const std::string&, const std::string&)>& visit) {
   const auto take = [&](const fs::path& path) {
@@ -49,13 +50,19 @@ void Report(const std::string& path, const std::vector<Finding>& findings) {
 
 TEST(Tidy, RunsInTheRootOfTheRepository) { ASSERT_TRUE(fs::exists("base/result.h")); }
 
-TEST(Tidy, ArrowsBetweenFolders) {
+TEST(Tidy, IncludesFollowTheRules) {
   int seen = 0;
   EachFile({".h", ".cc", ".cu"}, kCodeFolders, [&](const std::string& path, const std::string& text) {
     ++seen;
-    Report(path, WrongArrows(path, text, HouseArrows()));
+    Report(path, ForbiddenIncludes(path, text, AllowedIncludes()));
   });
   EXPECT_GT(seen, 50);
+}
+
+TEST(Tidy, EveryFolderOfTheProductHasIncludeRules) {
+  EachFile({".h", ".cc", ".cu"}, kProductFolders, [](const std::string& path, const std::string&) {
+    EXPECT_FALSE(FolderOf(path, AllowedIncludes()).empty()) << path << ": add its folder to AllowedIncludes";
+  });
 }
 
 TEST(Tidy, Headers) {
@@ -63,10 +70,8 @@ TEST(Tidy, Headers) {
            [](const std::string& path, const std::string& text) { Report(path, HeaderRules(text)); });
 }
 
-TEST(Tidy, NoLeftoverMarks) {
-  const auto check = [](const std::string& path, const std::string& text) {
-    Report(path, LeftoverMarks(text));
-  };
+TEST(Tidy, NoTodoMarks) {
+  const auto check = [](const std::string& path, const std::string& text) { Report(path, TodoMarks(text)); };
   EachFile({".h", ".cc", ".cu", ".txt", ".py", ".md", ".yaml", ".cmake", ""}, kCodeFolders, check);
   EachFile({".h", ".cc", ".cu", ".txt", ".py", ".md", ".yaml", ".cmake", ""}, kOtherPlaces, check);
 }
@@ -84,8 +89,7 @@ TEST(Tidy, TestsDoNotSleep) {
 }
 
 TEST(Tidy, MemoryHasOwners) {
-  const char* const kProduct[] = {"base", "api", "rendezvous", "operator", "worker", "cli"};
-  EachFile({".h", ".cc", ".cu"}, kProduct,
+  EachFile({".h", ".cc", ".cu"}, kProductFolders,
            [](const std::string& path, const std::string& text) { Report(path, RawMemory(text)); });
 }
 
@@ -95,7 +99,7 @@ TEST(Tidy, FilesNameTheirLicence) {
   int seen = 0;
   const auto check = [&](const std::string& path, const std::string& text) {
     const std::string extension = fs::path(path).extension().string();
-    // Of files without an extension, scripts alone; of .txt, CMakeLists.txt alone.
+    // Check only scripts among the files without an extension, and only CMakeLists.txt among the .txt files.
     if (extension.empty() && !text.starts_with("#!")) return;
     if (extension == ".txt" && fs::path(path).filename() != "CMakeLists.txt") return;
     ++seen;
@@ -106,13 +110,13 @@ TEST(Tidy, FilesNameTheirLicence) {
   EXPECT_GT(seen, 500);
 }
 
-TEST(Tidy, LinksInDocumentsLeadSomewhere) {
+TEST(Tidy, LinksInDocumentsHaveATarget) {
   const char* const kDocuments[] = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
                                     "bench",     "examples",        "worker",       "operator"};
   EachFile({".md"}, kDocuments, [](const std::string& path, const std::string& text) {
     for (const std::string& link : RelativeLinks(text)) {
       const fs::path target = fs::path(path).parent_path() / link;
-      EXPECT_TRUE(fs::exists(target)) << path << ": link to " << link << " leads nowhere";
+      EXPECT_TRUE(fs::exists(target)) << path << ": link to " << link << " has no target";
     }
   });
 }
