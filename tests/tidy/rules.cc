@@ -68,7 +68,7 @@ const IncludeRules& AllowedIncludes() {
       {"rendezvous", {"base"}},
 
       {"operator/core", {"base", "rendezvous"}},
-      {"operator/control", {"base", "api", "operator/core"}},
+      {"operator/control", {"base", "api", "rendezvous", "operator/core"}},
       {"operator/local", {"base", "api", "operator/core", "operator/control"}},
       {"operator/sim", {"base", "operator/core", "operator/control"}},
       {"operator/wiring", {"base", "api", "operator/core"}},
