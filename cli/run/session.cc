@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/manifest.h"
-#include "cli/run/gang.h"
+#include "cli/run/gang_coordinator.h"
 #include "cli/run/inbox.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/run_view.h"
@@ -120,7 +120,9 @@ class Session::Impl {
         {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
     if (const int32_t slots = api::SlotsOf(plan_.job.spec.workers); slots > 1)
       options.environment.extra["RINGMASTER_SLOTS"] = std::to_string(slots);
-    options.on_gang = [this](const control::Key&, const core::SetGang& order) { gang_->Order(order); };
+    options.on_gang = [this](const control::Key&, const core::SetGang& order) {
+      gang_coordinator_->Order(order);
+    };
     options.on_status = [this](const control::Key&, const core::Status&) { inbox_.Wake(); };
     options.on_event = [this](const control::Key&, const core::Event& event) {
       if (event.warning)
@@ -129,7 +131,7 @@ class Session::Impl {
         view_->events().Normal(event.reason, event.message);
     };
     key_ = {plan_.job.metadata.namespace_, plan_.job.metadata.name};
-    gang_.emplace(server_.get(), key_.ToString());
+    gang_coordinator_.emplace(server_.get(), key_.ToString());
     RM_ASSIGN(backend_, local::LocalBackend::Create(std::move(options)));
     backend_->Subscribe([this](const control::Key&) { inbox_.Wake(); });
     loop_.emplace(*backend_, control::Controller::Options{});
@@ -261,7 +263,7 @@ class Session::Impl {
   std::unique_ptr<RunView> view_;
   std::unique_ptr<local::LocalBackend> backend_;
   std::unique_ptr<rendezvous::Server> server_;
-  std::optional<Gang> gang_;
+  std::optional<GangCoordinator> gang_coordinator_;
   std::optional<control::Loop> loop_;
   ChaosPlan chaos_;
   std::optional<Time> next_strike_;

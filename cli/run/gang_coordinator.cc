@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/run/gang.h"
+#include "cli/run/gang_coordinator.h"
 
 #include "operator/control/coordinator_options.h"
 
 namespace ringmaster::cli {
 
-void Gang::Order(const core::SetGang& order) {
+void GangCoordinator::Order(const core::SetGang& order) {
   if (order.stop) {
     // Before the first coordinator there is nothing to stop.
     if (term_ > 0 && !stopping_) server_->RequestStop(job_);

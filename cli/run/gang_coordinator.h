@@ -15,9 +15,9 @@
 
 namespace ringmaster::cli {
 
-class Gang {
+class GangCoordinator {
  public:
-  Gang(rendezvous::Server* server, std::string job) : server_(server), job_(std::move(job)) {}
+  GangCoordinator(rendezvous::Server* server, std::string job) : server_(server), job_(std::move(job)) {}
 
   void Order(const core::SetGang& order);
 
