@@ -92,9 +92,8 @@ Decision Withdraw(const Observed& o, const Placement& p, Time now) {
   BeginAttempt(o, next, now);
   const Duration pause = WithdrawalPause(o.job, next.withdrawals);
   next.not_before = now + pause;
-  std::string message =
-      fmt::format("{}; no room for the whole gang within {} s: all workers are withdrawn, next try in {} s",
-                  next.withdrawn_for, ToMs(o.job.gang_timeout) / 1000, ToMs(pause) / 1000);
+  std::string message = fmt::format("{}; not placed within {} s: all workers are withdrawn, next try in {} s",
+                                    next.withdrawn_for, ToMs(o.job.gang_timeout) / 1000, ToMs(pause) / 1000);
   return WriteLedger(o, std::move(next), now, "the gang is withdrawn",
                      {{true, ReasonName(Reason::kGangTimeout), std::move(message)}});
 }

@@ -201,7 +201,7 @@ struct DeleteJob {
 };
 using Action = std::variant<SetStatus, CreatePod, DeletePod, SetGang, DeleteJob, PrepareGang, ReleaseGang>;
 
-// A Kubernetes event. Sent after the actions of its decision were acknowledged, twice at most, after a crash.
+// A Kubernetes event. Sent after the actions of its decision were acknowledged, possibly twice after a crash.
 struct Event {
   bool warning = false;
   std::string reason;
