@@ -52,7 +52,7 @@ namespace ringmaster::core {
 
 enum class PodPhase : uint8_t { kPending, kRunning, kSucceeded, kFailed };
 
-// The fixed-size part of a pod. A view holds thousands of them.
+// The part of a pod that is always set. A view holds thousands of them.
 struct PodState {
   std::string name;
   std::string uid;  // a replacement has the same name and another uid
@@ -67,7 +67,7 @@ struct PodState {
   Time started{};  // when it started to run; before that, `created`
   std::optional<Time> ended;
   std::optional<Time> delete_by;          // the end of its grace period, once its deletion was requested
-  std::optional<Time> unreachable_since;  // its node
+  std::optional<Time> unreachable_since;  // since when its node is
 
   bool alive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }
   bool deleting() const { return delete_by.has_value(); }
