@@ -122,7 +122,7 @@ class Device {
   //   main   event = RecordEvent()
   //   comm   CollectivesWaitEvent(event)       collectives started from now on run after the event
   // Both end with:
-  //   main   JoinStreams()                     after the last bucket: work enqueued from now on sees the sums
+  //   main   JoinStreams()                     call after the last bucket: later work sees the sums
   virtual Result<Event> RecordEvent() = 0;
   virtual Result<Event> CopyToHost(std::span<const std::byte> memory, std::span<std::byte> host) = 0;
   virtual Status SyncEvent(Event event) = 0;

@@ -5,8 +5,7 @@
 // and t = lane % 4, a lane holds (PTX ISA, "Matrix Fragments for mma.m16n8k16"):
 //
 //   a, 16 x 16   a[0] (g, 2t), a[1] (g + 8, 2t), a[2] (g, 2t + 8), a[3] (g + 8, 2t + 8), each with the
-//   element to the
-//                right
+//                element to the right
 //   b, 16 x 8    b0 (2t, g), b1 (2t + 8, g), each with the element below
 //   d, 16 x 8    d[0], d[1] (g, 2t), (g, 2t + 1); d[2], d[3] the same of row g + 8
 //

@@ -6,8 +6,7 @@
 //   kInvalid      the device cannot run this build, or an impossible request
 //   kExhausted    out of device or pinned memory; the process can continue
 //   kGone         the device or its context is lost (ECC error, illegal address, removed): every later call
-//   of
-//                 this process fails, so the process must exit; a new process may find the device healthy
+//                 fails, so the process must exit; a new process may find the device healthy
 //   kInternal     all others
 #pragma once
 

@@ -48,8 +48,8 @@ struct TileMatmulArgs {
 
 using MultiplyTilesFn = void(const TileMatmulArgs& args);
 
-// Returns whether this CPU has AVX512_BF16 and AMX-BF16 and the kernel lets this process use them. Requests
-// the permission.
+// Returns whether this CPU has AVX512_BF16 and AMX-BF16, and requests the permission of the operating
+// system to use them.
 bool HasTiles();
 MultiplyTilesFn MultiplyTiles;
 
