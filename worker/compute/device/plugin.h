@@ -17,7 +17,7 @@ namespace ringmaster::device {
 
 // Increment with every change of a type that crosses the interface: Plugin, Device, engine::Model,
 // Communicator.
-inline constexpr uint32_t kPluginInterface = 4;
+inline constexpr uint32_t kPluginInterface = 5;
 
 // The build that includes this header: compiler and version of Ringmaster.
 inline constexpr const char* kPluginBuild = __VERSION__ " " RINGMASTER_VERSION;
