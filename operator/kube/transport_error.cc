@@ -56,7 +56,7 @@ bool RefusedOurCertificate(int number) {
 
 // Describes the number. TLS errors have OpenSSL's packed value, whose library part is far above any errno.
 // Small numbers are ambiguous: name resolution and the system use the same ones.
-std::string Words(std::string_view stage, int number) {
+std::string DescribeNumber(std::string_view stage, int number) {
   if (number == ETIMEDOUT) return "timed out";
   if (number == 0) return {};
   const unsigned long packed = Packed(number);
@@ -94,7 +94,7 @@ TransportFailure ClassifyFailure(std::string_view stage, int number, bool gave_u
   std::string message(stage);
   while (!message.empty() && (message.back() == '.' || message.back() == ' ')) message.pop_back();
   if (message == "Request canceled by user") message = "Failed to connect";
-  if (const std::string words = Words(stage, number); !words.empty()) message += ": " + words;
+  if (const std::string reason = DescribeNumber(stage, number); !reason.empty()) message += ": " + reason;
   const bool being_sent = stage.starts_with(kBeingSent);
   const Code code = being_sent || StartsWithAny(stage) || RefusedOurCertificate(number) ? Code::kUnavailable
                                                                                         : Code::kAmbiguous;

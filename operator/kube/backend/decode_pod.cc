@@ -182,8 +182,8 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   for (const Json& condition : json::Items(status, "conditions"))
     if (json::Text(condition, "status") == "True") conditions.emplace_back(json::Text(condition, "type"));
   own->conditions = interners.conditions.Intern(std::move(conditions));
-  if (const core::PodDetails& words = pod; words != core::PodDetails{})
-    own->words = std::make_unique<const core::PodDetails>(words);
+  if (const core::PodDetails& details = pod; details != core::PodDetails{})
+    own->details = std::make_unique<const core::PodDetails>(details);
 
   if (const std::string_view written = json::Text(metadata, "deletionTimestamp"); !written.empty()) {
     own->deletion_timestamp = std::make_unique<const std::string>(written);
@@ -205,7 +205,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
 
 core::Pod PodRecord::Own::ToCore() const {
   core::Pod whole;
-  if (words) static_cast<core::PodDetails&>(whole) = *words;
+  if (details) static_cast<core::PodDetails&>(whole) = *details;
   // The owner is NAMESPACE/JOB.
   whole.name = core::PodName(owner->job.substr(owner->job.find('/') + 1), pod.attempt, pod.rank);
   whole.uid = pod.uid;

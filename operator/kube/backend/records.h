@@ -75,8 +75,8 @@ struct PodRecord {
   struct Own {
     std::shared_ptr<const Owner> owner;
     Facts pod;
-    std::shared_ptr<const std::string> node;        // null: none yet
-    std::unique_ptr<const core::PodDetails> words;  // null: none
+    std::shared_ptr<const std::string> node;          // null: none yet
+    std::unique_ptr<const core::PodDetails> details;  // null: none
     std::shared_ptr<const std::vector<std::string>> conditions;
     std::shared_ptr<const core::PodShape> shape;            // while it has no node
     std::unique_ptr<const std::string> deletion_timestamp;  // the API's text; null: none
