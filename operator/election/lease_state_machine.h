@@ -11,8 +11,7 @@
 // The machine does not trust other machines' clocks: another holder's lease runs from the moment at which
 // *this* process saw the record change. Invariants:
 //  E1. Leading(now) holds for at most `renew_deadline` after the start of our last acknowledged write, so
-//  that it
-//      ends before another candidate may take the Lease (duration > renew_deadline).
+//      that it ends before another candidate may take the Lease (duration > renew_deadline).
 //  E2. A machine that lost the leadership never leads again: the process exits and a new one starts.
 //  E3. The term rises with every change of holder. It fences everything that outlives a leader.
 //

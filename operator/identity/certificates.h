@@ -7,8 +7,7 @@
 // does not know yet:
 //  1. With a third of its life left, the next authority is created and added to the bundle.
 //  2. With a sixth of its life left, the next authority signs, if an earlier call has put it into the bundle.
-//  The
-//     old authority stays in the bundle until it expires.
+//     The old authority stays in the bundle until it expires.
 // A leaf lives for a quarter of its authority's life.
 //
 // Pure, except for randomness in keys.

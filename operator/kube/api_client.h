@@ -11,9 +11,10 @@
 //
 // Errors, by HTTP status and the reason in the Status object:
 //  404 kNotFound; 409 kAlreadyExists or kConflict; 410 kGone; 403 kForbidden; 400, 405, 415, 422 kInvalid
-//  429, 503    retried here after Retry-After or a growing delay, a bounded number of times; then
-//  kUnavailable other 5xx   kAmbiguous for a write, kUnavailable for a read 401         retried once with new
-//  credentials; then kForbidden
+//  429 and 503 are retried here after Retry-After or a growing delay, a bounded number of times; then
+//      kUnavailable
+//  other 5xx: kAmbiguous for a write, kUnavailable for a read
+//  401 is retried once with new credentials; then kForbidden
 // The message is the server's, after a description of the request (`POST pods rm/x-1-0: ...`).
 #pragma once
 

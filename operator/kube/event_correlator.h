@@ -5,11 +5,9 @@
 //
 // Three stages, as in client-go:
 //  - Equal events (job, type, reason, note) within `series_window` form a series: its count rises, and is
-//  written
-//    at most once per `patch_interval`.
+//    written at most once per `patch_interval`.
 //  - When a job has more than `similar_limit` notes of one type and reason within the window, the rest form
-//  one
-//    series with the newest note.
+//    one series with the newest note.
 //  - A job may create `burst` events at once and one more every `refill`. Updates of a count need no token.
 // At most `capacity` series are kept: the least recently used is evicted first, and Add evicts those whose
 // window is over.

@@ -9,7 +9,7 @@
 namespace ringmaster::serve {
 namespace {
 
-HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& query) {
+HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& request) {
   std::string lines;
   bool passed = true;
   for (const HealthCheck& check : checks) {
@@ -21,13 +21,13 @@ HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& qu
       passed = false;
     }
   }
-  const std::string what = query.path.substr(1);
+  const std::string what = request.path.substr(1);
   HttpResponse answer;
   if (!passed) {
     answer.status = 503;
     answer.body = lines + what + " check failed\n";
-  } else if (query.query == "verbose" || query.query.starts_with("verbose=") ||
-             query.query.starts_with("verbose&")) {
+  } else if (request.query == "verbose" || request.query.starts_with("verbose=") ||
+             request.query.starts_with("verbose&")) {
     answer.body = lines + what + " check passed\n";
   } else {
     answer.body = "ok";
@@ -40,10 +40,10 @@ HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& qu
 HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready) {
   live.insert(live.begin(), {"ping", [] { return std::string(); }});
   ready.insert(ready.begin(), {"ping", [] { return std::string(); }});
-  return [live = std::move(live), ready = std::move(ready)](const HttpRequest& query,
+  return [live = std::move(live), ready = std::move(ready)](const HttpRequest& request,
                                                             const HttpResponder& reply) {
-    if (query.path == "/healthz" || query.path == "/livez") return reply(Check(live, query));
-    if (query.path == "/readyz") return reply(Check(ready, query));
+    if (request.path == "/healthz" || request.path == "/livez") return reply(Check(live, request));
+    if (request.path == "/readyz") return reply(Check(ready, request));
     reply({404, "text/plain; charset=utf-8", "not found; try /healthz, /livez or /readyz\n"});
   };
 }

@@ -34,16 +34,16 @@ using boost::system::error_code;
 constexpr uint64_t kMaxBodyBytes = 4096;
 constexpr uint32_t kMaxHeadBytes = 16384;
 
-HttpRequest ToQuery(const http::request<http::string_body>& request) {
-  HttpRequest query;
+HttpRequest ToRequest(const http::request<http::string_body>& request) {
+  HttpRequest result;
   const std::string target(request.target());
   const size_t mark = target.find('?');
-  query.path = target.substr(0, mark);
-  if (mark != std::string::npos) query.query = target.substr(mark + 1);
+  result.path = target.substr(0, mark);
+  if (mark != std::string::npos) result.query = target.substr(mark + 1);
   const std::string authorization(request[http::field::authorization]);
   constexpr std::string_view kScheme = "Bearer ";
-  if (authorization.starts_with(kScheme)) query.bearer = authorization.substr(kScheme.size());
-  return query;
+  if (authorization.starts_with(kScheme)) result.bearer = authorization.substr(kScheme.size());
+  return result;
 }
 
 // The server's view of plain and TLS connections.
@@ -189,7 +189,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     };
     // While the handler works, no operation of the connection keeps it alive.
     waiting_ = this->shared_from_this();
-    owner_.handler()(ToQuery(request), std::move(reply));
+    owner_.handler()(ToRequest(request), std::move(reply));
   }
 
   void Write(HttpResponse answer) {

@@ -4,10 +4,10 @@
 // clients: heads and bodies are bounded, silent connections are closed, and the number of connections is
 // limited.
 //
-//   RM_ASSIGN(auto server, HttpServer::Start({.host = "127.0.0.1"}, [](const HttpRequest& query,
-//   HttpResponder reply) {
+//   const HttpHandler handler = [](const HttpRequest& request, HttpResponder reply) {
 //     reply({200, "text/plain; charset=utf-8", "ok"});
-//   }));
+//   };
+//   RM_ASSIGN(auto server, HttpServer::Start({.host = "127.0.0.1"}, handler));
 //
 // The handler runs on the server's thread and must not block. It responds exactly once, at once or later,
 // from any thread. After the destructor no handler runs, and late responses are dropped.

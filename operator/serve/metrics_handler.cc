@@ -22,14 +22,14 @@ HttpResponse RefusalResponse(Access access) {
 }  // namespace
 
 HttpHandler MetricsHandler(const Metrics& metrics, AccessReviewer* reviewer) {
-  return [&metrics, reviewer](const HttpRequest& query, const HttpResponder& reply) {
-    if (query.path != "/metrics")
+  return [&metrics, reviewer](const HttpRequest& request, const HttpResponder& reply) {
+    if (request.path != "/metrics")
       return reply({404, "text/plain; charset=utf-8", "not found; try /metrics\n"});
     const auto send = [&metrics, reply] {
       reply({200, "text/plain; version=0.0.4; charset=utf-8", metrics.Text()});
     };
     if (reviewer == nullptr) return send();
-    reviewer->Review(query.bearer, query.path, [send, reply](Access access) {
+    reviewer->Review(request.bearer, request.path, [send, reply](Access access) {
       if (access == Access::kAllowed) return send();
       reply(RefusalResponse(access));
     });
