@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A folder of its own for one test, removed with everything in it when the test ends. Any thread.
+// A temporary folder for one test, removed with its contents when the test ends. Thread-safe.
 #pragma once
 
 #include <stdlib.h>

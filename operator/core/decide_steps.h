@@ -2,8 +2,8 @@
 
 // The steps of Decide, grouped by the file that implements them. Internal to operator/core.
 //
-// A step that returns optional<Decision> returns nullopt when it does not apply; the ladder then goes on with
-// the next one. Such a step may still record in `requeue` when it will apply.
+// A step that returns optional<Decision> returns nullopt when it does not apply; the ladder then continues
+// with the next one. Such a step may still record in `requeue` when it will apply.
 #pragma once
 
 #include <algorithm>

@@ -32,7 +32,7 @@ BAD = [
     "The name stands at the head of the line.",
     "no toolkit is to be had",
     "it is seen to be right",
-    "a member of its own",
+    "a thread of its own while others wait",
     "a task of ours",
     "It is freed in the end.",
     "the flag leaves the plugin away",
@@ -45,6 +45,8 @@ BAD = [
     "now and then one of them is killed",
     "as one likes",
     "the worker is thrown out",
+    "training goes on",
+    "the tensor lies in device memory",
 ]
 GOOD = [
     "std::vector<int> told_;",
@@ -52,6 +54,7 @@ GOOD = [
     "a stand-in for the device",
     "RMA stands for remote memory access",
     "its own X",
+    "because of its own error",
     "at the end of the step",
     "wishlist",
     "int nobodys_business;",

@@ -6,7 +6,7 @@
 //
 // A sender is at most kWindow messages ahead of what the receiver has delivered, and sends no more once
 // kWindowBytes are in flight: data in socket buffers should still be in a cache when it is read. The receiver
-// reports its progress (credit) with any message it sends to the peer anyway, or in a message of its own
+// reports its progress (credit) with any message it sends to the peer anyway, or in a separate message
 // after a part of the window. That part is smaller than what stops a sender.
 #pragma once
 

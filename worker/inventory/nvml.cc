@@ -220,7 +220,7 @@ std::string DescribeXid(uint64_t xid) {
   static constexpr std::array kMeanings = {
       Meaning{13, "a kernel made an illegal access: an error in the program, or bad memory if it recurs"},
       Meaning{31, "a kernel accessed an address that is not mapped: an error in the program"},
-      Meaning{43, "a kernel was stopped because of an error of its own"},
+      Meaning{43, "a kernel was stopped because of its own error"},
       Meaning{45, "the process's work was removed from the GPU, usually after another error"},
       Meaning{48, "memory error that ECC could not correct: reset the GPU; if it recurs, replace the GPU"},
       Meaning{62, "the GPU's internal microcontroller halted: reset the GPU"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The collectives of a GPU: NCCL's, if all members have NCCL and a GPU of their own; or RMA gets
+// The collectives of a GPU: NCCL's, if all members have NCCL and a separate GPU; or RMA gets
 // (rma_collectives.h), if UCX is requested and supports them. Otherwise there are none, and gradients travel
 // through the host.
 //

@@ -4,8 +4,8 @@
 // optimizer, its tests and the CUDA kernels. The tests run every variant that this CPU supports and compare
 // the bits with the reference.
 //
-// Element i of the outputs depends only on element i of the inputs. An output may be the memory of its own
-// input but must not overlap it partly. Thread-safe: the kernels have no state.
+// Element i of the outputs depends only on element i of the inputs. An output may be the same memory as
+// its input but must not overlap it partly. Thread-safe: the kernels have no state.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 // One NCCL communicator with its watchdog: the shell that executes the decisions of watchdog.h. No call into
 // NCCL can hang the caller: the communicator is non-blocking, and calls that may hang all the same (revoke,
-// abort) run on a thread of their own while another thread watches the deadline.
+// abort) run on a separate thread while another thread watches the deadline.
 #pragma once
 
 #include <atomic>

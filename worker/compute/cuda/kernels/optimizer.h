@@ -47,7 +47,7 @@ struct UpdateDecision {
 void DecideUpdate(Stream stream, const UpdateDecision& decision, SgdPair* scalars);
 void DecideUpdate(Stream stream, const UpdateDecision& decision, AdamWPair* scalars);
 
-// Device memory, aligned to 16 bytes; an output may be the memory of its own input. Padding becomes zero.
+// Device memory, aligned to 16 bytes; an output may be the same memory as its input. Padding becomes zero.
 // Shape of each array: (blocks * engine::kBlock); rules (blocks).
 struct Arena {
   int64_t blocks = 0;
