@@ -15,6 +15,8 @@ sys.argv.remove("--bin")
 # A path from the root of the repository in code style: `rendezvous/coordinator.h`, or a file of a diagram.
 NAMED = re.compile(r"(?<![\w./-])((?:api|base|bench|cli|cmake|config|crds|e2e|examples|helm|images|operator|rendezvous|"
                    r"scripts|tests|worker)/[\w./-]*[\w-])(?![\w*])")
+SOURCES = ["api", "base", "bench", "cli", "e2e", "operator", "rendezvous", "tests", "worker"]
+OTHERS = {"cudnn.h", "cudnn_frontend.h"}  # of NVIDIA
 MAX_LINES = 250
 PAGES = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
 PAGES += [f"../{name}" for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
@@ -51,6 +53,16 @@ class Blocks(unittest.TestCase):
                 for path in NAMED.findall(code[0] or code[1]):
                     if not (ROOT / path).exists() and "BEGIN" not in path:
                         missing.append(f"docs/{page}: {path}")
+        self.assertFalse(missing, "\n".join(missing))
+
+    def test_named_sources_exist(self):
+        """A file name without its folder, such as `membership_change.cc`, is the name of some source."""
+        names = {path.name for top in SOURCES for path in (ROOT / top).rglob("*.*")} | OTHERS
+        missing = []
+        for page in PAGES:
+            for code in re.findall(r"`([\w./-]+\.(?:h|cc|cu|py))`", (ROOT / "docs" / page).read_text()):
+                if pathlib.PurePath(code).name not in names:
+                    missing.append(f"docs/{page}: {code}")
         self.assertFalse(missing, "\n".join(missing))
 
     def test_pages_are_short(self):
