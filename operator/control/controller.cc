@@ -160,15 +160,14 @@ void Controller::SendQueued() {
     pending_.emplace(id, Pending{key, action});
     state.in_flight += 1;
     writes_in_flight_ += 1;
-    commands_.emplace_back(std::in_place_type<DoWrite>, id,
-                           Write{key, state.job_uid, std::move(action), if_revision});
+    commands_.push_back(DoWrite{id, Write{key, state.job_uid, std::move(action), if_revision}});
   }
 }
 
 void Controller::Read(const Key& key, State& state) {
   const uint64_t id = next_id_++;
   reads_.emplace(id, key);
-  commands_.emplace_back(std::in_place_type<DoRead>, id, key);
+  commands_.push_back(DoRead{id, key});
   state.in_flight = 1;
 }
 
@@ -247,8 +246,7 @@ void Controller::Finish(const Key& key, State& state, Time now) {
     Retry(key, now);
   } else {
     backoff_.Reset(key);
-    for (core::Event& event : state.events)
-      commands_.emplace_back(std::in_place_type<DoRecord>, key, std::move(event));
+    for (core::Event& event : state.events) commands_.push_back(DoRecord{key, std::move(event)});
     if (state.requeue_at) queue_.AddAt(key, std::max(*state.requeue_at, now + kMinRequeue));
     if (state.truncated) queue_.Add(key, now);
   }
