@@ -12,7 +12,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr ChoiceFormat kFormat = {
+constexpr ChoiceFormat kAttentionFormat = {
     .magic = "ringmaster attention choices 1", .name = "attention choices", .requirement = "the same GPU"};
 
 // Returns "samples heads context head_size type" and, for each pass, "library plan".
@@ -37,14 +37,14 @@ bool ReadLine(const std::vector<std::string_view>& words, AttentionProblem& prob
 }  // namespace
 
 std::string AttentionChoices::Text() const {
-  std::string text = ChoiceHeader(kFormat, key());
+  std::string text = ChoiceHeader(kAttentionFormat, key());
   for (const auto& [problem, choice] : all()) text += LineOf(problem, choice);
   return text;
 }
 
 Result<AttentionChoices> AttentionChoices::Parse(std::string_view text, std::string_view key) {
   AttentionChoices choices{std::string(key)};
-  RM_TRY(ParseChoices(text, kFormat, key, [&](std::string_view line, bool complete) -> Status {
+  RM_TRY(ParseChoices(text, kAttentionFormat, key, [&](std::string_view line, bool complete) -> Status {
     AttentionProblem problem;
     AttentionChoice choice;
     if (!complete || !ReadLine(SplitWords(line), problem, choice))

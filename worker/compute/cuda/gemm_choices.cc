@@ -14,7 +14,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr ChoiceFormat kFormat = {.magic = "ringmaster product choices 2",
+constexpr ChoiceFormat kGemmFormat = {.magic = "ringmaster product choices 2",
                                   .name = "GEMM choices",
                                   .requirement = "the same GPU and the same cuBLASLt"};
 
@@ -66,7 +66,7 @@ bool ReadAlgorithm(std::string_view text, GemmAlgorithm& algorithm) {
 }  // namespace
 
 std::string GemmChoices::Text() const {
-  std::string text = ChoiceHeader(kFormat, key());
+  std::string text = ChoiceHeader(kGemmFormat, key());
   for (const auto& [shape, choice] : all())
     text += fmt::format("{} {} {:.6f}\n", ShapeText(shape), AlgorithmText(choice), choice.milliseconds);
   return text;
@@ -74,7 +74,7 @@ std::string GemmChoices::Text() const {
 
 Result<GemmChoices> GemmChoices::Parse(std::string_view text, std::string_view key) {
   GemmChoices choices{std::string(key)};
-  RM_TRY(ParseChoices(text, kFormat, key, [&](std::string_view line, bool) -> Status {
+  RM_TRY(ParseChoices(text, kGemmFormat, key, [&](std::string_view line, bool) -> Status {
     const auto words = SplitWords(line);
     GemmShape shape;
     GemmChoice choice;
