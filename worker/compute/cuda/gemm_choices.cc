@@ -15,8 +15,8 @@ namespace ringmaster::cuda {
 namespace {
 
 constexpr ChoiceFormat kGemmFormat = {.magic = "ringmaster product choices 2",
-                                  .name = "GEMM choices",
-                                  .requirement = "the same GPU and the same cuBLASLt"};
+                                      .name = "GEMM choices",
+                                      .requirement = "the same GPU and the same cuBLASLt"};
 
 // The letter of each epilogue, in the order of Epilogue.
 constexpr std::string_view kEpilogues = "-+gd";
