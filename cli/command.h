@@ -25,6 +25,9 @@ enum ExitCode : int {
   kInterrupted = 130,
 };
 
+// What `ringmaster version` and `ringmaster --version` print.
+const char* VersionText();
+
 // Prints "ringmaster: <message>" to stderr and returns kBadInput.
 int Refuse(const Error& error);
 

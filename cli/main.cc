@@ -46,6 +46,7 @@ int Main(int argc, char** argv) {
   CLI::App app{"Elastic distributed training: workers may join and leave; the weights stay bit-identical.",
                plugin ? "kubectl ringmaster" : "ringmaster"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", VersionText(), "Print the version and exit");
   app.get_formatter()->column_width(34);
   app.footer(plugin ? kPluginExamples : kExamples);
   int exit_code = kSucceeded;
@@ -69,8 +70,8 @@ int Main(int argc, char** argv) {
                    std::string(argv[1]) + ": no such command; `" + app.get_name() + " --help` lists them"});
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
     app.exit(error);
     return kBadInput;

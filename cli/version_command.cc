@@ -7,11 +7,13 @@
 
 namespace ringmaster::cli {
 
+const char* VersionText() { return "ringmaster " RINGMASTER_VERSION " (ringmaster.dev/v1alpha1)"; }
+
 void AddVersion(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("version", "Print the version and exit");
   command->footer("Example:\n  ringmaster version");
   command->callback([&exit_code] {
-    std::printf("ringmaster %s (ringmaster.dev/v1alpha1)\n", RINGMASTER_VERSION);
+    std::printf("%s\n", VersionText());
     exit_code = kSucceeded;
   });
 }

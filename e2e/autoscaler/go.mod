@@ -1,4 +1,4 @@
-// The cluster-autoscaler, for ./build. That version of its module `apis` has the same code as the one beside it in the
+// The cluster-autoscaler, for ./build. That version of its module `apis` has the same code as the one next to it in the
 // autoscaler's repository, which is not published.
 module ringmaster.dev/e2e/autoscaler
 

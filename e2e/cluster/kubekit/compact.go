@@ -11,9 +11,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// etcdCompact forgets all history up to now: "etcd-compact URL". It prints the revision that it compacted at.
+// etcdCompact compacts the whole history ("etcd-compact URL") and prints the revision at which it did so.
 //
-// Whoever asks the API server to go on from an older revision is told 410 Gone from then on.
+// From then on the API server answers 410 Gone to a watch that starts at an older revision.
 func etcdCompact() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: etcd-compact URL")
@@ -35,7 +35,7 @@ func compact(ctx context.Context, url string) (int64, error) {
 		return 0, err
 	}
 	defer client.Close()
-	// Any read says which revision is the newest; the key need not exist.
+	// Any read returns the newest revision; the key need not exist.
 	answer, err := client.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err

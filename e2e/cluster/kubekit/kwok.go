@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/kwok/pkg/utils/signals"
 )
 
-// kwok plays the kubelets of nodes that do not exist.
+// kwok simulates the kubelets of fake nodes.
 func kwok() {
-	// Linking Kubernetes in has put a --version of another type among the process's flags, and kwok wants its own.
+	// Kubernetes registers a --version flag of another type in the process; kwok registers its own.
 	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ExitOnError)
 
-	// The logger and the list of configuration files are needed before the command line as a whole is understood, so
-	// these few flags are read by themselves first, and then become flags of the command as well.
+	// The logger and the list of configuration files are needed before the whole command line is parsed, so these few
+	// flags are parsed first, and are then added to the command as well.
 	early := pflag.NewFlagSet("early", pflag.ContinueOnError)
 	early.ParseErrorsAllowlist.UnknownFlags = true
 	early.Usage = func() {}

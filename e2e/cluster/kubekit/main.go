@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubekit is one static binary that holds everything a test cluster runs. Which program it is, the first argument
-// says ("kubekit etcd --data-dir=…"), or the name that it was called by (a link called "kubectl").
+// Kubekit is one static binary with every program of a test cluster. The first argument selects the program
+// ("kubekit etcd --data-dir=…"), or the name of the link through which it was started ("kubectl").
 //
-// One binary rather than eight: the compiler's work is the same, but everything is linked once.
+// One binary replaces eight: the compilation takes as long, but everything is linked once.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// Every applet finds os.Args as if it were a program of its own.
+// Every applet sees os.Args as if it were a separate program.
 var applets = map[string]func(){
 	"etcd":                    func() { etcdmain.Main(os.Args) },
 	"etcd-compact":            etcdCompact,
@@ -48,7 +48,7 @@ var applets = map[string]func(){
 	},
 }
 
-// The command is made when the applet runs: each of them registers flags and feature gates for the whole process.
+// The command is created when the applet runs, because each registers flags and feature gates for the whole process.
 func component(make func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(make())) }
 }
