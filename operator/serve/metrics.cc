@@ -129,7 +129,7 @@ class Metrics::Impl {
       MakeGauge("ringmaster_workers_connected", "Agents connected to this process's rendezvous server.");
   Family<Gauge>& gpu_workers =
       MakeGauge("ringmaster_gpu_workers", "Workers that train on GPUs, by gpu (model) and driver.");
-  Family<Gauge>& device_faults = MakeGauge("ringmaster_gpu_workers_with_device_fault",
+  Family<Gauge>& device_faults = MakeGauge("ringmaster_gpu_workers_in_trouble",
                                            "Workers with a GPU that is throttled, hot, or reports errors.");
   Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects in the cache, by kind.");
   Family<Counter>& restarts =

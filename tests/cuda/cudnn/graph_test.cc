@@ -178,13 +178,14 @@ TEST_P(EveryGpu, RejectsUnsupportedProblems) {
     return graph.error().message;
   };
   for (const AttentionPass pass : {AttentionPass::kForward, AttentionPass::kBackward}) {
-    EXPECT_THAT(refusal(Of(1, 2, 100, 13), pass), testing::HasSubstr("multiples of 8"));
+    EXPECT_THAT(refusal(Of(1, 2, 100, 13), pass), testing::HasSubstr("multiple of 8"));
     EXPECT_THAT(refusal(Of(1, 2, 100, 136), pass), testing::HasSubstr("at most 128"));
     AttentionProblem in_float = Of(1, 2, 100, 64);
     in_float.type = DType::kFloat;
-    EXPECT_THAT(refusal(in_float, pass), testing::HasSubstr("not in fp32"));
+    EXPECT_THAT(refusal(in_float, pass), testing::HasSubstr("no support for fp32"));
   }
-  EXPECT_THAT(refusal(Of(2, 3, 67, 64), AttentionPass::kBackward), testing::HasSubstr("not aligned"));
+  EXPECT_THAT(refusal(Of(2, 3, 67, 64), AttentionPass::kBackward),
+              testing::HasSubstr("so that its workspace is aligned"));
   // cuDNN's own message.
   EXPECT_THAT(refusal(Of(4, 1, 1, 64), AttentionPass::kBackward), testing::HasSubstr("not supported"));
 }

@@ -26,11 +26,11 @@ std::string WhyNot(const std::string& path) {
 
 TEST(LoadAttentionLibrary, NamesWhatIsMissing) {
   EXPECT_THAT(WhyNot("/nowhere/libringmaster_cudnn.so"),
-              HasSubstr("/nowhere/libringmaster_cudnn.so is not there"));
+              HasSubstr("/nowhere/libringmaster_cudnn.so does not exist"));
   const std::string path = testing::TempDir() + "no-library.so";
   std::ofstream(path) << "not a library";
   EXPECT_THAT(WhyNot(path), HasSubstr("cannot be loaded"));
-  EXPECT_THAT(WhyNot("libc.so.6"), HasSubstr("is not there"));
+  EXPECT_THAT(WhyNot("libc.so.6"), HasSubstr("does not exist"));
   EXPECT_THAT(WhyNot(""), HasSubstr("libringmaster_cudnn.so")) << "next to the plugin";
 }
 
@@ -42,7 +42,7 @@ TEST(LoadAttentionLibrary, RejectsAnotherLibrary) {
 TEST(LoadAttentionLibrary, CudnnItselfNeedsAGpu) {
   const std::string why = WhyNot(RINGMASTER_CUDNN_PLUGIN_BUILT);
   EXPECT_TRUE(why.empty() || why.find("cuDNN-9.") == 0) << why;
-  EXPECT_TRUE(why.empty() || why.find("does not start") != std::string::npos) << why;
+  EXPECT_TRUE(why.empty() || why.find("does not initialise") != std::string::npos) << why;
 }
 #endif
 

@@ -242,18 +242,18 @@ TEST_F(CreateModelOnDevice, RejectsUnsupportedConfigurations) {
   config.width = 129;
   const auto wide = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(wide.ok());
-  EXPECT_EQ(wide.error().message, "heads: on a GPU a head may be at most 128 wide (got 129 / 1)");
+  EXPECT_EQ(wide.error().message, "heads: on a GPU the head size is at most 128 (got 129 / 1)");
   config.heads = 128;
   config.width = 128 * 128;
   const auto wider = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(wider.ok());
-  EXPECT_EQ(wider.error().message, "width: on a GPU it may be at most 12288 (got 16384)");
+  EXPECT_EQ(wider.error().message, "width: on a GPU at most 12288 (got 16384)");
   config = engine::SmallGpt();
   config.max_samples = 65536;
   const auto many = CreateModel(config, stream.get(), {*gemm, *attention});
   ASSERT_FALSE(many.ok());
   EXPECT_EQ(many.error().message,
-            "microBatches: on a GPU a micro-batch may have at most 65535 samples (got 65536): raise it");
+            "microBatches: on a GPU a micro-batch has at most 65535 samples (got 65536): raise it");
 }
 
 }  // namespace

@@ -25,11 +25,11 @@ TEST(WorkerAuthenticator, RejectsIncompleteReviews) {
       {"not for the audience",
        {{"status", {{"audiences", Json::array({"https://kubernetes.default.svc"})}}}}},
       {"not for the audience", {{"status", {{"audiences", nullptr}}}}},
-      {"not of a service account", {{"status", {{"user", {{"username", "admin"}}}}}}},
+      {"does not belong to a service account", {{"status", {{"user", {{"username", "admin"}}}}}}},
       {"not bound to a pod",
        {{"status", {{"user", {{"extra", {{"authentication.kubernetes.io/pod-uid", nullptr}}}}}}}}},
       {"not bound to a pod", {{"status", {{"user", {{"username", "system:serviceaccount:"}}}}}}},
-      {"was not judged", {{"status", nullptr}}},
+      {"has no status", {{"status", nullptr}}},
   };
   for (const auto& [why, patch] : patches) {
     Json review = Review();
