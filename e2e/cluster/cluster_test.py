@@ -428,7 +428,7 @@ class Ends(unittest.TestCase):
 
     def test_a_cluster_that_cannot_start_names_the_reason(self):
         c = Cluster(components=["etcd", "apiserver"], apiserver_flags=["--no-such-flag"])
-        with self.assertRaisesRegex(ClusterError, "(?s)apiserver ended at its start.*unknown flag: --no-such-flag"):
+        with self.assertRaisesRegex(ClusterError, "(?s)apiserver ended at start.*unknown flag: --no-such-flag"):
             c.start()
         c.stop()
         self.assert_nothing_left(c.folder)
