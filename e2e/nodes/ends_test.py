@@ -23,7 +23,8 @@ class Ends(unittest.TestCase):
         cls.apply("no-image", container={"image": "registry.invalid/none:1"}, health={"startupSeconds": 30},
                   restart={"maxRestarts": 0})
         cls.apply("no-memory", container={"resources": {"limits": {"cpu": CPU_LIMIT, "memory": "14Mi"}}})
-        cls.apply("no-rdma", network={"rdma": {"resource": "rdma/ib"}})
+        # Both workers from the start: on a busy machine the first one would otherwise train alone and commit steps.
+        cls.apply("no-rdma", network={"rdma": {"resource": "rdma/ib"}}, workers={"min": 2})
         cls.apply("too-long", steps=FOREVER, lifecycle={"activeDeadlineSeconds": 15})
 
     @classmethod
