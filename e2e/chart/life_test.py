@@ -117,7 +117,7 @@ class Life:
 
         # After a new install the operator manages the existing jobs.
         self.install()
-        self.assertEqual(self.description(), "Where the job is in its life.")
+        self.assertEqual(self.description(), "Phase of the job.")
         rig.start_as_deployed().wait_leading()
         c.pod_exit("default", "runs-1-0", 0)
         c.pod_exit("default", "runs-1-1", 0)

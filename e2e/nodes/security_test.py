@@ -150,9 +150,9 @@ class Security(unittest.TestCase):
         self.cluster.apply_text(json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "found"},
                                             "stringData": {"token": self.token("other-1-1")}}))
         for name, namespace, source, why in (
-                ("with-its-own", "default", projected, "the token is of pod with-its-own, not of mine-1-0"),
+                ("with-its-own", "default", projected, "the token belongs to pod with-its-own, not mine-1-0"),
                 ("with-a-found-one", "default", {"secret": {"name": "found"}},
-                 "the token is of pod other-1-1, not of mine-1-0"),
+                 "the token belongs to pod other-1-1, not mine-1-0"),
                 ("from-elsewhere", ELSEWHERE, projected, f"a pod of namespace {ELSEWHERE} may not join default/mine")):
             with self.subTest(name):
                 self.foreign_pod(name, namespace, [config, source])

@@ -181,7 +181,7 @@ TEST_F(LoopTest, ReplacingTheJobScalesIt) {
   ASSERT_TRUE(backend_->Scale(key_, 1).ok());
   ASSERT_TRUE(Await([&] { return Observe().pods.size() == 1; }));
   EXPECT_EQ(UidOf("gpt-1-0"), first);
-  EXPECT_EQ(LastOrder().target, 1);
+  EXPECT_TRUE(Await([&] { return LastOrder().target == 1; }));  // the order follows the deletion
   EXPECT_EQ(Observe().status.ledger.restarts.total, 0);
 }
 
