@@ -70,9 +70,6 @@ class CondVar {
     }
     return condition_.wait_until(lock.lock_, deadline) == std::cv_status::no_timeout;
   }
-  bool WaitFor(MutexLock& lock, Duration timeout) {
-    return condition_.wait_for(lock.lock_, timeout) == std::cv_status::no_timeout;
-  }
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }
 
