@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 
+#include "worker/data/folder.h"
 #include "worker/data/image_dataset.h"
 #include "worker/data/token_dataset.h"
 
@@ -24,6 +25,12 @@ Result<std::unique_ptr<Dataset>> OpenKind(const Config& config) {
   return Error{Code::kInternal, "unknown kind of data"};
 }
 
+// Messages name the same file in the same way, whether the folder was given with a slash at its end or not.
+void RemoveTrailingSlashes(std::string* path) {
+  if (!IsFolder(*path)) return;  // a file with a slash at its end is an error
+  while (path->size() > 1 && path->back() == '/') path->pop_back();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> Dataset::Open(const Config& config) {
@@ -33,8 +40,11 @@ Result<std::unique_ptr<Dataset>> Dataset::Open(const Config& config) {
                  fmt::format("the validation fraction must be at least 0 and below 1 (got {})",
                              config.validation_fraction)};
   }
+  Config plain = config;
+  RemoveTrailingSlashes(&plain.path);
+  RemoveTrailingSlashes(&plain.validation_path);
   try {
-    return OpenKind(config);
+    return OpenKind(plain);
   } catch (const std::bad_alloc&) {
     return Error{Code::kExhausted, config.path + ": does not fit into memory; give the worker more"};
   } catch (const std::exception& e) {

@@ -61,8 +61,8 @@ class Dataset {
   virtual int64_t size(Split split) const = 0;  // number of samples; at least 1 for training
   virtual void Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
 
-  // Changes when the content or the split of the data changes (sizes, names, sampled content). Part of a
-  // run's fingerprint.
+  // Identifies the data by sizes, sampled content and split, never by paths: members of one job may find
+  // equal data under different paths. Part of a run's fingerprint.
   virtual uint64_t Fingerprint() const = 0;
 };
 

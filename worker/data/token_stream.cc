@@ -164,8 +164,8 @@ void TokenStream::Copy(int64_t position, std::span<int32_t> out) const {
 
 void TokenStream::AddTo(Fingerprint* fingerprint) const {
   for (const Segment& segment : segments_) {
-    // Add the name relative to the given path: the mount point must not matter.
-    fingerprint->Add(segment.file.path().substr(std::min(path_.size(), segment.file.path().size())));
+    // Names are left out: members find the same content under other paths.
+    fingerprint->Add("");
     fingerprint->AddSampled(segment.bytes);
   }
 }

@@ -153,6 +153,26 @@ TEST(Tokens, TheFingerprintDependsOnContentAndSplitNotOnPath) {
   EXPECT_NE(base, of(Make(Kind::kText, b.Write("g", text + "x"), 8)));
 }
 
+TEST(Tokens, TheFingerprintOfAFolderDoesNotDependOnItsPath) {
+  const TempFolder folder;
+  folder.Write("data/a.txt", "the first file");
+  folder.Write("data/b.txt", "the second file");
+  folder.Write("copy/1", "the first file");
+  folder.Write("copy/2", "the second file");
+  folder.Write("swapped/1", "the second file");
+  folder.Write("swapped/2", "the first file");
+  std::filesystem::create_symlink(folder.path() + "/data", folder.path() + "/link");
+  const auto of = [&](const std::string& path) {
+    const auto opened = Dataset::Open(Make(Kind::kText, folder.path() + path, 8));
+    EXPECT_TRUE(opened.ok()) << opened.error().message;
+    return opened.ok() ? (*opened)->Fingerprint() : 0;
+  };
+  const uint64_t base = of("/data");
+  for (const char* const same : {"/data/", "/data//", "/./data", "/link", "/link/../data", "/copy"})
+    EXPECT_EQ(of(same), base) << same;
+  EXPECT_NE(of("/swapped"), base);
+}
+
 TEST(Text, ErrorsNameTheProblem) {
   const TempFolder folder;
   EXPECT_THAT(WhyNot(Make(Kind::kText, "", 4), Code::kInvalid), HasSubstr("path is empty"));
