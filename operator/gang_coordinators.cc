@@ -13,10 +13,6 @@ namespace {
 // on one machine.
 constexpr Duration kGatherWindow = milliseconds(20);
 
-// A node that was cut off or lost power sends no message. Agents send five messages a second, so three in a
-// row are missing by then.
-constexpr Duration kUnresponsiveLimit = milliseconds(700);
-
 uint32_t TermOf(rendezvous::Generation generation) { return static_cast<uint32_t>(generation >> 32); }
 
 }  // namespace
@@ -35,7 +31,6 @@ void GangCoordinators::Start(const std::string& job, Coordinator& coordinator, c
     options.known_checkpoint = status.display.progress.checkpoint_step;
   }
   options.gather_window = kGatherWindow;
-  options.unresponsive_limit = kUnresponsiveLimit;
   server_.AddJob(options);
 }
 

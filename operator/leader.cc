@@ -112,7 +112,8 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
   };
   callbacks.on_event = [backend = &deps_.backend](const std::string& job, const rendezvous::EventLine& line) {
     log::Info("job={} {}", job, line.text);
-    if (line.device_fault) backend->Record(KeyOf(job), {true, "DeviceTrouble", line.text});
+    if (line.kind == rendezvous::EventKind::kDeviceFault)
+      backend->Record(KeyOf(job), {true, rendezvous::ReasonOf(line.kind), line.text});
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
   coordinators_ = std::make_unique<GangCoordinators>(*server_, term_);

@@ -52,7 +52,7 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
     if (!stop_requested_ && !ended_) {
       stop_requested_ = report_dirty_ = true;
       boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
-      AddEvent("stop requested: workers stop after this step, then write a checkpoint");
+      AddEvent(EventKind::kOther, "stop requested: workers stop after this step, then write a checkpoint");
     }
   }
   if (now >= silence_check_at_) CheckSilence(now);
@@ -150,7 +150,7 @@ void Coordinator::CheckSilence(Time now) {
       const bool silent = unheard >= options_.silence_limit;
       if (!peer.unresponsive && (silent || !steps_go_on)) {
         peer.unresponsive = true;
-        AddEvent(peer.pod + " is silent");
+        AddEvent(EventKind::kWorkerSilent, peer.pod + " is silent");
         MarkUnreachable(peer, now);
       }
       if (silent) peer.reported_silent = report_dirty_ = true;
@@ -190,7 +190,7 @@ void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
     const bool known =
         peer.facts && std::find(peer.facts->device_faults.begin(), peer.facts->device_faults.end(), fault) !=
                           peer.facts->device_faults.end();
-    if (!known) outputs_.push_back(EventLine{peer.pod + ": " + fault, true});
+    if (!known) AddEvent(EventKind::kDeviceFault, peer.pod + ": " + fault);
   }
   peer.facts = facts;
   report_dirty_ = true;
@@ -273,7 +273,8 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
 
 void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
   if (peer.leaving) return;
-  AddEvent(peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
+  AddEvent(EventKind::kWorkerLeaving,
+           peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
   peer.leaving = true;
   const bool needed = InCurrent(peer) || change_.has_value() || current_.generation == 0 || !active_;
   if (peer.member.empty() || !needed) {
@@ -339,8 +340,9 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
     return;
   }
   // All holders of the state leave. New workers start from the checkpoint.
-  AddEvent((done.saved ? "checkpoint written at step " : "no checkpoint is kept of step ") +
-           std::to_string(done.step) + ": the last workers that hold the state leave");
+  AddEvent(EventKind::kOther,
+           (done.saved ? "checkpoint written at step " : "no checkpoint is kept of step ") +
+               std::to_string(done.step) + ": the last workers that hold the state leave");
   ReleaseLeavers();
   change_.reset();
   active_ = survivors_hold_ = false;
@@ -351,9 +353,10 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
 
 void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
   const bool died = record.evidence == "mutex" || record.evidence == "exit";
-  AddEvent(peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
-           (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
-           (record.message.empty() ? "" : ": " + record.message));
+  AddEvent(EventKind::kWorkerFailed,
+           peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
+               (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
+               (record.message.empty() ? "" : ": " + record.message));
   ++report_.worker_failures;
   report_.last_failure = std::move(record);
   report_dirty_ = true;

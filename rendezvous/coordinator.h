@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "rendezvous/event_line.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/recovery_plan.h"
 #include "rendezvous/report.h"
@@ -68,9 +69,9 @@ struct CoordinatorOptions {
   // A member whose agent is unresponsive is left out: after this limit, or after two steps if that is longer,
   // when no step commits (a commit needs every member). silence_limit bounds the wait; only then does the
   // report name the pod as silent, upon which the controller replaces it.
-  Duration unresponsive_limit = seconds(3);
-  Duration silence_limit = seconds(3);  // REQUIRES: at least unresponsive_limit
-  Duration holder_grace = seconds(3);   // how long I4 waits for an unreachable holder
+  Duration unresponsive_limit = milliseconds(700);  // agents send five messages a second: three are missing
+  Duration silence_limit = seconds(3);              // REQUIRES: at least unresponsive_limit
+  Duration holder_grace = seconds(3);               // how long I4 waits for an unreachable holder
 };
 
 // ---- events
@@ -107,10 +108,6 @@ struct ProgressOut {  // new records only, in order of step; empty when only oth
   Progress progress;
 };
 struct ReportChanged {};  // report() has a new value
-struct EventLine {        // for users: the terminal, events.jsonl, Kubernetes Events
-  std::string text;
-  bool device_fault = false;  // a GPU of a worker has a fault; a cluster records it under a separate reason
-};
 using CoordinatorOutput = std::variant<SendTo, CloseConnection, ProgressOut, ReportChanged, EventLine>;
 
 class Coordinator {
@@ -210,7 +207,7 @@ class Coordinator {
   Time HoldersDue() const;    // when the grace for members of an earlier coordinator ends
   Generation NextGeneration();
   void Send(const Peer& peer, Message message);
-  void AddEvent(std::string text) { outputs_.push_back(EventLine{std::move(text)}); }
+  void AddEvent(EventKind kind, std::string text) { outputs_.push_back(EventLine{kind, std::move(text)}); }
   void RefreshReport();
 
   CoordinatorOptions options_;

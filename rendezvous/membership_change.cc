@@ -232,7 +232,7 @@ void Coordinator::CompleteChange(Time now) {
   // A limited change excludes standbys. Include them now: they may be the only holders of state.
   if (!fresh && change.limited && !AllParticipate(change)) return;
   if (const auto until = AwaitHoldersUntil(plan, fresh, now)) {
-    if (now >= retry_at_) AddEvent("waiting for workers that may still hold the state");
+    if (now >= retry_at_) AddEvent(EventKind::kOther, "waiting for workers that may still hold the state");
     retry_at_ = *until;
     return;
   }
@@ -360,8 +360,8 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
     return;
   }
   ReleaseLeavers();
-  AddEvent("paused: " + std::to_string(staying.size()) + " of at least " + std::to_string(min) +
-           " workers are ready");
+  AddEvent(EventKind::kPaused, "paused: " + std::to_string(staying.size()) + " of at least " +
+                                   std::to_string(min) + " workers are ready");
 }
 
 void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& plan,
@@ -418,10 +418,11 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     peer->may_hold_state = true;
     Send(*peer, current_);
   }
-  AddEvent("generation " + std::to_string(current_.generation & 0xffffffff) + ": " +
-           std::to_string(members.size()) + " workers" +
-           (plan.start_step >= 0 ? ", from step " + std::to_string(plan.start_step) : "") +
-           (stop ? ", to write a checkpoint" : ""));
+  AddEvent(EventKind::kGenerationFormed,
+           "generation " + std::to_string(current_.generation & 0xffffffff) + ": " +
+               std::to_string(members.size()) + " workers" +
+               (plan.start_step >= 0 ? ", from step " + std::to_string(plan.start_step) : "") +
+               (stop ? ", to write a checkpoint" : ""));
   if (!stop) {
     for (auto& [agent, peer] : peers_) {
       if (peer.leaving && !InCurrent(peer)) ReleasePeer(peer);
@@ -454,7 +455,7 @@ void Coordinator::End(GangPhase phase, int32_t code, const std::string& reason) 
   exit_reason_ = reason;
   report_.phase = phase;
   report_dirty_ = true;
-  AddEvent(reason);
+  AddEvent(EventKind::kOther, reason);
   ExitAll(code, reason);
 }
 

@@ -14,24 +14,6 @@ namespace {
 
 using rendezvous::GangPhase;
 
-struct Kind {
-  bool warning;
-  const char* reason;
-};
-
-// Derives the reason, which scripts match, from the text of the coordinator's event.
-Kind KindOf(const rendezvous::EventLine& event) {
-  if (event.device_fault) return {true, "DeviceTrouble"};
-  const std::string_view line = event.text;
-  const auto has = [line](std::string_view part) { return line.find(part) != std::string_view::npos; };
-  if (line.starts_with("generation ")) return {false, "GenerationFormed"};
-  if (has(" failed (")) return {true, "WorkerFailed"};
-  if (has(" is silent")) return {true, "WorkerSilent"};
-  if (has(" leaves by plan")) return {false, "WorkerLeaving"};
-  if (line.starts_with("paused")) return {true, "Paused"};
-  return {false, "Coordinator"};
-}
-
 std::string NoteOf(const rendezvous::Report& report, bool stopping) {
   if (stopping || report.phase == GangPhase::kStopping) return "stopping";
   if (report.phase == GangPhase::kForming) return "waiting for workers";
@@ -124,8 +106,8 @@ void RunView::TakeNote(const std::string& note) {
 }
 
 void RunView::TakeLine(const rendezvous::EventLine& line) {
-  const auto [warning, reason] = KindOf(line);
-  if (warning)
+  const char* const reason = rendezvous::ReasonOf(line.kind);
+  if (rendezvous::IsWarning(line.kind))
     Announce(true, reason, line.text);
   else
     events_->Normal(reason, line.text);

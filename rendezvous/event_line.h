@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Events of a coordinator for users: the terminal, events.jsonl, Kubernetes Events.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ringmaster::rendezvous {
+
+enum class EventKind : uint8_t {
+  kOther,
+  kGenerationFormed,
+  kWorkerFailed,
+  kWorkerSilent,
+  kWorkerLeaving,
+  kPaused,
+  kDeviceFault,  // a GPU of a worker has a fault
+};
+
+struct EventLine {
+  EventKind kind = EventKind::kOther;
+  std::string text;
+};
+
+// Returns the reason, which scripts match.
+constexpr const char* ReasonOf(EventKind kind) {
+  switch (kind) {
+    case EventKind::kOther:
+      break;
+    case EventKind::kGenerationFormed:
+      return "GenerationFormed";
+    case EventKind::kWorkerFailed:
+      return "WorkerFailed";
+    case EventKind::kWorkerSilent:
+      return "WorkerSilent";
+    case EventKind::kWorkerLeaving:
+      return "WorkerLeaving";
+    case EventKind::kPaused:
+      return "Paused";
+    case EventKind::kDeviceFault:
+      return "DeviceTrouble";
+  }
+  return "Coordinator";
+}
+
+constexpr bool IsWarning(EventKind kind) {
+  return kind == EventKind::kWorkerFailed || kind == EventKind::kWorkerSilent || kind == EventKind::kPaused ||
+         kind == EventKind::kDeviceFault;
+}
+
+}  // namespace ringmaster::rendezvous
