@@ -3,7 +3,7 @@
 """Checks that programs start no thread: single_threaded_test.py PROGRAM...
 
 scripts/test does not run these programs with the thread sanitizer. Their own code and the libraries that are linked into them
-must therefore not refer to a function that starts a thread. A shared library that starts threads of its own is not looked into.
+must therefore not refer to a function that starts a thread. The check does not look into shared libraries that start threads themselves.
 """
 import pathlib
 import subprocess
