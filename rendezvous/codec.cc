@@ -85,6 +85,7 @@ template <class V>
 void Visit(V& v, NewGeneration& m) {
   v("generation", m.generation), v("members", m.members), v("sources", m.sources);
   v("startStep", m.start_step), v("stop", m.stop);
+  v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
 }
 template <class V>
 void Visit(V& v, Evict& m) {

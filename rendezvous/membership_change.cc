@@ -386,6 +386,8 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   next.generation = change.generation;
   next.start_step = plan.start_step;
   next.stop = stop;
+  next.params_hash = plan.params_hash;
+  next.optimizer_hash = plan.optimizer_hash;
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const Peer& peer = *members[rank];
     next.members.push_back({peer.member, peer.pod, peer.address});

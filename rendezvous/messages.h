@@ -46,7 +46,7 @@ struct MemberStatus {
   bool has_state = false;
   int64_t step = 0;            // committed steps
   bool can_roll_back = false;  // to step - 1
-  uint64_t params_hash = 0;    // of the state at `step`
+  uint64_t params_hash = 0;    // of the state at `step`, computed when it was committed
   uint64_t optimizer_hash = 0;
   bool operator==(const MemberStatus&) const = default;
 };
@@ -168,6 +168,10 @@ struct NewGeneration {
   std::vector<int32_t> sources;
   int64_t start_step = -1;
   bool stop = false;  // see Prepare::stop
+  // Of the state of start_step, by the vote of its holders: a member that fetches compares with them what it
+  // has received. 0 without a source.
+  uint64_t params_hash = 0;
+  uint64_t optimizer_hash = 0;
   bool operator==(const NewGeneration&) const = default;
 };
 

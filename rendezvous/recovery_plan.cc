@@ -80,6 +80,9 @@ RecoveryPlan PlanRecovery(const std::vector<MemberStatus>& statuses, int64_t che
     plan.start_step = smax - 1;
     plan.sources.insert(plan.sources.end(), behind.agree.begin(), behind.agree.end());
   }
+  const MemberStatus& voted = statuses[(plan.start_step == smax ? ahead : behind).agree.front()];
+  plan.params_hash = voted.params_hash;
+  plan.optimizer_hash = voted.optimizer_hash;
   std::sort(plan.sources.begin(), plan.sources.end());
   return plan;
 }

@@ -27,7 +27,9 @@ struct RecoveryPlan {
   std::vector<size_t> sources;  // indices into the statuses, ascending
   std::vector<size_t> corrupt;  // differ from the majority at their step
   std::vector<size_t> stale;    // hold a state that is too old to use
-  std::string failure;          // not empty: states differ and no version has a majority
+  uint64_t params_hash = 0;     // of the state of start_step
+  uint64_t optimizer_hash = 0;
+  std::string failure;  // not empty: states differ and no version has a majority
   bool operator==(const RecoveryPlan&) const = default;
 };
 

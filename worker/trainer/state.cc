@@ -6,7 +6,6 @@
 
 #include "base/hash.h"
 #include "worker/compute/numerics/exact.h"
-#include "worker/trainer/host_device_buffer.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -27,6 +26,8 @@ Result<std::unique_ptr<TrainState>> TrainState::Create(device::Device* device, f
                                                        const engine::Layout& layout, optimizer::Kind kind,
                                                        bool exact) {
   std::unique_ptr<TrainState> state(new TrainState(device, kind));
+  state->chunks_ = HashChunkCount(static_cast<size_t>(layout.elements) * sizeof(float));
+  const auto hashes = static_cast<int64_t>(state->chunks_) * (1 + optimizer::StateArrays(kind));
   for (size_t i = 0; i < 2; ++i) {
     Image& image = state->images_[i];
     for (const auto& [field, label] : kFields) {
@@ -43,6 +44,7 @@ Result<std::unique_ptr<TrainState>> TrainState::Create(device::Device* device, f
         state->host_[i].*field = state->host_[0].*field;
       }
     }
+    RM_ASSIGN(state->hashes_[i], HostDeviceBuffer<uint64_t>::Create(fabric, device, hashes, "hashes"));
     if (exact) {
       const auto blocks = static_cast<size_t>(layout.elements / engine::kBlock);
       RM_ASSIGN(const std::span<std::byte> exponents,
@@ -91,6 +93,12 @@ Status TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) 
   can_roll_back_ = false;
   present_ = false;
   RM_TRY(UploadMirror());
+  const Image& image = images_[current_];
+  const optimizer::ChunkHashes hashes = HashesOf(hashes_[current_].device);
+  RM_TRY(device_->Hash(image.params, hashes.params));
+  RM_TRY(device_->Hash(image.state0, hashes.state0));
+  RM_TRY(device_->Hash(image.state1, hashes.state1));
+  RM_TRY(device_->Sync());
   present_ = true;
   return Ok();
 }
@@ -129,6 +137,29 @@ Status TrainState::UploadMirror() {
   RM_TRY(device_->Sync());
   mirrored_version_ = version_;
   return Ok();
+}
+
+optimizer::ChunkHashes TrainState::HashesOf(std::span<uint64_t> of_image) const {
+  optimizer::ChunkHashes hashes;
+  hashes.params = of_image.first(chunks_);
+  hashes.state0 = of_image.subspan(chunks_, chunks_);
+  hashes.state1 = of_image.subspan(2 * chunks_);
+  return hashes;
+}
+
+Result<TrainState::Hashes> TrainState::StateHashes() {
+  CHECK(present_);
+  const Image& image = current();
+  const HostDeviceBuffer<uint64_t>& chunks = hashes_[current_];
+  RM_TRY(chunks.Download(device_));
+  RM_TRY(device_->Sync());
+  const std::array<int64_t, 3> scalars = {step_, image.cursor.epoch, image.cursor.position};
+  Hashes hashes;
+  hashes.params = Hash64(std::as_bytes(chunks.host.first(chunks_)));
+  hashes.optimizer = Hash64(std::as_bytes(std::span(scalars)));
+  hashes.optimizer = Hash64(std::as_bytes(chunks.host.subspan(chunks_)), hashes.optimizer);
+  hashes.optimizer = Hash64(std::as_bytes(image.exponents), hashes.optimizer);
+  return hashes;
 }
 
 Result<uint64_t> TrainState::ParamsHash() {

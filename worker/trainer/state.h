@@ -8,8 +8,10 @@
 // are device memory. Whatever leaves the process (for peers, checkpoints, hashes) is host memory in the
 // fabric's arenas: the images themselves if the device is the host, otherwise one mirror that is updated on
 // demand.
-// Invariants: while present(), the current image is the state of step(). Only Commit, RollBack and Adopt
-// change which image is current or its contents.
+// Hashes of the chunks of an image are computed where it lies when it is written: by the update, or by Adopt.
+// So a member states the hash of its state without reading the state again.
+// Invariants: while present(), the current image is the state of step(), and its hashes are known. Only
+// Commit, RollBack and Adopt change which image is current or its contents.
 //
 // Not thread-safe; main thread only (a checkpoint writer copies the state before its Start returns). Errors:
 // those of the device.
@@ -28,6 +30,7 @@
 #include "worker/compute/optimizer/optimizer.h"
 #include "worker/data/dataset.h"
 #include "worker/fabric/fabric.h"
+#include "worker/trainer/host_device_buffer.h"
 
 namespace ringmaster::trainer {
 
@@ -54,6 +57,13 @@ class TrainState {
     std::span<std::byte> bytes;
   };
 
+  // By these, members compare their states: a hash of the hashes of all chunks (base/hash.h).
+  struct Hashes {
+    uint64_t params = 0;
+    uint64_t optimizer = 0;  // over everything except the parameters; includes step and cursor
+    bool operator==(const Hashes&) const = default;
+  };
+
   // REQUIRES: device and fabric outlive the state.
   static Result<std::unique_ptr<TrainState>> Create(device::Device* device, fabric::Fabric* fabric,
                                                     const engine::Layout& layout, optimizer::Kind kind,
@@ -66,6 +76,8 @@ class TrainState {
   bool can_roll_back() const { return can_roll_back_; }
   const Image& current() const { return images_[current_]; }
   Image& next() { return images_[1 - current_]; }
+  // Where the update of next() stores the hashes of its chunks; on the device.
+  optimizer::ChunkHashes next_hashes() const { return HashesOf(hashes_[1 - current_].device); }
 
   // InvalidateUndo: next(), which holds the undo, is about to be overwritten. RestoreUndo: it was not
   // overwritten after all.
@@ -85,6 +97,9 @@ class TrainState {
   // Marks the state as absent: a transfer is about to overwrite it.
   void Discard();
 
+  // The hashes of the current image, taken when it was written. REQUIRES: present().
+  Result<Hashes> StateHashes();
+  // The hashes that users see at the end of a job: over the bytes of the arrays, which are read for it.
   Result<uint64_t> ParamsHash();
   Result<uint64_t> OptimizerHash();  // over everything except the parameters; includes step and cursor
 
@@ -94,12 +109,15 @@ class TrainState {
   // Copy the current image to its host memory, and back.
   Status UpdateMirror();
   Status UploadMirror();
+  optimizer::ChunkHashes HashesOf(std::span<uint64_t> of_image) const;
 
   device::Device* const device_;
   const optimizer::Kind kind_;
   std::array<Image, 2> images_;
-  std::array<Arrays, 2> host_;     // of each image; with a separate device both are the same mirror
-  uint64_t mirrored_version_ = 0;  // version of the mirror's contents; 0: none
+  std::array<Arrays, 2> host_;  // of each image; with a separate device both are the same mirror
+  std::array<HostDeviceBuffer<uint64_t>, 2> hashes_;  // of the chunks of each image, array by array
+  size_t chunks_ = 0;                                 // of one array
+  uint64_t mirrored_version_ = 0;                     // version of the mirror's contents; 0: none
   int current_ = 0;
   bool present_ = false;
   bool can_roll_back_ = false;

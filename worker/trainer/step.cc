@@ -238,7 +238,8 @@ Status Stepper::Update(const Communicators& comms) {
       {gradients_, current.params, current.state0, current.state1, next.params, next.state0, next.state1},
       {.norm = norm_.device,
        .contributors = contributors_.device,
-       .required_contributors = comms.host->world()});
+       .required_contributors = comms.host->world()},
+      parts_.state->next_hashes());
 }
 
 }  // namespace ringmaster::trainer

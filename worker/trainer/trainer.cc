@@ -124,8 +124,9 @@ Status Trainer::Answer(const Prepare& prepare) {
   if (status.has_state) {
     status.step = state_->step();
     status.can_roll_back = state_->can_roll_back();
-    RM_ASSIGN(status.params_hash, state_->ParamsHash());
-    RM_ASSIGN(status.optimizer_hash, state_->OptimizerHash());
+    RM_ASSIGN(const TrainState::Hashes hashes, state_->StateHashes());
+    status.params_hash = hashes.params;
+    status.optimizer_hash = hashes.optimizer;
   }
   parts_.channel->Send(status);
   return Ok();
@@ -210,7 +211,10 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
   RM_TRY(AgreeOnDevice(comm_.get(), sources.front(), parts_.device.get()));
   std::vector<rendezvous::StepRecord> records = reporter_.kept();
   RM_TRY(ShareState(comm_.get(), sources, state_.get(), &records));
-  if (std::ranges::find(sources, comm_->rank()) == sources.end()) reporter_.Restore(records);
+  if (std::ranges::find(sources, comm_->rank()) == sources.end()) {
+    reporter_.Restore(records);
+    if (!formed.sources.empty()) RM_TRY(CompareWithVote(formed));
+  }
   auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
   if (!made.ok()) {
     // Library versions differ: a retry does not help.
@@ -220,6 +224,16 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
   device_comm_ = std::move(made).value();
   parts_.page->SetStep(state_->step());
   return Ok();
+}
+
+// A source that changed after the members had voted would otherwise spread what it holds.
+Status Trainer::CompareWithVote(const NewGeneration& formed) {
+  RM_ASSIGN(const TrainState::Hashes held, state_->StateHashes());
+  if (held == TrainState::Hashes{formed.params_hash, formed.optimizer_hash}) return Ok();
+  state_->Discard();
+  return Error{Code::kCorrupt,
+               fmt::format("the received state of step {} is not the one that the members agreed on",
+                           formed.start_step)};
 }
 
 Status Trainer::LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found) {

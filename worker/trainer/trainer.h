@@ -54,6 +54,8 @@ class Trainer {
   Status CheckRdma();
   // Brings all members to the state at which the generation starts.
   Status Synchronize(const rendezvous::NewGeneration& formed);
+  // Compares the state that this member fetched with the hashes of the members' vote.
+  Status CompareWithVote(const rendezvous::NewGeneration& formed);
   Status LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found);
   Status Load(const checkpoint::Loaded& loaded);
   // Trains until the last step or a boundary at which the members pause.

@@ -44,10 +44,9 @@ Status Serve(fabric::Communicator* comm, std::span<const int32_t> sources, size_
              std::span<const rendezvous::StepRecord> records) {
   const data::Cursor& cursor = state->current().cursor;
   if (mine == 0) {
-    RM_ASSIGN(const uint64_t params_hash, state->ParamsHash());
-    RM_ASSIGN(const uint64_t optimizer_hash, state->OptimizerHash());
-    const Head head = {state->step(), cursor.epoch,   cursor.position, state->current().loss,
-                       params_hash,   optimizer_hash, records.size()};
+    RM_ASSIGN(const TrainState::Hashes hashes, state->StateHashes());
+    const Head head = {state->step(), cursor.epoch,     cursor.position, state->current().loss,
+                       hashes.params, hashes.optimizer, records.size()};
     for (const int receiver : receivers) {
       RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
       if (!records.empty()) RM_TRY(comm->Send(std::as_bytes(records), receiver));
@@ -71,9 +70,8 @@ Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, Train
   RM_ASSIGN(const auto pieces, Pieces(state));
   for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
   RM_TRY(state->Adopt(head.step, {head.epoch, head.position}, head.loss));
-  RM_ASSIGN(const uint64_t params_hash, state->ParamsHash());
-  RM_ASSIGN(const uint64_t optimizer_hash, state->OptimizerHash());
-  if (params_hash != head.params_hash || optimizer_hash != head.optimizer_hash) {
+  RM_ASSIGN(const TrainState::Hashes hashes, state->StateHashes());
+  if (hashes != TrainState::Hashes{head.params_hash, head.optimizer_hash}) {
     state->Discard();
     return Error{Code::kCorrupt,
                  fmt::format("the received state of step {} does not match its hashes", head.step)};

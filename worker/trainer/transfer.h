@@ -17,7 +17,8 @@ namespace ringmaster::trainer {
 
 // Collective: every member calls it with the same `sources`. REQUIRES: `sources` is ascending and not empty,
 // and the states of the sources are equal. Afterwards every member's state is present and equal. A receiver
-// compares hashes with the first source. Errors: kCorrupt when they differ.
+// hashes what it has received and compares it with the first source's hashes. Errors: kCorrupt when they
+// differ.
 //
 // `records`, those of the newest steps, travel with the state: input on the first source, output on
 // receivers. So every holder of the state can report how it was reached, even after the members that computed

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "tests/cuda/runtime/cudnn.h"
 #include "tests/cuda/runtime/faults.h"
@@ -76,6 +77,7 @@ std::vector<float> Normal(size_t count, uint64_t seed) {
 struct Step {
   std::vector<int32_t> sums, maxima;
   std::vector<float> float_sums, decoded, params, state0, state1;
+  std::vector<uint64_t> hashes, read_hashes;  // by the update, and of what it wrote
   double norm = 0;
   bool operator==(const Step&) const = default;
 };
@@ -114,12 +116,15 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   config.weight_decay = 0.1;
   config.clip_norm = 0.01;
   const auto contributors = on->Make(std::vector<int32_t>{2});
+  const auto hashes = on->Make(std::vector<uint64_t>(3, 0));  // one chunk per array
+  const std::span<uint64_t> state1_hash = hashes.device.subspan(2, adam ? 1 : 0);
   const auto update = [&](int32_t required) {
     EXPECT_TRUE(device
                     .Update(config, {.step = 3, .learning_rate = 1e-2}, layout,
                             {gradient.device, params.device, state0.device, state1.device, next_params.device,
                              next_state0.device, next_state1.device},
-                            {norm.device, contributors.device, required})
+                            {norm.device, contributors.device, required},
+                            {hashes.device.first(1), hashes.device.subspan(1, 1), state1_hash})
                     .ok());
     EXPECT_TRUE(device.Sync().ok());
   };
@@ -138,6 +143,13 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   step.params = on->Read(next_params);
   step.state0 = on->Read(next_state0);
   if (adam) step.state1 = on->Read(next_state1);
+  step.hashes = on->Read(hashes);
+  EXPECT_TRUE(device.Hash(next_params.device, hashes.device.first(1)).ok());
+  EXPECT_TRUE(device.Hash(next_state0.device, hashes.device.subspan(1, 1)).ok());
+  EXPECT_TRUE(device.Hash(next_state1.device, state1_hash).ok());
+  step.read_hashes = on->Read(hashes);
+  EXPECT_EQ(step.hashes, step.read_hashes);
+  EXPECT_EQ(step.hashes[0], Hash64(std::as_bytes(std::span(step.params))));
   return step;
 }
 

@@ -76,6 +76,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   for (const auto& [step, vote] : votes) {
     if (vote.first > 0 && vote.first >= vote.second) tainted_ = true;
   }
+  if (next.start_step >= 0 && next.params_hash != Canon(next.start_step))
+    Fail("the vote's hash is not that of the state of start_step");
   // A coordinator with a successor cannot know what the successor's members hold.
   if (index + 1 == coordinators_.size() && !(stop_requested_ && next.stop)) CheckNotLost(coord, next);
 }

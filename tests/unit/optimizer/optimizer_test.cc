@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "worker/compute/optimizer/kernels.h"
 #include "worker/compute/optimizer/optimizer.h"
@@ -145,6 +146,20 @@ TEST(Optimizer, StepAllDoesNotDependOnThreads) {
       std::fill(got.next_params.begin(), got.next_params.end(), 5.0F);
       StepAll(config, scalars, layout, got.All(kind), threads);
       ASSERT_TRUE(got.SameOutputs(want)) << "threads " << threads;
+      // With hashes of the chunks: the same bits.
+      std::fill(got.next_params.begin(), got.next_params.end(), 5.0F);
+      const Slices slices = got.All(kind);
+      std::vector<std::vector<uint64_t>> hashes;
+      for (const std::span<float> out : {slices.next_params, slices.next_state0, slices.next_state1})
+        hashes.emplace_back(HashChunkCount(out.size_bytes()));
+      StepAll(config, scalars, layout, slices, threads, {hashes[0], hashes[1], hashes[2]});
+      ASSERT_TRUE(got.SameOutputs(want)) << "threads " << threads;
+      for (const std::span<float> out : {slices.next_params, slices.next_state0, slices.next_state1}) {
+        std::vector<uint64_t> of_output(HashChunkCount(out.size_bytes()));
+        HashChunks(std::as_bytes(out), of_output);
+        ASSERT_EQ(hashes.front(), of_output) << "threads " << threads;
+        hashes.erase(hashes.begin());
+      }
     }
   }
 }

@@ -62,6 +62,8 @@ TEST(RecoveryPlan, Table) {
     EXPECT_EQ(plan.sources, c.sources) << c.name;
     EXPECT_EQ(plan.corrupt, c.corrupt) << c.name;
     EXPECT_EQ(plan.stale, c.stale) << c.name;
+    // The vote's hash of the state to start from; hash 0 is the right one in every case.
+    EXPECT_EQ(plan.params_hash, c.start < 0 ? 0 : static_cast<uint64_t>(c.start) * 1000) << c.name;
   }
 }
 

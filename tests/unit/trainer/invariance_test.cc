@@ -242,6 +242,66 @@ TEST(Membership, JoinLossAndRollBackDoNotChangeTheBits) {
   }
 }
 
+// The hashes that members compare are taken when a state is written. They are those of a member that fetches
+// the state, also after a roll-back.
+TEST(Membership, HashesOfTheUpdateAreThoseOfTheState) {
+  TempFolder folder;
+  for (const auto kind : {optimizer::Kind::kAdamW, optimizer::Kind::kSgd}) {
+    RunConfig config = Gpt(&folder);
+    config.optimizer.kind = kind;
+    config.model.threads = 2;
+    Rank filled(config);
+    Ranks ranks;
+    ranks.push_back(std::make_unique<Rank>(config));
+    Connect(&ranks, 1);
+    Rank& rank = *ranks[0];
+    rank.Initialise();
+    std::vector<TrainState::Hashes> seen = {rank.state->StateHashes().value()};
+    const auto compare = [&] {
+      const auto from = rank.state->Parts().value();
+      const auto to = filled.state->Parts().value();
+      for (size_t i = 0; i < from.size(); ++i) std::ranges::copy(from[i].bytes, to[i].bytes.begin());
+      ASSERT_TRUE(filled.state->Adopt(rank.state->step(), rank.state->current().cursor, 0).ok());
+      EXPECT_EQ(rank.state->StateHashes().value(), filled.state->StateHashes().value());
+    };
+    for (int64_t step = 1; step <= 4; ++step) {
+      rank.Steps(step);
+      seen.push_back(rank.state->StateHashes().value());
+      EXPECT_NE(seen[static_cast<size_t>(step)], seen[static_cast<size_t>(step) - 1]);
+      compare();
+    }
+    rank.state->RollBack();
+    EXPECT_EQ(rank.state->StateHashes().value(), seen[3]);
+    compare();
+  }
+}
+
+TEST(Membership, AReceiverRefusesAStateThatChangedAfterItsCommit) {
+  TempFolder folder;
+  const RunConfig config = Gpt(&folder);
+  for (const size_t part : {0, 1, 2}) {
+    Ranks ranks;
+    for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+    Connect(&ranks, 1);
+    OnAll(&ranks, [part](Rank* rank) {
+      if (rank->comm->rank() == 0) {
+        rank->Initialise();
+        const std::vector<TrainState::Part> parts = rank->state->Parts().value();
+        parts[part].bytes[parts[part].bytes.size() / 2] ^= std::byte{1};
+      }
+      const Status shared =
+          ShareState(rank->comm.get(), std::vector<int32_t>{0}, rank->state.get(), &rank->records);
+      if (rank->comm->rank() == 0) {
+        EXPECT_TRUE(shared.ok());
+      } else {
+        ASSERT_FALSE(shared.ok());
+        EXPECT_EQ(shared.error().code, Code::kCorrupt);
+        EXPECT_FALSE(rank->state->present());
+      }
+    });
+  }
+}
+
 TEST(Membership, AnInterruptedStepChangesNothing) {
   TempFolder folder;
   const RunConfig config = Gpt(&folder);

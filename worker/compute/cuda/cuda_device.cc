@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mutex.h"
 #include "worker/compute/cuda/attention.h"
 #include "worker/compute/cuda/collectives.h"
 #include "worker/compute/cuda/gemm.h"
+#include "worker/compute/cuda/kernels/hash.h"
 #include "worker/compute/cuda/kernels/numerics.h"
 #include "worker/compute/cuda/kernels/optimizer.h"
 #include "worker/compute/cuda/models/model.h"
@@ -165,7 +167,7 @@ class CudaDevice final : public device::Device {
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
                 const engine::Layout& layout, const optimizer::Slices& slices,
-                const device::UpdateCondition& condition) override {
+                const device::UpdateCondition& condition, const optimizer::ChunkHashes& hashes) override {
     RM_TRY(MakeRules(layout));
     const kernels::UpdateDecision decision = {.clip_norm = config.clip_norm,
                                               .norm = condition.norm.data(),
@@ -194,6 +196,16 @@ class CudaDevice final : public device::Device {
       kernels::DecideUpdate(compute_.get(), decision, adamw_.get());
       kernels::AdamW(compute_.get(), adamw_.get(), arena);
     }
+    RM_TRY(Hash(slices.next_params, hashes.params));
+    RM_TRY(Hash(slices.next_state0, hashes.state0));
+    return Hash(slices.next_state1, hashes.state1);
+  }
+
+  Status Hash(std::span<const float> values, std::span<uint64_t> hashes) override {
+    if (hashes.empty()) return Ok();
+    CHECK(hashes.size() == HashChunkCount(values.size_bytes()));
+    kernels::HashChunks(compute_.get(), static_cast<int64_t>(values.size()) / engine::kBlock, values.data(),
+                        hashes.data());
     return Ok();
   }
 

@@ -10,9 +10,9 @@
 // Host memory passed to Upload, Download, CopyToHost or CopyToDevice belongs to the device until such a call
 // has returned. The host device runs everything within the call.
 //
-// Determinism. Results are a function of the arguments alone. Accumulate, Decode, Norm and Update give the
-// bits of worker/compute/numerics and worker/compute/optimizer on every device. The gradients of a model are
-// bit-identical on devices of equal Fingerprint and Plan.
+// Determinism. Results are a function of the arguments alone. Accumulate, Decode, Norm, Update and
+// Hash give the bits of worker/compute/numerics, worker/compute/optimizer and base/hash.h on every device.
+// The gradients of a model are bit-identical on devices of equal Fingerprint and Plan.
 //
 // Errors: kExhausted when memory is short; the message has the arithmetic and the field to lower. kGone when
 // the device has failed: every later call fails, too, and the process must exit. An error of enqueued work
@@ -101,10 +101,15 @@ class Device {
   virtual Status Norm(std::span<const float> values, std::span<double> norm) = 0;
 
   // Enqueues one optimizer step over all parameters. Ignores scalars.gradient_scale, which the device derives
-  // from condition.norm. REQUIRES: a Sync since the previous Update.
+  // from condition.norm. Afterwards `hashes` are those of the arrays slices.next_*. REQUIRES: a Sync since
+  // the previous Update.
   virtual Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
                         const engine::Layout& layout, const optimizer::Slices& slices,
-                        const UpdateCondition& condition) = 0;
+                        const UpdateCondition& condition, const optimizer::ChunkHashes& hashes) = 0;
+
+  // Enqueues HashChunks (base/hash.h) of `values`, a multiple of engine::kBlock elements. Both spans are
+  // device memory.
+  virtual Status Hash(std::span<const float> values, std::span<uint64_t> hashes) = 0;
 
   // Blocks until everything enqueued on the compute stream is done.
   virtual Status Sync() = 0;

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "worker/compute/engine/kernels/isa.h"
 #include "worker/compute/engine/kernels/matmul_bf16.h"
@@ -16,6 +18,9 @@
 
 namespace ringmaster::device {
 namespace {
+
+// Below this, starting a thread costs more than it saves.
+constexpr size_t kMinChunksPerThread = 64;
 
 class HostDevice final : public Device {
  public:
@@ -107,11 +112,31 @@ class HostDevice final : public Device {
 
   Status Update(const optimizer::Config& config, const optimizer::StepScalars& scalars,
                 const engine::Layout& layout, const optimizer::Slices& slices,
-                const UpdateCondition& condition) override {
-    if (condition.contributors[0] != condition.required_contributors) return Ok();
+                const UpdateCondition& condition, const optimizer::ChunkHashes& hashes) override {
+    if (condition.contributors[0] != condition.required_contributors) return Ok();  // the hashes remain
     optimizer::StepScalars clipped = scalars;
     clipped.gradient_scale = optimizer::ClipFactor(config.clip_norm, condition.norm[0]);
-    optimizer::StepAll(config, clipped, layout, slices, threads_);
+    optimizer::StepAll(config, clipped, layout, slices, threads_, hashes);
+    return Ok();
+  }
+
+  Status Hash(std::span<const float> values, std::span<uint64_t> hashes) override {
+    const std::span<const std::byte> bytes = std::as_bytes(values);
+    const size_t chunks = HashChunkCount(bytes.size());
+    CHECK(hashes.size() == chunks);
+    const size_t pieces =
+        std::clamp<size_t>(chunks / kMinChunksPerThread, 1, static_cast<size_t>(std::max(1, threads_)));
+    const auto hash = [&](size_t piece) {
+      const size_t begin = chunks * piece / pieces;
+      const size_t end = chunks * (piece + 1) / pieces;
+      const size_t last = std::min(end * kHashChunkBytes, bytes.size());
+      HashChunks(bytes.subspan(begin * kHashChunkBytes, last - begin * kHashChunkBytes),
+                 hashes.subspan(begin, end - begin));
+    };
+    std::vector<std::thread> helpers;
+    for (size_t piece = 1; piece < pieces; ++piece) helpers.emplace_back(hash, piece);
+    hash(0);
+    for (std::thread& helper : helpers) helper.join();
     return Ok();
   }
 

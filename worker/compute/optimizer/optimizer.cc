@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "worker/compute/optimizer/kernels.h"
 
 namespace ringmaster::optimizer {
@@ -14,6 +15,8 @@ namespace {
 
 // Below this, starting a thread costs more than it saves.
 constexpr int64_t kMinElementsPerThread = int64_t{1} << 19;
+constexpr auto kChunk = static_cast<int64_t>(kHashChunkBytes / sizeof(float));
+static_assert(kChunk % engine::kBlock == 0);
 
 void CheckLengths(Kind kind, const Slices& s) {
   const size_t n = s.params.size();
@@ -54,6 +57,32 @@ void StepRange(const Config& config, const StepScalars& scalars, const engine::L
     at = std::max(from, to);
   }
   if (at < end) Zero(Cut(slices, at, end));
+}
+
+// Stores the hash of elements [begin, end) of each array, which are chunk begin / kChunk.
+void HashRange(const Slices& slices, const ChunkHashes& hashes, int64_t begin, int64_t end) {
+  const Slices chunk = Cut(slices, begin, end);
+  const auto index = static_cast<size_t>(begin / kChunk);
+  const auto hash = [&](std::span<const float> values, std::span<uint64_t> to) {
+    if (!to.empty()) to[index] = Hash64(std::as_bytes(values));
+  };
+  hash(chunk.next_params, hashes.params);
+  hash(chunk.next_state0, hashes.state0);
+  hash(chunk.next_state1, hashes.state1);
+}
+
+// Runs one step over [begin, end), chunk by chunk. REQUIRES: `begin` is the begin of a chunk.
+void StepChunks(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
+                const Slices& slices, const ChunkHashes& hashes, int64_t begin, int64_t end) {
+  if (hashes.params.empty()) {
+    StepRange(config, scalars, layout, slices, begin, end);
+    return;
+  }
+  for (int64_t at = begin; at < end; at += kChunk) {
+    const int64_t to = std::min(at + kChunk, end);
+    StepRange(config, scalars, layout, slices, at, to);
+    HashRange(slices, hashes, at, to);
+  }
 }
 
 }  // namespace
@@ -99,21 +128,25 @@ void Step(const Config& config, const StepScalars& scalars, bool decay, const Sl
 }
 
 void StepAll(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
-             const Slices& slices, int threads) {
+             const Slices& slices, int threads, const ChunkHashes& hashes) {
   CheckLengths(config.kind, slices);
+  for (const std::span<uint64_t> of_array : {hashes.params, hashes.state0, hashes.state1}) {
+    CHECK(of_array.empty() || of_array.size() == HashChunkCount(slices.params.size_bytes()));
+  }
   CHECK(static_cast<int64_t>(slices.params.size()) == layout.elements,
         "the arena has another size than the layout");
   const int64_t pieces =
       std::clamp<int64_t>(layout.elements / kMinElementsPerThread, 1, std::max(1, threads));
   const auto border = [&](int64_t piece) {
-    return layout.elements / engine::kBlock * piece / pieces * engine::kBlock;
+    return piece == pieces ? layout.elements : layout.elements / kChunk * piece / pieces * kChunk;
   };
   std::vector<std::thread> helpers;
   for (int64_t piece = 1; piece < pieces; ++piece) {
-    helpers.emplace_back(
-        [&, piece] { StepRange(config, scalars, layout, slices, border(piece), border(piece + 1)); });
+    helpers.emplace_back([&, piece] {
+      StepChunks(config, scalars, layout, slices, hashes, border(piece), border(piece + 1));
+    });
   }
-  StepRange(config, scalars, layout, slices, 0, pieces == 1 ? layout.elements : border(1));
+  StepChunks(config, scalars, layout, slices, hashes, 0, border(1));
   for (std::thread& helper : helpers) helper.join();
 }
 

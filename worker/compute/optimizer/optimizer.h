@@ -59,9 +59,18 @@ struct Slices {
 void Step(const Config& config, const StepScalars& scalars, bool decay, const Slices& slices);
 void StepReference(const Config& config, const StepScalars& scalars, bool decay, const Slices& slices);
 
-// Runs one step over the whole arena with up to `threads` threads. Padding stays zero.
+// Where a step stores the hashes of the arrays that it writes, one per chunk (base/hash.h). Empty spans: the
+// arrays are not hashed.
+struct ChunkHashes {
+  std::span<uint64_t> params;
+  std::span<uint64_t> state0;
+  std::span<uint64_t> state1;  // empty for SGD
+};
+
+// Runs one step over the whole arena with up to `threads` threads. Padding stays zero. Each chunk is hashed
+// right after it is written, while it is in a cache.
 void StepAll(const Config& config, const StepScalars& scalars, const engine::Layout& layout,
-             const Slices& slices, int threads);
+             const Slices& slices, int threads, const ChunkHashes& hashes = {});
 
 enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine };
 

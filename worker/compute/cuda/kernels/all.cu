@@ -10,6 +10,7 @@
 #include "worker/compute/cuda/kernels/cross_entropy.cu"
 #include "worker/compute/cuda/kernels/embedding.cu"
 #include "worker/compute/cuda/kernels/gelu.cu"
+#include "worker/compute/cuda/kernels/hash.cu"
 #include "worker/compute/cuda/kernels/layernorm.cu"
 #include "worker/compute/cuda/kernels/maxpool.cu"
 #include "worker/compute/cuda/kernels/numerics.cu"
