@@ -309,6 +309,7 @@ void Agent::Sample(Time now) {
       .activity = static_cast<Activity>(page.activity.load(std::memory_order_relaxed)),
       .heartbeat = page.heartbeat.load(std::memory_order_relaxed),
       .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter),
+      .waits = page.waits.load(std::memory_order_relaxed),
   };
   if (const auto report = hang_watch_->Feed(now, sample)) LoseTrainer(report->evidence, report->message);
 }

@@ -21,10 +21,15 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
 
   silent_ += gap;
   const uint64_t beats = sample.heartbeat - previous_.heartbeat;
-  if (sample.activity != previous_.activity || sample.ready != previous_.ready || beats > 0) {
+  // The thread that waits in a collective may be another one than that which computes, so its signs count
+  // only while the trainer does nothing else.
+  const bool waited = sample.activity == Activity::kExchanging && sample.waits != previous_.waits;
+  if (sample.activity != previous_.activity || sample.ready != previous_.ready || beats > 0 || waited) {
     const bool computed_all_along =
         sample.activity == Activity::kComputing && previous_.activity == Activity::kComputing;
-    if (computed_all_along && beats > 0) Learn(silent_ / static_cast<int64_t>(beats));
+    if (computed_all_along && beats > 0) heartbeats_.Add(silent_ / static_cast<int64_t>(beats));
+    if (previous_.ready && previous_.activity == Activity::kDevice && sample.activity != Activity::kDevice)
+      device_waits_.Add(silent_);
     silent_ = Duration::zero();
   }
   previous_ = sample;
@@ -49,6 +54,14 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
       limit = limits_.saving;
       doing = "saving";
       break;
+    case Activity::kReading:
+      limit = limits_.reading;
+      doing = "waiting for training data";
+      break;
+    case Activity::kDevice:
+      limit = DeviceLimit();
+      doing = "waiting for the device";
+      break;
     case Activity::kWaiting:
       break;
   }
@@ -58,18 +71,23 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
 }
 
 Duration HangWatch::StepLimit() const {
-  if (limits_.step) return *limits_.step;
-  if (learned_ == 0) return kUnlearned;
-  const size_t count = std::min(learned_, intervals_.size());
-  auto sorted = intervals_;
-  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(count / 2);
-  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<ptrdiff_t>(count));
-  return std::max(kFloor, *middle * kFactor);
+  return limits_.step ? *limits_.step : heartbeats_.Limit(kFloor, kUnlearned);
 }
 
-void HangWatch::Learn(Duration interval) {
-  intervals_[learned_ % intervals_.size()] = interval;
-  ++learned_;
+Duration HangWatch::DeviceLimit() const {
+  if (StepLimit() == Duration::zero()) return Duration::zero();
+  return std::max(StepLimit(), device_waits_.Limit(kDeviceFloor, kDeviceUnlearned));
+}
+
+void HangWatch::Intervals::Add(Duration interval) { newest_[count_++ % newest_.size()] = interval; }
+
+Duration HangWatch::Intervals::Limit(Duration floor, Duration unlearned) const {
+  if (count_ == 0) return unlearned;
+  const size_t count = std::min(count_, newest_.size());
+  auto sorted = newest_;
+  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(count / 2);
+  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<ptrdiff_t>(count));
+  return std::max(floor, *middle * kFactor);
 }
 
 }  // namespace ringmaster::agent

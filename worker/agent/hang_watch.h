@@ -21,6 +21,7 @@ struct HangLimits {
   Duration startup = seconds(1800);  // zero: no limit
   std::optional<Duration> step{};    // nullopt: learned from the trainer; zero: no hang detection
   Duration saving = seconds(600);
+  Duration reading = seconds(600);  // of training data
   Duration stopped = milliseconds(150);
 };
 
@@ -32,16 +33,22 @@ class HangWatch {
   static constexpr int kFactor = 20;
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
-  // The least limit inside a collective. A trainer whose peer has died waits for an order from the
-  // coordinator. If that has died as well, a new one must first be elected and connect to all agents; killing
-  // the survivors before that would lose their state.
+  // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). A trainer
+  // whose peer has died waits for an order from the coordinator. If that has died as well, a new one must
+  // first be elected and connect to all agents; killing the survivors before that would lose their state.
   static constexpr Duration kExchange = seconds(120);
+  // The learned limit of a wait for the device is kFactor times the median of these waits, at least
+  // kDeviceFloor, and kDeviceUnlearned before the first of them has ended: a device may be given many
+  // micro-batches before the host waits, and its queue says nothing about progress.
+  static constexpr Duration kDeviceFloor = seconds(60);
+  static constexpr Duration kDeviceUnlearned = seconds(600);
 
   struct Sample {
     bool ready = false;  // the trainer has attached the shared page
     Activity activity = Activity::kStarting;
     uint64_t heartbeat = 0;
     bool stopped = false;  // by a signal or a tracer
+    uint64_t waits = 0;    // counts only in a collective
   };
   struct HangReport {
     std::string evidence;  // "hang" or "stopped", as in rendezvous::Down
@@ -56,17 +63,29 @@ class HangWatch {
 
   // Returns the current limit for the time between two heartbeats; zero: none.
   Duration StepLimit() const;
+  // Returns the current limit of a wait for the device; zero: none.
+  Duration DeviceLimit() const;
 
  private:
-  void Learn(Duration interval);
+  // The newest intervals of one kind.
+  class Intervals {
+   public:
+    void Add(Duration interval);
+    // Returns kFactor times the median, at least `floor`; `unlearned` without an interval.
+    Duration Limit(Duration floor, Duration unlearned) const;
+
+   private:
+    std::array<Duration, 63> newest_{};  // ring buffer
+    size_t count_ = 0;
+  };
 
   HangLimits limits_;
   std::optional<Time> last_;
   Sample previous_;
-  Duration silent_{};                     // since the last change of activity or heartbeat
-  Duration stopped_{};                    // without interruption
-  std::array<Duration, 63> intervals_{};  // ring buffer of the newest intervals
-  size_t learned_ = 0;
+  Duration silent_{};     // since the last sign of progress
+  Duration stopped_{};    // without interruption
+  Intervals heartbeats_;  // between two heartbeats while computing
+  Intervals device_waits_;
 };
 
 }  // namespace ringmaster::agent

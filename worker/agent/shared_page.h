@@ -20,7 +20,9 @@ enum class Activity : uint32_t {
   kComputing,   // own work: a long time without a heartbeat is a hang
   kExchanging,  // in a collective: a peer may have died, and the order to abort may take long to arrive
   kWaiting,     // for orders, or for peers at the end: never a hang
-  kSaving,      // disk
+  kSaving,      // writing a checkpoint
+  kReading,     // waiting for training data: storage on a network may be slow for all workers at once
+  kDevice,      // waiting for queued work of the device: the driver blocks, and no code of this project runs
 };
 
 struct SharedPage {
@@ -30,6 +32,7 @@ struct SharedPage {
   std::atomic<uint32_t> ready;      // the trainer holds `alive`
   std::atomic<uint32_t> activity;   // Activity
   std::atomic<uint64_t> heartbeat;  // increases at least once per layer while computing
+  std::atomic<uint64_t> waits;      // increases every few seconds while a collective waits for peers
   std::atomic<uint64_t> generation;
   std::atomic<int64_t> step;  // committed
 };

@@ -29,6 +29,9 @@ class TrainerPage {
 
   // Call at least once per layer while computing: the agent treats a long silence as a hang.
   void Heartbeat() { page_->heartbeat.fetch_add(1, std::memory_order_relaxed); }
+  // Call every few seconds while a collective waits for its peers: it shows that the wait itself is alive. A
+  // separate counter, since the thread that waits is not always the one that computes.
+  void StillWaiting() { page_->waits.fetch_add(1, std::memory_order_relaxed); }
   // A change of activity also counts as progress.
   void SetActivity(Activity activity) {
     page_->activity.store(static_cast<uint32_t>(activity), std::memory_order_relaxed);

@@ -104,9 +104,14 @@ Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples&
   contributors_.host[0] = comms.device == nullptr ? comms.host->world() : 1;
   Status status = through_host ? ExchangeThenUpdate(comms, samples, cancel, wants_to_stop, exchange)
                                : UpdateThenExchange(comms, samples, cancel, wants_to_stop, exchange);
-  const Waiting waiting(parts_.page);
-  if (comms.device != nullptr) KeepFirst(&status, comms.device->Finish());
-  RM_TRY(parts_.device->Sync());
+  if (comms.device != nullptr) {
+    const Waiting waiting(parts_.page);
+    KeepFirst(&status, comms.device->Finish());
+  }
+  {
+    const Waiting waiting(parts_.page, agent::Activity::kDevice);
+    RM_TRY(parts_.device->Sync());
+  }
   if (undo && contributors_.host[0] != comms.host->world()) state.RestoreUndo();
   return status;
 }
@@ -162,6 +167,7 @@ void Stepper::CheckExponents(ScalarExchange* exchange) {
 }
 
 Status Stepper::CollectLosses(const Communicators& comms, ScalarExchange* exchange) {
+  const Waiting waiting(parts_.page, agent::Activity::kDevice);
   const Status reached = parts_.device->WaitForSyncPoint();
   RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // even after a failure
   RM_TRY(reached);

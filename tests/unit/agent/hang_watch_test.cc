@@ -80,6 +80,67 @@ TEST(HangWatch, ExchangingOutlastsTheElectionOfALeader) {
   EXPECT_FALSE(slow.Silence(Activity::kExchanging, seconds(290)));
 }
 
+// A collective may wait for a peer that computes for minutes: the waiting trainer shows that it is alive.
+TEST(HangWatch, AWaitForPeersThatShowsSignsOfLifeIsNotAHang) {
+  Rig rig({});
+  EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
+  uint64_t waits = 0;
+  const auto wait = [&](Activity activity, Duration each) {
+    return rig.Hold(
+        {.ready = true, .activity = activity, .heartbeat = 100, .stopped = false, .waits = ++waits}, each);
+  };
+  for (int i = 0; i < 360; ++i) ASSERT_FALSE(wait(Activity::kExchanging, seconds(5))) << i;
+  EXPECT_TRUE(wait(Activity::kExchanging, seconds(130)));
+}
+
+// One thread waits for peers while another one computes, and hangs.
+TEST(HangWatch, AWaitForPeersDoesNotSpeakForAThreadThatComputes) {
+  Rig rig({});
+  EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
+  std::optional<HangWatch::HangReport> report;
+  for (uint64_t waits = 0; waits < 12 && !report; ++waits)
+    report = rig.Hold(
+        {.ready = true, .activity = Activity::kComputing, .heartbeat = 100, .stopped = false, .waits = waits},
+        seconds(1));
+  EXPECT_TRUE(report);
+}
+
+// Storage on a network may stop for minutes, for all workers at once.
+TEST(HangWatch, WaitingForDataHasASeparateLimit) {
+  Rig rig({});
+  EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
+  EXPECT_FALSE(rig.Silence(Activity::kReading, seconds(590)));
+  const auto report = rig.Silence(Activity::kReading, seconds(20));
+  ASSERT_TRUE(report);
+  EXPECT_NE(report->message.find("training data"), std::string::npos) << report->message;
+}
+
+// The host enqueues a step in milliseconds; then the device works for as long as the step takes.
+TEST(HangWatch, TheLimitOfTheDeviceIsLearnedFromItsWaits) {
+  Rig rig({});
+  EXPECT_FALSE(rig.Compute(milliseconds(40), 100));
+  ASSERT_EQ(rig.watch().StepLimit(), HangWatch::kFloor);
+  EXPECT_EQ(rig.watch().DeviceLimit(), HangWatch::kDeviceUnlearned);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(rig.Silence(Activity::kDevice, seconds(30)));
+    EXPECT_FALSE(rig.Compute(milliseconds(40), 2));
+  }
+  EXPECT_GT(rig.watch().DeviceLimit(), seconds(590));
+  EXPECT_FALSE(rig.Silence(Activity::kDevice, seconds(590)));
+  const auto report = rig.Silence(Activity::kDevice, seconds(30));
+  ASSERT_TRUE(report);
+  EXPECT_NE(report->message.find("device"), std::string::npos) << report->message;
+
+  Rig quick({});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(quick.Silence(Activity::kDevice, milliseconds(100)));
+    EXPECT_FALSE(quick.Compute(milliseconds(40), 2));
+  }
+  EXPECT_EQ(quick.watch().DeviceLimit(), HangWatch::kDeviceFloor);
+  Rig off({.step = Duration::zero()});
+  EXPECT_FALSE(off.Silence(Activity::kDevice, std::chrono::hours(2)));
+}
+
 TEST(HangWatch, SavingHasASeparateLimit) {
   Rig rig({.step = seconds(1)});
   EXPECT_FALSE(rig.Silence(Activity::kSaving, seconds(590)));
