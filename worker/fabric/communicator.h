@@ -8,8 +8,9 @@
 // programming error: kInternal.
 //
 // Errors: kCancelled (aborted, or a peer gave up this generation or joined a newer one), kUnavailable (a peer
-// died), kDeadlineExceeded (no progress in time). No operation hangs. After an error the buffers hold garbage
-// and the communicator is unusable: destroy it.
+// died), kDeadlineExceeded (all members wait and no data arrives, or a connection is broken). An operation
+// waits for a member that has not called it for as long as that member lives. After an error the buffers hold
+// garbage and the communicator is unusable: destroy it.
 //
 // After a successful reduction every rank holds the same bits. The order in which floats are summed is a
 // function of the transport, the world and the size, never of timing: rank order per element in shared
@@ -61,6 +62,10 @@ class Communicator {
   // n-th Send to a peer matches the peer's n-th Receive from this rank.
   virtual Status Send(std::span<const std::byte> data, int peer) = 0;
   virtual Status Receive(std::span<std::byte> data, int peer) = 0;
+
+  // Shows that a thread which waits for peers is alive (FabricOptions::on_wait). For communicators that are
+  // created over this one. Thread-safe.
+  virtual void ShowWait() const {}
 };
 
 }  // namespace ringmaster::fabric

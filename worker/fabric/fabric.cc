@@ -91,10 +91,10 @@ Result<std::unique_ptr<Fabric>> Fabric::Create(const FabricOptions& options) {
   self.uuid = NewUuid();
   self.host_id = options.host_id.empty() ? HostId() : options.host_id;
   self.pid = ::getpid();
-  RM_ASSIGN(auto shm, shm::Domain::Create(self.uuid, options.timeout));
+  RM_ASSIGN(auto shm, shm::Domain::Create(self.uuid, options.timeout, options.on_wait));
   std::unique_ptr<ucx::Domain> ucx;
   if (choice != TransportChoice::kShm) {
-    RM_ASSIGN(ucx, ucx::Domain::Create(self.uuid, options.timeout));
+    RM_ASSIGN(ucx, ucx::Domain::Create(self.uuid, options.timeout, options.on_wait));
   }
   return std::unique_ptr<Fabric>(
       std::make_unique<ShmUcxFabric>(choice, std::move(self), std::move(shm), std::move(ucx)));

@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,8 +38,14 @@ namespace ringmaster::fabric {
 struct FabricOptions {
   // auto: shm when all members are on one host, else ucx | shm: an error when they are not | ucx: always
   std::string transport = "auto";
-  Duration timeout = seconds(60);  // an operation without progress for this long fails with kDeadlineExceeded
-  std::string host_id;             // empty: boot id and pid namespace of this machine; tests set it
+  // Connect fails with kDeadlineExceeded after this time; another operation when all members have waited in
+  // one for this long and no data has arrived, or when a connection has carried no data for this long. A
+  // member that is in no operation may take as long as it likes (stall.h).
+  Duration timeout = seconds(60);
+  std::string host_id;  // empty: boot id and pid namespace of this machine; tests set it
+  // Called several times per timeout by a thread that waits for peers, to show that it is alive. May be
+  // empty.
+  std::function<void()> on_wait = {};
 };
 
 // The members of one generation. The index of an address is the rank of its member.

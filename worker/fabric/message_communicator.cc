@@ -81,6 +81,7 @@ class MessageCommunicator final : public Communicator {
     RM_TRY(CheckPeer(*this, peer));
     return Keep(ReceiveBulk(*transport_, data, peer));
   }
+  void ShowWait() const override { transport_->ShowWait(); }
 
  private:
   size_t Small(size_t limit) const { return std::min(limit, transport_->segment_bytes()); }

@@ -67,6 +67,9 @@ class Transport {
 
   // Waits until every queued message has left: it needs no more progress from this process.
   virtual Status Flush() = 0;
+
+  // As Communicator::ShowWait.
+  virtual void ShowWait() const {}
 };
 
 }  // namespace ringmaster::fabric

@@ -183,6 +183,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   const bool on_gpu = parts->device->Kind() == "cuda";
   fabric::FabricOptions options;
   options.transport = parts->config.transport;
+  options.on_wait = [page = &page.value()] { page->StillWaiting(); };
   auto made = fabric::Fabric::Create(options);
   if (!made.ok()) return fail(made.error().In("fabric"));
   fabric = made->get();

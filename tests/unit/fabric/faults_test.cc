@@ -4,7 +4,11 @@
 // gets (with the host's communicator over shared memory). Every survivor gets an error and never hangs, and
 // no dead generation affects a later one.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -43,8 +47,23 @@ size_t CountMaps() {
   return count;
 }
 
-// The commands of the parent. A separate thread executes "abort G" at once; the main thread executes the
-// others in order.
+// Drops all packets that arrive for TCP connections of this process, as a broken network does.
+void DropAllPackets() {
+  sock_filter drop = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};
+  const sock_fprog program = {.len = 1, .filter = &drop};
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    tcp_info info = {};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+      ::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+  }
+}
+
+std::atomic<uint64_t> waits{0};  // calls of FabricOptions::on_wait in this process
+
+// The commands of the parent. A separate thread executes "abort G", "waits" (answers after three more signs
+// of a wait) and "cut" (drops all packets from now on) at once; the main thread executes the others in order.
 class Commands {
  public:
   explicit Commands(Member& member) : thread_([this, &member] { Read(member); }) {}
@@ -80,6 +99,16 @@ class Commands {
         member.fabric().Abort(generation);
         continue;
       }
+      if (line == "waits") {
+        const uint64_t before = waits;
+        while (waits < before + 3) std::this_thread::yield();
+        member.Send("waits");
+        continue;
+      }
+      if (line == "cut") {
+        DropAllPackets();
+        continue;
+      }
       const std::lock_guard lock(mutex_);
       lines_.push_back(line.empty() ? "end" : line);
       changed_.notify_all();
@@ -97,7 +126,8 @@ class Commands {
 };
 
 // "run G N ID ID ...": connects generation G of these members, runs N rounds (0: until an error) and answers
-// "G ok" or "G CODE". "count": answers the numbers of fds and mappings. "end": returns.
+// "G ok" or "G CODE". "circle G 0 ID ID ...": as "run", but each member receives from the next one, and none
+// sends. "count": answers the numbers of fds and mappings. "end": returns.
 Status RunCommands(Member& member, bool by_rma, Duration timeout) {
   Commands commands(member);
   std::vector<std::byte> own(kElements * 4);
@@ -122,6 +152,10 @@ Status RunCommands(Member& member, bool by_rma, Duration timeout) {
       if (by_rma) {
         RM_ASSIGN(communicator, rma_member->Connect(std::move(communicator), commands.CancelOf(generation)));
       }
+      if (verb == "circle") {
+        return communicator->Receive(std::as_writable_bytes(std::span(own)),
+                                     (communicator->rank() + 1) % communicator->world());
+      }
       for (uint64_t round = 0; rounds == 0 || round < rounds; ++round) {
         // Shared, private and small buffers alternate.
         const size_t elements = round % 3 == 2 ? 100 : kElements;
@@ -142,6 +176,7 @@ class Faults : public ::testing::TestWithParam<std::string> {
     const bool by_rma = GetParam() == "rma";
     options.transport = by_rma ? "shm" : GetParam();
     options.timeout = timeout;
+    options.on_wait = [] { ++waits; };
     processes_ = std::make_unique<Processes>(count, [options, by_rma](Member& member) -> Status {
       RM_TRY(member.Create(options, kElements * 4));
       RM_TRY(member.Exchange());
@@ -242,29 +277,60 @@ TEST_P(Faults, AbortEndsConnectAndOperations) {
   End({0, 1, 2});
 }
 
-TEST_P(Faults, SilentPeerMeetsTheDeadline) {
+// A peer that computes, reads or writes for longer than the timeout looks like a stopped one. Its agent sees
+// whether it hangs; the fabric waits, and shows that the wait is alive.
+TEST_P(Faults, ASilentPeerIsAwaited) {
+  Start(3, milliseconds(600));
+  Order(1, 200, {0, 1, 2});
+  ExpectAll({0, 1, 2}, "1 started");
+  processes_->Signal(2, SIGSTOP);
+  // Each answer takes a quarter of the timeout.
+  for (int i = 0; i < 5; ++i) {
+    for (const int id : {0, 1}) {
+      processes_->Send(id, "waits");
+      ASSERT_EQ(processes_->Receive(id), "waits") << "rank " << id << " did not wait";
+    }
+  }
+  processes_->Signal(2, SIGCONT);
+  ExpectAll({0, 1, 2}, "1 ok");
+  End({0, 1, 2});
+}
+
+// Each waits for the next one: nothing can end that, as after the loss of a message.
+TEST_P(Faults, MembersThatAllWaitMeetTheDeadline) {
   // The keepalive traffic of UCX does not count as progress.
   ASSERT_EQ(::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1), 0);
   Start(3, seconds(1));
   ASSERT_EQ(::unsetenv("UCX_KEEPALIVE_INTERVAL"), 0);
-  Order(1, 0, {0, 1, 2});
-  ExpectAll({0, 1, 2}, "1 started");
-  processes_->Signal(2, SIGSTOP);
+  for (const int id : {0, 1, 2}) processes_->Send(id, "circle 1 0 0 1 2");
   int expired = 0;
-  for (const int id : {0, 1}) {
+  for (const int id : {0, 1, 2}) {
     const std::string line = processes_->Receive(id);
     if (line == fmt::format("1 {}", CodeName(Code::kDeadlineExceeded))) {
       ++expired;
     } else {
-      EXPECT_EQ(line, fmt::format("1 {}", CodeName(Code::kCancelled)));  // the other survivor noticed first
+      EXPECT_EQ(line, fmt::format("1 {}", CodeName(Code::kCancelled)));  // another one noticed first
     }
   }
   EXPECT_GE(expired, 1);
-  processes_->Signal(2, SIGKILL);
   Order(2, 3, {0, 1});
   ExpectAll({0, 1}, "2 started");
   ExpectAll({0, 1}, "2 ok");
-  End({0, 1});
+  End({0, 1, 2});
+}
+
+// From now on no packet arrives at any of the processes, in the middle of their operations.
+TEST_P(Faults, ABrokenNetworkMeetsTheDeadline) {
+  if (GetParam() != "ucx") return;  // the others use no network here
+  ASSERT_EQ(::setenv("UCX_TLS", "tcp,self", 1), 0);
+  ASSERT_EQ(::setenv("UCX_KEEPALIVE_INTERVAL", "inf", 1), 0);
+  Start(3, seconds(1));
+  ASSERT_EQ(::unsetenv("UCX_TLS"), 0);
+  ASSERT_EQ(::unsetenv("UCX_KEEPALIVE_INTERVAL"), 0);
+  Order(1, 0, {0, 1, 2});
+  ExpectAll({0, 1, 2}, "1 started");
+  for (const int id : {0, 1, 2}) processes_->Send(id, "cut");
+  ExpectAll({0, 1, 2}, fmt::format("1 {}", CodeName(Code::kDeadlineExceeded)));
 }
 
 TEST_P(Faults, PeerIsGoneBeforeConnect) {

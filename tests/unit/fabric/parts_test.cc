@@ -12,6 +12,7 @@
 #include "worker/fabric/channel.h"
 #include "worker/fabric/combine.h"
 #include "worker/fabric/fabric.h"
+#include "worker/fabric/stall.h"
 
 namespace ringmaster::fabric {
 namespace {
@@ -75,6 +76,69 @@ TEST(Address, RoundTripAndRejections) {
         R"({"uuid":"0123456789abcdef0123456789abcdef","host":"h","pid":0,"segments":[],"ucx":""})",
         R"({"uuid":"0123456789abcdef0123456789abcdef","host":"h","pid":1,"segments":[[-1,2]],"ucx":""})"})
     EXPECT_FALSE(DecodeAddress(bad).ok()) << bad;
+}
+
+// Time passes in ticks of 100 ms. Each member that waits announces its wait every 500 ms.
+class StallTest : public ::testing::Test {
+ protected:
+  // Returns whether rank 0 of three stalls within `span`, while the ranks in `announcing` wait.
+  bool StallsWithin(Duration span, const std::vector<int>& announcing) {
+    for (Duration passed{}; passed < span; passed += milliseconds(100)) {
+      now_ += milliseconds(100);
+      if (passed % milliseconds(500) == Duration::zero())
+        for (const int q : announcing) stall_.Heard(q, waits_[static_cast<size_t>(q)], now_);
+      if (stall_.Stalled(now_, progress_)) return true;
+    }
+    return false;
+  }
+  StallDetector stall_{0, 3, seconds(6)};
+  Time now_{};
+  Time progress_{};
+  std::vector<uint64_t> waits_ = {0, 7, 9};
+};
+
+TEST_F(StallTest, APeerThatDoesNotWaitMayTakeAsLongAsItLikes) {
+  stall_.Begin(now_);
+  EXPECT_FALSE(StallsWithin(std::chrono::hours(1), {}));
+  EXPECT_FALSE(StallsWithin(std::chrono::hours(1), {1}));
+  EXPECT_FALSE(StallsWithin(seconds(5), {1, 2}));
+}
+
+TEST_F(StallTest, ItIsAStallWhenAllWait) {
+  stall_.Begin(now_);
+  EXPECT_FALSE(StallsWithin(seconds(100), {2}));
+  EXPECT_FALSE(StallsWithin(seconds(6), {1, 2}));
+  EXPECT_TRUE(StallsWithin(seconds(1), {1, 2}));
+}
+
+TEST_F(StallTest, DataOrTheEndOfAnyWaitIsProgress) {
+  stall_.Begin(now_);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_FALSE(StallsWithin(seconds(5), {1, 2}));
+    if (i % 3 == 0) progress_ = now_;
+    if (i % 3 == 1) ++waits_[2];
+    if (i % 3 == 2) stall_.Begin(now_);
+  }
+  EXPECT_TRUE(StallsWithin(seconds(7), {1, 2}));
+}
+
+// A peer that leaves its wait sends no more announcements.
+TEST_F(StallTest, AnAnnouncementIsForgotten) {
+  stall_.Begin(now_);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_FALSE(StallsWithin(seconds(4), {1, 2}));
+    ASSERT_FALSE(StallsWithin(seconds(2), {1}));
+  }
+}
+
+TEST_F(StallTest, AWaitIsAnnouncedOncePerPeriod) {
+  stall_.Begin(now_);
+  int announcements = 0;
+  for (int i = 0; i < 100; ++i) {
+    now_ += milliseconds(100);
+    if (stall_.AnnouncementDue(now_)) ++announcements;
+  }
+  EXPECT_EQ(announcements, 20);
 }
 
 std::vector<std::byte> Bytes(size_t count, int value) {

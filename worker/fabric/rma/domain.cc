@@ -52,7 +52,8 @@ std::unique_ptr<Group> Domain::NewGroup(Communicator* host, const std::atomic<bo
                                         .world = host->world(),
                                         .generation = host->generation(),
                                         .cancel = cancel,
-                                        .timeout = options_.timeout});
+                                        .timeout = options_.timeout,
+                                        .on_wait = [host] { host->ShowWait(); }});
   if (!group.ok()) {
     own->unsupported_reason = group.error().message;
     return nullptr;

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "worker/fabric/ucx/tcp_health.h"
 
 namespace ringmaster::fabric::rma {
 namespace {
@@ -27,7 +30,10 @@ std::optional<size_t> Memory::Find(std::span<const std::byte> data) const {
 }
 
 Group::Group(const Memory* memory, const Options& options)
-    : memory_(memory), options_(options), peers_(static_cast<size_t>(options.world)) {}
+    : memory_(memory),
+      options_(options),
+      stall_(options.rank, options.world, options.timeout),
+      peers_(static_cast<size_t>(options.world)) {}
 
 Group::~Group() {
   // End gets before the keys they use, and connections before the worker.
@@ -83,6 +89,9 @@ void Group::OnMessage(const ucx::Header& header, std::span<const std::byte> data
     case ucx::Kind::kAcknowledge:
       peer.sends_acknowledged = header.sequence;
       return;
+    case ucx::Kind::kWaiting:
+      stall_.Heard(header.rank, header.sequence, Now());
+      return;
     case ucx::Kind::kStop:
       pending_error_ =
           Error{Code::kCancelled, fmt::format("rank {} gave up generation {}", header.rank, generation())};
@@ -111,8 +120,8 @@ void Group::SendControl(Peer& peer, ucx::Kind kind, uint64_t sequence, const Dat
 
 // A peer that fails when nothing depends on it any more has done its part and left.
 Status Group::WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs) {
-  const Time begin = Now();
   Time idle_since = kNever;
+  bool waiting = false;
   while (true) {
     RM_TRY(Check());
     if (options_.cancel != nullptr && options_.cancel->load(std::memory_order_acquire))
@@ -136,11 +145,27 @@ Status Group::WaitUntil(const std::function<bool()>& done, const std::function<b
     }
     if (idle_since == kNever) idle_since = now;
     if (now - idle_since < kSpin) continue;
-    if (now - std::max(begin, last_progress_) > options_.timeout && !done())
-      return Fail({Code::kDeadlineExceeded,
-                   fmt::format("members made no progress in {:.1f} s", ToSeconds(options_.timeout))});
+    if (done()) return Ok();
+    if (!std::exchange(waiting, true)) stall_.Begin(idle_since);
+    RM_TRY(CheckStall(now));
     worker_->Sleep(kSleep);
   }
+}
+
+Status Group::CheckStall(Time now) {
+  if (stall_.AnnouncementDue(now)) {
+    if (options_.on_wait) options_.on_wait();
+    for (Peer& peer : peers_)
+      if (peer.endpoint != nullptr) SendControl(peer, ucx::Kind::kWaiting, stall_.wait(), {});
+    if (const std::string address = ucx::FindUnacknowledged(options_.timeout); !address.empty())
+      return Fail(
+          {Code::kDeadlineExceeded,
+           fmt::format("{} acknowledges no data for {:.1f} s: is the network between the workers broken?",
+                       address, ToSeconds(options_.timeout))});
+  }
+  if (!stall_.Stalled(now, last_progress_)) return Ok();
+  return Fail({Code::kDeadlineExceeded, fmt::format("all members waited for {:.1f} s without a message",
+                                                    ToSeconds(options_.timeout))});
 }
 
 // A member that needs nothing more may make no progress for a while; its messages must have left before.

@@ -9,7 +9,7 @@
 //
 // Not thread-safe. After a failure every call fails with the same error, and no get is in flight. No call
 // hangs. Errors: kCancelled soon after *cancel becomes true, kUnavailable when an awaited peer is gone,
-// kDeadlineExceeded without progress in time.
+// kDeadlineExceeded when a wait cannot end (stall.h).
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "worker/fabric/rma/peer_info.h"
+#include "worker/fabric/stall.h"
 #include "worker/fabric/ucx/context.h"
 #include "worker/fabric/ucx/worker.h"
 
@@ -50,6 +51,7 @@ class Group {
     uint64_t generation = 0;
     const std::atomic<bool>* cancel = nullptr;
     Duration timeout = seconds(60);
+    std::function<void()> on_wait = {};  // FabricOptions::on_wait
   };
   static Result<std::unique_ptr<Group>> Create(const Memory* memory, const Options& options);
   ~Group();
@@ -114,6 +116,8 @@ class Group {
   Result<const ucx::RemoteKey*> RemoteKeyOf(Peer& peer, uint32_t region);
   // Makes progress until `done`. `needs(q)`: whether `done` still depends on rank q.
   Status WaitUntil(const std::function<bool()>& done, const std::function<bool(int)>& needs);
+  // Announces the wait to all peers when that is due, and fails when the wait cannot end.
+  Status CheckStall(Time now);
   bool AllSent() const;
   Status Check() const;
   Error Fail(Error error);
@@ -121,6 +125,7 @@ class Group {
   const Memory* const memory_;
   const Options options_;
   std::unique_ptr<ucx::Worker> worker_;
+  StallDetector stall_;
   std::vector<Peer> peers_;
   uint64_t exposures_ = 0;
   uint64_t messages_ = 0;  // the worker's count at last_progress_

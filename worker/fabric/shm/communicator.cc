@@ -63,6 +63,7 @@ class ShmCommunicator final : public Communicator {
     RM_TRY(CheckPeer(*this, peer));
     return transfers_.Receive(data, peer);
   }
+  void ShowWait() const override { group_->ShowWait(); }
 
  private:
   std::unique_ptr<Group> group_;

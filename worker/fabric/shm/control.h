@@ -51,7 +51,7 @@ struct alignas(64) Cell {
 
 struct ControlPage {
   static constexpr uint64_t kMagic = 0x52494e4746414231;  // "RINGFAB1"
-  static constexpr uint64_t kLayout = 1;
+  static constexpr uint64_t kLayout = 2;
 
   uint64_t magic;
   uint64_t layout;
@@ -66,6 +66,7 @@ struct ControlPage {
   std::atomic<uint32_t> closed;   // the Fabric was destroyed
 
   alignas(64) std::atomic<uint32_t> sleepers;  // 1: the owner sleeps in a futex on some peer's word
+  std::atomic<uint64_t> waits;                 // odd while the owner waits for a peer; grows with each wait
 
   alignas(64) Descriptor descriptors[2];  // by parity of the operation
   SmallSlot small[2];                     // by parity of the operation

@@ -15,8 +15,9 @@
 
 namespace ringmaster::fabric::shm {
 
-Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration timeout) {
-  auto domain = std::unique_ptr<Domain>(new Domain(timeout));
+Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration timeout,
+                                               std::function<void()> on_wait) {
+  auto domain = std::unique_ptr<Domain>(new Domain(timeout, std::move(on_wait)));
   RM_ASSIGN(OwnMemory control, AllocateShared(sizeof(ControlPage), "control"));
   RM_ASSIGN(OwnMemory staging, AllocateShared(kStagingBytes, "staging"));
   domain->memories_.push_back(std::move(control));

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,7 +30,8 @@ namespace ringmaster::fabric::shm {
 
 class Domain {
  public:
-  static Result<std::unique_ptr<Domain>> Create(const std::string& uuid, Duration timeout);
+  static Result<std::unique_ptr<Domain>> Create(const std::string& uuid, Duration timeout,
+                                                std::function<void()> on_wait = {});
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
   ~Domain();
@@ -49,6 +51,9 @@ class Domain {
   ControlPage& page() { return *reinterpret_cast<ControlPage*>(memories_[kControlSegment].mapping.data()); }
   std::byte* staging() { return memories_[kStagingSegment].mapping.data(); }
   Duration timeout() const { return timeout_; }
+  void ShowWait() const {
+    if (on_wait_) on_wait_();
+  }
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
   struct Location {
     uint64_t segment;  // index in Segments()
@@ -58,10 +63,11 @@ class Domain {
   std::optional<Location> Find(const std::byte* data, size_t bytes) const;
 
  private:
-  explicit Domain(Duration timeout) : timeout_(timeout) {}
+  Domain(Duration timeout, std::function<void()> on_wait) : timeout_(timeout), on_wait_(std::move(on_wait)) {}
   Status OpenPeers(int rank, const std::vector<MemberAddress>& members);
 
   const Duration timeout_;
+  const std::function<void()> on_wait_;
   std::vector<OwnMemory> memories_;                     // in the order of Segments()
   std::map<std::string, std::unique_ptr<Peer>> peers_;  // by uuid
   std::atomic<uint64_t> aborted_{0};

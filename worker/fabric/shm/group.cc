@@ -31,7 +31,8 @@ Group::Group(Domain& domain, uint64_t generation, int rank, std::vector<const Pe
       rank_(rank),
       peers_(std::move(peers)),
       spin_(std::chrono::microseconds(world() <= cpus ? 30 : 0)),
-      yields_(world() <= cpus ? 10 : 50) {}
+      yields_(world() <= cpus ? 10 : 50),
+      stall_(rank, world(), domain.timeout()) {}
 
 const std::byte* Group::Data(int q, const Descriptor& descriptor, uint64_t offset) const {
   CHECK(q != rank_ && offset <= descriptor.bytes);
@@ -113,7 +114,14 @@ Status Group::SleepUntil(int q, const std::atomic<uint64_t>& word, uint64_t valu
     ::sched_yield();
     if (word.load(std::memory_order_acquire) >= value) return Ok();
   }
-  const Time start = Now();
+  own_.waits.fetch_add(1, std::memory_order_release);  // odd: waits
+  stall_.Begin(Now());
+  const Status slept = Sleep(q, word, value);
+  own_.waits.fetch_add(1, std::memory_order_release);
+  return slept;
+}
+
+Status Group::Sleep(int q, const std::atomic<uint64_t>& word, uint64_t value) {
   Duration sleep = std::chrono::microseconds(200);
   while (true) {
     own_.sleepers.store(1, std::memory_order_relaxed);
@@ -128,11 +136,22 @@ Status Group::SleepUntil(int q, const std::atomic<uint64_t>& word, uint64_t valu
       if (word.load(std::memory_order_acquire) >= value) return Ok();  // stored before the peer ended
       return Fail({Code::kUnavailable, fmt::format("rank {} is gone", q)});
     }
-    if (Now() - start > domain_.timeout())
-      return Fail({Code::kDeadlineExceeded,
-                   fmt::format("rank {} made no progress in {:.1f} s", q, ToSeconds(domain_.timeout()))});
+    RM_TRY(CheckStall());
     sleep = std::min<Duration>(sleep * 2, milliseconds(2));
   }
+}
+
+Status Group::CheckStall() {
+  const Time now = Now();
+  if (stall_.AnnouncementDue(now)) domain_.ShowWait();
+  for (int q = 0; q < world(); ++q) {
+    if (q == rank_) continue;
+    const uint64_t waits = page(q).waits.load(std::memory_order_acquire);
+    if (waits % 2 == 1) stall_.Heard(q, waits, now);
+  }
+  if (!stall_.Stalled(now, Time{})) return Ok();
+  return Fail({Code::kDeadlineExceeded,
+               fmt::format("all members waited for {:.1f} s", ToSeconds(domain_.timeout()))});
 }
 
 Error Group::Fail(Error error) {

@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "worker/fabric/shm/domain.h"
+#include "worker/fabric/stall.h"
 
 namespace ringmaster::fabric::shm {
 
@@ -29,6 +30,7 @@ class Group {
   int world() const { return static_cast<int>(peers_.size()); }
   uint64_t generation() const { return generation_; }
   Domain& domain() { return domain_; }
+  void ShowWait() const { domain_.ShowWait(); }
   ControlPage& own() { return own_; }
   const ControlPage& page(int q) const { return q == rank_ ? own_ : peers_[q]->page(); }
   const std::byte* Data(int q, const Descriptor& descriptor, uint64_t offset = 0) const;
@@ -54,6 +56,9 @@ class Group {
 
  private:
   Status SleepUntil(int q, const std::atomic<uint64_t>& word, uint64_t value);
+  Status Sleep(int q, const std::atomic<uint64_t>& word, uint64_t value);
+  // Fails when all members have waited for longer than the timeout.
+  Status CheckStall();
 
   Domain& domain_;
   ControlPage& own_;
@@ -63,6 +68,7 @@ class Group {
   const Duration spin_;
   const int yields_;
   uint64_t phase_ = 0;
+  StallDetector stall_;
   std::optional<Error> failure_;
 };
 

@@ -17,8 +17,9 @@ constexpr auto kSleep = milliseconds(10);
 
 }  // namespace
 
-Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration timeout) {
-  auto domain = std::unique_ptr<Domain>(new Domain(uuid, timeout));
+Result<std::unique_ptr<Domain>> Domain::Create(const std::string& uuid, Duration timeout,
+                                               std::function<void()> on_wait) {
+  auto domain = std::unique_ptr<Domain>(new Domain(uuid, timeout, std::move(on_wait)));
   Domain* const self = domain.get();
   RM_ASSIGN(domain->context_, Context::Create(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP));
   RM_ASSIGN(domain->worker_,
@@ -152,7 +153,8 @@ Status Domain::WaitForMembers(UcxTransport& transport, const std::vector<MemberA
     if (all) return Ok();
     RM_TRY(transport.Check());
     Step(idle_since);
-    if (idle_since != kNever && Stalled(begin))
+    // All members connect at the same time: they have just received the same order.
+    if (idle_since != kNever && Now() - std::max(begin, last_progress_) > timeout_)
       return Error{Code::kDeadlineExceeded,
                    fmt::format("not all members connected in {:.1f} s", ToSeconds(timeout_))};
   }

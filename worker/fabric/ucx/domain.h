@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -30,7 +31,8 @@ class UcxTransport;
 
 class Domain {
  public:
-  static Result<std::unique_ptr<Domain>> Create(const std::string& uuid, Duration timeout);
+  static Result<std::unique_ptr<Domain>> Create(const std::string& uuid, Duration timeout,
+                                                std::function<void()> on_wait = {});
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
@@ -47,13 +49,16 @@ class Domain {
   // --- for UcxTransport ---
   Worker& worker() { return *worker_; }
   Duration timeout() const { return timeout_; }
+  void ShowWait() const {
+    if (on_wait_) on_wait_();
+  }
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
   void Attach(UcxTransport* transport) { transport_ = transport; }
   // Makes progress; sleeps when there was none for a while. `idle_since` belongs to the caller, who starts
   // with kNever.
   void Step(Time& idle_since);
-  // Whether a wait that began at `since` has seen no message arrive or leave for longer than the timeout.
-  bool Stalled(Time since) const { return Now() - std::max(since, last_progress_) > timeout_; }
+  // Returns when a message last arrived or left, other than announcements of waits.
+  Time last_progress() const { return last_progress_; }
 
  private:
   struct Peer {
@@ -64,7 +69,8 @@ class Domain {
     bool member = false;    // of the current generation
   };
 
-  Domain(std::string uuid, Duration timeout) : uuid_(std::move(uuid)), timeout_(timeout) {}
+  Domain(std::string uuid, Duration timeout, std::function<void()> on_wait)
+      : uuid_(std::move(uuid)), timeout_(timeout), on_wait_(std::move(on_wait)) {}
   void OnMessage(const Header& header, std::span<const std::byte> data);
   void SendWelcomes();
   void SendStop(Peer& peer, uint64_t generation);
@@ -73,6 +79,7 @@ class Domain {
 
   const std::string uuid_;
   const Duration timeout_;
+  const std::function<void()> on_wait_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Worker> worker_;
   std::map<std::string, Peer> peers_;  // by uuid

@@ -3,6 +3,10 @@
 #include "worker/fabric/ucx/transport.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+
+#include "worker/fabric/ucx/tcp_health.h"
 
 namespace ringmaster::fabric::ucx {
 
@@ -12,7 +16,8 @@ UcxTransport::UcxTransport(Domain& domain, uint64_t generation, int rank, size_t
       rank_(rank),
       endpoints_(world),
       channels_(world),
-      waited_(world) {
+      waited_(world),
+      stall_(rank, static_cast<int>(world), domain.timeout()) {
   domain_.Attach(this);
 }
 
@@ -57,19 +62,39 @@ Status UcxTransport::Post(int peer, Tag tag, const PostedReceive& receive) {
 // Makes progress until `done`, which depends on `peer`.
 template <class Done>
 Status UcxTransport::WaitUntil(int peer, const Done& done) {
-  const Time begin = Now();
   Time idle_since = kNever;
+  bool waiting = false;
   while (!done()) {
     RM_TRY(Check());
     RM_TRY(CheckPeer(peer));
     domain_.Step(idle_since);
     for (int q = 0; q < world(); ++q)
       if (q != rank_) Pump(q);
-    if (idle_since != kNever && domain_.Stalled(begin) && !done())
-      return Fail({Code::kDeadlineExceeded,
-                   fmt::format("rank {} made no progress in {:.1f} s", peer, ToSeconds(domain_.timeout()))});
+    if (idle_since == kNever || done()) continue;
+    if (!std::exchange(waiting, true)) stall_.Begin(idle_since);
+    RM_TRY(CheckStall());
   }
   return Check();
+}
+
+Status UcxTransport::CheckStall() {
+  const Time now = Now();
+  if (stall_.AnnouncementDue(now)) {
+    domain_.ShowWait();
+    Header header = MakeHeader(Kind::kWaiting);
+    header.sequence = stall_.wait();
+    for (Endpoint* endpoint : endpoints_)
+      if (endpoint != nullptr) endpoint->Send(header, {});
+    // The announcements keep data on every connection, so that a broken one shows.
+    if (const std::string address = FindUnacknowledged(domain_.timeout()); !address.empty())
+      return Fail(
+          {Code::kDeadlineExceeded,
+           fmt::format("{} acknowledges no data for {:.1f} s: is the network between the workers broken?",
+                       address, ToSeconds(domain_.timeout()))});
+  }
+  if (!stall_.Stalled(now, domain_.last_progress())) return Ok();
+  return Fail({Code::kDeadlineExceeded, fmt::format("all members waited for {:.1f} s without a message",
+                                                    ToSeconds(domain_.timeout()))});
 }
 
 Status UcxTransport::Wait(int peer) {
@@ -138,6 +163,9 @@ void UcxTransport::OnMessage(const Header& header, std::span<const std::byte> da
       break;
     case Kind::kCredit:
       channels_[header.rank].OnCredit(header.delivered);
+      break;
+    case Kind::kWaiting:
+      stall_.Heard(header.rank, header.sequence, Now());
       break;
     case Kind::kStop:
     case Kind::kHello:

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "worker/fabric/channel.h"
+#include "worker/fabric/stall.h"
 #include "worker/fabric/transport.h"
 #include "worker/fabric/ucx/domain.h"
 #include "worker/fabric/ucx/wire.h"
@@ -33,6 +34,7 @@ class UcxTransport final : public Transport {
   Status Wait(int peer) override;
   Status WaitForSends(int peer, uint64_t behind) override;
   Status Flush() override;
+  void ShowWait() const override { domain_.ShowWait(); }
 
   // --- for the domain ---
   void SetEndpoint(int peer, Endpoint* endpoint) { endpoints_[peer] = endpoint; }
@@ -50,6 +52,8 @@ class UcxTransport final : public Transport {
   Status CheckPeer(int peer);
   template <class Done>
   Status WaitUntil(int peer, const Done& done);
+  // Announces the wait to all peers when that is due, and fails when the wait cannot end.
+  Status CheckStall();
 
   Domain& domain_;
   const uint64_t generation_;
@@ -57,6 +61,7 @@ class UcxTransport final : public Transport {
   std::vector<Endpoint*> endpoints_;  // nullptr at the own rank
   std::vector<Channel> channels_;
   std::vector<uint64_t> waited_;
+  StallDetector stall_;
   std::optional<Error> pending_error_;  // from a message; Check makes it the failure
   std::optional<Error> failure_;
 };

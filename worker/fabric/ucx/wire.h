@@ -13,6 +13,7 @@ enum class Kind : uint16_t {
   kData,     // payload: message number `sequence` of the sender's channel to us
   kCredit,   // no payload; carries `delivered`
   kStop,     // the sender gave up `generation`
+  kWaiting,  // no payload, or an empty one; the sender is in its wait number `sequence` for peers (stall.h)
   // Of rma/:
   kExpose,       // payload: a DataLocation; the sender has reached its exposure number `sequence`
   kSend,         // payload: a DataLocation; the sender's data number `sequence` for us

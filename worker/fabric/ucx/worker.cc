@@ -138,20 +138,25 @@ ucs_status_t Worker::OnMessage(void* self, const void* header, size_t header_byt
   // Members send eager messages only; ignore anything else.
   if (header_bytes != sizeof copy || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
   std::memcpy(&copy, header, sizeof copy);
-  ++static_cast<Worker*>(self)->messages_;
+  if (copy.kind != Kind::kWaiting) ++static_cast<Worker*>(self)->messages_;
   static_cast<Worker*>(self)->handler_(copy, {static_cast<const std::byte*>(data), bytes});
   return UCS_OK;
 }
 
 void Worker::OnSent(void* request, ucs_status_t status, void* argument) {
   auto* const buffer = static_cast<Buffer*>(argument);
+  const bool announcement = buffer->header.kind == Kind::kWaiting;
   if (buffer->endpoint != nullptr) {
-    --buffer->endpoint->in_flight_;
+    if (announcement) {
+      buffer->endpoint->announcing_ = false;
+    } else {
+      --buffer->endpoint->in_flight_;
+    }
     if (buffer->zero_copy) buffer->endpoint->zero_copy_.erase(buffer->header.sequence);
     if (status != UCS_OK) buffer->endpoint->failed_ = true;
   }
   buffer->endpoint = nullptr;
-  ++buffer->worker->messages_;
+  if (!announcement) ++buffer->worker->messages_;
   buffer->worker->free_.push_back(buffer);
   if (request != nullptr) ucp_request_free(request);
 }
@@ -170,7 +175,8 @@ void Worker::OnError(void* endpoint, ucp_ep_h, ucs_status_t status) {
 }
 
 void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
-  if (failed_) return;
+  const bool announcement = header.kind == Kind::kWaiting;
+  if (failed_ || (announcement && announcing_)) return;
   const bool zero_copy = data.size() >= kZeroCopyBytes;
   Worker::Buffer* const buffer = worker_.TakeBuffer(zero_copy ? 0 : data.size());
   buffer->endpoint = this;
@@ -186,7 +192,11 @@ void Endpoint::Send(const Header& header, std::span<const std::byte> data) {
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = Worker::OnSent;
   param.user_data = buffer;
-  ++in_flight_;
+  if (announcement) {
+    announcing_ = true;
+  } else {
+    ++in_flight_;
+  }
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(ep_, kMessageId, &buffer->header, sizeof buffer->header,
                       zero_copy ? data.data() : buffer->data.data(), data.size(), &param);

@@ -56,10 +56,11 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // Copies short data. UCX sends long data in place (zero copy): the caller keeps it until sends_done.
+  // Copies short data. UCX sends long data in place (zero copy): the caller keeps it until sends_done. Drops
+  // an announcement of a wait (kWaiting) while another one is in flight.
   void Send(const Header& header, std::span<const std::byte> data);
   bool failed() const { return failed_; }
-  size_t in_flight() const { return in_flight_; }
+  size_t in_flight() const { return in_flight_; }  // without announcements of waits
   // Whether UCX no longer uses the data of messages with a sequence below this.
   bool sends_done(uint64_t sequence) const { return zero_copy_.empty() || *zero_copy_.begin() >= sequence; }
 
@@ -87,6 +88,7 @@ class Endpoint {
   bool failed_ = false;
   bool get_failed_ = false;
   size_t in_flight_ = 0;
+  bool announcing_ = false;  // an announcement is in flight
   size_t gets_in_flight_ = 0;
   std::set<uint64_t> zero_copy_;  // sequence numbers
 };
@@ -107,7 +109,7 @@ class Worker {
   // Handles pending events; returns whether there was one.
   bool Progress() { return ucp_worker_progress(worker_) != 0; }
   // Returns the number of messages that have arrived or left, plus completed gets. UCX's internal traffic to
-  // keep connections alive is not counted.
+  // keep connections alive is not counted, nor are announcements of waits.
   uint64_t messages() const { return messages_; }
   // Sleeps until an event, Signal or the limit.
   void Sleep(Duration limit);
