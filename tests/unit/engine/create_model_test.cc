@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/unit/engine/fixtures.h"
+#include "worker/compute/engine/initialise.h"
 
 namespace ringmaster::engine {
 namespace {
@@ -63,6 +64,25 @@ TEST(CreateModel, InitialisesFromTheSeedAlone) {
     model->Initialise(2, c);
     EXPECT_EQ(a, b);
     EXPECT_NE(a, c);
+  }
+}
+
+// Threads fill pieces of a tensor; the values are those of a plain loop over the tensor.
+TEST(CreateModel, InitialValuesDoNotDependOnTheNumberOfThreads) {
+  constexpr Initial kInitial = {.mean = 0.5f, .deviation = 0.02f};
+  Layout layout;
+  layout.parameters.resize(2);
+  layout.parameters[0].size = 600'001;  // three pieces, the last one odd
+  layout.parameters[1].offset = 600'064;
+  layout.parameters[1].size = 7;
+  layout.elements = 600'128;
+  std::vector<float> want(600'128, 0.0f);
+  FillNormal(3, 0, kInitial, std::span(want).first(600'001));
+  FillNormal(3, 1, kInitial, std::span(want).subspan(600'064, 7));
+  for (const int threads : {1, 2, 5}) {
+    std::vector<float> got(want.size(), 9.0f);
+    InitialiseArena(3, layout, std::vector(2, kInitial), got, threads);
+    EXPECT_EQ(got, want) << threads;
   }
 }
 

@@ -101,8 +101,10 @@ class Model {
   virtual const ModelConfig& config() const = 0;
 
   // Writes initial parameters, a function of the seed alone (gpt: the scheme of GPT-2; mlp, cnn: He et al.
-  // 2015). Padding becomes zero.
-  virtual void Initialise(uint64_t seed, std::span<float> params) const = 0;
+  // 2015), on config().threads threads. Padding becomes zero. Returns early, with
+  // garbage, soon after *cancel becomes true. Thread-safe for different `params`.
+  virtual void Initialise(uint64_t seed, std::span<float> params,
+                          const std::atomic<bool>* cancel = nullptr) const = 0;
 
   // Computes the gradient of Sums::loss, a sum over samples, into `grads`, shape (layout().elements); padding
   // becomes zero. Calls on_final(i) on the calling thread as soon as bucket i is final, for i = 0, 1, ... A

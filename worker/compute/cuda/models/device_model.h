@@ -38,8 +38,8 @@ class DeviceModel : public engine::Model {
  public:
   const engine::Layout& layout() const final { return layout_; }
   const engine::ModelConfig& config() const final { return config_; }
-  void Initialise(uint64_t seed, std::span<float> params) const final {
-    engine::InitialiseArena(seed, layout_, initial_, params);
+  void Initialise(uint64_t seed, std::span<float> params, const std::atomic<bool>* cancel) const final {
+    engine::InitialiseArena(seed, layout_, initial_, params, config_.threads, cancel);
   }
   void SetProgressHook(std::function<void()> hook) final { progress_ = std::move(hook); }
   const std::vector<engine::MatmulCost>& MatmulCosts() const final { return matmul_costs_; }

@@ -23,8 +23,8 @@ class ModelBase : public Model {
  public:
   const Layout& layout() const override { return layout_; }
   const ModelConfig& config() const override { return config_; }
-  void Initialise(uint64_t seed, std::span<float> params) const override {
-    InitialiseArena(seed, layout_, initial_, params);
+  void Initialise(uint64_t seed, std::span<float> params, const std::atomic<bool>* cancel) const override {
+    InitialiseArena(seed, layout_, initial_, params, config_.threads, cancel);
   }
   void SetProgressHook(std::function<void()> hook) override { progress_ = std::move(hook); }
   const std::vector<MatmulCost>& MatmulCosts() const override { return exec_.matmul_costs(); }
