@@ -71,7 +71,7 @@ class Fabric {
   // Returns zeroed, 4096-aligned memory that same-host peers can map. Every page is touched, so that no
   // SIGBUS follows later. The Fabric frees it. Collectives on this memory need no copy; other memory is
   // staged.
-  // Errors: kExhausted, with the requested and the available bytes.
+  // Errors: kExhausted, with the requested and the available bytes, of the machine or of a control group.
   virtual Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) = 0;
 
   // Returns the address of this member, printable, for Membership::addresses.

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "tests/temp_folder.h"
 #include "worker/fabric/address.h"
 #include "worker/fabric/channel.h"
 #include "worker/fabric/combine.h"
 #include "worker/fabric/fabric.h"
+#include "worker/fabric/shm/available_memory.h"
 #include "worker/fabric/stall.h"
 
 namespace ringmaster::fabric {
@@ -76,6 +80,69 @@ TEST(Address, RoundTripAndRejections) {
         R"({"uuid":"0123456789abcdef0123456789abcdef","host":"h","pid":0,"segments":[],"ucx":""})",
         R"({"uuid":"0123456789abcdef0123456789abcdef","host":"h","pid":1,"segments":[[-1,2]],"ucx":""})"})
     EXPECT_FALSE(DecodeAddress(bad).ok()) << bad;
+}
+
+// A folder that accompanies the test as the root of the file system.
+class AvailableMemoryTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, const std::string& text) { folder_.Write(path, text); }
+  void WriteGroup(const std::string& path, const std::string& limit, const std::string& usage) {
+    Write(path + "/memory.max", limit + "\n");
+    Write(path + "/memory.current", usage + "\n");
+  }
+  std::pair<uint64_t, std::string> Read() {
+    const auto read = shm::ReadAvailableMemory(folder_.path());
+    if (!read) return {0, "nothing"};
+    const size_t root = read->limit.rfind(folder_.path(), 0) == 0 ? folder_.path().size() : 0;
+    return {read->bytes, read->limit.substr(root)};
+  }
+  TempFolder folder_;
+};
+
+TEST_F(AvailableMemoryTest, WithoutAGroupTheMachineIsTheLimit) {
+  EXPECT_EQ(Read(), std::pair(uint64_t{0}, std::string("nothing")));
+  Write("/proc/meminfo", "MemTotal:       16384 kB\nMemFree:         1 kB\nMemAvailable:    8192 kB\n");
+  EXPECT_EQ(Read(), std::pair(uint64_t{8} << 20, std::string("MemAvailable")));
+  Write("/proc/self/cgroup", "0::/\n");
+  EXPECT_EQ(Read(), std::pair(uint64_t{8} << 20, std::string("MemAvailable")));
+  WriteGroup("/sys/fs/cgroup", "max", "4096");
+  EXPECT_EQ(Read(), std::pair(uint64_t{8} << 20, std::string("MemAvailable")));
+}
+
+TEST_F(AvailableMemoryTest, TheTightestGroupAboveTheProcessIsTheLimit) {
+  Write("/proc/meminfo", "MemAvailable:    8192 kB\n");
+  Write("/proc/self/cgroup", "0::/pods/pod7/main\n");
+  WriteGroup("/sys/fs/cgroup/pods", "7000000", "1000000");
+  WriteGroup("/sys/fs/cgroup/pods/pod7", "3000000", "1000000");
+  WriteGroup("/sys/fs/cgroup/pods/pod7/main", "max", "900000");
+  EXPECT_EQ(Read(), std::pair(uint64_t{2000000}, std::string("/sys/fs/cgroup/pods/pod7/memory.max")));
+  // Files in the page cache can be dropped.
+  Write("/sys/fs/cgroup/pods/pod7/memory.stat",
+        "anon 400000\nfile 600000\ninactive_file 500000\nactive_file 100000\n");
+  EXPECT_EQ(Read().first, 2600000u);
+  // More is in use than allowed, after the limit was lowered.
+  WriteGroup("/sys/fs/cgroup/pods/pod7/main", "800000", "900000");
+  EXPECT_EQ(Read(), std::pair(uint64_t{0}, std::string("/sys/fs/cgroup/pods/pod7/main/memory.max")));
+}
+
+TEST_F(AvailableMemoryTest, AContainerSeesItsGroupAtTheTop) {
+  Write("/proc/meminfo", "MemAvailable:    8192 kB\n");
+  Write("/proc/self/cgroup", "0::/../pod7/main\n");
+  WriteGroup("/sys/fs/cgroup", "3000000", "1000000");
+  EXPECT_EQ(Read(), std::pair(uint64_t{2000000}, std::string("/sys/fs/cgroup/memory.max")));
+}
+
+TEST_F(AvailableMemoryTest, Version1HasOtherNames) {
+  Write("/proc/meminfo", "MemAvailable:    8192 kB\n");
+  Write("/proc/self/cgroup", "12:cpu,cpuacct:/a\n9:memory:/docker/77\n1:name=systemd:/b\n0::/\n");
+  Write("/sys/fs/cgroup/memory/docker/77/memory.limit_in_bytes", "3000000\n");
+  Write("/sys/fs/cgroup/memory/docker/77/memory.usage_in_bytes", "1000000\n");
+  Write("/sys/fs/cgroup/memory/docker/77/memory.stat",
+        "cache 9\ntotal_inactive_file 1000\ntotal_active_file 10\n");
+  Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "5000000\n");
+  EXPECT_EQ(Read(), std::pair(uint64_t{2001010},
+                              std::string("/sys/fs/cgroup/memory/docker/77/memory.limit_in_bytes")));
 }
 
 // Time passes in ticks of 100 ms. Each member that waits announces its wait every 500 ms.

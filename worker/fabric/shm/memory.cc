@@ -9,30 +9,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <sstream>
+#include <optional>
 #include <utility>
 
 #include "base/file.h"
+#include "worker/fabric/shm/available_memory.h"
 
 namespace ringmaster::fabric::shm {
 namespace {
 
 double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-// Returns the bytes that the system can allocate without killing a process; 0 when unknown.
-uint64_t AvailableBytes() {
-  const auto text = ReadFile("/proc/meminfo", 1 << 16);
-  if (!text.ok()) return 0;
-  std::istringstream in(*text);
-  std::string name;
-  std::string unit;
-  uint64_t kib = 0;
-  while (in >> name >> kib) {
-    std::getline(in, unit);
-    if (name == "MemAvailable:") return kib * 1024;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -52,14 +38,16 @@ Mapping::~Mapping() {
 Result<OwnMemory> AllocateShared(size_t bytes, std::string_view label) {
   constexpr size_t kPage = 4096;
   const size_t size = (bytes + kPage - 1) / kPage * kPage;
+  const std::optional<AvailableMemory> available = ReadAvailableMemory();
   const auto exhausted = [&](std::string_view what, int error) {
-    return Error{Code::kExhausted,
-                 fmt::format("shared memory for {}: {:.1f} MiB requested, {:.1f} MiB available ({}: {})",
-                             label, MiB(bytes), MiB(AvailableBytes()), what, std::strerror(error))};
+    return Error{
+        Code::kExhausted,
+        fmt::format("shared memory for {}: {:.1f} MiB requested, {:.1f} MiB available by {} ({}: {})", label,
+                    MiB(bytes), available ? MiB(available->bytes) : 0.0,
+                    available ? available->limit : "an unknown limit", what, std::strerror(error))};
   };
   // Otherwise missing memory would be noticed page by page, and the kernel would kill a process.
-  const uint64_t available = AvailableBytes();
-  if (size < bytes || (available > 0 && size > available)) return exhausted("not attempted", ENOMEM);
+  if (size < bytes || (available && size > available->bytes)) return exhausted("not attempted", ENOMEM);
 
   OwnMemory memory;
   memory.fd = Fd(::memfd_create(std::string(label).c_str(), MFD_CLOEXEC));
