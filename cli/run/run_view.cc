@@ -93,7 +93,7 @@ void RunView::TakeCheckpointFailure(const std::string& why) {
   const std::string text = "checkpoint failed: " + why;
   events_->Warning("CheckpointFailed", text);
   // Print only the first failure; events.jsonl has all of them.
-  if (!checkpoint_failed_) display_.Say(text + "; training continues and retries with the next checkpoint");
+  if (!checkpoint_failed_) display_.Say(text + "; training continues, and the next attempt follows");
   checkpoint_failed_ = true;
 }
 

@@ -169,7 +169,7 @@ class Ends(unittest.TestCase):
                 warned.append(degraded["message"])
             return self.condition("full", "Failed")["status"] == "True"
 
-        self.cluster.wait(failed, "it fails", 120)
+        self.cluster.wait(failed, "it fails", 300)  # the last checkpoint is tried for two minutes
         self.assertTrue(warned, "no warning while the job trained")
         self.assertIn("No space left on device; free space there", warned[-1])
         self.wait_condition("full", "Failed", "TrainingFailed", f"the checkpoint of step {STEPS} could not be written",

@@ -10,6 +10,7 @@
 // A folder without a valid MANIFEST is not a checkpoint. See docs/reference/checkpoint-format.md.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -78,8 +79,9 @@ class Writer {
 // Loads the newest checkpoint that verifies completely (every chunk is read and hashed). An empty
 // `expected_model` accepts any model. Errors: kNotFound when there is none; kCorrupt when all are damaged
 // (starting over must be a decision, not an accident); kInvalid when the newest valid one is of another model
-// (the message names both).
-Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model);
+// (the message names both); kCancelled soon after *cancel becomes true.
+Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
+                          const std::atomic<bool>* cancel = nullptr);
 
 // Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
 Result<Loaded> Load(const std::string& path);

@@ -10,7 +10,7 @@
 namespace ringmaster::checkpoint {
 namespace {
 
-Result<Loaded> LoadFolder(const std::string& folder) {
+Result<Loaded> LoadFolder(const std::string& folder, const std::atomic<bool>* cancel) {
   RM_ASSIGN(Manifest manifest, ReadManifest(folder));
   RM_TRY(CheckSizes(folder, manifest));
   Loaded loaded;
@@ -23,6 +23,7 @@ Result<Loaded> LoadFolder(const std::string& folder) {
     part.bytes.resize(static_cast<size_t>(array.bytes));
     size_t at = 0;
     for (const Chunk& chunk : array.chunks) {
+      if (cancel != nullptr && *cancel) return Error{Code::kCancelled, folder + ": loading was cancelled"};
       const auto bytes = static_cast<size_t>(chunk.bytes);
       RM_TRY(ReadChunk(folder, chunk, std::span(part.bytes).subspan(at, bytes)));
       at += bytes;
@@ -32,9 +33,9 @@ Result<Loaded> LoadFolder(const std::string& folder) {
   return loaded;
 }
 
-Result<Loaded> LoadFolderWithinMemory(const std::string& folder) {
+Result<Loaded> LoadFolderWithinMemory(const std::string& folder, const std::atomic<bool>* cancel = nullptr) {
   try {
-    return LoadFolder(folder);
+    return LoadFolder(folder, cancel);
   } catch (const std::bad_alloc&) {
     return Error{Code::kExhausted, folder + ": does not fit into memory; give the worker more"};
   }
@@ -49,11 +50,12 @@ const Loaded::Part* Loaded::Find(const std::string& name) const {
   return nullptr;
 }
 
-Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model) {
+Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
+                          const std::atomic<bool>* cancel) {
   RM_ASSIGN(const std::vector<int64_t> steps, StepsIn(folder));
   std::vector<std::string> skipped;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step));
+    auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step), cancel);
     if (!loaded.ok()) {
       // Fall back to an older checkpoint only after damage (or a failed read). If this process may not read
       // it, has too little memory, or does not know its version, a silent fallback would lose steps.

@@ -104,12 +104,16 @@ Status TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) 
 }
 
 Status TrainState::Initialise(const engine::Model& model, uint64_t seed) {
+  FillInitial(model, seed);
+  return Adopt(0, {}, 0);
+}
+
+void TrainState::FillInitial(const engine::Model& model, uint64_t seed, const std::atomic<bool>* cancel) {
   const Arrays& host = host_[current_];
-  model.Initialise(seed, host.params);
+  model.Initialise(seed, host.params, cancel);
   std::ranges::fill(host.state0, 0.0f);
   std::ranges::fill(host.state1, 0.0f);
   std::ranges::fill(images_[current_].exponents, numerics::kUnknown);
-  return Adopt(0, {}, 0);
 }
 
 void TrainState::Discard() {

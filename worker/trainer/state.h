@@ -94,6 +94,9 @@ class TrainState {
   Status Adopt(int64_t step, const data::Cursor& cursor, double loss);
   // Sets the state before the first step.
   Status Initialise(const engine::Model& model, uint64_t seed);
+  // The first half of Initialise: fills the host's copy, which Adopt(0, {}, 0) then takes. May run on another
+  // thread while this one does not use the copy. Returns early soon after *cancel becomes true.
+  void FillInitial(const engine::Model& model, uint64_t seed, const std::atomic<bool>* cancel = nullptr);
   // Marks the state as absent: a transfer is about to overwrite it.
   void Discard();
 

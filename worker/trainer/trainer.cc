@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "base/hash.h"
@@ -30,8 +31,13 @@ namespace {
 // An order must follow a failed operation: a member died, and the coordinator learns of it independently.
 // Without an order, this member is the one that is cut off.
 constexpr Duration kOrderLimit = seconds(30);
-// Period of keepalives while ranks wait for a disk: well below the deadline of a collective.
-constexpr Duration kKeepalivePeriod = seconds(5);
+// How long rank 0 waits for a disk before it looks for an order again.
+constexpr Duration kDiskPoll = milliseconds(10);
+// A failed last checkpoint is tried again for this long: a disk that is full, or a server that is away, for a
+// moment must not cost the result of the whole run. The state stays in memory meanwhile.
+constexpr Duration kSaveRetries = seconds(120);
+constexpr Duration kFirstSavePause = seconds(1);
+constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
 constexpr int kExitFenced = 75;
@@ -190,16 +196,11 @@ Status Trainer::CheckRdma() {
 
 Status Trainer::Synchronize(const NewGeneration& formed) {
   std::vector<int32_t> sources = formed.sources;
+  // A load that an earlier generation started is of no use when another member has the state or loads it.
+  if (!sources.empty() || comm_->rank() != 0) loader_.reset();
   if (sources.empty()) {
     sources = {0};
-    std::optional<Result<checkpoint::Loaded>> found;
-    const auto look = [&] {
-      if (!parts_.config.checkpoint_path.empty())
-        found = checkpoint::LoadNewest(parts_.config.checkpoint_path, fingerprint_);
-    };
-    if (comm_->rank() == 0) parts_.page->SetActivity(Activity::kStarting);
-    RM_TRY(RunOnRootWithKeepalive(comm_.get(), 0, look, kKeepalivePeriod));
-    if (comm_->rank() == 0) RM_TRY(LoadOrInitialize(found));
+    RM_TRY(LoadOnRoot());
   } else if (std::ranges::find(sources, comm_->rank()) != sources.end()) {
     if (state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back())
       state_->RollBack();
@@ -236,19 +237,39 @@ Status Trainer::CompareWithVote(const NewGeneration& formed) {
                            formed.start_step)};
 }
 
-Status Trainer::LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found) {
-  if (found.has_value() && found->ok()) {
-    const checkpoint::Loaded& loaded = **found;
-    for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint skipped: {}", skipped);
-    return Load(loaded);
+Status Trainer::LoadOnRoot() {
+  if (comm_->rank() == 0) {
+    parts_.page->SetActivity(Activity::kStarting);
+    if (loader_ == nullptr) {
+      state_->Discard();  // no longer wanted, and the loader may overwrite it
+      loader_ = std::make_unique<StateLoader>(StateLoader::Options{.folder = parts_.config.checkpoint_path,
+                                                                   .fingerprint = fingerprint_,
+                                                                   .model = parts_.model.get(),
+                                                                   .seed = parts_.config.seed,
+                                                                   .state = state_.get()});
+    }
   }
-  if (found.has_value() && found->error().code != Code::kNotFound) {
+  RM_TRY(
+      WaitForRoot(comm_.get(), 0, &parts_.channel->cancelled(), [this] { return loader_->Wait(kDiskPoll); }));
+  if (comm_->rank() != 0) return Ok();
+  const std::unique_ptr<StateLoader> loader = std::move(loader_);
+  return AdoptLoaded(*loader);
+}
+
+Status Trainer::AdoptLoaded(const StateLoader& loader) {
+  const std::optional<Result<checkpoint::Loaded>>& found = loader.found();
+  if (!found.has_value()) {
+    RM_TRY(state_->Adopt(0, {}, 0));
+    log::Info("starting from seed={} parameters={}", parts_.config.seed, layout_.trainable);
+    return Ok();
+  }
+  if (!found->ok()) {
     fatal_ = found->error().message;
     return found->error();
   }
-  RM_TRY(state_->Initialise(*parts_.model, parts_.config.seed));
-  log::Info("starting from seed={} parameters={}", parts_.config.seed, layout_.trainable);
-  return Ok();
+  const checkpoint::Loaded& loaded = **found;
+  for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint skipped: {}", skipped);
+  return Load(loaded);
 }
 
 Status Trainer::Load(const checkpoint::Loaded& loaded) {
@@ -355,11 +376,14 @@ Status Trainer::Finish(bool finished) {
   return Ok();
 }
 
+Status Trainer::EnsureWriter() {
+  if (writer_ != nullptr) return Ok();
+  RM_ASSIGN(writer_, checkpoint::Writer::Create(parts_.config.checkpoint_path, parts_.config.checkpoint_keep,
+                                                parts_.member));
+  return Ok();
+}
+
 Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
-  if (writer_ == nullptr) {
-    RM_ASSIGN(writer_, checkpoint::Writer::Create(parts_.config.checkpoint_path,
-                                                  parts_.config.checkpoint_keep, parts_.member));
-  }
   checkpoint::Snapshot snapshot;
   snapshot.step = state_->step();
   snapshot.model = fingerprint_;
@@ -372,7 +396,8 @@ Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
 }
 
 Status Trainer::SaveCheckpoint() {
-  if (writer_ != nullptr && !writer_->Idle(kCheckpointPatience)) {
+  RM_TRY(EnsureWriter());
+  if (!writer_->Idle(kCheckpointPatience)) {
     log::Warn(
         "checkpoint of step {}: skipped, the previous one is still being written; "
         "increase spec.checkpoint.everySteps to give the disk more time",
@@ -384,29 +409,64 @@ Status Trainer::SaveCheckpoint() {
 }
 
 Status Trainer::SaveLastCheckpoint() {
-  Status saved;
-  checkpoint::Snapshot snapshot;
   parts_.page->SetActivity(comm_->rank() == 0 ? Activity::kSaving : Activity::kWaiting);
-  if (comm_->rank() == 0) {
-    if (auto taken = TakeSnapshot(); taken.ok()) {
-      snapshot = std::move(taken).value();
-    } else {
-      saved = taken.error();
-    }
-  }
-  const auto write = [&] {
-    if (saved.ok()) saved = writer_->Start(snapshot);
-    if (saved.ok()) saved = writer_->Wait();
+  Status saved;
+  const auto done = [&] {
+    const Result<bool> tried = TryToSaveLast();
+    if (!tried.ok()) saved = tried.error();
+    return !tried.ok() || *tried;
   };
-  const Status all = RunOnRootWithKeepalive(comm_.get(), 0, write, kKeepalivePeriod);
+  RM_TRY(WaitForRoot(comm_.get(), 0, &parts_.channel->cancelled(), done));
   if (!saved.ok()) {
-    fatal_ =
-        fmt::format("the checkpoint of step {} could not be written: {}; free some disk space and run again",
-                    state_->step(), saved.error().message);
+    fatal_ = fmt::format(
+        "the checkpoint of step {} could not be written within {:.0f} s: {}; free some disk space and run "
+        "again",
+        state_->step(), ToSeconds(kSaveRetries), saved.error().message);
     return saved;
   }
   if (comm_->rank() == 0) ReportPublished();
-  return all;
+  return Ok();
+}
+
+Result<bool> Trainer::TryToSaveLast() {
+  if (last_save_.step != state_->step()) {
+    last_save_ = {};
+    last_save_.step = state_->step();
+  }
+  LastSave& save = last_save_;
+  if (Now() < save.next_attempt) {
+    std::this_thread::sleep_for(kDiskPoll);
+    return false;
+  }
+  Result<bool> written = WriteLast();
+  if (written.ok()) return written;
+  save.started = false;
+  const Time now = Now();
+  if (!save.failing_since.has_value()) save.failing_since = now;
+  if (now - *save.failing_since > kSaveRetries) return written.error();
+  save.pause = save.pause == Duration::zero() ? kFirstSavePause : std::min(save.pause * 2, kLongestSavePause);
+  save.next_attempt = now + save.pause;
+  parts_.page->Heartbeat();  // the hang watch limits each attempt
+  const std::string text = fmt::format("{}; the last checkpoint is tried again in {:.0f} s",
+                                       written.error().message, ToSeconds(save.pause));
+  log::Error("{}", text);
+  reporter_.CheckpointFailed(text);
+  return false;
+}
+
+Result<bool> Trainer::WriteLast() {
+  RM_TRY(EnsureWriter());
+  // A write may be in progress: of a periodic checkpoint, or of this one, started by an earlier generation.
+  if (!writer_->Idle(kDiskPoll)) return false;
+  if (!last_save_.started) {
+    RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
+    log::Info("writing the last checkpoint step={}", snapshot.step);
+    RM_TRY(writer_->Start(snapshot));
+    last_save_.started = true;
+    return false;
+  }
+  RM_TRY(writer_->Wait());
+  return true;
 }
 
 void Trainer::ReportPublished() {

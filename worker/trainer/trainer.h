@@ -18,6 +18,7 @@
 #include "worker/trainer/agent_channel.h"
 #include "worker/trainer/reporter.h"
 #include "worker/trainer/run_config.h"
+#include "worker/trainer/state_loader.h"
 #include "worker/trainer/step.h"
 #include "worker/trainer/validate.h"
 
@@ -56,7 +57,9 @@ class Trainer {
   Status Synchronize(const rendezvous::NewGeneration& formed);
   // Compares the state that this member fetched with the hashes of the members' vote.
   Status CompareWithVote(const rendezvous::NewGeneration& formed);
-  Status LoadOrInitialize(const std::optional<Result<checkpoint::Loaded>>& found);
+  // Collective: gets the first state on rank 0, and returns when it is there.
+  Status LoadOnRoot();
+  Status AdoptLoaded(const StateLoader& loader);
   Status Load(const checkpoint::Loaded& loaded);
   // Trains until the last step or a boundary at which the members pause.
   Status RunSteps();
@@ -65,8 +68,14 @@ class Trainer {
   Status Finish(bool finished);
   // Starts a checkpoint in the background; skips it while the previous one is still being written.
   Status SaveCheckpoint();
-  // Collective: writes the last checkpoint on rank 0 and returns when it is written.
+  // Collective: writes the last checkpoint on rank 0 and returns when it is written. A generation that ends
+  // before leaves the write in progress, and the next one waits for it.
   Status SaveLastCheckpoint();
+  // One call of a loop on rank 0: starts the write of the last checkpoint, or waits for it for a moment.
+  // Returns whether it is written. After a failure it tries again for kSaveRetries.
+  Result<bool> TryToSaveLast();
+  Result<bool> WriteLast();
+  Status EnsureWriter();
   Result<checkpoint::Snapshot> TakeSnapshot();
   void ReportPublished();
   void Disconnect();
@@ -81,6 +90,16 @@ class Trainer {
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // reduces device memory; uses comm_; may be null
   std::unique_ptr<checkpoint::Writer> writer_;  // created when this member first writes a checkpoint
+  std::unique_ptr<StateLoader> loader_;  // of the first state; outlives generations until one has adopted it
+  // Of the last checkpoint on rank 0.
+  struct LastSave {
+    int64_t step = -1;
+    bool started = false;
+    std::optional<Time> failing_since;
+    Duration pause{};  // before the next attempt
+    Time next_attempt{};
+  };
+  LastSave last_save_;
   Reporter reporter_;
   std::optional<std::string> fatal_;        // why the job cannot continue
   std::optional<std::string> unreachable_;  // why not, in case the unreachable peers turn out to be alive

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -17,65 +16,77 @@
 namespace ringmaster::trainer {
 namespace {
 
-// Runs `work` on rank 0 of three ranks, whose collectives have a deadline of two seconds. Returns each rank's
-// status.
-std::vector<Status> RunOnThreeRanks(const std::function<void()>& work, Duration period) {
-  constexpr int kWorld = 3;
-  std::vector<std::unique_ptr<fabric::Fabric>> fabrics;
-  std::vector<std::string> addresses;
-  for (int r = 0; r < kWorld; ++r) {
-    fabrics.push_back(
-        fabric::Fabric::Create({.transport = "shm", .timeout = seconds(2), .host_id = ""}).value());
-    addresses.push_back(fabrics.back()->Address());
-  }
-  std::vector<Status> ends(kWorld);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < kWorld; ++r) {
-    threads.emplace_back([&, r] {
-      const auto comm = fabrics[r]->Connect({1, r, addresses}).value();
-      ends[r] = RunOnRootWithKeepalive(comm.get(), 0, work, period);
-      if (ends[r].ok()) ends[r] = comm->Barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return ends;
-}
+constexpr int kWorld = 3;
+constexpr Duration kTimeout = milliseconds(600);  // of collectives
 
-// Takes longer than that deadline, like a slow disk.
-void TakeLong() {
-  const Time end = Now() + seconds(5);
-  while (!(Now() >= end)) std::this_thread::sleep_for(milliseconds(10));
-}
+// Three ranks, threads of this process, whose rank 0 has work.
+class WaitForRootTest : public ::testing::Test {
+ protected:
+  // Runs `done` on rank 0 and returns each rank's status.
+  std::vector<Status> Run(const std::function<bool()>& done) {
+    std::vector<std::unique_ptr<fabric::Fabric>> fabrics;
+    std::vector<std::string> addresses;
+    for (int r = 0; r < kWorld; ++r) {
+      fabrics.push_back(
+          fabric::Fabric::Create(
+              {.transport = "shm", .timeout = kTimeout, .host_id = "", .on_wait = [this] { ++waits_; }})
+              .value());
+      addresses.push_back(fabrics.back()->Address());
+    }
+    std::vector<Status> ends(kWorld);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < kWorld; ++r) {
+      threads.emplace_back([&, r] {
+        const auto comm = fabrics[static_cast<size_t>(r)]->Connect({1, r, addresses}).value();
+        Status& end = ends[static_cast<size_t>(r)];
+        end = WaitForRoot(comm.get(), 0, &cancel_, done);
+        if (end.ok()) end = comm->Barrier();
+        if (!end.ok()) fabrics[static_cast<size_t>(r)]->Abort(1);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return ends;
+  }
+  // The others have waited for about `timeouts` times the timeout.
+  void AwaitWaits(int timeouts) const {
+    while (waits_ < 12 * (kWorld - 1) * timeouts) std::this_thread::yield();
+  }
+  std::atomic<int> waits_{0};
+  std::atomic<bool> cancel_{false};
+};
 
-TEST(RunOnRootWithKeepalive, TheOthersWaitLongerThanTheCollectiveDeadline) {
-  std::atomic<int> done{0};
-  const auto work = [&] {
-    TakeLong();
-    ++done;
-  };
-  for (const Status& end : RunOnThreeRanks(work, milliseconds(50)))
+TEST_F(WaitForRootTest, TheOthersWaitLongerThanTheTimeoutOfCollectives) {
+  BackgroundWork work([this] { AwaitWaits(3); });
+  for (const Status& end : Run([&] { return work.Wait(milliseconds(10)); }))
     EXPECT_TRUE(end.ok()) << end.error().message;
-  EXPECT_EQ(done, 1);
 }
 
-TEST(RunOnRootWithKeepalive, WithoutAKeepaliveTheDeadlineExpires) {
-  std::atomic<int> done{0};
-  const auto work = [&] {
-    TakeLong();
-    ++done;
-  };
-  const std::vector<Status> ends = RunOnThreeRanks(work, seconds(60));
-  EXPECT_EQ(ends[1].error().code, Code::kDeadlineExceeded);
-  EXPECT_EQ(ends[2].error().code, Code::kDeadlineExceeded);
-  EXPECT_EQ(done, 1) << "the work was not completed";
+// An order of the coordinator must be answered within seconds, while a disk may take minutes.
+TEST_F(WaitForRootTest, ACancelledRootReturnsWhileItsWorkGoesOn) {
+  std::atomic<bool> release{false};
+  std::atomic<bool> ended{false};
+  BackgroundWork work([&] {
+    while (!release) std::this_thread::yield();
+    ended = true;
+  });
+  std::atomic<int> polls{0};
+  const std::vector<Status> ends = Run([&] {
+    if (++polls == 3) cancel_ = true;
+    return work.Wait(milliseconds(1));
+  });
+  EXPECT_EQ(ends[0].error().code, Code::kCancelled);
+  EXPECT_FALSE(ends[1].ok());
+  EXPECT_FALSE(ends[2].ok());
+  EXPECT_FALSE(ended);
+  // The next generation adopts it.
+  release = true;
+  EXPECT_TRUE(work.Wait(seconds(60)));
+  EXPECT_TRUE(ended);
 }
 
-TEST(RunOnRootWithKeepalive, AnExceptionOfTheWorkIsRethrown) {
-  const auto fabric =
-      fabric::Fabric::Create({.transport = "shm", .timeout = seconds(2), .host_id = ""}).value();
-  const auto comm = fabric->Connect({1, 0, {fabric->Address()}}).value();
-  const auto work = [] { throw std::bad_alloc(); };
-  EXPECT_THROW((void)RunOnRootWithKeepalive(comm.get(), 0, work, milliseconds(50)), std::bad_alloc);
+TEST(BackgroundWork, AnExceptionOfTheWorkIsRethrown) {
+  BackgroundWork work([] { throw std::bad_alloc(); });
+  EXPECT_THROW((void)work.Wait(seconds(60)), std::bad_alloc);
 }
 
 }  // namespace
