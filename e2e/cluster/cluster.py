@@ -137,6 +137,13 @@ class Cluster:
         """Returns {"components": {name: "running" | "ended with CODE"}, "pids": {name: pid}}."""
         return self._ask(verb="status")
 
+    def wake_clients(self):
+        """Restarts Kubernetes' own clients of the API server. After an outage their watches return only after client-go's
+        delay, which grows to a minute and adds up over outages less than two minutes apart: a pod was bound 97 s after an
+        outage of 5 s that followed one of 45 s."""
+        for name in ("kcm", "scheduler", "kwok"):
+            self.component(name).restart()
+
     def compact(self):
         """Deletes the history in etcd and in the API server: watches end, and a request that continues from an old
         resourceVersion or list gets 410. Returns the revision of etcd."""

@@ -17,11 +17,6 @@ from cluster import ApiError, Cluster, ClusterError, KubectlError
 
 HERE = pathlib.Path(cluster.__file__).resolve().parent
 
-# After an outage, the scheduler and kwok open their watches again within 60 s: client-go's reflector doubles its delay to at
-# most 30 s, adds up to as much again at random, and forgets an earlier outage only after two quiet minutes. So the outage of
-# etcd adds to that of the API server. The rest is for a busy machine.
-WATCHES_BACK_S = 150
-
 
 def pod(name, gpus=0, group=None, **metadata):
     spec = {"containers": [{"name": "main", "image": "registry.local/none:1"}], "restartPolicy": "Never"}
@@ -55,9 +50,9 @@ class WithCluster(unittest.TestCase):
     def delete_pod(self, name, query=""):
         self.c.api.request("DELETE", f"/api/v1/namespaces/default/pods/{name}{query}")
 
-    def wait_phase(self, name, phase, timeout_s=60):
+    def wait_phase(self, name, phase):
         return self.c.wait(lambda: self.pod(name)["status"].get("phase") == phase and self.pod(name),
-                           f"pod {name} is {phase}", timeout_s)
+                           f"pod {name} is {phase}")
 
     def gone(self, path):
         try:
@@ -277,8 +272,10 @@ class Faults(WithCluster):
             with self.subTest(name=name):
                 self.c.component(name).restart()
                 self.c.wait(lambda: self.found("/readyz"), "the API server is ready")
+                if name in ("etcd", "apiserver"):
+                    self.c.wake_clients()
                 self.c.wait(lambda: self.created(f"after-{name}"), "a pod is created")
-                self.wait_phase(f"after-{name}", "Running", timeout_s=WATCHES_BACK_S)
+                self.wait_phase(f"after-{name}", "Running")
 
     def created(self, name):
         try:

@@ -122,13 +122,7 @@ class Faults(unittest.TestCase):
 
     def restart(self, name):
         self.cluster.component(name).restart()
-        self.wake_others()
-
-    def wake_others(self):
-        """Restarts Kubernetes' own components, which reconnect only after up to half a minute, longer with each outage. The
-        tests do not test that."""
-        for name in ("kcm", "scheduler", "kwok"):
-            self.cluster.component(name).restart()
+        self.cluster.wake_clients()
 
     def kill_pod(self, name):
         pods = [pod for pod in self.rig.live(name) if pod["status"]["phase"] == "Running"]
@@ -167,7 +161,7 @@ class Faults(unittest.TestCase):
         self.cluster.component("apiserver").stop()
         time.sleep(12)  # the outage under test
         self.cluster.component("apiserver").start()
-        self.wake_others()
+        self.cluster.wake_clients()
         self.fail_and_wait(name, 2, 3)
         self.assertIsNone(operator.process.poll())
 
