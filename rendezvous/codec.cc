@@ -39,6 +39,10 @@ void Visit(V& v, Down& m) {
   v("member", m.member), v("evidence", m.evidence), v("exitCode", m.exit_code), v("message", m.message);
 }
 template <class V>
+void Visit(V& v, OperationFailed& m) {
+  v("generation", m.generation), v("member", m.member), v("message", m.message), v("permanent", m.permanent);
+}
+template <class V>
 void Visit(V& v, Leave& m) {
   v("reason", m.reason);
 }
@@ -98,8 +102,8 @@ void Visit(V& v, Exit& m) {
 
 // In the order of Message's alternatives.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
-    "hello", "join",    "status",  "down",          "leave", "progress", "done", "fatal",
-    "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts"};
+    "hello", "join",    "status",  "down",          "leave", "progress", "done",  "fatal",
+    "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts", "operationFailed"};
 
 // ---- values -> JSON
 // -----------------------------------------------------------------------------------------

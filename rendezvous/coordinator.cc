@@ -10,6 +10,11 @@
 #include "base/check.h"
 
 namespace ringmaster::rendezvous {
+namespace {
+
+constexpr int32_t kPermanent = 64;  // exit code: a restart would not help
+
+}  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options) : options_(options) {
   CHECK(options_.min >= 1 && options_.min <= options_.max, "min {} max {}", options_.min, options_.max);
@@ -29,7 +34,7 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
   // The server calls at least at every silence check. A longer gap means that this process was suspended: the
   // agents were not silent, so the gap does not count.
   if (const Duration gap = now - last_on_; gap > options_.unresponsive_limit / 2) {
-    for (auto& [agent, peer] : peers_) peer.heard += gap;
+    ShiftTimes(gap);
   }
   last_on_ = now;
 
@@ -48,6 +53,8 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
     options_.target = limits->target;
     options_.max = limits->max;
     if (WantsBoundary()) boundary_at_ = std::min(boundary_at_, now + options_.growth_window);
+  } else if (const auto* ended = std::get_if<PodEnded>(&event)) {
+    OnPodEnded(ended->pod, now);
   } else if (std::holds_alternative<RequestStop>(event)) {
     if (!stop_requested_ && !ended_) {
       stop_requested_ = report_dirty_ = true;
@@ -56,8 +63,29 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
     }
   }
   if (now >= silence_check_at_) CheckSilence(now);
+  if (now >= awaited_check_at_) CheckAwaited(now);
+  if (failed_operation_ && now >= failed_operation_->due) CheckOperation(now);
   Advance(now);
   if (report_dirty_) RefreshReport();
+}
+
+// This process was suspended: its agents were neither silent nor late, and what they sent waits in its
+// sockets.
+void Coordinator::ShiftTimes(Duration gap) {
+  const auto shift = [gap](Time& time) {
+    if (time != kNever) time += gap;
+  };
+  for (auto& [agent, peer] : peers_) {
+    shift(peer.heard);
+    shift(peer.lost_at);
+  }
+  if (change_) {
+    for (Participant& participant : change_->participants) shift(participant.deadline);
+  }
+  if (failed_operation_) shift(failed_operation_->due);
+  for (Time* time : {&abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_, &stepped_at_}) {
+    shift(*time);
+  }
 }
 
 void Coordinator::OnConnected(const AgentConnected& event, Time now) {
@@ -106,10 +134,40 @@ void Coordinator::OnDisconnected(ConnectionId connection, Time now) {
   MarkUnreachable(peer, now);
 }
 
+// A reset looks like a death until the agent connects again or another step commits: a commit needs every
+// member. Peers of a dead trainer report a failed operation.
 void Coordinator::MarkUnreachable(Peer& peer, Time now) {
-  if (peer.lost_at == kNever) peer.lost_at = now;
+  const bool first = peer.lost_at == kNever;
+  if (first) peer.lost_at = now;
   report_dirty_ = true;
-  MemberLost(peer, InCurrent(peer), now);
+  const bool in_current = InCurrent(peer);
+  if (first && active_ && in_current && !peer.unresponsive && !failed_operation_) {
+    peer.awaited = true;
+    awaited_check_at_ = std::min(awaited_check_at_, now + options_.unresponsive_limit);
+    if (!change_) return;
+    // It may have missed the Prepare. Once it has joined again, it gets one.
+    for (Participant& participant : change_->participants) {
+      if (participant.peer == &peer) participant.status.reset();
+    }
+    return;
+  }
+  if (!peer.awaited) MemberLost(peer, in_current, now);
+}
+
+void Coordinator::CheckAwaited(Time now) {
+  awaited_check_at_ = kNever;
+  const Duration limit = UnresponsiveLimit();
+  for (auto& [agent, peer] : peers_) {
+    if (!peer.awaited) continue;
+    const Time due =
+        std::min(std::max(peer.lost_at, stepped_at_) + limit, peer.lost_at + options_.silence_limit);
+    if (now < due && !failed_operation_) {
+      awaited_check_at_ = std::min(awaited_check_at_, due);
+      continue;
+    }
+    peer.awaited = false;
+    MemberLost(peer, InCurrent(peer), now);
+  }
 }
 
 void Coordinator::MemberLost(const Peer& peer, bool was_member, Time now) {
@@ -180,8 +238,44 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
   } else if (const auto* done = std::get_if<Done>(&message)) {
     OnDone(peer, *done, now);
   } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
-    CountFailure(peer, {peer.pod, "exit", fatal->exit_code, fatal->message});
-    End(GangPhase::kFailed, fatal->exit_code, fatal->message);
+    OnFatal(peer, *fatal);
+  } else if (const auto* failed = std::get_if<OperationFailed>(&message)) {
+    OnOperationFailed(peer, *failed, now);
+  }
+}
+
+// The trainers of this generation cannot continue. If one of them is dead, its loss shows by other means.
+void Coordinator::OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now) {
+  if (!active_ || !InCurrent(peer) || peer.member != failed.member) return;
+  if (failed.generation != current_.generation || failed_operation_) return;
+  AddEvent(EventKind::kOperationFailed, peer.pod + ": " + failed.message);
+  failed_operation_ = {&peer, now + options_.operation_limit, failed};
+  if (AwaitsMember()) awaited_check_at_ = now;
+}
+
+// No loss explains the failed operation: every member lives and is connected.
+void Coordinator::CheckOperation(Time now) {
+  const FailedOperation failed = *std::exchange(failed_operation_, std::nullopt);
+  if (!active_ || abort_at_ != kNever) return;
+  if (failed.report.permanent) {
+    OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message});
+    return;
+  }
+  report_.last_failure = {failed.peer->pod, "operation", 0, failed.report.message};
+  StartChange(Urgency::kAbort, now);
+  change_->failure = true;
+}
+
+void Coordinator::OnFatal(Peer& peer, const Fatal& fatal) {
+  CountFailure(peer, {peer.pod, "exit", fatal.exit_code, fatal.message});
+  End(GangPhase::kFailed, fatal.exit_code, fatal.message);
+}
+
+void Coordinator::OnPodEnded(const std::string& pod, Time now) {
+  if (ended_) return;
+  for (auto& [agent, peer] : peers_) {
+    if (peer.pod != pod || peer.member.empty()) continue;
+    OnDown(peer, Down{peer.member, "eof", 0, "its processes have ended"}, now);
   }
 }
 
@@ -205,14 +299,19 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   if (peer.member == join.member) {
     // The same incarnation on a new connection. Repeat what may have been lost.
     peer.lost_at = kNever;
-    peer.loss_counted = false;
+    peer.awaited = peer.loss_counted = false;
     if (active_ && InCurrent(peer)) Send(peer, current_);
-    if (change_) AddToChange(peer, now);
+    if (change_) {
+      AddToChange(peer, now);
+    } else if (WantsBoundary()) {
+      boundary_at_ = std::min(boundary_at_, now + options_.growth_window);
+    }
     retry_at_ = now;
     return;
   }
   if (!peer.member.empty()) OnDown(peer, Down{peer.member, "exit", 0, "its trainer was restarted"}, now);
   peer.member = join.member;
+  peer.awaited = false;
   peer.address = join.address;
   peer.join_order = ++joins_;
   peer.lost_at = kNever;
@@ -265,7 +364,7 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   const bool in_current = InCurrent(peer);
   removed_.insert(peer.member);
   peer.member.clear();
-  peer.may_hold_state = false;
+  peer.may_hold_state = peer.awaited = false;
   peer.outvoted.reset();
   MemberLost(peer, in_current, now);
   if (peer.leaving) ReleasePeer(peer);
@@ -346,6 +445,7 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
   ReleaseLeavers();
   change_.reset();
   active_ = survivors_hold_ = false;
+  failed_operation_.reset();
   abort_at_ = boundary_at_ = kNever;
   retry_at_ = now;
   current_ = {};
@@ -370,6 +470,7 @@ void Coordinator::ErasePeer(Peer& peer) {
   if (change_)
     std::erase_if(change_->participants,
                   [&](const Participant& participant) { return participant.peer == &peer; });
+  if (failed_operation_ && failed_operation_->peer == &peer) failed_operation_.reset();
   report_dirty_ = true;
   peers_.erase(std::string(peer.agent));
 }
@@ -379,7 +480,7 @@ void Coordinator::EvictPeer(Peer& peer, const std::string& reason) {
   if (peer.connection != 0) Send(peer, rendezvous::Evict{peer.member, reason});
   peer.failed_member = peer.member;  // its Down is not a new failure
   peer.member.clear();
-  peer.may_hold_state = false;
+  peer.may_hold_state = peer.awaited = false;
   peer.outvoted.reset();
   report_dirty_ = true;
   if (peer.leaving) ReleasePeer(peer);
@@ -407,7 +508,7 @@ void Coordinator::RefreshReport() {
   for (const auto& [agent, peer] : peers_) {
     if (peer.reported_silent) silent.insert(peer.pod);
     if (peer.facts) r.facts.push_back({peer.pod, *peer.facts});
-    if (peer.usable()) by_member[peer.member] = &peer;
+    if (peer.usable() || peer.awaited) by_member[peer.member] = &peer;
     failed_starts = std::max(failed_starts, peer.failed_starts);
   }
   std::map<std::string, int32_t> members_of;

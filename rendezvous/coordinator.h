@@ -68,10 +68,17 @@ struct CoordinatorOptions {
   Duration boundary_deadline = seconds(30);
   // A member whose agent is unresponsive is left out: after this limit, or after two steps if that is longer,
   // when no step commits (a commit needs every member). silence_limit bounds the wait; only then does the
-  // report name the pod as silent, upon which the controller replaces it.
+  // report name the pod as silent, upon which the controller replaces it. A lost connection is treated alike:
+  // it may be a reset, and its agent connects again. A failed operation or the end of the pod shows the
+  // death.
   Duration unresponsive_limit = milliseconds(700);  // agents send five messages a second: three are missing
   Duration silence_limit = seconds(3);              // REQUIRES: at least unresponsive_limit
   Duration holder_grace = seconds(3);               // how long I4 waits for an unreachable holder
+  // The same for a new coordinator that no holder has reached while fewer than `target` members have joined:
+  // the name server may lead agents to its predecessor for long.
+  Duration resumed_grace = seconds(60);
+  // How long a failed operation waits for the loss that explains it. Then the members try again.
+  Duration operation_limit = seconds(10);
 };
 
 // ---- events
@@ -91,10 +98,13 @@ struct SetLimits {
   int32_t target = 1;
   int32_t max = 1;
 };
+struct PodEnded {  // all processes of this pod have ended; REQUIRES: before another pod of this name connects
+  std::string pod;
+};
 struct RequestStop {};  // suspend, Ctrl-C: write a checkpoint, then end
 struct TimePassed {};
-using CoordinatorEvent =
-    std::variant<AgentConnected, AgentDisconnected, MessageFrom, SetLimits, RequestStop, TimePassed>;
+using CoordinatorEvent = std::variant<AgentConnected, AgentDisconnected, MessageFrom, SetLimits, PodEnded,
+                                      RequestStop, TimePassed>;
 
 // ---- outputs
 struct SendTo {
@@ -131,6 +141,7 @@ class Coordinator {
     ConnectionId connection = 0;
     Time heard;                    // when its last message arrived
     Time lost_at = kNever;         // since when it is disconnected or unresponsive
+    bool awaited = false;          // disconnected, but steps may yet show that its member lives
     bool unresponsive = false;     // connected, but silent, and therefore left out
     bool reported_silent = false;  // silent beyond silence_limit: the report names it
     bool loss_counted = false;     // the loss of its member is in worker_failures
@@ -168,10 +179,16 @@ class Coordinator {
   void OnFacts(Peer& peer, const Facts& facts);
   void OnStatus(Peer& peer, const MemberStatus& status);
   void OnDown(Peer& peer, const Down& down, Time now);
+  void OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now);
+  void OnFatal(Peer& peer, const Fatal& fatal);
+  void OnPodEnded(const std::string& pod, Time now);
   void OnLeave(Peer& peer, const Leave& leave, Time now);
   void OnProgress(Peer& peer, const Progress& progress, Time now);
   void OnDone(Peer& peer, const Done& done, Time now);
+  void ShiftTimes(Duration gap);
   void CheckSilence(Time now);
+  void CheckAwaited(Time now);
+  void CheckOperation(Time now);
   Duration UnresponsiveLimit() const;
   void MarkHeard(Peer& peer, Time now);
   void MarkUnreachable(Peer& peer, Time now);  // unless it reconnects, its member is left out
@@ -200,6 +217,7 @@ class Coordinator {
 
   bool InCurrent(const Peer& peer) const;
   bool CurrentBroken() const;  // a member of the current generation is lost
+  bool AwaitsMember() const;   // a member of the current generation is disconnected and may return
   bool WantsBoundary() const;  // a join, leave, stop or shrink is pending
   // I4: until when to wait for unreachable holders. `fresh`: a source is a member of the current generation.
   std::optional<Time> AwaitHoldersUntil(const RecoveryPlan& plan, bool fresh, Time now) const;
@@ -225,6 +243,13 @@ class Coordinator {
   bool active_ = false;    // current_ trains, as far as the coordinator knows
   std::optional<MembershipChange> change_;
   Time abort_at_ = kNever;
+  Time awaited_check_at_ = kNever;
+  struct FailedOperation {
+    Peer* peer = nullptr;
+    Time due;  // then the members try again
+    OperationFailed report;
+  };
+  std::optional<FailedOperation> failed_operation_;  // the first one of the current generation
   Time boundary_at_ = kNever;
   Time first_join_ = kNever;
   Time last_join_;

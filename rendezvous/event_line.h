@@ -15,7 +15,8 @@ enum class EventKind : uint8_t {
   kWorkerSilent,
   kWorkerLeaving,
   kPaused,
-  kDeviceFault,  // a GPU of a worker has a fault
+  kOperationFailed,  // between the members of a generation
+  kDeviceFault,      // a GPU of a worker has a fault
 };
 
 struct EventLine {
@@ -38,6 +39,8 @@ constexpr const char* ReasonOf(EventKind kind) {
       return "WorkerLeaving";
     case EventKind::kPaused:
       return "Paused";
+    case EventKind::kOperationFailed:
+      return "OperationFailed";
     case EventKind::kDeviceFault:
       return "DeviceTrouble";
   }
@@ -46,7 +49,7 @@ constexpr const char* ReasonOf(EventKind kind) {
 
 constexpr bool IsWarning(EventKind kind) {
   return kind == EventKind::kWorkerFailed || kind == EventKind::kWorkerSilent || kind == EventKind::kPaused ||
-         kind == EventKind::kDeviceFault;
+         kind == EventKind::kOperationFailed || kind == EventKind::kDeviceFault;
 }
 
 }  // namespace ringmaster::rendezvous

@@ -28,11 +28,10 @@ std::vector<MemberCommand> MemberCore::Take() { return std::exchange(commands_, 
 void MemberCore::On(const MemberEvent& event, Time now) {
   if (stage_ == Stage::kEnded) return;
   if (std::holds_alternative<Started>(event)) {
-    connect_at_ = restart_at_ = disconnected_since_ = now;
+    connect_at_ = restart_at_ = now;
   } else if (std::holds_alternative<Connected>(event)) {
     OnConnected(now);
   } else if (std::holds_alternative<Disconnected>(event)) {
-    if (connected_) disconnected_since_ = now;
     connected_ = false;
     ping_at_ = kNever;
     connect_at_ = now + connect_backoff_;
@@ -59,11 +58,6 @@ void MemberCore::OnTick(Time now) {
     } else {
       Finish(end_code_, end_reason_);
     }
-    return;
-  }
-  if (!connected_ && options_.give_up_after > Duration::zero() &&
-      now - disconnected_since_ >= options_.give_up_after) {
-    Finish(1, "no coordinator");
     return;
   }
   if (now >= connect_at_) {
@@ -98,6 +92,7 @@ void MemberCore::OnConnected(Time now) {
     progress.records.assign(recent_.begin(), recent_.end());
     SendToCoordinator(std::move(progress));
   }
+  if (failed_) SendToCoordinator(*failed_);
   if (done_) SendToCoordinator(*done_);
   if (stage_ == Stage::kLeaving) SendToCoordinator(Leave{"terminated"});
   if (fatal_) SendToCoordinator(*fatal_);
@@ -119,6 +114,7 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
     prepared_ = prepare->generation;
     prepare_forwarded_ = true;
     status_.reset();
+    failed_.reset();
     commands_.push_back(SendTrainer{*prepare});
   } else if (const auto* next = std::get_if<NewGeneration>(&message)) {
     // It may be addressed to an earlier incarnation that has died in the meantime.
@@ -154,6 +150,12 @@ void MemberCore::OnTrainer(const Message& message, Time now) {
     progress_ = *progress;
     progress_.records.clear();
     SendToCoordinator(*progress);
+  } else if (const auto* failed = std::get_if<OperationFailed>(&message)) {
+    // A Prepare may have crossed it.
+    if (failed->generation != forwarded_generation_ || forwarded_generation_ != prepared_) return;
+    failed_ = *failed;
+    failed_->member = member_;
+    SendToCoordinator(*failed_);
   } else if (const auto* done = std::get_if<Done>(&message)) {
     done_ = *done;
     SendToCoordinator(*done);
@@ -172,6 +174,7 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message,
   facts_.reset();
   status_.reset();
   prepare_forwarded_ = false;
+  failed_.reset();
   done_.reset();
   recent_.clear();
   // The coordinator evicted it, so it needs no Down.
@@ -255,11 +258,7 @@ void MemberCore::SendToCoordinator(Message message) {
 
 Time MemberCore::next_wakeup() const {
   if (stage_ == Stage::kEnded) return kNever;
-  Time wake = std::min({deadline_, connect_at_, ping_at_, restart_at_});
-  if (!connected_ && options_.give_up_after > Duration::zero()) {
-    wake = std::min(wake, disconnected_since_ + options_.give_up_after);
-  }
-  return wake;
+  return std::min({deadline_, connect_at_, ping_at_, restart_at_});
 }
 
 }  // namespace ringmaster::rendezvous

@@ -14,8 +14,10 @@
 // - Generation fence: a Prepare older than one already seen, and a NewGeneration that does not belong to the
 //   newest Prepare or was already delivered, are not forwarded to the trainer.
 // - Every new connection starts with a repetition of what the coordinator must not miss: Join, Leave, Done,
-//   Fatal, the last Down, the newest progress records. A repeated Prepare is answered from memory.
-// - Losing the coordinator does not interrupt the trainer. The agent reconnects with back-off.
+//   Fatal, OperationFailed, the last Down, the newest progress records. A repeated Prepare is answered from
+//   memory.
+// - Losing the coordinator does not interrupt the trainer. The agent reconnects with back-off, without end: a
+//   trainer that waits for an order keeps its state.
 #pragma once
 
 #include <deque>
@@ -45,8 +47,6 @@ struct MemberOptions {
   Duration leave_grace = seconds(100);
   // After Fatal: how long to wait for Exit before the agent exits without it.
   Duration fatal_grace = seconds(2);
-  // The agent exits with 1 after this long without a coordinator; zero: never.
-  Duration give_up_after = Duration::zero();
 };
 
 // ---- events
@@ -58,7 +58,8 @@ struct FromCoordinator {
   Message message;
 };
 struct FromTrainer {
-  Message message;  // Join (its `member` may be empty), Facts, MemberStatus, Progress, Done, Fatal
+  // Join (its `member` may be empty), Facts, MemberStatus, OperationFailed, Progress, Done, Fatal
+  Message message;
 };
 // The trainer is dead or must be treated as dead. Sent as soon as this is known, after everything in its
 // channel has been read. Evidence as in Down. The answer is KillTrainer, so that the trainer is certainly
@@ -152,7 +153,6 @@ class MemberCore {
   bool connected_ = false;
   Time connect_at_ = kNever;
   Duration connect_backoff_;
-  Time disconnected_since_;
   Time ping_at_ = kNever;
 
   Trainer trainer_ = Trainer::kNone;
@@ -168,7 +168,8 @@ class MemberCore {
   std::optional<MemberStatus> status_;   // the answer to `prepared_`
   std::optional<Join> join_;
   std::optional<Facts> facts_;
-  std::optional<Down> down_;  // of the last dead incarnation, until the next one joins
+  std::optional<Down> down_;               // of the last dead incarnation, until the next one joins
+  std::optional<OperationFailed> failed_;  // in the current generation
   std::optional<Done> done_;
   std::optional<Fatal> fatal_;
   std::deque<StepRecord> recent_;  // the newest records forwarded

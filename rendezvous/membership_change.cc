@@ -39,7 +39,8 @@ void Coordinator::Advance(Time now) {
     if (active_) {
       if (now < boundary_at_) return;
       boundary_at_ = kNever;
-      if (!WantsBoundary()) return;
+      // Its return, or its loss, causes the change.
+      if (!WantsBoundary() || AwaitsMember()) return;
       StartChange(Urgency::kBoundary, now);
       continue;
     }
@@ -58,9 +59,13 @@ void Coordinator::Advance(Time now) {
 bool Coordinator::CurrentBroken() const {
   return std::any_of(current_.members.begin(), current_.members.end(), [&](const Member& member) {
     return std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      return entry.second.member == member.id && entry.second.usable();
+      return entry.second.member == member.id && (entry.second.usable() || entry.second.awaited);
     });
   });
+}
+
+bool Coordinator::AwaitsMember() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.awaited; });
 }
 
 bool Coordinator::WantsBoundary() const {
@@ -133,6 +138,8 @@ void Coordinator::StartChange(Urgency urgency, Time now) {
   if (urgency == Urgency::kAbort) {
     abort_at_ = kNever;
     active_ = false;
+    failed_operation_.reset();
+    for (auto& [agent, peer] : peers_) peer.awaited = false;
   }
 }
 
@@ -188,6 +195,7 @@ void Coordinator::CompleteChange(Time now) {
   MembershipChange change = std::move(*change_);
   change_.reset();
   active_ = survivors_hold_ = false;
+  failed_operation_.reset();
   abort_at_ = boundary_at_ = kNever;
   report_dirty_ = true;
   std::erase_if(change.participants, [](const Participant& participant) { return !participant.status; });
@@ -262,6 +270,12 @@ std::optional<Time> Coordinator::AwaitHoldersUntil(const RecoveryPlan& plan, boo
   // A source one step behind the newest known step repeats that step bit for bit, so nothing is lost.
   if (fresh && !plan.sources.empty() && newest_step_ - plan.start_step < 2) return std::nullopt;
   Time until = std::max(now, HoldersDue());
+  if (options_.resumed && current_.generation == 0 && plan.sources.empty() && first_join_ != kNever &&
+      newest_step_ > std::max<int64_t>(report_.checkpoint_step, 0)) {
+    const auto joined =
+        std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.usable(); });
+    if (joined < options_.target) until = std::max(until, first_join_ + options_.resumed_grace);
+  }
   for (const auto& [agent, peer] : peers_) {
     if (!peer.usable() && peer.may_hold_state) until = std::max(until, peer.lost_at + options_.holder_grace);
   }
@@ -463,7 +477,8 @@ void Coordinator::End(GangPhase phase, int32_t code, const std::string& reason) 
 
 Time Coordinator::next_wakeup() const {
   if (ended_ || started_at_ == kNever) return kNever;
-  Time wake = std::min(silence_check_at_, abort_at_);
+  Time wake = std::min({silence_check_at_, abort_at_, awaited_check_at_});
+  if (failed_operation_) wake = std::min(wake, failed_operation_->due);
   if (change_) {
     for (const Participant& participant : change_->participants) {
       if (!participant.status) wake = std::min(wake, participant.deadline);

@@ -61,6 +61,16 @@ struct Down {
   bool operator==(const Down&) const = default;
 };
 
+// An operation between the members of `generation` failed, or takes so long that it must have failed. The
+// trainer keeps its state and waits for an order, however long the coordinator is away.
+struct OperationFailed {
+  Generation generation = 0;
+  std::string member;
+  std::string message;
+  bool permanent = false;  // another attempt with the same members would fail as well
+  bool operator==(const OperationFailed&) const = default;
+};
+
 // Planned leave (SIGTERM, drain, scale down): take this agent's member out at the next commit boundary.
 struct Leave {
   std::string reason;
@@ -191,6 +201,6 @@ struct Exit {
 };
 
 using Message = std::variant<Hello, Join, MemberStatus, Down, Leave, Progress, Done, Fatal, Ping, Welcome,
-                             Prepare, NewGeneration, Evict, Exit, Facts>;
+                             Prepare, NewGeneration, Evict, Exit, Facts, OperationFailed>;
 
 }  // namespace ringmaster::rendezvous

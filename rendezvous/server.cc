@@ -478,6 +478,9 @@ void Server::SetLimits(const std::string& job, int32_t min, int32_t target, int3
   impl_->PostEvent(job, rendezvous::SetLimits{min, target, max});
 }
 void Server::RequestStop(const std::string& job) { impl_->PostEvent(job, rendezvous::RequestStop{}); }
+void Server::ReportPodEnded(const std::string& job, const std::string& pod) {
+  impl_->PostEvent(job, PodEnded{pod});
+}
 void Server::SetAttempt(const std::string& job, int64_t attempt) { impl_->SetAttempt(job, attempt); }
 void Server::RemoveJob(const std::string& job) { impl_->RemoveJob(job); }
 Status Server::SetCertificate(const std::string& cert_pem, const std::string& key_pem) {

@@ -72,6 +72,8 @@ class Server {
   // Returns the number of authenticated connections.
   int32_t connected() const;
   void RequestStop(const std::string& job);
+  // All processes of this pod have ended. Call it before another pod of this name starts.
+  void ReportPodEnded(const std::string& job, const std::string& pod);
 
   // Stops accepting connections, sends queued messages (mostly Exit) for up to half a second, and ends the
   // thread. No callback runs after it returns. A second call does nothing.

@@ -130,6 +130,9 @@ class Session::Impl {
       else
         view_->events().Normal(event.reason, event.message);
     };
+    options.on_pod_end = [this](const control::Key& key, const std::string& pod) {
+      server_->ReportPodEnded(key.ToString(), pod);
+    };
     key_ = {plan_.job.metadata.namespace_, plan_.job.metadata.name};
     gang_coordinator_.emplace(server_.get(), key_.ToString());
     RM_ASSIGN(backend_, local::LocalBackend::Create(std::move(options)));

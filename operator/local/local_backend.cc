@@ -389,13 +389,16 @@ void LocalBackend::OnStart(const std::string& uid, const Result<pid_t>& pid) {
 
 void LocalBackend::OnExit(const std::string& uid, int exit_code) {
   std::string message;
+  std::pair<Key, std::string> pod;
   {
     MutexLock lock(mutex_);
     auto it = by_uid_.find(uid);
     if (it == by_uid_.end()) return;
+    pod = it->second;
     auto text = ReadFile(TerminationLog(it->second.second), kMaxFileBytes);
     if (text.ok()) message = text->substr(0, kMaxMessageBytes);
   }
+  if (options_.on_pod_end) options_.on_pod_end(pod.first, pod.second);
   EndPod(uid, exit_code, message);
 }
 

@@ -25,7 +25,7 @@
 // termination message). A pod whose process cannot start ends with exit code 64 and the reason.
 //
 // Thread-safe. Callbacks run without a lock held: on_gang, on_status and on_event on the thread that calls
-// Execute or Record (the control loop's), the subscription on any thread.
+// Execute or Record (the control loop's), the subscription and on_pod_end on any thread.
 //
 // Invariants: a pod name has at most one process at a time; when a process has ended, so has its process
 // group; SIGKILL to this process ends every pod (spawn.h).
@@ -61,6 +61,8 @@ class LocalBackend final : public control::Backend {
     std::function<void(const control::Key&, const core::SetGang&)> on_gang;
     std::function<void(const control::Key&, const core::Status&)> on_status;
     std::function<void(const control::Key&, const core::Event&)> on_event;
+    // The agents of this pod have ended. No other pod of this name has started.
+    std::function<void(const control::Key&, const std::string& pod)> on_pod_end;
   };
 
   // Creates the folders below `directory`.

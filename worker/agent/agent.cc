@@ -311,7 +311,11 @@ void Agent::Sample(Time now) {
       .stopped = stopped.by_signal || (stopped.by_tracer && hangs_matter),
       .waits = page.waits.load(std::memory_order_relaxed),
   };
-  if (const auto report = hang_watch_->Feed(now, sample)) LoseTrainer(report->evidence, report->message);
+  const auto report = hang_watch_->Feed(now, sample);
+  if (!report) return;
+  if (!report->in_collective) return LoseTrainer(report->evidence, report->message);
+  log::Warn("trainer member={} {}", trainer_->member(), report->message);
+  Feed(rendezvous::FromTrainer{rendezvous::OperationFailed{page.generation.load(), "", report->message}});
 }
 
 // ---- the process

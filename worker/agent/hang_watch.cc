@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ringmaster::agent {
 
@@ -66,8 +67,10 @@ std::optional<HangWatch::HangReport> HangWatch::Feed(Time now, const Sample& sam
       break;
   }
   if (limit == Duration::zero() || silent_ <= limit) return std::nullopt;
-  return HangReport{"hang", fmt::format("no sign of progress for {:.1f} s while {} (limit {:.1f} s)",
-                                        ToSeconds(silent_), doing, ToSeconds(limit))};
+  return HangReport{"hang",
+                    fmt::format("no sign of progress for {:.1f} s while {} (limit {:.1f} s)",
+                                ToSeconds(std::exchange(silent_, Duration::zero())), doing, ToSeconds(limit)),
+                    activity == Activity::kExchanging};
 }
 
 Duration HangWatch::StepLimit() const {

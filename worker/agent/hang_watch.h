@@ -33,9 +33,9 @@ class HangWatch {
   static constexpr int kFactor = 20;
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
-  // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). A trainer
-  // whose peer has died waits for an order from the coordinator. If that has died as well, a new one must
-  // first be elected and connect to all agents; killing the survivors before that would lose their state.
+  // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). It ends no
+  // trainer: if its peer has died and the coordinator is away, its state is needed later. The coordinator
+  // learns of the failed operation; a trainer that does not answer its Prepare hangs.
   static constexpr Duration kExchange = seconds(120);
   // The learned limit of a wait for the device is kFactor times the median of these waits, at least
   // kDeviceFloor, and kDeviceUnlearned before the first of them has ended: a device may be given many
@@ -53,12 +53,13 @@ class HangWatch {
   struct HangReport {
     std::string evidence;  // "hang" or "stopped", as in rendezvous::Down
     std::string message;
+    bool in_collective = false;  // report it and let the trainer live
   };
 
   explicit HangWatch(HangLimits limits) : limits_(limits) {}
 
   // Call about every 20 ms from the start of the trainer. Returns a report when it hangs: kill it, and use a
-  // new HangWatch.
+  // new HangWatch, unless it hangs in a collective. That is reported again after the same time.
   std::optional<HangReport> Feed(Time now, const Sample& sample);
 
   // Returns the current limit for the time between two heartbeats; zero: none.

@@ -24,13 +24,11 @@ using rendezvous::Fatal;
 using rendezvous::Join;
 using rendezvous::MemberStatus;
 using rendezvous::NewGeneration;
+using rendezvous::OperationFailed;
 using rendezvous::Prepare;
 
 namespace {
 
-// An order must follow a failed operation: a member died, and the coordinator learns of it independently.
-// Without an order, this member is the one that is cut off.
-constexpr Duration kOrderLimit = seconds(30);
 // How long rank 0 waits for a disk before it looks for an order again.
 constexpr Duration kDiskPoll = milliseconds(10);
 // A failed last checkpoint is tried again for this long: a disk that is full, or a server that is away, for a
@@ -40,7 +38,6 @@ constexpr Duration kFirstSavePause = seconds(1);
 constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
-constexpr int kExitFenced = 75;
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
@@ -84,16 +81,9 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
 int Trainer::Run() {
   AgentChannel& channel = *parts_.channel;
   channel.Send(Join{parts_.member, parts_.fabric->Address()});
-  std::optional<Duration> limit;
   while (true) {
     parts_.page->SetActivity(Activity::kWaiting);
-    const auto order = channel.WaitForOrder(limit);
-    limit.reset();
-    if (!order.has_value()) {
-      if (unreachable_.has_value()) return FailPermanently(*unreachable_);
-      log::Error("no order followed a failed operation; exiting, a new trainer will join");
-      return kExitFenced;
-    }
+    const auto order = channel.WaitForOrder();
     if (const auto* exit = std::get_if<Exit>(&*order)) {
       log::Info("exit code={} reason=\"{}\"", exit->code, exit->reason);
       return exit->code;
@@ -112,7 +102,11 @@ int Trainer::Run() {
     log::Warn("generation {} ended: {}: {}", std::get<NewGeneration>(*order).generation,
               CodeName(status.error().code), status.error().message);
     if (const auto code = ExitFor(status.error())) return *code;
-    limit = kOrderLimit;
+    // An order follows. It takes as long as the coordinator is away; meanwhile this process may hold the only
+    // copy of the state, so nothing but an order or the end of its agent ends the wait. A member that is cut
+    // off is evicted.
+    channel.Send(OperationFailed{std::get<NewGeneration>(*order).generation, parts_.member,
+                                 unreachable_.value_or(status.error().message), unreachable_.has_value()});
   }
 }
 
@@ -147,6 +141,7 @@ Status Trainer::RunGeneration(const NewGeneration& formed) {
   group.rank = static_cast<int>(self - formed.members.begin());
   for (const rendezvous::Member& member : formed.members) group.addresses.push_back(member.address);
   Disconnect();
+  unreachable_.reset();
   RM_TRY(Connect(group));
   parts_.page->SetGeneration(formed.generation);
   log::Info("generation={} rank={} world={} transport={}", formed.generation, group.rank,
@@ -171,7 +166,6 @@ std::string Trainer::Transport() const {
 }
 
 Status Trainer::Connect(const fabric::Membership& group) {
-  unreachable_.reset();
   auto connected = parts_.fabric->Connect(group);
   if (!connected.ok()) {
     // If the peer is dead, an order follows soon. Otherwise a retry does not help: pods that require RDMA may

@@ -39,9 +39,10 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   if (coord.published != 0) {
     for (const Member& member : rings_[coord.published].generation.members) before.insert(member.id);
   }
+  const auto size = static_cast<int32_t>(next.members.size());
+  if (coord.published != 0 && size < coord.max && !next.stop) CheckResets(rings_[coord.published], next);
   coord.published = next.generation;
   rings_[next.generation].generation = next;
-  const auto size = static_cast<int32_t>(next.members.size());
   if (size < coord.min && !next.stop) Fail(fmt::format("{} members, below min {}", size, coord.min));
   if (size > coord.max && !next.stop) Fail(fmt::format("{} members, above max {}", size, coord.max));
   if (next.sources.empty() != (next.start_step < 0)) Fail("sources and start_step do not fit");
@@ -68,10 +69,11 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   }
 
   // A corrupt state shows by comparison with healthy ones of the same step. Without a healthy majority it
-  // cannot be detected.
+  // cannot be detected. Members that died after they answered are no witnesses.
   std::map<int64_t, std::pair<size_t, size_t>> votes;
   for (const ReportedState& state : statuses_[next.generation]) {
-    ++(state.corrupt ? votes[state.step].first : votes[state.step].second);
+    if (state.corrupt) ++votes[state.step].first;
+    if (!state.corrupt && in.contains(state.member)) ++votes[state.step].second;
   }
   for (const auto& [step, vote] : votes) {
     if (vote.first > 0 && vote.first >= vote.second) tainted_ = true;
@@ -80,6 +82,27 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
     Fail("the vote's hash is not that of the state of start_step");
   // A coordinator with a successor cannot know what the successor's members hold.
   if (index + 1 == coordinators_.size() && !(stop_requested_ && next.stop)) CheckNotLost(coord, next);
+}
+
+// A reset costs no worker its place if its agent connects again in time and no other member had a fault.
+void World::CheckResets(const Ring& before, const NewGeneration& next) {
+  const std::vector<Member>& members = before.generation.members;
+  const bool all_well = std::all_of(members.begin(), members.end(), [this](const Member& member) {
+    size_t index = 0;
+    if (Find(member.id, &index) == nullptr) return false;
+    const Agent& agent = *agents_[index];
+    return !agent.stopped && !agent.trainer.stopped && !pods_[agent.pod].cut_off &&
+           now_ - agent.faulted_at > seconds(3);
+  });
+  if (before.broken || !all_well) return;
+  for (const Member& member : before.generation.members) {
+    size_t index = 0;
+    if (std::find(next.members.begin(), next.members.end(), member) != next.members.end()) continue;
+    if (Find(member.id, &index) == nullptr) continue;
+    const Agent& agent = *agents_[index];
+    if (agent.terminated || agent.trainer.doomed || now_ - agent.outage_since > milliseconds(450)) continue;
+    Fail(member.id + " was left out because of a reset");
+  }
 }
 
 bool World::Reachable(const Agent& agent) const {
@@ -114,6 +137,13 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
   }
 }
 
+// A trainer with state ends only by a fault or by an order, however long the coordinator is away.
+void World::CheckMayEnd(const Agent& agent, const std::string& who) {
+  const Trainer& trainer = agent.trainer;
+  if (!trainer.alive() || !trainer.state.has || trainer.doomed || agent.terminated) return;
+  Fail(fmt::format("{} ends {}, which holds step {}", who, trainer.id, trainer.state.step));
+}
+
 // A leaver may exit when another member or the disk has its state.
 void World::CheckRelease(size_t index) {
   const Agent& leaver = *agents_[index];
@@ -128,7 +158,8 @@ void World::CheckRelease(size_t index) {
     if (i == index) continue;
     const Agent& other = *agents_[i];
     // The coordinator may still count on a member that died a moment ago.
-    const bool lately = now_ - other.trainer_died_at < seconds(3) && other.died_with.has;
+    const bool unknown = other.trainer_died_at >= suspended_at_ && now_ - continued_at_ < seconds(3);
+    const bool lately = (now_ - other.trainer_died_at < seconds(3) || unknown) && other.died_with.has;
     const State& held = other.trainer.state;
     if (held.has && held.step >= state.step - 1) return;
     if (lately && other.died_with.step >= state.step - 1) return;

@@ -41,6 +41,11 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.deaf = rng.Chance(0.15) ? 0.01 : 0;
   plan.no_undo = rng.Chance(0.2) ? 0.3 : 0;
   plan.corrupt = rng.Chance(0.1) ? 0.05 : 0;
+  plan.absence = rate(0.04, 1000, 5000);
+  if (plan.absence != Duration::zero()) plan.faults_end += seconds(10 + rng.Below(60));
+  plan.suspend = rate(0.08, 500, 4000);
+  plan.sever = rate(0.1, 300, 3000);
+  plan.reset_outage = rng.Chance(0.5) ? milliseconds(1 + rng.Below(400)) : Duration::zero();
   return plan;
 }
 
@@ -65,8 +70,9 @@ void World::ScheduleFaults() {
     // One connection, or all of them at once (a proxy restarts).
     const bool all = rng_.Chance(0.2);
     for (size_t i = 0; i < agents_.size(); ++i) {
-      if (agents_[i]->link != 0 && (all || rng_.Below(agents_.size()) == 0))
-        Break(agents_[i]->link, true, true);
+      if (agents_[i]->link == 0 || !(all || rng_.Below(agents_.size()) == 0)) continue;
+      Break(agents_[i]->link, true, true);
+      agents_[i]->reset_until = now_ + Between(Duration::zero(), plan_.reset_outage);
     }
   });
   Repeat(plan_.partition, [this] {
@@ -93,13 +99,19 @@ void World::ScheduleFaults() {
         if (link.coordinator == old && link.open && rng_.Chance(0.6)) moved.push_back(id);
       }
       for (const uint64_t id : moved) Break(id, true, true);
-      for (auto& agent : agents_) agent->with_predecessor = agent->link != 0;
+      for (size_t i = 0; i < agents_.size(); ++i) {
+        agents_[i]->with_predecessor = agents_[i]->link != 0;
+        Disturb(i);
+      }
       After(Between(milliseconds(10), milliseconds(400)), [this, old] { KillCoordinator(old); });
       return;
     }
     KillCoordinator(old);
     After(Between(milliseconds(10), milliseconds(800)), [this] { StartCoordinator(); });
   });
+  Repeat(plan_.absence, [this] { Absence(); });
+  Repeat(plan_.suspend, [this] { Suspend(); });
+  Repeat(plan_.sever, [this] { Sever(); });
   Repeat(plan_.scale, [this] { Scale(); });
   Repeat(plan_.leave, [this] { LeaveByPlan(); });
   if (plan_.stops) After(Between(milliseconds(100), plan_.faults_end), [this] { RequestStopOfJob(); });
@@ -158,7 +170,10 @@ void World::CutOff(size_t pod, Duration duration) {
   pods_[pod].cut_off = true;
   const uint64_t cut = ++pods_[pod].cuts;
   const auto cut_agent = pods_[pod].agent;
-  if (cut_agent) SetOutage(*cut_agent, true);
+  if (cut_agent) {
+    SetOutage(*cut_agent, true);
+    Disturb(*cut_agent);
+  }
   // TCP times out on the agent's side; the coordinator's side stays half open.
   After(milliseconds(1200), [this, pod, cut, cut_agent] {
     if (!pods_[pod].cut_off || pods_[pod].cuts != cut || !cut_agent) return;
@@ -177,6 +192,7 @@ void World::Reconnect(size_t pod) {
   const size_t index = *pods_[pod].agent;
   Agent& agent = *agents_[index];
   SetOutage(index, agent.stopped);
+  Disturb(index);
   if (agent.link != 0) {
     for (auto& held : std::exchange(links_[agent.link].held, {})) held();
   }
@@ -189,6 +205,7 @@ void World::StopAgent(size_t index, Duration duration) {
   if (agents_[index]->stopped) return;
   Trace(fmt::format("agent a{} is stopped", index));
   agents_[index]->stopped = true;
+  Disturb(index);
   SetOutage(index, true);
   After(duration, [this, index] { ContinueAgent(index); });
 }
@@ -198,6 +215,7 @@ void World::ContinueAgent(size_t index) {
   if (!agent.stopped) return;
   Trace(fmt::format("agent a{} continues", index));
   agent.stopped = false;
+  Disturb(index);
   SetOutage(index, pods_[agent.pod].cut_off);
   for (auto& late : std::exchange(agent.backlog, {})) late();
   ToAgent(index, Tick{});
@@ -208,6 +226,7 @@ void World::StopTrainer(size_t index, Duration duration) {
   if (trainer.stopped || !trainer.alive()) return;
   Trace(trainer.id + " is stopped");
   trainer.stopped = true;
+  Disturb(index);
   const uint64_t epoch = trainer.epoch;
   After(duration, [this, index, epoch] {
     if (agents_[index]->trainer.epoch == epoch) ContinueTrainer(index);
@@ -217,6 +236,7 @@ void World::StopTrainer(size_t index, Duration duration) {
   After(milliseconds(300), [this, index, epoch] {
     Agent& agent = *agents_[index];
     if (agent.trainer.epoch == epoch && agent.trainer.stopped && agent.trainer.alive()) {
+      agent.trainer.doomed = true;
       ToAgent(index, TrainerLost{"stopped", ""});
     }
   });
@@ -227,11 +247,12 @@ void World::ContinueTrainer(size_t index) {
   if (!trainer.stopped) return;
   Trace(trainer.id + " continues");
   trainer.stopped = false;
+  Disturb(index);
   for (auto& late : std::exchange(trainer.backlog, {})) late();
 }
 
 void World::Scale() {
-  if (!coordinators_.back().alive || stop_requested_) return;
+  if (!coordinators_.back().alive || coordinators_.back().suspended || stop_requested_) return;
   plan_.target = static_cast<int32_t>(1 + rng_.Below(6));
   if (rng_.Chance(0.5)) plan_.min = static_cast<int32_t>(1 + rng_.Below(static_cast<uint64_t>(plan_.target)));
   plan_.min = std::min(plan_.min, plan_.target);
@@ -269,6 +290,42 @@ void World::LeaveByPlan() {
     agent.terminated = true;
     ToAgent(i, Terminate{});
   }
+}
+
+// The machine of the coordinator is lost and takes long to replace.
+void World::Absence() {
+  const size_t old = coordinators_.size() - 1;
+  if (!coordinators_[old].alive) return;
+  KillCoordinator(old);
+  const Duration away = Between(seconds(5), seconds(240));
+  absent_until_ = now_ + away;
+  After(away, [this] { StartCoordinator(); });
+}
+
+// SIGSTOP: its sockets stay open. On SIGCONT its timers are served before its sockets.
+void World::Suspend() {
+  const size_t index = coordinators_.size() - 1;
+  if (!coordinators_[index].alive || coordinators_[index].suspended) return;
+  Trace("the coordinator is suspended");
+  coordinators_[index].suspended = true;
+  suspended_at_ = now_;
+  for (size_t i = 0; i < agents_.size(); ++i) Disturb(i);
+  After(Between(milliseconds(5), seconds(20)), [this, index] {
+    Trace("the coordinator continues");
+    coordinators_[index].suspended = false;
+    continued_at_ = now_;
+    ToCoordinator(index, TimePassed{});
+    for (const CoordinatorEvent& event : std::exchange(coordinators_[index].backlog, {})) {
+      ToCoordinator(index, event);
+    }
+  });
+}
+
+// The network between the trainers fails for a moment; the one to the coordinator does not.
+void World::Sever() {
+  if (rings_.empty()) return;
+  Trace("operations between trainers fail");
+  BreakRing(rings_.rbegin()->first);
 }
 
 void World::RequestStopOfJob() {

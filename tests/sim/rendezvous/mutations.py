@@ -98,4 +98,15 @@ MUTATIONS = [
     ("CheckpointOutranked", "plan: uses a state older than the checkpoint", [
         ("recovery_plan.cc", "smax < checkpoint_step", "false"),
     ]),
+    ("HolderGivesUp", "member: ends its trainer when the coordinator is away", [
+        ("member.cc", "connect_at_ = now + connect_backoff_;", "Finish(1, \"no coordinator\"); return;"),
+    ]),
+    ("FailedOperationIgnored", "coordinator: ignores a failed operation that no loss explains", [
+        ("coordinator.cc", "if (failed_operation_ && now >= failed_operation_->due) CheckOperation(now);", ";"),
+        ("membership_change.cc", "if (failed_operation_) wake = std::min(wake, failed_operation_->due);", ";"),
+    ]),
+    ("ResetIsALoss", "coordinator: leaves a member out as soon as its connection is lost", [
+        ("coordinator.cc",
+         "first && active_ && in_current && !peer.unresponsive && !failed_operation_", "false"),
+    ]),
 ]

@@ -50,7 +50,8 @@ void World::EndTrainer(size_t index, int32_t exit_code, bool notify) {
     trainer.backlog.clear();
     if (trainer.generation) {
       if (const auto ring = rings_.find(trainer.generation->generation); ring != rings_.end()) {
-        ring->second.broken = true;
+        BreakRing(ring->first);
+        Disturb(index);
       }
     }
   } else if (trainer.epoch == 0 || exit_code == -1) {
@@ -113,6 +114,7 @@ void World::OnPrepare(size_t index, const Prepare& prepare) {
   if (trainer.deaf || (!faults_over_ && plan_.deaf > 0 && rng_.Chance(plan_.deaf))) {
     trainer.deaf = true;
     trainer.mode = Mode::kStuck;
+    Disturb(index);
     return;
   }
   const Generation generation = prepare.generation;
@@ -135,7 +137,8 @@ void World::Answer(size_t index, Generation generation) {
     corrupt_members_.insert(trainer.id);
   }
   if (trainer.state.has) {
-    statuses_[generation].push_back({trainer.state.content != Canon(trainer.state.step), trainer.state.step});
+    statuses_[generation].push_back(
+        {trainer.id, trainer.state.content != Canon(trainer.state.step), trainer.state.step});
   }
   answered_[generation].insert(trainer.id);
   MemberStatus status;
@@ -275,6 +278,32 @@ void World::Ready(size_t index) {
   });
 }
 
+// From now on operations between the members fail: most commits of the step in flight do not arrive, and each
+// trainer learns of it some time later.
+void World::BreakRing(Generation generation) {
+  Ring& ring = rings_[generation];
+  if (ring.broken) return;
+  ring.broken = true;
+  for (const Member& member : ring.generation.members) {
+    size_t index = 0;
+    if (Find(member.id, &index) == nullptr) continue;
+    FailOperation(index, generation, Between(Duration(100'000), milliseconds(40)));
+  }
+}
+
+// After `delay` the operation in flight fails: the trainer reports it and waits for an order.
+void World::FailOperation(size_t index, Generation generation, Duration delay) {
+  InTrainer(index, delay, [this, index, generation](Agent& agent) {
+    Trainer& trainer = agent.trainer;
+    if (trainer.mode != Mode::kStepping || trainer.generation->generation != generation) return;
+    trainer.mode = Mode::kStuck;
+    if (!trainer.answered) return Answer(index, trainer.prepared);
+    FromTrainerTo(index, OperationFailed{generation, "", "an operation failed"});
+  });
+}
+
+void World::Disturb(size_t index) { agents_[index]->faulted_at = now_; }
+
 // Contributes gradients to the next step.
 void World::Enter(size_t index) {
   Agent& agent = *agents_[index];
@@ -303,6 +332,8 @@ void World::Enter(size_t index) {
   if (ring.entered == 0) ring.content = trainer.state.content;
   ring.mixed = ring.mixed || ring.content != trainer.state.content;
   ring.boundary = ring.boundary || (!trainer.answered && trainer.prepare->urgency == Urgency::kBoundary);
+  if (ring.broken)
+    FailOperation(index, trainer.generation->generation, Between(milliseconds(1), milliseconds(40)));
   if (++ring.entered < ring.generation.members.size()) return;
   const uint64_t content = NextContent(ring.mixed ? ~ring.content : ring.content, step);
   for (const Member& member : ring.generation.members) {
@@ -331,12 +362,7 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
     return;
   }
   if (rings_[generation].broken && rng_.Chance(0.4)) {
-    trainer.mode = Mode::kStuck;  // part of the sum never arrived: it waits for a Prepare
-    if (!trainer.answered) {
-      const Generation prepared = trainer.prepared;
-      InTrainer(index, Duration(20'000), [this, index, prepared](Agent&) { Answer(index, prepared); });
-    }
-    return;
+    return FailOperation(index, generation, Duration(20'000));  // part of the sum never arrived
   }
   trainer.undo = trainer.state;
   if (plan_.no_undo > 0 && rng_.Chance(plan_.no_undo)) trainer.undo.reset();

@@ -34,14 +34,13 @@ Outcome World::Run() {
     });
   }
   ScheduleFaults();
-  const Time limit = Time{} + plan_.faults_end + kTimeLimit;
   Time instant = kNever;
   int in_instant = 0;
   while (outcome_.ok && !tainted_ && !queue_.empty()) {
     Item item = std::move(const_cast<Item&>(queue_.top()));
     queue_.pop();
     now_ = item.at;
-    if (now_ > limit) {
+    if (now_ > std::max(Time{} + plan_.faults_end, absent_until_) + kTimeLimit) {
       Fail("stuck: the job does not end although all faults are over");
       break;
     }
@@ -111,8 +110,13 @@ void World::KillCoordinator(size_t index) {
 }
 
 void World::ToCoordinator(size_t index, const CoordinatorEvent& event) {
-  if (!coordinators_[index].alive || !outcome_.ok) return;
-  coordinators_[index].core->On(event, now_);
+  Coord& coord = coordinators_[index];
+  if (!coord.alive || !outcome_.ok) return;
+  if (coord.suspended) {
+    if (!std::holds_alternative<TimePassed>(event)) coord.backlog.push_back(event);
+    return;
+  }
+  coord.core->On(event, now_);
   Perform(index);
 }
 
@@ -247,8 +251,10 @@ void World::PerformCommands(size_t index) {
     } else if (const auto* start = std::get_if<rendezvous::StartTrainer>(&command)) {
       StartTrainer(index, start->member);
     } else if (std::holds_alternative<KillTrainer>(command)) {
+      CheckMayEnd(agent, "its agent");
       EndTrainer(index, 137, true);
     } else if (const auto* exit = std::get_if<ExitAgent>(&command)) {
+      CheckMayEnd(agent, "the end of its agent");
       KillAgent(index, exit->code);
       return;
     }
@@ -279,7 +285,7 @@ void World::OpenLink(size_t index) {
     Agent& agent = *agents_[index];
     if (!agent.alive) return;
     const size_t target = coordinators_.size() - 1;
-    if (pods_[agent.pod].cut_off || !coordinators_[target].alive) {
+    if (pods_[agent.pod].cut_off || now_ < agent.reset_until || !coordinators_[target].alive) {
       After(milliseconds(50), [this, index] { ToAgent(index, Disconnected{}); });
       return;
     }
@@ -351,6 +357,9 @@ void World::Deliver(uint64_t id, bool up, const Message& message) {
     return;
   }
   if (!up) {
+    if (std::holds_alternative<Evict>(message) || std::holds_alternative<Exit>(message)) {
+      agents_[link.agent]->trainer.doomed = true;
+    }
     ToAgent(link.agent, FromCoordinator{message});
     return;
   }

@@ -40,6 +40,10 @@ struct Plan {
   // Mean time between faults of a kind over the whole gang; zero: none.
   Duration kill_trainer{}, kill_agent{}, reset{}, partition{}, stop_agent{}, stop_trainer{}, coordinator{},
       scale{}, leave{}, vanish{};
+  Duration absence{};        // the coordinator is away for seconds to minutes
+  Duration suspend{};        // the coordinator's process is stopped, then continues
+  Duration sever{};          // operations between trainers fail although none of them is dead
+  Duration reset_outage{};   // the longest time until an agent can connect again after a reset
   double kill_at_event = 0;  // at every protocol event of a trainer: it or another one dies
   double deaf = 0;           // at every Prepare: the trainer hangs forever, and its agent does not notice
   double no_undo = 0;        // at every commit: the step cannot be undone
@@ -67,7 +71,7 @@ struct Ring {  // the trainers of one generation, coupled by their collectives
   uint64_t content = 0;                        // the result of the reduction
   bool mixed = false;                          // contributions from different states
   bool boundary = false;                       // a member wants to pause after this step
-  bool broken = false;                         // a member is dead
+  bool broken = false;                         // a member is dead, or the network between them failed
   std::vector<std::function<void()>> waiting;  // fetchers without a ready source
 };
 
@@ -79,6 +83,7 @@ struct Trainer {
   Mode mode = Mode::kGone;
   bool stopped = false;  // SIGSTOP
   bool deaf = false;
+  bool doomed = false;  // a fault or an order may end it
   State state;
   std::optional<State> undo;
   std::optional<Prepare> prepare;
@@ -106,6 +111,8 @@ struct Agent {
   Time outage_since{};  // start and ...
   Time outage_until{};  // ... end of the latest time that the coordinator could not hear it
   bool in_outage = false;
+  Time faulted_at{};              // it or its trainer had another fault than a reset
+  Time reset_until{};             // no connection succeeds before, because of a reset
   bool with_predecessor = false;  // its last connection is to a coordinator that is no longer active
   Time trainer_died_at{};
   State died_with;
@@ -133,6 +140,8 @@ struct Link {
 struct Coord {
   std::unique_ptr<Coordinator> core;
   bool alive = true;
+  bool suspended = false;
+  std::vector<CoordinatorEvent> backlog;  // while suspended
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
@@ -199,6 +208,9 @@ class World {
   void Report(size_t agent, size_t newest);
   Trainer* Find(const std::string& member, size_t* agent = nullptr);
   void MaybeDieHere(size_t agent);
+  void BreakRing(Generation generation);
+  void FailOperation(size_t agent, Generation generation, Duration delay);
+  void Disturb(size_t agent);
 
   // ---- faults.cc
   void ScheduleFaults();
@@ -214,6 +226,9 @@ class World {
   void Scale();
   void LeaveByPlan();
   void RequestStopOfJob();
+  void Absence();
+  void Suspend();
+  void Sever();
 
   // ---- checks.cc
   void Fail(const std::string& what);
@@ -221,6 +236,8 @@ class World {
   bool Reachable(const Agent& agent) const;
   void CheckNotLost(const Coord& coordinator, const NewGeneration& next);
   void CheckRelease(size_t agent);
+  void CheckMayEnd(const Agent& agent, const std::string& who);
+  void CheckResets(const Ring& before, const NewGeneration& next);
   void CheckEnded(const Coordinator& core);
 
   uint64_t seed_;
@@ -248,6 +265,7 @@ class World {
   std::map<Generation, Ring> rings_;
   std::map<std::string, std::pair<size_t, uint64_t>> members_;  // id -> agent, trainer epoch
   struct ReportedState {
+    std::string member;
     bool corrupt = false;
     int64_t step = 0;
   };
@@ -257,6 +275,9 @@ class World {
   State disk_;
   int64_t newest_commit_ = 0;
   bool faults_over_ = false;
+  Time absent_until_{};
+  Time suspended_at_{};  // the latest suspension of a coordinator: start and ...
+  Time continued_at_{};  // ... end
   bool stop_requested_ = false;
   bool ended_ = false;
   GangPhase end_phase_ = GangPhase::kForming;

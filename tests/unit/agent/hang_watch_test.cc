@@ -74,6 +74,9 @@ TEST(HangWatch, ExchangingOutlastsTheElectionOfALeader) {
   const auto report = rig.Silence(Activity::kExchanging, seconds(20));
   ASSERT_TRUE(report);
   EXPECT_NE(report->message.find("exchanging"), std::string::npos);
+  EXPECT_TRUE(report->in_collective) << "its trainer must live";
+  EXPECT_FALSE(rig.Silence(Activity::kExchanging, seconds(110)));
+  EXPECT_TRUE(rig.Silence(Activity::kExchanging, seconds(20))) << "reported again";
   Rig off({.step = Duration::zero()});
   EXPECT_FALSE(off.Silence(Activity::kExchanging, std::chrono::hours(2)));
   Rig slow({.step = seconds(300)});

@@ -50,7 +50,8 @@ std::vector<Message> OneOfEach() {
           Evict{"a.1", "late"},
           Exit{-1, "finished"},
           Facts{"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot", ""}},
-          Facts{}};
+          Facts{},
+          OperationFailed{kHuge, "a.1", "rank 3 is gone", true}};
 }
 
 Result<std::optional<Message>> Through(const std::string& frame) {

@@ -53,6 +53,25 @@ TEST_F(MemberTest, StartsConnectsAndJoinsUnderItsOwnId) {
   EXPECT_TRUE(Has(On(FromTrainer{Join{"", "addr"}}), SendCoordinator{Join{"agent.1", "addr"}}));
 }
 
+TEST_F(MemberTest, AFailedOperationIsReportedOnEveryConnectionUntilAnOrderCame) {
+  Up();
+  StandStill(5);
+  On(FromCoordinator{Next(5)});
+  const OperationFailed failed{5, "agent.1", "rank 1 is gone"};
+  EXPECT_TRUE(Has(On(FromTrainer{OperationFailed{5, "", "rank 1 is gone"}}), SendCoordinator{failed}));
+  On(Disconnected{});
+  now_ += std::chrono::hours(1);
+  const auto waiting = On(Tick{});
+  EXPECT_FALSE(Any<KillTrainer>(waiting)) << "it may hold the only copy of the state";
+  EXPECT_FALSE(Any<ExitAgent>(waiting));
+  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{failed}));
+  EXPECT_FALSE(Any<SendCoordinator>(On(FromTrainer{OperationFailed{4, "", "late"}})));
+  On(FromCoordinator{Prepare{6, Urgency::kAbort, false}});
+  EXPECT_FALSE(Any<SendCoordinator>(On(FromTrainer{OperationFailed{5, "", "crossed the order"}})));
+  On(Disconnected{});
+  EXPECT_FALSE(Has(On(Connected{}), SendCoordinator{failed}));
+}
+
 TEST_F(MemberTest, FactsAreRepeatedOnANewConnectionUntilTheTrainerDies) {
   Up();
   const Facts facts = {"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot"}};
