@@ -2,8 +2,9 @@
 
 #include "worker/fabric/channel.h"
 
-#include <cstring>
 #include <utility>
+
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::fabric {
 
@@ -12,7 +13,7 @@ void Deliver(const PostedReceive& receive, const std::byte* message) {
   std::byte* const data = receive.data.data();
   if (bytes == 0) return;
   if (receive.action == PostedReceive::Action::kCopy) {
-    std::memcpy(data, message, bytes);
+    CopyBytes(data, message, bytes);
     return;
   }
   const bool append = receive.action == PostedReceive::Action::kAppend;

@@ -3,16 +3,9 @@
 #include "worker/fabric/combine.h"
 
 #include <algorithm>
-#include <cstring>
 
-// One binary for all machines: the loader picks the widest version that the CPU supports. Sanitizers crash in
-// the ifunc resolvers this needs.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define RM_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define RM_CLONES
-#endif
+#include "worker/fabric/clones.h"
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::fabric {
 namespace {
@@ -103,7 +96,7 @@ void Combiner::Combine(std::byte* dst, std::span<const std::byte* const> sources
   CHECK(!sources.empty());
   if (count == 0) return;
   if (sources.size() == 1) {
-    if (dst != sources[0]) std::memcpy(dst, sources[0], count * kElementBytes);
+    if (dst != sources[0]) CopyBytes(dst, sources[0], count * kElementBytes);
     return;
   }
   if (element == Element::kInt32) {

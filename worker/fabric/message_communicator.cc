@@ -3,12 +3,12 @@
 #include "worker/fabric/message_communicator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "worker/fabric/algorithms.h"
 #include "worker/fabric/arguments.h"
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::fabric {
 namespace {
@@ -64,7 +64,7 @@ class MessageCommunicator final : public Communicator {
 
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out) override {
     RM_TRY(CheckAllToAll(*this, in, out));
-    if (world() == 1 && !in.empty()) std::memcpy(out.data(), in.data(), in.size());
+    if (world() == 1 && !in.empty()) CopyBytes(out.data(), in.data(), in.size());
     return Run(in.empty(),
                [&](uint32_t operation) { return PairwiseAllToAll(*transport_, operation, in, out); });
   }

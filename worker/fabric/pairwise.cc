@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <cstring>
 
 #include "worker/fabric/algorithms.h"
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::fabric {
 namespace {
@@ -45,7 +45,7 @@ Status PairwiseAllToAll(Transport& transport, uint32_t operation, std::span<cons
   const int world = transport.world();
   const int rank = transport.rank();
   const size_t share = in.size() / world;
-  std::memcpy(out.data() + rank * share, in.data() + rank * share, share);
+  CopyBytes(out.data() + rank * share, in.data() + rank * share, share);
   for (int d = 1; d < world; ++d) {
     const int to = (rank + d) % world;
     const int from = (rank + world - d) % world;

@@ -3,17 +3,23 @@
 #include "worker/fabric/shm/collectives.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
+
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::fabric::shm {
 namespace {
 
 constexpr size_t kLine = 64;
+// Up to here every rank sums everything: it reads more, and waits once.
+constexpr size_t kAtOnceBytes = 64 << 10;   // of each rank
+constexpr size_t kAtOnceReads = 256 << 10;  // of all ranks
+static_assert(kAtOnceBytes <= kPieceBytes);
 // A rank's share of one piece of a large reduction: small enough that the sum is still in a cache when peers
 // read it.
 constexpr size_t kShareBytes = 256 << 10;
-constexpr size_t kCopyBytes = 1 << 20;  // between two checks of the generation
+constexpr size_t kBlockBytes = 8 << 10;  // fits into the first-level cache
+constexpr size_t kCopyBytes = 1 << 20;   // between two checks of the generation
 
 struct Range {
   size_t begin;
@@ -71,16 +77,16 @@ Status Collectives::End() {
 }
 
 std::byte* Collectives::OwnStaging(size_t piece, size_t offset) {
-  return group_.domain().staging() + kCollectiveStaging + piece % 2 * kHalfBytes + offset;
+  return group_.domain().staging() + kCollectiveStaging + piece % kPieceSlots * kPieceBytes + offset;
 }
 
 const std::byte* Collectives::Staging(int q, size_t piece, size_t offset) {
-  return group_.Staging(q, kCollectiveStaging + piece % 2 * kHalfBytes + offset);
+  return group_.Staging(q, kCollectiveStaging + piece % kPieceSlots * kPieceBytes + offset);
 }
 
 Status Collectives::Copy(int q, std::byte* dst, const std::byte* src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kCopyBytes) {
-    std::memcpy(dst + at, src + at, std::min(kCopyBytes, bytes - at));
+    CopyBytes(dst + at, src + at, std::min(kCopyBytes, bytes - at));
     RM_TRY(group_.Verify(q));
   }
   return Ok();
@@ -93,7 +99,7 @@ Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combi
   SmallSlot& own = group_.own().small[half];
   own.kind = tag;
   own.bytes = static_cast<uint32_t>(data.size());
-  std::memcpy(own.data, data.data(), data.size());
+  CopyBytes(own.data, data.data(), data.size());
   RM_TRY(group_.AwaitAll(group_.Publish()));
   const std::byte* sources[kMaxRanks];
   for (int q = 0; q < group_.world(); ++q) {
@@ -108,10 +114,32 @@ Status Collectives::SmallReduce(std::span<std::byte> data, const Combiner& combi
   return group_.VerifyAll();
 }
 
+// Every rank stages its data and sums all of it: one wait instead of three, and no second copy.
+Status Collectives::ReduceAtOnce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag) {
+  const uint64_t half = operations_++ % 2;
+  const size_t number = pieces_++;
+  group_.own().descriptors[half] = {0, 0, data.size(), tag, 1u};
+  CopyBytes(OwnStaging(number, 0), data.data(), data.size());
+  RM_TRY(group_.AwaitAll(group_.Publish()));
+  const std::byte* sources[kMaxRanks];
+  for (int q = 0; q < group_.world(); ++q) {
+    const Descriptor& other = group_.page(q).descriptors[half];
+    if (other.kind != tag || other.bytes != data.size()) {
+      RM_TRY(group_.VerifyAll());
+      return group_.Fail({Code::kInternal, fmt::format("rank {} runs another operation", q)});
+    }
+    sources[q] = q == group_.rank() ? data.data() : Staging(q, number, 0);
+  }
+  combiner.Combine(data.data(), {sources, static_cast<size_t>(group_.world())}, data.size() / kElementBytes);
+  return group_.VerifyAll();
+}
+
 Status Collectives::Reduce(std::span<std::byte> data, const Combiner& combiner, int root) {
   if (group_.world() == 1 || data.empty()) return group_.VerifyAll();
   const uint32_t tag = OperationTag(root < 0 ? Kind::kAllReduce : Kind::kReduce, &combiner, root);
   if (data.size() <= kSmallBytes) return SmallReduce(data, combiner, tag);
+  if (data.size() <= std::min(kAtOnceBytes, kAtOnceReads / group_.world()))
+    return ReduceAtOnce(data, combiner, tag);
   RM_ASSIGN(const bool direct, Begin(data, tag, -1));
   return direct ? ReduceDirect(data, combiner, root) : ReduceStaged(data, combiner, root);
 }
@@ -140,33 +168,61 @@ Status Collectives::ReduceDirect(std::span<std::byte> data, const Combiner& comb
       const int q = (rank + d) % world;
       const Range share = Share(std::min(piece_bytes, data.size() - begin), q, world);
       RM_TRY(group_.Await(q, summed));
-      std::memcpy(data.data() + begin + share.begin, published_[q] + begin + share.begin, share.length);
+      CopyBytes(data.data() + begin + share.begin, published_[q] + begin + share.begin, share.length);
     }
   }
   return End();
 }
 
+// In step i every rank stages piece i + 1, sums its share of piece i, publishes, and takes the other shares
+// of piece i - 1. So each step waits once, for what its peers have published a step earlier.
 Status Collectives::ReduceStaged(std::span<std::byte> data, const Combiner& combiner, int root) {
   const int world = group_.world();
   const int rank = group_.rank();
+  const size_t first = pieces_;
+  const size_t pieces = (data.size() + kPieceBytes - 1) / kPieceBytes;
+  pieces_ += pieces;
+  const auto piece = [&](size_t i) {
+    return data.subspan(i * kPieceBytes, std::min(kPieceBytes, data.size() - i * kPieceBytes));
+  };
+  const auto stage = [&](size_t i) {
+    const std::span<std::byte> from = piece(i);
+    const Range own = Share(from.size(), rank, world);
+    CopyBytes(OwnStaging(first + i, 0), from.data(), own.begin);
+    const size_t behind = own.begin + own.length;
+    CopyBytes(OwnStaging(first + i, behind), from.data() + behind, from.size() - behind);
+  };
   std::vector<const std::byte*> sources(world);
-  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
-    const std::span<std::byte> piece = data.subspan(begin, std::min(kHalfBytes, data.size() - begin));
-    const size_t number = pieces_++;
-    std::memcpy(OwnStaging(number, 0), piece.data(), piece.size());
-    RM_TRY(group_.AwaitAll(group_.Publish()));
-    const Range own = Share(piece.size(), rank, world);
-    for (int q = 0; q < world; ++q) sources[q] = Staging(q, number, own.begin);
-    combiner.Combine(OwnStaging(number, own.begin), sources, own.length / kElementBytes);
-    const uint64_t summed = group_.Publish();
-    if (root >= 0 && root != rank) continue;
-    std::memcpy(piece.data() + own.begin, OwnStaging(number, own.begin), own.length);
+  const auto sum = [&](size_t i) {
+    const std::span<std::byte> to = piece(i);
+    const Range own = Share(to.size(), rank, world);
+    for (size_t at = 0; at < own.length; at += kBlockBytes) {
+      const size_t begin = own.begin + at;
+      const size_t length = std::min(kBlockBytes, own.length - at);
+      for (int q = 0; q < world; ++q)
+        sources[q] = q == rank ? to.data() + begin : Staging(q, first + i, begin);
+      combiner.Combine(to.data() + begin, sources, length / kElementBytes);
+      CopyBytes(OwnStaging(first + i, begin), to.data() + begin, length);
+    }
+  };
+  const auto take = [&](size_t i) {
+    const std::span<std::byte> to = piece(i);
     for (int d = 1; d < world; ++d) {
       const int q = (rank + d) % world;
-      const Range share = Share(piece.size(), q, world);
-      RM_TRY(group_.Await(q, summed));
-      std::memcpy(piece.data() + share.begin, Staging(q, number, share.begin), share.length);
+      const Range share = Share(to.size(), q, world);
+      CopyBytes(to.data() + share.begin, Staging(q, first + i, share.begin), share.length);
     }
+  };
+  stage(0);
+  uint64_t phase = group_.Publish();
+  for (size_t i = 0; i <= pieces; ++i) {
+    RM_TRY(group_.AwaitAll(phase));
+    if (i + 1 < pieces) stage(i + 1);
+    if (i < pieces) {
+      sum(i);
+      phase = group_.Publish();
+    }
+    if (i > 0 && (root < 0 || root == rank)) take(i - 1);
   }
   return group_.VerifyAll();
 }
@@ -188,12 +244,12 @@ Status Collectives::ReduceScatter(std::span<std::byte> data, const Combiner& com
     return End();
   }
   // Each piece carries a part of every share.
-  const size_t part = kHalfBytes / world / kLine * kLine;
+  const size_t part = kPieceBytes / world / kLine * kLine;
   for (size_t begin = 0; begin < share; begin += part) {
     const size_t length = std::min(part, share - begin);
     const size_t number = pieces_++;
     for (int q = 0; q < world; ++q)
-      std::memcpy(OwnStaging(number, q * part), data.data() + q * share + begin, length);
+      CopyBytes(OwnStaging(number, q * part), data.data() + q * share + begin, length);
     RM_TRY(group_.AwaitAll(group_.Publish()));
     for (int q = 0; q < world; ++q) sources[q] = Staging(q, number, rank * part);
     combiner.Combine(own + begin, sources, length / kElementBytes);
@@ -214,13 +270,13 @@ Status Collectives::AllGather(std::span<std::byte> data) {
     }
     return End();
   }
-  for (size_t begin = 0; begin < share; begin += kHalfBytes) {
-    const size_t length = std::min(kHalfBytes, share - begin);
+  for (size_t begin = 0; begin < share; begin += kPieceBytes) {
+    const size_t length = std::min(kPieceBytes, share - begin);
     const size_t number = pieces_++;
-    std::memcpy(OwnStaging(number, 0), data.data() + rank * share + begin, length);
+    CopyBytes(OwnStaging(number, 0), data.data() + rank * share + begin, length);
     RM_TRY(group_.AwaitAll(group_.Publish()));
     for (int q = 0; q < world; ++q)
-      if (q != rank) std::memcpy(data.data() + q * share + begin, Staging(q, number, 0), length);
+      if (q != rank) CopyBytes(data.data() + q * share + begin, Staging(q, number, 0), length);
   }
   return group_.VerifyAll();
 }
@@ -233,12 +289,12 @@ Status Collectives::Broadcast(std::span<std::byte> data, int root) {
     if (!source) RM_TRY(Copy(root, data.data(), published_[root], data.size()));
     return End();
   }
-  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
-    const size_t length = std::min(kHalfBytes, data.size() - begin);
+  for (size_t begin = 0; begin < data.size(); begin += kPieceBytes) {
+    const size_t length = std::min(kPieceBytes, data.size() - begin);
     const size_t number = pieces_++;
-    if (source) std::memcpy(OwnStaging(number, 0), data.data() + begin, length);
+    if (source) CopyBytes(OwnStaging(number, 0), data.data() + begin, length);
     RM_TRY(group_.AwaitAll(group_.Publish()));
-    if (!source) std::memcpy(data.data() + begin, Staging(root, number, 0), length);
+    if (!source) CopyBytes(data.data() + begin, Staging(root, number, 0), length);
   }
   return group_.VerifyAll();
 }
@@ -248,7 +304,7 @@ Status Collectives::AllToAll(std::span<const std::byte> in, std::span<std::byte>
   const int rank = group_.rank();
   const size_t share = in.size() / world;
   if (in.empty()) return group_.VerifyAll();
-  std::memcpy(out.data() + rank * share, in.data() + rank * share, share);
+  CopyBytes(out.data() + rank * share, in.data() + rank * share, share);
   if (world == 1) return group_.VerifyAll();
   RM_ASSIGN(const bool direct, Begin(in, OperationTag(Kind::kAllToAll, nullptr, 0), -1));
   if (direct) {
@@ -258,15 +314,15 @@ Status Collectives::AllToAll(std::span<const std::byte> in, std::span<std::byte>
     }
     return End();
   }
-  const size_t part = kHalfBytes / world / kLine * kLine;
+  const size_t part = kPieceBytes / world / kLine * kLine;
   for (size_t begin = 0; begin < share; begin += part) {
     const size_t length = std::min(part, share - begin);
     const size_t number = pieces_++;
     for (int q = 0; q < world; ++q)
-      std::memcpy(OwnStaging(number, q * part), in.data() + q * share + begin, length);
+      CopyBytes(OwnStaging(number, q * part), in.data() + q * share + begin, length);
     RM_TRY(group_.AwaitAll(group_.Publish()));
     for (int q = 0; q < world; ++q)
-      if (q != rank) std::memcpy(out.data() + q * share + begin, Staging(q, number, rank * part), length);
+      if (q != rank) CopyBytes(out.data() + q * share + begin, Staging(q, number, rank * part), length);
   }
   return group_.VerifyAll();
 }

@@ -6,8 +6,9 @@
 //
 // There are two paths. Direct: the data is in memory that peers have mapped. Every member reads it in place,
 // and none returns before all have read, since the caller may change the data then. Staged: the data passes
-// in pieces through the two halves of the staging area, alternately. A half may be filled again once all
-// members have entered the next piece, which proves that they have read the previous one.
+// in pieces through the slots of the staging area, in turn. A member fills a slot again only when it knows
+// that all have read the piece that was there: the next piece is published by members that have read the one
+// before.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +46,7 @@ class Collectives {
 
  private:
   Status SmallReduce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag);
+  Status ReduceAtOnce(std::span<std::byte> data, const Combiner& combiner, uint32_t tag);
   Status ReduceDirect(std::span<std::byte> data, const Combiner& combiner, int root);
   Status ReduceStaged(std::span<std::byte> data, const Combiner& combiner, int root);
 

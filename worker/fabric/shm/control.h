@@ -16,12 +16,13 @@
 
 namespace ringmaster::fabric::shm {
 
-inline constexpr size_t kMaxRanks = 256;         // on one host
-inline constexpr size_t kSmallBytes = 4096;      // data up to this size is sent inside the control page
-inline constexpr size_t kHalfBytes = 512 << 10;  // staging for collectives and for sends: two halves each
-inline constexpr size_t kCollectiveStaging = 0;  // offsets in the staging segment
-inline constexpr size_t kSendStaging = 2 * kHalfBytes;
-inline constexpr size_t kStagingBytes = 4 * kHalfBytes;
+inline constexpr size_t kMaxRanks = 256;          // on one host
+inline constexpr size_t kSmallBytes = 4096;       // data up to this size is sent inside the control page
+inline constexpr size_t kPieceBytes = 256 << 10;  // of data in the staging segment
+inline constexpr size_t kPieceSlots = 4;          // for collectives, and as many for sends
+inline constexpr size_t kCollectiveStaging = 0;   // offsets in the staging segment
+inline constexpr size_t kSendStaging = kPieceSlots * kPieceBytes;
+inline constexpr size_t kStagingBytes = 2 * kPieceSlots * kPieceBytes;
 
 // Indices in MemberAddress::segments.
 inline constexpr size_t kControlSegment = 0;

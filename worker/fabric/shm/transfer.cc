@@ -3,14 +3,15 @@
 #include "worker/fabric/shm/transfer.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "worker/fabric/copy.h"
 
 namespace ringmaster::fabric::shm {
 namespace {
 
-constexpr size_t kPieceBytes = 1 << 20;  // between two checks of the generation
+constexpr size_t kCheckBytes = 1 << 20;  // between two checks of the generation
 
-size_t HalfOffset(uint64_t piece) { return kSendStaging + piece % 2 * kHalfBytes; }
+size_t SlotOffset(uint64_t piece) { return kSendStaging + piece % kPieceSlots * kPieceBytes; }
 
 }  // namespace
 
@@ -26,10 +27,10 @@ Status Transfers::Send(std::span<const std::byte> data, int peer) {
     return group_.AwaitWord(peer, taken, offered);
   }
   const uint64_t before = offered;
-  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
-    if (offered - before >= 2) RM_TRY(group_.AwaitWord(peer, taken, offered - 1));
-    std::memcpy(group_.domain().staging() + HalfOffset(offered), data.data() + begin,
-                std::min(kHalfBytes, data.size() - begin));
+  for (size_t begin = 0; begin < data.size(); begin += kPieceBytes) {
+    if (offered - before >= kPieceSlots) RM_TRY(group_.AwaitWord(peer, taken, offered - kPieceSlots + 1));
+    CopyBytes(group_.domain().staging() + SlotOffset(offered), data.data() + begin,
+              std::min(kPieceBytes, data.size() - begin));
     group_.StoreAndWake(offer.count, ++offered);
   }
   return group_.AwaitWord(peer, taken, offered);
@@ -51,17 +52,17 @@ Status Transfers::Receive(std::span<std::byte> data, int peer) {
     if (source == nullptr)
       return group_.Fail(
           {Code::kInternal, fmt::format("rank {} sends memory that is not in its address", peer)});
-    for (size_t at = 0; at < data.size(); at += kPieceBytes) {
-      std::memcpy(data.data() + at, source + at, std::min(kPieceBytes, data.size() - at));
+    for (size_t at = 0; at < data.size(); at += kCheckBytes) {
+      CopyBytes(data.data() + at, source + at, std::min(kCheckBytes, data.size() - at));
       RM_TRY(group_.Verify(peer));
     }
     group_.StoreAndWake(take, ++taken);
     return Ok();
   }
-  for (size_t begin = 0; begin < data.size(); begin += kHalfBytes) {
+  for (size_t begin = 0; begin < data.size(); begin += kPieceBytes) {
     RM_TRY(group_.AwaitWord(peer, offer.count, taken + 1));
-    std::memcpy(data.data() + begin, group_.Staging(peer, HalfOffset(taken)),
-                std::min(kHalfBytes, data.size() - begin));
+    CopyBytes(data.data() + begin, group_.Staging(peer, SlotOffset(taken)),
+              std::min(kPieceBytes, data.size() - begin));
     RM_TRY(group_.Verify(peer));
     group_.StoreAndWake(take, ++taken);
   }
