@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -82,8 +83,13 @@ bool RunRank(const Run& run, SharedPage& page, int rank) {
   const auto fabric = Must(fabric::Fabric::Create(options), "fabric");
   std::span<std::byte> memory =
       Must(fabric->Allocate(std::max<size_t>(run.largest, 4096), "bench"), "allocate");
-  std::vector<float> own(run.shared ? 0 : run.largest / sizeof(float) + 16);
-  float* const data = run.shared ? reinterpret_cast<float*>(memory.data()) : own.data();
+  // As malloc returns large buffers: 16 bytes behind a page.
+  constexpr size_t kHeader = 16;
+  const std::unique_ptr<void, decltype(&std::free)> own(
+      std::aligned_alloc(4096, (kHeader + run.largest + 4095) / 4096 * 4096), &std::free);
+  CHECK(own != nullptr);
+  float* const data = run.shared ? reinterpret_cast<float*>(memory.data())
+                                 : reinterpret_cast<float*>(static_cast<std::byte*>(own.get()) + kHeader);
   const std::string address = fabric->Address();
   CHECK(address.size() < sizeof page.addresses[0]);
   std::memcpy(page.addresses[rank], address.c_str(), address.size() + 1);

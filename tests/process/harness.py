@@ -37,7 +37,7 @@ def make_data(folder: pathlib.Path) -> None:
 
 
 def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, minimum: int = 1, extra: str = "",
-             every: int = 10, slots: int = 1) -> str:
+             every: int = 10, slots: int = 1, transport: str = "auto") -> str:
     """Returns a manifest. Its restarts are unlimited, because the tests kill far more often than real machines fail."""
     if model == "gpt":
         training = f"""
@@ -47,13 +47,14 @@ def job_text(data: pathlib.Path, model: str, workers: int = 2, steps: int = 60, 
         training = f"""
     model: {{kind: {model}, layers: 2, width: {512 if model == "mlp" else 8}}}
     data: {{kind: idx, path: {data}/images}}"""
+    network = "" if transport == "auto" else f"  network: {{transport: {transport}}}\n"
     return f"""apiVersion: ringmaster.dev/v1alpha1
 kind: TrainingJob
 metadata: {{name: tiny-{model}}}
 spec:
   framework: native
   workers: {{replicas: {workers}, min: {minimum}, max: {6 // slots}, slots: {slots}}}
-  training:{training}
+{network}  training:{training}
     batch: {{samplesPerStep: {12 if model == "gpt" else 48}, microBatches: 6}}
     optimizer: {{kind: {"sgd" if model == "cnn" else "adamw"}, learningRate: "1e-2", schedule: cosine, warmupSteps: 5, clipNorm: "1"}}
     steps: {steps}
@@ -71,14 +72,14 @@ def die_with_parent():
 class Run:
     """One `ringmaster run`, whose metrics lines can be read as they are printed."""
 
-    def __init__(self, binary, job, out, *flags, progress="json"):
+    def __init__(self, binary, job, out, *flags, progress="json", environment=None):
         self.out = pathlib.Path(out)
         self.lines = queue.Queue()
         self.errors = []
         self.process = subprocess.Popen(
             [str(binary), "run", str(job), "--out", str(out), "--progress", progress, *map(str, flags)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            preexec_fn=die_with_parent)
+            env=dict(os.environ, **(environment or {})), preexec_fn=die_with_parent)
         self.readers = [threading.Thread(target=self._read_out, daemon=True),
                         threading.Thread(target=self._read_err, daemon=True)]
         for reader in self.readers:

@@ -20,8 +20,18 @@ enum class TransportChoice { kAuto, kShm, kUcx };
 class ShmUcxFabric final : public Fabric {
  public:
   ShmUcxFabric(TransportChoice choice, MemberAddress self, std::unique_ptr<shm::Domain> shm,
-               std::unique_ptr<ucx::Domain> ucx)
-      : choice_(choice), self_(std::move(self)), shm_(std::move(shm)), ucx_(std::move(ucx)) {}
+               std::unique_ptr<ucx::Domain> ucx, std::shared_ptr<Aborter> aborter)
+      : choice_(choice),
+        self_(std::move(self)),
+        shm_(std::move(shm)),
+        ucx_(std::move(ucx)),
+        aborter_(std::move(aborter)) {
+    if (aborter_ != nullptr) aborter_->Attach(this);
+  }
+
+  ~ShmUcxFabric() override {
+    if (aborter_ != nullptr) aborter_->Detach();
+  }
 
   Result<std::span<std::byte>> Allocate(size_t bytes, std::string_view label) override {
     return shm_->Allocate(bytes, label);
@@ -73,6 +83,7 @@ class ShmUcxFabric final : public Fabric {
   const MemberAddress self_;
   const std::unique_ptr<shm::Domain> shm_;
   const std::unique_ptr<ucx::Domain> ucx_;  // nullptr with TransportChoice::kShm
+  const std::shared_ptr<Aborter> aborter_;  // may be null
   std::string name_ = "none";
 };
 
@@ -85,6 +96,24 @@ Result<TransportChoice> ParseTransport(const std::string& transport) {
 
 }  // namespace
 
+void Aborter::Abort(uint64_t generation) {
+  const MutexLock lock(mutex_);
+  newest_ = std::max(newest_, generation);
+  if (fabric_ != nullptr) fabric_->Abort(generation);
+}
+
+void Aborter::Attach(Fabric* fabric) {
+  const MutexLock lock(mutex_);
+  CHECK(fabric_ == nullptr, "an aborter serves one fabric at a time");
+  fabric_ = fabric;
+  if (newest_ > 0) fabric_->Abort(newest_);
+}
+
+void Aborter::Detach() {
+  const MutexLock lock(mutex_);
+  fabric_ = nullptr;
+}
+
 Result<std::unique_ptr<Fabric>> Fabric::Create(const FabricOptions& options) {
   RM_ASSIGN(const TransportChoice choice, ParseTransport(options.transport));
   MemberAddress self;
@@ -96,8 +125,8 @@ Result<std::unique_ptr<Fabric>> Fabric::Create(const FabricOptions& options) {
   if (choice != TransportChoice::kShm) {
     RM_ASSIGN(ucx, ucx::Domain::Create(self.uuid, options.timeout, options.on_wait));
   }
-  return std::unique_ptr<Fabric>(
-      std::make_unique<ShmUcxFabric>(choice, std::move(self), std::move(shm), std::move(ucx)));
+  return std::unique_ptr<Fabric>(std::make_unique<ShmUcxFabric>(choice, std::move(self), std::move(shm),
+                                                                std::move(ucx), options.aborter));
 }
 
 }  // namespace ringmaster::fabric

@@ -29,11 +29,32 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "worker/fabric/communicator.h"
 
 namespace ringmaster::fabric {
+
+class Fabric;
+
+// Aborts generations from threads that do not own the Fabric: before it exists, while it is destroyed, and
+// afterwards. Thread-safe.
+class Aborter {
+ public:
+  // As Fabric::Abort. A Fabric that is created later starts with the newest abort.
+  void Abort(uint64_t generation);
+
+  // --- for Fabric ---
+  void Attach(Fabric* fabric);
+  // Waits for an Abort that is under way; none reaches the Fabric afterwards.
+  void Detach();
+
+ private:
+  Mutex mutex_;
+  Fabric* fabric_ RM_GUARDED_BY(mutex_) = nullptr;
+  uint64_t newest_ RM_GUARDED_BY(mutex_) = 0;
+};
 
 struct FabricOptions {
   // auto: shm when all members are on one host, else ucx | shm: an error when they are not | ucx: always
@@ -46,6 +67,7 @@ struct FabricOptions {
   // Called several times per timeout by a thread that waits for peers, to show that it is alive. May be
   // empty.
   std::function<void()> on_wait = {};
+  std::shared_ptr<Aborter> aborter;  // of one Fabric at a time; may be null
 };
 
 // The members of one generation. The index of an address is the rank of its member.
@@ -61,7 +83,8 @@ inline constexpr std::string_view kUnreachable = "no transport leads to a peer";
 
 // The entry point: one Fabric per trainer process.
 //
-// Not thread-safe, except Abort. A Fabric outlives its communicators.
+// Not thread-safe, except Abort; a thread that may call it while the Fabric is destroyed uses an Aborter. A
+// Fabric outlives its communicators.
 class Fabric {
  public:
   // Errors: kInvalid for an unknown transport, kUnavailable when UCX does not start.

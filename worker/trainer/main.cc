@@ -165,11 +165,10 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   const auto channel_fd = Number("RINGMASTER_CHANNEL_FD");
   if (!channel_fd.ok()) return refuse(channel_fd.error(), 64);
 
-  // From now on aborts arrive on the channel's thread, even before the fabric exists.
-  std::atomic<fabric::Fabric*> fabric{nullptr};
-  AgentChannel channel{Fd(*channel_fd), [&fabric](rendezvous::Generation generation) {
-                         if (fabric::Fabric* made = fabric.load()) made->Abort(generation);
-                       }};
+  // From now on aborts arrive on the channel's thread, before the fabric exists and while it is destroyed.
+  const auto aborter = std::make_shared<fabric::Aborter>();
+  AgentChannel channel{Fd(*channel_fd),
+                       [aborter](rendezvous::Generation generation) { aborter->Abort(generation); }};
   const auto fail = [&](const Error& error) {
     log::Error("{}", error.message);
     channel.Send(rendezvous::Fatal{64, error.message});
@@ -184,9 +183,9 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   fabric::FabricOptions options;
   options.transport = parts->config.transport;
   options.on_wait = [page = &page.value()] { page->StillWaiting(); };
+  options.aborter = aborter;
   auto made = fabric::Fabric::Create(options);
   if (!made.ok()) return fail(made.error().In("fabric"));
-  fabric = made->get();
   parts->fabric = std::move(made).value();
   auto trainer = Trainer::Create(std::move(parts).value());
   if (!trainer.ok()) {
@@ -194,9 +193,7 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
     return fail(trainer.error());
   }
   const auto watch = on_gpu ? WatchGpus(&channel) : nullptr;
-  const int code = (*trainer)->Run();
-  fabric = nullptr;
-  return code;
+  return (*trainer)->Run();
 }
 
 }  // namespace ringmaster::trainer

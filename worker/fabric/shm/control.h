@@ -52,7 +52,7 @@ struct alignas(64) Cell {
 
 struct ControlPage {
   static constexpr uint64_t kMagic = 0x52494e4746414231;  // "RINGFAB1"
-  static constexpr uint64_t kLayout = 2;
+  static constexpr uint64_t kLayout = 3;
 
   uint64_t magic;
   uint64_t layout;
