@@ -63,8 +63,10 @@ spec:
 {extra}"""
 
 
-def die_with_parent():
-    """Runs in the child process: however the test ends, its runs end too."""
+def prepare_child():
+    """Runs in the child process. However the test ends, its runs end too; and a SIGHUP that arrives before the run
+    listens for it waits, instead of ending it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     pr_set_pdeathsig = 1
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
@@ -79,7 +81,7 @@ class Run:
         self.process = subprocess.Popen(
             [str(binary), "run", str(job), "--out", str(out), "--progress", progress, *map(str, flags)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=dict(os.environ, **(environment or {})), preexec_fn=die_with_parent)
+            env=dict(os.environ, **(environment or {})), preexec_fn=prepare_child)
         self.readers = [threading.Thread(target=self._read_out, daemon=True),
                         threading.Thread(target=self._read_err, daemon=True)]
         for reader in self.readers:
