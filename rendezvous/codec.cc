@@ -2,6 +2,7 @@
 
 #include "rendezvous/codec.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -20,27 +21,30 @@ namespace {
 
 template <class V>
 void Visit(V& v, Hello& m) {
-  v("job", m.job), v("pod", m.pod), v("agent", m.agent), v("secret", m.secret);
-  v("attempt", m.attempt);
+  v.Name("job", m.job), v.Name("pod", m.pod), v.Name("agent", m.agent), v.Secret("secret", m.secret);
+  v.Count("attempt", m.attempt);
   // Agents of earlier releases do not send these.
   v.Optional("slot", m.slot), v.Optional("node", m.node);
 }
 template <class V>
 void Visit(V& v, Join& m) {
-  v("member", m.member), v("address", m.address);
+  v.Name("member", m.member), v.Address("address", m.address);
 }
 template <class V>
 void Visit(V& v, MemberStatus& m) {
-  v("generation", m.generation), v("member", m.member), v("hasState", m.has_state), v("step", m.step);
+  v("generation", m.generation), v.Name("member", m.member), v("hasState", m.has_state),
+      v.Count("step", m.step);
   v("canRollBack", m.can_roll_back), v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
 }
 template <class V>
 void Visit(V& v, Down& m) {
-  v("member", m.member), v("evidence", m.evidence), v("exitCode", m.exit_code), v("message", m.message);
+  v.Name("member", m.member), v.Name("evidence", m.evidence), v("exitCode", m.exit_code);
+  v("message", m.message);
 }
 template <class V>
 void Visit(V& v, OperationFailed& m) {
-  v("generation", m.generation), v("member", m.member), v("message", m.message), v("permanent", m.permanent);
+  v("generation", m.generation), v.Name("member", m.member), v("message", m.message);
+  v("permanent", m.permanent);
 }
 template <class V>
 void Visit(V& v, Leave& m) {
@@ -48,20 +52,22 @@ void Visit(V& v, Leave& m) {
 }
 template <class V>
 void Visit(V& v, StepRecord& m) {
-  v("step", m.step), v("loss", m.loss), v("lr", m.learning_rate), v("gradNorm", m.gradient_norm);
-  v("samples", m.samples), v("generation", m.generation), v("workers", m.workers), v("seconds", m.seconds);
+  v.Count("step", m.step), v("loss", m.loss), v("lr", m.learning_rate), v("gradNorm", m.gradient_norm);
+  v.Count("samples", m.samples), v("generation", m.generation), v("workers", m.workers),
+      v("seconds", m.seconds);
 }
 template <class V>
 void Visit(V& v, Progress& m) {
-  v("records", m.records), v("totalSteps", m.total_steps), v("checkpointStep", m.checkpoint_step);
-  v("checkpointFailure", m.checkpoint_failure);
-  v("note", m.note), v("transport", m.transport);
+  v.List("records", m.records, kMaxRecords), v.Count("totalSteps", m.total_steps);
+  v.Count("checkpointStep", m.checkpoint_step), v("checkpointFailure", m.checkpoint_failure);
+  v("note", m.note), v.Name("transport", m.transport);
 }
 template <class V>
 void Visit(V& v, Done& m) {
-  v("finished", m.finished), v("step", m.step), v("loss", m.loss), v("validationLoss", m.validation_loss);
-  v("validationAccuracy", m.validation_accuracy), v("weightsHash", m.weights_hash);
-  v("optimizerHash", m.optimizer_hash), v("saved", m.saved);
+  v("finished", m.finished), v.Count("step", m.step), v("loss", m.loss),
+      v("validationLoss", m.validation_loss);
+  v("validationAccuracy", m.validation_accuracy), v.Name("weightsHash", m.weights_hash);
+  v.Name("optimizerHash", m.optimizer_hash), v("saved", m.saved);
 }
 template <class V>
 void Visit(V& v, Fatal& m) {
@@ -71,11 +77,12 @@ template <class V>
 void Visit(V&, Ping&) {}
 template <class V>
 void Visit(V& v, Facts& m) {
-  v("device", m.device), v("driver", m.driver), v("nic", m.nic), v("troubles", m.device_faults);
+  v.Name("device", m.device), v.Name("driver", m.driver), v.Name("nic", m.nic);
+  v.List("troubles", m.device_faults, kMaxDeviceFaults);
 }
 template <class V>
 void Visit(V& v, Welcome& m) {
-  v("job", m.job);
+  v.Name("job", m.job);
 }
 template <class V>
 void Visit(V& v, Prepare& m) {
@@ -83,17 +90,17 @@ void Visit(V& v, Prepare& m) {
 }
 template <class V>
 void Visit(V& v, Member& m) {
-  v("id", m.id), v("pod", m.pod), v("address", m.address);
+  v.Name("id", m.id), v.Name("pod", m.pod), v.Address("address", m.address);
 }
 template <class V>
 void Visit(V& v, NewGeneration& m) {
-  v("generation", m.generation), v("members", m.members), v("sources", m.sources);
-  v("startStep", m.start_step), v("stop", m.stop);
+  v("generation", m.generation), v.List("members", m.members, kMaxMembers);
+  v.List("sources", m.sources, kMaxMembers), v.Count("startStep", m.start_step), v("stop", m.stop);
   v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
 }
 template <class V>
 void Visit(V& v, Evict& m) {
-  v("member", m.member), v("reason", m.reason);
+  v.Name("member", m.member), v("reason", m.reason);
 }
 template <class V>
 void Visit(V& v, Exit& m) {
@@ -108,6 +115,13 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames 
 // ---- values -> JSON
 // -----------------------------------------------------------------------------------------
 
+// Free text within its limit, without half a character at its end.
+std::string Cut(const std::string& text) {
+  size_t size = std::min(text.size(), kMaxTextBytes);
+  while (size < text.size() && size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
 struct Writer {
   Json object = Json::object();
 
@@ -120,9 +134,21 @@ struct Writer {
     if (value) object[key] = ToValue(*value);
   }
 
+  // The kinds of fields differ for the reader only.
   template <class T>
   void Optional(const char* key, T& value) {
-    object[key] = ToValue(value);
+    object[key] = value;
+  }
+  void Name(const char* key, std::string& value) { object[key] = value; }
+  void Secret(const char* key, std::string& value) { object[key] = value; }
+  void Address(const char* key, std::string& value) { object[key] = value; }
+  template <class T>
+  void Count(const char* key, T& value) {
+    (*this)(key, value);
+  }
+  template <class T>
+  void List(const char* key, std::vector<T>& values, size_t) {
+    object[key] = ToValue(values);
   }
 
   template <class T>
@@ -133,7 +159,9 @@ struct Writer {
       return value;
     } else if constexpr (std::is_same_v<T, Urgency>) {
       return value == Urgency::kAbort ? "abort" : "boundary";
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return Cut(value);
+    } else if constexpr (std::is_arithmetic_v<T>) {
       return value;
     } else {
       Writer writer;
@@ -148,6 +176,16 @@ struct Writer {
     return array;
   }
 };
+
+// Whether `text` is printable ASCII that JSON escapes to at most `limit` bytes.
+bool IsPlain(const std::string& text, size_t limit) {
+  size_t bytes = text.size();
+  for (const char c : text) {
+    if (c < ' ' || c > '~') return false;
+    if (c == '"' || c == '\\') ++bytes;
+  }
+  return bytes <= limit;
+}
 
 // ---- JSON -> values
 // -----------------------------------------------------------------------------------------
@@ -208,6 +246,7 @@ bool Read(const Json& json, Urgency& out) {
 struct Reader {
   const Json& object;
   std::string error = {};  // the first wrong member, with its path
+  size_t max_size = kMaxTextBytes;
 
   template <class T>
   void operator()(const char* key, T& value) {
@@ -231,15 +270,54 @@ struct Reader {
   }
 
   // A member that may be missing: `value` then keeps its default.
-  template <class T>
-  void Optional(const char* key, T& value) {
+  void Optional(const char* key, std::string& value) {
+    if (error.empty() && object.contains(key)) Name(key, value);
+  }
+  void Optional(const char* key, int32_t& value) {
     if (error.empty() && object.contains(key)) (*this)(key, value);
+  }
+
+  void Require(bool holds, const char* key, const char* what) {
+    if (error.empty() && !holds) error = fmt::format("{}: {}", key, what);
+  }
+  void Name(const char* key, std::string& value) {
+    (*this)(key, value);
+    Require(IsPlain(value, kMaxNameBytes), key, "too long or not printable ASCII");
+  }
+  void Address(const char* key, std::string& value) {
+    Sized(key, value, kMaxAddressBytes);
+    Require(IsPlain(value, kMaxAddressBytes), key, "too long or not printable ASCII");
+  }
+  void Secret(const char* key, std::string& value) { Sized(key, value, kMaxSecretBytes); }
+  // -1: none.
+  void Count(const char* key, int64_t& value) {
+    (*this)(key, value);
+    Require(value >= -1 && value <= kMaxCount, key, "out of range");
+  }
+  void Count(const char* key, std::optional<int64_t>& value) {
+    (*this)(key, value);
+    Require(!value || (*value >= -1 && *value <= kMaxCount), key, "out of range");
+  }
+  template <class T>
+  void List(const char* key, std::vector<T>& values, size_t limit) {
+    Sized(key, values, limit);
+  }
+  // `limit` applies to the members of an array, or to the bytes of a string.
+  template <class T>
+  void Sized(const char* key, T& value, size_t limit) {
+    max_size = limit;
+    (*this)(key, value);
+    max_size = kMaxTextBytes;
   }
 
   template <class T>
   void Convert(const std::string& path, const Json& json, T& value) {
     if constexpr (requires { Read(json, value); }) {
       if (!Read(json, value)) error = fmt::format("{}: wrong type or out of range", path);
+      if constexpr (std::is_same_v<T, std::string>) {
+        if (value.size() > max_size)
+          error = fmt::format("{}: {} bytes, the limit is {}", path, value.size(), max_size);
+      }
     } else {
       if (!json.is_object()) {
         error = fmt::format("{}: must be an object", path);
@@ -256,6 +334,11 @@ struct Reader {
       error = fmt::format("{}: must be an array", path);
       return;
     }
+    if (json.size() > max_size) {
+      error = fmt::format("{}: {} entries, the limit is {}", path, json.size(), max_size);
+      return;
+    }
+    max_size = kMaxTextBytes;
     values.clear();
     values.reserve(json.size());
     for (size_t i = 0; i < json.size() && error.empty(); ++i) {
@@ -321,8 +404,8 @@ Result<std::optional<Message>> Decoder::Next() {
   if (buffer_.size() - begin_ < 4) return std::optional<Message>();
   size_t length = 0;
   for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(buffer_[begin_ + i]);
-  if (length > kMaxFrameBytes) {
-    return Error{Code::kInvalid, fmt::format("frame of {} bytes: the limit is {}", length, kMaxFrameBytes)};
+  if (length > max_frame_bytes_) {
+    return Error{Code::kInvalid, fmt::format("frame of {} bytes: the limit is {}", length, max_frame_bytes_)};
   }
   if (buffer_.size() - begin_ - 4 < length) return std::optional<Message>();
   RM_ASSIGN(Message message, DecodeBody(std::string_view(buffer_).substr(begin_ + 4, length)));

@@ -15,7 +15,23 @@
 
 namespace ringmaster::rendezvous {
 
-inline constexpr size_t kMaxFrameBytes = size_t{16} << 20;
+// Limits of every field, enforced by the decoder. The encoder cuts free text (messages, reasons) to its
+// limit.
+inline constexpr size_t kMaxNameBytes = 512;          // names and ids, in ASCII without quotes
+inline constexpr size_t kMaxAddressBytes = 14 << 10;  // as JSON
+inline constexpr size_t kMaxSecretBytes = 32 << 10;
+inline constexpr size_t kMaxTextBytes = 8 << 10;
+inline constexpr size_t kMaxRecords = 4096;
+inline constexpr size_t kMaxDeviceFaults = 16;
+inline constexpr size_t kMaxMembers = 4096;
+inline constexpr int64_t kMaxCount = int64_t{1}
+                                     << 53;  // steps and samples: sums and differences do not overflow
+
+// Limits of a frame: from an agent, and in all.
+inline constexpr size_t kMaxAgentFrameBytes = size_t{1} << 20;
+inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
+// A NewGeneration of as many members as allowed, all with the longest names and addresses, fits a frame.
+static_assert(kMaxMembers * (kMaxAddressBytes + 2 * kMaxNameBytes + 64) + (1 << 20) <= kMaxFrameBytes);
 
 // Returns a whole frame, including its length.
 std::string Encode(const Message& message);
@@ -27,11 +43,13 @@ Result<Message> DecodeBody(std::string_view json);
 // Splits a byte stream into messages. Not thread-safe. After an error the stream is unusable: close it.
 class Decoder {
  public:
+  explicit Decoder(size_t max_frame_bytes = kMaxFrameBytes) : max_frame_bytes_(max_frame_bytes) {}
   void Feed(std::string_view bytes);
   // Returns nullopt when more bytes are needed.
   Result<std::optional<Message>> Next();
 
  private:
+  size_t max_frame_bytes_;
   std::string buffer_;
   size_t begin_ = 0;
 };

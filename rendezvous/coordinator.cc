@@ -14,6 +14,9 @@ namespace {
 
 constexpr int32_t kPermanent = 64;  // exit code: a restart would not help
 
+// An agent speaks for its own trainers only.
+bool IsOwn(const std::string& agent, const std::string& member) { return member.starts_with(agent + "."); }
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options) : options_(options) {
@@ -90,6 +93,10 @@ void Coordinator::ShiftTimes(Duration gap) {
 
 void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   const Hello& hello = event.hello;
+  if (hello.slot < 0 || hello.slot >= options_.slots) {
+    outputs_.push_back(CloseConnection{event.connection});
+    return;
+  }
   // A slot of a pod has one agent at a time: a new agent means that the old one has died.
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& old = (it++)->second;
@@ -291,6 +298,7 @@ void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
 }
 
 void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
+  if (!IsOwn(peer.agent, join.member)) return;
   if (removed_.contains(join.member)) {
     Send(peer, rendezvous::Evict{join.member, "the job continued without it"});
     return;
@@ -338,6 +346,7 @@ void Coordinator::OnStatus(Peer& peer, const MemberStatus& status) {
 }
 
 void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
+  if (!IsOwn(peer.agent, down.member)) return;
   report_dirty_ = true;
   if (down.member == peer.failed_member) {
     // The agent reports the death first and the exit code later.

@@ -33,6 +33,7 @@
 #include "base/time.h"
 #include "rendezvous/event_line.h"
 #include "rendezvous/messages.h"
+#include "rendezvous/recent_ids.h"
 #include "rendezvous/recovery_plan.h"
 #include "rendezvous/report.h"
 
@@ -235,7 +236,7 @@ class Coordinator {
 
   std::map<std::string, Peer> peers_;  // by agent; elements never move
   std::map<ConnectionId, Peer*> connections_;
-  std::set<std::string> removed_;  // members that were left out (I3)
+  RecentIds removed_;  // members that were left out (I3)
   uint64_t joins_ = 0;
 
   uint32_t sequence_ = 0;

@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "rendezvous/codec.h"
 #include "rendezvous/coordinator.h"
 
 namespace ringmaster::rendezvous {
 namespace {
 
+constexpr int32_t kTooMany = 64;  // exit code
 constexpr const char* kLateStatus = "did not answer Prepare in time";
 
 }  // namespace
@@ -380,6 +382,11 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
 
 void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& plan,
                           std::vector<Peer*> members, bool stop, Time now) {
+  if (members.size() > kMaxMembers) {
+    End(GangPhase::kFailed, kTooMany,
+        std::to_string(members.size()) + " workers: a job has at most " + std::to_string(kMaxMembers));
+    return;
+  }
   const auto index_of = [&](const Peer* peer) {
     for (size_t i = 0; i < change.participants.size(); ++i) {
       if (change.participants[i].peer == peer) return i;

@@ -25,8 +25,9 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer may not use more memory
-constexpr size_t kMaxOutboxBytes = size_t{64} << 20;
-constexpr int32_t kExitStale = 75;  // not the pod's fault: it does not count as a failure
+constexpr size_t kMaxOutboxBytes = 2 * kMaxFrameBytes;
+constexpr size_t kMaxLoggedBytes = 300;  // of an error, which may quote what a peer sent
+constexpr int32_t kExitStale = 75;       // not the pod's fault: it does not count as a failure
 constexpr auto kFlushDeadline = milliseconds(500);
 
 // Compares in constant time: the position of the first difference does not show.
@@ -160,7 +161,7 @@ class Server::Impl {
     int64_t attempt = 0;
     bool authenticating = false;  // waits for the result for its Hello; reads nothing until then
     bool dismissed = false;       // Exit was sent: its messages are ignored
-    Decoder decoder;
+    Decoder decoder{kMaxAgentFrameBytes};
     std::array<char, 16 << 10> input;
     std::deque<std::string> outbox;
     size_t outbox_bytes = 0;
@@ -419,7 +420,7 @@ class Server::Impl {
     UncountUnauthenticated(c);
     if (!why.empty()) {
       log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
-                c->pod.empty() ? "" : " pod=", c->pod, why);
+                c->pod.empty() ? "" : " pod=", c->pod, why.substr(0, kMaxLoggedBytes));
     }
     c->hello_timer.cancel();
     c->stream->Close();

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "rendezvous/codec.h"
 #include "rendezvous/transport_name.h"
 #include "worker/trainer/agree.h"
 #include "worker/trainer/memory.h"
@@ -80,7 +81,14 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(Parts parts) {
 
 int Trainer::Run() {
   AgentChannel& channel = *parts_.channel;
-  channel.Send(Join{parts_.member, parts_.fabric->Address()});
+  const std::string address = parts_.fabric->Address();
+  if (address.size() > rendezvous::kMaxAddressBytes) {
+    return FailPermanently(
+        fmt::format("the address of this worker has {} bytes, the limit is {}: lower the number of UCX "
+                    "devices by UCX_NET_DEVICES",
+                    address.size(), rendezvous::kMaxAddressBytes));
+  }
+  channel.Send(Join{parts_.member, address});
   while (true) {
     parts_.page->SetActivity(Activity::kWaiting);
     const auto order = channel.WaitForOrder();

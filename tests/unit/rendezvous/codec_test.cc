@@ -14,7 +14,7 @@ namespace ringmaster::rendezvous {
 namespace {
 
 constexpr uint64_t kHuge = 0xfedcba9876543210ULL;
-constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFar = kMaxCount;
 
 std::vector<Message> OneOfEach() {
   StepRecord record;
@@ -22,7 +22,7 @@ std::vector<Message> OneOfEach() {
   record.loss = 0.1;
   record.learning_rate = 5e-324;
   record.gradient_norm = -0.0;
-  record.samples = std::numeric_limits<int64_t>::min();
+  record.samples = -1;
   record.generation = kHuge;
   record.workers = -1;
   record.seconds = 1e308;
@@ -32,7 +32,7 @@ std::vector<Message> OneOfEach() {
   done.validation_accuracy = 0.25;
   done.weights_hash = "00ff";
   done.saved = false;
-  return {Hello{"default/job \"x\"", "pod\n", "\u00fc", "s", 7, 3, "node-1"},
+  return {Hello{"default/job \"x\"", "pod\\", "a b", "s\u00fc\n", 7, 3, "node-1"},
           Join{"a.1", std::string(5000, 'x')},
           MemberStatus{kHuge, "a.1", true, kFar, true, kHuge, ~uint64_t{0}},
           Down{"a.1", "mutex", -9, ""},
@@ -157,7 +157,7 @@ TEST(Codec, IgnoresUnknownMembers) {
 
 TEST(Codec, RefusesAnOversizedFrameByItsLength) {
   Decoder decoder;
-  decoder.Feed(std::string("\x01\x00\x00\x01", 4));
+  decoder.Feed(std::string("\x04\x00\x00\x01", 4));
   EXPECT_FALSE(decoder.Next().ok());
 }
 
