@@ -14,10 +14,12 @@ endif()
 
 add_library(ringmaster_flags INTERFACE)
 # A sum must not depend on which operations the compiler fuses (-ffp-contract): the bits of a result are part of the contract.
-# nvcc does not accept these flags, and its generated code would violate some of the warnings.
+# On GPUs, too, arithmetic is that of IEEE 754: subnormals are kept, divisions and square roots are correctly rounded. The
+# kernels that follow a micro-batch prevent contraction themselves, by intrinsics.
+# nvcc does not accept the flags of g++, and its generated code would violate some of the warnings.
 target_compile_options(ringmaster_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-sign-conversion;-Wshadow;-Wnon-virtual-dtor;-Werror;-ffp-contract=off>"
-  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow;-Werror=all-warnings>")
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow;-Werror=all-warnings;-ftz=false;-prec-div=true;-prec-sqrt=true>")
 target_include_directories(ringmaster_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND (CMAKE_UNITY_BUILD OR RINGMASTER_SANITIZE))
   # g++ 12 warns without reason about its own <variant>, <regex> and <string> when address checks are added or much is

@@ -3,9 +3,6 @@
 #include "worker/trainer/main.h"
 
 #include <sched.h>
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 #include <algorithm>
 #include <charconv>
@@ -18,6 +15,7 @@
 #include "api/load.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/subnormals.h"
 #include "worker/compute/device/open_device.h"
 #include "worker/inventory/device_selection.h"
 #include "worker/inventory/gpu_monitor.h"
@@ -140,12 +138,10 @@ std::optional<int> RetryableExitCode(const Error& error) {
 }  // namespace
 
 int TrainMain(int /*argc*/, char** /*argv*/) {
-#if defined(__SSE2__)
-  // Flush denormals to zero on every thread created from here on: the momentum of a row that is never updated
-  // decays into denormals, and arithmetic on them is a hundred times slower. All trainers do this, so the
-  // bits remain a function of the job.
-  _mm_setcsr(_mm_getcsr() | 0x8040);
-#endif
+  // The models' activations and gradients may hold subnormals, on which arithmetic is slow. All trainers on
+  // CPUs do this, so the bits of a micro-batch remain a function of the job. What follows a micro-batch keeps
+  // subnormals (worker/compute/numerics, optimizer).
+  FlushSubnormals();
   const char* member = std::getenv("RINGMASTER_MEMBER");
   const char* pod = std::getenv("RINGMASTER_POD");
   log::Init(fmt::format("trainer pod={} member={:.8}", pod == nullptr ? "-" : pod,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/subnormals.h"
 #include "tests/cuda/emulation/error.h"
 #include "tests/cuda/emulation/memory.h"
 #include "tests/cuda/emulation/sanitizer_fiber.h"
@@ -406,6 +407,7 @@ void* DynamicShared() { return Runner::Get().Dynamic(); }
 void Fail(const std::string& what) { Runner::Get().FailHere(what); }
 
 void RunGrid(const Grid& grid, void (*body)(const void* closure), const void* closure) {
+  const KeepSubnormals keep;  // as a GPU, whatever the launching thread does; fibers inherit it
   Runner::Get().Run(grid, body, closure);
   CheckGuards(fmt::format("kernel launched at {}", Where(grid.place)).c_str());
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/cuda/kernels/kernel_test.h"
+#include "tests/unit/numerics/flushing_thread.h"
 #include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::cuda::kernels {
@@ -32,6 +33,8 @@ std::vector<float> Values(SplitMix64& random, const engine::Layout& layout, bool
           static_cast<float>(std::ldexp(random.Uniform() * 2 - 1, static_cast<int>(random.Below(60)) - 45));
       if (random.Chance(0.05)) value = 0;
       if (random.Chance(0.02)) value = std::numeric_limits<float>::denorm_min() * 100;
+      // Moments that decay through the smallest normal number.
+      if (random.Chance(0.1)) value = static_cast<float>(std::ldexp(random.Uniform() * 8 - 4, -126));
       values[static_cast<size_t>(p.offset + i)] = positive ? std::fabs(value) : value;
     }
   }
@@ -60,33 +63,38 @@ TEST(Optimizer, AStepHasTheBitsOfTheCpu) {
     const std::vector<float> g = Values(random, layout, false), p = Values(random, layout, false),
                              m = Values(random, layout, false), v = Values(random, layout, true);
 
-    const auto [next_p, next_m, next_v] = InAllOrders([&] {
-      const Guarded<BlockRule> rules(MakeBlockRules(layout));
-      const Guarded<float> gradient(g);
-      Guarded<float> params(p), state0(m), state1(v);
-      Guarded<float> to_p(p.size()), to_m(p.size()), to_v(p.size());
-      Arena arena{.blocks = layout.elements / engine::kBlock,
-                  .rules = rules.get(),
-                  .gradient = gradient.get(),
-                  .params = params.get(),
-                  .state0 = state0.get(),
-                  .state1 = adamw ? state1.get() : nullptr,
-                  .next_params = in_place ? params.get() : to_p.get(),
-                  .next_state0 = in_place ? state0.get() : to_m.get(),
-                  .next_state1 = !adamw     ? nullptr
-                                 : in_place ? state1.get()
-                                            : to_v.get()};
-      if (adamw) {
-        Guarded<AdamWPair> pair(
-            std::vector<AdamWPair>{Pair<AdamWPair>(optimizer::MakeAdamW, config, scalars)});
-        AdamW(kStream, pair.get(), arena);
-      } else {
-        Guarded<SgdPair> pair(std::vector<SgdPair>{Pair<SgdPair>(optimizer::MakeSgd, config, scalars)});
-        Sgd(kStream, pair.get(), arena);
-      }
-      return in_place ? std::tuple(params.values(), state0.values(), state1.values())
-                      : std::tuple(to_p.values(), to_m.values(), to_v.values());
+    std::tuple<std::vector<float>, std::vector<float>, std::vector<float>> next;
+    // As the communication thread of a trainer, which flushes subnormals to zero. A GPU does not.
+    numerics::OnAFlushingThread([&] {
+      next = InAllOrders([&] {
+        const Guarded<BlockRule> rules(MakeBlockRules(layout));
+        const Guarded<float> gradient(g);
+        Guarded<float> params(p), state0(m), state1(v);
+        Guarded<float> to_p(p.size()), to_m(p.size()), to_v(p.size());
+        Arena arena{.blocks = layout.elements / engine::kBlock,
+                    .rules = rules.get(),
+                    .gradient = gradient.get(),
+                    .params = params.get(),
+                    .state0 = state0.get(),
+                    .state1 = adamw ? state1.get() : nullptr,
+                    .next_params = in_place ? params.get() : to_p.get(),
+                    .next_state0 = in_place ? state0.get() : to_m.get(),
+                    .next_state1 = !adamw     ? nullptr
+                                   : in_place ? state1.get()
+                                              : to_v.get()};
+        if (adamw) {
+          Guarded<AdamWPair> pair(
+              std::vector<AdamWPair>{Pair<AdamWPair>(optimizer::MakeAdamW, config, scalars)});
+          AdamW(kStream, pair.get(), arena);
+        } else {
+          Guarded<SgdPair> pair(std::vector<SgdPair>{Pair<SgdPair>(optimizer::MakeSgd, config, scalars)});
+          Sgd(kStream, pair.get(), arena);
+        }
+        return in_place ? std::tuple(params.values(), state0.values(), state1.values())
+                        : std::tuple(to_p.values(), to_m.values(), to_v.values());
+      });
     });
+    const auto& [next_p, next_m, next_v] = next;
 
     std::vector<float> want_p(p.size()), want_m(p.size()), want_v(p.size());
     optimizer::Slices slices{g, p, m, v, want_p, want_m, want_v};

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "tests/unit/numerics/flushing_thread.h"
 #include "worker/compute/optimizer/kernels.h"
 #include "worker/compute/optimizer/optimizer.h"
 
@@ -84,6 +86,66 @@ TEST(Optimizer, EveryInstructionSetEqualsTheReference) {
         kernels.adamw(MakeAdamW(config, scalars, decay), got.All(config.kind));
       }
       ASSERT_TRUE(got.SameOutputs(want)) << kernels.name << " seed " << seed;
+    }
+  }
+}
+
+// Moments that decay through the smallest normal number, as those of a row that is never updated.
+Arena Decayed(SplitMix64& random, size_t n) {
+  Arena arena(n);
+  const auto tiny = [&random] { return static_cast<float>(std::ldexp(random.Uniform() * 8 - 4, -126)); };
+  for (float& x : arena.gradient) x = random.Chance(0.8) ? 0 : tiny() * 0x1p60F;
+  for (float& x : arena.params) x = random.Chance(0.5) ? tiny() : 0.5F;
+  for (float& x : arena.m) x = tiny();
+  for (float& x : arena.v) x = std::fabs(tiny());
+  return arena;
+}
+
+// Trainers flush subnormals to zero inside a micro-batch; the optimizer computes as on every other device.
+TEST(Optimizer, SubnormalsGiveTheBitsOfTheReferenceOnAThreadThatFlushes) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SplitMix64 random(seed);
+    const Config config = RandomConfig(random);
+    const StepScalars scalars = RandomScalars(random);
+    const bool decay = random.Chance(0.5);
+    Arena want = Decayed(random, 500);
+    Arena got = want;
+    StepReference(config, scalars, decay, want.All(config.kind));
+    numerics::OnAFlushingThread([&] { Step(config, scalars, decay, got.All(config.kind)); });
+    ASSERT_TRUE(got.SameOutputs(want)) << "seed " << seed;
+    for (const Kernels& kernels : AvailableKernels()) {
+      if (config.kind == Kind::kSgd) {
+        kernels.sgd(MakeSgd(config, scalars, decay), got.All(config.kind));
+      } else {
+        kernels.adamw(MakeAdamW(config, scalars, decay), got.All(config.kind));
+      }
+      ASSERT_TRUE(got.SameOutputs(want)) << kernels.name << " seed " << seed;
+    }
+  }
+}
+
+// Otherwise every step would compute with the moments of rows that are never updated at a hundredth of the
+// speed.
+TEST(Optimizer, MomentsDecayToZeroAndAreNeverStoredAsSubnormals) {
+  for (const Kind kind : {Kind::kSgd, Kind::kAdamW}) {
+    Config config;
+    config.kind = kind;
+    config.beta2 = 0.9;
+    SplitMix64 random(3);
+    Arena arena = Decayed(random, 300);
+    std::ranges::fill(arena.gradient, 0.0F);
+    for (int64_t step = 1; step <= 40; ++step) {
+      Step(config, {.step = step, .learning_rate = 1e-3}, true, arena.All(kind));
+      for (const auto* stored : {&arena.next_params, &arena.next_m, &arena.next_v}) {
+        for (const float x : *stored) ASSERT_TRUE(x == 0 || std::fabs(x) >= 0x1p-126F) << x;
+      }
+      arena.params = arena.next_params;
+      arena.m = arena.next_m;
+      if (kind == Kind::kAdamW) arena.v = arena.next_v;
+    }
+    EXPECT_EQ(arena.m, std::vector<float>(300, 0.0F));
+    if (kind == Kind::kAdamW) {
+      EXPECT_EQ(arena.v, std::vector<float>(300, 0.0F));
     }
   }
 }

@@ -9,6 +9,8 @@
 namespace ringmaster::optimizer {
 namespace {
 
+RM_BODY float Normal(float value) { return __builtin_fabsf(value) < kSmallestNormal ? 0.0F : value; }
+
 RM_BODY void SgdLoop(const SgdScalars& s, const Slices& slices) {
   const size_t n = slices.params.size();
   const float* gradient = slices.gradient.data();
@@ -20,8 +22,8 @@ RM_BODY void SgdLoop(const SgdScalars& s, const Slices& slices) {
   RM_NO_OVERLAP
   for (size_t i = 0; i < n; ++i) {
     const float g = gradient[i] * k.gradient_scale + k.weight_decay * params[i];
-    const float b = k.momentum * buffer[i] + g;
-    next_params[i] = params[i] + k.negative_rate * b;
+    const float b = Normal(k.momentum * buffer[i] + g);
+    next_params[i] = Normal(params[i] + k.negative_rate * b);
     next_buffer[i] = b;
   }
 }
@@ -39,10 +41,10 @@ RM_BODY void AdamWLoop(const AdamWScalars& s, const Slices& slices) {
   RM_NO_OVERLAP
   for (size_t i = 0; i < n; ++i) {
     const float g = gradient[i] * k.gradient_scale;
-    const float m = m_in[i] + k.one_minus_beta1 * (g - m_in[i]);
-    const float v = k.beta2 * v_in[i] + k.one_minus_beta2 * g * g;
+    const float m = Normal(m_in[i] + k.one_minus_beta1 * (g - m_in[i]));
+    const float v = Normal(k.beta2 * v_in[i] + k.one_minus_beta2 * g * g);
     const float denominator = __builtin_sqrtf(v) * k.inverse_root + k.epsilon;
-    next_params[i] = params[i] * k.keep + k.negative_size * (m / denominator);
+    next_params[i] = Normal(params[i] * k.keep + k.negative_size * (m / denominator));
     m_out[i] = m;
     v_out[i] = v;
   }

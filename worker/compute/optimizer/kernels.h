@@ -4,6 +4,8 @@
 // optimizer, its tests and the CUDA kernels. The tests run every variant that this CPU supports and compare
 // the bits with the reference.
 //
+// Kernels run in the scope of a KeepSubnormals (base/subnormals.h): trainers flush subnormals elsewhere.
+//
 // Element i of the outputs depends only on element i of the inputs. An output may be the same memory as
 // its input but must not overlap it partly. Thread-safe: the kernels have no state.
 #pragma once
@@ -33,6 +35,10 @@ struct AdamWScalars {
   float epsilon = 0;
   float negative_size = 0;  // -rate / (1 - beta1^step)
 };
+
+// A result below it is stored as zero. Otherwise the moments of a row that is never updated would decay into
+// subnormals and remain there, and arithmetic on them takes CPUs a hundred times as long.
+inline constexpr float kSmallestNormal = 0x1p-126F;
 
 SgdScalars MakeSgd(const Config& config, const StepScalars& scalars, bool decay);
 AdamWScalars MakeAdamW(const Config& config, const StepScalars& scalars, bool decay);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/subnormals.h"
 #include "worker/compute/optimizer/kernels.h"
 
 namespace ringmaster::optimizer {
@@ -96,6 +97,7 @@ double ClipFactor(double clip_norm, double norm) {
 }
 
 SgdScalars MakeSgd(const Config& config, const StepScalars& scalars, bool decay) {
+  const KeepSubnormals keep;
   return {.gradient_scale = static_cast<float>(scalars.gradient_scale),
           .weight_decay = decay ? static_cast<float>(config.weight_decay) : 0.0F,
           .momentum = static_cast<float>(config.momentum),
@@ -103,6 +105,7 @@ SgdScalars MakeSgd(const Config& config, const StepScalars& scalars, bool decay)
 }
 
 AdamWScalars MakeAdamW(const Config& config, const StepScalars& scalars, bool decay) {
+  const KeepSubnormals keep;
   const auto step = static_cast<double>(scalars.step);
   const double correction1 = 1 - std::pow(config.beta1, step);
   const double correction2 = 1 - std::pow(config.beta2, step);
@@ -120,6 +123,7 @@ void Step(const Config& config, const StepScalars& scalars, bool decay, const Sl
   CHECK(scalars.step >= 1, "step {}", scalars.step);
   CheckLengths(config.kind, slices);
   const Kernels& kernels = AvailableKernels().front();
+  const KeepSubnormals keep;
   if (config.kind == Kind::kSgd) {
     kernels.sgd(MakeSgd(config, scalars, decay), slices);
   } else {

@@ -5,7 +5,8 @@
 // step at no extra memory traffic. reference.cc has the formulas and their source.
 //
 // Thread-safe: pure arithmetic without state. FMA contraction is disabled, so any partition of the range over
-// any number of threads gives the same bits.
+// any number of threads gives the same bits. All functions compute with subnormals, even on a thread that
+// flushes them (base/subnormals.h), and store none.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each operation is one float operation. Intrinsics prevent contraction, so the bits equal those of
-// worker/compute/optimizer/reference.cc.
+// Each operation is one float operation of IEEE 754, with subnormals (cmake/Compiler.cmake has the flags).
+// Intrinsics prevent contraction, so the bits equal those of worker/compute/optimizer/reference.cc.
 #include "worker/compute/cuda/kernels/optimizer.h"
 
 #include "worker/compute/cuda/kernels/vector.h"
@@ -26,6 +26,11 @@ __device__ __forceinline__ Place PlaceOf(const Arena& arena) {
   const int inside = static_cast<int>(threadIdx.x) * kStepQuad;
   return {static_cast<int64_t>(blockIdx.x) * engine::kBlock + inside, static_cast<int>(rule.live) - inside,
           rule.decays != 0};
+}
+
+// As in worker/compute/optimizer/reference.cc.
+__device__ __forceinline__ float Normal(float value) {
+  return fabsf(value) < optimizer::kSmallestNormal ? 0.0f : value;
 }
 
 // Runs with one thread.
@@ -56,8 +61,8 @@ __global__ void SgdKernel(const SgdPair* scalars, Arena arena) {
   for (int j = 0; j < kStepQuad; ++j) {
     const float scaled = __fmul_rn(g[j], k.gradient_scale);
     const float gradient = __fadd_rn(scaled, __fmul_rn(k.weight_decay, p[j]));
-    const float buffer = __fadd_rn(__fmul_rn(k.momentum, b[j]), gradient);
-    p[j] = j < place.live ? __fadd_rn(p[j], __fmul_rn(k.negative_rate, buffer)) : 0.0f;
+    const float buffer = Normal(__fadd_rn(__fmul_rn(k.momentum, b[j]), gradient));
+    p[j] = j < place.live ? Normal(__fadd_rn(p[j], __fmul_rn(k.negative_rate, buffer))) : 0.0f;
     b[j] = j < place.live ? buffer : 0.0f;
   }
   Store(arena.next_params + place.first, p);
@@ -79,12 +84,12 @@ __global__ void AdamWKernel(const AdamWPair* scalars, Arena arena) {
   RM_UNROLL
   for (int j = 0; j < kStepQuad; ++j) {
     const float gradient = __fmul_rn(g[j], k.gradient_scale);
-    const float first = __fadd_rn(m[j], __fmul_rn(k.one_minus_beta1, __fsub_rn(gradient, m[j])));
+    const float first = Normal(__fadd_rn(m[j], __fmul_rn(k.one_minus_beta1, __fsub_rn(gradient, m[j]))));
     const float fresh = __fmul_rn(__fmul_rn(k.one_minus_beta2, gradient), gradient);
-    const float second = __fadd_rn(__fmul_rn(k.beta2, v[j]), fresh);
+    const float second = Normal(__fadd_rn(__fmul_rn(k.beta2, v[j]), fresh));
     const float corrected = __fmul_rn(__fsqrt_rn(second), k.inverse_root);
     const float ratio = __fdiv_rn(first, __fadd_rn(corrected, k.epsilon));
-    const float next = __fadd_rn(__fmul_rn(p[j], k.keep), __fmul_rn(k.negative_size, ratio));
+    const float next = Normal(__fadd_rn(__fmul_rn(p[j], k.keep), __fmul_rn(k.negative_size, ratio)));
     p[j] = j < place.live ? next : 0.0f;
     m[j] = j < place.live ? first : 0.0f;
     v[j] = j < place.live ? second : 0.0f;
