@@ -100,10 +100,10 @@ struct Table<Training> {
       F("precision", &Training::precision, {.max_length = 16, .values = "fp32|bf16"},
         "Arithmetic of matrix products. `bf16` rounds their operands and keeps fp32 master weights; a CPU "
         "without AVX512_BF16 or AMX multiplies the rounded operands as fp32, which is slower."),
-      F("numerics", &Training::numerics, {.max_length = 16, .values = "exact|fast"},
-        "`exact`: the weights are bit-identical for every number of workers and after every failure. `fast`: "
-        "plain "
-        "floating-point sums."),
+      F("numerics", &Training::numerics, {.max_length = 16, .values = "exact|exact64|fast"},
+        "`exact`: the weights are bit-identical for every number of workers and after every failure. "
+        "`exact64`: as `exact`, with sums of 64 bits instead of 32, for thousands of micro-batches or for "
+        "gradients with spikes; twice the bytes to exchange. `fast`: plain floating-point sums."),
       F("seed", &Training::seed, {.min = 0, .max = kMaxSafeInteger, .change = Change::kNever},
         "Seed of the initial weights and of the order of the data."),
       F("validateEverySteps", &Training::validateEverySteps, {.min = 0, .max = kMaxSteps},

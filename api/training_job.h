@@ -88,7 +88,7 @@ struct Training {
   int64_t epochs = 0;
   std::string device = "auto";     // auto | cpu | cuda
   std::string precision = "fp32";  // fp32 | bf16
-  std::string numerics = "exact";  // exact | fast
+  std::string numerics = "exact";  // exact | exact64 | fast
   int64_t seed = 1;
   int64_t validateEverySteps = 0;  // 0: only at the end
   bool operator==(const Training&) const = default;

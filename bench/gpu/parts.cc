@@ -181,11 +181,11 @@ Status OfArenas(Stream stream, const engine::ModelConfig& config, int64_t elemen
   RM_ASSIGN(const auto maxima, Buffer<int32_t>::Create(blocks));
   constexpr int kQuantumBits = 30;
   RM_TRY(table.Add("exact sums", 1, 8 * arena, 0, [&] {
-    kernels::Accumulate(stream, blocks, gradient.get(), exponents.get(), kQuantumBits, true, sums.get(),
+    kernels::Accumulate(stream, blocks, gradient.get(), exponents.get(), kQuantumBits, 1, true, sums.get(),
                         maxima.get());
   }));
   RM_TRY(table.Add("exact sums, decoded", 1, 8 * arena, 0, [&] {
-    kernels::Decode(stream, blocks, sums.get(), exponents.get(), kQuantumBits, 1.0, gradient.get());
+    kernels::Decode(stream, blocks, sums.get(), exponents.get(), kQuantumBits, 1, 1.0, gradient.get());
   }));
   RM_ASSIGN(const auto norm, Buffer<double>::Create(1));
   RM_ASSIGN(const auto scratch, Buffer<double>::Create(kernels::NormScratch(elements)));

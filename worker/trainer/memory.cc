@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/file.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::trainer {
 namespace {
@@ -30,7 +31,7 @@ MemoryNeed EstimateMemory(const RunConfig& config, const engine::Model& model, b
   MemoryNeed need;
   need.weights = array;
   need.optimizer = array * optimizer::StateArrays(config.optimizer.kind);
-  need.gradients = array;
+  need.gradients = array * (config.wide_sums ? numerics::kMaxLimbs : 1);
   if (on_host) {
     need.undo = need.weights + need.optimizer;
     need.gradients += array;

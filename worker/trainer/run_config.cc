@@ -125,7 +125,8 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   config.micro_batches = training.batch.microBatches;
   config.steps = training.steps;
   config.epochs = training.epochs;
-  config.exact = training.numerics == "exact";
+  config.wide_sums = training.numerics == "exact64";
+  config.exact = config.wide_sums || training.numerics == "exact";
   config.seed = static_cast<uint64_t>(training.seed);
   config.validate_every_steps = training.validateEverySteps;
   config.device = training.device;
@@ -171,6 +172,7 @@ std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, u
                {"exact", config.exact},
                {"seed", config.seed},
                {"optimizer", static_cast<int>(config.optimizer.kind)}};
+  if (config.wide_sums) what["wideSums"] = true;  // absent otherwise, as in checkpoints of older releases
   // A readable prefix, then a hash over everything.
   const std::string text = DumpJson(what);
   const uint64_t hash = Hash64(std::as_bytes(std::span(text.data(), text.size())), data_fingerprint);

@@ -27,6 +27,7 @@ struct RunConfig {
   int64_t steps = 0;      // in total; 0 until OpenData when the job counts epochs
   int64_t epochs = 0;
   bool exact = true;
+  bool wide_sums = false;  // exact64: sums have two limbs of 32 bits
   uint64_t seed = 0;
   int64_t validate_every_steps = 0;
   std::string device;           // auto | cpu | cuda

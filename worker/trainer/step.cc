@@ -26,6 +26,7 @@ Stepper::Stepper(const Parts& parts)
     : parts_(parts),
       layout_(parts.model->layout()),
       quantum_bits_(numerics::QuantumBits(parts.config->micro_batches)),
+      limbs_(parts.config->wide_sums ? numerics::kMaxLimbs : 1),
       reader_(*parts.dataset, parts.config->SamplesPerMicroBatch()),
       queue_(parts.device) {}
 
@@ -37,8 +38,8 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
   RM_ASSIGN(const std::span<std::byte> gradients,
             parts.device->Allocate(static_cast<size_t>(elements) * sizeof(float), "gradients"));
   stepper->gradients_ = SpanOf<float>(gradients);
-  RM_ASSIGN(stepper->sums_,
-            HostDeviceBuffer<int32_t>::Create(fabric, parts.device, elements, "gradient sums"));
+  RM_ASSIGN(stepper->sums_, HostDeviceBuffer<int32_t>::Create(fabric, parts.device,
+                                                              elements * stepper->limbs_, "gradient sums"));
   stepper->float_sums_ = {SpanOf<float>(std::as_writable_bytes(stepper->sums_.host)),
                           SpanOf<float>(std::as_writable_bytes(stepper->sums_.device))};
   RM_ASSIGN(stepper->exchange_, HostDeviceBuffer<int32_t>::Create(
@@ -217,7 +218,7 @@ Status Stepper::EnqueueBucket(const Communicators& comms, int bucket_index, bool
   if (parts_.config->exact) {
     const int64_t first_block = bucket.begin / kBlock;
     const int64_t end_block = bucket.end / kBlock;
-    const HostDeviceBuffer<int32_t> sums = sums_.Part(bucket.begin, bucket.end);
+    const HostDeviceBuffer<int32_t> sums = sums_.Part(bucket.begin * limbs_, bucket.end * limbs_);
     RM_TRY(parts_.device->Accumulate(gradient, exponents_.Part(first_block, end_block).device, quantum_bits_,
                                      first, sums.device, maxima_.Part(first_block, end_block).device));
     return exchange ? queue_.Add(comms, sums) : Ok();

@@ -108,10 +108,11 @@ class Stepper {
   const Parts parts_;
   const engine::Layout& layout_;
   const int quantum_bits_;
+  const int limbs_;  // of a sum
   MicroBatchReader reader_;
   CommQueue queue_;
-  std::span<float> gradients_;              // on the device: of one micro-batch, then the decoded sum
-  HostDeviceBuffer<int32_t> sums_;          // exact numerics: integer sums over the owned micro-batches
+  std::span<float> gradients_;      // on the device: of one micro-batch, then the decoded sum
+  HostDeviceBuffer<int32_t> sums_;  // exact numerics: sums of limbs_ integers over the owned micro-batches
   HostDeviceBuffer<float> float_sums_;      // fast numerics: the same memory
   HostDeviceBuffer<int32_t> exchange_;      // memory of the ScalarExchange
   HostDeviceBuffer<int32_t> maxima_;        // the maxima in exchange_

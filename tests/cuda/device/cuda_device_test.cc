@@ -75,8 +75,8 @@ std::vector<float> Normal(size_t count, uint64_t seed) {
 
 // The results of all operations of a step, on values of two micro-batches.
 struct Step {
-  std::vector<int32_t> sums, maxima;
-  std::vector<float> float_sums, decoded, params, state0, state1;
+  std::vector<int32_t> sums, maxima, wide_sums;
+  std::vector<float> float_sums, decoded, wide_decoded, params, state0, state1;
   std::vector<uint64_t> hashes, read_hashes;  // by the update, and of what it wrote
   double norm = 0;
   bool operator==(const Step&) const = default;
@@ -94,6 +94,11 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   const auto maxima = on->Make(std::vector<int32_t>(blocks, 78));
   EXPECT_TRUE(device.Accumulate(first.device, exponents.device, 24, true, sums.device, maxima.device).ok());
   EXPECT_TRUE(device.Accumulate(second.device, exponents.device, 24, false, sums.device, maxima.device).ok());
+  const auto wide = on->Make(std::vector<int32_t>(2 * n, 77));
+  EXPECT_TRUE(device.Accumulate(first.device, exponents.device, 24, true, wide.device, maxima.device).ok());
+  EXPECT_TRUE(device.Accumulate(second.device, exponents.device, 24, false, wide.device, maxima.device).ok());
+  const auto wide_gradient = on->Make(std::vector<float>(n));
+  EXPECT_TRUE(device.Decode(wide.device, exponents.device, 24, 1.0 / 3, wide_gradient.device).ok());
   const auto floats = on->Make(std::vector<float>(n, 7));
   EXPECT_TRUE(device.Add(first.device, true, floats.device).ok());
   EXPECT_TRUE(device.Add(second.device, false, floats.device).ok());
@@ -140,6 +145,8 @@ Step Walk(Machine* on, optimizer::Kind kind) {
   step.maxima = on->Read(maxima);
   step.float_sums = on->Read(floats);
   step.decoded = on->Read(gradient);
+  step.wide_sums = on->Read(wide);
+  step.wide_decoded = on->Read(wide_gradient);
   step.params = on->Read(next_params);
   step.state0 = on->Read(next_state0);
   if (adam) step.state1 = on->Read(next_state1);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tests/cuda/kernels/kernel_test.h"
+#include "tests/unit/numerics/flushing.h"
 #include "tests/unit/numerics/values.h"
 #include "worker/compute/numerics/exact.h"
 
@@ -32,6 +33,8 @@ TEST(Accumulate, HasTheBitsOfTheReferenceOnEdgeCases) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SplitMix64 random(seed);
     const size_t blocks = 1 + random.Below(11);
+    const int limbs = 1 + static_cast<int>(seed % 2);
+    const size_t n = blocks * kBlock * static_cast<size_t>(limbs);
     const int bits = 14 + static_cast<int>(random.Below(15));
     const std::vector<int32_t> exponents = RandomExponents(random, blocks);
     std::vector<std::vector<float>> turns;
@@ -50,15 +53,15 @@ TEST(Accumulate, HasTheBitsOfTheReferenceOnEdgeCases) {
     }
     const auto [sums, maxima] = InAllOrders([&] {
       const Guarded<int32_t> e(exponents);
-      Guarded<int32_t> s(blocks * kBlock), m(blocks);
+      Guarded<int32_t> s(n), m(blocks);
       for (size_t turn = 0; turn < turns.size(); ++turn) {
         const Guarded<float> grads(turns[turn]);
-        Accumulate(kStream, static_cast<int64_t>(blocks), grads.get(), e.get(), bits, turn == 0, s.get(),
-                   m.get());
+        Accumulate(kStream, static_cast<int64_t>(blocks), grads.get(), e.get(), bits, limbs, turn == 0,
+                   s.get(), m.get());
       }
       return std::tuple(s.values(), m.values());
     });
-    std::vector<int32_t> want(blocks * kBlock), want_maxima(blocks);
+    std::vector<int32_t> want(n), want_maxima(blocks);
     for (size_t turn = 0; turn < turns.size(); ++turn) {
       numerics::AccumulateReference(turns[turn], exponents, bits, turn == 0, want, want_maxima);
     }
@@ -80,19 +83,29 @@ TEST(Decode, HasTheBitsOfTheCpuAlsoInPlace) {
       if (exponents[i / kBlock] == numerics::kUnknown) sums[i] = 0;
     }
     const double scale = 1.0 / static_cast<double>(1 + random.Below(1000));
+    const int limbs = 1 + static_cast<int>(seed % 2);
+    if (limbs == 2) sums.resize(2 * sums.size(), static_cast<int32_t>(random.Next()) >> 2);
+    if (limbs == 2) {
+      for (size_t b = 0; b < blocks; ++b) {
+        if (exponents[b] == numerics::kUnknown)
+          std::fill_n(sums.begin() + static_cast<int64_t>(2 * b * kBlock), 2 * kBlock, 0);
+      }
+    }
     const auto [out, in_place] = InAllOrders([&] {
       Guarded<int32_t> s(sums);
       const Guarded<int32_t> e(exponents);
-      Guarded<float> to(sums.size());
+      Guarded<float> to(blocks * kBlock);
       const auto n = static_cast<int64_t>(blocks);
-      Decode(kStream, n, s.get(), e.get(), bits, scale, to.get());
-      Decode(kStream, n, s.get(), e.get(), bits, scale, reinterpret_cast<float*>(s.get()));
+      Decode(kStream, n, s.get(), e.get(), bits, limbs, scale, to.get());
+      if (limbs == 1) Decode(kStream, n, s.get(), e.get(), bits, 1, scale, reinterpret_cast<float*>(s.get()));
       return std::tuple(to.values(), s.values());
     });
-    std::vector<float> want(sums.size());
+    std::vector<float> want(blocks * kBlock);
     numerics::Decode(sums, exponents, bits, scale, want);
     ASSERT_TRUE(SameBits(std::tuple(out), std::tuple(want)));
-    ASSERT_EQ(std::memcmp(in_place.data(), want.data(), want.size() * sizeof(float)), 0);
+    if (limbs == 1) {
+      ASSERT_EQ(std::memcmp(in_place.data(), want.data(), want.size() * sizeof(float)), 0);
+    }
   }
 }
 
@@ -115,6 +128,34 @@ TEST(Norm, HasTheBitsOfTheCpuForEveryLength) {
   Guarded<double> result(1), scratch(2);
   Norm(kStream, 2000, in.get(), result.get(), scratch.get());
   EXPECT_TRUE(std::isinf(result.values()[0]));
+}
+
+// The kernels of an emulated GPU run on threads of a trainer, which flush subnormals. A GPU keeps them.
+TEST(Subnormals, AreKeptAsOnTheCpu) {
+  SplitMix64 random(7);
+  std::vector<float> grads(2 * kBlock);
+  for (float& g : grads) g = static_cast<float>(std::ldexp(random.Uniform() * 4 - 2, -127));
+  const std::vector<int32_t> exponents{numerics::kMinExponent, numerics::kMinExponent};
+  std::vector<int32_t> want(2 * kBlock), want_maxima(2);
+  numerics::AccumulateReference(grads, exponents, 30, true, want, want_maxima);
+  std::vector<float> want_decoded(2 * kBlock);
+  numerics::Decode(want, exponents, 30, 1.0 / 64, want_decoded);
+  const double want_norm = numerics::NormReference(grads);
+  numerics::WhileFlushing([&] {
+    const auto [sums, maxima, decoded, norm] = InAllOrders([&] {
+      const Guarded<int32_t> e(exponents);
+      const Guarded<float> in(grads);
+      Guarded<int32_t> s(grads.size()), m(2);
+      Guarded<float> out(grads.size());
+      Guarded<double> result(1), scratch(2);
+      Accumulate(kStream, 2, in.get(), e.get(), 30, 1, true, s.get(), m.get());
+      Decode(kStream, 2, s.get(), e.get(), 30, 1, 1.0 / 64, out.get());
+      Norm(kStream, 2 * kBlock, in.get(), result.get(), scratch.get());
+      return std::tuple(s.values(), m.values(), out.values(), result.values());
+    });
+    EXPECT_TRUE(SameBits(std::tuple(sums, maxima, decoded), std::tuple(want, want_maxima, want_decoded)));
+    EXPECT_EQ(std::bit_cast<uint64_t>(norm[0]), std::bit_cast<uint64_t>(want_norm));
+  });
 }
 
 TEST(FastNumerics, AddAndScaleAreSingleOperations) {

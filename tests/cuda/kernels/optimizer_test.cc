@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "tests/cuda/kernels/kernel_test.h"
-#include "tests/unit/numerics/flushing_thread.h"
+#include "tests/unit/numerics/flushing.h"
 #include "worker/compute/optimizer/optimizer.h"
 
 namespace ringmaster::cuda::kernels {
@@ -65,7 +65,7 @@ TEST(Optimizer, AStepHasTheBitsOfTheCpu) {
 
     std::tuple<std::vector<float>, std::vector<float>, std::vector<float>> next;
     // As the communication thread of a trainer, which flushes subnormals to zero. A GPU does not.
-    numerics::OnAFlushingThread([&] {
+    numerics::WhileFlushing([&] {
       next = InAllOrders([&] {
         const Guarded<BlockRule> rules(MakeBlockRules(layout));
         const Guarded<float> gradient(g);

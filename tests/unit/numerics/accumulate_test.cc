@@ -53,10 +53,32 @@ TEST(Accumulate, LargestAllowedValuesNeverWrap) {
   }
 }
 
+TEST(Accumulate, LargestAllowedValuesNeverWrapInTwoLimbs) {
+  for (const int v : {1, 2, 3, 64, 100, 1024}) {
+    for (const float sign : {1.0F, -1.0F}) {
+      std::vector<float> grads(kBlock, sign * 4.0F);
+      grads[1] = sign * 0x1.fffffep1F;  // the largest rest that a limb can have, at either end
+      grads[2] = sign * 0x1.7fffffp-7F;
+      grads[3] = std::ldexp(sign * 0.5F, 2 - QuantumBits(v));
+      const std::vector<int32_t> exponents{2};
+      Sums s{std::vector<int32_t>(2 * kBlock), {kZero}};
+      for (int i = 0; i < v; ++i) Accumulate(grads, exponents, QuantumBits(v), i == 0, s.sums, s.maxima);
+      EXPECT_EQ(s.sums[17], static_cast<int32_t>(sign) * (v << QuantumBits(v)));
+      EXPECT_EQ(s.sums[kBlock + 17], 0);
+      EXPECT_EQ(s.sums[3], 0);  // a tie of limb 0 goes to even, and all of it to limb 1
+      EXPECT_EQ(s.sums[kBlock + 3], static_cast<int32_t>(sign) * (v << (QuantumBits(v) - 1)));
+      std::vector<float> out(kBlock);
+      Decode(s.sums, exponents, QuantumBits(v), 1.0 / v, out);
+      for (const size_t i : {0, 1, 3}) EXPECT_EQ(out[i], grads[i]) << v << " " << i;
+    }
+  }
+}
+
 TEST(Accumulate, EqualsTheReferenceOnAwkwardValues) {
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SplitMix64 random(seed);
+    const size_t limbs = 1 + seed % 2;
     const size_t blocks = 1 + random.Below(4);
     const int bits = 14 + static_cast<int>(random.Below(15));  // three turns must fit
     std::vector<int32_t> exponents(blocks);
@@ -66,7 +88,7 @@ TEST(Accumulate, EqualsTheReferenceOnAwkwardValues) {
               : kMinExponent + static_cast<int32_t>(random.Below(kMaxExponent - kMinExponent + 1));
       if (random.Chance(0.3)) e = static_cast<int32_t>(random.Below(5)) + 126;
     }
-    Sums fast{std::vector<int32_t>(blocks * kBlock, 12345), std::vector<int32_t>(blocks, 777)};
+    Sums fast{std::vector<int32_t>(blocks * limbs * kBlock, 12345), std::vector<int32_t>(blocks, 777)};
     Sums slow = fast;
     for (int turn = 0; turn < 3; ++turn) {
       std::vector<float> grads(blocks * kBlock);
@@ -84,6 +106,10 @@ TEST(Accumulate, EqualsTheReferenceOnAwkwardValues) {
     }
     ASSERT_EQ(fast.maxima, slow.maxima);
     ASSERT_TRUE(fast.sums == slow.sums);
+    std::vector<float> decoded(blocks * kBlock), want(blocks * kBlock);
+    Decode(fast.sums, exponents, bits, 1.0 / 3, decoded);
+    DecodeReference(slow.sums, exponents, bits, 1.0 / 3, want);
+    ASSERT_EQ(std::memcmp(decoded.data(), want.data(), want.size() * sizeof(float)), 0);
   }
 }
 
@@ -100,12 +126,18 @@ TEST(Kernels, EveryInstructionSetGivesTheSameBits) {
       value = static_cast<float>(std::ldexp(random.Uniform() * 2 - 1, std::min(exponent, 127)));
       if (random.Chance(0.1)) value = std::bit_cast<float>(static_cast<uint32_t>(random.Below(1U << 23)));
     }
-    const float scale = QuantiseScale(14 + static_cast<int>(random.Below(16)), exponent);
+    const int bits = 14 + static_cast<int>(random.Below(16));
+    const float scale = QuantiseScale(bits, exponent);
+    const float limb = LimbScale(bits);
     const double factor = std::ldexp(random.Uniform(), -static_cast<int>(random.Below(120)));
     std::vector<int32_t> want(kBlock);
     std::vector<float> want_floats(kBlock);
     plain.quantise(fits.data(), scale, want.data());
     plain.decode(want.data(), factor, want_floats.data());
+    std::vector<int32_t> want_wide(2 * kBlock);
+    std::vector<float> want_wide_floats(kBlock);
+    plain.quantise_wide(fits.data(), scale, limb, want_wide.data());
+    plain.decode_wide(want_wide.data(), factor, limb, want_wide_floats.data());
     for (const Kernels& k : AvailableKernels()) {
       SCOPED_TRACE(testing::Message() << k.name << " seed " << seed);
       EXPECT_EQ(k.max_bits(any.data()), plain.max_bits(any.data()));
@@ -116,6 +148,14 @@ TEST(Kernels, EveryInstructionSetGivesTheSameBits) {
       std::vector<int32_t> twice(want);
       for (int32_t& q : twice) q *= 2;
       ASSERT_TRUE(got == twice);
+      std::vector<int32_t> wide(2 * kBlock);
+      std::vector<float> wide_floats(kBlock);
+      k.quantise_wide(fits.data(), scale, limb, wide.data());
+      ASSERT_TRUE(wide == want_wide);
+      k.decode_wide(wide.data(), factor, limb, wide_floats.data());
+      ASSERT_EQ(std::memcmp(wide_floats.data(), want_wide_floats.data(), kBlock * sizeof(float)), 0);
+      k.quantise_wide_add(fits.data(), scale, limb, wide.data());
+      for (size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(wide[i], 2 * want_wide[i]);
       // In place: the floats take the bytes of the integers.
       got = want;
       k.decode(got.data(), factor, reinterpret_cast<float*>(got.data()));
@@ -130,8 +170,9 @@ TEST(Kernels, EveryInstructionSetGivesTheSameBits) {
 
 // What one rank has after its micro-batches, in the given order.
 Sums OfRank(const std::vector<std::vector<float>>& grads, const std::vector<int>& mine,
-            const std::vector<int32_t>& exponents, int bits) {
-  Sums s{std::vector<int32_t>(exponents.size() * kBlock, 0), std::vector<int32_t>(exponents.size(), kZero)};
+            const std::vector<int32_t>& exponents, int bits, size_t limbs) {
+  Sums s{std::vector<int32_t>(exponents.size() * limbs * kBlock, 0),
+         std::vector<int32_t>(exponents.size(), kZero)};
   for (size_t i = 0; i < mine.size(); ++i) {
     Accumulate(grads[static_cast<size_t>(mine[i])], exponents, bits, i == 0, s.sums, s.maxima);
   }
@@ -144,6 +185,7 @@ TEST(Accumulate, AnySplitAndOrderGivesTheSameIntegers) {
     SplitMix64 random(seed);
     const int v_count = 1 + static_cast<int>(random.Below(24));
     const size_t blocks = 1 + random.Below(3);
+    const size_t limbs = 1 + seed % 2;
     const int bits = QuantumBits(v_count);
     std::vector<int32_t> exponents(blocks);
     for (int32_t& e : exponents) e = static_cast<int32_t>(random.Below(9));
@@ -154,16 +196,16 @@ TEST(Accumulate, AnySplitAndOrderGivesTheSameIntegers) {
     }
     std::vector<int> all(static_cast<size_t>(v_count));
     std::iota(all.begin(), all.end(), 0);
-    const Sums alone = OfRank(grads, all, exponents, bits);
+    const Sums alone = OfRank(grads, all, exponents, bits, limbs);
 
     for (int trial = 0; trial < 8; ++trial) {
       for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.Below(i)]);
       const size_t ranks = 1 + random.Below(static_cast<uint64_t>(v_count) + 2);  // some ranks have none
       std::vector<std::vector<int>> owned(ranks);
       for (const int v : all) owned[random.Below(ranks)].push_back(v);
-      Sums total{std::vector<int32_t>(blocks * kBlock, 0), std::vector<int32_t>(blocks, kZero)};
+      Sums total{std::vector<int32_t>(blocks * limbs * kBlock, 0), std::vector<int32_t>(blocks, kZero)};
       for (const auto& mine : owned) {
-        const Sums part = OfRank(grads, mine, exponents, bits);
+        const Sums part = OfRank(grads, mine, exponents, bits, limbs);
         for (size_t i = 0; i < part.sums.size(); ++i) total.sums[i] += part.sums[i];
         for (size_t b = 0; b < blocks; ++b) total.maxima[b] = std::max(total.maxima[b], part.maxima[b]);
       }

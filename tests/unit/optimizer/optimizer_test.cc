@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "tests/unit/numerics/flushing_thread.h"
+#include "tests/unit/numerics/flushing.h"
 #include "worker/compute/optimizer/kernels.h"
 #include "worker/compute/optimizer/optimizer.h"
 
@@ -111,7 +111,7 @@ TEST(Optimizer, SubnormalsGiveTheBitsOfTheReferenceOnAThreadThatFlushes) {
     Arena want = Decayed(random, 500);
     Arena got = want;
     StepReference(config, scalars, decay, want.All(config.kind));
-    numerics::OnAFlushingThread([&] { Step(config, scalars, decay, got.All(config.kind)); });
+    numerics::WhileFlushing([&] { Step(config, scalars, decay, got.All(config.kind)); });
     ASSERT_TRUE(got.SameOutputs(want)) << "seed " << seed;
     for (const Kernels& kernels : AvailableKernels()) {
       if (config.kind == Kind::kSgd) {

@@ -201,9 +201,14 @@ INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          testing::Values(engine::ModelKind::kGpt, engine::ModelKind::kMlp,
                                          engine::ModelKind::kCnn));
 
-TEST(Membership, JoinLossAndRollBackDoNotChangeTheBits) {
+// Parameter: whether sums have two limbs.
+class EitherSum : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Membership, EitherSum, testing::Values(false, true));
+
+TEST_P(EitherSum, JoinLossAndRollBackDoNotChangeTheBits) {
   TempFolder folder;
-  const RunConfig config = Gpt(&folder);
+  RunConfig config = Gpt(&folder);
+  config.wide_sums = GetParam();
   const Outcome reference = Train(config, 1, 20);
 
   Ranks ranks;
@@ -331,6 +336,46 @@ TEST(Numerics, FastAgreesWithExactUpToRounding) {
   const Outcome fast = Train(config, 2, 10);
   EXPECT_NE(fast.params, exact.params);
   for (size_t i = 0; i < fast.losses.size(); ++i) EXPECT_NEAR(fast.losses[i], exact.losses[i], 1e-3) << i;
+}
+
+TEST(Numerics, TwoLimbsDoNotDependOnTheWorldSize) {
+  TempFolder folder;
+  for (RunConfig config : {Gpt(&folder), Image(&folder, engine::ModelKind::kCnn)}) {
+    const Outcome narrow = Train(config, 1, 8);
+    config.wide_sums = true;
+    const Outcome alone = Train(config, 1, 8);
+    EXPECT_NE(alone.params, narrow.params);
+    for (size_t i = 0; i < alone.losses.size(); ++i)
+      EXPECT_NEAR(alone.losses[i], narrow.losses[i], 1e-3) << i;
+    for (const int world : {2, 3, 12}) EXPECT_EQ(Train(config, world, 8), alone) << "world " << world;
+    config.model.threads = 2;
+    EXPECT_EQ(Train(config, 2, 8), alone);
+  }
+}
+
+// A gradient that is 2^30 times as large as usual raises the exponents for thousands of steps. One limb then
+// rounds all later gradients to zero; two limbs keep them.
+TEST(Numerics, TwoLimbsTrainOnAfterASpike) {
+  TempFolder folder;
+  RunConfig config = Gpt(&folder);
+  config.schedule = {.base = 1e-2, .total_steps = 30};
+  config.optimizer.weight_decay = 0;
+  std::vector<double> norms[2];
+  for (const bool wide : {false, true}) {
+    config.wide_sums = wide;
+    Ranks ranks;
+    ranks.push_back(std::make_unique<Rank>(config));
+    Connect(&ranks, 1);
+    Rank& rank = *ranks.front();
+    rank.Initialise();
+    rank.Steps(3);
+    for (int32_t& exponent : rank.state->current().exponents) exponent += 30;  // as after the spike
+    for (int i = 0; i < 3; ++i)
+      norms[wide ? 1 : 0].push_back(
+          rank.stepper->Run({rank.comm.get()}, &rank.cancel, [] { return false; })->gradient_norm);
+  }
+  EXPECT_EQ(norms[0], std::vector<double>(3, 0.0));
+  for (const double norm : norms[1]) EXPECT_GT(norm, 0.05);
 }
 
 TEST(Numerics, ADivergedJobFailsWithARemedy) {

@@ -41,5 +41,20 @@ TEST(MemoryUsage, CountsTouchedMemory) {
   EXPECT_GE(after->own - before->own, int64_t{31} << 20) << touched.back();
 }
 
+TEST(EstimateMemory, CountsBothLimbsOfASum) {
+  RunConfig config;
+  config.model = {.kind = engine::ModelKind::kMlp, .layers = 1, .width = 8};
+  const auto model = engine::CreateModel(config.model).value();
+  const int64_t array = model->layout().elements * 4;
+  for (const bool on_host : {true, false}) {
+    config.wide_sums = false;
+    const MemoryNeed narrow = EstimateMemory(config, *model, on_host, true);
+    config.wide_sums = true;
+    const MemoryNeed wide = EstimateMemory(config, *model, on_host, true);
+    EXPECT_EQ(wide.gradients - narrow.gradients, array);
+    EXPECT_EQ(wide.Total() - narrow.Total(), array);
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::trainer

@@ -58,6 +58,20 @@ TEST(RunConfig, DescriptionsSurviveARoundTrip) {
   EXPECT_EQ(TokenizerFromDescription(meta).value(), "bytes");
 }
 
+TEST(RunConfig, NumericsChooseTheSums) {
+  const auto make = [](const char* numerics) {
+    api::TrainingJob job = Job();
+    job.spec.training->numerics = numerics;
+    return MakeRunConfig(job, 1).value();
+  };
+  EXPECT_TRUE(make("exact").exact);
+  EXPECT_FALSE(make("exact").wide_sums);
+  EXPECT_TRUE(make("exact64").exact);
+  EXPECT_TRUE(make("exact64").wide_sums);
+  EXPECT_FALSE(make("fast").exact);
+  EXPECT_FALSE(make("fast").wide_sums);
+}
+
 TEST(RunConfig, TheFingerprintCoversWhatDeterminesTheBits) {
   const auto config = MakeRunConfig(Job(), 1).value();
   const engine::Layout layout;
@@ -65,6 +79,9 @@ TEST(RunConfig, TheFingerprintCoversWhatDeterminesTheBits) {
   EXPECT_NE(Fingerprint(config, layout, 2), base);
   auto other = config;
   other.seed = 99;
+  EXPECT_NE(Fingerprint(other, layout, 1), base);
+  other = config;
+  other.wide_sums = true;
   EXPECT_NE(Fingerprint(other, layout, 1), base);
   other = config;
   other.model.threads = 7;  // neither threads nor the length of the run affect the bits

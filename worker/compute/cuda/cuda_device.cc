@@ -26,6 +26,7 @@
 #include "worker/compute/cuda/runtime/event.h"
 #include "worker/compute/cuda/runtime/memory.h"
 #include "worker/compute/cuda/runtime/stream.h"
+#include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -128,18 +129,19 @@ class CudaDevice final : public device::Device {
 
   Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents, int quantum_bits,
                     bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) override {
-    CHECK(gradients.size() == exponents.size() * engine::kBlock && sums.size() == gradients.size() &&
-          maxima.size() == exponents.size());
+    const int limbs = numerics::LimbsOf(sums.size(), exponents.size());
+    CHECK(gradients.size() == exponents.size() * engine::kBlock && maxima.size() == exponents.size());
     kernels::Accumulate(compute_.get(), Blocks(exponents), gradients.data(), exponents.data(), quantum_bits,
-                        overwrite, sums.data(), maxima.data());
+                        limbs, overwrite, sums.data(), maxima.data());
     return Ok();
   }
 
   Status Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
                 double scale, std::span<float> out) override {
-    CHECK(sums.size() == exponents.size() * engine::kBlock && out.size() == sums.size());
-    kernels::Decode(compute_.get(), Blocks(exponents), sums.data(), exponents.data(), quantum_bits, scale,
-                    out.data());
+    const int limbs = numerics::LimbsOf(sums.size(), exponents.size());
+    CHECK(out.size() == exponents.size() * engine::kBlock);
+    kernels::Decode(compute_.get(), Blocks(exponents), sums.data(), exponents.data(), quantum_bits, limbs,
+                    scale, out.data());
     return Ok();
   }
 

@@ -86,7 +86,8 @@ class Device {
   virtual Status Download(std::span<const std::byte> memory, std::span<std::byte> host) = 0;
 
   // Exact numerics (worker/compute/numerics/exact.h). All spans are device memory. N elements are
-  // N / engine::kBlock blocks. Shape: gradients, sums, out (N); exponents, maxima (N / kBlock).
+  // N / engine::kBlock blocks. Shape: gradients, out (N); sums (N), or (2 N) with two limbs; exponents,
+  // maxima (N / kBlock).
   virtual Status Accumulate(std::span<const float> gradients, std::span<const int32_t> exponents,
                             int quantum_bits, bool overwrite, std::span<int32_t> sums,
                             std::span<int32_t> maxima) = 0;

@@ -7,10 +7,25 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/subnormals.h"
 #include "worker/compute/numerics/exponent.h"
 #include "worker/compute/numerics/kernels.h"
 
 namespace ringmaster::numerics {
+
+namespace {
+
+constexpr int32_t kSlack = 2;
+
+bool Usable(int32_t maximum) { return maximum > kZero && maximum != kNotFinite; }
+
+}  // namespace
+
+int LimbsOf(size_t sums, size_t blocks) {
+  const int limbs = sums == blocks * kBlock ? 1 : kMaxLimbs;
+  CHECK(sums == blocks * kBlock * static_cast<size_t>(limbs), "{} sums in {} blocks", sums, blocks);
+  return limbs;
+}
 
 int QuantumBits(int micro_batches) {
   CHECK(micro_batches >= 1 && micro_batches <= 65536, "micro-batches {}", micro_batches);
@@ -20,20 +35,28 @@ int QuantumBits(int micro_batches) {
 void Accumulate(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
                 bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) {
   const size_t blocks = exponents.size();
-  CHECK(grads.size() == blocks * kBlock && sums.size() == grads.size() && maxima.size() == blocks);
+  const auto limbs = static_cast<size_t>(LimbsOf(sums.size(), blocks));
+  CHECK(grads.size() == blocks * kBlock && maxima.size() == blocks);
   CHECK(quantum_bits >= 14 && quantum_bits <= 30, "quantum bits {}", quantum_bits);
   const Kernels& kernels = AvailableKernels().front();
+  const KeepSubnormals keep;
   for (size_t b = 0; b < blocks; ++b) {
     CheckExponent(exponents[b]);
     const float* in = grads.data() + b * kBlock;
-    int32_t* out = sums.data() + b * kBlock;
+    int32_t* out = sums.data() + b * limbs * kBlock;
     const int32_t top = ExponentOfBits(kernels.max_bits(in));
     maxima[b] = overwrite ? top : std::max(maxima[b], top);
     if (top == kZero || top > exponents[b]) {
-      if (overwrite) std::fill_n(out, kBlock, 0);
+      if (overwrite) std::fill_n(out, limbs * kBlock, 0);
       continue;
     }
-    (overwrite ? kernels.quantise : kernels.quantise_add)(in, QuantiseScale(quantum_bits, exponents[b]), out);
+    const float scale = QuantiseScale(quantum_bits, exponents[b]);
+    if (limbs == 1) {
+      (overwrite ? kernels.quantise : kernels.quantise_add)(in, scale, out);
+    } else {
+      (overwrite ? kernels.quantise_wide : kernels.quantise_wide_add)(in, scale, LimbScale(quantum_bits),
+                                                                      out);
+    }
   }
 }
 
@@ -48,14 +71,6 @@ bool Overflowed(std::span<const int32_t> maxima, std::span<const int32_t> expone
 bool NotFinite(std::span<const int32_t> maxima) {
   return std::find(maxima.begin(), maxima.end(), kNotFinite) != maxima.end();
 }
-
-namespace {
-
-constexpr int32_t kSlack = 2;
-
-bool Usable(int32_t maximum) { return maximum > kZero && maximum != kNotFinite; }
-
-}  // namespace
 
 void ExponentsForRedo(std::span<const int32_t> maxima, std::span<int32_t> exponents) {
   CHECK(maxima.size() == exponents.size());
@@ -86,17 +101,26 @@ void ExponentsForNext(const engine::Layout& layout, std::span<const int32_t> max
 
 void Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits, double scale,
             std::span<float> out) {
-  CHECK(sums.size() == exponents.size() * kBlock && out.size() == sums.size());
+  const auto limbs = static_cast<size_t>(LimbsOf(sums.size(), exponents.size()));
+  CHECK(out.size() == exponents.size() * kBlock);
   const Kernels& kernels = AvailableKernels().front();
+  const KeepSubnormals keep;
   for (size_t b = 0; b < exponents.size(); ++b) {
     CheckExponent(exponents[b]);
-    kernels.decode(sums.data() + b * kBlock, DecodeFactor(quantum_bits, exponents[b], scale),
-                   out.data() + b * kBlock);
+    const int32_t* in = sums.data() + b * limbs * kBlock;
+    float* to = out.data() + b * kBlock;
+    const double factor = DecodeFactor(static_cast<int>(limbs) * quantum_bits, exponents[b], scale);
+    if (limbs == 1) {
+      kernels.decode(in, factor, to);
+    } else {
+      kernels.decode_wide(in, factor, LimbScale(quantum_bits), to);
+    }
   }
 }
 
 double Norm(std::span<const float> values) {
   const Kernels& kernels = AvailableKernels().front();
+  const KeepSubnormals keep;
   double sum = 0;
   for (size_t at = 0; at < values.size(); at += kBlock) {
     sum += kernels.sum_squares(values.data() + at,

@@ -9,6 +9,10 @@
 // L = 30 - ceil(log2 V) bits. The sum of V such integers fits int32 as long as |g_v| <= 2^E, and integers can
 // be added in any order.
 //
+// Two limbs give a sum 2 L bits. Limb 0 is q as above. Limb 1 is the rest, (g_v * 2^(L - E) - q), quantised
+// to another L bits. Each limb is added as a separate int32, without carries, so that everything that adds
+// int32 also adds these, and so that no sum of V limbs wraps.
+//
 // A block overflows when some |g_v| exceeds 2^E. Overflow is decided per g_v and not per sum, so that it does
 // not depend on which member owns which v. The exponents of the next step follow from the largest |g_v| of
 // this step per block, plus two bits of slack. A step that overflows is repeated with exponents from its own
@@ -17,7 +21,11 @@
 // NaN and infinity: the maximum of a block that holds one is kNotFinite, on all members alike; the step loop
 // decides what to do.
 //
-// Shapes: gradients and sums are (N) with N a multiple of kBlock; exponents and maxima are (N / kBlock).
+// Shapes: gradients are (N) with N a multiple of kBlock; exponents and maxima are (N / kBlock). Sums are
+// (N / kBlock, limbs, kBlock), with one or two limbs: the length of `sums` chooses.
+//
+// Arithmetic: single operations of IEEE 754, rounded to nearest even, with subnormals, on every device and on
+// threads that flush subnormals elsewhere (base/subnormals.h).
 //
 // Thread-safe: all functions are pure. Different threads may work on different blocks.
 #pragma once
@@ -43,7 +51,13 @@ inline constexpr int32_t kZero = -999;
 inline constexpr int32_t kMinExponent = -96;
 inline constexpr int32_t kMaxExponent = 130;
 
-// Returns L, the bits of one quantised value. REQUIRES: 1 <= micro_batches <= 65536.
+// The number of limbs of a sum: 1 in the mode exact, 2 in the mode exact64.
+inline constexpr int kMaxLimbs = 2;
+
+// Returns the number of limbs of `sums` int32 in `blocks` blocks; a wrong length is a bug.
+int LimbsOf(size_t sums, size_t blocks);
+
+// Returns L, the bits of one limb of a quantised value. REQUIRES: 1 <= micro_batches <= 65536.
 int QuantumBits(int micro_batches);
 
 // sums += the quantised gradients, and maxima[b] = max(maxima[b], smallest e with |g| <= 2^e for all g of
@@ -73,10 +87,13 @@ inline constexpr int64_t kSinkEvery = 64;
 void ExponentsForNext(const engine::Layout& layout, std::span<const int32_t> maxima, int64_t step,
                       std::span<int32_t> exponents);
 
-// out = sum * 2^(E - L) * scale: one multiplication in double per element, rounded once. `out` may be the
-// memory of `sums`. A sum is always finite.
+// out = sum * 2^(E - L) * scale: one multiplication in double per element, rounded once. With two limbs
+// out = (limb 0 * 2^L + limb 1) * 2^(E - 2 L) * scale: one more rounding, to double, of the sum in brackets.
+// `out` may be the memory of `sums` with one limb. A sum is always finite.
 void Decode(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits, double scale,
             std::span<float> out);
+void DecodeReference(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
+                     double scale, std::span<float> out);
 
 // Returns the Euclidean norm. The order of additions is fixed: per block in double, in sixteen lanes, then
 // over blocks; so equal input gives equal bits with any number of threads.

@@ -33,7 +33,11 @@ inline float QuantiseScale(int quantum_bits, int32_t exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(quantum_bits - exponent + 127) << 23);
 }
 
-// Returns 2^(E - L) * scale. A block of unknown exponent holds only zeros.
+// Returns 2^L, the scale of limb 1 relative to limb 0.
+inline float LimbScale(int quantum_bits) { return static_cast<float>(int64_t{1} << quantum_bits); }
+
+// Returns 2^(E - L) * scale; `quantum_bits` are those of all limbs. A block of unknown exponent holds only
+// zeros.
 inline double DecodeFactor(int quantum_bits, int32_t exponent, double scale) {
   return exponent == kUnknown ? 0.0 : std::ldexp(1.0, exponent - quantum_bits) * scale;
 }

@@ -38,11 +38,36 @@ RM_BODY void Quantise(const float* values, float scale, int32_t* sums) {
   }
 }
 
+template <bool kAdd>
+RM_BODY void QuantiseWide(const float* values, float scale, float limb_scale, int32_t* sums) {
+  int32_t* high = sums;
+  int32_t* low = sums + kBlock;
+  RM_NO_OVERLAP
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float x = values[i] * scale;
+    const float h = __builtin_rintf(x);
+    const auto q = static_cast<int32_t>(h);
+    const auto rest = static_cast<int32_t>(__builtin_rintf((x - h) * limb_scale));
+    high[i] = kAdd ? high[i] + q : q;
+    low[i] = kAdd ? low[i] + rest : rest;
+  }
+}
+
 RM_BODY void DecodeBlock(const int32_t* sums, double factor, float* out) {
   const auto* in = reinterpret_cast<const AliasInt*>(sums);
   auto* to = reinterpret_cast<AliasFloat*>(out);
   RM_NO_OVERLAP
   for (int64_t i = 0; i < kBlock; ++i) to[i] = static_cast<float>(static_cast<double>(in[i]) * factor);
+}
+
+RM_BODY void DecodeWide(const int32_t* sums, double factor, double limb_scale, float* out) {
+  const int32_t* high = sums;
+  const int32_t* low = sums + kBlock;
+  RM_NO_OVERLAP
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const double sum = static_cast<double>(high[i]) * limb_scale + static_cast<double>(low[i]);
+    out[i] = static_cast<float>(sum * factor);
+  }
 }
 
 RM_BODY double SumSquares(const float* values, int64_t count) {
@@ -69,9 +94,18 @@ RM_BODY double SumSquares(const float* values, int64_t count) {
   attribute uint32_t Max(const float* v) { return MaxBits(v); }                                       \
   attribute void Set(const float* v, float scale, int32_t* sums) { Quantise<false>(v, scale, sums); } \
   attribute void Add(const float* v, float scale, int32_t* sums) { Quantise<true>(v, scale, sums); }  \
+  attribute void SetWide(const float* v, float scale, float limb, int32_t* sums) {                    \
+    QuantiseWide<false>(v, scale, limb, sums);                                                        \
+  }                                                                                                   \
+  attribute void AddWide(const float* v, float scale, float limb, int32_t* sums) {                    \
+    QuantiseWide<true>(v, scale, limb, sums);                                                         \
+  }                                                                                                   \
   attribute void Dec(const int32_t* s, double factor, float* out) { DecodeBlock(s, factor, out); }    \
+  attribute void DecWide(const int32_t* s, double factor, double limb, float* out) {                  \
+    DecodeWide(s, factor, limb, out);                                                                 \
+  }                                                                                                   \
   attribute double Squares(const float* v, int64_t count) { return SumSquares(v, count); }            \
-  constexpr Kernels kKernels{#name, Max, Set, Add, Dec, Squares};                                     \
+  constexpr Kernels kKernels{#name, Max, Set, Add, SetWide, AddWide, Dec, DecWide, Squares};          \
   }
 
 RM_VARIANT(plain, )

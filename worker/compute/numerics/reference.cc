@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/subnormals.h"
 #include "worker/compute/numerics/exact.h"
 
 namespace ringmaster::numerics {
@@ -24,24 +25,48 @@ int32_t ExponentOf(float value) {
 
 void AccumulateReference(std::span<const float> grads, std::span<const int32_t> exponents, int quantum_bits,
                          bool overwrite, std::span<int32_t> sums, std::span<int32_t> maxima) {
-  CHECK(grads.size() == exponents.size() * kBlock && sums.size() == grads.size() &&
+  const size_t limbs = sums.size() / grads.size();
+  CHECK(grads.size() == exponents.size() * kBlock && sums.size() == grads.size() * limbs &&
         maxima.size() == exponents.size());
+  const KeepSubnormals keep;
   for (size_t b = 0; b < exponents.size(); ++b) {
     int32_t top = kZero;
     for (size_t i = b * kBlock; i < (b + 1) * kBlock; ++i) top = std::max(top, ExponentOf(grads[i]));
     maxima[b] = overwrite ? top : std::max(maxima[b], top);
-    for (size_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
-      int32_t q = 0;
+    for (size_t i = 0; i < kBlock; ++i) {
+      double left = 0;
       if (top != kZero && top <= exponents[b]) {
-        // The product is exact in double, so the only rounding is to the nearest integer, ties to even.
-        q = static_cast<int32_t>(std::nearbyint(std::ldexp(double{grads[i]}, quantum_bits - exponents[b])));
+        left = std::ldexp(double{grads[b * kBlock + i]}, quantum_bits - exponents[b]);
       }
-      sums[i] = overwrite ? q : sums[i] + q;
+      for (size_t limb = 0; limb < limbs; ++limb) {
+        // Products and differences are exact in double: the only rounding is to the nearest integer, ties to
+        // even, and the rest goes to the next limb.
+        const double q = std::nearbyint(left);
+        int32_t& sum = sums[(b * limbs + limb) * kBlock + i];
+        sum = static_cast<int32_t>(q) + (overwrite ? 0 : sum);
+        left = std::ldexp(left - q, quantum_bits);
+      }
     }
   }
 }
 
+void DecodeReference(std::span<const int32_t> sums, std::span<const int32_t> exponents, int quantum_bits,
+                     double scale, std::span<float> out) {
+  const size_t limbs = sums.size() / out.size();
+  const KeepSubnormals keep;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t b = i / kBlock;
+    int64_t sum = 0;  // with two limbs below 2^61
+    for (size_t limb = 0; limb < limbs; ++limb)
+      sum = (sum << quantum_bits) + sums[(b * limbs + limb) * kBlock + i % kBlock];
+    const int bits = static_cast<int>(limbs) * quantum_bits;
+    const double factor = exponents[b] == kUnknown ? 0.0 : std::ldexp(1.0, exponents[b] - bits) * scale;
+    out[i] = static_cast<float>(static_cast<double>(sum) * factor);
+  }
+}
+
 double NormReference(std::span<const float> values) {
+  const KeepSubnormals keep;
   double sum = 0;
   for (size_t at = 0; at < values.size(); at += kBlock) {
     std::array<double, 16> lanes{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every operation below is one IEEE operation, as on the CPU. Intrinsics prevent contraction, so the bits
-// equal those of worker/compute/numerics.
+// Every operation below is one IEEE operation with subnormals, as on the CPU (cmake/Compiler.cmake has the
+// flags). Intrinsics prevent contraction, so the bits equal those of worker/compute/numerics.
 #include "worker/compute/cuda/kernels/numerics.h"
 
 #include "worker/compute/cuda/kernels/elementwise.h"
@@ -29,6 +29,30 @@ __device__ __forceinline__ int32_t ExponentOf(uint32_t magnitude) {
   return 32 - __clz(static_cast<int>(fraction - 1)) - 149;
 }
 
+// Returns 2^e, a normal float.
+__device__ __forceinline__ float FloatPowerOfTwo(int e) {
+  return __uint_as_float(static_cast<uint32_t>(e + 127) << 23);
+}
+
+__device__ __forceinline__ uint32_t Plus(uint32_t sum, float integer) {
+  return sum + static_cast<uint32_t>(__float2int_rn(integer));
+}
+
+// Adds values, multiples of the quantum of a limb, to four sums, and subtracts from each what was added.
+__device__ __forceinline__ void AddLimb(bool overwrite, int32_t* sums, float (&values)[kQuad]) {
+  auto* const at = reinterpret_cast<uint4*>(sums);
+  uint4 s = {};
+  if (!overwrite) s = *at;
+  s.x = Plus(s.x, values[0]);
+  s.y = Plus(s.y, values[1]);
+  s.z = Plus(s.z, values[2]);
+  s.w = Plus(s.w, values[3]);
+  *at = s;
+  RM_UNROLL
+  for (int j = 0; j < kQuad; ++j) values[j] = __fsub_rn(values[j], rintf(values[j]));
+}
+
+template <int kLimbs>
 __global__ void AccumulateKernel(int64_t blocks, const float* grads, const int32_t* exponents,
                                  int quantum_bits, bool overwrite, int32_t* sums, int32_t* maxima) {
   const int64_t block = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y;
@@ -50,21 +74,20 @@ __global__ void AccumulateKernel(int64_t blocks, const float* grads, const int32
   if (threadIdx.x == 0) maxima[block] = overwrite || top > maxima[block] ? top : maxima[block];
   const bool adds = top != kZero && top <= exponent;
   if (!adds && !overwrite) return;
-  // 2^(L - E), a normal float for every valid exponent.
-  const float scale =
-      __uint_as_float(static_cast<uint32_t>(quantum_bits - (adds ? exponent : 0) + 127) << 23);
+  // 2^(L - E) is a normal float for every valid exponent.
+  const float scale = FloatPowerOfTwo(quantum_bits - (adds ? exponent : 0));
+  const int64_t first_sum = first + block * kBlock * (kLimbs - 1);
   RM_UNROLL
   for (int q = 0; q < kQuads; ++q) {
-    auto* const at = reinterpret_cast<uint4*>(sums + first + q * kWarp * kQuad);
-    uint4 s = {};
-    if (!overwrite) s = *at;
-    if (adds) {
-      s.x += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][0], scale)));
-      s.y += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][1], scale)));
-      s.z += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][2], scale)));
-      s.w += static_cast<uint32_t>(__float2int_rn(__fmul_rn(v[q][3], scale)));
+    RM_UNROLL
+    for (int j = 0; j < kQuad; ++j) v[q][j] = adds ? __fmul_rn(v[q][j], scale) : 0.0f;
+    int32_t* const at = sums + first_sum + q * kWarp * kQuad;
+    AddLimb(overwrite, at, v[q]);
+    if constexpr (kLimbs == 2) {
+      RM_UNROLL
+      for (int j = 0; j < kQuad; ++j) v[q][j] = __fmul_rn(v[q][j], FloatPowerOfTwo(quantum_bits));
+      AddLimb(overwrite, at + kBlock, v[q]);
     }
-    *at = s;
   }
 }
 
@@ -73,22 +96,31 @@ __device__ __forceinline__ double PowerOfTwo(int e) {
   return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
 }
 
+template <int kLimbs>
 __global__ void DecodeKernel(int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
                              double scale, float* out) {
   const int64_t block = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.y;
   if (block >= blocks) return;
   const int32_t exponent = exponents[block];
-  const double factor = exponent == kUnknown ? 0.0 : __dmul_rn(PowerOfTwo(exponent - quantum_bits), scale);
+  const double factor =
+      exponent == kUnknown ? 0.0 : __dmul_rn(PowerOfTwo(exponent - kLimbs * quantum_bits), scale);
   const int64_t first = block * kBlock + static_cast<int>(threadIdx.x) * kQuad;
-  const auto decode = [&](uint32_t sum) {
-    return __double2float_rn(__dmul_rn(static_cast<double>(static_cast<int32_t>(sum)), factor));
+  const int32_t* const sum = sums + first + block * kBlock * (kLimbs - 1);
+  const double limb = PowerOfTwo(quantum_bits);
+  const auto decode = [&](uint32_t high, uint32_t low) {
+    auto value = static_cast<double>(static_cast<int32_t>(high));
+    if constexpr (kLimbs == 2)
+      value = __dadd_rn(__dmul_rn(value, limb), static_cast<double>(static_cast<int32_t>(low)));
+    return __double2float_rn(__dmul_rn(value, factor));
   };
   RM_UNROLL
   for (int q = 0; q < kQuads; ++q) {
-    const int64_t at = first + q * kWarp * kQuad;
-    const uint4 s = *reinterpret_cast<const uint4*>(sums + at);
-    const float v[kQuad] = {decode(s.x), decode(s.y), decode(s.z), decode(s.w)};
-    Store(out + at, v);
+    const int at = q * kWarp * kQuad;
+    const uint4 h = *reinterpret_cast<const uint4*>(sum + at);
+    uint4 l = {};
+    if constexpr (kLimbs == 2) l = *reinterpret_cast<const uint4*>(sum + at + kBlock);
+    const float v[kQuad] = {decode(h.x, l.x), decode(h.y, l.y), decode(h.z, l.z), decode(h.w, l.w)};
+    Store(out + first + at, v);
   }
 }
 
@@ -169,15 +201,16 @@ struct ScaleBy {
 }  // namespace
 
 void Accumulate(Stream stream, int64_t blocks, const float* grads, const int32_t* exponents, int quantum_bits,
-                bool overwrite, int32_t* sums, int32_t* maxima) {
-  Launch(AccumulateKernel, Cover(blocks, kBlockWarps), dim3(kWarp, kBlockWarps), 0, stream, blocks, grads,
-         exponents, quantum_bits, overwrite, sums, maxima);
+                int limbs, bool overwrite, int32_t* sums, int32_t* maxima) {
+  Launch(limbs == 1 ? AccumulateKernel<1> : AccumulateKernel<2>, Cover(blocks, kBlockWarps),
+         dim3(kWarp, kBlockWarps), 0, stream, blocks, grads, exponents, quantum_bits, overwrite, sums,
+         maxima);
 }
 
 void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
-            double scale, float* out) {
-  Launch(DecodeKernel, Cover(blocks, kBlockWarps), dim3(kWarp, kBlockWarps), 0, stream, blocks, sums,
-         exponents, quantum_bits, scale, out);
+            int limbs, double scale, float* out) {
+  Launch(limbs == 1 ? DecodeKernel<1> : DecodeKernel<2>, Cover(blocks, kBlockWarps), dim3(kWarp, kBlockWarps),
+         0, stream, blocks, sums, exponents, quantum_bits, scale, out);
 }
 
 int64_t NormScratch(int64_t count) { return (count + kBlock - 1) / kBlock; }

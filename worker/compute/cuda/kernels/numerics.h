@@ -2,8 +2,8 @@
 
 // The exact numerics of worker/compute/numerics/exact.h on device memory, with the same bits.
 //
-// Shapes: grads, sums, out (blocks * engine::kBlock); exponents, maxima (blocks). REQUIRES: exponents are
-// valid.
+// Shapes: grads, out (blocks * engine::kBlock); sums (blocks, limbs, engine::kBlock); exponents, maxima
+// (blocks). REQUIRES: exponents are valid; limbs is 1 or 2.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace ringmaster::cuda::kernels {
 
 // numerics::Accumulate.
 void Accumulate(Stream stream, int64_t blocks, const float* grads, const int32_t* exponents, int quantum_bits,
-                bool overwrite, int32_t* sums, int32_t* maxima);
+                int limbs, bool overwrite, int32_t* sums, int32_t* maxima);
 
-// numerics::Decode; out may be the memory of sums.
+// numerics::Decode; out may be the memory of sums with one limb.
 void Decode(Stream stream, int64_t blocks, const int32_t* sums, const int32_t* exponents, int quantum_bits,
-            double scale, float* out);
+            int limbs, double scale, float* out);
 
 // *norm = numerics::Norm. `scratch` holds NormScratch doubles.
 int64_t NormScratch(int64_t count);
