@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Lost connections, failed operations, and a coordinator that was suspended.
+#include "tests/unit/rendezvous/coordinator_rig.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+// Its agent cannot connect for longer than the gather window.
+TEST_F(CoordinatorTest, AResetInterruptsNothingWhileStepsCommit) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Commit(1, 0.1);
+  sent_.clear();
+  On(AgentDisconnected{2});
+  std::erase(alive_, ConnectionId{2});
+  for (int step = 0; step < 25; ++step) {
+    Commit(1, 0.1);
+    Pass(milliseconds(100));
+  }
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  EXPECT_EQ(coordinator_->report().live_pods.size(), 2u);
+  alive_.push_back(9);
+  On(AgentConnected{9, {"default/job", "pod-2", "agent-2", ""}});
+  On(MessageFrom{9, rendezvous::Join{Id(2), "x"}});
+  Pass(seconds(1));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  EXPECT_EQ(coordinator_->report().worker_failures, 0);
+}
+
+TEST_F(CoordinatorTest, AStepMayBeLongerThanAReset) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Commit(1, 0.3);
+  sent_.clear();
+  On(AgentDisconnected{2});
+  std::erase(alive_, ConnectionId{2});
+  Pass(milliseconds(600));  // no step commits meanwhile
+  alive_.push_back(9);
+  On(AgentConnected{9, {"default/job", "pod-2", "agent-2", ""}});
+  On(MessageFrom{9, rendezvous::Join{Id(2), "x"}});
+  Pass(seconds(1));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+}
+
+TEST_F(CoordinatorTest, ALostConnectionIsALossWhenNoStepCommitsOrWhenItLasts) {
+  for (const bool steps_commit : {false, true}) {
+    SCOPED_TRACE(steps_commit);
+    alive_.clear();
+    Make(1, 2, 2);
+    Form({1, 2});
+    Commit(1, 0.1);
+    sent_.clear();
+    On(AgentDisconnected{2});
+    std::erase(alive_, ConnectionId{2});
+    const Time since = now_;
+    while (!Last<Prepare>(1).has_value() && now_ - since < seconds(5)) {
+      if (steps_commit) Commit(1, 0.1);
+      Pass(milliseconds(10));
+    }
+    EXPECT_NEAR(ToSeconds(now_ - since), steps_commit ? 3.0 : 0.7, 0.05);
+    EXPECT_EQ(coordinator_->report().last_failure->evidence, "eof");
+  }
+}
+
+// A dead worker: its peers cannot finish the step. Both orders of the events.
+TEST_F(CoordinatorTest, AFailedOperationShowsThatALostConnectionIsADeath) {
+  for (const bool connection_first : {true, false}) {
+    SCOPED_TRACE(connection_first);
+    alive_.clear();
+    Make(1, 3, 3);
+    Form({1, 2, 3});
+    Commit(1, 0.1);
+    const OperationFailed failed{Last<NewGeneration>(1)->generation, Id(1), "rank 1 is gone"};
+    sent_.clear();
+    if (connection_first) On(AgentDisconnected{2});
+    On(MessageFrom{1, failed});
+    if (!connection_first) On(AgentDisconnected{2});
+    Pass(milliseconds(2));
+    ASSERT_TRUE(Last<Prepare>(3).has_value());
+    EXPECT_EQ(Last<Prepare>(3)->urgency, Urgency::kAbort);
+    Answer(1, 1);
+    Answer(3, 1);
+    EXPECT_EQ(Last<NewGeneration>(3)->members.size(), 2u);
+  }
+}
+
+TEST_F(CoordinatorTest, TheEndOfAPodIsALossAtOnce) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  sent_.clear();
+  On(PodEnded{"pod-2"});
+  Pass(milliseconds(2));
+  EXPECT_TRUE(Last<Prepare>(1).has_value());
+  On(AgentDisconnected{2});
+  EXPECT_EQ(coordinator_->report().worker_failures, 1);
+}
+
+TEST_F(CoordinatorTest, AFailedOperationThatNoLossExplainsIsTriedAgain) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  const auto formed = Last<NewGeneration>(1);
+  sent_.clear();
+  On(MessageFrom{2, OperationFailed{formed->generation, Id(2), "rank 0 made no progress in 60.0 s"}});
+  Pass(seconds(9));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  Pass(milliseconds(1100));
+  Answer(1, 4);
+  Answer(2, 4);
+  const auto next = Last<NewGeneration>(1);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->members, formed->members);
+  EXPECT_EQ(next->start_step, 4);
+  EXPECT_EQ(coordinator_->report().worker_failures, 0);
+  // A late report about the generation before changes nothing.
+  sent_.clear();
+  On(MessageFrom{1, OperationFailed{formed->generation, Id(1), "rank 1 made no progress in 60.0 s"}});
+  Pass(seconds(20));
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+}
+
+TEST_F(CoordinatorTest, RepeatedFailedOperationsCountAsNoProgress) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  for (int i = 1; i <= 3; ++i) {
+    On(MessageFrom{2, OperationFailed{Last<NewGeneration>(2)->generation, Id(2), "rank 0 is gone"}});
+    Pass(seconds(11));
+    Answer(1, 0);
+    Answer(2, 0);
+    EXPECT_EQ(coordinator_->report().failures_without_progress, i);
+  }
+  EXPECT_EQ(coordinator_->report().last_failure->message, "rank 0 is gone");
+}
+
+TEST_F(CoordinatorTest, AnUnreachablePeerThatLivesFailsTheJob) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  On(MessageFrom{2, OperationFailed{Last<NewGeneration>(2)->generation, Id(2), "no transport", true}});
+  Pass(seconds(11));
+  EXPECT_EQ(coordinator_->report().phase, GangPhase::kFailed);
+  EXPECT_EQ(Last<Exit>(1)->code, 64);
+  EXPECT_EQ(Last<Exit>(1)->reason, "no transport");
+}
+
+// SIGSTOP of this process in the middle of a membership change: the answers wait in its sockets, and its
+// timers fire first.
+TEST_F(CoordinatorTest, ASuspensionOfTheCoordinatorEvictsNoMember) {
+  Make(1, 3, 3);
+  Form({1, 2, 3});
+  On(MessageFrom{3, Down{Id(3), "mutex", 137, ""}});
+  Pass(milliseconds(2));
+  ASSERT_TRUE(Last<Prepare>(1).has_value());
+  now_ += seconds(70);
+  On(TimePassed{});
+  Answer(1, 5);
+  Answer(2, 5);
+  EXPECT_FALSE(Last<Evict>(1).has_value());
+  EXPECT_EQ(Last<NewGeneration>(1)->members.size(), 2u);
+  EXPECT_EQ(Last<NewGeneration>(1)->start_step, 5);
+}
+
+}  // namespace
+}  // namespace ringmaster::rendezvous
