@@ -83,6 +83,13 @@ class Writer {
 Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
                           const std::atomic<bool>* cancel = nullptr);
 
+// Finds the checkpoint that LoadNewest would load, without reading its chunks.
+struct Newest {
+  int64_t step = -1;  // -1: none
+  std::string text;   // for people: what is in the folder, and why newer checkpoints do not count
+};
+Newest FindNewest(const std::string& folder, const std::string& expected_model);
+
 // Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
 Result<Loaded> Load(const std::string& path);
 

@@ -84,6 +84,29 @@ Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected
                    all};
 }
 
+Newest FindNewest(const std::string& folder, const std::string& expected_model) {
+  const auto steps = StepsIn(folder);
+  if (!steps.ok()) return {-1, steps.error().message};
+  Newest newest;
+  std::string skipped;
+  for (auto step = steps->rbegin(); step != steps->rend() && newest.step < 0; ++step) {
+    const std::string path = folder + "/" + StepName(*step);
+    const auto manifest = ReadManifest(path);
+    const Status whole = manifest.ok() ? CheckSizes(path, *manifest) : Status(manifest.error());
+    if (!whole.ok()) {
+      skipped += "; skipped " + whole.error().message;
+    } else if (manifest->model != expected_model) {
+      return {-1, path + " is a checkpoint of another model or data"};
+    } else {
+      newest.step = *step;
+    }
+  }
+  newest.text = newest.step < 0 ? folder + " has no checkpoint"
+                                : fmt::format("the newest in {} is of step {}", folder, newest.step);
+  newest.text += skipped;
+  return newest;
+}
+
 Result<Loaded> Load(const std::string& path) {
   std::string folder = path;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();

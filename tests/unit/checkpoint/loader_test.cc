@@ -65,6 +65,23 @@ TEST(Loader, AllDamagedIsAnErrorNotANewStart) {
                                             HasSubstr("chunk-00002: is missing"), HasSubstr("--fresh")));
 }
 
+TEST(Loader, FindsTheNewestWithoutReadingIt) {
+  const Folder folder;
+  EXPECT_EQ(FindNewest(folder.path() + "/nowhere", kModel).step, -1);
+  EXPECT_EQ(FindNewest(folder.path(), kModel).step, -1);
+  EXPECT_THAT(FindNewest(folder.path(), kModel).text, HasSubstr("has no checkpoint"));
+  PublishSmall(folder.path(), 5);
+  PublishSmall(folder.path(), 7);
+  EXPECT_EQ(FindNewest(folder.path(), kModel).step, 7);
+  EXPECT_EQ(FindNewest(folder.path(), "feedfeedfeedfeed").step, -1);
+  EXPECT_THAT(FindNewest(folder.path(), "feedfeedfeedfeed").text, HasSubstr("another model or data"));
+  WriteText(folder.path() + "/step-000000000007/MANIFEST", "torn");
+  const Newest newest = FindNewest(folder.path(), kModel);
+  EXPECT_EQ(newest.step, 5);
+  EXPECT_THAT(newest.text,
+              AllOf(HasSubstr("is of step 5"), HasSubstr("skipped"), HasSubstr("step-000000000007")));
+}
+
 TEST(Loader, LoadsOneGivenFolder) {
   const Folder folder;
   PublishSmall(folder.path(), 5);
