@@ -63,12 +63,15 @@ int32_t SlotsOf(const Workers& workers) {
   return static_cast<int32_t>(std::clamp<int64_t>(slots, 1, kMostSlots));
 }
 
+bool RequestsGpus(const Workers& workers) {
+  const Json* resources = ResourcesOfWorker(workers);
+  return GpusIn(MemberOf(resources, "limits")) > 0 || GpusIn(MemberOf(resources, "requests")) > 0;
+}
+
 bool SlotsUnknown(const Workers& workers) {
   if (workers.slots != "gpu") return false;
-  const Json* resources = ResourcesOfWorker(workers);
-  const Json* claims = MemberOf(resources, "claims");
-  return claims != nullptr && !claims->empty() && GpusIn(MemberOf(resources, "limits")) == 0 &&
-         GpusIn(MemberOf(resources, "requests")) == 0;
+  const Json* claims = MemberOf(ResourcesOfWorker(workers), "claims");
+  return claims != nullptr && !claims->empty() && !RequestsGpus(workers);
 }
 
 }  // namespace ringmaster::api

@@ -19,6 +19,9 @@ bool IsGpu(const std::string& resource);
 // is valid.
 int32_t SlotsOf(const Workers& workers);
 
+// Whether the training container requests GPUs, other than by a resource claim.
+bool RequestsGpus(const Workers& workers);
+
 // Whether the job has `slots: gpu` and gets GPUs by a resource claim, which SlotsOf cannot count.
 bool SlotsUnknown(const Workers& workers);
 
