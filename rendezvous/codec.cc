@@ -27,14 +27,19 @@ void Visit(V& v, Hello& m) {
   v.Optional("slot", m.slot), v.Optional("node", m.node);
 }
 template <class V>
+void Visit(V& v, Fingerprints& m) {
+  v.Name("job", m.job), v.Name("data", m.data), v("device", m.device);
+}
+template <class V>
 void Visit(V& v, Join& m) {
-  v.Name("member", m.member), v.Address("address", m.address);
+  v.Name("member", m.member), v.Address("address", m.address), v("fingerprints", m.fingerprints);
 }
 template <class V>
 void Visit(V& v, MemberStatus& m) {
   v("generation", m.generation), v.Name("member", m.member), v("hasState", m.has_state),
       v.Count("step", m.step);
   v("canRollBack", m.can_roll_back), v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
+  v.Count("checkpointStep", m.checkpoint_step), v("checkpointText", m.checkpoint_text);
 }
 template <class V>
 void Visit(V& v, Down& m) {
@@ -71,7 +76,7 @@ void Visit(V& v, Done& m) {
 }
 template <class V>
 void Visit(V& v, Fatal& m) {
-  v("exitCode", m.exit_code), v("message", m.message);
+  v("exitCode", m.exit_code), v("message", m.message), v.Name("member", m.member), v("joined", m.joined);
 }
 template <class V>
 void Visit(V&, Ping&) {}
@@ -87,6 +92,7 @@ void Visit(V& v, Welcome& m) {
 template <class V>
 void Visit(V& v, Prepare& m) {
   v("generation", m.generation), v("urgency", m.urgency), v("stop", m.stop);
+  v("findCheckpoint", m.find_checkpoint);
 }
 template <class V>
 void Visit(V& v, Member& m) {
@@ -97,10 +103,11 @@ void Visit(V& v, NewGeneration& m) {
   v("generation", m.generation), v.List("members", m.members, kMaxMembers);
   v.List("sources", m.sources, kMaxMembers), v.Count("startStep", m.start_step), v("stop", m.stop);
   v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
+  v("loader", m.loader), v.Count("checkpointFloor", m.checkpoint_floor);
 }
 template <class V>
 void Visit(V& v, Evict& m) {
-  v.Name("member", m.member), v("reason", m.reason);
+  v.Name("member", m.member), v("reason", m.reason), v("refused", m.refused);
 }
 template <class V>
 void Visit(V& v, Exit& m) {

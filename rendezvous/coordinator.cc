@@ -245,7 +245,7 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
   } else if (const auto* done = std::get_if<Done>(&message)) {
     OnDone(peer, *done, now);
   } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
-    OnFatal(peer, *fatal);
+    OnFatal(peer, *fatal, now);
   } else if (const auto* failed = std::get_if<OperationFailed>(&message)) {
     OnOperationFailed(peer, *failed, now);
   }
@@ -265,17 +265,12 @@ void Coordinator::CheckOperation(Time now) {
   const FailedOperation failed = *std::exchange(failed_operation_, std::nullopt);
   if (!active_ || abort_at_ != kNever) return;
   if (failed.report.permanent) {
-    OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message});
+    OnFatal(*failed.peer, Fatal{kPermanent, failed.report.message, failed.report.member, true}, now);
     return;
   }
   report_.last_failure = {failed.peer->pod, "operation", 0, failed.report.message};
   StartChange(Urgency::kAbort, now);
   change_->failure = true;
-}
-
-void Coordinator::OnFatal(Peer& peer, const Fatal& fatal) {
-  CountFailure(peer, {peer.pod, "exit", fatal.exit_code, fatal.message});
-  End(GangPhase::kFailed, fatal.exit_code, fatal.message);
 }
 
 void Coordinator::OnPodEnded(const std::string& pod, Time now) {
@@ -321,12 +316,18 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   peer.member = join.member;
   peer.awaited = false;
   peer.address = join.address;
+  peer.fingerprints = join.fingerprints;
+  peer.fatal.reset();
   peer.join_order = ++joins_;
   peer.lost_at = kNever;
   peer.loss_counted = false;
   // It has not reported a status yet. A trainer that knew an earlier coordinator may hold state.
   peer.may_hold_state = options_.resumed && current_.generation == 0;
-  peer.failed_starts = 0;
+  if (active_ && !(peer.fingerprints == fingerprints_)) {
+    // Refused at once: a membership change would only interrupt the others.
+    RefuseDifferent(peer, fingerprints_);
+    return;
+  }
   if (first_join_ == kNever) first_join_ = now;
   last_join_ = now;
   retry_at_ = now;  // it may be the holder that AwaitHoldersUntil waits for
@@ -471,6 +472,16 @@ void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
   report_dirty_ = true;
 }
 
+void Coordinator::RecordFailure(Peer& peer, const std::string& member, FailureRecord record) {
+  if (peer.failed_member == member && report_.last_failure && report_.last_failure->pod == peer.pod) {
+    AddEvent(EventKind::kWorkerFailed, peer.pod + ": " + record.message);
+    report_.last_failure = std::move(record);
+    report_dirty_ = true;
+  } else {
+    CountFailure(peer, std::move(record));
+  }
+}
+
 void Coordinator::ErasePeer(Peer& peer) {
   if (peer.connection != 0) {
     connections_.erase(peer.connection);
@@ -484,10 +495,10 @@ void Coordinator::ErasePeer(Peer& peer) {
   peers_.erase(std::string(peer.agent));
 }
 
-void Coordinator::EvictPeer(Peer& peer, const std::string& reason) {
-  removed_.insert(peer.member);
-  if (peer.connection != 0) Send(peer, rendezvous::Evict{peer.member, reason});
-  peer.failed_member = peer.member;  // its Down is not a new failure
+void Coordinator::EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused) {
+  removed_.insert(member);
+  if (peer.connection != 0) Send(peer, rendezvous::Evict{member, reason, refused});
+  peer.failed_member = member;  // its Down is not a new failure
   peer.member.clear();
   peer.may_hold_state = peer.awaited = false;
   peer.outvoted.reset();

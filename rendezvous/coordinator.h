@@ -21,6 +21,10 @@
 //  I4 While a holder of the state may still reconnect, training does not start over from a checkpoint.
 //  I5 The last holder of the state does not leave before another member has the state or a checkpoint has it.
 //  I6 The coordinator sends nothing during steady training.
+//  I7 All members of a generation have the same fingerprints. Holders of the state are not refused in favor
+//  of
+//     newcomers.
+//  I8 Training does not start over from a state older than the newest checkpoint known to be published.
 #pragma once
 
 #include <map>
@@ -80,6 +84,9 @@ struct CoordinatorOptions {
   Duration resumed_grace = seconds(60);
   // How long a failed operation waits for the loss that explains it. Then the members try again.
   Duration operation_limit = seconds(10);
+  // How long fewer workers than `target` wait for others before their faults end the job: none of them can
+  // start, their fingerprints have no majority, or none can load the checkpoint.
+  Duration quorum_grace = seconds(30);
 };
 
 // ---- events
@@ -149,12 +156,14 @@ class Coordinator {
     bool leaving = false;          // it sent Leave
     std::string member;            // id of its trainer; empty: none has joined
     std::string address;
+    Fingerprints fingerprints;
+    std::optional<Fatal> fatal;  // its trainer cannot start; not judged yet
     std::optional<Facts> facts;
     uint64_t join_order = 0;
     bool may_hold_state = false;
     std::optional<MemberStatus> outvoted;  // the state it reported that the majority contradicted
     std::string failed_member;             // the last of its members that failed
-    int32_t failed_starts = 0;             // consecutive trainers that died before they joined
+    int32_t failed_starts = 0;  // consecutive trainers that died before they joined, or were refused
 
     // Connected and responsive, with a joined trainer, and no message to it was lost.
     bool usable() const { return connection != 0 && lost_at == kNever && !member.empty(); }
@@ -169,6 +178,7 @@ class Coordinator {
     Urgency urgency = Urgency::kAbort;
     bool limited = false;  // started while a generation trained: admits joining workers only up to max
     bool failure = false;  // a member was lost
+    bool find_checkpoint = false;  // the statuses say which checkpoint each participant could load
     std::vector<Participant> participants;
   };
 
@@ -181,7 +191,6 @@ class Coordinator {
   void OnStatus(Peer& peer, const MemberStatus& status);
   void OnDown(Peer& peer, const Down& down, Time now);
   void OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now);
-  void OnFatal(Peer& peer, const Fatal& fatal);
   void OnPodEnded(const std::string& pod, Time now);
   void OnLeave(Peer& peer, const Leave& leave, Time now);
   void OnProgress(Peer& peer, const Progress& progress, Time now);
@@ -195,8 +204,21 @@ class Coordinator {
   void MarkUnreachable(Peer& peer, Time now);  // unless it reconnects, its member is left out
   void MemberLost(const Peer& peer, bool was_member, Time now);
   void CountFailure(Peer& peer, FailureRecord record);
-  void ErasePeer(Peer& peer);                             // invalidates the reference
-  void EvictPeer(Peer& peer, const std::string& reason);  // sends Evict; I3
+  // The same; if the Down of `member` was counted already, it only adds what is known now.
+  void RecordFailure(Peer& peer, const std::string& member, FailureRecord record);
+  void ErasePeer(Peer& peer);  // invalidates the reference
+  // Sends Evict; I3.
+  void EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused = false);
+
+  // admission.cc: which workers may take part
+  static std::string PlaceOf(const Peer& peer);  // for people: its pod and node
+  bool CompareWorkers(MembershipChange* change, Time now);
+  void RefuseDifferent(Peer& peer, const Fingerprints& chosen);
+  void Refuse(Peer& peer, const std::string& member, int32_t exit_code, const std::string& why);
+  bool AwaitMoreWorkers(size_t present, const std::string& why, Time now);
+  void OnFatal(Peer& peer, const Fatal& fatal, Time now);
+  void JudgeFatals(Time now);
+  bool ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now);
 
   // membership_change.cc: from Prepare to NewGeneration
   void Advance(Time now);                       // takes every step that is due
@@ -209,12 +231,13 @@ class Coordinator {
   void ChooseMembers(const MembershipChange& change, const RecoveryPlan& plan, Time now);
   static void SortByLocality(std::vector<Peer*>& peers);
   void Publish(const MembershipChange& change, const RecoveryPlan& plan, std::vector<Peer*> members,
-               bool stop, Time now);
+               bool stop, Time now, const Peer* loader = nullptr);
   void ReleasePeer(Peer& peer);  // sends Exit to a peer that left by plan
   void ReleaseLeavers();
   void ExitAll(int32_t code, const std::string& reason);
   void End(GangPhase phase, int32_t code, const std::string& reason);
-  void CountWithoutProgress();  // counts a lost generation for failures_without_progress
+  void Fail(const std::string& reason);  // no worker in particular is the reason
+  void CountWithoutProgress();           // counts a lost generation for failures_without_progress
 
   bool InCurrent(const Peer& peer) const;
   bool CurrentBroken() const;  // a member of the current generation is lost
@@ -240,8 +263,9 @@ class Coordinator {
   uint64_t joins_ = 0;
 
   uint32_t sequence_ = 0;
-  NewGeneration current_;  // the last published one; generation 0: none
-  bool active_ = false;    // current_ trains, as far as the coordinator knows
+  NewGeneration current_;      // the last published one; generation 0: none
+  Fingerprints fingerprints_;  // of its members
+  bool active_ = false;        // current_ trains, as far as the coordinator knows
   std::optional<MembershipChange> change_;
   Time abort_at_ = kNever;
   Time awaited_check_at_ = kNever;
@@ -254,8 +278,12 @@ class Coordinator {
   Time boundary_at_ = kNever;
   Time first_join_ = kNever;
   Time last_join_;
-  Time retry_at_;                // no formation before this time (I4)
-  bool survivors_hold_ = false;  // paused: members hold the state in memory and wait
+  Time retry_at_;                  // no formation before this time (I4)
+  bool survivors_hold_ = false;    // paused: members hold the state in memory and wait
+  bool find_checkpoint_ = false;   // no holder of the state answered: ask which checkpoints could be loaded
+  Time undecided_since_ = kNever;  // since when AwaitMoreWorkers waits
+  Time first_fatal_ = kNever;      // when the oldest fatal that is not judged arrived
+  Time fatal_due_ = kNever;        // when JudgeFatals is due
   bool stop_requested_ = false;
   bool ended_ = false;
   int32_t exit_code_ = 0;  // for agents that connect after the end

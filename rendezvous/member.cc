@@ -39,7 +39,7 @@ void MemberCore::On(const MemberEvent& event, Time now) {
   } else if (const auto* from_coordinator = std::get_if<FromCoordinator>(&event)) {
     OnCoordinator(from_coordinator->message, now);
   } else if (const auto* from_trainer = std::get_if<FromTrainer>(&event)) {
-    OnTrainer(from_trainer->message, now);
+    OnTrainer(from_trainer->message);
   } else if (const auto* lost = std::get_if<TrainerLost>(&event)) {
     OnLost(lost->evidence, lost->message);
   } else if (const auto* reaped = std::get_if<TrainerReaped>(&event)) {
@@ -73,6 +73,7 @@ void MemberCore::OnTick(Time now) {
     ++incarnation_;
     member_ = options_.hello.agent + "." + std::to_string(incarnation_);
     trainer_ = Trainer::kRunning;
+    joined_ = evicted_ = false;
     started_at_ = now;
     commands_.push_back(StartTrainer{member_});
   }
@@ -103,6 +104,10 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
     OnExit(*exit, now);
     return;
   }
+  if (const auto* evict = std::get_if<Evict>(&message)) {
+    OnEvict(*evict, now);
+    return;
+  }
   if (stage_ == Stage::kEnding || trainer_ != Trainer::kRunning || !join_) return;
   if (const auto* prepare = std::get_if<Prepare>(&message)) {
     if (prepare->generation < prepared_) return;
@@ -125,15 +130,31 @@ void MemberCore::OnCoordinator(const Message& message, Time now) {
     forwarded_generation_ = next->generation;
     done_.reset();
     commands_.push_back(SendTrainer{*next});
-  } else if (const auto* evict = std::get_if<Evict>(&message)) {
-    if (evict->member == member_) OnLost(kEvicted, evict->reason);
   }
 }
 
-void MemberCore::OnTrainer(const Message& message, Time now) {
+void MemberCore::OnEvict(const Evict& evict, Time now) {
+  if (stage_ == Stage::kEnding) return;
+  const bool answers_fatal = fatal_ && fatal_->member == evict.member;
+  if (!answers_fatal && (trainer_ != Trainer::kRunning || member_ != evict.member)) return;
+  fatal_.reset();
+  evicted_ = true;
+  OnLost(kEvicted, evict.reason);
+  if (stage_ != Stage::kRunning) return;
+  if (evict.refused && options_.exit_when_refused) {
+    EndBy(kExitRefused, evict.reason, now + options_.exit_grace);
+    if (trainer_ == Trainer::kNone) Finish(end_code_, end_reason_);
+  } else if (trainer_ == Trainer::kNone) {
+    ScheduleRestart(now);
+  }
+}
+
+void MemberCore::OnTrainer(const Message& message) {
   if (trainer_ != Trainer::kRunning) return;
   if (const auto* join = std::get_if<Join>(&message)) {
-    join_ = Join{member_, join->address};
+    join_ = *join;
+    join_->member = member_;
+    joined_ = true;
     down_.reset();
     SendToCoordinator(*join_);
   } else if (const auto* facts = std::get_if<Facts>(&message)) {
@@ -160,10 +181,15 @@ void MemberCore::OnTrainer(const Message& message, Time now) {
     done_ = *done;
     SendToCoordinator(*done);
   } else if (const auto* fatal = std::get_if<Fatal>(&message)) {
-    fatal_ = *fatal;
-    SendToCoordinator(*fatal);
-    EndBy(fatal->exit_code, fatal->message, now + options_.fatal_grace);
+    SendFatal(*fatal);
   }
+}
+
+void MemberCore::SendFatal(Fatal fatal) {
+  fatal_ = std::move(fatal);
+  fatal_->member = member_;
+  fatal_->joined = joined_;
+  SendToCoordinator(*fatal_);
 }
 
 void MemberCore::OnLost(const std::string& evidence, const std::string& message, int32_t exit_code) {
@@ -177,34 +203,36 @@ void MemberCore::OnLost(const std::string& evidence, const std::string& message,
   failed_.reset();
   done_.reset();
   recent_.clear();
-  // The coordinator evicted it, so it needs no Down.
-  if (stage_ == Stage::kEnding || evidence == kEvicted) return;
+  // The coordinator evicted it, or decides about its Fatal, so it needs no Down.
+  if (stage_ == Stage::kEnding || evidence == kEvicted || fatal_) return;
   down_ = Down{member_, evidence, exit_code, message};
   SendToCoordinator(*down_);
 }
 
 void MemberCore::OnReaped(int32_t exit_code, Time now) {
   if (trainer_ == Trainer::kNone) return;
+  const bool unreported = exit_code == kFatalExitCode && !fatal_ && !evicted_;
+  if (unreported && stage_ != Stage::kEnding) {
+    SendFatal(Fatal{exit_code, "the trainer ended with exit code 64"});
+  }
   if (trainer_ == Trainer::kRunning) OnLost("exit", "", exit_code);
   trainer_ = Trainer::kNone;
-  member_.clear();
+  ended_at_ = now;
+  const std::string member = std::exchange(member_, {});
   if (stage_ == Stage::kEnding) {
-    // After a Fatal, wait for the coordinator's Exit (or the deadline): it must have received the Fatal.
-    if (exit_received_) Finish(end_code_, end_reason_);
+    Finish(end_code_, end_reason_);
     return;
   }
-  if (exit_code == kFatalExitCode) {
-    fatal_ = Fatal{exit_code, "the trainer ended with exit code 64"};
-    SendToCoordinator(*fatal_);
-    EndBy(exit_code, fatal_->message, now + options_.fatal_grace);
-    return;
-  }
-  if (down_) {
+  if (fatal_) return;  // the coordinator decides
+  if (down_ && down_->member == member) {
     down_->exit_code = exit_code;
     SendToCoordinator(*down_);  // repeats the Down, now with the exit code
   }
-  if (stage_ == Stage::kLeaving) return;
-  if (now - started_at_ >= options_.stable_after) {
+  if (stage_ == Stage::kRunning) ScheduleRestart(now);
+}
+
+void MemberCore::ScheduleRestart(Time now) {
+  if (ended_at_ - started_at_ >= options_.stable_after) {
     restart_backoff_ = options_.restart_backoff_min;
     restart_at_ = now;
   } else {
@@ -228,7 +256,7 @@ void MemberCore::OnExit(const Exit& exit, Time now) {
   if (exit_received_) return;
   exit_received_ = true;
   // The agent's own Fatal is the more precise reason.
-  if (fatal_) {
+  if (fatal_ && exit.code != 0) {
     EndBy(fatal_->exit_code, fatal_->message, now + options_.exit_grace);
   } else {
     EndBy(exit.code, exit.reason, now + options_.exit_grace);

@@ -45,8 +45,9 @@ struct MemberOptions {
   Duration exit_grace = seconds(10);
   // After Leave: how long to wait for Exit before the trainer is killed; below the pod's grace period.
   Duration leave_grace = seconds(100);
-  // After Fatal: how long to wait for Exit before the agent exits without it.
-  Duration fatal_grace = seconds(2);
+  // Exit when the coordinator refuses the trainer, so that a new pod can run on another node. Otherwise a new
+  // trainer starts here, after a pause.
+  bool exit_when_refused = false;
 };
 
 // ---- events
@@ -121,7 +122,7 @@ class MemberCore {
   enum class Stage {
     kRunning,
     kLeaving,  // sent Leave, waits for Exit
-    kEnding,   // received Exit or Fatal, waits for the trainer's end or the deadline
+    kEnding,   // received Exit, or was refused: waits for the trainer's end or the deadline
     kEnded,
   };
   enum class Trainer {
@@ -133,9 +134,12 @@ class MemberCore {
   void OnConnected(Time now);
   void OnCoordinator(const Message& message, Time now);
   void OnExit(const Exit& exit, Time now);
-  void OnTrainer(const Message& message, Time now);
+  void OnTrainer(const Message& message);
   void OnLost(const std::string& evidence, const std::string& message, int32_t exit_code = 0);
   void OnReaped(int32_t exit_code, Time now);
+  void OnEvict(const Evict& evict, Time now);
+  void SendFatal(Fatal fatal);
+  void ScheduleRestart(Time now);
   void OnTerminate(Time now);
   void OnTick(Time now);
   void SendToCoordinator(Message message);  // does nothing without a connection
@@ -158,7 +162,10 @@ class MemberCore {
   Trainer trainer_ = Trainer::kNone;
   std::string member_;
   uint64_t incarnation_ = 0;
+  bool joined_ = false;   // the newest incarnation has sent Join
+  bool evicted_ = false;  // the coordinator has evicted it
   Time started_at_;
+  Time ended_at_;  // of the last trainer that was reaped
   Time restart_at_ = kNever;
   Duration restart_backoff_;
 
@@ -171,7 +178,7 @@ class MemberCore {
   std::optional<Down> down_;               // of the last dead incarnation, until the next one joins
   std::optional<OperationFailed> failed_;  // in the current generation
   std::optional<Done> done_;
-  std::optional<Fatal> fatal_;
+  std::optional<Fatal> fatal_;     // not answered yet: no trainer starts until the coordinator has decided
   std::deque<StepRecord> recent_;  // the newest records forwarded
   Progress progress_;              // the other fields of the last Progress
 };

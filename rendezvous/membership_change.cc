@@ -22,6 +22,7 @@ Generation Coordinator::NextGeneration() {
 
 // Takes every step that is due now. Each pass of the loop either changes the state or returns.
 void Coordinator::Advance(Time now) {
+  if (!ended_) JudgeFatals(now);
   while (!ended_) {
     if (now >= abort_at_) {
       abort_at_ = kNever;
@@ -116,6 +117,8 @@ void Coordinator::StartChange(Urgency urgency, Time now) {
   change.urgency = urgency;
   change.limited = active_;
   change.failure = failure;
+  change.find_checkpoint =
+      find_checkpoint_ || (!active_ && !survivors_hold_ && !(options_.resumed && current_.generation == 0));
   change_ = std::move(change);
   report_dirty_ = true;
 
@@ -161,10 +164,11 @@ void Coordinator::AddToChange(Peer& peer, Time now) {
     known->peer = &peer;
   }
   known->status.reset();
+  const bool others_wait = joiner && !change_->find_checkpoint;
   known->deadline = now + (change_->urgency == Urgency::kBoundary ? options_.boundary_deadline
-                           : joiner                               ? options_.candidate_deadline
+                           : others_wait                          ? options_.candidate_deadline
                                                                   : options_.status_deadline);
-  Send(peer, Prepare{change_->generation, change_->urgency, stop_requested_});
+  Send(peer, Prepare{change_->generation, change_->urgency, stop_requested_, change_->find_checkpoint});
 }
 
 void Coordinator::DropFromChange(const Peer& peer, bool was_member) {
@@ -189,7 +193,7 @@ void Coordinator::OnChangeDeadline(Time now) {
     if (InCurrent(*peer)) change_->failure = true;
     std::erase_if(change_->participants,
                   [&](const Participant& participant) { return participant.peer == peer; });
-    EvictPeer(*peer, kLateStatus);
+    EvictPeer(*peer, std::string(peer->member), kLateStatus);
   }
 }
 
@@ -201,6 +205,8 @@ void Coordinator::CompleteChange(Time now) {
   abort_at_ = boundary_at_ = kNever;
   report_dirty_ = true;
   std::erase_if(change.participants, [](const Participant& participant) { return !participant.status; });
+
+  if (!CompareWorkers(&change, now)) return;
 
   std::vector<MemberStatus> statuses;
   for (Participant& participant : change.participants) {
@@ -216,7 +222,7 @@ void Coordinator::CompleteChange(Time now) {
   }
   const RecoveryPlan plan = PlanRecovery(statuses, report_.checkpoint_step);
   if (!plan.failure.empty()) {
-    End(GangPhase::kFailed, 1, plan.failure);
+    Fail(plan.failure);
     return;
   }
   for (const size_t i : plan.corrupt) {
@@ -246,7 +252,12 @@ void Coordinator::CompleteChange(Time now) {
     retry_at_ = *until;
     return;
   }
-  ChooseMembers(change, plan, now);
+  find_checkpoint_ = plan.sources.empty() && !change.find_checkpoint && !stop_requested_;
+  if (find_checkpoint_) {
+    StartChange(Urgency::kAbort, now);
+  } else {
+    ChooseMembers(change, plan, now);
+  }
 }
 
 bool Coordinator::AllParticipate(const MembershipChange& change) const {
@@ -370,9 +381,14 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
     }
     return;
   }
-  if (staying.size() > max) staying.resize(max);
   if (staying.size() >= min && !staying.empty()) {
-    Publish(change, plan, peers_of(staying), false, now);
+    const Peer* loader = nullptr;
+    if (plan.sources.empty()) {
+      if (!ChooseLoader(change, &staying, now)) return;
+      loader = change.participants[staying.front()].peer;
+    }
+    if (staying.size() > max) staying.resize(max);
+    Publish(change, plan, peers_of(staying), false, now, loader);
     return;
   }
   ReleaseLeavers();
@@ -381,7 +397,7 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
 }
 
 void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& plan,
-                          std::vector<Peer*> members, bool stop, Time now) {
+                          std::vector<Peer*> members, bool stop, Time now, const Peer* loader) {
   if (members.size() > kMaxMembers) {
     End(GangPhase::kFailed, kTooMany,
         std::to_string(members.size()) + " workers: a job has at most " + std::to_string(kMaxMembers));
@@ -409,9 +425,11 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   next.stop = stop;
   next.params_hash = plan.params_hash;
   next.optimizer_hash = plan.optimizer_hash;
+  if (plan.sources.empty()) next.checkpoint_floor = report_.checkpoint_step;
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const Peer& peer = *members[rank];
     next.members.push_back({peer.member, peer.pod, peer.address});
+    if (&peer == loader) next.loader = static_cast<int32_t>(rank);
     const size_t i = index_of(&peer);
     if (std::binary_search(plan.sources.begin(), plan.sources.end(), i)) {
       next.sources.push_back(static_cast<int32_t>(rank));
@@ -423,7 +441,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     if (!peer.member.empty() && !peer.usable()) out.push_back(&peer);
   }
   for (Peer* peer : out) {
-    EvictPeer(*peer, "the job continued without it");
+    EvictPeer(*peer, std::string(peer->member), "the job continued without it");
     if (peer->connection == 0) ErasePeer(*peer);
   }
   for (const Member& member : current_.members) {
@@ -434,11 +452,14 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   current_ = std::move(next);
   active_ = true;
   survivors_hold_ = false;
+  undecided_since_ = kNever;
+  fingerprints_ = members.front()->fingerprints;
   progress_mark_ = newest_step_;
   ++report_.generations;
   report_dirty_ = true;
   for (Peer* peer : members) {
     peer->may_hold_state = true;
+    peer->failed_starts = 0;
     Send(*peer, current_);
   }
   AddEvent(EventKind::kGenerationFormed,
@@ -482,9 +503,14 @@ void Coordinator::End(GangPhase phase, int32_t code, const std::string& reason) 
   ExitAll(code, reason);
 }
 
+void Coordinator::Fail(const std::string& reason) {
+  report_.failure = reason;
+  End(GangPhase::kFailed, 1, reason);
+}
+
 Time Coordinator::next_wakeup() const {
   if (ended_ || started_at_ == kNever) return kNever;
-  Time wake = std::min({silence_check_at_, abort_at_, awaited_check_at_});
+  Time wake = std::min({silence_check_at_, abort_at_, awaited_check_at_, fatal_due_});
   if (failed_operation_) wake = std::min(wake, failed_operation_->due);
   if (change_) {
     for (const Participant& participant : change_->participants) {

@@ -32,10 +32,20 @@ struct Hello {
   bool operator==(const Hello&) const = default;
 };
 
+// What the members of a generation must have in common: otherwise results would depend on which of them
+// computed what. Opaque; the coordinator compares them.
+struct Fingerprints {
+  std::string job;     // of the configuration
+  std::string data;    // of the content of the data
+  std::string device;  // "cpu avx512"
+  bool operator==(const Fingerprints&) const = default;
+};
+
 // A trainer is up, holds no training state and is ready to become a member.
 struct Join {
   std::string member;
   std::string address;  // of its fabric endpoint, opaque
+  Fingerprints fingerprints = {};
   bool operator==(const Join&) const = default;
 };
 
@@ -48,6 +58,10 @@ struct MemberStatus {
   bool can_roll_back = false;  // to step - 1
   uint64_t params_hash = 0;    // of the state at `step`, computed when it was committed
   uint64_t optimizer_hash = 0;
+  // Answer to Prepare::find_checkpoint: the step of the newest checkpoint that this member can see, -1 for
+  // none, and for people where it looked and what it skipped.
+  int64_t checkpoint_step = -1;
+  std::string checkpoint_text = {};
   bool operator==(const MemberStatus&) const = default;
 };
 
@@ -117,11 +131,14 @@ struct Done {
   bool operator==(const Done&) const = default;
 };
 
-// The trainer cannot continue, and a restart would not help: wrong data path, vocabulary mismatch, a
-// checkpoint of another model.
+// The trainer cannot continue, and a restart of it would not help: wrong data path, vocabulary mismatch, a
+// checkpoint of another model. The coordinator decides whether the job or this worker is at fault, and
+// answers with Exit or Evict.
 struct Fatal {
   int32_t exit_code = 64;
   std::string message;
+  std::string member = {};
+  bool joined = false;  // it had sent Join
   bool operator==(const Fatal&) const = default;
 };
 
@@ -158,6 +175,7 @@ struct Prepare {
   Urgency urgency = Urgency::kAbort;
   // The job stops: the next generation's only work is to write a checkpoint and to send Done{finished=false}.
   bool stop = false;
+  bool find_checkpoint = false;  // no holder of the state is known: the status says what could be loaded
   bool operator==(const Prepare&) const = default;
 };
 
@@ -170,8 +188,8 @@ struct Member {
 
 // The new membership. The rank is the index in `members`. Ranks in `sources` hold the state of `start_step`
 // (after a roll-back by one step where their status reported start_step + 1); all other ranks fetch it from
-// them. Without a source, start_step is -1: rank 0 loads the newest valid checkpoint or initializes from the
-// seed, and is then the source.
+// them. Without a source, start_step is -1: the loader loads the newest valid checkpoint or initializes from
+// the seed, and is then the source.
 struct NewGeneration {
   Generation generation = 0;
   std::vector<Member> members;
@@ -182,14 +200,21 @@ struct NewGeneration {
   // has received. 0 without a source.
   uint64_t params_hash = 0;
   uint64_t optimizer_hash = 0;
+  int32_t loader = 0;  // rank that loads, if there is no source
+  // A checkpoint of this step is known to exist: the loader must not start from an older state. -1: none.
+  int64_t checkpoint_floor = -1;
   bool operator==(const NewGeneration&) const = default;
 };
+
+// An agent of a cluster ends with this code when the coordinator refused its trainer: another node may fit.
+inline constexpr int32_t kExitRefused = 76;
 
 // The member is no longer part of the job, because it was treated as dead: kill the trainer and start a new
 // one.
 struct Evict {
   std::string member;
   std::string reason;
+  bool refused = false;  // a trainer on another node may fit; one started here again probably does not
   bool operator==(const Evict&) const = default;
 };
 

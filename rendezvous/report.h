@@ -19,7 +19,7 @@ enum class GangPhase : uint8_t {
   kStopping,  // a requested stop is in progress
   kStopped,   // stopped at a durable boundary
   kFinished,  // all steps done, final checkpoint published
-  kFailed,    // a Fatal, or states disagree with no majority: no restart helps
+  kFailed,    // no restart helps: `failure` says why
 };
 
 struct FailureRecord {
@@ -54,6 +54,7 @@ struct Report {
   int64_t lost_steps = 0;                 // committed steps that were repeated because all copies were lost
   std::vector<WorkerFacts> facts;         // one for each slot that has reported
   std::optional<FailureRecord> last_failure;
+  std::string failure;  // why the job failed, unless last_failure is the reason
   std::optional<Done> done;
   bool operator==(const Report&) const = default;
 };

@@ -34,6 +34,7 @@ std::string NewUuid() {
 rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOptions options) {
   // Agent::Send fills in the secret.
   options.hello = {config.job, config.pod, NewUuid(), "", config.attempt, config.slot, config.node};
+  options.exit_when_refused = !config.node.empty();
   return options;
 }
 

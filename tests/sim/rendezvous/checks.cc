@@ -68,6 +68,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
     if (!Reachable(agent)) coord.released.insert(id);
   }
 
+  CheckSameData(next);
+
   // A corrupt state shows by comparison with healthy ones of the same step. Without a healthy majority it
   // cannot be detected. Members that died after they answered are no witnesses.
   std::map<int64_t, std::pair<size_t, size_t>> votes;
@@ -144,6 +146,61 @@ void World::CheckMayEnd(const Agent& agent, const std::string& who) {
   Fail(fmt::format("{} ends {}, which holds step {}", who, trainer.id, trainer.state.step));
 }
 
+// I7. Before any state exists, the majority decides.
+void World::CheckSameData(const NewGeneration& next) {
+  const std::string& data = agents_[members_.at(next.members.front().id).first]->trainer.data;
+  for (const Member& member : next.members) {
+    size_t index = 0;
+    if (Find(member.id, &index) != nullptr && agents_[index]->trainer.data != data && !data.empty())
+      Fail("members of one generation have different data");
+  }
+  if (statuses_.contains(next.generation)) return;
+  int32_t same = 0;
+  int32_t other = 0;
+  for (const std::string& id : answered_[next.generation]) {
+    size_t index = 0;
+    const Trainer* trainer = Find(id, &index);
+    const Agent& agent = *agents_[members_.at(id).first];
+    if (trainer == nullptr || trainer->data == data) {
+      ++same;
+    } else if (Reachable(agent) && !agent.terminated && agent.core->member() == id) {
+      ++other;
+    }
+  }
+  if (other > same) Fail("a minority decided which data is right");
+}
+
+// Holders of the newest state stay: newcomers may not outvote them.
+void World::CheckRefused(const Coord& coordinator, const Evict& evict) {
+  const Trainer* trainer = Find(evict.member);
+  if (trainer == nullptr || !trainer->state.has || coordinator.prepared.empty()) return;
+  if (corrupt_members_.contains(evict.member)) return;
+  for (const ReportedState& state : statuses_[coordinator.prepared.rbegin()->first]) {
+    if (state.data != trainer->data && state.step + 1 >= trainer->state.step) return;
+  }
+  Fail(evict.member + " holds the state and was refused");
+}
+
+// A worker's fault ends the job only when no other worker could go on without it.
+void World::CheckFailed(const rendezvous::Report& report) {
+  const std::string why = report.last_failure.value_or(FailureRecord{}).message;
+  const bool undecided = report.failure.find("has a majority") != std::string::npos && data_.size() > 1;
+  const bool missing = report.failure.find("is missing") != std::string::npos;
+  const bool broken = report.failure.empty() && (why == "broken" || why.find("64") != std::string::npos);
+  if (undecided) return;
+  if (!missing && !broken) return Fail("failed: " + report.failure + " " + why);
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    const Agent& agent = *agents_[i];
+    const Trainer& trainer = agent.trainer;
+    if (!agent.alive || agent.terminated || agent.with_predecessor || !Reachable(agent)) continue;
+    if (!trainer.alive() || trainer.mode == Mode::kStarting || trainer.deaf || trainer.stopped) continue;
+    if (agent.core->member() != trainer.id || coordinators_.back().evicted.contains(trainer.id)) continue;
+    if (missing && pods_[agent.pod].blind) continue;
+    Fail(fmt::format("the job failed ({}{}) though {} could go on", report.failure, why, trainer.id));
+    return;
+  }
+}
+
 // A leaver may exit when another member or the disk has its state.
 void World::CheckRelease(size_t index) {
   const Agent& leaver = *agents_[index];
@@ -192,7 +249,7 @@ void World::CheckEnded(const Coordinator& core) {
       }
     }
   } else if (!corrupted_) {
-    Fail("failed: " + core.report().last_failure.value_or(FailureRecord{}).message);
+    CheckFailed(core.report());
   }
   // Unreachable agents learn of the end when they reconnect.
   if (!faults_over_) FaultsOver();

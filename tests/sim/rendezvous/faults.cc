@@ -46,6 +46,10 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.suspend = rate(0.08, 500, 4000);
   plan.sever = rate(0.1, 300, 3000);
   plan.reset_outage = rng.Chance(0.5) ? milliseconds(1 + rng.Below(400)) : Duration::zero();
+  plan.odd = rng.Chance(0.25) ? 0.1 + 0.3 * rng.Uniform() : 0;
+  plan.broken = rng.Chance(0.15) ? 0.1 + 0.3 * rng.Uniform() : 0;
+  plan.blind = rng.Chance(0.15) ? 0.1 + 0.6 * rng.Uniform() : 0;
+  plan.refused_leave = rng.Chance(0.5);
   return plan;
 }
 
@@ -64,7 +68,7 @@ void World::ScheduleFaults() {
     KillAgent(*agent, 137, true);
     if (!pods_[pod].wanted) return;
     pods_[pod].wanted = false;
-    pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
+    AddPod();
   });
   Repeat(plan_.reset, [this] {
     // One connection, or all of them at once (a proxy restarts).
@@ -137,8 +141,24 @@ void World::FaultsOver() {
     ContinueAgent(i);
     ContinueTrainer(i);
   }
+  for (Pod& pod : pods_) pod.broken = pod.blind = false;
   for (Pod& pod : pods_) pod.wanted = pod.wanted || pod.agent.has_value();
   After(milliseconds(200), [this] { ReplacePods(); });
+}
+
+// After the faults all nodes become equal: they get the data of the newest state, or of the majority.
+std::string World::RepairedData() const {
+  std::map<std::string, std::pair<int64_t, int32_t>> best;  // newest state, number of trainers
+  for (const auto& agent : agents_) {
+    const Trainer& trainer = agent->trainer;
+    if (!agent->alive || !trainer.alive() || trainer.data.empty()) continue;
+    auto& [step, count] = best.try_emplace(trainer.data, -1, 0).first->second;
+    if (trainer.state.has) step = std::max(step, trainer.state.step);
+    ++count;
+  }
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto found = std::max_element(best.begin(), best.end(), less);
+  return found == best.end() ? "data" : found->first;
 }
 
 std::optional<size_t> World::AnyAgent() {
@@ -265,7 +285,7 @@ void World::Scale() {
   int32_t wanted = 0;
   for (const Pod& pod : pods_) wanted += pod.wanted ? 1 : 0;
   for (; wanted < plan_.target; ++wanted) {
-    pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
+    AddPod();
     After(Between(milliseconds(1), milliseconds(200)), [this] { ReplacePods(); });
   }
   if (rng_.Chance(0.3)) return;  // surplus pods stay as standbys

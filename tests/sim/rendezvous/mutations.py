@@ -30,7 +30,7 @@ MUTATIONS = [
     ("DeadNotRemembered", "coordinator: takes a member back after it was left out", [
         ("coordinator.cc", "removed_.contains(join.member)", "false"),
         ("membership_change.cc",
-         """EvictPeer(*peer, "the job continued without it");
+         """EvictPeer(*peer, std::string(peer->member), "the job continued without it");
             if (peer->connection == 0) ErasePeer(*peer);""", ";"),
         ("membership_change.cc", "if (!there) removed_.insert(member.id);", ";"),
     ]),
@@ -108,5 +108,23 @@ MUTATIONS = [
     ("ResetIsALoss", "coordinator: leaves a member out as soon as its connection is lost", [
         ("coordinator.cc",
          "first && active_ && in_current && !peer.unresponsive && !failed_operation_", "false"),
+    ]),
+    ("DataNotCompared", "coordinator: admits workers with other data", [
+        ("admission.cc", "participant.peer->fingerprints == chosen", "true"),
+        ("coordinator.cc", "peer.fingerprints == fingerprints_", "true"),
+    ]),
+    ("NewcomersDecide", "coordinator: newcomers outvote the holders of the state", [
+        ("admission.cc", "newest >= 0 && (!status.has_state || status.step < newest - 1)", "false"),
+    ]),
+    ("FatalEndsTheJob", "coordinator: one worker that cannot start ends the job", [
+        ("admission.cc", "joined || (late && trained && !all)", "false"),
+    ]),
+    ("FloorIgnored", "coordinator: lets a worker load that lacks the newest checkpoint", [
+        ("admission.cc", "found(staying->front()) >= floor", "true"),
+        ("membership_change.cc",
+         "if (plan.sources.empty()) next.checkpoint_floor = report_.checkpoint_step;", ";"),
+    ]),
+    ("AnyoneLoads", "coordinator: does not choose the worker that has the checkpoint", [
+        ("admission.cc", "std::rotate(staying->begin(), best, best + 1);", ";"),
     ]),
 ]

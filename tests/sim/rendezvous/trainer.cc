@@ -32,9 +32,21 @@ void World::StartTrainer(size_t index, const std::string& id) {
   trainer.mode = Mode::kStarting;
   if (!members_.emplace(id, std::pair(index, epoch)).second) Fail("the id " + id + " was used twice");
   InTrainer(index, Between(milliseconds(5), milliseconds(150)), [this, index](Agent& agent) {
+    Pod& pod = pods_[agent.pod];
+    if (faults_over_) pod.data = RepairedData();
+    if (pod.broken) return FailToStart(index);
     agent.trainer.mode = Mode::kStanding;
-    FromTrainerTo(index, Join{"", "address-of-" + agent.trainer.id});
+    agent.trainer.data = pod.data;
+    data_.insert(pod.data);
+    FromTrainerTo(index, Join{"", "address-of-" + agent.trainer.id, {"job", pod.data, "cpu"}});
   });
+}
+
+// Most say why; all exit with code 64.
+void World::FailToStart(size_t index) {
+  if (rng_.Chance(0.7)) FromTrainerTo(index, Fatal{64, "broken"});
+  InTrainer(index, Between(Duration(10'000), milliseconds(5)),
+            [this, index](Agent&) { EndTrainer(index, 64, true); });
 }
 
 // The process ends. `notify`: its agent is alive and notices.
@@ -138,7 +150,7 @@ void World::Answer(size_t index, Generation generation) {
   }
   if (trainer.state.has) {
     statuses_[generation].push_back(
-        {trainer.id, trainer.state.content != Canon(trainer.state.step), trainer.state.step});
+        {trainer.id, trainer.state.content != Canon(trainer.state.step), trainer.state.step, trainer.data});
   }
   answered_[generation].insert(trainer.id);
   MemberStatus status;
@@ -148,6 +160,8 @@ void World::Answer(size_t index, Generation generation) {
   status.can_roll_back = trainer.undo.has_value();
   status.params_hash = trainer.state.content;
   status.optimizer_hash = Mix64(trainer.state.content);
+  if (trainer.prepare->find_checkpoint && !pods_[agents_[index]->pod].blind)
+    status.checkpoint_step = disk_.step;
   FromTrainerTo(index, status);
   MaybeDieHere(index);
 }
@@ -189,15 +203,14 @@ void World::OnNewGeneration(size_t index, const NewGeneration& next) {
     Ready(index);
     return;
   }
-  if (next.sources.empty() && trainer.rank == 0) {
+  if (next.sources.empty() && trainer.rank == static_cast<size_t>(next.loader)) {
     trainer.mode = Mode::kLoading;
     trainer.state = {};
     trainer.undo.reset();
     const Generation generation = next.generation;
     InTrainer(index, Between(milliseconds(5), milliseconds(60)), [this, index, generation](Agent& agent) {
       if (agent.trainer.mode != Mode::kLoading || agent.trainer.generation->generation != generation) return;
-      agent.trainer.state = disk_;
-      Ready(index);
+      Load(index);
     });
     return;
   }
@@ -209,12 +222,27 @@ void World::OnNewGeneration(size_t index, const NewGeneration& next) {
   Fetch(index);
 }
 
+// Loads the newest checkpoint that its node has, or initializes.
+void World::Load(size_t index) {
+  Trainer& trainer = agents_[index]->trainer;
+  trainer.state = pods_[agents_[index]->pod].blind ? State{true, 0, Canon(0)} : disk_;
+  if (trainer.state.step < trainer.generation->checkpoint_floor) {
+    trainer.state = {};
+    FromTrainerTo(index, Fatal{64, "cannot load the checkpoint"});
+    return;
+  }
+  if (trainer.state.step < coordinators_.back().core->report().checkpoint_step &&
+      coordinators_.back().published == trainer.generation->generation)
+    Fail("training starts over though a checkpoint is known to exist");
+  Ready(index);
+}
+
 void World::Fetch(size_t index) {
   Trainer& trainer = agents_[index]->trainer;
   const NewGeneration& next = *trainer.generation;
   const Generation generation = next.generation;
   std::vector<size_t> sources(next.sources.begin(), next.sources.end());
-  if (sources.empty()) sources.push_back(0);
+  if (sources.empty()) sources.push_back(static_cast<size_t>(next.loader));
   const auto usable = [this, generation](const std::string& id) -> Trainer* {
     Trainer* source = Find(id);
     if (source == nullptr || !source->ready || !source->state.has) return nullptr;
@@ -425,7 +453,7 @@ void World::Report(size_t index, size_t newest) {
   Trainer& trainer = agents_[index]->trainer;
   Progress progress;
   progress.total_steps = plan_.total_steps;
-  progress.checkpoint_step = disk_.step;
+  if (disk_.step > 0) progress.checkpoint_step = disk_.step;
   while (trainer.records.size() > newest) trainer.records.pop_front();
   progress.records.assign(trainer.records.begin(), trainer.records.end());
   FromTrainerTo(index, progress);

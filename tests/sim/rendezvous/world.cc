@@ -24,9 +24,7 @@ World::World(uint64_t seed, bool trace) : seed_(seed), trace_(trace), rng_(Mix64
 
 Outcome World::Run() {
   disk_ = {true, 0, Canon(0)};
-  for (int32_t i = 0; i < plan_.target; ++i) {
-    pods_.push_back({"pod-" + std::to_string(i), std::nullopt, true, false, 0});
-  }
+  for (int32_t i = 0; i < plan_.target; ++i) AddPod();
   StartCoordinator();
   for (size_t pod = 0; pod < pods_.size(); ++pod) {
     After(Between(milliseconds(0), milliseconds(300)), [this, pod] {
@@ -83,6 +81,7 @@ void World::StartCoordinator() {
   options.unresponsive_limit = milliseconds(500);
   options.silence_limit = seconds(1);
   options.holder_grace = milliseconds(1500);
+  options.quorum_grace = seconds(3);
   if (!coordinators_.empty()) {
     const rendezvous::Report& old = coordinators_.back().core->report();
     options.resumed = true;
@@ -131,7 +130,10 @@ void World::Perform(size_t index) {
         const auto [it, first] = coord.prepared.emplace(prepare->generation, prepare->urgency);
         if (!first && it->second != prepare->urgency) Fail("one generation was prepared in two ways");
       }
-      if (const auto* evict = std::get_if<Evict>(&send->message)) coord.evicted.insert(evict->member);
+      if (const auto* evict = std::get_if<Evict>(&send->message)) {
+        if (evict->refused) CheckRefused(coord, *evict);
+        coord.evicted.insert(evict->member);
+      }
       if (std::holds_alternative<Exit>(send->message) && core.report().phase < GangPhase::kStopped) {
         const size_t released = links_[send->connection].agent;
         CheckRelease(released);
@@ -179,6 +181,7 @@ size_t World::StartAgent(size_t pod) {
   options.hello = {"default/job", pods_[pod].name, agent->name, "secret"};
   options.exit_grace = seconds(2);
   options.leave_grace = seconds(30);
+  options.exit_when_refused = plan_.refused_leave;
   agent->core = std::make_unique<MemberCore>(options);
   agent->outage_since = agent->outage_until = now_;
   agents_.push_back(std::move(agent));
@@ -198,8 +201,21 @@ void World::KillAgent(size_t index, int32_t code, bool silently) {
   if (agent.link != 0) Break(agent.link, !silently, false);
   const size_t pod = agent.pod;
   if (pods_[pod].agent == index) pods_[pod].agent.reset();
+  if (code == kExitRefused) DrawNode(pods_[pod]);
   if (agent.terminated && code == 0 && !faults_over_) pods_[pod].wanted = false;
   if (!ended_) After(Between(milliseconds(50), milliseconds(600)), [this] { ReplacePods(); });
+}
+
+void World::AddPod() {
+  pods_.push_back({"pod-" + std::to_string(pods_.size()), std::nullopt, true, false, 0});
+  DrawNode(pods_.back());
+}
+
+void World::DrawNode(Pod& pod) {
+  if (faults_over_) return;
+  pod.data = plan_.odd > 0 && rng_.Chance(plan_.odd) ? "other data" : "data";
+  pod.broken = plan_.broken > 0 && rng_.Chance(plan_.broken);
+  pod.blind = plan_.blind > 0 && rng_.Chance(plan_.blind);
 }
 
 // Models the controller: every wanted pod without an agent gets one.

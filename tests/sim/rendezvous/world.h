@@ -48,6 +48,9 @@ struct Plan {
   double deaf = 0;           // at every Prepare: the trainer hangs forever, and its agent does not notice
   double no_undo = 0;        // at every commit: the step cannot be undone
   double corrupt = 0;        // at every status: a bit of the state has flipped
+  // Of every pod's node: it has other data, its trainers cannot start, or it lacks the checkpoints.
+  double odd = 0, broken = 0, blind = 0;
+  bool refused_leave = false;  // agents whose trainer was refused exit: their pods move to another node
   static Plan Draw(SplitMix64& rng);
 };
 
@@ -80,6 +83,7 @@ enum class Mode { kStarting, kStanding, kLoading, kFetching, kStepping, kStuck, 
 struct Trainer {
   uint64_t epoch = 0;  // increases with each start: late events of an earlier process are dropped
   std::string id;
+  std::string data;  // fingerprint
   Mode mode = Mode::kGone;
   bool stopped = false;  // SIGSTOP
   bool deaf = false;
@@ -126,6 +130,10 @@ struct Pod {
   bool wanted = true;
   bool cut_off = false;  // partitioned
   uint64_t cuts = 0;
+  // Of its node.
+  std::string data = "data";
+  bool broken = false;
+  bool blind = false;
 };
 
 struct Link {
@@ -186,6 +194,8 @@ class World {
   void SendDown(uint64_t link, Message message);
   void Deliver(uint64_t link, bool up, const Message& message);
   void SetOutage(size_t agent, bool on);
+  void AddPod();
+  void DrawNode(Pod& pod);
   void ReplacePods();
   bool AllAgentsGone() const;
   Message Wire(const Message& message);
@@ -200,6 +210,8 @@ class World {
   void OnPrepare(size_t agent, const Prepare& prepare);
   void Answer(size_t agent, Generation generation);
   void OnNewGeneration(size_t agent, const NewGeneration& next);
+  void Load(size_t agent);
+  void FailToStart(size_t agent);
   void Fetch(size_t agent);
   void Ready(size_t agent);
   void Enter(size_t agent);
@@ -216,6 +228,7 @@ class World {
   void ScheduleFaults();
   void Repeat(Duration mean, std::function<void()> what);
   void FaultsOver();
+  std::string RepairedData() const;
   std::optional<size_t> AnyAgent();
   void CutOff(size_t pod, Duration duration);
   void Reconnect(size_t pod);
@@ -238,6 +251,9 @@ class World {
   void CheckRelease(size_t agent);
   void CheckMayEnd(const Agent& agent, const std::string& who);
   void CheckResets(const Ring& before, const NewGeneration& next);
+  void CheckSameData(const NewGeneration& next);
+  void CheckRefused(const Coord& coordinator, const Evict& evict);
+  void CheckFailed(const rendezvous::Report& report);
   void CheckEnded(const Coordinator& core);
 
   uint64_t seed_;
@@ -256,6 +272,7 @@ class World {
   Outcome outcome_;
   bool tainted_ = false;  // corruption without a healthy majority, which no coordinator can detect
   bool corrupted_ = false;
+  std::set<std::string> data_;  // of all trainers that have joined
 
   std::vector<Coord> coordinators_;  // the last one is the active one
   std::vector<std::unique_ptr<Agent>> agents_;
@@ -268,6 +285,7 @@ class World {
     std::string member;
     bool corrupt = false;
     int64_t step = 0;
+    std::string data;
   };
   std::map<Generation, std::vector<ReportedState>> statuses_;  // statuses with state
   std::map<Generation, std::set<std::string>> answered_;       // ids that paused for it

@@ -351,11 +351,10 @@ TEST_F(CoordinatorTest, AMemberThatDoesNotAnswerPrepareIsEvicted) {
   EXPECT_EQ(Last<NewGeneration>(1)->members.size(), 1u);
 }
 
-TEST_F(CoordinatorTest, AFatalEndsTheJobWithItsCode) {
+TEST_F(CoordinatorTest, AFatalOfAMemberEndsTheJobWithItsCode) {
   Make(1, 2, 2);
-  Join(1);
-  Join(2);
-  On(MessageFrom{1, Fatal{64, "no data"}});
+  Form({1, 2});
+  On(MessageFrom{1, Fatal{64, "no space", Id(1), true}});
   EXPECT_EQ(coordinator_->report().phase, GangPhase::kFailed);
   EXPECT_EQ(Last<Exit>(2)->code, 64);
   Join(3);

@@ -190,6 +190,42 @@ TEST_F(MemberTest, AFatalTrainerEndsTheAgentWith64) {
   EXPECT_EQ(std::get<ExitAgent>(end.back()).code, 64);
 }
 
+TEST_F(MemberTest, AFatalWaitsForTheDecisionOfTheCoordinator) {
+  On(Started{});
+  On(Connected{});
+  const auto fatal = On(FromTrainer{Fatal{64, "no data"}});
+  EXPECT_TRUE(Has(fatal, SendCoordinator{Fatal{64, "no data", "agent.1", false}}));
+  On(TrainerReaped{64});
+  now_ += seconds(60);
+  EXPECT_FALSE(Any<StartTrainer>(On(Tick{})));
+  EXPECT_FALSE(core_->ended());
+  On(Disconnected{});
+  EXPECT_TRUE(Has(On(Connected{}), SendCoordinator{Fatal{64, "no data", "agent.1", false}}));
+  // It is this worker's fault: it tries again, ever more slowly.
+  Duration pause{};
+  for (int start = 2; start < 6; ++start) {
+    const Time before = now_;
+    auto commands = On(FromCoordinator{Evict{"agent." + std::to_string(start - 1), "no data", true}});
+    for (int i = 0; i < 100 && !Any<StartTrainer>(commands); ++i) {
+      now_ = core_->next_wakeup();
+      commands = On(Tick{});
+    }
+    ASSERT_TRUE(Any<StartTrainer>(commands));
+    EXPECT_GT(now_ - before, pause);
+    pause = now_ - before;
+    On(FromTrainer{Fatal{64, "no data"}});
+    On(TrainerReaped{64});
+  }
+}
+
+TEST_F(MemberTest, ARefusedAgentOfAClusterExits) {
+  options_.exit_when_refused = true;
+  core_.emplace(options_);
+  Up();
+  EXPECT_TRUE(Has(On(FromCoordinator{Evict{"agent.1", "other data", true}}), KillTrainer{}));
+  EXPECT_TRUE(Has(On(TrainerReaped{137}), ExitAgent{kExitRefused, "other data"}));
+}
+
 TEST_F(MemberTest, EvictAppliesOnlyToTheNamedMember) {
   Up();
   EXPECT_FALSE(Any<KillTrainer>(On(FromCoordinator{Evict{"agent.0", ""}})));

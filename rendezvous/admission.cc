@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Decides which workers may take part: compares what they compute, judges trainers that cannot start, and
+// selects the member that loads the checkpoint.
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "rendezvous/coordinator.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+constexpr size_t kMostNamed = 8;  // workers in one message
+
+// Returns which of the fingerprints differs, its values, and the remedy.
+struct Difference {
+  std::string own;
+  std::string others;
+  std::string remedy;
+};
+
+Difference Compare(const Fingerprints& own, const Fingerprints& others) {
+  if (own.data != others.data) {
+    return {"data " + own.data, "data " + others.data,
+            "give all nodes the same files at spec.training.data.path"};
+  }
+  if (own.job != others.job) {
+    return {"job " + own.job, "job " + others.job,
+            "all workers must read the same job and run the same build"};
+  }
+  return {
+      own.device, others.device,
+      "give all workers the same kind of device (a node selector in spec.workers.template), or name one in "
+      "spec.training.device; CPUs of several generations can share a job with the environment variable "
+      "DNNL_MAX_CPU_ISA=AVX2 on every worker"};
+}
+
+}  // namespace
+
+std::string Coordinator::PlaceOf(const Peer& peer) {
+  return peer.node.empty() ? peer.pod : peer.pod + " on node " + peer.node;
+}
+
+// ---- one job, one data set, one kind of device
+
+// Refuses participants that would compute something else than the others: the holders of the state decide,
+// and before any state exists the majority. Returns false when this cannot be decided yet, or the job ended.
+bool Coordinator::CompareWorkers(MembershipChange* change, Time now) {
+  int64_t newest = -1;
+  for (const Participant& participant : change->participants) {
+    if (participant.status->has_state) newest = std::max(newest, participant.status->step);
+  }
+  const auto key = [](const Fingerprints& f) { return std::tie(f.job, f.data, f.device); };
+  const auto less = [key](const Fingerprints& a, const Fingerprints& b) { return key(a) < key(b); };
+  std::map<Fingerprints, std::vector<const Peer*>, decltype(less)> groups(less);
+  for (const Participant& participant : change->participants) {
+    const MemberStatus& status = *participant.status;
+    if (newest >= 0 && (!status.has_state || status.step < newest - 1)) continue;
+    groups[participant.peer->fingerprints].push_back(participant.peer);
+  }
+  if (groups.empty()) return true;
+  const auto smaller = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+  const auto largest = std::max_element(groups.begin(), groups.end(), smaller);
+  for (auto other = groups.begin(); other != groups.end(); ++other) {
+    if (other == largest || other->second.size() < largest->second.size()) continue;
+    const Difference difference = Compare(largest->first, other->first);
+    const std::string why = PlaceOf(*largest->second.front()) + " has " + difference.own + ", " +
+                            PlaceOf(*other->second.front()) + " has " + difference.others +
+                            ", and neither has a majority";
+    if (newest < 0 && AwaitMoreWorkers(change->participants.size(), why, now)) return false;
+    Fail("results would depend on which worker computes what: " + why + "; " + difference.remedy);
+    return false;
+  }
+  const Fingerprints chosen = largest->first;
+  std::vector<Peer*> odd;
+  for (const Participant& participant : change->participants) {
+    if (!(participant.peer->fingerprints == chosen)) odd.push_back(participant.peer);
+  }
+  for (Peer* peer : odd) {
+    std::erase_if(change->participants,
+                  [&](const Participant& participant) { return participant.peer == peer; });
+    RefuseDifferent(*peer, chosen);
+  }
+  return true;
+}
+
+void Coordinator::RefuseDifferent(Peer& peer, const Fingerprints& chosen) {
+  const Difference difference = Compare(peer.fingerprints, chosen);
+  Refuse(peer, peer.member, kExitRefused,
+         PlaceOf(peer) + " has " + difference.own + ", the others have " + difference.others +
+             ": results would depend on which worker computes what; " + difference.remedy);
+}
+
+// The failure is this worker's: the job continues without it.
+void Coordinator::Refuse(Peer& peer, const std::string& member, int32_t exit_code, const std::string& why) {
+  if (peer.failed_member != member) ++peer.failed_starts;
+  RecordFailure(peer, member, {peer.pod, "refused", exit_code, why});
+  peer.fatal.reset();
+  const bool in_current = InCurrent(peer);
+  EvictPeer(peer, std::string(member), why, true);
+  MemberLost(peer, in_current, last_on_);
+}
+
+// Whether to wait for workers that are still to come, before a decision against the job.
+bool Coordinator::AwaitMoreWorkers(size_t present, const std::string& why, Time now) {
+  if (undecided_since_ == kNever) undecided_since_ = now;
+  const Time until = undecided_since_ + options_.quorum_grace;
+  if (present >= static_cast<size_t>(options_.target) || now >= until) return false;
+  if (now >= retry_at_) AddEvent(EventKind::kOther, "waiting for more workers: " + why);
+  retry_at_ = until;
+  return true;
+}
+
+// ---- trainers that cannot start
+
+void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
+  report_dirty_ = true;
+  if (!peer.member.empty() && peer.member != fatal.member)
+    OnDown(peer, Down{peer.member, "exit", 0, "its trainer was restarted"}, now);
+  if (!fatal.joined) {
+    peer.fatal = fatal;
+    return;  // JudgeFatals decides
+  }
+  // After Join, what failed is the job's: all members compute the same, on the same storage. But a generation
+  // that trained before this worker came would still train without it.
+  const auto is_self = [&](const Member& member) { return member.id == fatal.member; };
+  const auto self = std::find_if(current_.members.begin(), current_.members.end(), is_self);
+  const auto rank = static_cast<int32_t>(self - current_.members.begin());
+  const bool held = std::binary_search(current_.sources.begin(), current_.sources.end(), rank);
+  const bool newcomer = self == current_.members.end()
+                            ? current_.generation != 0
+                            : !current_.sources.empty() && !held && newest_step_ <= progress_mark_;
+  if (newcomer && peer.member == fatal.member) {
+    Refuse(peer, fatal.member, fatal.exit_code, fatal.message);
+    return;
+  }
+  RecordFailure(peer, fatal.member, {peer.pod, "exit", fatal.exit_code, fatal.message});
+  End(GangPhase::kFailed, fatal.exit_code, fatal.message);
+}
+
+// A trainer that cannot start shows a fault of the job when all workers say so, and of its worker when
+// another one has joined. Until then the others get time to start.
+void Coordinator::JudgeFatals(Time now) {
+  std::vector<Peer*> fatal;
+  bool joined = false;
+  bool starting = false;
+  for (auto& [agent, peer] : peers_) {
+    if (peer.fatal) {
+      fatal.push_back(&peer);
+    } else if (!peer.member.empty()) {
+      joined = true;
+    } else if (!peer.leaving && !peer.reported_silent) {
+      starting = true;
+    }
+  }
+  fatal_due_ = kNever;
+  if (fatal.empty() || stop_requested_) {
+    first_fatal_ = kNever;
+    return;
+  }
+  if (first_fatal_ == kNever) first_fatal_ = now;
+  const bool all = !starting && fatal.size() >= static_cast<size_t>(options_.target);
+  const bool late = now >= first_fatal_ + options_.quorum_grace;
+  const bool trained = current_.generation != 0 || options_.resumed;
+  if (joined || (late && trained && !all)) {
+    for (Peer* peer : fatal) {
+      const Fatal judged = *peer->fatal;
+      Refuse(*peer, judged.member, judged.exit_code, judged.message);
+    }
+    first_fatal_ = kNever;
+  } else if (all || (late && !starting)) {
+    Peer& peer = *fatal.front();
+    const Fatal judged = *peer.fatal;
+    RecordFailure(peer, judged.member, {peer.pod, "exit", judged.exit_code, judged.message});
+    End(GangPhase::kFailed, judged.exit_code, judged.message);
+  } else if (!late) {
+    fatal_due_ = first_fatal_ + options_.quorum_grace;
+  }
+}
+
+// ---- the checkpoint
+
+// Selects the member of `staying` that can load the newest checkpoint, and moves it to the front. Returns
+// false when a newer one is known to exist and nobody can load it.
+bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now) {
+  const auto found = [&](size_t i) { return change.participants[i].status->checkpoint_step; };
+  const auto best = std::max_element(staying->begin(), staying->end(),
+                                     [&](size_t a, size_t b) { return found(a) < found(b); });
+  std::rotate(staying->begin(), best, best + 1);
+  const int64_t floor = report_.checkpoint_step;
+  if (found(staying->front()) >= floor) return true;
+  std::string why = "the checkpoint of step " + std::to_string(floor) + " is missing: ";
+  for (size_t n = 0; n < staying->size() && n < kMostNamed; ++n) {
+    const Participant& participant = change.participants[(*staying)[n]];
+    why += (n == 0 ? "" : "; ") + PlaceOf(*participant.peer) + ": " + participant.status->checkpoint_text;
+  }
+  if (staying->size() > kMostNamed) why += "; and so on";
+  if (!AwaitMoreWorkers(staying->size(), why, now)) {
+    Fail(why +
+         ". Restore it, or give all workers the folder that has it (spec.checkpoint.path); to start over, " +
+         "create the job again with another folder");
+  }
+  return false;
+}
+
+}  // namespace ringmaster::rendezvous
