@@ -26,10 +26,9 @@ void GangCoordinators::Start(const std::string& job, Coordinator& coordinator, c
   rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(job, order);
   options.term = coordinator.term;
   options.resumed = take_over && recorded != 0;
-  if (options.resumed) {
-    options.known_step = status.display.progress.step;
-    options.known_checkpoint = status.display.progress.checkpoint_step;
-  }
+  if (options.resumed) options.known_step = status.display.progress.step;
+  // After a suspension, too, the checkpoint must still be there.
+  if (recorded != 0) options.known_checkpoint = status.display.progress.checkpoint_step;
   options.gather_window = kGatherWindow;
   server_.AddJob(options);
 }

@@ -6,7 +6,7 @@
 
 namespace ringmaster::cli {
 
-void GangCoordinator::Order(const core::SetGang& order) {
+void GangCoordinator::Order(const core::SetGang& order, int64_t checkpoint_step) {
   if (order.stop) {
     // Before the first coordinator there is nothing to stop.
     if (term_ > 0 && !stopping_) server_->RequestStop(job_);
@@ -16,6 +16,7 @@ void GangCoordinator::Order(const core::SetGang& order) {
   if (term_ == 0 || stopping_) {
     rendezvous::CoordinatorOptions options = control::CoordinatorOptionsOf(job_, order);
     options.term = ++term_;
+    options.known_checkpoint = checkpoint_step;
     server_->AddJob(options);
     stopping_ = false;
     return;

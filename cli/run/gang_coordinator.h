@@ -19,7 +19,9 @@ class GangCoordinator {
  public:
   GangCoordinator(rendezvous::Server* server, std::string job) : server_(server), job_(std::move(job)) {}
 
-  void Order(const core::SetGang& order);
+  // `checkpoint_step`: the newest checkpoint that this run has published, -1 for none. After a suspension,
+  // training does not start over from an older state.
+  void Order(const core::SetGang& order, int64_t checkpoint_step);
 
  private:
   rendezvous::Server* const server_;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
@@ -92,6 +93,7 @@ class Session::Impl {
   Status StartServer() {
     rendezvous::ServerCallbacks callbacks;
     callbacks.on_report = [this](const std::string&, const rendezvous::Report& report) {
+      checkpoint_step_ = report.checkpoint_step;
       backend_->SetReport(key_, report);
       inbox_.PutReport(report);
     };
@@ -121,7 +123,7 @@ class Session::Impl {
     if (const int32_t slots = api::SlotsOf(plan_.job.spec.workers); slots > 1)
       options.environment.extra["RINGMASTER_SLOTS"] = std::to_string(slots);
     options.on_gang = [this](const control::Key&, const core::SetGang& order) {
-      gang_coordinator_->Order(order);
+      gang_coordinator_->Order(order, checkpoint_step_);
     };
     options.on_status = [this](const control::Key&, const core::Status&) { inbox_.Wake(); };
     options.on_event = [this](const control::Key&, const core::Event& event) {
@@ -267,6 +269,7 @@ class Session::Impl {
   std::unique_ptr<local::LocalBackend> backend_;
   std::unique_ptr<rendezvous::Server> server_;
   std::optional<GangCoordinator> gang_coordinator_;
+  std::atomic<int64_t> checkpoint_step_{-1};  // newest that a worker of this run has published
   std::optional<control::Loop> loop_;
   ChaosPlan chaos_;
   std::optional<Time> next_strike_;

@@ -27,12 +27,8 @@ Status AgreeOnDevice(fabric::Communicator* comm, int root, device::Device* devic
   if (fingerprint != own) {
     return Error{
         Code::kConflict,
-        fmt::format(
-            "this worker computes on {}, the others on {}: results would depend on which worker "
-            "computed what. Give all workers the same kind of device (a node selector in "
-            "spec.workers.template), or name one in spec.training.device. CPUs of several generations can "
-            "share a job with the environment variable DNNL_MAX_CPU_ISA=AVX2 on every worker",
-            own, fingerprint)};
+        fmt::format("this worker computes on {}, the others on {}: the coordinator should have refused it",
+                    own, fingerprint)};
   }
   if (plan == own_plan) return Ok();
   const Status adopted = device->AdoptPlan(plan);

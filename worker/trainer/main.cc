@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "api/load.h"
+#include "api/slots.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/subnormals.h"
@@ -62,6 +63,11 @@ Result<RunConfig> LoadRunConfig() {
   RM_ASSIGN(const api::TrainingJob job, LoadJob());
   const int threads = std::getenv("RINGMASTER_THREADS") != nullptr ? 0 : UsableCpus();
   RM_ASSIGN(RunConfig config, MakeRunConfig(job, threads));
+  // A pod that requests a GPU and does not see one is on a faulty node; on a laptop the same job may use the
+  // CPU.
+  const char* const node = std::getenv("RINGMASTER_NODE");
+  if (config.device == "auto" && node != nullptr && *node != '\0' && api::RequestsGpus(job.spec.workers))
+    config.device = "cuda";
   if (threads == 0) {
     RM_ASSIGN(config.model.threads, Number("RINGMASTER_THREADS"));
     config.model.threads = std::max(1, config.model.threads);
@@ -69,16 +75,18 @@ Result<RunConfig> LoadRunConfig() {
   return config;
 }
 
-Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage* page,
-                                   AgentChannel* channel) {
+// Sets *no_device when the device that the job requires is missing.
+Result<Trainer::Parts> CreateParts(Result<RunConfig> config, agent::TrainerPage* page, AgentChannel* channel,
+                                   bool* no_device) {
   Trainer::Parts parts;
   parts.page = page;
   parts.channel = channel;
   RM_ASSIGN(parts.member, Variable("RINGMASTER_MEMBER"));
   RM_ASSIGN(parts.config, std::move(config));
   RM_ASSIGN(parts.dataset, OpenData(&parts.config));
-  RM_ASSIGN(parts.device,
-            device::Open({parts.config.device, parts.config.model.threads, parts.config.transport}));
+  auto device = device::Open({parts.config.device, parts.config.model.threads, parts.config.transport});
+  *no_device = !device.ok() && device.error().code == Code::kUnavailable;
+  RM_ASSIGN(parts.device, std::move(device));
   log::Info("device={}", parts.device->Description());
   RM_ASSIGN(parts.model, parts.device->CreateModel(parts.config.model));
   parts.model->SetProgressHook([page] { page->Heartbeat(); });
@@ -165,13 +173,15 @@ int TrainMain(int /*argc*/, char** /*argv*/) {
   const auto aborter = std::make_shared<fabric::Aborter>();
   AgentChannel channel{Fd(*channel_fd),
                        [aborter](rendezvous::Generation generation) { aborter->Abort(generation); }};
-  const auto fail = [&](const Error& error) {
+  const auto fail = [&](const Error& error, int code = 64) {
     log::Error("{}", error.message);
-    channel.Send(rendezvous::Fatal{64, error.message});
-    return 64;
+    channel.Send(rendezvous::Fatal{code, error.message});
+    return code;
   };
-  auto parts = CreateParts(std::move(config), &page.value(), &channel);
+  bool no_device = false;
+  auto parts = CreateParts(std::move(config), &page.value(), &channel, &no_device);
   if (!parts.ok()) {
+    if (no_device) return fail(parts.error(), 74);  // a restart here does not help
     if (const auto code = RetryableExitCode(parts.error())) return refuse(parts.error(), *code);
     return fail(parts.error());
   }

@@ -180,6 +180,19 @@ std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, u
                      HashHex(hash));
 }
 
+std::string FingerprintOfMembers(const RunConfig& config, const engine::Layout& layout) {
+  const optimizer::Config& o = config.optimizer;
+  const optimizer::Schedule& s = config.schedule;
+  const Json what = {{"run", Fingerprint(config, layout, 0)},
+                     {"optimizer", {o.momentum, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.clip_norm}},
+                     {"schedule", {static_cast<int>(s.kind), s.base, s.final, s.warmup_steps, s.total_steps}},
+                     {"steps", config.steps},
+                     {"validateEverySteps", config.validate_every_steps},
+                     {"checkpoints", !config.checkpoint_path.empty()}};
+  const std::string text = DumpJson(what);
+  return HashHex(Hash64(std::as_bytes(std::span(text.data(), text.size()))));
+}
+
 Json DescribeRun(const RunConfig& config, const engine::Layout& layout, const data::Cursor& cursor) {
   Json parameters = Json::array();
   for (const engine::Parameter& parameter : layout.parameters) {

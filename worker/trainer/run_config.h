@@ -54,6 +54,10 @@ Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config);
 // of steps (a finished run may be resumed with more steps).
 std::string Fingerprint(const RunConfig& config, const engine::Layout& layout, uint64_t data_fingerprint);
 
+// Returns a fingerprint of everything that all members must have in common, except the data: what Fingerprint
+// covers, and what may change between runs but not between members of one.
+std::string FingerprintOfMembers(const RunConfig& config, const engine::Layout& layout);
+
 // The description stored in a checkpoint: model, tokenizer, layout, cursor, seed. `export` and `sample` need
 // nothing else. The readers return kCorrupt when a part is missing or wrong.
 Json DescribeRun(const RunConfig& config, const engine::Layout& layout, const data::Cursor& cursor);

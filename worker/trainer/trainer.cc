@@ -39,6 +39,7 @@ constexpr Duration kFirstSavePause = seconds(1);
 constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
+constexpr size_t kMaxCheckpointText = 1024;  // of a status
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
@@ -88,7 +89,10 @@ int Trainer::Run() {
                     "devices by UCX_NET_DEVICES",
                     address.size(), rendezvous::kMaxAddressBytes));
   }
-  channel.Send(Join{parts_.member, address});
+  channel.Send(Join{parts_.member,
+                    address,
+                    {FingerprintOfMembers(parts_.config, layout_), HashHex(parts_.dataset->Fingerprint()),
+                     parts_.device->Fingerprint()}});
   while (true) {
     parts_.page->SetActivity(Activity::kWaiting);
     const auto order = channel.WaitForOrder();
@@ -135,6 +139,13 @@ Status Trainer::Answer(const Prepare& prepare) {
     RM_ASSIGN(const TrainState::Hashes hashes, state_->StateHashes());
     status.params_hash = hashes.params;
     status.optimizer_hash = hashes.optimizer;
+  }
+  if (prepare.find_checkpoint) {
+    checkpoint::Newest newest = {-1, "spec.checkpoint.path is not set"};
+    if (!parts_.config.checkpoint_path.empty())
+      newest = checkpoint::FindNewest(parts_.config.checkpoint_path, fingerprint_);
+    status.checkpoint_step = newest.step;
+    status.checkpoint_text = newest.text.substr(0, kMaxCheckpointText);
   }
   parts_.channel->Send(status);
   return Ok();
@@ -199,10 +210,10 @@ Status Trainer::CheckRdma() {
 Status Trainer::Synchronize(const NewGeneration& formed) {
   std::vector<int32_t> sources = formed.sources;
   // A load that an earlier generation started is of no use when another member has the state or loads it.
-  if (!sources.empty() || comm_->rank() != 0) loader_.reset();
+  if (!sources.empty() || comm_->rank() != formed.loader) loader_.reset();
   if (sources.empty()) {
-    sources = {0};
-    RM_TRY(LoadOnRoot());
+    sources = {formed.loader};
+    RM_TRY(LoadOnRoot(formed.loader, formed.checkpoint_floor));
   } else if (std::ranges::find(sources, comm_->rank()) != sources.end()) {
     if (state_->present() && state_->step() == formed.start_step + 1 && state_->can_roll_back())
       state_->RollBack();
@@ -239,8 +250,8 @@ Status Trainer::CompareWithVote(const NewGeneration& formed) {
                            formed.start_step)};
 }
 
-Status Trainer::LoadOnRoot() {
-  if (comm_->rank() == 0) {
+Status Trainer::LoadOnRoot(int root, int64_t floor) {
+  if (comm_->rank() == root) {
     parts_.page->SetActivity(Activity::kStarting);
     if (loader_ == nullptr) {
       state_->Discard();  // no longer wanted, and the loader may overwrite it
@@ -251,23 +262,36 @@ Status Trainer::LoadOnRoot() {
                                                                    .state = state_.get()});
     }
   }
-  RM_TRY(
-      WaitForRoot(comm_.get(), 0, &parts_.channel->cancelled(), [this] { return loader_->Wait(kDiskPoll); }));
-  if (comm_->rank() != 0) return Ok();
+  RM_TRY(WaitForRoot(comm_.get(), root, &parts_.channel->cancelled(),
+                     [this] { return loader_->Wait(kDiskPoll); }));
+  if (comm_->rank() != root) return Ok();
   const std::unique_ptr<StateLoader> loader = std::move(loader_);
-  return AdoptLoaded(*loader);
+  return AdoptLoaded(*loader, floor);
 }
 
-Status Trainer::AdoptLoaded(const StateLoader& loader) {
+Status Trainer::AdoptLoaded(const StateLoader& loader, int64_t floor) {
   const std::optional<Result<checkpoint::Loaded>>& found = loader.found();
+  if (found.has_value() && !found->ok()) {
+    fatal_ = found->error().message;
+    return found->error();
+  }
+  if ((found.has_value() ? (*found)->step : -1) < floor) {
+    // Going back further would be silent: the steps in between would be lost.
+    std::string seen = fmt::format("{} has no checkpoint", parts_.config.checkpoint_path);
+    if (found.has_value()) {
+      seen = fmt::format("the newest that can be loaded is {}", (*found)->path);
+      for (const std::string& skipped : (*found)->skipped) seen += "; skipped " + skipped;
+    }
+    fatal_ = fmt::format(
+        "the checkpoint of step {} is missing: {}. Restore it, or give all workers the folder that has it "
+        "(spec.checkpoint.path); to start over, create the job again with another folder",
+        floor, seen);
+    return Error{Code::kInvalid, *fatal_};
+  }
   if (!found.has_value()) {
     RM_TRY(state_->Adopt(0, {}, 0));
     log::Info("starting from seed={} parameters={}", parts_.config.seed, layout_.trainable);
     return Ok();
-  }
-  if (!found->ok()) {
-    fatal_ = found->error().message;
-    return found->error();
   }
   const checkpoint::Loaded& loaded = **found;
   for (const std::string& skipped : loaded.skipped) log::Warn("checkpoint skipped: {}", skipped);

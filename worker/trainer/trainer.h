@@ -57,9 +57,10 @@ class Trainer {
   Status Synchronize(const rendezvous::NewGeneration& formed);
   // Compares the state that this member fetched with the hashes of the members' vote.
   Status CompareWithVote(const rendezvous::NewGeneration& formed);
-  // Collective: gets the first state on rank 0, and returns when it is there.
-  Status LoadOnRoot();
-  Status AdoptLoaded(const StateLoader& loader);
+  // Collective: gets the first state on the rank `root`, and returns when it is there. `floor`: a checkpoint of
+  // this step is known to exist.
+  Status LoadOnRoot(int root, int64_t floor);
+  Status AdoptLoaded(const StateLoader& loader, int64_t floor);
   Status Load(const checkpoint::Loaded& loaded);
   // Trains until the last step or a boundary at which the members pause.
   Status RunSteps();

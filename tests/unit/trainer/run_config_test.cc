@@ -89,6 +89,26 @@ TEST(RunConfig, TheFingerprintCoversWhatDeterminesTheBits) {
   EXPECT_EQ(Fingerprint(other, layout, 1), base);
 }
 
+TEST(RunConfig, MembersShareAlsoWhatMayChangeBetweenRuns) {
+  const auto config = MakeRunConfig(Job(), 1).value();
+  const engine::Layout layout;
+  const std::string base = FingerprintOfMembers(config, layout);
+  auto other = config;
+  other.model.threads = 7;
+  other.data.path = "/another/mount";
+  other.checkpoint_every_steps += 1;
+  EXPECT_EQ(FingerprintOfMembers(other, layout), base);
+  other = config;
+  other.steps += 1;
+  EXPECT_NE(FingerprintOfMembers(other, layout), base);
+  other = config;
+  other.schedule.base *= 2;
+  EXPECT_NE(FingerprintOfMembers(other, layout), base);
+  other = config;
+  other.seed = 99;
+  EXPECT_NE(FingerprintOfMembers(other, layout), base);
+}
+
 TEST(RunConfig, ForeignDescriptionsAreRefused) {
   EXPECT_FALSE(ModelFromDescription(Json::object()).ok());
   EXPECT_FALSE(ModelFromDescription({{"model", {{"kind", "gpt"}}}}).ok());

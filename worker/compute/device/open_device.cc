@@ -22,11 +22,10 @@ Result<std::unique_ptr<Device>> Open(const Options& options) {
   const auto found = FindPlugin();
   if (found.ok()) return found->plugin->create(options.transport);
   if (options.choice == "auto") return NewHostDevice(options.threads);
-  return Error{
-      Code::kUnavailable,
-      fmt::format("no GPU for spec.training.device cuda: {}. See `ringmaster devices` on this machine "
-                  "(does the pod request nvidia.com/gpu?), or set the field to auto or cpu",
-                  found.error().message)};
+  return Error{Code::kUnavailable,
+               fmt::format("no GPU for spec.training.device cuda, or for a pod that requests one: {}. See "
+                           "`ringmaster devices` on this machine, or set the field to auto or cpu",
+                           found.error().message)};
 }
 
 }  // namespace ringmaster::device
