@@ -167,6 +167,14 @@ void ForgetGone(const Observed& o, std::vector<std::string>& counted) {
   if (std::count_if(counted.begin(), counted.end(), gone) > kMostGone) std::erase_if(counted, gone);
 }
 
+RuleDecision RulingFor(const Observed& o, const Failure& failure, const Pod& pod) {
+  const bool refused = o.job.native && failure.cause == Cause::kExit && failure.exit_code == kExitRefused;
+  if (!refused) return ApplyRules(o.job.rules, failure, pod.conditions);
+  return ApplyUserRules(o.job.rules, failure, pod.conditions)
+      .value_or(RuleDecision{RuleAction::kRestart, false,
+                             "default: exit code 76 is a worker that does not fit the others", true});
+}
+
 std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) {
   std::vector<Finding> findings;
   const Ledger& ledger = o.status.ledger;
@@ -178,7 +186,7 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) 
     if (std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid)) continue;
     auto failure = Examine(o, pod, absent, now, requeue);
     if (!failure) continue;
-    RuleDecision ruling = ApplyRules(o.job.rules, *failure, pod.conditions);
+    RuleDecision ruling = RulingFor(o, *failure, pod);
     failure->rule = ruling.rule;
     findings.push_back({*std::move(failure), std::move(ruling), pod.uid, pod.ended.value_or(Time::min())});
   }

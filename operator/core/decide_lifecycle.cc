@@ -37,6 +37,8 @@ bool AllSucceeded(const Observed& o) {
 Decision FailAsReported(const Observed& o, Time now) {
   const auto& record = o.report->last_failure;
   Ledger next = o.status.ledger;
+  if (!o.report->failure.empty())
+    return Fail(o, std::move(next), now, Reason::kTrainingFailed, o.report->failure);
   if (!record)
     return Fail(o, std::move(next), now, Reason::kTrainingFailed, "the coordinator gave up the job");
   Failure& failure = next.last_failure.emplace(FailureOf(o, *record, now));

@@ -92,6 +92,31 @@ TEST(Failures, BadConfigurationFailsTheJobWithThePodsMessage) {
   EXPECT_TRUE(decision.events.at(0).warning);
 }
 
+TEST(Failures, ARefusedWorkerIsReplacedOnAnotherNodeWithoutACharge) {
+  Observed o = RunningWorld(2);
+  o.job.max_restarts = 0;
+  o.pods[1] = Ended(1, kExitRefused, "job-1-1 has data 1, the others have data 2");
+  o.pods[1].node = "odd-node";
+  const Decision decision = Decide(o, kT0);
+  const Ledger ledger = Written(decision);
+  EXPECT_EQ(ledger.outcome, Outcome::kNone);
+  EXPECT_EQ(ledger.restarts.total, 1);
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  ASSERT_EQ(ledger.excluded.size(), 1U);
+  EXPECT_EQ(ledger.excluded[0].name, "odd-node");
+  EXPECT_NE(decision.events.at(0).message.find("the others have data 2"), std::string::npos);
+}
+
+TEST(Failures, TheCoordinatorsReasonIsTheJobs) {
+  Observed o = RunningWorld(2);
+  o.report->phase = GangPhase::kFailed;
+  o.report->last_failure = rendezvous::FailureRecord{"job-1-0", "mutex", 137, "killed long ago"};
+  o.report->failure = "the checkpoint of step 300 is missing";
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.outcome_reason, Reason::kTrainingFailed);
+  EXPECT_EQ(ledger.outcome_message, "the checkpoint of step 300 is missing");
+}
+
 TEST(Failures, AFatalReportFailsTheJob) {
   Observed o = RunningWorld(2);
   o.report->phase = GangPhase::kFailed;
