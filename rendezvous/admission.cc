@@ -161,7 +161,9 @@ void Coordinator::JudgeFatals(Time now) {
     return;
   }
   if (first_fatal_ == kNever) first_fatal_ = now;
-  const bool all = !starting && fatal.size() >= static_cast<size_t>(options_.target);
+  // The workers of an earlier coordinator need a moment to connect.
+  const Time known = current_.generation == 0 ? HoldersDue() : now;
+  const bool all = !starting && now >= known && fatal.size() >= static_cast<size_t>(options_.target);
   const bool late = now >= first_fatal_ + options_.quorum_grace;
   const bool trained = current_.generation != 0 || options_.resumed;
   if (joined || (late && trained && !all)) {
@@ -177,6 +179,7 @@ void Coordinator::JudgeFatals(Time now) {
     End(GangPhase::kFailed, judged.exit_code, judged.message);
   } else if (!late) {
     fatal_due_ = first_fatal_ + options_.quorum_grace;
+    if (known > now) fatal_due_ = std::min(fatal_due_, known);
   }
 }
 
