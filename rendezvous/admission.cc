@@ -189,8 +189,14 @@ void Coordinator::JudgeFatals(Time now) {
 // false when a newer one is known to exist and nobody can load it.
 bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now) {
   const auto found = [&](size_t i) { return change.participants[i].status->checkpoint_step; };
-  const auto best = std::max_element(staying->begin(), staying->end(),
-                                     [&](size_t a, size_t b) { return found(a) < found(b); });
+  // A member that has begun to load goes on.
+  const auto loads = [&](size_t i) {
+    return current_.generation != 0 && current_.sources.empty() &&
+           current_.members[static_cast<size_t>(current_.loader)].id == change.participants[i].peer->member;
+  };
+  const auto best = std::max_element(staying->begin(), staying->end(), [&](size_t a, size_t b) {
+    return std::pair(found(a), loads(a)) < std::pair(found(b), loads(b));
+  });
   std::rotate(staying->begin(), best, best + 1);
   const int64_t floor = report_.checkpoint_step;
   if (found(staying->front()) >= floor) return true;
