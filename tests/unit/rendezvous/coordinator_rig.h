@@ -68,6 +68,7 @@ class CoordinatorTest : public testing::Test {
     status.step = std::max<int64_t>(step, 0);
     status.can_roll_back = step > 0;
     status.params_hash = static_cast<uint64_t>(step);
+    if (prepare->find_checkpoint) status.checkpoint_step = coordinator_->report().checkpoint_step;
     On(MessageFrom{c, status});
   }
   // This member reports that the next step is committed.

@@ -236,6 +236,10 @@ TEST_F(CoordinatorTest, ANewCoordinatorWaitsLongerForAHolderThanForTheOthers) {
     Pass(milliseconds(10));
     Answer(1, -1);
     Answer(2, holder_returns ? 40 : -1);
+    if (!holder_returns) {  // they are asked for their checkpoints
+      Answer(1, -1);
+      Answer(2, -1);
+    }
     const auto next = Last<NewGeneration>(1);
     ASSERT_TRUE(next.has_value());
     EXPECT_EQ(next->start_step, holder_returns ? 40 : -1);
