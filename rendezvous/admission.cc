@@ -186,10 +186,10 @@ void Coordinator::JudgeFatals(Time now) {
 // ---- the checkpoint
 
 // Selects the member of `staying` that can load the newest checkpoint, and moves it to the front. Returns
-// false when a newer one is known to exist and nobody can load it.
+// false when a newer one is known to exist and no member can load it.
 bool Coordinator::ChooseLoader(const MembershipChange& change, std::vector<size_t>* staying, Time now) {
   const auto found = [&](size_t i) { return change.participants[i].status->checkpoint_step; };
-  // A member that has begun to load goes on.
+  // A member that has begun to load continues.
   const auto loads = [&](size_t i) {
     return current_.generation != 0 && current_.sources.empty() &&
            current_.members[static_cast<size_t>(current_.loader)].id == change.participants[i].peer->member;

@@ -57,8 +57,8 @@ class Trainer {
   Status Synchronize(const rendezvous::NewGeneration& formed);
   // Compares the state that this member fetched with the hashes of the members' vote.
   Status CompareWithVote(const rendezvous::NewGeneration& formed);
-  // Collective: gets the first state on the rank `root`, and returns when it is there. `floor`: a checkpoint of
-  // this step is known to exist.
+  // Collective: gets the first state on the rank `root`, and returns when it is there. `floor`: a checkpoint
+  // of this step is known to exist.
   Status LoadOnRoot(int root, int64_t floor);
   Status AdoptLoaded(const StateLoader& loader, int64_t floor);
   Status Load(const checkpoint::Loaded& loaded);
