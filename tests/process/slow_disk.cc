@@ -3,8 +3,10 @@
 // Simulates a slow or full disk when preloaded into a process (LD_PRELOAD). Files in a folder "checkpoints"
 // only:
 //   SLOW_DISK_MS  milliseconds by which each fsync takes longer
+//   SLOW_OPEN_MS  milliseconds by which the check of the access to that folder takes longer
 //   SLOW_READ_MS  milliseconds by which each read of a chunk takes longer
 //   FULL_DISK     while this file exists, each write fails with ENOSPC
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,20 +29,28 @@ bool InCheckpoint(int fd, const char* part) {
   return std::strstr(path, "/checkpoints/") != nullptr && std::strstr(path, part) != nullptr;
 }
 
-void Delay(const char* variable, int fd, const char* part) {
+int Milliseconds(const char* variable) {
   const char* const ms = std::getenv(variable);
-  if (ms != nullptr && InCheckpoint(fd, part)) ::poll(nullptr, 0, std::atoi(ms));
+  return ms == nullptr ? 0 : std::atoi(ms);
 }
 
 }  // namespace
 
+extern "C" int access(const char* path, int mode) noexcept {
+  const int ms = Milliseconds("SLOW_OPEN_MS");
+  if (ms > 0 && std::strstr(path, "/checkpoints") != nullptr) ::poll(nullptr, 0, ms);
+  return static_cast<int>(::syscall(SYS_faccessat, AT_FDCWD, path, mode));
+}
+
 extern "C" int fsync(int fd) {
-  Delay("SLOW_DISK_MS", fd, "");
+  const int ms = Milliseconds("SLOW_DISK_MS");
+  if (ms > 0 && InCheckpoint(fd, "")) ::poll(nullptr, 0, ms);
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
 extern "C" ssize_t read(int fd, void* buffer, size_t bytes) {
-  Delay("SLOW_READ_MS", fd, "/chunk-");
+  const int ms = Milliseconds("SLOW_READ_MS");
+  if (ms > 0 && InCheckpoint(fd, "/chunk-")) ::poll(nullptr, 0, ms);
   return ::syscall(SYS_read, fd, buffer, bytes);
 }
 

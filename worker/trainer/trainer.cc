@@ -15,6 +15,7 @@
 #include "worker/trainer/memory.h"
 #include "worker/trainer/root_work.h"
 #include "worker/trainer/transfer.h"
+#include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {
 
@@ -402,11 +403,19 @@ Status Trainer::Finish(bool finished) {
   return Ok();
 }
 
-Status Trainer::EnsureWriter() {
-  if (writer_ != nullptr) return Ok();
-  RM_ASSIGN(writer_, checkpoint::Writer::Create(parts_.config.checkpoint_path, parts_.config.checkpoint_keep,
-                                                parts_.member));
-  return Ok();
+Result<bool> Trainer::OpenWriter(Duration limit) {
+  if (writer_ != nullptr) return true;
+  if (opening_ == nullptr) {
+    opening_ = std::make_unique<WriterOpening>();
+    opening_->work = std::make_unique<BackgroundWork>([this, opening = opening_.get()] {
+      opening->opened = checkpoint::Writer::Create(parts_.config.checkpoint_path,
+                                                   parts_.config.checkpoint_keep, parts_.member);
+    });
+  }
+  if (!opening_->work->Wait(limit)) return false;
+  const std::unique_ptr<WriterOpening> done = std::move(opening_);
+  RM_ASSIGN(writer_, std::move(done->opened));
+  return true;
 }
 
 Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
@@ -422,8 +431,9 @@ Result<checkpoint::Snapshot> Trainer::TakeSnapshot() {
 }
 
 Status Trainer::SaveCheckpoint() {
-  RM_TRY(EnsureWriter());
-  if (!writer_->Idle(kCheckpointPatience)) {
+  const Waiting waiting(parts_.page, Activity::kSaving);
+  RM_ASSIGN(const bool open, OpenWriter(kCheckpointPatience));
+  if (!open || !writer_->Idle(kCheckpointPatience)) {
     log::Warn(
         "checkpoint of step {}: skipped, the previous one is still being written; "
         "increase spec.checkpoint.everySteps to give the disk more time",
@@ -481,9 +491,9 @@ Result<bool> Trainer::TryToSaveLast() {
 }
 
 Result<bool> Trainer::WriteLast() {
-  RM_TRY(EnsureWriter());
+  RM_ASSIGN(const bool open, OpenWriter(kDiskPoll));
   // A write may be in progress: of a periodic checkpoint, or of this one, started by an earlier generation.
-  if (!writer_->Idle(kDiskPoll)) return false;
+  if (!open || !writer_->Idle(kDiskPoll)) return false;
   if (!last_save_.started) {
     RM_ASSIGN(const checkpoint::Snapshot snapshot, TakeSnapshot());
     log::Info("writing the last checkpoint step={}", snapshot.step);

@@ -76,7 +76,9 @@ class Trainer {
   // Returns whether it is written. After a failure it tries again for kSaveRetries.
   Result<bool> TryToSaveLast();
   Result<bool> WriteLast();
-  Status EnsureWriter();
+  // Opens the folder of checkpoints in the background, since a slow disk may take long. Returns whether
+  // writer_ is ready within `limit`; call again otherwise.
+  Result<bool> OpenWriter(Duration limit);
   Result<checkpoint::Snapshot> TakeSnapshot();
   void ReportPublished();
   void Disconnect();
@@ -91,6 +93,11 @@ class Trainer {
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // reduces device memory; uses comm_; may be null
   std::unique_ptr<checkpoint::Writer> writer_;  // created when this member first writes a checkpoint
+  struct WriterOpening {
+    Result<std::unique_ptr<checkpoint::Writer>> opened{std::unique_ptr<checkpoint::Writer>()};
+    std::unique_ptr<BackgroundWork> work;
+  };
+  std::unique_ptr<WriterOpening> opening_;  // of writer_
   std::unique_ptr<StateLoader> loader_;  // of the first state; outlives generations until one has adopted it
   // Of the last checkpoint on rank 0.
   struct LastSave {
