@@ -67,7 +67,7 @@ struct FabricOptions {
   // Called several times per timeout by a thread that waits for peers, to show that it is alive. May be
   // empty.
   std::function<void()> on_wait = {};
-  std::shared_ptr<Aborter> aborter;  // of one Fabric at a time; may be null
+  std::shared_ptr<Aborter> aborter = {};  // of one Fabric at a time; may be null
 };
 
 // The members of one generation. The index of an address is the rank of its member.
