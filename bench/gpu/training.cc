@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -32,7 +33,7 @@ class TokenTape final : public data::Dataset {
   }
   const data::Shape& shape() const override { return shape_; }
   int64_t size(data::Split) const override { return samples_; }
-  void Read(data::Split, std::span<const int64_t> indices, const data::Buffers& out) const override {
+  Status Read(data::Split, std::span<const int64_t> indices, const data::Buffers& out) const override {
     const auto context = static_cast<size_t>(shape_.context);
     for (size_t i = 0; i < indices.size(); ++i) {
       const auto from =
@@ -40,6 +41,7 @@ class TokenTape final : public data::Dataset {
       std::copy_n(from, context, out.tokens.begin() + static_cast<int64_t>(i * context));
       std::copy_n(from + 1, context, out.targets.begin() + static_cast<int64_t>(i * context));
     }
+    return Ok();
   }
   uint64_t Fingerprint() const override { return kSeed; }
 
@@ -64,6 +66,7 @@ Result<std::unique_ptr<Training>> Training::Create(const Setup& setup) {
   config.schedule = {.kind = optimizer::ScheduleKind::kConstant, .base = setup.learning_rate};
   config.micro_batches = setup.micro_batches;
   config.samples_per_step = int64_t{setup.model.max_samples} * setup.micro_batches;
+  config.steps = std::numeric_limits<int64_t>::max();
   config.exact = setup.exact;
   config.seed = kSeed;
   made->dataset_ =
@@ -104,17 +107,21 @@ Status Training::Write(const std::string& folder, int64_t steps) {
           "\"clip_norm\": {},\n \"parameters\": [\n  {}]}}\n",
           config_.schedule.base, optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay,
           optimizer.clip_norm, parameters)));
-  trainer::MicroBatchReader reader(*dataset_, static_cast<int>(config_.samples_per_step));
+  trainer::MicroBatchReader reader(
+      *dataset_, {.seed = config_.seed, .max_samples = static_cast<int>(config_.samples_per_step)});
   const int64_t epoch_size = dataset_->size(data::Split::kTrain);
-  data::Cursor cursor;
+  reader.Start(trainer::TrainingWindows(
+      {.samples_per_step = config_.samples_per_step,
+       .micro_batches = 1,
+       .epoch_size = epoch_size,
+       .steps = steps,
+       .samples = data::NextStep(data::Cursor{}, config_.samples_per_step, epoch_size),
+       .end = 1}));
   std::string tokens;
   for (int64_t step = 0; step < steps; ++step) {
-    const data::StepSamples samples = data::NextStep(cursor, config_.samples_per_step, epoch_size);
-    const engine::Batch batch =
-        reader.Train(config_.seed, samples.epoch, samples.position, samples.position + samples.count);
+    RM_ASSIGN(const engine::Batch batch, reader.Next(nullptr, nullptr));
     tokens += BytesOf(std::as_bytes(batch.tokens));
     tokens += BytesOf(std::as_bytes(batch.targets));
-    cursor = data::Advance(cursor, samples, epoch_size);
   }
   return WriteFileAtomic(folder + "/tokens.i32", tokens);
 }

@@ -26,7 +26,7 @@ struct Config {
   std::string validation_path;
   double validation_fraction = 0.05;
   int context = 128;     // text, tokens
-  int vocabulary = 256;  // text, tokens: every token must be below it, which Open checks
+  int vocabulary = 256;  // text, tokens: every token must be below it
 };
 
 // The shape of a sample, which the model must match.
@@ -52,14 +52,17 @@ struct Buffers {
 
 class Dataset {
  public:
-  // Opens, checks and maps the data. Errors name path, reason and remedy: data that is missing, empty,
-  // truncated, of the wrong kind or too short for one sample, or a token outside the vocabulary.
+  // Opens and checks the data. Errors name path, reason and remedy: data that is missing, empty, truncated,
+  // of the wrong kind or too short for one sample. Tokens outside the vocabulary and labels out of range are
+  // found in files held in memory and in the sampled pieces of others; Read finds the rest.
   static Result<std::unique_ptr<Dataset>> Open(const Config& config);
   virtual ~Dataset() = default;
 
   virtual const Shape& shape() const = 0;
   virtual int64_t size(Split split) const = 0;  // number of samples; at least 1 for training
-  virtual void Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
+  // Errors: kUnavailable when the storage fails, which may pass; kCorrupt when a file was truncated or
+  // replaced since Open; kInvalid for a token or label out of range.
+  virtual Status Read(Split split, std::span<const int64_t> indices, const Buffers& out) const = 0;
 
   // Identifies the data by sizes, sampled content and split, never by paths: members of one job may find
   // equal data under different paths. Part of a run's fingerprint.

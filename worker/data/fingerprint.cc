@@ -14,19 +14,18 @@ constexpr size_t kPieces = 32;
 }  // namespace
 
 // Chains the hash through the seed, so that the order matters.
-void Fingerprint::Mix(std::span<const std::byte> bytes) { value_ = Hash64(bytes, value_ + bytes.size() + 1); }
+void Fingerprint::Add(std::span<const std::byte> bytes) { value_ = Hash64(bytes, value_ + bytes.size() + 1); }
 
-void Fingerprint::Add(std::string_view text) { Mix(std::as_bytes(std::span(text.data(), text.size()))); }
+void Fingerprint::Add(std::string_view text) { Add(std::as_bytes(std::span(text.data(), text.size()))); }
 
-void Fingerprint::Add(int64_t number) { Mix(std::as_bytes(std::span(&number, 1))); }
+void Fingerprint::Add(int64_t number) { Add(std::as_bytes(std::span(&number, 1))); }
 
-void Fingerprint::AddSampled(std::span<const std::byte> bytes) {
-  Add(static_cast<int64_t>(bytes.size()));
-  if (bytes.size() <= 2 * kEnd + kPieces * kPiece) return Mix(bytes);
-  Mix(bytes.first(kEnd));
-  Mix(bytes.last(kEnd));
-  const size_t stride = (bytes.size() - 2 * kEnd - kPiece) / (kPieces - 1);
-  for (size_t i = 0; i < kPieces; ++i) Mix(bytes.subspan(kEnd + i * stride, kPiece));
+std::vector<Piece> SamplePieces(uint64_t bytes) {
+  if (bytes <= 2 * kEnd + kPieces * kPiece) return {{0, static_cast<size_t>(bytes)}};
+  std::vector<Piece> pieces{{0, kEnd}, {bytes - kEnd, kEnd}};
+  const uint64_t stride = (bytes - 2 * kEnd - kPiece) / (kPieces - 1);
+  for (size_t i = 0; i < kPieces; ++i) pieces.push_back({kEnd + i * stride, kPiece});
+  return pieces;
 }
 
 }  // namespace ringmaster::data

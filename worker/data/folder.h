@@ -17,6 +17,15 @@ namespace ringmaster::data {
 Result<std::vector<std::string>> FilesBelow(const std::string& path, const std::string& suffix = "");
 
 bool IsFolder(const std::string& path);
-bool IsFile(const std::string& path);
+
+// Returns an error with `remedy` unless `path` is a folder.
+Status CheckFolder(const std::string& path, const std::string& remedy);
+
+// Returns whether `path` is a regular file or a link to one. Errors: it cannot be examined, or is a link to a
+// file that does not exist.
+Result<bool> FileExists(const std::string& path);
+
+// Returns why nothing exists at `path`: it is a link that leads nowhere, or `otherwise`.
+std::string WhyMissing(const std::string& path, const char* otherwise = "does not exist");
 
 }  // namespace ringmaster::data

@@ -9,51 +9,14 @@
 namespace ringmaster::data {
 namespace {
 
-constexpr size_t kMaxDims = 4;
+constexpr size_t kMaxDims = (kIdxStart - 4) / 4;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-constexpr int64_t kMaxGzipped = int64_t{1} << 33;
 
 Error Truncated(uint64_t want, uint64_t have) {
   return {Code::kCorrupt, fmt::format("is truncated: its header says {} bytes, it has {}", want, have)};
 }
 
-Result<IdxArray> ParseGzipped(std::span<const std::byte> file) {
-  RM_ASSIGN(GzipReader reader, GzipReader::Create(file));
-  std::vector<std::byte> head(4 + 4 * kMaxDims);
-  RM_ASSIGN(const size_t got, reader.Read(head));
-  head.resize(got);
-  RM_ASSIGN(IdxHeader header, ParseIdxHeader(head));
-  const auto elements = static_cast<size_t>(header.elements);
-  if (elements / kMaxExpansion > file.size()) {
-    return Error{Code::kCorrupt,
-                 fmt::format("is truncated or damaged: its header says {} bytes, more than {} "
-                             "compressed bytes can hold",
-                             elements, file.size())};
-  }
-  if (header.elements > kMaxGzipped) {
-    return Error{Code::kInvalid, fmt::format("has {} bytes, too many to decompress into memory; decompress "
-                                             "the file on disk (gunzip)",
-                                             elements)};
-  }
-  IdxArray array;
-  array.dims = std::move(header.dims);
-  array.owned.assign(head.begin() + static_cast<std::ptrdiff_t>(header.bytes), head.end());
-  // Read in growing pieces, so that memory is allocated only for actual data, and one byte more than the
-  // header says, to check that nothing follows.
-  bool more = true;
-  while (more && array.owned.size() <= elements) {
-    const size_t have = array.owned.size();
-    const size_t want = std::min(elements + 1, std::max(have * 2, size_t{1} << 20));
-    array.owned.resize(want);
-    RM_ASSIGN(const size_t came, reader.Read(std::span(array.owned).subspan(have)));
-    array.owned.resize(have + came);
-    more = have + came == want;
-  }
-  if (array.owned.size() < elements) return Truncated(elements, array.owned.size());
-  if (array.owned.size() > elements) return Error{Code::kCorrupt, "has more data than its header says"};
-  array.values = array.owned;
-  return array;
-}
+Error TooLong() { return {Code::kCorrupt, "has more data than its header says"}; }
 
 }  // namespace
 
@@ -92,16 +55,49 @@ Result<IdxHeader> ParseIdxHeader(std::span<const std::byte> available) {
   return header;
 }
 
-Result<IdxArray> ParseIdx(std::span<const std::byte> file) {
-  if (LooksLikeGzip(file)) return ParseGzipped(file);
-  RM_ASSIGN(IdxHeader header, ParseIdxHeader(file));
-  const auto elements = static_cast<size_t>(header.elements);
-  const size_t have = file.size() - header.bytes;
+Result<IdxHeader> CheckIdx(std::span<const std::byte> start, uint64_t bytes) {
+  RM_ASSIGN(IdxHeader header, ParseIdxHeader(start));
+  const auto elements = static_cast<uint64_t>(header.elements);
+  const uint64_t have = bytes - header.bytes;
   if (have < elements) return Truncated(elements, have);
-  if (have > elements) return Error{Code::kCorrupt, "has more data than its header says"};
+  if (have > elements) return TooLong();
+  return header;
+}
+
+Result<IdxArray> ParseGzippedIdx(std::span<const std::byte> file) {
+  RM_ASSIGN(GzipReader reader, GzipReader::Create(file));
+  std::vector<std::byte> head(kIdxStart);
+  RM_ASSIGN(const size_t got, reader.Read(head));
+  head.resize(got);
+  RM_ASSIGN(IdxHeader header, ParseIdxHeader(head));
+  const auto elements = static_cast<size_t>(header.elements);
+  if (elements / kMaxExpansion > file.size()) {
+    return Error{Code::kCorrupt,
+                 fmt::format("is truncated or damaged: its header says {} bytes, more than {} "
+                             "compressed bytes can hold",
+                             elements, file.size())};
+  }
+  if (header.elements > kMaxGzippedIdx) {
+    return Error{Code::kInvalid, fmt::format("has {} bytes, too many to decompress into memory; decompress "
+                                             "the file on disk (gunzip)",
+                                             elements)};
+  }
   IdxArray array;
   array.dims = std::move(header.dims);
-  array.values = file.subspan(header.bytes);
+  array.values.assign(head.begin() + static_cast<std::ptrdiff_t>(header.bytes), head.end());
+  // Read in growing pieces, so that memory is allocated only for actual data, and one byte more than the
+  // header says, to check that nothing follows.
+  bool more = true;
+  while (more && array.values.size() <= elements) {
+    const size_t have = array.values.size();
+    const size_t want = std::min(elements + 1, std::max(have * 2, size_t{1} << 20));
+    array.values.resize(want);
+    RM_ASSIGN(const size_t came, reader.Read(std::span(array.values).subspan(have)));
+    array.values.resize(have + came);
+    more = have + came == want;
+  }
+  if (array.values.size() < elements) return Truncated(elements, array.values.size());
+  if (array.values.size() > elements) return TooLong();
   return array;
 }
 

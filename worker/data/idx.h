@@ -25,14 +25,21 @@ struct IdxHeader {
 // file; kCorrupt when it is truncated.
 Result<IdxHeader> ParseIdxHeader(std::span<const std::byte> available);
 
+// Parses the header of an uncompressed file of `bytes` bytes, which begins with `start`. Errors: as
+// ParseIdxHeader, and kCorrupt when the data is not exactly as long as the header says.
+Result<IdxHeader> CheckIdx(std::span<const std::byte> start, uint64_t bytes);
+
 struct IdxArray {
   std::vector<int64_t> dims;
-  std::span<const std::byte> values;  // refers to `owned` or to the bytes of the file
-  std::vector<std::byte> owned;
+  std::vector<std::byte> values;
 };
 
-// Parses a whole file, gzipped or not. Errors: as ParseIdxHeader, and kCorrupt when the data is not exactly
-// as long as the header says.
-Result<IdxArray> ParseIdx(std::span<const std::byte> file);
+// The size of the largest header.
+inline constexpr size_t kIdxStart = 4 + 4 * 4;
+// Larger arrays are not decompressed into memory.
+inline constexpr int64_t kMaxGzippedIdx = int64_t{1} << 33;
+
+// Parses a whole gzipped file. Errors: as CheckIdx.
+Result<IdxArray> ParseGzippedIdx(std::span<const std::byte> file);
 
 }  // namespace ringmaster::data

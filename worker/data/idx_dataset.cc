@@ -4,8 +4,10 @@
 #include <array>
 
 #include "worker/data/folder.h"
+#include "worker/data/gzip.h"
 #include "worker/data/idx.h"
 #include "worker/data/image_dataset.h"
+#include "worker/data/problem.h"
 
 namespace ringmaster::data {
 namespace {
@@ -16,31 +18,59 @@ constexpr ImageConstants kFashionConstants{.mean = {0.2860F}, .deviation = {0.35
 const char* const kRemedy = "copy or download it again";
 
 // Returns "<folder>/<stem>", or the same with .gz; empty when neither exists.
-std::string Find(const std::string& folder, const std::string& stem) {
+Result<std::string> Find(const std::string& folder, const std::string& stem) {
   for (const char* suffix : {"", ".gz"}) {
     const std::string path = folder + "/" + stem + suffix;
-    if (IsFile(path)) return path;
+    RM_ASSIGN(const bool exists, FileExists(path));
+    if (exists) return path;
   }
-  return {};
+  return std::string();
 }
 
-// Opens one file of the pair and keeps its bytes alive in `part`.
-Result<IdxArray> Load(const std::string& path, size_t dims, const char* what, ImagePart* part) {
-  RM_ASSIGN(FileView file, FileView::Open(path));
-  auto parsed = ParseIdx(file.bytes());
-  if (!parsed.ok()) return Problem(parsed.error().code, path, parsed.error().message, kRemedy);
-  if (parsed->dims.size() != dims) {
+struct IdxFile {
+  std::vector<int64_t> dims;
+  size_t file = 0;     // of the pool
+  uint64_t first = 0;  // offset of its values
+  size_t bytes = 0;    // of its values
+};
+
+// Parses the header of a file. If it is compressed, its content takes its place in the pool.
+Result<IdxFile> Parse(FilePool* pool, size_t file) {
+  const std::string& path = pool->path(file);
+  const auto describe = [&](const Error& error) { return Problem(error.code, path, error.message, kRemedy); };
+  const uint64_t size = pool->size(file);
+  std::vector<std::byte> buffer;
+  RM_ASSIGN(const std::span<const std::byte> start,
+            pool->View(file, 0, static_cast<size_t>(std::min<uint64_t>(size, kIdxStart)), &buffer));
+  if (!LooksLikeGzip(start)) {
+    auto header = CheckIdx(start, size);
+    if (!header.ok()) return describe(header.error());
+    return IdxFile{std::move(header->dims), file, header->bytes, static_cast<size_t>(header->elements)};
+  }
+  if (size > static_cast<uint64_t>(kMaxGzippedIdx)) {
     return Problem(Code::kInvalid, path,
-                   fmt::format("has {} dimensions; {} have {}", parsed->dims.size(), what, dims),
+                   fmt::format("has {} bytes, too many to decompress into memory", size),
+                   "decompress the file on disk (gunzip)");
+  }
+  RM_ASSIGN(const std::span<const std::byte> compressed,
+            pool->View(file, 0, static_cast<size_t>(size), &buffer));
+  auto array = ParseGzippedIdx(compressed);
+  if (!array.ok()) return describe(array.error());
+  const size_t bytes = array->values.size();
+  pool->Replace(file, std::move(array->values));
+  return IdxFile{std::move(array->dims), file, 0, bytes};
+}
+
+// Opens one file of the pair.
+Result<IdxFile> Load(FilePool* pool, const std::string& path, size_t dims, const char* what) {
+  RM_ASSIGN(const size_t file, pool->Add(path));
+  RM_ASSIGN(IdxFile parsed, Parse(pool, file));
+  if (parsed.dims.size() != dims) {
+    return Problem(Code::kInvalid, path,
+                   fmt::format("has {} dimensions; {} have {}", parsed.dims.size(), what, dims),
                    "check that images and labels are not swapped");
   }
-  if (parsed->owned.empty()) {
-    part->files.push_back(std::move(file));
-  } else {
-    part->owned.push_back(std::move(parsed->owned));
-    parsed->values = part->owned.back();
-  }
-  return std::move(*parsed);
+  return parsed;
 }
 
 struct Pair {
@@ -50,12 +80,12 @@ struct Pair {
   std::string labels_path;
 };
 
-Result<Pair> LoadPair(const std::string& folder, const std::string& prefix) {
+Result<Pair> LoadPair(FilePool* pool, const std::string& folder, const std::string& prefix) {
   const std::string image_stem = prefix + "-images-idx3-ubyte";
   const std::string label_stem = prefix + "-labels-idx1-ubyte";
-  const std::string images_path = Find(folder, image_stem);
   Pair pair;
-  pair.labels_path = Find(folder, label_stem);
+  RM_ASSIGN(const std::string images_path, Find(folder, image_stem));
+  RM_ASSIGN(pair.labels_path, Find(folder, label_stem));
   for (const auto& [path, stem] :
        {std::pair{images_path, image_stem}, std::pair{pair.labels_path, label_stem}}) {
     if (path.empty()) {
@@ -64,8 +94,8 @@ Result<Pair> LoadPair(const std::string& folder, const std::string& prefix) {
     }
   }
   pair.part.name = prefix;
-  RM_ASSIGN(const IdxArray images, Load(images_path, 3, "images", &pair.part));
-  RM_ASSIGN(const IdxArray labels, Load(pair.labels_path, 1, "labels", &pair.part));
+  RM_ASSIGN(const IdxFile images, Load(pool, images_path, 3, "images"));
+  RM_ASSIGN(const IdxFile labels, Load(pool, pair.labels_path, 1, "labels"));
   if (images.dims[0] != labels.dims[0]) {
     return Problem(
         Code::kInvalid, images_path,
@@ -80,10 +110,13 @@ Result<Pair> LoadPair(const std::string& folder, const std::string& prefix) {
                    fmt::format("images of at most {0} x {0} are supported", kMaxSide));
   }
   pair.part.count = images.dims[0];
-  pair.part.image_stride = static_cast<size_t>(pair.height * pair.width);
-  pair.part.label_stride = 1;
-  pair.part.images = images.values;
-  pair.part.labels = labels.values;
+  pair.part.file = images.file;
+  pair.part.first = images.first;
+  pair.part.record = static_cast<size_t>(pair.height * pair.width);
+  std::vector<std::byte> buffer;
+  RM_ASSIGN(const std::span<const std::byte> values,
+            pool->View(labels.file, labels.first, labels.bytes, &buffer));
+  pair.part.labels.assign(values.begin(), values.end());
   return pair;
 }
 
@@ -118,12 +151,12 @@ Status CheckLabels(const Pair& pair, int classes) {
 
 Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
   for (const std::string& folder : {config.path, config.validation_path}) {
-    if (folder.empty() || IsFolder(folder)) continue;
-    const bool file = IsFile(folder);
-    return Problem(file ? Code::kInvalid : Code::kNotFound, folder, file ? "is a file" : "does not exist",
-                   "give the folder with train-images-idx3-ubyte and the files that belong to it");
+    if (folder.empty()) continue;
+    RM_TRY(
+        CheckFolder(folder, "give the folder with train-images-idx3-ubyte and the files that belong to it"));
   }
-  RM_ASSIGN(Pair train, LoadPair(config.path, "train"));
+  auto pool = std::make_unique<FilePool>();
+  RM_ASSIGN(Pair train, LoadPair(pool.get(), config.path, "train"));
   RM_ASSIGN(const int classes, Classes(train));
   Shape shape{.tokens = false,
               .channels = 1,
@@ -132,8 +165,9 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
               .classes = classes};
   std::vector<ImagePart> validation;
   const std::string& folder = config.validation_path.empty() ? config.path : config.validation_path;
-  if (!config.validation_path.empty() || !Find(folder, "t10k-images-idx3-ubyte").empty()) {
-    RM_ASSIGN(Pair held_out, LoadPair(folder, "t10k"));
+  RM_ASSIGN(const std::string test_images, Find(folder, "t10k-images-idx3-ubyte"));
+  if (!config.validation_path.empty() || !test_images.empty()) {
+    RM_ASSIGN(Pair held_out, LoadPair(pool.get(), folder, "t10k"));
     RM_TRY(CheckLabels(held_out, classes));
     if (held_out.height != train.height || held_out.width != train.width) {
       return Problem(Code::kInvalid, folder,
@@ -145,7 +179,7 @@ Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config) {
   }
   std::vector<ImagePart> parts;
   parts.push_back(std::move(train.part));
-  return MakeImageDataset(shape, kFashionConstants, std::move(parts), std::move(validation),
+  return MakeImageDataset(shape, kFashionConstants, std::move(pool), std::move(parts), std::move(validation),
                           config.validation_fraction);
 }
 

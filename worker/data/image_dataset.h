@@ -11,21 +11,20 @@
 
 #include "base/result.h"
 #include "worker/data/dataset.h"
-#include "worker/data/file_view.h"
+#include "worker/data/file_pool.h"
 
 namespace ringmaster::data {
 
-// A part of the samples: image i starts at images[i * image_stride], and its label is labels[i *
-// label_stride]. The bytes belong to `files` or `owned`.
+// A part of the samples: record i is `record` bytes of the file at first + i * record, and its pixels start
+// `pixels` bytes into it. The label is labels[i], or the first byte of the record when `labels` is empty.
 struct ImagePart {
   std::string name;
   int64_t count = 0;
-  size_t image_stride = 0;
-  size_t label_stride = 0;
-  std::span<const std::byte> images;  // from the first pixel of the first image
-  std::span<const std::byte> labels;  // from the first label
-  std::vector<FileView> files;
-  std::vector<std::vector<std::byte>> owned;
+  size_t file = 0;  // of the pool
+  uint64_t first = 0;
+  size_t record = 0;
+  size_t pixels = 0;
+  std::vector<std::byte> labels;
 };
 
 struct ImageConstants {
@@ -33,11 +32,14 @@ struct ImageConstants {
   std::array<float, 3> deviation{};
 };
 
-// Without validation parts, the last `validation_fraction` of the training samples are held out. REQUIRES:
-// all labels are below shape.classes.
-std::unique_ptr<Dataset> MakeImageDataset(const Shape& shape, const ImageConstants& constants,
-                                          std::vector<ImagePart> train, std::vector<ImagePart> validation,
-                                          double validation_fraction);
+// Without validation parts, the last `validation_fraction` of the training samples are held out. A label
+// outside shape.classes is an error when its sample is read; MakeImageDataset finds it earlier in files that
+// the pool holds in memory and in the sampled pieces of others.
+Result<std::unique_ptr<Dataset>> MakeImageDataset(const Shape& shape, const ImageConstants& constants,
+                                                  std::unique_ptr<FilePool> pool,
+                                                  std::vector<ImagePart> train,
+                                                  std::vector<ImagePart> validation,
+                                                  double validation_fraction);
 
 // Opens a folder of the MNIST family: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or .gz.
 Result<std::unique_ptr<Dataset>> OpenIdx(const Config& config);

@@ -2,10 +2,13 @@
 
 #include "worker/data/token_dataset.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/check.h"
+#include "worker/data/problem.h"
 #include "worker/data/token_stream.h"
 
 namespace ringmaster::data {
@@ -21,8 +24,9 @@ Error TooShort(const TokenStream& stream, int context) {
 
 class TokenDataset final : public Dataset {
  public:
-  TokenDataset(const Config& config, TokenStream stream, std::optional<TokenStream> validation)
-      : stream_(std::move(stream)), validation_(std::move(validation)) {
+  TokenDataset(const Config& config, std::unique_ptr<FilePool> pool, TokenStream stream,
+               std::optional<TokenStream> validation)
+      : pool_(std::move(pool)), stream_(std::move(stream)), validation_(std::move(validation)) {
     shape_.tokens = true;
     shape_.context = config.context;
     shape_.classes = config.vocabulary;
@@ -39,7 +43,19 @@ class TokenDataset final : public Dataset {
   const Shape& shape() const override { return shape_; }
   int64_t size(Split split) const override { return split == Split::kTrain ? train_ : held_out_; }
 
-  void Read(Split split, std::span<const int64_t> indices, const Buffers& out) const override {
+  // Computes the fingerprint. Call it once, before the first use.
+  Status Sample() {
+    data::Fingerprint fingerprint;
+    fingerprint.Add(shape_.context);
+    fingerprint.Add(train_);
+    fingerprint.Add(held_out_);
+    RM_TRY(stream_.Sample(&fingerprint));
+    if (validation_) RM_TRY(validation_->Sample(&fingerprint));
+    fingerprint_ = fingerprint.value();
+    return Ok();
+  }
+
+  Status Read(Split split, std::span<const int64_t> indices, const Buffers& out) const override {
     const auto context = static_cast<size_t>(shape_.context);
     CHECK(out.tokens.size() == indices.size() * context && out.targets.size() == out.tokens.size(),
           "buffers of {} and {} tokens for {} samples", out.tokens.size(), out.targets.size(),
@@ -47,30 +63,31 @@ class TokenDataset final : public Dataset {
     const bool apart = split == Split::kValidation && validation_.has_value();
     const TokenStream& stream = apart ? *validation_ : stream_;
     const int64_t first = split == Split::kValidation && !apart ? train_ : 0;
-    for (size_t i = 0; i < indices.size(); ++i) {
-      CHECK(indices[i] >= 0 && indices[i] < size(split), "sample {} of {}", indices[i], size(split));
-      const int64_t position = (first + indices[i]) * shape_.context;
-      stream.Copy(position, out.tokens.subspan(i * context, context));
-      stream.Copy(position + 1, out.targets.subspan(i * context, context));
+    const auto position = [&](int64_t index) { return (first + index) * shape_.context; };
+    for (const int64_t index : indices) {
+      CHECK(index >= 0 && index < size(split), "sample {} of {}", index, size(split));
+      stream.Announce(position(index), shape_.context + 1);
     }
+    std::vector<int32_t> window(context + 1);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      RM_TRY(stream.Read(position(indices[i]), window));
+      std::copy_n(window.begin(), context, out.tokens.begin() + static_cast<std::ptrdiff_t>(i * context));
+      std::copy_n(window.begin() + 1, context,
+                  out.targets.begin() + static_cast<std::ptrdiff_t>(i * context));
+    }
+    return Ok();
   }
 
-  uint64_t Fingerprint() const override {
-    data::Fingerprint fingerprint;
-    fingerprint.Add(shape_.context);
-    fingerprint.Add(train_);
-    fingerprint.Add(held_out_);
-    stream_.AddTo(&fingerprint);
-    if (validation_) validation_->AddTo(&fingerprint);
-    return fingerprint.value();
-  }
+  uint64_t Fingerprint() const override { return fingerprint_; }
 
  private:
   Shape shape_;
+  std::unique_ptr<FilePool> pool_;
   TokenStream stream_;
   std::optional<TokenStream> validation_;
   int64_t train_ = 0;
   int64_t held_out_ = 0;
+  uint64_t fingerprint_ = 0;
 };
 
 }  // namespace
@@ -81,15 +98,19 @@ Result<std::unique_ptr<Dataset>> OpenTokens(const Config& config) {
   if (config.vocabulary < 1) {
     return Error{Code::kInvalid, fmt::format("vocabulary must be at least 1 (got {})", config.vocabulary)};
   }
-  RM_ASSIGN(TokenStream stream, TokenStream::Open(config.kind, config.path, config.vocabulary));
+  auto pool = std::make_unique<FilePool>();
+  RM_ASSIGN(TokenStream stream, TokenStream::Open(pool.get(), config.kind, config.path, config.vocabulary));
   if (Windows(stream, config.context) < 1) return TooShort(stream, config.context);
   std::optional<TokenStream> validation;
   if (!config.validation_path.empty()) {
-    RM_ASSIGN(validation, TokenStream::Open(config.kind, config.validation_path, config.vocabulary));
+    RM_ASSIGN(validation,
+              TokenStream::Open(pool.get(), config.kind, config.validation_path, config.vocabulary));
     if (Windows(*validation, config.context) < 1) return TooShort(*validation, config.context);
   }
-  return std::unique_ptr<Dataset>(
-      std::make_unique<TokenDataset>(config, std::move(stream), std::move(validation)));
+  auto dataset =
+      std::make_unique<TokenDataset>(config, std::move(pool), std::move(stream), std::move(validation));
+  RM_TRY(dataset->Sample());
+  return std::unique_ptr<Dataset>(std::move(dataset));
 }
 
 }  // namespace ringmaster::data

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "worker/data/folder.h"
+#include "worker/data/problem.h"
 
 namespace ringmaster::data {
 namespace {
@@ -25,41 +26,44 @@ int32_t HeaderField(std::span<const std::byte> bytes, size_t index) {
   return value;
 }
 
-// Returns the tokens of a .bin file, without its header if it has one.
-Result<std::span<const std::byte>> TokensOf(const FileView& file) {
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.size() >= sizeof(int32_t) && HeaderField(bytes, 0) == kMagic32) {
-    return Problem(Code::kInvalid, file.path(), "has 32-bit tokens",
-                   "write it with 16-bit tokens (magic 20240520)");
+struct Tokens {
+  uint64_t offset = 0;  // of the first one in the file
+  int64_t count = 0;
+};
+
+// Returns where the tokens of a .bin file are: behind its header, if it has one.
+Result<Tokens> TokensOf(const std::string& path, std::span<const std::byte> start, uint64_t bytes) {
+  if (start.size() >= sizeof(int32_t) && HeaderField(start, 0) == kMagic32) {
+    return Problem(Code::kInvalid, path, "has 32-bit tokens", "write it with 16-bit tokens (magic 20240520)");
   }
-  if (bytes.size() >= sizeof(int32_t) && HeaderField(bytes, 0) == kMagic16) {
-    if (bytes.size() < kHeaderBytes) {
-      return Problem(Code::kCorrupt, file.path(), "is truncated: it ends within the header",
+  if (start.size() >= sizeof(int32_t) && HeaderField(start, 0) == kMagic16) {
+    if (start.size() < kHeaderBytes) {
+      return Problem(Code::kCorrupt, path, "is truncated: it ends within the header",
                      "copy or create it again");
     }
-    if (HeaderField(bytes, 1) != 1) {
-      return Problem(Code::kInvalid, file.path(), fmt::format("has header version {}", HeaderField(bytes, 1)),
+    if (HeaderField(start, 1) != 1) {
+      return Problem(Code::kInvalid, path, fmt::format("has header version {}", HeaderField(start, 1)),
                      "write it in version 1");
     }
-    const int64_t promised = HeaderField(bytes, 2);
-    const auto have = static_cast<int64_t>((bytes.size() - kHeaderBytes) / 2);
-    if (promised != have || (bytes.size() - kHeaderBytes) % 2 != 0) {
-      return Problem(Code::kCorrupt, file.path(),
+    const int64_t promised = HeaderField(start, 2);
+    const auto have = static_cast<int64_t>((bytes - kHeaderBytes) / 2);
+    if (promised != have || (bytes - kHeaderBytes) % 2 != 0) {
+      return Problem(Code::kCorrupt, path,
                      fmt::format("is {}: its header says {} tokens, it has {}",
                                  promised > have ? "truncated" : "damaged", promised, have),
                      "copy or create it again");
     }
-    return bytes.subspan(kHeaderBytes);
+    return Tokens{kHeaderBytes, have};
   }
-  if (bytes.size() % 2 != 0) {
-    return Problem(Code::kCorrupt, file.path(), fmt::format("has an odd number of bytes ({})", bytes.size()),
+  if (bytes % 2 != 0) {
+    return Problem(Code::kCorrupt, path, fmt::format("has an odd number of bytes ({})", bytes),
                    "it is truncated, or not a file of 16-bit tokens");
   }
-  return bytes;
+  return Tokens{0, static_cast<int64_t>(bytes / 2)};
 }
 
 // Rejects compressed or binary data, which would train without an error but to no purpose.
-Status LooksLikeText(const FileView& file) {
+Status LooksLikeText(const std::string& path, std::span<const std::byte> start) {
   constexpr std::string_view kForms[] = {{"\x1f\x8b", 2},
                                          {"\xfd"
                                           "7zXZ",
@@ -67,65 +71,75 @@ Status LooksLikeText(const FileView& file) {
                                          {"\x28\xb5\x2f\xfd", 4},
                                          {"BZh", 3},
                                          {"PK\x03\x04", 4}};
-  const std::string_view head(reinterpret_cast<const char*>(file.bytes().data()),
-                              std::min<size_t>(file.bytes().size(), 8192));
+  const std::string_view head(reinterpret_cast<const char*>(start.data()), start.size());
   for (const std::string_view form : kForms) {
     if (head.starts_with(form)) {
-      return Problem(Code::kInvalid, file.path(), "is compressed, not text", "decompress it first");
+      return Problem(Code::kInvalid, path, "is compressed, not text", "decompress it first");
     }
   }
   if (head.find('\0') != std::string_view::npos) {
-    return Problem(Code::kInvalid, file.path(), "is not text: it contains zero bytes",
+    return Problem(Code::kInvalid, path, "is not text: it contains zero bytes",
                    "give UTF-8 text, or use kind: tokens for a .bin file");
   }
   return Ok();
 }
 
+// Returns the index of the largest token. REQUIRES: there is one.
 template <class T>
-uint32_t Largest(std::span<const std::byte> bytes) {
-  const auto* tokens = reinterpret_cast<const T*>(bytes.data());
+size_t Largest(std::span<const std::byte> bytes) {
+  const auto at = [&](size_t i) {
+    T value = 0;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    return value;
+  };
+  const size_t count = bytes.size() / sizeof(T);
   T top = 0;
-  for (size_t i = 0; i < bytes.size() / sizeof(T); ++i) top = std::max(top, tokens[i]);
-  return top;
+  for (size_t i = 0; i < count; ++i) top = std::max(top, at(i));
+  size_t index = 0;
+  while (at(index) != top) ++index;
+  return index;
 }
 
 template <class T>
-void Widen(const std::byte* from, std::span<int32_t> to) {
+int32_t Widen(std::span<const std::byte> from, std::span<int32_t> to) {
+  int32_t top = 0;
   for (size_t i = 0; i < to.size(); ++i) {
     T value = 0;
-    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    std::memcpy(&value, from.data() + i * sizeof(T), sizeof(T));
     to[i] = value;
+    top = std::max(top, to[i]);
   }
+  return top;
 }
 
 }  // namespace
 
-Status TokenStream::Append(FileView file, int vocabulary) {
-  std::span<const std::byte> bytes = file.bytes();
-  if (bytes.empty()) return Ok();
+Status TokenStream::Append(size_t file) {
+  const uint64_t bytes = pool_->size(file);
+  if (bytes == 0) return Ok();
+  constexpr uint64_t kStart = 8192;
+  std::vector<std::byte> buffer;
+  RM_ASSIGN(const std::span<const std::byte> start,
+            pool_->View(file, 0, static_cast<size_t>(std::min(bytes, kStart)), &buffer));
+  Tokens tokens{0, static_cast<int64_t>(bytes)};
   if (kind_ == Kind::kText) {
-    RM_TRY(LooksLikeText(file));
+    RM_TRY(LooksLikeText(pool_->path(file), start));
   } else {
-    RM_ASSIGN(bytes, TokensOf(file));
+    RM_ASSIGN(tokens, TokensOf(pool_->path(file), start, bytes));
   }
-  const int64_t limit = kind_ == Kind::kText ? 256 : 65536;
-  if (vocabulary < limit) {
-    const uint32_t top = width_ == 1 ? Largest<uint8_t>(bytes) : Largest<uint16_t>(bytes);
-    if (top >= static_cast<uint32_t>(vocabulary)) {
-      return Problem(Code::kInvalid, file.path(),
-                     fmt::format("has token {}, outside a vocabulary of {}", top, vocabulary),
-                     fmt::format("set the vocabulary to at least {}", top + 1));
-    }
-  }
-  segments_.push_back({std::move(file), bytes, size_});
-  size_ += static_cast<int64_t>(bytes.size() / width_);
-  return Ok();
+  segments_.push_back({file, tokens.offset, size_, tokens.count});
+  size_ += tokens.count;
+  if (!pool_->held(file)) return Ok();
+  RM_ASSIGN(const std::span<const std::byte> all, View(segments_.back(), 0, tokens.count, &buffer));
+  return Check(file, tokens.offset, all);
 }
 
-Result<TokenStream> TokenStream::Open(Kind kind, const std::string& path, int vocabulary) {
+Result<TokenStream> TokenStream::Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary) {
   TokenStream stream;
+  stream.pool_ = pool;
   stream.kind_ = kind;
   stream.path_ = path;
+  stream.vocabulary_ = vocabulary;
   stream.width_ = kind == Kind::kText ? 1 : 2;
   RM_ASSIGN(const std::vector<std::string> files, FilesBelow(path, kind == Kind::kText ? "" : ".bin"));
   if (files.empty()) {
@@ -133,41 +147,91 @@ Result<TokenStream> TokenStream::Open(Kind kind, const std::string& path, int vo
                    "check the path and the data kind");
   }
   for (const std::string& name : files) {
-    RM_ASSIGN(FileView file, FileView::Open(name));
-    RM_TRY(stream.Append(std::move(file), vocabulary));
+    RM_ASSIGN(const size_t file, pool->Add(name));
+    RM_TRY(stream.Append(file));
   }
   if (stream.size_ == 0) return Problem(Code::kInvalid, path, "is empty", "give a file with data");
   return stream;
 }
 
-void TokenStream::Copy(int64_t position, std::span<int32_t> out) const {
-  CHECK(position >= 0 && position + static_cast<int64_t>(out.size()) <= size_, "tokens at {} of {}", position,
+template <class Visit>
+Status TokenStream::ForEachPart(int64_t position, int64_t count, const Visit& visit) const {
+  CHECK(position >= 0 && count >= 0 && count <= size_ - position, "{} tokens at {} of {}", count, position,
         size_);
-  if (out.empty()) return;
+  if (count == 0) return Ok();
   auto segment = std::upper_bound(segments_.begin(), segments_.end(), position,
                                   [](int64_t at, const Segment& s) { return at < s.first; });
   --segment;
-  while (!out.empty()) {
-    const auto skip = static_cast<size_t>(position - segment->first);
-    const size_t count = std::min(out.size(), segment->bytes.size() / width_ - skip);
-    const std::byte* from = segment->bytes.data() + skip * width_;
-    if (width_ == 1) {
-      Widen<uint8_t>(from, out.first(count));
-    } else {
-      Widen<uint16_t>(from, out.first(count));
-    }
-    out = out.subspan(count);
-    position += static_cast<int64_t>(count);
+  while (count > 0) {
+    const int64_t token = position - segment->first;
+    const int64_t part = std::min(count, segment->count - token);
+    RM_TRY(visit(*segment, token, part));
+    position += part;
+    count -= part;
     ++segment;
   }
+  return Ok();
 }
 
-void TokenStream::AddTo(Fingerprint* fingerprint) const {
+Result<std::span<const std::byte>> TokenStream::View(const Segment& segment, int64_t token, int64_t count,
+                                                     std::vector<std::byte>* buffer) const {
+  return pool_->View(segment.file, segment.offset + static_cast<uint64_t>(token) * width_,
+                     static_cast<size_t>(count) * width_, buffer);
+}
+
+Status TokenStream::Read(int64_t position, std::span<int32_t> out) const {
+  std::vector<std::byte> buffer;
+  return ForEachPart(
+      position, static_cast<int64_t>(out.size()),
+      [&](const Segment& segment, int64_t token, int64_t count) -> Status {
+        RM_ASSIGN(const std::span<const std::byte> bytes, View(segment, token, count, &buffer));
+        const std::span<int32_t> to = out.first(static_cast<size_t>(count));
+        out = out.subspan(to.size());
+        const int32_t top = width_ == 1 ? Widen<uint8_t>(bytes, to) : Widen<uint16_t>(bytes, to);
+        if (top < vocabulary_) return Ok();
+        return Check(segment.file, segment.offset + static_cast<uint64_t>(token) * width_, bytes);
+      });
+}
+
+void TokenStream::Announce(int64_t position, int64_t count) const {
+  const Status announced =
+      ForEachPart(position, count, [&](const Segment& segment, int64_t token, int64_t part) -> Status {
+        pool_->Announce(segment.file, segment.offset + static_cast<uint64_t>(token) * width_,
+                        static_cast<uint64_t>(part) * width_);
+        return Ok();
+      });
+  CHECK(announced.ok());
+}
+
+Status TokenStream::Check(size_t file, uint64_t offset, std::span<const std::byte> tokens) const {
+  if (tokens.empty() || vocabulary_ >= (width_ == 1 ? 256 : 65536)) return Ok();
+  const size_t index = width_ == 1 ? Largest<uint8_t>(tokens) : Largest<uint16_t>(tokens);
+  uint16_t value = 0;
+  std::memcpy(&value, tokens.data() + index * width_, width_);
+  if (value < vocabulary_) return Ok();
+  return Problem(Code::kInvalid, pool_->path(file),
+                 fmt::format("has token {} at offset {}, outside a vocabulary of {}", value,
+                             offset + index * width_, vocabulary_),
+                 fmt::format("set the vocabulary to at least {}", value + 1));
+}
+
+Status TokenStream::Sample(Fingerprint* fingerprint) const {
+  std::vector<std::byte> buffer;
   for (const Segment& segment : segments_) {
+    const uint64_t bytes = static_cast<uint64_t>(segment.count) * width_;
     // Names are left out: members find the same content under other paths.
     fingerprint->Add("");
-    fingerprint->AddSampled(segment.bytes);
+    fingerprint->Add(static_cast<int64_t>(bytes));
+    for (const Piece& piece : SamplePieces(bytes)) {
+      RM_ASSIGN(const std::span<const std::byte> view,
+                pool_->View(segment.file, segment.offset + piece.offset, piece.bytes, &buffer));
+      fingerprint->Add(view);
+      const size_t skip = piece.offset % width_;  // up to the first whole token
+      RM_TRY(Check(segment.file, segment.offset + piece.offset + skip,
+                   view.subspan(std::min(skip, view.size()))));
+    }
   }
+  return Ok();
 }
 
 }  // namespace ringmaster::data

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // TokenStream is the concatenation of the tokens of one or several files. Immutable after Open; thread-safe.
+//
+// Every token is below the vocabulary when it is used: Read checks each one that it returns. Open and Sample
+// find most bad files earlier, without reading all of a large one.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +13,7 @@
 
 #include "base/result.h"
 #include "worker/data/dataset.h"
-#include "worker/data/file_view.h"
+#include "worker/data/file_pool.h"
 #include "worker/data/fingerprint.h"
 
 namespace ringmaster::data {
@@ -18,26 +21,41 @@ namespace ringmaster::data {
 class TokenStream {
  public:
   // kText: a file, or all files below a folder; every byte is a token. kTokens: a .bin file, or all of a
-  // folder; little-endian 16-bit tokens, with or without the 256-number header of llm.c.
-  static Result<TokenStream> Open(Kind kind, const std::string& path, int vocabulary);
+  // folder; little-endian 16-bit tokens, with or without the 256-number header of llm.c. Checks all tokens of
+  // the files that `pool` holds in memory. REQUIRES: `pool` outlives the stream.
+  static Result<TokenStream> Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary);
 
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
-  // Copies tokens [position, position + out.size()).
-  void Copy(int64_t position, std::span<int32_t> out) const;
-  void AddTo(Fingerprint* fingerprint) const;
+  // Reads tokens [position, position + out.size()). Errors: kInvalid for a token outside the vocabulary; as
+  // FilePool::View.
+  Status Read(int64_t position, std::span<int32_t> out) const;
+  // Asks the kernel to read these tokens soon.
+  void Announce(int64_t position, int64_t count) const;
+  // Adds sizes and sampled content to the fingerprint, and checks the sampled tokens. Errors: as Read.
+  Status Sample(Fingerprint* fingerprint) const;
 
  private:
   struct Segment {
-    FileView file;
-    std::span<const std::byte> bytes;  // the part of the file with tokens
-    int64_t first = 0;                 // position of its first token in the stream
+    size_t file = 0;
+    uint64_t offset = 0;  // of its first token in the file
+    int64_t first = 0;    // position of its first token in the stream
+    int64_t count = 0;
   };
 
-  Status Append(FileView file, int vocabulary);
+  Status Append(size_t file);
+  Result<std::span<const std::byte>> View(const Segment& segment, int64_t token, int64_t count,
+                                          std::vector<std::byte>* buffer) const;
+  // Checks that the tokens at `offset` in the file are in the vocabulary.
+  Status Check(size_t file, uint64_t offset, std::span<const std::byte> tokens) const;
+  // Calls visit(segment, first token within it, count) for every segment that the range touches.
+  template <class Visit>
+  Status ForEachPart(int64_t position, int64_t count, const Visit& visit) const;
 
+  const FilePool* pool_ = nullptr;
   Kind kind_ = Kind::kText;
   std::string path_;
+  int vocabulary_ = 0;
   std::vector<Segment> segments_;
   int64_t size_ = 0;
   size_t width_ = 1;  // bytes per token

@@ -2,63 +2,204 @@
 
 #include "worker/trainer/reader.h"
 
+#include <algorithm>
 #include <numeric>
 #include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "worker/trainer/waiting.h"
 
 namespace ringmaster::trainer {
 namespace {
+
+constexpr size_t kMaxBuffers = 256;
+constexpr Duration kLongestPause = seconds(5);
+// How often a waiting step looks whether its generation has ended: that is a flag without a notification.
+constexpr Duration kCancelPeriod = milliseconds(5);
 
 template <class T>
 std::span<T> FirstOf(std::vector<T>& values, size_t count) {
   return std::span(values).first(count);
 }
 
+size_t Numbers(const data::Shape& shape) {
+  return static_cast<size_t>(shape.tokens ? shape.context : shape.channels * shape.height * shape.width);
+}
+
 }  // namespace
 
-MicroBatchReader::MicroBatchReader(const data::Dataset& dataset, int max_samples) : dataset_(dataset) {
+std::optional<Window> TrainingWindows::operator()() {
+  if (plan_.steps == 0 || plan_.first == plan_.end) return std::nullopt;
+  const data::Slice slice =
+      data::MicroBatch(plan_.samples, plan_.samples_per_step, plan_.micro_batches, next_);
+  const Window window{.split = data::Split::kTrain,
+                      .epoch = plan_.samples.epoch,
+                      .begin = plan_.samples.position + slice.begin,
+                      .end = plan_.samples.position + slice.end};
+  if (++next_ == plan_.end) {
+    next_ = plan_.first;
+    --plan_.steps;
+    const data::Cursor cursor{plan_.samples.epoch, plan_.samples.position};
+    plan_.samples = data::NextStep(data::Advance(cursor, plan_.samples, plan_.epoch_size),
+                                   plan_.samples_per_step, plan_.epoch_size);
+  }
+  return window;
+}
+
+MicroBatchReader::MicroBatchReader(const data::Dataset& dataset, const Options& options)
+    : dataset_(dataset), options_(options) {
   const data::Shape& shape = dataset.shape();
-  const auto samples = static_cast<size_t>(max_samples);
-  indices_.reserve(samples);
-  if (shape.tokens) {
-    tokens_.resize(samples * static_cast<size_t>(shape.context));
-    targets_.resize(tokens_.size());
-  } else {
-    images_.resize(samples * static_cast<size_t>(shape.channels * shape.height * shape.width));
-    targets_.resize(samples);
+  const auto samples = static_cast<size_t>(options.max_samples);
+  const size_t numbers = samples * Numbers(shape);
+  const size_t bytes = sizeof(float) * numbers + sizeof(int32_t) * (shape.tokens ? numbers : samples);
+  const size_t count = std::clamp(options.memory / std::max<size_t>(bytes, 1), size_t{2}, kMaxBuffers);
+  buffers_.resize(count);
+  free_.resize(count);
+  std::iota(free_.begin(), free_.end(), size_t{0});
+  thread_ = std::thread([this] { Run(); });
+}
+
+MicroBatchReader::~MicroBatchReader() {
+  {
+    const MutexLock lock(mutex_);
+    stop_ = true;
+  }
+  wanted_.NotifyAll();
+  thread_.join();
+}
+
+void MicroBatchReader::Start(WindowSequence sequence) {
+  {
+    const MutexLock lock(mutex_);
+    ++sequence_number_;
+    sequence_ = std::move(sequence);
+    for (const Ready& ready : ready_) free_.push_back(ready.buffer);
+    ready_.clear();
+    if (lent_.has_value()) free_.push_back(*std::exchange(lent_, std::nullopt));
+  }
+  wanted_.NotifyAll();
+}
+
+Result<engine::Batch> MicroBatchReader::Next(const std::atomic<bool>* cancel, agent::TrainerPage* page) {
+  MutexLock lock(mutex_);
+  if (lent_.has_value()) {
+    free_.push_back(*std::exchange(lent_, std::nullopt));
+    // The thread fills many buffers in one go: waking it for each would cost more than most reads.
+    if (free_.size() * 2 >= buffers_.size()) wanted_.NotifyAll();
+  }
+  if (ready_.empty()) {
+    const Waiting waiting(page, agent::Activity::kReading);
+    while (ready_.empty()) {
+      CHECK(reading_ || sequence_, "the sequence of micro-batches has ended");
+      if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
+        return Error{Code::kCancelled, "the generation ended while a step waited for data"};
+      ready_changed_.WaitUntil(lock, cancel != nullptr ? Now() + kCancelPeriod : kNever);
+    }
+  }
+  Ready next = std::move(ready_.front());
+  ready_.pop_front();
+  lent_ = next.buffer;
+  return std::move(next.batch);
+}
+
+void MicroBatchReader::Run() {
+  MutexLock lock(mutex_);
+  while (!stop_) {
+    std::optional<Window> window;
+    if (!free_.empty() && sequence_) {
+      window = sequence_();
+      if (!window.has_value()) {
+        sequence_ = nullptr;
+        ready_changed_.NotifyAll();
+      }
+    }
+    if (!window.has_value()) {
+      const uint64_t sequence = sequence_number_;
+      while (!stop_ && sequence == sequence_number_ && (!sequence_ || free_.size() * 2 < buffers_.size()))
+        wanted_.Wait(lock);
+      continue;
+    }
+    const size_t buffer = free_.back();
+    free_.pop_back();
+    reading_ = true;
+    const uint64_t sequence = sequence_number_;
+    lock.Unlock();
+    Result<engine::Batch> batch = ReadPatiently(*window, sequence, &buffers_[buffer]);
+    lock.Lock();
+    reading_ = false;
+    if (sequence != sequence_number_) {
+      free_.push_back(buffer);
+      continue;
+    }
+    if (!batch.ok()) sequence_ = nullptr;
+    ready_.push_back(Ready{buffer, std::move(batch)});
+    ready_changed_.NotifyAll();
   }
 }
 
-engine::Batch MicroBatchReader::Train(uint64_t seed, int64_t epoch, int64_t begin, int64_t end) {
-  const int64_t size = dataset_.size(data::Split::kTrain);
-  indices_.clear();
-  for (int64_t p = begin; p < end; ++p) indices_.push_back(data::Permute(seed, epoch, size, p));
-  return Fill(data::Split::kTrain);
+Result<engine::Batch> MicroBatchReader::ReadPatiently(const Window& window, uint64_t sequence,
+                                                      Buffer* buffer) {
+  const Time give_up = Now() + options_.patience;
+  Duration pause = options_.first_pause;
+  bool failed = false;
+  while (true) {
+    Result<engine::Batch> batch = Read(window, buffer);
+    if (batch.ok()) {
+      if (failed) log::Info("data: the storage can be read again");
+      return batch;
+    }
+    const Error& error = batch.error();
+    // The input is wrong. Restarts do not help, so the job must not repeat them.
+    if (error.code == Code::kCorrupt) return Error{Code::kInvalid, error.message};
+    if (error.code != Code::kUnavailable) return batch;
+    if (Now() >= give_up) return Error{Code::kGone, "data: " + error.message};
+    if (!failed) log::Warn("data: {}; trying again for {} s", error.message, ToSeconds(options_.patience));
+    failed = true;
+    if (!Pause(pause, sequence)) return batch;
+    pause = std::min(pause * 2, kLongestPause);
+  }
 }
 
-engine::Batch MicroBatchReader::Validation(int64_t begin, int64_t end) {
-  indices_.resize(static_cast<size_t>(end - begin));
-  std::iota(indices_.begin(), indices_.end(), begin);
-  return Fill(data::Split::kValidation);
+bool MicroBatchReader::Pause(Duration pause, uint64_t sequence) {
+  const Time end = Now() + pause;
+  MutexLock lock(mutex_);
+  while (!stop_ && sequence == sequence_number_) {
+    if (!wanted_.WaitUntil(lock, end)) return true;
+  }
+  return false;
 }
 
-engine::Batch MicroBatchReader::Fill(data::Split split) {
+Result<engine::Batch> MicroBatchReader::Read(const Window& window, Buffer* buffer) {
   const data::Shape& shape = dataset_.shape();
-  const size_t n = indices_.size();
-  engine::Batch batch;
-  batch.samples = static_cast<int>(n);
-  data::Buffers buffers;
+  const auto samples = static_cast<size_t>(window.end - window.begin);
+  CHECK(samples <= static_cast<size_t>(options_.max_samples), "{} samples in a micro-batch of {}", samples,
+        options_.max_samples);
+  const int64_t size = dataset_.size(window.split);
+  buffer->indices.clear();
+  for (int64_t p = window.begin; p < window.end; ++p)
+    buffer->indices.push_back(
+        window.split == data::Split::kTrain ? data::Permute(options_.seed, window.epoch, size, p) : p);
+  const size_t numbers = samples * Numbers(shape);
+  data::Buffers out;
+  const auto resize = [](auto* values, size_t count) {
+    if (values->size() < count) values->resize(count);
+    return FirstOf(*values, count);
+  };
   if (shape.tokens) {
-    const size_t tokens = n * static_cast<size_t>(shape.context);
-    buffers.tokens = FirstOf(tokens_, tokens);
-    buffers.targets = FirstOf(targets_, tokens);
+    out.tokens = resize(&buffer->tokens, numbers);
+    out.targets = resize(&buffer->targets, numbers);
   } else {
-    buffers.images = FirstOf(images_, n * static_cast<size_t>(shape.channels * shape.height * shape.width));
-    buffers.targets = FirstOf(targets_, n);
+    out.images = resize(&buffer->images, numbers);
+    out.targets = resize(&buffer->targets, samples);
   }
-  if (n > 0) dataset_.Read(split, indices_, buffers);
-  batch.tokens = buffers.tokens;
-  batch.images = buffers.images;
-  batch.targets = buffers.targets;
+  if (samples > 0) RM_TRY(dataset_.Read(window.split, buffer->indices, out));
+  engine::Batch batch;
+  batch.samples = static_cast<int>(samples);
+  batch.tokens = out.tokens;
+  batch.images = out.images;
+  batch.targets = out.targets;
   return batch;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "worker/compute/numerics/exact.h"
 #include "worker/compute/optimizer/optimizer.h"
@@ -27,7 +28,8 @@ Stepper::Stepper(const Parts& parts)
       layout_(parts.model->layout()),
       quantum_bits_(numerics::QuantumBits(parts.config->micro_batches)),
       limbs_(parts.config->wide_sums ? numerics::kMaxLimbs : 1),
-      reader_(*parts.dataset, parts.config->SamplesPerMicroBatch()),
+      reader_(*parts.dataset,
+              {.seed = parts.config->seed, .max_samples = parts.config->SamplesPerMicroBatch()}),
       queue_(parts.device) {}
 
 Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
@@ -193,10 +195,9 @@ Status Stepper::EnqueueGradients(const Communicators& comms, const data::StepSam
   const int end = FirstMicroBatch(config.micro_batches, comms.host->world(), comms.host->rank() + 1);
   RM_TRY(exponents_.Upload(parts_.device));
   RM_TRY(contributors_.Upload(parts_.device));
+  ReadFrom(samples, first, end);
   for (int v = first; v < end; ++v) {
-    const data::Slice slice = data::MicroBatch(samples, config.samples_per_step, config.micro_batches, v);
-    const engine::Batch batch = reader_.Train(config.seed, samples.epoch, samples.position + slice.begin,
-                                              samples.position + slice.end);
+    RM_ASSIGN(const engine::Batch batch, reader_.Next(cancel, parts_.page));
     Status taken;
     const auto take = [&](int bucket) {
       if (taken.ok()) taken = EnqueueBucket(comms, bucket, v == first, v + 1 == end);
@@ -205,9 +206,26 @@ Status Stepper::EnqueueGradients(const Communicators& comms, const data::StepSam
                                  take, cancel));
     RM_TRY(taken);
   }
+  const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
+  const data::Cursor cursor = data::Advance({samples.epoch, samples.position}, samples, epoch_size);
+  if (--reader_steps_ > 0)
+    reader_position_ = {data::NextStep(cursor, config.samples_per_step, epoch_size), first, end};
   if (comms.device != nullptr && comms.host->world() > 1) RM_TRY(queue_.Add(comms, contributors_));
   RM_TRY(maxima_.Download(parts_.device));
   return parts_.device->RecordSyncPoint();
+}
+
+void Stepper::ReadFrom(const data::StepSamples& samples, int first, int end) {
+  if (std::exchange(reader_position_, std::nullopt) == ReaderPosition{samples, first, end}) return;
+  const RunConfig& config = *parts_.config;
+  reader_steps_ = std::max(config.steps - parts_.state->step(), int64_t{1});
+  reader_.Start(TrainingWindows({.samples_per_step = config.samples_per_step,
+                                 .micro_batches = config.micro_batches,
+                                 .epoch_size = parts_.dataset->size(data::Split::kTrain),
+                                 .steps = reader_steps_,
+                                 .samples = samples,
+                                 .first = first,
+                                 .end = end}));
 }
 
 Status Stepper::EnqueueBucket(const Communicators& comms, int bucket_index, bool first, bool last) {

@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,8 +66,9 @@ class Stepper {
   static Result<std::unique_ptr<Stepper>> Create(const Parts& parts);
 
   // Runs one step. `wants_to_stop` returns this rank's vote for a stop after the step; it is called as late
-  // as possible. Errors: kInvalid when the gradient is not finite, so the job cannot continue; kGone when the
-  // device is lost; kCancelled and the fabric's errors when the generation has ended.
+  // as possible. Errors: kInvalid when the gradient is not finite or the data is wrong, so the job cannot
+  // continue; kGone when the device or the storage of the data is lost; kCancelled and the fabric's errors
+  // when the generation has ended.
   Result<StepResult> Run(const Communicators& comms, const std::atomic<bool>* cancel,
                          const std::function<bool()>& wants_to_stop);
 
@@ -76,6 +78,14 @@ class Stepper {
   }
 
  private:
+  // Where the reader is: at micro-batch `first` of the step `samples`. Unset within a step.
+  struct ReaderPosition {
+    data::StepSamples samples;
+    int first = 0;
+    int end = 0;
+    bool operator==(const ReaderPosition&) const = default;
+  };
+
   explicit Stepper(const Parts& parts);
 
   // Runs a step up to its commit with the current exponents. Its results are in `exchange`, norm_,
@@ -92,6 +102,8 @@ class Stepper {
                             ScalarExchange* exchange);
   Status EnqueueGradients(const Communicators& comms, const data::StepSamples& samples,
                           const std::atomic<bool>* cancel);
+  // Makes the reader continue with micro-batches [first, end) of this step, if it does not do so anyway.
+  void ReadFrom(const data::StepSamples& samples, int first, int end);
   Status EnqueueBucket(const Communicators& comms, int bucket, bool first, bool last);
   // Waits for the device's losses and maxima.
   Status CollectLosses(const Communicators& comms, ScalarExchange* exchange);
@@ -110,6 +122,8 @@ class Stepper {
   const int quantum_bits_;
   const int limbs_;  // of a sum
   MicroBatchReader reader_;
+  std::optional<ReaderPosition> reader_position_;
+  int64_t reader_steps_ = 0;  // that the reader still reads
   CommQueue queue_;
   std::span<float> gradients_;      // on the device: of one micro-batch, then the decoded sum
   HostDeviceBuffer<int32_t> sums_;  // exact numerics: sums of limbs_ integers over the owned micro-batches

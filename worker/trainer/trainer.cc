@@ -360,9 +360,11 @@ Status Trainer::RunSteps() {
 }
 
 Result<Validation> Trainer::Validate() {
-  return trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
-                           {state_->current().params, state_->version()}, comm_.get(),
-                           &parts_.channel->cancelled(), parts_.page);
+  auto validation = trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
+                                      {state_->current().params, state_->version()}, comm_.get(),
+                                      &parts_.channel->cancelled(), parts_.page);
+  if (!validation.ok() && validation.error().code == Code::kInvalid) fatal_ = validation.error().message;
+  return validation;
 }
 
 Status Trainer::Finish(bool finished) {

@@ -3,6 +3,7 @@
 #include "worker/trainer/validate.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "worker/compute/numerics/exact.h"
@@ -24,10 +25,18 @@ Result<Validation> Validate(const RunConfig& config, const data::Dataset& datase
   std::vector<int32_t> memory(static_cast<size_t>(ScalarExchange::Words(0, 3 * pieces)));
   ScalarExchange exchange(memory, 0, 3 * pieces);
   exchange.Clear(0);
-  MicroBatchReader reader(dataset, static_cast<int>(piece));
+  MicroBatchReader reader(dataset, {.max_samples = static_cast<int>(piece)});
+  reader.Start([p = int64_t{comm->rank()}, world = comm->world(), piece, pieces,
+                samples = result.samples]() mutable -> std::optional<Window> {
+    if (p >= pieces) return std::nullopt;
+    const Window window{
+        .split = data::Split::kValidation, .begin = p * piece, .end = std::min((p + 1) * piece, samples)};
+    p += world;
+    return window;
+  });
   for (int64_t p = comm->rank(); p < pieces; p += comm->world()) {
     if (cancel->load(std::memory_order_relaxed)) return Error{Code::kCancelled, "validation was interrupted"};
-    const engine::Batch batch = reader.Validation(p * piece, std::min((p + 1) * piece, result.samples));
+    RM_ASSIGN(const engine::Batch batch, reader.Next(cancel, page));
     RM_ASSIGN(const engine::Sums sums, model->Evaluate(params, batch));
     exchange.PutDouble(3 * p, sums.loss);
     exchange.Put(3 * p + 1, static_cast<uint64_t>(sums.correct));

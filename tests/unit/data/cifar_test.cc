@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "tests/unit/data/files.h"
 #include "worker/data/dataset.h"
 
@@ -42,13 +44,40 @@ TEST(Cifar, ReadsAcrossBatchBoundaries) {
   EXPECT_EQ(data.size(Split::kValidation), 2);
   std::vector<float> images(2 * 3072);
   std::vector<int32_t> targets(2);
-  data.Read(Split::kTrain, std::vector<int64_t>{2, 3}, {.images = images, .targets = targets});
+  ASSERT_TRUE(
+      data.Read(Split::kTrain, std::vector<int64_t>{2, 3}, {.images = images, .targets = targets}).ok());
   EXPECT_EQ(targets, (std::vector<int32_t>{2, 3}));
   EXPECT_EQ(images[0], (2.0F / 255.0F - 0.4914F) / 0.2470F);
   EXPECT_EQ(images[3072 + 1024], (4.0F / 255.0F - 0.4822F) / 0.2435F);
   EXPECT_EQ(images[2 * 3072 - 1], (5.0F / 255.0F - 0.4465F) / 0.2616F);
-  data.Read(Split::kValidation, std::vector<int64_t>{1, 0}, {.images = images, .targets = targets});
+  ASSERT_TRUE(
+      data.Read(Split::kValidation, std::vector<int64_t>{1, 0}, {.images = images, .targets = targets}).ok());
   EXPECT_EQ(targets, (std::vector<int32_t>{1, 0}));
+}
+
+TEST(Cifar, ALabelOutOfRangeInALargeFileIsFoundWhenItIsRead) {
+  const TempFolder folder;
+  const std::string path = folder.Write("data_batch_1.bin", "");
+  const uint64_t count = (70 << 20) / 3073;
+  std::filesystem::resize_file(path, count * 3073);
+  const int64_t bad = 9000;
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(bad * 3073);
+    file.put(10);
+  }
+  const auto opened = Dataset::Open(CifarConfig(folder));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  std::vector<float> images(3072);
+  std::vector<int32_t> targets(1);
+  const auto read = [&](int64_t index) {
+    return (*opened)->Read(Split::kTrain, std::vector<int64_t>{index},
+                           {.images = images, .targets = targets});
+  };
+  EXPECT_TRUE(read(bad - 1).ok());
+  const Status found = read(bad);
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.error().message, HasSubstr("data_batch_1.bin: label 10 of sample 9000 is out of range"));
 }
 
 TEST(Cifar, ErrorsNameTheProblem) {

@@ -52,11 +52,13 @@ TEST(IdxDataset, ReadsScaledImagesAndLabels) {
   EXPECT_EQ(data.size(Split::kValidation), 5);
   std::vector<float> images(2 * 6);
   std::vector<int32_t> targets(2);
-  data.Read(Split::kTrain, std::vector<int64_t>{17, 3}, {.images = images, .targets = targets});
+  ASSERT_TRUE(
+      data.Read(Split::kTrain, std::vector<int64_t>{17, 3}, {.images = images, .targets = targets}).ok());
   EXPECT_EQ(targets, (std::vector<int32_t>{7, 3}));
   EXPECT_EQ(images[0], (17.0F / 255.0F - 0.2860F) / 0.3530F);
   EXPECT_EQ(images[11], (3.0F / 255.0F - 0.2860F) / 0.3530F);
-  data.Read(Split::kValidation, std::vector<int64_t>{4, 0}, {.images = images, .targets = targets});
+  ASSERT_TRUE(
+      data.Read(Split::kValidation, std::vector<int64_t>{4, 0}, {.images = images, .targets = targets}).ok());
   EXPECT_EQ(targets, (std::vector<int32_t>{4, 0}));
 }
 
@@ -69,7 +71,9 @@ TEST(IdxDataset, HoldsOutSamplesWithoutTestFiles) {
   EXPECT_EQ((*opened)->size(Split::kValidation), 5);
   std::vector<float> images(6);
   std::vector<int32_t> targets(1);
-  (*opened)->Read(Split::kValidation, std::vector<int64_t>{0}, {.images = images, .targets = targets});
+  ASSERT_TRUE((*opened)
+                  ->Read(Split::kValidation, std::vector<int64_t>{0}, {.images = images, .targets = targets})
+                  .ok());
   EXPECT_EQ(targets[0], 15 % 10);
 }
 
@@ -128,6 +132,19 @@ TEST(IdxDataset, ErrorsNameTheProblem) {
   EXPECT_THAT(WhyNot(config, Code::kNotFound), HasSubstr("t10k-labels-idx1-ubyte[.gz]: does not exist"));
 }
 
+TEST(IdxDataset, LinksThatLeadNowhereAreNamed) {
+  const TempFolder folder;
+  WriteTrain(folder);
+  std::filesystem::create_symlink("/nowhere/test", folder.path() + "/t10k-images-idx3-ubyte");
+  EXPECT_THAT(WhyNot(IdxConfig(folder), Code::kNotFound),
+              HasSubstr("/t10k-images-idx3-ubyte: is a link to /nowhere/test, which does not exist"));
+  Config config = IdxConfig(folder);
+  config.path = folder.path() + "/link";
+  std::filesystem::create_symlink("/nowhere", config.path);
+  EXPECT_THAT(WhyNot(config, Code::kNotFound),
+              HasSubstr("/link: is a link to /nowhere, which does not exist"));
+}
+
 TEST(IdxDataset, MoreThanTenClassesWhenLabelsAreContiguous) {
   const TempFolder folder;
   std::string labels;
@@ -157,7 +174,8 @@ TEST(IdxDataset, ReadsTheFashionMnistPackage) {
   std::vector<float> image(28 * 28);
   std::vector<int32_t> target(1);
   for (int64_t i = 0; i < 60000; i += 20) {
-    (*opened)->Read(Split::kTrain, std::vector<int64_t>{i}, {.images = image, .targets = target});
+    ASSERT_TRUE(
+        (*opened)->Read(Split::kTrain, std::vector<int64_t>{i}, {.images = image, .targets = target}).ok());
     for (const float x : image) {
       sum += x;
       squares += double{x} * double{x};

@@ -7,14 +7,20 @@
 
 #include "base/rng.h"
 #include "tests/unit/data/files.h"
+#include "worker/data/gzip.h"
 
 namespace ringmaster::data {
 namespace {
 
 using testing::HasSubstr;
 
+// Parses a file, gzipped or not.
 Result<IdxArray> Parse(const std::string& file) {
-  return ParseIdx(std::as_bytes(std::span(file.data(), file.size())));
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(file.data(), file.size()));
+  if (LooksLikeGzip(bytes)) return ParseGzippedIdx(bytes);
+  RM_ASSIGN(const IdxHeader header, CheckIdx(bytes.first(std::min(bytes.size(), kIdxStart)), bytes.size()));
+  const auto values = bytes.subspan(header.bytes);
+  return IdxArray{header.dims, {values.begin(), values.end()}};
 }
 
 std::string WhyNotIdx(const std::string& file) {

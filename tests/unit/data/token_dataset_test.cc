@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <numeric>
 
 #include "base/rng.h"
@@ -34,7 +35,9 @@ struct Sample {
 Sample ReadOne(const Dataset& data, Split split, int64_t index) {
   const auto n = static_cast<size_t>(data.shape().context);
   Sample s{std::vector<int32_t>(n), std::vector<int32_t>(n)};
-  data.Read(split, std::vector<int64_t>{index}, {.tokens = s.tokens, .targets = s.targets});
+  const Status read =
+      data.Read(split, std::vector<int64_t>{index}, {.tokens = s.tokens, .targets = s.targets});
+  EXPECT_TRUE(read.ok()) << read.error().message;
   return s;
 }
 
@@ -75,7 +78,7 @@ TEST(Text, AFolderIsOneStreamInSortedOrder) {
   EXPECT_EQ(ReadOne(**opened, Split::kTrain, 2).targets, (std::vector<int32_t>{'h', 'i', 'g'}));
 }
 
-TEST(Text, LargeFilesAreMappedAndReadTheSame) {
+TEST(Text, PartsReadTheSameAsTheWhole) {
   const TempFolder folder;
   std::string text(3 << 20, ' ');
   SplitMix64 random(4);
@@ -173,6 +176,61 @@ TEST(Tokens, TheFingerprintOfAFolderDoesNotDependOnItsPath) {
   EXPECT_NE(of("/swapped"), base);
 }
 
+// A vocabulary below the range of the tokens must not cost a scan of all data at each start, and still no
+// token outside it may reach the model.
+TEST(Tokens, ATokenOutsideTheVocabularyInALargeFileIsFoundWhenItIsRead) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/large.bin";
+  folder.Write("large.bin", "");
+  std::filesystem::resize_file(path, (70 << 20));  // not held in memory; zeros without space on disk
+  const int64_t bad = 20'000'003;
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(bad * 2);
+    file.write(Tokens16({999}).data(), 2);
+  }
+  const auto opened = Dataset::Open(Make(Kind::kTokens, path, 16, 999));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  Sample s{std::vector<int32_t>(16), std::vector<int32_t>(16)};
+  const auto read = [&](int64_t index) {
+    return (*opened)->Read(Split::kTrain, std::vector<int64_t>{index},
+                           {.tokens = s.tokens, .targets = s.targets});
+  };
+  EXPECT_TRUE(read(bad / 16 - 1).ok());
+  const Status found = read(bad / 16);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, Code::kInvalid);
+  EXPECT_THAT(found.error().message,
+              AllOf(HasSubstr("large.bin: has token 999 at offset 40000006, outside a vocabulary of 999"),
+                    HasSubstr("at least 1000")));
+  EXPECT_TRUE(Dataset::Open(Make(Kind::kTokens, path, 16, 1000)).ok());
+}
+
+TEST(Tokens, ATokenOutsideTheVocabularyAtTheEndOfALargeFileIsFoundByOpen) {
+  const TempFolder folder;
+  const std::string path = folder.Write("large.bin", Tokens16({1, 2, 3}));
+  std::filesystem::resize_file(path, (70 << 20) - 2);
+  std::ofstream(path, std::ios::app | std::ios::binary).write(Tokens16({700}).data(), 2);
+  EXPECT_THAT(WhyNot(Make(Kind::kTokens, path, 16, 700), Code::kInvalid),
+              HasSubstr("has token 700 at offset 73400318, outside a vocabulary of 700"));
+}
+
+TEST(Text, AFileThatCannotBeReadIsNotLeftOut) {
+  const TempFolder folder;
+  folder.Write("a.txt", "some text for two samples");
+  folder.Write("b.md", "other text");
+  const Config config = Make(Kind::kText, folder.path(), 4);
+  std::filesystem::create_symlink("/nowhere/b.txt", folder.path() + "/b.txt");
+  EXPECT_THAT(WhyNot(config, Code::kNotFound),
+              AllOf(HasSubstr("/b.txt: is a link to /nowhere/b.txt, which does not exist"),
+                    HasSubstr("remove the link or restore the file")));
+  std::filesystem::remove(folder.path() + "/b.txt");
+  std::filesystem::create_symlink("loop.txt", folder.path() + "/loop.txt");
+  EXPECT_THAT(WhyNot(config, Code::kUnavailable), HasSubstr("/loop.txt: Too many levels of symbolic links"));
+  EXPECT_THAT(WhyNot(Make(Kind::kText, folder.path() + "/loop.txt", 4), Code::kUnavailable),
+              HasSubstr("/loop.txt: Too many levels of symbolic links"));
+}
+
 TEST(Text, ErrorsNameTheProblem) {
   const TempFolder folder;
   EXPECT_THAT(WhyNot(Make(Kind::kText, "", 4), Code::kInvalid), HasSubstr("path is empty"));
@@ -187,7 +245,8 @@ TEST(Text, ErrorsNameTheProblem) {
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.Write("z.bin", Tokens16({1, 2, 3, 4})), 4), Code::kInvalid),
               AllOf(HasSubstr("zero bytes"), HasSubstr("kind: tokens")));
   EXPECT_THAT(WhyNot(Make(Kind::kText, folder.Write("high", "abc\xc3\xa4"), 2, 128), Code::kInvalid),
-              AllOf(HasSubstr("has token 195"), HasSubstr("vocabulary of 128"), HasSubstr("at least 196")));
+              AllOf(HasSubstr("has token 195 at offset 3"), HasSubstr("vocabulary of 128"),
+                    HasSubstr("at least 196")));
   EXPECT_THAT(WhyNot(Make(Kind::kText, "/dev/zero", 4), Code::kInvalid), HasSubstr("not a regular file"));
   Config fraction = Make(Kind::kText, folder.Write("good", "abcdefgh"), 2);
   fraction.validation_fraction = 1;

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/data/file_pool.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "worker/data/folder.h"
+#include "worker/data/problem.h"
+
+namespace ringmaster::data {
+namespace {
+
+constexpr uint64_t kEndBytes = uint64_t{64} << 10;
+
+Result<Fd> OpenForReading(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.valid()) return fd;
+  const int why = errno;
+  if (why == ENOENT) {
+    return Problem(Code::kNotFound, path, WhyMissing(path, std::strerror(why)),
+                   "check the path, as the worker sees it");
+  }
+  return Problem(ErrnoError("", why).code, path, std::strerror(why), "make it readable for the worker");
+}
+
+Error Truncated(const std::string& path, uint64_t size, uint64_t offset, uint64_t bytes, uint64_t now) {
+  return Problem(
+      Code::kCorrupt, path,
+      fmt::format("was truncated while in use: it had {} bytes and now has {}, so that {} bytes at "
+                  "offset {} cannot be read",
+                  size, now, bytes, offset),
+      "restore the file and run again");
+}
+
+}  // namespace
+
+Result<size_t> FilePool::Add(const std::string& path) {
+  RM_ASSIGN(Fd fd, OpenForReading(path));
+  struct stat about {};
+  if (::fstat(fd.get(), &about) != 0) return ErrnoError("stat " + path, errno);
+  if (!S_ISREG(about.st_mode)) {
+    return Problem(Code::kInvalid, path, S_ISDIR(about.st_mode) ? "is a folder" : "is not a regular file",
+                   "give a file");
+  }
+  File file;
+  file.path = path;
+  file.size = static_cast<uint64_t>(about.st_size);
+  file.identity = {about.st_dev, about.st_ino, about.st_mtim.tv_sec, about.st_mtim.tv_nsec};
+  file.held = file.size <= limits_.held_bytes - std::min(held_bytes_, limits_.held_bytes);
+  if (file.held) {
+    file.bytes.resize(file.size);
+    RM_TRY(Read(fd.get(), file, 0, file.bytes));
+    held_bytes_ += file.size;
+  } else {
+    RM_ASSIGN(file.ends, HashEnds(fd.get(), file));
+  }
+  const bool held = file.held;
+  const size_t number = files_.size();
+  files_.push_back(std::move(file));
+  {
+    const MutexLock lock(mutex_);
+    open_.push_back(Open{});
+  }
+  if (!held) Keep(number, std::make_shared<const Fd>(std::move(fd)));
+  return number;
+}
+
+void FilePool::Replace(size_t number, std::vector<std::byte> bytes) {
+  Close(number);
+  File& file = files_[number];
+  if (file.held) held_bytes_ -= file.size;
+  file.size = bytes.size();
+  file.bytes = std::move(bytes);
+  file.held = true;
+  held_bytes_ += file.size;
+}
+
+Result<std::span<const std::byte>> FilePool::View(size_t number, uint64_t offset, size_t bytes,
+                                                  std::vector<std::byte>* buffer) const {
+  const File& file = files_[number];
+  CHECK(offset <= file.size && bytes <= file.size - offset, "{}: {} bytes at {} of {}", file.path, bytes,
+        offset, file.size);
+  if (file.held) return std::span<const std::byte>(file.bytes).subspan(offset, bytes);
+  if (buffer->size() < bytes) buffer->resize(bytes);
+  const std::span<std::byte> out = std::span(*buffer).first(bytes);
+  RM_ASSIGN(const std::shared_ptr<const Fd> fd, Acquire(number));
+  const Status read = Read(fd->get(), file, offset, out);
+  // The next attempt opens the path again: the handle of a network file system may be stale.
+  if (!read.ok() && read.error().code == Code::kUnavailable) Close(number);
+  RM_TRY(read);
+  return std::span<const std::byte>(out);
+}
+
+void FilePool::Announce(size_t number, uint64_t offset, uint64_t bytes) const {
+  if (files_[number].held) return;
+  const auto fd = Acquire(number);
+  if (!fd.ok()) return;  // the read that follows returns the error
+  ::posix_fadvise((*fd)->get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
+Result<std::shared_ptr<const Fd>> FilePool::Acquire(size_t number) const {
+  {
+    const MutexLock lock(mutex_);
+    Open& open = open_[number];
+    if (open.fd != nullptr) {
+      recent_.splice(recent_.begin(), recent_, open.use);
+      return open.fd;
+    }
+  }
+  RM_ASSIGN(std::shared_ptr<const Fd> fd, OpenAgain(files_[number]));
+  Keep(number, fd);
+  return fd;
+}
+
+void FilePool::Keep(size_t number, std::shared_ptr<const Fd> fd) const {
+  const MutexLock lock(mutex_);
+  Open& open = open_[number];
+  if (open.fd != nullptr) return;  // another thread was faster
+  if (recent_.size() >= limits_.open_files) {
+    open_[recent_.back()].fd.reset();  // a read in progress keeps it open until it ends
+    recent_.pop_back();
+  }
+  recent_.push_front(number);
+  open = {std::move(fd), recent_.begin()};
+}
+
+void FilePool::Close(size_t number) const {
+  const MutexLock lock(mutex_);
+  Open& open = open_[number];
+  if (open.fd == nullptr) return;
+  recent_.erase(open.use);
+  open.fd.reset();
+}
+
+// A file under the same path may be another one by now. The inode alone does not decide: some network file
+// systems number files again at each mount.
+Result<std::shared_ptr<const Fd>> FilePool::OpenAgain(const File& file) const {
+  auto opened = OpenForReading(file.path);
+  if (!opened.ok()) return Error{Code::kUnavailable, opened.error().message};
+  struct stat about {};
+  if (::fstat(opened->get(), &about) != 0)
+    return Error{Code::kUnavailable, ErrnoError("stat " + file.path, errno).message};
+  const auto size = static_cast<uint64_t>(about.st_size);
+  if (size < file.size) return Truncated(file.path, file.size, size, file.size - size, size);
+  const Identity identity{about.st_dev, about.st_ino, about.st_mtim.tv_sec, about.st_mtim.tv_nsec};
+  if (identity != file.identity) {
+    RM_ASSIGN(const uint64_t ends, HashEnds(opened->get(), file));
+    if (ends != file.ends) {
+      return Problem(Code::kCorrupt, file.path, "was replaced by a file with other content while in use",
+                     "restore the file and run again");
+    }
+  }
+  return std::make_shared<const Fd>(std::move(opened).value());
+}
+
+Status FilePool::Read(int fd, const File& file, uint64_t offset, std::span<std::byte> out) {
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int why = errno;
+      return Problem(
+          Code::kUnavailable, file.path,
+          fmt::format("{} bytes at offset {} cannot be read: {}", out.size(), offset, std::strerror(why)),
+          "check the storage");
+    }
+    if (got == 0) {
+      struct stat about {};
+      const auto now = ::fstat(fd, &about) == 0 ? static_cast<uint64_t>(about.st_size) : offset + done;
+      return Truncated(file.path, file.size, offset, out.size(), now);
+    }
+    done += static_cast<size_t>(got);
+  }
+  return Ok();
+}
+
+Result<uint64_t> FilePool::HashEnds(int fd, const File& file) {
+  std::vector<std::byte> end(std::min(file.size, kEndBytes));
+  RM_TRY(Read(fd, file, 0, end));
+  const uint64_t head = Hash64(end);
+  RM_TRY(Read(fd, file, file.size - end.size(), end));
+  return Hash64(end, head);
+}
+
+}  // namespace ringmaster::data

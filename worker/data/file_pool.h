@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// FilePool reads the files of a data set with explicit reads. Files are not mapped: a page fault on slow
+// storage would stop a thread without a word, and one behind the end of a truncated file raises SIGBUS.
+//
+// Files that fit into a common limit are copied into memory when they are added. Of the others, a limited
+// number is open at a time. A file keeps the size that it had when it was added: later growth is ignored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "base/result.h"
+
+namespace ringmaster::data {
+
+class FilePool {
+ public:
+  struct Limits {
+    uint64_t held_bytes = uint64_t{64} << 20;  // of all files that are held in memory
+    size_t open_files = 256;
+  };
+
+  FilePool() : FilePool(Limits{}) {}
+  explicit FilePool(const Limits& limits) : limits_(limits) {}
+  FilePool(const FilePool&) = delete;
+  FilePool& operator=(const FilePool&) = delete;
+
+  // Adds a file and returns its number. An empty file is no error. Errors: kNotFound; kForbidden; kInvalid
+  // when it is not a regular file; as Read. Not thread-safe.
+  Result<size_t> Add(const std::string& path);
+  // Replaces the bytes of a file by others, which stay in memory whatever the limit is (a compressed file and
+  // its content). Not thread-safe.
+  void Replace(size_t file, std::vector<std::byte> bytes);
+
+  const std::string& path(size_t file) const { return files_[file].path; }
+  uint64_t size(size_t file) const { return files_[file].size; }
+  bool held(size_t file) const { return files_[file].held; }
+
+  // Returns the `bytes` bytes from `offset` on: of the pool if the file is held, otherwise read into
+  // `buffer`. REQUIRES: they are within the size of the file. Errors: kUnavailable when the storage fails,
+  // which may pass; kCorrupt when the file was truncated or replaced by other content since it was added.
+  // Thread-safe.
+  Result<std::span<const std::byte>> View(size_t file, uint64_t offset, size_t bytes,
+                                          std::vector<std::byte>* buffer) const;
+
+  // Asks the kernel to read a range soon. Thread-safe.
+  void Announce(size_t file, uint64_t offset, uint64_t bytes) const;
+
+ private:
+  // What distinguishes one file from another under the same path.
+  struct Identity {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    int64_t changed_s = 0;
+    int64_t changed_ns = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  struct File {
+    std::string path;
+    uint64_t size = 0;
+    Identity identity;
+    uint64_t ends = 0;  // hash of both ends
+    bool held = false;
+    std::vector<std::byte> bytes;  // if held
+  };
+  struct Open {
+    std::shared_ptr<const Fd> fd;  // null: not open
+    std::list<size_t>::iterator use;
+  };
+
+  Result<std::shared_ptr<const Fd>> Acquire(size_t file) const;
+  void Keep(size_t file, std::shared_ptr<const Fd> fd) const;
+  void Close(size_t file) const;
+  Result<std::shared_ptr<const Fd>> OpenAgain(const File& file) const;
+  static Status Read(int fd, const File& file, uint64_t offset, std::span<std::byte> out);
+  static Result<uint64_t> HashEnds(int fd, const File& file);
+
+  const Limits limits_;
+  uint64_t held_bytes_ = 0;
+  std::vector<File> files_;
+  mutable Mutex mutex_;
+  mutable std::vector<Open> open_ RM_GUARDED_BY(mutex_);    // by file
+  mutable std::list<size_t> recent_ RM_GUARDED_BY(mutex_);  // the open files, last used first
+};
+
+}  // namespace ringmaster::data
