@@ -66,7 +66,7 @@ std::string TestCoordinator::address() const {
 std::optional<rendezvous::Hello> TestCoordinator::Accept() {
   if (!WaitReadable(listener_.get())) return std::nullopt;
   connection_ = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  decoder_ = {};
+  decoder_ = rendezvous::Decoder();
   const auto first = Next();
   if (!first || !std::holds_alternative<rendezvous::Hello>(*first)) return std::nullopt;
   auto hello = std::get<rendezvous::Hello>(*first);
