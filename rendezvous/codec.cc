@@ -103,7 +103,7 @@ void Visit(V& v, NewGeneration& m) {
   v("generation", m.generation), v.List("members", m.members, kMaxMembers);
   v.List("sources", m.sources, kMaxMembers), v.Count("startStep", m.start_step), v("stop", m.stop);
   v("paramsHash", m.params_hash), v("optimizerHash", m.optimizer_hash);
-  v("loader", m.loader), v.Count("checkpointFloor", m.checkpoint_floor);
+  v("fetchFirst", m.fetch_first), v("loader", m.loader), v.Count("checkpointFloor", m.checkpoint_floor);
 }
 template <class V>
 void Visit(V& v, Evict& m) {

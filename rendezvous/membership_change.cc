@@ -419,6 +419,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     newest_step_ = plan.start_step;
   }
 
+  int32_t staying_sources = 0;
   NewGeneration next;
   next.generation = change.generation;
   next.start_step = plan.start_step;
@@ -433,8 +434,11 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     const size_t i = index_of(&peer);
     if (std::binary_search(plan.sources.begin(), plan.sources.end(), i)) {
       next.sources.push_back(static_cast<int32_t>(rank));
+      if (!peer.leaving) ++staying_sources;
     }
   }
+  // Without enough members that have the state and stay (I5, min), training waits for those that fetch it.
+  next.fetch_first = stop || staying_sources < options_.min;
   // I3. Unreachable members are evicted: the job continues without them.
   std::vector<Peer*> out;
   for (auto& [agent, peer] : peers_) {

@@ -200,6 +200,9 @@ struct NewGeneration {
   // has received. 0 without a source.
   uint64_t params_hash = 0;
   uint64_t optimizer_hash = 0;
+  // Ranks that are not sources fetch the state before the first step. Otherwise they may fetch it while the
+  // sources train.
+  bool fetch_first = false;
   int32_t loader = 0;  // rank that loads, if there is no source
   // A checkpoint of this step is known to exist: the loader must not start from an older state. -1: none.
   int64_t checkpoint_floor = -1;

@@ -20,7 +20,7 @@ namespace ringmaster::trainer {
 
 class ScalarExchange {
  public:
-  enum Vote : int { kStopAtBoundary = 0, kVotes = 16 };
+  enum Vote : int { kStopAtBoundary = 0, kJoinPieces = 1, kVotes = 16 };
 
   static int64_t Words(int64_t maxima, int64_t numbers) { return kVotes + maxima + 2 * numbers; }
 
@@ -37,6 +37,9 @@ class ScalarExchange {
   }
 
   void Cast(Vote vote) { all_[static_cast<size_t>(vote)] = 1; }
+  // A vote with a number: the largest one wins.
+  void Cast(Vote vote, int32_t number) { all_[static_cast<size_t>(vote)] = number; }
+  int32_t Number(Vote vote) const { return all_[static_cast<size_t>(vote)]; }
   bool Voted(Vote vote) const { return all_[static_cast<size_t>(vote)] != 0; }
   std::span<int32_t> maxima() { return maxima_; }
 

@@ -2,6 +2,8 @@
 
 #include "worker/trainer/state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/hash.h"
@@ -57,7 +59,7 @@ Result<std::unique_ptr<TrainState>> TrainState::Create(device::Device* device, f
 }
 
 void TrainState::Commit() {
-  CHECK(present_);
+  CHECK(present_ || following_);
   current_ = 1 - current_;
   can_roll_back_ = true;
   ++step_;
@@ -92,15 +94,58 @@ Status TrainState::Adopt(int64_t step, const data::Cursor& cursor, double loss) 
   ++version_;
   can_roll_back_ = false;
   present_ = false;
+  following_ = false;
   RM_TRY(UploadMirror());
+  RM_TRY(HashCurrent());
+  present_ = true;
+  return Ok();
+}
+
+Status TrainState::HashCurrent() {
   const Image& image = images_[current_];
   const optimizer::ChunkHashes hashes = HashesOf(hashes_[current_].device);
   RM_TRY(device_->Hash(image.params, hashes.params));
   RM_TRY(device_->Hash(image.state0, hashes.state0));
   RM_TRY(device_->Hash(image.state1, hashes.state1));
-  RM_TRY(device_->Sync());
+  return device_->Sync();
+}
+
+void TrainState::Follow(int64_t step, const data::Cursor& cursor, double loss) {
+  images_[current_].cursor = cursor;
+  images_[current_].loss = loss;
+  step_ = step;
+  ++version_;
+  present_ = can_roll_back_ = false;
+  following_ = true;
+}
+
+Status TrainState::Complete(const Hashes& expected) {
+  CHECK(following_);
+  RM_TRY(HashCurrent());
+  following_ = can_roll_back_ = false;  // the other image is still in part garbage
   present_ = true;
-  return Ok();
+  ++version_;
+  RM_ASSIGN(const Hashes held, StateHashes());
+  if (held == expected) return Ok();
+  Discard();
+  return Error{Code::kCorrupt, fmt::format("the received state of step {} does not match its hashes", step_)};
+}
+
+std::vector<TrainState::Piece> TrainState::Pieces(size_t piece_bytes) {
+  mirrored_version_ = 0;
+  std::vector<Piece> pieces;
+  const size_t bytes = host_[current_].params.size_bytes();
+  for (size_t begin = 0; begin < bytes; begin += piece_bytes) {
+    Piece& piece = pieces.emplace_back();
+    for (const auto& [field, label] : kFields) {
+      const std::span<std::byte> host = std::as_writable_bytes(host_[current_].*field);
+      const std::span<std::byte> device = std::as_writable_bytes(images_[current_].*field);
+      if (host.empty()) continue;
+      const size_t count = std::min(piece_bytes, bytes - begin);
+      piece.push_back({host.subspan(begin, count), device.subspan(begin, count)});
+    }
+  }
+  return pieces;
 }
 
 Status TrainState::Initialise(const engine::Model& model, uint64_t seed) {
@@ -117,7 +162,7 @@ void TrainState::FillInitial(const engine::Model& model, uint64_t seed, const st
 }
 
 void TrainState::Discard() {
-  present_ = false;
+  present_ = following_ = false;
   can_roll_back_ = false;
 }
 

@@ -92,6 +92,19 @@ class TrainState {
   Result<std::vector<Part>> Parts();
   // Declares that the caller has filled the parts of the current image with the state of `step`.
   Status Adopt(int64_t step, const data::Cursor& cursor, double loss);
+  // For a member that gets the state piece by piece while the others train (join_transfer.h). Follow: the
+  // state is absent, but is at `step`, and Commit takes it along. Complete: the current image is filled.
+  // Errors: kCorrupt when its hashes are not `expected`; then the state is absent.
+  void Follow(int64_t step, const data::Cursor& cursor, double loss);
+  Status Complete(const Hashes& expected);
+  // A range of elements of the current image: the same range of every array, `piece_bytes` of each. The
+  // update of an element reads only this element of the arrays, so a piece that is complete stays so.
+  using Piece = std::vector<HostDeviceBuffer<std::byte>>;
+  // Returns the pieces of the current image, to copy some of them. Afterwards the host's copy of the image is
+  // regarded as overwritten.
+  std::vector<Piece> Pieces(size_t piece_bytes);
+  // Of the current image, without the pieces' arrays.
+  std::span<int32_t> Exponents() { return images_[current_].exponents; }
   // Sets the state before the first step.
   Status Initialise(const engine::Model& model, uint64_t seed);
   // The first half of Initialise: fills the host's copy, which Adopt(0, {}, 0) then takes. May run on another
@@ -109,6 +122,7 @@ class TrainState {
  private:
   TrainState(device::Device* device, optimizer::Kind kind) : device_(device), kind_(kind) {}
 
+  Status HashCurrent();
   // Copy the current image to its host memory, and back.
   Status UpdateMirror();
   Status UploadMirror();
@@ -123,6 +137,7 @@ class TrainState {
   uint64_t mirrored_version_ = 0;                     // version of the mirror's contents; 0: none
   int current_ = 0;
   bool present_ = false;
+  bool following_ = false;
   bool can_roll_back_ = false;
   int64_t step_ = 0;
   uint64_t version_ = 1;

@@ -58,9 +58,12 @@ Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
 }
 
 Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bool>* cancel,
-                                const std::function<bool()>& wants_to_stop) {
+                                const std::function<bool()>& wants_to_stop, JoinTransfer* join) {
   const RunConfig& config = *parts_.config;
   TrainState& state = *parts_.state;
+  join_ = join != nullptr && !join->done() ? join : nullptr;
+  owners_ = join_ != nullptr ? join_->owners() : comms.host->world();
+  owner_ = join_ != nullptr ? join_->owner() : comms.host->rank();
   const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
   const data::StepSamples samples =
       data::NextStep(state.current().cursor, config.samples_per_step, epoch_size);
@@ -68,13 +71,21 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
   std::ranges::copy(state.current().exponents, exponents.begin());
 
   ScalarExchange exchange(exchange_.host, static_cast<int64_t>(exponents.size()), config.micro_batches);
+  Status queued = join_ != nullptr ? join_->Enqueue(comms, &queue_, false) : Ok();
   while (true) {
     exchange.Clear(numerics::kZero);
-    RM_TRY(AttemptStep(comms, samples, cancel, wants_to_stop, &exchange));
+    const Status attempted = AttemptStep(comms, samples, cancel, wants_to_stop, &exchange);
+    RM_TRY(std::exchange(queued, Ok()));
+    RM_TRY(attempted);
     if (!overflowed_ || !finite_) break;
     // Some block exceeded its exponent (in the first step, every block). Take exponents that fit the maxima
     // and repeat the step.
     numerics::ExponentsForRedo(exchange.maxima(), exponents);
+  }
+
+  if (join_ != nullptr) {
+    RM_TRY(join_->Advance());
+    join_->Agree(exchange.Number(ScalarExchange::kJoinPieces));
   }
 
   std::vector<double> losses(static_cast<size_t>(config.micro_batches));
@@ -96,6 +107,17 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();
   return result;
+}
+
+Status Stepper::FinishJoin(const Communicators& comms, JoinTransfer* join) {
+  Status status = join->Enqueue(comms, &queue_, true);
+  {
+    const Waiting waiting(parts_.page);
+    KeepFirst(&status, queue_.Drain());
+  }
+  KeepFirst(&status, parts_.device->Sync());
+  RM_TRY(status);
+  return join->Advance();
 }
 
 Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples& samples,
@@ -131,7 +153,7 @@ Status Stepper::UpdateThenExchange(const Communicators& comms, const data::StepS
     KeepFirst(&status, queue_.Drain());
   }
   if (status.ok()) status = EnqueueUpdate(comms, samples);
-  KeepFirst(&status, CollectLosses(comms, exchange));
+  KeepFirst(&status, CollectLosses(exchange));
   {
     const Waiting waiting(parts_.page);
     if (status.ok()) status = Exchange(comms, wants_to_stop, exchange);
@@ -144,7 +166,7 @@ Status Stepper::ExchangeThenUpdate(const Communicators& comms, const data::StepS
                                    const std::atomic<bool>* cancel,
                                    const std::function<bool()>& wants_to_stop, ScalarExchange* exchange) {
   Status status = EnqueueGradients(comms, samples, cancel);
-  KeepFirst(&status, CollectLosses(comms, exchange));
+  KeepFirst(&status, CollectLosses(exchange));
   {
     const Waiting waiting(parts_.page);
     KeepFirst(&status, queue_.Drain());
@@ -158,6 +180,7 @@ Status Stepper::ExchangeThenUpdate(const Communicators& comms, const data::StepS
 Status Stepper::Exchange(const Communicators& comms, const std::function<bool()>& wants_to_stop,
                          ScalarExchange* exchange) {
   if (wants_to_stop()) exchange->Cast(ScalarExchange::kStopAtBoundary);
+  if (join_ != nullptr) exchange->Cast(ScalarExchange::kJoinPieces, join_->Propose());
   return exchange->Exchange(comms.host);
 }
 
@@ -169,12 +192,13 @@ void Stepper::CheckExponents(ScalarExchange* exchange) {
     numerics::ExponentsForNext(layout_, exchange->maxima(), parts_.state->step() + 1, next_exponents_);
 }
 
-Status Stepper::CollectLosses(const Communicators& comms, ScalarExchange* exchange) {
+Status Stepper::CollectLosses(ScalarExchange* exchange) {
   const Waiting waiting(parts_.page, agent::Activity::kDevice);
   const Status reached = parts_.device->WaitForSyncPoint();
   RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // even after a failure
   RM_TRY(reached);
-  const int first = FirstMicroBatch(parts_.config->micro_batches, comms.host->world(), comms.host->rank());
+  if (owner_ < 0) return Ok();
+  const int first = FirstMicroBatch(parts_.config->micro_batches, owners_, owner_);
   for (size_t i = 0; i < sums.size(); ++i) exchange->PutDouble(first + static_cast<int64_t>(i), sums[i].loss);
   return Ok();
 }
@@ -191,25 +215,24 @@ Status Stepper::EnqueueUpdate(const Communicators& comms, const data::StepSample
 Status Stepper::EnqueueGradients(const Communicators& comms, const data::StepSamples& samples,
                                  const std::atomic<bool>* cancel) {
   const RunConfig& config = *parts_.config;
-  const int first = FirstMicroBatch(config.micro_batches, comms.host->world(), comms.host->rank());
-  const int end = FirstMicroBatch(config.micro_batches, comms.host->world(), comms.host->rank() + 1);
   RM_TRY(exponents_.Upload(parts_.device));
   RM_TRY(contributors_.Upload(parts_.device));
-  ReadFrom(samples, first, end);
-  for (int v = first; v < end; ++v) {
-    RM_ASSIGN(const engine::Batch batch, reader_.Next(cancel, parts_.page));
-    Status taken;
-    const auto take = [&](int bucket) {
-      if (taken.ok()) taken = EnqueueBucket(comms, bucket, v == first, v + 1 == end);
-    };
-    RM_TRY(parts_.model->Enqueue({parts_.state->current().params, parts_.state->version()}, batch, gradients_,
-                                 take, cancel));
-    RM_TRY(taken);
+  if (owner_ < 0) {
+    // The gradient of no samples is zero: this rank takes part in the sums and adds nothing.
+    RM_TRY(EnqueueMicroBatch(comms, engine::Batch{}, true, true, cancel));
+  } else {
+    const int first = FirstMicroBatch(config.micro_batches, owners_, owner_);
+    const int end = FirstMicroBatch(config.micro_batches, owners_, owner_ + 1);
+    ReadFrom(samples, first, end);
+    for (int v = first; v < end; ++v) {
+      RM_ASSIGN(const engine::Batch batch, reader_.Next(cancel, parts_.page));
+      RM_TRY(EnqueueMicroBatch(comms, batch, v == first, v + 1 == end, cancel));
+    }
+    const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
+    const data::Cursor cursor = data::Advance({samples.epoch, samples.position}, samples, epoch_size);
+    if (--reader_steps_ > 0)
+      reader_position_ = {data::NextStep(cursor, config.samples_per_step, epoch_size), first, end};
   }
-  const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
-  const data::Cursor cursor = data::Advance({samples.epoch, samples.position}, samples, epoch_size);
-  if (--reader_steps_ > 0)
-    reader_position_ = {data::NextStep(cursor, config.samples_per_step, epoch_size), first, end};
   if (comms.device != nullptr && comms.host->world() > 1) RM_TRY(queue_.Add(comms, contributors_));
   RM_TRY(maxima_.Download(parts_.device));
   return parts_.device->RecordSyncPoint();
@@ -226,6 +249,17 @@ void Stepper::ReadFrom(const data::StepSamples& samples, int first, int end) {
                                  .samples = samples,
                                  .first = first,
                                  .end = end}));
+}
+
+Status Stepper::EnqueueMicroBatch(const Communicators& comms, const engine::Batch& batch, bool first,
+                                  bool last, const std::atomic<bool>* cancel) {
+  Status taken;
+  const auto take = [&](int bucket) {
+    if (taken.ok()) taken = EnqueueBucket(comms, bucket, first, last);
+  };
+  RM_TRY(parts_.model->Enqueue({parts_.state->current().params, parts_.state->version()}, batch, gradients_,
+                               take, cancel));
+  return taken;
 }
 
 Status Stepper::EnqueueBucket(const Communicators& comms, int bucket_index, bool first, bool last) {

@@ -35,6 +35,7 @@
 #include "worker/fabric/fabric.h"
 #include "worker/trainer/comm_queue.h"
 #include "worker/trainer/host_device_buffer.h"
+#include "worker/trainer/join_transfer.h"
 #include "worker/trainer/reader.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/scalar_exchange.h"
@@ -68,13 +69,17 @@ class Stepper {
   // Runs one step. `wants_to_stop` returns this rank's vote for a stop after the step; it is called as late
   // as possible. Errors: kInvalid when the gradient is not finite or the data is wrong, so the job cannot
   // continue; kGone when the device or the storage of the data is lost; kCancelled and the fabric's errors
-  // when the generation has ended.
+  // when the generation has ended. While `join`, which may be null, is not done, the step also sends pieces
+  // of the state to joining members.
   Result<StepResult> Run(const Communicators& comms, const std::atomic<bool>* cancel,
-                         const std::function<bool()>& wants_to_stop);
+                         const std::function<bool()>& wants_to_stop, JoinTransfer* join = nullptr);
 
-  // Returns the first of the contiguous micro-batches that `rank` owns.
-  static int FirstMicroBatch(int micro_batches, int world, int rank) {
-    return static_cast<int>(static_cast<int64_t>(micro_batches) * rank / world);
+  // Sends everything that is left of the state, between two steps.
+  Status FinishJoin(const Communicators& comms, JoinTransfer* join);
+
+  // Returns the first of the contiguous micro-batches that `owner` of `owners` owns.
+  static int FirstMicroBatch(int micro_batches, int owners, int owner) {
+    return static_cast<int>(static_cast<int64_t>(micro_batches) * owner / owners);
   }
 
  private:
@@ -104,9 +109,11 @@ class Stepper {
                           const std::atomic<bool>* cancel);
   // Makes the reader continue with micro-batches [first, end) of this step, if it does not do so anyway.
   void ReadFrom(const data::StepSamples& samples, int first, int end);
+  Status EnqueueMicroBatch(const Communicators& comms, const engine::Batch& batch, bool first, bool last,
+                           const std::atomic<bool>* cancel);
   Status EnqueueBucket(const Communicators& comms, int bucket, bool first, bool last);
   // Waits for the device's losses and maxima.
-  Status CollectLosses(const Communicators& comms, ScalarExchange* exchange);
+  Status CollectLosses(ScalarExchange* exchange);
   // Adds this rank's vote and reduces `exchange` over all ranks.
   Status Exchange(const Communicators& comms, const std::function<bool()>& wants_to_stop,
                   ScalarExchange* exchange);
@@ -133,7 +140,10 @@ class Stepper {
   HostDeviceBuffer<int32_t> exponents_;     // of this attempt
   HostDeviceBuffer<int32_t> contributors_;  // number of members whose gradients are in the sums
   HostDeviceBuffer<double> norm_;
-  bool overflowed_ = false;  // a block exceeded its exponent in this attempt
+  JoinTransfer* join_ = nullptr;  // of this step; null: every rank owns micro-batches
+  int owners_ = 1;                // ranks that own micro-batches in this step
+  int owner_ = 0;                 // this rank's index among them; -1: it owns none
+  bool overflowed_ = false;       // a block exceeded its exponent in this attempt
   bool finite_ = true;
   std::vector<int32_t> next_exponents_;  // of the next step
 };

@@ -41,6 +41,9 @@ constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
 constexpr size_t kMaxCheckpointText = 1024;  // of a status
+// In seconds. A member without micro-batches waits for the others' gradients during a whole step, which must
+// stay well below the deadline of a collective.
+constexpr double kLongStep = 20;
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
@@ -124,6 +127,7 @@ int Trainer::Run() {
 }
 
 void Trainer::Disconnect() {
+  join_.reset();
   device_comm_.reset();
   comm_.reset();
 }
@@ -224,12 +228,7 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
     }
   }
   RM_TRY(AgreeOnDevice(comm_.get(), sources.front(), parts_.device.get()));
-  std::vector<rendezvous::StepRecord> records = reporter_.kept();
-  RM_TRY(ShareState(comm_.get(), sources, state_.get(), &records));
-  if (std::ranges::find(sources, comm_->rank()) == sources.end()) {
-    reporter_.Restore(records);
-    if (!formed.sources.empty()) RM_TRY(CompareWithVote(formed));
-  }
+  if (sources.size() < formed.members.size()) RM_TRY(ShareWithJoining(formed, sources));
   auto made = parts_.device->Collectives(comm_.get(), &parts_.channel->cancelled());
   if (!made.ok()) {
     // Library versions differ: a retry does not help.
@@ -239,6 +238,50 @@ Status Trainer::Synchronize(const NewGeneration& formed) {
   device_comm_ = std::move(made).value();
   parts_.page->SetStep(state_->step());
   return Ok();
+}
+
+Status Trainer::ShareWithJoining(const NewGeneration& formed, const std::vector<int32_t>& sources) {
+  const bool has_state = std::ranges::find(sources, comm_->rank()) != sources.end();
+  // Rank 0 writes checkpoints and reports, so it must have the state. The first source decides for all.
+  uint64_t piece_bytes = 0;  // 0: at once
+  const bool steps_are_short = reporter_.last().has_value() && reporter_.last()->seconds < kLongStep;
+  if (comm_->rank() == sources.front() && !formed.fetch_first && steps_are_short &&
+      state_->step() < parts_.config.steps && std::ranges::find(sources, 0) != sources.end()) {
+    piece_bytes = JoinTransfer::PieceBytes(*state_);
+  }
+  RM_TRY(comm_->Broadcast(std::as_writable_bytes(std::span(&piece_bytes, 1)), sources.front()));
+  std::vector<rendezvous::StepRecord> records = reporter_.kept();
+  if (piece_bytes == 0) {
+    RM_TRY(ShareState(comm_.get(), sources, state_.get(), &records));
+    if (!has_state && !formed.sources.empty()) RM_TRY(CompareWithVote(formed));
+  } else {
+    RM_ASSIGN(join_, JoinTransfer::Begin(comm_.get(), sources, piece_bytes, state_.get(), &records));
+  }
+  if (!has_state) reporter_.Restore(records);
+  return Ok();
+}
+
+Status Trainer::FinishJoin() {
+  if (join_ == nullptr) return Ok();
+  RM_TRY(stepper_->FinishJoin({comm_.get(), device_comm_.get()}, join_.get()));
+  ReportJoin();
+  return Ok();
+}
+
+void Trainer::ReportJoin() {
+  if (join_->done()) {
+    log::Info("generation={} step={} every member has the state", comm_->generation(), state_->step());
+    reporter_.Note("");
+    join_.reset();
+    return;
+  }
+  constexpr double kMib = 1 << 20;
+  const std::string text =
+      fmt::format("{} of {} workers fetch the state: {:.0f} of {:.0f} MiB", comm_->world() - join_->owners(),
+                  comm_->world(), static_cast<double>(join_->bytes_sent()) / kMib,
+                  static_cast<double>(join_->bytes()) / kMib);
+  log::Info("generation={} step={} {}", comm_->generation(), state_->step(), text);
+  reporter_.Note(text);
 }
 
 // A source that changed after the members had voted would otherwise spread what it holds.
@@ -325,8 +368,9 @@ Status Trainer::RunSteps() {
   const RunConfig& config = parts_.config;
   while (state_->step() < config.steps) {
     parts_.page->SetActivity(Activity::kComputing);
-    auto result = stepper_->Run({comm_.get(), device_comm_.get()}, &channel.cancelled(),
-                                [&channel] { return channel.boundary_wanted(); });
+    auto result = stepper_->Run(
+        {comm_.get(), device_comm_.get()}, &channel.cancelled(),
+        [&channel] { return channel.boundary_wanted(); }, join_.get());
     if (!result.ok()) {
       if (result.error().code == Code::kInvalid) fatal_ = result.error().message;
       return result.error();
@@ -337,6 +381,7 @@ Status Trainer::RunSteps() {
                          ToSeconds(now - last_commit_)});
     last_commit_ = now;
     parts_.page->SetStep(state_->step());
+    if (join_ != nullptr) ReportJoin();
     ReportPublished();
     const bool due = !config.checkpoint_path.empty() && config.checkpoint_every_steps > 0 &&
                      state_->step() % config.checkpoint_every_steps == 0;
@@ -360,6 +405,7 @@ Status Trainer::RunSteps() {
 }
 
 Result<Validation> Trainer::Validate() {
+  RM_TRY(FinishJoin());
   auto validation = trainer::Validate(parts_.config, *parts_.dataset, parts_.model.get(),
                                       {state_->current().params, state_->version()}, comm_.get(),
                                       &parts_.channel->cancelled(), parts_.page);
@@ -368,6 +414,7 @@ Result<Validation> Trainer::Validate() {
 }
 
 Status Trainer::Finish(bool finished) {
+  RM_TRY(FinishJoin());
   reporter_.Flush();
   Done done;
   done.finished = finished;

@@ -55,6 +55,12 @@ class Trainer {
   Status CheckRdma();
   // Brings all members to the state at which the generation starts.
   Status Synchronize(const rendezvous::NewGeneration& formed);
+  // Copies the state to the members that lack it: at once, or during the next steps (join_).
+  Status ShareWithJoining(const rendezvous::NewGeneration& formed, const std::vector<int32_t>& sources);
+  // Sends the rest of the state to joining members, when all members must have it.
+  Status FinishJoin();
+  // Shows users how much of the state joining members have.
+  void ReportJoin();
   // Compares the state that this member fetched with the hashes of the members' vote.
   Status CompareWithVote(const rendezvous::NewGeneration& formed);
   // Collective: gets the first state on the rank `root`, and returns when it is there. `floor`: a checkpoint
@@ -92,6 +98,7 @@ class Trainer {
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<fabric::Communicator> comm_;
   std::unique_ptr<fabric::AsyncCommunicator> device_comm_;  // reduces device memory; uses comm_; may be null
+  std::unique_ptr<JoinTransfer> join_;                      // uses comm_; null: every member has the state
   std::unique_ptr<checkpoint::Writer> writer_;  // created when this member first writes a checkpoint
   struct WriterOpening {
     Result<std::unique_ptr<checkpoint::Writer>> opened{std::unique_ptr<checkpoint::Writer>()};

@@ -13,16 +13,6 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
-struct Head {
-  int64_t step = 0;
-  int64_t epoch = 0;
-  int64_t position = 0;
-  double loss = 0;
-  uint64_t params_hash = 0;
-  uint64_t optimizer_hash = 0;
-  uint64_t records = 0;  // that follow
-};
-
 // Members run the same build, so records are sent in their memory layout.
 static_assert(std::is_trivially_copyable_v<rendezvous::StepRecord>);
 constexpr uint64_t kMostRecords = 1 << 16;
@@ -40,18 +30,9 @@ Result<std::vector<std::span<std::byte>>> Pieces(TrainState* state) {
 }
 
 Status Serve(fabric::Communicator* comm, std::span<const int32_t> sources, size_t mine,
-             std::span<const int> receivers, TrainState* state,
+             std::span<const int32_t> receivers, TrainState* state,
              std::span<const rendezvous::StepRecord> records) {
-  const data::Cursor& cursor = state->current().cursor;
-  if (mine == 0) {
-    RM_ASSIGN(const TrainState::Hashes hashes, state->StateHashes());
-    const Head head = {state->step(), cursor.epoch,     cursor.position, state->current().loss,
-                       hashes.params, hashes.optimizer, records.size()};
-    for (const int receiver : receivers) {
-      RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
-      if (!records.empty()) RM_TRY(comm->Send(std::as_bytes(records), receiver));
-    }
-  }
+  if (mine == 0) RM_TRY(SendHead(comm, receivers, state, records));
   RM_ASSIGN(const auto pieces, Pieces(state));
   for (size_t p = mine; p < pieces.size(); p += sources.size()) {
     for (const int receiver : receivers) RM_TRY(comm->Send(pieces[p], receiver));
@@ -62,11 +43,7 @@ Status Serve(fabric::Communicator* comm, std::span<const int32_t> sources, size_
 Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state,
              std::vector<rendezvous::StepRecord>* records) {
   state->Discard();
-  Head head;
-  RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&head, 1)), sources[0]));
-  if (head.records > kMostRecords) return Error{Code::kCorrupt, "the header of a received state is invalid"};
-  records->resize(head.records);
-  if (!records->empty()) RM_TRY(comm->Receive(std::as_writable_bytes(std::span(*records)), sources[0]));
+  RM_ASSIGN(const StateHead head, ReceiveHead(comm, sources[0], records));
   RM_ASSIGN(const auto pieces, Pieces(state));
   for (size_t p = 0; p < pieces.size(); ++p) RM_TRY(comm->Receive(pieces[p], sources[p % sources.size()]));
   RM_TRY(state->Adopt(head.step, {head.epoch, head.position}, head.loss));
@@ -81,10 +58,33 @@ Status Fetch(fabric::Communicator* comm, std::span<const int32_t> sources, Train
 
 }  // namespace
 
+Status SendHead(fabric::Communicator* comm, std::span<const int32_t> receivers, TrainState* state,
+                std::span<const rendezvous::StepRecord> records) {
+  const data::Cursor& cursor = state->current().cursor;
+  RM_ASSIGN(const TrainState::Hashes hashes, state->StateHashes());
+  const StateHead head = {state->step(), cursor.epoch,     cursor.position, state->current().loss,
+                          hashes.params, hashes.optimizer, records.size()};
+  for (const int32_t receiver : receivers) {
+    RM_TRY(comm->Send(std::as_bytes(std::span(&head, 1)), receiver));
+    if (!records.empty()) RM_TRY(comm->Send(std::as_bytes(records), receiver));
+  }
+  return Ok();
+}
+
+Result<StateHead> ReceiveHead(fabric::Communicator* comm, int32_t source,
+                              std::vector<rendezvous::StepRecord>* records) {
+  StateHead head;
+  RM_TRY(comm->Receive(std::as_writable_bytes(std::span(&head, 1)), source));
+  if (head.records > kMostRecords) return Error{Code::kCorrupt, "the header of a received state is invalid"};
+  records->resize(head.records);
+  if (!records->empty()) RM_TRY(comm->Receive(std::as_writable_bytes(std::span(*records)), source));
+  return head;
+}
+
 Status ShareState(fabric::Communicator* comm, std::span<const int32_t> sources, TrainState* state,
                   std::vector<rendezvous::StepRecord>* records) {
   CHECK(!sources.empty());
-  std::vector<int> receivers;
+  std::vector<int32_t> receivers;
   for (int rank = 0; rank < comm->world(); ++rank) {
     if (std::ranges::find(sources, rank) == sources.end()) receivers.push_back(rank);
   }

@@ -46,6 +46,8 @@ void World::CheckPublished(size_t index, const NewGeneration& next) {
   if (size < coord.min && !next.stop) Fail(fmt::format("{} members, below min {}", size, coord.min));
   if (size > coord.max && !next.stop) Fail(fmt::format("{} members, above max {}", size, coord.max));
   if (next.sources.empty() != (next.start_step < 0)) Fail("sources and start_step do not fit");
+  if (!next.fetch_first && (next.stop || static_cast<int32_t>(next.sources.size()) < coord.min))
+    Fail("too few members have the state, and training does not wait for the others");
   std::set<std::string> in;
   for (const Member& member : next.members) {
     in.insert(member.id);

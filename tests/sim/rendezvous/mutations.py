@@ -127,4 +127,7 @@ MUTATIONS = [
     ("AnyoneLoads", "coordinator: does not choose the worker that has the checkpoint", [
         ("admission.cc", "std::rotate(staying->begin(), best, best + 1);", ";"),
     ]),
+    ("FetchNeverAwaited", "coordinator: trains while too few members have the state", [
+        ("membership_change.cc", "stop || staying_sources < options_.min", "false"),
+    ]),
 ]

@@ -181,6 +181,7 @@ void World::OnNewGeneration(size_t index, const NewGeneration& next) {
   trainer.rank = static_cast<size_t>(me - next.members.begin());
   trainer.generation = next;
   trainer.ready = trainer.saved = false;
+  trainer.following = -1;
   Ring& ring = rings_[next.generation];
   if (ring.generation.generation == 0) ring.generation = next;
   const bool source = std::find(next.sources.begin(), next.sources.end(),
@@ -212,6 +213,18 @@ void World::OnNewGeneration(size_t index, const NewGeneration& next) {
       if (agent.trainer.mode != Mode::kLoading || agent.trainer.generation->generation != generation) return;
       Load(index);
     });
+    return;
+  }
+  // As the first source decides: the state is large, and rank 0 has it.
+  const uint64_t draw = KeyedRandom(seed_, next.generation);
+  if (!next.fetch_first && next.sources.front() == 0 && next.start_step < plan_.total_steps &&
+      draw % 4 != 0) {
+    ring.joined_at = std::min(plan_.total_steps, next.start_step + 1 + static_cast<int64_t>(draw / 4 % 5));
+    trainer.state = {};
+    trainer.undo.reset();
+    corrupt_members_.erase(trainer.id);
+    trainer.following = next.start_step;
+    Ready(index);
     return;
   }
   trainer.mode = Mode::kFetching;
@@ -295,7 +308,7 @@ void World::Ready(size_t index) {
     if (trainer.rank == 0) Finish(index);
     return;
   }
-  if (trainer.state.step >= plan_.total_steps) {
+  if (trainer.step() >= plan_.total_steps) {
     trainer.mode = Mode::kFinal;
     if (trainer.rank == 0) Finish(index);
     return;
@@ -347,18 +360,20 @@ void World::Enter(size_t index) {
     return;
   }
   Ring& ring = rings_[trainer.generation->generation];
-  const int64_t step = trainer.state.step + 1;
+  const int64_t step = trainer.step() + 1;
   if (ring.step != step) {
     if (ring.step != 0 && (step != ring.step + 1 || ring.entered != ring.generation.members.size())) {
       Fail(fmt::format("members of one generation are at steps {} and {}", step, ring.step));
       return;
     }
     ring.step = step;
-    ring.entered = 0;
+    ring.entered = ring.computing = 0;
     ring.boundary = ring.mixed = false;
   }
-  if (ring.entered == 0) ring.content = trainer.state.content;
-  ring.mixed = ring.mixed || ring.content != trainer.state.content;
+  if (trainer.following < 0) {
+    if (ring.computing++ == 0) ring.content = trainer.state.content;
+    ring.mixed = ring.mixed || ring.content != trainer.state.content;
+  }
   ring.boundary = ring.boundary || (!trainer.answered && trainer.prepare->urgency == Urgency::kBoundary);
   if (ring.broken)
     FailOperation(index, trainer.generation->generation, Between(milliseconds(1), milliseconds(40)));
@@ -392,7 +407,13 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
   if (rings_[generation].broken && rng_.Chance(0.4)) {
     return FailOperation(index, generation, Duration(20'000));  // part of the sum never arrived
   }
+  if (trainer.following >= 0 && step < rings_[generation].joined_at) {
+    trainer.following = step;
+    AfterCommit(index, generation, step, boundary);
+    return;
+  }
   trainer.undo = trainer.state;
+  if (std::exchange(trainer.following, -1) >= 0) trainer.undo = {true, step - 1, Canon(step - 1)};
   if (plan_.no_undo > 0 && rng_.Chance(plan_.no_undo)) trainer.undo.reset();
   trainer.state = {true, step, content};
   Trace(fmt::format("{} commits step {}", trainer.id, step));
@@ -413,6 +434,12 @@ void World::Commit(size_t index, Generation generation, int64_t step, uint64_t c
       });
     }
   }
+  AfterCommit(index, generation, step, boundary);
+}
+
+// Pauses, ends, or begins the next step.
+void World::AfterCommit(size_t index, Generation generation, int64_t step, bool boundary) {
+  Trainer& trainer = agents_[index]->trainer;
   MaybeDieHere(index);
   if (!trainer.alive()) return;
   if (boundary) {

@@ -71,10 +71,13 @@ struct Ring {  // the trainers of one generation, coupled by their collectives
   NewGeneration generation;
   int64_t step = 0;  // being reduced; 0: none yet
   size_t entered = 0;
-  uint64_t content = 0;                        // the result of the reduction
-  bool mixed = false;                          // contributions from different states
-  bool boundary = false;                       // a member wants to pause after this step
-  bool broken = false;                         // a member is dead, or the network between them failed
+  uint64_t content = 0;   // the state from which the members compute
+  size_t computing = 0;   // members that entered and have the state
+  bool mixed = false;     // contributions from different states
+  bool boundary = false;  // a member wants to pause after this step
+  bool broken = false;    // a member is dead, or the network between them failed
+  int64_t joined_at =
+      0;  // step after which members that fetched while others trained have the state; 0: none
   std::vector<std::function<void()>> waiting;  // fetchers without a ready source
 };
 
@@ -90,6 +93,7 @@ struct Trainer {
   bool doomed = false;  // a fault or an order may end it
   State state;
   std::optional<State> undo;
+  int64_t following = -1;  // fetches while others train: the step that it has committed with them
   std::optional<Prepare> prepare;
   bool answered = true;
   Generation prepared = 0;
@@ -101,6 +105,7 @@ struct Trainer {
   std::deque<StepRecord> records;
   std::vector<std::function<void()>> backlog;  // while stopped or cut off
   bool alive() const { return mode != Mode::kGone; }
+  int64_t step() const { return following >= 0 ? following : state.step; }
 };
 
 struct Agent {
@@ -216,6 +221,7 @@ class World {
   void Ready(size_t agent);
   void Enter(size_t agent);
   void Commit(size_t agent, Generation generation, int64_t step, uint64_t content, bool boundary);
+  void AfterCommit(size_t agent, Generation generation, int64_t step, bool boundary);
   void Finish(size_t agent);
   void Report(size_t agent, size_t newest);
   Trainer* Find(const std::string& member, size_t* agent = nullptr);

@@ -46,7 +46,8 @@ std::vector<Message> OneOfEach() {
           Welcome{"j"},
           Prepare{kHuge, Urgency::kBoundary, true},
           Prepare{1, Urgency::kAbort, false},
-          NewGeneration{kHuge, {{"a.1", "p", "x"}, {"b.1", "q", "y"}}, {0, 1}, -1, true, kHuge, kHuge - 1},
+          NewGeneration{
+              kHuge, {{"a.1", "p", "x"}, {"b.1", "q", "y"}}, {0, 1}, -1, true, kHuge, kHuge - 1, true, 1, 7},
           Evict{"a.1", "late"},
           Exit{-1, "finished"},
           Facts{"NVIDIA H200", "580.95", "mlx5_0:1", {"gpu 0: hot", ""}},

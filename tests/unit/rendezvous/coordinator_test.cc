@@ -277,6 +277,48 @@ TEST_F(CoordinatorTest, BelowMinPausesAndResumesFromMemory) {
   EXPECT_EQ(Last<NewGeneration>(3)->sources, std::vector<int32_t>{0});
 }
 
+TEST_F(CoordinatorTest, TrainingWaitsForAFetchOnlyWithTooFewHolders) {
+  Make(2, 2, 3);
+  Form({1, 2});
+  EXPECT_TRUE(Last<NewGeneration>(1)->fetch_first);  // no member has the state
+  const auto join = [&](ConnectionId c) {
+    Join(c);
+    Pass(milliseconds(100));
+  };
+  join(3);
+  for (const ConnectionId c : {1, 2}) Answer(c, 5);
+  Answer(3, -1);
+  ASSERT_EQ(Last<NewGeneration>(3)->members.size(), 3u);
+  EXPECT_FALSE(Last<NewGeneration>(3)->fetch_first);  // the two others train meanwhile
+  EXPECT_EQ(Last<NewGeneration>(3)->params_hash, 5u);
+  // Two holders are lost: the last one is below min and does not train alone.
+  for (const ConnectionId c : {2, 3}) {
+    std::erase(alive_, c);
+    On(MessageFrom{c, Down{Id(c), "mutex", 137, ""}});
+  }
+  Pass(milliseconds(100));
+  Answer(1, 7);
+  join(4);
+  Answer(1, 7);
+  Answer(4, -1);
+  ASSERT_EQ(Last<NewGeneration>(4)->members.size(), 2u);
+  EXPECT_EQ(Last<NewGeneration>(4)->sources, std::vector<int32_t>{0});
+  EXPECT_TRUE(Last<NewGeneration>(4)->fetch_first);
+}
+
+TEST_F(CoordinatorTest, TheLastHolderThatLeavesIsFetchedFromFirst) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  On(MessageFrom{1, Leave{"drain"}});
+  Pass(milliseconds(100));
+  Answer(1, 5);
+  Answer(2, -1);  // it was still fetching
+  const auto next = Last<NewGeneration>(2);
+  EXPECT_EQ(next->members.size(), 2u);
+  EXPECT_EQ(next->sources, std::vector<int32_t>{0});
+  EXPECT_TRUE(next->fetch_first);
+}
+
 TEST_F(CoordinatorTest, AStopWaitsForTheCheckpoint) {
   Make(1, 2, 2);
   Form({1, 2});

@@ -107,6 +107,8 @@ struct Rank {
   std::atomic<bool> cancel{false};
   Outcome outcome;
   std::vector<rendezvous::StepRecord> records;
+  std::unique_ptr<JoinTransfer> join;
+  int joining_steps = 0;  // steps during which a member fetched the state
 
   explicit Rank(const RunConfig& from) : config(from) {
     dataset = OpenData(&config).value();
@@ -122,7 +124,9 @@ struct Rank {
   void Initialise() { ASSERT_TRUE(state->Initialise(*model, config.seed).ok()); }
   void Steps(int64_t until) {
     while (state->step() < until) {
-      const auto result = stepper->Run({comm.get()}, &cancel, [] { return false; });
+      if (join != nullptr && !join->done()) ++joining_steps;
+      const auto result = stepper->Run(
+          {comm.get()}, &cancel, [] { return false; }, join.get());
       ASSERT_TRUE(result.ok()) << result.error().message;
       outcome.losses.push_back(result->loss);
     }
@@ -245,6 +249,80 @@ TEST_P(EitherSum, JoinLossAndRollBackDoNotChangeTheBits) {
     EXPECT_EQ(rank->outcome.params, reference.params);
     EXPECT_EQ(rank->outcome.optimizer, reference.optimizer);
   }
+}
+
+constexpr size_t kPieceBytes = 1024;  // of each array; so small that a join takes several steps
+
+// Two members join while the others train: the bits are those of an undisturbed run, and a member that has
+// just fetched the state can be the source of the next one.
+TEST_P(Invariance, JoiningWhileOthersTrainDoesNotChangeTheBits) {
+  RunConfig config = Config();
+  const Outcome reference = Train(config, 1, 24);
+  Ranks ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  OnAll(&ranks, [](Rank* rank) {
+    if (rank->comm->rank() == 0) rank->Initialise();
+    ASSERT_TRUE(
+        ShareState(rank->comm.get(), std::vector<int32_t>{0}, rank->state.get(), &rank->records).ok());
+    rank->Steps(3);
+  });
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 2);
+  OnAll(&ranks, [](Rank* rank) {
+    const bool joins = rank->comm->rank() >= 2;
+    if (!joins) rank->records = {{.step = 3, .loss = 0.25}};
+    rank->join = JoinTransfer::Begin(rank->comm.get(), std::vector<int32_t>{0, 1}, kPieceBytes,
+                                     rank->state.get(), &rank->records)
+                     .value();
+    EXPECT_EQ(rank->records.size(), 1U);
+    EXPECT_EQ(rank->state->present(), !joins);
+    EXPECT_EQ(rank->join->owner(), joins ? -1 : rank->comm->rank());
+    rank->Steps(12);
+    EXPECT_GT(rank->joining_steps, 1);
+    EXPECT_TRUE(rank->join->done());
+    EXPECT_EQ(rank->join->owners(), 4);
+    ASSERT_TRUE(rank->state->present());
+  });
+  // The first two are lost. The next one joins with a transfer that ends between two steps.
+  ranks.erase(ranks.begin(), ranks.begin() + 2);
+  ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 3);
+  OnAll(&ranks, [](Rank* rank) {
+    rank->join = JoinTransfer::Begin(rank->comm.get(), std::vector<int32_t>{0, 1}, kPieceBytes,
+                                     rank->state.get(), &rank->records)
+                     .value();
+    ASSERT_TRUE(rank->stepper->FinishJoin({rank->comm.get()}, rank->join.get()).ok());
+    EXPECT_TRUE(rank->join->done());
+    rank->Steps(24);
+  });
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->outcome.params, reference.params);
+    EXPECT_EQ(rank->outcome.optimizer, reference.optimizer);
+    EXPECT_EQ(rank->state->StateHashes().value(), ranks[0]->state->StateHashes().value());
+  }
+}
+
+TEST(Membership, AJoiningMemberRefusesAStateThatChangedDuringItsTransfer) {
+  TempFolder folder;
+  const RunConfig config = Gpt(&folder);
+  Ranks ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  OnAll(&ranks, [](Rank* rank) {
+    const bool joins = rank->comm->rank() == 1;
+    if (!joins) rank->Initialise();
+    rank->join = JoinTransfer::Begin(rank->comm.get(), std::vector<int32_t>{0}, kPieceBytes,
+                                     rank->state.get(), &rank->records)
+                     .value();
+    if (!joins) rank->state->Pieces(kPieceBytes).front().front().host[17] ^= std::byte{1};
+    const Status finished = rank->stepper->FinishJoin({rank->comm.get()}, rank->join.get());
+    EXPECT_EQ(finished.ok(), !joins);
+    EXPECT_EQ(rank->state->present(), !joins);
+    if (joins) {
+      EXPECT_EQ(finished.error().code, Code::kCorrupt);
+    }
+  });
 }
 
 // The hashes that members compare are taken when a state is written. They are those of a member that fetches
