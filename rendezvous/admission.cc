@@ -161,8 +161,10 @@ void Coordinator::JudgeFatals(Time now) {
     return;
   }
   if (first_fatal_ == kNever) first_fatal_ = now;
-  // The workers of an earlier coordinator need a moment to connect.
-  const Time known = current_.generation == 0 ? HoldersDue() : now;
+  // The workers of an earlier coordinator need a moment to connect, and so do those that connected while this
+  // process was suspended.
+  Time known = current_.generation == 0 ? HoldersDue() : now;
+  if (woke_at_ != kNever) known = std::max(known, woke_at_ + options_.holder_grace);
   const bool all = !starting && now >= known && fatal.size() >= static_cast<size_t>(options_.target);
   const bool late = now >= first_fatal_ + options_.quorum_grace;
   const bool trained = current_.generation != 0 || options_.resumed;

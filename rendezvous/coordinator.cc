@@ -38,6 +38,7 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
   // agents were not silent, so the gap does not count.
   if (const Duration gap = now - last_on_; gap > options_.unresponsive_limit / 2) {
     ShiftTimes(gap);
+    woke_at_ = now;
   }
   last_on_ = now;
 
@@ -86,7 +87,8 @@ void Coordinator::ShiftTimes(Duration gap) {
     for (Participant& participant : change_->participants) shift(participant.deadline);
   }
   if (failed_operation_) shift(failed_operation_->due);
-  for (Time* time : {&abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_, &stepped_at_}) {
+  for (Time* time : {&abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_, &stepped_at_,
+                     &started_at_, &undecided_since_, &first_fatal_}) {
     shift(*time);
   }
 }

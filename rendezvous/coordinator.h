@@ -290,6 +290,7 @@ class Coordinator {
   std::string exit_reason_;
 
   Time started_at_ = kNever;
+  Time woke_at_ = kNever;  // when this process was last continued after a suspension
   Time last_on_ = kNever;
   Time silence_check_at_ = kNever;
   int64_t newest_step_ = 0;       // newest committed step, from records, statuses or Done

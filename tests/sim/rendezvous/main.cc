@@ -23,7 +23,7 @@ namespace {
 struct Flags {
   uint64_t seed = 1;
   uint64_t seeds = 1000;
-  uint64_t mutation_seeds = 5000;
+  uint64_t mutation_seeds = 20000;
   std::string mutation;
   bool trace = false;
 };
