@@ -37,8 +37,13 @@ class WaitForRootTest : public ::testing::Test {
     std::vector<std::thread> threads;
     for (int r = 0; r < kWorld; ++r) {
       threads.emplace_back([&, r] {
-        const auto comm = fabrics[static_cast<size_t>(r)]->Connect({1, r, addresses}).value();
         Status& end = ends[static_cast<size_t>(r)];
+        const auto connected = fabrics[static_cast<size_t>(r)]->Connect({1, r, addresses});
+        if (!connected.ok()) {  // the root has already given up
+          end = connected.error();
+          return;
+        }
+        const auto& comm = connected.value();
         end = WaitForRoot(comm.get(), 0, &cancel_, done);
         if (end.ok()) end = comm->Barrier();
         if (!end.ok()) fabrics[static_cast<size_t>(r)]->Abort(1);
