@@ -34,8 +34,9 @@ RM_CLONES void CopyLines(std::byte* dst, const std::byte* src, size_t lines) {
   for (size_t i = 0; i < std::min(kAhead, lines); ++i) Own(dst + i * kLine);
   for (size_t i = 0; i < lines; ++i, dst += kLine, src += kLine) {
     if (i + kAhead < lines) Own(dst + kAhead * kLine);
-    auto* to = reinterpret_cast<LooseWord*>(dst);
-    auto* from = reinterpret_cast<const LooseWord*>(src);
+    // Not `auto`: it would drop the attributes of the type.
+    LooseWord* const to = reinterpret_cast<LooseWord*>(dst);
+    const LooseWord* const from = reinterpret_cast<const LooseWord*>(src);
     const uint64_t a = from[0], b = from[1], c = from[2], d = from[3];
     const uint64_t e = from[4], f = from[5], g = from[6], h = from[7];
     to[0] = a;
