@@ -281,8 +281,9 @@ TEST_P(Invariance, JoiningWhileOthersTrainDoesNotChangeTheBits) {
     rank->Steps(12);
     EXPECT_GT(rank->joining_steps, 1);
     // How many pieces a step takes depends on their speed: nine steps are too few for instrumented code.
-    if (!rank->join->done())
+    if (!rank->join->done()) {
       ASSERT_TRUE(rank->stepper->FinishJoin({rank->comm.get()}, rank->join.get()).ok());
+    }
     EXPECT_TRUE(rank->join->done());
     EXPECT_EQ(rank->join->owners(), 4);
     ASSERT_TRUE(rank->state->present());
