@@ -1,50 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Which workers the coordinator admits: fingerprints, trainers that cannot start, checkpoints.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
-#include "rendezvous/coordinator.h"
+#include "tests/unit/rendezvous/coordinator_rig.h"
 
 namespace ringmaster::rendezvous {
 namespace {
 
 const Fingerprints kUsual = {"job", "data-a", "cpu avx512"};
 
-class AdmissionTest : public testing::Test {
+class AdmissionTest : public CoordinatorTest {
  protected:
-  void Make(int32_t min, int32_t target) {
-    options_.job = "default/job";
-    options_.min = min;
-    options_.target = options_.max = target;
-    options_.term = 1;
-    coordinator_.emplace(options_);
-    On(TimePassed{});
-  }
-  void On(const CoordinatorEvent& event) {
-    coordinator_->On(event, now_);
-    for (CoordinatorOutput& output : coordinator_->Take()) {
-      if (auto* send = std::get_if<SendTo>(&output)) sent_.push_back(std::move(*send));
-    }
-  }
-  void Pass(Duration duration) {
-    const Time until = now_ + duration;
-    while (coordinator_->next_wakeup() <= until) {
-      now_ = std::max(now_, coordinator_->next_wakeup());
-      for (const ConnectionId c : connected_) On(MessageFrom{c, Ping{}});
-      On(TimePassed{});
-    }
-    now_ = until;
-  }
+  void Make(int32_t min, int32_t target) { CoordinatorTest::Make(min, target, target); }
   void Connect(ConnectionId c) {
-    connected_.push_back(c);
+    alive_.push_back(c);
     Hello hello = {"default/job", "pod-" + std::to_string(c), "agent-" + std::to_string(c), ""};
     hello.node = "node-" + std::to_string(c);
     On(AgentConnected{c, hello});
   }
   void Join(ConnectionId c, const Fingerprints& fingerprints = kUsual, int start = 1) {
-    if (std::ranges::find(connected_, c) == connected_.end()) Connect(c);
+    if (std::ranges::find(alive_, c) == alive_.end()) Connect(c);
     On(MessageFrom{c, rendezvous::Join{Id(c, start), "x", fingerprints}});
   }
   void CannotStart(ConnectionId c, int start = 1) {
@@ -52,14 +28,6 @@ class AdmissionTest : public testing::Test {
   }
   static std::string Id(ConnectionId c, int start = 1) {
     return "agent-" + std::to_string(c) + "." + std::to_string(start);
-  }
-  template <class T>
-  std::optional<T> Last(ConnectionId c) {
-    for (auto it = sent_.rbegin(); it != sent_.rend(); ++it) {
-      if (it->connection != c) continue;
-      if (const T* found = std::get_if<T>(&it->message)) return *found;
-    }
-    return std::nullopt;
   }
   // Answers the newest Prepare. `step` -1: no state.
   void Answer(ConnectionId c, int64_t step = -1, int64_t checkpoint = -1, int start = 1) {
@@ -83,12 +51,6 @@ class AdmissionTest : public testing::Test {
     On(MessageFrom{c, progress});
   }
   const Report& report() const { return coordinator_->report(); }
-
-  CoordinatorOptions options_;
-  std::optional<Coordinator> coordinator_;
-  Time now_{};
-  std::vector<SendTo> sent_;
-  std::vector<ConnectionId> connected_;
 };
 
 TEST_F(AdmissionTest, TheMajorityRefusesTheOneWithOtherDataByName) {
