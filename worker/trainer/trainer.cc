@@ -41,9 +41,6 @@ constexpr Duration kLongestSavePause = seconds(15);
 // How long training waits, when a checkpoint is due, for the previous one to be written.
 constexpr Duration kCheckpointPatience = seconds(1);
 constexpr size_t kMaxCheckpointText = 1024;  // of a status
-// In seconds. A member without micro-batches waits for the others' gradients during a whole step, which must
-// stay well below the deadline of a collective.
-constexpr double kLongStep = 20;
 constexpr int kExitInternal = 70;
 constexpr int kExitBadInput = 64;
 constexpr int kExitMemory = 71;
@@ -244,9 +241,8 @@ Status Trainer::ShareWithJoining(const NewGeneration& formed, const std::vector<
   const bool has_state = std::ranges::find(sources, comm_->rank()) != sources.end();
   // Rank 0 writes checkpoints and reports, so it must have the state. The first source decides for all.
   uint64_t piece_bytes = 0;  // 0: at once
-  const bool steps_are_short = reporter_.last().has_value() && reporter_.last()->seconds < kLongStep;
-  if (comm_->rank() == sources.front() && !formed.fetch_first && steps_are_short &&
-      state_->step() < parts_.config.steps && std::ranges::find(sources, 0) != sources.end()) {
+  if (comm_->rank() == sources.front() && !formed.fetch_first && state_->step() < parts_.config.steps &&
+      std::ranges::find(sources, 0) != sources.end()) {
     piece_bytes = JoinTransfer::PieceBytes(*state_);
   }
   RM_TRY(comm_->Broadcast(std::as_writable_bytes(std::span(&piece_bytes, 1)), sources.front()));

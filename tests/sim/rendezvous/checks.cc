@@ -128,6 +128,12 @@ void World::CheckNotLost(const Coord& coord, const NewGeneration& next) {
     const auto out = coord.was_member.find(trainer.id);
     if (out != coord.was_member.end() && out->second) continue;
     if (coord.evicted.contains(trainer.id) || corrupt_members_.contains(trainer.id)) continue;
+    // Of two states of one step that differ, neither is known to be the right one, even when only the right
+    // one is left: a checkpoint is safe, a guess is not.
+    const auto outvoted = coord.outvoted.find(trainer.id);
+    if (outvoted != coord.outvoted.end() && outvoted->second.step == trainer.state.step &&
+        outvoted->second.content == trainer.state.content)
+      continue;
     if (coord.released.contains(trainer.id)) continue;
     if (agent.core->member() != trainer.id) continue;  // its agent treats it as dead
     // The new coordinator cannot know agents that are still connected to its predecessor (leases keep two

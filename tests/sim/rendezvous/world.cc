@@ -148,6 +148,11 @@ void World::Perform(size_t index) {
         coord.last_record = record.step;
       }
     } else if (const auto* line = std::get_if<EventLine>(&output)) {
+      for (const Pod& pod : pods_) {
+        if (!pod.agent || !line->text.starts_with(pod.name + " failed (corrupt)")) continue;
+        const Trainer& trainer = agents_[*pod.agent]->trainer;
+        coord.outvoted[trainer.id] = trainer.state;
+      }
       Trace("  -- " + line->text);
     } else {
       changed = true;

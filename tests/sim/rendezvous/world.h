@@ -158,6 +158,7 @@ struct Coord {
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
+  std::map<std::string, State> outvoted;  // by id: a state that it called corrupt
   std::set<std::string> released;  // ids that got Exit, or were unreachable when a generation was published
   std::map<std::string, bool> was_member;  // id -> it was left out of a later generation that had room
   int64_t last_record = 0;
