@@ -95,7 +95,10 @@ void World::CheckResets(const Ring& before, const NewGeneration& next) {
     size_t index = 0;
     if (Find(member.id, &index) == nullptr) return false;
     const Agent& agent = *agents_[index];
-    return !agent.stopped && !agent.trainer.stopped && !pods_[agent.pod].cut_off &&
+    // An outage that lasted is a loss. The change that it causes does not wait for others that are away too.
+    const bool is_recent = agent.in_outage || now_ - agent.outage_until < seconds(1);
+    const bool was_lost = is_recent && now_ - agent.outage_since > milliseconds(450);
+    return !agent.stopped && !agent.trainer.stopped && !pods_[agent.pod].cut_off && !was_lost &&
            now_ - agent.faulted_at > seconds(3);
   });
   if (before.broken || !all_well) return;
