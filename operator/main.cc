@@ -68,21 +68,16 @@ class Notifier {
   Fd fd_;
 };
 
-// Counts restarts, ends and first steps of a job from two statuses in a row. Only the leader calls it, so
-// each is counted once.
-void CountJobChange(serve::Metrics& metrics, const kube::JobRecord& before, const kube::JobRecord& after) {
-  const core::Ledger& was = before.status.ledger;
-  const core::Ledger& is = after.status.ledger;
-  const int32_t charged = is.restarts.charged - was.restarts.charged;
-  for (int32_t i = was.restarts.total; i < is.restarts.total; ++i)
-    metrics.Restarted(i - was.restarts.total < charged);
-  if (!before.status.ended() && after.status.ended())
-    metrics.JobEnded(is.outcome == core::Outcome::kSucceeded, core::ReasonName(is.outcome_reason));
-  const auto stepped = [](const kube::JobRecord& job) {
-    return job.spec->job.native && (job.status.ledger.time_accounting == core::TimeAccounting::kProductive ||
-                                    job.status.ledger.goodput.productive > Duration{0});
-  };
-  if (stepped(after) && !stepped(before)) metrics.FirstStep(Now() - after.created);
+// Counts what a status write adds to the counts of the job. Only the leader writes, so each is counted once.
+void CountWrite(serve::Metrics& metrics, const kube::JobRecord& job, const core::JobCounts& before,
+                const core::Status& status) {
+  const core::JobCounts after = core::JobCountsOf(job.spec->job, status);
+  const int32_t charged = after.charged - before.charged;
+  for (int32_t i = before.restarts; i < after.restarts; ++i) metrics.Restarted(i - before.restarts < charged);
+  if (after.ended && !before.ended)
+    metrics.JobEnded(status.ledger.outcome == core::Outcome::kSucceeded,
+                     core::ReasonName(status.ledger.outcome_reason));
+  if (after.stepped && !before.stepped) metrics.FirstStep(Now() - job.created);
 }
 
 Result<kube::ClientConfig> LoadClientConfig(const Flags& flags) {
@@ -184,9 +179,8 @@ class Operator {
       recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
     };
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
-    options.on_job = [this](const kube::JobRecord& before, const kube::JobRecord& after) {
-      if (lease_.MayWrite()) CountJobChange(metrics_, before, after);
-    };
+    options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,
+                               const core::Status& status) { CountWrite(metrics_, job, before, status); };
     options.on_watch_failure = [](const kube::Resource& resource, const Error& error) {
       log::Warn("watch={} error={}", resource.plural, error.message);
     };

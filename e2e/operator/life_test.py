@@ -219,7 +219,7 @@ class Life(unittest.TestCase):
             self.assertGreater(after[name], before[name], name)
         self.assertGreater(operator.metric("ringmaster_jobs_ended_total", outcome="Succeeded", reason="AllPodsSucceeded"), 0)
         self.assertGreaterEqual(operator.metric("ringmaster_cached_objects", kind="nodes"), 4)
-        self.assertEqual(operator.metric("ringmaster_jobs", phase="Running"), 0)
+        c.wait(lambda: operator.metric("ringmaster_jobs", phase="Running") == 0, "the watch delivers the end")
 
     def test_config_is_accepted(self):
         """The API server accepts config/operator.yaml in a namespace with the strictest Pod Security level, and its Service

@@ -42,6 +42,7 @@
 #include "base/mutex.h"
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
+#include "operator/core/job_counts.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
@@ -65,8 +66,10 @@ class KubeBackend final : public control::Backend {
     std::function<bool()> may_write = [] { return true; };
     std::function<void(const control::Key&, const core::SetGang&)> on_gang;
     std::function<void(const control::Key&, const std::string& uid, const core::Event&)> on_event;
-    // Called when the spec or the status of a job has changed.
-    std::function<void(const JobRecord& before, const JobRecord& after)> on_job;
+    // Called before a status is written that raises the counts of the job: a client that can read the status
+    // can read what was counted of it. A write that is repeated is counted once.
+    std::function<void(const JobRecord& job, const core::JobCounts& before, const core::Status& status)>
+        on_counts;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
     PortRange host_ports{20000, 10000};  // shared by all jobs on hostNetwork
     Watcher::Options watch;
@@ -125,6 +128,7 @@ class KubeBackend final : public control::Backend {
     PortRange ports;  // allocated by this process
     std::optional<core::Refusal> preflight;
     std::string preflight_inputs;  // what `preflight` was computed from
+    core::JobCounts counted;       // passed to on_counts
   };
 
   // Hooks of the stores.
@@ -156,6 +160,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
+  void Count(const Job& job, const core::Status& status);
   class Preparation;
   class Release;
   class ReadThroughRequest;

@@ -35,6 +35,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
                           Done done) {
   if (!write.if_revision)
     return done(Error{Code::kConflict, "job " + write.key.ToString() + ": a status write needs a revision"});
+  Count(job, action.status);
   const api::Status status = EncodeStatus(action.status, job->ToApi(), options_.clock);
   // The server takes everything except the status from the stored object. A patch costs it more: it encodes
   // and decodes the whole job first.
@@ -52,6 +53,22 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
                    done(RevisionOf(*result));
                  }),
                  ApiClient::Response::kMetadata);
+}
+
+// The view learns of the write after clients of the API server do, so it cannot be what is counted.
+void KubeBackend::Count(const Job& job, const core::Status& status) {
+  if (!options_.on_counts) return;
+  core::JobCounts before;
+  core::JobCounts after;
+  {
+    MutexLock lock(mutex_);
+    core::JobCounts& counted = StateOf(*job).counted;
+    counted.Raise(core::JobCountsOf(job->spec->job, job->status));  // counted by the process that wrote it
+    before = counted;
+    counted.Raise(core::JobCountsOf(job->spec->job, status));
+    after = counted;
+  }
+  if (after != before) options_.on_counts(*job, before, status);
 }
 
 Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) const {

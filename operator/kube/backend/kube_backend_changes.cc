@@ -24,13 +24,10 @@ bool SameFacts(const core::NodeFacts& a, const core::NodeFacts& b) {
 }  // namespace
 
 void KubeBackend::OnJob(const Job& before, const Job& after) {
-  const Job& job = after ? after : before;
-  const std::string name = job->key.ToString();
+  const std::string name = (after ? after : before)->key.ToString();
   if (!after) {
     MutexLock lock(mutex_);
     job_states_.erase(name);
-  } else if (before && before->uid == after->uid && options_.on_job) {
-    options_.on_job(*before, *after);
   }
   Notify(name);
 }
