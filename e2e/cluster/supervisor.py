@@ -44,7 +44,7 @@ class PortTaken(Exception):
 
 
 class KwokRace(Exception):
-    """kwok ended at start by a race of its own: its first node and its first pod write one unguarded map of its
+    """kwok ended at start by a race inside it: its first node and its first pod write one unguarded map of its
     expression library (easycel 0.6.0, typeTraitMap), which Go answers with a fatal error."""
 
 
