@@ -391,7 +391,10 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
     Publish(change, plan, peers_of(staying), false, now, loader);
     return;
   }
-  ReleaseLeavers();
+  // Not those that this change did not ask: a worker that is just connecting again may have the only state.
+  for (const Participant& participant : change.participants) {
+    if (participant.peer->leaving) ReleasePeer(*participant.peer);
+  }
   AddEvent(EventKind::kPaused, "paused: " + std::to_string(staying.size()) + " of at least " +
                                    std::to_string(min) + " workers are ready");
 }

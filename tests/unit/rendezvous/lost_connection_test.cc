@@ -96,6 +96,38 @@ TEST_F(CoordinatorTest, TheEndOfAPodIsALossAtOnce) {
   EXPECT_EQ(coordinator_->report().worker_failures, 1);
 }
 
+// The only holder of the state is on its way back, connected but not yet joined, when everyone else has left.
+TEST_F(CoordinatorTest, ALeaverThatComesBackIsNotReleasedBeforeItIsAsked) {
+  Make(1, 1, 2);
+  Form({1});
+  Commit(1, 0.1);
+  On(AgentDisconnected{1});
+  std::erase(alive_, ConnectionId{1});
+  Pass(seconds(1));
+  Join(2);
+  On(MessageFrom{2, Leave{""}});
+  On(AgentConnected{9, {"default/job", "pod-1", "agent-1", ""}});
+  On(MessageFrom{9, Leave{""}});
+  alive_.push_back(9);
+  for (int i = 0; i < 10 && !Last<Exit>(2).has_value(); ++i) {
+    Pass(seconds(1));
+    if (Last<Prepare>(2).has_value()) Answer(2, -1);
+  }
+  ASSERT_TRUE(Last<Exit>(2).has_value());
+  EXPECT_FALSE(Last<Exit>(9).has_value());
+  On(MessageFrom{9, rendezvous::Join{Id(1), "x"}});
+  Pass(seconds(1));
+  ASSERT_TRUE(Last<Prepare>(9).has_value());
+  MemberStatus status;
+  status.generation = Last<Prepare>(9)->generation;
+  status.member = Id(1);
+  status.has_state = true;
+  status.step = 1;
+  On(MessageFrom{9, status});
+  ASSERT_TRUE(Last<NewGeneration>(9).has_value());
+  EXPECT_TRUE(Last<NewGeneration>(9)->stop);  // it writes a checkpoint
+}
+
 TEST_F(CoordinatorTest, AFailedOperationThatNoLossExplainsIsTriedAgain) {
   Make(1, 2, 2);
   Form({1, 2});
