@@ -5,13 +5,11 @@
 #include <utility>
 
 #include "base/log.h"
-#include "operator/endpoint.h"
 
 namespace ringmaster::operator_main {
 namespace {
 
 constexpr const char* kCertificatesSecret = "ringmaster-rendezvous";
-const kube::Resource kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices"};
 
 control::Key KeyOf(const std::string& job) {
   const size_t slash = job.find('/');
@@ -47,6 +45,15 @@ void LeaderHandle::FillGauges(serve::Metrics::Gauges& gauges) const {
   if (gauge_source_) gauge_source_(gauges);
 }
 
+void LeaderHandle::SetProblemSource(std::function<std::string()> problem) {
+  MutexLock lock(mutex_);
+  problem_source_ = std::move(problem);
+}
+std::string LeaderHandle::Problem() const {
+  MutexLock lock(mutex_);
+  return problem_source_ ? problem_source_() : "the rendezvous server does not run";
+}
+
 Leader::Leader(Dependencies deps, const Flags& flags, int64_t term)
     : deps_(std::move(deps)),
       flags_(flags),
@@ -72,6 +79,8 @@ Leader::Leader(Dependencies deps, const Flags& flags, int64_t term)
 Leader::~Leader() {
   certificates_.reset();
   deps_.handle.SetGaugeSource(nullptr);
+  deps_.handle.SetProblemSource(nullptr);
+  endpoint_.reset();
   if (loop_) loop_->Stop();
   deps_.handle.SetCoordinators(nullptr);
   if (server_) server_->Shutdown();
@@ -124,15 +133,16 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
 }
 
 void Leader::PublishEndpoint() {
-  if (flags_.pod_ip.empty()) return;
-  const Json slice =
-      EndpointSliceFor(flags_.rendezvous_service, flags_.namespace_, flags_.pod_ip, server_->port());
-  deps_.api.Apply(kEndpointSlices, flags_.namespace_, flags_.rendezvous_service, "", slice, true,
-                  [service = flags_.rendezvous_service](const Result<Json>& result) {
-                    if (!result.ok())
-                      log::Error("service={} endpoint=unpublished: agents cannot find this leader; error={}",
-                                 service, result.error().message);
-                  });
+  if (!flags_.pod_ip.empty()) {
+    EndpointPublisher::Options options;
+    options.service = flags_.rendezvous_service;
+    options.namespace_ = flags_.namespace_;
+    options.ip = flags_.pod_ip;
+    options.port = server_->port();
+    options.may_write = deps_.may_write;
+    endpoint_ = std::make_unique<EndpointPublisher>(deps_.api, std::move(options));
+  }
+  deps_.handle.SetProblemSource([this] { return endpoint_ ? endpoint_->Problem() : std::string(); });
 }
 
 void Leader::StartController() {

@@ -17,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "operator/control/loop.h"
+#include "operator/endpoint.h"
 #include "operator/flags.h"
 #include "operator/gang_coordinators.h"
 #include "operator/identity/certificate_manager.h"
@@ -36,11 +37,15 @@ class LeaderHandle {
   // `fill` sets the gauges that only the leader knows; null removes it.
   void SetGaugeSource(std::function<void(serve::Metrics::Gauges&)> fill);
   void FillGauges(serve::Metrics::Gauges& gauges) const;
+  // `problem` says why agents cannot reach the leader (empty: they can); null removes it.
+  void SetProblemSource(std::function<std::string()> problem);
+  std::string Problem() const;
 
  private:
   mutable Mutex mutex_;
   GangCoordinators* coordinators_ RM_GUARDED_BY(mutex_) = nullptr;
   std::function<void(serve::Metrics::Gauges&)> gauge_source_ RM_GUARDED_BY(mutex_);
+  std::function<std::string()> problem_source_ RM_GUARDED_BY(mutex_);
 };
 
 class Leader {
@@ -51,7 +56,8 @@ class Leader {
     kube::KubeBackend& backend;
     serve::Metrics& metrics;
     LeaderHandle& handle;
-    std::function<void()> wake;  // asks the main thread to call Advance; thread-safe
+    std::function<bool()> may_write;  // this process still leads; thread-safe
+    std::function<void()> wake;       // asks the main thread to call Advance; thread-safe
   };
 
   Leader(Dependencies deps, const Flags& flags, int64_t term);
@@ -79,6 +85,7 @@ class Leader {
   Mutex mutex_;
   std::optional<identity::Certificates> new_certificates_ RM_GUARDED_BY(mutex_);  // not yet in use
   std::unique_ptr<rendezvous::Server> server_;
+  std::unique_ptr<EndpointPublisher> endpoint_;  // null: no pod address to publish
   std::unique_ptr<GangCoordinators> coordinators_;
   std::unique_ptr<control::Loop> loop_;
   std::unique_ptr<identity::CertificateManager> certificates_;  // last: its callback uses the members above

@@ -246,6 +246,7 @@ class Operator {
     ready.push_back({"lease", [this] {
                        return lease_.AnsweredWithin(kLeaseSilence) ? "" : "the API server does not respond";
                      }});
+    ready.push_back({"rendezvous", [this] { return term_ == 0 ? std::string() : handle_.Problem(); }});
     RM_ASSIGN(health_server_, serve::HttpServer::Start(options, serve::HealthHandler({}, std::move(ready))));
     log::Info("health port={}", health_server_->port());
     return Ok();
@@ -288,8 +289,9 @@ class Operator {
                      "lost the Lease: another replica leads, or the API server does not respond"};
       if (term_ != 0 && !leader_)
         leader_ = std::make_unique<Leader>(
-            Leader::Dependencies{api_, backend_, metrics_, handle_, [this] { notifier_.Notify(); }}, flags_,
-            term_.load());
+            Leader::Dependencies{api_, backend_, metrics_, handle_, [this] { return lease_.MayWrite(); },
+                                 [this] { notifier_.Notify(); }},
+            flags_, term_.load());
       if (leader_) RM_TRY(leader_->Advance());
     }
   }

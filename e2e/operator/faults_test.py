@@ -196,6 +196,45 @@ class Faults(unittest.TestCase):
             self.fail_and_wait(name, 2, 3)
             self.assertEqual(self.rig.status(name)["restarts"]["total"], 1)
 
+    def test_slice_of_the_service_is_written_and_repaired(self):
+        """The leader writes its address again after errors, deletions and edits, and is not ready without it."""
+        path = "/apis/discovery.k8s.io/v1/namespaces/ringmaster-system/endpointslices"
+        name = f"{path}/ringmaster-rendezvous"
+        api = self.cluster.api
+
+        def addresses():
+            slices = [s for s in api.get(path)["items"] if s["metadata"]["name"] == "ringmaster-rendezvous"]
+            return [(s["addressType"], e["addresses"]) for s in slices for e in s["endpoints"] or []]
+
+        with FaultProxy(self.cluster) as proxy:
+            proxy.rule = lambda r: Answer(500, "InternalError") if r.is_write and r.about("endpointslices") else None
+            operator = self.rig.start(kubeconfig=proxy.kubeconfig(self.rig.kubeconfig), pod_ip="10.1.2.3", **PATIENT)
+            operator.wait_leading()
+            operator.wait_log(r"endpoint=unpublished")
+            status, text = operator.get("health", "/readyz")
+            self.assertEqual(status, 503, text)
+            self.assertIn("[-]rendezvous failed: the EndpointSlice ringmaster-rendezvous does not lead", text)
+            self.assertEqual(addresses(), [])
+            proxy.rule = lambda request: None
+            ours = [("IPv4", ["10.1.2.3"])]
+            self.cluster.wait(lambda: addresses() == ours, "the slice after the errors")
+            self.cluster.wait(lambda: operator.get("health", "/readyz")[0] == 200, "the leader is ready")
+            api.request("DELETE", name)
+            self.cluster.wait(lambda: addresses() == ours, "the slice after its deletion")
+            other = {"endpoints": [{"addresses": ["10.9.9.9"]}], "metadata": {"labels": {"kubernetes.io/service-name": None}}}
+            api.patch(name, other)
+            self.cluster.wait(lambda: addresses() == ours and api.get(name)["metadata"]["labels"].get(
+                "kubernetes.io/service-name") == "ringmaster-rendezvous", "the slice after an edit")
+            # The kind of address cannot be changed: the leader replaces the slice.
+            wrong = {**api.get(name), "addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1"]}]}
+            wrong["metadata"] = {"name": "ringmaster-rendezvous", "labels": wrong["metadata"]["labels"]}
+            proxy.rule = lambda r: Answer(500, "InternalError") if r.is_write and r.about("endpointslices") else None
+            api.request("DELETE", name)
+            api.request("POST", path, wrong)
+            proxy.rule = lambda request: None
+            self.cluster.wait(lambda: addresses() == ours, "a slice for the right kind of address")
+            self.cluster.wait(lambda: operator.get("health", "/readyz")[0] == 200, "the leader is ready again")
+
     def test_leader_killed_at_every_write(self):
         """The proxy counts writes. The leader is killed before a write arrives, or after the server has executed it."""
         with FaultProxy(self.cluster) as proxy:

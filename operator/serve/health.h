@@ -17,7 +17,7 @@ struct HealthCheck {
   std::function<std::string()> problem;  // empty: the check passes
 };
 
-// Readiness does not depend on leadership: a standby replica with warm caches is ready.
+// A standby replica with warm caches is ready. A leader also needs agents to reach it.
 HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready);
 
 }  // namespace ringmaster::serve

@@ -94,6 +94,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     ListOptions options;
     options.namespace_ = collection_.namespace_;
     options.label_selector = collection_.label_selector;
+    options.field_selector = collection_.field_selector;
     options.metadata_only = collection_.metadata_only;
     return options;
   }

@@ -28,6 +28,7 @@ struct Collection {
   Resource resource;
   std::string namespace_;  // empty: all
   std::string label_selector;
+  std::string field_selector{};
   bool metadata_only = false;
   // Called for each failure, for logs and metrics, on the thread that found it.
   std::function<void(const Error&)> on_failure;
