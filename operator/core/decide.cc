@@ -88,7 +88,8 @@ Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, 
 }
 
 void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
-  for (const Pod& pod : o.pods) ledger.attempt = std::max(ledger.attempt, pod.attempt);
+  for (const Pod& pod : o.pods)
+    if (pod.attempt <= kMaxAttempt) ledger.attempt = std::max(ledger.attempt, pod.attempt);
   ledger.attempt += 1;
   ledger.attempt_since = now;
   ledger.placed = false;
@@ -121,7 +122,7 @@ void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::ve
     else
       requeue.By(limit);
   }
-  if (!pod.alive()) grace = Duration{0};
+  if (!pod.alive() && !pod.lingers) grace = Duration{0};
   if (!pod.deleting()) {
     actions.push_back(DeletePod{pod.name, pod.uid, grace});
     return;
@@ -129,12 +130,24 @@ void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::ve
   Time due = *pod.delete_by + kOverstayMargin;
   // The node removes a pod right after it reports the pod's end. A forced deletion would cost another request
   // for each pod of a gang, and half of these requests would arrive too late.
-  const bool left_to_node = !pod.alive() && !pod.unreachable_since;
+  const bool left_to_node = !pod.alive() && !pod.lingers && !pod.unreachable_since;
   if (grace == Duration{0} && *pod.delete_by > now && !left_to_node) due = now;
   if (now >= due)
     actions.push_back(DeletePod{pod.name, pod.uid, Duration{0}});
   else
     requeue.By(due);
+}
+
+void DrainPod(const Job& job, const Pod& pod, Time now, std::vector<Action>& actions, Requeue& requeue) {
+  const Duration grace = std::min(job.grace, kDrainGrace);
+  // Others may have requested the deletion, for example to preempt the pod, and granted it more time than the
+  // gang waits for. The margin keeps a rounded time from being shortened again and again.
+  if (pod.deleting() && pod.alive() && !pod.unreachable_since &&
+      *pod.delete_by > now + grace + kOverstayMargin) {
+    actions.push_back(DeletePod{pod.name, pod.uid, grace});
+    return;
+  }
+  RemovePod(job, pod, grace, now, actions, requeue);
 }
 
 // ---- wrong clocks

@@ -80,6 +80,10 @@ std::string Describe(const Failure& failure) {
     case Cause::kCannotStart:
       text += fmt::format(" cannot start on {}", failure.node);
       break;
+    case Cause::kLostByNode:
+      text +=
+          fmt::format(" was lost by its node {}, which started again or lost the container", failure.node);
+      break;
   }
   if (!failure.message.empty()) text += ": " + failure.message;
   return text;
@@ -112,7 +116,10 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
                                Requeue& requeue) {
   Failure failure{pod.attempt,      pod.name, pod.node, pod.exit_code, Cause::kExit, pod.message,
                   pod.ended_reason, "",       now};
-  if (pod.phase == PodPhase::kFailed) return failure;
+  if (pod.phase == PodPhase::kFailed) {
+    if (pod.lost) failure.cause = Cause::kLostByNode;
+    return failure;
+  }
   if (pod.phase == PodPhase::kSucceeded) {
     if (!o.job.native) return std::nullopt;  // its part of the work is done
     const Time believed = pod.ended.value_or(now) + kExitGuard;
@@ -262,7 +269,7 @@ bool WaitsForNodes(const Observed& o, const Finding& finding, Time now, Requeue&
 
 bool PeerNodeLost(const Observed& o) {
   return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
-    return InGang(o.job, o.status.ledger, pod) && pod.alive() && IsNotReady(o, pod.node);
+    return InGang(o.job, o.status.ledger, pod) && (pod.lost || (pod.alive() && IsNotReady(o, pod.node)));
   });
 }
 

@@ -86,8 +86,7 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
 Decision CleanUpDeleted(const Observed& o, Time now) {
   Decision decision;
   Requeue requeue;
-  for (const Pod& pod : o.pods)
-    RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
+  for (const Pod& pod : o.pods) DrainPod(o.job, pod, now, decision.actions, requeue);
   decision.reason = "deleted";
   decision.requeue_at = requeue.at();
   return decision;
@@ -102,14 +101,15 @@ Decision CleanUpEnded(const Observed& o, Time now) {
   // deletion. A completion time in the future comes from a clock that was set back since.
   const bool exiting = ledger.outcome == Outcome::kSucceeded && now >= ended && now < ended + kShutdownGuard;
   for (const Pod& pod : o.pods) {
-    const bool remove = o.job.clean_pods == CleanPods::kAll ||
-                        (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.deleting()));
+    const bool remove =
+        o.job.clean_pods == CleanPods::kAll ||
+        (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.lingers || pod.deleting()));
     if (!remove) continue;
     if (exiting && pod.alive()) {
       requeue.By(ended + kShutdownGuard);
       continue;
     }
-    RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
+    DrainPod(o.job, pod, now, decision.actions, requeue);
   }
   decision.reason = "ended";
   if (o.job.ttl) {

@@ -318,20 +318,22 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   Decision decision;
   decision.reason = "converging";
   bool draining = false;
+  bool leaving = false;
   const bool await_nodes = DrainMayShowLostNode(ledger, now);
   std::vector<bool> present(static_cast<size_t>(target), false);
   for (const Pod& pod : o.pods) {
-    if (pod.attempt > ledger.attempt)
+    if (pod.attempt > ledger.attempt && pod.attempt <= kMaxAttempt)
       return NewAttempt(o, now, "pods are ahead of the status",
                         fmt::format("{} is of a later attempt than {}", pod.name, ledger.attempt));
     if (pod.attempt != ledger.attempt) {
       draining = true;
       // The node may soon be reported lost, which would explain the gang's failure.
       if (await_nodes && pod.alive() && pod.deleting() && !pod.unreachable_since) continue;
-      RemovePod(o.job, pod, std::min(o.job.grace, kDrainGrace), now, decision.actions, requeue);
+      DrainPod(o.job, pod, now, decision.actions, requeue);
       continue;
     }
     const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
+    leaving = leaving || (pod.deleting() && !lost);
     if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
     if (lost) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
@@ -341,8 +343,9 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   }
 
   const bool missing = std::find(present.begin(), present.end(), false) != present.end();
-  if (!o.job.native && missing && ledger.ready_since)
-    return NewAttempt(o, now, "a pod is missing",
+  // The gang does not wait until the pod's grace period is over: it cannot go on without the pod.
+  if (!o.job.native && (missing || leaving) && ledger.ready_since)
+    return NewAttempt(o, now, missing ? "a pod is missing" : "a pod is being deleted",
                       "a worker pod was deleted outside the operator: the whole gang restarts");
 
   if (o.job.native) {

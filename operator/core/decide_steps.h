@@ -49,6 +49,10 @@ bool ReportsPhase(const Observed& observed, rendezvous::GangPhase phase);
 void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
                Requeue& requeue);
 
+// Like RemovePod, for a pod that the next gang or the end of the job waits for: its grace period, which
+// others may have set, ends by kDrainGrace.
+void DrainPod(const Job& job, const Pod& pod, Time now, std::vector<Action>& actions, Requeue& requeue);
+
 // Whether `pod` may be part of the gang: it is of the current attempt and its rank is within the size.
 bool InGang(const Job& job, const Ledger& ledger, const Pod& pod);
 
@@ -78,6 +82,8 @@ bool WaitsForImage(const Pod& pod);
 std::optional<Decision> CheckSuspects(const Observed& observed, Time now, Requeue& requeue);
 // Whether the node is known to be not ready or gone.
 bool IsNotReady(const Observed& observed, const std::string& node);
+// Whether the node is known to have started again after `since`.
+bool HasRestarted(const Observed& observed, const std::string& node, Time since);
 // Returns the suspected nodes, which new pods should avoid where possible. Sorted.
 std::vector<std::string> AvoidedNodes(const Ledger& ledger, Time now);
 // Whether the drain of the old gang may still show that a lost node caused its failure. Until then no pod

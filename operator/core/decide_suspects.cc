@@ -26,10 +26,13 @@ namespace {
 constexpr size_t kMaxExcluded = 100;
 constexpr size_t kMaxReplaced = 256;
 
-// Returns a pod of an older attempt that cannot end because its node is lost, or nullptr.
-const Pod* LostPeer(const Observed& o) {
-  for (const Pod& pod : o.pods)
-    if (pod.attempt < o.status.ledger.attempt && pod.alive() && IsNotReady(o, pod.node)) return &pod;
+// Returns a pod of an older attempt whose node was lost or has started again since then, or nullptr.
+const Pod* LostPeer(const Observed& o, Time since) {
+  for (const Pod& pod : o.pods) {
+    if (pod.attempt >= o.status.ledger.attempt) continue;
+    if (pod.lost || (pod.alive() && (IsNotReady(o, pod.node) || HasRestarted(o, pod.node, since))))
+      return &pod;
+  }
   return nullptr;
 }
 
@@ -39,18 +42,27 @@ std::optional<Failure> LossBehind(const Observed& o, const Suspect& suspect) {
   failure.attempt = o.status.ledger.attempt;
   failure.pod = suspect.pod;
   failure.node = suspect.node;
-  failure.cause = Cause::kNodeUnreachable;
-  failure.message = "the worker became unresponsive, and its node is not ready";
   failure.at = suspect.since;
+  std::string when = "the worker became unresponsive";
+  const Pod* peer = nullptr;
   if (suspect.node.empty()) {
-    const Pod* peer = LostPeer(o);
+    peer = LostPeer(o, suspect.since);
     if (peer == nullptr) return std::nullopt;
     failure.attempt = peer->attempt;
     failure.pod = peer->name;
     failure.node = peer->node;
-    failure.message = "its node is not ready after " + suspect.pod + " ended with an error";
+    when = suspect.pod + " ended with an error";
   }
-  return IsNotReady(o, failure.node) ? std::optional(std::move(failure)) : std::nullopt;
+  if (IsNotReady(o, failure.node)) {
+    failure.cause = Cause::kNodeUnreachable;
+    failure.message = "its node is not ready after " + when;
+  } else if ((peer != nullptr && peer->lost) || HasRestarted(o, failure.node, suspect.since)) {
+    failure.cause = Cause::kLostByNode;
+    failure.message = "found after " + when;
+  } else {
+    return std::nullopt;
+  }
+  return failure;
 }
 
 // Whether `last` is the failure that made the suspect one.
@@ -95,7 +107,7 @@ std::optional<Decision> ResolveLostNodes(const Observed& o, Time now) {
     if (fails || (next.last_failure && IsFailureOf(suspect, *next.last_failure))) next.last_failure = loss;
     if (fails)
       return Fail(o, std::move(next), now, Reason::kRuleMatched,
-                  fmt::format("{} is on the unreachable node {} ({})", loss->pod, loss->node, ruling.rule));
+                  fmt::format("{} was lost with its node {} ({})", loss->pod, loss->node, ruling.rule));
   }
   if (events.empty()) return std::nullopt;
   if (charged) return Charge(o, std::move(next), now, "a rule charges lost nodes", std::move(events));
@@ -146,6 +158,11 @@ std::optional<Decision> CheckSuspects(const Observed& o, Time now, Requeue& requ
 
 bool IsNotReady(const Observed& o, const std::string& node) {
   return o.not_ready_nodes && std::binary_search(o.not_ready_nodes->begin(), o.not_ready_nodes->end(), node);
+}
+
+bool HasRestarted(const Observed& o, const std::string& node, Time since) {
+  return std::any_of(o.restarted_nodes.begin(), o.restarted_nodes.end(),
+                     [&](const NodeRestart& restart) { return restart.name == node && restart.at > since; });
 }
 
 std::vector<std::string> AvoidedNodes(const Ledger& ledger, Time now) {

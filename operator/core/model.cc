@@ -102,6 +102,8 @@ std::string ToString(const Observed& observed, Time now) {
     text += fmt::format(" | {} uid {} {}{}", pod.name, pod.uid, PodPhaseName(pod.phase),
                         pod.deleting() ? " deleting" : "");
     if (!pod.alive()) text += fmt::format(" {}", pod.exit_code);
+    if (pod.lingers) text += " lingers";
+    if (pod.lost) text += " lost";
     if (pod.gated) text += " gated";
     if (!pod.bound() && !pod.gated) text += " unbound";
     if (pod.unreachable_since) text += " unreachable";
@@ -112,6 +114,8 @@ std::string ToString(const Observed& observed, Time now) {
                         suspect.charge ? "" : " (uncharged)");
   if (observed.not_ready_nodes)
     for (const std::string& node : *observed.not_ready_nodes) text += " | not ready " + node;
+  for (const NodeRestart& node : observed.restarted_nodes)
+    text += fmt::format(" | {} started again {} ms ago", node.name, ToMs(now - node.at));
   if (!observed.fit.missing.empty()) text += " | " + observed.fit.missing;
   if (observed.preflight) text += " | preflight: " + observed.preflight->message;
   if (observed.refusal) text += " | refused: " + observed.refusal->message;
@@ -199,6 +203,8 @@ const char* CauseName(Cause cause) {
       return "StartupTimeout";
     case Cause::kCannotStart:
       return "CannotStart";
+    case Cause::kLostByNode:
+      return "LostByNode";
   }
   return "?";
 }

@@ -31,6 +31,7 @@
 //  I16. An unresponsive worker is not charged before the state of its node is known, nor when the node is
 //       lost, and new pods avoid the node until then. A worker that ended with an error, in a framework whose
 //       gang ends as a whole, is not charged for the loss of a peer's node.
+//  I17. A worker whose node started again, or lost its container, is not charged.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -60,6 +61,8 @@ struct PodState {
   int32_t rank = 0;
   PodPhase phase = PodPhase::kPending;
   bool gated = false;     // the operator's scheduling gate holds it back
+  bool lingers = false;   // its worker has ended, and another container still runs
+  bool lost = false;      // it failed because its node started again or lost its container
   int32_t exit_code = 0;  // 128 + signal for signals
   std::string node;       // empty: not scheduled yet
   Time created{};
@@ -145,6 +148,13 @@ struct Refusal {
   bool operator==(const Refusal&) const = default;
 };
 
+// A node that started again while this process watched it.
+struct NodeRestart {
+  std::string name;
+  Time at{};  // when it was observed
+  bool operator==(const NodeRestart&) const = default;
+};
+
 struct Observed {
   Job job;
   Status status;
@@ -157,6 +167,8 @@ struct Observed {
   // Those nodes of its pods and suspects that are not ready, or gone. Sorted. nullopt: this backend does not
   // watch nodes, and no node is ever suspected.
   std::optional<std::vector<std::string>> not_ready_nodes;
+  // Those nodes of its pods and suspects that started again. Sorted by name.
+  std::vector<NodeRestart> restarted_nodes;
   // Not empty: the spec is invalid, and why. Only identity and `suspend` of `job` are meaningful then.
   std::string invalid;
   std::optional<Refusal> preflight;  // predicted: no pod is requested

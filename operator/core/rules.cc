@@ -20,12 +20,13 @@ bool MessageMatches(const std::string& pattern, const std::string& message) {
   return regex.ok() && re2::RE2::PartialMatch(message, regex);
 }
 
+bool IsOfNode(Cause cause) { return cause == Cause::kNodeUnreachable || cause == Cause::kLostByNode; }
+
 bool Matches(const Rule& rule, const Failure& failure, const std::vector<std::string>& pod_conditions) {
   if (!rule.exit_codes.empty() &&
       std::find(rule.exit_codes.begin(), rule.exit_codes.end(), failure.exit_code) == rule.exit_codes.end())
     return false;
-  if (rule.node_unreachable && *rule.node_unreachable != (failure.cause == Cause::kNodeUnreachable))
-    return false;
+  if (rule.node_unreachable && *rule.node_unreachable != IsOfNode(failure.cause)) return false;
   const bool hang = failure.cause == Cause::kHang || failure.cause == Cause::kSilent ||
                     failure.cause == Cause::kStartupTimeout;
   if (rule.hang && *rule.hang != hang) return false;
@@ -55,8 +56,7 @@ RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
   if (failure.cause == Cause::kExit && failure.exit_code == kExitPeerLost)
     return {RuleAction::kRestart, false, "default: exit code 75 is not the pod's fault"};
   if (failure.cause == Cause::kLeft) return {RuleAction::kRestart, false, "default: planned leave"};
-  if (failure.cause == Cause::kNodeUnreachable)
-    return {RuleAction::kRestart, false, "default: node lost", true};
+  if (IsOfNode(failure.cause)) return {RuleAction::kRestart, false, "default: node lost", true};
   if (failure.cause == Cause::kCannotStart && failure.message.starts_with("InvalidImageName"))
     return {RuleAction::kFail, true, "default: invalid image name"};
   if (std::find(pod_conditions.begin(), pod_conditions.end(), kDisruptionTarget) != pod_conditions.end())

@@ -30,8 +30,8 @@ std::optional<RuleDecision> ApplyUserRules(const std::vector<Rule>& rules, const
                                            const std::vector<std::string>& pod_conditions);
 
 // Applies the user's rules, then the defaults. By default exit 64 and an invalid image name fail the job;
-// exit 75, a planned leave, a disruption by the cluster and a lost node are not charged, and a lost node is
-// excluded for a while; everything else is charged.
+// exit 75, a planned leave, a disruption by the cluster and a node that is lost or started again are not
+// charged, and that node is excluded for a while; everything else is charged.
 RuleDecision ApplyRules(const std::vector<Rule>& rules, const Failure& failure,
                         const std::vector<std::string>& pod_conditions);
 

@@ -139,7 +139,9 @@ enum class Cause : uint8_t {
   kNodeUnreachable,  // the node has sent no heartbeat for too long
   kStartupTimeout,   // all pods run and no step was made
   kCannotStart,      // it has a node and does not start: image, configuration, volumes
+  kLostByNode,       // its node started again, or lost the container
 };
+inline constexpr Cause kLastCause = Cause::kLostByNode;
 const char* CauseName(Cause cause);
 
 struct Failure {

@@ -25,6 +25,7 @@ struct Faults {
   double pod_crash = 0;         // per pod and second
   double pod_silent = 0;        // per pod and second
   double node_lost = 0;         // per node and second; it comes back later
+  double node_restart = 0;      // per node and second; it is back before its loss is reported
   double bad_image = 0;         // per start of a pod: the image cannot be pulled for a while
   double refusal = 0;           // per creation: an admission webhook refuses it
   double quota = 0;             // per second: a quota appears, changes or disappears
@@ -59,6 +60,7 @@ struct Faults {
     f.half_prepared = rare(0.4);
     f.by_hand = rare(0.2);
     f.user_edit = rate(0.15);
+    f.node_restart = rate(0.03);
     return f;
   }
 };

@@ -3,6 +3,7 @@
 #include "operator/sim/sim_backend.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ringmaster::sim {
 
@@ -79,7 +80,9 @@ void SimBackend::Restart(World::Term term) {
   cache_.clear();
   capacity_ = {};
   not_ready_.clear();
-  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node.reported_since.has_value());
+  boots_.clear();
+  restarts_.clear();
+  for (const auto& [name, node] : world_.nodes()) LearnNode(name, node);
   for (const auto& [key, job] : world_.jobs()) ReadNow(key);
   for (const Kind kind : {Kind::kJob, Kind::kPod}) seen_[static_cast<size_t>(kind)] = world_.revision(kind);
   for (Time& at : last_delivery_) at = scheduler_.now();
@@ -112,6 +115,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   });
   o.provider = world_.provider();
   if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
+  for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
   o.prepared = cached.support;
   if (gated > 0 && !world_.nodes().empty())
     o.fit = capacity_.FitOf(*ShapeOf(o.status.ledger, scheduler_.now()), gated);
@@ -231,18 +235,20 @@ void SimBackend::OnSupport(const Key& key) {
 
 void SimBackend::OnNode(const std::string& name) {
   if (!Alive()) return;
-  const bool lost = world_.nodes().at(name).reported_since.has_value();
-  Deliver(kNodes, [this, name, lost] {
-    LearnNode(name, lost);
+  Deliver(kNodes, [this, name, node = world_.nodes().at(name)] {
+    LearnNode(name, node);
     NotifyWaiting();
     NotifyOn(name);
   });
 }
 
-void SimBackend::LearnNode(const std::string& name, bool lost) {
+void SimBackend::LearnNode(const std::string& name, const NodeTruth& node) {
+  const auto boot = boots_.try_emplace(name, node.restarted).first;
+  if (std::exchange(boot->second, node.restarted) != node.restarted) restarts_[name] = scheduler_.now();
+  const bool lost = node.reported_since.has_value();
   core::NodeFacts facts;
   facts.name = name;
-  facts.allocatable = {{kPlace, world_.nodes().at(name).pod_capacity}, {"pods", 100}};
+  facts.allocatable = {{kPlace, node.pod_capacity}, {"pods", 100}};
   facts.ready = !lost;
   capacity_.SetNode(std::move(facts));
   if (lost)

@@ -70,7 +70,7 @@ class SimBackend final : public control::Backend {
   void Deliver(Stream stream, std::function<void()> what);
   void LearnPod(Cached& cached, core::Pod pod, bool live);
   void ForgetPod(Cached& cached, const std::string& name);
-  void LearnNode(const std::string& name, bool lost);
+  void LearnNode(const std::string& name, const NodeTruth& node);
   void ReadNow(const control::Key& key);
   void Send(control::Write write, Duration there, Duration back, bool lost_reply,
             std::function<void(Result<control::Revision>)> done);
@@ -92,7 +92,9 @@ class SimBackend final : public control::Backend {
   Duration clock_{0};
   std::map<control::Key, Cached> cache_;
   core::Capacity capacity_;
-  std::set<std::string> not_ready_;  // nodes
+  std::set<std::string> not_ready_;                   // nodes
+  std::map<std::string, std::optional<Time>> boots_;  // by node: when it started the last time
+  std::map<std::string, Time> restarts_;              // by node: when this process observed another start
   uint64_t support_version_ = 0;
   control::Revision seen_[2] = {0, 0};
   Time last_delivery_[kStreams];

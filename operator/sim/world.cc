@@ -30,7 +30,7 @@ World::World(Scheduler& scheduler, Options options)
     : scheduler_(scheduler), options_(std::move(options)), rng_(options_.seed) {
   if (!options_.behaviour) options_.behaviour = [](const core::Pod&) { return Behaviour{}; };
   for (size_t i = 0; i < options_.pod_capacities.size(); ++i)
-    nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.pod_capacities[i], {}, {}};
+    nodes_[fmt::format("node-{}", i)] = NodeTruth{options_.pod_capacities[i], {}, {}, {}};
   if (options_.models) scheduler_.After(GangModel::kTick, [this] { Tick(); });
 }
 

@@ -44,6 +44,13 @@ struct NodeTruth {
   int32_t pod_capacity = 1;  // the number of pods that fit
   std::optional<Time> lost_since;
   std::optional<Time> reported_since;  // when the API server reported it lost, some time later
+  std::optional<Time> restarted;       // when it started again the last time
+};
+
+enum class EndedBy : uint8_t {
+  kItself,
+  kEviction,
+  kNode,  // the node started again
 };
 
 struct GangState {
@@ -129,7 +136,7 @@ class World {
   Term acting_term() const { return acting_term_; }
 
   void EndPod(const control::Key& key, const std::string& uid, int32_t exit_code, const std::string& message,
-              bool evicted = false);
+              EndedBy by = EndedBy::kItself);
 
  private:
   friend class GangModel;
@@ -141,6 +148,7 @@ class World {
   void FailPeers(const control::Key& key, const JobTruth& job, const std::string& node);
   void ReportNodeLost(const std::string& name, Time lost_since);
   void ReturnNode(const std::string& name);
+  void RestartNode(const std::string& name, Time lost_since);
   void Schedule();
   void Bind(const control::Key& key, PodTruth& pod, const std::string& node);
   bool Unreachable(const PodTruth& pod) const;

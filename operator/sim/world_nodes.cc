@@ -18,7 +18,9 @@ namespace {
 constexpr Duration kStartMax = milliseconds(1500);  // bound -> running
 constexpr Duration kNodeAway = seconds(40);
 constexpr Duration kNodeReported = seconds(12);  // the longest delay until a lost node is reported
+constexpr Duration kNodeStarts = seconds(10);  // the longest time until a node that was switched off is back
 constexpr Duration kStartRetry = seconds(1);
+constexpr int32_t kUnknownExitCode = 255;      // of a container that its runtime lost
 constexpr Duration kPeersNotice = seconds(6);  // the longest delay until workers notice that a peer is gone
 
 }  // namespace
@@ -166,13 +168,14 @@ void World::StartPod(const Key& key, const std::string& uid) {
 }
 
 void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, const std::string& message,
-                   bool evicted) {
+                   EndedBy by) {
   PodTruth* p = FindPod(key, uid);
   if (p == nullptr || !p->pod.alive()) return;
   p->pod.phase = exit_code == 0 ? core::PodPhase::kSucceeded : core::PodPhase::kFailed;
   p->pod.exit_code = exit_code;
   p->pod.message = message;
-  if (evicted) p->pod.conditions.push_back("DisruptionTarget");
+  if (by == EndedBy::kEviction) p->pod.conditions.push_back("DisruptionTarget");
+  p->pod.lost = by == EndedBy::kNode;
   p->pod.ended = scheduler_.now();
   const std::string name = p->pod.name;
   if (p->pod.deleting())
@@ -226,17 +229,25 @@ void World::BreakPods(const Key& key, JobTruth& job) {
       p.silent = true;
     }
   }
-  for (const auto& [uid, code] : crashed) EndPod(key, uid, code, "crashed", code == 137 && rng_.Chance(0.3));
+  for (const auto& [uid, code] : crashed)
+    EndPod(key, uid, code, "crashed",
+           code == 137 && rng_.Chance(0.3) ? EndedBy::kEviction : EndedBy::kItself);
 }
 
 void World::BreakNodes() {
   const double per_tick = ToSeconds(GangModel::kTick);
   for (auto& [name, node] : nodes_) {
-    if (node.lost_since || !rng_.Chance(options_.faults.node_lost * per_tick)) continue;
+    if (node.lost_since) continue;
+    const bool restarts = rng_.Chance(options_.faults.node_restart * per_tick);
+    if (!restarts && !rng_.Chance(options_.faults.node_lost * per_tick)) continue;
     const Time now = scheduler_.now();
     node.lost_since = now;
-    scheduler_.After(Random(kNodeReported), [this, lost = name, now] { ReportNodeLost(lost, now); });
-    scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
+    if (restarts) {
+      scheduler_.After(Random(kNodeStarts), [this, again = name, now] { RestartNode(again, now); });
+    } else {
+      scheduler_.After(Random(kNodeReported), [this, lost = name, now] { ReportNodeLost(lost, now); });
+      scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
+    }
     for (const auto& [key, job] : jobs_)
       if (!job.job.native) FailPeers(key, job, name);
   }
@@ -271,6 +282,21 @@ void World::ReportNodeLost(const std::string& name, Time lost_since) {
     }
   }
   NodeChanged(name);
+}
+
+// Nothing that ran on the node runs any more.
+void World::RestartNode(const std::string& name, Time lost_since) {
+  NodeTruth& node = nodes_.at(name);
+  if (node.lost_since != lost_since) return;
+  node.lost_since.reset();
+  node.restarted = scheduler_.now();
+  NodeChanged(name);
+  std::vector<std::pair<Key, std::string>> ending;
+  for (const auto& [key, job] : jobs_)
+    for (const auto& [pod, p] : job.pods)
+      if (p.pod.node == name && p.pod.phase == core::PodPhase::kRunning && !p.stuck)
+        ending.emplace_back(key, p.pod.uid);
+  for (const auto& [key, uid] : ending) EndPod(key, uid, kUnknownExitCode, "", EndedBy::kNode);
 }
 
 void World::ReturnNode(const std::string& name) {

@@ -178,6 +178,65 @@ TEST_F(KubeBackendTest, AWatchEventOverridesAnOlderAnswer) {
   EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared != prepare; }));
 }
 
+// The owner decides which pods are a job's. A label can be removed.
+TEST_F(KubeBackendTest, ALiveReadFindsAPodWithoutItsLabel) {
+  const Key key = cluster_.Submit(cluster_.Job("job"));
+  Await(key);
+  for (int32_t rank = 0; rank < 2; ++rank)
+    ASSERT_TRUE(Write(key, core::CreatePod{core::PodName("job", 1, rank), 1, rank, 2}).ok());
+  const auto pods = [&] { return backend_->Observe(key)->observed.pods.size(); };
+  ASSERT_TRUE(Eventually([&] { return pods() == 2; }));
+  const Json unlabelled = {{"metadata", {{"labels", {{wiring::kJobLabel, nullptr}}}}}};
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    cluster_.client().Patch(kube::kPods, cluster_.space(), "job-1-1", "",
+                                            kube::ApiClient::PatchType::kMerge, unlabelled, done);
+                  })
+                  .ok());
+  const auto read = [&] {
+    auto answer = std::make_shared<std::promise<Status>>();
+    auto future = answer->get_future();
+    backend_->ReadThrough(key, [answer](Status status) { answer->set_value(std::move(status)); });
+    return future.get();
+  };
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(pods(), 2U);
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    kube::DeleteOptions now;
+                    now.grace_seconds = 0;
+                    cluster_.client().Delete(kube::kPods, cluster_.space(), "job-1-1", now, done);
+                  })
+                  .ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_TRUE(Eventually([&] { return pods() == 1; }));
+}
+
+TEST_F(KubeBackendTest, AnEndedJobGivesItsHostPortsBack) {
+  kube::KubeBackend::Options options = cluster_.BackendOptions();
+  options.host_ports = {20000, wiring::kHostPortsPerRank};
+  backend_ = Process(std::move(options));
+  const auto submit = [&](const std::string& name) {
+    api::TrainingJob job = cluster_.Job(name);
+    job.spec.network.hostNetwork = true;
+    const Key key = cluster_.Submit(job);
+    Await(key);
+    return key;
+  };
+  const Key one = submit("one");
+  const Key two = submit("two");
+  ASSERT_TRUE(Write(one, core::PrepareGang{1, 1, 1}).ok());
+  EXPECT_EQ(Write(two, core::PrepareGang{1, 1, 1}).error().code, Code::kExhausted);
+  core::SetStatus ended;
+  ended.status.ledger.attempt = 1;
+  ended.status.ledger.outcome = core::Outcome::kSucceeded;
+  ended.status.ledger.outcome_reason = core::Reason::kAllPodsSucceeded;
+  ASSERT_TRUE(Write(one, ended).ok());
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(one)->observed.status.ended(); }));
+  const auto prepared = Write(two, core::PrepareGang{1, 1, 1});
+  EXPECT_TRUE(prepared.ok()) << prepared.error().message;
+}
+
 TEST_F(KubeBackendTest, EachJobOnTheHostNetworkKeepsItsPorts) {
   kube::KubeBackend::Options options = cluster_.BackendOptions();
   options.host_ports = {20000, 3 * wiring::kHostPortsPerRank};

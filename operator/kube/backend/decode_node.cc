@@ -41,6 +41,13 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
             ? *before->unreachable_since
             : std::min(since.ok() ? clock.ToSteady(*since) : now, now);
   }
+  record->boot_id = json::Text(json::Child(status, "nodeInfo"), "bootID");
+  if (before) {
+    const bool restarted =
+        !before->boot_id.empty() && !record->boot_id.empty() && before->boot_id != record->boot_id;
+    record->restarted = restarted ? std::optional(now) : before->restarted;
+    if (record->boot_id.empty()) record->boot_id = before->boot_id;
+  }
   return record;
 }
 

@@ -35,30 +35,67 @@ std::optional<Time> ReadTime(std::string_view text, const WallClock& clock) {
 
 std::string Truncate(std::string_view text) { return std::string(text.substr(0, kMaxMessageBytes)); }
 
-const Json& WorkerStatus(const Json& status) {
-  static const Json kNone;
-  const Json& statuses = json::Items(status, "containerStatuses");
-  for (const Json& container : statuses)
-    if (json::Text(container, "name") == "worker") return container;
-  return statuses.empty() ? kNone : statuses[0];
+// Returns the name of the container that trains: `worker`, else the first one (wiring/template.cc). The order
+// of the statuses does not show it, since they are sorted by name.
+std::string_view WorkerName(const Json& spec) {
+  constexpr std::string_view kWorker = "worker";
+  const Json& containers = json::Items(spec, "containers");
+  for (const Json& container : containers)
+    if (json::Text(container, "name") == kWorker) return kWorker;
+  return containers.empty() ? kWorker : json::Text(containers[0], "name");
 }
 
-// Returns the `terminated` state of a failed container: the worker's if it failed, else the first one's.
-// Null: none failed.
-const Json& FailedEnd(const Json& status, const Json& worker) {
+const Json& WorkerStatus(const Json& spec, const Json& status) {
   static const Json kNone;
-  const auto ended = [](const Json& container) -> const Json& {
-    return json::Child(json::Child(container, "state"), "terminated");
-  };
-  const auto bad = [](const Json& end) {
-    return end.is_object() &&
-           (json::Integer(end, "exitCode") != 0 || json::Text(end, "reason") == kOutOfMemory);
-  };
-  if (bad(ended(worker))) return ended(worker);
+  const std::string_view name = WorkerName(spec);
+  for (const Json& container : json::Items(status, "containerStatuses"))
+    if (json::Text(container, "name") == name) return container;
+  return kNone;
+}
+
+// Null: it has not ended.
+const Json& EndOf(const Json& container) {
+  return json::Child(json::Child(container, "state"), "terminated");
+}
+
+bool IsFailure(const Json& end) {
+  return json::Integer(end, "exitCode") != 0 || json::Text(end, "reason") == kOutOfMemory;
+}
+
+// Returns the end that decides about the pod: the worker's, or that of the first container that failed and
+// kept the worker from starting. Null: there is none.
+const Json& DecidingEnd(const Json& status, const Json& worker) {
+  static const Json kNone;
+  if (EndOf(worker).is_object()) return EndOf(worker);
   for (const char* list : {"initContainerStatuses", "containerStatuses"})
     for (const Json& container : json::Items(status, list))
-      if (bad(ended(container))) return ended(container);
+      if (EndOf(container).is_object() && IsFailure(EndOf(container))) return EndOf(container);
   return kNone;
+}
+
+// Whether the runtime lost the container: it was not there any more after the node or the runtime had started
+// again. containerd reports exit code 255 and the reason Unknown, the kubelet the other reason.
+bool LostByRuntime(const Json& end) {
+  const std::string_view reason = json::Text(end, "reason");
+  constexpr int64_t kUnknownExitCode = 255;
+  return reason == "ContainerStatusUnknown" ||
+         (reason == "Unknown" && json::Integer(end, "exitCode") == kUnknownExitCode);
+}
+
+// The worker decides about its pod, whatever happens to the containers next to it: with another container the
+// pod itself runs on after its worker has ended, or fails although its worker succeeded. A reason of the pod
+// itself, such as Evicted, outweighs an exit code 0.
+void ReadPhase(const Json& status, const Json& worker, core::Pod& pod) {
+  const std::string_view phase = json::Text(status, "phase");
+  pod.phase = phase == "Running" || phase == "Unknown" ? core::PodPhase::kRunning
+              : phase == "Succeeded"                   ? core::PodPhase::kSucceeded
+              : phase == "Failed"                      ? core::PodPhase::kFailed
+                                                       : core::PodPhase::kPending;
+  const Json& end = EndOf(worker);
+  if (!end.is_object()) return;
+  pod.lingers = pod.alive();
+  if (pod.phase == core::PodPhase::kFailed && !json::Text(status, "reason").empty()) return;
+  pod.phase = IsFailure(end) ? core::PodPhase::kFailed : core::PodPhase::kSucceeded;
 }
 
 const Json& Condition(const Json& status, std::string_view type) {
@@ -90,13 +127,12 @@ void ReadWaiting(const Json& status, core::Pod& pod) {
 }
 
 void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Time now, core::Pod& pod) {
-  const Json& bad = FailedEnd(status, worker);
-  const Json& end = bad.is_object() ? bad : json::Child(json::Child(worker, "state"), "terminated");
+  const Json& end = DecidingEnd(status, worker);
   pod.exit_code =
       static_cast<int32_t>(std::clamp<int64_t>(json::Integer(end, "exitCode"), INT32_MIN, INT32_MAX));
   pod.ended_reason = json::Text(end, "reason");
   pod.message = Truncate(json::Text(end, "message"));
-  if (pod.ended_reason == kOutOfMemory) pod.phase = core::PodPhase::kFailed;
+  pod.lost = pod.phase == core::PodPhase::kFailed && LostByRuntime(end);
   // The pod's reason is more precise than a container's "Error": Evicted, NodeLost, Terminated.
   if (const std::string_view reason = json::Text(status, "reason"); !reason.empty())
     pod.ended_reason = reason;
@@ -109,22 +145,24 @@ struct Place {
   int64_t attempt = 0;
   int32_t rank = 0;
 };
-// Parses `<job>-<attempt>-<rank>`; nullopt for another name.
+// Parses `<job>-<attempt>-<rank>`; nullopt for another name, also for one with leading zeros: the name of a
+// pod is derived from the numbers.
 std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
+  const std::string_view whole = pod;
   if (!pod.starts_with(job) || pod.size() <= job.size() || pod[job.size()] != '-') return std::nullopt;
   pod.remove_prefix(job.size() + 1);
   const size_t dash = pod.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
   const auto attempt = ReadNumber<int64_t>(pod.substr(0, dash));
   const auto rank = ReadNumber<int32_t>(pod.substr(dash + 1));
-  if (!attempt || !rank) return std::nullopt;
+  if (!attempt || !rank || core::PodName(std::string(job), *attempt, *rank) != whole) return std::nullopt;
   return Place{*attempt, *rank};
 }
 
 std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
                                                 const PodRecord::Own* before, Interners& interners,
                                                 const WallClock& clock, Time now) {
-  // Job, attempt and rank come from owner and name, which cannot be edited. Labels can.
+  // Job, attempt and rank come from owner and name. Labels can be edited, so only live reads select by one.
   const Json& metadata = json::Child(object, "metadata");
   const Json& owner = ControllerOf(object);
   if (json::Text(owner, "kind") != "TrainingJob" ||
@@ -135,6 +173,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   if (job.empty() || !place) return nullptr;
 
   auto own = std::make_unique<PodRecord::Own>();
+  own->labelled = json::Text(json::Child(metadata, "labels"), wiring::kJobLabel) == job;
   own->owner = interners.owners.Intern(
       {meta.namespace_ + "/" + std::string(job), std::string(json::Text(owner, "uid"))});
 
@@ -161,12 +200,8 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
                      ? past(json::Text(scheduled, "lastTransitionTime")).value_or(pod.created)
                      : pod.created;
   }
-  const std::string_view phase = json::Text(status, "phase");
-  pod.phase = phase == "Running" || phase == "Unknown" ? core::PodPhase::kRunning
-              : phase == "Succeeded"                   ? core::PodPhase::kSucceeded
-              : phase == "Failed"                      ? core::PodPhase::kFailed
-                                                       : core::PodPhase::kPending;
-  const Json& worker = WorkerStatus(status);
+  const Json& worker = WorkerStatus(spec, status);
+  ReadPhase(status, worker, pod);
   const Json& state = json::Child(worker, "state");
   pod.started = past(json::Text(json::Child(state, "running"), "startedAt")).value_or(pod.created);
   if (!pod.alive()) {
@@ -195,8 +230,9 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
         before != nullptr && before->deletion_timestamp && *before->deletion_timestamp == written;
     pod.delete_by = known ? before->pod.delete_by : std::min(at, now + grace);
   }
-  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,    pod.exit_code, pod.phase,    pod.gated,
-              pod.created,        pod.placed,  pod.started, pod.ended,     pod.delete_by};
+  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,     pod.exit_code, pod.phase,
+              pod.gated,          pod.lingers, pod.lost,     pod.created,   pod.placed,
+              pod.started,        pod.ended,   pod.delete_by};
   if (!pod.node.empty()) own->node = interners.nodes.Intern(std::move(pod.node));
   return own;
 }
@@ -213,6 +249,8 @@ core::Pod PodRecord::Own::ToCore() const {
   whole.rank = pod.rank;
   whole.phase = pod.phase;
   whole.gated = pod.gated;
+  whole.lingers = pod.lingers;
+  whole.lost = pod.lost;
   whole.exit_code = pod.exit_code;
   if (node) whole.node = *node;
   whole.created = pod.created;

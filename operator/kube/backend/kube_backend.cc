@@ -61,7 +61,8 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                return DecodePod(object, meta, before, interners_, options_.clock, Now());
              },
              [](const PodRecord& record) { return record.own ? record.own->owner->job : std::string(); },
-             [this](const std::string&, const auto& before, const auto& after) { OnPod(before, after); }}),
+             [this](const std::string&, const auto& before, const auto& after) { OnPod(before, after); },
+             [](const PodRecord& record) { return record.own && record.own->labelled; }}),
       nodes_({[this](const Json& object, const Meta& meta, const auto& before) {
                 return DecodeNode(object, meta, before, options_.clock, Now());
               },

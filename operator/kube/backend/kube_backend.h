@@ -143,7 +143,8 @@ class KubeBackend final : public control::Backend {
   std::vector<core::Pod> PodsOf(const JobRecord& job) const;
   // The nodes of the running pods of this attempt, for the topology key.
   std::vector<std::string> NodesOf(const JobRecord& job, int64_t attempt) const;
-  std::vector<std::string> NotReadyNodesOf(const core::Observed& observed) const;
+  // Sets what the nodes of its pods and suspects show.
+  void ReadNodes(core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
   wiring::Gang GangOf(const JobRecord& job) const;
   core::Fit FitOf(const JobRecord& job) const;
@@ -167,6 +168,8 @@ class KubeBackend final : public control::Backend {
   // Returns the pod to create. It keeps off the avoided nodes if other nodes have capacity.
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
   Result<PortRange> AllocatePorts(const JobRecord& job);
+  // Whether the job of this name uses its ports: it exists and has not ended, or one of its pods still runs.
+  bool UsesPorts(const std::string& job) const;
   wiring::Context ContextOf(const JobRecord& job) const;
   // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.
   void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> created);

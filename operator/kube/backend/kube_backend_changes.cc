@@ -86,7 +86,9 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
     }
     CapacityChanged();
   }
-  if (after && !was_missing && health(after) == (before ? health(before) : Health::kReady)) return;
+  const bool restarted = before && after && after->restarted != before->restarted;
+  if (after && !was_missing && !restarted && health(after) == (before ? health(before) : Health::kReady))
+    return;
   std::set<std::string> jobs;
   for (const auto& pod : pods_.All())
     if (pod->own && pod->node() == name) jobs.insert(pod->own->owner->job);

@@ -58,6 +58,13 @@ PortRange KubeBackend::PortsOf(const JobRecord& job) const {
   return {};
 }
 
+bool KubeBackend::UsesPorts(const std::string& name) const {
+  const Job job = jobs_.Get(name);
+  if (job && !job->status.ended()) return true;
+  const auto pods = pods_.Group(name);
+  return std::any_of(pods.begin(), pods.end(), [](const auto& record) { return !record->ended; });
+}
+
 Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job) {
   if (!job.spec->host_network) return PortRange{};
   const int64_t wanted = int64_t{std::max(job.spec->job.max, job.spec->job.replicas)} * job.spec->job.slots *
@@ -70,10 +77,14 @@ Result<PortRange> KubeBackend::AllocatePorts(const JobRecord& job) {
   if (const PortRange held = PortsOf(job); held.count >= wanted) return held;
   MutexLock lock(mutex_);
   std::vector<PortRange> taken;
-  for (const auto& [name, state] : job_states_) taken.push_back(state.ports);
+  // An ended job keeps its objects until it is deleted, but not its ports. So does a deleted one for a while.
+  const auto take = [&](const std::string& name, const PortRange& ports) {
+    if (ports.count > 0 && UsesPorts(name)) taken.push_back(ports);
+  };
+  for (const auto& [name, state] : job_states_) take(name, state.ports);
   for (const Store<ObjectRecord>* store : {&services_, &config_maps_})
     for (const auto& record : store->All())
-      if (const auto mark = ParseMark(*record->prepared_for)) taken.push_back(mark->ports);
+      if (const auto mark = ParseMark(*record->prepared_for)) take(record->owner->job, mark->ports);
   const auto found = FreePorts(all, std::move(taken), static_cast<int32_t>(wanted));
   if (!found) return none;
   StateOf(job).ports = *found;

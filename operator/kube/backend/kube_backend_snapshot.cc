@@ -29,7 +29,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   observed.job = job->Job();
   observed.status = job->status;
   observed.pods = PodsOf(*job);
-  observed.not_ready_nodes = NotReadyNodesOf(observed);
+  ReadNodes(observed);
   observed.invalid = job->spec->problem;
   if (!observed.invalid.empty()) return snapshot;
   observed.prepared = PreparedOf(*job);
@@ -69,6 +69,7 @@ std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
     if (pod.node.empty()) continue;
     if (const auto node = nodes_.Get(pod.node)) {
       pod.unreachable_since = node->unreachable_since;
+      pod.lost |= pod.phase == core::PodPhase::kFailed && node->restarted && *node->restarted > pod.started;
     } else if (nodes_.synced()) {
       MutexLock lock(mutex_);
       pod.unreachable_since = missing_nodes_.try_emplace(pod.node, Now()).first->second;
@@ -97,17 +98,18 @@ core::GangProvider KubeBackend::ProviderOf(const JobRecord& job) const {
   }
 }
 
-std::vector<std::string> KubeBackend::NotReadyNodesOf(const core::Observed& observed) const {
-  if (!nodes_.synced()) return {};
-  std::set<std::string> not_ready;
-  const auto look = [&](const std::string& name) {
-    if (name.empty()) return;
+void KubeBackend::ReadNodes(core::Observed& observed) const {
+  observed.not_ready_nodes.emplace();
+  if (!nodes_.synced()) return;
+  std::set<std::string> names;
+  for (const core::Pod& pod : observed.pods) names.insert(pod.node);
+  for (const core::Suspect& suspect : observed.status.ledger.suspects) names.insert(suspect.node);
+  names.erase(std::string());
+  for (const std::string& name : names) {
     const auto node = nodes_.Get(name);
-    if (!node || !node->facts.ready) not_ready.insert(name);
-  };
-  for (const core::Pod& pod : observed.pods) look(pod.node);
-  for (const core::Suspect& suspect : observed.status.ledger.suspects) look(suspect.node);
-  return {not_ready.begin(), not_ready.end()};
+    if (!node || !node->facts.ready) observed.not_ready_nodes->push_back(name);
+    if (node && node->restarted) observed.restarted_nodes.push_back({name, *node->restarted});
+  }
 }
 
 std::vector<std::string> KubeBackend::NodesOf(const JobRecord& job, int64_t attempt) const {
@@ -228,6 +230,10 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
 // ---- ReadThrough
 
 // Lists a job and its pods at the newest revision and puts both into the stores.
+//
+// A pod belongs to the job that owns it, but a list can select pods only by label, and a user or a webhook
+// may have removed the label of a live pod. So each live pod that the view has and the list lacks is read by
+// name.
 class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<ReadThroughRequest> {
  public:
   ReadThroughRequest(KubeBackend& backend, Key key, std::function<void(Status)> done)
@@ -237,36 +243,75 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
     ListOptions one;
     one.namespace_ = key_.namespace_;
     one.field_selector = "metadata.name=" + key_.name;
-    List(kJobs, one, 0,
-         [](KubeBackend& backend, const std::string& name, const std::vector<Json>& items,
-            Revision revision) { backend.jobs_.ReplaceGroup(name, items, revision); });
+    List(kJobs, one, jobs_, [self = shared_from_this()](Revision revision) {
+      self->backend_.jobs_.ReplaceGroup(self->key_.ToString(), self->jobs_, revision);
+      self->Answer(Ok());
+    });
     ListOptions labelled;
     labelled.namespace_ = key_.namespace_;
     labelled.label_selector = std::string(wiring::kJobLabel) + "=" + key_.name;
-    List(kPods, labelled, 1,
-         [](KubeBackend& backend, const std::string& name, const std::vector<Json>& items,
-            Revision revision) { backend.pods_.ReplaceGroup(name, items, revision); });
+    List(kPods, labelled, pods_, [self = shared_from_this()](Revision revision) {
+      self->revision_ = revision;
+      self->ReadMissing();
+    });
   }
 
  private:
-  using Replace = std::function<void(KubeBackend&, const std::string&, const std::vector<Json>&, Revision)>;
-
-  void List(const Resource& resource, const ListOptions& options, size_t part, Replace replace) {
-    auto self = shared_from_this();
+  void List(const Resource& resource, const ListOptions& options, std::vector<Json>& gathered,
+            std::function<void(Revision)> listed) {
     backend_.client_.List(
         resource, options,
-        [self, part](Json items) {
-          std::vector<Json>& gathered = self->items_[part];
+        [self = shared_from_this(), &gathered](Json items) {
           if (!items.is_array()) return gathered.clear();  // the list starts again
           for (Json& item : items) gathered.push_back(std::move(item));
         },
-        backend_.Guard([self, part, replace = std::move(replace)](Result<Json> result) {
-          const Revision revision = result.ok() ? ParseRevision(json::Text(*result, "resourceVersion")) : 0;
-          if (revision != 0) replace(self->backend_, self->key_.ToString(), self->items_[part], revision);
-          self->Answer(revision != 0 ? Status()
-                       : result.ok() ? Status(Error{Code::kInternal, "the list has no resourceVersion"})
-                                     : Status(result.error()));
+        backend_.Guard([self = shared_from_this(), listed = std::move(listed)](Result<Json> result) {
+          if (!result.ok()) return self->Answer(result.error());
+          const Revision revision = ParseRevision(json::Text(*result, "resourceVersion"));
+          if (revision == 0) return self->Answer(Error{Code::kInternal, "the list has no resourceVersion"});
+          listed(revision);
         }));
+  }
+
+  void ReadMissing() {
+    std::set<std::string> listed;
+    for (const Json& pod : pods_) listed.insert(ReadMeta(pod).name);
+    std::vector<std::string> missing;
+    for (const auto& record : backend_.pods_.Group(key_.ToString())) {
+      std::string name = record->own->ToCore().name;
+      if (!record->ended && !listed.contains(name)) missing.push_back(std::move(name));
+    }
+    {
+      MutexLock lock(mutex_);
+      missing_ = missing.size();
+    }
+    if (missing.empty()) return ReplacePods();
+    for (const std::string& name : missing)
+      backend_.client_.Get(kPods, key_.namespace_, name,
+                           backend_.Guard([self = shared_from_this()](Result<Json> result) {
+                             self->TakeMissing(std::move(result));
+                           }));
+  }
+
+  void TakeMissing(Result<Json> result) {
+    Status failed;
+    {
+      MutexLock lock(mutex_);
+      if (result.ok())
+        pods_.push_back(std::move(result).value());
+      else if (result.error().code != Code::kNotFound)
+        status_ = result.error();
+      if (--missing_ > 0) return;
+      failed = status_;
+    }
+    // A pod whose read failed may live.
+    if (!failed.ok()) return Answer(std::move(failed));
+    ReplacePods();
+  }
+
+  void ReplacePods() {
+    backend_.pods_.ReplaceGroup(key_.ToString(), pods_, revision_);
+    Answer(Ok());
   }
 
   void Answer(Status status) {
@@ -282,9 +327,13 @@ class KubeBackend::ReadThroughRequest : public std::enable_shared_from_this<Read
   KubeBackend& backend_;
   const Key key_;
   const std::function<void(Status)> done_;
-  std::vector<Json> items_[2];  // jobs and pods; each list writes one of them
+  // Each list is written by one request at a time, then by the reads of missing pods, with the mutex held.
+  std::vector<Json> jobs_;
+  std::vector<Json> pods_;
+  Revision revision_ = 0;  // of the list of pods
   Mutex mutex_;
-  int left_ RM_GUARDED_BY(mutex_) = 2;
+  size_t missing_ RM_GUARDED_BY(mutex_) = 0;  // pods whose read has not been answered
+  int left_ RM_GUARDED_BY(mutex_) = 2;        // jobs and pods
   Status status_ RM_GUARDED_BY(mutex_);
 };
 

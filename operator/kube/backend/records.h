@@ -65,6 +65,8 @@ struct PodRecord {
     int32_t exit_code = 0;
     core::PodPhase phase = core::PodPhase::kPending;
     bool gated = false;
+    bool lingers = false;
+    bool lost = false;  // by its runtime
     Time created{};
     Time placed{};
     Time started{};
@@ -74,6 +76,7 @@ struct PodRecord {
   };
   struct Own {
     std::shared_ptr<const Owner> owner;
+    bool labelled = false;  // it has the job's label, so a list by that label includes it
     Facts pod;
     std::shared_ptr<const std::string> node;          // null: none yet
     std::unique_ptr<const core::PodDetails> details;  // null: none
@@ -97,7 +100,9 @@ struct PodRecord {
 struct NodeRecord {
   core::NodeFacts facts;
   std::optional<Time> unreachable_since;
-  std::string ready_transition;  // the API's text
+  std::optional<Time> restarted;  // when another boot ID was observed
+  std::string boot_id;            // the API's text
+  std::string ready_transition;   // the API's text
 };
 
 // Services, ConfigMaps and PodGroups of jobs. All objects of an attempt have the same mark.

@@ -44,7 +44,7 @@ void FailureFields(const Coder& coder, A& a, C& c) {
   coder.Text(a.pod, c.pod, kMaxWord);
   coder.Text(a.node, c.node, kMaxWord);
   coder.Plain(a.exitCode, c.exit_code);
-  coder.Word(a.reason, c.cause, core::CauseName, core::Cause::kCannotStart, core::Cause::kExit);
+  coder.Word(a.reason, c.cause, core::CauseName, core::kLastCause, core::Cause::kExit);
   coder.Text(a.message, c.message, kMaxMessage);
   coder.At(a.time, c.at);
   coder.Text(a.rule, c.rule, kMaxWord);

@@ -14,7 +14,8 @@
 // Invariants:
 //  - An incomplete list is never visible: items are collected separately and swapped in at the end.
 //  - An object never becomes older: older versions than the stored one are dropped. A direct read of a group
-//    (ReplaceGroup) leaves a floor: events and lists of the group with a lower revision are ignored.
+//    (ReplaceGroup) leaves a floor: events and lists of the group with a lower revision are ignored, except
+//    for values that such a read may miss (`selected`).
 //  - The store contains every change up to revision(namespace), which rises after readers can see the change.
 //    An idle namespace stays behind the others, so there is no common revision.
 #pragma once
@@ -45,6 +46,8 @@ class Store {
     // Returns the group of a value; empty: none.
     std::function<std::string(const T&)> group;
     std::function<void(const std::string& key, const Value& before, const Value& after)> changed;
+    // Whether a direct read of its group certainly includes a value that exists. Unset: always.
+    std::function<bool(const T&)> selected = nullptr;
   };
 
   explicit Store(Hooks hooks) : hooks_(std::move(hooks)) {}
@@ -264,7 +267,7 @@ class Store {
   std::string GroupOf(const T& value) const { return hooks_.group ? hooks_.group(value) : std::string(); }
 
   Revision Floor(const T& value) const RM_REQUIRES(mutex_) {
-    if (floors_.empty()) return 0;
+    if (floors_.empty() || (hooks_.selected && !hooks_.selected(value))) return 0;
     const auto it = floors_.find(GroupOf(value));
     return it == floors_.end() ? 0 : it->second;
   }

@@ -96,7 +96,7 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
       // The pod became a suspect while it was ending, which is resolved later.
       const bool suspected = std::any_of(after.suspects.begin(), after.suspects.end(),
                                          [&](const core::Suspect& s) { return s.pod == name; });
-      const bool excused = exclusion_ended || suspected || p.pod.exit_code == 75 ||
+      const bool excused = exclusion_ended || suspected || p.pod.exit_code == 75 || p.pod.lost ||
                            !p.pod.conditions.empty() || shadow.ever_unreachable.contains(uid) ||
                            (!job.job.rules.empty() && p.pod.exit_code == kUnchargedExitCode);
       if (p.pod.uid == uid && p.pod.phase == core::PodPhase::kFailed && !excused) must_charge = true;
@@ -304,9 +304,16 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   }
 }
 
+// Whether the node is known to have started again after `since`.
+bool Checker::Restarted(const core::Observed& o, const std::string& node, Time since) {
+  return std::any_of(
+      o.restarted_nodes.begin(), o.restarted_nodes.end(),
+      [&](const core::NodeRestart& restart) { return restart.name == node && restart.at > since; });
+}
+
 // A suspect may be charged only after the suspicion period, or when its node is known. While a suspected node
-// is not ready, its workers are not charged. A suspect without a node may be charged when the last old pod is
-// gone.
+// is not ready, or after it has started again, its workers are not charged. A suspect without a node may be
+// charged when the last old pod is gone.
 void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now) {
   const core::Ledger& before = o.status.ledger;
   if (after.outcome != core::Outcome::kNone) return;
@@ -315,6 +322,12 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
   const bool all_started = std::none_of(o.pods.begin(), o.pods.end(), [](const core::Pod& pod) {
     return pod.phase == core::PodPhase::kPending;
   });
+  if (charged && after.last_failure && after.last_failure != before.last_failure &&
+      after.last_failure->cause == core::Cause::kExit) {
+    for (const core::Pod& pod : o.pods)
+      Require(!pod.lost || pod.name != after.last_failure->pod, "I17",
+              pod.name + " is charged although its node started again");
+  }
   if (charged && !o.job.native && o.not_ready_nodes && all_started && after.attempt > before.attempt &&
       after.last_failure->cause == core::Cause::kExit) {
     for (const core::Pod& pod : o.pods)
@@ -328,7 +341,8 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
     if (std::find(after.suspects.begin(), after.suspects.end(), suspect) != after.suspects.end()) continue;
     const auto old = [&](const core::Pod& pod) { return pod.attempt < before.attempt; };
     const bool lost = std::any_of(o.pods.begin(), o.pods.end(), [&](const core::Pod& pod) {
-      return old(pod) && pod.alive() && o.not_ready_nodes && Holds(*o.not_ready_nodes, pod.node);
+      const bool not_ready = o.not_ready_nodes && Holds(*o.not_ready_nodes, pod.node);
+      return old(pod) && (pod.lost || (pod.alive() && (not_ready || Restarted(o, pod.node, suspect.since))));
     });
     if (suspect.node.empty()) {
       Require(!lost || !charged, "I16", suspect.pod + " is charged for the loss of a peer's node");
@@ -337,7 +351,8 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
               "I16", suspect.pod + " is resolved while the drain may show a lost node");
       continue;
     }
-    const bool not_ready = o.not_ready_nodes && Holds(*o.not_ready_nodes, suspect.node);
+    const bool not_ready = (o.not_ready_nodes && Holds(*o.not_ready_nodes, suspect.node)) ||
+                           Restarted(o, suspect.node, suspect.since);
     Require(!not_ready || !charged, "I16", suspect.pod + " is charged for the loss of " + suspect.node);
     Require(not_ready || clocks_are_wrong_ || now >= suspect.since + core::kSuspicionPeriod, "I16",
             suspect.pod + " is resolved before the state of its node is known");

@@ -52,6 +52,7 @@ class Checker {
   void CheckCounters(const core::Ledger& before, const core::Ledger& after);
   void CheckReleased(const control::Key& key, const core::ReleaseGang& release);
   void CheckGangDecision(const core::Observed& observed, const core::Decision& decision, Time now);
+  static bool Restarted(const core::Observed& o, const std::string& node, Time since);
   void CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now);
   bool Stray(const JobTruth& job) const;
   void CheckCreated(const JobTruth& job, const core::Pod& pod);

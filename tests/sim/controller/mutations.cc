@@ -234,6 +234,8 @@ const char* MutationName(Mutation mutation) {
       return "forgets-suspects";
     case Mutation::kChargesForPeers:
       return "charges-for-peers";
+    case Mutation::kChargesRestarts:
+      return "charges-restarts";
   }
   return "?";
 }
@@ -317,6 +319,12 @@ Decider Mutate(Mutation mutation) {
     case Mutation::kChargesForPeers:
       return [](Observed o, Time now) {
         if (!o.job.native) o.not_ready_nodes.reset();
+        return core::Decide(o, now);
+      };
+    case Mutation::kChargesRestarts:
+      return [](Observed o, Time now) {
+        o.restarted_nodes.clear();
+        for (core::Pod& pod : o.pods) pod.lost = false;
         return core::Decide(o, now);
       };
     case Mutation::kForgetsSuspects:

@@ -45,8 +45,9 @@ enum class Mutation : int {
   kChargesLostNodes,  // ignores the nodes of unresponsive workers
   kForgetsSuspects,   // does not avoid suspected nodes
   kChargesForPeers,   // charges a failure without waiting for the drain
+  kChargesRestarts,   // charges workers whose node started again
 };
-inline constexpr int kMutations = 33;
+inline constexpr int kMutations = 34;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

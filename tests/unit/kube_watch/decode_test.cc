@@ -110,7 +110,16 @@ TEST(DecodePodTest, HowPodsEnd) {
        R"({"phase":"Failed","containerStatuses":[
           {"name":"proxy","state":{"terminated":{"exitCode":3,"reason":"Error","finishedAt":"2025-12-31T23:59:00Z"}}},
           {"name":"worker","state":{"terminated":{"exitCode":0,"finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kSucceeded, 0, "", ""},
+      {"the worker failed while a sidecar runs",
+       R"({"phase":"Running","containerStatuses":[
+          {"name":"proxy","state":{"running":{"startedAt":"2025-12-31T23:58:00Z"}}},
+          {"name":"worker","state":{"terminated":{"exitCode":3,"reason":"Error","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
        PodPhase::kFailed, 3, "Error", ""},
+      {"evicted, and the worker ended with 0 on SIGTERM",
+       R"({"phase":"Failed","reason":"Evicted","containerStatuses":[{"name":"worker","state":{"terminated":
+          {"exitCode":0,"reason":"Completed","finishedAt":"2025-12-31T23:59:00Z"}}}]})",
+       PodPhase::kFailed, 137, "Evicted", ""},
       {"both failed: the worker's counts",
        R"({"phase":"Failed","containerStatuses":[
           {"name":"proxy","state":{"terminated":{"exitCode":3,"finishedAt":"2025-12-31T23:59:00Z"}}},
@@ -142,6 +151,45 @@ TEST(DecodePodTest, HowPodsEnd) {
     ASSERT_TRUE(pod.ended.has_value());
     EXPECT_LE(*pod.ended, kNow);
   }
+}
+
+TEST(DecodePodTest, TheWorkerDecidesAboutAPodWithOtherContainers) {
+  constexpr const char* kSpec = R"({"nodeName":"n","containers":[{"name":"train"},{"name":"metrics"}]})";
+  // Statuses are sorted by name, so the worker's is not the first.
+  const auto pod = [&](const char* phase, const char* state) {
+    const Json status = {{"phase", phase},
+                         {"containerStatuses",
+                          Json::array({{{"name", "metrics"},
+                                        {"state", {{"running", {{"startedAt", "2025-12-31T23:58:00Z"}}}}}},
+                                       {{"name", "train"}, {"state", Json::parse(state)}}})}};
+    return Core(PodJson(kSpec, status.dump().c_str()));
+  };
+  const core::Pod running = pod("Running", R"({"running":{"startedAt":"2025-12-31T23:58:00Z"}})");
+  EXPECT_EQ(running.phase, PodPhase::kRunning);
+  EXPECT_FALSE(running.lingers);
+  const core::Pod done =
+      pod("Running", R"({"terminated":{"exitCode":0,"finishedAt":"2025-12-31T23:59:00Z"}})");
+  EXPECT_EQ(done.phase, PodPhase::kSucceeded);
+  EXPECT_TRUE(done.lingers);
+  EXPECT_EQ(done.ended, At(-60));
+  const core::Pod failed = pod("Running", R"({"terminated":{"exitCode":5}})");
+  EXPECT_EQ(failed.phase, PodPhase::kFailed);
+  EXPECT_EQ(failed.exit_code, 5);
+  EXPECT_TRUE(failed.lingers);
+  EXPECT_FALSE(pod("Failed", R"({"terminated":{"exitCode":5}})").lingers);
+}
+
+TEST(DecodePodTest, AContainerThatItsRuntimeLost) {
+  const auto pod = [](int exit_code, const char* reason) {
+    return Core(PodJson(kBound, fmt::format(R"({{"phase":"Failed","containerStatuses":[{{"name":"worker",
+        "state":{{"terminated":{{"exitCode":{},"reason":"{}"}}}}}}]}})",
+                                            exit_code, reason)
+                                    .c_str()));
+  };
+  EXPECT_TRUE(pod(255, "Unknown").lost);
+  EXPECT_TRUE(pod(137, "ContainerStatusUnknown").lost);
+  EXPECT_FALSE(pod(255, "Error").lost);
+  EXPECT_FALSE(pod(1, "Unknown").lost);
 }
 
 struct WaitCase {
@@ -237,7 +285,8 @@ TEST(DecodePodTest, OwnerAndNameIdentifyAPod) {
   EXPECT_EQ(edited->own->owner->job, "ml/gpt");
   EXPECT_EQ(edited->own->pod.attempt, 3);
   EXPECT_EQ(edited->own->pod.rank, 1);
-  for (const char* name : {"gpt-3", "gpt-3-x", "gpt-3-1-2", "gpt2-3-1", "gpt", "gpt--1"}) {
+  for (const char* name : {"gpt-3", "gpt-3-x", "gpt-3-1-2", "gpt2-3-1", "gpt", "gpt--1", "gpt-03-1",
+                           "gpt-3-01", "gpt-99999999999999999999-1"}) {
     const std::string metadata = fmt::format(R"({{"name":"{}"}})", name);
     const auto pod = Decode(PodJson(R"({})", R"({})", metadata.c_str()));
     EXPECT_TRUE(!pod || !pod->own) << name;
@@ -364,6 +413,22 @@ TEST(DecodeNodeTest, FactsAndReachability) {
   const auto seen = decode(ahead, ready, kNow);
   EXPECT_EQ(seen->unreachable_since, kNow);
   EXPECT_EQ(decode(ahead, seen, At(50))->unreachable_since, kNow);
+}
+
+TEST(DecodeNodeTest, AnotherBootIdIsARestart) {
+  const auto decode = [](const char* boot, const std::shared_ptr<const NodeRecord>& before, Time now) {
+    Json json = NodeJson("True", "2025-12-31T23:00:00Z");
+    if (boot != nullptr) json["status"]["nodeInfo"] = {{"bootID", boot}};
+    return DecodeNode(json, ReadMeta(json), before, kClock, now);
+  };
+  const auto first = decode("a", nullptr, kNow);
+  EXPECT_FALSE(first->restarted);
+  EXPECT_FALSE(decode("a", first, At(1))->restarted);
+  const auto unknown = decode(nullptr, first, At(2));
+  EXPECT_FALSE(unknown->restarted);
+  const auto again = decode("b", unknown, At(3));
+  EXPECT_EQ(again->restarted, At(3));
+  EXPECT_EQ(decode("b", again, At(4))->restarted, At(3));
 }
 
 TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {

@@ -76,7 +76,7 @@ core::Status RandomStatus(uint64_t seed) {
     failure.pod = dice.Text();
     failure.node = dice.Text();
     failure.exit_code = dice.Small() - 500;
-    failure.cause = dice.Of(core::Cause::kCannotStart);
+    failure.cause = dice.Of(core::kLastCause);
     failure.message = dice.Text(200);
     failure.ended_reason = dice.Text(10);
     failure.rule = dice.Text();

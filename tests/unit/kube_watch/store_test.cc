@@ -146,6 +146,21 @@ TEST_F(StoreTest, OlderDirectReadDoesNotUndoANewerOne) {
 }
 
 // A store with one sink per namespace; groups are NAMESPACE/g.
+// A list by label misses what has lost the label.
+TEST_F(StoreTest, AReadDoesNotHideWhatItMayMiss) {
+  Store<StoreItem>::Hooks hooks = HooksOf(changes_);
+  hooks.selected = [](const StoreItem& item) { return item.value > 0; };
+  Store<StoreItem> store(std::move(hooks));
+  ReflectorSink& sink = store.In("");
+  sink.Begin();
+  sink.End(10);
+  store.ReplaceGroup("g", {}, 30);
+  sink.Apply(Object("a", "g", 0, 20), 20);
+  EXPECT_TRUE(store.Get("a"));
+  sink.Apply(Object("b", "g", 1, 21), 21);
+  EXPECT_FALSE(store.Get("b")) << "the read shows that it is gone";
+}
+
 class StoreByNamespaceTest : public testing::Test {
  protected:
   static Json In(const std::string& space, const std::string& name, int64_t value, Revision revision) {

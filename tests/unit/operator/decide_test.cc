@@ -3,6 +3,8 @@
 // The lifecycle without failures: start, scale, suspend, end.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/operator/worlds.h"
 
 namespace ringmaster::core {
@@ -245,6 +247,33 @@ TEST(Decide, APodThatOverstaysItsGraceIsForced) {
   EXPECT_TRUE(removed[0].force());
 }
 
+TEST(Decide, TheDrainDoesNotWaitForAPreemptedPodsFullGrace) {
+  Observed o = RunningWorld(2, false);
+  o.job.grace = seconds(600);
+  o.pods[1].delete_by = kT0 + seconds(600);
+  const Decision begun = Decide(o, kT0);
+  EXPECT_EQ(Written(begun).attempt, 2) << ToString(begun);
+  EXPECT_EQ(Written(begun).restarts.total, 0);
+  Obey(o, begun, kT0);
+  const auto removed = All<DeletePod>(Decide(o, kT0));
+  ASSERT_EQ(removed.size(), 2U);
+  for (const DeletePod& remove : removed) EXPECT_EQ(remove.grace, kDrainGrace);
+  o.pods[1].delete_by = kT0 + kDrainGrace;
+  for (const DeletePod& remove : All<DeletePod>(Decide(o, kT0))) EXPECT_EQ(remove.name, "job-1-0");
+}
+
+TEST(Decide, APodOfAnImpossibleAttemptIsRemoved) {
+  Observed o = RunningWorld(2);
+  o.pods.push_back(MakePod(std::numeric_limits<int64_t>::max(), 0));
+  const auto removed = All<DeletePod>(Decide(o, kT0));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_EQ(removed[0].uid, o.pods.back().uid);
+  o.pods[0] = Ended(0, 1);
+  o.job.native = false;
+  o.status.ledger.gang_size = 2;
+  EXPECT_EQ(Written(Decide(o, kT0)).attempt, 2);
+}
+
 TEST(Decide, PodsOfALaterAttemptRaiseTheAttempt) {
   Observed o = RunningWorld(2);
   o.pods.push_back(MakePod(7, 0));
@@ -352,6 +381,18 @@ TEST(Decide, CleanPodsSelectsWhichPodsAreRemoved) {
     EXPECT_EQ(o.status.ledger.outcome, Outcome::kFailed);
     EXPECT_EQ(static_cast<int>(o.pods.size()), left);
   }
+}
+
+TEST(Decide, ASidecarDoesNotOutliveItsJob) {
+  Observed o = RunningWorld(2, false);
+  for (int32_t rank = 0; rank < 2; ++rank) o.pods[static_cast<size_t>(rank)] = Ended(rank, 0);
+  o.pods[1].lingers = true;
+  Obey(o, Decide(o, kT0), kT0);
+  ASSERT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
+  const auto removed = All<DeletePod>(Decide(o, kT0 + kShutdownGuard));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_EQ(removed[0].name, "job-1-1");
+  EXPECT_FALSE(removed[0].force());
 }
 
 TEST(Decide, AJobIsDeletedAfterItsTimeToLive) {

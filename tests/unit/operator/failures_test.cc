@@ -346,6 +346,36 @@ TEST(Failures, AnUnreachableNodeFailsItsPodsAfterTheLimit) {
   EXPECT_EQ(Written(Decide(o, kT0 + seconds(60))).outcome, Outcome::kFailed);
 }
 
+TEST(Failures, AContainerThatItsNodeLostIsNotCharged) {
+  Observed o = RunningWorld(2);
+  o.pods[1] = Ended(1, 255);
+  o.pods[1].lost = true;
+  o.pods[1].node = "gpu-7";
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.last_failure->cause, Cause::kLostByNode);
+  EXPECT_EQ(ledger.restarts.total, 1);
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  ASSERT_EQ(ledger.excluded.size(), 1U);
+  EXPECT_EQ(ledger.excluded[0].name, "gpu-7");
+  o.pods[1].lost = false;
+  EXPECT_EQ(Written(Decide(o, kT0)).restarts.charged, 1);
+}
+
+TEST(Failures, ALingeringPodGetsTimeToEnd) {
+  Observed o = RunningWorld(2);
+  o.pods[1] = Ended(1, 1);
+  o.pods[1].lingers = true;
+  Obey(o, Decide(o, kT0), kT0);
+  const auto removed = All<DeletePod>(Decide(o, kT0));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_TRUE(removed[0].force()) << "it is lost";
+  o = RunningWorld(2, false);
+  o.pods[1] = Ended(1, 1);
+  o.pods[1].lingers = true;
+  Obey(o, Decide(o, kT0), kT0);
+  for (const DeletePod& remove : All<DeletePod>(Decide(o, kT0))) EXPECT_FALSE(remove.force());
+}
+
 TEST(Failures, AnEarlyExitZeroIsAPlannedLeave) {
   Observed o = RunningWorld(2);
   o.pods[1] = Ended(1, 0);
@@ -476,9 +506,10 @@ TEST(Failures, PodsOnALostNodeDoNotDelayTheDrain) {
   o.status.ledger.attempt = 2;
   o.status.ledger.ready_since.reset();
   o.pods[1].unreachable_since = kT0;
-  for (Pod& pod : o.pods) pod.delete_by = kT0 + seconds(600);
-  EXPECT_TRUE(All<DeletePod>(Decide(o, kT0)).empty());
-  const auto removed = All<DeletePod>(Decide(o, kT0 + o.job.unreachable_node_limit));
+  const Time limit = kT0 + o.job.unreachable_node_limit;
+  for (Pod& pod : o.pods) pod.delete_by = limit + seconds(1);
+  EXPECT_TRUE(All<DeletePod>(Decide(o, limit - o.job.grace)).empty());
+  const auto removed = All<DeletePod>(Decide(o, limit));
   ASSERT_EQ(removed.size(), 1U);
   EXPECT_EQ(removed[0].name, "job-1-1");
   EXPECT_TRUE(removed[0].force());

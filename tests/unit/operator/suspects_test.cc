@@ -44,6 +44,17 @@ TEST(Suspects, AnUnresponsiveWorkerIsReplacedElsewhereAndNotYetCharged) {
   EXPECT_TRUE(created[0].excluded_nodes.empty());
 }
 
+TEST(Suspects, ANodeThatStartedAgainExplainsTheFailure) {
+  Observed o = Replaced();
+  o.restarted_nodes = {{"gpu-2", kSilent - seconds(1)}};
+  EXPECT_EQ(StatusOf(Decide(o, kSilent + seconds(20))), nullptr) << "it started before the silence";
+  o.restarted_nodes = {{"gpu-2", kSilent + seconds(20)}};
+  const Ledger ledger = Written(Decide(o, kSilent + seconds(20)));
+  EXPECT_TRUE(ledger.suspects.empty());
+  EXPECT_EQ(ledger.restarts.charged, 0);
+  EXPECT_EQ(ledger.last_failure->cause, Cause::kLostByNode);
+}
+
 TEST(Suspects, ALostNodeExplainsTheFailure) {
   Observed o = Replaced();
   const Time reported = kSilent + seconds(50);
