@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/resources.h"
 #include "operator/wiring/tree.h"
@@ -19,24 +20,36 @@ constexpr int kFullWeight = 100;
 // The operator handles a lost node. The cluster's eviction follows this much later, as a safety net.
 constexpr int kEvictionSlackSeconds = 300;
 
-// Excludes the nodes in every term, since terms are alternatives.
+// Returns requirements for `matchFields`: one per node, since the API allows one value each. The label
+// kubernetes.io/hostname may differ from the node's name, or be missing.
+Json OffNodes(const std::vector<std::string>& nodes) {
+  Json fields = Json::array();
+  for (const std::string& node : nodes)
+    fields.push_back({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({node})}});
+  return fields;
+}
+
+// Excludes the nodes in every term, since terms are alternatives. A term without requirements matches no
+// node, and stays like that.
 void ExcludeNodes(const std::vector<std::string>& nodes, Json& spec) {
-  const Json not_in = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}};
+  const Json off = OffNodes(nodes);
   Json& required = ObjectIn(ObjectIn(ObjectIn(spec, "affinity"), "nodeAffinity"), kRequired);
   Json& terms = ListIn(required, "nodeSelectorTerms");
-  if (terms.empty()) terms.push_back(Json::object());
+  if (terms.empty()) {
+    terms.push_back({{"matchFields", off}});
+    return;
+  }
   for (Json& term : terms) {
     if (!term.is_object()) term = Json::object();
-    ListIn(term, "matchExpressions").push_back(not_in);
+    if (json::Items(term, "matchExpressions").empty() && json::Items(term, "matchFields").empty()) continue;
+    Json& fields = ListIn(term, "matchFields");
+    fields.insert(fields.end(), off.begin(), off.end());
   }
 }
 
 void AvoidNodes(const std::vector<std::string>& nodes, Json& spec) {
-  Json others = {
-      {"matchExpressions",
-       Json::array({{{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", nodes}}})}};
   ListIn(ObjectIn(ObjectIn(spec, "affinity"), "nodeAffinity"), kPreferred)
-      .push_back({{"weight", kFullWeight}, {"preference", std::move(others)}});
+      .push_back({{"weight", kFullWeight}, {"preference", {{"matchFields", OffNodes(nodes)}}}});
 }
 
 void AddPodAffinity(const api::TrainingJob& job, const Context& context, Json& spec) {

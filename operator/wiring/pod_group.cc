@@ -2,9 +2,13 @@
 
 #include "operator/wiring/pod_group.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "operator/wiring/names.h"
+#include "operator/wiring/pod_shape.h"
+#include "operator/wiring/quantity.h"
 #include "operator/wiring/tree.h"
 
 namespace ringmaster::wiring {
@@ -17,6 +21,19 @@ Json Group(const char* api_version, const api::TrainingJob& job, const std::stri
   group["metadata"]["labels"][kAttemptLabel] = std::to_string(context.attempt);
   group["spec"] = std::move(spec);
   return group;
+}
+
+// Returns what the smallest gang requests in total. Volcano admits a group to its queue by it, and without it
+// every group at once.
+Json ResourcesOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
+  const Json pod = PodOf(job, job_uid, 0, context);
+  Json total = Json::object();
+  for (const auto& [name, amount] : RequestsOf(pod["spec"])) {
+    if (amount <= 0) continue;
+    const int64_t pods = std::max(context.size, 1);
+    total[name] = QuantityText(name, amount > INT64_MAX / pods ? INT64_MAX : amount * pods);
+  }
+  return total;
 }
 
 }  // namespace
@@ -34,6 +51,8 @@ Json GroupOf(const api::TrainingJob& job, const std::string& job_uid, const Cont
       return Group("scheduling.k8s.io/v1beta1", job, job_uid, context, std::move(spec));
     case Gang::kVolcano:
       spec = {{"minMember", context.size}};
+      if (Json total = ResourcesOf(job, job_uid, context); !total.empty())
+        spec["minResources"] = std::move(total);
       if (!scheduling.queue.empty()) spec["queue"] = scheduling.queue;
       if (!scheduling.priorityClassName.empty()) spec["priorityClassName"] = scheduling.priorityClassName;
       return Group("scheduling.volcano.sh/v1beta1", job, job_uid, context, std::move(spec));
@@ -59,10 +78,12 @@ void JoinGroup(const api::TrainingJob& job, const Context& context, Json& pod) {
       return;
     case Gang::kVolcano:
       ObjectIn(metadata, "annotations")["scheduling.k8s.io/group-name"] = group;
-      if (!spec.contains("schedulerName")) spec["schedulerName"] = "volcano";
+      if (!spec.contains("schedulerName")) spec["schedulerName"] = kVolcanoScheduler;
       return;
     case Gang::kCoscheduling:
       ObjectIn(metadata, "labels")["scheduling.x-k8s.io/pod-group"] = group;
+      // Another scheduler, such as the default one, would bind each pod alone.
+      if (!spec.contains("schedulerName")) spec["schedulerName"] = context.coscheduling_scheduler;
       return;
   }
 }

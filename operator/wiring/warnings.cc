@@ -23,6 +23,7 @@ class Warnings {
     for (const std::string& problem : user_.problems) out_.push_back(problem);
     Metadata();
     Pod();
+    Scheduler();
     PinnedMemory();
     Transport();
     Slots();
@@ -76,6 +77,18 @@ class Warnings {
       out_.push_back(
           fmt::format("{}.spec.nodeName: binds all workers to {} without the scheduler; use nodeSelector",
                       kTemplatePath, taken));
+  }
+
+  // The gang object binds only the scheduler that reads it.
+  void Scheduler() {
+    const std::string scheduler = Text(user_.value, {"spec", "schedulerName"});
+    const std::string& gang = job_.spec.scheduling.gang;
+    if (scheduler.empty() || (gang != "volcano" && gang != "coscheduling")) return;
+    if (gang == "volcano" && scheduler == kVolcanoScheduler) return;
+    out_.push_back(fmt::format(
+        "{}.spec.schedulerName: {} must implement the gangs of spec.scheduling.gang {}; another scheduler "
+        "binds each worker alone",
+        kTemplatePath, scheduler, gang));
   }
 
   // An added capability only takes effect for root.

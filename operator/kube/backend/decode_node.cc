@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/json.h"
-#include "operator/kube/backend/quantity.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/quantity.h"
 
 namespace ringmaster::kube {
 
@@ -19,7 +19,7 @@ std::shared_ptr<const NodeRecord> DecodeNode(const Json& object, const Meta& met
   facts.name = meta.name;
   const Json& spec = json::Child(object, "spec");
   const Json& status = json::Child(object, "status");
-  facts.allocatable = ParseResources(json::Child(status, "allocatable"));
+  facts.allocatable = wiring::ParseResources(json::Child(status, "allocatable"));
   // All labels, since a selector may use any of them.
   if (const Json& labels = json::Child(json::Child(object, "metadata"), "labels"); labels.is_object()) {
     for (const auto& [key, value] : labels.items())

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/json.h"
-#include "operator/kube/backend/pod_shape.h"
 #include "operator/wiring/names.h"
+#include "operator/wiring/pod_shape.h"
 #include "operator/wiring/wiring.h"
 
 namespace ringmaster::kube {
@@ -187,7 +187,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   pod.node = json::Text(spec, "nodeName");
   for (const Json& gate : json::Items(spec, "schedulingGates"))
     pod.gated = pod.gated || json::Text(gate, "name") == wiring::kGangGate;
-  if (pod.node.empty()) own->shape = std::make_shared<core::PodShape>(ShapeOf(spec));
+  if (pod.node.empty()) own->shape = std::make_shared<core::PodShape>(wiring::ShapeOf(object));
 
   const auto past = [&](std::string_view text) {
     const auto time = ReadTime(text, clock);
@@ -283,7 +283,7 @@ std::shared_ptr<const PodRecord> DecodePod(const Json& object, const Meta& meta,
     record->foreign =
         std::make_unique<const PodRecord::Foreign>(PodRecord::Foreign{meta.uid, std::string(node)});
   }
-  if (!record->ended && !node.empty()) record->requests = interners.requests.Intern(RequestsOf(spec));
+  if (!record->ended && !node.empty()) record->requests = interners.requests.Intern(wiring::RequestsOf(spec));
   return record;
 }
 

@@ -9,9 +9,9 @@
 #include "api/codec.h"
 #include "api/fields_status.h"
 #include "operator/kube/backend/kube_backend.h"
-#include "operator/kube/backend/pod_shape.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/kube/backend/status_codec.h"
+#include "operator/wiring/pod_shape.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -90,7 +90,7 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
   strict.avoided_nodes.clear();
   Json elsewhere = wiring::PodOf(job.ToApi(), job.uid, action.rank, strict);
-  const core::PodShape shape = ShapeOf(elsewhere["spec"]);
+  const core::PodShape shape = wiring::ShapeOf(elsewhere);
   const std::vector<std::string> placed = NodesOf(job, action.attempt);
   {
     MutexLock lock(mutex_);

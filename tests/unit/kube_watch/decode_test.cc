@@ -8,9 +8,7 @@
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/gang_apis.h"
-#include "operator/kube/backend/pod_shape.h"
 #include "operator/kube/backend/prepared_mark.h"
-#include "operator/kube/backend/quantity.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -309,75 +307,6 @@ TEST(DecodePodTest, AcceptsAnyShape) {
       EXPECT_NE(Decode(PodJson(spec_text.c_str(), status_text.c_str())), nullptr) << member << shape;
     }
   }
-}
-
-TEST(QuantityTest, MilliRoundedUp) {
-  const std::pair<const char*, int64_t> cases[] = {{"0", 0},
-                                                   {"1", 1000},
-                                                   {"500m", 500},
-                                                   {"0.5", 500},
-                                                   {"1.5Gi", 1610612736000},
-                                                   {"100k", 100000000},
-                                                   {"1Ki", 1024000},
-                                                   {"1e3", 1000000},
-                                                   {"1E3", 1000000},
-                                                   {"12E-1", 1200},
-                                                   {"1n", 1},
-                                                   {"1u", 1},
-                                                   {"1500u", 2},
-                                                   {"0.0001", 1},
-                                                   {"2M", 2000000000},
-                                                   {"+3", 3000},
-                                                   {"-1", -1000},
-                                                   {".5", 500},
-                                                   {"5.", 5000},
-                                                   {"8Ei", INT64_MAX},
-                                                   {"1e30", INT64_MAX},
-                                                   {"123456789012345678901234567890", INT64_MAX}};
-  for (const auto& [text, milli] : cases) EXPECT_EQ(ParseMilli(text), milli) << text;
-  for (const char* text : {"", "m", "1x", "1 Gi", "1Gi ", "--1", "1.2.3", "e3", "1ee", "1Kib", "abc"})
-    EXPECT_EQ(ParseMilli(text), std::nullopt) << text;
-}
-
-TEST(QuantityTest, ResourcesInTheirUnits) {
-  EXPECT_EQ(
-      ParseResources(Json::parse(
-          R"({"cpu":"1500m","memory":"1Mi","nvidia.com/gpu":"8","pods":110,"bad":"x","neg":"-1","odd":[]})")),
-      (core::Resources{{"cpu", 1500}, {"memory", 1 << 20}, {"nvidia.com/gpu", 8}, {"pods", 110}}));
-}
-
-TEST(PodShapeTest, SumsRequests) {
-  const auto of = [](const char* spec) { return RequestsOf(Json::parse(spec)); };
-  EXPECT_EQ(
-      of(R"({"containers":[{"resources":{"requests":{"cpu":"1"}}},{"resources":{"requests":{"cpu":"2"}}}]})"),
-      (core::Resources{{"cpu", 3000}}));
-  EXPECT_EQ(of(R"({"initContainers":[{"resources":{"requests":{"cpu":"9"}}}],
-                   "containers":[{"resources":{"requests":{"cpu":"1"}}}]})"),
-            (core::Resources{{"cpu", 9000}}));
-  EXPECT_EQ(of(R"({"initContainers":[{"restartPolicy":"Always","resources":{"requests":{"cpu":"2"}}},
-                                     {"resources":{"requests":{"cpu":"3"}}}],
-                   "containers":[{"resources":{"requests":{"cpu":"4"}}}],"overhead":{"cpu":"100m"}})"),
-            (core::Resources{{"cpu", 6100}}));
-  EXPECT_EQ(of(R"({"containers":[{"resources":{"limits":{"nvidia.com/gpu":"8"}}}]})"),
-            (core::Resources{{"nvidia.com/gpu", 8}}));
-}
-
-TEST(PodShapeTest, ReadsSchedulingConstraints) {
-  const core::PodShape shape = ShapeOf(Json::parse(R"({"nodeSelector":{"zone":"a"},
-      "tolerations":[{"key":"gpu","operator":"Exists","effect":"NoSchedule"},{"operator":"Equal","key":"k","value":"v"}],
-      "affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
-        {"matchExpressions":[{"key":"kubernetes.io/hostname","operator":"NotIn","values":["n1"]}],
-         "matchFields":[{"key":"metadata.name","operator":"In","values":["n2"]}]}]}},
-        "podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"rack"}]}}})"));
-  EXPECT_EQ(shape.node_selector, (std::map<std::string, std::string>{{"zone", "a"}}));
-  ASSERT_EQ(shape.tolerations.size(), 2U);
-  EXPECT_TRUE(shape.tolerations[0].exists);
-  EXPECT_EQ(shape.tolerations[1].value, "v");
-  ASSERT_EQ(shape.affinity.size(), 1U);
-  ASSERT_EQ(shape.affinity[0].size(), 2U);
-  EXPECT_EQ(shape.affinity[0][0].op, core::Requirement::Op::kNotIn);
-  EXPECT_EQ(shape.affinity[0][1].key, "metadata.name");
-  EXPECT_EQ(shape.topology_key, "rack");
 }
 
 Json NodeJson(const char* ready, const char* since) {

@@ -220,8 +220,49 @@ TEST(Placement, EveryTermExcludesTheNodes) {
   const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]
                          ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
   ASSERT_EQ(terms.size(), 2u);
-  for (const Json& term : terms)
-    EXPECT_EQ(term["matchExpressions"].back()["values"], (Json{"node-3", "node-7"}));
+  // By the node's name: the label kubernetes.io/hostname may differ. Each requirement has one value.
+  const Json off = {{{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {"node-3"}}},
+                    {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", {"node-7"}}}};
+  for (const Json& term : terms) EXPECT_EQ(term["matchFields"], off);
+}
+
+TEST(Placement, ATermThatMatchesNoNodeStaysLikeThat) {
+  api::TrainingJob job = JobWith();
+  job.spec.workers.template_ = {{"spec",
+                                 {{"affinity",
+                                   {{"nodeAffinity",
+                                     {{"requiredDuringSchedulingIgnoredDuringExecution",
+                                       {{"nodeSelectorTerms", Json::array({Json::object()})}}}}}}}}}};
+  Context context = PlainContext();
+  context.excluded_nodes = {"node-1"};
+  EXPECT_EQ(Pod(job, 0, context)["spec"]["affinity"]["nodeAffinity"]
+                                ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"],
+            Json::array({Json::object()}));
+}
+
+TEST(Gang, VolcanoAdmitsAGroupByItsResources) {
+  api::TrainingJob job = JobWith();
+  job.spec.workers.template_ = Json::parse(
+      R"({"spec":{"containers":[{"name":"worker","resources":{"limits":{"cpu":"1500m","nvidia.com/gpu":8}}}]}})");
+  Context context = PlainContext();
+  context.gang = Gang::kVolcano;
+  context.size = 3;
+  const Json resources = ObjectsOf(job, "uid-1", context).back()["spec"]["minResources"];
+  EXPECT_EQ(resources["cpu"], "4500m");
+  EXPECT_EQ(resources["nvidia.com/gpu"], "24");
+}
+
+TEST(Gang, PodsNameTheSchedulerThatKnowsTheirGroup) {
+  Context context = PlainContext();
+  context.gang = Gang::kCoscheduling;
+  EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulerName"], "scheduler-plugins-scheduler");
+  context.coscheduling_scheduler = "default-scheduler";
+  EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulerName"], "default-scheduler");
+  context.gang = Gang::kVolcano;
+  EXPECT_EQ(Pod(JobWith(), 0, context)["spec"]["schedulerName"], "volcano");
+  api::TrainingJob job = JobWith();
+  job.spec.workers.template_ = {{"spec", {{"schedulerName", "mine"}}}};
+  EXPECT_EQ(Pod(job, 0, context)["spec"]["schedulerName"], "mine");
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ TEST(EveryJob, HasWhatTheOperatorReliesOn) {
       for (const Json& term :
            rendered.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
                        ["nodeSelectorTerms"])
-        EXPECT_EQ(term["matchExpressions"].back()["values"], rendered.context.excluded_nodes);
+        EXPECT_EQ(term["matchFields"].back()["values"], Json{rendered.context.excluded_nodes.back()});
     }
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,6 +36,16 @@ TEST(TemplateWarnings, ReplacedFields) {
               ElementsAre(HasSubstr("spec.hostname"), HasSubstr("spec.subdomain")));
   EXPECT_THAT(Warnings("{metadata: {name: mine, labels: {ringmaster.dev/job: other, mine: x}}}"),
               ElementsAre(HasSubstr("metadata.name"), HasSubstr("metadata.labels[ringmaster.dev/job]")));
+}
+
+TEST(TemplateWarnings, ASchedulerThatMayNotKnowTheGang) {
+  const auto with = [](const char* gang) {
+    return Warnings("{spec: {schedulerName: mine}}", fmt::format("  scheduling: {{gang: {}}}\n", gang));
+  };
+  EXPECT_THAT(with("volcano"), ElementsAre(HasSubstr("spec.schedulerName: mine")));
+  EXPECT_THAT(with("coscheduling"), ElementsAre(HasSubstr("spec.schedulerName: mine")));
+  EXPECT_THAT(with("auto"), IsEmpty());
+  EXPECT_THAT(Warnings("{spec: {schedulerName: volcano}}", "  scheduling: {gang: volcano}\n"), IsEmpty());
 }
 
 // Validation refuses some of these earlier. None may reach the code that creates pods.

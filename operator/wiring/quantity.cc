@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/kube/backend/quantity.h"
+#include "operator/wiring/quantity.h"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
-namespace ringmaster::kube {
+namespace ringmaster::wiring {
 namespace {
 
 __extension__ typedef unsigned __int128 Wide;  // NOLINT: no other type is wide enough
@@ -116,4 +116,9 @@ core::Resources ParseResources(const Json& map) {
   return resources;
 }
 
-}  // namespace ringmaster::kube
+std::string QuantityText(const std::string& resource, int64_t amount) {
+  if (resource == "cpu" && amount % 1000 != 0) return std::to_string(amount) + "m";
+  return std::to_string(resource == "cpu" ? amount / 1000 : amount);
+}
+
+}  // namespace ringmaster::wiring

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/kube/backend/pod_shape.h"
+#include "operator/wiring/pod_shape.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/json.h"
-#include "operator/kube/backend/quantity.h"
+#include "operator/wiring/quantity.h"
 
-namespace ringmaster::kube {
+namespace ringmaster::wiring {
 namespace {
 
-constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+constexpr const char* kRequiredAffinity = "requiredDuringSchedulingIgnoredDuringExecution";
 
-void Add(core::Resources& to, const core::Resources& more) {
+void AddTo(core::Resources& to, const core::Resources& more) {
   for (const auto& [name, amount] : more) to[name] += amount;
 }
 void AtLeast(core::Resources& to, const core::Resources& other) {
@@ -57,31 +57,67 @@ std::vector<core::Requirement> Term(const Json& term) {
   return requirements;
 }
 
+bool ListHas(const Json& list, std::string_view text) {
+  return list.is_array() && std::any_of(list.begin(), list.end(), [&](const Json& item) {
+           return item.is_string() && item.get_ref<const std::string&>() == text;
+         });
+}
+
+// Whether a label selector matches these labels. null matches nothing, an empty selector everything.
+bool Selects(const Json& selector, const Json& labels) {
+  if (!selector.is_object()) return false;
+  if (const Json& equal = json::Child(selector, "matchLabels"); equal.is_object())
+    for (const auto& [key, value] : equal.items())
+      if (!labels.contains(key) || labels[key] != value) return false;
+  for (const Json& expression : json::Items(selector, "matchExpressions")) {
+    const std::string key(json::Text(expression, "key"));
+    const std::string_view op = json::Text(expression, "operator");
+    const bool exists = labels.contains(key);
+    const bool listed = exists && ListHas(json::Child(expression, "values"), json::Text(labels, key));
+    if (op == "In" ? !listed : op == "NotIn" ? listed : op == "Exists" ? !exists : exists) return false;
+  }
+  return true;
+}
+
+// Whether the affinity term selects the pod itself.
+bool SelectsItself(const Json& term, const Json& metadata) {
+  static const Json kNone = Json::object();
+  const Json& written = json::Child(metadata, "labels");
+  const Json& labels = written.is_object() ? written : kNone;
+  const Json& spaces = json::Items(term, "namespaces");
+  const bool other_spaces = !spaces.empty() && !ListHas(spaces, json::Text(metadata, "namespace"));
+  if (other_spaces && !json::Child(term, "namespaceSelector").is_object()) return false;
+  for (const Json& key : json::Items(term, "mismatchLabelKeys"))
+    if (key.is_string() && labels.contains(key.get_ref<const std::string&>())) return false;
+  return Selects(json::Child(term, "labelSelector"), labels);
+}
+
 }  // namespace
 
 core::Resources RequestsOf(const Json& pod_spec) {
   core::Resources sum;
-  for (const Json& container : json::Items(pod_spec, "containers")) Add(sum, Requests(container));
+  for (const Json& container : json::Items(pod_spec, "containers")) AddTo(sum, Requests(container));
   core::Resources sidecars;
   core::Resources starting;
   for (const Json& container : json::Items(pod_spec, "initContainers")) {
     core::Resources requests = Requests(container);
     if (json::Text(container, "restartPolicy") == "Always") {
-      Add(sidecars, requests);
+      AddTo(sidecars, requests);
       AtLeast(starting, sidecars);
     } else {
-      Add(requests, sidecars);
+      AddTo(requests, sidecars);
       AtLeast(starting, requests);
     }
   }
-  Add(sum, sidecars);
+  AddTo(sum, sidecars);
   AtLeast(sum, starting);
   for (auto& [name, amount] : Requests(pod_spec)) sum[name] = amount;  // pod-level requests replace the sum
-  Add(sum, ParseResources(json::Child(pod_spec, "overhead")));
+  AddTo(sum, ParseResources(json::Child(pod_spec, "overhead")));
   return sum;
 }
 
-core::PodShape ShapeOf(const Json& pod_spec) {
+core::PodShape ShapeOf(const Json& pod) {
+  const Json& pod_spec = json::Child(pod, "spec");
   core::PodShape shape;
   shape.requests = RequestsOf(pod_spec);
   for (const Json& toleration : json::Items(pod_spec, "tolerations"))
@@ -93,13 +129,13 @@ core::PodShape ShapeOf(const Json& pod_spec) {
       if (value.is_string()) shape.node_selector[key] = value.get<std::string>();
   }
   const Json& affinity = json::Child(pod_spec, "affinity");
-  for (const Json& term :
-       json::Items(json::Child(json::Child(affinity, "nodeAffinity"), kRequired), "nodeSelectorTerms"))
+  for (const Json& term : json::Items(json::Child(json::Child(affinity, "nodeAffinity"), kRequiredAffinity),
+                                      "nodeSelectorTerms"))
     shape.affinity.push_back(Term(term));
-  // Set by spec.scheduling.topology.required (wiring/placement.h).
-  for (const Json& term : json::Items(json::Child(affinity, "podAffinity"), kRequired))
-    if (shape.topology_key.empty()) shape.topology_key = json::Text(term, "topologyKey");
+  for (const Json& term : json::Items(json::Child(affinity, "podAffinity"), kRequiredAffinity))
+    if (shape.topology_key.empty() && SelectsItself(term, json::Child(pod, "metadata")))
+      shape.topology_key = json::Text(term, "topologyKey");
   return shape;
 }
 
-}  // namespace ringmaster::kube
+}  // namespace ringmaster::wiring
