@@ -143,9 +143,9 @@ class Ends(unittest.TestCase):
         self.wait_condition(name, "Ready", "ImagePullFailed", "registry.invalid/late:1", "correct the image's name")
 
     def test_too_little_memory(self):
-        self.wait_condition("no-memory", "Failed", "NoProgress", "ended with exit code 137",
-                            "too little memory; raise the worker's limits.memory", timeout_s=180)
-        self.assertEqual(self.rig.status("no-memory")["lastFailure"]["exitCode"], 137)
+        self.wait_condition("no-memory", "Failed", "NoProgress", "ended with exit code 71", "MiB", "limits.memory",
+                            timeout_s=180)
+        self.assertEqual(self.rig.status("no-memory")["lastFailure"]["exitCode"], 71)
 
     def test_full_checkpoint_volume(self):
         """Training continues while checkpoints fail, and the job fails at its end. With free space, a new job continues from

@@ -188,6 +188,10 @@ void Agent::Send(Message message) {
   if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_sent_) {
     if (const std::string tail = TailText(); !tail.empty()) fatal->message = tail;
   }
+  // The code of an exit alone says little. A signal leaves no last words.
+  if (auto* down = std::get_if<rendezvous::Down>(&message);
+      down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
+    down->message = LastWords();
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
 }
 
@@ -397,6 +401,15 @@ std::string Agent::TailText() const {
   for (const std::string& line : err_.tail()) text += line + "\n";
   if (!text.empty()) text.pop_back();
   return text;
+}
+
+// Returns the trainer's last line, without the time, level, pod and member of a log line.
+std::string Agent::LastWords() const {
+  if (err_.tail().empty()) return "";
+  const std::string& line = err_.tail().back();
+  const size_t member = line.find(" member=");
+  const size_t words = member == std::string::npos ? member : line.find(' ', member + 1);
+  return words == std::string::npos ? line : line.substr(words + 1);
 }
 
 }  // namespace ringmaster::agent

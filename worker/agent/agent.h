@@ -63,6 +63,7 @@ class Agent {
   // After ExitAgent: sends pending messages, kills the trainer and its children, flushes the logs.
   void Shutdown();
   std::string TailText() const;
+  std::string LastWords() const;
 
   Config config_;
   rendezvous::MemberCore core_;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "rendezvous/codec.h"
 #include "worker/agent/trainer_page.h"
 
@@ -119,7 +120,11 @@ int main(int argc, char** argv) {
   page->SetActivity(Activity::kWaiting);
   if (behaviour == "orphan") LeaveOrphan();
   if (behaviour.ends_with("-first") && IsFirst()) AwaitOrder();
-  if (behaviour == "exit-first" && IsFirst()) return number;
+  if (behaviour == "exit-first" && IsFirst()) {
+    log::Init("trainer pod=p member=m");
+    log::Error("cannot allocate 5.0 MiB");
+    return number;
+  }
   if (behaviour == "stop-first" && IsFirst()) ::raise(SIGSTOP);
   if (behaviour == "hang-first" && IsFirst()) {
     page->SetActivity(Activity::kComputing);

@@ -42,8 +42,9 @@ Result<OwnMemory> AllocateShared(size_t bytes, std::string_view label) {
   const auto exhausted = [&](std::string_view what, int error) {
     return Error{
         Code::kExhausted,
-        fmt::format("shared memory for {}: {:.1f} MiB requested, {:.1f} MiB available by {} ({}: {})", label,
-                    MiB(bytes), available ? MiB(available->bytes) : 0.0,
+        fmt::format("shared memory for {}: {:.1f} MiB requested, {:.1f} MiB available by {} ({}: {}); raise "
+                    "the worker's limits.memory",
+                    label, MiB(bytes), available ? MiB(available->bytes) : 0.0,
                     available ? available->limit : "an unknown limit", what, std::strerror(error))};
   };
   // Otherwise missing memory would be noticed page by page, and the kernel would kill a process.
