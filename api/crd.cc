@@ -125,6 +125,12 @@ Json RootNode() {
     } else {
       node = SchemaNode(field, field.name, field.name == "spec");
     }
+    if (field.name != "status") continue;
+    // Without it, kstatus would take a job that the operator has not seen for a finished one.
+    node["default"] = {{"observedGeneration", -1}, {"phase", "Pending"}};
+    // Only the operator writes the status, and always all of it. Who owns which of its fields would be half
+    // of the stored object, and the API server would compute it with every write.
+    node["x-kubernetes-map-type"] = "atomic";
   }
   out["x-kubernetes-validations"] = CelRulesAt(JobSchema(), "");
   return out;

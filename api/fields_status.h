@@ -112,8 +112,8 @@ template <>
 struct Table<Status> {
   static constexpr bool kOpen = true;
   static constexpr auto kFields = std::tuple(
-      F("observedGeneration", &Status::observedGeneration, kCount64,
-        "The metadata.generation that the status describes."),
+      F("observedGeneration", &Status::observedGeneration, {.min = -1, .max = kMaxSafeInteger},
+        "The metadata.generation that the status describes; -1 until the operator has seen the job."),
       F("phase", &Status::phase,
         {.max_length = 16,
          .values = "|Pending|Starting|Running|Resizing|Restarting|Suspending|Suspended|Succeeded|Failed"},

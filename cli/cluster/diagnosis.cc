@@ -72,7 +72,7 @@ Check CheckSeen(const Evidence& e) {
                 "another program manages this job; remove managedBy to let Ringmaster manage it");
   const int64_t wanted = Integer(Child(e.job, "metadata"), "generation");
   const int64_t seen = Integer(Child(e.job, "status"), "observedGeneration");
-  if (seen == 0)
+  if (seen <= 0)
     return Fail(
         kName, "it has no status",
         "check that an operator runs and watches this namespace (chart value watchNamespaces); its log has a "

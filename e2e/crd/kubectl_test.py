@@ -99,7 +99,8 @@ class Kubectl(unittest.TestCase):
         waiting = subprocess.Popen([(self.c.folder / "binary").read_text().strip(), "kubectl", "wait", "tj/wait",
                                     "--for=condition=Succeeded", "--timeout=60s"], env=environment, stdout=subprocess.PIPE)
         self.addCleanup(waiting.kill)
-        self.c.api.patch(path + "/status", {"status": {"conditions": [condition("Succeeded", "True")]}})
+        self.c.api.patch(path + "/status", {"status": {"observedGeneration": 1,
+                                                         "conditions": [condition("Succeeded", "True")]}})
         self.assertIn(b"condition met", waiting.communicate(timeout=60)[0])
         self.assertEqual(waiting.returncode, 0)
 
@@ -118,7 +119,8 @@ class Kubectl(unittest.TestCase):
         with self.assertRaisesRegex(ApiError, 'conflict with "user".*image'):
             self.apply("mesh", containers({"name": "worker", "image": "example.com/train:2"}))
 
-    def test_managers_merge_the_status_by_key(self):
+    def test_the_status_has_one_manager(self):
+        """The operator writes all of it each time, so a part from another manager could not stay."""
         path = self.create(native("status"))
 
         def apply_status(manager, *conditions):
@@ -128,8 +130,10 @@ class Kubectl(unittest.TestCase):
                                       "application/apply-patch+yaml")["status"]["conditions"]
 
         apply_status("operator", condition("Ready", "True"))
-        both = apply_status("quota", condition("Admitted", "True"))
-        self.assertEqual([c["type"] for c in both], ["Ready", "Admitted"])
+        with self.assertRaisesRegex(ApiError, 'conflict with "operator".*status'):
+            apply_status("quota", condition("Admitted", "True"))
+        fields = self.c.api.get(path)["metadata"]["managedFields"]
+        self.assertEqual([f["fieldsV1"] for f in fields if f.get("subresource") == "status"], [{"f:status": {}}])
 
     def test_kubectl_rejects_unknown_fields(self):
         with self.assertRaisesRegex(KubectlError, 'unknown field "spec.workers.replica"'):

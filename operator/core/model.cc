@@ -147,6 +147,10 @@ const char* ConditionName(ConditionType type) {
       return "Succeeded";
     case ConditionType::kFailed:
       return "Failed";
+    case ConditionType::kReconciling:
+      return "Reconciling";
+    case ConditionType::kStalled:
+      return "Stalled";
   }
   return "?";
 }

@@ -101,8 +101,11 @@ enum class ConditionType : uint8_t {
   kSuspended,
   kSucceeded,
   kFailed,
+  // Present only while they are true, as kstatus requires: Helm 4 and Flux read these two and Ready.
+  kReconciling,
+  kStalled,
 };
-inline constexpr size_t kConditionTypes = 9;
+inline constexpr size_t kConditionTypes = 11;
 const char* ConditionName(ConditionType type);
 
 enum class Truth : uint8_t { kUnknown, kFalse, kTrue };

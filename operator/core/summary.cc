@@ -104,6 +104,9 @@ class Writer {
  public:
   Writer(Display& display, const Display& before, Time now) : display_(display), before_(before), now_(now) {}
 
+  void Clear(ConditionType type) { display_.conditions[static_cast<size_t>(type)] = {}; }
+  const Condition& Of(ConditionType type) const { return display_.Of(type); }
+
   void Set(ConditionType type, bool holds, Reason reason, std::string message) {
     Set(type, holds ? Truth::kTrue : Truth::kFalse, reason, std::move(message));
   }
@@ -241,7 +244,14 @@ void SetPodConditions(const SummaryInput& s, Writer& writer) {
   if (!wanted) {
     const Reason why = s.ended ? Reason::kEnded : Reason::kStopping;
     writer.Set(ConditionType::kScheduled, false, why, "");
-    writer.Set(ConditionType::kReady, false, why, "");
+    // Ready also says that nothing is left to do: tools wait for it after they applied a manifest.
+    if (l.outcome == Outcome::kSucceeded) {
+      writer.Set(ConditionType::kReady, true, l.outcome_reason, l.outcome_message);
+    } else if (!s.ended && l.suspended && s.o.job.suspend) {
+      writer.Set(ConditionType::kReady, true, Reason::kSuspendRequested, "");
+    } else {
+      writer.Set(ConditionType::kReady, false, why, "");
+    }
     writer.Set(ConditionType::kDegraded, false, Reason::kAsWished, "");
     return;
   }
@@ -298,6 +308,37 @@ void SetEndConditions(const Ledger& l, Writer& writer) {
       "");
 }
 
+// Whether the operator cannot proceed until a user acts. Room for ports and quota may come by itself.
+bool NeedsUser(RefusalKind kind) { return kind != RefusalKind::kQuota && kind != RefusalKind::kNoHostPorts; }
+
+void SetStalled(Writer& writer, Reason reason, std::string message) {
+  writer.Set(ConditionType::kStalled, true, reason, std::move(message));
+  writer.Clear(ConditionType::kReconciling);
+}
+
+// Sets the conditions of kstatus from the others, which have the reasons: a job fails (Stalled), is not yet
+// what its spec asks for (Reconciling), or is (Ready).
+void SetReconciliation(const SummaryInput& s, Writer& writer) {
+  const Condition& admitted = writer.Of(ConditionType::kAdmitted);
+  const Refusal* refusal = RefusalOf(s.o);
+  const bool active = !s.ended && !s.ledger.suspended && !s.ledger.stop_since;
+  if (s.ledger.outcome == Outcome::kFailed)
+    return SetStalled(writer, s.ledger.outcome_reason, s.ledger.outcome_message);
+  if (!s.ended && admitted.reason == Reason::kInvalid)
+    return SetStalled(writer, Reason::kInvalid, admitted.message);
+  if (active && refusal != nullptr && NeedsUser(refusal->kind))
+    return SetStalled(writer, admitted.reason, admitted.message);
+  writer.Clear(ConditionType::kStalled);
+  if (writer.Of(ConditionType::kReady).truth == Truth::kTrue)
+    return writer.Clear(ConditionType::kReconciling);
+  for (const ConditionType type :
+       {ConditionType::kAdmitted, ConditionType::kScheduled, ConditionType::kReady}) {
+    const Condition& why = writer.Of(type);
+    if (why.truth == Truth::kTrue) continue;
+    return writer.Set(ConditionType::kReconciling, true, why.reason, why.message);
+  }
+}
+
 bool EqualIgnoringMessage(const Condition& a, const Condition& b) {
   return a.truth == b.truth && a.reason == b.reason && a.since == b.since;
 }
@@ -352,6 +393,7 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
   SetGangConditions(input, writer);
   SetAdmitted(input, writer);
   SetEndConditions(ledger, writer);
+  SetReconciliation(input, writer);
   if (display != before) display.progress_at = now;
   return display;
 }
@@ -359,7 +401,9 @@ Display Summarize(const Observed& o, const Ledger& ledger, Time now) {
 Display SummarizeInvalid(const Observed& o, Time now) {
   Display display = o.status.display;
   display.observed_spec_generation = o.job.spec_generation;
-  Writer(display, o.status.display, now).Set(ConditionType::kAdmitted, false, Reason::kInvalid, o.invalid);
+  Writer writer(display, o.status.display, now);
+  writer.Set(ConditionType::kAdmitted, false, Reason::kInvalid, o.invalid);
+  SetStalled(writer, Reason::kInvalid, o.invalid);
   return display;
 }
 

@@ -200,7 +200,7 @@ core::Status DecodeStatus(const api::Status& from, const WallClock& clock) {
   StatusFields(coder, from, status);
   for (const api::Condition& condition : from.conditions) {
     auto type = static_cast<core::ConditionType>(core::kConditionTypes);
-    coder.Word(condition.type, type, core::ConditionName, core::ConditionType::kFailed, type);
+    coder.Word(condition.type, type, core::ConditionName, core::ConditionType::kStalled, type);
     if (static_cast<size_t>(type) >= core::kConditionTypes) continue;  // of a newer version
     core::Condition& read = display.conditions[static_cast<size_t>(type)];
     coder.Word(condition.status, read.truth, core::TruthName, core::Truth::kTrue, core::Truth::kUnknown);
