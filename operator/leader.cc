@@ -120,7 +120,7 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
     backend->SetReport(KeyOf(job), report);
   };
   callbacks.on_event = [backend = &deps_.backend](const std::string& job, const rendezvous::EventLine& line) {
-    log::Info("job={} {}", job, line.text);
+    log::Info("{} {}", backend->JobTag(KeyOf(job)), line.text);
     if (line.kind == rendezvous::EventKind::kDeviceFault)
       backend->Record(KeyOf(job), {true, rendezvous::ReasonOf(line.kind), line.text});
   };
@@ -151,6 +151,9 @@ void Leader::StartController() {
   options.on_gone = [this](const control::Key& key) { coordinators_->Forget(key); };
   options.on_reconciled = [this](const control::Key&, const char* result, Duration took) {
     deps_.metrics.Reconciled(result, took);
+  };
+  options.on_failed_write = [this](const control::FailedWrite& write) {
+    deps_.metrics.WriteFailed(core::ActionName(write.action), CodeName(write.error.code));
   };
   options.on_turn = [this](Duration waited, Duration worked) { deps_.metrics.QueueWaited(waited, worked); };
   loop_ = std::make_unique<control::Loop>(deps_.backend, std::move(options));

@@ -9,7 +9,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <optional>
@@ -175,7 +174,7 @@ class Operator {
     };
     options.on_gang = [this](const control::Key& key, const core::SetGang& order) { OrderGang(key, order); };
     options.on_event = [this](const control::Key& key, const std::string& uid, const core::Event& event) {
-      log::Info("job={} reason={} {}", key.ToString(), event.reason, event.message);
+      log::Info("{} reason={} {}", backend_.JobTag(key), event.reason, event.message);
       recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
     };
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
@@ -204,26 +203,14 @@ class Operator {
 
   serve::Metrics::Gauges ReadGauges() const {
     serve::Metrics::Gauges now;
+    kube::KubeBackend::Census census = backend_.TakeCensus();
     // Every phase gets a value, so that dashboards find those that no job is in.
-    std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> phases{};
-    for (const control::Key& key : backend_.Keys()) {
-      const auto snapshot = backend_.Observe(key);
-      if (!snapshot) continue;
-      const core::Display& display = snapshot->observed.status.display;
-      ++phases[static_cast<size_t>(display.phase)];
-      now.pods += static_cast<int64_t>(snapshot->observed.pods.size());
-      if (snapshot->observed.report) {
-        for (const rendezvous::WorkerFacts& worker : snapshot->observed.report->facts) {
-          ++now.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
-          now.workers_with_device_fault += worker.facts.device_faults.empty() ? 0 : 1;
-        }
-      }
-      const auto gated = [](const core::Pod& pod) { return pod.gated; };
-      now.gangs_waiting +=
-          std::any_of(snapshot->observed.pods.begin(), snapshot->observed.pods.end(), gated) ? 1 : 0;
-    }
-    for (size_t i = 0; i < phases.size(); ++i)
-      now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), phases[i]);
+    for (size_t i = 0; i < census.jobs.size(); ++i)
+      now.jobs_by_phase.emplace_back(core::PhaseName(static_cast<core::Phase>(i)), census.jobs[i]);
+    now.pods = census.pods;
+    now.gangs_waiting = census.gangs_waiting;
+    now.workers_by_gpu = std::move(census.workers_by_gpu);
+    now.workers_with_device_fault = census.workers_with_device_fault;
     now.cached_objects = backend_.ObjectCounts();
     now.events_dropped = recorder_.dropped();
     handle_.FillGauges(now);

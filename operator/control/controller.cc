@@ -17,23 +17,25 @@ constexpr size_t kLarge = 64;
 constexpr Duration kHoldPerPod = std::chrono::microseconds(100);
 constexpr Duration kMaxHold = milliseconds(200);
 
+// A turn to write progress that is not used in this time is given up.
+constexpr Duration kTurnLife = seconds(5);
+
+// After so many failed status writes in a row an event reports what the status cannot.
+constexpr int32_t kReportedFailure = 5;
+
 // Keeps a decision with a requeue time in the past from spinning.
 constexpr Duration kMinRequeue = milliseconds(10);
+
+// Whether the error shows that another write came first.
+bool IsOutdated(Code code) {
+  return code == Code::kConflict || code == Code::kAlreadyExists || code == Code::kNotFound ||
+         code == Code::kGone;
+}
 
 // Whether the error shows that the view may be behind, so that a live read must follow. Other errors are only
 // retried.
 bool ViewIsBehind(Code code) {
-  switch (code) {
-    case Code::kAmbiguous:
-    case Code::kConflict:
-    case Code::kAlreadyExists:
-    case Code::kNotFound:
-    case Code::kGone:
-    case Code::kDeadlineExceeded:
-      return true;
-    default:
-      return false;
-  }
+  return IsOutdated(code) || code == Code::kAmbiguous || code == Code::kDeadlineExceeded;
 }
 
 // Whether the success or refusal of the write shows if pods are accepted now.
@@ -117,10 +119,27 @@ void Controller::Reconcile(const Key& key, Time now) {
   snapshot->observed.refusal = state.refusal;
   core::Decision decision = options_.decide(snapshot->observed, now);
   if (options_.on_decision) options_.on_decision(key, snapshot->observed, decision, now);
+  if (decision.actions.size() == 1) {
+    const auto* set = std::get_if<core::SetStatus>(&decision.actions.front());
+    if (set != nullptr && set->deferrable && !MayWriteProgress(state, now)) {
+      decision.actions.clear();
+      decision.requeue_at = std::min(decision.requeue_at.value_or(*state.turn_at), *state.turn_at);
+    }
+  }
   const size_t pods = snapshot->observed.pods.size();
   if (pods >= kLarge && decision.actions.empty())
     state.hold_until = now + std::min<Duration>(kHoldPerPod * static_cast<int64_t>(pods), kMaxHold);
   Send(key, state, *std::move(snapshot), std::move(decision), now);
+}
+
+bool Controller::MayWriteProgress(State& state, Time now) {
+  if (!state.turn_at || now > *state.turn_at + kTurnLife) {
+    state.turn_at = std::max(now, next_turn_);
+    next_turn_ = *state.turn_at + Duration(seconds(1)) / options_.deferrable_per_second;
+  }
+  if (now < *state.turn_at) return false;
+  state.turn_at.reset();
+  return true;
 }
 
 void Controller::Send(const Key& key, State& state, Snapshot snapshot, core::Decision decision, Time now) {
@@ -132,6 +151,8 @@ void Controller::Send(const Key& key, State& state, Snapshot snapshot, core::Dec
   state.refused.reset();
   state.job_uid = std::move(snapshot.observed.job.uid);
   state.refused_generation = snapshot.observed.job.spec_generation;
+  state.attempt = snapshot.observed.status.ledger.attempt;
+  state.generation = snapshot.observed.status.display.gang_generation;
   state.job_revision = snapshot.job_revision;
   state.truncated = decision.actions.size() > options_.max_writes;
   if (state.truncated) decision.actions.resize(options_.max_writes);
@@ -181,10 +202,12 @@ void Controller::OnWrite(uint64_t id, const Result<Revision>& result, Time now) 
     const auto kind = KindOf(action);
     if (kind && result.value() > 0) freshness_.Expect(key, *kind, result.value());
     state.pod_write_succeeded |= AboutPods(action);
+    if (kind == Kind::kJob) state.failed_status_writes = 0;
   } else {
     state.failed = true;
     state.must_read |= ViewIsBehind(result.error().code);
     RecordRefusal(action, result.error(), state, now);
+    Report(key, state, action, result.error());
     if (!MayContinue(action, result.error().code)) state.unsent = {};
   }
   if (--state.in_flight == 0 && state.unsent.empty()) Finish(key, state, now);
@@ -204,6 +227,16 @@ void Controller::RecordRefusal(const core::Action& action, const Error& error, S
   const Time since = state.refusal && state.refusal->kind == *kind ? state.refusal->since : now;
   state.refused =
       core::Refusal{*kind, std::move(message), since, now + core::RefusalPause(state.refusals + 1)};
+}
+
+void Controller::Report(const Key& key, State& state, const core::Action& action, const Error& error) {
+  const bool outdated = IsOutdated(error.code);
+  if (std::holds_alternative<core::SetStatus>(action) && !outdated &&
+      ++state.failed_status_writes == kReportedFailure)
+    commands_.push_back(DoRecord{key, {true, "StatusNotWritten", error.message}});
+  if (!options_.on_failed_write) return;
+  const bool routine = outdated || (AboutPods(action) && state.refused);
+  options_.on_failed_write({key, state.attempt, state.generation, action, error, routine});
 }
 
 void Controller::OnRead(uint64_t id, const Status& result, Time now) {

@@ -14,6 +14,8 @@
 //  - No decision uses a view that does not include the controller's own acknowledged writes (freshness.h).
 //  - A live read follows a write of unknown outcome, and one that shows that the view is behind.
 //  - A Kubernetes event is sent only after the actions of its decision were acknowledged.
+//  - Status writes of mere progress share a budget, in the order in which the jobs ask: so many jobs that
+//    train cost the API server no more than a few.
 //  - At most max_in_flight writes are in flight. Jobs take turns, so a large gang does not delay the others.
 //
 // A large gang is reconciled periodically while it changes, not once per event. A refusal (quota, admission,
@@ -70,6 +72,15 @@ struct DoRecord {
 };
 using Command = std::variant<DoWrite, DoRead, DoRecord>;
 
+struct FailedWrite {
+  const Key& key;
+  int64_t attempt = 0;  // of the job, as the decision observed it
+  rendezvous::Generation generation = 0;
+  const core::Action& action;
+  const Error& error;
+  bool routine = false;  // another write came first, or a refusal that the condition Admitted reports
+};
+
 // For metrics.
 struct Load {
   int64_t added = 0;    // how often a job was queued, in total
@@ -84,6 +95,7 @@ class Controller {
     uint64_t seed = 1;                   // of the retry jitter
     size_t max_writes = 512;             // per decision; a new decision follows for the rest
     size_t max_in_flight = 50;           // of all jobs together
+    int64_t deferrable_per_second = 20;  // status writes of mere progress, of all jobs together
     Duration stale_limit = seconds(10);  // a stale view without progress for this long is read through
     std::function<core::Decision(const core::Observed&, Time)> decide = core::Decide;
     // Called for each decision, before its commands: for logs and traces.
@@ -91,6 +103,8 @@ class Controller {
     // Called when the writes of a decision were answered, with "success", "requeue_after" or "error" and how
     // long they took. For metrics.
     std::function<void(const Key&, const char* result, Duration took)> on_reconciled;
+    // Called for each failed write. For logs and metrics.
+    std::function<void(const FailedWrite&)> on_failed_write;
     // Called when the reconciliation of a job ends, with its time in the queue and its duration. For metrics.
     std::function<void(Duration waited, Duration worked)> on_turn;
     // Called when a job does not exist or no longer exists. May be called repeatedly.
@@ -115,6 +129,8 @@ class Controller {
     bool pod_write_succeeded = false;
     std::string job_uid;
     Revision job_revision = 0;
+    int64_t attempt = 0;
+    rendezvous::Generation generation = 0;
     Time began{};       // when the current decision was made
     Time hold_until{};  // no decision before this time: the last one examined many pods and found nothing to
                         // do
@@ -124,6 +140,8 @@ class Controller {
     int32_t refusals = 0;                  // refused decisions in a row
     int64_t refused_generation = 0;        // the spec generation that was refused
     std::set<std::string> taken_names;     // pod names that existed when their creation was requested
+    std::optional<Time> turn_at;           // when it may next write mere progress; unset: it has not asked
+    int32_t failed_status_writes = 0;      // in a row
     std::optional<Time> stale_since;       // since when the view is behind without progress
     std::array<Revision, 2> reached{};     // the revisions of the view at that time
     std::optional<Time> requeue_at;
@@ -136,6 +154,8 @@ class Controller {
 
   void Reconcile(const Key& key, Time now);
   void Send(const Key& key, State& state, Snapshot snapshot, core::Decision decision, Time now);
+  bool MayWriteProgress(State& state, Time now);
+  void Report(const Key& key, State& state, const core::Action& action, const Error& error);
   bool CanSend() const { return writes_in_flight_ < options_.max_in_flight && !turns_.empty(); }
   void SendQueued();
   void RecordRefusal(const core::Action& action, const Error& error, State& state, Time now);
@@ -156,6 +176,7 @@ class Controller {
   std::map<uint64_t, Key> reads_;
   std::deque<Key> turns_;  // jobs with unsent actions; entries without any are skipped
   size_t writes_in_flight_ = 0;
+  Time next_turn_ = Time::min();  // to write mere progress
   uint64_t next_id_ = 1;
   int64_t retried_ = 0;
   std::vector<Command> commands_;

@@ -2,10 +2,13 @@
 
 #include "operator/control/loop.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
+#include "operator/control/job_tag.h"
 
 namespace ringmaster::control {
 
@@ -60,7 +63,30 @@ class Loop::Mailbox {
 
 namespace {
 
-// Adds a log line for each decision whose reason differs from the last one of its job.
+// Which failed writes get a line in the log: the first, and then fewer and fewer, since an API server that is
+// away fails the writes of all jobs. Not thread-safe.
+class FailureLog {
+ public:
+  // Returns for how many failures a line is due now; 0: for none.
+  int64_t Add(Time now) {
+    ++since_line_;
+    if (next_ && now < *next_) return 0;
+    pause_ = !next_ || now > *next_ + kCalm ? kFirstPause : std::min<Duration>(2 * pause_, kLastPause);
+    next_ = now + pause_;
+    return std::exchange(since_line_, 0);
+  }
+
+ private:
+  static constexpr Duration kFirstPause = seconds(1);
+  static constexpr Duration kLastPause = seconds(60);
+  static constexpr Duration kCalm = seconds(120);  // after it, the pauses are short again
+
+  Duration pause_ = kFirstPause;
+  std::optional<Time> next_;
+  int64_t since_line_ = 0;
+};
+
+// Adds a log line for each decision whose reason differs from the last one of its job, and for failed writes.
 Controller::Options WithLog(Controller::Options options) {
   auto inner = std::move(options.on_decision);
   auto last = std::make_shared<std::map<Key, std::string>>();
@@ -68,8 +94,21 @@ Controller::Options WithLog(Controller::Options options) {
                                                          const core::Decision& decision, Time now) {
     std::string& reason = (*last)[key];
     if (std::exchange(reason, decision.reason) != decision.reason)
-      log::Debug("job={} decision={}", key.ToString(), core::ToString(decision));
+      log::Debug("{} decision={}", JobTag(key, observed.status), core::ToString(decision));
     if (inner) inner(key, observed, decision, now);
+  };
+  options.on_gone = [gone = std::move(options.on_gone), last](const Key& key) {
+    last->erase(key);
+    if (gone) gone(key);
+  };
+  options.on_failed_write = [failed = std::move(options.on_failed_write),
+                             failures = std::make_shared<FailureLog>()](const FailedWrite& write) {
+    if (failed) failed(write);
+    const std::string tag = JobTag(write.key, write.attempt, write.generation);
+    const char* const name = core::ActionName(write.action);
+    if (write.routine) return log::Debug("{} write={} error={}", tag, name, write.error.message);
+    if (const int64_t count = failures->Add(Now()); count > 0)
+      log::Warn("{} write={} failures={} error={}", tag, name, count, write.error.message);
   };
   return options;
 }
@@ -121,7 +160,6 @@ Load Loop::load() const {
 void Loop::CarryOut(Command command) {
   if (auto* write = std::get_if<DoWrite>(&command)) {
     backend_.Execute(std::move(write->write), [mailbox = mailbox_, id = write->id](Result<Revision> result) {
-      if (!result.ok()) log::Debug("write={} error={}", id, result.error().message);
       mailbox->Push(WriteDone{id, std::move(result)});
     });
   } else if (auto* read = std::get_if<DoRead>(&command)) {

@@ -75,15 +75,17 @@ Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, 
   bool write = ledger != o.status.ledger || display.phase != before.phase ||
                display.gang_generation != before.gang_generation ||
                display.weights_hash != before.weights_hash;
+  bool deferrable = false;
   if (!write && display != before) {
-    const Duration pause = EqualIgnoringDetails(display, before) ? o.job.progress_interval : kDisplayInterval;
+    deferrable = EqualIgnoringDetails(display, before);
+    const Duration pause = deferrable ? o.job.progress_interval : kDisplayInterval;
     const Time due = before.progress_at ? *before.progress_at + pause : now;
     write = now >= due;
     if (!write) requeue.By(due);
   }
   if (!write) return display;
   if (!o.status.ended()) AccountTime(o, ledger, now);
-  decision.actions.push_back(SetStatus{{std::move(ledger), display}});
+  decision.actions.push_back(SetStatus{{std::move(ledger), display}, deferrable});
   return display;
 }
 

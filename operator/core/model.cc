@@ -53,6 +53,16 @@ std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
   return fmt::format("{}-{}-{}", job, attempt, rank);
 }
 
+const char* ActionName(const Action& action) {
+  return std::visit(
+      Overloaded{[](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
+                 [](const DeletePod&) { return "DeletePod"; }, [](const SetGang&) { return "SetGang"; },
+                 [](const DeleteJob&) { return "DeleteJob"; },
+                 [](const PrepareGang&) { return "PrepareGang"; },
+                 [](const ReleaseGang&) { return "ReleaseGang"; }},
+      action);
+}
+
 std::string ToString(const Action& action) {
   return std::visit(
       Overloaded{

@@ -178,6 +178,7 @@ struct Observed {
 
 struct SetStatus {
   Status status;
+  bool deferrable = false;  // it changes only progress and messages: the controller may write it later
   bool operator==(const SetStatus&) const = default;
 };
 struct CreatePod {
@@ -234,6 +235,7 @@ std::string PodName(const std::string& job, int64_t attempt, int32_t rank);
 
 // For logs and failing seeds.
 std::string ToString(const Action& action);
+const char* ActionName(const Action& action);
 std::string ToString(const Decision& decision);
 std::string ToString(const Observed& observed, Time now);
 

@@ -36,6 +36,27 @@ constexpr std::pair<const char*, const char*> kUserMembers[] = {
 
 }  // namespace
 
+// The client while the reviewer exists: an answer may come later. Thread-safe.
+class AccessReviewer::Client {
+ public:
+  explicit Client(kube::ApiClient& api) : api_(&api) {}
+  // Returns false after Close.
+  bool Create(const kube::Resource& resource, const Json& object, kube::ApiClient::Done done) {
+    MutexLock lock(mutex_);
+    if (api_ == nullptr) return false;
+    api_->Create(resource, "", object, std::move(done));
+    return true;
+  }
+  void Close() {
+    MutexLock lock(mutex_);
+    api_ = nullptr;
+  }
+
+ private:
+  Mutex mutex_;
+  kube::ApiClient* api_ RM_GUARDED_BY(mutex_);
+};
+
 class AccessReviewer::Cache {
  public:
   std::optional<Access> Find(const std::string& key, Time now) {
@@ -58,8 +79,9 @@ class AccessReviewer::Cache {
   std::map<std::string, std::pair<Access, Time>> decisions_ RM_GUARDED_BY(mutex_);  // with their expiry
 };
 
-AccessReviewer::AccessReviewer(kube::ApiClient& api) : api_(api), cache_(std::make_shared<Cache>()) {}
-AccessReviewer::~AccessReviewer() = default;
+AccessReviewer::AccessReviewer(kube::ApiClient& api)
+    : client_(std::make_shared<Client>(api)), cache_(std::make_shared<Cache>()) {}
+AccessReviewer::~AccessReviewer() { client_->Close(); }
 
 void AccessReviewer::Review(const std::string& token, const std::string& path, Done done) {
   if (token.empty()) return done(Access::kUnauthenticated);
@@ -71,7 +93,7 @@ void AccessReviewer::Review(const std::string& token, const std::string& path, D
   };
   const Json review = {
       {"apiVersion", kTokenReviews.ApiVersion()}, {"kind", "TokenReview"}, {"spec", {{"token", token}}}};
-  api_.Create(kTokenReviews, "", review, [this, path, decided](Result<Json> answer) {
+  client_->Create(kTokenReviews, review, [client = client_, path, decided](Result<Json> answer) {
     if (!answer.ok()) {
       log::Warn("metrics token_review=failed error={}", answer.error().message);
       return decided(Access::kUnavailable);
@@ -85,7 +107,7 @@ void AccessReviewer::Review(const std::string& token, const std::string& path, D
     const Json access = {{"apiVersion", kAccessReviews.ApiVersion()},
                          {"kind", "SubjectAccessReview"},
                          {"spec", std::move(spec)}};
-    api_.Create(kAccessReviews, "", access, [decided](Result<Json> decision) {
+    const bool asked = client->Create(kAccessReviews, access, [decided](Result<Json> decision) {
       if (!decision.ok()) {
         log::Warn("metrics access_review=failed error={}", decision.error().message);
         return decided(Access::kUnavailable);
@@ -93,6 +115,7 @@ void AccessReviewer::Review(const std::string& token, const std::string& path, D
       decided(json::Flag(json::Child(decision.value(), "status"), "allowed") ? Access::kAllowed
                                                                              : Access::kForbidden);
     });
+    if (!asked) decided(Access::kUnavailable);
   });
 }
 

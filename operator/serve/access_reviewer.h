@@ -26,14 +26,15 @@ enum class Access : uint8_t {
 class AccessReviewer {
  public:
   using Done = std::function<void(Access)>;
-  // REQUIRES: `api` outlives the reviewer and all reviews.
+  // REQUIRES: `api` outlives the reviewer. A review that has not ended by then ends with kUnavailable.
   explicit AccessReviewer(kube::ApiClient& api);
   ~AccessReviewer();
   void Review(const std::string& token, const std::string& path, Done done);
 
  private:
   class Cache;
-  kube::ApiClient& api_;
+  class Client;
+  const std::shared_ptr<Client> client_;
   const std::shared_ptr<Cache> cache_;
 };
 

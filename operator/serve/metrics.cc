@@ -120,6 +120,9 @@ class Metrics::Impl {
   Family<Counter>& request_retries =
       MakeCounter("rest_client_request_retries_total",
                   "Retried requests, by verb and by the code of the response before.");
+  Family<Counter>& failed_writes =
+      MakeCounter("ringmaster_failed_writes_total",
+                  "Failed writes, by action and code; codes of writes that another one overtook are normal.");
   Family<Gauge>& leading =
       MakeGauge("leader_election_master_status", "1 while this process holds the Lease.");
   Family<Gauge>& jobs = MakeGauge("ringmaster_jobs", "Jobs by phase.");
@@ -221,6 +224,9 @@ void Metrics::Reconciled(const std::string& result, Duration took) {
 void Metrics::QueueWaited(Duration waited, Duration worked) {
   impl_->queue_wait.Add(kQueue, kQueueBuckets).Observe(ToSeconds(waited));
   impl_->queue_work.Add(kQueue, kQueueBuckets).Observe(ToSeconds(worked));
+}
+void Metrics::WriteFailed(const std::string& action, const std::string& code) {
+  impl_->failed_writes.Add({{"action", action}, {"code", code}}).Increment();
 }
 void Metrics::Requested(const std::string& method, int code, Duration took) {
   impl_->requests.Add({{"method", method}, {"code", code == 0 ? "<error>" : std::to_string(code)}})

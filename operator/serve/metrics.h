@@ -29,6 +29,8 @@ class Metrics {
   void Reconciled(const std::string& result, Duration took);
   // A job waited in the queue and was then decided.
   void QueueWaited(Duration waited, Duration worked);
+  // A write of the controller failed. action: ActionName; code: CodeName.
+  void WriteFailed(const std::string& action, const std::string& code);
   // A response of the API server; code 0: none came.
   void Requested(const std::string& method, int code, Duration took);
   // A request is sent again after a response with this code.

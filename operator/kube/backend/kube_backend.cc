@@ -10,6 +10,7 @@
 
 #include "base/heap.h"
 #include "base/json.h"
+#include "operator/control/job_tag.h"
 #include "operator/kube/backend/decode_job.h"
 #include "operator/kube/backend/decode_node.h"
 #include "operator/kube/backend/decode_pod.h"
@@ -33,6 +34,19 @@ constexpr Duration kDiscoverSoon = seconds(3);     // after a failure
 Key KeyOf(const std::string& name) {
   const size_t slash = name.find('/');
   return {name.substr(0, slash), name.substr(slash + 1)};
+}
+
+// Changes the progress in `before`, which the caller is about to drop. Not a number is unequal to itself.
+bool DiffersInProgressOnly(rendezvous::Report& before, rendezvous::Report& after) {
+  const double loss = std::exchange(after.loss, 0);
+  const double speed = std::exchange(after.samples_per_second, 0);
+  before.loss = before.samples_per_second = 0;
+  before.step = after.step;
+  before.checkpoint_step = after.checkpoint_step;
+  const bool same = before == after;
+  after.loss = loss;
+  after.samples_per_second = speed;
+  return same;
 }
 
 Store<ObjectRecord>::Hooks ObjectHooks(Interners& interners, std::function<void(const std::string&)> notify) {
@@ -140,6 +154,22 @@ std::vector<std::string> KubeBackend::Problems() const {
   return problems;
 }
 
+KubeBackend::Census KubeBackend::TakeCensus() const {
+  Census census;
+  for (const Job& job : jobs_.All()) ++census.jobs[static_cast<size_t>(job->status.display.phase)];
+  MutexLock lock(mutex_);
+  census.pods = worker_pods_;
+  for (const auto& [job, pods] : gated_pods_) census.gangs_waiting += pods > 0 ? 1 : 0;
+  for (const auto& [name, state] : job_states_) {
+    if (!state.report) continue;
+    for (const rendezvous::WorkerFacts& worker : state.report->facts) {
+      ++census.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
+      census.workers_with_device_fault += worker.facts.device_faults.empty() ? 0 : 1;
+    }
+  }
+  return census;
+}
+
 std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
   std::vector<std::pair<std::string, int64_t>> held;
   const auto add = [&](const Resource& resource, const auto& store) {
@@ -163,9 +193,17 @@ Time KubeBackend::Housekeeping(Time now) {
   bool discover = false;
   bool sweep = false;
   bool trim = false;
+  bool forget_nodes = false;
   Time next = kNever;
+  std::vector<std::string> progressed;
   {
     MutexLock lock(mutex_);
+    while (!progress_due_.empty() && progress_due_.front().first <= now) {
+      std::string& job = progressed.emplace_back(std::move(progress_due_.front().second));
+      progress_due_.pop_front();
+      if (const auto state = job_states_.find(job); state != job_states_.end())
+        state->second.progress_due = false;
+    }
     discover = now >= discover_at_;
     if (discover) discover_at_ = now + kDiscoverAgain;
     next = discover_at_;
@@ -182,16 +220,32 @@ Time KubeBackend::Housekeeping(Time now) {
       last_trim_ = now;
     }
     if (pods_changed_) next = std::min(next, last_trim_ + kTrimEvery);
+    forget_nodes = trim && !missing_nodes_.empty();
+    if (!progress_due_.empty()) next = std::min(next, progress_due_.front().first);
   }
+  for (const std::string& job : progressed) Notify(job);
+  if (forget_nodes) ForgetUnusedNodes();
   if (trim) TrimHeap();
   if (discover) Discover();
   if (sweep) {
-    std::set<std::string> waiting;
-    for (const auto& pod : pods_.All())
-      if (pod->own && pod->own->pod.gated) waiting.insert(pod->own->owner->job);
+    std::vector<std::string> waiting;
+    {
+      MutexLock lock(mutex_);
+      for (const auto& [job, pods] : gated_pods_)
+        if (pods > 0) waiting.push_back(job);
+    }
     for (const std::string& job : waiting) Notify(job);
   }
   return next;
+}
+
+// Autoscalers give each new node another name, so most missing nodes never come back.
+void KubeBackend::ForgetUnusedNodes() {
+  std::set<std::string> used;
+  for (const auto& pod : pods_.All())
+    if (pod->own) used.insert(pod->node());
+  MutexLock lock(mutex_);
+  std::erase_if(missing_nodes_, [&](const auto& node) { return !used.contains(node.first); });
 }
 
 void KubeBackend::Discover() {
@@ -251,11 +305,26 @@ void KubeBackend::SetAuthority(std::string pem) {
 void KubeBackend::SetReport(const Key& key, rendezvous::Report report) {
   const Job job = jobs_.Get(key.ToString());
   if (!job) return;
+  bool progress = false;
+  bool wake = false;
   {
     MutexLock lock(mutex_);
-    StateOf(*job).report = std::make_unique<const rendezvous::Report>(std::move(report));
+    JobState& state = StateOf(*job);
+    // The first step of an attempt is more than progress: the ledger records it.
+    progress = job->status.ledger.stepped && state.report && DiffersInProgressOnly(*state.report, report);
+    state.report = std::make_unique<rendezvous::Report>(std::move(report));
+    if (progress && !std::exchange(state.progress_due, true)) {
+      wake = progress_due_.empty();
+      progress_due_.emplace_back(Now() + options_.progress_every, key.ToString());
+    }
   }
-  Notify(key.ToString());
+  if (!progress) Notify(key.ToString());
+  if (wake) reflectors_.Wake();
+}
+
+std::string KubeBackend::JobTag(const Key& key) const {
+  const Job job = jobs_.Get(key.ToString());
+  return control::JobTag(key, job ? job->status : core::Status());
 }
 
 void KubeBackend::Record(const Key& key, const core::Event& event) {

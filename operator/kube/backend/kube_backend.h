@@ -31,6 +31,8 @@
 // threads of the transport or of the reflectors. None may block.
 #pragma once
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -72,6 +74,7 @@ class KubeBackend final : public control::Backend {
         on_counts;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
     PortRange host_ports{20000, 10000};  // shared by all jobs on hostNetwork
+    Duration progress_every = seconds(5);
     Watcher::Options watch;
   };
 
@@ -86,6 +89,15 @@ class KubeBackend final : public control::Backend {
   // Why the view is not up to date, one sentence each, for /readyz.
   std::vector<std::string> Problems() const;
 
+  // What the view holds, for metrics. Its cost grows with the jobs, not with their pods.
+  struct Census {
+    std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> jobs{};  // by phase
+    int64_t pods = 0;                                                       // of jobs
+    int64_t gangs_waiting = 0;                                              // jobs with gated pods
+    std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
+    int64_t workers_with_device_fault = 0;
+  };
+  Census TakeCensus() const;
   // The number of stored objects by kind, for metrics.
   std::vector<std::pair<std::string, int64_t>> ObjectCounts() const;
 
@@ -96,7 +108,11 @@ class KubeBackend final : public control::Backend {
   // Returns this worker of this job if the view has it.
   std::optional<core::Pod> FindPod(const control::Key& key, const std::string& name) const;
 
-  // The coordinator's side. A report replaces the one before.
+  // The members of a log line about this job (control/job_tag.h).
+  std::string JobTag(const control::Key& key) const;
+
+  // The coordinator's side. A report replaces the one before. One that reports only progress notifies at most
+  // once per options.progress_every.
   void SetReport(const control::Key& key, rendezvous::Report report);
 
   std::optional<control::Snapshot> Observe(const control::Key& key) const override;
@@ -122,7 +138,8 @@ class KubeBackend final : public control::Backend {
   // What this process knows about a job in addition to the API's objects.
   struct JobState {
     std::string uid;
-    std::unique_ptr<const rendezvous::Report> report;  // null: none; only native jobs have one
+    std::unique_ptr<rendezvous::Report> report;  // null: none; only native jobs have one
+    bool progress_due = false;                   // it is in progress_due_
     std::optional<core::SetGang> order;
     std::vector<CreatedObject> created;
     PortRange ports;  // allocated by this process
@@ -134,6 +151,7 @@ class KubeBackend final : public control::Backend {
   // Hooks of the stores.
   void OnJob(const Job& before, const Job& after);
   void OnPod(const std::shared_ptr<const PodRecord>& before, const std::shared_ptr<const PodRecord>& after);
+  void CountPod(const PodRecord* pod, int64_t by) RM_REQUIRES(mutex_);
   void OnNode(const std::string& name, const std::shared_ptr<const NodeRecord>& before,
               const std::shared_ptr<const NodeRecord>& after);
   void OnNamespace(const std::string& name, const std::shared_ptr<const NamespaceRecord>& before,
@@ -181,6 +199,7 @@ class KubeBackend final : public control::Backend {
   void CapacityChanged();
   // Periodic work on the reflectors' thread. Returns when it is due again.
   Time Housekeeping(Time now);
+  void ForgetUnusedNodes();
   // Asks the API server which PodGroup APIs it serves.
   void Discover();
   static Error NotLeading();
@@ -208,12 +227,16 @@ class KubeBackend final : public control::Backend {
   std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // watched if served
 
   mutable Mutex mutex_;
-  mutable std::map<std::string, JobState> job_states_ RM_GUARDED_BY(mutex_);  // by namespace/name
-  mutable std::map<std::string, Time> missing_nodes_ RM_GUARDED_BY(mutex_);   // since when
+  mutable std::map<std::string, JobState> job_states_ RM_GUARDED_BY(mutex_);     // by namespace/name
+  mutable std::map<std::string, Time> missing_nodes_ RM_GUARDED_BY(mutex_);      // since when
+  std::deque<std::pair<Time, std::string>> progress_due_ RM_GUARDED_BY(mutex_);  // jobs to notify, and when
   std::string authority_pem_ RM_GUARDED_BY(mutex_);
   uint64_t authority_ RM_GUARDED_BY(mutex_) = 0;  // its hash
   core::Capacity capacity_ RM_GUARDED_BY(mutex_);
-  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
+  // Sums of the changes of pods, which may arrive in another order.
+  int64_t worker_pods_ RM_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int64_t> gated_pods_ RM_GUARDED_BY(mutex_);  // by job; no zeros
+  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;              // since last_sweep_
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};

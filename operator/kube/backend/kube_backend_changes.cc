@@ -32,6 +32,15 @@ void KubeBackend::OnJob(const Job& before, const Job& after) {
   Notify(name);
 }
 
+void KubeBackend::CountPod(const PodRecord* pod, int64_t by) {
+  if (pod == nullptr || !pod->own) return;
+  worker_pods_ += by;
+  if (!pod->own->pod.gated) return;
+  const auto job = gated_pods_.try_emplace(pod->own->owner->job, 0).first;
+  job->second += by;
+  if (job->second == 0) gated_pods_.erase(job);
+}
+
 void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
                         const std::shared_ptr<const PodRecord>& after) {
   bool freed = false;
@@ -39,6 +48,8 @@ void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
   {
     MutexLock lock(mutex_);
     first = !std::exchange(pods_changed_, true);
+    CountPod(before.get(), -1);
+    CountPod(after.get(), 1);
     if (before && (!after || after->uid() != before->uid())) {
       capacity_.RemovePod(before->uid());
       freed = !before->ended;

@@ -4,7 +4,9 @@
 // API server gives on demand.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <limits>
 
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/wall_time.h"
@@ -16,6 +18,23 @@ namespace {
 constexpr const char* kJobOnServer = R"({"metadata": {"name": "a", "namespace": "ml", "uid": "u",
   "resourceVersion": "7", "generation": 1}, "spec": {"framework": "pytorch", "workers": {"replicas": 1,
   "template": {"spec": {"containers": [{"name": "worker", "image": "x"}]}}}}})";
+
+constexpr const char* kNativeJob = R"({"metadata": {"name": "a", "namespace": "ml", "uid": "u",
+  "resourceVersion": "7", "generation": 1}, "spec": {"framework": "native", "workers": {"replicas": 1},
+  "training": {"model": {"kind": "mlp", "layers": 1, "width": 16}, "data": {"kind": "idx", "path": "/data"},
+  "batch": {"samplesPerStep": 64, "microBatches": 64}, "steps": 10,
+  "optimizer": {"kind": "sgd", "learningRate": "0.1"}}},
+  "status": {"phase": "Running", "attempt": 1, "ledger": {"stepped": true}}})";
+
+std::string PodOnServer(const std::string& name, const std::string& spec, int revision) {
+  return R"({"metadata": {"name": ")" + name + R"(", "namespace": "ml", "uid": "uid-)" + name +
+         R"(", "resourceVersion": ")" + std::to_string(revision) +
+         R"(", "labels": {"ringmaster.dev/job": "a", "ringmaster.dev/attempt": "1",
+         "ringmaster.dev/rank": "0"}, "ownerReferences": [{"apiVersion": "ringmaster.dev/v1alpha1",
+         "kind": "TrainingJob", "name": "a", "uid": "u", "controller": true}]},
+         "spec": )" +
+         spec + R"(, "status": {"phase": "Pending"}})";
+}
 
 HttpResponse Response(int status, const std::string& body) {
   HttpResponse response;
@@ -33,17 +52,17 @@ class BackendTest : public testing::Test {
       const bool jobs = request.target.find("/trainingjobs?") != std::string::npos;
       if (request.target.find("limit=") != std::string::npos)
         return Response(200, std::string(R"({"metadata": {"resourceVersion": "10"}, "items": [)") +
-                                 (jobs ? kJobOnServer : "") + "]}");
+                                 (jobs ? job_ : "") + "]}");
       return Response(404, R"({"kind": "Status", "reason": "NotFound"})");
     };
     backend_ = std::make_unique<KubeBackend>(client_, std::move(options));
-    std::promise<void> listed;
-    std::atomic<bool> once{false};
-    backend_->Subscribe([&](const control::Key& key) {
-      if (key == kKey && !once.exchange(true)) listed.set_value();
+    auto listed = std::make_shared<std::promise<void>>();
+    auto once = std::make_shared<std::atomic<bool>>(false);
+    backend_->Subscribe([listed, once](const control::Key&) {
+      if (!once->exchange(true)) listed->set_value();
     });
     backend_->Start();
-    listed.get_future().wait();
+    listed->get_future().wait();
     server_.Settle();
   }
   void TearDown() override {
@@ -58,7 +77,18 @@ class BackendTest : public testing::Test {
     return future.get();
   }
 
+  // Sends a line to the watch of this resource.
+  void Line(const std::string& resource, const std::string& type, const std::string& object) {
+    for (size_t i = 0;; ++i) {
+      const auto stream = server_.AwaitStream(i);
+      if (stream->target.find("/" + resource + "?") == std::string::npos) continue;
+      server_.Line(stream, R"({"type": ")" + type + R"(", "object": )" + object + "}");
+      return server_.Settle();
+    }
+  }
+
   const control::Key kKey{"ml", "a"};
+  std::string job_ = kJobOnServer;
   FakeServer server_;
   ApiClient client_{server_};
   std::function<Result<HttpResponse>(const HttpRequest&)> on_put_;
@@ -98,6 +128,79 @@ TEST_F(BackendTest, AStatusIsCountedBeforeTheServerHasIt) {
   EXPECT_EQ(counted_at_server, 2U);
   EXPECT_EQ(counted.at(1).first.restarts, 1);
   EXPECT_TRUE(counted.at(1).second.ended && !counted.at(1).first.ended);
+}
+
+// A gang that trains reports each 20 ms. Such a report must not cause a decision, which costs as much as one
+// about a failure.
+TEST_F(BackendTest, ProgressAloneNotifiesOncePerInterval) {
+  job_ = kNativeJob;
+  KubeBackend::Options options;
+  options.progress_every = std::chrono::hours(1);
+  Start(std::move(options));
+  std::atomic<int> notified{0};
+  backend_->Subscribe([&](const control::Key&) { ++notified; });
+  rendezvous::Report report;
+  report.phase = rendezvous::GangPhase::kActive;
+  backend_->SetReport(kKey, report);
+  EXPECT_EQ(notified, 1);
+  ASSERT_EQ(backend_->Observe(kKey)->observed.invalid, "");
+  for (int step = 1; step <= 100; ++step) {
+    report.step = step;
+    report.loss = std::numeric_limits<double>::quiet_NaN();
+    report.samples_per_second = step;
+    report.checkpoint_step = step / 10;
+    backend_->SetReport(kKey, report);
+  }
+  EXPECT_EQ(notified, 1);
+  EXPECT_EQ(backend_->Observe(kKey)->observed.report->step, 100) << "a decision for another reason sees it";
+  report.live_pods = {"a-1-0"};
+  backend_->SetReport(kKey, report);
+  EXPECT_EQ(notified, 2);
+  report.generation = 2;
+  backend_->SetReport(kKey, report);
+  EXPECT_EQ(notified, 3);
+  report.phase = rendezvous::GangPhase::kFailed;
+  backend_->SetReport(kKey, report);
+  EXPECT_EQ(notified, 4);
+}
+
+TEST_F(BackendTest, ProgressIsNotLost) {
+  job_ = kNativeJob;
+  KubeBackend::Options options;
+  options.progress_every = milliseconds(1);
+  Start(std::move(options));
+  rendezvous::Report report;
+  backend_->SetReport(kKey, report);
+  for (int round = 0; round < 3; ++round) {
+    auto notified = std::make_shared<std::promise<void>>();
+    auto once = std::make_shared<std::atomic<bool>>(false);
+    backend_->Subscribe([notified, once](const control::Key&) {
+      if (!once->exchange(true)) notified->set_value();
+    });
+    report.step += 1;
+    backend_->SetReport(kKey, report);
+    EXPECT_EQ(notified->get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  }
+}
+
+TEST_F(BackendTest, TheCensusFollowsThePods) {
+  Start({});
+  const auto census = [&] { return backend_->TakeCensus(); };
+  EXPECT_EQ(census().jobs[static_cast<size_t>(core::Phase::kPending)], 1);
+  EXPECT_EQ(census().pods, 0);
+  const std::string gated = R"({"schedulingGates": [{"name": "ringmaster.dev/gang"}], "containers": []})";
+  Line("pods", "ADDED", PodOnServer("a-1-0", gated, 20));
+  EXPECT_EQ(census().pods, 1);
+  EXPECT_EQ(census().gangs_waiting, 1);
+  Line("pods", "ADDED", PodOnServer("a-1-1", gated, 21));
+  EXPECT_EQ(census().gangs_waiting, 1);
+  const std::string bound = R"({"nodeName": "n", "containers": []})";
+  Line("pods", "MODIFIED", PodOnServer("a-1-0", bound, 22));
+  Line("pods", "MODIFIED", PodOnServer("a-1-1", bound, 23));
+  EXPECT_EQ(census().pods, 2);
+  EXPECT_EQ(census().gangs_waiting, 0);
+  Line("pods", "DELETED", PodOnServer("a-1-0", bound, 24));
+  EXPECT_EQ(census().pods, 1);
 }
 
 }  // namespace

@@ -114,6 +114,9 @@ class ControllerTest : public testing::Test {
       decided += 1;
       return decision;
     };
+    options.on_failed_write = [this](const FailedWrite& write) {
+      failed.emplace_back(write.routine, write.error.code);
+    };
     controller.emplace(view, std::move(options));
   }
 
@@ -131,6 +134,7 @@ class ControllerTest : public testing::Test {
   FakeView view;
   core::Decision decision{{}, {}, std::nullopt, "test"};
   int decided = 0;
+  std::vector<std::pair<bool, Code>> failed;  // whether it is routine, and why
   core::Observed seen;
   Time now = kT0;
   std::optional<Controller> controller;
@@ -146,6 +150,41 @@ TEST_F(ControllerTest, AStatusWriteCarriesTheRevisionOfItsDecision) {
   EXPECT_EQ(write.if_revision, 17U);
   EXPECT_EQ(write.job_uid, "uid-1");
   EXPECT_EQ(write.key, kKey);
+}
+
+TEST_F(ControllerTest, AStatusThatCannotBeWrittenIsReportedByAnEvent) {
+  decision.actions = {core::SetStatus{}};
+  std::vector<core::Event> events;
+  std::vector<Command> commands = Ask();
+  for (int writes = 0; writes < 20;) {
+    std::vector<Command> next;
+    const auto step = [&](ControlEvent event) {
+      for (Command& command : Step(std::move(event))) next.push_back(std::move(command));
+    };
+    for (const Command& command : commands) {
+      if (const auto* record = std::get_if<DoRecord>(&command)) {
+        events.push_back(record->event);
+      } else if (const auto* read = std::get_if<DoRead>(&command)) {
+        step(ReadDone{read->id, Ok()});
+      } else {
+        // A conflict is not a failure: another write came first.
+        const Code code = writes++ == 0 ? Code::kConflict : Code::kInvalid;
+        step(WriteDone{IdOf(command), Error{code, "the status is too large"}});
+      }
+    }
+    if (next.empty()) {
+      now = std::max(now, controller->NextWakeup());
+      next = controller->TakeCommands(now);
+    }
+    commands = std::move(next);
+  }
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].reason, "StatusNotWritten");
+  EXPECT_EQ(events[0].message, "the status is too large");
+  int routine = 0;
+  for (const auto& [is_routine, code] : failed) routine += is_routine ? 1 : 0;
+  EXPECT_EQ(failed.size(), 20U);
+  EXPECT_EQ(routine, 1);
 }
 
 TEST_F(ControllerTest, NoSecondDecisionWhileTheFirstIsCarriedOut) {

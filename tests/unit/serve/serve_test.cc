@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "operator/serve/access_reviewer.h"
 #include "operator/serve/health.h"
 #include "operator/serve/http_server.h"
 #include "operator/serve/metrics.h"
@@ -181,6 +182,52 @@ TEST(HttpServer, InvalidCertificateIsAnError) {
   const auto server = HttpServer::Start(options, [](const HttpRequest&, const HttpResponder&) {});
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(server.error().code, Code::kInvalid);
+}
+
+// Holds each request until the test answers it.
+class HeldRequests final : public kube::HttpClient {
+ public:
+  void Send(kube::HttpRequest request, std::function<void(Result<kube::HttpResponse>)> done) override {
+    targets.push_back(request.target);
+    waiting.push_back(std::move(done));
+  }
+  std::unique_ptr<kube::HttpStream> Stream(kube::HttpRequest, kube::StreamHandlers) override {
+    return nullptr;
+  }
+  void Answer(const std::string& body) {
+    const auto done = std::move(waiting.back());
+    waiting.pop_back();
+    kube::HttpResponse response;
+    response.status = 201;
+    response.body = body;
+    done(std::move(response));
+  }
+
+  std::vector<std::string> targets;
+  std::vector<std::function<void(Result<kube::HttpResponse>)>> waiting;
+};
+
+TEST(AccessReviewer, AnAnswerMayComeAfterItsEnd) {
+  HeldRequests http;
+  kube::ApiClient api(http);
+  auto reviewer = std::make_unique<AccessReviewer>(api);
+  std::vector<Access> decided;
+  const auto review = [&] {
+    reviewer->Review("t0k", "/metrics", [&](Access access) { decided.push_back(access); });
+  };
+  const char* const known = R"({"status": {"authenticated": true, "user": {"username": "scraper"}}})";
+  review();
+  http.Answer(known);
+  ASSERT_EQ(http.waiting.size(), 1U) << "it asks whether this user may read";
+  http.Answer(R"({"status": {"allowed": false}})");
+  EXPECT_EQ(decided, std::vector{Access::kForbidden});
+
+  auto ended = std::make_unique<AccessReviewer>(api);
+  ended->Review("t0k", "/metrics", [&](Access access) { decided.push_back(access); });
+  ended.reset();
+  http.Answer(known);
+  EXPECT_TRUE(http.waiting.empty()) << "nothing is asked for it any more";
+  EXPECT_EQ(decided.back(), Access::kUnavailable);
 }
 
 TEST(Health, NamesTheProblem) {
