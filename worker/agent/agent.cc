@@ -188,7 +188,7 @@ void Agent::Send(Message message) {
   if (auto* fatal = std::get_if<rendezvous::Fatal>(&message); fatal != nullptr && !fatal_sent_) {
     if (const std::string tail = TailText(); !tail.empty()) fatal->message = tail;
   }
-  // The code of an exit alone says little. A signal leaves no last words.
+  // The code of an exit alone says little. A signal leaves no termination message.
   if (auto* down = std::get_if<rendezvous::Down>(&message);
       down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
     down->message = LastWords();

@@ -132,7 +132,7 @@ TEST(AgentFaults, ATrainerThatExitsIsReplacedAndItsCodeReported) {
   Down down = coordinator.Expect<Down>();
   if (down.exit_code == 0) down = coordinator.Expect<Down>();
   EXPECT_EQ(down.exit_code, 71);
-  EXPECT_EQ(down.message, "cannot allocate 5.0 MiB") << "its last words";
+  EXPECT_EQ(down.message, "cannot allocate 5.0 MiB") << "its termination message";
   EXPECT_TRUE(coordinator.Expect<Join>().member.ends_with(".2"));
 }
 
