@@ -121,6 +121,7 @@ void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
     OnDown(peer, Down{peer.member, "exit", 0, "its trainer was restarted"}, now);
   if (!fatal.joined) {
     peer.fatal = fatal;
+    may_have_fatals_ = true;
     return;  // JudgeFatals decides
   }
   // After Join, what failed is the job's: all members compute the same, on the same storage. But a generation
@@ -143,6 +144,7 @@ void Coordinator::OnFatal(Peer& peer, const Fatal& fatal, Time now) {
 // A trainer that cannot start shows a fault of the job when all workers say so, and of its worker when
 // another one has joined. Until then the others get time to start.
 void Coordinator::JudgeFatals(Time now) {
+  if (!may_have_fatals_) return;
   std::vector<Peer*> fatal;
   bool joined = false;
   bool starting = false;
@@ -156,6 +158,7 @@ void Coordinator::JudgeFatals(Time now) {
     }
   }
   fatal_due_ = kNever;
+  may_have_fatals_ = !fatal.empty();
   if (fatal.empty() || stop_requested_) {
     first_fatal_ = kNever;
     return;

@@ -81,13 +81,15 @@ void Visit(V& v, Fatal& m) {
 template <class V>
 void Visit(V&, Ping&) {}
 template <class V>
+void Visit(V&, Bye&) {}
+template <class V>
 void Visit(V& v, Facts& m) {
   v.Name("device", m.device), v.Name("driver", m.driver), v.Name("nic", m.nic);
   v.List("troubles", m.device_faults, kMaxDeviceFaults);
 }
 template <class V>
 void Visit(V& v, Welcome& m) {
-  v.Name("job", m.job);
+  v.Name("job", m.job), v.Optional("shared", m.shared);
 }
 template <class V>
 void Visit(V& v, Prepare& m) {
@@ -117,7 +119,12 @@ void Visit(V& v, Exit& m) {
 // In the order of Message's alternatives.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
     "hello", "join",    "status",  "down",          "leave", "progress", "done",  "fatal",
-    "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts", "operationFailed"};
+    "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts", "operationFailed",
+    "bye"};
+
+constexpr std::string_view kPingBody = R"({"type":"ping"})";
+constexpr size_t kHeaderBytes = 4;
+constexpr size_t kRouteBit = size_t{1} << 31;
 
 // ---- values -> JSON
 // -----------------------------------------------------------------------------------------
@@ -280,7 +287,8 @@ struct Reader {
   void Optional(const char* key, std::string& value) {
     if (error.empty() && object.contains(key)) Name(key, value);
   }
-  void Optional(const char* key, int32_t& value) {
+  template <class T>
+  void Optional(const char* key, T& value) {
     if (error.empty() && object.contains(key)) (*this)(key, value);
   }
 
@@ -389,6 +397,8 @@ std::string Encode(const Message& message) {
 }
 
 Result<Message> DecodeBody(std::string_view json) {
+  // By far the most messages are pings.
+  if (json == kPingBody) return Message(Ping{});
   RM_ASSIGN(const Json object, ParseJson(json));
   if (!object.is_object()) return Error{Code::kInvalid, "a message must be a JSON object"};
   const auto type = object.find("type");
@@ -399,6 +409,19 @@ Result<Message> DecodeBody(std::string_view json) {
   return DecodeAs(index, object);
 }
 
+std::string EncodeRoute(const std::vector<int32_t>& slots) {
+  const int32_t last = *std::max_element(slots.begin(), slots.end());
+  CHECK(last < kMaxSlots, "slot {}", last);
+  std::string route(kHeaderBytes + static_cast<size_t>(last) / 8 + 1, '\0');
+  route[0] = static_cast<char>(0x80);
+  route[3] = static_cast<char>(route.size() - kHeaderBytes);
+  for (const int32_t slot : slots) {
+    char& byte = route[kHeaderBytes + static_cast<size_t>(slot) / 8];
+    byte = static_cast<char>(byte | 1 << slot % 8);
+  }
+  return route;
+}
+
 void Decoder::Feed(std::string_view bytes) {
   if (begin_ > 0 && begin_ >= buffer_.size() / 2) {
     buffer_.erase(0, begin_);
@@ -407,20 +430,41 @@ void Decoder::Feed(std::string_view bytes) {
   buffer_.append(bytes);
 }
 
+Result<std::optional<std::string_view>> Decoder::NextFrame() {
+  for (;;) {
+    if (begin_ == buffer_.size()) {
+      buffer_ = std::string();
+      begin_ = 0;
+    }
+    const std::string_view rest = std::string_view(buffer_).substr(begin_);
+    if (rest.size() < kHeaderBytes) return std::optional<std::string_view>();
+    size_t length = 0;
+    for (size_t i = 0; i < kHeaderBytes; ++i) length = length << 8 | static_cast<unsigned char>(rest[i]);
+    const bool route = (length & kRouteBit) != 0;
+    length &= ~kRouteBit;
+    const size_t limit = route ? size_t{kMaxSlots} / 8 : max_frame_bytes_;
+    if (length > limit || (route && (length == 0 || !next_slots_.empty()))) {
+      return Error{Code::kInvalid,
+                   fmt::format("{} of {} bytes: the limit is {}", route ? "route" : "frame", length, limit)};
+    }
+    if (rest.size() - kHeaderBytes < length) return std::optional<std::string_view>();
+    begin_ += kHeaderBytes + length;
+    if (!route) {
+      slots_ = std::exchange(next_slots_, {});
+      return std::optional<std::string_view>(rest.substr(0, kHeaderBytes + length));
+    }
+    for (size_t bit = 0; bit < 8 * length; ++bit) {
+      if ((static_cast<unsigned char>(rest[kHeaderBytes + bit / 8]) >> bit % 8 & 1) != 0)
+        next_slots_.push_back(static_cast<int32_t>(bit));
+    }
+    if (next_slots_.empty()) return Error{Code::kInvalid, "a route without a slot"};
+  }
+}
+
 Result<std::optional<Message>> Decoder::Next() {
-  if (buffer_.size() - begin_ < 4) return std::optional<Message>();
-  size_t length = 0;
-  for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(buffer_[begin_ + i]);
-  if (length > max_frame_bytes_) {
-    return Error{Code::kInvalid, fmt::format("frame of {} bytes: the limit is {}", length, max_frame_bytes_)};
-  }
-  if (buffer_.size() - begin_ - 4 < length) return std::optional<Message>();
-  RM_ASSIGN(Message message, DecodeBody(std::string_view(buffer_).substr(begin_ + 4, length)));
-  begin_ += 4 + length;
-  if (begin_ == buffer_.size()) {
-    buffer_.clear();
-    begin_ = 0;
-  }
+  RM_ASSIGN(const std::optional<std::string_view> frame, NextFrame());
+  if (!frame) return std::optional<Message>();
+  RM_ASSIGN(Message message, DecodeBody(frame->substr(kHeaderBytes)));
   return std::optional<Message>(std::move(message));
 }
 

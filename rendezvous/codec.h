@@ -2,6 +2,11 @@
 
 // Encodes messages as frames: a 4-byte big-endian length, then a JSON object with a "type" member. The TCP
 // connection between agent and coordinator and the channel between agent and trainer use the same frames.
+//
+// On a connection that the slots of a pod share, a route precedes each frame: the slots that it is from, or
+// for. A route is a 4-byte big-endian number with the highest bit set and the size of a bitmap in the others,
+// then the bitmap: bit s % 8 of byte s / 8 is slot s.
+//
 // Pure functions; the decoder enforces all limits and trusts no sender.
 #pragma once
 
@@ -9,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "rendezvous/messages.h"
@@ -27,6 +33,8 @@ inline constexpr size_t kMaxMembers = 4096;
 inline constexpr int64_t kMaxCount = int64_t{1}
                                      << 53;  // steps and samples: sums and differences do not overflow
 
+inline constexpr int32_t kMaxSlots = 1000;
+
 // Limits of a frame: from an agent, and in all.
 inline constexpr size_t kMaxAgentFrameBytes = size_t{1} << 20;
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
@@ -35,6 +43,9 @@ static_assert(kMaxMembers * (kMaxAddressBytes + 2 * kMaxNameBytes + 64) + (1 << 
 
 // Returns a whole frame, including its length.
 std::string Encode(const Message& message);
+
+// REQUIRES: `slots` is not empty; each is below kMaxSlots.
+std::string EncodeRoute(const std::vector<int32_t>& slots);
 
 // Decodes the JSON part of a frame. Errors: kInvalid names the member that is missing or wrong. Unknown
 // members are ignored: a newer peer may send them.
@@ -47,11 +58,17 @@ class Decoder {
   void Feed(std::string_view bytes);
   // Returns nullopt when more bytes are needed.
   Result<std::optional<Message>> Next();
+  // The same without decoding it: the whole frame, valid until the next call of any function.
+  Result<std::optional<std::string_view>> NextFrame();
+  // The route of what was returned last, ascending; empty: none.
+  const std::vector<int32_t>& slots() const { return slots_; }
 
  private:
   size_t max_frame_bytes_;
-  std::string buffer_;
+  std::string buffer_;  // freed when all of it is decoded: most connections are idle
   size_t begin_ = 0;
+  std::vector<int32_t> slots_;
+  std::vector<int32_t> next_slots_;
 };
 
 }  // namespace ringmaster::rendezvous

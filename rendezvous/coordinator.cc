@@ -48,9 +48,15 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
     OnDisconnected(gone->connection, now);
   } else if (const auto* from = std::get_if<MessageFrom>(&event)) {
     if (const auto it = connections_.find(from->connection); it != connections_.end()) {
+      const bool known = !it->second->unresponsive;
       MarkHeard(*it->second, now);
+      // Most messages are pings. What depends on the time is checked at next_wakeup.
+      if (known && std::holds_alternative<Ping>(from->message)) return;
       OnMessage(*it->second, from->message, now);
     }
+  } else if (const auto* arrival = std::get_if<LastArrival>(&event)) {
+    if (const auto it = connections_.find(arrival->connection); it != connections_.end())
+      OnLastArrival(*it->second, arrival->at, now);
   } else if (const auto* limits = std::get_if<SetLimits>(&event)) {
     CHECK(limits->min >= 1 && limits->min <= limits->max, "min {} max {}", limits->min, limits->max);
     options_.min = limits->min;
@@ -62,6 +68,7 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
   } else if (std::holds_alternative<RequestStop>(event)) {
     if (!stop_requested_ && !ended_) {
       stop_requested_ = report_dirty_ = true;
+      if (change_) change_->prepare = MakePrepare(*change_);
       boundary_at_ = std::min(boundary_at_, now + options_.gather_window);
       AddEvent(EventKind::kOther, "stop requested: workers stop after this step, then write a checkpoint");
     }
@@ -70,7 +77,10 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
   if (now >= awaited_check_at_) CheckAwaited(now);
   if (failed_operation_ && now >= failed_operation_->due) CheckOperation(now);
   Advance(now);
-  if (report_dirty_) RefreshReport();
+  if (report_dirty_ && !report_announced_) {
+    report_announced_ = true;
+    outputs_.push_back(ReportChanged{});
+  }
 }
 
 // This process was suspended: its agents were neither silent nor late, and what they sent waits in its
@@ -85,6 +95,7 @@ void Coordinator::ShiftTimes(Duration gap) {
   }
   if (change_) {
     for (Participant& participant : change_->participants) shift(participant.deadline);
+    shift(change_->next_deadline);
   }
   if (failed_operation_) shift(failed_operation_->due);
   for (Time* time : {&abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_, &stepped_at_,
@@ -99,14 +110,21 @@ void Coordinator::OnConnected(const AgentConnected& event, Time now) {
     outputs_.push_back(CloseConnection{event.connection});
     return;
   }
+  // Nor does an agent speak for another place than its own.
+  if (const auto known = peers_.find(hello.agent);
+      known != peers_.end() && (known->second.pod != hello.pod || known->second.slot != hello.slot)) {
+    outputs_.push_back(CloseConnection{event.connection});
+    return;
+  }
   // A slot of a pod has one agent at a time: a new agent means that the old one has died.
-  for (auto it = peers_.begin(); it != peers_.end();) {
-    Peer& old = (it++)->second;
-    if (old.pod != hello.pod || old.slot != hello.slot || old.agent == hello.agent) continue;
+  if (const auto place = places_.find({hello.pod, hello.slot});
+      place != places_.end() && place->second->agent != hello.agent) {
+    Peer& old = *place->second;
     if (!old.member.empty()) OnDown(old, Down{old.member, "eof", 0, "its agent was replaced"}, now);
     ErasePeer(old);
   }
   Peer& peer = peers_[hello.agent];
+  places_[{hello.pod, hello.slot}] = &peer;
   if (peer.connection != 0) {
     connections_.erase(peer.connection);
     outputs_.push_back(CloseConnection{peer.connection});
@@ -119,7 +137,8 @@ void Coordinator::OnConnected(const AgentConnected& event, Time now) {
   peer.heard = now;
   peer.unresponsive = peer.reported_silent = false;
   connections_[event.connection] = &peer;
-  Send(peer, Welcome{options_.job});
+  Count(peer);
+  Send(peer, Welcome{options_.job, true});
   if (ended_) {
     Send(peer, Exit{exit_code_, exit_reason_});
     return;
@@ -135,6 +154,7 @@ void Coordinator::OnDisconnected(ConnectionId connection, Time now) {
   Peer& peer = *it->second;
   connections_.erase(it);
   peer.connection = 0;
+  Count(peer);
   report_dirty_ = true;
   if (peer.member.empty()) {
     ErasePeer(peer);
@@ -148,6 +168,7 @@ void Coordinator::OnDisconnected(ConnectionId connection, Time now) {
 void Coordinator::MarkUnreachable(Peer& peer, Time now) {
   const bool first = peer.lost_at == kNever;
   if (first) peer.lost_at = now;
+  Count(peer);
   report_dirty_ = true;
   const bool in_current = InCurrent(peer);
   if (first && active_ && in_current && !peer.unresponsive && !failed_operation_) {
@@ -156,7 +177,9 @@ void Coordinator::MarkUnreachable(Peer& peer, Time now) {
     if (!change_) return;
     // It may have missed the Prepare. Once it has joined again, it gets one.
     for (Participant& participant : change_->participants) {
-      if (participant.peer == &peer) participant.status.reset();
+      if (participant.peer != &peer) continue;
+      participant.status.reset();
+      change_->next_deadline = std::min(change_->next_deadline, participant.deadline);
     }
     return;
   }
@@ -193,6 +216,7 @@ void Coordinator::MarkHeard(Peer& peer, Time now) {
   if (!peer.unresponsive) return;
   peer.unresponsive = peer.reported_silent = false;
   peer.lost_at = kNever;
+  Count(peer);
   report_dirty_ = true;
   // The membership change may have dropped it in the meantime.
   if (change_ && peer.usable()) AddToChange(peer, now);
@@ -210,24 +234,31 @@ void Coordinator::CheckSilence(Time now) {
   const Duration unresponsive_limit = UnresponsiveLimit();
   std::vector<Peer*> expired;
   for (auto& [agent, peer] : peers_) {
-    const Duration unheard = now - peer.heard;
-    if (peer.connection != 0 && !peer.reported_silent && unheard >= unresponsive_limit) {
-      // Commits need every member: while steps commit, the trainer is alive even if its agent is starved.
-      const bool steps_go_on = active_ && InCurrent(peer) && now - stepped_at_ < unresponsive_limit / 2;
-      const bool silent = unheard >= options_.silence_limit;
-      if (!peer.unresponsive && (silent || !steps_go_on)) {
-        peer.unresponsive = true;
-        AddEvent(EventKind::kWorkerSilent, peer.pod + " is silent");
-        MarkUnreachable(peer, now);
-      }
-      if (silent) peer.reported_silent = report_dirty_ = true;
-    }
+    if (peer.connection != 0 && !peer.reported_silent && now - peer.heard >= unresponsive_limit)
+      outputs_.push_back(AskArrival{peer.connection});
     // Its grace (I4) is over. If it reconnects, it is a candidate like any other.
     if (peer.connection == 0 && !active_ && now - peer.lost_at > options_.holder_grace) {
       expired.push_back(&peer);
     }
   }
   for (Peer* peer : expired) ErasePeer(*peer);
+}
+
+// A coordinator that is behind with reading must not take its agents for silent.
+void Coordinator::OnLastArrival(Peer& peer, Time at, Time now) {
+  peer.heard = std::max(peer.heard, std::min(at, now));
+  const Duration unresponsive_limit = UnresponsiveLimit();
+  const Duration unheard = now - peer.heard;
+  if (peer.reported_silent || unheard < unresponsive_limit) return;
+  // Commits need every member: while steps commit, the trainer is alive even if its agent is starved.
+  const bool steps_go_on = active_ && InCurrent(peer) && now - stepped_at_ < unresponsive_limit / 2;
+  const bool silent = unheard >= options_.silence_limit;
+  if (!peer.unresponsive && (silent || !steps_go_on)) {
+    peer.unresponsive = true;
+    AddEvent(EventKind::kWorkerSilent, peer.pod + " is silent");
+    MarkUnreachable(peer, now);
+  }
+  if (silent) peer.reported_silent = report_dirty_ = true;
 }
 
 void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
@@ -305,7 +336,8 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
     // The same incarnation on a new connection. Repeat what may have been lost.
     peer.lost_at = kNever;
     peer.awaited = peer.loss_counted = false;
-    if (active_ && InCurrent(peer)) Send(peer, current_);
+    Count(peer);
+    if (active_ && InCurrent(peer)) Send(peer, current_message_);
     if (change_) {
       AddToChange(peer, now);
     } else if (WantsBoundary()) {
@@ -323,6 +355,7 @@ void Coordinator::OnJoin(Peer& peer, const Join& join, Time now) {
   peer.join_order = ++joins_;
   peer.lost_at = kNever;
   peer.loss_counted = false;
+  Count(peer);
   // It has not reported a status yet. A trainer that knew an earlier coordinator may hold state.
   peer.may_hold_state = options_.resumed && current_.generation == 0;
   if (active_ && !(peer.fingerprints == fingerprints_)) {
@@ -376,6 +409,7 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
   const bool in_current = InCurrent(peer);
   removed_.insert(peer.member);
   peer.member.clear();
+  Count(peer);
   peer.may_hold_state = peer.awaited = false;
   peer.outvoted.reset();
   MemberLost(peer, in_current, now);
@@ -387,6 +421,7 @@ void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
   AddEvent(EventKind::kWorkerLeaving,
            peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
   peer.leaving = true;
+  Count(peer);
   const bool needed = InCurrent(peer) || change_.has_value() || current_.generation == 0 || !active_;
   if (peer.member.empty() || !needed) {
     ReleasePeer(peer);
@@ -401,6 +436,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
   out.records.clear();
   double samples = 0;
   double elapsed = 0;
+  bool stepped = false;
   for (const StepRecord& record : progress.records) {
     if (record.step > newest_step_) {
       newest_step_ = record.step;
@@ -408,8 +444,7 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
       // Clamp to what UnresponsiveLimit uses. max() with its arguments in this order maps NaN to zero.
       const double took = std::min(std::max(0.0, record.seconds), ToSeconds(options_.silence_limit));
       step_time_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(took));
-      lost_generations_ = 0;
-      for (auto& [agent, other] : peers_) other.failed_starts = 0;
+      stepped = true;
     }
     if (record.step <= recorded_step_) continue;
     recorded_step_ = record.step;
@@ -417,6 +452,10 @@ void Coordinator::OnProgress(Peer& peer, const Progress& progress, Time now) {
     samples += static_cast<double>(record.samples);
     elapsed += record.seconds;
     out.records.push_back(record);
+  }
+  if (stepped) {
+    lost_generations_ = 0;
+    for (auto& [agent, other] : peers_) other.failed_starts = 0;
   }
   if (elapsed > 0) {
     // Smoothed: one batch of records may be a single short step.
@@ -460,28 +499,7 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
   failed_operation_.reset();
   abort_at_ = boundary_at_ = kNever;
   retry_at_ = now;
-  current_ = {};
-}
-
-void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
-  const bool died = record.evidence == "mutex" || record.evidence == "exit";
-  AddEvent(EventKind::kWorkerFailed,
-           peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
-               (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
-               (record.message.empty() ? "" : ": " + record.message));
-  ++report_.worker_failures;
-  report_.last_failure = std::move(record);
-  report_dirty_ = true;
-}
-
-void Coordinator::RecordFailure(Peer& peer, const std::string& member, FailureRecord record) {
-  if (peer.failed_member == member && report_.last_failure && report_.last_failure->pod == peer.pod) {
-    AddEvent(EventKind::kWorkerFailed, peer.pod + ": " + record.message);
-    report_.last_failure = std::move(record);
-    report_dirty_ = true;
-  } else {
-    CountFailure(peer, std::move(record));
-  }
+  SetCurrent({});
 }
 
 void Coordinator::ErasePeer(Peer& peer) {
@@ -494,7 +512,28 @@ void Coordinator::ErasePeer(Peer& peer) {
                   [&](const Participant& participant) { return participant.peer == &peer; });
   if (failed_operation_ && failed_operation_->peer == &peer) failed_operation_.reset();
   report_dirty_ = true;
+  peer.member.clear();
+  Count(peer);
+  if (const auto place = places_.find({peer.pod, peer.slot});
+      place != places_.end() && place->second == &peer)
+    places_.erase(place);
   peers_.erase(std::string(peer.agent));
+}
+
+void Coordinator::Count(Peer& peer) {
+  if (peer.counted) --usable_[*peer.counted];
+  peer.counted.reset();
+  if (!peer.usable()) return;
+  peer.counted = (InCurrent(peer) ? size_t{2} : 0) + (peer.leaving ? size_t{1} : 0);
+  ++usable_[*peer.counted];
+}
+
+void Coordinator::SetCurrent(NewGeneration current) {
+  current_ = std::move(current);
+  current_message_ = std::make_shared<const Message>(current_);
+  ranks_.clear();
+  for (size_t rank = 0; rank < current_.members.size(); ++rank) ranks_[current_.members[rank].id] = rank;
+  for (auto& [agent, peer] : peers_) Count(peer);
 }
 
 void Coordinator::EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused) {
@@ -502,6 +541,7 @@ void Coordinator::EvictPeer(Peer& peer, const std::string& member, const std::st
   if (peer.connection != 0) Send(peer, rendezvous::Evict{member, reason, refused});
   peer.failed_member = member;  // its Down is not a new failure
   peer.member.clear();
+  Count(peer);
   peer.may_hold_state = peer.awaited = false;
   peer.outvoted.reset();
   report_dirty_ = true;
@@ -509,48 +549,23 @@ void Coordinator::EvictPeer(Peer& peer, const std::string& member, const std::st
 }
 
 void Coordinator::Send(const Peer& peer, Message message) {
-  if (peer.connection != 0) outputs_.push_back(SendTo{peer.connection, std::move(message)});
+  if (peer.connection != 0) Send(peer, std::make_shared<const Message>(std::move(message)));
+}
+
+void Coordinator::Send(const Peer& peer, const std::shared_ptr<const Message>& message) {
+  if (peer.connection == 0) return;
+  if (!outputs_.empty()) {
+    auto* last = std::get_if<SendTo>(&outputs_.back());
+    if (last != nullptr && last->message == message) {
+      last->connections.push_back(peer.connection);
+      return;
+    }
+  }
+  outputs_.push_back(SendTo{{peer.connection}, message});
 }
 
 bool Coordinator::InCurrent(const Peer& peer) const {
-  return !peer.member.empty() && std::any_of(current_.members.begin(), current_.members.end(),
-                                             [&](const Member& m) { return m.id == peer.member; });
-}
-
-void Coordinator::RefreshReport() {
-  report_dirty_ = false;
-  Report& r = report_;
-  r.generation = current_.generation;
-  r.step = newest_step_;
-  r.live_pods.clear();
-  r.facts.clear();
-  std::set<std::string> silent;
-  int32_t failed_starts = 0;
-  std::map<std::string, const Peer*> by_member;
-  for (const auto& [agent, peer] : peers_) {
-    if (peer.reported_silent) silent.insert(peer.pod);
-    if (peer.facts) r.facts.push_back({peer.pod, *peer.facts});
-    if (peer.usable() || peer.awaited) by_member[peer.member] = &peer;
-    failed_starts = std::max(failed_starts, peer.failed_starts);
-  }
-  std::map<std::string, int32_t> members_of;
-  for (const Member& member : current_.members) {
-    const auto it = by_member.find(member.id);
-    if (it == by_member.end()) continue;
-    const std::string& pod = it->second->pod;
-    if (++members_of[pod] == options_.slots) r.live_pods.push_back(pod);
-  }
-  r.silent_pods.assign(silent.begin(), silent.end());
-  std::sort(r.facts.begin(), r.facts.end(),
-            [](const WorkerFacts& one, const WorkerFacts& other) { return one.pod < other.pod; });
-  r.failures_without_progress = std::max(lost_generations_, failed_starts);
-  if (!ended_) {
-    r.phase = stop_requested_   ? GangPhase::kStopping
-              : active_         ? GangPhase::kActive
-              : survivors_hold_ ? GangPhase::kPaused
-                                : GangPhase::kForming;
-  }
-  outputs_.push_back(ReportChanged{});
+  return !peer.member.empty() && ranks_.contains(peer.member);
 }
 
 }  // namespace ringmaster::rendezvous

@@ -27,10 +27,13 @@
 //  I8 Training does not start over from a state older than the newest checkpoint known to be published.
 #pragma once
 
+#include <array>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -101,6 +104,10 @@ struct MessageFrom {
   ConnectionId connection = 0;
   Message message;
 };
+struct LastArrival {  // the answer to AskArrival, before any other event
+  ConnectionId connection = 0;
+  Time at;  // when its newest bytes reached this machine; Time::min(): all of them are read
+};
 struct SetLimits {
   int32_t min = 1;
   int32_t target = 1;
@@ -111,13 +118,19 @@ struct PodEnded {  // all processes of this pod have ended; REQUIRES: before ano
 };
 struct RequestStop {};  // suspend, Ctrl-C: write a checkpoint, then end
 struct TimePassed {};
-using CoordinatorEvent = std::variant<AgentConnected, AgentDisconnected, MessageFrom, SetLimits, PodEnded,
-                                      RequestStop, TimePassed>;
+using CoordinatorEvent = std::variant<AgentConnected, AgentDisconnected, MessageFrom, LastArrival, SetLimits,
+                                      PodEnded, RequestStop, TimePassed>;
 
 // ---- outputs
+// One message to several agents. A NewGeneration is large: it is encoded once, and equal pointers are equal
+// messages.
 struct SendTo {
+  std::vector<ConnectionId> connections;
+  std::shared_ptr<const Message> message;
+};
+// An agent seems silent. Its messages may have arrived and wait to be read: answer with LastArrival.
+struct AskArrival {
   ConnectionId connection = 0;
-  Message message;
 };
 struct CloseConnection {
   ConnectionId connection = 0;
@@ -125,8 +138,9 @@ struct CloseConnection {
 struct ProgressOut {  // new records only, in order of step; empty when only other fields changed
   Progress progress;
 };
-struct ReportChanged {};  // report() has a new value
-using CoordinatorOutput = std::variant<SendTo, CloseConnection, ProgressOut, ReportChanged, EventLine>;
+struct ReportChanged {};  // report() has a new value; not repeated until it is read
+using CoordinatorOutput =
+    std::variant<SendTo, AskArrival, CloseConnection, ProgressOut, ReportChanged, EventLine>;
 
 class Coordinator {
  public:
@@ -138,7 +152,9 @@ class Coordinator {
   std::vector<CoordinatorOutput> Take();
   // When TimePassed is due; kNever: not before the next event.
   Time next_wakeup() const;
-  const Report& report() const { return report_; }
+  // Costs time in proportion to the members when something has changed since the last call.
+  const Report& report();
+  GangPhase phase() const;  // that of report(), at no cost
 
  private:
   struct Peer {  // one agent
@@ -163,7 +179,8 @@ class Coordinator {
     bool may_hold_state = false;
     std::optional<MemberStatus> outvoted;  // the state it reported that the majority contradicted
     std::string failed_member;             // the last of its members that failed
-    int32_t failed_starts = 0;  // consecutive trainers that died before they joined, or were refused
+    int32_t failed_starts = 0;      // consecutive trainers that died before they joined, or were refused
+    std::optional<size_t> counted;  // index into usable_
 
     // Connected and responsive, with a joined trainer, and no message to it was lost.
     bool usable() const { return connection != 0 && lost_at == kNever && !member.empty(); }
@@ -179,6 +196,8 @@ class Coordinator {
     bool limited = false;  // started while a generation trained: admits joining workers only up to max
     bool failure = false;  // a member was lost
     bool find_checkpoint = false;  // the statuses say which checkpoint each participant could load
+    std::shared_ptr<const Message> prepare;
+    Time next_deadline = kNever;  // no participant without a status has an earlier one
     std::vector<Participant> participants;
   };
 
@@ -197,6 +216,7 @@ class Coordinator {
   void OnDone(Peer& peer, const Done& done, Time now);
   void ShiftTimes(Duration gap);
   void CheckSilence(Time now);
+  void OnLastArrival(Peer& peer, Time at, Time now);
   void CheckAwaited(Time now);
   void CheckOperation(Time now);
   Duration UnresponsiveLimit() const;
@@ -207,6 +227,9 @@ class Coordinator {
   // The same; if the Down of `member` was counted already, it only adds what is known now.
   void RecordFailure(Peer& peer, const std::string& member, FailureRecord record);
   void ErasePeer(Peer& peer);  // invalidates the reference
+  // REQUIRES: called after each change of what usable(), InCurrent() or `leaving` depend on.
+  void Count(Peer& peer);
+  void SetCurrent(NewGeneration current);
   // Sends Evict; I3.
   void EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused = false);
 
@@ -223,7 +246,8 @@ class Coordinator {
   // membership_change.cc: from Prepare to NewGeneration
   void Advance(Time now);                       // takes every step that is due
   void StartChange(Urgency urgency, Time now);  // replaces a change in progress
-  void AddToChange(Peer& peer, Time now);       // sends Prepare
+  std::shared_ptr<const Message> MakePrepare(const MembershipChange& change) const;
+  void AddToChange(Peer& peer, Time now);  // sends Prepare
   void DropFromChange(const Peer& peer, bool was_member);
   void OnChangeDeadline(Time now);
   void CompleteChange(Time now);                              // plans the recovery from the statuses
@@ -249,6 +273,7 @@ class Coordinator {
   Time HoldersDue() const;    // when the grace for members of an earlier coordinator ends
   Generation NextGeneration();
   void Send(const Peer& peer, Message message);
+  void Send(const Peer& peer, const std::shared_ptr<const Message>& message);
   void AddEvent(EventKind kind, std::string text) { outputs_.push_back(EventLine{kind, std::move(text)}); }
   void RefreshReport();
 
@@ -256,16 +281,22 @@ class Coordinator {
   std::vector<CoordinatorOutput> outputs_;
   Report report_;
   bool report_dirty_ = true;
+  bool report_announced_ = false;
 
   std::map<std::string, Peer> peers_;  // by agent; elements never move
-  std::map<ConnectionId, Peer*> connections_;
+  std::unordered_map<ConnectionId, Peer*> connections_;
+  std::map<std::pair<std::string, int32_t>, Peer*> places_;  // by pod and slot
+  // Usable peers by 2 * in the current generation + leaving: 4,096 joins must not cost a count each.
+  std::array<int32_t, 4> usable_{};
   RecentIds removed_;  // members that were left out (I3)
   uint64_t joins_ = 0;
 
   uint32_t sequence_ = 0;
-  NewGeneration current_;      // the last published one; generation 0: none
-  Fingerprints fingerprints_;  // of its members
-  bool active_ = false;        // current_ trains, as far as the coordinator knows
+  NewGeneration current_;  // the last published one; generation 0: none; changed by SetCurrent
+  std::shared_ptr<const Message> current_message_;
+  std::unordered_map<std::string, size_t> ranks_;  // of its members, by id
+  Fingerprints fingerprints_;                      // of its members
+  bool active_ = false;                            // current_ trains, as far as the coordinator knows
   std::optional<MembershipChange> change_;
   Time abort_at_ = kNever;
   Time awaited_check_at_ = kNever;
@@ -282,6 +313,7 @@ class Coordinator {
   bool survivors_hold_ = false;    // paused: members hold the state in memory and wait
   bool find_checkpoint_ = false;   // no holder of the state answered: ask which checkpoints could be loaded
   Time undecided_since_ = kNever;  // since when AwaitMoreWorkers waits
+  bool may_have_fatals_ = false;   // some peer may have a fatal
   Time first_fatal_ = kNever;      // when the oldest fatal that is not judged arrived
   Time fatal_due_ = kNever;        // when JudgeFatals is due
   bool stop_requested_ = false;

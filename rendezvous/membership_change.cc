@@ -2,6 +2,8 @@
 
 // Membership changes of the coordinator: from Prepare to NewGeneration, a pause, or the end of the job.
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -48,9 +50,7 @@ void Coordinator::Advance(Time now) {
       continue;
     }
     boundary_at_ = kNever;
-    if (stop_requested_ &&
-        std::none_of(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.usable(); }) &&
-        !AwaitHoldersUntil({}, false, now)) {
+    if (stop_requested_ && usable_ == decltype(usable_){} && !AwaitHoldersUntil({}, false, now)) {
       End(GangPhase::kStopped, 0, "stopped on request");
       return;
     }
@@ -60,11 +60,10 @@ void Coordinator::Advance(Time now) {
 }
 
 bool Coordinator::CurrentBroken() const {
-  return std::any_of(current_.members.begin(), current_.members.end(), [&](const Member& member) {
-    return std::none_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      return entry.second.member == member.id && (entry.second.usable() || entry.second.awaited);
-    });
+  const auto there = std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return (entry.second.usable() || entry.second.awaited) && InCurrent(entry.second);
   });
+  return static_cast<size_t>(there) < current_.members.size();
 }
 
 bool Coordinator::AwaitsMember() const {
@@ -75,12 +74,8 @@ bool Coordinator::WantsBoundary() const {
   if (!active_ || current_.stop) return false;
   if (stop_requested_) return true;
   const auto size = static_cast<int32_t>(current_.members.size());
-  if (size > options_.max) return true;
-  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-    const Peer& peer = entry.second;
-    if (!peer.usable()) return false;
-    return InCurrent(peer) ? peer.leaving : !peer.leaving && size < options_.max;
-  });
+  const auto [joining, leaving_joiners, staying, leaving] = usable_;
+  return size > options_.max || leaving > 0 || (joining > 0 && size < options_.max);
 }
 
 Time Coordinator::HoldersDue() const {
@@ -89,15 +84,8 @@ Time Coordinator::HoldersDue() const {
 }
 
 Time Coordinator::FormationDue() const {
-  int32_t staying = 0;
-  bool leaving = false;
-  for (const auto& [agent, peer] : peers_) {
-    if (!peer.usable()) continue;
-    if (peer.leaving)
-      leaving = true;
-    else
-      ++staying;
-  }
+  const int32_t staying = usable_[0] + usable_[2];
+  const bool leaving = usable_[1] + usable_[3] > 0;
   // A restarted coordinator does not know yet which members hold state. They continue to train without it, so
   // it can wait for all of them to connect.
   Time due = retry_at_;
@@ -119,6 +107,7 @@ void Coordinator::StartChange(Urgency urgency, Time now) {
   change.failure = failure;
   change.find_checkpoint =
       find_checkpoint_ || (!active_ && !survivors_hold_ && !(options_.resumed && current_.generation == 0));
+  change.prepare = MakePrepare(change);
   change_ = std::move(change);
   report_dirty_ = true;
 
@@ -148,19 +137,26 @@ void Coordinator::StartChange(Urgency urgency, Time now) {
   }
 }
 
+std::shared_ptr<const Message> Coordinator::MakePrepare(const MembershipChange& change) const {
+  return std::make_shared<const Message>(
+      Prepare{change.generation, change.urgency, stop_requested_, change.find_checkpoint});
+}
+
 void Coordinator::AddToChange(Peer& peer, Time now) {
   CHECK(change_.has_value());
-  Participant* known = nullptr;
-  int32_t staying = 0;
-  for (Participant& participant : change_->participants) {
-    if (participant.peer == &peer) known = &participant;
-    if (!participant.peer->leaving) ++staying;
-  }
+  std::vector<Participant>& participants = change_->participants;
+  const auto found = std::find_if(participants.begin(), participants.end(),
+                                  [&](const Participant& other) { return other.peer == &peer; });
+  Participant* known = found == participants.end() ? nullptr : &*found;
   const bool joiner = current_.generation != 0 && !InCurrent(peer);
   if (known == nullptr) {
-    if (joiner && change_->limited && (staying >= options_.max || peer.leaving))
+    const auto staying = [&] {
+      return std::count_if(participants.begin(), participants.end(),
+                           [](const Participant& other) { return !other.peer->leaving; });
+    };
+    if (joiner && change_->limited && (peer.leaving || staying() >= options_.max))
       return;  // it stays a standby
-    known = &change_->participants.emplace_back();
+    known = &participants.emplace_back();
     known->peer = &peer;
   }
   known->status.reset();
@@ -168,7 +164,8 @@ void Coordinator::AddToChange(Peer& peer, Time now) {
   known->deadline = now + (change_->urgency == Urgency::kBoundary ? options_.boundary_deadline
                            : others_wait                          ? options_.candidate_deadline
                                                                   : options_.status_deadline);
-  Send(peer, Prepare{change_->generation, change_->urgency, stop_requested_, change_->find_checkpoint});
+  change_->next_deadline = std::min(change_->next_deadline, known->deadline);
+  Send(peer, change_->prepare);
 }
 
 void Coordinator::DropFromChange(const Peer& peer, bool was_member) {
@@ -178,9 +175,16 @@ void Coordinator::DropFromChange(const Peer& peer, bool was_member) {
 }
 
 void Coordinator::OnChangeDeadline(Time now) {
+  if (now < change_->next_deadline) return;
   std::vector<Peer*> late;
+  change_->next_deadline = kNever;
   for (const Participant& participant : change_->participants) {
-    if (!participant.status && now >= participant.deadline) late.push_back(participant.peer);
+    if (participant.status) continue;
+    if (now >= participant.deadline) {
+      late.push_back(participant.peer);
+    } else {
+      change_->next_deadline = std::min(change_->next_deadline, participant.deadline);
+    }
   }
   if (late.empty()) return;
   if (change_->urgency == Urgency::kBoundary) {
@@ -261,10 +265,10 @@ void Coordinator::CompleteChange(Time now) {
 }
 
 bool Coordinator::AllParticipate(const MembershipChange& change) const {
+  std::set<const Peer*> participate;
+  for (const Participant& participant : change.participants) participate.insert(participant.peer);
   return std::all_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-    return !entry.second.usable() ||
-           std::any_of(change.participants.begin(), change.participants.end(),
-                       [&](const Participant& participant) { return participant.peer == &entry.second; });
+    return !entry.second.usable() || participate.contains(&entry.second);
   });
 }
 
@@ -315,10 +319,13 @@ void Coordinator::SortByLocality(std::vector<Peer*>& peers) {
   const auto pod = [](const Peer& peer) { return peer.pod; };
   const auto nodes = FirstOf(peers, node);
   const auto pods = FirstOf(peers, pod);
-  const auto key = [&](const Peer* peer) {
-    return std::tuple(nodes.at(node(*peer)), pods.at(peer->pod), peer->slot);
-  };
-  std::stable_sort(peers.begin(), peers.end(), [&](const Peer* a, const Peer* b) { return key(a) < key(b); });
+  std::vector<std::tuple<size_t, size_t, int32_t, size_t, Peer*>> keyed;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    Peer* peer = peers[i];
+    keyed.emplace_back(nodes.at(node(*peer)), pods.at(peer->pod), peer->slot, i, peer);
+  }
+  std::sort(keyed.begin(), keyed.end());
+  for (size_t i = 0; i < peers.size(); ++i) peers[i] = std::get<Peer*>(keyed[i]);
 }
 
 // Selects the members: holders of the state first, then members of the current generation, then by order of
@@ -334,9 +341,7 @@ void Coordinator::ChooseMembers(const MembershipChange& change, const RecoveryPl
   bool source_stays = false;
   for (size_t i = 0; i < n; ++i) {
     const Peer& peer = *change.participants[i].peer;
-    for (size_t r = 0; r < current_.members.size(); ++r) {
-      if (current_.members[r].id == peer.member) rank[i] = r;
-    }
+    if (const auto found = ranks_.find(peer.member); found != ranks_.end()) rank[i] = found->second;
     if (!peer.leaving) {
       staying.push_back(i);
       source_stays = source_stays || is_source[i];
@@ -406,13 +411,8 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
         std::to_string(members.size()) + " workers: a job has at most " + std::to_string(kMaxMembers));
     return;
   }
-  const auto index_of = [&](const Peer* peer) {
-    for (size_t i = 0; i < change.participants.size(); ++i) {
-      if (change.participants[i].peer == peer) return i;
-    }
-    CHECK(false, "a member that is not a participant");
-    return size_t{0};
-  };
+  std::unordered_map<const Peer*, size_t> index_of;
+  for (size_t i = 0; i < change.participants.size(); ++i) index_of[change.participants[i].peer] = i;
   if (plan.sources.empty()) {
     const int64_t from = std::max<int64_t>(report_.checkpoint_step, 0);
     if (newest_step_ > from) report_.lost_steps += newest_step_ - from;
@@ -434,8 +434,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     const Peer& peer = *members[rank];
     next.members.push_back({peer.member, peer.pod, peer.address});
     if (&peer == loader) next.loader = static_cast<int32_t>(rank);
-    const size_t i = index_of(&peer);
-    if (std::binary_search(plan.sources.begin(), plan.sources.end(), i)) {
+    if (std::binary_search(plan.sources.begin(), plan.sources.end(), index_of.at(&peer))) {
       next.sources.push_back(static_cast<int32_t>(rank));
       if (!peer.leaving) ++staying_sources;
     }
@@ -451,12 +450,13 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     EvictPeer(*peer, std::string(peer->member), "the job continued without it");
     if (peer->connection == 0) ErasePeer(*peer);
   }
+  std::set<std::string_view> present;
+  for (const auto& [agent, peer] : peers_) present.insert(peer.member);
   for (const Member& member : current_.members) {
-    const bool there = std::any_of(peers_.begin(), peers_.end(),
-                                   [&](const auto& entry) { return entry.second.member == member.id; });
+    const bool there = present.contains(member.id);
     if (!there) removed_.insert(member.id);  // erased earlier, during a pause
   }
-  current_ = std::move(next);
+  SetCurrent(std::move(next));
   active_ = true;
   survivors_hold_ = false;
   undecided_since_ = kNever;
@@ -467,7 +467,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
   for (Peer* peer : members) {
     peer->may_hold_state = true;
     peer->failed_starts = 0;
-    Send(*peer, current_);
+    Send(*peer, current_message_);
   }
   AddEvent(EventKind::kGenerationFormed,
            "generation " + std::to_string(current_.generation & 0xffffffff) + ": " +
@@ -485,6 +485,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
 void Coordinator::ReleasePeer(Peer& peer) {
   Send(peer, Exit{0, "left by plan"});
   peer.member.clear();
+  Count(peer);
   peer.may_hold_state = false;
 }
 
@@ -520,9 +521,7 @@ Time Coordinator::next_wakeup() const {
   Time wake = std::min({silence_check_at_, abort_at_, awaited_check_at_, fatal_due_});
   if (failed_operation_) wake = std::min(wake, failed_operation_->due);
   if (change_) {
-    for (const Participant& participant : change_->participants) {
-      if (!participant.status) wake = std::min(wake, participant.deadline);
-    }
+    wake = std::min(wake, change_->next_deadline);
   } else {
     wake = std::min(wake, active_ ? boundary_at_ : FormationDue());
   }

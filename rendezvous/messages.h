@@ -156,11 +156,20 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
+// On a shared connection: this slot has no agent any more (to the coordinator), or the agent must end its
+// connection (from it). Another Hello of the slot may follow.
+struct Bye {
+  bool operator==(const Bye&) const = default;
+};
+
 // ---- coordinator -> agent
 // -----------------------------------------------------------------------------------------
 
 struct Welcome {
   std::string job;
+  // The connection may carry all slots of the pod (Route in codec.h): one Hello for each, the first of them
+  // with the secret. Coordinators of earlier builds leave it out.
+  bool shared = false;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -229,6 +238,6 @@ struct Exit {
 };
 
 using Message = std::variant<Hello, Join, MemberStatus, Down, Leave, Progress, Done, Fatal, Ping, Welcome,
-                             Prepare, NewGeneration, Evict, Exit, Facts, OperationFailed>;
+                             Prepare, NewGeneration, Evict, Exit, Facts, OperationFailed, Bye>;
 
 }  // namespace ringmaster::rendezvous

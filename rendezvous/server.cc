@@ -2,12 +2,12 @@
 
 #include "rendezvous/server.h"
 
+#include <array>
 #include <atomic>
 #include <boost/asio.hpp>
-#include <deque>
 #include <map>
-#include <set>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,6 +16,9 @@
 #include "base/mutex.h"
 #include "rendezvous/byte_stream.h"
 #include "rendezvous/codec.h"
+#include "rendezvous/connection.h"
+#include "rendezvous/fair_queue.h"
+#include "rendezvous/unauthenticated.h"
 
 namespace ringmaster::rendezvous {
 namespace {
@@ -25,19 +28,15 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer may not use more memory
-constexpr size_t kMaxOutboxBytes = 2 * kMaxFrameBytes;
-constexpr size_t kMaxLoggedBytes = 300;  // of an error, which may quote what a peer sent
-constexpr int32_t kExitStale = 75;       // not the pod's fault: it does not count as a failure
+constexpr size_t kReadBytes = 16 << 10;      // at a time
+constexpr size_t kWriteBytes = 512 << 10;    // of one connection before others get a turn
+constexpr size_t kMaxLoggedBytes = 300;      // of an error, which may quote what a peer sent
+constexpr int32_t kExitStale = 75;           // not the pod's fault: it does not count as a failure
+constexpr auto kTurn = milliseconds(1);      // of one job, while others wait
+// A report costs time in proportion to the members: at most one part in kReportShare goes into reports.
+constexpr auto kReportPause = milliseconds(50);
+constexpr int kReportShare = 20;
 constexpr auto kFlushDeadline = milliseconds(500);
-
-// Compares in constant time: the position of the first difference does not show.
-bool SameSecret(const std::string& a, const std::string& b) {
-  unsigned char difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference = static_cast<unsigned char>(difference | (a[i] ^ b[b.empty() ? 0 : i % b.size()]));
-  }
-  return difference == 0;
-}
 
 }  // namespace
 
@@ -52,19 +51,7 @@ class Server::Impl {
     if (!options_.tls_cert_pem.empty()) {
       RM_ASSIGN(tls_, MakeTlsContext(options_.tls_cert_pem, options_.tls_key_pem));
     }
-    error_code error;
-    const auto address = asio::ip::make_address(options_.host, error);
-    if (error) return Error{Code::kInvalid, options_.host + ": not an address: " + error.message()};
-    const tcp::endpoint endpoint(address, options_.port);
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (!error) port_ = acceptor_.local_endpoint(error).port();
-    if (error) {
-      return Error{Code::kUnavailable,
-                   fmt::format("cannot listen on {}:{}: {}", options_.host, options_.port, error.message())};
-    }
+    RM_ASSIGN(port_, ListenOn(acceptor_, options_.host, options_.port));
     Accept();
     thread_ = std::thread([this] { io_.run(); });
     return Ok();
@@ -74,15 +61,14 @@ class Server::Impl {
 
   void AddJob(const CoordinatorOptions& options) {
     asio::post(io_, [this, options] {
-      // A resumed job gets a new coordinator with a higher term. Agents connected to the old one must send
-      // Hello again.
-      const std::vector<ConnectionPtr> stale = ConnectionsOf(options.job);
-      jobs_.insert_or_assign(options.job, std::make_unique<Job>(io_, options));
-      for (const ConnectionPtr& c : stale) {
+      // Agents connected to the coordinator before must send Hello again.
+      const auto fresh = std::make_shared<Job>(io_, options);
+      const std::shared_ptr<Job> stale = std::exchange(jobs_[options.job], fresh);
+      for (const ConnectionPtr& c : stale ? stale->All() : std::vector<ConnectionPtr>()) {
         DetachFromJob(c);
         Close(c, "its job was restarted");
       }
-      Feed(options.job, TimePassed{});
+      Feed(*fresh, TimePassed{});
     });
   }
 
@@ -91,15 +77,17 @@ class Server::Impl {
       const auto job = jobs_.find(name);
       if (job == jobs_.end() || job->second->attempt == attempt) return;
       job->second->attempt = attempt;
-      for (const ConnectionPtr& c : ConnectionsOf(name)) {
-        if (c->attempt != attempt) DismissAgent(c, "its attempt is obsolete");
+      for (const ConnectionPtr& c : job->second->All()) {
+        if (c->attempt != attempt) DismissAgents(c, "its attempt is obsolete");
       }
     });
   }
 
   void RemoveJob(const std::string& name) {
     asio::post(io_, [this, name] {
-      for (const ConnectionPtr& c : ConnectionsOf(name)) DismissAgent(c, "its job was removed");
+      const auto job = jobs_.find(name);
+      if (job == jobs_.end()) return;
+      for (const ConnectionPtr& c : job->second->All()) DismissAgents(c, "its job was removed");
       jobs_.erase(name);
     });
   }
@@ -114,7 +102,7 @@ class Server::Impl {
 
   void PostEvent(const std::string& job, CoordinatorEvent event) {
     asio::post(io_, [this, job, event = std::move(event)] {
-      if (jobs_.contains(job)) Feed(job, event);
+      if (const auto it = jobs_.find(job); it != jobs_.end()) Feed(*it->second, event);
     });
   }
 
@@ -125,7 +113,10 @@ class Server::Impl {
       closing_ = true;
       error_code ignored;
       acceptor_.close(ignored);
-      for (auto& [name, job] : jobs_) job->timer.cancel();
+      for (auto& [name, job] : jobs_) {
+        job->timer.cancel();
+        job->report_timer.cancel();
+      }
       flush_timer_.expires_after(kFlushDeadline);
       flush_timer_.async_wait([this](error_code) { io_.stop(); });
       StopWhenFlushed();
@@ -142,36 +133,6 @@ class Server::Impl {
     Impl* impl RM_GUARDED_BY(mutex) = nullptr;
   };
 
-  struct Job {
-    Job(asio::io_context& io, const CoordinatorOptions& options) : coordinator(options), timer(io) {}
-    Coordinator coordinator;
-    asio::steady_timer timer;
-    Time timer_at = kNever;
-    int64_t attempt = 0;
-  };
-
-  struct Connection {
-    Connection(std::unique_ptr<ByteStream> c, asio::io_context& io) : stream(std::move(c)), hello_timer(io) {}
-    ConnectionId id = 0;
-    std::unique_ptr<ByteStream> stream;
-    asio::steady_timer hello_timer;
-    std::string peer;  // address, for logs
-    std::string job;   // empty: not authenticated yet, or dismissed
-    std::string pod;
-    int64_t attempt = 0;
-    bool authenticating = false;  // waits for the result for its Hello; reads nothing until then
-    bool dismissed = false;       // Exit was sent: its messages are ignored
-    Decoder decoder{kMaxAgentFrameBytes};
-    std::array<char, 16 << 10> input;
-    std::deque<std::string> outbox;
-    size_t outbox_bytes = 0;
-    size_t hello_bytes = 0;
-    bool writing = false;
-    bool close_when_written = false;
-    std::string address;  // without the port, while it counts as unauthenticated; then empty
-  };
-  using ConnectionPtr = std::shared_ptr<Connection>;
-
   void Accept() {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (closing_ || error == asio::error::operation_aborted) return;
@@ -182,92 +143,126 @@ class Server::Impl {
         accept_pause_.async_wait([this](error_code) { Accept(); });
         return;
       }
-      error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      const auto remote = socket.remote_endpoint(ignored);
-      auto c = std::make_shared<Connection>(MakeByteStream(std::move(socket), tls_), io_);
-      c->id = ++last_connection_;
-      c->address = ignored ? "?" : remote.address().to_string();
-      c->peer = fmt::format("{}:{}", c->address, remote.port());
-      if (TooManyUnauthenticated(c->address)) {
-        c->stream->Close();
-        Accept();
-        return;
-      }
-      ++unauthenticated_[c->address];
-      ++unauthenticated_total_;
-      connections_[c->id] = c;
-      c->hello_timer.expires_after(options_.hello_deadline);
-      c->hello_timer.async_wait([this, c](error_code e) {
-        if (!e && c->job.empty()) Close(c, "no hello");
-      });
-      c->stream->Handshake([this, c](error_code e) {
-        if (!connections_.contains(c->id)) return;
-        if (e) return Close(c, "TLS: " + e.message());
-        Read(c);
-      });
+      OnAccepted(std::move(socket));
       Accept();
     });
   }
 
-  // Logs a flood once, not once per connection.
-  bool TooManyUnauthenticated(const std::string& address) {
-    const auto of_peer = unauthenticated_.find(address);
-    const bool full =
-        unauthenticated_total_ >= options_.max_unauthenticated ||
-        (of_peer != unauthenticated_.end() && of_peer->second >= options_.max_unauthenticated_per_address);
-    if (full && !limit_logged_)
-      log::Warn("rendezvous: {} unauthenticated connections, {} of them from {}: more are refused",
-                unauthenticated_total_, of_peer == unauthenticated_.end() ? 0 : of_peer->second, address);
-    limit_logged_ = full;
-    return full;
+  void OnAccepted(tcp::socket socket) {
+    error_code ignored;
+    const auto remote = socket.remote_endpoint(ignored);
+    auto c = std::make_shared<Connection>(MakeByteStream(std::move(socket), tls_), io_);
+    c->id = ++last_connection_;
+    c->address = ignored ? "?" : remote.address().to_string();
+    c->peer = fmt::format("{}:{}", c->address, remote.port());
+    if (!unauthenticated_.Add(c->address)) return c->stream->Close();
+    connections_[c->id] = c;
+    c->hello_timer.expires_after(options_.hello_deadline);
+    c->hello_timer.async_wait([this, c](error_code e) {
+      if (!e && c->job.empty()) Close(c, "no hello");
+    });
+    Enqueue(c);
   }
 
   // Ends counting it as unauthenticated: it is authenticated, or closed.
   void UncountUnauthenticated(const ConnectionPtr& c) {
     if (c->address.empty()) return;
-    const auto of_peer = unauthenticated_.find(c->address);
-    if (--of_peer->second == 0) unauthenticated_.erase(of_peer);
-    --unauthenticated_total_;
+    unauthenticated_.Remove(c->address);
     c->address.clear();
   }
 
-  void Read(const ConnectionPtr& c) {
-    c->stream->Read(asio::buffer(c->input), [this, c](error_code error, size_t n) {
-      if (!connections_.contains(c->id)) return;
-      if (error) {
-        Close(c, "");
-        return;
-      }
-      if (c->job.empty() && (c->hello_bytes += n) > kMaxHelloBytes) {
-        Close(c, "too much before hello");
-        return;
-      }
-      c->decoder.Feed({c->input.data(), n});
-      Consume(c);
+  // ---- reading, in turns between jobs. Connections that are not authenticated share the turn of one job.
+
+  void Wait(const ConnectionPtr& c) {
+    c->stream->WaitReadable([this, c](error_code error) {
+      if (!error && connections_.contains(c->id)) Enqueue(c);
     });
+  }
+
+  void Enqueue(const ConnectionPtr& c) {
+    const bool idle = ready_.empty();
+    ready_.Push(c->job, c);
+    if (idle) asio::post(io_, [this] { TakeTurn(); });
+  }
+
+  void TakeTurn() {
+    const Time until = Now() + kTurn;
+    ready_.BeginTurn();
+    while (const auto c = ready_.Pop()) {
+      if (connections_.contains((*c)->id)) Read(*c);
+      if (Now() >= until) break;
+    }
+    ready_.EndTurn();
+    // New events of the sockets come before the next turn.
+    if (!ready_.empty()) asio::post(io_, [this] { TakeTurn(); });
+  }
+
+  void Read(const ConnectionPtr& c) {
+    if (!c->secured) {
+      const Result<bool> secured = c->stream->Handshake();
+      if (!secured.ok()) return Close(c, secured.error().message);
+      if (!secured.value()) return Wait(c);
+      c->secured = true;
+    }
+    const Result<size_t> got = c->stream->Receive(input_.data(), input_.size());
+    if (!got.ok()) return Close(c, "");
+    if (got.value() == 0) return Wait(c);
+    if (c->job.empty() && (c->hello_bytes += got.value()) > kMaxHelloBytes)
+      return Close(c, "too much before hello");
+    c->decoder.Feed({input_.data(), got.value()});
+    Consume(c);
   }
 
   // Handles the messages read so far, then reads on. Stops while a Hello is being authenticated.
   void Consume(const ConnectionPtr& c) {
+    const Time now = Now();
     while (connections_.contains(c->id) && !c->authenticating) {
       Result<std::optional<Message>> next = c->decoder.Next();
-      if (!next.ok()) {
-        Close(c, next.error().message);
-        return;
-      }
+      if (!next.ok()) return Close(c, next.error().message);
       if (!next->has_value()) break;
+      c->rate.Spend(now);
       OnMessage(c, std::move(**next));
     }
-    if (connections_.contains(c->id) && !c->authenticating) Read(c);
+    if (!connections_.contains(c->id) || c->authenticating) return;
+    if (const Duration pause = c->rate.Wait(now); pause > Duration::zero()) {
+      c->pause_timer.expires_after(pause);
+      c->pause_timer.async_wait([this, c](error_code error) {
+        if (!error && connections_.contains(c->id)) Enqueue(c);
+      });
+    } else if (c->stream->HasPending()) {
+      Enqueue(c);
+    } else {
+      Wait(c);
+    }
   }
 
   void OnMessage(const ConnectionPtr& c, Message message) {
     if (c->dismissed) return;
-    if (!c->job.empty()) {
-      Feed(c->job, MessageFrom{c->id, std::move(message)});
-      return;
+    if (c->job.empty()) return OnHello(c, std::move(message));
+    const std::vector<int32_t>& slots = c->decoder.slots();
+    if (slots.empty()) {
+      if (c->shared || c->channels.empty()) return Close(c, "a message without a slot");
+      return Feed(*jobs_.at(c->job), MessageFrom{c->channels.begin()->second, std::move(message)});
     }
+    c->shared = true;
+    for (const int32_t slot : std::vector<int32_t>(slots)) {
+      if (c->job.empty()) return;  // the message before ended its job
+      const std::shared_ptr<Job> job = jobs_.at(c->job);
+      const auto channel = c->channels.find(slot);
+      if (const auto* hello = std::get_if<Hello>(&message)) {
+        if (hello->agent.empty()) return Close(c, "hello without agent");
+        AddChannel(c, *job, slot, *hello);
+      } else if (channel == c->channels.end()) {
+        continue;  // it has crossed our Bye
+      } else if (std::holds_alternative<Bye>(message)) {
+        RemoveChannel(c, *job, slot);
+      } else {
+        Feed(*job, MessageFrom{channel->second, message});
+      }
+    }
+  }
+
+  void OnHello(const ConnectionPtr& c, Message message) {
     auto* hello = std::get_if<Hello>(&message);
     if (hello == nullptr) return Close(c, "the first message must be hello");
     if (hello->agent.empty() || hello->pod.empty()) return Close(c, "hello without agent or pod");
@@ -287,7 +282,7 @@ class Server::Impl {
     });
   }
 
-  void OnAuthenticated(ConnectionId id, const Hello& hello, const Status& outcome) {
+  void OnAuthenticated(uint64_t id, const Hello& hello, const Status& outcome) {
     const auto it = connections_.find(id);
     if (it == connections_.end()) return;
     const ConnectionPtr c = it->second;
@@ -298,75 +293,121 @@ class Server::Impl {
   }
 
   void Admit(const ConnectionPtr& c, Hello hello) {
-    const auto job = jobs_.find(hello.job);
-    if (job == jobs_.end()) return Close(c, "unknown job " + hello.job);
-    const int64_t attempt = job->second->attempt;
+    const auto found = jobs_.find(hello.job);
+    if (found == jobs_.end()) return Close(c, "unknown job " + hello.job);
+    Job& job = *found->second;
     c->pod = hello.pod;
+    c->node = hello.node;
     c->attempt = hello.attempt;
-    if (attempt != 0 && hello.attempt < attempt) return DismissAgent(c, "its attempt is obsolete");
+    if (job.attempt != 0 && hello.attempt < job.attempt) return DismissAgents(c, "its attempt is obsolete");
     // A leader created it whose SetAttempt has not arrived here yet.
-    if (attempt != 0 && hello.attempt > attempt) return Close(c, "its attempt is not known yet");
+    if (job.attempt != 0 && hello.attempt > job.attempt) return Close(c, "its attempt is not known yet");
     c->hello_timer.cancel();
     UncountUnauthenticated(c);
     c->job = hello.job;
-    admitted_.fetch_add(1, std::memory_order_relaxed);
-    hello.secret.clear();
-    Feed(c->job, AgentConnected{c->id, std::move(hello)});
-  }
-
-  std::vector<ConnectionPtr> ConnectionsOf(const std::string& job) const {
-    std::vector<ConnectionPtr> found;
-    for (const auto& [id, c] : connections_) {
-      if (c->job == job) found.push_back(c);
+    job.Add(c);
+    const std::vector<uint64_t>& of_pod = job.pods.at(c->pod);
+    // A pod needs one connection, or one for each slot. Others are left over, or hostile.
+    if (of_pod.size() > static_cast<size_t>(job.slots)) {
+      const ConnectionPtr oldest = connections_.at(of_pod.front());
+      Close(oldest, "its pod has newer connections");
     }
-    return found;
+    hello.secret.clear();
+    AddChannel(c, job, hello.slot, std::move(hello));
   }
 
-  // From here on no coordinator hears of its end.
-  void DetachFromJob(const ConnectionPtr& c) {
-    if (!c->job.empty()) admitted_.fetch_sub(1, std::memory_order_relaxed);
+  // Begins to pass on what the agent of this slot sends.
+  void AddChannel(const ConnectionPtr& c, Job& job, int32_t slot, Hello hello) {
+    if (slot < 0 || slot >= std::min(job.slots, kMaxSlots)) return Close(c, "its pod has no such slot");
+    if (c->channels.contains(slot)) RemoveChannel(c, job, slot);
+    const ConnectionId id = ++last_channel_;
+    c->channels[slot] = id;
+    channels_[id] = {c, slot};
+    admitted_.fetch_add(1, std::memory_order_relaxed);
+    // What the connection has proved counts, not what this message says.
+    hello.job = c->job;
+    hello.pod = c->pod;
+    hello.node = c->node;
+    hello.attempt = c->attempt;
+    hello.slot = slot;
+    hello.secret.clear();
+    Feed(job, AgentConnected{id, std::move(hello)});
+  }
+
+  void RemoveChannel(const ConnectionPtr& c, Job& job, int32_t slot) {
+    const ConnectionId id = c->channels.at(slot);
+    ForgetChannel(c, slot);
+    Feed(job, AgentDisconnected{id});
+  }
+  void ForgetChannel(const ConnectionPtr& c, int32_t slot) {
+    const auto it = c->channels.find(slot);
+    channels_.erase(it->second);
+    c->channels.erase(it);
+    admitted_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  // From here on no coordinator hears of it. Returns its channels.
+  std::vector<ConnectionId> DetachFromJob(const ConnectionPtr& c) {
+    std::vector<ConnectionId> ids;
+    if (c->job.empty()) return ids;
+    if (const auto it = jobs_.find(c->job); it != jobs_.end()) it->second->Remove(*c);
+    while (!c->channels.empty()) {
+      ids.push_back(c->channels.begin()->second);
+      ForgetChannel(c, c->channels.begin()->first);
+    }
     c->job.clear();
+    return ids;
   }
 
   // Sends Exit and ignores its further messages.
-  void DismissAgent(const ConnectionPtr& c, const std::string& why) {
+  void DismissAgents(const ConnectionPtr& c, const std::string& why) {
     log::Info("rendezvous: pod={} from {} dismissed: {}", c->pod, c->peer, why);
-    const std::string job = c->job;
-    DetachFromJob(c);
+    std::vector<int32_t> slots;
+    for (const auto& [slot, id] : c->channels) slots.push_back(slot);
+    const auto job = jobs_.find(c->job);
+    const std::shared_ptr<Job> left = job == jobs_.end() ? nullptr : job->second;
+    const std::vector<ConnectionId> ids = DetachFromJob(c);
     c->dismissed = true;
     c->hello_timer.cancel();
-    Send(c, Exit{kExitStale, why});
+    Send(c, slots, std::make_shared<const std::string>(Encode(Exit{kExitStale, why})));
     c->close_when_written = true;
     Write(c);
-    if (!job.empty() && jobs_.contains(job)) Feed(job, AgentDisconnected{c->id});
+    for (const ConnectionId id : ids) {
+      if (left) Feed(*left, AgentDisconnected{id});
+    }
   }
 
   // Passes one event to the job's coordinator and performs the outputs.
-  void Feed(const std::string& name, const CoordinatorEvent& event) {
+  void Feed(Job& job, const CoordinatorEvent& event) {
     if (closing_) return;
-    Job& job = *jobs_.at(name);
     job.coordinator.On(event, Now());
-    bool report = false;
+    std::vector<ConnectionId> asked;
     for (CoordinatorOutput& output : job.coordinator.Take()) {
       if (const auto* send = std::get_if<SendTo>(&output)) {
-        if (const auto it = connections_.find(send->connection); it != connections_.end()) {
-          Send(it->second, send->message);
-        }
+        SendToAgents(job, *send);
+      } else if (const auto* ask = std::get_if<AskArrival>(&output)) {
+        asked.push_back(ask->connection);
       } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
-        if (const auto it = connections_.find(close->connection); it != connections_.end()) {
-          const ConnectionPtr c = it->second;
-          c->close_when_written = true;  // the coordinator has erased it
-          Write(c);
-        }
+        CloseChannel(close->connection);
       } else if (const auto* progress = std::get_if<ProgressOut>(&output)) {
-        if (callbacks_.on_progress) callbacks_.on_progress(name, progress->progress);
+        if (callbacks_.on_progress) callbacks_.on_progress(job.name, progress->progress);
       } else if (const auto* line = std::get_if<EventLine>(&output)) {
-        if (callbacks_.on_event) callbacks_.on_event(name, *line);
+        if (callbacks_.on_event) callbacks_.on_event(job.name, *line);
       } else {
-        report = true;
+        job.report_waits = true;
       }
     }
-    if (report && callbacks_.on_report) callbacks_.on_report(name, job.coordinator.report());
+    for (const ConnectionId id : asked) {
+      const auto channel = channels_.find(id);
+      if (channel == channels_.end()) continue;
+      const Time now = Now();
+      Feed(job, LastArrival{id, channel->second.connection->stream->LastArrival(now)});
+    }
+    if (job.report_waits) ReportSoon(job);
+    SetTimer(job);
+  }
+
+  void SetTimer(Job& job) {
     const Time wake = job.coordinator.next_wakeup();
     if (wake == job.timer_at) return;
     job.timer_at = wake;
@@ -375,18 +416,76 @@ class Server::Impl {
       return;
     }
     job.timer.expires_at(wake);
-    job.timer.async_wait([this, name](error_code error) {
-      if (error || closing_ || !jobs_.contains(name)) return;
-      jobs_.at(name)->timer_at = kNever;
-      Feed(name, TimePassed{});
+    job.timer.async_wait([this, name = job.name](error_code error) {
+      if (error || closing_) return;
+      const auto it = jobs_.find(name);
+      if (it == jobs_.end()) return;
+      const std::shared_ptr<Job> due = it->second;
+      due->timer_at = kNever;
+      Feed(*due, TimePassed{});
     });
   }
 
-  void Send(const ConnectionPtr& c, const Message& message) {
-    std::string frame = Encode(message);
-    c->outbox_bytes += frame.size();
-    c->outbox.push_back(std::move(frame));
-    if (c->outbox_bytes > kMaxOutboxBytes) {
+  void ReportSoon(Job& job) {
+    const Time now = Now();
+    if (job.coordinator.phase() == job.reported_phase && now < job.report_at) {
+      if (job.report_timer.expiry() > now) return;
+      job.report_timer.expires_at(job.report_at);
+      job.report_timer.async_wait([this, name = job.name](error_code error) {
+        if (error || closing_) return;
+        const auto it = jobs_.find(name);
+        if (it != jobs_.end() && it->second->report_waits) ReportNow(*it->second);
+      });
+      return;
+    }
+    ReportNow(job);
+  }
+
+  void ReportNow(Job& job) {
+    const Time begin = Now();
+    job.report_waits = false;
+    job.reported_phase = job.coordinator.phase();
+    if (callbacks_.on_report) callbacks_.on_report(job.name, job.coordinator.report());
+    const Time end = Now();
+    job.report_at = end + std::max<Duration>(kReportPause, kReportShare * (end - begin));
+  }
+
+  // The coordinator has erased this agent.
+  void CloseChannel(ConnectionId id) {
+    const auto it = channels_.find(id);
+    if (it == channels_.end()) return;
+    const auto [c, slot] = it->second;
+    if (c->shared) {
+      Send(c, {slot}, std::make_shared<const std::string>(Encode(Bye{})));
+      ForgetChannel(c, slot);
+    } else {
+      c->dismissed = c->close_when_written = true;
+      Write(c);
+    }
+  }
+
+  void SendToAgents(Job& job, const SendTo& send) {
+    Outbox::Frame frame = send.message == job.newest ? job.newest_frame : nullptr;
+    if (frame == nullptr) frame = std::make_shared<const std::string>(Encode(*send.message));
+    if (std::holds_alternative<NewGeneration>(*send.message)) {
+      job.newest = send.message;
+      job.newest_frame = frame;
+    }
+    // A pod gets one copy for all its slots.
+    std::map<uint64_t, std::pair<ConnectionPtr, std::vector<int32_t>>> pods;
+    for (const ConnectionId id : send.connections) {
+      const auto it = channels_.find(id);
+      if (it == channels_.end()) continue;
+      auto& [c, slots] = pods[it->second.connection->id];
+      c = it->second.connection;
+      slots.push_back(it->second.slot);
+    }
+    for (const auto& [id, to] : pods) Send(to.first, to.second, frame);
+  }
+
+  void Send(const ConnectionPtr& c, const std::vector<int32_t>& slots, const Outbox::Frame& frame) {
+    const std::string route = c->shared && !slots.empty() ? EncodeRoute(slots) : std::string();
+    if (!c->outbox.Push(route, frame)) {
       // It does not read. Close later: this may be called while the coordinator's outputs are performed.
       asio::post(io_, [this, c] { Close(c, "does not read"); });
       return;
@@ -395,23 +494,27 @@ class Server::Impl {
   }
 
   void Write(const ConnectionPtr& c) {
-    if (c->writing) return;
+    if (c->writing || !connections_.contains(c->id)) return;
+    for (size_t written = 0; !c->outbox.empty() && written < kWriteBytes;) {
+      const std::string_view next = c->outbox.front();
+      const Result<size_t> sent = c->stream->Send(next.data(), next.size());
+      if (!sent.ok()) {
+        asio::post(io_, [this, c] { Close(c, ""); });
+        return;
+      }
+      if (sent.value() == 0) break;
+      c->outbox.Pop(sent.value());
+      written += sent.value();
+    }
     if (c->outbox.empty()) {
-      if (c->close_when_written) Close(c, "");
+      if (c->close_when_written) asio::post(io_, [this, c] { Close(c, ""); });
       StopWhenFlushed();
       return;
     }
     c->writing = true;
-    c->stream->Write(asio::buffer(c->outbox.front()), [this, c](error_code error, size_t) {
+    c->stream->WaitWritable([this, c](error_code error) {
       c->writing = false;
-      if (!connections_.contains(c->id)) return;
-      if (error) {
-        Close(c, "");
-        return;
-      }
-      c->outbox_bytes -= c->outbox.front().size();
-      c->outbox.pop_front();
-      Write(c);
+      if (!error) Write(c);
     });
   }
 
@@ -423,12 +526,15 @@ class Server::Impl {
                 c->pod.empty() ? "" : " pod=", c->pod, why.substr(0, kMaxLoggedBytes));
     }
     c->hello_timer.cancel();
+    c->pause_timer.cancel();
     c->stream->Close();
+    const std::string name = c->job;
+    const std::vector<ConnectionId> ids = DetachFromJob(c);
     // Not at once: Close is also called while the coordinator's outputs are performed.
-    if (const std::string job = c->job; !job.empty()) {
-      DetachFromJob(c);
-      asio::post(io_, [this, job, id = c->id] {
-        if (jobs_.contains(job)) Feed(job, AgentDisconnected{id});
+    if (const auto job = jobs_.find(name); job != jobs_.end()) {
+      asio::post(io_, [this, name, job = job->second, ids] {
+        if (const auto it = jobs_.find(name); it == jobs_.end() || it->second != job) return;
+        for (const ConnectionId id : ids) Feed(*job, AgentDisconnected{id});
       });
     }
     StopWhenFlushed();
@@ -436,9 +542,8 @@ class Server::Impl {
 
   void StopWhenFlushed() {
     if (!closing_) return;
-    for (const auto& [id, c] : connections_) {
+    for (const auto& [id, c] : connections_)
       if (!c->outbox.empty()) return;
-    }
     io_.stop();
   }
 
@@ -453,14 +558,16 @@ class Server::Impl {
   asio::steady_timer flush_timer_;
   uint16_t port_ = 0;
   bool closing_ = false;
-  ConnectionId last_connection_ = 0;
-  std::map<ConnectionId, ConnectionPtr> connections_;
-  std::map<std::string, int32_t> unauthenticated_;  // by address
-  int32_t unauthenticated_total_ = 0;
-  bool limit_logged_ = false;
-  std::map<std::string, std::unique_ptr<Job>> jobs_;
-  TlsContext tls_;  // null: plain
-  std::atomic<int32_t> admitted_{0};
+  uint64_t last_connection_ = 0;
+  ConnectionId last_channel_ = 0;
+  std::unordered_map<uint64_t, ConnectionPtr> connections_;
+  std::unordered_map<ConnectionId, Channel> channels_;
+  FairQueue<ConnectionPtr> ready_;        // connections that can be read, by job
+  std::array<char, kReadBytes> input_{};  // one for all: what is read is decoded at once
+  Unauthenticated unauthenticated_{options_.max_unauthenticated, options_.max_unauthenticated_per_address};
+  std::map<std::string, std::shared_ptr<Job>> jobs_;
+  TlsContext tls_;                    // null: plain
+  std::atomic<int32_t> admitted_{0};  // agents
   std::thread thread_;
 };
 

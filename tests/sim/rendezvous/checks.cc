@@ -235,7 +235,7 @@ void World::CheckRelease(size_t index) {
   Fail(fmt::format("a{} may leave with the only copy of step {}", index, state.step));
 }
 
-void World::CheckEnded(const Coordinator& core) {
+void World::CheckEnded(Coordinator& core) {
   ended_ = true;
   end_phase_ = core.report().phase;
   Trace(fmt::format("ended: phase {}, step {}, disk {}", static_cast<int>(end_phase_), core.report().step,

@@ -50,6 +50,7 @@ Plan Plan::Draw(SplitMix64& rng) {
   plan.broken = rng.Chance(0.15) ? 0.1 + 0.3 * rng.Uniform() : 0;
   plan.blind = rng.Chance(0.15) ? 0.1 + 0.6 * rng.Uniform() : 0;
   plan.refused_leave = rng.Chance(0.5);
+  if (rng.Chance(0.5)) plan.read_late = milliseconds(rng.Below(900));
   return plan;
 }
 
@@ -322,7 +323,8 @@ void World::Absence() {
   After(away, [this] { StartCoordinator(); });
 }
 
-// SIGSTOP: its sockets stay open. On SIGCONT its timers are served before its sockets.
+// SIGSTOP: its sockets stay open. On SIGCONT its timers are served before its sockets, sometimes long before:
+// other jobs keep it busy.
 void World::Suspend() {
   const size_t index = coordinators_.size() - 1;
   if (!coordinators_[index].alive || coordinators_[index].suspended) return;
@@ -335,9 +337,7 @@ void World::Suspend() {
     coordinators_[index].suspended = false;
     continued_at_ = now_;
     ToCoordinator(index, TimePassed{});
-    for (const CoordinatorEvent& event : std::exchange(coordinators_[index].backlog, {})) {
-      ToCoordinator(index, event);
-    }
+    After(Between(Duration::zero(), plan_.read_late), [this, index] { Drain(index); });
   });
 }
 

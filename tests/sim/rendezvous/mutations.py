@@ -63,7 +63,7 @@ MUTATIONS = [
             }""", """End(GangPhase::kStopped, 0, "stopped on request");"""),
     ]),
     ("SilenceIgnored", "coordinator: never treats a silent agent as lost", [
-        ("coordinator.cc", "unheard >= unresponsive_limit", "false"),
+        ("coordinator.cc", "now - peer.heard >= unresponsive_limit", "false"),
     ]),
     ("StatusNotAwaited", "coordinator: continues when half of the members have answered", [
         ("membership_change.cc", "if (!complete) return;",
@@ -129,5 +129,8 @@ MUTATIONS = [
     ]),
     ("FetchNeverAwaited", "coordinator: trains while too few members have the state", [
         ("membership_change.cc", "stop || staying_sources < options_.min", "false"),
+    ]),
+    ("UnreadIsSilent", "coordinator: takes an agent for silent whose messages have arrived and wait to be read", [
+        ("coordinator.cc", "std::max(peer.heard, std::min(at, now))", "peer.heard"),
     ]),
 ]

@@ -14,6 +14,7 @@
 namespace ringmaster::rendezvous::sim {
 namespace {
 
+constexpr Duration kUnresponsiveLimit = milliseconds(500);
 constexpr Duration kTimeLimit = seconds(90);  // after the faults: enough for every deadline in a row
 
 }  // namespace
@@ -78,7 +79,7 @@ void World::StartCoordinator() {
   options.status_deadline = seconds(1);
   options.candidate_deadline = milliseconds(600);
   options.boundary_deadline = seconds(2);
-  options.unresponsive_limit = milliseconds(500);
+  options.unresponsive_limit = kUnresponsiveLimit;
   options.silence_limit = seconds(1);
   options.holder_grace = milliseconds(1500);
   options.quorum_grace = seconds(3);
@@ -115,34 +116,42 @@ void World::ToCoordinator(size_t index, const CoordinatorEvent& event) {
     if (!std::holds_alternative<TimePassed>(event)) coord.backlog.push_back(event);
     return;
   }
+  // A busy coordinator reads late, but its timers run.
+  if (!coord.backlog.empty() &&
+      (std::holds_alternative<MessageFrom>(event) || std::holds_alternative<AgentConnected>(event) ||
+       std::holds_alternative<AgentDisconnected>(event))) {
+    coord.backlog.push_back(event);
+    return;
+  }
   coord.core->On(event, now_);
   Perform(index);
+}
+
+// Hands over what waits in the sockets.
+void World::Drain(size_t index) {
+  while (true) {
+    Coord& coord = coordinators_[index];
+    if (!coord.alive || coord.suspended || coord.backlog.empty() || !outcome_.ok) return;
+    const CoordinatorEvent event = std::move(coord.backlog.front());
+    coord.backlog.pop_front();
+    coord.core->On(event, now_);
+    Perform(index);
+  }
 }
 
 void World::Perform(size_t index) {
   Coordinator& core = *coordinators_[index].core;
   bool changed = false;
+  std::vector<ConnectionId> asked;
   for (CoordinatorOutput& output : core.Take()) {
-    Coord& coord = coordinators_[index];
     if (auto* send = std::get_if<SendTo>(&output)) {
-      if (const auto* next = std::get_if<NewGeneration>(&send->message)) CheckPublished(index, *next);
-      if (const auto* prepare = std::get_if<Prepare>(&send->message)) {
-        const auto [it, first] = coord.prepared.emplace(prepare->generation, prepare->urgency);
-        if (!first && it->second != prepare->urgency) Fail("one generation was prepared in two ways");
-      }
-      if (const auto* evict = std::get_if<Evict>(&send->message)) {
-        if (evict->refused) CheckRefused(coord, *evict);
-        coord.evicted.insert(evict->member);
-      }
-      if (std::holds_alternative<Exit>(send->message) && core.report().phase < GangPhase::kStopped) {
-        const size_t released = links_[send->connection].agent;
-        CheckRelease(released);
-        coord.released.insert(agents_[released]->trainer.id);
-      }
-      SendDown(send->connection, std::move(send->message));
+      for (const ConnectionId to : send->connections) PerformSend(index, to, *send->message);
+    } else if (const auto* ask = std::get_if<AskArrival>(&output)) {
+      asked.push_back(ask->connection);
     } else if (const auto* close = std::get_if<CloseConnection>(&output)) {
       if (links_[close->connection].open) Break(close->connection, false, true);
     } else if (const auto* progress = std::get_if<ProgressOut>(&output)) {
+      Coord& coord = coordinators_[index];
       for (const StepRecord& record : progress->progress.records) {
         if (record.step <= coord.last_record) Fail("a step was recorded twice or out of order");
         coord.last_record = record.step;
@@ -151,9 +160,11 @@ void World::Perform(size_t index) {
       for (const Pod& pod : pods_) {
         if (!pod.agent || !line->text.starts_with(pod.name + " failed (corrupt)")) continue;
         const Trainer& trainer = agents_[*pod.agent]->trainer;
-        coord.outvoted[trainer.id] = trainer.state;
+        coordinators_[index].outvoted[trainer.id] = trainer.state;
       }
       Trace("  -- " + line->text);
+      if (line->kind == EventKind::kWorkerSilent && now_ - asked_arrival_ < kUnresponsiveLimit)
+        Fail(line->text + ", though its messages have arrived and wait to be read");
     } else {
       changed = true;
     }
@@ -164,6 +175,10 @@ void World::Perform(size_t index) {
     // it.
     if (phase >= GangPhase::kStopped && !ended_ && index + 1 == coordinators_.size()) CheckEnded(core);
   }
+  for (const ConnectionId id : asked) {
+    asked_arrival_ = links_[id].arrived;
+    ToCoordinator(index, LastArrival{id, asked_arrival_});
+  }
   const Time wake = core.next_wakeup();
   Coord& coord = coordinators_[index];
   if (wake == kNever || wake == coord.wake_at) return;
@@ -173,6 +188,26 @@ void World::Perform(size_t index) {
     coordinators_[index].wake_at = kNever;
     ToCoordinator(index, TimePassed{});
   });
+}
+
+void World::PerformSend(size_t index, ConnectionId to, const Message& message) {
+  Coordinator& core = *coordinators_[index].core;
+  Coord& coord = coordinators_[index];
+  if (const auto* next = std::get_if<NewGeneration>(&message)) CheckPublished(index, *next);
+  if (const auto* prepare = std::get_if<Prepare>(&message)) {
+    const auto [it, first] = coord.prepared.emplace(prepare->generation, prepare->urgency);
+    if (!first && it->second != prepare->urgency) Fail("one generation was prepared in two ways");
+  }
+  if (const auto* evict = std::get_if<Evict>(&message)) {
+    if (evict->refused) CheckRefused(coord, *evict);
+    coord.evicted.insert(evict->member);
+  }
+  if (std::holds_alternative<Exit>(message) && core.report().phase < GangPhase::kStopped) {
+    const size_t released = links_[to].agent;
+    CheckRelease(released);
+    coord.released.insert(agents_[released]->trainer.id);
+  }
+  SendDown(to, message);
 }
 
 // ---- agents
@@ -384,6 +419,7 @@ void World::Deliver(uint64_t id, bool up, const Message& message) {
     ToAgent(link.agent, FromCoordinator{message});
     return;
   }
+  link.arrived = now_;
   if (const auto* hello = std::get_if<Hello>(&message)) {
     link.said_hello = true;
     ToCoordinator(link.coordinator, AgentConnected{id, *hello});

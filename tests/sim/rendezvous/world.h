@@ -42,6 +42,7 @@ struct Plan {
       scale{}, leave{}, vanish{};
   Duration absence{};        // the coordinator is away for seconds to minutes
   Duration suspend{};        // the coordinator's process is stopped, then continues
+  Duration read_late{};      // then its timers run for so long before it reads what has arrived
   Duration sever{};          // operations between trainers fail although none of them is dead
   Duration reset_outage{};   // the longest time until an agent can connect again after a reset
   double kill_at_event = 0;  // at every protocol event of a trainer: it or another one dies
@@ -146,6 +147,7 @@ struct Link {
   size_t coordinator = 0;
   bool open = true;
   bool said_hello = false;
+  Time arrived{};  // when its newest message reached the coordinator's machine
   Time last_up{}, last_down{};
   std::vector<std::function<void()>> held;  // while the pod is cut off
 };
@@ -154,7 +156,7 @@ struct Coord {
   std::unique_ptr<Coordinator> core;
   bool alive = true;
   bool suspended = false;
-  std::vector<CoordinatorEvent> backlog;  // while suspended
+  std::deque<CoordinatorEvent> backlog;  // while suspended, or behind with reading
   Time wake_at = kNever;
   int32_t min = 1, max = 1;
   std::set<std::string> evicted;
@@ -190,6 +192,8 @@ class World {
   void KillCoordinator(size_t index);
   void ToCoordinator(size_t index, const CoordinatorEvent& event);
   void Perform(size_t coordinator);
+  void PerformSend(size_t coordinator, ConnectionId to, const Message& message);
+  void Drain(size_t coordinator);
   size_t StartAgent(size_t pod);
   void KillAgent(size_t agent, int32_t code, bool silently = false);
   void ToAgent(size_t agent, MemberEvent event);
@@ -261,7 +265,7 @@ class World {
   void CheckSameData(const NewGeneration& next);
   void CheckRefused(const Coord& coordinator, const Evict& evict);
   void CheckFailed(const rendezvous::Report& report);
-  void CheckEnded(const Coordinator& core);
+  void CheckEnded(Coordinator& core);
 
   uint64_t seed_;
   bool trace_;
@@ -277,6 +281,7 @@ class World {
   std::priority_queue<Item> queue_;
   uint64_t order_ = 0;
   Outcome outcome_;
+  Time asked_arrival_{};  // the newest answer to AskArrival
   bool tainted_ = false;  // corruption without a healthy majority, which no coordinator can detect
   bool corrupted_ = false;
   std::set<std::string> data_;  // of all trainers that have joined

@@ -50,7 +50,7 @@ class AdmissionTest : public CoordinatorTest {
     progress.checkpoint_step = checkpoint;
     On(MessageFrom{c, progress});
   }
-  const Report& report() const { return coordinator_->report(); }
+  const Report& report() { return coordinator_->report(); }
 };
 
 TEST_F(AdmissionTest, TheMajorityRefusesTheOneWithOtherDataByName) {

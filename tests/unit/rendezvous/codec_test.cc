@@ -43,6 +43,7 @@ std::vector<Message> OneOfEach() {
           Done{},
           Fatal{64, "no such file"},
           Ping{},
+          Bye{},
           Welcome{"j"},
           Prepare{kHuge, Urgency::kBoundary, true},
           Prepare{1, Urgency::kAbort, false},
@@ -71,6 +72,29 @@ TEST(Codec, EveryMessageSurvivesARoundTrip) {
     EXPECT_TRUE(*back.value() == message) << Encode(message).substr(4);
   }
   for (const bool one : seen) EXPECT_TRUE(one);
+}
+
+TEST(Codec, ARouteNamesTheSlotsOfTheNextFrame) {
+  const std::string frame = Encode(Ping{});
+  for (const std::vector<int32_t>& slots :
+       {std::vector<int32_t>{0}, {7, 8}, {0, 1, 2, 3, 4, 5, 6, 7}, {999}}) {
+    Decoder decoder;
+    decoder.Feed(EncodeRoute(slots) + frame + frame);
+    const auto first = decoder.NextFrame();
+    ASSERT_TRUE(first.ok() && first->has_value());
+    EXPECT_EQ(**first, frame);
+    EXPECT_EQ(decoder.slots(), slots);
+    ASSERT_TRUE(decoder.Next().ok());
+    EXPECT_TRUE(decoder.slots().empty()) << "a route counts once";
+  }
+  using namespace std::string_literals;
+  const std::string route = EncodeRoute({1});
+  for (const std::string& bad :
+       {"\x80\0\0\0"s, "\x80\0\0\x7e"s, "\xff\xff\xff\xff"s, "\x80\0\0\1\0"s, route + route}) {
+    Decoder decoder;
+    decoder.Feed(bad);
+    EXPECT_FALSE(decoder.NextFrame().ok());
+  }
 }
 
 TEST(Codec, AcceptsHelloWithoutSlotAndNode) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,11 +29,19 @@ class CoordinatorTest : public testing::Test {
   }
   void On(const CoordinatorEvent& event) {
     coordinator_->On(event, now_);
+    std::vector<ConnectionId> asked;
     for (CoordinatorOutput& output : coordinator_->Take()) {
-      if (auto* send = std::get_if<SendTo>(&output)) sent_.push_back(std::move(*send));
+      if (auto* send = std::get_if<SendTo>(&output)) {
+        for (const ConnectionId c : send->connections) sent_.push_back({c, *send->message});
+      }
+      if (auto* ask = std::get_if<AskArrival>(&output)) asked.push_back(ask->connection);
       if (auto* line = std::get_if<EventLine>(&output)) {
         lines_.push_back(std::move(*line));
       }
+    }
+    for (const ConnectionId c : asked) {
+      const auto arrived = arrived_.find(c);
+      On(LastArrival{c, arrived == arrived_.end() ? Time::min() : arrived->second});
     }
   }
   void Pass(Duration duration) {
@@ -89,7 +98,12 @@ class CoordinatorTest : public testing::Test {
   CoordinatorOptions options_;
   std::optional<Coordinator> coordinator_;
   Time now_{};
-  std::vector<SendTo> sent_;
+  struct Sent {
+    ConnectionId connection = 0;
+    Message message;
+  };
+  std::vector<Sent> sent_;
+  std::map<ConnectionId, Time> arrived_;  // bytes that the server has not read yet
   std::vector<EventLine> lines_;
   std::vector<ConnectionId> alive_;
 };

@@ -2,11 +2,15 @@
 
 // An agent that is authenticated and sends anything: the server survives, and serves another job meanwhile.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/asio.hpp>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/rng.h"
@@ -32,6 +36,14 @@ class RawAgent {
       if (put <= 0) return;  // the server has closed the connection
       done += static_cast<size_t>(put);
     }
+  }
+  // Sends what fits now.
+  void SendSome(const std::string& bytes) {
+    pollfd wait = {socket_.native_handle(), POLLOUT, 0};
+    if (::poll(&wait, 1, 100) == 1)
+      sent_ += static_cast<size_t>(
+          std::max<ssize_t>(0, ::send(socket_.native_handle(), bytes.data() + sent_ % bytes.size(),
+                                      bytes.size() - sent_ % bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT)));
   }
   void Send(const Message& message) { SendRaw(Encode(message)); }
   // Frames the body, whatever it is.
@@ -62,6 +74,7 @@ class RawAgent {
   boost::asio::io_context io_;
   boost::asio::ip::tcp::socket socket_;
   Decoder decoder_;
+  size_t sent_ = 0;  // by SendSome
 };
 
 class HostileAgentTest : public testing::Test {
@@ -77,6 +90,7 @@ class HostileAgentTest : public testing::Test {
       coordinator.job = job;
       coordinator.min = coordinator.target = coordinator.max = job == std::string("default/bad") ? 4 : 1;
       coordinator.gather_window = milliseconds(1);
+      if (job == std::string("default/bad")) coordinator.slots = 2;
       server_->AddJob(coordinator);
     }
   }
@@ -126,10 +140,99 @@ TEST_F(HostileAgentTest, HugeAddressesAreRefused) {
   ServeTheGoodJob();
 }
 
+// A pod may open as many connections as it has slots; the oldest ones end.
+TEST_F(HostileAgentTest, OnePodCannotHoldManyConnections) {
+  std::vector<std::unique_ptr<RawAgent>> agents;
+  for (int i = 0; i < 40; ++i) {
+    Hello hello = BadHello(0);
+    hello.agent = "agent-" + std::to_string(i);
+    hello.slot = i % 2;
+    agents.push_back(std::make_unique<RawAgent>(server_->port()));
+    agents.back()->Send(hello);
+    ASSERT_TRUE(agents.back()->Await<Welcome>());
+  }
+  for (size_t i = 0; i + 2 < agents.size(); ++i) EXPECT_FALSE(agents[i]->Await<Exit>()) << i;
+  EXPECT_LE(server_->connected(), 2);
+  ServeTheGoodJob();
+}
+
+TEST_F(HostileAgentTest, ASlotThatThePodDoesNotHaveIsRefused) {
+  for (const int32_t slot : {-1, 2, 999, 1000, 2147483647}) {
+    RawAgent agent(server_->port());
+    Hello hello = BadHello(0);
+    hello.slot = slot;
+    agent.Send(hello);
+    EXPECT_FALSE(agent.Await<Welcome>()) << slot;
+  }
+  for (const int32_t slot : {2, 999}) {
+    RawAgent agent(server_->port());
+    agent.Send(BadHello(0));
+    ASSERT_TRUE(agent.Await<Welcome>());
+    agent.SendRaw(EncodeRoute({0}) + Encode(Ping{}));
+    agent.SendRaw(EncodeRoute({slot}) + Encode(BadHello(0)));
+    EXPECT_FALSE(agent.Await<Exit>()) << slot;
+  }
+  ServeTheGoodJob();
+}
+
+// An id is no secret: every member learns those of the others.
+TEST_F(HostileAgentTest, APodCannotSpeakForTheAgentOfAnother) {
+  RawAgent honest(server_->port());
+  honest.Send(BadHello(0));
+  ASSERT_TRUE(honest.Await<Welcome>());
+  RawAgent thief(server_->port());
+  Hello stolen = BadHello(0);
+  stolen.pod = "pod-1";
+  thief.Send(stolen);
+  EXPECT_FALSE(thief.Await<Welcome>());
+  server_->RemoveJob("default/bad");
+  EXPECT_TRUE(honest.Await<Exit>());
+}
+
+// Messages without end from one job: another one is served meanwhile.
+TEST_F(HostileAgentTest, AFloodOfMessagesDelaysNoOtherJob) {
+  std::vector<std::unique_ptr<RawAgent>> agents;
+  for (int pod = 0; pod < 4; ++pod) {
+    agents.push_back(std::make_unique<RawAgent>(server_->port()));
+    agents.back()->Send(BadHello(pod));
+    ASSERT_TRUE(agents.back()->Await<Welcome>());
+  }
+  std::string facts;
+  for (int i = 0; i < 50; ++i)
+    facts += Encode(Facts{"device", "driver", "nic", std::vector<std::string>(16, std::string(4000, 'x'))});
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> floods;
+  for (const auto& agent : agents) {
+    floods.emplace_back([&agent = *agent, &facts, &stop] {
+      while (!stop) agent.SendSome(facts);
+    });
+  }
+  for (int i = 0; i < 3; ++i) {
+    const Time since = Now();
+    ServeTheGoodJob();
+    EXPECT_LT(Now() - since, seconds(10));
+    CoordinatorOptions again;
+    again.job = "default/good";
+    again.gather_window = milliseconds(1);
+    again.term = static_cast<uint32_t>(i + 1);
+    server_->AddJob(again);
+  }
+  stop = true;
+  for (std::thread& flood : floods) flood.join();
+}
+
 // Random messages of every type, with values at and beyond every limit.
 class Spite {
  public:
   explicit Spite(uint64_t seed) : rng_(seed) {}
+
+  bool Chance(double p) { return rng_.Chance(p); }
+  // A route, mostly of slots that the pod has.
+  std::string Route() {
+    if (rng_.Chance(0.9)) return EncodeRoute({static_cast<int32_t>(rng_.Below(rng_.Chance(0.9) ? 2 : 1000))});
+    std::string odd = {'\x80', '\0', '\0', static_cast<char>(rng_.Below(256))};
+    return odd + std::string(rng_.Below(130), static_cast<char>(rng_.Below(256)));
+  }
 
   std::string Body(const std::string& agent) {
     static constexpr const char* kFields[] = {"job",
@@ -175,8 +278,8 @@ class Spite {
                                               "code",
                                               "validationAccuracy"};
     static constexpr const char* kTypes[] = {
-        "hello", "join",    "status",  "down",          "leave", "progress", "done",           "facts",
-        "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "operationFailed"};
+        "hello",   "join",    "status",        "down",  "leave", "progress",        "done", "facts", "ping",
+        "welcome", "prepare", "newGeneration", "evict", "exit",  "operationFailed", "bye"};
     std::string body = std::string(R"({"type":")") + kTypes[rng_.Below(std::size(kTypes))] + "\"";
     for (const char* field : kFields) {
       if (!rng_.Chance(0.97)) continue;
@@ -244,6 +347,7 @@ TEST_F(HostileAgentTest, NoMessageEndsTheServer) {
     }
     for (int i = 0; i < 120; ++i) {
       const size_t who = static_cast<size_t>(i) % agents.size();
+      if (spite.Chance(0.3)) agents[who]->SendRaw(spite.Route());
       agents[who]->SendBody(spite.Body("agent" + std::to_string(who)));
     }
     CoordinatorOptions fresh;  // the messages may have ended the job

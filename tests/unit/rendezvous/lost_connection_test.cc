@@ -191,5 +191,53 @@ TEST_F(CoordinatorTest, ASuspensionOfTheCoordinatorEvictsNoMember) {
   EXPECT_EQ(Last<NewGeneration>(1)->start_step, 5);
 }
 
+// What an agent sent has reached this machine, but a busy coordinator has not read it.
+TEST_F(CoordinatorTest, MessagesThatWaitToBeReadAreNoSilence) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  Commit(1, 0.1);
+  sent_.clear();
+  std::erase(alive_, ConnectionId{2});
+  for (int i = 0; i < 50; ++i) {
+    arrived_[2] = now_;
+    Pass(milliseconds(100));
+  }
+  EXPECT_FALSE(Last<Prepare>(1).has_value());
+  EXPECT_TRUE(coordinator_->report().silent_pods.empty());
+  Pass(milliseconds(900));  // now nothing arrives any more
+  EXPECT_TRUE(Last<Prepare>(1).has_value());
+}
+
+// A membership is encoded once, however many members it has.
+TEST_F(CoordinatorTest, AMembershipIsOneMessageToAllMembers) {
+  Make(3, 3, 3);
+  for (const ConnectionId c : {1, 2, 3}) Join(c);
+  Pass(seconds(1));
+  for (const ConnectionId c : {1, 2}) Answer(c, -1);
+  const auto prepare = Last<Prepare>(3);
+  MemberStatus status;
+  status.generation = prepare->generation;
+  status.member = Id(3);
+  coordinator_->On(MessageFrom{3, status}, now_);
+  size_t memberships = 0;
+  for (const CoordinatorOutput& output : coordinator_->Take()) {
+    const auto* send = std::get_if<SendTo>(&output);
+    if (send == nullptr || !std::holds_alternative<NewGeneration>(*send->message)) continue;
+    ++memberships;
+    EXPECT_EQ(send->connections.size(), 3u);
+  }
+  EXPECT_EQ(memberships, 1u);
+}
+
+TEST_F(CoordinatorTest, AnAgentCannotTakeThePlaceOfAnother) {
+  Make(1, 2, 2);
+  Form({1, 2});
+  On(AgentConnected{9, {"default/job", "pod-9", "agent-2", ""}});
+  Commit(2, 0.1);
+  Pass(seconds(1));
+  EXPECT_EQ(coordinator_->report().live_pods, (std::vector<std::string>{"pod-1", "pod-2"}));
+  EXPECT_FALSE(Last<Welcome>(9).has_value());
+}
+
 }  // namespace
 }  // namespace ringmaster::rendezvous

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The records of Server: its connections, and the jobs that they belong to. An agent is a *channel* of a
+// connection. Plain data of the server's thread.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/byte_stream.h"
+#include "rendezvous/codec.h"
+#include "rendezvous/coordinator.h"
+#include "rendezvous/message_rate.h"
+#include "rendezvous/outbox.h"
+
+namespace ringmaster::rendezvous {
+
+// An agent sends five pings a second, a report now and then, and a burst when it connects.
+inline constexpr double kMessagesPerSecond = 200;
+inline constexpr double kMessagesBurst = 2000;
+
+struct Connection {
+  Connection(std::unique_ptr<ByteStream> c, boost::asio::io_context& io)
+      : stream(std::move(c)), hello_timer(io), pause_timer(io) {}
+
+  uint64_t id = 0;
+  std::unique_ptr<ByteStream> stream;
+  boost::asio::steady_timer hello_timer;
+  boost::asio::steady_timer pause_timer;  // of a connection above its rate
+  std::string peer;                       // address, for logs
+  std::string address;                    // without the port, while it counts as unauthenticated; then empty
+  std::string job;                        // empty: not authenticated yet, or dismissed
+  std::string pod;
+  std::string node;
+  int64_t attempt = 0;
+  bool secured = false;                      // the handshake is complete
+  bool authenticating = false;               // waits for the result for its Hello; reads nothing until then
+  bool dismissed = false;                    // Exit was sent: its messages are ignored
+  bool shared = false;                       // its messages have routes
+  std::map<int32_t, ConnectionId> channels;  // its agents by slot
+  Decoder decoder{kMaxAgentFrameBytes};
+  MessageRate rate{kMessagesPerSecond, kMessagesBurst};
+  Outbox outbox;
+  size_t hello_bytes = 0;
+  bool writing = false;
+  bool close_when_written = false;
+};
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+// One job and its coordinator, and the connections of its pods.
+struct Job {
+  Job(boost::asio::io_context& io, const CoordinatorOptions& options)
+      : name(options.job), slots(options.slots), coordinator(options), timer(io), report_timer(io) {}
+  void Add(const ConnectionPtr& c) {
+    connections[c->id] = c;
+    pods[c->pod].push_back(c->id);
+  }
+  void Remove(const Connection& c) {
+    if (connections.erase(c.id) == 0) return;
+    const auto pod = pods.find(c.pod);
+    std::erase(pod->second, c.id);
+    if (pod->second.empty()) pods.erase(pod);
+  }
+  // A copy: what is done with them changes `connections`.
+  std::vector<ConnectionPtr> All() const {
+    std::vector<ConnectionPtr> all;
+    for (const auto& [id, c] : connections) all.push_back(c);
+    return all;
+  }
+
+  const std::string name;
+  const int32_t slots;
+  Coordinator coordinator;
+  boost::asio::steady_timer timer;
+  Time timer_at = kNever;
+  boost::asio::steady_timer report_timer;
+  std::optional<GangPhase> reported_phase;
+  Time report_at{};  // no report of the same phase before
+  bool report_waits = false;
+  int64_t attempt = 0;
+  std::map<uint64_t, ConnectionPtr> connections;
+  std::map<std::string, std::vector<uint64_t>> pods;  // connections by pod, oldest first
+  // The frame of the newest membership: after a broken network, thousands of agents ask for it at once.
+  std::shared_ptr<const Message> newest;
+  Outbox::Frame newest_frame;
+};
+
+// An agent, as the coordinators know it.
+struct Channel {
+  ConnectionPtr connection;
+  int32_t slot = 0;
+};
+
+}  // namespace ringmaster::rendezvous
