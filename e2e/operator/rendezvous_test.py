@@ -92,8 +92,8 @@ class Rendezvous(unittest.TestCase):
                     for source in volume.get("projected", {}).get("sources", []) if "configMap" in source)
         return self.cluster.get("configmap", name, pod["metadata"]["namespace"])["data"]
 
-    def start(self, name, replicas=2):
-        self.rig.apply(job(name, replicas=replicas, native=True))
+    def start(self, name, replicas=2, **workers):
+        self.rig.apply(job(name, replicas=replicas, native=True, workers=workers))
         self.cluster.wait(lambda: self.rig.running(name, replicas), "the pods run")
         return self.rig.pods(name)
 
@@ -106,6 +106,22 @@ class Rendezvous(unittest.TestCase):
         self.assertEqual(found["reason"], "GangFormed")
         self.assertGreater(self.rig.status("forms")["generation"], 0)
         self.assertEqual(self.operator.metric("ringmaster_workers_connected"), len(agents))
+
+    def test_the_slots_of_a_pod_share_a_connection(self):
+        before = self.operator.metric("ringmaster_workers_connected")
+        pods = self.start("slots", slots=3)
+        agents = [self.agent(pod) for pod in pods]
+        self.rig.wait_condition("slots", "FabricReady")
+        self.assertEqual(self.operator.metric("ringmaster_workers_connected"), before + 6)
+        for agent in agents:
+            self.assertEqual(agent.log.count("connected to the coordinator"), 1, agent.log)
+            self.assertEqual(agent.log.count("connected to the relay"), 3, agent.log)
+        generation = self.rig.status("slots")["generation"]
+        self.operator.kill9()
+        type(self).operator = self.rig.start(**self.flags).wait_leading()
+        self.cluster.wait(lambda: self.rig.status("slots")["generation"] > generation, "a generation of the new leader")
+        self.rig.wait_condition("slots", "FabricReady")
+        self.assertEqual(self.rig.status("slots")["attempt"], 1)
 
     def test_agents_without_a_valid_token_are_refused(self):
         mine, other = self.start("mine"), self.start("other")

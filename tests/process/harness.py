@@ -154,8 +154,8 @@ def parent_and_state(pid):
 
 def workers_of(out):
     """Returns {pod: (agent, [trainers])} of the run in `out`. Processes of the run have its job file in their environment;
-    trainers also have RINGMASTER_MEMBER. A pod with slots is listed without trainers, and each agent of a slot as
-    pod/pid with its trainer."""
+    trainers also have RINGMASTER_MEMBER. A pod with slots is listed without trainers, each agent of a slot as
+    pod/pid with its trainer, and their relay as pod/pid without one."""
     folder = pathlib.Path(out).absolute() / ".run"
     agents, trainers = {}, []
     for entry in filter(str.isdigit, os.listdir("/proc")):

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "worker/agent/slot_relay.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -35,6 +36,7 @@ rendezvous::MemberOptions OptionsOf(const Config& config, rendezvous::MemberOpti
   // Agent::Send fills in the secret.
   options.hello = {config.job, config.pod, NewUuid(), "", config.attempt, config.slot, config.node};
   options.exit_when_refused = !config.node.empty();
+  if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
   return options;
 }
 
@@ -73,7 +75,9 @@ struct Agent::Ready {
 Agent::Agent(Config config, const rendezvous::MemberOptions& timing)
     : config_(std::move(config)),
       core_(OptionsOf(config_, timing)),
-      link_(config_.coordinator_host, config_.coordinator_port, config_.ca_file),
+      link_(config_.doorbell >= 0
+                ? CoordinatorLink(config_.doorbell)
+                : CoordinatorLink(config_.coordinator_host, config_.coordinator_port, config_.ca_file)),
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {}
 
@@ -205,7 +209,7 @@ void Agent::OnLink(short revents, Time now) {
   }
   const bool is_up = link_.state() == CoordinatorLink::State::kUp;
   if (is_up && before != CoordinatorLink::State::kUp) {
-    log::Info("connected to the coordinator");
+    log::Info("connected to the {}", config_.doorbell >= 0 ? "relay" : "coordinator");
     Feed(rendezvous::Connected{});
   } else if (is_up && revents != 0) {
     ReadLink();

@@ -25,6 +25,7 @@ struct Config {
   std::string node;         // RINGMASTER_NODE; may be empty
   int32_t slots = 1;        // RINGMASTER_SLOTS: trainers of this pod; unset: 1
   int32_t slot = 0;         // which of them this process supervises
+  int doorbell = -1;        // of the pod's relay (slot_relay.h); -1: this process connects by itself
   std::string job_file;     // RINGMASTER_JOB_FILE: read by the trainer; here only checked
   std::string termination_log;  // RINGMASTER_TERMINATION_LOG; empty: no termination message
   std::vector<std::string>

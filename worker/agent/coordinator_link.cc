@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/file.h"
+#include "worker/agent/doorbell.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -21,9 +22,15 @@ void SetOption(int fd, int level, int option, int value) {
 
 void CoordinatorLink::Connect(Time now) {
   Close();
-  state_ = State::kResolving;
   deadline_ = now + kConnectLimit;
-  resolver_.Start(host_, port_);
+  if (doorbell_ < 0) {
+    state_ = State::kResolving;
+    resolver_.Start(host_, port_);
+    return;
+  }
+  state_ = State::kConnecting;
+  Result<Fd> relay = RingDoorbell(doorbell_);
+  if (relay.ok()) connecting_ = std::move(relay).value();  // otherwise the deadline ends the attempt
 }
 
 void CoordinatorLink::Close() {

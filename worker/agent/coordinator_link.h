@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CoordinatorLink is the agent's connection to the coordinator: name resolution, connect, TLS, frames. It
-// never blocks; the member core decides when to reconnect. Not thread-safe.
+// CoordinatorLink is a connection to the coordinator: name resolution, connect, TLS, frames; or, for the
+// agent of a slot, a connection to the pod's relay. It never blocks; its user decides when to reconnect. Not
+// thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -26,6 +27,9 @@ class CoordinatorLink {
   CoordinatorLink(std::string host, std::string port, std::string ca_file)
       : host_(std::move(host)), port_(std::move(port)), ca_file_(std::move(ca_file)) {}
 
+  // To the relay behind this doorbell (doorbell.h). REQUIRES: `doorbell` outlives the link.
+  explicit CoordinatorLink(int doorbell) : doorbell_(doorbell) {}
+
   // Closes the current connection, if any, and starts a new one.
   void Connect(Time now);
   void Close();
@@ -43,7 +47,11 @@ class CoordinatorLink {
 
   // REQUIRES: state() is kUp.
   Status Send(const rendezvous::Message& message) { return stream_->Send(message); }
+  Status SendRaw(std::string_view frames) { return stream_->SendRaw(frames); }
   Result<std::optional<rendezvous::Message>> Next() { return stream_->Next(); }
+  // As Decoder's functions.
+  Result<std::optional<std::string_view>> NextFrame() { return stream_->NextFrame(); }
+  const std::vector<int32_t>& slots() const { return stream_->slots(); }
   bool wants_write() const { return stream_ && stream_->wants_write(); }
 
  private:
@@ -54,6 +62,7 @@ class CoordinatorLink {
   std::string host_;
   std::string port_;
   std::string ca_file_;
+  int doorbell_ = -1;
   State state_ = State::kIdle;
   Time deadline_ = kNever;
   Resolver resolver_;

@@ -4,12 +4,11 @@
 
 namespace ringmaster::agent {
 
-Status FrameStream::Send(const rendezvous::Message& message) {
-  const std::string frame = rendezvous::Encode(message);
-  if (unsent_.size() + frame.size() > kMaxUnsentBytes) {
+Status FrameStream::SendRaw(std::string_view frames) {
+  if (unsent_.size() + frames.size() > kMaxUnsentBytes) {
     return Error{Code::kExhausted, "the other side does not read"};
   }
-  unsent_ += frame;
+  unsent_ += frames;
   return Flush();
 }
 

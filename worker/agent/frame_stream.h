@@ -6,6 +6,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
@@ -26,7 +28,8 @@ class FrameStream {
 
   // Queues the message and writes as much as possible. Errors: kExhausted when the buffer is full because the
   // peer does not read; close then.
-  Status Send(const rendezvous::Message& message);
+  Status Send(const rendezvous::Message& message) { return SendRaw(rendezvous::Encode(message)); }
+  Status SendRaw(std::string_view frames);  // encoded already
   Status Flush();
 
   // Reads the available bytes. Errors: kGone at the end of the stream; Next still returns the messages before
@@ -34,6 +37,9 @@ class FrameStream {
   Status Receive();
   // Returns the next message; nullopt: no complete one is available. After an error the stream is unusable.
   Result<std::optional<rendezvous::Message>> Next() { return decoder_.Next(); }
+  // As Decoder's functions.
+  Result<std::optional<std::string_view>> NextFrame() { return decoder_.NextFrame(); }
+  const std::vector<int32_t>& slots() const { return decoder_.slots(); }
 
  private:
   std::unique_ptr<ByteChannel> channel_;

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/slot_relay.h"
 #include "worker/agent/slots.h"
 
 namespace {
@@ -59,13 +60,20 @@ int RunAgent(agent::Config config, Result<std::vector<std::string>> environment)
   return agent::Agent(std::move(config)).Run();
 }
 
-int RunSlot(agent::Config config, int32_t slot) {
+int RunSlot(agent::Config config, int32_t slot, int doorbell) {
   config.slot = slot;
+  config.doorbell = doorbell;
   log::Init(fmt::format("agent pod={} slot={}", config.pod, slot));
   const auto cpus = static_cast<int32_t>(std::thread::hardware_concurrency());
   auto environment =
       agent::SlotEnvironment(slot, config.slots, FromEnvironment, cpus, agent::CountGpus("/dev"));
   return RunAgent(std::move(config), std::move(environment));
+}
+
+int RunRelay(const agent::Config& config, std::vector<Fd> doorbells) {
+  log::Init(fmt::format("relay pod={}", config.pod));
+  return agent::RunSlotRelay({config.coordinator_host, config.coordinator_port, config.ca_file},
+                             std::move(doorbells));
 }
 
 int Main() {
@@ -79,7 +87,10 @@ int Main() {
   if (config->slots == 1)
     return RunAgent(std::move(*config),
                     agent::GpuEnvironment(0, 1, FromEnvironment, agent::CountGpus("/dev")));
-  return agent::SuperviseSlots(config->slots, [&](int32_t slot) { return RunSlot(*config, slot); });
+  agent::SlotPrograms programs;
+  programs.agent = [&](int32_t slot, int doorbell) { return RunSlot(*config, slot, doorbell); };
+  programs.relay = [&](std::vector<Fd> doorbells) { return RunRelay(*config, std::move(doorbells)); };
+  return agent::SuperviseSlots(config->slots, programs);
 }
 
 }  // namespace

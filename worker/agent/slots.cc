@@ -16,9 +16,11 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "worker/agent/doorbell.h"
 
 namespace ringmaster::agent {
 namespace {
@@ -28,29 +30,37 @@ constexpr const char* kVisibleGpus = "CUDA_VISIBLE_DEVICES";
 // The agent processes of one pod, in the parent process.
 class SlotAgents {
  public:
-  SlotAgents(const std::function<int(int32_t)>& run_agent, Duration short_life)
-      : run_agent_(run_agent), short_life_(short_life) {}
+  SlotAgents(const SlotPrograms& programs, Duration short_life)
+      : programs_(programs), short_life_(short_life) {}
 
-  bool empty() const { return agents_.empty(); }
+  // Whether all agents have ended; the relay ends after them.
+  bool empty() const { return std::all_of(agents_.begin(), agents_.end(), IsRelay); }
+  bool relay_ended() const { return agents_.empty(); }
   int result() const { return result_; }
 
-  void Start(int32_t slot) {
-    const pid_t parent = ::getpid();
-    const pid_t pid = ::fork();
-    if (pid == 0) RunAgentAndExit(parent, slot);
-    if (pid > 0) {
-      agents_[pid] = {slot, Now()};
-      return;
+  void StartAll(int32_t slots) {
+    for (int32_t slot = 0; slot < slots; ++slot) {
+      Result<std::pair<Fd, Fd>> ends = MakeDoorbell();
+      if (!ends.ok()) {
+        log::Error("{}", ends.error().message);
+        return End(EXIT_FAILURE);
+      }
+      doorbells_.push_back(std::move(ends).value());
     }
-    log::Error("cannot start the agent of slot {}: {}", slot,
-               std::error_code(errno, std::generic_category()).message());
-    End(EXIT_FAILURE);
+    for (int32_t slot = kRelay; slot < slots && result_ == 0; ++slot) Start(slot);
   }
 
   // Terminates all agents and restarts none of them.
   void Leave() {
     leaving_ = true;
-    for (const auto& [pid, agent] : agents_) ::kill(pid, SIGTERM);
+    for (const auto& [pid, agent] : agents_) {
+      if (agent.slot != kRelay) ::kill(pid, SIGTERM);
+    }
+  }
+  // Ends the relay when it has sent the last messages of the agents.
+  void EndRelay() {
+    leaving_ = true;
+    for (const auto& [pid, relay] : agents_) ::kill(pid, SIGTERM);
   }
 
   void Reap() {
@@ -65,20 +75,45 @@ class SlotAgents {
   }
 
  private:
+  static constexpr int32_t kRelay = -1;
   struct SlotAgent {
-    int32_t slot = 0;
+    int32_t slot = 0;  // or kRelay
     Time since;
   };
+  static bool IsRelay(const std::pair<const pid_t, SlotAgent>& entry) { return entry.second.slot == kRelay; }
 
-  [[noreturn]] void RunAgentAndExit(pid_t parent, int32_t slot) {
+  void Start(int32_t slot) {
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) RunAndExit(parent, slot);
+    if (pid > 0) {
+      agents_[pid] = {slot, Now()};
+      return;
+    }
+    log::Error("cannot start slot {}: {}", slot, std::error_code(errno, std::generic_category()).message());
+    End(EXIT_FAILURE);
+  }
+
+  [[noreturn]] void RunAndExit(pid_t parent, int32_t slot) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(0);  // the parent died before the line above took effect
+    if (slot == kRelay) {
+      std::vector<Fd> ours;
+      for (auto& [agent, relay] : doorbells_) ours.push_back(std::move(relay));
+      std::exit(programs_.relay(std::move(ours)));
+    }
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    std::exit(run_agent_(slot));
+    std::exit(programs_.agent(slot, doorbells_[static_cast<size_t>(slot)].first.get()));
   }
 
   void OnEnd(const SlotAgent& agent, int status) {
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (agent.slot == kRelay) {
+      if (empty() || leaving_) return;
+      log::Warn("the relay ended code={}", code);
+      if (Now() - agent.since < short_life_) return End(code == 0 ? EXIT_FAILURE : code);
+      return Start(kRelay);
+    }
     log::Info("slot={} ended code={}", agent.slot, code);
     const bool killed = WIFSIGNALED(status) && Now() - agent.since >= short_life_;
     if (killed && !leaving_) return Start(agent.slot);
@@ -90,9 +125,10 @@ class SlotAgents {
     if (!leaving_) Leave();
   }
 
-  const std::function<int(int32_t)>& run_agent_;
+  const SlotPrograms& programs_;
   const Duration short_life_;
   std::map<pid_t, SlotAgent> agents_;
+  std::vector<std::pair<Fd, Fd>> doorbells_;  // kept here for processes that restart
   bool leaving_ = false;
   int result_ = 0;
 };
@@ -109,19 +145,21 @@ std::vector<std::string> SplitList(const std::string& text) {
 
 }  // namespace
 
-int SuperviseSlots(int32_t slots, const std::function<int(int32_t slot)>& run_agent, Duration short_life) {
-  SlotAgents agents(run_agent, short_life);
-  for (int32_t slot = 0; slot < slots && agents.result() == 0; ++slot) agents.Start(slot);
+int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_life) {
+  SlotAgents agents(programs, short_life);
+  agents.StartAll(slots);
   sigset_t ours;
   ::sigemptyset(&ours);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
-  while (!agents.empty()) {
+  bool ending = false;
+  while (!agents.relay_ended()) {
+    if (agents.empty() && !std::exchange(ending, true)) agents.EndRelay();
     int signal = 0;
     const int error = ::sigwait(&ours, &signal);
     CHECK(error == 0, "sigwait: error {}", error);
     if (signal == SIGCHLD) {
       agents.Reap();
-    } else {
+    } else if (!agents.empty()) {
       log::Info("signal {}: all slots leave", signal);
       agents.Leave();
     }

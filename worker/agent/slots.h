@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Supervises a pod with several trainers (slots), one rank each. This process forks one agent (agent.h) per
-// slot; each has its own connection, so a slot fails, restarts and leaves like a pod by itself.
+// slot, so a slot fails, restarts and leaves like a pod by itself, and one relay (slot_relay.h), through
+// which the agents share a connection to the coordinator.
 //
 // Invariants: no agent outlives this process. The pod ends when all its agents have ended. An agent that is
-// killed restarts without affecting the other slots. An agent that exits with a code other than 0, or that is
-// killed right after its start, ends the pod: the other slots leave by plan, and the pod exits with that
-// first code.
+// killed restarts without affecting the other slots, and so does the relay. An agent that exits with a code
+// other than 0, or that is killed right after its start, ends the pod: the other slots leave by plan, and the
+// pod exits with that first code.
 //
 // Not thread-safe; main thread only. REQUIRES: signals are blocked as for Agent.
 #pragma once
@@ -15,16 +16,22 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "worker/agent/config.h"
 
 namespace ringmaster::agent {
 
-// Runs run_agent(slot) for each slot in a separate process and returns the pod's exit code. An agent that is
-// killed before `short_life` is not restarted. REQUIRES: this process has one thread.
-int SuperviseSlots(int32_t slots, const std::function<int(int32_t slot)>& run_agent,
-                   Duration short_life = seconds(1));
+// What the processes of a pod run; the result is the exit code.
+struct SlotPrograms {
+  std::function<int(int32_t slot, int doorbell)> agent;
+  std::function<int(std::vector<Fd> doorbells)> relay;
+};
+
+// Runs the programs in separate processes and returns the pod's exit code. One that is killed before
+// `short_life` is not restarted. REQUIRES: this process has one thread.
+int SuperviseSlots(int32_t slots, const SlotPrograms& programs, Duration short_life = seconds(1));
 
 // Returns the variables ("NAME=value") that a slot adds to the environment of its trainer: its share of the
 // threads and, if the pod has GPUs, one of them. Errors: as GpuEnvironment.

@@ -3,6 +3,7 @@
 // Pods with several trainers: starts, ends, and the environment of each trainer. Uses real processes.
 #include "worker/agent/slots.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -35,10 +36,13 @@ int RunUntilSigterm(int32_t slot, int fd) {
   return 0;
 }
 
+constexpr int32_t kRelay = -1;  // the slot by which the relay reports itself, where a test asks for it
+
 // Runs SuperviseSlots in a separate process, as in a pod.
 class Pod {
  public:
-  Pod(int32_t slots, Duration short_life, const std::function<int(int32_t slot, int fd)>& run_agent) {
+  Pod(int32_t slots, Duration short_life, const std::function<int(int32_t slot, int fd)>& run_agent,
+      bool relay_reports = false) {
     auto pipe = MakePipe();
     CHECK(pipe.ok());
     read_ = std::move(pipe.value().read);
@@ -50,13 +54,19 @@ class Pod {
     ::sigemptyset(&ours);
     for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&ours, signal);
     ::sigprocmask(SIG_BLOCK, &ours, nullptr);
-    ::_exit(SuperviseSlots(
-        slots,
-        [&](int32_t slot) {
-          ::_exit(run_agent(slot, write.get()));
-          return 0;
-        },
-        short_life));
+    const Fd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    SlotPrograms programs;
+    programs.agent = [&](int32_t slot, int) {
+      ::_exit(run_agent(slot, write.get()));
+      return 0;
+    };
+    programs.relay = [&](std::vector<Fd> doorbells) {
+      ::_exit(doorbells.size() != static_cast<size_t>(slots)
+                  ? 98
+                  : RunUntilSigterm(kRelay, relay_reports ? write.get() : nowhere.get()));
+      return 0;
+    };
+    ::_exit(SuperviseSlots(slots, programs, short_life));
   }
   ~Pod() {
     if (pid_ <= 0) return;
@@ -119,6 +129,20 @@ TEST(SuperviseSlots, AnAgentKilledRightAfterItsStartEndsThePod) {
   const auto agents = pod.NextOf(2);
   ::kill(agents.at(0), SIGKILL);
   EXPECT_EQ(pod.Wait(), 128 + SIGKILL);
+}
+
+TEST(SuperviseSlots, AKilledRelayRestartsAndTheAgentsContinue) {
+  Pod pod(2, Duration::zero(), RunUntilSigterm, true);
+  const auto all = pod.NextOf(3);
+  ::kill(all.at(kRelay), SIGKILL);
+  const Hello again = pod.Next();
+  EXPECT_EQ(again.slot, kRelay);
+  EXPECT_NE(again.pid, all.at(kRelay));
+  EXPECT_EQ(::kill(all.at(0), 0), 0);
+  EXPECT_EQ(::kill(all.at(1), 0), 0);
+  ::kill(pod.pid(), SIGTERM);
+  EXPECT_EQ(pod.Wait(), 0);
+  EXPECT_NE(::kill(again.pid, 0), 0);
 }
 
 TEST(SuperviseSlots, AFailedAgentEndsThePodWithItsCode) {
