@@ -21,7 +21,7 @@
 
 namespace ringmaster::rendezvous {
 
-// An agent sends five pings a second, a report now and then, and a burst when it connects.
+// An agent sends five pings a second, an occasional report, and a burst when it connects.
 inline constexpr double kMessagesPerSecond = 200;
 inline constexpr double kMessagesBurst = 2000;
 

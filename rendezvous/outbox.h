@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Outbox keeps what one connection has not sent yet, within bounds. Many outboxes share a large frame, and
-// each keeps small frames of its own. Not thread-safe.
+// each copies small ones. Not thread-safe.
 #pragma once
 
 #include <cstddef>
