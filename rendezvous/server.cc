@@ -29,7 +29,7 @@ using boost::system::error_code;
 
 constexpr size_t kMaxHelloBytes = 64 << 10;  // an unauthenticated peer may not use more memory
 constexpr size_t kReadBytes = 16 << 10;      // at a time
-constexpr size_t kWriteBytes = 512 << 10;    // of one connection before others get a turn
+constexpr size_t kWriteBytes = 64 << 10;     // of one connection before others get a turn
 constexpr size_t kMaxLoggedBytes = 300;      // of an error, which may quote what a peer sent
 constexpr int32_t kExitStale = 75;           // not the pod's fault: it does not count as a failure
 constexpr auto kTurn = milliseconds(1);      // of one job, while others wait
