@@ -17,6 +17,9 @@ namespace ringmaster::kube {
 namespace {
 
 constexpr int kPageItems = 500;
+constexpr int kLeastPageItems = 8;  // a page with fewer is not made smaller
+constexpr int kMostPageItems = 2000;
+constexpr int kMaxListRestarts = 3;
 constexpr int kMaxTries = 6;  // for a request that the server answers with 429 or 503
 constexpr Duration kFirstDelay = milliseconds(500);
 constexpr Duration kLongestDelay = seconds(30);
@@ -42,8 +45,9 @@ struct Paging {
   ListOptions options;
   ApiClient::OnPage on_page;
   ApiClient::Done done;
-  std::string next;      // the server's token; empty: from the start
-  bool unpaged = false;  // a token expired in the middle
+  std::string next;  // the server's token; empty: from the start
+  int items = kPageItems;
+  int restarts = 0;  // after a token that expired in the middle
 };
 
 std::string WithQuery(std::string path, const std::vector<std::pair<std::string, std::string>>& pairs) {
@@ -91,7 +95,7 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
     request.target = WithQuery(paging->resource.Path(options.namespace_),
                                {{"labelSelector", options.label_selector},
                                 {"fieldSelector", options.field_selector},
-                                {"limit", paging->unpaged ? "" : std::to_string(kPageItems)},
+                                {"limit", std::to_string(paging->items)},
                                 {"continue", paging->next},
                                 // The continue token already contains the version.
                                 {"resourceVersion", paging->next.empty() ? options.resource_version : ""}});
@@ -175,12 +179,17 @@ class ApiClient::Impl : public std::enable_shared_from_this<ApiClient::Impl> {
 
   void OnListed(const std::shared_ptr<Paging>& paging, Result<Json> page) {
     if (!page.ok()) {
-      if (page.error().code != Code::kGone || paging->next.empty() || paging->unpaged)
+      if (page.error().code == Code::kExhausted && paging->items > kLeastPageItems) {
+        paging->items = std::max(paging->items / 2, kLeastPageItems);
+        return ListPage(paging);
+      }
+      if (page.error().code != Code::kGone || paging->next.empty() || paging->restarts == kMaxListRestarts)
         return paging->done(std::move(page));
-      // The server has dropped the token's version, so the list cannot be completed. List again in one page,
-      // which needs no token.
+      // The server has dropped the token's version, so the list cannot be completed. Fewer and larger pages
+      // take less time. One page for all would need a body without a limit.
+      ++paging->restarts;
+      paging->items = std::min(paging->items * 2, kMostPageItems);
       paging->next.clear();
-      paging->unpaged = true;
       paging->on_page(nullptr);
       return ListPage(paging);
     }

@@ -52,7 +52,9 @@ class ApiClient {
   using Done = std::function<void(Result<Json>)>;
   // Called for each page of a list as it arrives; the items have no apiVersion and kind, as the server sends
   // them. `done` gets the list's metadata with its resourceVersion. A null page says that the list starts
-  // again, because the server has dropped its version: discard the pages so far.
+  // again, because the server has dropped its version: discard the pages so far. Pages have 500 items, fewer
+  // where these exceed the transport's limit for a body, and more after such a restart. kGone: the server has
+  // dropped the version of several lists in a row.
   using OnPage = std::function<void(Json items)>;
 
   // `field_manager`: owner of the fields that this client writes. `on_retry` is called, on any thread, before
@@ -62,7 +64,7 @@ class ApiClient {
   ~ApiClient();
 
   void Get(const Resource& resource, const std::string& ns, const std::string& name, Done done);
-  void List(const Resource& resource, const ListOptions& options, OnPage on_page, Done done);  // pages of 500
+  void List(const Resource& resource, const ListOptions& options, OnPage on_page, Done done);
   // kMetadata halves the work for the server and for us. Objects that are not stored (reviews) need kObject.
   enum class Response { kObject, kMetadata };
   void Create(const Resource& resource, const std::string& ns, const Json& object, Done done,

@@ -219,7 +219,7 @@ struct Call {
     if (!is_stream || !Good()) {
       if (response.body.size() + text.size() > max_body_bytes)
         return BreakOff(
-            {Code::kInvalid, fmt::format("the response is larger than {} bytes", max_body_bytes)});
+            {Code::kExhausted, fmt::format("the response is larger than {} bytes", max_body_bytes)});
       response.body.append(text);
       return;
     }

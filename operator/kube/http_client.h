@@ -11,6 +11,7 @@
 // Errors, by what may have happened at the server:
 //  kUnavailable  the request did not arrive completely: any verb may be repeated
 //  kAmbiguous    the request was sent and no response came: read before deciding
+//  kExhausted    the response is larger than the transport's limit
 //  kCancelled    the request was cancelled
 // An HTTP response of any status is a value here; api_client.h turns it into an error.
 #pragma once

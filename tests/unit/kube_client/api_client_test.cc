@@ -55,6 +55,11 @@ class HandTransport final : public HttpClient {
     asked.done(std::move(response));
     return asked.request;
   }
+  HttpRequest Fail(Error error) {
+    Asked asked = Next();
+    asked.done(std::move(error));
+    return asked.request;
+  }
   bool Idle() {
     std::lock_guard lock(mutex_);
     return asked_.empty();
@@ -318,10 +323,39 @@ TEST_F(Listing, StartsAgainWhenItsTokenExpires) {
   Start({});
   http_.Reply(200, Page({1, 2}, "t1"));
   http_.Reply(410, R"({"message":"the provided continue parameter is too old","reason":"Expired"})");
-  const HttpRequest request = http_.Reply(200, Page({5, 6, 7}, "", "9"));
-  EXPECT_EQ(request.target, "/api/v1/pods");
+  HttpRequest request = http_.Reply(200, Page({5, 6, 7}, "t2", "9"));
+  EXPECT_EQ(request.target, "/api/v1/pods?limit=1000") << "never all in one page, however many there are";
+  request = http_.Reply(200, Page({8}, "", "9"));
+  EXPECT_EQ(request.target, "/api/v1/pods?limit=1000&continue=t2");
   EXPECT_EQ(result_.Get().value(), (Json{{"resourceVersion", "9"}}));
-  EXPECT_THAT(pages_, ElementsAre(Json{1, 2}, Json(nullptr), Json{5, 6, 7}));
+  EXPECT_THAT(pages_, ElementsAre(Json{1, 2}, Json(nullptr), Json{5, 6, 7}, Json{8}));
+}
+
+// The caller decides when to try again.
+TEST_F(Listing, EndsWhenItsTokensExpireAgainAndAgain) {
+  Start({});
+  for (const char* limit : {"500", "1000", "2000", "2000"}) {
+    EXPECT_EQ(http_.Reply(200, Page({1}, "t")).target, fmt::format("/api/v1/pods?limit={}", limit));
+    http_.Reply(410, R"({"message":"too old","reason":"Expired"})");
+  }
+  EXPECT_EQ(result_.Get().error().code, Code::kGone);
+}
+
+TEST_F(Listing, APageThatIsTooLargeIsReadInSmallerOnes) {
+  Start({});
+  http_.Reply(200, Page({1}, "t"));
+  http_.Fail({Code::kExhausted, "the response is larger than 10 bytes"});
+  EXPECT_EQ(http_.Reply(200, Page({2}, "")).target, "/api/v1/pods?limit=250&continue=t");
+  EXPECT_THAT(pages_, ElementsAre(Json{1}, Json{2}));
+  EXPECT_TRUE(result_.Get().ok());
+}
+
+TEST_F(Listing, AnObjectThatIsTooLargeIsAnError) {
+  Start({});
+  for (const int limit : {500, 250, 125, 62, 31, 15, 8})
+    EXPECT_EQ(http_.Fail({Code::kExhausted, "too large"}).target,
+              fmt::format("/api/v1/pods?limit={}", limit));
+  EXPECT_EQ(result_.Get().error().code, Code::kExhausted);
 }
 
 TEST_F(Listing, GoneOnTheFirstPageIsAnError) {

@@ -199,7 +199,7 @@ TEST(Transport, TooLargeResponseIsAnError) {
   auto client = Client(server.Url(), options);
   const auto answer = Ask(*client);
   ASSERT_FALSE(answer.ok());
-  EXPECT_EQ(answer.error().code, Code::kInvalid);
+  EXPECT_EQ(answer.error().code, Code::kExhausted);
 }
 
 TEST(Transport, ResendsARequestThatCouldNotBeWritten) {
