@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -368,23 +369,33 @@ std::string IsUnchanged(const Schema& field, const std::string& current, const s
   return fmt::format("has({0}) == has({1}) && (!has({0}) || {0} == {1})", current, old);
 }
 
-// Adds the rules of the root, which is the only node that has both spec and status.
+// Adds the rule of the root about changes; no other node has both spec and status. It is one rule, since the
+// API server evaluates every rule again with each status write: there, the first comparison decides it. The
+// message names the first field that may not change, which the field path of a rule cannot. The server limits
+// its cost, so it does not name all of them.
 void AddChanges(Json& out) {
   constexpr const char* kStopped =
       "(oldSelf.spec.suspend && has(oldSelf.status) && has(oldSelf.status.conditions) && "
       "oldSelf.status.conditions.exists(c, c.type == 'Suspended' && c.status == 'True'))";
+  std::string never, while_running, first_never, first_while_running;
   for (const GuardedField& field : GuardedFields()) {
     std::string rule;
     // Another rule covers an object that is missing from one of the two.
     for (const std::string& parent : field.optional_parents)
       rule += fmt::format("!has(self.{0}) || !has(oldSelf.{0}) || ", parent);
-    if (!field.never) rule += fmt::format("{} || ", kStopped);
-    rule += fmt::format("({})", IsUnchanged(*field.schema, "self." + field.path, "oldSelf." + field.path));
-    out.push_back({{"rule", std::move(rule)},
-                   {"fieldPath", "." + field.path},
-                   {"message", field.never ? kNeverChanges : kChangesWhenStopped},
-                   {"reason", kForbidden}});
+    rule += IsUnchanged(*field.schema, "self." + field.path, "oldSelf." + field.path);
+    (field.never ? never : while_running) += fmt::format(" && ({})", rule);
+    (field.never ? first_never : first_while_running) +=
+        fmt::format("!({}) ? '{}' : ", rule, field.path.substr(std::strlen("spec.")));
   }
+  out.push_back({{"rule", fmt::format("self.spec == oldSelf.spec || ({} && ({} || ({})))", never.substr(4),
+                                      kStopped, while_running.substr(4))},
+                 {"fieldPath", ".spec"},
+                 {"message", "a field cannot be changed, or only while the job is stopped"},
+                 {"messageExpression",
+                  fmt::format("!({}) ? ({}'') + ': {}' : ({}'') + ': {}'", never.substr(4), first_never,
+                              kNeverChanges, first_while_running, kChangesWhenStopped)},
+                 {"reason", kForbidden}});
 }
 
 }  // namespace

@@ -126,8 +126,9 @@ Json RootNode() {
       node = SchemaNode(field, field.name, field.name == "spec");
     }
     if (field.name != "status") continue;
-    // Without it, kstatus would take a job that the operator has not seen for a finished one.
-    node["default"] = {{"observedGeneration", -1}, {"phase", "Pending"}};
+    // kstatus would take a job without observedGeneration for a finished one. Attempt 1 is the first entry of
+    // the operator's log: it need not be written before the first pods.
+    node["default"] = {{"observedGeneration", -1}, {"phase", "Pending"}, {"attempt", 1}};
     // Only the operator writes the status, and always all of it. Who owns which of its fields would be half
     // of the stored object, and the API server would compute it with every write.
     node["x-kubernetes-map-type"] = "atomic";

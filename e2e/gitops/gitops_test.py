@@ -74,7 +74,7 @@ class GitOps(unittest.TestCase):
 
     def test_new_job(self):
         self.assertEqual(self.health(self.unseen), ("InProgress", "Progressing"))
-        self.assertEqual(self.unseen["status"], {"observedGeneration": -1, "phase": "Pending"})
+        self.assertEqual(self.unseen["status"], {"observedGeneration": -1, "phase": "Pending", "attempt": 1})
 
     def test_running_succeeded(self):
         name = self.rig.apply(job("well", replicas=2))
