@@ -13,11 +13,22 @@ namespace {
 
 Decision RefuseInvalid(const Observed& o, Time now);
 Decision Accept(const Observed& o, Time now);
+Observed Begun(const Observed& o, Time now);
+Decision DecideAccepted(const Observed& o, Time now);
 Ledger ClampFutureTimes(const Observed& o, Time now);
 
 }  // namespace
 
 Decision Decide(const Observed& o, Time now) {
+  // A new job that is to be suspended is marked so, and its first pods belong to another attempt.
+  const bool begins = NotBegun(o.status.ledger) && (!o.job.suspend || !o.pods.empty()) && o.invalid.empty() &&
+                      !o.job.deleted && !o.status.ended();
+  return begins ? DecideAccepted(Begun(o, now), now) : DecideAccepted(o, now);
+}
+
+namespace {
+
+Decision DecideAccepted(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
   if (o.job.deleted) return CleanUpDeleted(o, now);
   // A job with an invalid spec can still be suspended, since most fields can be corrected only then.
@@ -36,8 +47,6 @@ Decision Decide(const Observed& o, Time now) {
   return Converge(o, now, requeue);
 }
 
-namespace {
-
 // Leaves everything as it is until the spec changes, and reports the error once.
 Decision RefuseInvalid(const Observed& o, Time now) {
   Decision decision;
@@ -49,6 +58,29 @@ Decision RefuseInvalid(const Observed& o, Time now) {
   return decision;
 }
 
+// Completes such a ledger with what the pods and the supporting objects say. The first status write records
+// it. Until then each decision comes to the same, and the attempt, which fences the pods, is in the log.
+Observed Begun(const Observed& o, Time now) {
+  Observed begun = o;
+  Ledger& ledger = begun.status.ledger;
+  int32_t ranks = 0;
+  Time since = now;
+  for (const Pod& pod : o.pods) {
+    ranks = std::max(ranks, pod.rank + 1);
+    since = std::min(since, pod.created);
+  }
+  // Not the size that the spec asks for now, once something has another one.
+  ledger.gang_size = o.prepared && o.prepared->attempt == 1 ? o.prepared->size
+                     : ranks > 0                            ? ranks
+                                                            : o.job.Target();
+  ledger.attempt_since = since;
+  ledger.start_time = since;
+  ledger.active_since = since;
+  ledger.accounted = since;
+  ledger.time_accounting = TimeAccounting::kQueue;
+  return begun;
+}
+
 Decision Accept(const Observed& o, Time now) {
   Ledger next = o.status.ledger;
   BeginAttempt(o, next, now);
@@ -58,6 +90,10 @@ Decision Accept(const Observed& o, Time now) {
 }
 
 }  // namespace
+
+bool NotBegun(const Ledger& ledger) {
+  return ledger.attempt == 1 && ledger.attempt_since == Time{} && !ledger.suspended;
+}
 
 // ---- status writes
 

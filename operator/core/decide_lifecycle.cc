@@ -199,7 +199,7 @@ Decision Suspend(const Observed& o, Time now, Requeue& requeue) {
     return StaySuspended(o, now);
   }
   if (!ledger.stop_since) {
-    if (ledger.attempt == 0) return MarkSuspended(o, now);
+    if (ledger.attempt == 0 || NotBegun(ledger)) return MarkSuspended(o, now);
     Ledger next = ledger;
     next.stop_since = now;
     return WriteLedger(o, std::move(next), now, "stop decided",

@@ -240,12 +240,12 @@ Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
 
 // Returns when the display of a starting gang may be written; nullopt: now.
 //
-// The pods of a starting gang change every few milliseconds, and each status write costs as much as a pod.
+// The pods of a starting gang change every few milliseconds, and each status write costs more than a pod.
 // The write waits until all pods run, or until none has changed for as long as the start took so far: a slow
 // gang costs a few writes, not one per pod. A native job is written at once when it has its nodes, since it
 // takes a moment longer to start.
 std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
-  if (next.ready_since || !o.status.display.progress_at) return std::nullopt;
+  if (next.ready_since) return std::nullopt;
   if (o.job.native && next.placed && !o.status.ledger.placed) return std::nullopt;
   std::optional<Time> first;
   Time last{};

@@ -36,6 +36,9 @@ Decision WriteLedger(const Observed& observed, Ledger ledger, Time now, std::str
 // changed numbers and messages. Returns the display.
 Display Refresh(const Observed& observed, Ledger ledger, Time now, Decision& decision, Requeue& requeue);
 
+// Whether the ledger is as the API server created it: it names attempt 1 and nothing else.
+bool NotBegun(const Ledger& ledger);
+
 // Moves the ledger to the next attempt: the next pod set has new names.
 void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
 

@@ -50,6 +50,8 @@ void World::Submit(const Key& key, core::Job job, int64_t total_steps) {
   job.uid = fmt::format("job-{}", next_uid_++);
   truth.job = std::move(job);
   truth.gang.total_steps = total_steps;
+  // Where the API server creates the status, it names the first attempt.
+  if (rng_.Below(2) == 0) truth.status.ledger.attempt = 1;
   jobs_[key] = std::move(truth);
   JobChanged(key);
 }

@@ -279,6 +279,11 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
                     Holds(create->avoided_nodes, suspect.node),
                 "I16", create->name + " does not avoid " + suspect.node);
     }
+    if (const auto* prepare = std::get_if<core::PrepareGang>(&action)) {
+      const bool resized =
+          o.prepared && o.prepared->attempt == prepare->attempt && o.prepared->size != prepare->size;
+      Require(o.job.native || !resized, "I4", "the gang changes its size within an attempt");
+    }
     const auto* release = std::get_if<core::ReleaseGang>(&action);
     if (release == nullptr || o.job.native) continue;
     size_t free = 0;

@@ -236,6 +236,8 @@ const char* MutationName(Mutation mutation) {
       return "charges-for-peers";
     case Mutation::kChargesRestarts:
       return "charges-restarts";
+    case Mutation::kForgetsFirstSize:
+      return "forgets-first-size";
   }
   return "?";
 }
@@ -325,6 +327,15 @@ Decider Mutate(Mutation mutation) {
       return [](Observed o, Time now) {
         o.restarted_nodes.clear();
         for (core::Pod& pod : o.pods) pod.lost = false;
+        return core::Decide(o, now);
+      };
+    case Mutation::kForgetsFirstSize:
+      return [](Observed o, Time now) {
+        core::Ledger& ledger = o.status.ledger;
+        if (ledger.attempt == 1 && ledger.attempt_since == Time{} && !o.job.suspend) {
+          ledger.gang_size = o.job.Target();
+          ledger.attempt_since = now;
+        }
         return core::Decide(o, now);
       };
     case Mutation::kForgetsSuspects:

@@ -46,8 +46,9 @@ enum class Mutation : int {
   kForgetsSuspects,   // does not avoid suspected nodes
   kChargesForPeers,   // charges a failure without waiting for the drain
   kChargesRestarts,   // charges workers whose node started again
+  kForgetsFirstSize,  // a new job takes another size before its first status is written
 };
-inline constexpr int kMutations = 34;
+inline constexpr int kMutations = 35;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -59,6 +59,72 @@ TEST(Decide, AnInvalidSpecIsReportedOnceAndChangesNothing) {
   EXPECT_EQ(o.pods.size(), 2U);
 }
 
+// A job as the API server creates it: its status names attempt 1.
+Observed BornWorld(int32_t target) {
+  Observed o = NewWorld(target);
+  o.job.native = false;
+  o.job.min = o.job.max = target;
+  o.status.ledger.attempt = 1;
+  return o;
+}
+
+TEST(Decide, AJobThatStartsAtOnceIsWrittenOnce) {
+  Observed o = BornWorld(2);
+  int writes = 0;
+  Time now = kT0;
+  for (int i = 0; i < 20; ++i, now += milliseconds(10)) {
+    const Decision decision = Decide(o, now);
+    writes += StatusOf(decision) == nullptr ? 0 : 1;
+    Obey(o, decision, now);
+  }
+  EXPECT_EQ(writes, 1);
+  const Ledger& ledger = o.status.ledger;
+  EXPECT_EQ(ledger.attempt, 1);
+  EXPECT_EQ(ledger.gang_size, 2);
+  EXPECT_TRUE(ledger.ready_since && ledger.start_time && ledger.active_since);
+  EXPECT_EQ(o.status.display.phase, Phase::kRunning);
+}
+
+TEST(Decide, AJobWhosePodsDoNotStartIsWrittenWhenTheySettle) {
+  Observed o = BornWorld(2);
+  Time now = kT0;
+  const auto round = [&] {
+    const Decision decision = Decide(o, now);
+    Obey(o, decision, now);
+    for (Pod& pod : o.pods) {
+      pod.phase = PodPhase::kPending;
+      pod.node.clear();
+    }
+    return decision;
+  };
+  EXPECT_EQ(All<PrepareGang>(round()).size(), 1U);
+  EXPECT_EQ(All<CreatePod>(round()).size(), 2U);
+  const Decision wait = round();
+  EXPECT_TRUE(wait.actions.empty());
+  EXPECT_EQ(wait.requeue_at, kT0 + kSettlePeriod);
+  now += kSettlePeriod;
+  EXPECT_EQ(Written(round()).attempt_since, kT0) << "the time of the first pod";
+  EXPECT_EQ(o.status.display.observed_spec_generation, o.job.spec_generation);
+}
+
+TEST(Decide, AJobOfAnotherSizeBeforeItsFirstWriteBeginsAnotherAttempt) {
+  Observed o = BornWorld(4);
+  Obey(o, Decide(o, kT0), kT0);
+  o.job.replicas = o.job.min = o.job.max = 2;
+  const Ledger next = Written(Decide(o, kT0));
+  EXPECT_EQ(next.attempt, 2);
+  EXPECT_EQ(next.gang_size, 2);
+}
+
+TEST(Decide, ANewJobThatIsSuspendedHasNoPods) {
+  Observed o = BornWorld(2);
+  o.job.suspend = true;
+  EXPECT_TRUE(Written(Decide(o, kT0)).suspended);
+  Obey(o, Decide(o, kT0), kT0);
+  o.job.suspend = false;
+  EXPECT_EQ(Written(Decide(o, kT0)).attempt, 2) << "pods that a deposed leader creates are of attempt 1";
+}
+
 TEST(Decide, AJobWithAnInvalidSpecCanBeSuspendedAndCorrected) {
   Observed o = RunningWorld(2, false);
   Settle(o, kT0);
