@@ -203,9 +203,9 @@ class Helm4(Life, unittest.TestCase):
 
 class InstalledByHelm3UpgradedByHelm4(Life, unittest.TestCase):
     INSTALLED_BY, UPGRADED_BY = "helm3", "helm4"
-    test_only_some_namespaces = test_uninstall_takes_the_crd_along_when_told_so = None
-    test_what_is_wrong_is_refused_before_anything_is_made = test_helm_test_waits_for_a_job_of_two_workers = None
-    test_who_may_edit_a_namespace_may_edit_its_jobs = None
+    test_only_some_namespaces = test_uninstall_deletes_the_crd_without_keep = None
+    test_invalid_values_are_rejected_before_anything_is_created = test_helm_test_waits_for_a_job_of_two_workers = None
+    test_editors_of_a_namespace_may_edit_its_jobs = None
 
 
 if __name__ == "__main__":
