@@ -143,7 +143,7 @@ class Life:
         c.pod_exit("team-a", "mine-1-0", 1, "boom")
         c.wait(lambda: rig.status("mine", "team-a").get("attempt") == 2 and rig.running("mine", 2, "team-a"),
                "the second attempt")
-        self.assertEqual(rig.job("theirs", "team-b")["status"], {"observedGeneration": -1, "phase": "Pending"})
+        self.assertEqual(rig.job("theirs", "team-b")["status"]["observedGeneration"], -1)  # as it was created
         self.assertEqual(operator.get("health", "/readyz"), (200, "ok"))
         self.assertNotIn("watch=", operator.log)  # no watch was rejected
 
