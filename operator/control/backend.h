@@ -53,8 +53,11 @@ class View {
 //  - SetStatus: the job's revision is `if_revision`, otherwise kConflict;
 //  - CreatePod: no pod of that name exists, otherwise kAlreadyExists;
 //  - DeletePod: a pod of that name exists, otherwise kNotFound, and has that uid, otherwise kConflict;
-//  - ReleaseGang: as DeletePod for each of its pods, and the nodes have room for all of them in addition to
-//    the released pods without a node, otherwise kConflict. A pod without a gate is not an error.
+//  - ReserveRoom: the nodes have room for all of its pods in addition to all pods that have a place,
+//  otherwise
+//    kConflict;
+//  - ReleaseGang: as DeletePod for each of its pods, and all that are gated have reserved places, otherwise
+//    kConflict. A pod without a gate is not an error.
 // PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.
 //
 // A permanent refusal (quota, admission, permissions) is kForbidden and an invalid object is kInvalid, with
@@ -82,8 +85,8 @@ class Backend : public View {
 };
 
 // Returns the kind of object that the action changes, whose revision the controller must wait for. nullopt
-// for SetGang, PrepareGang and DeleteJob: the view includes their effect (Observed::order,
-// Observed::prepared) when they are acknowledged.
+// for SetGang, PrepareGang, ReserveRoom and DeleteJob: the view includes their effect (Observed::order,
+// Observed::prepared, Observed::fit) when they are acknowledged.
 std::optional<Kind> KindOf(const core::Action& action);
 
 }  // namespace ringmaster::control

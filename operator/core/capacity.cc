@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -15,6 +17,8 @@ namespace ringmaster::core {
 namespace {
 
 constexpr const char* kPods = "pods";  // every pod takes one
+constexpr size_t kMinChanges = 1024;
+constexpr size_t kMaxIndexes = 2048;  // 4 bytes per node each
 
 bool Extended(const std::string& resource) { return resource.find('/') != std::string::npos; }
 
@@ -33,13 +37,8 @@ size_t Capacity::IndexOf(const std::string& resource) {
 
 Capacity::Amounts Capacity::ToAmounts(const Resources& resources) {
   for (const auto& [name, amount] : resources) IndexOf(name);
-  return Lookup(resources);
-}
-
-Capacity::Amounts Capacity::Lookup(const Resources& resources) const {
   Amounts amounts(names_.size(), 0);
-  for (const auto& [name, amount] : resources)
-    if (auto it = names_.find(name); it != names_.end()) amounts[it->second] = amount;
+  for (const auto& [name, amount] : resources) amounts[names_.at(name)] = amount;
   return amounts;
 }
 
@@ -48,11 +47,6 @@ Capacity::Amounts Capacity::AmountsOfPod(const Resources& requests) {
   Amounts amounts = ToAmounts(requests);
   amounts[pods] = 1;
   return amounts;
-}
-
-void Capacity::Add(Amounts& to, const Amounts& amounts, int64_t sign) {
-  if (to.size() < amounts.size()) to.resize(amounts.size(), 0);
-  for (size_t i = 0; i < amounts.size(); ++i) to[i] += sign * amounts[i];
 }
 
 const Capacity::Amounts* Capacity::Hold(Amounts amounts) {
@@ -67,113 +61,248 @@ void Capacity::Drop(const Amounts* amounts) {
   if (--kind->second == 0) kinds_.erase(kind);
 }
 
-int32_t Capacity::PodsThatFit(const Node& node, const Amounts& requests) const {
+// ---- nodes, and what fits on them
+
+Capacity::NodeId Capacity::IdOf(const std::string& node) {
+  const auto [it, added] = ids_.try_emplace(node, 0);
+  if (!added) return it->second;
+  if (unused_.empty()) {
+    it->second = static_cast<NodeId>(nodes_.size());
+    nodes_.emplace_back();
+  } else {
+    it->second = unused_.back();
+    unused_.pop_back();
+  }
+  nodes_[it->second].name = node;
+  return it->second;
+}
+
+void Capacity::Use(NodeId id, const Amounts& amounts, int64_t sign) {
+  Amounts& used = nodes_[id].used;
+  if (used.size() < amounts.size()) used.resize(amounts.size(), 0);
+  for (size_t i = 0; i < amounts.size(); ++i) used[i] += sign * amounts[i];
+  Changed(id, false);
+}
+
+void Capacity::Changed(NodeId id, bool facts) {
+  // An index that has missed more changes than there are nodes is computed again.
+  if (changes_.size() > std::max<size_t>(kMinChanges, 2 * nodes_.size())) {
+    const size_t dropped = changes_.size() / 2;
+    changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(dropped));
+    first_change_ += dropped;
+  }
+  changes_.emplace_back(id, facts);
+}
+
+Capacity::Index& Capacity::IndexFor(const Shape& shape) {
+  const auto [it, added] = indexes_.try_emplace(shape.get());
+  Index& index = it->second;
+  index.used = ++uses_;
+  if (added) {
+    index.shape = shape;
+    const Amounts requests = AmountsOfPod(shape->requests);
+    for (size_t i = 0; i < requests.size(); ++i)
+      if (requests[i] > 0) index.requests.emplace_back(i, requests[i]);
+    if (indexes_.size() > kMaxIndexes)
+      indexes_.erase(std::min_element(indexes_.begin(), indexes_.end(), [](const auto& a, const auto& b) {
+        return a.second.used < b.second.used;
+      }));
+  }
+  const uint64_t end = first_change_ + changes_.size();
+  if (added || index.seen < first_change_) {
+    for (NodeId id = 0; id < nodes_.size(); ++id) Update(index, id, true);
+  } else {
+    for (uint64_t i = index.seen; i < end; ++i) {
+      const auto [id, facts] = changes_[i - first_change_];
+      Update(index, id, facts);
+    }
+  }
+  index.seen = end;
+  return index;
+}
+
+// Returns how many pods the node has room for.
+int32_t Capacity::Count(const Index& index, const Node& node) const {
   int64_t pods = std::numeric_limits<int32_t>::max();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests[i] <= 0) continue;
+  for (const auto& [i, amount] : index.requests) {
     const int64_t free = At(node.allocatable, i) - At(node.used, i);
-    pods = std::min(pods, std::max<int64_t>(free, 0) / requests[i]);
+    pods = std::min(pods, std::max<int64_t>(free, 0) / amount);
   }
   return static_cast<int32_t>(pods);
+}
+
+// Applies a change of a node to the index. `facts`: not only its use may have changed.
+void Capacity::Update(Index& index, NodeId id, bool facts) const {
+  const Node& node = nodes_[id];
+  const std::string& key = index.shape->topology_key;
+  if (index.fits.size() < nodes_.size()) {
+    index.fits.resize(nodes_.size(), kAbsent);
+    if (!key.empty()) index.domain_of.resize(nodes_.size(), nullptr);
+  }
+  const int32_t before = index.fits[id];
+  int32_t after = kAbsent;
+  if (node.facts) {
+    // Without a change of the facts, a node stays matched or not. Readiness is one of the facts.
+    const bool matches = facts || before == kAbsent ? Matches(*index.shape, *node.facts) : before >= 0;
+    after = !node.facts->ready ? kNotReady : matches ? Count(index, node) : kUnmatched;
+  }
+  const auto add = [&](int32_t fits, int32_t sign) {
+    if (fits == 0) index.full += sign;
+    if (fits == kUnmatched) index.unmatched += sign;
+    if (fits == kNotReady) index.not_ready += sign;
+    if (fits <= 0) return;
+    Domain& domain = key.empty() ? index.domains[""] : *index.domain_of[id];
+    domain.pods += int64_t{sign} * fits;
+    domain.nodes += sign;
+    if (fits > 1) domain.several += sign;
+  };
+  add(before, -1);
+  if (!key.empty() && after >= 0 && (facts || index.domain_of[id] == nullptr))
+    index.domain_of[id] = &index.domains[node.facts->labels.at(key)];
+  index.fits[id] = after;
+  add(after, +1);
 }
 
 // ---- observations
 
 void Capacity::SetNode(NodeFacts facts) {
-  Node& node = nodes_[facts.name];
+  const NodeId id = IdOf(facts.name);
+  Node& node = nodes_[id];
   node.allocatable = ToAmounts(facts.allocatable);
-  const std::string name = facts.name;
   node.facts = std::move(facts);
+  Changed(id, true);
   PlaceAgain({node.expected.begin(), node.expected.end()});
-  PlaceWaitingOn(name);
+  PlaceWaitingOn(id);
 }
 
 void Capacity::RemoveNode(const std::string& name) {
-  auto it = nodes_.find(name);
-  if (it == nodes_.end()) return;
-  it->second.facts.reset();
-  it->second.allocatable.clear();
-  PlaceAgain({it->second.expected.begin(), it->second.expected.end()});
-  const Amounts& used = it->second.used;
-  if (std::all_of(used.begin(), used.end(), [](int64_t amount) { return amount == 0; })) nodes_.erase(it);
+  const auto it = ids_.find(name);
+  if (it == ids_.end()) return;
+  const NodeId id = it->second;
+  Node& node = nodes_[id];
+  node.facts.reset();
+  node.allocatable.clear();
+  Changed(id, true);
+  PlaceAgain({node.expected.begin(), node.expected.end()});
+  ForgetIfUnused(id);
 }
 
-void Capacity::SetPod(const std::string& uid, const Resources& requests, const std::string& node) {
-  auto it = pods_.find(uid);
-  if (it != pods_.end() && it->second.shape == nullptr && it->second.at->first == node) return;
-  RemovePod(uid);
-  Nodes::value_type& place = *nodes_.try_emplace(node).first;
+void Capacity::ForgetIfUnused(NodeId id) {
+  Node& node = nodes_[id];
+  if (node.facts) return;
+  if (std::any_of(node.used.begin(), node.used.end(), [](int64_t amount) { return amount != 0; })) return;
+  ids_.erase(node.name);
+  node = {};
+  unused_.push_back(id);
+}
+
+void Capacity::SetPod(const std::string& name, const Resources& requests, const std::string& node) {
+  const NodeId id = IdOf(node);
+  const auto it = pods_.find(name);
+  if (it != pods_.end() && it->second.shape == nullptr && it->second.at == id) return;
+  RemovePod(name);
   Pod pod;
   pod.requests = Hold(AmountsOfPod(requests));
-  pod.at = &place;
-  Add(place.second.used, *pod.requests, +1);
-  pods_.emplace(uid, std::move(pod));
-  MoveExpectedPods(place.second);
+  pod.at = id;
+  Use(id, *pod.requests, +1);
+  pods_.emplace(name, std::move(pod));
+  MoveExpectedPods(id);
 }
 
-void Capacity::ExpectPod(const std::string& uid, const Shape& shape) {
-  auto [it, added] = pods_.try_emplace(uid);
-  if (!added) return;
-  it->second.requests = Hold(AmountsOfPod(shape->requests));
-  it->second.shape = shape;
-  Place(uid, it->second);
+void Capacity::ExpectPod(const std::string& name, const Shape& shape) {
+  if (const auto known = pods_.find(name); known != pods_.end() && known->second.shape == nullptr)
+    RemovePod(name);  // a bound pod of the same name was replaced
+  const auto [it, added] = pods_.try_emplace(name);
+  Pod& pod = it->second;
+  pod.reserved = false;
+  if (!added) return Reshape(name, pod, shape);
+  SetShape(pod, shape);
+  Place(name, pod);
 }
 
-void Capacity::RemovePod(const std::string& uid) {
-  auto it = pods_.find(uid);
+void Capacity::SetShape(Pod& pod, const Shape& shape) {
+  if (pod.requests != nullptr) Drop(pod.requests);
+  pod.requests = Hold(AmountsOfPod(shape->requests));
+  pod.shape = shape;
+}
+
+// Admission, or an exclusion since the reservation, may have changed what the pod needs.
+void Capacity::Reshape(const std::string& name, Pod& pod, const Shape& shape) {
+  if (pod.shape == shape || *pod.shape == *shape) return;
+  Unplace(name, pod);
+  SetShape(pod, shape);
+  Place(name, pod);
+}
+
+void Capacity::SetGated(const std::string& name, const Shape& shape) {
+  const auto it = pods_.find(name);
   if (it == pods_.end()) return;
-  const Nodes::value_type* place = it->second.at;
-  Unplace(uid, it->second);
-  unplaced_.erase(uid);
+  if (it->second.reserved)
+    Reshape(name, it->second, shape);
+  else
+    RemovePod(name);
+}
+
+void Capacity::RemovePod(const std::string& name) {
+  const auto it = pods_.find(name);
+  if (it == pods_.end()) return;
+  const NodeId at = it->second.at;
+  Unplace(name, it->second);
   Drop(it->second.requests);
   pods_.erase(it);
-  if (place != nullptr) PlaceWaitingOn(place->first);
+  if (at == kNoNode) return;
+  PlaceWaitingOn(at);
+  ForgetIfUnused(at);
 }
 
-void Capacity::SetGated(const std::string& uid) {
-  auto it = pods_.find(uid);
-  if (it != pods_.end() && !it->second.reserved) RemovePod(uid);
+void Capacity::Unreserve(const std::string& name) {
+  const auto it = pods_.find(name);
+  if (it != pods_.end() && it->second.reserved) RemovePod(name);
 }
 
-void Capacity::Unreserve(const std::string& uid) {
-  auto it = pods_.find(uid);
-  if (it != pods_.end() && it->second.reserved) RemovePod(uid);
+Capacity::Shape Capacity::ReservedFor(const std::string& name) const {
+  const auto it = pods_.find(name);
+  const bool has = it != pods_.end() && it->second.reserved && it->second.at != kNoNode;
+  return has ? it->second.shape : nullptr;
 }
 
-// ---- expected pods
+// ---- expected and reserved pods
 
-void Capacity::Unplace(const std::string& uid, Pod& pod) {
-  if (pod.at == nullptr) return;
-  Node& node = pod.at->second;
-  Add(node.used, *pod.requests, -1);
-  node.expected.erase(uid);
-  pod.at = nullptr;
+void Capacity::PutAt(NodeId id, const std::string& name, Pod& pod) {
+  pod.at = id;
+  nodes_[id].expected.insert(name);
+  Use(id, *pod.requests, +1);
 }
 
-bool Capacity::PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod) {
-  Node& node = place.second;
-  if (!node.facts || !node.facts->ready || PodsThatFit(node, *pod.requests) < 1) return false;
-  if (!Matches(*pod.shape, *node.facts)) return false;
-  pod.at = &place;
-  Add(node.used, *pod.requests, +1);
-  node.expected.insert(uid);
-  unplaced_.erase(uid);
-  return true;
+void Capacity::Unplace(const std::string& name, Pod& pod) {
+  if (pod.at == kNoNode) {
+    const auto it = unplaced_.find(pod.shape);
+    if (it != unplaced_.end() && it->second.erase(name) > 0 && it->second.empty()) unplaced_.erase(it);
+    return;
+  }
+  nodes_[pod.at].expected.erase(name);
+  Use(pod.at, *pod.requests, -1);
+  pod.at = kNoNode;
 }
 
-void Capacity::Place(const std::string& uid, Pod& pod) {
-  for (Nodes::value_type& place : nodes_)
-    if (PlaceOn(place, uid, pod)) return;
-  unplaced_.insert(uid);
+void Capacity::Place(const std::string& name, Pod& pod) {
+  const Index& index = IndexFor(pod.shape);
+  const auto found =
+      std::find_if(index.fits.begin(), index.fits.end(), [](int32_t fits) { return fits > 0; });
+  if (found == index.fits.end())
+    unplaced_[pod.shape].insert(name);
+  else
+    PutAt(static_cast<NodeId>(found - index.fits.begin()), name, pod);
 }
 
-void Capacity::PlaceAgain(const std::vector<std::string>& uids) {
-  for (const std::string& uid : uids) Unplace(uid, pods_.at(uid));
-  for (const std::string& uid : uids) Place(uid, pods_.at(uid));
+void Capacity::PlaceAgain(const std::vector<std::string>& pods) {
+  for (const std::string& name : pods) Unplace(name, pods_.at(name));
+  for (const std::string& name : pods) Place(name, pods_.at(name));
 }
 
 // Moves expected pods to other nodes until the bound pods fit: one of them was expected elsewhere.
-void Capacity::MoveExpectedPods(Node& node) {
+void Capacity::MoveExpectedPods(NodeId id) {
+  const Node& node = nodes_[id];
   if (!node.facts) return;
   const auto crowded = [&] {
     for (size_t i = 0; i < node.used.size(); ++i)
@@ -181,97 +310,83 @@ void Capacity::MoveExpectedPods(Node& node) {
     return false;
   };
   std::vector<std::string> moved;
-  while (crowded() && !node.expected.empty()) {
+  while (!node.expected.empty() && crowded()) {
     moved.push_back(*node.expected.begin());
     Unplace(moved.back(), pods_.at(moved.back()));
   }
-  for (const std::string& uid : moved) Place(uid, pods_.at(uid));
+  for (const std::string& name : moved) Place(name, pods_.at(name));
 }
 
 // Places waiting pods on a node that may have room again.
-void Capacity::PlaceWaitingOn(const std::string& name) {
-  auto node = nodes_.find(name);
-  if (unplaced_.empty() || node == nodes_.end()) return;
-  const std::vector<std::string> waiting(unplaced_.begin(), unplaced_.end());
-  for (const std::string& uid : waiting) PlaceOn(*node, uid, pods_.at(uid));
+void Capacity::PlaceWaitingOn(NodeId id) {
+  for (auto it = unplaced_.begin(); it != unplaced_.end();) {
+    auto& [shape, waiting] = *it;
+    while (!waiting.empty() && IndexFor(shape).fits[id] > 0) {
+      const std::string name = *waiting.begin();
+      waiting.erase(waiting.begin());
+      PutAt(id, name, pods_.at(name));
+    }
+    it = waiting.empty() ? unplaced_.erase(it) : std::next(it);
+  }
 }
 
-bool Capacity::Reserve(const std::vector<std::string>& uids, const Shape& shape,
-                       const std::vector<std::string>& peer_nodes) {
+bool Capacity::Reserve(const std::vector<std::string>& pods, const Shape& shape,
+                       const std::vector<std::string>& peers) {
   std::vector<std::string> fresh;
-  for (const std::string& uid : uids)
-    if (!pods_.contains(uid)) fresh.push_back(uid);
-  const auto count = static_cast<int32_t>(fresh.size());
-  Room room = RoomFor(*shape, count, peer_nodes);
-  if (room.total < count) return false;
-  const Amounts amounts = AmountsOfPod(shape->requests);
-  auto next = room.nodes.begin();
-  for (const std::string& uid : fresh) {
-    while (next->second == 0) ++next;
-    next->second -= 1;
-    Nodes::value_type& place = *nodes_.find(next->first);
-    const Amounts* requests = Hold(amounts);
-    Add(place.second.used, *requests, +1);
-    place.second.expected.insert(uid);
-    pods_[uid] = {requests, &place, shape, true};
+  std::vector<std::string> all_peers = peers;
+  for (const std::string& name : pods) {
+    const auto it = pods_.find(name);
+    if (it != pods_.end() && it->second.at != kNoNode)
+      all_peers.push_back(name);
+    else if (it == pods_.end() || it->second.reserved)
+      fresh.push_back(name);
+    else
+      return false;  // the scheduler looks for its place
+  }
+  if (fresh.empty()) return true;
+  const Index& index = IndexFor(shape);
+  const Domain* domain = BestDomain(index, all_peers);
+  if (domain == nullptr || domain->pods < static_cast<int64_t>(fresh.size())) return false;
+  // `index` stays as it is meanwhile: it is brought up to date by its next use only.
+  auto next = fresh.begin();
+  for (NodeId id = 0; id < index.fits.size() && next != fresh.end(); ++id) {
+    if (index.fits[id] <= 0) continue;
+    if (!index.domain_of.empty() && index.domain_of[id] != domain) continue;
+    for (int32_t left = index.fits[id]; left > 0 && next != fresh.end(); --left, ++next) {
+      Unreserve(*next);  // its place was lost
+      Pod& pod = pods_[*next];
+      SetShape(pod, shape);
+      pod.reserved = true;
+      PutAt(id, *next, pod);
+    }
   }
   return true;
 }
 
 // ---- queries
 
-Capacity::Room Capacity::RoomFor(const PodShape& shape, int32_t count,
-                                 const std::vector<std::string>& peer_nodes) const {
-  Amounts requests = Lookup(shape.requests);
-  if (auto it = names_.find(kPods); it != names_.end()) requests[it->second] = 1;
-  // No node offers a resource that no node and no pod has ever named.
-  const bool offered = std::all_of(shape.requests.begin(), shape.requests.end(), [&](const auto& item) {
-    return item.second <= 0 || names_.contains(item.first);
-  });
-  std::optional<std::string> domain;
-  if (!shape.topology_key.empty()) {
-    for (const std::string& name : peer_nodes) {
-      const auto it = nodes_.find(name);
-      if (it == nodes_.end() || !it->second.facts) continue;
-      const auto label = it->second.facts->labels.find(shape.topology_key);
-      if (label != it->second.facts->labels.end()) domain = label->second;
+const Capacity::Domain* Capacity::BestDomain(const Index& index,
+                                             const std::vector<std::string>& peers) const {
+  if (!index.domain_of.empty()) {
+    for (const std::string& name : peers) {
+      const auto pod = pods_.find(name);
+      if (pod == pods_.end() || pod->second.at == kNoNode || !nodes_[pod->second.at].facts) continue;
+      const auto& labels = nodes_[pod->second.at].facts->labels;
+      const auto label = labels.find(index.shape->topology_key);
+      if (label == labels.end()) continue;
+      const auto domain = index.domains.find(label->second);
+      return domain == index.domains.end() ? nullptr : &domain->second;
     }
   }
-  Room all;
-  std::map<std::string, Room> domains;  // by value of the topology key
-  for (const auto& [name, node] : nodes_) {
-    if (!node.facts) continue;
-    if (!node.facts->ready) {
-      all.not_ready += 1;
-      continue;
-    }
-    if (!Matches(shape, *node.facts)) {
-      all.unmatched += 1;
-      continue;
-    }
-    const int32_t pods = offered ? std::min(PodsThatFit(node, requests), count) : 0;
-    if (pods == 0) {
-      all.full += 1;
-      continue;
-    }
-    std::string value;
-    if (!shape.topology_key.empty()) value = node.facts->labels.at(shape.topology_key);
-    if (domain && value != *domain) continue;
-    Room& room = domains[value];
-    room.nodes.emplace_back(name, pods);
-    room.total += std::min(pods, count - room.total);
-  }
-  Room best;
-  for (auto& [value, room] : domains)
-    if (room.total > best.total) best = std::move(room);
-  best.not_ready = all.not_ready;
-  best.unmatched = all.unmatched;
-  best.full = all.full;
+  const Domain* best = nullptr;
+  for (const auto& [value, domain] : index.domains)
+    if (domain.pods > (best == nullptr ? 0 : best->pods)) best = &domain;
   return best;
 }
 
-std::string Capacity::Missing(const PodShape& shape, int32_t count, const Room& room) const {
+std::string Capacity::Missing(const Index& index, const Domain& domain, int32_t count) const {
   // Name the scarce resources, accelerators and networks, rather than those that every node has.
+  const PodShape& shape = *index.shape;
   std::string wanted;
   for (const bool extended : {true, false}) {
     if (!wanted.empty()) break;
@@ -281,26 +396,33 @@ std::string Capacity::Missing(const PodShape& shape, int32_t count, const Room& 
     }
   }
   if (wanted.empty()) wanted = "a pod slot";
-  const bool one_each =
-      std::all_of(room.nodes.begin(), room.nodes.end(), [](const auto& node) { return node.second == 1; });
-  std::string text =
-      one_each ? fmt::format("needs {} on {} nodes; {} {} room", wanted, count, room.nodes.size(),
-                             room.nodes.size() == 1 ? "node has" : "nodes have")
-               : fmt::format("needs {} for each of {} pods; there is room for {}", wanted, count, room.total);
+  const bool one_each = domain.several == 0 || count == 1;
+  std::string text = one_each ? fmt::format("needs {} on {} nodes; {} {} room", wanted, count, domain.nodes,
+                                            domain.nodes == 1 ? "node has" : "nodes have")
+                              : fmt::format("needs {} for each of {} pods; there is room for {}", wanted,
+                                            count, domain.pods);
   if (!shape.topology_key.empty()) text += fmt::format(" within one {}", shape.topology_key);
   std::vector<std::string> others;
-  if (room.full > 0) others.push_back(fmt::format("{} full", room.full));
-  if (room.unmatched > 0)
-    others.push_back(fmt::format("{} kept out by taints, selectors or exclusion", room.unmatched));
-  if (room.not_ready > 0) others.push_back(fmt::format("{} not ready", room.not_ready));
+  if (index.full > 0) others.push_back(fmt::format("{} full", index.full));
+  if (index.unmatched > 0)
+    others.push_back(fmt::format("{} kept out by taints, selectors or exclusion", index.unmatched));
+  if (index.not_ready > 0) others.push_back(fmt::format("{} not ready", index.not_ready));
   if (!others.empty()) text += fmt::format(" (other nodes: {})", fmt::join(others, ", "));
   return text;
 }
 
-Fit Capacity::FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes) const {
-  const Room room = RoomFor(shape, count, peer_nodes);
-  if (room.total >= count) return {count, ""};
-  return {room.total, Missing(shape, count, room)};
+int32_t Capacity::RoomFor(const Shape& shape, int32_t count, const std::vector<std::string>& peers) {
+  const Domain* domain = BestDomain(IndexFor(shape), peers);
+  return domain == nullptr ? 0 : static_cast<int32_t>(std::min<int64_t>(domain->pods, count));
+}
+
+Fit Capacity::FitOf(const Shape& shape, int32_t count, const std::vector<std::string>& peers) {
+  const Index& index = IndexFor(shape);
+  const Domain* domain = BestDomain(index, peers);
+  const Domain none;
+  const Domain& room = domain == nullptr ? none : *domain;
+  if (room.pods >= count) return {count, "", {}};
+  return {static_cast<int32_t>(room.pods), Missing(index, room, count), {}};
 }
 
 // ---- the scheduler's filters that look at a node alone

@@ -6,13 +6,19 @@
 // taints, node selectors, required node affinity, one topology key. A backend feeds it from its view. Pure
 // arithmetic, no clock. Not thread-safe.
 //
-// A pod that was released and has no node yet is *expected*: it occupies a place on some node until it is
-// observed as bound or gone, so that two gangs are never released into the same room. When a pod is bound to
-// another node than expected, the expected pods that it displaces get other places.
+// A gang *reserves* the places of its pods by name before the pods are created. A pod that the scheduler may
+// see and that has no node yet is *expected*: it keeps its place, on some node, until it is observed as bound
+// or gone. So two gangs never get the same room. When a pod is bound to another node than expected, the pods
+// that it displaces get other places. Reservations exist only in this process; the next one reserves again
+// for the pods that are not bound.
 //
 // The answer is exact for the identical pods of a gang. It does not consider priorities and preemption,
 // unscheduled pods of other owners, inter-pod affinity, zonal volumes and scheduler plug-ins. A gang that is
 // released by mistake is withdrawn after its timeout like any other that finds no nodes.
+//
+// For each shape in use, Capacity keeps how many such pods fit on each node, and brings it up to date with
+// the nodes that have changed since. An answer costs as much as there were changes, not as there are nodes.
+// Pods are named NAMESPACE/NAME. Pass equal shapes as the same object.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +27,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "operator/core/model.h"
@@ -34,12 +42,14 @@ struct Taint {
   std::string key;
   std::string value;
   std::string effect;  // NoSchedule | NoExecute | PreferNoSchedule
+  auto operator<=>(const Taint&) const = default;
 };
 struct Toleration {
   std::string key;  // empty: every key
   bool exists = false;
   std::string value;
   std::string effect;  // empty: every effect
+  auto operator<=>(const Toleration&) const = default;
 };
 
 struct NodeFacts {
@@ -49,6 +59,7 @@ struct NodeFacts {
   std::vector<Taint> taints;
   bool ready = true;
   bool unschedulable = false;
+  bool operator==(const NodeFacts&) const = default;
 };
 
 // One requirement of a node selector term. The key "metadata.name" means the node's name.
@@ -57,6 +68,7 @@ struct Requirement {
   std::string key;
   Op op = Op::kIn;
   std::vector<std::string> values;
+  auto operator<=>(const Requirement&) const = default;
 };
 
 // What the scheduler needs to know about a pod.
@@ -66,6 +78,7 @@ struct PodShape {
   std::map<std::string, std::string> node_selector;
   std::vector<std::vector<Requirement>> affinity;  // one term must match completely; empty: no constraint
   std::string topology_key;  // all pods of the gang need nodes with the same value of this label
+  auto operator<=>(const PodShape&) const = default;
 };
 
 // Whether the node passes the pod's filters, apart from its free capacity.
@@ -78,80 +91,117 @@ class Capacity {
   Capacity() = default;
   Capacity(Capacity&&) = default;
   Capacity& operator=(Capacity&&) = default;
-  Capacity(const Capacity&) = delete;  // pods_ points into nodes_
+  Capacity(const Capacity&) = delete;  // pods_ points into kinds_
+  Capacity& operator=(const Capacity&) = delete;
 
   void SetNode(NodeFacts node);
   void RemoveNode(const std::string& name);
 
-  // Records a pod that is bound to a node, of any owner. An expected pod is no longer expected.
-  void SetPod(const std::string& uid, const Resources& requests, const std::string& node);
-  // Records a released pod without a node. Does nothing for a known pod.
-  void ExpectPod(const std::string& uid, const Shape& shape);
-  void RemovePod(const std::string& uid);  // the pod is gone or has ended
-  // Records that the view shows the pod gated. A reserved pod keeps its place: the view may not include its
-  // release yet.
-  void SetGated(const std::string& uid);
+  // Records a pod that is bound to a node, of any owner.
+  void SetPod(const std::string& pod, const Resources& requests, const std::string& node);
+  // Records a pod without a gate and without a node. It keeps its reserved place.
+  void ExpectPod(const std::string& pod, const Shape& shape);
+  // Records a pod with the operator's gate. It takes a place only if one is reserved for it.
+  void SetGated(const std::string& pod, const Shape& shape);
+  void RemovePod(const std::string& pod);  // the pod is gone or has ended
 
-  // Makes all of these pods expected and returns true, or changes nothing and returns false when there is no
-  // room for all. `peer_nodes`: the nodes of the gang's other pods, for the topology key.
-  bool Reserve(const std::vector<std::string>& uids, const Shape& shape,
-               const std::vector<std::string>& peer_nodes = {});
+  // Reserves places for those of the pods that have none, or changes nothing and returns false when there is
+  // no room for all. `peers`: the gang's other pods; with a topology key, the places must be in their domain.
+  bool Reserve(const std::vector<std::string>& pods, const Shape& shape,
+               const std::vector<std::string>& peers = {});
+  // Gives up the reserved place of a pod that is not created, or gated.
+  void Unreserve(const std::string& pod);
+  // Returns the shape for which the pod has a reserved place. nullptr: none is reserved, or its node is lost.
+  Shape ReservedFor(const std::string& pod) const;
 
-  // Undoes Reserve: the release definitely failed, or a live read shows the pod still gated.
-  void Unreserve(const std::string& uid);
-
-  // Returns how many of `count` more pods the nodes have room for, and what is missing for the others.
-  Fit FitOf(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes = {}) const;
+  // Returns for how many of `count` more pods the nodes have room.
+  int32_t RoomFor(const Shape& shape, int32_t count, const std::vector<std::string>& peers = {});
+  // As RoomFor, with what is missing for the others.
+  Fit FitOf(const Shape& shape, int32_t count, const std::vector<std::string>& peers = {});
 
  private:
   using Amounts = std::vector<int64_t>;  // indexed by names_
+  using NodeId = uint32_t;               // index in nodes_
+  static constexpr NodeId kNoNode = UINT32_MAX;
 
   struct Node {
+    std::string name;
     std::optional<NodeFacts> facts;  // unset: only its pods are known so far
     Amounts allocatable;
     Amounts used;
-    std::set<std::string> expected;  // uids
+    std::set<std::string> expected;  // pods
   };
-  using Nodes = std::map<std::string, Node>;
   struct Pod {
     const Amounts* requests = nullptr;  // points into kinds_
-    Nodes::value_type* at = nullptr;    // nullptr: expected, and no node has room for it
-    Shape shape;                        // set for an expected pod
-    bool reserved = false;
+    NodeId at = kNoNode;                // kNoNode: expected, and no node has room for it
+    Shape shape;                        // set unless it is bound
+    bool reserved = false;              // not visible to the scheduler yet
   };
-  struct Room {
-    std::vector<std::pair<std::string, int32_t>> nodes;  // nodes with room for at least one pod
-    int32_t total = 0;
-    int32_t not_ready = 0;
-    int32_t unmatched = 0;
+  // The room for one shape within one value of its topology key, or in the whole cluster.
+  struct Domain {
+    int64_t pods = 0;
+    int32_t nodes = 0;    // with room for at least one
+    int32_t several = 0;  // of these, with room for more than one
+  };
+  // How many pods of one shape fit on each node.
+  struct Index {
+    Shape shape;
+    std::vector<std::pair<size_t, int64_t>> requests;  // by index in names_
+    uint64_t seen = 0;                                 // changes that are applied; see changes_
+    uint64_t used = 0;                                 // the last use
+    std::vector<int32_t> fits;       // by NodeId; a number of pods or one of the values below
+    std::vector<Domain*> domain_of;  // by NodeId; only with a topology key
+    std::map<std::string, Domain> domains;
     int32_t full = 0;
+    int32_t unmatched = 0;
+    int32_t not_ready = 0;
   };
+  static constexpr int32_t kAbsent = -1;
+  static constexpr int32_t kNotReady = -2;
+  static constexpr int32_t kUnmatched = -3;
 
   size_t IndexOf(const std::string& resource);
   Amounts ToAmounts(const Resources& resources);
   Amounts AmountsOfPod(const Resources& requests);
-  Amounts Lookup(const Resources& resources) const;
   static int64_t At(const Amounts& amounts, size_t index) {
     return index < amounts.size() ? amounts[index] : 0;
   }
-  static void Add(Amounts& to, const Amounts& amounts, int64_t sign);
   const Amounts* Hold(Amounts amounts);
   void Drop(const Amounts* amounts);
-  int32_t PodsThatFit(const Node& node, const Amounts& requests) const;
-  Room RoomFor(const PodShape& shape, int32_t count, const std::vector<std::string>& peer_nodes) const;
-  std::string Missing(const PodShape& shape, int32_t count, const Room& room) const;
-  void Place(const std::string& uid, Pod& pod);
-  void Unplace(const std::string& uid, Pod& pod);
-  void PlaceAgain(const std::vector<std::string>& uids);
-  void MoveExpectedPods(Node& node);
-  void PlaceWaitingOn(const std::string& node);
-  bool PlaceOn(Nodes::value_type& place, const std::string& uid, Pod& pod);
+
+  NodeId IdOf(const std::string& node);
+  void Use(NodeId id, const Amounts& amounts, int64_t sign);
+  void Changed(NodeId id, bool facts);
+  Index& IndexFor(const Shape& shape);
+  void Update(Index& index, NodeId id, bool facts) const;
+  int32_t Count(const Index& index, const Node& node) const;
+  // Returns the domain with the most room, or that of the peers; nullptr: none has room.
+  const Domain* BestDomain(const Index& index, const std::vector<std::string>& peers) const;
+  std::string Missing(const Index& index, const Domain& domain, int32_t count) const;
+
+  void SetShape(Pod& pod, const Shape& shape);
+  void Reshape(const std::string& name, Pod& pod, const Shape& shape);
+  void PutAt(NodeId id, const std::string& name, Pod& pod);
+  void Place(const std::string& name, Pod& pod);
+  void Unplace(const std::string& name, Pod& pod);
+  void PlaceAgain(const std::vector<std::string>& pods);
+  void MoveExpectedPods(NodeId id);
+  void PlaceWaitingOn(NodeId id);
+  void ForgetIfUnused(NodeId id);
 
   std::map<std::string, size_t> names_;
   std::map<Amounts, int64_t> kinds_;  // distinct requests, and how many pods share each
-  Nodes nodes_;
-  std::map<std::string, Pod> pods_;  // by uid
-  std::set<std::string> unplaced_;   // expected pods that no node has room for
+  std::vector<Node> nodes_;
+  std::map<std::string, NodeId> ids_;  // by name
+  std::vector<NodeId> unused_;
+  std::unordered_map<std::string, Pod> pods_;
+  std::map<Shape, std::set<std::string>> unplaced_;  // expected pods that no node has room for
+
+  // The changed nodes in order, with whether more than their use changed. The first has number first_change_.
+  std::vector<std::pair<NodeId, bool>> changes_;
+  uint64_t first_change_ = 0;
+  std::unordered_map<const PodShape*, Index> indexes_;
+  uint64_t uses_ = 0;
 };
 
 }  // namespace ringmaster::core

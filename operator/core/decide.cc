@@ -13,7 +13,6 @@ namespace {
 
 Decision RefuseInvalid(const Observed& o, Time now);
 Decision Accept(const Observed& o, Time now);
-Observed Begun(const Observed& o, Time now);
 Decision DecideAccepted(const Observed& o, Time now);
 Ledger ClampFutureTimes(const Observed& o, Time now);
 
@@ -58,7 +57,17 @@ Decision RefuseInvalid(const Observed& o, Time now) {
   return decision;
 }
 
-// Completes such a ledger with what the pods and the supporting objects say. The first status write records
+Decision Accept(const Observed& o, Time now) {
+  Ledger next = o.status.ledger;
+  BeginAttempt(o, next, now);
+  next.start_time = now;
+  next.active_since = now;
+  return WriteLedger(o, std::move(next), now, "accepted");
+}
+
+}  // namespace
+
+// Completes the ledger with what the pods and the supporting objects say. The first status write records
 // it. Until then each decision comes to the same, and the attempt, which fences the pods, is in the log.
 Observed Begun(const Observed& o, Time now) {
   Observed begun = o;
@@ -80,16 +89,6 @@ Observed Begun(const Observed& o, Time now) {
   ledger.time_accounting = TimeAccounting::kQueue;
   return begun;
 }
-
-Decision Accept(const Observed& o, Time now) {
-  Ledger next = o.status.ledger;
-  BeginAttempt(o, next, now);
-  next.start_time = now;
-  next.active_since = now;
-  return WriteLedger(o, std::move(next), now, "accepted");
-}
-
-}  // namespace
 
 bool NotBegun(const Ledger& ledger) {
   return ledger.attempt == 1 && ledger.attempt_since == Time{} && !ledger.suspended;
@@ -114,7 +113,11 @@ Display Refresh(const Observed& o, Ledger ledger, Time now, Decision& decision, 
   bool deferrable = false;
   if (!write && display != before) {
     deferrable = EqualIgnoringDetails(display, before);
-    const Duration pause = deferrable ? o.job.progress_interval : kDisplayInterval;
+    const bool waits =
+        !ledger.placed && display.Of(ConditionType::kScheduled).reason == Reason::kWaitingForCapacity;
+    const Duration pause = !deferrable ? kDisplayInterval
+                           : waits     ? kWaitingInterval
+                                       : o.job.progress_interval;
     const Time due = before.progress_at ? *before.progress_at + pause : now;
     write = now >= due;
     if (!write) requeue.By(due);

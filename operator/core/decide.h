@@ -8,7 +8,8 @@
 //   decide_*.cc   its steps: the job's lifecycle, failures, suspected nodes, pods (decide_steps.h)
 //   summary.cc    the display: phase, conditions, messages
 //   rules.cc      restart rules, back-off, and the kinds of refusal
-//   capacity.cc   whether a gang fits onto the nodes
+//   capacity.cc   whether a gang fits onto the nodes, and which places are reserved
+//   room_queue.cc which of the gangs that wait for room would find it now
 //
 // Everything in this folder is pure, except Capacity: no I/O, no clock, no threads.
 #pragma once
@@ -41,7 +42,31 @@ inline constexpr Duration kMaxSettlePeriod = seconds(30);
 // A pod's waiting_reason when the scheduler finds no node.
 inline constexpr const char* kUnschedulable = "Unschedulable";
 
+// How often the message of a gang that waits for room is brought up to date: with thousands of waiting jobs,
+// each change of the free capacity would cost thousands of status writes.
+inline constexpr Duration kWaitingInterval = seconds(600);
+
 // Returns the next decision. Pure: equal arguments give equal decisions.
 Decision Decide(const Observed& observed, Time now);
+
+// ---- what a backend needs to know for GangProvider::kGate. These functions take a ledger that has begun.
+
+// Whether the ledger is as the API server created it: it names attempt 1 and nothing else.
+bool NotBegun(const Ledger& ledger);
+// Returns the world of such a job with the ledger that Decide goes by. REQUIRES: NotBegun.
+Observed Begun(const Observed& observed, Time now);
+// Whether the job's pods are created only after their places have been reserved. With an autoscaler they are
+// not: it adds nodes for pods that the scheduler has refused, and ignores gated ones.
+bool ReservesRoom(const Observed& observed);
+// The ranks whose pods wait for room: gated ones first, then those that do not exist. Empty when the job
+// creates no pods now.
+std::vector<int32_t> WaitingRanks(const Observed& observed);
+// With how much room (Fit::room) the next decision would reserve more than now; `fit` replaces Observed::fit.
+// nullopt: it does not wait for room.
+std::optional<int32_t> AwaitedRoom(const Observed& observed, const Fit& fit, Time now);
+// Whether pods of this attempt may have reserved places.
+bool MayReserve(const Ledger& ledger, int64_t attempt);
+// The nodes that new pods may not use. Sorted.
+std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now);
 
 }  // namespace ringmaster::core

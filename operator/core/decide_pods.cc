@@ -18,10 +18,16 @@ namespace ringmaster::core {
 
 // ---- placement
 //
-// With the operator's own gate, pods are created gated and released together when the nodes have room for
-// them. With any gang provider, a gang that did not find its nodes in time is withdrawn, so that other jobs
-// can use the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two
-// gangs that block each other do not meet again and again.
+// With the operator's own gate, a gang waits without pods until the nodes have room for it. Then its places
+// are reserved, the pods are created gated, and they are released together once all of them exist: a quota or
+// an admission webhook may refuse some of them, and a part of a gang must not hold nodes. The pods of a
+// native gang that runs already join it one by one, without gates.
+//
+// With any gang provider, a gang that did not find its nodes in time is withdrawn, so that other jobs can use
+// the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two gangs
+// that block each other do not meet again and again. A gang without pods holds nothing and is not withdrawn.
+
+bool ReservesRoom(const Observed& o) { return o.provider == GangProvider::kGate && !o.job.autoscaler; }
 
 bool Draining(const Observed& o) {
   return std::any_of(o.pods.begin(), o.pods.end(),
@@ -40,6 +46,11 @@ int32_t RoomForGated(const Observed& o, const Placement& p) {
   return std::min(o.fit.room, static_cast<int32_t>(p.gated.size()));
 }
 
+// Whether the gang runs, so that each further pod can join it alone.
+bool RunsAlready(const Observed& o, const Placement& p) {
+  return o.status.ledger.placed && o.job.native && p.bound >= p.needed;
+}
+
 // Returns the refusal that forbids creating pods now, or nullptr.
 const Refusal* ActiveRefusal(const Observed& o, Time now) {
   if (o.preflight) return &*o.preflight;
@@ -47,26 +58,49 @@ const Refusal* ActiveRefusal(const Observed& o, Time now) {
   return nullptr;
 }
 
+// Whether the gang looks for its nodes with a limit.
+bool MustPlace(const Observed& o) {
+  return !o.status.ledger.placed && o.job.gang_timeout > Duration{0} && o.provider != GangProvider::kNone &&
+         !o.preflight && !Draining(o);
+}
+
+// Returns when the gang began to look for nodes.
+Time PlacingSince(const Ledger& ledger) {
+  return std::max(ledger.attempt_since, ledger.not_before.value_or(ledger.attempt_since));
+}
+
 // Returns the time by which the gang must have its nodes; nullopt when no limit applies now.
 std::optional<Time> PlacementLimit(const Observed& o) {
-  const Ledger& ledger = o.status.ledger;
-  if (ledger.placed || o.job.gang_timeout == Duration{0} || o.provider == GangProvider::kNone ||
-      o.preflight || Draining(o))
-    return std::nullopt;
+  if (!MustPlace(o)) return std::nullopt;
   // The time runs from the creation of the first pod, or from when one should have been created. No pod is
   // older than that, whatever its time stamp says: another clock wrote it.
-  const Time decided = std::max(ledger.attempt_since, ledger.not_before.value_or(ledger.attempt_since));
+  const Time decided = PlacingSince(o.status.ledger);
   std::optional<Time> created;
   for (const Pod& pod : o.pods)
-    if (InGang(o.job, ledger, pod)) created = std::min(created.value_or(pod.created), pod.created);
+    if (InGang(o.job, o.status.ledger, pod)) created = std::min(created.value_or(pod.created), pod.created);
   return std::max(decided, created.value_or(decided)) + o.job.gang_timeout;
 }
 
 // Whether an elastic gang may run with fewer pods than wanted: it has run before, or has waited long enough.
 bool MayRunSmaller(const Observed& o, Time now) {
   if (o.provider == GangProvider::kNone || o.status.ledger.stepped) return true;
+  // A gang that reserves room has waited before its first pod was created.
+  if (ReservesRoom(o)) return MustPlace(o) && now >= PlacingSince(o.status.ledger) + o.job.gang_timeout;
   const auto limit = PlacementLimit(o);
   return limit && now >= *limit;
+}
+
+// Returns the ranks of the waiting pods that may go ahead with the room there is. Sorted.
+std::vector<int32_t> AdmittedRanks(const Observed& o, Time now) {
+  std::vector<int32_t> ranks = WaitingRanks(o);
+  const auto all = static_cast<int32_t>(ranks.size());
+  const int32_t room = std::min(o.fit.room, all);
+  const Placement p = PlacementOf(o, o.status.ledger);
+  // A smaller gang is better than none.
+  const bool smaller = MayRunSmaller(o, now) && p.bound + p.coming + room >= p.needed;
+  ranks.resize(room == all || RunsAlready(o, p) || smaller ? static_cast<size_t>(room) : 0);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
 }
 
 uint64_t HashOf(const std::string& text) {
@@ -101,26 +135,50 @@ Decision Withdraw(const Observed& o, const Placement& p, Time now) {
 // Removes the gates of the pods that may be scheduled now.
 void ReleaseGated(const Observed& o, Time now, std::vector<Action>& actions) {
   if (o.provider != GangProvider::kGate) return;
-  Placement p = PlacementOf(o, o.status.ledger);
+  const Placement p = PlacementOf(o, o.status.ledger);
   if (p.gated.empty()) return;
-  const auto all = static_cast<int32_t>(p.gated.size());
-  const int32_t room = RoomForGated(o, p);
-  int32_t released = 0;
-  if (o.job.autoscaler) {
-    released = all;
-  } else if (o.status.ledger.placed && o.job.native) {
-    released = room;  // the gang runs: each pod can join it alone
-  } else if (p.exist == p.wanted && room >= all) {
-    released = all;
-  } else if (MayRunSmaller(o, now)) {
-    released = p.bound + p.coming + room >= p.needed ? room : 0;  // a smaller gang is better than none
-  }
-  if (released == 0) return;
-  p.gated.resize(static_cast<size_t>(released));
-  actions.push_back(ReleaseGang{o.status.ledger.attempt, std::move(p.gated)});
+  ReleaseGang release{o.status.ledger.attempt};
+  const std::vector<int32_t> admitted = AdmittedRanks(o, now);
+  if (ReservesRoom(o) && admitted != o.fit.reserved) return;
+  for (const Pod* pod : p.gated)
+    if (!ReservesRoom(o) || std::binary_search(admitted.begin(), admitted.end(), pod->rank))
+      release.pods.push_back({pod->name, pod->uid});
+  const bool whole = !ReservesRoom(o) || release.pods.size() == admitted.size();
+  if (!release.pods.empty() && (whole || RunsAlready(o, p))) actions.push_back(std::move(release));
 }
 
 }  // namespace
+
+std::vector<int32_t> WaitingRanks(const Observed& o) {
+  const Ledger& ledger = o.status.ledger;
+  if (o.job.deleted || o.job.suspend || !o.invalid.empty() || !MayReserve(ledger, ledger.attempt)) return {};
+  const int32_t wanted = o.job.native ? o.job.Target() : ledger.gang_size;
+  std::vector<bool> exists(static_cast<size_t>(std::max(wanted, 0)), false);
+  std::vector<int32_t> ranks;
+  for (const Pod& pod : o.pods) {
+    if (!InGang(o.job, ledger, pod)) continue;
+    exists[static_cast<size_t>(pod.rank)] = true;
+    if (pod.gated && pod.alive() && !pod.deleting()) ranks.push_back(pod.rank);
+  }
+  for (int32_t rank = 0; rank < wanted; ++rank)
+    if (!exists[static_cast<size_t>(rank)]) ranks.push_back(rank);
+  return ranks;
+}
+
+std::optional<int32_t> AwaitedRoom(const Observed& o, const Fit& fit, Time now) {
+  if (!ReservesRoom(o)) return std::nullopt;
+  const auto waiting = static_cast<int32_t>(WaitingRanks(o).size());
+  if (fit.room >= waiting) return std::nullopt;
+  const Placement p = PlacementOf(o, o.status.ledger);
+  if (RunsAlready(o, p)) return fit.room + 1;
+  if (!MayRunSmaller(o, now)) return waiting;
+  return std::max(p.needed - p.bound - p.coming, fit.room + 1);
+}
+
+bool MayReserve(const Ledger& ledger, int64_t attempt) {
+  return attempt > 0 && ledger.attempt == attempt && ledger.outcome == Outcome::kNone && !ledger.suspended &&
+         !ledger.stop_since;
+}
 
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;
@@ -132,7 +190,7 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
     if (pod.bound()) {
       p.bound += 1;
     } else if (pod.gated) {
-      p.gated.push_back({pod.name, pod.uid});
+      p.gated.push_back(&pod);
     } else if (pod.waiting_reason == kUnschedulable) {
       if (p.unschedulable == nullptr || (NamesNodes(pod) && !NamesNodes(*p.unschedulable)))
         p.unschedulable = &pod;
@@ -146,12 +204,19 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
 std::string MissingText(const Observed& o, const Placement& p) {
   if (o.preflight) return o.preflight->message;
   if (o.refusal) return o.refusal->message;
-  if (!p.gated.empty() && !o.fit.missing.empty()) return o.fit.missing;
+  if (ReservesRoom(o) && !o.fit.missing.empty()) return o.fit.missing;
   if (p.unschedulable != nullptr)
     return fmt::format("{}: {}", p.unschedulable->name,
                        p.unschedulable->waiting_message.empty() ? "the scheduler finds no node"
                                                                 : p.unschedulable->waiting_message);
   return fmt::format("{} of {} workers have a node", p.bound, p.wanted);
+}
+
+std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now) {
+  std::vector<std::string> names;
+  for (const ExcludedNode& node : ledger.excluded)
+    if (node.until > now) names.push_back(node.name);
+  return names;
 }
 
 std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& requeue) {
@@ -163,6 +228,7 @@ std::optional<Decision> CheckPlacement(const Observed& o, Time now, Requeue& req
   }
   const Placement p = PlacementOf(o, o.status.ledger);
   if (p.bound >= p.needed) return std::nullopt;  // it runs with the nodes that it has
+  if (p.exist == 0) return std::nullopt;         // it holds nothing
   const Time last_chance = *limit + o.job.gang_timeout;
   if (p.bound + p.coming + RoomForGated(o, p) >= p.needed && now < last_chance) {
     requeue.By(last_chance);
@@ -264,26 +330,33 @@ Decision NewAttempt(const Observed& o, Time now, const char* reason, std::string
   return WriteLedger(o, std::move(next), now, reason, {{false, "Restarting", std::move(message)}});
 }
 
-std::vector<std::string> ExcludedNodes(const Ledger& ledger, Time now) {
-  std::vector<std::string> names;
-  for (const ExcludedNode& node : ledger.excluded)
-    if (node.until > now) names.push_back(node.name);
-  return names;
+// Makes `ranks` the waiting pods with reserved places. Returns true if that takes an action.
+bool Reserve(const Observed& o, std::vector<int32_t> ranks, Time now, Decision& decision) {
+  if (!ReservesRoom(o) || o.fit.reserved == ranks) return false;
+  const Ledger& ledger = o.status.ledger;
+  decision.actions.push_back(
+      ReserveRoom{ledger.attempt, std::move(ranks), ExcludedNodes(ledger, now), AvoidedNodes(ledger, now)});
+  return true;
 }
 
-// Creates the supporting objects, then the missing pods. The supporting objects do not wait for old pods to
-// end: the Service selects one attempt, and updating it early saves the cluster work for each old pod that
-// ends.
+// Creates the supporting objects, then the missing pods that have room. The supporting objects do not wait
+// for old pods to end: the Service selects one attempt, and updating it early saves the cluster work for each
+// old pod that ends.
 void Create(const Observed& o, const std::vector<bool>& present, bool draining, Time now, Decision& decision,
             Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   const auto target = static_cast<int32_t>(present.size());
   const bool missing = std::find(present.begin(), present.end(), false) != present.end();
-  if (!draining && missing && ledger.not_before && now < *ledger.not_before)
+  if (!draining && missing && ledger.not_before && now < *ledger.not_before) {
+    Reserve(o, {}, now, decision);
     return requeue.By(*ledger.not_before);
+  }
   const PrepareGang support{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
-  if (o.prepared == support && (draining || !missing)) return;
+  if (o.prepared == support && draining) return;
+  if (o.prepared == support && !missing && !ReservesRoom(o)) return;
   if (const Refusal* refusal = ActiveRefusal(o, now)) {
+    // Other gangs may use the places meanwhile.
+    Reserve(o, {}, now, decision);
     if (!o.preflight) requeue.By(refusal->retry_at);
     return;
   }
@@ -291,16 +364,21 @@ void Create(const Observed& o, const std::vector<bool>& present, bool draining, 
     decision.actions.insert(decision.actions.begin(), support);
     return;
   }
+  std::vector<int32_t> admitted;
+  if (ReservesRoom(o)) admitted = AdmittedRanks(o, now);
+  if (Reserve(o, admitted, now, decision)) return;
   const std::vector<std::string> excluded = ExcludedNodes(ledger, now);
   const std::vector<std::string> avoided = AvoidedNodes(ledger, now);
-  const bool gated = o.provider == GangProvider::kGate && !o.job.autoscaler;
+  const bool gated = ReservesRoom(o) && !RunsAlready(o, PlacementOf(o, ledger));
   int32_t created = 0;
   for (int32_t rank = 0; rank < target; ++rank) {
     if (present[static_cast<size_t>(rank)]) continue;
+    if (ReservesRoom(o) && !std::binary_search(admitted.begin(), admitted.end(), rank)) continue;
     decision.actions.push_back(CreatePod{PodName(o.job.name, ledger.attempt, rank), ledger.attempt, rank,
                                          target, gated, excluded, avoided});
     created += 1;
   }
+  if (created == 0) return;
   decision.events.push_back(
       {false, "CreatingPods", fmt::format("{} of {} workers, attempt {}", created, target, ledger.attempt)});
 }
@@ -354,6 +432,7 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   }
   Create(o, present, draining, now, decision, requeue);
   if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);
+  if (AwaitedRoom(o, o.fit, now)) requeue.By(now + kWaitingInterval);  // what is missing may have changed
   if (decision.actions.empty()) {
     Ledger next = Milestones(o, now, requeue);
     if (const auto settled = SettledAt(o, next); settled && now < *settled) {

@@ -36,9 +36,6 @@ Decision WriteLedger(const Observed& observed, Ledger ledger, Time now, std::str
 // changed numbers and messages. Returns the display.
 Display Refresh(const Observed& observed, Ledger ledger, Time now, Decision& decision, Requeue& requeue);
 
-// Whether the ledger is as the API server created it: it names attempt 1 and nothing else.
-bool NotBegun(const Ledger& ledger);
-
 // Moves the ledger to the next attempt: the next pod set has new names.
 void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
 
@@ -106,7 +103,7 @@ struct Placement {
   int32_t exist = 0;
   int32_t bound = 0;
   int32_t coming = 0;                  // visible to the scheduler, which has not refused them
-  std::vector<PodRef> gated;           // in rank order
+  std::vector<const Pod*> gated;       // in rank order
   const Pod* unschedulable = nullptr;  // the pod with the scheduler's best explanation
 };
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);

@@ -55,11 +55,11 @@ std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
 
 const char* ActionName(const Action& action) {
   return std::visit(
-      Overloaded{[](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
-                 [](const DeletePod&) { return "DeletePod"; }, [](const SetGang&) { return "SetGang"; },
-                 [](const DeleteJob&) { return "DeleteJob"; },
-                 [](const PrepareGang&) { return "PrepareGang"; },
-                 [](const ReleaseGang&) { return "ReleaseGang"; }},
+      Overloaded{
+          [](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
+          [](const DeletePod&) { return "DeletePod"; }, [](const SetGang&) { return "SetGang"; },
+          [](const DeleteJob&) { return "DeleteJob"; }, [](const PrepareGang&) { return "PrepareGang"; },
+          [](const ReserveRoom&) { return "ReserveRoom"; }, [](const ReleaseGang&) { return "ReleaseGang"; }},
       action);
 }
 
@@ -83,6 +83,9 @@ std::string ToString(const Action& action) {
           [](const DeleteJob&) { return std::string("DeleteJob"); },
           [](const PrepareGang& a) {
             return fmt::format("PrepareGang(attempt {}, {} pods, min {})", a.attempt, a.size, a.min);
+          },
+          [](const ReserveRoom& a) {
+            return fmt::format("ReserveRoom(attempt {}, {} pods)", a.attempt, a.ranks.size());
           },
           [](const ReleaseGang& a) {
             return fmt::format("ReleaseGang(attempt {}, {} pods)", a.attempt, a.pods.size());

@@ -21,8 +21,10 @@
 //      overstayed their grace period, or are on a node that has been unreachable for longer than the limit.
 //  I9. No pod is created before the back-off is over.
 //  I10. Counters never decrease, and no second of a job's life is accounted twice.
-//  I11. A gang is released as a whole and only when there is room for it. Gangs do not block each other for
-//       ever: one that has not found its nodes in time releases what it holds.
+//  I11. A gang is released as a whole and only when there is room for it. With the operator's gate no pod is
+//       created before its place is reserved, so a gang that waits for room holds nothing. Gangs do not block
+//       each other for ever: one that has not found its nodes in time releases what it holds, and one that
+//       holds nothing is not withdrawn.
 //  I12. Pods are created after the supporting objects, which are created again when they are deleted.
 //  I13. After a refusal nothing is requested again before its pause is over.
 //  I14. New pods avoid excluded nodes until the exclusion ends.
@@ -117,14 +119,16 @@ struct PrepareGang {
 // What ensures that a gang gets all of its nodes or none.
 enum class GangProvider : uint8_t {
   kNone,       // nothing: each pod is scheduled alone
-  kGate,       // the operator: pods are created gated, and released together when there is room
+  kGate,       // the operator: it reserves room for all, creates the pods gated, and releases them together
   kScheduler,  // a gang scheduler (native, Volcano, coscheduling)
 };
 
-// Whether the nodes have room for the gated pods of the current attempt (computed by core/capacity.h).
+// Whether the nodes have room for the waiting pods of the current attempt: those that do not exist yet, and
+// the gated ones (computed by core/capacity.h).
 struct Fit {
-  int32_t room = std::numeric_limits<int32_t>::max();  // for this many of them
-  std::string missing;  // set when not for all: `needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room`
+  int32_t room = std::numeric_limits<int32_t>::max();  // for this many of them, including the reserved ones
+  std::string missing{};  // set when not for all: `needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room`
+  std::vector<int32_t> reserved{};  // ranks of the waiting pods that have a reserved place; sorted
   bool operator==(const Fit&) const = default;
 };
 
@@ -196,7 +200,18 @@ struct PodRef {
   std::string uid;
   bool operator==(const PodRef&) const = default;
 };
-// Removes the gates of these pods. All of them must have room, otherwise none is changed (kConflict).
+// Reserves places for the waiting pods of these ranks, and for no others. All of them must have room,
+// otherwise none keeps a place (kConflict). A reservation ends with the attempt, with the process, and when
+// the job is suspended or ends.
+struct ReserveRoom {
+  int64_t attempt = 0;
+  std::vector<int32_t> ranks{};  // sorted
+  std::vector<std::string> excluded_nodes{};
+  std::vector<std::string> avoided_nodes{};
+  bool operator==(const ReserveRoom&) const = default;
+};
+// Removes the gates of these pods. All of them must have reserved places, otherwise none is changed
+// (kConflict).
 struct ReleaseGang {
   int64_t attempt = 0;
   std::vector<PodRef> pods{};
@@ -212,7 +227,8 @@ struct DeletePod {
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action = std::variant<SetStatus, CreatePod, DeletePod, SetGang, DeleteJob, PrepareGang, ReleaseGang>;
+using Action =
+    std::variant<SetStatus, CreatePod, DeletePod, SetGang, DeleteJob, PrepareGang, ReserveRoom, ReleaseGang>;
 
 // A Kubernetes event. Sent after the actions of its decision were acknowledged, possibly twice after a crash.
 struct Event {

@@ -65,7 +65,7 @@ constexpr Row kRows[] = {
     {Reason::kPreparing, "Preparing", "Scheduled",
      "The Service, ConfigMaps and gang object of the attempt are being created."},
     {Reason::kWaitingForCapacity, "WaitingForCapacity", "Scheduled",
-     "The workers are gated until the nodes have room for all of them; the message says what is missing."},
+     "The workers are created when the nodes have room for all of them; the message says what is missing."},
     {Reason::kUnschedulable, "Unschedulable", "Scheduled",
      "The scheduler finds no node; the message is the scheduler's. Free or add nodes, or correct requests, "
      "selectors "

@@ -222,7 +222,7 @@ std::pair<Reason, std::string> WhyNotPlaced(const SummaryInput& s) {
   }
   if (p.exist == 0 && (!s.o.prepared || s.o.prepared->attempt != l.attempt) && !s.counts.older)
     return {Reason::kPreparing, count};
-  if (!p.gated.empty() && !s.o.fit.missing.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
+  if (ReservesRoom(s.o) && !s.o.fit.missing.empty()) return {Reason::kWaitingForCapacity, s.o.fit.missing};
   if (p.unschedulable != nullptr) return {Reason::kUnschedulable, MissingText(s.o, p)};
   return {Reason::kWaitingForPods, count};
 }

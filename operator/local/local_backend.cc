@@ -295,6 +295,11 @@ Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
   return Revision{0};
 }
 
+// Nor do they need room.
+Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry&, const core::ReserveRoom&) {
+  return Revision{0};
+}
+
 // Processes have no gate.
 Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry,
                                      const core::ReleaseGang& action) {

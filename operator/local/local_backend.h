@@ -127,6 +127,8 @@ class LocalBackend final : public control::Backend {
                                   const core::PrepareGang& action) RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
                                   const core::ReleaseGang& action) RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
+                                  const core::ReserveRoom& action) RM_REQUIRES(mutex_);
   void StopPod(core::Pod& pod, Duration grace) RM_REQUIRES(mutex_);
   void RemovePod(const control::Key& key, JobEntry& entry, const std::string& name) RM_REQUIRES(mutex_);
   void DeleteEntry(const control::Key& key, JobEntry& entry) RM_REQUIRES(mutex_);

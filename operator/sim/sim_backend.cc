@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/core/decide.h"
+
 namespace ringmaster::sim {
 
 using control::Key;
@@ -16,19 +18,7 @@ namespace {
 constexpr const char* kPlace = "place";  // every pod takes one; nodes have some
 constexpr Duration kLate = seconds(8);
 
-core::Capacity::Shape ShapeWithout(const std::vector<std::string>& excluded) {
-  auto shape = std::make_shared<core::PodShape>();
-  shape->requests[kPlace] = 1;
-  if (!excluded.empty()) shape->affinity = {{{"metadata.name", core::Requirement::Op::kNotIn, excluded}}};
-  return shape;
-}
-
-core::Capacity::Shape ShapeOf(const core::Ledger& ledger, Time now) {
-  std::vector<std::string> excluded;
-  for (const core::ExcludedNode& node : ledger.excluded)
-    if (node.until > now) excluded.push_back(node.name);
-  return ShapeWithout(excluded);
-}
+std::string PodId(const Key& key, const std::string& name) { return key.ToString() + "/" + name; }
 
 void Shift(Time& at, Duration by) {
   if (at != Time{}) at += by;
@@ -55,8 +45,6 @@ core::Status Shifted(core::Status status, Duration by) {
   return status;
 }
 
-bool Gated(const core::Pod& pod) { return pod.gated && pod.alive() && !pod.deleting(); }
-
 }  // namespace
 
 SimBackend::SimBackend(World& world, Scheduler& scheduler, const Faults& faults, Options options)
@@ -79,6 +67,7 @@ void SimBackend::Restart(World::Term term) {
   subscribers_.clear();
   cache_.clear();
   capacity_ = {};
+  waiting_ = {};
   not_ready_.clear();
   boots_.clear();
   restarts_.clear();
@@ -105,11 +94,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   o.job = job.job;
   o.status = Shifted(job.status, -clock_);
   o.pods.reserve(cached.pods.size());
-  int32_t gated = 0;
-  for (const auto& [name, pod] : cached.pods) {
-    o.pods.push_back(pod);
-    gated += Gated(pod) && pod.attempt == o.status.ledger.attempt ? 1 : 0;
-  }
+  for (const auto& [name, pod] : cached.pods) o.pods.push_back(pod);
   std::sort(o.pods.begin(), o.pods.end(), [](const core::Pod& a, const core::Pod& b) {
     return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
   });
@@ -117,14 +102,46 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   if (!world_.nodes().empty()) o.not_ready_nodes.emplace(not_ready_.begin(), not_ready_.end());
   for (const auto& [name, at] : restarts_) o.restarted_nodes.push_back({name, at});
   o.prepared = cached.support;
-  if (gated > 0 && !world_.nodes().empty())
-    o.fit = capacity_.FitOf(*ShapeOf(o.status.ledger, scheduler_.now()), gated);
+  if (core::ReservesRoom(o) && !world_.nodes().empty()) o.fit = FitOf(key, cached, o);
   // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
   if (const JobTruth* truth = world_.Find(key);
       truth != nullptr && truth->job.uid == job.job.uid && job.job.native && o.order)
     o.report = term_ == world_.term() ? truth->gang.report : rendezvous::Report{};
   return snapshot;
+}
+
+core::Capacity::Shape SimBackend::ShapeWithout(const std::vector<std::string>& excluded) const {
+  core::Capacity::Shape& known = shapes_[excluded];
+  if (known) return known;
+  core::PodShape shape;
+  shape.requests[kPlace] = 1;
+  if (!excluded.empty()) shape.affinity = {{{"metadata.name", core::Requirement::Op::kNotIn, excluded}}};
+  return known = std::make_shared<const core::PodShape>(std::move(shape));
+}
+
+core::Fit SimBackend::FitOf(const Key& key, const Cached& cached, const core::Observed& o) const {
+  const Time now = scheduler_.now();
+  if (core::NotBegun(o.status.ledger)) return FitOf(key, cached, core::Begun(o, now));
+  const std::vector<int32_t> ranks = core::WaitingRanks(o);
+  const core::Capacity::Shape shape = ShapeWithout(core::ExcludedNodes(o.status.ledger, now));
+  core::Fit fit;
+  for (const int32_t rank : ranks) {
+    const std::string name = core::PodName(o.job.name, o.status.ledger.attempt, rank);
+    if (capacity_.ReservedFor(PodId(key, name))) fit.reserved.push_back(rank);
+  }
+  std::sort(fit.reserved.begin(), fit.reserved.end());
+  if (options_.forgets_reservations && cached.reserved_attempt == o.status.ledger.attempt)
+    fit.reserved = cached.reserved;
+  const auto reserved = static_cast<int32_t>(fit.reserved.size());
+  const core::Fit more = capacity_.FitOf(shape, static_cast<int32_t>(ranks.size()) - reserved);
+  fit.room = reserved + more.room;
+  fit.missing = more.missing;
+  if (const auto awaited = core::AwaitedRoom(o, fit, now))
+    waiting_.Set(key.ToString(), {shape, *awaited - reserved, {}});
+  else
+    waiting_.Remove(key.ToString());
+  return fit;
 }
 
 Revision SimBackend::Seen(Kind kind, const Key&) const { return seen_[static_cast<size_t>(kind)]; }
@@ -144,12 +161,12 @@ void SimBackend::Notify(const Key& key) {
   for (const auto& subscriber : subscribers_) subscriber(key);
 }
 
-// Notifies the jobs with gated pods: there may be room for them now.
+// Notifies the jobs that would find room now.
 void SimBackend::NotifyWaiting() {
-  for (const auto& [key, cached] : cache_)
-    if (std::any_of(cached.pods.begin(), cached.pods.end(),
-                    [](const auto& item) { return Gated(item.second); }))
-      Notify(key);
+  for (core::RoomQueue::Sweep sweep; !sweep.done;)
+    for (const std::string& job : waiting_.Ready(capacity_, sweep))
+      for (const auto& [key, cached] : cache_)
+        if (key.ToString() == job) Notify(key);
 }
 
 void SimBackend::NotifyOn(const std::string& node) {
@@ -190,6 +207,7 @@ void SimBackend::OnJob(const Key& key) {
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.order.reset();
       if (!part || (cached.job && cached.job->job.uid != part->job.uid)) cached.support.reset();
       cached.job = std::move(part);
+      CheckReservation(key, cached);
     }
     seen_[0] = std::max(seen_[0], revision);
     Notify(key);
@@ -208,9 +226,9 @@ void SimBackend::OnPod(const Key& key, const std::string& name) {
     if (revision > cached.floor[1]) {
       frees = !pod || !pod->alive();
       if (pod)
-        LearnPod(cached, *std::move(pod), false);
+        LearnPod(key, cached, *std::move(pod));
       else
-        ForgetPod(cached, name);
+        ForgetPod(key, cached, name);
     }
     seen_[1] = std::max(seen_[1], revision);
     Notify(key);
@@ -259,7 +277,7 @@ void SimBackend::LearnNode(const std::string& name, const NodeTruth& node) {
 
 // The world stamps pods with its own wall clock. A time in the future of this process's clock is replaced by
 // the time at which the process first observed it.
-void SimBackend::LearnPod(Cached& cached, core::Pod pod, bool live) {
+void SimBackend::LearnPod(const Key& key, Cached& cached, core::Pod pod) {
   const Time now = scheduler_.now();
   auto it = cached.pods.find(pod.name);
   const core::Pod* before = it != cached.pods.end() && it->second.uid == pod.uid ? &it->second : nullptr;
@@ -278,28 +296,62 @@ void SimBackend::LearnPod(Cached& cached, core::Pod pod, bool live) {
           translate(*pod.unreachable_since,
                     before != nullptr && before->unreachable_since ? *before->unreachable_since : Time{});
   }
+  const std::string id = PodId(key, pod.name);
+  if (before == nullptr && it != cached.pods.end()) capacity_.RemovePod(id);  // of its predecessor
+  const bool own = pod.attempt == cached.reserved_attempt && cached.reserved_shape != nullptr;
+  const core::Capacity::Shape shape = own ? cached.reserved_shape : ShapeWithout({});
   if (!pod.alive()) {
-    if (!options_.keeps_reservations) capacity_.RemovePod(pod.uid);
+    if (!options_.keeps_reservations) capacity_.RemovePod(id);
   } else if (pod.bound()) {
-    capacity_.SetPod(pod.uid, {{kPlace, 1}}, pod.node);
+    capacity_.SetPod(id, {{kPlace, 1}}, pod.node);
   } else if (pod.gated) {
-    if (live)
-      capacity_.Unreserve(pod.uid);
-    else
-      capacity_.SetGated(pod.uid);
+    capacity_.SetGated(id, shape);
   } else if (!options_.forgets_reservations) {
-    capacity_.ExpectPod(pod.uid, ShapeWithout({}));
+    capacity_.ExpectPod(id, shape);
   }
-  if (before == nullptr && it != cached.pods.end()) capacity_.RemovePod(it->second.uid);
   const std::string name = pod.name;
   cached.pods[name] = std::move(pod);
 }
 
-void SimBackend::ForgetPod(Cached& cached, const std::string& name) {
+void SimBackend::ForgetPod(const Key& key, Cached& cached, const std::string& name) {
   auto it = cached.pods.find(name);
   if (it == cached.pods.end()) return;
-  if (!options_.keeps_reservations) capacity_.RemovePod(it->second.uid);
+  if (!options_.keeps_reservations) capacity_.RemovePod(PodId(key, name));
   cached.pods.erase(it);
+}
+
+Result<Revision> SimBackend::Reserve(const control::Write& write, const core::ReserveRoom& action) {
+  Cached& cached = cache_[write.key];
+  if (!cached.job || cached.job->job.uid != write.job_uid) return Error{Code::kNotFound, "no job"};
+  const std::string& job = cached.job->job.name;
+  const auto ids = [&](int64_t attempt, const std::vector<int32_t>& ranks) {
+    std::vector<std::string> names;
+    for (const int32_t rank : ranks) names.push_back(PodId(write.key, core::PodName(job, attempt, rank)));
+    return names;
+  };
+  if (!core::MayReserve(cached.job->status.ledger, action.attempt))
+    return Error{Code::kConflict, "the attempt is over"};
+  const std::vector<std::string> wanted = ids(action.attempt, action.ranks);
+  for (const std::string& id : ids(cached.reserved_attempt, cached.reserved))
+    if (std::find(wanted.begin(), wanted.end(), id) == wanted.end()) capacity_.Unreserve(id);
+  cached.reserved_attempt = action.attempt;
+  cached.reserved = action.ranks;
+  cached.reserved_shape = ShapeWithout(action.excluded_nodes);
+  if (options_.forgets_reservations || world_.nodes().empty()) return Revision{0};
+  if (capacity_.Reserve(wanted, cached.reserved_shape) || options_.never_says_full) return Revision{0};
+  for (const std::string& id : wanted) capacity_.Unreserve(id);
+  cached.reserved.clear();
+  return Error{Code::kConflict, "no room is left"};
+}
+
+void SimBackend::CheckReservation(const Key& key, Cached& cached) {
+  if (cached.job && core::MayReserve(cached.job->status.ledger, cached.reserved_attempt)) return;
+  if (!options_.keeps_reservations)
+    for (const int32_t rank : cached.reserved)
+      capacity_.Unreserve(PodId(key, core::PodName(key.name, cached.reserved_attempt, rank)));
+  cached.reserved.clear();
+  cached.reserved_attempt = 0;
+  cached.reserved_shape.reset();
 }
 
 void SimBackend::ReadNow(const Key& key) {
@@ -314,11 +366,12 @@ void SimBackend::ReadNow(const Key& key) {
   std::vector<std::string> gone;
   for (const auto& [name, pod] : cached.pods)
     if (truth == nullptr || !truth->pods.contains(name)) gone.push_back(name);
-  for (const std::string& name : gone) ForgetPod(cached, name);
-  if (truth == nullptr) return;
+  for (const std::string& name : gone) ForgetPod(key, cached, name);
+  if (truth == nullptr) return CheckReservation(key, cached);
   cached.job = JobPart{truth->job, truth->status, truth->revision};
   if (truth->support_complete) cached.support = truth->support;
-  for (const auto& [name, p] : truth->pods) LearnPod(cached, p.pod, true);
+  CheckReservation(key, cached);
+  for (const auto& [name, p] : truth->pods) LearnPod(key, cached, p.pod);
 }
 
 // ---- requests
@@ -332,23 +385,23 @@ void SimBackend::Execute(control::Write write, std::function<void(Result<Revisio
     return;
   }
   if (auto* set = std::get_if<core::SetStatus>(&write.action)) set->status = Shifted(set->status, clock_);
+  if (const auto* reserve = std::get_if<core::ReserveRoom>(&write.action)) {  // within the process, too
+    const Result<Revision> result = Reserve(write, *reserve);
+    Notify(write.key);
+    done(result);
+    return;
+  }
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
       release != nullptr && !world_.nodes().empty() && !options_.forgets_reservations) {
-    // Reserve the room before the request is sent, so that no other gang gets it.
-    std::vector<std::string> uids;
     const Cached& cached = cache_[write.key];
+    const bool pressed = options_.never_says_full || (cached.job && cached.job->job.autoscaler);
     for (const core::PodRef& ref : release->pods) {
-      // The room of a pod that is gone would never be released.
       auto it = cached.pods.find(ref.name);
       if (it == cached.pods.end() || it->second.uid != ref.uid)
         return done(Error{Code::kNotFound, "pod " + ref.name});
-      uids.push_back(ref.uid);
+      if (!pressed && it->second.gated && !capacity_.ReservedFor(PodId(write.key, ref.name)))
+        return done(Error{Code::kConflict, "no place is reserved for " + ref.name});
     }
-    // Such pods are released even without room.
-    const bool pressed = options_.never_says_full || (cached.job && cached.job->job.autoscaler);
-    const auto shape = cached.job ? ShapeOf(Shifted(cached.job->status, -clock_).ledger, scheduler_.now())
-                                  : ShapeWithout({});
-    if (!capacity_.Reserve(uids, shape) && !pressed) return done(Error{Code::kConflict, "no room is left"});
   }
   Duration there = Random(faults_.request_max);
   const Duration back = Random(faults_.request_max);
@@ -398,18 +451,6 @@ void SimBackend::Acknowledge(const control::Write& write, const Result<Revision>
     cached.support_version = version;
     cached.support = *prepare;
     Notify(write.key);
-  }
-  if (const auto* release = std::get_if<core::ReleaseGang>(&write.action);
-      release != nullptr && !result.ok() && result.error().code != Code::kAmbiguous) {
-    // Each pod is patched separately: those released before the error keep their places.
-    const JobTruth* truth = world_.Find(write.key);
-    for (const core::PodRef& ref : release->pods) {
-      if (truth != nullptr) {
-        auto it = truth->pods.find(ref.name);
-        if (it != truth->pods.end() && it->second.pod.uid == ref.uid && !it->second.pod.gated) continue;
-      }
-      capacity_.Unreserve(ref.uid);
-    }
   }
 }
 

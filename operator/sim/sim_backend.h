@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
+#include "operator/core/room_queue.h"
 #include "operator/sim/world.h"
 
 namespace ringmaster::sim {
@@ -24,7 +25,7 @@ class SimBackend final : public control::Backend {
   struct Options {
     uint64_t seed = 1;
     // Planted bugs, which the simulator must find.
-    bool forgets_reservations = false;  // released gangs occupy no room until they are bound
+    bool forgets_reservations = false;  // pods occupy no room until they are bound
     bool keeps_reservations = false;    // even of pods that are gone
     bool never_says_full = false;       // gates are removed even without room
   };
@@ -60,6 +61,10 @@ class SimBackend final : public control::Backend {
     std::optional<core::PrepareGang> support;
     uint64_t support_version = 0;
     std::optional<core::SetGang> order;
+    // The places that this process has reserved.
+    int64_t reserved_attempt = 0;
+    std::vector<int32_t> reserved;
+    core::Capacity::Shape reserved_shape;
   };
   enum Stream : size_t { kJobs, kPods, kSupport, kNodes, kStreams };
 
@@ -68,8 +73,13 @@ class SimBackend final : public control::Backend {
   void OnSupport(const control::Key& key);
   void OnNode(const std::string& name);
   void Deliver(Stream stream, std::function<void()> what);
-  void LearnPod(Cached& cached, core::Pod pod, bool live);
-  void ForgetPod(Cached& cached, const std::string& name);
+  void LearnPod(const control::Key& key, Cached& cached, core::Pod pod);
+  void ForgetPod(const control::Key& key, Cached& cached, const std::string& name);
+  core::Fit FitOf(const control::Key& key, const Cached& cached, const core::Observed& observed) const;
+  Result<control::Revision> Reserve(const control::Write& write, const core::ReserveRoom& action);
+  // Gives up the places that the job may not have any more.
+  void CheckReservation(const control::Key& key, Cached& cached);
+  core::Capacity::Shape ShapeWithout(const std::vector<std::string>& excluded) const;
   void LearnNode(const std::string& name, const NodeTruth& node);
   void ReadNow(const control::Key& key);
   void Send(control::Write write, Duration there, Duration back, bool lost_reply,
@@ -91,8 +101,11 @@ class SimBackend final : public control::Backend {
   World::Term term_ = 0;  // 0: no process
   Duration clock_{0};
   std::map<control::Key, Cached> cache_;
-  core::Capacity capacity_;
-  std::set<std::string> not_ready_;                   // nodes
+  // Queries bring them up to date.
+  mutable core::Capacity capacity_;
+  mutable core::RoomQueue waiting_;
+  mutable std::map<std::vector<std::string>, core::Capacity::Shape> shapes_;  // by excluded nodes
+  std::set<std::string> not_ready_;                                           // nodes
   std::map<std::string, std::optional<Time>> boots_;  // by node: when it started the last time
   std::map<std::string, Time> restarts_;              // by node: when this process observed another start
   uint64_t support_version_ = 0;

@@ -296,6 +296,12 @@ TEST_P(BackendConformance, ADeletedSupportingObjectIsDetectedAndRecreated) {
 
 TEST_P(BackendConformance, AGatedPodWaitsForItsRelease) {
   if (!harness_->HasGates()) GTEST_SKIP() << "this backend has no scheduling gates";
+  core::SetStatus set;
+  set.status.ledger.attempt = 1;
+  ASSERT_TRUE(Write(set, backend().Observe(key_)->job_revision).ok());
+  ASSERT_TRUE(harness_->Await([&] { return backend().Observe(key_)->observed.status.ledger.attempt == 1; }));
+  const auto reserved = Write(core::ReserveRoom{1, {kRuns}});
+  ASSERT_TRUE(reserved.ok()) << reserved.error().message;
   ASSERT_TRUE(Create(kRuns, true).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kPending));
   const core::Pod pod = *PodOf(Name(kRuns));

@@ -52,6 +52,19 @@ class KubeBackendTest : public testing::Test {
     }
     return job;
   }
+  void BeginAttempt(const Key& key, int64_t attempt) {
+    Await(key);
+    core::SetStatus set;
+    set.status.ledger.attempt = attempt;
+    ASSERT_TRUE(Write(key, set).ok());
+    ASSERT_TRUE(
+        Eventually([&] { return backend_->Observe(key)->observed.status.ledger.attempt == attempt; }));
+  }
+  // Waits until the pods of earlier tests have left the two nodes.
+  void AwaitRoom(const Key& key) {
+    ASSERT_TRUE(Eventually([&] { return FitOf(key).room == 2; })) << FitOf(key).missing;
+  }
+  core::Fit FitOf(const Key& key) { return backend_->Observe(key)->observed.fit; }
   Json PlainPod(const std::string& name) {
     return {{"apiVersion", "v1"},
             {"kind", "Pod"},
@@ -301,37 +314,81 @@ TEST_F(KubeBackendTest, NativeGangScheduling) {
   EXPECT_TRUE(cluster_.Get(groups, wiring::GroupName("job", 2)).ok());
 }
 
-TEST_F(KubeBackendTest, TheGateChecksTheCapacity) {
-  // Two nodes with 8 GPUs each: three pods with 8 do not fit, two do.
+// Two nodes with 8 GPUs each: three pods with 8 do not fit, two do.
+TEST_F(KubeBackendTest, PlacesAreReservedBeforeThePodsExist) {
   const Key key = cluster_.Submit(Gang("job", 3, "gate", 8));
+  const Key rival = cluster_.Submit(Gang("rival", 2, "gate", 8));
   EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
-  core::SetStatus set;
-  set.status.ledger.attempt = 1;
-  ASSERT_TRUE(Write(key, set).ok());
+  BeginAttempt(key, 1);
+  BeginAttempt(rival, 1);
+  AwaitRoom(key);
+  EXPECT_NE(FitOf(key).missing.find("nvidia.com/gpu"), std::string::npos) << FitOf(key).missing;
+  EXPECT_EQ(FitOf(rival).room, 2);
+  const auto all = Write(key, core::ReserveRoom{1, {0, 1, 2}});
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.error().code, Code::kConflict) << all.error().message;
+  EXPECT_TRUE(FitOf(key).reserved.empty()) << "all or none";
+  ASSERT_TRUE(Write(key, core::ReserveRoom{1, {0, 1}}).ok());
+  EXPECT_EQ(FitOf(key).reserved, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(FitOf(key).room, 2) << "its own places are room for it";
+  EXPECT_EQ(FitOf(rival).room, 0);
+  // An attempt that is over keeps no places, and gets none.
+  std::atomic<bool> notified{false};
+  backend_->Subscribe([&](const Key& changed) { notified = notified || changed == rival; });
+  BeginAttempt(key, 2);
+  EXPECT_TRUE(Eventually([&] { return notified.load(); })) << "the rival finds room now";
+  EXPECT_EQ(FitOf(rival).room, 2);
+  EXPECT_EQ(Write(key, core::ReserveRoom{1, {0}}).error().code, Code::kConflict);
+  ASSERT_TRUE(Write(rival, core::ReserveRoom{1, {0, 1}}).ok());
+  EXPECT_EQ(FitOf(key).room, 0);
+}
+
+TEST_F(KubeBackendTest, AReleaseThatFailsKeepsItsPlaces) {
+  std::atomic<int> writes{1000};
+  kube::KubeBackend::Options options = cluster_.BackendOptions();
+  options.may_write = [&] { return writes-- > 0; };
+  backend_ = Process(std::move(options));
+  const Key key = cluster_.Submit(Gang("job", 3, "gate", 8));
+  Await(key);
+  BeginAttempt(key, 1);
+  AwaitRoom(key);
+  ASSERT_TRUE(Write(key, core::ReserveRoom{1, {0, 1}}).ok());
   std::vector<core::PodRef> refs;
-  for (int32_t rank = 0; rank < 3; ++rank)
+  for (int32_t rank = 0; rank < 2; ++rank)
     ASSERT_TRUE(Write(key, core::CreatePod{core::PodName("job", 1, rank), 1, rank, 3, true}).ok());
-  ASSERT_TRUE(Eventually([&] {
-    const auto seen = backend_->Observe(key)->observed;
-    return seen.pods.size() == 3 && seen.fit.room == 2;
-  })) << backend_->Observe(key)->observed.fit.room;
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.pods.size() == 2; }));
   const core::Observed seen = backend_->Observe(key)->observed;
-  EXPECT_NE(seen.fit.missing.find("nvidia.com/gpu"), std::string::npos) << seen.fit.missing;
   for (const core::Pod& pod : seen.pods) {
     EXPECT_TRUE(pod.gated);
     refs.push_back({pod.name, pod.uid});
   }
-  const auto all = Write(key, core::ReleaseGang{1, refs});
-  ASSERT_FALSE(all.ok());
-  EXPECT_EQ(all.error().code, Code::kConflict) << all.error().message;
-  refs.pop_back();
+  writes = 1;  // the release is accepted, and no patch is sent
+  EXPECT_FALSE(Write(key, core::ReleaseGang{1, refs}).ok());
+  EXPECT_EQ(FitOf(key).reserved, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(FitOf(key).room, 2);
+  writes = 1000;
   ASSERT_TRUE(Write(key, core::ReleaseGang{1, refs}).ok());
   EXPECT_TRUE(Eventually([&] {
     const auto pods = backend_->Observe(key)->observed.pods;
-    return pods.size() == 3 && pods[0].phase == core::PodPhase::kRunning &&
-           pods[1].phase == core::PodPhase::kRunning && pods[2].gated;
+    return pods.size() == 2 && pods[0].phase == core::PodPhase::kRunning &&
+           pods[1].phase == core::PodPhase::kRunning;
   }));
-  EXPECT_EQ(backend_->Observe(key)->observed.fit.room, 0);
+  EXPECT_EQ(FitOf(key).room, 0);
+  EXPECT_TRUE(FitOf(key).reserved.empty());
+}
+
+TEST_F(KubeBackendTest, AGatedPodOfAnotherProcessNeedsANewReservation) {
+  const Key key = cluster_.Submit(Gang("job", 2, "gate", 8));
+  Await(key);
+  BeginAttempt(key, 1);
+  ASSERT_TRUE(Write(key, core::CreatePod{"job-1-0", 1, 0, 2, true}).ok());
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.pods.size() == 1; }));
+  const core::Pod pod = backend_->Observe(key)->observed.pods[0];
+  const core::ReleaseGang release{1, {{pod.name, pod.uid}}};
+  EXPECT_EQ(Write(key, release).error().code, Code::kConflict);
+  AwaitRoom(key);
+  ASSERT_TRUE(Write(key, core::ReserveRoom{1, {0, 1}}).ok());
+  EXPECT_TRUE(Write(key, release).ok());
 }
 
 TEST_F(KubeBackendTest, AMissingGangProviderIsPredicted) {

@@ -187,7 +187,7 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
   pod.node = json::Text(spec, "nodeName");
   for (const Json& gate : json::Items(spec, "schedulingGates"))
     pod.gated = pod.gated || json::Text(gate, "name") == wiring::kGangGate;
-  if (pod.node.empty()) own->shape = std::make_shared<core::PodShape>(wiring::ShapeOf(object));
+  if (pod.node.empty()) own->shape = interners.shapes.Intern(wiring::ShapeOf(object));
 
   const auto past = [&](std::string_view text) {
     const auto time = ReadTime(text, clock);

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/heap.h"
@@ -75,7 +74,9 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
                return DecodePod(object, meta, before, interners_, options_.clock, Now());
              },
              [](const PodRecord& record) { return record.own ? record.own->owner->job : std::string(); },
-             [this](const std::string&, const auto& before, const auto& after) { OnPod(before, after); },
+             [this](const std::string& name, const auto& before, const auto& after) {
+               OnPod(name, before, after);
+             },
              [](const PodRecord& record) { return record.own && record.own->labelled; }}),
       nodes_({[this](const Json& object, const Meta& meta, const auto& before) {
                 return DecodeNode(object, meta, before, options_.clock, Now());
@@ -156,10 +157,15 @@ std::vector<std::string> KubeBackend::Problems() const {
 
 KubeBackend::Census KubeBackend::TakeCensus() const {
   Census census;
-  for (const Job& job : jobs_.All()) ++census.jobs[static_cast<size_t>(job->status.display.phase)];
+  for (const Job& job : jobs_.All()) {
+    const core::Display& display = job->status.display;
+    ++census.jobs[static_cast<size_t>(display.phase)];
+    const bool waits =
+        display.Of(core::ConditionType::kScheduled).reason == core::Reason::kWaitingForCapacity;
+    census.gangs_waiting += waits ? 1 : 0;
+  }
   MutexLock lock(mutex_);
   census.pods = worker_pods_;
-  for (const auto& [job, pods] : gated_pods_) census.gangs_waiting += pods > 0 ? 1 : 0;
   for (const auto& [name, state] : job_states_) {
     if (!state.report) continue;
     for (const rendezvous::WorkerFacts& worker : state.report->facts) {
@@ -191,7 +197,7 @@ std::vector<std::pair<std::string, int64_t>> KubeBackend::ObjectCounts() const {
 
 Time KubeBackend::Housekeeping(Time now) {
   bool discover = false;
-  bool sweep = false;
+  std::optional<core::RoomQueue::Sweep> sweep;
   bool trim = false;
   bool forget_nodes = false;
   Time next = kNever;
@@ -207,11 +213,11 @@ Time KubeBackend::Housekeeping(Time now) {
     discover = now >= discover_at_;
     if (discover) discover_at_ = now + kDiscoverAgain;
     next = discover_at_;
-    // All jobs that wait for capacity are decided again, but not for each pod that ends.
-    sweep = capacity_changed_ && now >= last_sweep_ + kSweepEvery;
-    if (sweep) {
+    // The jobs that would find room are decided again, but not for each pod that ends.
+    if (capacity_changed_ && now >= last_sweep_ + kSweepEvery) {
       capacity_changed_ = false;
       last_sweep_ = now;
+      sweep.emplace();
     }
     if (capacity_changed_) next = std::min(next, last_sweep_ + kSweepEvery);
     trim = pods_changed_ && now >= last_trim_ + kTrimEvery;
@@ -227,14 +233,13 @@ Time KubeBackend::Housekeeping(Time now) {
   if (forget_nodes) ForgetUnusedNodes();
   if (trim) TrimHeap();
   if (discover) Discover();
-  if (sweep) {
-    std::vector<std::string> waiting;
+  while (sweep && !sweep->done) {
+    std::vector<std::string> ready;
     {
       MutexLock lock(mutex_);
-      for (const auto& [job, pods] : gated_pods_)
-        if (pods > 0) waiting.push_back(job);
+      ready = waiting_.Ready(capacity_, *sweep);
     }
-    for (const std::string& job : waiting) Notify(job);
+    for (const std::string& job : ready) Notify(job);
   }
   return next;
 }
@@ -339,6 +344,7 @@ Error KubeBackend::NotLeading() {
 KubeBackend::JobState& KubeBackend::StateOf(const JobRecord& job) const {
   JobState& state = job_states_[job.key.ToString()];
   if (state.uid != job.uid) {
+    GiveUpPlaces(state);
     state = JobState();
     state.uid = job.uid;
   }

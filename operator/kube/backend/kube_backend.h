@@ -19,13 +19,16 @@
 //  - PrepareGang annotates each object with a mark (prepared_mark.h). Observed::prepared is set while all
 //    objects exist with that mark, also for the next process. A change of the certificate authority makes all
 //    marks outdated. The ports of a job on hostNetwork are part of its marks.
-//  - ReleaseGang computes free capacity from all nodes and all bound pods (core/capacity.h).
+//  - ReserveRoom and Observed::fit know the free capacity from all nodes and all pods (core/capacity.h). Each
+//    Observe also notes whether the job waits for room (core/room_queue.h); when capacity becomes free, the
+//    jobs that would find room are notified.
 // Jobs that cannot be decoded are observed as invalid (core/model.h). Jobs with another spec.managedBy are
 // ignored.
 //
 // Files: kube_backend.cc has construction, watches and housekeeping; kube_backend_changes.cc the stores'
 // callbacks; kube_backend_snapshot.cc all that a decision reads; kube_backend_actions.cc the actions that are
-// one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several.
+// one request; kube_backend_gang.cc PrepareGang and ReleaseGang, which are several;
+// kube_backend_room.cc the free capacity and its reservations.
 //
 // Thread-safe. Callbacks run without a lock held: on_gang on the thread that calls Execute, the others on
 // threads of the transport or of the reflectors. None may block.
@@ -37,6 +40,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +49,7 @@
 #include "operator/control/backend.h"
 #include "operator/core/capacity.h"
 #include "operator/core/job_counts.h"
+#include "operator/core/room_queue.h"
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
@@ -93,7 +98,7 @@ class KubeBackend final : public control::Backend {
   struct Census {
     std::array<int64_t, static_cast<size_t>(core::kLastPhase) + 1> jobs{};  // by phase
     int64_t pods = 0;                                                       // of jobs
-    int64_t gangs_waiting = 0;                                              // jobs with gated pods
+    int64_t gangs_waiting = 0;                                              // jobs that wait for capacity
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
   };
@@ -146,12 +151,17 @@ class KubeBackend final : public control::Backend {
     std::optional<core::Refusal> preflight;
     std::string preflight_inputs;  // what `preflight` was computed from
     core::JobCounts counted;       // passed to on_counts
+    int64_t reserved_attempt = 0;
+    std::vector<std::string> reserved;  // pods, by their names in capacity_
+    core::Capacity::Shape shape;        // of the pods that it would create
+    std::string shape_inputs;           // what `shape` was computed from
   };
 
   // Hooks of the stores.
   void OnJob(const Job& before, const Job& after);
-  void OnPod(const std::shared_ptr<const PodRecord>& before, const std::shared_ptr<const PodRecord>& after);
   void CountPod(const PodRecord* pod, int64_t by) RM_REQUIRES(mutex_);
+  void OnPod(const std::string& name, const std::shared_ptr<const PodRecord>& before,
+             const std::shared_ptr<const PodRecord>& after);
   void OnNode(const std::string& name, const std::shared_ptr<const NodeRecord>& before,
               const std::shared_ptr<const NodeRecord>& after);
   void OnNamespace(const std::string& name, const std::shared_ptr<const NamespaceRecord>& before,
@@ -159,13 +169,19 @@ class KubeBackend final : public control::Backend {
 
   // Parts of a snapshot.
   std::vector<core::Pod> PodsOf(const JobRecord& job) const;
-  // The nodes of the running pods of this attempt, for the topology key.
-  std::vector<std::string> NodesOf(const JobRecord& job, int64_t attempt) const;
   // Sets what the nodes of its pods and suspects show.
   void ReadNodes(core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
   wiring::Gang GangOf(const JobRecord& job) const;
-  core::Fit FitOf(const JobRecord& job) const;
+  // Also notes whether the job waits for room.
+  core::Fit FitOf(const JobRecord& job, const core::Observed& observed) const;
+  // Returns the shape of the attempt's pods that have no node: as admission left them, or as rendered.
+  core::Capacity::Shape ShapeOf(const JobRecord& job, int64_t attempt,
+                                const std::vector<std::string>& excluded_nodes) const;
+  core::Capacity::Shape RenderedShape(const JobRecord& job,
+                                      const std::vector<std::string>& excluded_nodes) const;
+  // The pods of this attempt, if the shape has a topology key.
+  std::vector<std::string> PeersOf(const JobRecord& job, int64_t attempt, const core::PodShape& shape) const;
   std::optional<core::PrepareGang> PreparedOf(const JobRecord& job) const;
   PortRange PortsOf(const JobRecord& job) const;
   std::optional<core::Refusal> PreflightOf(const JobRecord& job) const;
@@ -178,6 +194,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::SetGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::ReserveRoom& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action, Done done);
   void Count(const Job& job, const core::Status& status);
   class Preparation;
@@ -195,6 +212,10 @@ class KubeBackend final : public control::Backend {
 
   // Returns the state of the job with this uid, and creates it if necessary.
   JobState& StateOf(const JobRecord& job) const RM_REQUIRES(mutex_);
+  // Gives up the places reserved for the job. Returns true if there were any.
+  bool GiveUpPlaces(JobState& state) const RM_REQUIRES(mutex_);
+  // Brings the indexes of suspected nodes up to date. `job`: as it is stored; null: gone.
+  void IndexSuspects(const std::string& name, const Job& job) RM_REQUIRES(mutex_);
   void Notify(const std::string& job) const;
   void CapacityChanged();
   // Periodic work on the reflectors' thread. Returns when it is due again.
@@ -217,7 +238,7 @@ class KubeBackend final : public control::Backend {
   ApiClient& client_;
   const Options options_;
 
-  Interners interners_;  // before the stores, whose records share its values
+  mutable Interners interners_;  // before the stores, whose records share its values
   Store<JobRecord> jobs_;
   Store<PodRecord> pods_;
   Store<NodeRecord> nodes_;
@@ -232,11 +253,17 @@ class KubeBackend final : public control::Backend {
   std::deque<std::pair<Time, std::string>> progress_due_ RM_GUARDED_BY(mutex_);  // jobs to notify, and when
   std::string authority_pem_ RM_GUARDED_BY(mutex_);
   uint64_t authority_ RM_GUARDED_BY(mutex_) = 0;  // its hash
-  core::Capacity capacity_ RM_GUARDED_BY(mutex_);
+  // Queries bring them up to date.
+  mutable core::Capacity capacity_ RM_GUARDED_BY(mutex_);
+  mutable core::RoomQueue waiting_ RM_GUARDED_BY(mutex_);
+  std::map<std::string, std::set<std::string>> suspected_ RM_GUARDED_BY(mutex_);  // node -> jobs
+  std::map<std::string, std::set<std::string>> suspects_of_
+      RM_GUARDED_BY(mutex_);  // job -> nodes; no empty sets
   // Sums of the changes of pods, which may arrive in another order.
   int64_t worker_pods_ RM_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, int64_t> gated_pods_ RM_GUARDED_BY(mutex_);  // by job; no zeros
-  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;              // since last_sweep_
+  // node -> owner -> its pods there; no zeros
+  std::map<std::string, std::map<std::shared_ptr<const Owner>, int64_t>> owners_on_ RM_GUARDED_BY(mutex_);
+  bool capacity_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_sweep_
   Time last_sweep_ RM_GUARDED_BY(mutex_) = Time::min();
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};

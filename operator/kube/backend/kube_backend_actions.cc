@@ -90,11 +90,12 @@ Json KubeBackend::PodFor(const JobRecord& job, const core::CreatePod& action) co
   excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
   strict.avoided_nodes.clear();
   Json elsewhere = wiring::PodOf(job.ToApi(), job.uid, action.rank, strict);
-  const core::PodShape shape = wiring::ShapeOf(elsewhere);
-  const std::vector<std::string> placed = NodesOf(job, action.attempt);
+  const core::Capacity::Shape shape = interners_.shapes.Intern(wiring::ShapeOf(elsewhere));
+  const std::vector<std::string> peers = PeersOf(job, action.attempt, *shape);
   {
     MutexLock lock(mutex_);
-    if (capacity_.FitOf(shape, 1, placed).room > 0) return elsewhere;
+    const core::Capacity::Shape held = capacity_.ReservedFor(job.key.namespace_ + "/" + action.name);
+    if (held ? held == shape : capacity_.RoomFor(shape, 1, peers) > 0) return elsewhere;
   }
   return pod();
 }

@@ -2,46 +2,68 @@
 
 // KubeBackend: the stores' callbacks. They update the free capacity and notify the jobs that must be decided
 // again.
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "operator/core/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 
 namespace ringmaster::kube {
-namespace {
-
-bool SameFacts(const core::NodeFacts& a, const core::NodeFacts& b) {
-  const auto taints = [](const core::NodeFacts& facts) {
-    std::vector<std::string> list;
-    for (const core::Taint& taint : facts.taints)
-      list.push_back(taint.key + "=" + taint.value + ":" + taint.effect);
-    return list;
-  };
-  return a.allocatable == b.allocatable && a.labels == b.labels && a.ready == b.ready &&
-         a.unschedulable == b.unschedulable && taints(a) == taints(b);
-}
-
-}  // namespace
 
 void KubeBackend::OnJob(const Job& before, const Job& after) {
   const std::string name = (after ? after : before)->key.ToString();
-  if (!after) {
+  bool freed = false;
+  {
     MutexLock lock(mutex_);
-    job_states_.erase(name);
+    // The stored job: hooks of one object may run in another order than its changes.
+    const Job current = jobs_.Get(name);
+    IndexSuspects(name, current);
+    if (const auto known = job_states_.find(name); known != job_states_.end()) {
+      JobState& state = known->second;
+      const bool keeps = current && current->uid == state.uid &&
+                         core::MayReserve(current->status.ledger, state.reserved_attempt);
+      freed = !keeps && GiveUpPlaces(state);
+      if (!current) job_states_.erase(known);
+    }
+    if (!current || current->status.ended()) waiting_.Remove(name);
   }
+  if (freed) CapacityChanged();
   Notify(name);
 }
 
+// Sums do not depend on the order of the changes.
 void KubeBackend::CountPod(const PodRecord* pod, int64_t by) {
   if (pod == nullptr || !pod->own) return;
   worker_pods_ += by;
-  if (!pod->own->pod.gated) return;
-  const auto job = gated_pods_.try_emplace(pod->own->owner->job, 0).first;
-  job->second += by;
-  if (job->second == 0) gated_pods_.erase(job);
+  if (!pod->own->node) return;
+  auto& owners = owners_on_[*pod->own->node];
+  const auto owner = owners.try_emplace(pod->own->owner, 0).first;
+  owner->second += by;
+  if (owner->second == 0) owners.erase(owner);
+  if (owners.empty()) owners_on_.erase(*pod->own->node);
 }
 
-void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
+void KubeBackend::IndexSuspects(const std::string& name, const Job& job) {
+  std::set<std::string> nodes;
+  if (job)
+    for (const core::Suspect& suspect : job->status.ledger.suspects)
+      if (!suspect.node.empty()) nodes.insert(suspect.node);
+  const auto known = suspects_of_.find(name);
+  if (known == suspects_of_.end() && nodes.empty()) return;
+  if (known != suspects_of_.end()) {
+    for (const std::string& node : known->second) {
+      const auto jobs = suspected_.find(node);
+      if (jobs->second.erase(name) > 0 && jobs->second.empty()) suspected_.erase(jobs);
+    }
+    suspects_of_.erase(known);
+  }
+  if (nodes.empty()) return;
+  for (const std::string& node : nodes) suspected_[node].insert(name);
+  suspects_of_.emplace(name, std::move(nodes));
+}
+
+void KubeBackend::OnPod(const std::string& name, const std::shared_ptr<const PodRecord>& before,
                         const std::shared_ptr<const PodRecord>& after) {
   bool freed = false;
   bool first = false;
@@ -50,24 +72,19 @@ void KubeBackend::OnPod(const std::shared_ptr<const PodRecord>& before,
     first = !std::exchange(pods_changed_, true);
     CountPod(before.get(), -1);
     CountPod(after.get(), 1);
-    if (before && (!after || after->uid() != before->uid())) {
-      capacity_.RemovePod(before->uid());
-      freed = !before->ended;
-    }
-    if (after) {
-      const PodRecord::Own* own = after->own.get();
-      if (after->ended) {
-        capacity_.RemovePod(after->uid());
-        freed = freed || !before || !before->ended;
-      } else if (!after->node().empty()) {
-        capacity_.SetPod(after->uid(), *after->requests, after->node());
-      } else if (own != nullptr && !own->pod.gated && !own->pod.deleting()) {
-        capacity_.ExpectPod(after->uid(), own->shape);
-      } else if (own != nullptr && own->pod.gated && !own->pod.deleting()) {
-        capacity_.SetGated(after->uid());
-      } else {
-        capacity_.RemovePod(after->uid());
-      }
+    freed = before && !before->ended && (!after || after->ended || after->uid() != before->uid());
+    const auto current = pods_.Get(name);
+    const PodRecord::Own* own = current ? current->own.get() : nullptr;
+    if (!current || current->ended) {
+      capacity_.RemovePod(name);
+    } else if (!current->node().empty()) {
+      capacity_.SetPod(name, *current->requests, current->node());
+    } else if (own == nullptr || own->pod.deleting()) {
+      capacity_.RemovePod(name);
+    } else if (own->pod.gated) {
+      capacity_.SetGated(name, own->shape);
+    } else {
+      capacity_.ExpectPod(name, own->shape);
     }
   }
   if (first) reflectors_.Wake();
@@ -85,7 +102,7 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
     return node->facts.ready ? Health::kReady : Health::kNotReady;
   };
   bool was_missing = false;
-  if (!before || !after || !SameFacts(before->facts, after->facts)) {
+  if (!before || !after || before->facts != after->facts) {
     {
       MutexLock lock(mutex_);
       if (after) {
@@ -101,11 +118,13 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
   if (after && !was_missing && !restarted && health(after) == (before ? health(before) : Health::kReady))
     return;
   std::set<std::string> jobs;
-  for (const auto& pod : pods_.All())
-    if (pod->own && pod->node() == name) jobs.insert(pod->own->owner->job);
-  for (const Job& job : jobs_.All())
-    for (const core::Suspect& suspect : job->status.ledger.suspects)
-      if (suspect.node == name) jobs.insert(job->key.ToString());
+  {
+    MutexLock lock(mutex_);
+    if (const auto on = owners_on_.find(name); on != owners_on_.end())
+      for (const auto& [owner, pods] : on->second) jobs.insert(owner->job);
+    if (const auto of = suspected_.find(name); of != suspected_.end())
+      jobs.insert(of->second.begin(), of->second.end());
+  }
   for (const std::string& job : jobs) Notify(job);
 }
 

@@ -260,26 +260,17 @@ class KubeBackend::Release : public std::enable_shared_from_this<Release> {
       pod = std::move(pods_.front());
       pods_.pop_front();
     }
-    if (!backend_.options_.may_write()) return Answer(pod.uid, NotLeading());
+    if (!backend_.options_.may_write()) return Answer(NotLeading());
     const Json patch = {
         {"metadata", {{"uid", pod.uid}}},
         {"spec", {{"schedulingGates", Json::array({{{"$patch", "delete"}, {"name", wiring::kGangGate}}})}}}};
     backend_.client_.Patch(kPods, space_, pod.name, "", ApiClient::PatchType::kStrategic, patch,
-                           backend_.Guard([self = shared_from_this(), uid = pod.uid](Result<Json> result) {
-                             self->Answer(uid, result.ok() ? Result<Revision>(RevisionOf(*result))
-                                                           : Result<Revision>(result.error()));
+                           backend_.Guard([self = shared_from_this()](const Result<Json>& result) {
+                             self->Answer(result.ok() ? Result<Revision>(RevisionOf(*result))
+                                                      : Result<Revision>(result.error()));
                            }));
   }
-  void Answer(const std::string& uid, const Result<Revision>& result) {
-    // The pod was not released, so its reservation ends. After a lost response it is kept until the view
-    // shows the pod.
-    if (!result.ok() && result.error().code != Code::kAmbiguous) {
-      {
-        MutexLock lock(backend_.mutex_);
-        backend_.capacity_.Unreserve(uid);
-      }
-      backend_.CapacityChanged();  // other jobs may wait for it
-    }
+  void Answer(const Result<Revision>& result) {
     bool last = false;
     Result<Revision> outcome = Revision{0};
     {
@@ -308,8 +299,6 @@ class KubeBackend::Release : public std::enable_shared_from_this<Release> {
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::ReleaseGang& action,
                           Done done) {
   std::deque<core::PodRef> gated;
-  std::vector<std::string> uids;
-  std::shared_ptr<const core::PodShape> shape;
   for (const core::PodRef& ref : action.pods) {
     const auto record = pods_.Get(write.key.namespace_ + "/" + ref.name);
     if (!record || !record->own) return done(Error{Code::kNotFound, "no pod " + ref.name});
@@ -317,15 +306,14 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
       return done(Error{Code::kConflict, "pod " + ref.name + " has been replaced"});
     if (!record->own->pod.gated) continue;
     gated.push_back(ref);
-    uids.push_back(ref.uid);
-    shape = record->own->shape;
   }
-  const std::vector<std::string> placed = NodesOf(*job, action.attempt);
-  if (shape) {
+  // The places stay reserved whatever the answers say: a patch may be done although its response is lost, and
+  // the next decision repeats one that is not.
+  if (!job->spec->job.autoscaler) {
     MutexLock lock(mutex_);
-    if (!capacity_.Reserve(uids, shape, placed))
-      return done(Error{Code::kConflict, fmt::format("no capacity any more for {} pods of {}", uids.size(),
-                                                     write.key.ToString())});
+    for (const core::PodRef& ref : gated)
+      if (!capacity_.ReservedFor(write.key.namespace_ + "/" + ref.name))
+        return done(Error{Code::kConflict, "no place is reserved for " + ref.name});
   }
   std::make_shared<Release>(*this, write.key.namespace_, std::move(gated), std::move(done))->Begin();
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
+#include "operator/core/decide.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
@@ -34,11 +35,12 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   if (!observed.invalid.empty()) return snapshot;
   observed.prepared = PreparedOf(*job);
   observed.provider = ProviderOf(*job);
-  if (observed.provider == core::GangProvider::kGate) observed.fit = FitOf(*job);
+  if (core::ReservesRoom(observed)) observed.fit = FitOf(*job, observed);
   if (!job->status.ended()) observed.preflight = PreflightOf(*job);
   MutexLock lock(mutex_);
   const JobState& state = StateOf(*job);
   observed.order = state.order;
+  if (!core::ReservesRoom(observed)) waiting_.Remove(key.ToString());
   if (job->spec->job.native && state.report) observed.report = *state.report;
   return snapshot;
 }
@@ -110,32 +112,6 @@ void KubeBackend::ReadNodes(core::Observed& observed) const {
     if (!node || !node->facts.ready) observed.not_ready_nodes->push_back(name);
     if (node && node->restarted) observed.restarted_nodes.push_back({name, *node->restarted});
   }
-}
-
-std::vector<std::string> KubeBackend::NodesOf(const JobRecord& job, int64_t attempt) const {
-  std::vector<std::string> nodes;
-  for (const auto& record : pods_.Group(job.key.ToString())) {
-    const PodRecord::Own& own = *record->own;
-    if (own.owner->uid == job.uid && own.pod.attempt == attempt && !record->node().empty() && !record->ended)
-      nodes.push_back(record->node());
-  }
-  return nodes;
-}
-
-core::Fit KubeBackend::FitOf(const JobRecord& job) const {
-  int32_t gated = 0;
-  std::shared_ptr<const core::PodShape> shape;
-  for (const auto& record : pods_.Group(job.key.ToString())) {
-    const PodRecord::Own& own = *record->own;
-    if (own.owner->uid != job.uid || own.pod.attempt != job.status.ledger.attempt) continue;
-    if (!own.pod.gated || own.pod.deleting() || record->ended) continue;
-    gated += 1;
-    shape = own.shape;
-  }
-  if (gated == 0 || !shape) return {};
-  const std::vector<std::string> placed = NodesOf(job, job.status.ledger.attempt);
-  MutexLock lock(mutex_);
-  return capacity_.FitOf(*shape, gated, placed);
 }
 
 std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {

@@ -121,6 +121,7 @@ struct Interners {
   Interner<std::vector<std::string>> conditions;
   Interner<std::string> marks;
   Interner<std::string> nodes;
+  Interner<core::PodShape> shapes;
 };
 
 struct NamespaceRecord {

@@ -36,7 +36,9 @@ Checker::Checker(World& world, const Scheduler& scheduler) : world_(world), sche
   observer.job_changed = [this](const Key& key) { OnJob(key); };
   observer.pod_changed = [this](const Key& key, const std::string& name) { OnPod(key, name); };
   observer.released = [this](const Key& key, const core::ReleaseGang& release) {
-    CheckReleased(key, release);
+    std::set<std::string> uids;
+    for (const core::PodRef& ref : release.pods) uids.insert(ref.uid);
+    CheckRoom(key.name + " was released", uids);
   };
   world_.Observe(std::move(observer));
 }
@@ -125,7 +127,7 @@ void Checker::CheckCounters(const core::Ledger& before, const core::Ledger& afte
 // Measures the room in the true state. A lagging view only underestimates the room that pods leave. Changes
 // of nodes are excused for a while, and so is a leader that does not know what its predecessor was still
 // doing.
-void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
+void Checker::CheckRoom(const std::string& what, const std::set<std::string>& uids) {
   if (world_.deposed() || world_.provider() != core::GangProvider::kGate) return;
   for (const auto& [other, job] : world_.jobs())
     if (job.job.autoscaler) return;  // its pods are released without room
@@ -134,15 +136,13 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
   std::map<std::string, int32_t> free;  // by node
   for (const auto& [name, node] : world_.nodes())
     if (!node.reported_since) free[name] = node.pod_capacity;
-  std::set<std::string> released;
-  for (const core::PodRef& ref : release.pods) released.insert(ref.uid);
   std::vector<const sim::PodTruth*> coming;
   for (const auto& [other, job] : world_.jobs()) {
     for (const auto& [name, p] : job.pods) {
       if (!p.pod.alive()) continue;
       if (const auto node = free.find(p.pod.node); node != free.end())
         node->second -= 1;
-      else if (!p.pod.bound() && (!p.pod.gated || released.contains(p.pod.uid)))
+      else if (!p.pod.bound() && (!p.pod.gated || uids.contains(p.pod.uid)))
         coming.push_back(&p);
     }
   }
@@ -153,9 +153,9 @@ void Checker::CheckReleased(const Key& key, const core::ReleaseGang& release) {
     const bool may = std::any_of(free.begin(), free.end(), [&](const auto& node) {
       return node.second > 0 && !Holds(p->excluded_nodes, node.first);
     });
-    room -= may || released.contains(p->pod.uid) ? 1 : 0;
+    room -= may || uids.contains(p->pod.uid) ? 1 : 0;
   }
-  Require(room >= 0, "I11", fmt::format("{} was released with room missing for {} pods", key.name, -room));
+  Require(room >= 0, "I11", fmt::format("{} with room missing for {} pods", what, -room));
 }
 
 void Checker::OnTick() {
@@ -218,6 +218,7 @@ void Checker::CheckCreated(const JobTruth& job, const core::Pod& pod) {
   Require(!ledger.suspended && !ledger.stop_since, "I7", pod.name + " was created while stopped");
   Require(clocks_are_wrong_ || !ledger.not_before || scheduler_.now() >= *ledger.not_before, "I9",
           pod.name + " was created during the back-off");
+  if (!pod.gated) CheckRoom(pod.name + " was created", {pod.uid});
 }
 
 void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core::Pod& pod) {
@@ -271,6 +272,9 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
               create->name + " is created before the supporting objects");
       Require(!o.preflight && !(o.refusal && now < o.refusal->retry_at), "I13",
               create->name + " is created during the pause after a refusal");
+      Require(!core::ReservesRoom(o) ||
+                  std::binary_search(o.fit.reserved.begin(), o.fit.reserved.end(), create->rank),
+              "I11", create->name + " is created without a reserved place");
       for (const core::ExcludedNode& node : ledger.excluded)
         Require(node.until <= now || Holds(create->excluded_nodes, node.name), "I14",
                 create->name + " may go to the excluded " + node.name);
@@ -294,6 +298,10 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
   if (const auto* set =
           decision.actions.empty() ? nullptr : std::get_if<core::SetStatus>(&decision.actions.front())) {
     CheckSuspects(o, set->status.ledger, now);
+    const auto holds = [&](const core::Pod& pod) { return pod.attempt == ledger.attempt; };
+    Require(set->status.ledger.withdrawals <= ledger.withdrawals ||
+                std::any_of(o.pods.begin(), o.pods.end(), holds),
+            "I11", "a gang without pods is withdrawn");
     const auto& failure = set->status.ledger.last_failure;
     if (!failure || failure == ledger.last_failure || failure->cause != core::Cause::kNodeUnreachable) return;
     const bool silent =

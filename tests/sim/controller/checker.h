@@ -50,7 +50,8 @@ class Checker {
   void OnPod(const control::Key& key, const std::string& name);
   void CheckLedger(const JobTruth& job, Shadow& shadow);
   void CheckCounters(const core::Ledger& before, const core::Ledger& after);
-  void CheckReleased(const control::Key& key, const core::ReleaseGang& release);
+  // Whether there is room for these pods, in addition to all that may be scheduled.
+  void CheckRoom(const std::string& what, const std::set<std::string>& uids);
   void CheckGangDecision(const core::Observed& observed, const core::Decision& decision, Time now);
   static bool Restarted(const core::Observed& o, const std::string& node, Time since);
   void CheckSuspects(const core::Observed& o, const core::Ledger& after, Time now);

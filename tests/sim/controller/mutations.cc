@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "operator/core/decide.h"
+
 namespace ringmaster::sim {
 namespace {
 
@@ -98,6 +100,8 @@ Decision NoOverstay(Observed o, Time now) {
 
 Decision ReleasesWithoutRoom(Observed o, Time now) {
   o.fit = {};
+  o.fit.reserved = core::WaitingRanks(core::NotBegun(o.status.ledger) ? core::Begun(o, now) : o);
+  std::sort(o.fit.reserved.begin(), o.fit.reserved.end());
   return core::Decide(o, now);
 }
 
@@ -107,6 +111,19 @@ Decision ReleasesHalfTheGang(const Observed& o, Time now) {
     if (auto* release = std::get_if<core::ReleaseGang>(&action))
       release->pods.resize((release->pods.size() + 1) / 2);
   return decision;
+}
+
+Decision WithdrawsWaitingGangs(const Observed& o, Time now) {
+  if (o.pods.empty()) {
+    Observed other = o;
+    core::Pod& pod = other.pods.emplace_back();
+    pod.attempt = o.status.ledger.attempt;
+    pod.gated = true;
+    pod.created = o.status.ledger.attempt_since;
+    Decision decision = core::Decide(other, now);
+    if (decision.reason == "the gang is withdrawn") return decision;
+  }
+  return core::Decide(o, now);
 }
 
 Decision ForgetsExclusion(const Observed& o, Time now) {
@@ -238,6 +255,8 @@ const char* MutationName(Mutation mutation) {
       return "charges-restarts";
     case Mutation::kForgetsFirstSize:
       return "forgets-first-size";
+    case Mutation::kWithdrawsWaitingGangs:
+      return "withdraws-waiting-gangs";
   }
   return "?";
 }
@@ -291,6 +310,8 @@ Decider Mutate(Mutation mutation) {
         o.job.gang_timeout = Duration{0};
         return core::Decide(o, now);
       };
+    case Mutation::kWithdrawsWaitingGangs:
+      return WithdrawsWaitingGangs;
     case Mutation::kForgetsExclusion:
       return ForgetsExclusion;
     case Mutation::kIgnoresRefusal:

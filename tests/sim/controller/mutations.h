@@ -42,13 +42,14 @@ enum class Mutation : int {
   kAgentsObeyAnyLeader,  // orders to the gang have no term
   kGivesUpNodesEarly,    // treats an unreachable node as lost at once
   kBooksTimeTwice,
-  kChargesLostNodes,  // ignores the nodes of unresponsive workers
-  kForgetsSuspects,   // does not avoid suspected nodes
-  kChargesForPeers,   // charges a failure without waiting for the drain
-  kChargesRestarts,   // charges workers whose node started again
-  kForgetsFirstSize,  // a new job takes another size before its first status is written
+  kChargesLostNodes,       // ignores the nodes of unresponsive workers
+  kForgetsSuspects,        // does not avoid suspected nodes
+  kChargesForPeers,        // charges a failure without waiting for the drain
+  kChargesRestarts,        // charges workers whose node started again
+  kForgetsFirstSize,       // a new job takes another size before its first status is written
+  kWithdrawsWaitingGangs,  // even those that hold nothing
 };
-inline constexpr int kMutations = 35;
+inline constexpr int kMutations = 36;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

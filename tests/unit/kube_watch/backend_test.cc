@@ -191,16 +191,23 @@ TEST_F(BackendTest, TheCensusFollowsThePods) {
   const std::string gated = R"({"schedulingGates": [{"name": "ringmaster.dev/gang"}], "containers": []})";
   Line("pods", "ADDED", PodOnServer("a-1-0", gated, 20));
   EXPECT_EQ(census().pods, 1);
-  EXPECT_EQ(census().gangs_waiting, 1);
   Line("pods", "ADDED", PodOnServer("a-1-1", gated, 21));
-  EXPECT_EQ(census().gangs_waiting, 1);
   const std::string bound = R"({"nodeName": "n", "containers": []})";
   Line("pods", "MODIFIED", PodOnServer("a-1-0", bound, 22));
   Line("pods", "MODIFIED", PodOnServer("a-1-1", bound, 23));
   EXPECT_EQ(census().pods, 2);
-  EXPECT_EQ(census().gangs_waiting, 0);
   Line("pods", "DELETED", PodOnServer("a-1-0", bound, 24));
   EXPECT_EQ(census().pods, 1);
+  EXPECT_EQ(census().gangs_waiting, 0);
+  Json waits = Json::parse(kJobOnServer);
+  waits["metadata"]["resourceVersion"] = "30";
+  waits["status"]["conditions"] = Json::array({{{"type", "Scheduled"},
+                                                {"status", "False"},
+                                                {"reason", "WaitingForCapacity"},
+                                                {"message", "needs a node"},
+                                                {"lastTransitionTime", "2026-01-01T00:00:00Z"}}});
+  Line("trainingjobs", "MODIFIED", waits.dump());
+  EXPECT_EQ(census().gangs_waiting, 1);
 }
 
 }  // namespace

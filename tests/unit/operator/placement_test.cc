@@ -10,16 +10,31 @@
 namespace ringmaster::core {
 namespace {
 
-// Returns a gang of `size` with gated pods and room for `room` of them.
+// Returns a gang of `size` for which there is room for `room`: all of its pods exist, gated, or it waits.
 Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
   Observed o = NewWorld(size);
   o.job.native = native;
   o.job.min = native ? 2 : size;
   o.provider = GangProvider::kGate;
   o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
-  // Write the attempt, prepare, create the pods.
-  for (int i = 0; i < 3; ++i) Obey(o, Decide(o, kT0), kT0);
-  EXPECT_EQ(o.pods.size(), static_cast<size_t>(size));
+  // Write the attempt, prepare, reserve the places, create the pods.
+  for (int i = 0; i < 4; ++i) Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(o.pods.size(), room < size ? 0 : static_cast<size_t>(size));
+  return o;
+}
+
+// Returns a gang whose pods were released, after which others took the room: the scheduler found a node only
+// for the first one.
+Observed CrowdedWorld(int32_t size) {
+  Observed o = GatedWorld(size, size);
+  o.fit.reserved.clear();
+  for (Pod& pod : o.pods) {
+    pod.gated = false;
+    pod.waiting_reason = kUnschedulable;
+    pod.waiting_message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
+  }
+  o.pods[0].node = "node";
+  o.pods[0].waiting_reason.clear();
   return o;
 }
 
@@ -42,11 +57,26 @@ TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
   EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).reason, Reason::kAllPodsPlaced);
 }
 
-TEST(Gang, WaitsAndReportsWhatIsMissing) {
+TEST(Gang, ReservesItsPlacesBeforeItsPodsExist) {
+  Observed o = NewWorld(3);
+  o.job.native = false;
+  o.provider = GangProvider::kGate;
+  o.fit = {3, ""};
+  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
+  const Decision first = Decide(o, kT0);
+  ASSERT_EQ(All<ReserveRoom>(first).size(), 1U);
+  EXPECT_EQ(All<ReserveRoom>(first)[0], (ReserveRoom{1, {0, 1, 2}}));
+  EXPECT_TRUE(All<CreatePod>(first).empty());
+  Obey(o, first, kT0);
+  EXPECT_EQ(All<CreatePod>(Decide(o, kT0)).size(), 3U);
+}
+
+TEST(Gang, WaitsWithoutPodsAndReportsWhatIsMissing) {
   Observed o = GatedWorld(4, 3);
   const Decision wait = Settle(o, kT0 + kSettlePeriod);
   EXPECT_EQ(wait.requeue_at, kT0 + o.job.gang_timeout);
-  for (const Pod& pod : o.pods) EXPECT_TRUE(pod.gated);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_TRUE(o.fit.reserved.empty());
   const Condition& scheduled = ConditionOf(o, ConditionType::kScheduled);
   EXPECT_EQ(scheduled.truth, Truth::kFalse);
   EXPECT_EQ(scheduled.reason, Reason::kWaitingForCapacity);
@@ -55,17 +85,59 @@ TEST(Gang, WaitsAndReportsWhatIsMissing) {
   EXPECT_EQ(o.status.ledger.time_accounting, TimeAccounting::kQueue);
 }
 
-TEST(Gang, IsNotReleasedBeforeAllItsPodsExist) {
+TEST(Gang, WaitingCostsNoWrites) {
+  Observed o = GatedWorld(4, 3);
+  Settle(o, kT0 + kDisplayInterval);
+  for (Time now = kT0 + kDisplayInterval; now < kT0 + 20 * o.job.gang_timeout; now += o.job.gang_timeout / 2)
+    EXPECT_TRUE(Decide(o, now).actions.empty()) << ToString(Decide(o, now));
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  // A message that changes with each pod that ends somewhere is written once per kWaitingInterval.
+  o.fit.missing = "needs 8 x nvidia.com/gpu on 4 nodes; 3 nodes have room";
+  const Decision wait = Decide(o, kT0 + seconds(30));
+  EXPECT_TRUE(wait.actions.empty()) << ToString(wait);
+  EXPECT_EQ(Settle(o, kT0 + kDisplayInterval + kWaitingInterval).reason, "waiting for pods");
+  EXPECT_EQ(ConditionOf(o, ConditionType::kScheduled).message, o.fit.missing);
+  o.fit = {4, ""};
+  Settle(o, kT0 + 20 * o.job.gang_timeout);
+  EXPECT_EQ(o.pods.size(), 4U);
+  EXPECT_TRUE(o.status.ledger.placed);
+}
+
+TEST(Gang, AwaitsAsMuchRoomAsItNeeds) {
+  Observed o = GatedWorld(4, 3);
+  EXPECT_EQ(AwaitedRoom(o, o.fit, kT0), 4);
+  o.fit = {4, ""};
+  EXPECT_EQ(AwaitedRoom(o, o.fit, kT0), std::nullopt);
+  Observed elastic = GatedWorld(4, 1, true);
+  EXPECT_EQ(AwaitedRoom(elastic, elastic.fit, kT0), 4);
+  EXPECT_EQ(AwaitedRoom(elastic, elastic.fit, kT0 + elastic.job.gang_timeout), 2);
+  Observed running = RunningWorld(4);
+  running.provider = GangProvider::kGate;
+  running.fit = {0, "full"};
+  EXPECT_EQ(AwaitedRoom(running, running.fit, kT0), std::nullopt);
+  running.pods.resize(2);
+  EXPECT_EQ(AwaitedRoom(running, running.fit, kT0), 1);
+}
+
+TEST(Gang, GivesUpItsPlacesWhenOneOfThemIsLost) {
   Observed o = GatedWorld(4, 4);
-  o.pods.pop_back();
-  o.fit.room = 3;
+  o.fit = {3, "needs 8 x nvidia.com/gpu on 4 nodes; 3 nodes have room", {0, 1, 2}};
   const Decision decision = Decide(o, kT0);
-  EXPECT_EQ(All<CreatePod>(decision).size(), 1U);
+  ASSERT_EQ(All<ReserveRoom>(decision).size(), 1U);
+  EXPECT_TRUE(All<ReserveRoom>(decision)[0].ranks.empty());
   EXPECT_TRUE(All<ReleaseGang>(decision).empty());
 }
 
+TEST(Gang, GivesUpItsPlacesDuringARefusal) {
+  Observed o = GatedWorld(4, 4);
+  o.refusal = Refusal{RefusalKind::kQuota, "exceeded quota: gpus", kT0, kT0 + seconds(60)};
+  const Decision decision = Decide(o, kT0);
+  ASSERT_EQ(All<ReserveRoom>(decision).size(), 1U);
+  EXPECT_TRUE(All<ReserveRoom>(decision)[0].ranks.empty());
+}
+
 TEST(Gang, IsWithdrawnAfterItsTimeoutAndRetriedLater) {
-  Observed o = GatedWorld(4, 3);
+  Observed o = CrowdedWorld(4);
   Settle(o, kT0);
   const Time late = kT0 + o.job.gang_timeout;
   const Decision withdraw = Decide(o, late);
@@ -77,12 +149,12 @@ TEST(Gang, IsWithdrawnAfterItsTimeoutAndRetriedLater) {
   EXPECT_GT(*after.not_before, late);
   ASSERT_EQ(withdraw.events.size(), 1U);
   EXPECT_EQ(withdraw.events[0].reason, "GangTimeout");
-  EXPECT_NE(withdraw.events[0].message.find("needs 8 x nvidia.com/gpu"), std::string::npos);
+  EXPECT_NE(withdraw.events[0].message.find("3 Insufficient nvidia.com/gpu"), std::string::npos);
   Settle(o, late);
   EXPECT_TRUE(o.pods.empty());
   const Condition& scheduled = ConditionOf(o, ConditionType::kScheduled);
   EXPECT_EQ(scheduled.reason, Reason::kGangTimeout);
-  EXPECT_NE(scheduled.message.find("needs 8 x nvidia.com/gpu"), std::string::npos);
+  EXPECT_NE(scheduled.message.find("3 Insufficient nvidia.com/gpu"), std::string::npos);
   o.fit = {4, ""};
   Settle(o, *after.not_before);
   EXPECT_EQ(o.pods.size(), 4U);
@@ -93,7 +165,7 @@ TEST(Gang, IsWithdrawnAfterItsTimeoutAndRetriedLater) {
 TEST(Gang, TwoJobsPauseForDifferentTimesAfterAWithdrawal) {
   std::vector<Duration> pauses;
   for (const char* uid : {"a", "b", "c", "d"}) {
-    Observed o = GatedWorld(4, 0);
+    Observed o = CrowdedWorld(4);
     o.job.uid = uid;
     Settle(o, kT0);
     const Time late = kT0 + o.job.gang_timeout;
@@ -108,6 +180,7 @@ TEST(Gang, TwoJobsPauseForDifferentTimesAfterAWithdrawal) {
 TEST(Gang, PodsBeingScheduledAtTheTimeoutGetAnotherPeriod) {
   Observed o = GatedWorld(2, 2);
   for (Pod& pod : o.pods) pod.gated = false;  // released, without an answer of the scheduler yet
+  o.fit.reserved.clear();
   const Time late = kT0 + o.job.gang_timeout;
   EXPECT_FALSE(Settle(o, late).reason.starts_with("the gang is withdrawn"));
   EXPECT_EQ(o.status.ledger.attempt, 1);
@@ -176,6 +249,8 @@ TEST(Gang, AnElasticJobStartsSmallerAfterTheTimeout) {
   Settle(o, kT0);
   EXPECT_FALSE(o.status.ledger.placed);
   const Time late = kT0 + o.job.gang_timeout;
+  EXPECT_EQ(All<ReserveRoom>(Decide(o, late)), (std::vector<ReserveRoom>{{1, {0, 1}}}));
+  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, late), late);  // reserve, create
   const Decision smaller = Decide(o, late);
   const auto released = All<ReleaseGang>(smaller);
   ASSERT_EQ(released.size(), 1U);
@@ -188,11 +263,12 @@ TEST(Gang, AnElasticJobStartsSmallerAfterTheTimeout) {
   EXPECT_EQ(o.status.ledger.attempt, 1);
 }
 
-TEST(Gang, AnElasticJobBelowItsMinimumIsWithdrawn) {
+TEST(Gang, AnElasticJobBelowItsMinimumWaits) {
   Observed o = GatedWorld(4, 1, true);
   Settle(o, kT0);
   Settle(o, kT0 + o.job.gang_timeout);
-  EXPECT_EQ(o.status.ledger.withdrawals, 1);
+  EXPECT_TRUE(o.pods.empty());
+  EXPECT_EQ(o.status.ledger.withdrawals, 0);
 }
 
 TEST(Gang, ARunningJobBelowItsMinimumIsWithdrawnAfterTheTimeout) {
@@ -216,7 +292,7 @@ TEST(Gang, AnElasticJobThatRanContinuesWhenItsMinimumHasRoom) {
   o.provider = GangProvider::kGate;
   o.fit = {1, "needs 8 x nvidia.com/gpu on 2 nodes; 1 node has room"};
   o.pods.resize(2);
-  for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
+  for (int i = 0; i < 10 && All<ReleaseGang>(Decide(o, kT0)).empty(); ++i) Obey(o, Decide(o, kT0), kT0);
   const auto released = All<ReleaseGang>(Decide(o, kT0));
   ASSERT_EQ(released.size(), 1U);
   EXPECT_EQ(released[0].pods.size(), 1U);
@@ -250,13 +326,14 @@ TEST(Gang, ReplacementsJoinARunningGangOneByOne) {
   Observed o = RunningWorld(4);
   o.provider = GangProvider::kGate;
   o.pods.resize(2);
-  Obey(o, Decide(o, kT0), kT0);
-  ASSERT_EQ(o.pods.size(), 4U);
   o.fit = {1, "one only"};
-  const auto released = All<ReleaseGang>(Decide(o, kT0));
-  ASSERT_EQ(released.size(), 1U);
-  ASSERT_EQ(released[0].pods.size(), 1U);
-  EXPECT_EQ(released[0].pods[0].name, "job-1-2");
+  EXPECT_EQ(All<ReserveRoom>(Decide(o, kT0)), (std::vector<ReserveRoom>{{1, {2}}}));
+  Obey(o, Decide(o, kT0), kT0);
+  // No gate: the gang runs without the others.
+  const auto created = All<CreatePod>(Decide(o, kT0));
+  ASSERT_EQ(created.size(), 1U);
+  EXPECT_EQ(created[0].name, "job-1-2");
+  EXPECT_FALSE(created[0].gated);
 }
 
 TEST(Gang, DeletedSupportingObjectsAreRecreated) {
@@ -320,7 +397,7 @@ TEST(Refusal, APredictedRefusalIsNotTried) {
 }
 
 TEST(Refusal, AGangThatAQuotaKeepsIncompleteIsWithdrawn) {
-  Observed o = GatedWorld(4, 0);
+  Observed o = GatedWorld(4, 4);
   o.pods.resize(2);
   o.refusal = Refusal{RefusalKind::kQuota, "exceeded quota: gpus", kT0, kT0 + seconds(100'000)};
   Settle(o, kT0 + o.job.gang_timeout);

@@ -95,6 +95,7 @@ std::vector<A> All(const Decision& decision) {
 
 // Schedules the released pods at once.
 inline void Bind(Observed& o, const ReleaseGang& release, Time now) {
+  o.fit.reserved.clear();
   for (Pod& pod : o.pods) {
     const bool meant = std::any_of(release.pods.begin(), release.pods.end(),
                                    [&](const PodRef& ref) { return ref.uid == pod.uid; });
@@ -109,9 +110,13 @@ inline void Bind(Observed& o, const ReleaseGang& release, Time now) {
 // Carries out the decision in an ideal world: everything succeeds at once.
 inline void Obey(Observed& o, const Decision& decision, Time now) {
   for (const Action& action : decision.actions) {
-    if (const auto* set = std::get_if<SetStatus>(&action)) o.status = set->status;
+    if (const auto* set = std::get_if<SetStatus>(&action)) {
+      if (set->status.ledger.attempt != o.status.ledger.attempt) o.fit.reserved.clear();
+      o.status = set->status;
+    }
     if (const auto* order = std::get_if<SetGang>(&action)) o.order = *order;
     if (const auto* prepare = std::get_if<PrepareGang>(&action)) o.prepared = *prepare;
+    if (const auto* reserve = std::get_if<ReserveRoom>(&action)) o.fit.reserved = reserve->ranks;
     if (const auto* release = std::get_if<ReleaseGang>(&action)) Bind(o, *release, now);
     if (const auto* create = std::get_if<CreatePod>(&action)) {
       Pod pod = MakePod(create->attempt, create->rank);
@@ -122,6 +127,8 @@ inline void Obey(Observed& o, const Decision& decision, Time now) {
         pod.gated = true;
         pod.phase = PodPhase::kPending;
         pod.node.clear();
+      } else {
+        std::erase(o.fit.reserved, pod.rank);
       }
       o.pods.push_back(pod);
     }
