@@ -9,6 +9,8 @@
 #include <charconv>
 #include <chrono>
 
+#include "operator/wiring/wiring.h"
+
 namespace ringmaster::operator_main {
 namespace {
 
@@ -103,6 +105,15 @@ void AddRendezvousFlags(CLI::App& app, Flags& flags) {
 void AddWorkerFlags(CLI::App& app, Flags& flags, RawFlags& raw) {
   app.add_option("--worker-image", flags.worker_image, "image for worker pods whose template sets none")
       ->envname("RINGMASTER_WORKER_IMAGE")
+      ->capture_default_str();
+  app.add_option("--gang", flags.gang,
+                 "what spec.scheduling.gang auto means; auto: native if the API server serves it, otherwise "
+                 "gate. Name volcano or coscheduling only where that scheduler runs")
+      ->check(CLI::IsMember({"auto", "native", "volcano", "coscheduling", "gate", "none"}))
+      ->capture_default_str();
+  flags.coscheduling_scheduler = wiring::kCoschedulingScheduler;
+  app.add_option("--coscheduling-scheduler", flags.coscheduling_scheduler,
+                 "name of the scheduler that runs the coscheduling plug-in")
       ->capture_default_str();
   raw.host_ports = fmt::format("{}-{}", flags.host_ports.first, flags.host_ports.last);
   app.add_option("--host-ports", raw.host_ports,

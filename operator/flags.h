@@ -38,6 +38,8 @@ struct Flags {
     int32_t last = 29999;
   } host_ports;
   std::chrono::seconds ca_life = std::chrono::hours(24 * 365);
+  std::string gang = "auto";  // what spec.scheduling.gang `auto` means
+  std::string coscheduling_scheduler;
   std::string worker_image;  // ParseFlags defaults it to the image of this version
 
   bool log_json = false;

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "operator/control/convert.h"
 #include "operator/election/leader_elector.h"
 #include "operator/flags.h"
 #include "operator/identity/x509.h"
@@ -170,6 +171,7 @@ class Operator {
       wiring::Context context;
       context.worker_image = flags_.worker_image;
       context.coordinator_address = CoordinatorAddress();
+      context.coscheduling_scheduler = flags_.coscheduling_scheduler;
       return context;
     };
     options.on_gang = [this](const control::Key& key, const core::SetGang& order) { OrderGang(key, order); };
@@ -177,6 +179,7 @@ class Operator {
       log::Info("{} reason={} {}", backend_.JobTag(key), event.reason, event.message);
       recorder_.Record({key.namespace_, key.name, uid}, event.warning, event.reason, event.message);
     };
+    options.gang = control::GangModeOf(flags_.gang);
     options.host_ports = {flags_.host_ports.first, flags_.host_ports.last - flags_.host_ports.first + 1};
     options.on_counts = [this](const kube::JobRecord& job, const core::JobCounts& before,
                                const core::Status& status) { CountWrite(metrics_, job, before, status); };

@@ -22,7 +22,9 @@ core::Rule FromApi(const api::RestartRule& rule) {
   return result;
 }
 
-core::GangMode ModeOf(const std::string& gang) {
+}  // namespace
+
+core::GangMode GangModeOf(const std::string& gang) {
   if (gang == "none") return core::GangMode::kNone;
   if (gang == "gate") return core::GangMode::kGate;
   if (gang == "native") return core::GangMode::kNative;
@@ -30,8 +32,6 @@ core::GangMode ModeOf(const std::string& gang) {
   if (gang == "coscheduling") return core::GangMode::kCoscheduling;
   return core::GangMode::kAuto;
 }
-
-}  // namespace
 
 core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t spec_generation) {
   const api::Spec& spec = job.spec;
@@ -53,7 +53,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
   result.backoff_max = seconds(spec.restart.backoff.maxSeconds);
   for (const api::RestartRule& rule : spec.restart.rules) result.rules.push_back(FromApi(rule));
-  result.gang = ModeOf(spec.scheduling.gang);
+  result.gang = GangModeOf(spec.scheduling.gang);
   result.gang_timeout = seconds(spec.scheduling.timeoutSeconds);
   result.autoscaler = spec.scheduling.autoscaler;
   result.startup_limit = seconds(spec.health.startupSeconds);

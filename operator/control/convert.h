@@ -14,6 +14,9 @@ namespace ringmaster::control {
 // REQUIRES: `job` is valid and has its defaults. `uid` and `spec_generation` come from the API server.
 core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t spec_generation);
 
+// Returns the meaning of spec.scheduling.gang.
+core::GangMode GangModeOf(const std::string& gang);
+
 Key KeyOf(const api::TrainingJob& job);
 
 }  // namespace ringmaster::control

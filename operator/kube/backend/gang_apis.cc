@@ -2,6 +2,10 @@
 
 #include "operator/kube/backend/gang_apis.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 namespace ringmaster::kube {
 namespace {
 
@@ -53,7 +57,37 @@ const char* GangApiName(GangApi api) {
   return "?";
 }
 
-std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t max_pods, const GangApis& apis) {
+bool IsAvailable(wiring::Gang gang, const GangApis& apis) {
+  return std::none_of(std::begin(kGangApis), std::end(kGangApis),
+                      [&](GangApi api) { return GangOf(api) == gang && !Served(apis, api); });
+}
+
+namespace {
+
+constexpr std::pair<wiring::Gang, const char*> kGangNames[] = {
+    {wiring::Gang::kNone, "none"},
+    {wiring::Gang::kGate, "gate"},
+    {wiring::Gang::kNative, "native"},
+    {wiring::Gang::kVolcano, "volcano"},
+    {wiring::Gang::kCoscheduling, "coscheduling"},
+};
+
+}  // namespace
+
+const char* GangName(wiring::Gang gang) {
+  for (const auto& [value, name] : kGangNames)
+    if (value == gang) return name;
+  return "?";
+}
+
+std::optional<wiring::Gang> ParseGang(std::string_view text) {
+  for (const auto& [value, name] : kGangNames)
+    if (name == text) return value;
+  return std::nullopt;
+}
+
+std::optional<wiring::Gang> ChooseGang(core::GangMode mode, core::GangMode automatic, int32_t max_pods,
+                                       const GangApis& apis) {
   switch (mode) {
     case core::GangMode::kNone:
       return wiring::Gang::kNone;
@@ -69,9 +103,8 @@ std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t max_pods, co
       break;
   }
   if (max_pods <= 1) return wiring::Gang::kNone;
-  for (const GangApi api : kGangApis)
-    if (Served(apis, api)) return GangOf(api);
-  return wiring::Gang::kGate;
+  if (automatic != core::GangMode::kAuto) return ChooseGang(automatic, automatic, max_pods, apis);
+  return Served(apis, GangApi::kNative) ? wiring::Gang::kNative : wiring::Gang::kGate;
 }
 
 }  // namespace ringmaster::kube

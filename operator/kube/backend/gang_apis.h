@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "operator/core/job.h"
@@ -26,7 +27,16 @@ const char* GangApiName(GangApi api);  // as in spec.scheduling.gang
 using GangApis = std::map<GangApi, bool>;
 
 // Returns what a job with this `mode` uses; nullopt: it requires an API that is not served. With kAuto, a
-// gang of one pod uses none.
-std::optional<wiring::Gang> ChooseGang(core::GangMode mode, int32_t max_pods, const GangApis& apis);
+// gang of one pod uses none, and others what `automatic` names. If that is kAuto, too: native PodGroups if
+// they are served, otherwise the gate. The API server serves them only where a cluster's administrator has
+// enabled them, whereas the definition of another scheduler's PodGroup remains when the scheduler is gone.
+std::optional<wiring::Gang> ChooseGang(core::GangMode mode, core::GangMode automatic, int32_t max_pods,
+                                       const GangApis& apis);
+
+// Whether this provider can be used: it needs no API, or the API is served.
+bool IsAvailable(wiring::Gang gang, const GangApis& apis);
+
+const char* GangName(wiring::Gang gang);  // as in spec.scheduling.gang
+std::optional<wiring::Gang> ParseGang(std::string_view name);
 
 }  // namespace ringmaster::kube

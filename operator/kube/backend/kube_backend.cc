@@ -28,7 +28,7 @@ constexpr Duration kSweepEvery = seconds(1);
 // The memory that the JSON of changes took goes back to the system at most this often.
 constexpr Duration kTrimEvery = seconds(10);
 constexpr Duration kDiscoverAgain = seconds(300);  // finds APIs that are installed while the operator runs
-constexpr Duration kDiscoverSoon = seconds(3);     // after a failure
+constexpr Duration kDiscoverSoon = seconds(1);     // after a failure, or when an API seems to be gone
 
 Key KeyOf(const std::string& name) {
   const size_t slash = name.find('/');
@@ -101,16 +101,17 @@ KubeBackend::KubeBackend(ApiClient& client, Options options)
 
 KubeBackend::~KubeBackend() { Stop(); }
 
-Collection KubeBackend::Watched(Resource resource, std::string label_selector, bool metadata_only) const {
+Collection KubeBackend::Watched(Resource resource, std::string label_selector, bool metadata_only) {
   Collection collection;
   collection.resource = std::move(resource);
   collection.label_selector = std::move(label_selector);
   collection.metadata_only = metadata_only;
-  if (options_.on_watch_failure) {
-    collection.on_failure = [this, watched = collection.resource](const Error& error) {
-      options_.on_watch_failure(watched, error);
-    };
-  }
+  const bool group = std::any_of(std::begin(kGangApis), std::end(kGangApis),
+                                 [&](GangApi api) { return ResourceOf(api) == collection.resource; });
+  collection.on_failure = [this, watched = collection.resource, group](const Error& error) {
+    if (options_.on_watch_failure) options_.on_watch_failure(watched, error);
+    if (group && error.code == Code::kNotFound) DiscoverBy(Now() + kDiscoverSoon);
+  };
   return collection;
 }
 
@@ -246,19 +247,20 @@ Time KubeBackend::Housekeeping(Time now) {
 
 // Autoscalers give each new node another name, so most missing nodes never come back.
 void KubeBackend::ForgetUnusedNodes() {
-  std::set<std::string> used;
-  for (const auto& pod : pods_.All())
-    if (pod->own) used.insert(pod->node());
   MutexLock lock(mutex_);
-  std::erase_if(missing_nodes_, [&](const auto& node) { return !used.contains(node.first); });
+  std::erase_if(missing_nodes_, [&](const auto& node) { return !owners_on_.contains(node.first); });
+}
+
+void KubeBackend::DiscoverBy(Time at) {
+  {
+    MutexLock lock(mutex_);
+    discover_at_ = std::min(discover_at_, at);
+  }
+  reflectors_.Wake();
 }
 
 void KubeBackend::Discover() {
   for (const GangApi api : kGangApis) {
-    {
-      MutexLock lock(mutex_);
-      if (const auto it = gang_apis_.find(api); it != gang_apis_.end() && it->second) continue;
-    }
     const Resource resource = ResourceOf(api);
     client_.Raw("/apis/" + resource.ApiVersion(), Guard([this, api, resource](Result<Json> result) {
                   bool served = false;
@@ -266,20 +268,37 @@ void KubeBackend::Discover() {
                     for (const Json& item : json::Items(*result, "resources"))
                       served |= json::Text(item, "name") == resource.plural;
                   } else if (result.error().code != Code::kNotFound) {
-                    MutexLock lock(mutex_);
-                    discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
-                    reflectors_.Wake();
-                    return;
+                    return DiscoverBy(Now() + kDiscoverSoon);
                   }
-                  {
-                    MutexLock lock(mutex_);
-                    if (std::exchange(gang_apis_[api], served)) return;
-                  }
-                  if (!served) return;
-                  Follow(Watched(resource, wiring::kJobLabel, true), *groups_.at(api));
-                  for (const std::string& job : jobs_.Keys()) Notify(job);
+                  OnDiscovered(api, served);
                 }));
   }
+}
+
+void KubeBackend::OnDiscovered(GangApi api, bool served) {
+  bool gone = false;
+  {
+    MutexLock lock(mutex_);
+    const auto known = gang_apis_.find(api);
+    const bool before = known != gang_apis_.end() && known->second;
+    gone = before && !served;
+    // A server that starts may not know all definitions yet, so one answer is not enough.
+    if (gone && doubtful_.insert(api).second) {
+      discover_at_ = std::min(discover_at_, Now() + kDiscoverSoon);
+      reflectors_.Wake();
+      return;
+    }
+    doubtful_.erase(api);
+    gang_apis_[api] = served;
+    if (before == served) return;
+  }
+  if (gone) {
+    reflectors_.Retire(ResourceOf(api));
+    groups_.at(api)->Clear();
+  } else {
+    Follow(Watched(ResourceOf(api), wiring::kJobLabel, true), *groups_.at(api));
+  }
+  for (const std::string& job : jobs_.Keys()) Notify(job);
 }
 
 void KubeBackend::Notify(const std::string& job) const {

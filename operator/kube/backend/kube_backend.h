@@ -18,7 +18,8 @@
 //    older events do not undo it.
 //  - PrepareGang annotates each object with a mark (prepared_mark.h). Observed::prepared is set while all
 //    objects exist with that mark, also for the next process. A change of the certificate authority makes all
-//    marks outdated. The ports of a job on hostNetwork are part of its marks.
+//    marks outdated. The ports of a job on hostNetwork are part of its marks, and so is the attempt's gang
+//    provider.
 //  - ReserveRoom and Observed::fit know the free capacity from all nodes and all pods (core/capacity.h). Each
 //    Observe also notes whether the job waits for room (core/room_queue.h); when capacity becomes free, the
 //    jobs that would find room are notified.
@@ -78,7 +79,8 @@ class KubeBackend final : public control::Backend {
     std::function<void(const JobRecord& job, const core::JobCounts& before, const core::Status& status)>
         on_counts;
     std::function<void(const Resource&, const Error&)> on_watch_failure;
-    PortRange host_ports{20000, 10000};  // shared by all jobs on hostNetwork
+    PortRange host_ports{20000, 10000};           // shared by all jobs on hostNetwork
+    core::GangMode gang = core::GangMode::kAuto;  // what spec.scheduling.gang `auto` means
     Duration progress_every = seconds(5);
     Watcher::Options watch;
   };
@@ -173,6 +175,8 @@ class KubeBackend final : public control::Backend {
   void ReadNodes(core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
   wiring::Gang GangOf(const JobRecord& job) const;
+  // The marks of the job's objects.
+  std::vector<std::string> MarksOf(const JobRecord& job) const;
   // Also notes whether the job waits for room.
   core::Fit FitOf(const JobRecord& job, const core::Observed& observed) const;
   // Returns the shape of the attempt's pods that have no node: as admission left them, or as rendered.
@@ -223,8 +227,10 @@ class KubeBackend final : public control::Backend {
   void ForgetUnusedNodes();
   // Asks the API server which PodGroup APIs it serves.
   void Discover();
+  void OnDiscovered(GangApi api, bool served);
+  void DiscoverBy(Time at);
   static Error NotLeading();
-  Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false) const;
+  Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false);
   // Adds a reflector for each namespace of the options, or one for all namespaces.
   template <class T>
   void Follow(Collection collection, Store<T>& store) {
@@ -268,6 +274,7 @@ class KubeBackend final : public control::Backend {
   bool pods_changed_ RM_GUARDED_BY(mutex_) = false;  // since last_trim_
   Time last_trim_ RM_GUARDED_BY(mutex_){};
   GangApis gang_apis_ RM_GUARDED_BY(mutex_);
+  std::set<GangApi> doubtful_ RM_GUARDED_BY(mutex_);  // the last answer was that it is not served any more
   Time discover_at_ RM_GUARDED_BY(mutex_) = Time::min();
   std::vector<std::function<void(const control::Key&)>> subscribers_ RM_GUARDED_BY(mutex_);
 

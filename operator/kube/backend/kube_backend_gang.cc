@@ -205,7 +205,8 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   context.size = action.min;  // the PodGroup's minimum; no other object here depends on the size
   std::vector<Json> objects = wiring::ObjectsOf(job->ToApi(), job->uid, context);
   const uint64_t authority = job->spec->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
-  const std::string mark = MarkText({action, static_cast<int64_t>(objects.size()), authority, *ports});
+  const std::string mark =
+      MarkText({action, context.gang, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
   std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Begin();
 }

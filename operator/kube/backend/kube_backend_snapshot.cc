@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "operator/core/decide.h"
+#include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
@@ -84,8 +85,11 @@ std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
 }
 
 wiring::Gang KubeBackend::GangOf(const JobRecord& job) const {
+  const auto pinned = PinnedGang(MarksOf(job), job.status.ledger.attempt);
   MutexLock lock(mutex_);
-  return ChooseGang(job.spec->job.gang, std::max(job.spec->job.max, job.spec->job.replicas), gang_apis_)
+  if (pinned && IsAvailable(*pinned, gang_apis_)) return *pinned;
+  return ChooseGang(job.spec->job.gang, options_.gang, std::max(job.spec->job.max, job.spec->job.replicas),
+                    gang_apis_)
       .value_or(wiring::Gang::kNone);
 }
 
@@ -114,9 +118,8 @@ void KubeBackend::ReadNodes(core::Observed& observed) const {
   }
 }
 
-std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {
+std::vector<std::string> KubeBackend::MarksOf(const JobRecord& job) const {
   std::vector<CreatedObject> created;
-  uint64_t authority = 0;
   {
     MutexLock lock(mutex_);
     JobState& state = StateOf(job);
@@ -126,7 +129,6 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
     });
     if (state.created.empty()) state.created.shrink_to_fit();
     created = state.created;
-    if (job.spec->job.native) authority = authority_;  // only native jobs get the authority
   }
   std::vector<std::string> marks;
   for (const CreatedObject& item : created) marks.push_back(item.mark);
@@ -142,7 +144,16 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
   gather(services_);
   gather(config_maps_);
   for (const auto& [api, store] : groups_) gather(*store);
-  return PreparedAction(marks, authority);
+  return marks;
+}
+
+std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {
+  uint64_t authority = 0;
+  if (job.spec->job.native) {  // only native jobs get the authority
+    MutexLock lock(mutex_);
+    authority = authority_;
+  }
+  return PreparedAction(MarksOf(job), authority);
 }
 
 // ---- preflight
@@ -182,8 +193,11 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
   }
   {
     MutexLock lock(mutex_);
-    if (!ChooseGang(job.spec->job.gang, job.spec->job.max, gang_apis_)) {
+    if (!ChooseGang(job.spec->job.gang, options_.gang, std::max(job.spec->job.max, job.spec->job.replicas),
+                    gang_apis_)) {
       kind = core::RefusalKind::kNoGangProvider;
+      if (job.spec->job.gang == core::GangMode::kAuto)
+        return "the operator's flag --gang names a scheduler whose PodGroup the API server does not serve";
       return fmt::format(
           "spec.scheduling.gang is {} and the API server serves no such PodGroup: install it, or set `auto` "
           "or `gate`",

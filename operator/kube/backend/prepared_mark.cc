@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/hash.h"
+#include "operator/kube/backend/gang_apis.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -23,6 +24,17 @@ bool Take(std::string_view& text, std::string_view name, N& value) {
   return true;
 }
 
+// Removes ",gang=NAME" from the head of `text`, if it is there.
+bool TakeGang(std::string_view& text, std::optional<wiring::Gang>& gang) {
+  constexpr std::string_view kName = ",gang=";
+  if (!text.starts_with(kName)) return true;
+  text.remove_prefix(kName.size());
+  const std::string_view value = text.substr(0, text.find(','));
+  text.remove_prefix(value.size());
+  gang = ParseGang(value);
+  return gang.has_value();
+}
+
 }  // namespace
 
 uint64_t AuthorityHash(const std::string& pem) {
@@ -30,17 +42,19 @@ uint64_t AuthorityHash(const std::string& pem) {
 }
 
 std::string MarkText(const PreparedMark& mark) {
-  return fmt::format("attempt={},size={},min={},objects={},authority={},ports={}+{}", mark.action.attempt,
-                     mark.action.size, mark.action.min, mark.objects, mark.authority, mark.ports.first,
+  return fmt::format("attempt={},size={},min={}{}{},objects={},authority={},ports={}+{}", mark.action.attempt,
+                     mark.action.size, mark.action.min, mark.gang ? ",gang=" : "",
+                     mark.gang ? GangName(*mark.gang) : "", mark.objects, mark.authority, mark.ports.first,
                      mark.ports.count);
 }
 
 std::optional<PreparedMark> ParseMark(std::string_view text) {
   PreparedMark mark;
   const bool whole = Take(text, "attempt=", mark.action.attempt) && Take(text, ",size=", mark.action.size) &&
-                     Take(text, ",min=", mark.action.min) && Take(text, ",objects=", mark.objects) &&
-                     Take(text, ",authority=", mark.authority) && Take(text, ",ports=", mark.ports.first) &&
-                     Take(text, "+", mark.ports.count) && text.empty();
+                     Take(text, ",min=", mark.action.min) && TakeGang(text, mark.gang) &&
+                     Take(text, ",objects=", mark.objects) && Take(text, ",authority=", mark.authority) &&
+                     Take(text, ",ports=", mark.ports.first) && Take(text, "+", mark.ports.count) &&
+                     text.empty();
   return whole ? std::optional(mark) : std::nullopt;
 }
 
@@ -54,6 +68,13 @@ std::optional<core::PrepareGang> PreparedAction(const std::vector<std::string>& 
     if (!newest || newest->attempt < mark->action.attempt) newest = mark->action;
   }
   return newest;
+}
+
+std::optional<wiring::Gang> PinnedGang(const std::vector<std::string>& marks, int64_t attempt) {
+  for (const std::string& text : marks)
+    if (const auto mark = ParseMark(text); mark && mark->action.attempt == attempt && mark->gang)
+      return mark->gang;
+  return std::nullopt;
 }
 
 }  // namespace ringmaster::kube

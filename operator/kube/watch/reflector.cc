@@ -62,6 +62,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
       uint64_t request = 0;
       {
         MutexLock lock(mutex_);
+        if (retired_) return kNever;
         command = watcher_.Next(Now());
         if (const auto* wait = std::get_if<Watcher::Wait>(&command)) return wait->until;
         request = ++request_;
@@ -73,7 +74,20 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
     }
   }
 
-  // Called by the thread that calls Stop, after the reflectors' thread has ended.
+  // Drops all responses that come from now on. The reflectors' thread closes the stream at its next turn.
+  void Retire() {
+    MutexLock lock(mutex_);
+    ++request_;
+    retired_ = true;
+  }
+  bool retired() const {
+    MutexLock lock(mutex_);
+    return retired_;
+  }
+  const Resource& resource() const { return collection_.resource; }
+
+  // Called by the thread that calls Stop, after the reflectors' thread has ended, and by that thread for a
+  // retired member.
   void Close() {
     {
       MutexLock lock(mutex_);
@@ -84,7 +98,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
 
   std::optional<std::string> Problem() const {
     MutexLock lock(mutex_);
-    if (problem_.empty()) return std::nullopt;
+    if (problem_.empty() || retired_) return std::nullopt;
     return collection_.resource.plural +
            (collection_.namespace_.empty() ? "" : " in " + collection_.namespace_) + ": " + problem_;
   }
@@ -198,6 +212,7 @@ class Reflectors::Member : public std::enable_shared_from_this<Member> {
   mutable Mutex mutex_;
   Watcher watcher_ RM_GUARDED_BY(mutex_);
   uint64_t request_ RM_GUARDED_BY(mutex_) = 0;
+  bool retired_ RM_GUARDED_BY(mutex_) = false;
   std::string problem_ RM_GUARDED_BY(mutex_) = "not listed yet";
   std::unique_ptr<HttpStream>
       stream_;  // used by the reflectors' thread, and by Close after that thread has ended
@@ -221,6 +236,19 @@ void Reflectors::Add(Collection collection, ReflectorSink& sink) {
   signal_->Wake();
 }
 
+void Reflectors::Retire(const Resource& resource) {
+  for (const auto& member : Members())
+    if (member->resource() == resource) member->Retire();
+  signal_->Wake();
+}
+
+void Reflectors::CloseRetired() {
+  for (const auto& member : Members())
+    if (member->retired()) member->Close();
+  MutexLock lock(mutex_);
+  std::erase_if(members_, [](const auto& member) { return member->retired(); });
+}
+
 std::vector<std::shared_ptr<Reflectors::Member>> Reflectors::Members() const {
   MutexLock lock(mutex_);
   return members_;
@@ -231,6 +259,7 @@ void Reflectors::Start() {
     Time next = Time::min();
     while (signal_->Wait(next)) {
       next = kNever;
+      CloseRetired();
       for (const auto& member : Members()) next = std::min(next, member->Turn());
       if (housekeeping_) next = std::min(next, housekeeping_(Now()));
     }

@@ -44,6 +44,8 @@ class Reflectors {
   Reflectors& operator=(const Reflectors&) = delete;
 
   void Add(Collection collection, ReflectorSink& sink);
+  // Stops following the collections of this resource: their sinks are not called any more.
+  void Retire(const Resource& resource);
   void Start();
   void Stop();
   // Makes the thread run a turn now.
@@ -57,6 +59,7 @@ class Reflectors {
   class Member;
 
   std::vector<std::shared_ptr<Member>> Members() const;
+  void CloseRetired();
 
   ApiClient& client_;
   const Watcher::Options options_;

@@ -108,6 +108,22 @@ class Store {
     return !sinks_.empty() && std::all_of(sinks_.begin(), sinks_.end(), listed);
   }
 
+  // Forgets everything, until the sinks receive a list again. REQUIRES: no sink is being called.
+  void Clear() {
+    std::vector<Change> changes;
+    {
+      MutexLock lock(mutex_);
+      std::vector<std::string> keys;
+      for (const auto& [key, entry] : objects_) keys.push_back(key);
+      for (const std::string& key : keys) Remove(key, changes);
+      for (auto& [namespace_, sink] : sinks_) {
+        sink->revision = 0;
+        sink->synced = false;
+      }
+    }
+    Publish(changes);
+  }
+
   // ---- a direct read
 
   // Replaces a group: `objects` are all of it at `revision`.

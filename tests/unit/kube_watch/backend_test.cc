@@ -4,9 +4,14 @@
 // API server gives on demand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <functional>
 #include <future>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/wall_time.h"
@@ -16,7 +21,7 @@ namespace ringmaster::kube {
 namespace {
 
 constexpr const char* kJobOnServer = R"({"metadata": {"name": "a", "namespace": "ml", "uid": "u",
-  "resourceVersion": "7", "generation": 1}, "spec": {"framework": "pytorch", "workers": {"replicas": 1,
+  "resourceVersion": "7", "generation": 1}, "spec": {"framework": "pytorch", "workers": {"replicas": 2,
   "template": {"spec": {"containers": [{"name": "worker", "image": "x"}]}}}}})";
 
 constexpr const char* kNativeJob = R"({"metadata": {"name": "a", "namespace": "ml", "uid": "u",
@@ -50,7 +55,14 @@ class BackendTest : public testing::Test {
     server_.answer = [this](const HttpRequest& request) -> Result<HttpResponse> {
       if (request.method == "PUT") return on_put_(request);
       const bool jobs = request.target.find("/trainingjobs?") != std::string::npos;
-      if (request.target.find("limit=") != std::string::npos)
+      for (const auto& [group, served] : groups_) {
+        if (request.target.find("/apis/" + group) == std::string::npos) continue;
+        if (!served) break;
+        if (request.target.find("limit=") == std::string::npos)
+          return Response(200, R"({"resources": [{"name": "podgroups"}]})");
+      }
+      const bool group = request.target.find("podgroups?") != std::string::npos;
+      if (request.target.find("limit=") != std::string::npos && (!group || Served(request.target)))
         return Response(200, std::string(R"({"metadata": {"resourceVersion": "10"}, "items": [)") +
                                  (jobs ? job_ : "") + "]}");
       return Response(404, R"({"kind": "Status", "reason": "NotFound"})");
@@ -67,6 +79,23 @@ class BackendTest : public testing::Test {
   }
   void TearDown() override {
     if (backend_) backend_->Stop();
+  }
+
+  bool Served(const std::string& target) const {
+    return std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+      return group.second && target.find("/apis/" + group.first) != std::string::npos;
+    });
+  }
+  bool Await(const std::function<bool()>& condition) {
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() >= limit) return false;
+      never.wait_for(lock, std::chrono::milliseconds(10));
+    }
+    return true;
   }
 
   Result<control::Revision> WriteStatus(const core::Status& status) {
@@ -92,6 +121,7 @@ class BackendTest : public testing::Test {
   FakeServer server_;
   ApiClient client_{server_};
   std::function<Result<HttpResponse>(const HttpRequest&)> on_put_;
+  std::map<std::string, std::atomic<bool>> groups_;  // whether these groups of APIs are served
   std::unique_ptr<KubeBackend> backend_;
 };
 
@@ -208,6 +238,22 @@ TEST_F(BackendTest, TheCensusFollowsThePods) {
                                                 {"lastTransitionTime", "2026-01-01T00:00:00Z"}}});
   Line("trainingjobs", "MODIFIED", waits.dump());
   EXPECT_EQ(census().gangs_waiting, 1);
+}
+
+// The operator stops to watch an API that was uninstalled, and follows it again when it is back.
+TEST_F(BackendTest, AnUninstalledGangApiIsForgotten) {
+  groups_["scheduling.volcano.sh"] = true;
+  KubeBackend::Options options;
+  options.gang = core::GangMode::kVolcano;
+  Start(std::move(options));
+  const auto preflight = [&] { return backend_->Observe(kKey)->observed.preflight; };
+  ASSERT_TRUE(Await([&] { return backend_->Synced() && backend_->Problems().empty(); }));
+  EXPECT_FALSE(preflight().has_value());
+  groups_["scheduling.volcano.sh"] = false;
+  server_.End(server_.AwaitStreamOf("scheduling.volcano.sh"), Response(404, R"({"reason": "NotFound"})"));
+  ASSERT_TRUE(Await([&] { return preflight().has_value(); }));
+  EXPECT_EQ(preflight()->kind, core::RefusalKind::kNoGangProvider);
+  EXPECT_TRUE(Await([&] { return backend_->Synced() && backend_->Problems().empty(); }));
 }
 
 }  // namespace

@@ -441,11 +441,11 @@ TEST(DecodeJobTest, SpecIsParsedOncePerGeneration) {
 
 TEST(PreparationTest, AllObjectsNeedTheSameMark) {
   const core::PrepareGang action{3, 8, 4};
-  const std::string mark = MarkText({action, 3, 77, {}});
+  const std::string mark = MarkText({action, wiring::Gang::kGate, 3, 77, {}});
   EXPECT_EQ(PreparedAction({mark, mark, mark}, 77), action);
   EXPECT_EQ(PreparedAction({mark, mark}, 77), std::nullopt);
   EXPECT_EQ(PreparedAction({}, 77), std::nullopt);
-  const std::string old = MarkText({{2, 8, 4}, 1, 77, {}});
+  const std::string old = MarkText({{2, 8, 4}, wiring::Gang::kGate, 1, 77, {}});
   EXPECT_EQ(PreparedAction({old, mark, mark, mark, "", "nonsense"}, 77), action);
   EXPECT_EQ(PreparedAction({old, mark, mark}, 77), (core::PrepareGang{2, 8, 4}))
       << "the older one is all there";
@@ -454,9 +454,13 @@ TEST(PreparationTest, AllObjectsNeedTheSameMark) {
 }
 
 TEST(PreparationTest, MarksRoundTrip) {
-  const PreparedMark mark{{3, 8, 4}, 2, ~uint64_t{0}, {20064, 64}};
+  const PreparedMark mark{{3, 8, 4}, wiring::Gang::kVolcano, 2, ~uint64_t{0}, {20064, 64}};
   EXPECT_EQ(ParseMark(MarkText(mark)), mark);
+  const PreparedMark older{{3, 8, 4}, std::nullopt, 2, 1, {20064, 64}};
+  EXPECT_EQ(ParseMark("attempt=3,size=8,min=4,objects=2,authority=1,ports=20064+64"), older);
+  EXPECT_EQ(MarkText(older), "attempt=3,size=8,min=4,objects=2,authority=1,ports=20064+64");
   for (const char* text : {"", "attempt=3", "attempt=3,size=8,min=4,objects=2,authority=1,ports=20064",
+                           "attempt=3,size=8,min=4,gang=odd,objects=2,authority=1,ports=20064+64",
                            "attempt=3,size=8,min=4,objects=2,authority=1,ports=-1+8"})
     EXPECT_EQ(ParseMark(text), std::nullopt) << text;
   EXPECT_EQ(AuthorityHash(""), 0U);
@@ -480,6 +484,18 @@ TEST(HostPortsTest, LowestGapThatIsWideEnough) {
   EXPECT_EQ(first({{1000, 10}}, 50), 100);
 }
 
+TEST(PreparationTest, AnAttemptKeepsItsGangProvider) {
+  const auto mark = [](int64_t attempt, std::optional<wiring::Gang> gang) {
+    return MarkText({{attempt, 8, 4}, gang, 2, 1, {}});
+  };
+  const std::vector<std::string> marks = {"nonsense", mark(1, wiring::Gang::kGate), mark(2, std::nullopt),
+                                          mark(3, wiring::Gang::kVolcano)};
+  EXPECT_EQ(PinnedGang(marks, 1), wiring::Gang::kGate);
+  EXPECT_EQ(PinnedGang(marks, 2), std::nullopt);
+  EXPECT_EQ(PinnedGang(marks, 3), wiring::Gang::kVolcano);
+  EXPECT_EQ(PinnedGang(marks, 4), std::nullopt);
+}
+
 TEST(GangApisTest, ChoosesByModeAndServedApis) {
   using core::GangMode;
   using wiring::Gang;
@@ -488,15 +504,24 @@ TEST(GangApisTest, ChoosesByModeAndServedApis) {
   volcano[GangApi::kVolcano] = true;
   GangApis all = volcano;
   all[GangApi::kNative] = true;
-  EXPECT_EQ(ChooseGang(GangMode::kAuto, 8, none), Gang::kGate);
-  EXPECT_EQ(ChooseGang(GangMode::kAuto, 8, volcano), Gang::kVolcano);
-  EXPECT_EQ(ChooseGang(GangMode::kAuto, 8, all), Gang::kNative);
-  EXPECT_EQ(ChooseGang(GangMode::kAuto, 1, all), Gang::kNone);
-  EXPECT_EQ(ChooseGang(GangMode::kGate, 8, all), Gang::kGate);
-  EXPECT_EQ(ChooseGang(GangMode::kNone, 8, all), Gang::kNone);
-  EXPECT_EQ(ChooseGang(GangMode::kVolcano, 1, all), Gang::kVolcano);
-  EXPECT_EQ(ChooseGang(GangMode::kVolcano, 8, none), std::nullopt);
-  EXPECT_EQ(ChooseGang(GangMode::kNative, 8, {}), std::nullopt);
+  const auto choose = [](GangMode mode, int32_t pods, const GangApis& apis,
+                         GangMode automatic = GangMode::kAuto) {
+    return ChooseGang(mode, automatic, pods, apis);
+  };
+  EXPECT_EQ(choose(GangMode::kAuto, 8, none), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, volcano), Gang::kGate) << "its definition does not schedule pods";
+  EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kVolcano), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kVolcano), std::nullopt);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kGate), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kAuto, 1, all, GangMode::kVolcano), Gang::kNone);
+  EXPECT_EQ(choose(GangMode::kGate, 8, all, GangMode::kVolcano), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kNone, 8, all), Gang::kNone);
+  EXPECT_EQ(choose(GangMode::kVolcano, 1, all), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kVolcano, 8, none), std::nullopt);
+  EXPECT_EQ(choose(GangMode::kNative, 8, {}), std::nullopt);
+  EXPECT_TRUE(IsAvailable(Gang::kGate, none) && IsAvailable(Gang::kVolcano, volcano));
+  EXPECT_FALSE(IsAvailable(Gang::kVolcano, none));
 }
 
 }  // namespace

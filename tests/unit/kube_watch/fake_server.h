@@ -4,6 +4,7 @@
 // e2e tests check the behaviour of a real server.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -59,6 +60,19 @@ class FakeServer final : public HttpClient {
     const bool came = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return streams_.size() > n; });
     CHECK(came, "no stream {}", n);
     return streams_[n];
+  }
+  // The first open stream whose target has this text.
+  std::shared_ptr<OpenStream> AwaitStreamOf(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    const auto find = [&] {
+      return std::find_if(streams_.begin(), streams_.end(), [&](const auto& stream) {
+        return !stream->gone && stream->target.find(text) != std::string::npos;
+      });
+    };
+    const bool came =
+        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return find() != streams_.end(); });
+    CHECK(came, "no stream of {}", text);
+    return *find();
   }
   void Line(const std::shared_ptr<OpenStream>& stream, std::string text) {
     Post([this, stream, text = std::move(text)] {
