@@ -260,6 +260,15 @@ void ApiClient::Create(const Resource& resource, const std::string& ns, const Js
   impl_->Send(std::move(request), std::move(done));
 }
 
+void ApiClient::TryCreate(const Resource& resource, const std::string& ns, const Json& object, Done done) {
+  HttpRequest request;
+  request.method = "POST";
+  request.accept = kMetadata;
+  request.target = WithQuery(resource.Path(ns), {{"fieldManager", field_manager_}, {"dryRun", "All"}});
+  request.body = DumpJson(object);
+  impl_->Send(std::move(request), std::move(done));
+}
+
 void ApiClient::Apply(const Resource& resource, const std::string& ns, const std::string& name,
                       const std::string& subresource, const Json& object, bool force, Done done) {
   HttpRequest request;

@@ -69,6 +69,8 @@ class ApiClient {
   enum class Response { kObject, kMetadata };
   void Create(const Resource& resource, const std::string& ns, const Json& object, Done done,
               Response response = Response::kObject);
+  // Asks whether the server would admit the object. It stores nothing.
+  void TryCreate(const Resource& resource, const std::string& ns, const Json& object, Done done);
   // Server-side apply with our field manager; `subresource` may be "status". REQUIRES: the object has
   // apiVersion, kind and name.
   void Apply(const Resource& resource, const std::string& ns, const std::string& name,

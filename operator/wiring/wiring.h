@@ -65,8 +65,4 @@ Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank
 // does something unexpected.
 std::vector<std::string> TemplateWarnings(const api::TrainingJob& job);
 
-// Returns a sentence, with the field and the remedy, for each reason why the Pod Security level
-// ("privileged", "baseline", "restricted") would refuse this pod. Empty: the pod is admitted.
-std::vector<std::string> PodSecurityRefusals(const Json& pod, const std::string& level);
-
 }  // namespace ringmaster::wiring

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Features of the kube backend alone: owners, native gangs, capacity, Pod Security, a second process.
+// Features of the kube backend alone: owners, gangs, capacity, Pod Security, a second process.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <future>
 
+#include "operator/core/rules.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"
 #include "operator/kube/backend/resources.h"
@@ -314,6 +315,25 @@ TEST_F(KubeBackendTest, NativeGangScheduling) {
   EXPECT_TRUE(cluster_.Get(groups, wiring::GroupName("job", 2)).ok());
 }
 
+// The cluster gets or loses a gang scheduler, or the operator's flag changes, while a gang runs.
+TEST_F(KubeBackendTest, AnAttemptKeepsItsGangProvider) {
+  kube::KubeBackend::Options options = cluster_.BackendOptions();
+  options.gang = core::GangMode::kGate;
+  backend_ = Process(std::move(options));
+  const Key key = cluster_.Submit(Gang("job", 2, "auto"));
+  EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
+  BeginAttempt(key, 1);
+  ASSERT_TRUE(Write(key, core::PrepareGang{1, 2, 2}).ok());
+  backend_->Stop();
+
+  backend_ = Process(cluster_.BackendOptions());
+  EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
+  ASSERT_TRUE(Write(key, core::PrepareGang{1, 3, 2}).ok());
+  EXPECT_EQ(Await(key).provider, core::GangProvider::kGate);
+  BeginAttempt(key, 2);
+  EXPECT_EQ(Await(key).provider, core::GangProvider::kScheduler) << "the next attempt chooses again";
+}
+
 // Two nodes with 8 GPUs each: three pods with 8 do not fit, two do.
 TEST_F(KubeBackendTest, PlacesAreReservedBeforeThePodsExist) {
   const Key key = cluster_.Submit(Gang("job", 3, "gate", 8));
@@ -399,22 +419,33 @@ TEST_F(KubeBackendTest, AMissingGangProviderIsPredicted) {
   EXPECT_NE(seen.preflight->message.find("volcano"), std::string::npos) << seen.preflight->message;
 }
 
-TEST_F(KubeBackendTest, APodSecurityRefusalIsPredicted) {
+TEST_F(KubeBackendTest, ThePodSecurityOfTheServerIsAskedBeforeAPodExists) {
   api::TrainingJob job = cluster_.Job("job");
   job.spec.network.hostNetwork = true;
   const Key key = cluster_.Submit(job);
-  EXPECT_FALSE(Await(key).preflight.has_value());
-  const auto labelled = cluster_.Wait([&](auto done) {
-    cluster_.client().Patch(
-        kube::kNamespaces, "", cluster_.space(), "", kube::ApiClient::PatchType::kMerge,
-        {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", "baseline"}}}}}}, done);
-  });
-  ASSERT_TRUE(labelled.ok());
-  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.preflight.has_value(); }));
-  const core::Refusal refusal = *backend_->Observe(key)->observed.preflight;
-  EXPECT_EQ(refusal.kind, core::RefusalKind::kPodSecurity);
-  EXPECT_NE(refusal.message.find("hostNetwork"), std::string::npos) << refusal.message;
-  EXPECT_EQ(backend_->Observe(key)->observed.preflight, refusal) << "the prediction is stable";
+  Await(key);
+  const auto enforce = [&](const Json& level) {
+    return cluster_.Wait([&](auto done) {
+      cluster_.client().Patch(kube::kNamespaces, "", cluster_.space(), "", kube::ApiClient::PatchType::kMerge,
+                              {{"metadata", {{"labels", {{"pod-security.kubernetes.io/enforce", level}}}}}},
+                              done);
+    });
+  };
+  ASSERT_TRUE(enforce("baseline").ok());
+  const core::PrepareGang prepare{1, 1, 1};
+  Result<Revision> refused = Revision{0};
+  EXPECT_TRUE(Eventually([&] {
+    refused = Write(key, prepare);
+    return !refused.ok();
+  }));
+  EXPECT_EQ(core::ClassifyRefusal(refused.error()), core::RefusalKind::kPodSecurity);
+  EXPECT_NE(refused.error().message.find("hostNetwork"), std::string::npos) << refused.error().message;
+  EXPECT_TRUE(Eventually([&] { return cluster_.Get(kube::kServices, wiring::ServiceName("job")).ok(); }));
+  EXPECT_FALSE(backend_->Observe(key)->observed.prepared.has_value()) << "it asks again";
+  EXPECT_EQ(cluster_.Get(kube::kPods, "job-1-0").error().code, Code::kNotFound);
+  ASSERT_TRUE(enforce("privileged").ok());
+  EXPECT_TRUE(Eventually([&] { return Write(key, prepare).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.prepared == prepare; }));
 }
 
 TEST_F(KubeBackendTest, AnEndingNamespaceIsPredicted) {

@@ -153,6 +153,7 @@ class KubeBackend final : public control::Backend {
     std::optional<core::Refusal> preflight;
     std::string preflight_inputs;  // what `preflight` was computed from
     core::JobCounts counted;       // passed to on_counts
+    int64_t refused_attempt = 0;   // the API server would not admit its pods; 0: none
     int64_t reserved_attempt = 0;
     std::vector<std::string> reserved;  // pods, by their names in capacity_
     core::Capacity::Shape shape;        // of the pods that it would create
@@ -209,6 +210,8 @@ class KubeBackend final : public control::Backend {
   Result<PortRange> AllocatePorts(const JobRecord& job);
   // Whether the job of this name uses its ports: it exists and has not ended, or one of its pods still runs.
   bool UsesPorts(const std::string& job) const;
+  bool NeedsAdmission(const JobRecord& job, int64_t attempt) const;
+  void SetAdmitted(const JobRecord& job, int64_t attempt, bool admitted);
   wiring::Context ContextOf(const JobRecord& job) const;
   // Records the objects that a PrepareGang has written, and deletes the gang objects of older attempts.
   void OnPrepared(const Job& job, const core::PrepareGang& action, std::vector<CreatedObject> created);

@@ -102,23 +102,47 @@ Store<ObjectRecord>* KubeBackend::StoreOf(const std::string& kind, const std::st
 }
 
 // Writes all objects at the same time, since none needs another. Creates an object that does not exist,
-// updates one that this job owns, and fails for one with another owner.
+// updates one that this job owns, and fails for one with another owner. `sample` (null: none) is a pod that
+// the API server is asked to admit, without creating it.
 class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation> {
  public:
-  Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects, Done done)
+  Preparation(KubeBackend& backend, Job job, core::PrepareGang action, std::vector<Json> objects, Json sample,
+              Done done)
       : backend_(backend),
         job_(std::move(job)),
         action_(action),
         objects_(std::move(objects)),
+        sample_(std::move(sample)),
         done_(std::move(done)),
-        left_(objects_.size()) {}
+        left_(objects_.size() + (sample_.is_null() ? 0 : 1)) {}
 
   void Begin() {
-    if (objects_.empty()) return End();
+    if (objects_.empty() && sample_.is_null()) return End();
+    if (!sample_.is_null()) Try();
     for (const Json& object : objects_) Make(object);
   }
 
  private:
+  // Only a refusal counts. Anything else, such as a webhook that supports no dry run, is left to the creation
+  // of the pods.
+  void Try() {
+    if (!backend_.options_.may_write()) return Answer(NotLeading());
+    backend_.client_.TryCreate(kPods, job_->key.namespace_, sample_,
+                               backend_.Guard([self = shared_from_this()](const Result<Json>& result) {
+                                 const bool refused = !result.ok() && result.error().code == Code::kForbidden;
+                                 self->backend_.SetAdmitted(*self->job_, self->action_.attempt, !refused);
+                                 self->Answer(refused ? Status(result.error()) : Ok());
+                               }));
+  }
+  void Answer(const Status& status) {
+    bool last = false;
+    {
+      MutexLock lock(mutex_);
+      if (!status.ok() && !error_) error_ = status.error();
+      last = --left_ == 0;
+    }
+    if (last) End();
+  }
   struct Part {
     const Json& object;
     Store<ObjectRecord>* store = nullptr;
@@ -162,17 +186,12 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
         }));
   }
   void Take(const Part& part, const Result<Json>& result) {
-    bool last = false;
-    {
+    if (result.ok()) {
       MutexLock lock(mutex_);
-      if (result.ok())
-        created_.push_back({part.store, part.name, RevisionOf(*result),
-                            part.object["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
-      else if (!error_)
-        error_ = result.error();
-      last = --left_ == 0;
+      created_.push_back({part.store, part.name, RevisionOf(*result),
+                          part.object["metadata"]["annotations"][kPreparedAnnotation].get<std::string>()});
     }
-    if (last) End();
+    Answer(result.ok() ? Ok() : Status(result.error()));
   }
   void End() {
     MutexLock lock(mutex_);
@@ -188,12 +207,30 @@ class KubeBackend::Preparation : public std::enable_shared_from_this<Preparation
   const Job job_;
   const core::PrepareGang action_;
   const std::vector<Json> objects_;
+  const Json sample_;
   const Done done_;
   Mutex mutex_;
   size_t left_ RM_GUARDED_BY(mutex_) = 0;
   std::vector<CreatedObject> created_ RM_GUARDED_BY(mutex_);
   std::optional<Error> error_ RM_GUARDED_BY(mutex_);  // the first
 };
+
+// Whether to ask the API server if it admits the pods: before the first of them, where the namespace enforces
+// a Pod Security level. Otherwise the refusal would come only when the nodes have room. Only the server knows
+// its exemptions.
+bool KubeBackend::NeedsAdmission(const JobRecord& job, int64_t attempt) const {
+  const auto space = namespaces_.Get(job.key.namespace_);
+  if (!space || space->pod_security.empty() || space->pod_security == "privileged") return false;
+  const auto pods = pods_.Group(job.key.ToString());
+  return std::none_of(pods.begin(), pods.end(), [&](const auto& record) {
+    return record->own->owner->uid == job.uid && record->own->pod.attempt == attempt;
+  });
+}
+
+void KubeBackend::SetAdmitted(const JobRecord& job, int64_t attempt, bool admitted) {
+  MutexLock lock(mutex_);
+  StateOf(job).refused_attempt = admitted ? 0 : attempt;
+}
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::PrepareGang& action,
                           Done done) {
@@ -208,7 +245,15 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   const std::string mark =
       MarkText({action, context.gang, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;
-  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(done))->Begin();
+  Json sample;
+  if (NeedsAdmission(*job, action.attempt)) {
+    context.size = action.size;
+    sample = wiring::PodOf(job->ToApi(), job->uid, 0, context);
+  } else {
+    SetAdmitted(*job, action.attempt, true);
+  }
+  std::make_shared<Preparation>(*this, job, action, std::move(objects), std::move(sample), std::move(done))
+      ->Begin();
 }
 
 void KubeBackend::OnPrepared(const Job& job, const core::PrepareGang& action,

@@ -149,23 +149,27 @@ std::vector<std::string> KubeBackend::MarksOf(const JobRecord& job) const {
 
 std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) const {
   uint64_t authority = 0;
-  if (job.spec->job.native) {  // only native jobs get the authority
+  int64_t refused = 0;
+  {
     MutexLock lock(mutex_);
-    authority = authority_;
+    if (job.spec->job.native) authority = authority_;  // only native jobs get the authority
+    refused = StateOf(job).refused_attempt;
   }
-  return PreparedAction(MarksOf(job), authority);
+  auto prepared = PreparedAction(MarksOf(job), authority);
+  // The next PrepareGang asks again.
+  if (prepared && prepared->attempt == refused) prepared.reset();
+  return prepared;
 }
 
 // ---- preflight
 
 std::optional<core::Refusal> KubeBackend::PreflightOf(const JobRecord& job) const {
   const auto space = namespaces_.Get(job.key.namespace_);
-  const std::string level = space ? space->pod_security : std::string();
   const bool ending = space && space->ending;
   std::string inputs;
   {
     MutexLock lock(mutex_);
-    inputs = fmt::format("{}/{}/{}", job.spec->job.spec_generation, level, ending);
+    inputs = fmt::format("{}/{}", job.spec->job.spec_generation, ending);
     for (const auto& [api, served] : gang_apis_) inputs += served ? '+' : '-';
     const JobState& state = StateOf(job);
     if (state.preflight_inputs == inputs) return state.preflight;
@@ -204,17 +208,7 @@ std::optional<std::string> KubeBackend::RefusalOf(const JobRecord& job, core::Re
           job.ToApi().spec.scheduling.gang);
     }
   }
-  if (!space || space->pod_security.empty() || space->pod_security == "privileged") return std::nullopt;
-  wiring::Context context = ContextOf(job);
-  context.size = job.spec->job.Target();
-  const Json pod = wiring::PodOf(job.ToApi(), job.uid, 0, context);
-  const std::vector<std::string> refusals = wiring::PodSecurityRefusals(pod, space->pod_security);
-  if (refusals.empty()) return std::nullopt;
-  kind = core::RefusalKind::kPodSecurity;
-  std::string message =
-      fmt::format("namespace {} enforces Pod Security level {}: ", job.key.namespace_, space->pod_security);
-  for (size_t i = 0; i < refusals.size(); ++i) message += (i == 0 ? "" : "; ") + refusals[i];
-  return message;
+  return std::nullopt;
 }
 
 // ---- ReadThrough

@@ -54,7 +54,9 @@ class BackendTest : public testing::Test {
     options.clock = WallClock(Now(), WallNow());
     server_.answer = [this](const HttpRequest& request) -> Result<HttpResponse> {
       if (request.method == "PUT") return on_put_(request);
+      if (request.method == "POST") return on_post_(request);
       const bool jobs = request.target.find("/trainingjobs?") != std::string::npos;
+      const bool spaces = request.target.find("/namespaces?") != std::string::npos;
       for (const auto& [group, served] : groups_) {
         if (request.target.find("/apis/" + group) == std::string::npos) continue;
         if (!served) break;
@@ -64,7 +66,10 @@ class BackendTest : public testing::Test {
       const bool group = request.target.find("podgroups?") != std::string::npos;
       if (request.target.find("limit=") != std::string::npos && (!group || Served(request.target)))
         return Response(200, std::string(R"({"metadata": {"resourceVersion": "10"}, "items": [)") +
-                                 (jobs ? job_ : "") + "]}");
+                                 (jobs     ? std::string(job_)
+                                  : spaces ? namespace_
+                                           : "") +
+                                 "]}");
       return Response(404, R"({"kind": "Status", "reason": "NotFound"})");
     };
     backend_ = std::make_unique<KubeBackend>(client_, std::move(options));
@@ -121,6 +126,8 @@ class BackendTest : public testing::Test {
   FakeServer server_;
   ApiClient client_{server_};
   std::function<Result<HttpResponse>(const HttpRequest&)> on_put_;
+  std::function<Result<HttpResponse>(const HttpRequest&)> on_post_;
+  std::string namespace_;                            // the namespace on the server; empty: none
   std::map<std::string, std::atomic<bool>> groups_;  // whether these groups of APIs are served
   std::unique_ptr<KubeBackend> backend_;
 };
@@ -254,6 +261,44 @@ TEST_F(BackendTest, AnUninstalledGangApiIsForgotten) {
   ASSERT_TRUE(Await([&] { return preflight().has_value(); }));
   EXPECT_EQ(preflight()->kind, core::RefusalKind::kNoGangProvider);
   EXPECT_TRUE(Await([&] { return backend_->Synced() && backend_->Problems().empty(); }));
+}
+
+// Only the API server knows its exemptions from Pod Security. It is asked before a pod exists.
+TEST_F(BackendTest, AnExemptionFromPodSecurityCounts) {
+  namespace_ = R"({"metadata": {"name": "ml", "resourceVersion": "5",
+    "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})";
+  int asked = 0;
+  Result<HttpResponse> answer = Response(201, "{}");
+  on_post_ = [&](const HttpRequest& request) -> Result<HttpResponse> {
+    if (request.target.find("dryRun=All") == std::string::npos)
+      return Response(201, R"({"metadata": {"resourceVersion": "11"}})");
+    EXPECT_NE(request.target.find("/pods?"), std::string::npos) << request.target;
+    asked += 1;
+    return answer;
+  };
+  KubeBackend::Options options;
+  options.context = [](const control::Key&) { return wiring::Context(); };
+  Start(std::move(options));
+  const auto prepare = [&] {
+    auto done = std::make_shared<std::promise<Result<control::Revision>>>();
+    auto future = done->get_future();
+    backend_->Execute({kKey, "u", core::PrepareGang{1, 2, 2}, control::Revision{7}},
+                      [done](Result<control::Revision> result) { done->set_value(std::move(result)); });
+    return future.get();
+  };
+  ASSERT_TRUE(Await([&] { return backend_->Synced(); }));
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.preflight.has_value());
+  EXPECT_TRUE(prepare().ok());
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(backend_->Observe(kKey)->observed.prepared.has_value());
+
+  answer = Response(403, R"({"kind": "Status", "reason": "Forbidden", "message": "violates PodSecurity"})");
+  EXPECT_EQ(prepare().error().code, Code::kForbidden);
+  EXPECT_FALSE(backend_->Observe(kKey)->observed.prepared.has_value());
+  // A webhook that supports no dry run refuses nothing.
+  answer = Response(400, R"({"kind": "Status", "reason": "BadRequest", "message": "no dry run"})");
+  EXPECT_TRUE(prepare().ok());
+  EXPECT_TRUE(backend_->Observe(kKey)->observed.prepared.has_value());
 }
 
 }  // namespace

@@ -42,7 +42,6 @@ void ReadHeader(const std::string& text, Case& item) {
     if (key == "attempt") context.attempt = std::stoll(value);
     if (key == "excluded") context.excluded_nodes = Split(value);
     if (key == "avoided") context.avoided_nodes = Split(value);
-    if (key == "refused-by") item.refused_by = value;
     if (key == "host-ports") context.host_port_base = std::stoi(value);
   }
 }
@@ -70,7 +69,7 @@ Case LoadCase(const std::string& name) {
     ADD_FAILURE() << text.error().message;
     return {};
   }
-  Case result{name, Load(*text, path), PlainContext(), "none"};
+  Case result{name, Load(*text, path), PlainContext()};
   ReadHeader(*text, result);
   result.context.size = result.job.spec.workers.replicas;
   return result;

@@ -18,7 +18,6 @@ struct Case {
   std::string name;
   api::TrainingJob job;
   Context context;
-  std::string refused_by = "none";  // the least strict Pod Security level that refuses it
 };
 
 // Returns all cases sorted by name. Fails the test when a manifest is invalid.
