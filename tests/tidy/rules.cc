@@ -82,7 +82,8 @@ const IncludeRules& AllowedIncludes() {
       {"operator/serve", {"base", "operator/kube"}},
       {"operator",
        {"base", "rendezvous", "operator/core", "operator/control", "operator/election", "operator/identity",
-        "operator/kube", "operator/kube/backend", "operator/kube/watch", "operator/serve"}},
+        "operator/kube", "operator/kube/backend", "operator/kube/watch", "operator/serve",
+        "operator/wiring"}},
 
       {"worker/fabric", {"base", "worker/fabric/shm", "worker/fabric/ucx"}},
       {"worker/fabric/loopback", {"base", "worker/fabric"}},
