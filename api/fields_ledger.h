@@ -62,6 +62,8 @@ struct Table<Ledger> {
       F("withdrawnFor", &Ledger::withdrawnFor, kLedgerMessage, "Resource that the last of them lacked."),
       F("counted", &Ledger::counted, {.max_length = 64, .max_items = kLedgerPods, .form = Form::kAny},
         "Uids of existing pods whose failure is counted."),
+      F("succeeded", &Ledger::succeeded, {.max_length = 65'536, .form = Form::kAny},
+        "Ranks of this attempt that ended with 0 and whose pod may be gone, such as 0-3,7."),
       F("suspects", &Ledger::suspects, {.max_items = kLedgerPods},
         "Unresponsive workers whose nodes may be lost."),
       F("endedReason", &Ledger::endedReason, kLedgerWord,

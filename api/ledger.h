@@ -45,6 +45,7 @@ struct Ledger {
   int32_t withdrawals = 0;
   std::string withdrawnFor;
   std::vector<std::string> counted;
+  std::string succeeded;  // "0-3,7"
   std::vector<LedgerSuspect> suspects;
   std::string endedReason;  // of the last failure
   int32_t failuresInRow = 0;

@@ -87,6 +87,29 @@ class Life(unittest.TestCase):
         services = c.get("services")
         self.assertNotIn(name, [service["metadata"]["name"] for service in services])
 
+    def test_a_worker_that_succeeded_is_not_missed_when_its_pod_is_deleted(self):
+        rig, c = self.rig, self.cluster
+        name = rig.apply(job("done", replicas=2))
+        rig.wait_phase(name, "Running")
+        c.pod_exit("default", "done-1-1", 0)
+        c.kubectl("delete", "pod", "done-1-1", "--timeout=60s")
+        self.assertEqual(rig.status(name)["ledger"]["succeeded"], "1")
+        self.assertEqual([pod["metadata"]["name"] for pod in rig.live(name)], ["done-1-0"])
+        c.pod_exit("default", "done-1-0", 0)
+        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
+        self.assertEqual(rig.status(name)["attempt"], 1)
+
+    def test_orphaned_workers_run_on(self):
+        rig, c = self.rig, self.cluster
+        name = rig.apply(job("parent", replicas=2))
+        rig.wait_phase(name, "Running")
+        before = sorted(pod["metadata"]["uid"] for pod in rig.pods(name))
+        c.kubectl("delete", "tj", name, "--cascade=orphan", "--timeout=60s")
+        c.wait(lambda: not any(pod["metadata"].get("finalizers") for pod in rig.pods(name)), "the operator has let go of them")
+        self.assertEqual(sorted(pod["metadata"]["uid"] for pod in rig.live(name)), before)
+        c.kubectl("delete", "pod", "-l", f"ringmaster.dev/job={name}", "--timeout=60s")
+        c.kubectl("delete", "service", f"workers-{name}")
+
     def test_foreign_pod_of_the_same_name_is_not_touched(self):
         rig, c = self.rig, self.cluster
         c.apply_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0"}, "spec": {

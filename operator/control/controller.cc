@@ -47,7 +47,7 @@ bool AboutPods(const core::Action& action) {
 
 // Whether the other writes of the decision are still valid after this error.
 bool MayContinue(const core::Action& action, Code code) {
-  if (std::holds_alternative<core::DeletePod>(action))
+  if (std::holds_alternative<core::DeletePod>(action) || std::holds_alternative<core::UntrackPod>(action))
     return code == Code::kNotFound || code == Code::kConflict;  // the pod is gone already
   return std::holds_alternative<core::CreatePod>(action) && code == Code::kAlreadyExists;
 }
@@ -57,7 +57,7 @@ bool MayContinue(const core::Action& action, Code code) {
 std::optional<Kind> KindOf(const core::Action& action) {
   if (std::holds_alternative<core::SetStatus>(action)) return Kind::kJob;
   if (std::holds_alternative<core::CreatePod>(action) || std::holds_alternative<core::DeletePod>(action) ||
-      std::holds_alternative<core::ReleaseGang>(action))
+      std::holds_alternative<core::UntrackPod>(action) || std::holds_alternative<core::ReleaseGang>(action))
     return Kind::kPod;
   return std::nullopt;
 }
@@ -112,6 +112,7 @@ void Controller::Reconcile(const Key& key, Time now) {
     return Done(key, now);
   }
   const core::Job& job = snapshot->observed.job;
+  if (job.uid.empty() && options_.on_gone) options_.on_gone(key);
   if (state.refusal && (state.refused_generation != job.spec_generation || state.job_uid != job.uid)) {
     state.refusal.reset();
     state.refusals = 0;

@@ -11,7 +11,7 @@
 namespace ringmaster::core {
 namespace {
 
-Decision RefuseInvalid(const Observed& o, Time now);
+Decision RefuseInvalid(const Observed& o, Time now, const Requeue& requeue);
 Decision Accept(const Observed& o, Time now);
 Decision DecideAccepted(const Observed& o, Time now);
 Ledger ClampFutureTimes(const Observed& o, Time now);
@@ -29,27 +29,30 @@ namespace {
 
 Decision DecideAccepted(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
-  if (o.job.deleted) return CleanUpDeleted(o, now);
+  Requeue requeue;
+  if (auto decision = ReleaseStrays(o, now, requeue)) return *std::move(decision);
+  if (o.job.deleted) return CleanUpDeleted(o, now, requeue);
   // A job with an invalid spec can still be suspended, since most fields can be corrected only then.
-  if (!o.invalid.empty() && !o.job.suspend && !ledger.stop_since) return RefuseInvalid(o, now);
-  if (o.status.ended()) return CleanUpEnded(o, now);
+  if (!o.invalid.empty() && !o.job.suspend && !ledger.stop_since) return RefuseInvalid(o, now, requeue);
+  if (o.status.ended()) return CleanUpEnded(o, now, requeue);
 
   if (Ledger clamped = ClampFutureTimes(o, now); clamped != ledger)
     return WriteLedger(o, std::move(clamped), now, "the clock was set back");
-  Requeue requeue;
   if (auto decision = CheckEnd(o, now, requeue)) return *std::move(decision);
   if (o.job.suspend || ledger.stop_since || ledger.suspended) return Suspend(o, now, requeue);
   if (ledger.attempt == 0) return Accept(o, now);
   if (auto decision = CheckSuspects(o, now, requeue)) return *std::move(decision);
   if (auto decision = CheckFailures(o, now, requeue)) return *std::move(decision);
+  if (auto decision = AccountSuccesses(o, now)) return *std::move(decision);
   if (auto decision = CheckPlacement(o, now, requeue)) return *std::move(decision);
   return Converge(o, now, requeue);
 }
 
 // Leaves everything as it is until the spec changes, and reports the error once.
-Decision RefuseInvalid(const Observed& o, Time now) {
+Decision RefuseInvalid(const Observed& o, Time now, const Requeue& requeue) {
   Decision decision;
   decision.reason = "invalid";
+  decision.requeue_at = requeue.at();
   Display display = SummarizeInvalid(o, now);
   if (display == o.status.display) return decision;
   decision.actions.push_back(SetStatus{{o.status.ledger, std::move(display)}});
@@ -136,6 +139,7 @@ void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
   ledger.placed = false;
   ledger.gang_size = o.job.Target();
   ledger.counted.clear();
+  ledger.succeeded.clear();
   ledger.ready_since.reset();
   ledger.stepped = false;
   ledger.absent.clear();
@@ -173,10 +177,12 @@ void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::ve
   // for each pod of a gang, and half of these requests would arrive too late.
   const bool left_to_node = !pod.alive() && !pod.lingers && !pod.unreachable_since;
   if (grace == Duration{0} && *pod.delete_by > now && !left_to_node) due = now;
-  if (now >= due)
+  if (now >= due) {
     actions.push_back(DeletePod{pod.name, pod.uid, Duration{0}});
-  else
-    requeue.By(due);
+    return;
+  }
+  requeue.By(due);
+  if (pod.tracked) actions.push_back(UntrackPod{pod.name, pod.uid});
 }
 
 void DrainPod(const Job& job, const Pod& pod, Time now, std::vector<Action>& actions, Requeue& requeue) {

@@ -188,8 +188,8 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) 
   AbsentSince absent;
   for (const Absence& absence : ledger.absent) absent.emplace(absence.uid, absence.since);
   for (const Pod& pod : o.pods) {
-    // The exit code of a pod that the operator deletes is not a failure.
-    if (!InGang(o.job, ledger, pod) || pod.deleting()) continue;
+    // The exit code of a pod that was deleted while it ran is not a failure.
+    if (!InGang(o.job, ledger, pod) || pod.interrupted()) continue;
     if (std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid)) continue;
     auto failure = Examine(o, pod, absent, now, requeue);
     if (!failure) continue;

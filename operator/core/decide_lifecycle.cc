@@ -3,6 +3,7 @@
 // How a job ends, is cleaned up, is suspended and is resumed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "operator/core/decide.h"
@@ -24,11 +25,17 @@ Decision Succeed(const Observed& o, Time now, Reason reason, std::string message
   return WriteLedger(o, std::move(next), now, "succeeded", {{false, "Succeeded", std::move(message)}});
 }
 
+// Whether the pod shows that its rank has done its part of the work. A pod that was deleted while it ran may
+// end with 0, too.
+bool IsSuccess(const Observed& o, const Pod& pod) {
+  return pod.attempt == o.status.ledger.attempt && pod.phase == PodPhase::kSucceeded && !pod.interrupted();
+}
+
 bool AllSucceeded(const Observed& o) {
-  int32_t succeeded = 0;
-  for (const Pod& pod : o.pods)
-    succeeded += pod.attempt == o.status.ledger.attempt && pod.phase == PodPhase::kSucceeded ? 1 : 0;
-  return o.status.ledger.attempt > 0 && succeeded > 0 && succeeded == o.status.ledger.gang_size;
+  const Ledger& ledger = o.status.ledger;
+  auto succeeded = static_cast<int32_t>(ledger.succeeded.size());
+  for (const Pod& pod : o.pods) succeeded += IsSuccess(o, pod) && !HasSucceeded(ledger, pod.rank) ? 1 : 0;
+  return ledger.attempt > 0 && succeeded > 0 && succeeded == ledger.gang_size;
 }
 
 // The coordinator reports that no restart can help. Exit code 64 means a bad configuration only before the
@@ -50,6 +57,21 @@ Decision FailAsReported(const Observed& o, Time now) {
 }
 
 }  // namespace
+
+bool HasSucceeded(const Ledger& ledger, int32_t rank) {
+  return std::binary_search(ledger.succeeded.begin(), ledger.succeeded.end(), rank);
+}
+
+std::optional<Decision> AccountSuccesses(const Observed& o, Time now) {
+  if (o.job.native) return std::nullopt;
+  Ledger next = o.status.ledger;
+  for (const Pod& pod : o.pods)
+    if (IsSuccess(o, pod) && (pod.deleting() || !pod.tracked) && !HasSucceeded(o.status.ledger, pod.rank))
+      next.succeeded.push_back(pod.rank);
+  if (next.succeeded.size() == o.status.ledger.succeeded.size()) return std::nullopt;
+  std::sort(next.succeeded.begin(), next.succeeded.end());
+  return WriteLedger(o, std::move(next), now, "workers have finished");
+}
 
 Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::string message) {
   ledger.outcome = Outcome::kFailed;
@@ -81,20 +103,39 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
   return std::nullopt;
 }
 
-// The garbage collector deletes the pods of a deleted job, but waits without a limit for a pod on a lost
-// node. This step forces such pods.
-Decision CleanUpDeleted(const Observed& o, Time now) {
+// A job that is deleted with --cascade=foreground stays until its pods are gone, one with --cascade=orphan
+// until the garbage collector has removed its pods' owner references.
+Decision CleanUpDeleted(const Observed& o, Time now, Requeue& requeue) {
   Decision decision;
-  Requeue requeue;
-  for (const Pod& pod : o.pods) DrainPod(o.job, pod, now, decision.actions, requeue);
-  decision.reason = "deleted";
+  for (const Pod& pod : o.pods) {
+    if (!o.job.orphans)
+      DrainPod(o.job, pod, now, decision.actions, requeue);
+    else if (pod.tracked)
+      decision.actions.push_back(UntrackPod{pod.name, pod.uid});
+  }
+  decision.reason = o.job.orphans ? "deleted; its pods run on" : "deleted";
   decision.requeue_at = requeue.at();
   return decision;
 }
 
-Decision CleanUpEnded(const Observed& o, Time now) {
+// The garbage collector deletes the pods of a job that is gone, but waits without a limit for a pod that does
+// not end, such as one on a lost node. Pods without an owner are not deleted.
+std::optional<Decision> ReleaseStrays(const Observed& o, Time now, Requeue& requeue) {
   Decision decision;
-  Requeue requeue;
+  for (const Pod& pod : o.strays) {
+    if (pod.tracked) {
+      decision.actions.push_back(UntrackPod{pod.name, pod.uid});
+    } else if (pod.deleting()) {
+      RemovePod(o.job, pod, kDrainGrace, now, decision.actions, requeue);
+    }
+  }
+  if (decision.actions.empty()) return std::nullopt;
+  decision.reason = "letting go of the pods of an earlier job";
+  return decision;
+}
+
+Decision CleanUpEnded(const Observed& o, Time now, Requeue& requeue) {
+  Decision decision;
   const Ledger& ledger = o.status.ledger;
   const Time ended = ledger.completion_time.value_or(now);
   // The coordinator asks the agents of a finished gang to exit, so their pods get a moment without a
@@ -104,7 +145,10 @@ Decision CleanUpEnded(const Observed& o, Time now) {
     const bool remove =
         o.job.clean_pods == CleanPods::kAll ||
         (o.job.clean_pods == CleanPods::kRunning && (pod.alive() || pod.lingers || pod.deleting()));
-    if (!remove) continue;
+    if (!remove) {
+      if (pod.tracked) decision.actions.push_back(UntrackPod{pod.name, pod.uid});
+      continue;
+    }
     if (exiting && pod.alive()) {
       requeue.By(ended + kShutdownGuard);
       continue;

@@ -30,8 +30,9 @@ namespace ringmaster::core {
 bool ReservesRoom(const Observed& o) { return o.provider == GangProvider::kGate && !o.job.autoscaler; }
 
 bool Draining(const Observed& o) {
-  return std::any_of(o.pods.begin(), o.pods.end(),
-                     [&](const Pod& pod) { return pod.attempt != o.status.ledger.attempt; });
+  return !o.strays.empty() || std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+    return pod.attempt != o.status.ledger.attempt;
+  });
 }
 
 namespace {
@@ -151,14 +152,19 @@ void ReleaseGated(const Observed& o, Time now, std::vector<Action>& actions) {
 
 std::vector<int32_t> WaitingRanks(const Observed& o) {
   const Ledger& ledger = o.status.ledger;
-  if (o.job.deleted || o.job.suspend || !o.invalid.empty() || !MayReserve(ledger, ledger.attempt)) return {};
+  if (o.job.deleted || o.job.suspend || !o.invalid.empty() || !o.strays.empty() ||
+      !MayReserve(ledger, ledger.attempt))
+    return {};
   const int32_t wanted = o.job.native ? o.job.Target() : ledger.gang_size;
   std::vector<bool> exists(static_cast<size_t>(std::max(wanted, 0)), false);
   std::vector<int32_t> ranks;
+  for (const int32_t rank : ledger.succeeded)
+    if (rank < wanted) exists[static_cast<size_t>(rank)] = true;
   for (const Pod& pod : o.pods) {
     if (!InGang(o.job, ledger, pod)) continue;
     exists[static_cast<size_t>(pod.rank)] = true;
-    if (pod.gated && pod.alive() && !pod.deleting()) ranks.push_back(pod.rank);
+    // A gated pod that is being deleted is only held, and is created again.
+    if (pod.gated && pod.alive()) ranks.push_back(pod.rank);
   }
   for (int32_t rank = 0; rank < wanted; ++rank)
     if (!exists[static_cast<size_t>(rank)]) ranks.push_back(rank);
@@ -184,8 +190,10 @@ Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;
   p.wanted = o.job.native ? o.job.Target() : ledger.gang_size;
   p.needed = o.job.native ? std::min(o.job.min, p.wanted) : p.wanted;
+  // A rank that has done its part of the work keeps its place.
+  p.exist = p.bound = static_cast<int32_t>(ledger.succeeded.size());
   for (const Pod& pod : o.pods) {
-    if (!InGang(o.job, ledger, pod) || pod.deleting()) continue;
+    if (!InGang(o.job, ledger, pod) || pod.deleting() || HasSucceeded(ledger, pod.rank)) continue;
     p.exist += 1;
     if (pod.bound()) {
       p.bound += 1;
@@ -395,10 +403,12 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
 
   Decision decision;
   decision.reason = "converging";
-  bool draining = false;
+  bool draining = !o.strays.empty();  // they have the names of this job's pods
   bool leaving = false;
   const bool await_nodes = DrainMayShowLostNode(ledger, now);
   std::vector<bool> present(static_cast<size_t>(target), false);
+  for (const int32_t rank : ledger.succeeded)
+    if (rank < target) present[static_cast<size_t>(rank)] = true;
   for (const Pod& pod : o.pods) {
     if (pod.attempt > ledger.attempt && pod.attempt <= kMaxAttempt)
       return NewAttempt(o, now, "pods are ahead of the status",
@@ -411,11 +421,12 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
       continue;
     }
     const bool lost = std::binary_search(ledger.counted.begin(), ledger.counted.end(), pod.uid);
-    leaving = leaving || (pod.deleting() && !lost);
+    const bool done = HasSucceeded(ledger, pod.rank);
+    leaving = leaving || (pod.interrupted() && !lost && !done);
     if (pod.rank < target) present[static_cast<size_t>(pod.rank)] = true;
     if (lost) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
-    } else if (pod.rank >= target || pod.deleting()) {
+    } else if (pod.rank >= target || pod.interrupted() || (done && pod.deleting())) {
       RemovePod(o.job, pod, o.job.grace, now, decision.actions, requeue);  // a planned leave
     }
   }

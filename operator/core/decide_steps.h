@@ -43,9 +43,9 @@ void BeginAttempt(const Observed& observed, Ledger& ledger, Time now);
 // earlier run do not count.
 bool ReportsPhase(const Observed& observed, rendezvous::GangPhase phase);
 
-// Appends the deletion that `pod` needs now: with `grace` when none was requested yet, by force when the pod
-// overstayed. Appends nothing while a requested deletion is in progress. A node that has been unreachable for
-// longer than the job's limit is not waited for.
+// Appends what removes `pod`, whose end needs no more accounting. Its deletion: with `grace` when none was
+// requested yet, by force when the pod overstayed. Appends nothing while a requested deletion is in progress.
+// A node that has been unreachable for longer than the job's limit is not waited for.
 void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
                Requeue& requeue);
 
@@ -64,8 +64,14 @@ TimeAccounting TimeAccountingOf(const Observed& observed, const Ledger& ledger, 
 
 std::optional<Decision> CheckEnd(const Observed& observed, Time now, Requeue& requeue);
 Decision Fail(const Observed& observed, Ledger ledger, Time now, Reason reason, std::string message);
-Decision CleanUpEnded(const Observed& observed, Time now);
-Decision CleanUpDeleted(const Observed& observed, Time now);
+// Whether this rank of the attempt has done its part of the work (frameworks other than native).
+bool HasSucceeded(const Ledger& ledger, int32_t rank);
+// Writes successes that their pods will not show any more, before these pods go.
+std::optional<Decision> AccountSuccesses(const Observed& observed, Time now);
+Decision CleanUpEnded(const Observed& observed, Time now, Requeue& requeue);
+Decision CleanUpDeleted(const Observed& observed, Time now, Requeue& requeue);
+// Lets go of the pods of earlier jobs of this name.
+std::optional<Decision> ReleaseStrays(const Observed& observed, Time now, Requeue& requeue);
 // Suspends or resumes the job, or continues a suspension.
 Decision Suspend(const Observed& observed, Time now, Requeue& requeue);
 
@@ -109,7 +115,7 @@ struct Placement {
 Placement PlacementOf(const Observed& observed, const Ledger& ledger);
 // What keeps the gang from its nodes.
 std::string MissingText(const Observed& observed, const Placement& placement);
-// Whether a pod of another attempt still exists.
+// Whether a pod of another attempt, or of an earlier job of this name, still exists.
 bool Draining(const Observed& observed);
 // Withdraws a gang that did not find its nodes in time.
 std::optional<Decision> CheckPlacement(const Observed& observed, Time now, Requeue& requeue);

@@ -43,7 +43,8 @@ struct Job {
   std::string uid;              // changes when a job is deleted and created again under the same name
   int64_t spec_generation = 1;  // increases with every change of the spec
   bool deleted = false;
-  bool native = true;  // the built-in trainer: survivors go on, and a lost pod is replaced alone
+  bool orphans = false;  // deleted with --cascade=orphan: its pods run on
+  bool native = true;    // the built-in trainer: survivors go on, and a lost pod is replaced alone
   bool suspend = false;
   bool wants_rdma = false;  // requested; a fallback to TCP is reported
 

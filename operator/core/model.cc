@@ -55,11 +55,12 @@ std::string PodName(const std::string& job, int64_t attempt, int32_t rank) {
 
 const char* ActionName(const Action& action) {
   return std::visit(
-      Overloaded{
-          [](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
-          [](const DeletePod&) { return "DeletePod"; }, [](const SetGang&) { return "SetGang"; },
-          [](const DeleteJob&) { return "DeleteJob"; }, [](const PrepareGang&) { return "PrepareGang"; },
-          [](const ReserveRoom&) { return "ReserveRoom"; }, [](const ReleaseGang&) { return "ReleaseGang"; }},
+      Overloaded{[](const SetStatus&) { return "SetStatus"; }, [](const CreatePod&) { return "CreatePod"; },
+                 [](const DeletePod&) { return "DeletePod"; }, [](const UntrackPod&) { return "UntrackPod"; },
+                 [](const SetGang&) { return "SetGang"; }, [](const DeleteJob&) { return "DeleteJob"; },
+                 [](const PrepareGang&) { return "PrepareGang"; },
+                 [](const ReserveRoom&) { return "ReserveRoom"; },
+                 [](const ReleaseGang&) { return "ReleaseGang"; }},
       action);
 }
 
@@ -76,6 +77,7 @@ std::string ToString(const Action& action) {
           [](const DeletePod& a) {
             return fmt::format("DeletePod({} uid {}, grace {} ms)", a.name, a.uid, ToMs(a.grace));
           },
+          [](const UntrackPod& a) { return fmt::format("UntrackPod({} uid {})", a.name, a.uid); },
           [](const SetGang& a) {
             return fmt::format("SetGang(attempt {}, {}..{}, target {}{})", a.attempt, a.min, a.max, a.target,
                                a.stop ? ", stop" : "");
@@ -117,11 +119,15 @@ std::string ToString(const Observed& observed, Time now) {
     if (!pod.alive()) text += fmt::format(" {}", pod.exit_code);
     if (pod.lingers) text += " lingers";
     if (pod.lost) text += " lost";
+    if (pod.tracked) text += " tracked";
+    if (pod.collected) text += " collected";
     if (pod.gated) text += " gated";
     if (!pod.bound() && !pod.gated) text += " unbound";
     if (pod.unreachable_since) text += " unreachable";
     if (!pod.waiting_reason.empty()) text += " " + pod.waiting_reason;
   }
+  for (const Pod& pod : observed.strays)
+    text += fmt::format(" | stray {} uid {}{}", pod.name, pod.uid, pod.tracked ? " tracked" : "");
   for (const Suspect& suspect : l.suspects)
     text += fmt::format(" | suspects {} since {} ms{}", suspect.node, ToMs(now - suspect.since),
                         suspect.charge ? "" : " (uncharged)");

@@ -34,6 +34,10 @@
 //       lost, and new pods avoid the node until then. A worker that ended with an error, in a framework whose
 //       gang ends as a whole, is not charged for the loss of a peer's node.
 //  I17. A worker whose node started again, or lost its container, is not charged.
+//  I18. A pod is held until its end is accounted. So a gang whose workers all run or have succeeded is not
+//       replaced, even when a pod that succeeded was collected or the operator was away.
+//  I19. No pod is held for ever: not by a job that has ended, was deleted or left its pods behind. Orphaned
+//       pods run on.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -62,11 +66,15 @@ struct PodState {
   int64_t attempt = 0;
   int32_t rank = 0;
   PodPhase phase = PodPhase::kPending;
-  bool gated = false;     // the operator's scheduling gate holds it back
-  bool lingers = false;   // its worker has ended, and another container still runs
-  bool lost = false;      // it failed because its node started again or lost its container
-  int32_t exit_code = 0;  // 128 + signal for signals
-  std::string node;       // empty: not scheduled yet
+  bool gated = false;    // the operator's scheduling gate holds it back
+  bool lingers = false;  // its worker has ended, and another container still runs
+  bool lost = false;     // it failed because its node started again or lost its container
+  // Held by the operator's finalizer: after its end it stays, even when it is deleted, until UntrackPod or
+  // DeletePod.
+  bool tracked = false;
+  bool collected = false;  // it had ended when its deletion was requested, so its end is its own
+  int32_t exit_code = 0;   // 128 + signal for signals
+  std::string node;        // empty: not scheduled yet
   Time created{};
   Time placed{};   // when it was bound to its node
   Time started{};  // when it started to run; before that, `created`
@@ -76,6 +84,8 @@ struct PodState {
 
   bool alive() const { return phase == PodPhase::kPending || phase == PodPhase::kRunning; }
   bool deleting() const { return delete_by.has_value(); }
+  // Its deletion was requested while it ran: its exit code says nothing about its work.
+  bool interrupted() const { return deleting() && !collected; }
   bool bound() const { return !node.empty(); }
   bool operator==(const PodState&) const = default;
 };
@@ -160,9 +170,12 @@ struct NodeRestart {
 };
 
 struct Observed {
-  Job job;
+  Job job;  // an empty uid: there is no such job any more, only strays
   Status status;
-  std::vector<Pod> pods;                     // sorted by (attempt, rank)
+  std::vector<Pod> pods;  // sorted by (attempt, rank)
+  // Pods that an earlier job of this name has left behind: the garbage collector deletes them, or they were
+  // orphaned and run on.
+  std::vector<Pod> strays;
   std::optional<rendezvous::Report> report;  // native framework only
   std::optional<SetGang> order;              // the last order of this process to the coordinator
   std::optional<PrepareGang> prepared;       // the supporting objects are complete, for this request
@@ -217,6 +230,7 @@ struct ReleaseGang {
   std::vector<PodRef> pods{};
   bool operator==(const ReleaseGang&) const = default;
 };
+// Deletes the pod and removes the finalizer that holds it.
 struct DeletePod {
   std::string name;
   std::string uid;
@@ -224,11 +238,17 @@ struct DeletePod {
   bool force() const { return grace == Duration{0}; }
   bool operator==(const DeletePod&) const = default;
 };
+// Removes the finalizer that holds the pod. A pod that is gone is not an error.
+struct UntrackPod {
+  std::string name;
+  std::string uid;
+  bool operator==(const UntrackPod&) const = default;
+};
 struct DeleteJob {
   bool operator==(const DeleteJob&) const = default;
 };
-using Action =
-    std::variant<SetStatus, CreatePod, DeletePod, SetGang, DeleteJob, PrepareGang, ReserveRoom, ReleaseGang>;
+using Action = std::variant<SetStatus, CreatePod, DeletePod, UntrackPod, SetGang, DeleteJob, PrepareGang,
+                            ReserveRoom, ReleaseGang>;
 
 // A Kubernetes event. Sent after the actions of its decision were acknowledged, possibly twice after a crash.
 struct Event {

@@ -220,6 +220,9 @@ struct Ledger {
   // exclusion that has ended. Includes some pods that are gone, because the next leader may read this ledger
   // with an older view of the pods. Sorted.
   std::vector<std::string> counted;
+  // Ranks of this attempt that ended with 0 and whose pod does not show that for ever: it is deleted or not
+  // tracked. Frameworks other than native. Sorted.
+  std::vector<int32_t> succeeded;
   std::optional<Failure> last_failure;
   int32_t failures_in_row = 0;  // since the last committed step
   int64_t step_at_failure = 0;

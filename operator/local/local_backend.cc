@@ -278,6 +278,16 @@ Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entr
   return ++pod_revision_;
 }
 
+// Nothing collects ended processes, so they are not tracked.
+Result<Revision> LocalBackend::Apply(const control::Write& write, JobEntry& entry,
+                                     const core::UntrackPod& action) {
+  const auto it = entry.pods.find(action.name);
+  if (it != entry.pods.end() && it->second.uid != action.uid)
+    return Error{Code::kConflict,
+                 "pod " + action.name + " of " + write.key.ToString() + " has been replaced"};
+  return Revision{0};
+}
+
 Result<Revision> LocalBackend::Apply(const control::Write&, JobEntry& entry, const core::SetGang& action) {
   entry.order = action;
   return Revision{0};

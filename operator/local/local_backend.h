@@ -119,6 +119,8 @@ class LocalBackend final : public control::Backend {
       RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::DeletePod& action)
       RM_REQUIRES(mutex_);
+  Result<control::Revision> Apply(const control::Write& write, JobEntry& entry,
+                                  const core::UntrackPod& action) RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::SetGang& action)
       RM_REQUIRES(mutex_);
   Result<control::Revision> Apply(const control::Write& write, JobEntry& entry, const core::DeleteJob& action)

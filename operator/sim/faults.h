@@ -19,6 +19,7 @@ struct Faults {
   double conflict = 0;          // per status write, spurious
   double failed_read = 0;       // per live read
   double controller_crash = 0;  // per command
+  double long_absence = 0;      // per crash: no leader for up to a minute
   double deposed = 0;           // per second: another leader starts while this one continues for a while
   double clock = 0;             // per second: the controller's wall clock is set to another time
   double stuck_deletion = 0;    // per graceful deletion: the node is lost
@@ -26,6 +27,7 @@ struct Faults {
   double pod_silent = 0;        // per pod and second
   double node_lost = 0;         // per node and second; it comes back later
   double node_restart = 0;      // per node and second; it is back before its loss is reported
+  double collected = 0;         // per ended pod and second: the garbage collector or a user deletes it
   double bad_image = 0;         // per start of a pod: the image cannot be pulled for a while
   double refusal = 0;           // per creation: an admission webhook refuses it
   double quota = 0;             // per second: a quota appears, changes or disappears
@@ -61,6 +63,8 @@ struct Faults {
     f.by_hand = rare(0.2);
     f.user_edit = rate(0.15);
     f.node_restart = rate(0.03);
+    f.collected = rate(0.5);
+    f.long_absence = rate(0.5);
     return f;
   }
 };

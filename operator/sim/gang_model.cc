@@ -14,7 +14,8 @@ namespace {
 constexpr Duration kJoinDelay = milliseconds(800);
 constexpr int64_t kStepsPerTick = 2;
 constexpr int64_t kCheckpointEvery = 10;
-constexpr Duration kForeignWork = seconds(25);
+constexpr Duration kForeignWork = seconds(12);
+constexpr double kEndsNow = 0.1;  // per tick, when the work is done
 
 bool IsMember(const PodTruth& p, int64_t attempt, Time now) {
   return p.pod.attempt == attempt && p.pod.phase == core::PodPhase::kRunning &&
@@ -104,31 +105,34 @@ void GangModel::TickNative(World& world, const control::Key& key, JobTruth& job)
   }
 }
 
+// The workers end one after the other when the work is done.
 void GangModel::TickForeign(World& world, const control::Key& key, JobTruth& job) {
   const int64_t attempt = job.status.ledger.attempt;
-  int32_t running = 0;
-  int32_t succeeded = 0;
-  bool lost = false;
-  std::vector<std::string> alive;
-  for (const auto& [name, p] : job.pods) {
-    if (p.pod.attempt != attempt) continue;
-    if (p.pod.phase == core::PodPhase::kSucceeded) succeeded += 1;
-    if (p.pod.phase == core::PodPhase::kFailed || CutOff(world, p) || p.pod.deleting()) lost = true;
-    if (p.pod.phase != core::PodPhase::kRunning || CutOff(world, p)) continue;
-    running += 1;
-    alive.push_back(p.pod.uid);
-  }
   if (job.foreign_attempt != attempt) {
     job.foreign_attempt = attempt;
     job.foreign_work = Duration{0};
+    job.foreign_done.clear();
   }
-  const bool complete = running + succeeded == job.status.ledger.gang_size;
-  if (lost && running > 0 && job.foreign_work > Duration{0}) {
-    for (const std::string& uid : alive) world.EndPod(key, uid, 75, "lost a peer");
+  bool lost = false;
+  std::vector<std::pair<std::string, int32_t>> alive;  // uid, rank
+  for (const auto& [name, p] : job.pods) {
+    if (p.pod.attempt != attempt || job.foreign_done.contains(p.pod.rank)) continue;
+    if (p.pod.phase == core::PodPhase::kFailed || CutOff(world, p) || p.pod.deleting()) lost = true;
+    if (p.pod.phase != core::PodPhase::kRunning || CutOff(world, p)) continue;
+    alive.emplace_back(p.pod.uid, p.pod.rank);
+  }
+  const bool complete =
+      alive.size() + job.foreign_done.size() == static_cast<size_t>(job.status.ledger.gang_size);
+  if (lost && !alive.empty() && job.foreign_work > Duration{0}) {
+    for (const auto& [uid, rank] : alive) world.EndPod(key, uid, 75, "lost a peer");
   } else if (complete && !lost) {
     job.foreign_work += kTick;
-    if (job.foreign_work >= kForeignWork)
-      for (const std::string& uid : alive) world.EndPod(key, uid, 0, "");
+    if (job.foreign_work < kForeignWork) return;
+    for (const auto& [uid, rank] : alive) {
+      if (!world.rng_.Chance(kEndsNow)) continue;
+      job.foreign_done.insert(rank);
+      world.EndPod(key, uid, 0, "");
+    }
   }
 }
 

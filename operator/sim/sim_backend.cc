@@ -72,7 +72,7 @@ void SimBackend::Restart(World::Term term) {
   boots_.clear();
   restarts_.clear();
   for (const auto& [name, node] : world_.nodes()) LearnNode(name, node);
-  for (const auto& [key, job] : world_.jobs()) ReadNow(key);
+  for (const auto& [key, job] : world_.jobs()) ReadNow(key);  // also what is left of deleted jobs
   for (const Kind kind : {Kind::kJob, Kind::kPod}) seen_[static_cast<size_t>(kind)] = world_.revision(kind);
   for (Time& at : last_delivery_) at = scheduler_.now();
 }
@@ -85,16 +85,24 @@ void SimBackend::Kill() {
 
 std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   auto it = cache_.find(key);
-  if (it == cache_.end() || !it->second.job) return std::nullopt;
+  if (it == cache_.end()) return std::nullopt;
   const Cached& cached = it->second;
-  const JobPart& job = *cached.job;
   control::Snapshot snapshot;
-  snapshot.job_revision = job.revision;
   core::Observed& o = snapshot.observed;
+  if (!cached.job) {
+    if (cached.pods.empty()) return std::nullopt;
+    o.job.name = key.name;
+    o.job.deleted = true;
+    for (const auto& [name, pod] : cached.pods) o.strays.push_back(pod);
+    return snapshot;
+  }
+  const JobPart& job = *cached.job;
+  snapshot.job_revision = job.revision;
   o.job = job.job;
   o.status = Shifted(job.status, -clock_);
   o.pods.reserve(cached.pods.size());
-  for (const auto& [name, pod] : cached.pods) o.pods.push_back(pod);
+  for (const auto& [name, pod] : cached.pods)
+    (cached.owners.at(pod.uid) == job.job.uid ? o.pods : o.strays).push_back(pod);
   std::sort(o.pods.begin(), o.pods.end(), [](const core::Pod& a, const core::Pod& b) {
     return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
   });
@@ -149,7 +157,7 @@ Revision SimBackend::Seen(Kind kind, const Key&) const { return seen_[static_cas
 std::vector<Key> SimBackend::Keys() const {
   std::vector<Key> keys;
   for (const auto& [key, cached] : cache_)
-    if (cached.job) keys.push_back(key);
+    if (cached.job || !cached.pods.empty()) keys.push_back(key);
   return keys;
 }
 
@@ -214,26 +222,35 @@ void SimBackend::OnJob(const Key& key) {
   });
 }
 
+std::optional<SimBackend::OwnedPod> SimBackend::PodNow(const Key& key, const std::string& name) const {
+  if (const JobTruth* truth = world_.Find(key))
+    if (auto it = truth->pods.find(name); it != truth->pods.end())
+      return OwnedPod{it->second.pod, truth->job.uid};
+  const auto& strays = world_.StraysOf(key);
+  const auto it = strays.find(name);
+  if (it == strays.end() || (it->second.orphaned && !it->second.pod.tracked)) return std::nullopt;
+  return OwnedPod{it->second.pod, std::string()};
+}
+
 void SimBackend::OnPod(const Key& key, const std::string& name) {
   if (!Alive()) return;
-  std::optional<core::Pod> pod;
-  if (const JobTruth* truth = world_.Find(key)) {
-    if (auto it = truth->pods.find(name); it != truth->pods.end()) pod = it->second.pod;
-  }
-  Deliver(kPods, [this, key, name, pod = std::move(pod), revision = world_.revision(Kind::kPod)]() mutable {
-    Cached& cached = cache_[key];
-    bool frees = false;
-    if (revision > cached.floor[1]) {
-      frees = !pod || !pod->alive();
-      if (pod)
-        LearnPod(key, cached, *std::move(pod));
-      else
-        ForgetPod(key, cached, name);
-    }
-    seen_[1] = std::max(seen_[1], revision);
-    Notify(key);
-    if (frees) NotifyWaiting();
-  });
+  Deliver(kPods,
+          [this, key, name, pod = PodNow(key, name), revision = world_.revision(Kind::kPod)]() mutable {
+            Cached& cached = cache_[key];
+            bool frees = false;
+            if (revision > cached.floor[1]) {
+              frees = !pod || !pod->first.alive();
+              if (pod) {
+                cached.owners[pod->first.uid] = pod->second;
+                LearnPod(key, cached, std::move(pod->first));
+              } else {
+                ForgetPod(key, cached, name);
+              }
+            }
+            seen_[1] = std::max(seen_[1], revision);
+            Notify(key);
+            if (frees) NotifyWaiting();
+          });
 }
 
 void SimBackend::OnSupport(const Key& key) {
@@ -317,6 +334,7 @@ void SimBackend::ForgetPod(const Key& key, Cached& cached, const std::string& na
   auto it = cached.pods.find(name);
   if (it == cached.pods.end()) return;
   if (!options_.keeps_reservations) capacity_.RemovePod(PodId(key, name));
+  cached.owners.erase(it->second.uid);
   cached.pods.erase(it);
 }
 
@@ -363,15 +381,23 @@ void SimBackend::ReadNow(const Key& key) {
   cached.floor[1] = world_.revision(Kind::kPod);
   cached.support_version = ++support_version_;
   cached.support.reset();
-  std::vector<std::string> gone;
-  for (const auto& [name, pod] : cached.pods)
-    if (truth == nullptr || !truth->pods.contains(name)) gone.push_back(name);
-  for (const std::string& name : gone) ForgetPod(key, cached, name);
-  if (truth == nullptr) return CheckReservation(key, cached);
-  cached.job = JobPart{truth->job, truth->status, truth->revision};
-  if (truth->support_complete) cached.support = truth->support;
+  std::set<std::string> names;
+  for (const auto& [name, pod] : cached.pods) names.insert(name);
+  for (const auto& [name, pod] : world_.StraysOf(key)) names.insert(name);
+  if (truth != nullptr) {
+    for (const auto& [name, pod] : truth->pods) names.insert(name);
+    cached.job = JobPart{truth->job, truth->status, truth->revision};
+    if (truth->support_complete) cached.support = truth->support;
+  }
   CheckReservation(key, cached);
-  for (const auto& [name, p] : truth->pods) LearnPod(key, cached, p.pod);
+  for (const std::string& name : names) {
+    if (auto pod = PodNow(key, name)) {
+      cached.owners[pod->first.uid] = pod->second;
+      LearnPod(key, cached, std::move(pod->first));
+    } else {
+      ForgetPod(key, cached, name);
+    }
+  }
 }
 
 // ---- requests

@@ -56,6 +56,7 @@ class SimBackend final : public control::Backend {
   struct Cached {
     std::optional<JobPart> job;
     std::map<std::string, core::Pod> pods;
+    std::map<std::string, std::string> owners;  // uids of jobs, by uid of the pod
     // The revisions of the last live read. Older watch events are outdated.
     control::Revision floor[2] = {0, 0};
     std::optional<core::PrepareGang> support;
@@ -71,6 +72,9 @@ class SimBackend final : public control::Backend {
   void OnJob(const control::Key& key);
   void OnPod(const control::Key& key, const std::string& name);
   void OnSupport(const control::Key& key);
+  // The pod as the API shows it, with the uid of its job. nullopt: it is gone, or no job owns it.
+  using OwnedPod = std::pair<core::Pod, std::string>;
+  std::optional<OwnedPod> PodNow(const control::Key& key, const std::string& name) const;
   void OnNode(const std::string& name);
   void Deliver(Stream stream, std::function<void()> what);
   void LearnPod(const control::Key& key, Cached& cached, core::Pod pod);

@@ -20,6 +20,7 @@ namespace {
 constexpr Duration kNamespaceEnds = seconds(4);
 constexpr Duration kImageMissing = seconds(20);
 constexpr Duration kLeaveMax = milliseconds(3000);  // SIGTERM -> end, for a well-behaved program
+constexpr Duration kOrphansStay = seconds(10);
 constexpr Duration kCollectGrace = milliseconds(2000);
 
 Error NotFound(const std::string& what) { return {Code::kNotFound, "no " + what}; }
@@ -36,7 +37,13 @@ World::World(Scheduler& scheduler, Options options)
 
 const JobTruth* World::Find(const Key& key) const {
   auto it = jobs_.find(key);
-  return it == jobs_.end() ? nullptr : &it->second;
+  return it == jobs_.end() || it->second.gone ? nullptr : &it->second;
+}
+
+const std::map<std::string, PodTruth>& World::StraysOf(const Key& key) const {
+  static const std::map<std::string, PodTruth> kNone;
+  auto it = jobs_.find(key);
+  return it == jobs_.end() ? kNone : it->second.strays;
 }
 
 Duration World::Random(Duration most) {
@@ -52,6 +59,7 @@ void World::Submit(const Key& key, core::Job job, int64_t total_steps) {
   truth.gang.total_steps = total_steps;
   // Where the API server creates the status, it names the first attempt.
   if (rng_.Below(2) == 0) truth.status.ledger.attempt = 1;
+  if (auto it = jobs_.find(key); it != jobs_.end()) truth.strays = std::move(it->second.strays);
   jobs_[key] = std::move(truth);
   JobChanged(key);
 }
@@ -64,33 +72,82 @@ void World::Change(const Key& key, const std::function<void(core::Job&)>& change
   JobChanged(key);
 }
 
-void World::Delete(const Key& key) {
+void World::Delete(const Key& key, Cascade cascade) {
   auto it = jobs_.find(key);
   if (it == jobs_.end() || it->second.job.deleted) return;
   it->second.job.deleted = true;
-  JobChanged(key);
+  it->second.job.orphans = cascade == Cascade::kOrphan;
+  if (cascade == Cascade::kOrphan) {
+    JobChanged(key);
+    scheduler_.After(Random(kCollectGrace), [this, key, uid = it->second.job.uid] {
+      if (const JobTruth* job = Find(key); job != nullptr && job->job.uid == uid) LeaveBehind(key, true);
+    });
+    return;
+  }
+  if (cascade == Cascade::kBackground)
+    LeaveBehind(key, false);
+  else
+    JobChanged(key);
+  std::vector<std::string> uids;
+  ForEachPod([&](const Key& of, const PodTruth& pod) {
+    if (of == key && !pod.orphaned) uids.push_back(pod.pod.uid);
+  });
+  for (const std::string& uid : uids)
+    if (PodTruth* pod = FindPod(key, uid)) RequestDeletion(key, *pod);
+  if (jobs_.contains(key)) Collect(key);
+}
+
+// The job goes, its pods stay.
+void World::LeaveBehind(const Key& key, bool orphaned) {
+  JobTruth& job = jobs_.at(key);
+  for (auto& [name, pod] : job.pods) pod.orphaned = orphaned;
+  job.strays.merge(job.pods);
   std::vector<std::string> names;
-  for (const auto& [name, pod] : it->second.pods) names.push_back(name);
+  for (const auto& [name, pod] : job.strays) names.push_back(name);
+  job.pods.clear();
+  job.gone = true;
+  job.job.deleted = true;
+  job.job.uid.clear();
+  JobChanged(key);
+  for (const std::string& name : names) PodChanged(key, name);
+  if (orphaned) scheduler_.After(kOrphansStay, [this, key, names] { RemoveOrphans(key, names); });
+  Collect(key);
+}
+
+// The user who orphaned pods removes them, once the operator has let go of them.
+void World::RemoveOrphans(const Key& key, const std::vector<std::string>& names) {
+  std::vector<std::string> held;
   for (const std::string& name : names) {
-    PodTruth& pod = it->second.pods.at(name);
-    if (pod.pod.alive() && pod.pod.bound() && !pod.stuck && !Unreachable(pod))
-      Terminate(key, pod, kCollectGrace);
+    const auto job = jobs_.find(key);
+    if (job == jobs_.end()) return;
+    const auto pod = job->second.strays.find(name);
+    if (pod == job->second.strays.end() || !pod->second.orphaned) continue;
+    if (pod->second.pod.tracked)
+      held.push_back(name);
     else
       RemovePod(key, name);
-    if (!jobs_.contains(key)) return;
   }
-  Collect(key);
+  if (!held.empty()) scheduler_.After(kOrphansStay, [this, key, held] { RemoveOrphans(key, held); });
+}
+
+void World::RequestDeletion(const Key& key, PodTruth& pod) {
+  if (pod.pod.deleting()) return;
+  if (pod.pod.alive() && pod.pod.bound()) return Terminate(key, pod, kCollectGrace);
+  pod.pod.collected = !pod.pod.alive();
+  EndDeletion(key, pod);
+}
+
+void World::EndDeletion(const Key& key, PodTruth& pod) {
+  if (!pod.pod.tracked) return RemovePod(key, pod.pod.name);
+  pod.pod.delete_by = std::min(pod.pod.delete_by.value_or(scheduler_.now()), scheduler_.now());
+  PodChanged(key, pod.pod.name);
 }
 
 void World::DeletePodByHand(const Key& key, const std::string& name) {
   auto it = jobs_.find(key);
   if (it == jobs_.end()) return;
   auto pod = it->second.pods.find(name);
-  if (pod == it->second.pods.end() || pod->second.pod.deleting()) return;
-  if (pod->second.pod.bound())
-    Terminate(key, pod->second, kCollectGrace);
-  else
-    RemovePod(key, name);
+  if (pod != it->second.pods.end()) RequestDeletion(key, pod->second);
 }
 
 void World::DeleteNamespace() {
@@ -111,7 +168,10 @@ void World::DamageSupport(const Key& key) {
 
 Result<Revision> World::Apply(const control::Write& write, Term term) {
   auto it = jobs_.find(write.key);
-  if (it == jobs_.end() || it->second.job.uid != write.job_uid) return NotFound("job " + write.job_uid);
+  const bool of_stray = write.job_uid.empty() && (std::holds_alternative<core::DeletePod>(write.action) ||
+                                                  std::holds_alternative<core::UntrackPod>(write.action));
+  if (it == jobs_.end() || (it->second.job.uid != write.job_uid && !of_stray))
+    return NotFound("job " + write.job_uid);
   JobTruth& job = it->second;
   acting_term_ = term;
   if (const auto* set = std::get_if<core::SetStatus>(&write.action)) {
@@ -126,6 +186,8 @@ Result<Revision> World::Apply(const control::Write& write, Term term) {
     return CreatePod(write.key, job, *create);
   if (const auto* remove = std::get_if<core::DeletePod>(&write.action))
     return DeletePod(write.key, job, *remove);
+  if (const auto* untrack = std::get_if<core::UntrackPod>(&write.action))
+    return UntrackPod(write.key, *untrack);
   if (const auto* prepare = std::get_if<core::PrepareGang>(&write.action))
     return Prepare(write.key, job, *prepare);
   if (const auto* release = std::get_if<core::ReleaseGang>(&write.action))
@@ -160,12 +222,13 @@ std::optional<Error> World::RefusesPods(const std::string& what) {
 
 Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::CreatePod& action) {
   if (job.job.deleted) return Error{Code::kForbidden, "the job is being deleted"};
-  if (job.pods.contains(action.name) || foreign_.contains({key, action.name}))
+  if (job.pods.contains(action.name) || job.strays.contains(action.name) ||
+      foreign_.contains({key, action.name}))
     return Error{Code::kAlreadyExists, "pod " + action.name + " exists"};
   if (auto refusal = RefusesPods(action.name)) return *refusal;
   if (quota_) {
     size_t pods = 0;
-    for (const auto& [other, truth] : jobs_) pods += truth.pods.size();
+    for (const auto& [other, truth] : jobs_) pods += truth.pods.size() + truth.strays.size();
     if (pods >= static_cast<size_t>(*quota_))
       return Error{Code::kForbidden, fmt::format("{}: exceeded quota: few, used: pods={}, limited: pods={}",
                                                  action.name, pods, *quota_)};
@@ -177,6 +240,7 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
   truth.pod.attempt = action.attempt;
   truth.pod.rank = action.rank;
   truth.pod.gated = action.gated;
+  truth.pod.tracked = true;
   truth.pod.created = truth.pod.started = scheduler_.now();
   truth.excluded_nodes = action.excluded_nodes;
   truth.avoided_nodes = action.avoided_nodes;
@@ -188,16 +252,40 @@ Result<Revision> World::CreatePod(const Key& key, JobTruth& job, const core::Cre
   return PodChanged(key, action.name);
 }
 
+// Two requests: a patch that removes the finalizer, then the deletion.
 Result<Revision> World::DeletePod(const Key& key, JobTruth& job, const core::DeletePod& action) {
-  auto it = job.pods.find(action.name);
-  if (it == job.pods.end()) return NotFound("pod " + action.name);
-  if (it->second.pod.uid != action.uid) return Error{Code::kConflict, action.name + " has another uid"};
-  if (!it->second.pod.alive() || action.force() || !it->second.pod.bound()) {
+  auto* pods = job.strays.contains(action.name) ? &job.strays : &job.pods;
+  auto it = pods->find(action.name);
+  if (it == pods->end()) return NotFound("pod " + action.name);
+  PodTruth& pod = it->second;
+  if (pod.pod.uid != action.uid) return Error{Code::kConflict, action.name + " has another uid"};
+  if (pod.pod.tracked) {
+    (void)UntrackPod(key, {action.name, action.uid});
+    if (FindPod(key, action.uid) == nullptr) return NotFound("pod " + action.name);
+    if (faulty() && rng_.Chance(options_.faults.half_prepared))
+      return Error{Code::kUnavailable, "pod " + action.name + ": try again"};
+  }
+  if (!pod.pod.alive() || action.force() || !pod.pod.bound()) {
     RemovePod(key, action.name);
   } else {
-    if (faulty() && rng_.Chance(options_.faults.stuck_deletion)) it->second.stuck = true;
-    Terminate(key, it->second, action.grace);
+    if (faulty() && rng_.Chance(options_.faults.stuck_deletion)) pod.stuck = true;
+    Terminate(key, pod, action.grace);
   }
+  return revision(Kind::kPod);
+}
+
+Result<Revision> World::UntrackPod(const Key& key, const core::UntrackPod& action) {
+  JobTruth& job = jobs_.at(key);
+  auto* pods = job.strays.contains(action.name) ? &job.strays : &job.pods;
+  auto it = pods->find(action.name);
+  if (it == pods->end()) return Revision{0};
+  core::Pod& pod = it->second.pod;
+  if (pod.uid != action.uid) return Error{Code::kConflict, action.name + " has another uid"};
+  if (!std::exchange(pod.tracked, false)) return revision(Kind::kPod);
+  if (pod.deleting() && (!pod.alive() || !pod.bound()))
+    RemovePod(key, action.name);
+  else
+    PodChanged(key, action.name);
   return revision(Kind::kPod);
 }
 
@@ -249,15 +337,19 @@ void World::Terminate(const Key& key, PodTruth& pod, Duration grace) {
 
 void World::RemovePod(const Key& key, const std::string& name) {
   jobs_.at(key).pods.erase(name);
+  jobs_.at(key).strays.erase(name);
   PodChanged(key, name);
   Collect(key);
 }
 
 void World::Collect(const Key& key) {
-  const JobTruth& job = jobs_.at(key);
+  JobTruth& job = jobs_.at(key);
   if (!job.job.deleted || !job.pods.empty()) return;
-  jobs_.erase(key);
-  JobChanged(key);
+  const bool changed = !job.gone;
+  job.gone = true;
+  job.job.uid.clear();
+  if (job.strays.empty()) jobs_.erase(key);
+  if (changed) JobChanged(key);
 }
 
 void World::SetTerm(Term term) {

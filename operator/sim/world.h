@@ -38,6 +38,7 @@ struct PodTruth {
   bool silent = false;
   bool stuck = false;  // its node does not end it: only force removes it
   bool joined = false;
+  bool orphaned = false;  // it has no owner reference
 };
 
 struct NodeTruth {
@@ -64,6 +65,13 @@ struct GangState {
   int64_t newest_attempt = 0;  // the newest attempt that made a step
 };
 
+// What happens to the pods of a deleted job.
+enum class Cascade : uint8_t {
+  kForeground,  // the job stays until they are gone
+  kBackground,
+  kOrphan,  // they lose their owner reference and run on
+};
+
 struct JobTruth {
   core::Job job;
   core::Status status;
@@ -71,12 +79,15 @@ struct JobTruth {
   uint64_t status_term = 0;  // of the leader that wrote the status last
   Time status_at{};
   std::map<std::string, PodTruth> pods;       // by name
+  std::map<std::string, PodTruth> strays;     // of earlier jobs of this name
+  bool gone = false;                          // the job does not exist, only its strays do
   std::optional<core::PrepareGang> support;   // the supporting objects that were created last
   bool support_complete = false;              // none of them is missing
   std::optional<Time> support_missing_since;  // while there are pods
   GangState gang;
   Duration foreign_work{0};  // done by the pods of `foreign_attempt`
   int64_t foreign_attempt = 0;
+  std::set<int32_t> foreign_done;  // ranks that have done their part in this attempt
 };
 
 class World {
@@ -109,6 +120,8 @@ class World {
   void Observe(Observer observer) { observers_.push_back(std::move(observer)); }
   const std::map<control::Key, JobTruth>& jobs() const { return jobs_; }
   const JobTruth* Find(const control::Key& key) const;
+  // The pods that earlier jobs of this name have left behind, by name.
+  const std::map<std::string, PodTruth>& StraysOf(const control::Key& key) const;
   const std::map<std::string, NodeTruth>& nodes() const { return nodes_; }
   core::GangProvider provider() const { return options_.provider; }
   control::Revision revision(control::Kind kind) const { return revisions_[static_cast<size_t>(kind)]; }
@@ -118,7 +131,7 @@ class World {
   // Actions of users. Submit assigns `job.uid`.
   void Submit(const control::Key& key, core::Job job, int64_t total_steps);
   void Change(const control::Key& key, const std::function<void(core::Job&)>& change);
-  void Delete(const control::Key& key);
+  void Delete(const control::Key& key, Cascade cascade = Cascade::kForeground);
   void DeleteNamespace();
   void DeletePodByHand(const control::Key& key, const std::string& name);
   void DamageSupport(const control::Key& key);
@@ -144,6 +157,7 @@ class World {
   void Tick();
   void Calm();
   void BreakPods(const control::Key& key, JobTruth& job);
+  void CollectEnded(const control::Key& key, JobTruth& job);
   void BreakNodes();
   void FailPeers(const control::Key& key, const JobTruth& job, const std::string& node);
   void ReportNodeLost(const std::string& name, Time lost_since);
@@ -160,9 +174,21 @@ class World {
   Result<control::Revision> Release(const control::Key& key, JobTruth& job, const core::ReleaseGang& action);
   Result<control::Revision> Order(const control::Key& key, JobTruth& job, const core::SetGang& action);
   void Terminate(const control::Key& key, PodTruth& pod, Duration grace);
+  Result<control::Revision> UntrackPod(const control::Key& key, const core::UntrackPod& action);
+  // The pod is to be deleted without a grace period: the finalizer may still hold it.
+  void EndDeletion(const control::Key& key, PodTruth& pod);
+  void RequestDeletion(const control::Key& key, PodTruth& pod);
+  void LeaveBehind(const control::Key& key, bool orphaned);
+  void RemoveOrphans(const control::Key& key, const std::vector<std::string>& names);
   void RemovePod(const control::Key& key, const std::string& name);
   void Collect(const control::Key& key);
   PodTruth* FindPod(const control::Key& key, const std::string& uid);
+  template <class F>
+  void ForEachPod(F f) {
+    for (auto& [key, job] : jobs_)
+      for (auto* pods : {&job.pods, &job.strays})
+        for (auto& [name, pod] : *pods) f(key, pod);
+  }
   control::Revision JobChanged(const control::Key& key);
   control::Revision PodChanged(const control::Key& key, const std::string& name);
   void SupportChanged(const control::Key& key);

@@ -28,8 +28,9 @@ constexpr Duration kPeersNotice = seconds(6);  // the longest delay until worker
 PodTruth* World::FindPod(const Key& key, const std::string& uid) {
   auto it = jobs_.find(key);
   if (it == jobs_.end()) return nullptr;
-  for (auto& [name, pod] : it->second.pods)
-    if (pod.pod.uid == uid) return &pod;
+  for (auto* pods : {&it->second.pods, &it->second.strays})
+    for (auto& [name, pod] : *pods)
+      if (pod.pod.uid == uid) return &pod;
   return nullptr;
 }
 
@@ -76,9 +77,10 @@ FreePlaces FindFreePlaces(const std::map<Key, JobTruth>& jobs,
   for (const auto& [name, node] : nodes)
     if (!node.reported_since) free[name] = node.pod_capacity;
   for (const auto& [key, job] : jobs) {
-    for (const auto& [name, pod] : job.pods)
-      if (pod.pod.alive() && pod.pod.bound())
-        if (auto it = free.find(pod.pod.node); it != free.end()) it->second -= 1;
+    for (const auto* pods : {&job.pods, &job.strays})
+      for (const auto& [name, pod] : *pods)
+        if (pod.pod.alive() && pod.pod.bound())
+          if (auto it = free.find(pod.pod.node); it != free.end()) it->second -= 1;
   }
   return free;
 }
@@ -178,7 +180,7 @@ void World::EndPod(const Key& key, const std::string& uid, int32_t exit_code, co
   p->pod.lost = by == EndedBy::kNode;
   p->pod.ended = scheduler_.now();
   const std::string name = p->pod.name;
-  if (p->pod.deleting())
+  if (p->pod.deleting() && !p->pod.tracked)
     RemovePod(key, name);
   else
     PodChanged(key, name);
@@ -194,8 +196,9 @@ void World::Tick() {
   for (const auto& [key, job] : jobs_) keys.push_back(key);
   for (const Key& key : keys) {
     if (auto it = jobs_.find(key); it != jobs_.end() && faulty()) BreakPods(key, it->second);
+    if (auto it = jobs_.find(key); it != jobs_.end() && !it->second.gone) CollectEnded(key, it->second);
     auto it = jobs_.find(key);  // the end of a deleted job's last pod removes the job
-    if (it == jobs_.end()) continue;
+    if (it == jobs_.end() || it->second.gone) continue;
     JobTruth& job = it->second;
     const bool incomplete = !job.pods.empty() && !(job.support && job.support_complete);
     if (!incomplete) job.support_missing_since.reset();
@@ -232,6 +235,16 @@ void World::BreakPods(const Key& key, JobTruth& job) {
   for (const auto& [uid, code] : crashed)
     EndPod(key, uid, code, "crashed",
            code == 137 && rng_.Chance(0.3) ? EndedBy::kEviction : EndedBy::kItself);
+}
+
+// No fault: pods that have ended may be deleted at any time.
+void World::CollectEnded(const Key& key, JobTruth& job) {
+  std::vector<std::string> collected;
+  for (const auto& [name, p] : job.pods)
+    if (!p.pod.alive() && !p.pod.deleting() &&
+        rng_.Chance(options_.faults.collected * ToSeconds(GangModel::kTick)))
+      collected.push_back(name);
+  for (const std::string& name : collected) RequestDeletion(key, job.pods.at(name));
 }
 
 void World::BreakNodes() {
@@ -274,13 +287,11 @@ void World::ReportNodeLost(const std::string& name, Time lost_since) {
   NodeTruth& node = nodes_.at(name);
   if (node.lost_since != lost_since) return;  // it returned before the loss was reported
   node.reported_since = scheduler_.now();
-  for (auto& [key, job] : jobs_) {
-    for (auto& [pod, p] : job.pods) {
-      if (p.pod.node != name || !p.pod.alive()) continue;
-      p.pod.unreachable_since = scheduler_.now();
-      PodChanged(key, pod);
-    }
-  }
+  ForEachPod([&](const Key& key, PodTruth& p) {
+    if (p.pod.node != name || !p.pod.alive()) return;
+    p.pod.unreachable_since = scheduler_.now();
+    PodChanged(key, p.pod.name);
+  });
   NodeChanged(name);
 }
 
@@ -292,10 +303,10 @@ void World::RestartNode(const std::string& name, Time lost_since) {
   node.restarted = scheduler_.now();
   NodeChanged(name);
   std::vector<std::pair<Key, std::string>> ending;
-  for (const auto& [key, job] : jobs_)
-    for (const auto& [pod, p] : job.pods)
-      if (p.pod.node == name && p.pod.phase == core::PodPhase::kRunning && !p.stuck)
-        ending.emplace_back(key, p.pod.uid);
+  ForEachPod([&](const Key& key, const PodTruth& p) {
+    if (p.pod.node == name && p.pod.phase == core::PodPhase::kRunning && !p.stuck)
+      ending.emplace_back(key, p.pod.uid);
+  });
   for (const auto& [key, uid] : ending) EndPod(key, uid, kUnknownExitCode, "", EndedBy::kNode);
 }
 
@@ -306,15 +317,13 @@ void World::ReturnNode(const std::string& name) {
   const bool reported = node.reported_since.has_value();
   node.reported_since.reset();
   std::vector<std::pair<Key, std::string>> ending;
-  for (auto& [key, job] : jobs_) {
-    for (auto& [pod, p] : job.pods) {
-      if (p.pod.node != name) continue;
-      if (p.pod.deleting() && !p.stuck) ending.emplace_back(key, p.pod.uid);
-      if (!p.pod.unreachable_since) continue;
-      p.pod.unreachable_since.reset();
-      PodChanged(key, pod);
-    }
-  }
+  ForEachPod([&](const Key& key, PodTruth& p) {
+    if (p.pod.node != name) return;
+    if (p.pod.deleting() && !p.stuck) ending.emplace_back(key, p.pod.uid);
+    if (!p.pod.unreachable_since) return;
+    p.pod.unreachable_since.reset();
+    PodChanged(key, p.pod.name);
+  });
   if (reported) NodeChanged(name);
   for (const auto& [key, uid] : ending) EndPod(key, uid, 137, "");
 }

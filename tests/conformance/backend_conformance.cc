@@ -93,6 +93,21 @@ TEST_P(BackendConformance, DeletingAMissingPodIsNotFound) {
   EXPECT_EQ(result.error().code, Code::kNotFound) << result.error().message;
 }
 
+TEST_P(BackendConformance, APodIsUntrackedOnce) {
+  ASSERT_TRUE(Create(kRuns).ok());
+  ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
+  const std::string uid = PodOf(Name(kRuns))->uid;
+  const auto another = Write(core::UntrackPod{Name(kRuns), "another-uid"});
+  ASSERT_FALSE(another.ok());
+  EXPECT_EQ(another.error().code, Code::kConflict) << another.error().message;
+  const auto untracked = Write(core::UntrackPod{Name(kRuns), uid});
+  ASSERT_TRUE(untracked.ok()) << untracked.error().message;
+  ASSERT_TRUE(harness_->Await([&] { return backend().Seen(Kind::kPod, key_) >= *untracked; }));
+  EXPECT_FALSE(PodOf(Name(kRuns))->tracked);
+  EXPECT_TRUE(Write(core::UntrackPod{Name(kRuns), uid}).ok()) << "again, as after a lost reply";
+  EXPECT_TRUE(Write(core::UntrackPod{"job-1-99", "x"}).ok()) << "a pod that is gone";
+}
+
 TEST_P(BackendConformance, DeletingWithAnotherUidIsAConflict) {
   ASSERT_TRUE(Create(kRuns).ok());
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
@@ -341,11 +356,22 @@ TEST_P(BackendConformance, DeletingTheJobDeletesItsPods) {
   ASSERT_TRUE(AwaitPod(Name(kRuns), PodPhase::kRunning));
   ASSERT_TRUE(AwaitPod(Name(kFails), PodPhase::kFailed));
   harness_->DeleteJob(key_);
-  EXPECT_TRUE(harness_->Await([&] { return !backend().Observe(key_).has_value(); }));
+  // Its pods are held until the controller lets go of them.
+  std::set<std::string> released;
+  EXPECT_TRUE(harness_->Await([&] {
+    const auto left = backend().Observe(key_);
+    if (!left) return true;
+    for (const auto* pods : {&left->observed.pods, &left->observed.strays})
+      for (const core::Pod& pod : *pods)
+        if (pod.tracked && released.insert(pod.uid).second)
+          backend().Execute({key_, left->observed.job.uid, core::UntrackPod{pod.name, pod.uid}, {}},
+                            [](const Result<Revision>& result) { EXPECT_TRUE(result.ok()); });
+    return false;
+  }));
   const auto late = Create(kRuns);
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, Code::kNotFound) << late.error().message;
-  EXPECT_TRUE(backend().Keys().empty());
+  for (const control::Key& key : backend().Keys()) EXPECT_NE(key, key_);
 }
 
 }  // namespace

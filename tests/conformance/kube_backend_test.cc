@@ -3,9 +3,11 @@
 // Features of the kube backend alone: owners, gangs, capacity, Pod Security, a second process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 
+#include "operator/core/decide.h"
 #include "operator/core/rules.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/prepared_mark.h"
@@ -222,8 +224,92 @@ TEST_F(KubeBackendTest, ALiveReadFindsAPodWithoutItsLabel) {
                     cluster_.client().Delete(kube::kPods, cluster_.space(), "job-1-1", now, done);
                   })
                   .ok());
+  const std::string uid = backend_->Observe(key)->observed.pods.at(1).uid;
+  ASSERT_TRUE(Write(key, core::UntrackPod{"job-1-1", uid}).ok());
   ASSERT_TRUE(read().ok());
-  EXPECT_TRUE(Eventually([&] { return pods() == 1; }));
+  EXPECT_EQ(pods(), 1U);
+}
+
+TEST_F(KubeBackendTest, ADeletedPodIsHeldUntilItIsUntracked) {
+  const Key key = cluster_.Submit(cluster_.Job("job"));
+  Await(key);
+  ASSERT_TRUE(Write(key, core::CreatePod{"job-1-0", 1, 0, 1}).ok());
+  const auto pods = [&] { return backend_->Observe(key)->observed.pods; };
+  ASSERT_TRUE(Eventually([&] { return pods().size() == 1 && pods()[0].phase == core::PodPhase::kRunning; }));
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    kube::DeleteOptions now;
+                    now.grace_seconds = 0;
+                    cluster_.client().Delete(kube::kPods, cluster_.space(), "job-1-0", now, done);
+                  })
+                  .ok());
+  ASSERT_TRUE(Eventually([&] { return pods().at(0).deleting(); }));
+  EXPECT_TRUE(pods()[0].tracked);
+  const auto untracked = Write(key, core::UntrackPod{"job-1-0", pods()[0].uid});
+  ASSERT_TRUE(untracked.ok()) << untracked.error().message;
+  ASSERT_TRUE(Eventually([&] { return backend_->Seen(control::Kind::kPod, key) >= *untracked; }));
+  EXPECT_TRUE(pods().empty()) << "the revision includes the removal";
+}
+
+TEST_F(KubeBackendTest, PodsOfADeletedJobAreStrays) {
+  const Key key = cluster_.Submit(cluster_.Job("job"));
+  Await(key);
+  ASSERT_TRUE(Write(key, core::CreatePod{"job-1-0", 1, 0, 1}).ok());
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.pods.size() == 1; }));
+  const auto remove = [&](const char* propagation) {
+    return cluster_
+        .Wait([&](auto done) {
+          kube::DeleteOptions options;
+          options.propagation = propagation;
+          cluster_.client().Delete(kube::kJobs, cluster_.space(), "job", options, done);
+        })
+        .ok();
+  };
+  ASSERT_TRUE(remove("Background"));
+  ASSERT_TRUE(Eventually([&] { return backend_->Observe(key)->observed.job.uid.empty(); }));
+  const core::Observed left = backend_->Observe(key)->observed;
+  EXPECT_TRUE(left.job.deleted);
+  EXPECT_TRUE(left.pods.empty());
+  ASSERT_EQ(left.strays.size(), 1U);
+  const std::vector<Key> keys = backend_->Keys();
+  EXPECT_NE(std::find(keys.begin(), keys.end(), key), keys.end());
+  ASSERT_TRUE(Write(key, core::UntrackPod{"job-1-0", left.strays[0].uid}).ok());
+  EXPECT_TRUE(Eventually([&] { return !backend_->Observe(key); })) << "the garbage collector deletes it";
+}
+
+TEST_F(KubeBackendTest, OrphanedPodsRunOn) {
+  const Key key = cluster_.Submit(cluster_.Job("job"));
+  Await(key);
+  ASSERT_TRUE(Write(key, core::CreatePod{"job-1-0", 1, 0, 1}).ok());
+  ASSERT_TRUE(Eventually([&] {
+    const auto pods = backend_->Observe(key)->observed.pods;
+    return pods.size() == 1 && pods[0].phase == core::PodPhase::kRunning;
+  }));
+  ASSERT_TRUE(cluster_
+                  .Wait([&](auto done) {
+                    kube::DeleteOptions options;
+                    options.propagation = "Orphan";
+                    cluster_.client().Delete(kube::kJobs, cluster_.space(), "job", options, done);
+                  })
+                  .ok());
+  // As the controller would, while the garbage collector removes the owner reference.
+  EXPECT_TRUE(Eventually([&] {
+    const auto left = backend_->Observe(key);
+    if (!left) return true;
+    const core::Decision decision = core::Decide(left->observed, Now());
+    for (const core::Action& action : decision.actions) {
+      EXPECT_TRUE(std::holds_alternative<core::UntrackPod>(action) || !left->observed.job.deleted);
+      if (std::holds_alternative<core::UntrackPod>(action))
+        backend_->Execute({key, left->observed.job.uid, action, {}}, [](const Result<Revision>&) {});
+    }
+    return false;
+  }));
+  const auto pod = cluster_.Get(kube::kPods, "job-1-0");
+  ASSERT_TRUE(pod.ok()) << pod.error().message;
+  EXPECT_EQ((*pod)["status"]["phase"], "Running");
+  EXPECT_FALSE((*pod)["metadata"].contains("deletionTimestamp"));
+  EXPECT_FALSE((*pod)["metadata"].contains("finalizers"));
+  EXPECT_FALSE((*pod)["metadata"].contains("ownerReferences"));
 }
 
 TEST_F(KubeBackendTest, AnEndedJobGivesItsHostPortsBack) {
@@ -482,7 +568,9 @@ TEST_F(KubeBackendTest, JobsOfAnotherManagerAreIgnored) {
   const Key ours = cluster_.Submit(cluster_.Job("ours"));
   Await(ours);
   EXPECT_FALSE(backend_->Observe(theirs).has_value());
-  EXPECT_EQ(backend_->Keys(), std::vector<Key>{ours});
+  const std::vector<Key> keys = backend_->Keys();
+  EXPECT_NE(std::find(keys.begin(), keys.end(), ours), keys.end());
+  EXPECT_EQ(std::find(keys.begin(), keys.end(), theirs), keys.end());
 }
 
 }  // namespace

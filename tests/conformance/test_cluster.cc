@@ -98,6 +98,26 @@ TestCluster::~TestCluster() {
       return !gone.ok() && gone.error().code == Code::kNotFound;
     }));
   }
+  // Their pods are held, and no operator lets go of them.
+  kube::ListOptions here;
+  here.namespace_ = space_;
+  std::vector<std::string> pods;
+  EXPECT_TRUE(Wait([&](auto done) {
+                client_->List(
+                    kube::kPods, here,
+                    [&pods](const Json& items) {
+                      for (const Json& pod : items)
+                        pods.push_back(pod["metadata"]["name"].get<std::string>());
+                    },
+                    done);
+              }).ok());
+  for (const std::string& name : pods) {
+    const auto released = Wait([&](auto done) {
+      client_->Patch(kube::kPods, space_, name, "", kube::ApiClient::PatchType::kMerge,
+                     {{"metadata", {{"finalizers", nullptr}}}}, done);
+    });
+    EXPECT_TRUE(released.ok() || released.error().code == Code::kNotFound) << released.error().message;
+  }
   // It may be ending already, at the request of a test.
   const auto gone = Wait([&](auto done) { client_->Delete(kube::kNamespaces, "", space_, {}, done); });
   EXPECT_TRUE(gone.ok() || gone.error().code == Code::kConflict || gone.error().code == Code::kNotFound)

@@ -99,6 +99,8 @@ std::shared_ptr<const JobRecord> DecodeJob(const Json& object, const Meta& meta,
   record->spec = SameGeneration(before.get(), object, meta) ? before->spec : DecodeSpec(object, meta);
   const Json& metadata = json::Child(object, "metadata");
   record->deleted = !json::Text(metadata, "deletionTimestamp").empty();
+  for (const Json& finalizer : json::Items(metadata, "finalizers"))
+    record->orphans |= record->deleted && finalizer == "orphan";
   const auto created = ParseWallTime(json::Text(metadata, "creationTimestamp"));
   record->created = created.ok() ? std::min(clock.ToSteady(*created), now) : now;
   api::Status status;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "operator/kube/backend/resources.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/pod_shape.h"
 #include "operator/wiring/wiring.h"
@@ -141,6 +142,16 @@ void ReadEnd(const Json& status, const Json& worker, const WallClock& clock, Tim
   pod.ended = std::min(ReadTime(json::Text(end, "finishedAt"), clock).value_or(now), now);
 }
 
+// Whether a pod that ended had ended before its deletion was requested. The watch shows the order. Otherwise
+// the times do, which have whole seconds: a program that ends within the second of its SIGTERM was
+// interrupted.
+bool EndedFirst(const PodRecord::Own* before, const Json& end, Time requested, const WallClock& clock) {
+  if (before != nullptr && before->pod.deleting()) return before->pod.collected;
+  if (before != nullptr && before->pod.ended) return true;
+  const auto ended = ReadTime(json::Text(end, "finishedAt"), clock);
+  return ended && *ended < requested;
+}
+
 struct Place {
   int64_t attempt = 0;
   int32_t rank = 0;
@@ -159,16 +170,29 @@ std::optional<Place> PlaceOf(std::string_view pod, std::string_view job) {
   return Place{*attempt, *rank};
 }
 
+// Returns <job> of the name <job>-<attempt>-<rank>; empty for another name.
+std::string_view JobOf(std::string_view pod) {
+  const size_t rank = pod.rfind('-');
+  if (rank == std::string_view::npos || rank == 0) return {};
+  const size_t attempt = pod.rfind('-', rank - 1);
+  return attempt == std::string_view::npos ? std::string_view() : pod.substr(0, attempt);
+}
+
 std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& meta,
                                                 const PodRecord::Own* before, Interners& interners,
                                                 const WallClock& clock, Time now) {
   // Job, attempt and rank come from owner and name. Labels can be edited, so only live reads select by one.
   const Json& metadata = json::Child(object, "metadata");
   const Json& owner = ControllerOf(object);
-  if (json::Text(owner, "kind") != "TrainingJob" ||
-      !json::Text(owner, "apiVersion").starts_with("ringmaster.dev/"))
-    return nullptr;
-  const std::string_view job = json::Text(owner, "name");
+  bool tracked = false;
+  for (const Json& finalizer : json::Items(metadata, "finalizers"))
+    tracked = tracked || finalizer == kTrackingFinalizer;
+  std::string_view job;
+  if (json::Text(owner, "kind") == "TrainingJob" &&
+      json::Text(owner, "apiVersion").starts_with("ringmaster.dev/"))
+    job = json::Text(owner, "name");
+  else if (owner.is_null() && tracked)
+    job = JobOf(meta.name);  // its owner reference was removed
   const auto place = PlaceOf(meta.name, job);
   if (job.empty() || !place) return nullptr;
 
@@ -229,10 +253,12 @@ std::unique_ptr<const PodRecord::Own> DecodeOwn(const Json& object, const Meta& 
     const bool known =
         before != nullptr && before->deletion_timestamp && *before->deletion_timestamp == written;
     pod.delete_by = known ? before->pod.delete_by : std::min(at, now + grace);
+    pod.collected = !pod.alive() && EndedFirst(before, EndOf(worker), at - grace, clock);
   }
-  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,     pod.exit_code, pod.phase,
-              pod.gated,          pod.lingers, pod.lost,     pod.created,   pod.placed,
-              pod.started,        pod.ended,   pod.delete_by};
+  pod.tracked = tracked;
+  own->pod = {std::move(pod.uid), pod.attempt, pod.rank,    pod.exit_code, pod.phase,
+              pod.gated,          pod.lingers, pod.lost,    pod.tracked,   pod.collected,
+              pod.created,        pod.placed,  pod.started, pod.ended,     pod.delete_by};
   if (!pod.node.empty()) own->node = interners.nodes.Intern(std::move(pod.node));
   return own;
 }
@@ -251,6 +277,8 @@ core::Pod PodRecord::Own::ToCore() const {
   whole.gated = pod.gated;
   whole.lingers = pod.lingers;
   whole.lost = pod.lost;
+  whole.tracked = pod.tracked;
+  whole.collected = pod.collected;
   whole.exit_code = pod.exit_code;
   if (node) whole.node = *node;
   whole.created = pod.created;

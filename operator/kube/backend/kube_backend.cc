@@ -30,11 +30,6 @@ constexpr Duration kTrimEvery = seconds(10);
 constexpr Duration kDiscoverAgain = seconds(300);  // finds APIs that are installed while the operator runs
 constexpr Duration kDiscoverSoon = seconds(1);     // after a failure, or when an API seems to be gone
 
-Key KeyOf(const std::string& name) {
-  const size_t slash = name.find('/');
-  return {name.substr(0, slash), name.substr(slash + 1)};
-}
-
 // Changes the progress in `before`, which the caller is about to drop. Not a number is unequal to itself.
 bool DiffersInProgressOnly(rendezvous::Report& before, rendezvous::Report& after) {
   const double loss = std::exchange(after.loss, 0);
@@ -354,6 +349,11 @@ std::string KubeBackend::JobTag(const Key& key) const {
 void KubeBackend::Record(const Key& key, const core::Event& event) {
   const Job job = jobs_.Get(key.ToString());
   if (options_.on_event) options_.on_event(key, job ? job->uid : std::string(), event);
+}
+
+Key KubeBackend::KeyOf(const std::string& job) {
+  const size_t slash = job.find('/');
+  return {job.substr(0, slash), job.substr(slash + 1)};
 }
 
 Error KubeBackend::NotLeading() {

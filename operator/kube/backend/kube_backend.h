@@ -171,7 +171,9 @@ class KubeBackend final : public control::Backend {
                    const std::shared_ptr<const NamespaceRecord>& after);
 
   // Parts of a snapshot.
-  std::vector<core::Pod> PodsOf(const JobRecord& job) const;
+  // Returns the pods of the job with this uid, and those that belong to no job or to an earlier one.
+  std::pair<std::vector<core::Pod>, std::vector<core::Pod>> PodsOf(const control::Key& key,
+                                                                   const std::string& uid) const;
   // Sets what the nodes of its pods and suspects show.
   void ReadNodes(core::Observed& observed) const;
   core::GangProvider ProviderOf(const JobRecord& job) const;
@@ -196,6 +198,7 @@ class KubeBackend final : public control::Backend {
   void Perform(const Job& job, const control::Write& write, const core::SetStatus& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::CreatePod& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::DeletePod& action, Done done);
+  void Perform(const Job& job, const control::Write& write, const core::UntrackPod& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::SetGang& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::DeleteJob& action, Done done);
   void Perform(const Job& job, const control::Write& write, const core::PrepareGang& action, Done done);
@@ -205,6 +208,9 @@ class KubeBackend final : public control::Backend {
   class Preparation;
   class Release;
   class ReadThroughRequest;
+  // Removes the finalizer of the pod with this uid.
+  void Untrack(const std::string& space, const std::string& name, const std::string& uid,
+               ApiClient::Done done);
   // Returns the pod to create. It keeps off the avoided nodes if other nodes have capacity.
   Json PodFor(const JobRecord& job, const core::CreatePod& action) const;
   Result<PortRange> AllocatePorts(const JobRecord& job);
@@ -233,6 +239,7 @@ class KubeBackend final : public control::Backend {
   void OnDiscovered(GangApi api, bool served);
   void DiscoverBy(Time at);
   static Error NotLeading();
+  static control::Key KeyOf(const std::string& job);  // of NAMESPACE/NAME
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false);
   // Adds a reflector for each namespace of the options, or one for all namespaces.
   template <class T>

@@ -8,6 +8,7 @@
 
 #include "api/codec.h"
 #include "api/fields_status.h"
+#include "base/json.h"
 #include "operator/kube/backend/kube_backend.h"
 #include "operator/kube/backend/resources.h"
 #include "operator/kube/backend/status_codec.h"
@@ -24,7 +25,9 @@ int64_t WholeSeconds(Duration grace) {
 
 void KubeBackend::Execute(control::Write write, std::function<void(Result<control::Revision>)> done) {
   const Job job = jobs_.Get(write.key.namespace_ + "/" + write.key.name);
-  if (!job || job->uid != write.job_uid)
+  const bool of_stray = write.job_uid.empty() && (std::holds_alternative<core::DeletePod>(write.action) ||
+                                                  std::holds_alternative<core::UntrackPod>(write.action));
+  if (!of_stray && (!job || job->uid != write.job_uid))
     return done(Error{Code::kNotFound, "no job " + write.key.ToString() + " with uid " + write.job_uid});
   if (!std::holds_alternative<core::SetGang>(write.action) && !options_.may_write())
     return done(NotLeading());
@@ -104,7 +107,8 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
                           Done done) {
   const std::string& space = write.key.namespace_;
   if (job->deleted) return done(Error{Code::kForbidden, "job " + write.key.ToString() + " is being deleted"});
-  const Json pod = PodFor(*job, action);
+  Json pod = PodFor(*job, action);
+  pod["metadata"]["finalizers"] = Json::array({kTrackingFinalizer});
   client_.Create(
       kPods, space, pod,
       Guard([this, space, name = action.name, uid = job->uid, done = std::move(done)](Result<Json> result) {
@@ -124,16 +128,56 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
       ApiClient::Response::kMetadata);
 }
 
+void KubeBackend::Untrack(const std::string& space, const std::string& name, const std::string& uid,
+                          ApiClient::Done done) {
+  const Json patch = {
+      {"metadata",
+       {{"uid", uid}, {"$deleteFromPrimitiveList/finalizers", Json::array({kTrackingFinalizer})}}}};
+  client_.Patch(kPods, space, name, "", ApiClient::PatchType::kStrategic, patch,
+                [space, name, done = std::move(done)](Result<Json> result) {
+                  // The server calls another uid an attempt to change it.
+                  if (!result.ok() && result.error().code == Code::kInvalid)
+                    return done(Error{Code::kConflict, "pod " + space + "/" + name +
+                                                           " has been replaced: " + result.error().message});
+                  done(std::move(result));
+                });
+}
+
+void KubeBackend::Perform(const Job&, const control::Write& write, const core::UntrackPod& action,
+                          Done done) {
+  Untrack(write.key.namespace_, action.name, action.uid, Guard([done = std::move(done)](Result<Json> result) {
+            if (!result.ok()) {
+              if (result.error().code == Code::kNotFound) return done(Revision{0});
+              return done(result.error());
+            }
+            // A pod that only the finalizer held is gone, and the answer has the revision before that.
+            const Json& metadata = json::Child(*result, "metadata");
+            const bool gone = !json::Text(metadata, "deletionTimestamp").empty() &&
+                              json::Integer(metadata, "deletionGracePeriodSeconds") == 0 &&
+                              json::Items(metadata, "finalizers").empty();
+            done(RevisionOf(*result) + (gone ? 1 : 0));
+          }));
+}
+
 void KubeBackend::Perform(const Job&, const control::Write& write, const core::DeletePod& action, Done done) {
-  DeleteOptions options;
-  options.uid = action.uid;
-  options.grace_seconds = WholeSeconds(action.grace);
-  options.propagation = "Background";
-  client_.Delete(kPods, write.key.namespace_, action.name, options,
-                 Guard([done = std::move(done)](Result<Json> result) {
-                   if (!result.ok()) return done(result.error());
-                   done(RevisionOf(*result));
-                 }));
+  auto remove = [this, space = write.key.namespace_, action, done] {
+    DeleteOptions options;
+    options.uid = action.uid;
+    options.grace_seconds = WholeSeconds(action.grace);
+    options.propagation = "Background";
+    client_.Delete(kPods, space, action.name, options, Guard([done](Result<Json> result) {
+                     if (!result.ok()) return done(result.error());
+                     done(RevisionOf(*result));
+                   }));
+  };
+  const auto known = pods_.Get(write.key.namespace_ + "/" + action.name);
+  if (!known || !known->own || known->uid() != action.uid || !known->own->pod.tracked) return remove();
+  Untrack(write.key.namespace_, action.name, action.uid,
+          Guard([this, done, remove = std::move(remove)](const Result<Json>& result) {
+            if (!result.ok()) return done(result.error());
+            if (!options_.may_write()) return done(NotLeading());
+            remove();
+          }));
 }
 
 void KubeBackend::Perform(const Job& job, const control::Write& write, const core::SetGang& action,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/json.h"
@@ -24,13 +25,18 @@ using control::Kind;
 
 std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   const Job job = jobs_.Get(key.ToString());
-  if (!job) return std::nullopt;
   control::Snapshot snapshot;
-  snapshot.job_revision = job->revision;
   core::Observed& observed = snapshot.observed;
+  std::tie(observed.pods, observed.strays) = PodsOf(key, job ? job->uid : std::string());
+  if (!job) {
+    if (observed.strays.empty()) return std::nullopt;
+    observed.job.name = key.name;
+    observed.job.deleted = true;
+    return snapshot;
+  }
+  snapshot.job_revision = job->revision;
   observed.job = job->Job();
   observed.status = job->status;
-  observed.pods = PodsOf(*job);
   ReadNodes(observed);
   observed.invalid = job->spec->problem;
   if (!observed.invalid.empty()) return snapshot;
@@ -59,16 +65,22 @@ control::Revision KubeBackend::Seen(Kind kind, const Key& key) const {
 }
 
 std::vector<Key> KubeBackend::Keys() const {
+  std::set<std::string> names;
+  for (const std::string& job : jobs_.Keys()) names.insert(job);
+  for (const auto& pod : pods_.All())  // of jobs that are gone
+    if (pod->own) names.insert(pod->own->owner->job);
   std::vector<Key> keys;
-  for (const auto& job : jobs_.All()) keys.push_back(job->key);
+  for (const std::string& name : names) keys.push_back(KeyOf(name));
   return keys;
 }
 
-std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
-  std::vector<core::Pod> pods;
-  for (const auto& record : pods_.Group(job.key.ToString())) {
-    if (record->own->owner->uid != job.uid) continue;  // of an earlier job of this name
-    core::Pod& pod = pods.emplace_back(record->own->ToCore());
+std::pair<std::vector<core::Pod>, std::vector<core::Pod>> KubeBackend::PodsOf(const Key& key,
+                                                                              const std::string& uid) const {
+  std::vector<core::Pod> own;
+  std::vector<core::Pod> strays;
+  for (const auto& record : pods_.Group(key.ToString())) {
+    const std::string& owner = record->own->owner->uid;
+    core::Pod& pod = (!owner.empty() && owner == uid ? own : strays).emplace_back(record->own->ToCore());
     if (pod.node.empty()) continue;
     if (const auto node = nodes_.Get(pod.node)) {
       pod.unreachable_since = node->unreachable_since;
@@ -78,10 +90,11 @@ std::vector<core::Pod> KubeBackend::PodsOf(const JobRecord& job) const {
       pod.unreachable_since = missing_nodes_.try_emplace(pod.node, Now()).first->second;
     }
   }
-  std::sort(pods.begin(), pods.end(), [](const core::Pod& a, const core::Pod& b) {
-    return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
-  });
-  return pods;
+  for (std::vector<core::Pod>* pods : {&own, &strays})
+    std::sort(pods->begin(), pods->end(), [](const core::Pod& a, const core::Pod& b) {
+      return std::pair(a.attempt, a.rank) < std::pair(b.attempt, b.rank);
+    });
+  return {std::move(own), std::move(strays)};
 }
 
 wiring::Gang KubeBackend::GangOf(const JobRecord& job) const {

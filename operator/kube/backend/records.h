@@ -35,12 +35,14 @@ struct JobRecord {
   std::string uid;
   Time created{};
   bool deleted = false;
+  bool orphans = false;  // deleted with --cascade=orphan
   std::shared_ptr<const JobSpec> spec;
   core::Status status;
 
   core::Job Job() const {
     core::Job job = spec->job;
     job.deleted = deleted;
+    job.orphans = orphans;
     return job;
   }
   api::TrainingJob ToApi() const;  // the job as the user wrote it
@@ -49,7 +51,7 @@ struct JobRecord {
 // The job that owns a pod or an object.
 struct Owner {
   std::string job;  // namespace/name
-  std::string uid;
+  std::string uid;  // empty: none; it was orphaned, and the finalizer still holds it
   auto operator<=>(const Owner&) const = default;
 };
 
@@ -67,6 +69,8 @@ struct PodRecord {
     bool gated = false;
     bool lingers = false;
     bool lost = false;  // by its runtime
+    bool tracked = false;
+    bool collected = false;
     Time created{};
     Time placed{};
     Time started{};

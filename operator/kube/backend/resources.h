@@ -14,4 +14,7 @@ inline const Resource kNamespaces{"", "v1", "namespaces"};
 inline const Resource kServices{"", "v1", "services"};
 inline const Resource kConfigMaps{"", "v1", "configmaps"};
 
+// Holds a worker pod until the operator has accounted its end, as batch.kubernetes.io/job-tracking does.
+inline constexpr const char* kTrackingFinalizer = "ringmaster.dev/job-tracking";
+
 }  // namespace ringmaster::kube

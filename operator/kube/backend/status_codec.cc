@@ -35,6 +35,40 @@ double ReadNumber(const std::string& text) {
   return end == text.c_str() + text.size() ? value : 0;
 }
 
+// Returns "0-3,7" for {0, 1, 2, 3, 7}.
+std::string RanksText(const std::vector<int32_t>& ranks) {
+  std::string text;
+  for (size_t first = 0; first < ranks.size();) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(ranks[first]);
+    if (last > first) text += "-" + std::to_string(ranks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+// Drops what is not such a text. The result is sorted and has no duplicates.
+std::vector<int32_t> ReadRanks(std::string_view text) {
+  constexpr int32_t kMaxRank = 1 << 20;
+  std::vector<int32_t> ranks;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    int32_t first = 0;
+    auto read = std::from_chars(at, end, first);
+    int32_t last = first;
+    if (read.ec == std::errc() && read.ptr < end && *read.ptr == '-')
+      read = std::from_chars(read.ptr + 1, end, last);
+    const int32_t least = ranks.empty() ? 0 : ranks.back() + 1;
+    if (read.ec != std::errc() || first < least || last < first || last > kMaxRank) break;
+    for (int32_t rank = first; rank <= last; ++rank) ranks.push_back(rank);
+    if (read.ptr == end || *read.ptr != ',') break;
+    at = read.ptr + 1;
+  }
+  return ranks;
+}
+
 // Copies from the core to the API.
 class StatusEncoder {
  public:
@@ -67,6 +101,7 @@ class StatusEncoder {
   void WordOrNone(std::string& to, E from, const char* (*name_of)(E), E, E none) const {
     if (from != none) to = name_of(from);
   }
+  void Ranks(std::string& to, const std::vector<int32_t>& from) const { to = RanksText(from); }
   void Reason(std::string& to, core::Reason from) const {
     if (from != core::Reason::kUnknown) to = core::ReasonName(from);
   }
@@ -117,6 +152,7 @@ class StatusDecoder {
   void WordOrNone(const std::string& from, E& to, const char* (*name_of)(E), E last, E none) const {
     Word(from, to, name_of, last, none);
   }
+  void Ranks(const std::string& from, std::vector<int32_t>& to) const { to = ReadRanks(from); }
   void Reason(const std::string& from, core::Reason& to) const {
     to = core::Reason::kUnknown;
     for (const core::ReasonText& row : core::AllReasons())

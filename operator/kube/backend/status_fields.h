@@ -83,6 +83,7 @@ void LedgerFields(const Coder& coder, A& a, C& c) {
   coder.Plain(a.withdrawals, c.withdrawals);
   coder.Text(a.withdrawnFor, c.withdrawn_for, kMaxMessage);
   coder.Plain(a.counted, c.counted);
+  coder.Ranks(a.succeeded, c.succeeded);
   coder.List(a.suspects, c.suspects, [&](auto& x, auto& y) { SuspectFields(coder, x, y); });
   coder.Plain(a.failuresInRow, c.failures_in_row);
   coder.Plain(a.stepAtFailure, c.step_at_failure);

@@ -64,6 +64,7 @@ void Checker::OnJob(const Key& key) {
     shadow.spec_changed = scheduler_.now();
   }
   CheckLedger(*job, shadow);
+  if (shadow.ledger.attempt != job->status.ledger.attempt) shadow.disturbed = false;
   shadow.ledger = job->status.ledger;
 }
 
@@ -81,6 +82,10 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(after.restarts.charged <= job.job.max_restarts, "I5",
           fmt::format("charged {} of {}", after.restarts.charged, job.job.max_restarts));
   CheckCounters(before, after);
+  const bool kept = job.job.native || !before.ready_since || shadow.disturbed || job.job.deleted ||
+                    before.stop_since || before.suspended || after.attempt == before.attempt ||
+                    world_.deposed() || scheduler_.now() - shadow.spec_changed < kSpecLag || !strays_.empty();
+  Require(kept, "I18", "a gang is replaced although all of its workers run or have succeeded");
   const int32_t charged = after.restarts.charged - before.restarts.charged;
   Require(charged == 0 || charged == 1, "I5", fmt::format("charged by {} in one write", charged));
   const bool resolved = after.suspects.size() < before.suspects.size();
@@ -138,6 +143,9 @@ void Checker::CheckRoom(const std::string& what, const std::set<std::string>& ui
     if (!node.reported_since) free[name] = node.pod_capacity;
   std::vector<const sim::PodTruth*> coming;
   for (const auto& [other, job] : world_.jobs()) {
+    for (const auto& [name, p] : job.strays)
+      if (const auto node = free.find(p.pod.node); node != free.end() && p.pod.alive() && !p.orphaned)
+        node->second -= 1;
     for (const auto& [name, p] : job.pods) {
       if (!p.pod.alive()) continue;
       if (const auto node = free.find(p.pod.node); node != free.end())
@@ -171,7 +179,7 @@ void Checker::OnTick() {
     const bool wanted = ledger.outcome == core::Outcome::kNone && !ledger.suspended && !ledger.stop_since &&
                         !job.job.deleted && !(ledger.not_before && !ledger.placed);
     Require(world_.faulty() || !wanted || !job.support_missing_since ||
-                scheduler_.now() - *job.support_missing_since < kSupportLag,
+                scheduler_.now() - std::max(*job.support_missing_since, world_.term_since()) < kSupportLag,
             "I12", "the supporting objects were damaged and are not repaired");
   }
 }
@@ -185,6 +193,8 @@ void Checker::OnPod(const Key& key, const std::string& name) {
   if (now == job->pods.end()) {
     if (old == shadow.pods.end()) return;
     CheckRemoved(*job, shadow, old->second);
+    shadow.disturbed |=
+        old->second.attempt == shadow.ledger.attempt && old->second.phase != core::PodPhase::kSucceeded;
     shadow.pods.erase(old);
     return;
   }
@@ -192,7 +202,10 @@ void Checker::OnPod(const Key& key, const std::string& name) {
     if (Stray(*job)) strays_.insert(now->second.pod.uid);
     CheckCreated(*job, now->second.pod);
   }
-  if (now->second.pod.unreachable_since) shadow.ever_unreachable.insert(now->second.pod.uid);
+  const core::Pod& pod = now->second.pod;
+  if (pod.unreachable_since) shadow.ever_unreachable.insert(pod.uid);
+  shadow.disturbed |= pod.attempt == shadow.ledger.attempt &&
+                      (pod.interrupted() || pod.unreachable_since || pod.phase == core::PodPhase::kFailed);
   shadow.pods[name] = now->second.pod;
 }
 
@@ -240,6 +253,8 @@ void Checker::OnDecision(const core::Observed& o, const core::Decision& decision
     writes += std::holds_alternative<core::SetStatus>(action) ? 1 : 0;
     const auto* remove = std::get_if<core::DeletePod>(&action);
     if (remove == nullptr) continue;
+    Require(!o.job.orphans, "I19",
+            remove->name + " is deleted although its job was deleted without its pods");
     for (const core::Pod& pod : o.pods) {
       if (pod.uid != remove->uid || !remove->force() || !pod.alive()) continue;
       const bool lost = Holds(ledger.counted, pod.uid) || ledger.suspended;

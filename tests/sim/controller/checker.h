@@ -41,6 +41,7 @@ class Checker {
     std::map<std::string, core::Pod> pods;
     std::set<std::string> ever_counted;
     std::set<std::string> ever_unreachable;
+    bool disturbed = false;      // a worker of this attempt failed, was deleted or was cut off
     int64_t newest_attempt = 0;  // the newest attempt that made a step
     Time spec_changed{};
     int64_t spec_generation = 0;

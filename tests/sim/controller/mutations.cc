@@ -257,6 +257,12 @@ const char* MutationName(Mutation mutation) {
       return "forgets-first-size";
     case Mutation::kWithdrawsWaitingGangs:
       return "withdraws-waiting-gangs";
+    case Mutation::kReleasesEarly:
+      return "releases-early";
+    case Mutation::kHoldsStrays:
+      return "holds-strays";
+    case Mutation::kKillsOrphans:
+      return "kills-orphans";
   }
   return "?";
 }
@@ -342,6 +348,23 @@ Decider Mutate(Mutation mutation) {
     case Mutation::kChargesForPeers:
       return [](Observed o, Time now) {
         if (!o.job.native) o.not_ready_nodes.reset();
+        return core::Decide(o, now);
+      };
+    case Mutation::kReleasesEarly:
+      return [](const Observed& o, Time now) {
+        Decision early;
+        for (const core::Pod& pod : o.pods)
+          if (pod.tracked && pod.collected) early.actions.push_back(core::UntrackPod{pod.name, pod.uid});
+        return early.actions.empty() ? core::Decide(o, now) : early;
+      };
+    case Mutation::kHoldsStrays:
+      return [](Observed o, Time now) {
+        o.strays.clear();
+        return core::Decide(o, now);
+      };
+    case Mutation::kKillsOrphans:
+      return [](Observed o, Time now) {
+        o.job.orphans = false;
         return core::Decide(o, now);
       };
     case Mutation::kChargesRestarts:

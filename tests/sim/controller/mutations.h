@@ -48,8 +48,11 @@ enum class Mutation : int {
   kChargesRestarts,        // charges workers whose node started again
   kForgetsFirstSize,       // a new job takes another size before its first status is written
   kWithdrawsWaitingGangs,  // even those that hold nothing
+  kReleasesEarly,          // lets go of a pod before its end is accounted
+  kHoldsStrays,            // never lets go of the pods of deleted jobs
+  kKillsOrphans,           // deletes pods that run on without their job
 };
-inline constexpr int kMutations = 36;
+inline constexpr int kMutations = 39;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

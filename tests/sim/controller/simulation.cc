@@ -178,7 +178,8 @@ class Simulation {
     End(process);
     if (&process != leader_) return;
     leader_ = nullptr;
-    scheduler_.After(kCrashPauseMin + milliseconds(rng_.Below(4000)), [this] {
+    const uint64_t longest = rng_.Chance(faults_.long_absence) ? 60'000 : 4000;
+    scheduler_.After(kCrashPauseMin + milliseconds(rng_.Below(longest)), [this] {
       if (leader_ == nullptr) StartLeader();
     });
   }
@@ -268,7 +269,7 @@ class Simulation {
   void SetFinalSpec(const Key& key) {
     if (rng_.Chance(0.05)) {
       finally_deleted_.insert(key);
-      world_.Delete(key);
+      world_.Delete(key, DrawCascade());
     }
     const bool suspend = rng_.Chance(0.1);
     // Avoid an edit without a change: it would wake a controller that wrongly sleeps.
@@ -327,9 +328,14 @@ class Simulation {
         }
         break;
       default:
-        if (rng_.Chance(0.3)) world_.Delete(key);
+        if (rng_.Chance(0.3)) world_.Delete(key, DrawCascade());
         break;
     }
+  }
+
+  Cascade DrawCascade() {
+    static constexpr Cascade kAll[] = {Cascade::kForeground, Cascade::kBackground, Cascade::kOrphan};
+    return kAll[rng_.Below(3)];
   }
 
   // ---- the end
@@ -340,11 +346,14 @@ class Simulation {
 
   bool AtRest(const Key& key) const {
     const JobTruth* job = world_.Find(key);
+    const auto& strays = world_.StraysOf(key);
+    const auto held = [](const auto& item) { return item.second.pod.tracked; };
+    if (std::any_of(strays.begin(), strays.end(), held)) return false;
     if (job == nullptr) return finally_deleted_.contains(key) || final_spec_set_;
     const core::Ledger& ledger = job->status.ledger;
     const bool over = ledger.outcome != core::Outcome::kNone || (ledger.suspended && job->job.suspend);
     return over && std::none_of(job->pods.begin(), job->pods.end(),
-                                [](const auto& item) { return item.second.pod.alive(); });
+                                [&](const auto& item) { return item.second.pod.alive() || held(item); });
   }
 
   void Say(const char* what) const {

@@ -9,6 +9,7 @@
 #include "operator/kube/backend/decode_pod.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/prepared_mark.h"
+#include "operator/kube/backend/status_codec.h"
 
 namespace ringmaster::kube {
 namespace {
@@ -250,6 +251,47 @@ TEST(DecodePodTest, DeletionEndsWithinItsGraceForAnyClock) {
             At(26));
 }
 
+TEST(DecodePodTest, WhetherAPodEndedBeforeItsDeletion) {
+  const auto json = [](const char* finished, const char* metadata) {
+    return PodJson(kBound,
+                   fmt::format(R"({{"phase":"Succeeded","containerStatuses":[{{"name":"worker","state":
+        {{"terminated":{{"exitCode":0,"finishedAt":"{}"}}}}}}]}})",
+                               finished)
+                       .c_str(),
+                   metadata);
+  };
+  const char* deleted = R"({"finalizers":["other","ringmaster.dev/job-tracking"],
+      "deletionTimestamp":"2025-12-31T23:59:40Z","deletionGracePeriodSeconds":10})";  // requested at :30
+  const core::Pod early = Core(json("2025-12-31T23:59:29Z", deleted));
+  EXPECT_TRUE(early.tracked && early.deleting() && early.collected);
+  EXPECT_FALSE(early.interrupted());
+  EXPECT_TRUE(Core(json("2025-12-31T23:59:30Z", deleted)).interrupted()) << "in the second of its SIGTERM";
+  const core::Pod kept = Core(json("2025-12-31T23:59:30Z", "{}"));
+  EXPECT_FALSE(kept.tracked || kept.collected || kept.interrupted());
+  // The order of the events is better than the clocks.
+  const auto ended = Decode(json("2025-12-31T23:59:59Z", "{}"));
+  EXPECT_TRUE(Decode(json("2025-12-31T23:59:59Z", deleted), ended)->own->ToCore().collected);
+  const auto ending = Decode(PodJson(kBound, R"({"phase":"Running"})", deleted));
+  EXPECT_FALSE(Decode(json("2025-12-31T23:59:01Z", deleted), ending)->own->ToCore().collected);
+}
+
+TEST(DecodePodTest, AnOrphanIsKeptWhileTheFinalizerHoldsIt) {
+  const auto held = Decode(PodJson(kBound, R"({"phase":"Running"})",
+                                   R"({"ownerReferences":[],"finalizers":["ringmaster.dev/job-tracking"]})"));
+  ASSERT_TRUE(held && held->own);
+  EXPECT_EQ(held->own->owner->job, "ml/gpt");
+  EXPECT_EQ(held->own->owner->uid, "");
+  EXPECT_EQ(held->own->pod.attempt, 3);
+  const auto released = Decode(PodJson(kBound, R"({"phase":"Running"})", R"({"ownerReferences":[]})"), held);
+  EXPECT_TRUE(released && !released->own);
+  for (const char* name : {"gpt", "-1-2", "gpt-1", "1-2"}) {
+    const std::string metadata = fmt::format(
+        R"({{"name":"{}","ownerReferences":[],"finalizers":["ringmaster.dev/job-tracking"]}})", name);
+    const auto pod = Decode(PodJson(kBound, R"({"phase":"Running"})", metadata.c_str()));
+    EXPECT_TRUE(!pod || !pod->own) << name;
+  }
+}
+
 TEST(DecodePodTest, ForeignClocksGiveNoFutureTimes) {
   const core::Pod pod = Core(PodJson(
       kBound,
@@ -408,6 +450,22 @@ TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {
 
   job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
   EXPECT_EQ(decode(job), nullptr);
+}
+
+TEST(StatusCodecTest, RanksAreRanges) {
+  core::Status status;
+  status.ledger.succeeded = {0, 1, 2, 5, 7, 8};
+  const api::Status written = EncodeStatus(status, {}, kClock);
+  EXPECT_EQ(written.ledger->succeeded, "0-2,5,7-8");
+  const auto read = [&](const char* text) {
+    api::Status edited = written;
+    edited.ledger->succeeded = text;
+    return DecodeStatus(edited, kClock).ledger.succeeded;
+  };
+  EXPECT_EQ(read("0-2,5,7-8"), status.ledger.succeeded);
+  EXPECT_EQ(read("3,1"), std::vector<int32_t>{3});
+  for (const char* bad : {"", "x", "-1", "2-1", ",", "0-2147483647", "99999999999"})
+    EXPECT_TRUE(read(bad).empty()) << bad;
 }
 
 TEST(DecodeJobTest, SpecIsParsedOncePerGeneration) {

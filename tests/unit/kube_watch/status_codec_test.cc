@@ -69,6 +69,9 @@ core::Status RandomStatus(uint64_t seed) {
   for (size_t i = dice.Count(); i > 0; --i)
     l.excluded.push_back({"node-" + std::to_string(10 - i), dice.Text(), dice.AtOrZero()});
   l.restarts = {dice.Small(), dice.Small(), dice.Small()};
+  for (size_t i = dice.Count(); i > 0; --i)
+    l.succeeded.push_back(
+        static_cast<int32_t>((l.succeeded.empty() ? 0 : l.succeeded.back() + 1) + dice.Count()));
   for (size_t i = dice.Count(); i > 0; --i) l.counted.push_back("uid-" + std::to_string(10 - i));
   if (dice.Flip()) {
     core::Failure& failure = l.last_failure.emplace();

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The finalizer that holds a pod until its end is accounted.
+#include <gtest/gtest.h>
+
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+// Two workers of another framework; rank 1 has succeeded, and something deletes its pod.
+Observed CollectedWorld() {
+  Observed o = RunningWorld(2, false);
+  o.pods[1] = Ended(1, 0);
+  for (Pod& pod : o.pods) pod.tracked = true;
+  o.pods[1].delete_by = kT0;
+  o.pods[1].collected = true;
+  return o;
+}
+
+TEST(Tracking, ASuccessIsAccountedBeforeItsPodGoes) {
+  Observed o = CollectedWorld();
+  const Decision counted = Decide(o, kT0);
+  EXPECT_EQ(Written(counted).succeeded, std::vector<int32_t>{1}) << ToString(counted);
+  EXPECT_EQ(Written(counted).attempt, 1);
+  Obey(o, counted, kT0);
+  const Decision released = Decide(o, kT0);
+  EXPECT_EQ(All<UntrackPod>(released), (std::vector<UntrackPod>{{"job-1-1", "uid-job-1-1"}}));
+  EXPECT_EQ(released.actions.size(), 1U) << ToString(released);
+  o.pods.pop_back();
+  EXPECT_TRUE(Settle(o, kT0).actions.empty());
+  EXPECT_EQ(o.status.ledger.attempt, 1);
+  EXPECT_TRUE(o.status.ledger.placed);
+  EXPECT_EQ(o.pods.size(), 1U) << "rank 1 is not missing";
+  o.pods[0].phase = PodPhase::kSucceeded;
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome_reason, Reason::kAllPodsSucceeded);
+}
+
+TEST(Tracking, WorkThatWasFinishedDuringAnAbsenceIsNotDoneAgain) {
+  Observed o = CollectedWorld();
+  o.pods[0] = Ended(0, 0);
+  o.pods[0].tracked = o.pods[0].collected = true;
+  o.pods[0].delete_by = kT0;
+  EXPECT_EQ(Written(Decide(o, kT0)).outcome, Outcome::kSucceeded);
+  Obey(o, Decide(o, kT0), kT0);
+  EXPECT_EQ(All<UntrackPod>(Decide(o, kT0 + kShutdownGuard)).size(), 2U);
+}
+
+TEST(Tracking, TheSuccessOfAPodThatIsNotTrackedIsAccountedAtOnce) {
+  Observed o = RunningWorld(2, false);
+  o.pods[1] = Ended(1, 0);
+  EXPECT_EQ(Written(Decide(o, kT0)).succeeded, std::vector<int32_t>{1});
+  o.pods[1].tracked = true;
+  EXPECT_EQ(StatusOf(Decide(o, kT0)) == nullptr ? 0U : Written(Decide(o, kT0)).succeeded.size(), 0U);
+}
+
+TEST(Tracking, AnExitCodeAfterADeletionIsNoSuccess) {
+  Observed o = CollectedWorld();
+  o.pods[1].collected = false;
+  const Ledger ledger = Written(Decide(o, kT0));
+  EXPECT_EQ(ledger.attempt, 2);
+  EXPECT_TRUE(ledger.succeeded.empty());
+}
+
+TEST(Tracking, AFailureIsChargedAlthoughItsPodWasCollected) {
+  for (const bool native : {true, false}) {
+    Observed o = RunningWorld(2, native);
+    o.pods[1] = Ended(1, 3);
+    o.pods[1].tracked = o.pods[1].collected = true;
+    o.pods[1].delete_by = kT0;
+    EXPECT_EQ(Written(Decide(o, kT0)).restarts.total, 1);
+    Obey(o, Decide(o, kT0), kT0);
+    EXPECT_EQ(All<UntrackPod>(Decide(o, kT0)).size(), 1U);
+  }
+}
+
+TEST(Tracking, AnEndedJobHoldsNoPod) {
+  for (const CleanPods clean : {CleanPods::kNone, CleanPods::kRunning, CleanPods::kAll}) {
+    Observed o = RunningWorld(2, false);
+    for (Pod& pod : o.pods) pod.tracked = true;
+    o.pods[1] = Ended(1, 0);
+    o.pods[1].tracked = true;
+    o.job.clean_pods = clean;
+    o.status.ledger.outcome = Outcome::kFailed;
+    const Decision decision = Decide(o, kT0);
+    EXPECT_EQ(All<UntrackPod>(decision).size() + All<DeletePod>(decision).size(), 2U) << ToString(decision);
+  }
+}
+
+TEST(Tracking, PodsOfAnEarlierJobAreLetGo) {
+  Observed o = RunningWorld(1);
+  o.strays.push_back(MakePod(7, 0));
+  o.strays[0].tracked = true;
+  const Decision released = Decide(o, kT0);
+  EXPECT_EQ(All<UntrackPod>(released).size(), 1U);
+  EXPECT_EQ(released.actions.size(), 1U);
+  o.strays[0].tracked = false;
+  o.pods.clear();
+  EXPECT_TRUE(All<CreatePod>(Decide(o, kT0)).empty()) << "the names are taken";
+  o.strays[0].unreachable_since = kT0;
+  EXPECT_TRUE(All<DeletePod>(Decide(o, kT0 + seconds(600))).empty()) << "its deletion was not requested";
+  o.strays[0].delete_by = kT0 + seconds(100);
+  EXPECT_TRUE(All<DeletePod>(Decide(o, kT0 + seconds(59))).empty());
+  // Without the job, too.
+  o.job = {};
+  o.job.deleted = true;
+  o.pods.clear();
+  EXPECT_EQ(Decide(o, kT0 + seconds(59)).requeue_at, kT0 + o.job.unreachable_node_limit);
+  const auto forced = All<DeletePod>(Decide(o, kT0 + seconds(60)));
+  ASSERT_EQ(forced.size(), 1U);
+  EXPECT_TRUE(forced[0].force());
+}
+
+TEST(Tracking, OrphanedPodsRunOn) {
+  Observed o = RunningWorld(2);
+  o.job.deleted = o.job.orphans = true;
+  o.pods[0].tracked = true;
+  const Decision decision = Decide(o, kT0);
+  EXPECT_EQ(All<UntrackPod>(decision), (std::vector<UntrackPod>{{"job-1-0", "uid-job-1-0"}}));
+  EXPECT_EQ(decision.actions.size(), 1U) << ToString(decision);
+}
+
+}  // namespace
+}  // namespace ringmaster::core
