@@ -75,7 +75,8 @@ class LostNode(unittest.TestCase):
         made = self.replacement("returns", lost)
         self.assertEqual(made["spec"]["nodeName"], lost["spec"]["nodeName"])
         preferred = made["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-        self.assertEqual(preferred[0]["preference"]["matchExpressions"][0]["values"], [lost["spec"]["nodeName"]])
+        self.assertEqual(preferred[0]["preference"]["matchFields"],
+                         [{"key": "metadata.name", "operator": "NotIn", "values": [lost["spec"]["nodeName"]]}])
         suspects = self.rig.status("returns")["ledger"]["suspects"]
         self.assertEqual([(item["pod"], item["charge"]) for item in suspects], [(lost["metadata"]["name"], True)])
 

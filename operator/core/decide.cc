@@ -78,6 +78,7 @@ Observed Begun(const Observed& o, Time now) {
   int32_t ranks = 0;
   Time since = now;
   for (const Pod& pod : o.pods) {
+    if (pod.rank > kMaxRank) continue;
     ranks = std::max(ranks, pod.rank + 1);
     since = std::min(since, pod.created);
   }

@@ -30,6 +30,8 @@ inline constexpr Duration kDrainGrace = seconds(30);    // the longest grace for
 // The highest attempt that counts. A pod with a higher one, which only another writer can have created, is
 // removed and does not raise the attempt.
 inline constexpr int64_t kMaxAttempt = 1'000'000'000;
+// The highest rank that counts: the API allows 4,096 workers. Others can create a pod with any name.
+inline constexpr int32_t kMaxRank = 4095;
 inline constexpr Duration kOverstayMargin = seconds(10);  // after its grace period a pod is removed by force
 
 // The shortest time between two status writes that change only conditions.

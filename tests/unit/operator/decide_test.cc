@@ -340,6 +340,15 @@ TEST(Decide, APodOfAnImpossibleAttemptIsRemoved) {
   EXPECT_EQ(Written(Decide(o, kT0)).attempt, 2);
 }
 
+TEST(Decide, APodOfAnImpossibleRankDoesNotMakeTheGangLarger) {
+  Observed o = NewWorld(2);
+  o.status.ledger.attempt = 1;  // as the API server creates it
+  o.pods.push_back(MakePod(1, std::numeric_limits<int32_t>::max()));
+  EXPECT_EQ(Begun(o, kT0).status.ledger.gang_size, 2);
+  o.pods.push_back(MakePod(1, 4));
+  EXPECT_EQ(Begun(o, kT0).status.ledger.gang_size, 5);
+}
+
 TEST(Decide, PodsOfALaterAttemptRaiseTheAttempt) {
   Observed o = RunningWorld(2);
   o.pods.push_back(MakePod(7, 0));
