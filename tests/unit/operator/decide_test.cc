@@ -343,7 +343,7 @@ TEST(Decide, APodOfAnImpossibleAttemptIsRemoved) {
 TEST(Decide, APodOfAnImpossibleRankDoesNotMakeTheGangLarger) {
   Observed o = NewWorld(2);
   o.status.ledger.attempt = 1;  // as the API server creates it
-  o.pods.push_back(MakePod(1, std::numeric_limits<int32_t>::max()));
+  o.pods.push_back(MakePod(1, std::numeric_limits<int32_t>::max() - 1));
   EXPECT_EQ(Begun(o, kT0).status.ledger.gang_size, 2);
   o.pods.push_back(MakePod(1, 4));
   EXPECT_EQ(Begun(o, kT0).status.ledger.gang_size, 5);
