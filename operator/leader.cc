@@ -11,11 +11,6 @@ namespace {
 
 constexpr const char* kCertificatesSecret = "ringmaster-rendezvous";
 
-control::Key KeyOf(const std::string& job) {
-  const size_t slash = job.find('/');
-  return {job.substr(0, slash), slash == std::string::npos ? std::string() : job.substr(slash + 1)};
-}
-
 // The host names that agents may use for the rendezvous server.
 std::vector<std::string> ServerNames(const Flags& flags) {
   const std::string service = flags.rendezvous_service + "." + flags.namespace_;
@@ -117,12 +112,12 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
   };
   rendezvous::ServerCallbacks callbacks;
   callbacks.on_report = [backend = &deps_.backend](const std::string& job, const rendezvous::Report& report) {
-    backend->SetReport(KeyOf(job), report);
+    backend->SetReport(control::Key::Parse(job), report);
   };
   callbacks.on_event = [backend = &deps_.backend](const std::string& job, const rendezvous::EventLine& line) {
-    log::Info("{} {}", backend->JobTag(KeyOf(job)), line.text);
+    log::Info("{} {}", backend->JobTag(control::Key::Parse(job)), line.text);
     if (line.kind == rendezvous::EventKind::kDeviceFault)
-      backend->Record(KeyOf(job), {true, rendezvous::ReasonOf(line.kind), line.text});
+      backend->Record(control::Key::Parse(job), {true, rendezvous::ReasonOf(line.kind), line.text});
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
   coordinators_ = std::make_unique<GangCoordinators>(*server_, term_);
@@ -173,7 +168,7 @@ void Leader::ReadGauges(serve::Metrics::Gauges& gauges) const {
 
 Status Leader::CheckWorker(const std::string& job, const std::string& pod, const std::string& uid,
                            int64_t attempt) const {
-  const auto known = deps_.backend.FindPod(KeyOf(job), pod);
+  const auto known = deps_.backend.FindPod(control::Key::Parse(job), pod);
   if (known && known->uid == uid) {
     if (known->attempt == attempt) return Ok();
     return Error{Code::kForbidden,

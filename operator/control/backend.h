@@ -24,6 +24,11 @@ struct Key {
   std::string namespace_;
   std::string name;
   std::string ToString() const { return namespace_ + "/" + name; }
+  // The inverse. A peer's text may lack the slash: then the name is empty.
+  static Key Parse(const std::string& text) {
+    const size_t slash = text.find('/');
+    return {text.substr(0, slash), slash == std::string::npos ? std::string() : text.substr(slash + 1)};
+  }
   auto operator<=>(const Key&) const = default;
 };
 
@@ -56,8 +61,7 @@ class View {
 //  - DeletePod: a pod of that name exists, otherwise kNotFound, and has that uid, otherwise kConflict;
 //  - UntrackPod: a pod of that name has that uid, otherwise kConflict, or does not exist;
 //  - ReserveRoom: the nodes have room for all of its pods in addition to all pods that have a place,
-//  otherwise
-//    kConflict;
+//    otherwise kConflict;
 //  - ReleaseGang: as DeletePod for each of its pods, and all that are gated have reserved places, otherwise
 //    kConflict. A pod without a gate is not an error.
 // PrepareGang only needs the job. It creates its objects in any order; after an error some may exist.

@@ -91,11 +91,10 @@ void SlotRelay::RunOnce(Time until, int wake) {
   for (size_t s = 0; s < n; ++s) OnUplink(s, polled[2 * n + s].revents, now);
   for (size_t s = 0; s < n; ++s) {
     if (polled[s].revents != 0) OnDoorbell(s);
-    if (slots_[s].agent != nullptr && slots_[s].agent->fd() == polled[n + s].fd) {
-      if ((polled[n + s].revents & POLLOUT) != 0) (void)slots_[s].agent->Flush();
-      if ((polled[n + s].revents & ~POLLOUT) != 0) ReadAgent(s, now);
-    }
-    // What was read before may be forwarded now.
+    if (slots_[s].agent != nullptr && slots_[s].agent->fd() == polled[n + s].fd &&
+        (polled[n + s].revents & POLLOUT) != 0)
+      (void)slots_[s].agent->Flush();
+    // Whatever was polled: what was read before may be forwarded now.
     if (slots_[s].agent != nullptr) ReadAgent(s, now);
   }
   if (now >= ping_at_) Ping(now);

@@ -302,7 +302,7 @@ void KubeBackend::Notify(const std::string& job) const {
     MutexLock lock(mutex_);
     subscribers = subscribers_;
   }
-  const Key key = KeyOf(job);
+  const Key key = Key::Parse(job);
   for (const auto& subscriber : subscribers) subscriber(key);
 }
 
@@ -349,11 +349,6 @@ std::string KubeBackend::JobTag(const Key& key) const {
 void KubeBackend::Record(const Key& key, const core::Event& event) {
   const Job job = jobs_.Get(key.ToString());
   if (options_.on_event) options_.on_event(key, job ? job->uid : std::string(), event);
-}
-
-Key KubeBackend::KeyOf(const std::string& job) {
-  const size_t slash = job.find('/');
-  return {job.substr(0, slash), job.substr(slash + 1)};
 }
 
 Error KubeBackend::NotLeading() {

@@ -239,7 +239,6 @@ class KubeBackend final : public control::Backend {
   void OnDiscovered(GangApi api, bool served);
   void DiscoverBy(Time at);
   static Error NotLeading();
-  static control::Key KeyOf(const std::string& job);  // of NAMESPACE/NAME
   Collection Watched(Resource resource, std::string label_selector = {}, bool metadata_only = false);
   // Adds a reflector for each namespace of the options, or one for all namespaces.
   template <class T>

@@ -70,7 +70,7 @@ std::vector<Key> KubeBackend::Keys() const {
   for (const auto& pod : pods_.All())  // of jobs that are gone
     if (pod->own) names.insert(pod->own->owner->job);
   std::vector<Key> keys;
-  for (const std::string& name : names) keys.push_back(KeyOf(name));
+  for (const std::string& name : names) keys.push_back(Key::Parse(name));
   return keys;
 }
 
