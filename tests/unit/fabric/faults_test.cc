@@ -296,6 +296,27 @@ TEST_P(Faults, ASilentPeerIsAwaited) {
   End({0, 1, 2});
 }
 
+// A member that is stopped while it waits, too: it has said that it waits, and does not run to see that its wait
+// is over.
+TEST_P(Faults, APeerThatIsStoppedWhileItWaitsIsAwaited) {
+  Start(3, milliseconds(600));
+  processes_->Send(2, "run 1 200 0 1 2");
+  processes_->Send(2, "waits");
+  ASSERT_EQ(processes_->Receive(2), "waits");
+  processes_->Signal(2, SIGSTOP);
+  for (const int id : {0, 1}) processes_->Send(id, "run 1 200 0 1 2");
+  for (int i = 0; i < 5; ++i) {
+    for (const int id : {0, 1}) {
+      processes_->Send(id, "waits");
+      ASSERT_EQ(processes_->Receive(id), "waits") << "rank " << id << " did not wait";
+    }
+  }
+  processes_->Signal(2, SIGCONT);
+  ExpectAll({0, 1, 2}, "1 started");
+  ExpectAll({0, 1, 2}, "1 ok");
+  End({0, 1, 2});
+}
+
 // Each waits for the next one: nothing can end that, as after the loss of a message.
 TEST_P(Faults, MembersThatAllWaitMeetTheDeadline) {
   // The keepalive traffic of UCX does not count as progress.

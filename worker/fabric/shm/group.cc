@@ -30,6 +30,7 @@ Group::Group(Domain& domain, uint64_t generation, int rank, std::vector<const Pe
       generation_(generation),
       rank_(rank),
       peers_(std::move(peers)),
+      looks_(peers_.size()),
       spin_(std::chrono::microseconds(world() <= cpus ? 30 : 0)),
       yields_(world() <= cpus ? 10 : 50),
       stall_(rank, world(), domain.timeout()) {}
@@ -144,10 +145,12 @@ Status Group::Sleep(int q, const std::atomic<uint64_t>& word, uint64_t value) {
 Status Group::CheckStall() {
   const Time now = Now();
   if (stall_.AnnouncementDue(now)) domain_.ShowWait();
+  own_.looks.fetch_add(1, std::memory_order_release);
   for (int q = 0; q < world(); ++q) {
     if (q == rank_) continue;
     const uint64_t waits = page(q).waits.load(std::memory_order_acquire);
-    if (waits % 2 == 1) stall_.Heard(q, waits, now);
+    const uint64_t looks = page(q).looks.load(std::memory_order_acquire);
+    if (waits % 2 == 1 && looks != std::exchange(looks_[static_cast<size_t>(q)], looks)) stall_.Heard(q, waits, now);
   }
   if (!stall_.Stalled(now, Time{})) return Ok();
   return Fail({Code::kDeadlineExceeded,

@@ -65,6 +65,7 @@ class Group {
   const uint64_t generation_;
   const int rank_;
   const std::vector<const Peer*> peers_;  // nullptr at the own rank
+  std::vector<uint64_t> looks_;           // by rank: ControlPage::looks when it was last read
   const Duration spin_;
   const int yields_;
   uint64_t phase_ = 0;
