@@ -150,7 +150,8 @@ Status Group::CheckStall() {
     if (q == rank_) continue;
     const uint64_t waits = page(q).waits.load(std::memory_order_acquire);
     const uint64_t looks = page(q).looks.load(std::memory_order_acquire);
-    if (waits % 2 == 1 && looks != std::exchange(looks_[static_cast<size_t>(q)], looks)) stall_.Heard(q, waits, now);
+    if (waits % 2 == 1 && looks != std::exchange(looks_[static_cast<size_t>(q)], looks))
+      stall_.Heard(q, waits, now);
   }
   if (!stall_.Stalled(now, Time{})) return Ok();
   return Fail({Code::kDeadlineExceeded,
