@@ -9,6 +9,7 @@ find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS system)
 find_package(OpenSSL REQUIRED)
+pkg_check_modules(CARES REQUIRED IMPORTED_TARGET libcares)
 find_package(cpprestsdk REQUIRED)  # the API client of the kube backend
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

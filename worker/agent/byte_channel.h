@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // ByteChannel is a connected, non-blocking socket as a byte stream, plain or TLS. Not thread-safe.
-//
-// libssl is larger than the rest of the agent, so it is loaded only for TLS connections, not for `ringmaster
-// run`.
 #pragma once
 
 #include <memory>
@@ -29,7 +26,7 @@ class ByteChannel {
 std::unique_ptr<ByteChannel> MakePlainChannel(Fd fd);
 
 // `ca_file`: the authorities that may sign the server's certificate, which must be for `host`. Errors:
-// kInvalid when the file has no certificate; kUnavailable when this machine has no libssl.
+// kInvalid when the file has no certificate.
 Result<std::unique_ptr<ByteChannel>> MakeTlsChannel(Fd fd, const std::string& ca_file,
                                                     const std::string& host);
 

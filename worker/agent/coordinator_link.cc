@@ -82,7 +82,9 @@ Status CoordinatorLink::OnReady(short revents, Time now) {
 }
 
 Status CoordinatorLink::OnResolved() {
-  RM_ASSIGN(const std::vector<SocketAddress> addresses, resolver_.Take());
+  std::optional<Result<std::vector<SocketAddress>>> answer = resolver_.Advance();
+  if (!answer) return Ok();
+  RM_ASSIGN(const std::vector<SocketAddress> addresses, std::move(*answer));
   if (addresses.empty()) return Error{Code::kUnavailable, "look up " + host_ + ": no address"};
   const SocketAddress& address = addresses[attempt_++ % addresses.size()];
   connecting_ = Fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // ringmaster-agent supervises the trainer of a worker pod. It is a separate program that links nothing of the
-// trainer, so that it stays small. `ringmaster-worker agent` execs it.
+// trainer, so that it stays small. `ringmaster-worker agent` execs it. `ringmaster-agent install FILE` copies
+// it to a file, for containers with other images.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,11 +11,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
 #include "base/log.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/install.h"
 #include "worker/agent/slot_relay.h"
 #include "worker/agent/slots.h"
 
@@ -76,6 +79,14 @@ int RunRelay(const agent::Config& config, std::vector<Fd> doorbells) {
                              std::move(doorbells));
 }
 
+int Install(const char* path) {
+  log::Init("agent install");
+  const Status installed = agent::InstallAgent(path);
+  if (installed.ok()) return 0;
+  log::Error("install {}: {}", path, installed.error().message);
+  return agent::kExitInternal;
+}
+
 int Main() {
   PrepareProcess();
   std::error_code error;
@@ -95,8 +106,9 @@ int Main() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
+    if (argc == 3 && std::string_view(argv[1]) == "install") return Install(argv[2]);
     return Main();
   } catch (const std::exception& error) {
     log::Error("internal error: {}", error.what());
