@@ -39,14 +39,14 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.name = job.metadata.name;
   result.uid = uid;
   result.spec_generation = spec_generation;
-  result.native = spec.framework == "native";
+  result.in_place = spec.framework == "native";
   result.suspend = spec.suspend;
   const api::Network& network = spec.network;
   result.wants_rdma = network.rdma && network.rdma->required && network.fallback != "allow";
   result.replicas = spec.workers.replicas;
   result.min = spec.workers.EffectiveMin();
   result.max = spec.workers.EffectiveMax();
-  if (result.native) result.slots = api::SlotsOf(spec.workers);
+  if (result.in_place) result.slots = api::SlotsOf(spec.workers);
   result.grace = seconds(spec.checkpoint.gracePeriodSeconds);
   result.max_restarts = spec.restart.maxRestarts;
   result.max_without_progress = spec.restart.maxWithoutProgress;

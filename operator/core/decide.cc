@@ -150,13 +150,13 @@ void BeginAttempt(const Observed& o, Ledger& ledger, Time now) {
 // ---- questions and actions that several steps share
 
 bool ReportsPhase(const Observed& o, rendezvous::GangPhase phase) {
-  if (!o.job.native || !o.report || o.report->phase != phase) return false;
+  if (!o.job.in_place || !o.report || o.report->phase != phase) return false;
   const auto& floor = o.status.ledger.report_floor;
   return !floor || o.report->generation > *floor;
 }
 
 bool InGang(const Job& job, const Ledger& ledger, const Pod& pod) {
-  return pod.attempt == ledger.attempt && pod.rank < (job.native ? job.Target() : ledger.gang_size);
+  return pod.attempt == ledger.attempt && pod.rank < (job.in_place ? job.Target() : ledger.gang_size);
 }
 
 void RemovePod(const Job& job, const Pod& pod, Duration grace, Time now, std::vector<Action>& actions,
@@ -286,7 +286,7 @@ TimeAccounting TimeAccountingOf(const Observed& o, const Ledger& ledger, Time no
     const bool pause = ledger.not_before && *ledger.not_before > now && ledger.withdrawals == 0;
     return again && (draining || pause) ? TimeAccounting::kRestart : TimeAccounting::kQueue;
   }
-  const bool works = o.job.native
+  const bool works = o.job.in_place
                          ? ledger.stepped && o.report && o.report->phase == rendezvous::GangPhase::kActive
                          : ledger.ready_since.has_value();
   if (works) return TimeAccounting::kProductive;

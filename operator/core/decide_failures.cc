@@ -121,7 +121,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     return failure;
   }
   if (pod.phase == PodPhase::kSucceeded) {
-    if (!o.job.native) return std::nullopt;  // its part of the work is done
+    if (!o.job.in_place) return std::nullopt;  // its part of the work is done
     const Time believed = pod.ended.value_or(now) + kExitGuard;
     if (now < believed) {
       requeue.By(believed);
@@ -138,7 +138,7 @@ std::optional<Failure> Examine(const Observed& o, const Pod& pod, const AbsentSi
     }
     requeue.By(limit);
   }
-  if (o.job.native && o.report && pod.phase == PodPhase::kRunning &&
+  if (o.job.in_place && o.report && pod.phase == PodPhase::kRunning &&
       Contains(o.report->silent_pods, pod.name)) {
     // The report has names, not uids: it may still mean the pod's predecessor.
     const Time believed = pod.started + kSilentGuard;
@@ -175,7 +175,7 @@ void ForgetGone(const Observed& o, std::vector<std::string>& counted) {
 }
 
 RuleDecision RulingFor(const Observed& o, const Failure& failure, const Pod& pod) {
-  const bool refused = o.job.native && failure.cause == Cause::kExit && failure.exit_code == kExitRefused;
+  const bool refused = o.job.in_place && failure.cause == Cause::kExit && failure.exit_code == kExitRefused;
   if (!refused) return ApplyRules(o.job.rules, failure, pod.conditions);
   return ApplyUserRules(o.job.rules, failure, pod.conditions)
       .value_or(RuleDecision{RuleAction::kRestart, false,
@@ -204,7 +204,7 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) 
 // but a rule of the user may fail the job.
 std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
-  if (!o.job.native || !o.report || !o.report->last_failure) return std::nullopt;
+  if (!o.job.in_place || !o.report || !o.report->last_failure) return std::nullopt;
   if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
   const auto& record = *o.report->last_failure;
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // examined as a pod
@@ -219,7 +219,7 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
 
 std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
-  if (!o.job.native || ledger.stepped || !ledger.ready_since || o.job.startup_limit == Duration{0})
+  if (!o.job.in_place || ledger.stepped || !ledger.ready_since || o.job.startup_limit == Duration{0})
     return std::nullopt;
   const Time limit = *ledger.ready_since + o.job.startup_limit;
   if (now < limit) {
@@ -252,8 +252,8 @@ bool IsSuspect(const Observed& o, const Finding& finding, size_t others) {
 // Whether the loss of a peer with its node may explain the finding, which is not known yet: peers on other
 // nodes still seem to run.
 bool MayFollowPeerLoss(const Observed& o, const Finding& finding) {
-  if (o.job.native || !o.not_ready_nodes || finding.failure.cause != Cause::kExit || !finding.ruling.charge ||
-      finding.ruling.action != RuleAction::kRestart)
+  if (o.job.in_place || !o.not_ready_nodes || finding.failure.cause != Cause::kExit ||
+      !finding.ruling.charge || finding.ruling.action != RuleAction::kRestart)
     return false;
   return std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
     return InGang(o.job, o.status.ledger, pod) && pod.uid != finding.uid && pod.alive() && pod.bound();
@@ -275,7 +275,7 @@ bool PeerNodeLost(const Observed& o) {
 
 void CountInRow(const Observed& o, Ledger& ledger, Time now) {
   const int64_t step = o.report ? o.report->step : 0;
-  const bool progressed = o.job.native
+  const bool progressed = o.job.in_place
                               ? step != ledger.step_at_failure
                               : ledger.ready_since && now - *ledger.ready_since >= 2 * o.job.backoff_max;
   ledger.failures_in_row = progressed ? 1 : ledger.failures_in_row + 1;
@@ -336,7 +336,7 @@ struct Findings {
 Findings FindFailures(const Observed& o, Time now, Requeue& requeue) {
   Findings findings;
   findings.all = ExaminePods(o, now, requeue);
-  findings.whole_gang = !findings.all.empty() && !o.job.native;
+  findings.whole_gang = !findings.all.empty() && !o.job.in_place;
   if (findings.all.empty()) {
     if (auto startup = ExamineStartup(o, now, requeue)) {
       findings.all.push_back(*std::move(startup));

@@ -63,7 +63,7 @@ bool HasSucceeded(const Ledger& ledger, int32_t rank) {
 }
 
 std::optional<Decision> AccountSuccesses(const Observed& o, Time now) {
-  if (o.job.native) return std::nullopt;
+  if (o.job.in_place) return std::nullopt;
   Ledger next = o.status.ledger;
   for (const Pod& pod : o.pods)
     if (IsSuccess(o, pod) && (pod.deleting() || !pod.tracked) && !HasSucceeded(o.status.ledger, pod.rank))
@@ -88,7 +88,7 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
     return Succeed(o, now, Reason::kAllStepsDone,
                    fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
   if (ReportsPhase(o, GangPhase::kFailed)) return FailAsReported(o, now);
-  if (!o.job.native && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
+  if (!o.job.in_place && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");
 
   if (o.job.active_deadline > Duration{0} && ledger.active_since) {
@@ -212,7 +212,7 @@ Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
   const Time limit = *o.status.ledger.stop_since + o.job.grace;
   const bool durable = ReportsPhase(o, rendezvous::GangPhase::kStopped);
   Decision decision;
-  if (o.job.native) {
+  if (o.job.in_place) {
     const SetGang order{o.status.ledger.attempt, o.job.min, o.job.max, o.job.Target(), true, o.job.slots};
     if (o.order != order) decision.actions.push_back(order);
   }
@@ -220,7 +220,7 @@ Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
     const bool old = pod.attempt != o.status.ledger.attempt;
     if (now >= limit) {
       RemovePod(o.job, pod, Duration{0}, now, decision.actions, requeue);
-    } else if (!o.job.native || old || durable || !pod.alive()) {
+    } else if (!o.job.in_place || old || durable || !pod.alive()) {
       RemovePod(o.job, pod, std::min(limit - now, durable ? kDrainGrace : o.job.grace), now, decision.actions,
                 requeue);
     } else if (pod.deleting()) {

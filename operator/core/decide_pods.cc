@@ -21,7 +21,7 @@ namespace ringmaster::core {
 // With the operator's own gate, a gang waits without pods until the nodes have room for it. Then its places
 // are reserved, the pods are created gated, and they are released together once all of them exist: a quota or
 // an admission webhook may refuse some of them, and a part of a gang must not hold nodes. The pods of a
-// native gang that runs already join it one by one, without gates.
+// gang that runs and restarts in place already join it one by one, without gates.
 //
 // With any gang provider, a gang that did not find its nodes in time is withdrawn, so that other jobs can use
 // the nodes that it holds, and tried again after a pause. The pauses of two jobs differ, so that two gangs
@@ -49,7 +49,7 @@ int32_t RoomForGated(const Observed& o, const Placement& p) {
 
 // Whether the gang runs, so that each further pod can join it alone.
 bool RunsAlready(const Observed& o, const Placement& p) {
-  return o.status.ledger.placed && o.job.native && p.bound >= p.needed;
+  return o.status.ledger.placed && o.job.in_place && p.bound >= p.needed;
 }
 
 // Returns the refusal that forbids creating pods now, or nullptr.
@@ -155,7 +155,7 @@ std::vector<int32_t> WaitingRanks(const Observed& o) {
   if (o.job.deleted || o.job.suspend || !o.invalid.empty() || !o.strays.empty() ||
       !MayReserve(ledger, ledger.attempt))
     return {};
-  const int32_t wanted = o.job.native ? o.job.Target() : ledger.gang_size;
+  const int32_t wanted = o.job.in_place ? o.job.Target() : ledger.gang_size;
   std::vector<bool> exists(static_cast<size_t>(std::max(wanted, 0)), false);
   std::vector<int32_t> ranks;
   for (const int32_t rank : ledger.succeeded)
@@ -188,8 +188,8 @@ bool MayReserve(const Ledger& ledger, int64_t attempt) {
 
 Placement PlacementOf(const Observed& o, const Ledger& ledger) {
   Placement p;
-  p.wanted = o.job.native ? o.job.Target() : ledger.gang_size;
-  p.needed = o.job.native ? std::min(o.job.min, p.wanted) : p.wanted;
+  p.wanted = o.job.in_place ? o.job.Target() : ledger.gang_size;
+  p.needed = o.job.in_place ? std::min(o.job.min, p.wanted) : p.wanted;
   // A rank that has done its part of the work keeps its place.
   p.exist = p.bound = static_cast<int32_t>(ledger.succeeded.size());
   for (const Pod& pod : o.pods) {
@@ -296,7 +296,7 @@ Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
   for (const Pod& pod : o.pods)
     running += InGang(o.job, next, pod) && pod.phase == PodPhase::kRunning ? 1 : 0;
   if (!next.ready_since && next.placed && running >= p.needed && running == p.bound) next.ready_since = now;
-  if (o.job.native) next.absent = Absent(o, now, requeue);
+  if (o.job.in_place) next.absent = Absent(o, now, requeue);
   if (std::erase_if(next.excluded, [&](const ExcludedNode& node) { return node.until <= now; }) > 0)
     ReplaceUnplaced(o, next);
   for (const ExcludedNode& node : next.excluded) requeue.By(node.until);
@@ -316,11 +316,11 @@ Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
 //
 // The pods of a starting gang change every few milliseconds, and each status write costs more than a pod.
 // The write waits until all pods run, or until none has changed for as long as the start took so far: a slow
-// gang costs a few writes, not one per pod. A native job is written at once when it has its nodes, since it
-// takes a moment longer to start.
+// gang costs a few writes, not one per pod. A job that restarts in place is written at once when it has its
+// nodes, since it takes a moment longer to start.
 std::optional<Time> SettledAt(const Observed& o, const Ledger& next) {
   if (next.ready_since) return std::nullopt;
-  if (o.job.native && next.placed && !o.status.ledger.placed) return std::nullopt;
+  if (o.job.in_place && next.placed && !o.status.ledger.placed) return std::nullopt;
   std::optional<Time> first;
   Time last{};
   for (const Pod& pod : o.pods) {
@@ -359,7 +359,7 @@ void Create(const Observed& o, const std::vector<bool>& present, bool draining, 
     Reserve(o, {}, now, decision);
     return requeue.By(*ledger.not_before);
   }
-  const PrepareGang support{ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
+  const PrepareGang support{ledger.attempt, target, o.job.in_place ? std::min(o.job.min, target) : target};
   if (o.prepared == support && draining) return;
   if (o.prepared == support && !missing && !ReservesRoom(o)) return;
   if (const Refusal* refusal = ActiveRefusal(o, now)) {
@@ -396,7 +396,7 @@ void Create(const Observed& o, const std::vector<bool>& present, bool draining, 
 Decision Converge(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
   const int32_t target = o.job.Target();
-  if (!o.job.native && target != ledger.gang_size)
+  if (!o.job.in_place && target != ledger.gang_size)
     return NewAttempt(o, now, "another size",
                       fmt::format("from {} to {} workers: this framework restarts to change its size",
                                   ledger.gang_size, target));
@@ -433,11 +433,11 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
 
   const bool missing = std::find(present.begin(), present.end(), false) != present.end();
   // The gang does not wait until the pod's grace period is over: it cannot go on without the pod.
-  if (!o.job.native && (missing || leaving) && ledger.ready_since)
+  if (!o.job.in_place && (missing || leaving) && ledger.ready_since)
     return NewAttempt(o, now, missing ? "a pod is missing" : "a pod is being deleted",
                       "a worker pod was deleted outside the operator: the whole gang restarts");
 
-  if (o.job.native) {
+  if (o.job.in_place) {
     const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
     if (o.order != order) decision.actions.push_back(order);
   }

@@ -44,14 +44,14 @@ struct Job {
   int64_t spec_generation = 1;  // increases with every change of the spec
   bool deleted = false;
   bool orphans = false;  // deleted with --cascade=orphan: its pods run on
-  bool native = true;    // the built-in trainer: survivors go on, and a lost pod is replaced alone
+  bool in_place = true;  // agents restart ranks in their pods, so only a lost pod is created again
   bool suspend = false;
   bool wants_rdma = false;  // requested; a fallback to TCP is reported
 
   int32_t replicas = 1;
   int32_t min = 1;
   int32_t max = 1;
-  int32_t slots = 1;  // ranks per pod; native only
+  int32_t slots = 1;  // ranks per pod; only in place
 
   Duration grace = seconds(120);  // for a checkpoint, when pods are stopped
   int32_t max_restarts = 10;

@@ -16,8 +16,8 @@ void JobCounts::Raise(const JobCounts& other) {
 JobCounts JobCountsOf(const Job& job, const Status& status) {
   const Ledger& ledger = status.ledger;
   return {ledger.restarts.total, ledger.restarts.charged, status.ended(),
-          job.native && (ledger.time_accounting == TimeAccounting::kProductive ||
-                         ledger.goodput.productive > Duration{0})};
+          job.in_place && (ledger.time_accounting == TimeAccounting::kProductive ||
+                           ledger.goodput.productive > Duration{0})};
 }
 
 }  // namespace ringmaster::core

@@ -15,7 +15,7 @@ struct JobCounts {
   int32_t restarts = 0;
   int32_t charged = 0;  // of these
   bool ended = false;
-  bool stepped = false;  // native only: a step was committed
+  bool stepped = false;  // only in place: a step was committed
   // Raises each part to at least that of `other`.
   void Raise(const JobCounts& other);
   bool operator==(const JobCounts&) const = default;

@@ -108,7 +108,7 @@ std::string ToString(const Observed& observed, Time now) {
   std::string text = fmt::format(
       "job {} uid {} target {} [{}..{}]{}{}{} | attempt {} charged {} row {}{}{}{}", observed.job.name,
       observed.job.uid, observed.job.Target(), observed.job.min, observed.job.max,
-      observed.job.native ? "" : " other framework", observed.job.suspend ? " suspend" : "",
+      observed.job.in_place ? "" : " other framework", observed.job.suspend ? " suspend" : "",
       observed.job.deleted ? " deleted" : "", l.attempt, l.restarts.charged, l.failures_in_row,
       l.stop_since ? " stopping" : "", l.suspended ? " suspended" : "",
       l.outcome == Outcome::kNone ? "" : fmt::format(" ended {}", ReasonName(l.outcome_reason)));

@@ -176,7 +176,7 @@ struct Observed {
   // Pods that an earlier job of this name has left behind: the garbage collector deletes them, or they were
   // orphaned and run on.
   std::vector<Pod> strays;
-  std::optional<rendezvous::Report> report;  // native framework only
+  std::optional<rendezvous::Report> report;  // only in place
   std::optional<SetGang> order;              // the last order of this process to the coordinator
   std::optional<PrepareGang> prepared;       // the supporting objects are complete, for this request
   GangProvider provider = GangProvider::kNone;

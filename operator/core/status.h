@@ -208,7 +208,7 @@ struct Goodput {
 
 struct Ledger {
   int64_t attempt = 0;        // fencing token of the pod set; 0: none yet; never decreases, never used twice
-  int32_t gang_size = 0;      // pods of this attempt; only native gangs can change their size while they run
+  int32_t gang_size = 0;      // pods of this attempt; only gangs that restart in place can change it
   Time attempt_since{};       // when it was decided, or when it lost nodes that it needs
   bool placed = false;        // the gang of this attempt has the nodes that it needs
   int32_t withdrawals = 0;    // in a row: gangs that found no nodes in time
@@ -221,7 +221,7 @@ struct Ledger {
   // with an older view of the pods. Sorted.
   std::vector<std::string> counted;
   // Ranks of this attempt that ended with 0 and whose pod does not show that for ever: it is deleted or not
-  // tracked. Frameworks other than native. Sorted.
+  // tracked. Not of gangs that restart in place. Sorted.
   std::vector<int32_t> succeeded;
   std::optional<Failure> last_failure;
   int32_t failures_in_row = 0;  // since the last committed step
@@ -229,7 +229,7 @@ struct Ledger {
   std::optional<Time> not_before;   // back-off: no pod is created earlier
   int32_t worker_failures = 0;      // of the report, examined so far
   std::optional<Time> ready_since;  // when all pods of this attempt ran; unset by a new attempt
-  std::vector<Absence> absent;      // native only; in rank order
+  std::vector<Absence> absent;      // only in place; in rank order
   int64_t base_step = 0;  // the reported step when the attempt began; the first step differs from it
   bool stepped = false;   // this attempt has made a step
 

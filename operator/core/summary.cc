@@ -65,7 +65,7 @@ struct SummaryInput {
 
 Counts Count(const Observed& o, const Ledger& ledger) {
   Counts counts;
-  counts.target = o.job.native ? o.job.Target() : std::max(ledger.gang_size, 0);
+  counts.target = o.job.in_place ? o.job.Target() : std::max(ledger.gang_size, 0);
   for (const Pod& pod : o.pods) {
     if (pod.attempt != ledger.attempt) {
       counts.older = true;
@@ -90,7 +90,7 @@ Phase PhaseOf(const SummaryInput& s) {
   if (l.stop_since) return Phase::kSuspending;
   if (l.attempt == 0) return Phase::kPending;
   const bool active =
-      s.o.job.native ? s.o.report && s.o.report->phase == GangPhase::kActive : l.ready_since.has_value();
+      s.o.job.in_place ? s.o.report && s.o.report->phase == GangPhase::kActive : l.ready_since.has_value();
   if (active) return s.counts.running == s.counts.target ? Phase::kRunning : Phase::kResizing;
   if (!l.placed && l.failures_in_row == 0 && s.placement.bound == 0 && s.counts.waiting == nullptr &&
       s.o.provider != GangProvider::kNone)
@@ -131,7 +131,7 @@ void SetGangConditions(const SummaryInput& s, Writer& writer) {
     writer.Set(ConditionType::kProgressing, false, Reason::kEnded, "");
     return;
   }
-  if (!o.job.native) {
+  if (!o.job.in_place) {
     writer.Set(ConditionType::kFabricReady, Truth::kUnknown, Reason::kNotReported,
                "this framework does not report its transport");
     writer.Set(ConditionType::kProgressing, Truth::kUnknown, Reason::kNotReported, "");

@@ -29,7 +29,7 @@ bool GangModel::CutOff(const World& world, const PodTruth& p) { return p.stuck |
 void GangModel::Tick(World& world, const control::Key& key) {
   auto it = world.jobs_.find(key);
   if (it == world.jobs_.end()) return;
-  if (it->second.job.native)
+  if (it->second.job.in_place)
     TickNative(world, key, it->second);
   else
     TickForeign(world, key, it->second);

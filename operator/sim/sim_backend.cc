@@ -114,7 +114,7 @@ std::optional<control::Snapshot> SimBackend::Observe(const Key& key) const {
   // The coordinator runs in the same process. That of a deposed leader has no agents.
   o.order = cached.order;
   if (const JobTruth* truth = world_.Find(key);
-      truth != nullptr && truth->job.uid == job.job.uid && job.job.native && o.order)
+      truth != nullptr && truth->job.uid == job.job.uid && job.job.in_place && o.order)
     o.report = term_ == world_.term() ? truth->gang.report : rendezvous::Report{};
   return snapshot;
 }

@@ -262,7 +262,7 @@ void World::BreakNodes() {
       scheduler_.After(Random(kNodeAway), [this, away = name] { ReturnNode(away); });
     }
     for (const auto& [key, job] : jobs_)
-      if (!job.job.native) FailPeers(key, job, name);
+      if (!job.job.in_place) FailPeers(key, job, name);
   }
 }
 

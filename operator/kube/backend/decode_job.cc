@@ -61,7 +61,7 @@ std::shared_ptr<const JobSpec> DecodeSpec(const Json& object, const Meta& meta) 
     spec->job.name = meta.name;
     spec->job.uid = meta.uid;
     spec->job.spec_generation = generation;
-    spec->job.native = false;  // it is stopped by SIGTERM; the coordinator would need the whole spec
+    spec->job.in_place = false;  // it is stopped by SIGTERM; the coordinator would need the whole spec
     spec->job.suspend = json::Flag(json::Child(object, "spec"), "suspend");
   }
   loaded.job.metadata.annotations.erase(kLastApplied);

@@ -241,7 +241,7 @@ void KubeBackend::Perform(const Job& job, const control::Write& write, const cor
   context.attempt = action.attempt;
   context.size = action.min;  // the PodGroup's minimum; no other object here depends on the size
   std::vector<Json> objects = wiring::ObjectsOf(job->ToApi(), job->uid, context);
-  const uint64_t authority = job->spec->job.native ? AuthorityHash(context.coordinator_ca_pem) : 0;
+  const uint64_t authority = job->spec->job.in_place ? AuthorityHash(context.coordinator_ca_pem) : 0;
   const std::string mark =
       MarkText({action, context.gang, static_cast<int64_t>(objects.size()), authority, *ports});
   for (Json& object : objects) object["metadata"]["annotations"][kPreparedAnnotation] = mark;

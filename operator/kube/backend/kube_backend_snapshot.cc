@@ -48,7 +48,7 @@ std::optional<control::Snapshot> KubeBackend::Observe(const Key& key) const {
   const JobState& state = StateOf(*job);
   observed.order = state.order;
   if (!core::ReservesRoom(observed)) waiting_.Remove(key.ToString());
-  if (job->spec->job.native && state.report) observed.report = *state.report;
+  if (job->spec->job.in_place && state.report) observed.report = *state.report;
   return snapshot;
 }
 
@@ -165,7 +165,7 @@ std::optional<core::PrepareGang> KubeBackend::PreparedOf(const JobRecord& job) c
   int64_t refused = 0;
   {
     MutexLock lock(mutex_);
-    if (job.spec->job.native) authority = authority_;  // only native jobs get the authority
+    if (job.spec->job.in_place) authority = authority_;  // only native jobs get the authority
     refused = StateOf(job).refused_attempt;
   }
   auto prepared = PreparedAction(MarksOf(job), authority);

@@ -82,7 +82,7 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
   Require(after.restarts.charged <= job.job.max_restarts, "I5",
           fmt::format("charged {} of {}", after.restarts.charged, job.job.max_restarts));
   CheckCounters(before, after);
-  const bool kept = job.job.native || !before.ready_since || shadow.disturbed || job.job.deleted ||
+  const bool kept = job.job.in_place || !before.ready_since || shadow.disturbed || job.job.deleted ||
                     before.stop_since || before.suspended || after.attempt == before.attempt ||
                     world_.deposed() || scheduler_.now() - shadow.spec_changed < kSpecLag || !strays_.empty();
   Require(kept, "I18", "a gang is replaced although all of its workers run or have succeeded");
@@ -238,7 +238,8 @@ void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core
   const core::Ledger& ledger = job.status.ledger;
   const bool running_job = !job.job.deleted && ledger.outcome == core::Outcome::kNone && !ledger.suspended &&
                            !ledger.stop_since && ledger.attempt == pod.attempt;
-  if (Stray(job) || !running_job || !job.job.native || pod.phase != core::PodPhase::kFailed || pod.deleting())
+  if (Stray(job) || !running_job || !job.job.in_place || pod.phase != core::PodPhase::kFailed ||
+      pod.deleting())
     return;
   if (scheduler_.now() - shadow.spec_changed < kSpecLag) return;
   if (pod.rank >= job.job.Target()) return;
@@ -301,10 +302,10 @@ void Checker::CheckGangDecision(const core::Observed& o, const core::Decision& d
     if (const auto* prepare = std::get_if<core::PrepareGang>(&action)) {
       const bool resized =
           o.prepared && o.prepared->attempt == prepare->attempt && o.prepared->size != prepare->size;
-      Require(o.job.native || !resized, "I4", "the gang changes its size within an attempt");
+      Require(o.job.in_place || !resized, "I4", "the gang changes its size within an attempt");
     }
     const auto* release = std::get_if<core::ReleaseGang>(&action);
-    if (release == nullptr || o.job.native) continue;
+    if (release == nullptr || o.job.in_place) continue;
     size_t free = 0;
     for (const core::Pod& pod : o.pods) free += pod.attempt == ledger.attempt && !pod.gated ? 1 : 0;
     Require(free + release->pods.size() >= static_cast<size_t>(ledger.gang_size) || o.job.autoscaler, "I11",
@@ -356,7 +357,7 @@ void Checker::CheckSuspects(const core::Observed& o, const core::Ledger& after, 
       Require(!pod.lost || pod.name != after.last_failure->pod, "I17",
               pod.name + " is charged although its node started again");
   }
-  if (charged && !o.job.native && o.not_ready_nodes && all_started && after.attempt > before.attempt &&
+  if (charged && !o.job.in_place && o.not_ready_nodes && all_started && after.attempt > before.attempt &&
       after.last_failure->cause == core::Cause::kExit) {
     for (const core::Pod& pod : o.pods)
       Require(pod.phase != core::PodPhase::kRunning || pod.attempt != before.attempt ||

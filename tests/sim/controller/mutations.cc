@@ -145,16 +145,16 @@ Decision LosesCounters(const Observed& o, Time now) {
 
 Decision NeverRepairsSupport(Observed o, Time now) {
   if (!o.pods.empty() && o.status.ledger.placed)
-    o.prepared =
-        core::PrepareGang{o.status.ledger.attempt, o.job.native ? o.job.Target() : o.status.ledger.gang_size,
-                          o.job.native ? std::min(o.job.min, o.job.Target()) : o.status.ledger.gang_size};
+    o.prepared = core::PrepareGang{
+        o.status.ledger.attempt, o.job.in_place ? o.job.Target() : o.status.ledger.gang_size,
+        o.job.in_place ? std::min(o.job.min, o.job.Target()) : o.status.ledger.gang_size};
   return core::Decide(o, now);
 }
 
 Decision PodsBeforeSupport(Observed o, Time now) {
-  const int32_t target = o.job.native ? o.job.Target() : o.status.ledger.gang_size;
-  o.prepared =
-      core::PrepareGang{o.status.ledger.attempt, target, o.job.native ? std::min(o.job.min, target) : target};
+  const int32_t target = o.job.in_place ? o.job.Target() : o.status.ledger.gang_size;
+  o.prepared = core::PrepareGang{o.status.ledger.attempt, target,
+                                 o.job.in_place ? std::min(o.job.min, target) : target};
   return core::Decide(o, now);
 }
 
@@ -347,7 +347,7 @@ Decider Mutate(Mutation mutation) {
       };
     case Mutation::kChargesForPeers:
       return [](Observed o, Time now) {
-        if (!o.job.native) o.not_ready_nodes.reset();
+        if (!o.job.in_place) o.not_ready_nodes.reset();
         return core::Decide(o, now);
       };
     case Mutation::kReleasesEarly:

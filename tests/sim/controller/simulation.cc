@@ -102,7 +102,7 @@ class Simulation {
   core::Job DrawJob(const Key& key) {
     core::Job job;
     job.name = key.name;
-    job.native = rng_.Chance(autoscaler_ ? 0.3 : 0.7);
+    job.in_place = rng_.Chance(autoscaler_ ? 0.3 : 0.7);
     job.min = 1 + static_cast<int32_t>(rng_.Below(3));
     job.replicas = job.min + static_cast<int32_t>(rng_.Below(3));
     job.max = job.replicas + static_cast<int32_t>(rng_.Below(3));

@@ -528,7 +528,7 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   EXPECT_EQ(c.name, "gpt");
   EXPECT_EQ(c.uid, "uid");
   EXPECT_EQ(c.spec_generation, 5);
-  EXPECT_FALSE(c.native);
+  EXPECT_FALSE(c.in_place);
   EXPECT_TRUE(c.suspend);
   EXPECT_EQ(c.Target(), 8);
   EXPECT_EQ(c.min, 4);

@@ -62,7 +62,7 @@ TEST(Decide, AnInvalidSpecIsReportedOnceAndChangesNothing) {
 // A job as the API server creates it: its status names attempt 1.
 Observed BornWorld(int32_t target) {
   Observed o = NewWorld(target);
-  o.job.native = false;
+  o.job.in_place = false;
   o.job.min = o.job.max = target;
   o.status.ledger.attempt = 1;
   return o;
@@ -335,7 +335,7 @@ TEST(Decide, APodOfAnImpossibleAttemptIsRemoved) {
   ASSERT_EQ(removed.size(), 1U);
   EXPECT_EQ(removed[0].uid, o.pods.back().uid);
   o.pods[0] = Ended(0, 1);
-  o.job.native = false;
+  o.job.in_place = false;
   o.status.ledger.gang_size = 2;
   EXPECT_EQ(Written(Decide(o, kT0)).attempt, 2);
 }

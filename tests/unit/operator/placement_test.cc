@@ -13,7 +13,7 @@ namespace {
 // Returns a gang of `size` for which there is room for `room`: all of its pods exist, gated, or it waits.
 Observed GatedWorld(int32_t size, int32_t room, bool native = false) {
   Observed o = NewWorld(size);
-  o.job.native = native;
+  o.job.in_place = native;
   o.job.min = native ? 2 : size;
   o.provider = GangProvider::kGate;
   o.fit = {room, room < size ? "needs 8 x nvidia.com/gpu on 4 nodes; 2 nodes have room" : ""};
@@ -59,7 +59,7 @@ TEST(Gang, IsReleasedAsAWholeWhenThereIsRoom) {
 
 TEST(Gang, ReservesItsPlacesBeforeItsPodsExist) {
   Observed o = NewWorld(3);
-  o.job.native = false;
+  o.job.in_place = false;
   o.provider = GangProvider::kGate;
   o.fit = {3, ""};
   for (int i = 0; i < 2; ++i) Obey(o, Decide(o, kT0), kT0);
@@ -228,7 +228,7 @@ TEST(Gang, WithoutAProviderNothingIsWithdrawn) {
 
 TEST(Gang, WithAnAutoscalerPodsAreNotGatedButTimeOut) {
   Observed o = NewWorld(2);
-  o.job.native = false;
+  o.job.in_place = false;
   o.job.autoscaler = true;
   o.provider = GangProvider::kGate;
   o.fit = {0, "nothing is there"};

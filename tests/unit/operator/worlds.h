@@ -49,7 +49,7 @@ inline Observed NewWorld(int32_t target = 2) {
 // Returns the same job in attempt 1: all pods run, and the gang trains at step 10.
 inline Observed RunningWorld(int32_t target = 2, bool native = true) {
   Observed o = NewWorld(target);
-  o.job.native = native;
+  o.job.in_place = native;
   Ledger& l = o.status.ledger;
   l.attempt = 1;
   l.gang_size = target;
