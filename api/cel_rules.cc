@@ -33,6 +33,9 @@ constexpr const char* kForbidden = "FieldValueForbidden";
   "((has(self.workers.max) ? self.workers.max : self.workers.replicas) * (" SLOTS \
   " == 'gpu' ? 1 : int(" SLOTS ")))"
 
+#define CONTAINERS "self.workers.template.spec.containers"
+#define HAS_COMMAND(container) "has(" container ".command) && size(" container ".command) > 0"
+
 const std::vector<CelRule>& CrossFieldRules() {
   static const std::vector<CelRule> kRules = {
       {"",
@@ -91,6 +94,23 @@ const std::vector<CelRule>& CrossFieldRules() {
        "has(self.workers.template)",
        "required when spec.framework is {self.framework}",
        kMissing},
+      {"spec",
+       "launch.kind",
+       {"framework", "launch.kind"},
+       "self.framework == 'native'",
+       "self.launch.kind == 'ranks'",
+       "must be ranks when spec.framework is native (got \"{self.launch.kind}\"): its agents start the "
+       "ranks"},
+      {"spec",
+       "workers.template.spec.containers",
+       {"framework", "launch.kind"},
+       "self.framework != 'native' && self.launch.kind != 'none' && has(self.workers.template)",
+       "has(self.workers.template.spec) && has(" CONTAINERS ") && (" CONTAINERS
+       ".exists(c, c.name == 'worker') ? " CONTAINERS ".exists(c, c.name == 'worker' && " HAS_COMMAND(
+           "c") ") : size(" CONTAINERS ") > 0 && " HAS_COMMAND(CONTAINERS "[0]") ")",
+       "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
+       "and "
+       "the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none"},
       {"spec",
        "workers.slots",
        {"framework", "workers.slots"},
@@ -226,6 +246,8 @@ const std::vector<CelRule>& CrossFieldRules() {
 
 #undef SLOTS
 #undef RANKS
+#undef CONTAINERS
+#undef HAS_COMMAND
 
 // ---- rules of a single field
 

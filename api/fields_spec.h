@@ -64,6 +64,16 @@ struct Table<Workers> {
 };
 
 template <>
+struct Table<Launch> {
+  static constexpr auto kFields = std::tuple(
+      F("kind", &Launch::kind, {.max_length = 16, .values = "ranks|none"},
+        "How the command of `workers.template` starts. ranks: an agent in each pod starts it once per rank, "
+        "and "
+        "restarts all ranks in place when one fails. none: the container runs as it is, and a failure "
+        "replaces the pods."));
+};
+
+template <>
 struct Table<Checkpoint> {
   static constexpr auto kFields = std::tuple(
       F("path", &Checkpoint::path, {.max_length = 4096},
@@ -171,6 +181,10 @@ struct Table<Restart> {
         "Charged restarts before the job fails."),
       F("maxWithoutProgress", &Restart::maxWithoutProgress, {.min = 0, .max = 1'000'000},
         "Restarts in a row without a new step before the job fails."),
+      F("stopSeconds", &Restart::stopSeconds, {.min = 0, .max = 86'400},
+        "Time from SIGTERM to SIGKILL for the ranks that are still alive when one has failed. Ranks of "
+        "framework "
+        "native stay alive. Pods keep the value that they were created with."),
       F("backoff", &Restart::backoff, {}, "Delay between restarts."),
       F("rules", &Restart::rules, {.max_items = 64},
         "Rules for failures. The first rule that matches applies. Exit code 64 fails the job unless a "
@@ -220,6 +234,7 @@ struct Table<Spec> {
         {.max_length = 63, .form = Form::kQualifiedName, .change = Change::kNever},
         "Controller that manages the job."),
       F("workers", &Spec::workers, {.required = true}, "Number and pods of the workers."),
+      F("launch", &Spec::launch, {}, "How the workers of frameworks other than native start their ranks."),
       F("training", &Spec::training, {},
         "Model, data and optimizer. Required for framework native, and only there."),
       F("checkpoint", &Spec::checkpoint, {}, "Where and how often to save checkpoints."),

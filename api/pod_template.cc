@@ -36,15 +36,27 @@ Schema MergedList(std::string name, const char* key, int max_items, std::string 
   return schema;
 }
 
+Schema Words(std::string name, int max_items, int longest, std::string help) {
+  Schema schema;
+  schema.name = std::move(name);
+  schema.type = Type::kList;
+  schema.rules.max_items = max_items;
+  schema.help = std::move(help);
+  schema.item.push_back(Text("", {.max_length = longest}, ""));
+  return schema;
+}
+
 Schema Containers(std::string name, std::string help) {
-  constexpr int kLongestVariable = 131'072;  // the longest string that Linux passes to a program
+  constexpr int kLongestString = 131'072;  // the longest one that Linux passes to a program
   return MergedList(
       std::move(name), "name", 64, std::move(help),
       {Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel}, "Name of the container."),
+       Words("command", 1024, kLongestString,
+             "Program and arguments. They replace the ENTRYPOINT of the image."),
        MergedList("env", "name", 1024,
                   "Environment variables. They override the variables that the operator sets.",
                   {Text("name", {.required = true, .max_length = 512}, "Name of the variable."),
-                   Text("value", {.max_length = kLongestVariable}, "Value of the variable.")}),
+                   Text("value", {.max_length = kLongestString}, "Value of the variable.")}),
        MergedList("volumeMounts", "mountPath", 256, "Mounts of volumes.",
                   {Text("mountPath", {.required = true, .max_length = 4096}, "Path in the container."),
                    Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel},
@@ -61,6 +73,22 @@ std::vector<Schema> PodTemplateFields() {
                   MergedList("volumes", "name", 256, "Volumes that containers can mount.",
                              {Text("name", {.required = true, .max_length = 63, .form = Form::kDnsLabel},
                                    "Name of the volume.")})})};
+}
+
+const Json* MemberOf(const Json* object, const char* name) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto it = object->find(name);
+  return it == object->end() ? nullptr : &*it;
+}
+
+const Json* TrainingContainer(const Json& pod_template) {
+  const Json* containers = MemberOf(MemberOf(&pod_template, "spec"), "containers");
+  if (containers == nullptr || !containers->is_array() || containers->empty()) return nullptr;
+  for (const Json& container : *containers) {
+    const Json* name = MemberOf(&container, "name");
+    if (name != nullptr && *name == "worker") return &container;
+  }
+  return &containers->front();
 }
 
 }  // namespace ringmaster::api

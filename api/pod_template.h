@@ -2,15 +2,23 @@
 
 // The part of a PodTemplateSpec with a schema: the lists that server-side apply merges by key (containers,
 // variables, volumes). The API server validates the rest of a template when the operator creates pods. Pure
-// function.
+// functions.
 #pragma once
 
 #include <vector>
 
 #include "api/schema.h"
+#include "base/json.h"
 
 namespace ringmaster::api {
 
 std::vector<Schema> PodTemplateFields();
+
+// Returns the member of an object; null when `object` is none, or has no such member.
+const Json* MemberOf(const Json* object, const char* name);
+
+// Returns the container of a template that trains: `worker`, or else the first one. Null when there is none;
+// a template may have any shape.
+const Json* TrainingContainer(const Json& pod_template);
 
 }  // namespace ringmaster::api

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "api/path.h"
+#include "api/pod_template.h"
 #include "api/slots.h"
 
 namespace ringmaster::api {
@@ -80,6 +81,7 @@ class Rulebook {
     if (!native && spec_.workers.template_.is_null() && Clean({"spec.workers.template"})) {
       Add("spec.workers.template", fmt::format("required when spec.framework is {}", spec_.framework));
     }
+    Launch(native);
     const auto& workers = spec_.workers;
     const bool one_process = spec_.framework == "tensorflow" || spec_.framework == "jax";
     if (one_process && workers.slots != "1" && Clean({"spec.workers.slots"})) {
@@ -90,6 +92,24 @@ class Rulebook {
     if (spec_.framework != "tensorflow") return;
     TensorflowWorkers("spec.workers.replicas", workers.replicas);
     if (workers.max) TensorflowWorkers("spec.workers.max", *workers.max);
+  }
+
+  void Launch(bool native) {
+    if (!Clean({"spec.launch"})) return;
+    const std::string& kind = spec_.launch.kind;
+    if (native && kind != "ranks") {
+      Add("spec.launch.kind",
+          fmt::format("must be ranks when spec.framework is native (got \"{}\"): its agents start the ranks",
+                      kind));
+    }
+    const Json& pod_template = spec_.workers.template_;
+    if (native || kind == "none" || pod_template.is_null() || !Clean({"spec.workers.template"})) return;
+    const Json* container = TrainingContainer(pod_template);
+    if (container != nullptr && container->contains("command") && !(*container)["command"].empty()) return;
+    Add("spec.workers.template.spec.containers",
+        "the container that trains must have a command when spec.launch.kind is ranks: the agent starts it, "
+        "and "
+        "the ENTRYPOINT of an image is unknown; set command, or set spec.launch.kind to none");
   }
 
   // Linux limits an environment variable to 128 KiB.

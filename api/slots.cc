@@ -5,26 +5,15 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api/pod_template.h"
+
 namespace ringmaster::api {
 namespace {
 
 constexpr int64_t kMostSlots = 999;
 
-// Returns the member of an object, or nullptr. A template may have any shape.
-const Json* MemberOf(const Json* object, const char* name) {
-  if (object == nullptr || !object->is_object()) return nullptr;
-  const auto it = object->find(name);
-  return it == object->end() ? nullptr : &*it;
-}
-
 const Json* ResourcesOfWorker(const Workers& workers) {
-  const Json* containers = MemberOf(MemberOf(&workers.template_, "spec"), "containers");
-  if (containers == nullptr || !containers->is_array() || containers->empty()) return nullptr;
-  for (const Json& container : *containers) {
-    const Json* name = MemberOf(&container, "name");
-    if (name != nullptr && *name == "worker") return MemberOf(&container, "resources");
-  }
-  return MemberOf(&containers->front(), "resources");
+  return MemberOf(TrainingContainer(workers.template_), "resources");
 }
 
 int64_t Whole(const std::string& text) {

@@ -38,6 +38,12 @@ struct Workers {
   int32_t EffectiveMax() const { return max.value_or(replicas); }
 };
 
+// How the command of a worker's template starts; frameworks other than native.
+struct Launch {
+  std::string kind = "ranks";  // ranks | none
+  bool operator==(const Launch&) const = default;
+};
+
 struct Model {
   std::string kind;                 // gpt | mlp | cnn
   int32_t layers = 4;               // gpt: blocks; mlp: hidden layers; cnn: convolution stages
@@ -163,6 +169,7 @@ struct RestartRule {
 struct Restart {
   int32_t maxRestarts = 10;  // charged ones only
   int32_t maxWithoutProgress = 3;
+  int32_t stopSeconds = 30;  // from SIGTERM to SIGKILL; frameworks other than native
   Backoff backoff;
   std::vector<RestartRule>
       rules;  // the first match applies; exit code 64 fails the job unless a rule matches it
@@ -189,6 +196,7 @@ struct Spec {
   bool suspend = false;
   std::string managedBy = "ringmaster.dev/operator";
   Workers workers;
+  Launch launch;
   std::optional<Training> training;  // native only
   Checkpoint checkpoint;
   Network network;

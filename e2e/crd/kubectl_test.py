@@ -106,7 +106,7 @@ class Kubectl(unittest.TestCase):
 
     def test_managers_merge_lists_by_key(self):
         def containers(*containers):
-            return job("merge", framework="pytorch",
+            return job("merge", framework="pytorch", launch={"kind": "none"},
                        workers={"replicas": 2, "template": {"spec": {"containers": list(containers)}}})
         first = containers({"name": "worker", "image": "example.com/train:1", "env": [{"name": "A", "value": "1"}]})
         first["spec"]["suspend"] = True

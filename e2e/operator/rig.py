@@ -44,6 +44,8 @@ def job(name, replicas=2, namespace="default", spec=None, workers=None, native=F
             "restart": {"backoff": {"initialSeconds": 1, "maxSeconds": 2}}, **(spec or {})}
     if native:
         body.setdefault("training", training)
+    else:
+        body.setdefault("launch", {"kind": "none"})
     return {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob",
             "metadata": {"name": name, "namespace": namespace}, "spec": body}
 

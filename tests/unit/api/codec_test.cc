@@ -146,18 +146,20 @@ TEST(Codec, WritesNoDefaults) {
 }
 
 TEST(Codec, ReadsTheStatusOfANewerVersion) {
-  const Json json = {
-      {"apiVersion", "ringmaster.dev/v1alpha1"},
-      {"kind", "TrainingJob"},
-      {"metadata", {{"name", "a"}}},
-      {"spec", {{"framework", "jax"}, {"workers", {{"replicas", 1}, {"template", Json::object()}}}}},
-      {"status",
-       {{"phase", "Running"},
-        {"attempt", 3},
-        {"newer", 1},
-        {"conditions", {{{"type", "Ready"}, {"status", "True"}, {"newer", Json::array()}}}},
-        {"lastFailure", {{"pod", "a-1-0"}, {"exitCode", 137}}},
-        {"goodput", {{"ratio", "0.98"}, {"lostSeconds", {{"recovery", 12}}}}}}}};
+  const Json json = {{"apiVersion", "ringmaster.dev/v1alpha1"},
+                     {"kind", "TrainingJob"},
+                     {"metadata", {{"name", "a"}}},
+                     {"spec",
+                      {{"framework", "jax"},
+                       {"launch", {{"kind", "none"}}},
+                       {"workers", {{"replicas", 1}, {"template", Json::object()}}}}},
+                     {"status",
+                      {{"phase", "Running"},
+                       {"attempt", 3},
+                       {"newer", 1},
+                       {"conditions", {{{"type", "Ready"}, {"status", "True"}, {"newer", Json::array()}}}},
+                       {"lastFailure", {{"pod", "a-1-0"}, {"exitCode", 137}}},
+                       {"goodput", {{"ratio", "0.98"}, {"lostSeconds", {{"recovery", 12}}}}}}}};
   const Loaded loaded = FromJson(json);
   for (const Problem& problem : loaded.problems) ADD_FAILURE() << problem.ToString();
   const Status& status = loaded.job.status;

@@ -73,6 +73,7 @@ TEST(GuardedFields, CoverAllFieldsThatMayNotAlwaysChange) {
             "spec.managedBy never\n"
             "spec.workers.slots\n"
             "spec.workers.template\n"
+            "spec.launch\n"
             "spec.training.model never\n"
             "spec.training.data\n"
             "spec.training.batch\n"
@@ -94,13 +95,14 @@ TEST(GuardedFields, CoverAllFieldsThatMayNotAlwaysChange) {
 }
 
 TEST(ValidateUpdate, ValidatesTheNewJob) {
-  TrainingJob job =
-      FromJson({{"apiVersion", "ringmaster.dev/v1alpha1"},
-                {"kind", "TrainingJob"},
-                {"metadata", {{"name", "job"}}},
-                {"spec",
-                 {{"framework", "pytorch"}, {"workers", {{"replicas", 2}, {"template", Json::object()}}}}}})
-          .job;
+  TrainingJob job = FromJson({{"apiVersion", "ringmaster.dev/v1alpha1"},
+                              {"kind", "TrainingJob"},
+                              {"metadata", {{"name", "job"}}},
+                              {"spec",
+                               {{"framework", "pytorch"},
+                                {"launch", {{"kind", "none"}}},
+                                {"workers", {{"replicas", 2}, {"template", Json::object()}}}}}})
+                        .job;
   TrainingJob changed = job;
   EXPECT_EQ(Texts(ValidateUpdate(job, changed)), "");
   changed.spec.workers.replicas = 0;

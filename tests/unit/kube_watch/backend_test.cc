@@ -21,7 +21,8 @@ namespace ringmaster::kube {
 namespace {
 
 constexpr const char* kJobOnServer = R"({"metadata": {"name": "a", "namespace": "ml", "uid": "u",
-  "resourceVersion": "7", "generation": 1}, "spec": {"framework": "pytorch", "workers": {"replicas": 2,
+  "resourceVersion": "7", "generation": 1}, "spec": {"framework": "pytorch", "launch": {"kind": "none"},
+  "workers": {"replicas": 2,
   "template": {"spec": {"containers": [{"name": "worker", "image": "x"}]}}}}})";
 
 constexpr const char* kNativeJob = R"({"metadata": {"name": "a", "namespace": "ml", "uid": "u",

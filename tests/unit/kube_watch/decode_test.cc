@@ -414,6 +414,7 @@ TEST(DecodeJobTest, ValidInvalidAndForeignJobs) {
         {"finalizers", Json::array({"x/y"})}}},
       {"spec",
        {{"framework", "pytorch"},
+        {"launch", {{"kind", "none"}}},
         {"workers",
          {{"replicas", 8},
           {"template", {{"spec", {{"containers", Json::array({{{"name", "worker"}, {"image", "i"}}})}}}}}}}}},
@@ -472,6 +473,7 @@ TEST(DecodeJobTest, SpecIsParsedOncePerGeneration) {
   Json job = {{"metadata", {{"name", "gpt"}, {"namespace", "ml"}, {"uid", "u"}, {"generation", 4}}},
               {"spec",
                {{"framework", "pytorch"},
+                {"launch", {{"kind", "none"}}},
                 {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", Json::array()}}}}}}}}}};
   const auto decode = [&](const std::shared_ptr<const JobRecord>& before) {
     return DecodeJob(job, ReadMeta(job), before, kClock, kNow);

@@ -195,6 +195,7 @@ Json NumberedJob(int i, const WallClock& clock) {
             {"creationTimestamp", "2026-01-01T00:00:00Z"}}},
           {"spec",
            {{"framework", "pytorch"},
+            {"launch", {{"kind", "none"}}},
             {"workers", {{"replicas", 8}, {"template", {{"spec", {{"containers", containers}}}}}}}}},
           {"status", api::WriteValue(EncodeStatus(status, api::TrainingJob(), clock))}};
 }
