@@ -61,7 +61,7 @@ class Ends(unittest.TestCase):
 
     def gone(self, name):
         """Waits until all objects of the job are deleted, and checks that its volume is kept."""
-        own = {"services": f"workers-{name}", "configmaps": f"{name}-config", "podgroups.scheduling.k8s.io": f"{name}-1"}
+        own = {"configmaps": f"{name}-config", "podgroups.scheduling.k8s.io": f"{name}-1"}
         self.cluster.wait(lambda: not self.rig.pods(name) and not [
             kind for kind, its in own.items() if its in [it["metadata"]["name"] for it in self.cluster.get(kind)]],
             f"pods and {' '.join(own)} of {name} are gone")

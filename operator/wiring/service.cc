@@ -8,22 +8,15 @@
 
 namespace ringmaster::wiring {
 
-namespace {
-
-// Native workers find each other through the coordinator. Workers of other frameworks may look up any rank.
-bool NeedsOnlyRankZero(const api::TrainingJob& job) { return job.spec.framework == "native"; }
-
-}  // namespace
+bool NeedsService(const api::TrainingJob& job) { return job.spec.framework != "native"; }
 
 // Whenever a selected pod starts, becomes ready or ends, the cluster rewrites the addresses of all selected
 // pods, twice. For a gang of hundreds that costs more than its pods. So the Service selects one attempt only,
 // not the pods of the previous attempt that are ending.
 Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid, int64_t attempt) {
   Json service = NewObject("v1", "Service", ServiceName(job.metadata.name), job, job_uid);
-  Json selector = {{kJobLabel, job.metadata.name}, {kAttemptLabel, std::to_string(attempt)}};
-  if (NeedsOnlyRankZero(job)) selector[kRankLabel] = "0";
-  service["spec"] = {
-      {"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", std::move(selector)}};
+  const Json selector = {{kJobLabel, job.metadata.name}, {kAttemptLabel, std::to_string(attempt)}};
+  service["spec"] = {{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", selector}};
   return service;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The headless Service that gives every worker a DNS name before it is ready: workers must find each other to
-// become ready. Pure function.
+// become ready. Native workers need no names, because the coordinator connects them: their jobs have no
+// Service, which would cost the cluster several writes whenever a worker starts or ends. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,6 +12,9 @@
 
 namespace ringmaster::wiring {
 
+bool NeedsService(const api::TrainingJob& job);
+
+// REQUIRES: NeedsService.
 Json ServiceOf(const api::TrainingJob& job, const std::string& job_uid, int64_t attempt);
 
 }  // namespace ringmaster::wiring

@@ -34,7 +34,7 @@ void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t r
   Json& spec = pod["spec"];
   spec["restartPolicy"] = "Never";
   spec["hostname"] = name;
-  spec["subdomain"] = ServiceName(job.metadata.name);
+  if (NeedsService(job)) spec["subdomain"] = ServiceName(job.metadata.name);
   object["spec"] = std::move(spec);
   pod = std::move(object);
 }
@@ -45,7 +45,7 @@ bool UsesCoordinator(const api::TrainingJob& job) { return job.spec.framework ==
 
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
   std::vector<Json> objects;
-  objects.push_back(ServiceOf(job, job_uid, context.attempt));
+  if (NeedsService(job)) objects.push_back(ServiceOf(job, job_uid, context.attempt));
   if (UsesCoordinator(job)) objects.push_back(ConfigMapOf(job, job_uid, context));
   if (Json map = NetworkConfigOf(job, job_uid); !map.is_null()) objects.push_back(std::move(map));
   if (Json group = GroupOf(job, job_uid, context); !group.is_null()) objects.push_back(std::move(group));

@@ -47,8 +47,18 @@ TEST(Pod, SetsTheAgentsIdentity) {
 }
 
 TEST(Pod, SubdomainIsTheService) {
+  for (const Case& item : AllCases()) {
+    if (item.job.spec.framework == "native") continue;
+    const Json service = ObjectsOf(item.job, "uid-1", item.context)[0];
+    EXPECT_EQ(service["kind"], "Service") << item.name;
+    EXPECT_EQ(PodOf(item.job, "uid-1", 0, item.context)["spec"]["subdomain"], service["metadata"]["name"]);
+  }
+}
+
+TEST(Pod, ANativeJobHasNoService) {
   const api::TrainingJob job = JobWith();
-  EXPECT_EQ(Pod(job)["spec"]["subdomain"], ObjectsOf(job, "uid-1", PlainContext())[0]["metadata"]["name"]);
+  EXPECT_FALSE(Pod(job)["spec"].contains("subdomain"));
+  for (const Json& object : ObjectsOf(job, "uid-1", PlainContext())) EXPECT_NE(object["kind"], "Service");
 }
 
 TEST(Pod, WithoutACertificateAuthorityNothingRefersToOne) {
@@ -57,7 +67,7 @@ TEST(Pod, WithoutACertificateAuthorityNothingRefersToOne) {
   const Json pod = Pod(JobWith(), 0, context);
   EXPECT_EQ(Env(pod, "RINGMASTER_CA_FILE"), "(not set)");
   EXPECT_EQ(pod.dump().find("ca.crt"), std::string::npos);
-  EXPECT_FALSE(ObjectsOf(JobWith(), "uid-1", context)[1]["data"].contains("ca.crt"));
+  EXPECT_FALSE(ObjectsOf(JobWith(), "uid-1", context)[0]["data"].contains("ca.crt"));
 }
 
 TEST(Pod, ThreadsFollowTheCpuLimit) {
@@ -147,7 +157,7 @@ TEST(Config, TheTemplateIsNotInTheConfig) {
 TEST(Config, AWorkerCanReadIt) {
   for (const Case& item : AllCases()) {
     if (!UsesCoordinator(item.job)) continue;
-    const Json map = ObjectsOf(item.job, "uid-1", item.context)[1];
+    const Json map = ObjectsOf(item.job, "uid-1", item.context)[0];
     const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
     EXPECT_THAT(loaded.problems, IsEmpty()) << item.name << ": " << loaded.problems.front().ToString();
     EXPECT_EQ(loaded.job.metadata.name, item.job.metadata.name);
@@ -168,7 +178,7 @@ TEST(Config, OtherFrameworksHaveNoConfig) {
 
 TEST(Config, FieldsForTheOperatorDoNotChangeTheConfig) {
   const auto config = [](const std::string& spec) {
-    return ObjectsOf(JobWith(spec), "uid-1", PlainContext())[1];
+    return ObjectsOf(JobWith(spec), "uid-1", PlainContext())[0];
   };
   EXPECT_EQ(config("  suspend: true\n  restart: {maxRestarts: 3}\n  lifecycle: {cleanPods: All}\n"),
             config(""));
