@@ -30,7 +30,8 @@ Stepper::Stepper(const Parts& parts)
       limbs_(parts.config->wide_sums ? numerics::kMaxLimbs : 1),
       reader_(*parts.dataset,
               {.seed = parts.config->seed, .max_samples = parts.config->SamplesPerMicroBatch()}),
-      queue_(parts.device) {}
+      queue_(parts.device),
+      partial_(parts.config->micro_batches, static_cast<int>(layout_.buckets.size())) {}
 
 Result<std::unique_ptr<Stepper>> Stepper::Create(const Parts& parts) {
   std::unique_ptr<Stepper> stepper(new Stepper(parts));
@@ -64,6 +65,8 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
   join_ = join != nullptr && !join->done() ? join : nullptr;
   owners_ = join_ != nullptr ? join_->owners() : comms.host->world();
   owner_ = join_ != nullptr ? join_->owner() : comms.host->rank();
+  first_ = owner_ < 0 ? 0 : FirstMicroBatch(config.micro_batches, owners_, owner_);
+  end_ = owner_ < 0 ? 0 : FirstMicroBatch(config.micro_batches, owners_, owner_ + 1);
   const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
   const data::StepSamples samples =
       data::NextStep(state.current().cursor, config.samples_per_step, epoch_size);
@@ -127,6 +130,7 @@ Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples&
   const bool undo = state.can_roll_back();
   const bool through_host = comms.device == nullptr && comms.host->world() > 1;
   contributors_.host[0] = comms.device == nullptr ? comms.host->world() : 1;
+  RM_TRY(KeepPartialSums());
   Status status = through_host ? ExchangeThenUpdate(comms, samples, cancel, wants_to_stop, exchange)
                                : UpdateThenExchange(comms, samples, cancel, wants_to_stop, exchange);
   if (comms.device != nullptr) {
@@ -138,6 +142,7 @@ Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples&
     RM_TRY(parts_.device->Sync());
   }
   if (undo && contributors_.host[0] != comms.host->world()) state.RestoreUndo();
+  if (!status.ok() && !RecordPartialSums().ok()) partial_.Forget();
   return status;
 }
 
@@ -197,9 +202,30 @@ Status Stepper::CollectLosses(ScalarExchange* exchange) {
   const Status reached = parts_.device->WaitForSyncPoint();
   RM_ASSIGN(const std::vector<engine::Sums> sums, parts_.model->Await());  // even after a failure
   RM_TRY(reached);
-  if (owner_ < 0) return Ok();
-  const int first = FirstMicroBatch(parts_.config->micro_batches, owners_, owner_);
-  for (size_t i = 0; i < sums.size(); ++i) exchange->PutDouble(first + static_cast<int64_t>(i), sums[i].loss);
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (enqueued_[i] != kNone) partial_.Complete(enqueued_[i], sums[i].loss);
+  for (int v = first_; v < end_; ++v)
+    if (partial_.IsComplete(v)) exchange->PutDouble(v, partial_.loss(v));
+  return Ok();
+}
+
+Status Stepper::KeepPartialSums() {
+  enqueued_.clear();
+  const std::vector<int32_t> exponents(exponents_.host.begin(), exponents_.host.end());
+  if (!partial_.Begin(parts_.state->version(), exponents, first_, end_)) return Ok();
+  std::ranges::copy(partial_maxima_, maxima_.host.begin());
+  return maxima_.Upload(parts_.device);
+}
+
+Status Stepper::RecordPartialSums() {
+  // The terms of a sum of floats must be added in their order.
+  if (!parts_.config->exact) {
+    partial_.Forget();
+    return Ok();
+  }
+  RM_TRY(maxima_.Download(parts_.device));
+  RM_TRY(parts_.device->Sync());
+  partial_maxima_.assign(maxima_.host.begin(), maxima_.host.end());
   return Ok();
 }
 
@@ -217,21 +243,22 @@ Status Stepper::EnqueueGradients(const Communicators& comms, const data::StepSam
   const RunConfig& config = *parts_.config;
   RM_TRY(exponents_.Upload(parts_.device));
   RM_TRY(contributors_.Upload(parts_.device));
-  if (owner_ < 0) {
+  int left = 0;
+  for (int v = first_; v < end_; ++v) left += partial_.IsComplete(v) ? 0 : 1;
+  if (left == 0) {
     // The gradient of no samples is zero: this rank takes part in the sums and adds nothing.
-    RM_TRY(EnqueueMicroBatch(comms, engine::Batch{}, true, true, cancel));
+    RM_TRY(EnqueueMicroBatch(comms, engine::Batch{}, kNone, true, cancel));
   } else {
-    const int first = FirstMicroBatch(config.micro_batches, owners_, owner_);
-    const int end = FirstMicroBatch(config.micro_batches, owners_, owner_ + 1);
-    ReadFrom(samples, first, end);
-    for (int v = first; v < end; ++v) {
+    ReadFrom(samples, first_, end_);
+    for (int v = first_; v < end_; ++v) {
       RM_ASSIGN(const engine::Batch batch, reader_.Next(cancel, parts_.page));
-      RM_TRY(EnqueueMicroBatch(comms, batch, v == first, v + 1 == end, cancel));
+      if (partial_.IsComplete(v)) continue;
+      RM_TRY(EnqueueMicroBatch(comms, batch, v, --left == 0, cancel));
     }
     const int64_t epoch_size = parts_.dataset->size(data::Split::kTrain);
     const data::Cursor cursor = data::Advance({samples.epoch, samples.position}, samples, epoch_size);
     if (--reader_steps_ > 0)
-      reader_position_ = {data::NextStep(cursor, config.samples_per_step, epoch_size), first, end};
+      reader_position_ = {data::NextStep(cursor, config.samples_per_step, epoch_size), first_, end_};
   }
   if (comms.device != nullptr && comms.host->world() > 1) RM_TRY(queue_.Add(comms, contributors_));
   RM_TRY(maxima_.Download(parts_.device));
@@ -251,32 +278,41 @@ void Stepper::ReadFrom(const data::StepSamples& samples, int first, int end) {
                                  .end = end}));
 }
 
-Status Stepper::EnqueueMicroBatch(const Communicators& comms, const engine::Batch& batch, bool first,
+Status Stepper::EnqueueMicroBatch(const Communicators& comms, const engine::Batch& batch, int micro_batch,
                                   bool last, const std::atomic<bool>* cancel) {
   Status taken;
   const auto take = [&](int bucket) {
-    if (taken.ok()) taken = EnqueueBucket(comms, bucket, first, last);
+    if (taken.ok()) taken = EnqueueBucket(comms, bucket, micro_batch, last);
   };
   RM_TRY(parts_.model->Enqueue({parts_.state->current().params, parts_.state->version()}, batch, gradients_,
                                take, cancel));
+  enqueued_.push_back(micro_batch);
   return taken;
 }
 
-Status Stepper::EnqueueBucket(const Communicators& comms, int bucket_index, bool first, bool last) {
+Status Stepper::EnqueueBucket(const Communicators& comms, int bucket_index, int micro_batch, bool last) {
   const Bucket& bucket = layout_.buckets[static_cast<size_t>(bucket_index)];
   const std::span<const float> gradient =
       gradients_.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.end - bucket.begin));
+  const bool overwrite = partial_.Empty(bucket_index);
+  const bool add = micro_batch == kNone ? overwrite : !partial_.Contains(micro_batch, bucket_index);
   const bool exchange = last && comms.host->world() > 1;
+  if (exchange) partial_.Reduce();
   if (parts_.config->exact) {
     const int64_t first_block = bucket.begin / kBlock;
     const int64_t end_block = bucket.end / kBlock;
     const HostDeviceBuffer<int32_t> sums = sums_.Part(bucket.begin * limbs_, bucket.end * limbs_);
-    RM_TRY(parts_.device->Accumulate(gradient, exponents_.Part(first_block, end_block).device, quantum_bits_,
-                                     first, sums.device, maxima_.Part(first_block, end_block).device));
+    if (add) {
+      RM_TRY(parts_.device->Accumulate(gradient, exponents_.Part(first_block, end_block).device,
+                                       quantum_bits_, overwrite, sums.device,
+                                       maxima_.Part(first_block, end_block).device));
+    }
+    if (add && micro_batch != kNone) partial_.Add(micro_batch, bucket_index);
     return exchange ? queue_.Add(comms, sums) : Ok();
   }
   const HostDeviceBuffer<float> sums = float_sums_.Part(bucket.begin, bucket.end);
-  RM_TRY(parts_.device->Add(gradient, first, sums.device));
+  if (add) RM_TRY(parts_.device->Add(gradient, overwrite, sums.device));
+  if (add && micro_batch != kNone) partial_.Add(micro_batch, bucket_index);
   return exchange ? queue_.Add(comms, sums) : Ok();
 }
 

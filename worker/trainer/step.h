@@ -15,6 +15,9 @@
 // one. A failure may end a device's collectives with garbage, so the update itself checks that a sum over all
 // members, reduced after all buckets, is complete (`contributors_`).
 //
+// Interruption. With exact numerics the micro-batches that were added before an interruption stay in the sums
+// (partial_sums.h): the next attempt at the step, with other members, computes only the rest of its share.
+//
 // The result is a pure function of (state, data). With exact numerics it depends neither on the world size,
 // nor on the owner of a micro-batch, nor on timing. After an error the current image is unchanged.
 //
@@ -36,6 +39,7 @@
 #include "worker/trainer/comm_queue.h"
 #include "worker/trainer/host_device_buffer.h"
 #include "worker/trainer/join_transfer.h"
+#include "worker/trainer/partial_sums.h"
 #include "worker/trainer/reader.h"
 #include "worker/trainer/run_config.h"
 #include "worker/trainer/scalar_exchange.h"
@@ -83,6 +87,8 @@ class Stepper {
   }
 
  private:
+  static constexpr int kNone = -1;
+
   // Where the reader is: at micro-batch `first` of the step `samples`. Unset within a step.
   struct ReaderPosition {
     data::StepSamples samples;
@@ -109,10 +115,15 @@ class Stepper {
                           const std::atomic<bool>* cancel);
   // Makes the reader continue with micro-batches [first, end) of this step, if it does not do so anyway.
   void ReadFrom(const data::StepSamples& samples, int first, int end);
-  Status EnqueueMicroBatch(const Communicators& comms, const engine::Batch& batch, bool first, bool last,
+  // Begins an attempt: the sums keep what they contain of it already.
+  Status KeepPartialSums();
+  // Records an attempt that failed: which micro-batches are complete, and the maxima of their gradients.
+  Status RecordPartialSums();
+  // REQUIRES: `micro_batch` is kNone for a batch without samples, which adds nothing to the sums.
+  Status EnqueueMicroBatch(const Communicators& comms, const engine::Batch& batch, int micro_batch, bool last,
                            const std::atomic<bool>* cancel);
-  Status EnqueueBucket(const Communicators& comms, int bucket, bool first, bool last);
-  // Waits for the device's losses and maxima.
+  Status EnqueueBucket(const Communicators& comms, int bucket, int micro_batch, bool last);
+  // Waits for the device's losses and maxima, and records the micro-batches that are complete.
   Status CollectLosses(ScalarExchange* exchange);
   // Adds this rank's vote and reduces `exchange` over all ranks.
   Status Exchange(const Communicators& comms, const std::function<bool()>& wants_to_stop,
@@ -138,12 +149,17 @@ class Stepper {
   HostDeviceBuffer<int32_t> exchange_;      // memory of the ScalarExchange
   HostDeviceBuffer<int32_t> maxima_;        // the maxima in exchange_
   HostDeviceBuffer<int32_t> exponents_;     // of this attempt
+  PartialSums partial_;                     // what sums_ and maxima_ contain
+  std::vector<int32_t> partial_maxima_;     // of an attempt that failed
+  std::vector<int> enqueued_;               // micro-batches (or kNone) that the model computes, in order
   HostDeviceBuffer<int32_t> contributors_;  // number of members whose gradients are in the sums
   HostDeviceBuffer<double> norm_;
   JoinTransfer* join_ = nullptr;  // of this step; null: every rank owns micro-batches
   int owners_ = 1;                // ranks that own micro-batches in this step
   int owner_ = 0;                 // this rank's index among them; -1: it owns none
-  bool overflowed_ = false;       // a block exceeded its exponent in this attempt
+  int first_ = 0;                 // it owns the micro-batches [first_, end_)
+  int end_ = 0;
+  bool overflowed_ = false;  // a block exceeded its exponent in this attempt
   bool finite_ = true;
   std::vector<int32_t> next_exponents_;  // of the next step
 };

@@ -410,6 +410,61 @@ TEST(Membership, AnInterruptedStepChangesNothing) {
   EXPECT_EQ(rank.outcome.params, reference.params);
 }
 
+// Two ranks begin a step, and rank `survivor` is interrupted when its model reports progress for the
+// `polls`-th time. The survivor then repeats the step alone. Returns the number of reports of that
+// repetition.
+int InterruptAndRepeat(const RunConfig& config, int survivor, int polls, const Outcome& reference) {
+  Ranks ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Rank>(config));
+  Connect(&ranks, 1);
+  OnAll(&ranks, [&](Rank* rank) {
+    if (rank->comm->rank() == 0) rank->Initialise();
+    const std::vector<int32_t> sources = {0};
+    EXPECT_TRUE(ShareState(rank->comm.get(), sources, rank->state.get(), &rank->records).ok());
+    rank->Steps(4);
+  });
+  std::swap(ranks[0], ranks[static_cast<size_t>(survivor)]);
+  ranks.resize(1);
+  Rank& rank = *ranks[0];
+  int reports = 0;
+  rank.model->SetProgressHook([&] {
+    if (++reports == polls) rank.cancel = true;
+  });
+  const auto interrupted = rank.stepper->Run({rank.comm.get()}, &rank.cancel, [] { return false; });
+  EXPECT_FALSE(interrupted.ok());
+  rank.cancel = false;
+  rank.model->SetProgressHook({});
+  Connect(&ranks, 2);
+  int repeated = 0;
+  rank.model->SetProgressHook([&] { ++repeated; });
+  rank.Steps(5);
+  rank.model->SetProgressHook({});
+  rank.Steps(8);
+  EXPECT_EQ(rank.outcome.params, reference.params) << "after " << polls << " reports";
+  EXPECT_EQ(rank.outcome.optimizer, reference.optimizer);
+  EXPECT_EQ(rank.outcome.losses.back(), reference.losses.back());
+  return repeated;
+}
+
+TEST_P(EitherSum, AnInterruptedStepKeepsItsMicroBatches) {
+  TempFolder folder;
+  RunConfig config = Gpt(&folder);
+  config.wide_sums = GetParam();
+  const Outcome reference = Train(config, 1, 8);
+  // Each of the six micro-batches of a rank reports equally often.
+  const int whole = InterruptAndRepeat(config, 0, 1, reference);
+  ASSERT_EQ(whole % 12, 0);
+  const int each = whole / 12;
+  for (const int survivor : {0, 1}) {
+    // Within the forward and the backward pass, and up to the last micro-batch, whose buckets are reduced.
+    for (int polls = 2; polls <= 5 * each; polls += 3) {
+      const int complete = (polls - 1) / each;
+      EXPECT_EQ(InterruptAndRepeat(config, survivor, polls, reference), whole - complete * each)
+          << "survivor " << survivor << ", after " << polls << " reports";
+    }
+  }
+}
+
 TEST(Numerics, FastAgreesWithExactUpToRounding) {
   TempFolder folder;
   RunConfig config = Gpt(&folder);
