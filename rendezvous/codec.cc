@@ -62,10 +62,15 @@ void Visit(V& v, StepRecord& m) {
       v("seconds", m.seconds);
 }
 template <class V>
+void Visit(V& v, ValidationResult& m) {
+  v.Count("step", m.step), v("loss", m.loss), v("accuracy", m.accuracy);
+}
+template <class V>
 void Visit(V& v, Progress& m) {
   v.List("records", m.records, kMaxRecords), v.Count("totalSteps", m.total_steps);
   v.Count("checkpointStep", m.checkpoint_step), v("checkpointFailure", m.checkpoint_failure);
   v("note", m.note), v.Name("transport", m.transport);
+  v("validation", m.validation);
 }
 template <class V>
 void Visit(V& v, Done& m) {

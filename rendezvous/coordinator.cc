@@ -98,8 +98,8 @@ void Coordinator::ShiftTimes(Duration gap) {
     shift(change_->next_deadline);
   }
   if (failed_operation_) shift(failed_operation_->due);
-  for (Time* time : {&abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_, &stepped_at_,
-                     &started_at_, &undecided_since_, &first_fatal_}) {
+  for (Time* time : {&lost_since_, &abort_at_, &awaited_check_at_, &first_join_, &last_join_, &retry_at_,
+                     &stepped_at_, &started_at_, &undecided_since_, &first_fatal_}) {
     shift(*time);
   }
 }
@@ -208,6 +208,7 @@ void Coordinator::MemberLost(const Peer& peer, bool was_member, Time now) {
     // Also during a boundary Prepare: without this member the others cannot finish the step that the Prepare
     // lets them complete.
     abort_at_ = std::min(abort_at_, now + options_.gather_window);
+    lost_since_ = std::min({lost_since_, peer.lost_at, now});
   }
 }
 
@@ -255,7 +256,7 @@ void Coordinator::OnLastArrival(Peer& peer, Time at, Time now) {
   const bool silent = unheard >= options_.silence_limit;
   if (!peer.unresponsive && (silent || !steps_go_on)) {
     peer.unresponsive = true;
-    AddEvent(EventKind::kWorkerSilent, peer.pod + " is silent");
+    AddEvent(EventKind::kWorkerSilent, peer.pod + " is silent", peer.pod);
     MarkUnreachable(peer, now);
   }
   if (silent) peer.reported_silent = report_dirty_ = true;
@@ -288,7 +289,8 @@ void Coordinator::OnMessage(Peer& peer, const Message& message, Time now) {
 void Coordinator::OnOperationFailed(Peer& peer, const OperationFailed& failed, Time now) {
   if (!active_ || !InCurrent(peer) || peer.member != failed.member) return;
   if (failed.generation != current_.generation || failed_operation_) return;
-  AddEvent(EventKind::kOperationFailed, peer.pod + ": " + failed.message);
+  AddEvent(EventKind::kOperationFailed, peer.pod + ": " + failed.message, peer.pod);
+  lost_since_ = std::min(lost_since_, now);
   failed_operation_ = {&peer, now + options_.operation_limit, failed};
   if (AwaitsMember()) awaited_check_at_ = now;
 }
@@ -319,7 +321,7 @@ void Coordinator::OnFacts(Peer& peer, const Facts& facts) {
     const bool known =
         peer.facts && std::find(peer.facts->device_faults.begin(), peer.facts->device_faults.end(), fault) !=
                           peer.facts->device_faults.end();
-    if (!known) AddEvent(EventKind::kDeviceFault, peer.pod + ": " + fault);
+    if (!known) AddEvent(EventKind::kDeviceFault, peer.pod + ": " + fault, peer.pod);
   }
   peer.facts = facts;
   report_dirty_ = true;
@@ -419,7 +421,7 @@ void Coordinator::OnDown(Peer& peer, const Down& down, Time now) {
 void Coordinator::OnLeave(Peer& peer, const Leave& leave, Time now) {
   if (peer.leaving) return;
   AddEvent(EventKind::kWorkerLeaving,
-           peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"));
+           peer.pod + " leaves by plan" + (leave.reason.empty() ? "" : " (" + leave.reason + ")"), peer.pod);
   peer.leaving = true;
   Count(peer);
   const bool needed = InCurrent(peer) || change_.has_value() || current_.generation == 0 || !active_;

@@ -274,7 +274,10 @@ class Coordinator {
   Generation NextGeneration();
   void Send(const Peer& peer, Message message);
   void Send(const Peer& peer, const std::shared_ptr<const Message>& message);
-  void AddEvent(EventKind kind, std::string text) { outputs_.push_back(EventLine{kind, std::move(text)}); }
+  void AddEvent(EventKind kind, std::string text, std::string pod = {}) {
+    outputs_.push_back(EventLine{kind, std::move(text), std::move(pod)});
+  }
+  void AddFormedEvent(Time now);  // current_ was published
   void RefreshReport();
 
   CoordinatorOptions options_;
@@ -298,6 +301,7 @@ class Coordinator {
   Fingerprints fingerprints_;                      // of its members
   bool active_ = false;                            // current_ trains, as far as the coordinator knows
   std::optional<MembershipChange> change_;
+  Time lost_since_ = kNever;  // since when training waits for a generation without a lost member
   Time abort_at_ = kNever;
   Time awaited_check_at_ = kNever;
   struct FailedOperation {

@@ -29,7 +29,8 @@ void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
   AddEvent(EventKind::kWorkerFailed,
            peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
                (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
-               (record.message.empty() ? "" : ": " + record.message));
+               (record.message.empty() ? "" : ": " + record.message),
+           peer.pod);
   ++report_.worker_failures;
   report_.last_failure = std::move(record);
   report_dirty_ = true;
@@ -37,12 +38,26 @@ void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
 
 void Coordinator::RecordFailure(Peer& peer, const std::string& member, FailureRecord record) {
   if (peer.failed_member == member && report_.last_failure && report_.last_failure->pod == peer.pod) {
-    AddEvent(EventKind::kWorkerFailed, peer.pod + ": " + record.message);
+    AddEvent(EventKind::kWorkerFailed, peer.pod + ": " + record.message, peer.pod);
     report_.last_failure = std::move(record);
     report_dirty_ = true;
   } else {
     CountFailure(peer, std::move(record));
   }
+}
+
+void Coordinator::AddFormedEvent(Time now) {
+  EventLine line{EventKind::kGenerationFormed,
+                 "generation " + std::to_string(current_.generation & 0xffffffff) + ": " +
+                     std::to_string(current_.members.size()) + " workers" +
+                     (current_.start_step >= 0 ? ", from step " + std::to_string(current_.start_step) : "") +
+                     (current_.stop ? ", to write a checkpoint" : "")};
+  line.generation = current_.generation;
+  line.start_step = current_.start_step;
+  for (const Member& member : current_.members) line.workers.push_back(member.pod);
+  if (lost_since_ != kNever) line.recovery = now - lost_since_;
+  lost_since_ = kNever;
+  outputs_.push_back(std::move(line));
 }
 
 void Coordinator::RefreshReport() {

@@ -4,7 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "rendezvous/messages.h"
 
 namespace ringmaster::rendezvous {
 
@@ -19,9 +24,17 @@ enum class EventKind : uint8_t {
   kDeviceFault,      // a GPU of a worker has a fault
 };
 
+// `text` is for people; programs read the other members.
 struct EventLine {
   EventKind kind = EventKind::kOther;
   std::string text;
+  std::string pod = {};  // the worker that the event is about; empty: all of them
+  // kGenerationFormed:
+  Generation generation = 0;
+  int64_t start_step = -1;                // the state from which it continues; -1: the loader decides
+  std::vector<std::string> workers = {};  // pods of its members, by rank
+  // From the moment when the loss of a member was noticed. nullopt: no member was lost.
+  std::optional<Duration> recovery = {};
 };
 
 // Returns the reason, which scripts match.

@@ -29,7 +29,10 @@ void Coordinator::Advance(Time now) {
     if (now >= abort_at_) {
       abort_at_ = kNever;
       // A member that disconnected and rejoined within the window does not interrupt training.
-      if (active_ && CurrentBroken()) StartChange(Urgency::kAbort, now);
+      if (active_ && CurrentBroken())
+        StartChange(Urgency::kAbort, now);
+      else if (active_ && !change_ && !failed_operation_)
+        lost_since_ = kNever;
     }
     if (change_) {
       OnChangeDeadline(now);
@@ -469,11 +472,7 @@ void Coordinator::Publish(const MembershipChange& change, const RecoveryPlan& pl
     peer->failed_starts = 0;
     Send(*peer, current_message_);
   }
-  AddEvent(EventKind::kGenerationFormed,
-           "generation " + std::to_string(current_.generation & 0xffffffff) + ": " +
-               std::to_string(members.size()) + " workers" +
-               (plan.start_step >= 0 ? ", from step " + std::to_string(plan.start_step) : "") +
-               (stop ? ", to write a checkpoint" : ""));
+  AddFormedEvent(now);
   if (!stop) {
     for (auto& [agent, peer] : peers_) {
       if (peer.leaving && !InCurrent(peer)) ReleasePeer(peer);

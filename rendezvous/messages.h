@@ -105,6 +105,14 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
+// What the validation samples say about the weights after `step`.
+struct ValidationResult {
+  int64_t step = 0;
+  double loss = 0;
+  std::optional<double> accuracy;
+  bool operator==(const ValidationResult&) const = default;
+};
+
 // Sent in batches by rank 0. In a new generation, the new rank 0 repeats its newest records: receivers keep
 // the first record of each step.
 struct Progress {
@@ -114,6 +122,7 @@ struct Progress {
   std::optional<std::string> checkpoint_failure;  // why the newest one could not be written
   std::string note;                               // for users: "validating"
   std::string transport;  // transports that carry this generation's gradients; transport_name.h
+  std::optional<ValidationResult> validation = {};  // during training; Done has that after the last step
   bool operator==(const Progress&) const = default;
 };
 

@@ -9,7 +9,6 @@
 #include <ctime>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/time.h"
 
@@ -36,14 +35,13 @@ Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
   return std::unique_ptr<EventLog>(new EventLog(std::move(file)));
 }
 
-void EventLog::Write(std::string_view type, std::string_view reason, std::string_view message) {
-  const std::string line =
-      fmt::format(R"({{"time":"{}","monotonicSeconds":{:.6f},"type":"{}","reason":"{}","message":{}}})"
-                  "\n",
-                  WallClock(), MonotonicSeconds(), type, reason, DumpJson(Json(std::string(message))));
+void EventLog::Write(RunEvent event) {
+  event.time = WallClock();
+  event.monotonic_seconds = MonotonicSeconds();
+  const std::string line = EventLineText(event) + "\n";
   MutexLock lock(mutex_);
   if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    log::Warn("dropped an event reason={} message={}", reason, message);
+    log::Warn("dropped an event reason={} message={}", event.reason, event.message);
 }
 
 }  // namespace ringmaster::cli

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DIR/events.jsonl: the events of a run, one JSON object per line:
-// {"time":"2026-...Z","monotonicSeconds":12.345,"type":"Normal|Warning","reason":"WorkerKilled","message":"..."}
-//
-// monotonicSeconds is CLOCK_MONOTONIC, so values of different processes on one machine are comparable.
-// Thread-safe.
+// Appends to DIR/events.jsonl; cli/history/run_event.h describes its lines. Thread-safe.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/result.h"
+#include "cli/history/run_event.h"
 
 namespace ringmaster::cli {
 
@@ -22,13 +18,12 @@ class EventLog {
   // Opens the file for appending, and creates it if needed.
   static Result<std::unique_ptr<EventLog>> Open(const std::string& path);
 
-  void Normal(std::string_view reason, std::string_view message) { Write("Normal", reason, message); }
-  void Warning(std::string_view reason, std::string_view message) { Write("Warning", reason, message); }
+  // Sets the times of the event and writes it. Logs and drops an event that cannot be written: a full disk
+  // must not stop training because of this file.
+  void Write(RunEvent event);
 
  private:
   explicit EventLog(Fd file) : file_(std::move(file)) {}
-  // Logs and drops an event that cannot be written: a full disk must not stop training because of this file.
-  void Write(std::string_view type, std::string_view reason, std::string_view message);
 
   Mutex mutex_;  // serializes writes
   Fd file_ RM_GUARDED_BY(mutex_);

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 
 #include "base/file.h"
-#include "base/json.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -22,15 +22,16 @@ struct Kept {
 // Keeps whole lines in order up to `resume_step`. The first torn or invalid line ends the kept part.
 Kept KeepUpTo(const std::string& text, int64_t resume_step) {
   Kept kept;
+  StepLineReader reader;
   while (kept.bytes < text.size()) {
     const size_t end = text.find('\n', kept.bytes);
     if (end == std::string::npos) break;
-    auto line = ParseJson(std::string_view(text).substr(kept.bytes, end - kept.bytes));
-    if (!line.ok()) break;
-    auto step = JsonInt(*line, "step");
-    if (!step.ok() || *step <= kept.last_step || *step > resume_step) break;
-    auto loss = JsonDouble(*line, "loss");
-    kept = {end + 1, *step, loss.ok() ? std::optional(*loss) : std::nullopt};
+    std::vector<rendezvous::StepRecord> line;
+    auto read = reader.Read(std::string_view(text).substr(kept.bytes, end + 1 - kept.bytes), &line);
+    if (!read.ok() || line.empty()) break;
+    const rendezvous::StepRecord& record = line.front();
+    if (record.step <= kept.last_step || record.step > resume_step) break;
+    kept = {end + 1, record.step, std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt};
   }
   return kept;
 }
@@ -46,14 +47,6 @@ Status WriteAll(int fd, std::string_view text, const std::string& path) {
 }
 
 }  // namespace
-
-std::string MetricsLine(const rendezvous::StepRecord& record) {
-  const auto number = [](double value) { return Json(value).dump(); };  // shortest text with the same bits
-  return fmt::format(
-      R"({{"step":{},"loss":{},"lr":{},"gradNorm":{},"samples":{},"generation":{},"workers":{},"seconds":{}}})",
-      record.step, number(record.loss), number(record.learning_rate), number(record.gradient_norm),
-      record.samples, record.generation, record.workers, number(record.seconds));
-}
 
 MetricsLog::MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss)
     : file_(std::move(file)), path_(std::move(path)), last_step_(last_step), last_loss_(last_loss) {}
@@ -75,7 +68,7 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, in
 }
 
 Status MetricsLog::Write(const rendezvous::StepRecord& record) {
-  RM_TRY(WriteAll(file_.get(), MetricsLine(record) + "\n", path_));
+  RM_TRY(WriteAll(file_.get(), writer_.Line(record) + "\n", path_));
   last_step_ = record.step;
   last_loss_ = record.loss;
   return Ok();

@@ -6,7 +6,7 @@
 // after the loss of all workers training repeats the steps since the checkpoint. The first record of each
 // step is kept. A record that skips steps waits until the missing ones arrive. On resume, lines after the
 // checkpoint and a line torn by kill -9 are dropped, because those steps are committed again with the same
-// bits.
+// bits. cli/history/step_history.h describes the lines.
 //
 // Not thread-safe.
 #pragma once
@@ -20,13 +20,10 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "cli/history/step_history.h"
 #include "rendezvous/messages.h"
 
 namespace ringmaster::cli {
-
-// {"step":1,"loss":...,"lr":...,"gradNorm":...,"samples":...,"generation":...,"workers":...,"seconds":...}
-// without a newline. The text of a double is exact: parsing it returns the same bits.
-std::string MetricsLine(const rendezvous::StepRecord& record);
 
 class MetricsLog {
  public:
@@ -55,6 +52,7 @@ class MetricsLog {
   const std::string path_;
   int64_t last_step_;
   std::optional<double> last_loss_;
+  StepLineWriter writer_;
   std::map<int64_t, rendezvous::StepRecord> waiting_;
 };
 

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/run/metrics_log.h"
+#include "cli/history/step_history.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -81,7 +81,7 @@ ProgressDisplay::ProgressDisplay(ProgressStyle style)
 
 void ProgressDisplay::Step(const rendezvous::StepRecord& record, double monotonic_seconds) {
   if (style_ != ProgressStyle::kJson) return;
-  std::string line = MetricsLine(record);
+  std::string line = FullStepLine(record);
   line.pop_back();
   std::printf("%s,\"monotonicSeconds\":%.6f}\n", line.c_str(), monotonic_seconds);
   std::fflush(stdout);

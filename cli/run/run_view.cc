@@ -21,6 +21,23 @@ std::string NoteOf(const rendezvous::Report& report, bool stopping) {
   return {};
 }
 
+RunEvent PlainEvent(bool warning, const std::string& reason, const std::string& message) {
+  RunEvent event;
+  event.warning = warning;
+  event.reason = reason;
+  event.message = message;
+  return event;
+}
+
+RunEvent ValidationEvent(const rendezvous::ValidationResult& result) {
+  RunEvent event = PlainEvent(false, "Validated",
+                              fmt::format("step {}: validation loss {:.4f}", result.step, result.loss));
+  event.step = result.step;
+  event.loss = result.loss;
+  event.accuracy = result.accuracy;
+  return event;
+}
+
 }  // namespace
 
 RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style)
@@ -38,18 +55,25 @@ Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const Outp
   std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, style));
   RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step));
   RM_ASSIGN(view->events_, EventLog::Open(paths.events));
+  RunEvent started = PlainEvent(false, "Started",
+                                fmt::format("{}: {} steps on {} workers", plan.job.metadata.name,
+                                            plan.config.steps, plan.job.spec.workers.replicas));
+  started.step = resume_step;
+  started.total_steps = plan.config.steps;
+  view->events_->Write(std::move(started));
   for (const std::string& note : plan.notes) view->Announce(true, "Note", note);
   if (resume_step > 0)
     view->Announce(false, "Resumed", fmt::format("continues from the checkpoint of step {}", resume_step));
   return view;
 }
 
+void RunView::Announce(RunEvent event) {
+  display_.Say(event.message);
+  events_->Write(std::move(event));
+}
+
 void RunView::Announce(bool warning, const std::string& reason, const std::string& message) {
-  if (warning)
-    events_->Warning(reason, message);
-  else
-    events_->Normal(reason, message);
-  display_.Say(message);
+  Announce(PlainEvent(warning, reason, message));
 }
 
 Status RunView::Take(const Inbox::Content& content) {
@@ -60,12 +84,16 @@ Status RunView::Take(const Inbox::Content& content) {
       if (!written.ok()) return written.error();
       for (const rendezvous::StepRecord& step : *written) TakeRecord(step, received);
     }
-    TakeNote(progress.note);
+    if (!progress.note.empty()) note_ = progress.note;
+    if (progress.validation) Announce(ValidationEvent(*progress.validation));
     if (progress.checkpoint_failure) TakeCheckpointFailure(*progress.checkpoint_failure);
     if (progress.total_steps > 0) state_.total_steps = progress.total_steps;
     if (progress.checkpoint_step.value_or(-1) > checkpoint_step_) {
       checkpoint_step_ = *progress.checkpoint_step;
-      events_->Normal("CheckpointPublished", fmt::format("checkpoint of step {}", checkpoint_step_));
+      RunEvent event =
+          PlainEvent(false, "CheckpointPublished", fmt::format("checkpoint of step {}", checkpoint_step_));
+      event.step = checkpoint_step_;
+      events_->Write(std::move(event));
     }
   }
   if (content.report) TakeReport(*content.report);
@@ -91,26 +119,18 @@ void RunView::TakeReport(const rendezvous::Report& report) {
 
 void RunView::TakeCheckpointFailure(const std::string& why) {
   const std::string text = "checkpoint failed: " + why;
-  events_->Warning("CheckpointFailed", text);
+  events_->Write(PlainEvent(true, "CheckpointFailed", text));
   // Print only the first failure; events.jsonl has all of them.
   if (!checkpoint_failed_) display_.Say(text + "; training continues, and the next attempt follows");
   checkpoint_failed_ = true;
 }
 
-void RunView::TakeNote(const std::string& note) {
-  if (note.starts_with("step ")) {
-    Announce(false, "Validated", note);
-  } else if (!note.empty()) {
-    note_ = note;
-  }
-}
-
 void RunView::TakeLine(const rendezvous::EventLine& line) {
-  const char* const reason = rendezvous::ReasonOf(line.kind);
-  if (rendezvous::IsWarning(line.kind))
-    Announce(true, reason, line.text);
+  RunEvent event = EventOf(line);
+  if (event.warning)
+    Announce(std::move(event));
   else
-    events_->Normal(reason, line.text);
+    events_->Write(std::move(event));
 }
 
 void RunView::Show(int workers_wanted, bool stopping, Time now) {
@@ -154,10 +174,12 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
     for (const rendezvous::StepRecord& record : *left) TakeRecord(record, last_received_);
   display_.Finish();
   const Summary summary = MakeSummary(phase, message);
-  if (phase == "Failed")
-    events_->Warning(phase, message);
-  else
-    events_->Normal(phase, message);
+  if (summary.validation_loss) {
+    RunEvent validated =
+        ValidationEvent({summary.step, *summary.validation_loss, summary.validation_accuracy});
+    events_->Write(std::move(validated));
+  }
+  events_->Write(PlainEvent(phase == "Failed", phase, message));
   const Status written = WriteSummary(paths_.summary, summary);
   if (human_output_) std::fputs(SummaryText(summary, paths_.folder).c_str(), stdout);
   std::fflush(stdout);

@@ -30,6 +30,7 @@ class RunView {
   // Updates the display. `workers_wanted` is the current spec.workers.replicas.
   void Show(int workers_wanted, bool stopping, Time now);
   // Prints the message and writes it to events.jsonl.
+  void Announce(RunEvent event);
   void Announce(bool warning, const std::string& reason, const std::string& message);
   EventLog& events() { return *events_; }
 
@@ -46,7 +47,6 @@ class RunView {
   void TakeRecord(const rendezvous::StepRecord& record, double received);
   void TakeReport(const rendezvous::Report& report);
   void TakeLine(const rendezvous::EventLine& line);
-  void TakeNote(const std::string& note);
   void TakeCheckpointFailure(const std::string& why);
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
 

@@ -127,10 +127,11 @@ class Session::Impl {
     };
     options.on_status = [this](const control::Key&, const core::Status&) { inbox_.Wake(); };
     options.on_event = [this](const control::Key&, const core::Event& event) {
-      if (event.warning)
-        view_->events().Warning(event.reason, event.message);
-      else
-        view_->events().Normal(event.reason, event.message);
+      RunEvent line;
+      line.warning = event.warning;
+      line.reason = event.reason;
+      line.message = event.message;
+      view_->events().Write(std::move(line));
     };
     options.on_pod_end = [this](const control::Key& key, const std::string& pod) {
       server_->ReportPodEnded(key.ToString(), pod);
@@ -155,7 +156,7 @@ class Session::Impl {
     if (signal == SIGHUP) return Reload();
     ++interrupts_;
     if (interrupts_ > 1) return;
-    view_->Announce(false, "Interrupted", "stopping after a checkpoint; interrupt again to stop immediately");
+    view_->Announce(false, "Stopping", "stopping after a checkpoint; interrupt again to stop immediately");
     if (auto status = backend_->SetSuspend(key_, true); !status.ok()) log::Warn("{}", status.error().message);
   }
 
@@ -201,8 +202,16 @@ class Session::Impl {
     if (now < *next_strike_) return;
     next_strike_ = now + chaos_.NextDelay();
     const int signal = options_.chaos.kind == ChaosOptions::Kind::kKill ? SIGKILL : SIGSTOP;
-    const std::string what = ExecuteStrike(chaos_.NextStrike(), FindVictims(::getpid()), signal);
-    if (!what.empty()) view_->Announce(true, "Chaos", "chaos: " + what);
+    const std::vector<Victim> victims = FindVictims(::getpid());
+    const Strike strike = chaos_.NextStrike();
+    const std::string what = ExecuteStrike(strike, victims, signal);
+    if (what.empty()) return;
+    RunEvent event;
+    event.warning = true;
+    event.reason = "Chaos";
+    event.message = "chaos: " + what;
+    event.pod = victims[strike.victim % victims.size()].pod;
+    view_->Announce(std::move(event));
   }
 
   bool Stopped() const { return interrupts_ > 0 || !fatal_error_.empty(); }

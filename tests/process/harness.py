@@ -212,7 +212,13 @@ def summary(out):
 
 
 def metrics(out):
-    return [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
+    """Returns the records of a run. A line leaves out the counts that are those of the line before."""
+    records, held = [], {}
+    for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        held |= {key: record[key] for key in ("samples", "generation", "workers") if key in record}
+        records.append(held | record)
+    return records
 
 
 # Keys whose text must be equal in every run; the others depend on where and how fast it ran.

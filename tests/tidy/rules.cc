@@ -110,9 +110,11 @@ const IncludeRules& AllowedIncludes() {
         "worker/fabric", "worker/inventory"}},
       {"worker/bin", {"worker/compute/device", "worker/inventory", "worker/trainer"}},
 
+      {"cli/history", {"base", "rendezvous"}},
+      {"cli/plot", {"base", "rendezvous", "cli", "cli/history"}},
       {"cli/run",
-       {"base", "api", "rendezvous", "operator/control", "operator/core", "operator/local",
-        "worker/checkpoint", "worker/compute/engine", "worker/trainer", "cli"}},
+       {"base", "api", "cli/history", "cli/plot", "rendezvous", "operator/control", "operator/core",
+        "operator/local", "worker/checkpoint", "worker/compute/engine", "worker/trainer", "cli"}},
       {"cli/cluster",
        {"base", "api", "operator/core", "operator/kube", "operator/kube/backend", "operator/wiring", "cli"}},
       {"cli/weights",

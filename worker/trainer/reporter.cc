@@ -77,6 +77,11 @@ void Reporter::CheckpointFailed(const std::string& why) {
   Flush();
 }
 
+void Reporter::Validated(const rendezvous::ValidationResult& result) {
+  pending_.validation = result;
+  Flush();
+}
+
 void Reporter::Note(const std::string& text) {
   pending_.note = text;
   Flush();
@@ -85,7 +90,8 @@ void Reporter::Note(const std::string& text) {
 void Reporter::Flush() {
   last_flush_ = Now();
   const bool something = !pending_.records.empty() || pending_.checkpoint_step.has_value() ||
-                         pending_.checkpoint_failure.has_value() || !pending_.note.empty();
+                         pending_.checkpoint_failure.has_value() || !pending_.note.empty() ||
+                         pending_.validation.has_value();
   if (sends_ && something) {
     pending_.total_steps = total_steps_;
     pending_.transport = transport_;

@@ -31,6 +31,8 @@ class Reporter {
   void Committed(const rendezvous::StepRecord& record);
   void CheckpointPublished(int64_t step);
   void CheckpointFailed(const std::string& why);
+  // Sends the result at once.
+  void Validated(const rendezvous::ValidationResult& result);
   // Sends a note for users at once.
   void Note(const std::string& text);
   void Flush();

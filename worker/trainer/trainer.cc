@@ -394,7 +394,7 @@ Status Trainer::RunSteps() {
     if (config.validate_every_steps > 0 && state_->step() % config.validate_every_steps == 0 &&
         state_->step() < config.steps) {
       RM_ASSIGN(const Validation validation, Validate());
-      reporter_.Note(fmt::format("step {}: validation loss {:.4f}", state_->step(), validation.loss));
+      reporter_.Validated({state_->step(), validation.loss, validation.accuracy});
     }
   }
   return Ok();

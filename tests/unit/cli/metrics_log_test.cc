@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/json.h"
 #include "tests/temp_folder.h"
 
@@ -37,23 +35,6 @@ std::vector<int64_t> StepsOf(const Result<std::vector<StepRecord>>& records) {
   std::vector<int64_t> steps;
   for (const StepRecord& record : records.value()) steps.push_back(record.step);
   return steps;
-}
-
-TEST(MetricsLine, KeepsEveryBitOfDoubles) {
-  StepRecord record = Step(3, 1.0 / 3);
-  record.learning_rate = 3e-4;
-  record.gradient_norm = std::nextafter(2.0, 3.0);
-  record.generation = (uint64_t{1} << 32) | 5;
-  const Json line = ParseJson(MetricsLine(record)).value();
-  EXPECT_EQ(line["loss"].get<double>(), record.loss);
-  EXPECT_EQ(line["lr"].get<double>(), record.learning_rate);
-  EXPECT_EQ(line["gradNorm"].get<double>(), record.gradient_norm);
-  EXPECT_EQ(line["generation"].get<uint64_t>(), record.generation);
-  EXPECT_EQ(line.size(), 8U);
-}
-
-TEST(MetricsLine, NotANumberIsStillJson) {
-  EXPECT_TRUE(ParseJson(MetricsLine(Step(1, std::nan("")))).value()["loss"].is_null());
 }
 
 TEST(MetricsLog, KeepsTheFirstOfEachStepInOrder) {
@@ -89,8 +70,8 @@ TEST(MetricsLog, AGapIsGivenUpAfterMaxWaitingRecords) {
 TEST(MetricsLog, ResumeDropsStepsAfterTheCheckpointAndATornLine) {
   const TempFolder folder;
   std::string text;
-  for (int64_t step = 1; step <= 7; ++step) text += MetricsLine(Step(step)) + "\n";
-  text += MetricsLine(Step(8)).substr(0, 20);
+  for (int64_t step = 1; step <= 7; ++step) text += FullStepLine(Step(step)) + "\n";
+  text += FullStepLine(Step(8)).substr(0, 20);
   folder.Write("m", text);
   auto log = MetricsLog::Open(folder.File("m"), 5).value();
   EXPECT_THAT(StepsIn(folder.Read("m")), ElementsAre(1, 2, 3, 4, 5));
@@ -100,7 +81,7 @@ TEST(MetricsLog, ResumeDropsStepsAfterTheCheckpointAndATornLine) {
 
 TEST(MetricsLog, ResumeWithATornLineBeforeTheCheckpointWaitsForRepeats) {
   const TempFolder folder;
-  folder.Write("m", MetricsLine(Step(1)) + "\n" + MetricsLine(Step(2)) + "\n" + "{\"step\":3,");
+  folder.Write("m", FullStepLine(Step(1)) + "\n" + FullStepLine(Step(2)) + "\n" + "{\"step\":3,");
   auto log = MetricsLog::Open(folder.File("m"), 5).value();
   EXPECT_EQ(log->last_step(), 2);
   EXPECT_EQ(log->last_loss(), 1.0);
@@ -116,7 +97,7 @@ TEST(MetricsLog, ResumeWithoutTheFileContinuesAfterTheCheckpoint) {
 
 TEST(MetricsLog, ResumeFromStepZeroTruncatesTheFile) {
   const TempFolder folder;
-  folder.Write("m", MetricsLine(Step(1)) + "\n");
+  folder.Write("m", FullStepLine(Step(1)) + "\n");
   auto log = MetricsLog::Open(folder.File("m"), 0).value();
   EXPECT_EQ(folder.Read("m"), "");
   EXPECT_THAT(StepsOf(log->Add(Step(1))), ElementsAre(1));

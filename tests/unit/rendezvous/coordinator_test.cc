@@ -69,6 +69,27 @@ TEST_F(CoordinatorTest, EventsCarryTheirKindWhateverTheirText) {
   EXPECT_EQ(kind_of_last(), EventKind::kWorkerSilent);
 }
 
+TEST_F(CoordinatorTest, AFormedGenerationNamesItsWorkersAndTheTimeSinceTheLoss) {
+  Make(2, 3, 3);
+  Form({1, 2, 3});
+  EXPECT_EQ(lines_.back().kind, EventKind::kGenerationFormed);
+  EXPECT_EQ(lines_.back().workers.size(), 3u);
+  EXPECT_FALSE(lines_.back().recovery.has_value()) << "no member was lost before the first";
+  Commit(1, 0.1);
+  On(MessageFrom{2, Down{Id(2), "exit", 137, "killed"}});
+  EXPECT_EQ(lines_.back().kind, EventKind::kWorkerFailed);
+  EXPECT_EQ(lines_.back().pod, "pod-2");
+  const Time lost = now_;
+  Pass(milliseconds(5));
+  Answer(1, 1);
+  Answer(3, 1);
+  ASSERT_EQ(lines_.back().kind, EventKind::kGenerationFormed);
+  EXPECT_EQ(lines_.back().workers, (std::vector<std::string>{"pod-1", "pod-3"}));
+  EXPECT_EQ(lines_.back().start_step, 1);
+  ASSERT_TRUE(lines_.back().recovery.has_value());
+  EXPECT_EQ(*lines_.back().recovery, now_ - lost);
+}
+
 TEST_F(CoordinatorTest, FormsBelowTargetAfterTheLastCall) {
   Make(1, 3, 3);
   Join(1);
