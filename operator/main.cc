@@ -223,7 +223,7 @@ class Operator {
   Status StartHealthServer() {
     if (flags_.health_address.empty()) return Ok();
     const auto address = ParseAddress(flags_.health_address);
-    serve::HttpServerOptions options;
+    http::ServerOptions options;
     options.host = address->host;
     options.port = address->port;
     std::vector<serve::HealthCheck> ready;
@@ -237,7 +237,7 @@ class Operator {
                        return lease_.AnsweredWithin(kLeaseSilence) ? "" : "the API server does not respond";
                      }});
     ready.push_back({"rendezvous", [this] { return term_ == 0 ? std::string() : handle_.Problem(); }});
-    RM_ASSIGN(health_server_, serve::HttpServer::Start(options, serve::HealthHandler({}, std::move(ready))));
+    RM_ASSIGN(health_server_, http::Server::Start(options, serve::HealthHandler({}, std::move(ready))));
     log::Info("health port={}", health_server_->port());
     return Ok();
   }
@@ -245,7 +245,7 @@ class Operator {
   Status StartMetricsServer() {
     if (flags_.metrics_address.empty()) return Ok();
     const auto address = ParseAddress(flags_.metrics_address);
-    serve::HttpServerOptions options;
+    http::ServerOptions options;
     options.host = address->host;
     options.port = address->port;
     if (!flags_.metrics_open) {
@@ -257,8 +257,8 @@ class Operator {
       options.tls_cert_pem = own.cert_pem;
       options.tls_key_pem = own.key_pem;
     }
-    serve::HttpHandler handler = serve::MetricsHandler(metrics_, flags_.metrics_open ? nullptr : &reviewer_);
-    RM_ASSIGN(metrics_server_, serve::HttpServer::Start(options, std::move(handler)));
+    http::Handler handler = serve::MetricsHandler(metrics_, flags_.metrics_open ? nullptr : &reviewer_);
+    RM_ASSIGN(metrics_server_, http::Server::Start(options, std::move(handler)));
     log::Info("metrics port={}", metrics_server_->port());
     return Ok();
   }
@@ -317,8 +317,8 @@ class Operator {
   kube::EventRecorder recorder_;
   kube::KubeBackend backend_;
   serve::AccessReviewer reviewer_;
-  std::unique_ptr<serve::HttpServer> health_server_;
-  std::unique_ptr<serve::HttpServer> metrics_server_;
+  std::unique_ptr<http::Server> health_server_;
+  std::unique_ptr<http::Server> metrics_server_;
   std::unique_ptr<Leader> leader_;
 };
 

@@ -9,7 +9,7 @@
 namespace ringmaster::serve {
 namespace {
 
-HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& request) {
+http::Response Check(const std::vector<HealthCheck>& checks, const http::Request& request) {
   std::string lines;
   bool passed = true;
   for (const HealthCheck& check : checks) {
@@ -22,7 +22,7 @@ HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& re
     }
   }
   const std::string what = request.path.substr(1);
-  HttpResponse answer;
+  http::Response answer;
   if (!passed) {
     answer.status = 503;
     answer.body = lines + what + " check failed\n";
@@ -37,11 +37,11 @@ HttpResponse Check(const std::vector<HealthCheck>& checks, const HttpRequest& re
 
 }  // namespace
 
-HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready) {
+http::Handler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready) {
   live.insert(live.begin(), {"ping", [] { return std::string(); }});
   ready.insert(ready.begin(), {"ping", [] { return std::string(); }});
-  return [live = std::move(live), ready = std::move(ready)](const HttpRequest& request,
-                                                            const HttpResponder& reply) {
+  return [live = std::move(live), ready = std::move(ready)](const http::Request& request,
+                                                            const http::Responder& reply) {
     if (request.path == "/healthz" || request.path == "/livez") return reply(Check(live, request));
     if (request.path == "/readyz") return reply(Check(ready, request));
     reply({404, "text/plain; charset=utf-8", "not found; try /healthz, /livez or /readyz\n"});

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/serve/http_server.h"
+#include "base/http/server.h"
 
 namespace ringmaster::serve {
 
@@ -18,6 +18,6 @@ struct HealthCheck {
 };
 
 // A standby replica with warm caches is ready. A leader also needs agents to reach it.
-HttpHandler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready);
+http::Handler HealthHandler(std::vector<HealthCheck> live, std::vector<HealthCheck> ready);
 
 }  // namespace ringmaster::serve

@@ -5,7 +5,7 @@
 namespace ringmaster::serve {
 namespace {
 
-HttpResponse RefusalResponse(Access access) {
+http::Response RefusalResponse(Access access) {
   switch (access) {
     case Access::kUnauthenticated:
       return {401, "text/plain; charset=utf-8",
@@ -21,8 +21,8 @@ HttpResponse RefusalResponse(Access access) {
 
 }  // namespace
 
-HttpHandler MetricsHandler(const Metrics& metrics, AccessReviewer* reviewer) {
-  return [&metrics, reviewer](const HttpRequest& request, const HttpResponder& reply) {
+http::Handler MetricsHandler(const Metrics& metrics, AccessReviewer* reviewer) {
+  return [&metrics, reviewer](const http::Request& request, const http::Responder& reply) {
     if (request.path != "/metrics")
       return reply({404, "text/plain; charset=utf-8", "not found; try /metrics\n"});
     const auto send = [&metrics, reply] {

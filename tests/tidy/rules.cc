@@ -64,6 +64,7 @@ std::string CodeOnly(std::string_view text) {
 const IncludeRules& AllowedIncludes() {
   static const IncludeRules kRules = {
       {"base", {}},
+      {"base/http", {"base"}},
       {"api", {"base"}},
       {"rendezvous", {"base"}},
 
@@ -79,11 +80,11 @@ const IncludeRules& AllowedIncludes() {
         "operator/kube/watch"}},
       {"operator/election", {"base", "operator/kube"}},
       {"operator/identity", {"base", "rendezvous", "operator/kube"}},
-      {"operator/serve", {"base", "operator/kube"}},
+      {"operator/serve", {"base", "base/http", "operator/kube"}},
       {"operator",
-       {"base", "rendezvous", "operator/core", "operator/control", "operator/election", "operator/identity",
-        "operator/kube", "operator/kube/backend", "operator/kube/watch", "operator/serve",
-        "operator/wiring"}},
+       {"base", "base/http", "rendezvous", "operator/core", "operator/control", "operator/election",
+        "operator/identity", "operator/kube", "operator/kube/backend", "operator/kube/watch",
+        "operator/serve", "operator/wiring"}},
 
       {"worker/fabric", {"base", "worker/fabric/shm", "worker/fabric/ucx"}},
       {"worker/fabric/loopback", {"base", "worker/fabric"}},

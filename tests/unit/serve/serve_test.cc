@@ -1,188 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The server with real sockets: its responses, and hostile clients.
-#include <arpa/inet.h>
+// Access reviews, health checks and metrics, served over real sockets.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 
-#include <atomic>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/fd.h"
 #include "operator/serve/access_reviewer.h"
 #include "operator/serve/health.h"
-#include "operator/serve/http_server.h"
 #include "operator/serve/metrics.h"
+#include "tests/unit/http/raw_client.h"
 
 namespace ringmaster::serve {
 namespace {
 
-constexpr int kLimitMs = 20'000;  // for events that are immediate unless there is a bug
-
-Fd Connect(uint16_t port) {
-  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return fd;
-}
-
-void Send(const Fd& fd, const std::string& text) {
-  ASSERT_EQ(send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
-}
-
-// Reads until the connection ends or the text contains `enough`.
-std::string Receive(const Fd& fd, const std::string& enough = "") {
-  std::string text;
-  char buffer[4096];
-  pollfd wait{fd.get(), POLLIN, 0};
-  while (poll(&wait, 1, kLimitMs) == 1) {
-    const ssize_t n = recv(fd.get(), buffer, sizeof buffer, 0);
-    if (n <= 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
-    if (!enough.empty() && text.find(enough) != std::string::npos) return text;
-  }
-  return text + "<nothing more came, and no end>";
-}
-
-std::string Get(uint16_t port, const std::string& target, const std::string& more = "") {
-  const Fd fd = Connect(port);
-  Send(fd, "GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + more + "\r\n");
-  return Receive(fd);
-}
-
-std::unique_ptr<HttpServer> Start(HttpHandler handler, HttpServerOptions options = {}) {
-  auto server = HttpServer::Start(std::move(options), std::move(handler));
-  EXPECT_TRUE(server.ok());
-  return std::move(server).value();
-}
-
-TEST(HttpServer, PassesPathQueryAndToken) {
-  const auto server = Start([](const HttpRequest& query, const HttpResponder& reply) {
-    reply({200, "text/plain", query.path + "|" + query.query + "|" + query.bearer});
-  });
-  const std::string answer = Get(server->port(), "/a/b?c=d", "Authorization: Bearer t0k\r\n");
-  EXPECT_NE(answer.find("200 OK"), std::string::npos);
-  EXPECT_NE(answer.find("/a/b|c=d|t0k"), std::string::npos);
-}
-
-TEST(HttpServer, KeepsTheConnection) {
-  const auto server = Start([](const HttpRequest& query, const HttpResponder& reply) {
-    reply({200, "t/p", query.path});
-  });
-  const Fd fd = Connect(server->port());
-  for (int i = 0; i < 3; ++i) {
-    const std::string path = "/again" + std::to_string(i);
-    Send(fd, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
-    EXPECT_NE(Receive(fd, path).find(path), std::string::npos);
-  }
-}
-
-TEST(HttpServer, ResponsesMayComeLaterFromAnotherThread) {
-  std::thread later;
-  const auto server = Start([&](const HttpRequest&, HttpResponder reply) {
-    later = std::thread([reply] { reply({200, "text/plain", "late"}); });
-  });
-  EXPECT_NE(Get(server->port(), "/").find("late"), std::string::npos);
-  later.join();
-}
-
-TEST(HttpServer, ResponseAfterTheEndIsDropped) {
-  HttpResponder kept;
-  std::atomic<bool> asked{false};
-  auto server = Start([&](const HttpRequest&, HttpResponder reply) {
-    kept = std::move(reply);
-    asked = true;
-    asked.notify_all();
-  });
-  const Fd fd = Connect(server->port());
-  Send(fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-  asked.wait(false);
-  server.reset();
-  kept({200, "text/plain", "dropped"});
-  EXPECT_EQ(Receive(fd), "");
-}
-
-TEST(HttpServer, OnlyGetAndHead) {
-  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
-    reply({200, "t/p", "secret"});
-  });
-  const Fd fd = Connect(server->port());
-  Send(fd, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-  const std::string answer = Receive(fd);
-  EXPECT_NE(answer.find("405"), std::string::npos);
-  EXPECT_EQ(answer.find("secret"), std::string::npos);
-}
-
-TEST(HttpServer, RejectsTooLargeHeadsAndBodies) {
-  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
-    reply({200, "t/p", "ok"});
-  });
-  const Fd head = Connect(server->port());
-  const std::string endless = "GET / HTTP/1.1\r\nX: " + std::string(20'000, 'x');
-  send(head.get(), endless.data(), endless.size(), MSG_NOSIGNAL);
-  EXPECT_EQ(Receive(head).find("200"), std::string::npos);
-  const Fd body = Connect(server->port());
-  Send(body, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
-  EXPECT_EQ(Receive(body).find("200"), std::string::npos);
-}
-
-TEST(HttpServer, SilentConnectionsAreClosed) {
-  HttpServerOptions options;
-  options.idle_limit = milliseconds(100);
-  const auto server = Start(
-      [](const HttpRequest&, const HttpResponder& reply) {
-        reply({200, "t/p", "ok"});
-      },
-      options);
-  EXPECT_EQ(Receive(Connect(server->port())), "");
-}
-
-TEST(HttpServer, SilentConnectionsDoNotBlockOthers) {
-  HttpServerOptions options;
-  options.max_connections = 4;
-  const auto server = Start(
-      [](const HttpRequest&, const HttpResponder& reply) {
-        reply({200, "t/p", "ok"});
-      },
-      options);
-  std::vector<Fd> silent;
-  for (int i = 0; i < 20; ++i) silent.push_back(Connect(server->port()));
-  EXPECT_NE(Get(server->port(), "/").find("200"), std::string::npos);
-  EXPECT_EQ(Receive(silent[0]), "");
-}
-
-TEST(HttpServer, ProbesThatOnlyConnectAreCleanedUp) {
-  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) {
-    reply({200, "t/p", "ok"});
-  });
-  for (int i = 0; i < 300; ++i) Connect(server->port());
-  EXPECT_NE(Get(server->port(), "/").find("200"), std::string::npos);  // there were more than max_connections
-}
-
-TEST(HttpServer, PortInUseIsAnError) {
-  const auto server = Start([](const HttpRequest&, const HttpResponder& reply) { reply({}); });
-  HttpServerOptions options;
-  options.port = server->port();
-  const auto second = HttpServer::Start(options, [](const HttpRequest&, const HttpResponder&) {});
-  ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.error().code, Code::kUnavailable);
-}
-
-TEST(HttpServer, InvalidCertificateIsAnError) {
-  HttpServerOptions options;
-  options.tls_cert_pem = "nonsense";
-  options.tls_key_pem = "nonsense";
-  const auto server = HttpServer::Start(options, [](const HttpRequest&, const HttpResponder&) {});
-  ASSERT_FALSE(server.ok());
-  EXPECT_EQ(server.error().code, Code::kInvalid);
-}
+using http::Get;
+using http::Start;
 
 // Holds each request until the test answers it.
 class HeldRequests final : public kube::HttpClient {

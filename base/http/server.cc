@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "operator/serve/http_server.h"
+#include "base/http/server.h"
 
 #include <fmt/format.h>
 
@@ -11,38 +11,43 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <deque>
 #include <list>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "base/log.h"
+#include "base/mutex.h"
 
-namespace ringmaster::serve {
+namespace ringmaster::http {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-namespace http = boost::beast::http;
+namespace wire = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr uint64_t kMaxBodyBytes = 4096;
 constexpr uint32_t kMaxHeadBytes = 16384;
 
-HttpRequest ToRequest(const http::request<http::string_body>& request) {
-  HttpRequest result;
+Request ToRequest(const wire::request<wire::string_body>& request) {
+  Request result;
   const std::string target(request.target());
   const size_t mark = target.find('?');
   result.path = target.substr(0, mark);
   if (mark != std::string::npos) result.query = target.substr(mark + 1);
-  const std::string authorization(request[http::field::authorization]);
+  const std::string authorization(request[wire::field::authorization]);
   constexpr std::string_view kScheme = "Bearer ";
   if (authorization.starts_with(kScheme)) result.bearer = authorization.substr(kScheme.size());
+  result.host = std::string(request[wire::field::host]);
+  result.origin = std::string(request[wire::field::origin]);
+  result.cookie = std::string(request[wire::field::cookie]);
   return result;
 }
 
@@ -56,9 +61,45 @@ class Connection {
 
 }  // namespace
 
-class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
+// Where the pieces of a stream wait for the server's thread.
+class BodyStream::Sink {
  public:
-  Impl(HttpServerOptions options, HttpHandler handler)
+  // `wake` runs after each piece, and when the last copy of the stream is gone.
+  explicit Sink(std::function<void()> wake) : wake_(std::move(wake)) {}
+  ~Sink() { wake_(); }
+
+  bool Write(std::string piece) {
+    bool overrun = false;
+    {
+      MutexLock lock(queue_->mutex);
+      if (queue_->ended || queue_->overrun) return false;
+      queue_->bytes += piece.size();
+      queue_->overrun = overrun = queue_->bytes > kMaxQueuedBytes;
+      if (!overrun) queue_->pieces.push_back(std::move(piece));
+    }
+    wake_();
+    return !overrun;
+  }
+
+  struct Queue {
+    Mutex mutex;
+    std::deque<std::string> pieces RM_GUARDED_BY(mutex);
+    size_t bytes RM_GUARDED_BY(mutex) = 0;
+    bool overrun RM_GUARDED_BY(mutex) = false;  // the client does not read
+    bool ended RM_GUARDED_BY(mutex) = false;    // the connection is gone
+  };
+  const std::shared_ptr<Queue>& queue() const { return queue_; }
+
+ private:
+  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+  const std::function<void()> wake_;
+};
+
+bool BodyStream::Write(std::string piece) const { return sink_->Write(std::move(piece)); }
+
+class Server::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(ServerOptions options, Handler handler)
       : options_(std::move(options)), handler_(std::move(handler)), acceptor_(io_), pause_(io_) {}
 
   Status Listen() {
@@ -93,8 +134,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   uint16_t port() const { return port_; }
-  const HttpServerOptions& options() const { return options_; }
-  const HttpHandler& handler() const { return handler_; }
+  const ServerOptions& options() const { return options_; }
+  const Handler& handler() const { return handler_; }
   asio::io_context& io() { return io_; }
   void Add(Connection* connection) { connections_.push_back(connection); }
   void Remove(Connection* connection) { connections_.remove(connection); }
@@ -113,8 +154,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
   void Accept();
 
-  const HttpServerOptions options_;
-  const HttpHandler handler_;
+  const ServerOptions options_;
+  const Handler handler_;
   asio::io_context io_{1};
   std::optional<asio::ssl::context> tls_;
   tcp::acceptor acceptor_;
@@ -135,7 +176,10 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
   explicit Session(Owner& owner, Args&&... args) : owner_(owner), stream_(std::forward<Args>(args)...) {
     owner_.Add(this);
   }
-  ~Session() override { owner_.Remove(this); }
+  ~Session() override {
+    EndStream();
+    owner_.Remove(this);
+  }
 
   void Begin() override {
     Expire();
@@ -151,6 +195,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
 
   void Close() override {
     closed_ = true;
+    EndStream();
     beast::get_lowest_layer(stream_).close();
     const auto last = std::move(waiting_);  // may destroy this
   }
@@ -165,7 +210,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     parser_.emplace();
     parser_->header_limit(kMaxHeadBytes);
     parser_->body_limit(kMaxBodyBytes);
-    http::async_read(stream_, buffer_, *parser_, [self = this->shared_from_this()](error_code error, size_t) {
+    wire::async_read(stream_, buffer_, *parser_, [self = this->shared_from_this()](error_code error, size_t) {
       if (error || self->closed_) return;
       self->Handle();
     });
@@ -175,11 +220,11 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     const auto& request = parser_->get();
     keep_alive_ = request.keep_alive();
     version_ = request.version();
-    head_only_ = request.method() == http::verb::head;
-    if (request.method() != http::verb::get && !head_only_)
+    head_only_ = request.method() == wire::verb::head;
+    if (request.method() != wire::verb::get && !head_only_)
       return Write({405, "text/plain; charset=utf-8", "only GET and HEAD are supported\n"});
     // The response may come from another thread, and after the server has ended.
-    auto reply = [weak = this->weak_from_this(), server = owner_.weak_from_this()](HttpResponse answer) {
+    auto reply = [weak = this->weak_from_this(), server = owner_.weak_from_this()](Response answer) {
       const auto alive = server.lock();
       if (!alive) return;
       asio::post(alive->io(), [weak, answer = std::move(answer)]() mutable {
@@ -192,30 +237,110 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     owner_.handler()(ToRequest(request), std::move(reply));
   }
 
-  void Write(HttpResponse answer) {
+  void Write(Response answer) {
     waiting_.reset();
     Expire();
     response_ = {};
     response_.result(static_cast<unsigned>(answer.status));
     response_.version(version_);
-    response_.set(http::field::content_type, answer.content_type);
-    response_.set(http::field::cache_control, "no-store");
+    response_.set(wire::field::content_type, answer.content_type);
+    response_.set(wire::field::cache_control, "no-store");
+    for (const auto& [name, value] : answer.headers) response_.set(name, value);
+    if (answer.stream && !head_only_) return WriteStream(std::move(answer.stream));
     response_.keep_alive(keep_alive_);
     response_.body() = std::move(answer.body);
     response_.prepare_payload();
     if (head_only_) response_.body().clear();
-    http::async_write(stream_, response_, [self = this->shared_from_this()](error_code error, size_t) {
+    wire::async_write(stream_, response_, [self = this->shared_from_this()](error_code error, size_t) {
       if (error || self->closed_) return;
       if (self->keep_alive_) return self->Read();
       beast::get_lowest_layer(self->stream_).close();
     });
   }
 
+  // A stream has no length: the end of the connection ends it.
+  void WriteStream(std::function<void(BodyStream)> start) {
+    response_.keep_alive(false);
+    head_.emplace(response_);
+    wire::async_write_header(
+        stream_, *head_,
+        [self = this->shared_from_this(), start = std::move(start)](error_code error, size_t) {
+          if (error || self->closed_) return;
+          auto sink = std::make_shared<BodyStream::Sink>(
+              [weak = self->weak_from_this(), server = self->owner_.weak_from_this()] {
+                if (const auto alive = server.lock())
+                  asio::post(alive->io(), [weak] {
+                    if (const auto session = weak.lock()) session->WriteQueued();
+                  });
+              });
+          self->sink_ = sink;
+          self->queue_ = sink->queue();
+          self->waiting_ = self;
+          self->AwaitClose();
+          start(BodyStream(std::move(sink)));
+        });
+  }
+
+  void WriteQueued() {
+    if (closed_) return;
+    const bool last = sink_.expired();
+    bool overrun = false;
+    {
+      MutexLock lock(queue_->mutex);
+      overrun = queue_->overrun;
+      if (!overrun && !writing_) {
+        piece_.clear();
+        for (const std::string& piece : queue_->pieces) piece_ += piece;
+        queue_->pieces.clear();
+      }
+    }
+    if (overrun) return Close();
+    if (writing_) return;
+    if (piece_.empty()) {
+      if (last) Close();
+      return;
+    }
+    writing_ = true;
+    Expire();
+    asio::async_write(stream_, asio::buffer(piece_),
+                      [self = this->shared_from_this()](error_code error, size_t) {
+                        self->writing_ = false;
+                        if (self->closed_) return;
+                        if (error) return self->Close();
+                        {
+                          MutexLock lock(self->queue_->mutex);
+                          self->queue_->bytes -= self->piece_.size();
+                        }
+                        self->WriteQueued();
+                      });
+  }
+
+  // Notices that the client of a stream has gone. It has no reason to send anything.
+  void AwaitClose() {
+    beast::get_lowest_layer(stream_).expires_never();
+    stream_.async_read_some(asio::buffer(&unexpected_, 1),
+                            [self = this->shared_from_this()](error_code, size_t) {
+                              if (!self->closed_) self->Close();
+                            });
+  }
+
+  void EndStream() {
+    if (!queue_) return;
+    MutexLock lock(queue_->mutex);
+    queue_->ended = true;
+  }
+
   Owner& owner_;
   Stream stream_;
   beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::string_body>> parser_;
-  http::response<http::string_body> response_;
+  std::optional<wire::request_parser<wire::string_body>> parser_;
+  wire::response<wire::string_body> response_;
+  std::optional<wire::response_serializer<wire::string_body>> head_;  // of a stream
+  std::weak_ptr<BodyStream::Sink> sink_;
+  std::shared_ptr<BodyStream::Sink::Queue> queue_;  // null: the response is not a stream
+  std::string piece_;                               // being written
+  char unexpected_ = 0;
+  bool writing_ = false;
   std::shared_ptr<Session> waiting_;
   unsigned version_ = 11;
   bool keep_alive_ = false;
@@ -225,7 +350,7 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
 
 }  // namespace
 
-void HttpServer::Impl::Accept() {
+void Server::Impl::Accept() {
   acceptor_.async_accept([this](error_code error, tcp::socket socket) {
     if (closed_) return;
     if (error) {
@@ -246,15 +371,15 @@ void HttpServer::Impl::Accept() {
   });
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options, HttpHandler handler) {
+Result<std::unique_ptr<Server>> Server::Start(ServerOptions options, Handler handler) {
   auto impl = std::make_shared<Impl>(std::move(options), std::move(handler));
   RM_TRY(impl->Listen());
   impl->Run();
-  return std::make_unique<HttpServer>(std::move(impl));
+  return std::make_unique<Server>(std::move(impl));
 }
 
-HttpServer::HttpServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HttpServer::~HttpServer() { impl_->Stop(); }
-uint16_t HttpServer::port() const { return impl_->port(); }
+Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() { impl_->Stop(); }
+uint16_t Server::port() const { return impl_->port(); }
 
-}  // namespace ringmaster::serve
+}  // namespace ringmaster::http
