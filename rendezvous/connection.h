@@ -4,6 +4,8 @@
 // connection. Plain data of the server's thread.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <map>
@@ -25,6 +27,8 @@ namespace ringmaster::rendezvous {
 inline constexpr double kMessagesPerSecond = 200;
 inline constexpr double kMessagesBurst = 2000;
 
+struct Job;
+
 struct Connection {
   Connection(std::unique_ptr<ByteStream> c, boost::asio::io_context& io)
       : stream(std::move(c)), hello_timer(io), pause_timer(io) {}
@@ -36,6 +40,7 @@ struct Connection {
   std::string peer;                       // address, for logs
   std::string address;                    // without the port, while it counts as unauthenticated; then empty
   std::string job;                        // empty: not authenticated yet, or dismissed
+  std::string of_job;                     // as it authenticated, also once it is dismissed: for logs
   std::string pod;
   std::string node;
   int64_t attempt = 0;
@@ -90,6 +95,13 @@ struct Job {
   std::shared_ptr<const Message> newest;
   Outbox::Frame newest_frame;
 };
+
+// Returns how a log line about the connection begins: empty before it is authenticated.
+inline std::string TagOf(const Connection& c) {
+  if (c.of_job == nullptr) return "";
+  return fmt::format("job={} attempt={} generation={} pod={} ", c.of_job->name, c.attempt,
+                     c.of_job->coordinator.generation(), c.pod);
+}
 
 // An agent, as the coordinators know it.
 struct Channel {

@@ -154,7 +154,8 @@ class Coordinator {
   Time next_wakeup() const;
   // Costs time in proportion to the members when something has changed since the last call.
   const Report& report();
-  GangPhase phase() const;  // that of report(), at no cost
+  GangPhase phase() const;                                       // that of report(), at no cost
+  Generation generation() const { return current_.generation; }  // the same
 
  private:
   struct Peer {  // one agent

@@ -296,6 +296,7 @@ class Server::Impl {
     const auto found = jobs_.find(hello.job);
     if (found == jobs_.end()) return Close(c, "unknown job " + hello.job);
     Job& job = *found->second;
+    c->of_job = found->second;
     c->pod = hello.pod;
     c->node = hello.node;
     c->attempt = hello.attempt;
@@ -361,7 +362,7 @@ class Server::Impl {
 
   // Sends Exit and ignores its further messages.
   void DismissAgents(const ConnectionPtr& c, const std::string& why) {
-    log::Info("rendezvous: pod={} from {} dismissed: {}", c->pod, c->peer, why);
+    log::Info("{}rendezvous: dismissed {}: {}", TagOf(*c), c->peer, why);
     std::vector<int32_t> slots;
     for (const auto& [slot, id] : c->channels) slots.push_back(slot);
     const auto job = jobs_.find(c->job);
@@ -522,8 +523,7 @@ class Server::Impl {
     if (connections_.erase(c->id) == 0) return;
     UncountUnauthenticated(c);
     if (!why.empty()) {
-      log::Warn("rendezvous: closed connection from {}{}{}: {}", c->peer,
-                c->pod.empty() ? "" : " pod=", c->pod, why.substr(0, kMaxLoggedBytes));
+      log::Warn("{}rendezvous: closed {}: {}", TagOf(*c), c->peer, why.substr(0, kMaxLoggedBytes));
     }
     c->hello_timer.cancel();
     c->pause_timer.cancel();

@@ -3,6 +3,7 @@
 // Real sockets on loopback. Every wait is for an event, with a deadline.
 #include "rendezvous/server.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/asio.hpp>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "rendezvous/codec.h"
 
 namespace ringmaster::rendezvous {
@@ -168,6 +170,21 @@ TEST_F(ServerTest, OnlyTheCurrentAttemptTakesPart) {
   current.Send(Me(2));
   EXPECT_EQ(current.Await<Welcome>().job, "default/job");
   EXPECT_EQ(server_->connected(), 1);
+}
+
+// Operators search their logs for a job.
+TEST_F(ServerTest, LinesAboutAnAuthenticatedConnectionNameItsJob) {
+  log::Init("test");
+  testing::internal::CaptureStderr();
+  Client client(server_->port());
+  client.Send(Me(1));
+  client.Await<Welcome>();
+  server_->SetAttempt("default/job", 2);
+  EXPECT_EQ(client.Await<Exit>().code, 75);
+  EXPECT_FALSE(client.Next().has_value());
+  server_.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("job=default/job attempt=1 generation=0 pod=pod-0 rendezvous: dismissed "));
 }
 
 TEST_F(ServerTest, RemovingAJobDismissesItsAgents) {
