@@ -40,7 +40,7 @@ struct Connection {
   std::string peer;                       // address, for logs
   std::string address;                    // without the port, while it counts as unauthenticated; then empty
   std::string job;                        // empty: not authenticated yet, or dismissed
-  std::string of_job;                     // as it authenticated, also once it is dismissed: for logs
+  std::shared_ptr<const Job> of_job;      // as it authenticated, also once it is dismissed: for logs
   std::string pod;
   std::string node;
   int64_t attempt = 0;
