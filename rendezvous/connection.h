@@ -40,7 +40,7 @@ struct Connection {
   std::string peer;                       // address, for logs
   std::string address;                    // without the port, while it counts as unauthenticated; then empty
   std::string job;                        // empty: not authenticated yet, or dismissed
-  std::shared_ptr<const Job> of_job;      // as it authenticated, also once it is dismissed: for logs
+  std::weak_ptr<const Job> of_job;        // as it authenticated, also once it is dismissed: for logs
   std::string pod;
   std::string node;
   int64_t attempt = 0;
@@ -98,9 +98,10 @@ struct Job {
 
 // Returns how a log line about the connection begins: empty before it is authenticated.
 inline std::string TagOf(const Connection& c) {
-  if (c.of_job == nullptr) return "";
-  return fmt::format("job={} attempt={} generation={} pod={} ", c.of_job->name, c.attempt,
-                     c.of_job->coordinator.generation(), c.pod);
+  const std::shared_ptr<const Job> job = c.of_job.lock();
+  if (job == nullptr) return "";
+  return fmt::format("job={} attempt={} generation={} pod={} ", job->name, c.attempt,
+                     job->coordinator.generation(), c.pod);
 }
 
 // An agent, as the coordinators know it.
