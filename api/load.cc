@@ -56,8 +56,10 @@ std::string Problem::ToString() const {
   return printable;
 }
 
-Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets) {
-  Parsed parsed = ParseYaml(text);
+namespace {
+
+Loaded LoadParsed(std::string_view text, Parsed parsed,
+                  const std::vector<std::pair<std::string, std::string>>& sets) {
   if (!parsed.whole) {
     CountCharacters(text, parsed.problems);
     return {{}, std::move(parsed.problems)};
@@ -70,6 +72,18 @@ Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, 
   });
   CountCharacters(text, loaded.problems);
   return loaded;
+}
+
+}  // namespace
+
+Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets) {
+  return LoadParsed(text, ParseYaml(text), sets);
+}
+
+std::vector<Loaded> LoadYamlDocuments(std::string_view text) {
+  std::vector<Loaded> all;
+  for (Parsed& parsed : ParseYamlDocuments(text)) all.push_back(LoadParsed(text, std::move(parsed), {}));
+  return all;
 }
 
 Loaded FromJson(const Json& value) {

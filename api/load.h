@@ -36,6 +36,9 @@ struct Loaded {
 // --set; an invalid one is a problem under its path. The text must have one document.
 Loaded LoadYaml(std::string_view text, const std::vector<std::pair<std::string, std::string>>& sets = {});
 
+// As LoadYaml, for each document of the text that is not empty.
+std::vector<Loaded> LoadYamlDocuments(std::string_view text);
+
 // Reads the JSON of the API server and of the wire format.
 Loaded FromJson(const Json& value);
 

@@ -6,6 +6,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -272,49 +273,76 @@ bool IsClosed(std::string_view text, size_t begin) {
   return false;
 }
 
-}  // namespace
-
-Parsed ParseYaml(std::string_view text) {
+struct Document {
   Parsed parsed;
+  Mark mark;
+};
+
+Document Failed(std::string message, Mark mark) {
+  Document document;
+  document.parsed.problems.push_back({"", std::move(message), mark.line, mark.column});
+  document.parsed.whole = false;
+  return document;
+}
+
+// Returns up to `most` documents. Skips empty ones. The last one is not whole when the text ends there.
+std::vector<Document> Documents(std::string_view text, size_t most) {
+  std::vector<Document> documents;
   const auto fail = [&](std::string message, Mark mark) {
-    parsed.problems.clear();
-    parsed.problems.push_back({"", std::move(message), mark.line, mark.column});
-    parsed.whole = false;
+    documents.push_back(Failed(std::move(message), mark));
+    return documents;
   };
-  if (text.size() > kMaxBytes) {
-    fail(fmt::format("larger than {} bytes", kMaxBytes), {});
-    return parsed;
-  }
+  if (text.size() > kMaxBytes) return fail(fmt::format("larger than {} bytes", kMaxBytes), {});
   text = WithoutByteOrderMark(text);
-  if (const Mark bad = FindBadByte(text); bad.line != 0) {
-    fail("not UTF-8 text, or a control character", bad);
-    return parsed;
-  }
-  Builder builder(parsed);
+  if (const Mark bad = FindBadByte(text); bad.line != 0)
+    return fail("not UTF-8 text, or a control character", bad);
+  std::optional<YAML::Mark> quoted;
+  Document next;
+  // After a stop, the error of the parser is a consequence.
+  const auto stop = [&](std::string message, Mark mark) {
+    if (next.parsed.whole) return fail(std::move(message), mark);
+    documents.push_back(std::move(next));
+    return documents;
+  };
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    if (!parser.HandleNextDocument(builder)) {
-      fail("there is no document", {});
-      return parsed;
-    }
-    parsed.root = builder.TakeDocument();
-    while (parsed.whole && parser.HandleNextDocument(builder)) {
-      if (!builder.document_is_null()) {
-        builder.Stop(builder.document_mark(), "several documents: give one per file");
-      }
+    while (documents.size() < most) {
+      next = Document();
+      Builder builder(next.parsed);
+      if (!parser.HandleNextDocument(builder)) break;
+      if (builder.last_quoted()) quoted = builder.last_quoted();
+      if (next.parsed.whole && builder.document_is_null() && next.parsed.problems.empty()) continue;
+      next.parsed.root = builder.TakeDocument();
+      next.mark = builder.document_mark();
+      documents.push_back(std::move(next));
+      if (!documents.back().parsed.whole) return documents;
     }
   } catch (const YAML::Exception& e) {
-    if (parsed.whole) fail("not valid YAML: " + e.msg, e.mark.is_null() ? Mark{} : ToMark(e.mark));
+    return stop("not valid YAML: " + e.msg, e.mark.is_null() ? Mark{} : ToMark(e.mark));
   } catch (const std::exception& e) {
-    if (parsed.whole) fail(std::string("not valid YAML: ") + e.what(), {});
+    return stop(std::string("not valid YAML: ") + e.what(), {});
   }
-  if (const auto& quoted = builder.last_quoted();
-      parsed.whole && quoted && !IsClosed(text, static_cast<size_t>(quoted->pos))) {
-    fail("not valid YAML: the quote is never closed", ToMark(*quoted));
-  }
-  if (parsed.whole && parsed.root.IsNull()) fail("there is no document", {});
-  return parsed;
+  if (quoted && !IsClosed(text, static_cast<size_t>(quoted->pos)))
+    return fail("not valid YAML: the quote is never closed", ToMark(*quoted));
+  return documents;
+}
+
+}  // namespace
+
+Parsed ParseYaml(std::string_view text) {
+  std::vector<Document> documents = Documents(text, 2);
+  if (documents.empty()) return Failed("there is no document", {}).parsed;
+  Document& last = documents.back();
+  if (!last.parsed.whole || documents.size() == 1) return std::move(last.parsed);
+  return Failed("several documents: give one per file", last.mark).parsed;
+}
+
+std::vector<Parsed> ParseYamlDocuments(std::string_view text) {
+  std::vector<Parsed> all;
+  for (Document& document : Documents(text, std::numeric_limits<size_t>::max()))
+    all.push_back(std::move(document.parsed));
+  return all;
 }
 
 }  // namespace ringmaster::api

@@ -25,4 +25,8 @@ struct Parsed {
 // rejects.
 Parsed ParseYaml(std::string_view text);
 
+// Returns every document that is not empty, with positions in the whole text. After a document that is not
+// whole there are no others.
+std::vector<Parsed> ParseYamlDocuments(std::string_view text);
+
 }  // namespace ringmaster::api

@@ -52,6 +52,7 @@ int Main(int argc, char** argv) {
   int exit_code = kSucceeded;
   AddRun(app, exit_code);
   AddValidate(app, exit_code);
+  AddConvert(app, exit_code);
   AddSample(app, exit_code);
   AddExport(app, exit_code);
   AddDevices(app, exit_code);

@@ -2,6 +2,9 @@
 
 #include "cli/manifest.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "api/load.h"
 #include "base/file.h"
 
@@ -36,6 +39,25 @@ Result<std::pair<std::string, std::string>> ParseSet(const std::string& text) {
     return Error{Code::kInvalid,
                  "--set " + text + ": expected spec.path=value, for example --set spec.training.steps=100"};
   return std::make_pair(text.substr(0, equals), text.substr(equals + 1));
+}
+
+Result<std::string> ReadManifest(const std::string& file) {
+  auto text = ReadFile(file == "-" ? "/dev/stdin" : file, kMaxManifestBytes);
+  if (!text.ok()) return Error{text.error().code, text.error().message + "; give the path of a manifest"};
+  return text;
+}
+
+Result<std::vector<api::TrainingJob>> LoadManifests(const std::string& file) {
+  RM_ASSIGN(const std::string text, ReadManifest(file));
+  std::vector<api::TrainingJob> jobs;
+  std::vector<api::Problem> problems;
+  for (api::Loaded& loaded : api::LoadYamlDocuments(text)) {
+    std::move(loaded.problems.begin(), loaded.problems.end(), std::back_inserter(problems));
+    jobs.push_back(std::move(loaded.job));
+  }
+  if (jobs.empty()) problems.push_back({"", "there is no document"});
+  if (!problems.empty()) return Problems(file, problems);
+  return jobs;
 }
 
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers) {

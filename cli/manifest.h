@@ -23,4 +23,10 @@ Result<std::pair<std::string, std::string>> ParseSet(const std::string& text);
 // max just enough to allow that number.
 Result<api::TrainingJob> LoadManifest(const std::string& file, const Sets& sets, int workers);
 
+// Reads and validates all manifests of a file; "-" is standard input. The error is that of LoadManifest.
+Result<std::vector<api::TrainingJob>> LoadManifests(const std::string& file);
+
+// Reads a manifest file; "-" is standard input. The error names the remedy.
+Result<std::string> ReadManifest(const std::string& file);
+
 }  // namespace ringmaster::cli

@@ -19,15 +19,18 @@ void AddValidate(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
       app.add_subcommand("validate", "Check manifests; exit code 0: all are valid, 2: one is invalid");
-  command->add_option("FILE", flags->files, "Manifests (YAML or JSON)")->required();
+  command->add_option("FILE", flags->files, "Manifests (YAML or JSON), - for standard input")->required();
   command->footer("Example:\n  ringmaster validate examples/*.yaml");
   command->callback([flags, &exit_code] {
     exit_code = kSucceeded;
     for (const std::string& file : flags->files) {
-      if (auto job = LoadManifest(file, {}, 0); job.ok())
-        std::printf("%s: ok (%s)\n", file.c_str(), job->metadata.name.c_str());
-      else
-        exit_code = Refuse(job.error());
+      const auto jobs = LoadManifests(file);
+      if (!jobs.ok()) {
+        exit_code = Refuse(jobs.error());
+        continue;
+      }
+      for (const api::TrainingJob& job : *jobs)
+        std::printf("%s: ok (%s)\n", file.c_str(), job.metadata.name.c_str());
     }
   });
 }

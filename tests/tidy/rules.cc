@@ -118,10 +118,13 @@ const IncludeRules& AllowedIncludes() {
         "operator/local", "worker/checkpoint", "worker/compute/engine", "worker/trainer", "cli"}},
       {"cli/cluster",
        {"base", "api", "operator/core", "operator/kube", "operator/kube/backend", "operator/wiring", "cli"}},
+      {"cli/convert", {"base", "api", "operator/wiring"}},
       {"cli/weights",
        {"base", "api", "operator/kube/backend", "operator/wiring", "worker/checkpoint",
         "worker/compute/engine", "worker/trainer", "cli", "cli/cluster"}},
-      {"cli", {"base", "api", "operator/wiring", "worker/compute/device", "worker/inventory", "cli/cluster"}},
+      {"cli",
+       {"base", "api", "operator/wiring", "worker/compute/device", "worker/inventory", "cli/cluster",
+        "cli/convert"}},
   };
   return kRules;
 }

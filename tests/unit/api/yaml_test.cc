@@ -75,6 +75,19 @@ TEST(Yaml, UnambiguousPlainScalarsAreRead) {
   }
 }
 
+TEST(Yaml, DocumentsHavePositionsInTheWholeText) {
+  const auto documents = ParseYamlDocuments("a: 1\n---\n---\nb: 2\nb: 3\n---\n- c\n");
+  ASSERT_EQ(documents.size(), 3u);
+  EXPECT_EQ(documents[0].root.Find("a")->text, "1");
+  EXPECT_EQ(All(documents[1].problems), "5:1: b: duplicate key; the first is at line 4\n");
+  EXPECT_EQ(documents[2].root.mark.line, 7);
+  const auto broken = ParseYamlDocuments("a: 1\n---\nb: [\n---\nc: 1\n");
+  ASSERT_EQ(broken.size(), 2u);
+  EXPECT_TRUE(broken[0].whole);
+  EXPECT_FALSE(broken[1].whole);
+  EXPECT_TRUE(ParseYamlDocuments("# nothing\n").empty());
+}
+
 TEST(Yaml, ProblemsHaveAPosition) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"a: 1\na: 2\n", "2:1: a: duplicate key; the first is at line 1"},

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// PyTorchJob, TFJob and JAXJob: replica specs by role, and a run policy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <utility>
+
+#include "cli/convert/convert.h"
+
+namespace ringmaster::cli::convert {
+namespace {
+
+struct Kind {
+  const char* name;
+  const char* roles;  // the map of replica specs
+  const char* framework;
+  const char* container;       // the one that trains
+  const char* restart_policy;  // the default
+};
+constexpr std::array<Kind, 3> kKinds = {{
+    {"PyTorchJob", "pytorchReplicaSpecs", "pytorch", "pytorch", "OnFailure"},
+    {"TFJob", "tfReplicaSpecs", "tensorflow", "tensorflow", "Never"},
+    {"JAXJob", "jaxReplicaSpecs", "jax", "jax", "OnFailure"},
+}};
+
+const Kind* KindOf(const std::string& name) {
+  const auto* const found =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& kind) { return kind.name == name; });
+  return found == kKinds.end() ? nullptr : found;
+}
+
+std::string Lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+struct Role {
+  std::string name;  // lower case: master, worker
+  std::string path;
+  int64_t replicas = 1;
+  std::string restart_policy;
+  Json pod_template;
+};
+
+// Returns the path of the first difference between two values, or nothing.
+std::optional<std::string> Difference(const Json& a, const Json& b, const std::string& path) {
+  if (a == b) return std::nullopt;
+  if (a.is_object() && b.is_object()) {
+    for (const auto& [key, value] : a.items()) {
+      if (!b.contains(key)) return path + "." + key;
+      if (auto inner = Difference(value, b[key], path + "." + key)) return inner;
+    }
+    for (const auto& [key, value] : b.items()) {
+      if (!a.contains(key)) return path + "." + key;
+    }
+  }
+  if (a.is_array() && b.is_array() && a.size() == b.size()) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (auto inner = Difference(a[i], b[i], fmt::format("{}[{}]", path, i))) return inner;
+    }
+  }
+  return path;
+}
+
+class ReplicaJob {
+ public:
+  ReplicaJob(Source& source, const Kind& kind, Json& job) : source_(source), kind_(kind), job_(job) {}
+
+  void Convert() {
+    ConvertMetadata(source_, job_);
+    Spec()["framework"] = kind_.framework;
+    const std::vector<Role> roles = Roles();
+    RunPolicy();
+    if (kind_.name == std::string("PyTorchJob")) ElasticPolicy();
+    if (kind_.name == std::string("TFJob")) SuccessPolicy();
+    if (!roles.empty()) Workers(roles);
+  }
+
+ private:
+  Json& Spec() { return job_["spec"]; }
+
+  std::vector<Role> Roles() {
+    const std::string map = fmt::format("spec.{}", kind_.roles);
+    const api::Node* node = source_.Find(map);
+    std::vector<Role> roles;
+    if (node != nullptr) {
+      for (const api::Member& member : node->members) {
+        Role role;
+        role.name = Lower(member.key);
+        role.path = map + "." + member.key;
+        if (!Fits(role)) continue;
+        role.replicas = source_.TakeInteger(role.path + ".replicas").value_or(1);
+        role.restart_policy = source_.TakeText(role.path + ".restartPolicy").value_or(kind_.restart_policy);
+        role.pod_template = source_.TakeObject(role.path + ".template").value_or(Json::object());
+        if (role.replicas > 0) roles.push_back(std::move(role));
+      }
+    }
+    if (roles.empty() && !source_.refused()) source_.Refuse(map, "must have a role with replicas");
+    std::sort(roles.begin(), roles.end(), [](const Role& a, const Role& b) { return a.name < b.name; });
+    return roles;
+  }
+
+  // Whether a TrainingJob can have the role.
+  bool Fits(const Role& role) {
+    if (role.name == "worker") return true;
+    if (role.name == "master" && kind_.framework == std::string("pytorch")) return true;
+    source_.Take(role.path);
+    source_.Refuse(role.path, fmt::format("a TrainingJob of framework {} has workers only, and no role {}",
+                                          kind_.framework, role.name));
+    return false;
+  }
+
+  void Workers(const std::vector<Role>& roles) {
+    const Role& first = roles.front();  // the master, if there is one: rank 0
+    int64_t replicas = 0;
+    for (const Role& role : roles) {
+      replicas += role.replicas;
+      if (auto path = Difference(role.pod_template, first.pod_template, role.path + ".template")) {
+        source_.Refuse(
+            *path, fmt::format("differs from {}.template: all workers of a TrainingJob share one template",
+                               first.path));
+      }
+      if (role.restart_policy != first.restart_policy) {
+        source_.Note(role.path + ".restartPolicy",
+                     fmt::format("{} applies to all ranks: they restart together", first.restart_policy));
+      }
+    }
+    Spec()["workers"]["replicas"] = replicas;
+    Restart(first);
+    const std::string path = first.path + ".template";
+    const auto [processes, processes_path] = Processes();
+    UseTemplate(source_, {path, kind_.container, path + ".spec.containers"}, first.pod_template, processes,
+                processes_path, job_);
+  }
+
+  std::pair<std::string, std::string> Processes() {
+    const std::string path = "spec.nprocPerNode";
+    if (kind_.framework != std::string("pytorch")) return {};
+    const api::Node* node = source_.Take(path);
+    if (node == nullptr) {
+      const std::string old = "spec.elasticPolicy.nProcPerNode";
+      const auto number = source_.TakeInteger(old);
+      return {number ? std::to_string(*number) : std::string(), number ? old : path};
+    }
+    return {node->scalar.is_string() ? node->scalar.get<std::string>() : node->text, path};
+  }
+
+  void Restart(const Role& role) {
+    if (role.restart_policy == "Never") {
+      Spec()["restart"]["maxRestarts"] = 0;
+    } else if (role.restart_policy == "ExitCode") {
+      // Codes up to 127 are permanent errors there.
+      Json codes = Json::array();
+      for (int code = 1; code <= 127; ++code) codes.push_back(code);
+      Spec()["restart"]["rules"] =
+          Json::array({{{"when", {{"exitCodes", std::move(codes)}}}, {"action", "Fail"}}});
+    } else if (role.restart_policy != "OnFailure" && role.restart_policy != "Always") {
+      source_.Refuse(
+          role.path + ".restartPolicy",
+          fmt::format("must be one of Always, OnFailure, Never, ExitCode (got \"{}\")", role.restart_policy));
+    }
+  }
+
+  void Integer(const std::string& from, const char* object, const char* field) {
+    if (const auto value = source_.TakeInteger(from)) Spec()[object][field] = *value;
+  }
+  void Text(const std::string& from, const char* object, const char* field) {
+    if (auto value = source_.TakeText(from)) Spec()[object][field] = std::move(*value);
+  }
+
+  void RunPolicy() {
+    const std::string policy = "spec.runPolicy.";
+    Text(policy + "cleanPodPolicy", "lifecycle", "cleanPods");
+    Integer(policy + "ttlSecondsAfterFinished", "lifecycle", "ttlSecondsAfterFinished");
+    Integer(policy + "activeDeadlineSeconds", "lifecycle", "activeDeadlineSeconds");
+    Integer(policy + "backoffLimit", "restart", "maxRestarts");
+    if (const auto suspend = source_.TakeFlag(policy + "suspend")) Spec()["suspend"] = *suspend;
+    if (auto manager = source_.TakeText(policy + "managedBy");
+        manager && *manager != "kubeflow.org/training-operator")
+      Spec()["managedBy"] = std::move(*manager);
+    Text(policy + "schedulingPolicy.queue", "scheduling", "queue");
+    Text(policy + "schedulingPolicy.priorityClass", "scheduling", "priorityClassName");
+    Integer(policy + "schedulingPolicy.scheduleTimeoutSeconds", "scheduling", "timeoutSeconds");
+  }
+
+  void ElasticPolicy() {
+    Integer("spec.elasticPolicy.minReplicas", "workers", "min");
+    Integer("spec.elasticPolicy.maxReplicas", "workers", "max");
+    Integer("spec.elasticPolicy.maxRestarts", "restart", "maxRestarts");
+  }
+
+  void SuccessPolicy() {
+    const auto policy = source_.TakeText("spec.successPolicy");
+    if (!policy || policy->empty()) {
+      source_.Note(
+          "spec.successPolicy",
+          "the TrainingJob succeeds when all workers have exited with 0; the TFJob succeeded with worker 0");
+    } else if (*policy != "AllWorkers") {
+      source_.Refuse("spec.successPolicy", fmt::format("must be AllWorkers or empty (got \"{}\")", *policy));
+    }
+  }
+
+  Source& source_;
+  const Kind& kind_;
+  Json& job_;
+};
+
+std::string RemedyOfReplicaJob(const std::string& path) {
+  if (path.starts_with("spec.elasticPolicy.rdzv") || path == "spec.elasticPolicy.standalone")
+    return "the coordinator forms the gang, so no store and no rendezvous backend is needed";
+  if (path == "spec.elasticPolicy.metrics")
+    return "create a HorizontalPodAutoscaler for the scale subresource of the TrainingJob";
+  if (path == "spec.runPolicy.schedulingPolicy.minAvailable")
+    return "all workers start together; set workers.min for a gang that may be smaller";
+  if (path == "spec.runPolicy.schedulingPolicy.minResources")
+    return "the operator adds up the requests of the pods";
+  if (path == "spec.enableDynamicWorker") return "set workers.min and workers.max for an elastic job";
+  return {};
+}
+
+}  // namespace
+
+bool IsReplicaJob(const std::string& api_version, const std::string& kind) {
+  return api_version == "kubeflow.org/v1" && KindOf(kind) != nullptr;
+}
+
+void ConvertReplicaJob(Source& source, const std::string& kind, Json& job) {
+  ReplicaJob(source, *KindOf(kind), job).Convert();
+  source.NoteUnused(RemedyOfReplicaJob);
+}
+
+}  // namespace ringmaster::cli::convert
