@@ -38,6 +38,7 @@ void AddSample(CLI::App& app, int& exit_code);
 void AddExport(CLI::App& app, int& exit_code);
 void AddDevices(CLI::App& app, int& exit_code);
 void AddCrd(CLI::App& app, int& exit_code);
+void AddPlot(CLI::App& app, int& exit_code);
 void AddRender(CLI::App& app, int& exit_code);
 void AddVersion(CLI::App& app, int& exit_code);
 // Commands for a job on a cluster.

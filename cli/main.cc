@@ -56,6 +56,7 @@ int Main(int argc, char** argv) {
   AddSample(app, exit_code);
   AddExport(app, exit_code);
   AddDevices(app, exit_code);
+  AddPlot(app, exit_code);
   AddRender(app, exit_code);
   AddCrd(app, exit_code);
   AddStatus(app, exit_code);

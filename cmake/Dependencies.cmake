@@ -13,6 +13,7 @@ find_package(OpenSSL REQUIRED)
 pkg_check_modules(CARES REQUIRED IMPORTED_TARGET libcares)
 find_package(cpprestsdk REQUIRED)  # the API client of the kube backend
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
+pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # Debian's dnnl-config requires OpenCL, which nothing here needs.
 find_library(DNNL_LIBRARY dnnl REQUIRED)

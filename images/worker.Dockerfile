@@ -15,7 +15,7 @@ RUN CUDA=${CUDA} CUDNN=${CUDNN} /src/images/compile "${BINARIES}" /out/usr/local
 # UCX loads its transports at run time, and libibverbs loads a driver for each make of device: without ibverbs-providers RDMA
 # is missing, and nothing reports it.
 RUN /src/images/gather /out libucx0 libibverbs1 ibverbs-providers librdmacm1 libdnnl2 libgomp1 libnuma1 libspdlog1.10 libfmt9 \
-    libyaml-cpp0.7 libre2-9 libxxhash0 libssl3 libstdc++6 libcpprest2.10 libsimdjson14
+    libyaml-cpp0.7 libre2-9 libxxhash0 libssl3 libstdc++6 libcpprest2.10 libsimdjson14 libprometheus-cpp-core1.0
 
 FROM ${BASE_IMAGE}
 ARG SOURCE_DATE_EPOCH=0

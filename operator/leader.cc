@@ -114,7 +114,16 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
   callbacks.on_report = [backend = &deps_.backend](const std::string& job, const rendezvous::Report& report) {
     backend->SetReport(control::Key::Parse(job), report);
   };
-  callbacks.on_event = [backend = &deps_.backend](const std::string& job, const rendezvous::EventLine& line) {
+  callbacks.on_progress = [metrics = &deps_.metrics](const std::string&,
+                                                     const rendezvous::Progress& progress) {
+    int64_t samples = 0;
+    for (const rendezvous::StepRecord& record : progress.records) samples += record.samples;
+    metrics->Stepped(static_cast<int64_t>(progress.records.size()), samples);
+  };
+  callbacks.on_event = [backend = &deps_.backend, metrics = &deps_.metrics](
+                           const std::string& job, const rendezvous::EventLine& line) {
+    if (line.kind == rendezvous::EventKind::kGenerationFormed) metrics->GenerationFormed(line.recovery);
+    if (line.kind == rendezvous::EventKind::kWorkerFailed && !line.pod.empty()) metrics->WorkerFailed();
     log::Info("{} {}", backend->JobTag(control::Key::Parse(job)), line.text);
     if (line.kind == rendezvous::EventKind::kDeviceFault)
       backend->Record(control::Key::Parse(job), {true, rendezvous::ReasonOf(line.kind), line.text});

@@ -38,7 +38,7 @@ void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
 
 void Coordinator::RecordFailure(Peer& peer, const std::string& member, FailureRecord record) {
   if (peer.failed_member == member && report_.last_failure && report_.last_failure->pod == peer.pod) {
-    AddEvent(EventKind::kWorkerFailed, peer.pod + ": " + record.message, peer.pod);
+    AddEvent(EventKind::kWorkerFailed, peer.pod + ": " + record.message);
     report_.last_failure = std::move(record);
     report_dirty_ = true;
   } else {

@@ -28,7 +28,8 @@ enum class EventKind : uint8_t {
 struct EventLine {
   EventKind kind = EventKind::kOther;
   std::string text;
-  std::string pod = {};  // the worker that the event is about; empty: all of them
+  // The worker that the event is about. Empty: all of them, or more about a failure that was reported before.
+  std::string pod = {};
   // kGenerationFormed:
   Generation generation = 0;
   int64_t start_step = -1;                // the state from which it continues; -1: the loader decides

@@ -20,7 +20,8 @@ bool IsEnd(const RunEvent& event) {
 
 std::optional<MarkKind> MarkOf(const std::string& reason) {
   if (reason == "Chaos") return MarkKind::kStruck;
-  if (reason == "WorkerFailed" || reason == "OperationFailed") return MarkKind::kFailed;
+  if (reason == "WorkerFailed") return MarkKind::kFailed;
+  if (reason == "OperationFailed") return MarkKind::kOperation;
   if (reason == "WorkerSilent") return MarkKind::kSilent;
   if (reason == "WorkerLeaving") return MarkKind::kLeaving;
   if (reason == "DeviceTrouble") return MarkKind::kDevice;
@@ -90,6 +91,8 @@ const char* NameOf(MarkKind kind) {
       return "leaves by plan";
     case MarkKind::kJoined:
       return "joined";
+    case MarkKind::kOperation:
+      return "operation failed";
     case MarkKind::kDevice:
       return "device fault";
   }

@@ -26,11 +26,12 @@ struct GangTimeline {
   };
   enum class MarkKind : uint8_t {
     kStruck,  // --chaos sent a signal
-    kFailed,  // the coordinator noticed the loss, or an operation that failed
+    kFailed,  // the coordinator noticed its loss
     kSilent,
-    kLeaving,  // by plan
-    kJoined,   // became a member after the first generation
-    kDevice,   // its GPU reports a fault
+    kLeaving,    // by plan
+    kJoined,     // became a member after the first generation
+    kOperation,  // an operation with its peers failed
+    kDevice,     // its GPU reports a fault
   };
   struct Mark {
     double at = 0;

@@ -18,10 +18,10 @@ Result<RecordedRun> LoadRun(const std::string& folder) {
     return Error{Code::kNotFound,
                  folder + ": has no metrics.jsonl; expected the output folder of `ringmaster run`"};
   if (!steps.ok()) return steps.error();
-  run.steps = *std::move(steps);
+  run.steps = std::move(*steps);
   auto events = ReadEvents(folder + "/events.jsonl");
   if (!events.ok() && events.error().code != Code::kNotFound) return events.error();
-  if (events.ok()) run.events = *std::move(events);
+  if (events.ok()) run.events = std::move(*events);
   run.timeline = TimelineOf(run.events);
   return run;
 }

@@ -72,7 +72,7 @@ Result<std::vector<RunEvent>> ReadEvents(const std::string& path) {
   std::vector<RunEvent> events;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     auto event = ParseEventLine(std::string_view(text).substr(begin, end - begin));
-    if (event.ok()) events.push_back(*std::move(event));
+    if (event.ok()) events.push_back(std::move(*event));
   }
   return events;
 }

@@ -90,7 +90,8 @@ OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_pat
           folder + "/logs",
           folder + "/metrics.jsonl",
           folder + "/events.jsonl",
-          folder + "/summary.json"};
+          folder + "/summary.json",
+          folder + "/tensorboard"};
 }
 
 OutputFolder::OutputFolder(OutputPaths paths, Fd lock, std::string created)
@@ -130,6 +131,8 @@ Status OutputFolder::Clean() const {
     if (entry.path().filename().string().rfind("step-", 0) == 0) fs::remove_all(entry.path(), error);
   for (const auto& entry : fs::directory_iterator(paths_.logs, error))
     if (entry.path().extension() == ".log") fs::remove(entry.path(), error);
+  for (const auto& entry : fs::directory_iterator(paths_.tensorboard, error))
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path(), error);
   for (const std::string& file : {paths_.metrics, paths_.events, paths_.summary}) fs::remove(file, error);
   if (error) return Unusable(paths_.folder, "cannot be cleaned: " + error.message(), kRemedy);
   return Ok();

@@ -21,6 +21,7 @@ struct OutputPaths {
   std::string metrics;
   std::string events;
   std::string summary;
+  std::string tensorboard;
 };
 
 OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_path);
@@ -39,7 +40,7 @@ class OutputFolder {
 
   const OutputPaths& paths() const { return paths_; }
 
-  // Removes checkpoints (folders named step-*), metrics, events, logs and summary, for --fresh.
+  // Removes checkpoints (folders named step-*), metrics, events, logs, event files and summary, for --fresh.
   Status Clean() const;
 
   // Keeps the folder: the run has started.

@@ -3,27 +3,18 @@
 #include "cli/run/progress_display.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 #include "cli/history/step_history.h"
 
 namespace ringmaster::cli {
 namespace {
 
-constexpr auto kBarInterval = milliseconds(100);
+constexpr auto kScreenInterval = milliseconds(100);
 constexpr auto kPlainInterval = seconds(1);
-
-int TerminalWidth() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
 
 double Eta(const ProgressState& s) {
   return static_cast<double>(std::max<int64_t>(0, s.total_steps - s.step)) * s.seconds_per_step;
@@ -54,32 +45,27 @@ std::string FormatEta(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-std::string FormatBar(const ProgressState& s, int width, bool colour) {
-  std::string numbers = Numbers(s);
-  if (!s.note.empty()) numbers += "  " + s.note;
-  const auto columns =
-      static_cast<size_t>(std::max(20, width - 1));  // the last column would wrap on some terminals
-  if (numbers.size() > columns) numbers.resize(columns);
-  const size_t room = columns - numbers.size();
-  if (room < 12) return numbers;
-  const size_t cells = std::min<size_t>(room - 3, 40);
-  const double share =
-      s.total_steps > 0
-          ? std::clamp(static_cast<double>(s.step) / static_cast<double>(s.total_steps), 0.0, 1.0)
-          : 0;
-  const auto full = static_cast<size_t>(share * static_cast<double>(cells));
-  const std::string done(full, '=');
-  const std::string rest(cells - full, ' ');
-  const char* on = colour ? (s.workers_alive < s.workers_wanted ? "\x1b[33m" : "\x1b[32m") : "";
-  return fmt::format("[{}{}{}{}] {}", on, done, colour ? "\x1b[0m" : "", rest, numbers);
+LiveScreen ScreenOf(const ProgressState& s, const LossHistory& losses) {
+  LiveScreen screen;
+  screen.title = s.title;
+  screen.step = s.step;
+  screen.total_steps = s.total_steps;
+  if (s.step > 0) screen.loss = fmt::format("{:.4f}", s.loss);
+  screen.losses = losses.values();
+  if (s.samples_per_second > 0) screen.numbers = fmt::format("{:.0f} samples/s", s.samples_per_second);
+  if (s.seconds_per_step > 0)
+    screen.numbers += (screen.numbers.empty() ? "ETA " : "  ETA ") + FormatEta(Eta(s));
+  screen.workers_alive = s.workers_alive;
+  screen.workers_wanted = s.workers_wanted;
+  screen.note = s.note;
+  screen.workers = s.workers;
+  return screen;
 }
 
 std::string FormatPlain(const ProgressState& s) { return Numbers(s) + (s.note.empty() ? "" : "  " + s.note); }
 
-ProgressDisplay::ProgressDisplay(ProgressStyle style)
-    : style_(style), colour_(::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr) {}
-
 void ProgressDisplay::Step(const rendezvous::StepRecord& record, double monotonic_seconds) {
+  losses_.Add(record.loss);
   if (style_ != ProgressStyle::kJson) return;
   std::string line = FullStepLine(record);
   line.pop_back();
@@ -88,18 +74,22 @@ void ProgressDisplay::Step(const rendezvous::StepRecord& record, double monotoni
 }
 
 void ProgressDisplay::Update(const ProgressState& state, Time now) {
-  if (FormatPlain(state) != FormatPlain(state_)) dirty_ = true;
+  if (style_ == ProgressStyle::kBar || FormatPlain(state) != FormatPlain(state_)) dirty_ = true;
   state_ = state;
   if (!dirty_ || now < next_draw_) return;
-  next_draw_ = now + (style_ == ProgressStyle::kBar ? Duration(kBarInterval) : Duration(kPlainInterval));
+  next_draw_ = now + (style_ == ProgressStyle::kBar ? Duration(kScreenInterval) : Duration(kPlainInterval));
   Draw();
 }
 
 void ProgressDisplay::Draw() {
   dirty_ = false;
   if (style_ == ProgressStyle::kBar) {
-    std::printf("\r%s\x1b[K", FormatBar(state_, TerminalWidth(), colour_).c_str());
-    bar_shown_ = true;
+    const TerminalTraits traits = StdoutTraits();
+    std::vector<std::string> lines =
+        DrawScreen(ScreenOf(state_, losses_), traits, std::max(3, traits.height - 2));
+    if (painter_.shown() && lines == painted_) return;
+    painter_.Paint(lines);
+    painted_ = std::move(lines);
   } else if (style_ == ProgressStyle::kPlain) {
     std::printf("%s\n", FormatPlain(state_).c_str());
   }
@@ -108,17 +98,13 @@ void ProgressDisplay::Draw() {
 
 void ProgressDisplay::Say(std::string_view line) {
   if (style_ == ProgressStyle::kJson) return;
-  std::printf("%s%.*s%s\n", bar_shown_ ? "\r" : "", static_cast<int>(line.size()), line.data(),
-              bar_shown_ ? "\x1b[K" : "");
-  if (bar_shown_) dirty_ = true;
-  std::fflush(stdout);
+  dirty_ = dirty_ || painter_.shown();
+  painter_.Say(line);
 }
 
 void ProgressDisplay::Finish() {
   if (dirty_) Draw();
-  if (bar_shown_) std::printf("\n");
-  bar_shown_ = false;
-  std::fflush(stdout);
+  painter_.Finish();
 }
 
 }  // namespace ringmaster::cli

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The progress output of a run: a bar that is redrawn in place on a terminal, at most one line per second in
-// a pipe, or the metrics lines for scripts. Not thread-safe.
+// The progress output of a run: a small screen that is redrawn in place on a terminal
+// (cli/plot/live_screen.h), at most one line per second in a pipe, or the metrics lines for scripts. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "cli/plot/live_screen.h"
 #include "rendezvous/messages.h"
 
 namespace ringmaster::cli {
@@ -28,29 +31,30 @@ struct ProgressState {
   double seconds_per_step = 0;
   int workers_alive = 0;
   int workers_wanted = 0;
-  std::string note;  // "waiting for workers", "writing checkpoint 300"
+  std::string note;   // "waiting for workers", "writing checkpoint 300"
+  std::string title;  // name of the job
+  std::vector<LiveScreen::Worker> workers;
 };
 
 // "1:02:03", "2:05", "0:09".
 std::string FormatEta(double seconds);
 
-// Returns one line of at most `width` columns, without a newline.
-std::string FormatBar(const ProgressState& state, int width, bool colour);
+LiveScreen ScreenOf(const ProgressState& state, const LossHistory& losses);
 std::string FormatPlain(const ProgressState& state);
 
 class ProgressDisplay {
  public:
-  // Writes to stdout. Uses colours only on a terminal, and not if NO_COLOR is set.
-  explicit ProgressDisplay(ProgressStyle style);
+  // Writes to stdout.
+  explicit ProgressDisplay(ProgressStyle style) : style_(style) {}
 
   // Reports a committed step. REQUIRES: steps increase. `monotonic_seconds` is the time of receipt; the json
   // style adds it to the line.
   void Step(const rendezvous::StepRecord& record, double monotonic_seconds);
 
-  // Sets the current state. Draws it at most 10 times per second (bar) or once per second (plain).
+  // Sets the current state. Draws it at most 10 times per second (screen) or once per second (plain).
   void Update(const ProgressState& state, Time now);
 
-  // Prints a line above the bar ("worker gpt-1-2 was killed by --chaos"). Does nothing in the json style.
+  // Prints a line above the screen ("worker gpt-1-2 was killed by --chaos"). Does nothing in the json style.
   void Say(std::string_view line);
 
   // Draws the last state and ends the line.
@@ -60,11 +64,12 @@ class ProgressDisplay {
   void Draw();
 
   const ProgressStyle style_;
-  const bool colour_;
+  LossHistory losses_;
+  ScreenPainter painter_;
+  std::vector<std::string> painted_;  // the newest screen
   ProgressState state_;
   Time next_draw_{};
   bool dirty_ = false;
-  bool bar_shown_ = false;
 };
 
 }  // namespace ringmaster::cli

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/run/metrics_server.h"
 #include "cli/run/output_folder.h"
 #include "cli/run/preflight.h"
 #include "cli/run/run_options.h"
@@ -29,6 +30,8 @@ struct Flags {
   std::string chaos = "none";
   uint64_t chaos_seed = 1;
   std::string progress = "auto";
+  bool tensorboard = false;
+  std::string metrics_address;
 };
 
 Result<RunOptions> Parse(const Flags& flags) {
@@ -43,6 +46,9 @@ Result<RunOptions> Parse(const Flags& flags) {
   }
   RM_ASSIGN(options.chaos, ParseChaos(flags.chaos, flags.chaos_seed));
   RM_ASSIGN(options.progress, ParseProgressStyle(flags.progress, ::isatty(STDOUT_FILENO) == 1));
+  options.tensorboard = flags.tensorboard;
+  options.metrics_address = flags.metrics_address;
+  if (!flags.metrics_address.empty()) RM_TRY(CheckMetricsAddress(flags.metrics_address));
   return options;
 }
 
@@ -98,6 +104,10 @@ void AddRun(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--chaos-seed", flags->chaos_seed, "Seed of --chaos")->capture_default_str();
   command->add_option("--progress", flags->progress, "auto, bar, plain or json")->capture_default_str();
+  command->add_flag("--tensorboard", flags->tensorboard,
+                    "Write event files for TensorBoard to DIR/tensorboard");
+  command->add_option("--metrics-address", flags->metrics_address,
+                      "HOST:PORT on which to serve Prometheus metrics; a loopback address");
   command->footer(
       "Without --fresh a run continues from the newest valid checkpoint in the output folder. Ctrl-C writes\n"
       "a checkpoint and stops; a second Ctrl-C stops immediately. SIGHUP rereads FILE and applies\n"

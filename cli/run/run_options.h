@@ -19,6 +19,8 @@ struct RunOptions {
   bool fresh = false;
   ChaosOptions chaos;
   ProgressStyle progress = ProgressStyle::kPlain;
+  bool tensorboard = false;
+  std::string metrics_address;  // HOST:PORT; empty: no metrics are served
 };
 
 }  // namespace ringmaster::cli

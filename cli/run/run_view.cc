@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
+#include "cli/history/step_history.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::cli {
@@ -29,6 +31,10 @@ RunEvent PlainEvent(bool warning, const std::string& reason, const std::string& 
   return event;
 }
 
+double EpochSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 RunEvent ValidationEvent(const rendezvous::ValidationResult& result) {
   RunEvent event = PlainEvent(false, "Validated",
                               fmt::format("step {}: validation loss {:.4f}", result.step, result.loss));
@@ -48,13 +54,15 @@ RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, Pr
       display_(style) {
   state_.step = resume_step;
   state_.total_steps = plan.config.steps;
+  state_.title = plan.job.metadata.name;
 }
 
 Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const OutputPaths& paths,
-                                                 int64_t resume_step, ProgressStyle style) {
-  std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, style));
+                                                 int64_t resume_step, const RunOptions& options) {
+  std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, options.progress));
   RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step));
   RM_ASSIGN(view->events_, EventLog::Open(paths.events));
+  if (options.tensorboard) RM_TRY(view->OpenTensorboard(resume_step));
   RunEvent started = PlainEvent(false, "Started",
                                 fmt::format("{}: {} steps on {} workers", plan.job.metadata.name,
                                             plan.config.steps, plan.job.spec.workers.replicas));
@@ -65,6 +73,31 @@ Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const Outp
   if (resume_step > 0)
     view->Announce(false, "Resumed", fmt::format("continues from the checkpoint of step {}", resume_step));
   return view;
+}
+
+// The part of the history before the checkpoint is written again from the other files.
+Status RunView::OpenTensorboard(int64_t resume_step) {
+  std::vector<rendezvous::StepRecord> steps;
+  std::vector<RunEvent> events;
+  if (resume_step > 0) {
+    RM_ASSIGN(steps, ReadSteps(paths_.metrics));
+    RM_ASSIGN(events, ReadEvents(paths_.events));
+  }
+  RM_ASSIGN(tensorboard_,
+            TensorboardLog::Open(paths_.tensorboard, steps, events, resume_step, EpochSeconds()));
+  return Ok();
+}
+
+void RunView::CheckTensorboard(const Status& written) {
+  if (written.ok()) return;
+  tensorboard_.reset();
+  Announce(true, "TensorboardFailed",
+           written.error().message + "; training continues without its event file for TensorBoard");
+}
+
+void RunView::TakeValidation(const rendezvous::ValidationResult& result) {
+  Announce(ValidationEvent(result));
+  if (tensorboard_) CheckTensorboard(tensorboard_->AddValidation(result, EpochSeconds()));
 }
 
 void RunView::Announce(RunEvent event) {
@@ -85,7 +118,7 @@ Status RunView::Take(const Inbox::Content& content) {
       for (const rendezvous::StepRecord& step : *written) TakeRecord(step, received);
     }
     if (!progress.note.empty()) note_ = progress.note;
-    if (progress.validation) Announce(ValidationEvent(*progress.validation));
+    if (progress.validation) TakeValidation(*progress.validation);
     if (progress.checkpoint_failure) TakeCheckpointFailure(*progress.checkpoint_failure);
     if (progress.total_steps > 0) state_.total_steps = progress.total_steps;
     if (progress.checkpoint_step.value_or(-1) > checkpoint_step_) {
@@ -102,6 +135,7 @@ Status RunView::Take(const Inbox::Content& content) {
 
 void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) {
   last_received_ = std::max(last_received_, received);
+  if (tensorboard_) CheckTensorboard(tensorboard_->Add(record, EpochSeconds()));
   if (record.step <= state_.step) return;  // a step of an earlier run, repeated to fill a gap in the file
   goodput_.Add(record, received);
   note_.clear();
@@ -126,6 +160,7 @@ void RunView::TakeCheckpointFailure(const std::string& why) {
 }
 
 void RunView::TakeLine(const rendezvous::EventLine& line) {
+  NoteWorkers(line);
   RunEvent event = EventOf(line);
   if (event.warning)
     Announce(std::move(event));
@@ -133,8 +168,42 @@ void RunView::TakeLine(const rendezvous::EventLine& line) {
     events_->Write(std::move(event));
 }
 
+void RunView::NoteWorkers(const rendezvous::EventLine& line) {
+  if (line.kind == rendezvous::EventKind::kWorkerFailed && !line.pod.empty()) {
+    WorkerNote& worker = workers_[line.pod];
+    ++worker.failures;
+    worker.failed = true;
+    worker.rank = -1;
+  }
+  if (line.kind != rendezvous::EventKind::kGenerationFormed) return;
+  for (auto& [pod, worker] : workers_) worker.rank = -1;
+  for (size_t rank = line.workers.size(); rank-- > 0;) {
+    WorkerNote& worker = workers_[line.workers[rank]];
+    worker.rank = static_cast<int>(rank);
+    worker.failed = false;
+  }
+}
+
+std::vector<LiveScreen::Worker> RunView::WorkersOnScreen() const {
+  using State = LiveScreen::Worker::State;
+  std::vector<LiveScreen::Worker> workers;
+  for (const auto& [pod, note] : workers_) {
+    LiveScreen::Worker worker;
+    worker.name = pod;
+    worker.state = note.rank >= 0 ? State::kMember : note.failed ? State::kFailed : State::kStarting;
+    worker.text = note.rank >= 0 ? fmt::format("rank {}", note.rank)
+                  : note.failed  ? "restarts"
+                                 : "not a member";
+    if (note.failures > 0)
+      worker.text += fmt::format(", {} failure{}", note.failures, note.failures == 1 ? "" : "s");
+    workers.push_back(std::move(worker));
+  }
+  return workers;
+}
+
 void RunView::Show(int workers_wanted, bool stopping, Time now) {
   state_.workers_wanted = workers_wanted;
+  state_.workers = WorkersOnScreen();
   state_.note = NoteOf(report_, stopping);
   if (state_.note.empty()) state_.note = note_;
   display_.Update(state_, now);
@@ -175,9 +244,10 @@ Status RunView::Finish(const std::string& phase, const std::string& message) {
   display_.Finish();
   const Summary summary = MakeSummary(phase, message);
   if (summary.validation_loss) {
-    RunEvent validated =
-        ValidationEvent({summary.step, *summary.validation_loss, summary.validation_accuracy});
-    events_->Write(std::move(validated));
+    const rendezvous::ValidationResult last{summary.step, *summary.validation_loss,
+                                            summary.validation_accuracy};
+    events_->Write(ValidationEvent(last));
+    if (tensorboard_) CheckTensorboard(tensorboard_->AddValidation(last, EpochSeconds()));
   }
   events_->Write(PlainEvent(phase == "Failed", phase, message));
   const Status written = WriteSummary(paths_.summary, summary);

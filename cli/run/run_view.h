@@ -4,8 +4,10 @@
 // is the inbox with the messages of the coordinator and the controller. Main thread only.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -16,14 +18,16 @@
 #include "cli/run/output_folder.h"
 #include "cli/run/preflight.h"
 #include "cli/run/progress_display.h"
+#include "cli/run/run_options.h"
 #include "cli/run/summary.h"
+#include "cli/track/tensorboard_log.h"
 
 namespace ringmaster::cli {
 
 class RunView {
  public:
   static Result<std::unique_ptr<RunView>> Create(const RunPlan& plan, const OutputPaths& paths,
-                                                 int64_t resume_step, ProgressStyle style);
+                                                 int64_t resume_step, const RunOptions& options);
 
   // Processes the messages. Fails when the metrics file cannot be written; the run must end then.
   Status Take(const Inbox::Content& content);
@@ -44,10 +48,16 @@ class RunView {
   RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style);
 
   bool Complete() const { return state_.total_steps > 0 && state_.step >= state_.total_steps; }
+  Status OpenTensorboard(int64_t resume_step);
+  // Ends the event file after a failed write: training continues, and the next run writes the file again.
+  void CheckTensorboard(const Status& written);
+  void TakeValidation(const rendezvous::ValidationResult& result);
   void TakeRecord(const rendezvous::StepRecord& record, double received);
   void TakeReport(const rendezvous::Report& report);
   void TakeLine(const rendezvous::EventLine& line);
   void TakeCheckpointFailure(const std::string& why);
+  void NoteWorkers(const rendezvous::EventLine& line);
+  std::vector<LiveScreen::Worker> WorkersOnScreen() const;
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
 
   const OutputPaths paths_;
@@ -57,10 +67,17 @@ class RunView {
   const double started_ = MonotonicSeconds();
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<EventLog> events_;
+  std::unique_ptr<TensorboardLog> tensorboard_;  // null: not requested, or it could not be written
   ProgressDisplay display_;
   Goodput goodput_;
   ProgressState state_;
   rendezvous::Report report_;
+  struct WorkerNote {
+    int rank = -1;  // of its first slot in the newest generation; -1: it is no member
+    int failures = 0;
+    bool failed = false;  // since it was a member
+  };
+  std::map<std::string, WorkerNote> workers_;  // by pod; all that were members or failed
   int64_t checkpoint_step_ = -1;
   std::string note_;  // activity that the trainers report, until the next step
   bool checkpoint_failed_ = false;

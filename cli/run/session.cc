@@ -18,6 +18,7 @@
 #include "cli/manifest.h"
 #include "cli/run/gang_coordinator.h"
 #include "cli/run/inbox.h"
+#include "cli/run/metrics_server.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/run_view.h"
 #include "cli/run/signals.h"
@@ -70,7 +71,11 @@ class Session::Impl {
     }
     RM_ASSIGN(RunFolder run_folder, RunFolder::Create(folder_.paths().folder, OnOneMachine(plan_.job)));
     run_folder_.emplace(std::move(run_folder));
-    RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_.progress));
+    if (!options_.metrics_address.empty()) {
+      RM_ASSIGN(metrics_, MetricsServer::Start(options_.metrics_address));
+    }
+    RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_));
+    if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());
     RM_TRY(StartServer());
     RM_TRY(StartBackend());
     folder_.Keep();
@@ -85,6 +90,7 @@ class Session::Impl {
       Drain();
       Chaos(Now());
       view_->Show(plan_.job.spec.workers.replicas, interrupts_ > 0, Now());
+      UpdateMetrics();
     }
     return Finish();
   }
@@ -98,9 +104,11 @@ class Session::Impl {
       inbox_.PutReport(report);
     };
     callbacks.on_progress = [this](const std::string&, const rendezvous::Progress& progress) {
+      if (metrics_) metrics_->OnProgress(progress);
       inbox_.PutProgress(progress);
     };
     callbacks.on_event = [this](const std::string&, const rendezvous::EventLine& line) {
+      if (metrics_) metrics_->OnEvent(line);
       inbox_.PutLine(line);
     };
     rendezvous::ServerOptions server;
@@ -214,6 +222,12 @@ class Session::Impl {
     view_->Announce(std::move(event));
   }
 
+  void UpdateMetrics() {
+    if (!metrics_) return;
+    if (const auto snapshot = backend_->Observe(key_))
+      metrics_->Update(snapshot->observed, server_->connected());
+  }
+
   bool Stopped() const { return interrupts_ > 0 || !fatal_error_.empty(); }
 
   core::Status JobStatus() const {
@@ -274,6 +288,7 @@ class Session::Impl {
   control::Key key_;
   Inbox inbox_;
   std::optional<RunFolder> run_folder_;
+  std::unique_ptr<MetricsServer> metrics_;  // null: not requested
   std::unique_ptr<RunView> view_;
   std::unique_ptr<local::LocalBackend> backend_;
   std::unique_ptr<rendezvous::Server> server_;

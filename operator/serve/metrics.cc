@@ -42,6 +42,8 @@ const Histogram::BucketBoundaries kReconcileBuckets = {
     6,     7,    8,     9,    10,   15,   20,   25,   30,  40,   50,  60};
 const Histogram::BucketBoundaries kQueueBuckets = {1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 10};
 const Histogram::BucketBoundaries kRequestBuckets = {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60};
+const Histogram::BucketBoundaries kRecoveryBuckets = {0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+                                                      1,     2,     5,    10,   30,   60,  300, 1800};
 const Histogram::BucketBoundaries kStartBuckets = {1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600};
 
 template <class Builder>
@@ -142,6 +144,17 @@ class Metrics::Impl {
       MakeCounter("ringmaster_jobs_ended_total", "Finished jobs, by outcome and reason.");
   Family<Histogram>& first_step = MakeHistogram(
       "ringmaster_first_step_seconds", "Time from the creation of a job to its first committed step.");
+  Family<Counter>& steps = MakeCounter("ringmaster_steps_total", "Committed steps of all jobs.");
+  Family<Counter>& samples = MakeCounter("ringmaster_samples_total", "Samples of the committed steps.");
+  Family<Counter>& generations =
+      MakeCounter("ringmaster_generations_total",
+                  "Memberships formed; recovery: whether it followed the loss of a member.");
+  Family<Counter>& worker_failures =
+      MakeCounter("ringmaster_worker_failures_total", "Lost members, planned leaves excepted.");
+  Family<Histogram>& recoveries = MakeHistogram(
+      "ringmaster_recovery_seconds", "Time from the noticed loss of a member to the membership without it.");
+  Family<Gauge>& loss = MakeGauge(
+      "ringmaster_loss", "Training loss of the newest step; `ringmaster run` only, which has one job.");
   Family<Counter>& events_dropped =
       MakeCounter("ringmaster_events_dropped_total", "Events dropped because one job caused too many.");
   Family<Gauge>& cpu = MakeGauge("process_cpu_seconds_total", "User and system CPU time.");
@@ -212,6 +225,11 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
   for (const char* result : {"success", "error", "requeue_after"})
     impl_->reconciles.Add({{"controller", "trainingjob"}, {"result", result}});
   impl_->reconcile_errors.Add(kController);
+  for (const char* recovery : {"true", "false"}) impl_->generations.Add({{"recovery", recovery}});
+  impl_->recoveries.Add({}, kRecoveryBuckets);
+  impl_->worker_failures.Add({});
+  impl_->steps.Add({});
+  impl_->samples.Add({});
   for (const char* charged : {"true", "false"}) impl_->restarts.Add({{"charged", charged}});
 }
 Metrics::~Metrics() = default;
@@ -248,6 +266,17 @@ void Metrics::JobEnded(bool succeeded, const std::string& reason) {
 void Metrics::FirstStep(Duration after_creation) {
   impl_->first_step.Add({}, kStartBuckets).Observe(ToSeconds(after_creation));
 }
+
+void Metrics::Stepped(int64_t steps, int64_t samples) {
+  impl_->steps.Add({}).Increment(static_cast<double>(steps));
+  impl_->samples.Add({}).Increment(static_cast<double>(samples));
+}
+void Metrics::GenerationFormed(std::optional<Duration> recovery) {
+  impl_->generations.Add({{"recovery", recovery ? "true" : "false"}}).Increment();
+  if (recovery) impl_->recoveries.Add({}, kRecoveryBuckets).Observe(ToSeconds(*recovery));
+}
+void Metrics::WorkerFailed() { impl_->worker_failures.Add({}).Increment(); }
+void Metrics::Loss(double loss) { impl_->loss.Add({}).Set(loss); }
 
 void Metrics::SetGauges(std::function<Gauges()> read) {
   MutexLock lock(impl_->mutex);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,14 @@ class Metrics {
   void JobEnded(bool succeeded, const std::string& reason);
   // From the creation of the job to the first committed step.
   void FirstStep(Duration after_creation);
+  // Steps that a job has committed, and their samples.
+  void Stepped(int64_t steps, int64_t samples);
+  // A gang has a new membership. `recovery`: since the loss of a member was noticed; nullopt: none was lost.
+  void GenerationFormed(std::optional<Duration> recovery);
+  // A member was lost without a plan.
+  void WorkerFailed();
+  // The training loss of the newest step. REQUIRES: this process runs one job.
+  void Loss(double loss);
 
   // Values that are read for each scrape rather than counted.
   struct Gauges {

@@ -113,9 +113,11 @@ const IncludeRules& AllowedIncludes() {
 
       {"cli/history", {"base", "rendezvous"}},
       {"cli/plot", {"base", "rendezvous", "cli", "cli/history"}},
+      {"cli/track", {"base", "rendezvous", "cli/history"}},
       {"cli/run",
-       {"base", "api", "cli/history", "cli/plot", "rendezvous", "operator/control", "operator/core",
-        "operator/local", "worker/checkpoint", "worker/compute/engine", "worker/trainer", "cli"}},
+       {"base", "base/http", "api", "cli/history", "cli/plot", "cli/track", "operator/serve", "rendezvous",
+        "operator/control", "operator/core", "operator/local", "worker/checkpoint", "worker/compute/engine",
+        "worker/trainer", "cli"}},
       {"cli/cluster",
        {"base", "api", "operator/core", "operator/kube", "operator/kube/backend", "operator/wiring", "cli"}},
       {"cli/convert", {"base", "api", "operator/wiring"}},

@@ -39,19 +39,15 @@ TEST(FormatPlain, BeforeTheFirstStepThereIsNoLoss) {
   EXPECT_EQ(FormatPlain(state), "step 0/10  workers 0/2  starting workers");
 }
 
-TEST(FormatBar, FillsAQuarterAtAQuarter) {
-  const std::string bar = FormatBar(State(), 200, false);
-  EXPECT_EQ(bar.substr(0, 42), "[==========                              ]");
-}
-
-TEST(FormatBar, NeverExceedsTheTerminal) {
-  for (int width = 1; width < 200; ++width)
-    EXPECT_LE(FormatBar(State(), width, false).size(), static_cast<size_t>(std::max(20, width - 1))) << width;
-}
-
-TEST(FormatBar, HasColoursOnlyOnRequest) {
-  EXPECT_EQ(FormatBar(State(), 120, false).find('\x1b'), std::string::npos);
-  EXPECT_NE(FormatBar(State(), 120, true).find("\x1b[33m"), std::string::npos);  // a worker is missing
+TEST(ScreenOf, HasEveryNumber) {
+  LossHistory losses;
+  losses.Add(2.5);
+  const LiveScreen screen = ScreenOf(State(), losses);
+  EXPECT_EQ(screen.loss, "1.2346");
+  EXPECT_EQ(screen.numbers, "640 samples/s  ETA 0:15");
+  EXPECT_EQ(screen.losses.size(), 1U);
+  EXPECT_EQ(screen.workers_alive, 3);
+  EXPECT_EQ(ScreenOf({}, {}).loss, "") << "before the first step";
 }
 
 TEST(ParseProgressStyle, AutoDependsOnTheTerminal) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/cli.md and cli-cluster.md contain the help of every command; RINGMASTER_UPDATE=1 writes it."""
+"""docs/reference/cli.md, cli-run.md and cli-cluster.md contain the help of every command; RINGMASTER_UPDATE=1 writes it."""
 
 import os
 import pathlib
@@ -22,6 +22,7 @@ def printed(*command):
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines()) + "\n"
 
 
+RUN = ["run", "plot"]
 CLUSTER = ["status", "diagnose", "logs", "scale", "suspend", "resume"]
 
 
@@ -33,11 +34,12 @@ def generated():
     """The generated part of each page."""
     overview = printed("ringmaster")
     commands = re.findall(r"(?m)^  ([a-z]+) {2,}\S", overview.split("Subcommands:")[1].split("\n\n")[0])
-    assert set(CLUSTER) < set(commands), commands
-    local = [command for command in commands if command not in CLUSTER]
+    assert set(RUN + CLUSTER) < set(commands), commands
+    local = [command for command in commands if command not in RUN + CLUSTER]
     return {
         "cli.md": f"\n```\n{overview}```\n" + chapters("ringmaster", local) +
                   f"\n## ringmaster-worker\n\n```\n{printed('ringmaster-worker')}```\n\n",
+        "cli-run.md": chapters("ringmaster", RUN) + "\n",
         "cli-cluster.md": chapters("kubectl ringmaster", CLUSTER) + "\n",
     }
 
