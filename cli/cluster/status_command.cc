@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // `ringmaster status`: shows the state of a job on a cluster; with --wait, waits for the job to end first.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "api/load.h"
 #include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/export_pod.h"
 #include "cli/cluster/logged_membership.h"
 #include "cli/cluster/status_screen.h"
 #include "cli/command.h"
+#include "cli/plot/live_screen.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -26,6 +32,7 @@ struct StatusFlags {
   ClusterFlags cluster;
   std::string job;
   int wait_seconds = 0;
+  bool watch = false;
 };
 
 // Returns the memberships of the pods whose logs can be read; none for a large gang.
@@ -53,6 +60,45 @@ bool IsTrue(const Json& job, const char* type) {
   return json::Text(ConditionOf(job, type), "status") == "True";
 }
 
+bool HasEnded(const Json& job) { return IsTrue(job, "Succeeded") || IsTrue(job, "Failed"); }
+
+// Draws the job until it has ended. Without a terminal, prints a line when its progress or its phase changes.
+Result<int> WatchStatus(const StatusFlags& flags) {
+  RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
+  const std::string name = JobName(flags.job);
+  ScreenPainter painter;
+  LossHistory losses;
+  int64_t newest_step = 0;
+  std::string printed;
+  bool seen = false;
+  for (;; std::this_thread::sleep_for(kPollPeriod)) {
+    const Result<Json> job = cluster->Job(name);
+    // Keep watching while the API server is unavailable, once it has shown the job.
+    if (!job.ok() && (!seen || job.error().code != Code::kUnavailable)) return job.error();
+    if (!job.ok()) continue;
+    seen = true;
+    RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
+    const Json& progress = json::Child(json::Child(*job, "status"), "progress");
+    if (const int64_t step = json::Integer(progress, "step"); step > newest_step) {
+      newest_step = step;
+      if (const auto loss = api::ParseDecimal(json::Text(progress, "loss")); loss.ok()) losses.Add(*loss);
+    }
+    const TerminalTraits traits = StdoutTraits();
+    const LiveScreen screen = WatchScreen(*job, pods, losses);
+    if (::isatty(STDOUT_FILENO) == 1) {
+      painter.Paint(DrawScreen(screen, traits, std::max(3, traits.height - 1)));
+    } else {
+      std::string line = fmt::format("{}  step {} of {}  {} of {} workers{}", screen.title, screen.step,
+                                     screen.total_steps, screen.workers_alive, screen.workers_wanted,
+                                     screen.loss.empty() ? "" : "  loss " + screen.loss);
+      if (line != printed) std::printf("%s\n", line.c_str());
+      std::fflush(stdout);
+      printed = std::move(line);
+    }
+    if (HasEnded(*job)) return static_cast<int>(IsTrue(*job, "Succeeded") ? kSucceeded : kFailed);
+  }
+}
+
 // Prints the screen and returns the exit code.
 Result<int> ShowStatus(const StatusFlags& flags) {
   RM_ASSIGN(const auto cluster, Cluster::Connect(flags.cluster));
@@ -61,9 +107,7 @@ Result<int> ShowStatus(const StatusFlags& flags) {
   Result<Json> job = cluster->Job(name);
   while (flags.wait_seconds > 0 && Now() < deadline) {
     // Keep waiting while the API server is unavailable.
-    if (job.ok() ? IsTrue(*job, "Succeeded") || IsTrue(*job, "Failed")
-                 : job.error().code != Code::kUnavailable)
-      break;
+    if (job.ok() ? HasEnded(*job) : job.error().code != Code::kUnavailable) break;
     std::this_thread::sleep_for(kPollPeriod);
     job = cluster->Job(name);
   }
@@ -82,14 +126,18 @@ void AddStatus(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("status", "Show the state of a job on a cluster, its reason, and each rank");
   command->add_option("JOB", flags->job, "Name of the job")->required();
+  auto* const watch = command->add_flag(
+      "-w,--watch", flags->watch,
+      "Draw progress, loss and workers until the job ends; exit code 0: succeeded, 1: failed");
   command
       ->add_option("--wait", flags->wait_seconds,
                    "Wait up to N seconds for completion; exit code 0: succeeded, 1: failed, 3: not ended")
-      ->check(CLI::Range(1, 31'536'000));
+      ->check(CLI::Range(1, 31'536'000))
+      ->excludes(watch);
   AddClusterFlags(*command, flags->cluster);
   command->footer("Example:\n  kubectl ringmaster status gpt-text -n team-a");
   command->callback([flags, &exit_code] {
-    const Result<int> shown = ShowStatus(*flags);
+    const Result<int> shown = flags->watch ? WatchStatus(*flags) : ShowStatus(*flags);
     exit_code = shown.ok() ? *shown : Refuse(shown.error());
   });
 }

@@ -229,6 +229,41 @@ std::string Columns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, const LossHistory& losses) {
+  using State = LiveScreen::Worker::State;
+  const Json& status = Child(job, "status");
+  const Json& progress = Child(status, "progress");
+  const std::string_view phase = Text(status, "phase");
+  LiveScreen screen;
+  screen.title = fmt::format("{}/{}  {}", Text(Child(job, "metadata"), "namespace"),
+                             Text(Child(job, "metadata"), "name"), phase.empty() ? "New" : phase);
+  screen.step = Integer(progress, "step");
+  screen.total_steps = Integer(progress, "totalSteps");
+  if (const auto speed = Text(progress, "samplesPerSecond"); !speed.empty())
+    screen.numbers = Short(speed) + " samples/s";
+  if (const auto eta = Text(progress, "eta"); !eta.empty())
+    screen.numbers += fmt::format("{}{} left", screen.numbers.empty() ? "" : "  ", eta);
+  screen.loss = Short(Text(progress, "loss"));
+  screen.losses = losses.values();
+  screen.workers_wanted = static_cast<int>(Integer(Child(Child(job, "spec"), "workers"), "replicas"));
+  if (phase != "Running") screen.note = ExplainPhase(job);
+  const std::string attempt = std::to_string(Integer(status, "attempt"));
+  for (const Json& pod : pods) {
+    if (Label(pod, wiring::kAttemptLabel) != attempt) continue;
+    LiveScreen::Worker worker;
+    worker.name = Text(Child(pod, "metadata"), "name");
+    worker.text = PodState(pod);
+    if (const auto node = Text(Child(pod, "spec"), "nodeName"); !node.empty())
+      worker.text += fmt::format(" on {}", node);
+    const bool good = worker.text.starts_with("Running") || worker.text.starts_with("Succeeded");
+    const bool failed = worker.text.starts_with("ended") || worker.text.starts_with("Failed");
+    worker.state = good ? State::kMember : failed ? State::kFailed : State::kStarting;
+    screen.workers_alive += good;
+    screen.workers.push_back(std::move(worker));
+  }
+  return screen;
+}
+
 std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& memberships,
                          kube::WallTime now) {
   const Json& metadata = Child(job, "metadata");

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "cli/cluster/logged_membership.h"
+#include "cli/plot/live_screen.h"
 #include "operator/kube/wall_time.h"
 
 namespace ringmaster::cli {
@@ -19,6 +20,9 @@ namespace ringmaster::cli {
 // `pods` is sorted as by Cluster::PodsOf.
 std::string StatusScreen(const Json& job, const std::vector<Json>& pods, const LoggedMemberships& memberships,
                          kube::WallTime now);
+
+// Returns the small screen of `status --watch`, which `ringmaster run` draws, too.
+LiveScreen WatchScreen(const Json& job, const std::vector<Json>& pods, const LossHistory& losses);
 
 // Returns "Reason: message" of the condition that explains the phase.
 std::string ExplainPhase(const Json& job);

@@ -26,6 +26,12 @@ void Inbox::PutLine(const rendezvous::EventLine& line) {
   Wake();
 }
 
+void Inbox::PutNote(Content::Note note) {
+  MutexLock lock(mutex_);
+  content_.notes.push_back(std::move(note));
+  Wake();
+}
+
 void Inbox::PutReport(const rendezvous::Report& report) {
   MutexLock lock(mutex_);
   content_.report = report;

@@ -25,6 +25,12 @@ class Inbox {
     };
     std::vector<Batch> progress;
     std::vector<rendezvous::EventLine> coordinator_lines;
+    struct Note {
+      bool warning = false;
+      std::string reason;
+      std::string text;
+    };
+    std::vector<Note> notes;                   // of other threads of this process
     std::optional<rendezvous::Report> report;  // the newest
   };
 
@@ -32,6 +38,7 @@ class Inbox {
 
   void PutProgress(const rendezvous::Progress& progress);
   void PutLine(const rendezvous::EventLine& line);
+  void PutNote(Content::Note note);
   void PutReport(const rendezvous::Report& report);
   // Wakes the main thread because of a change that is not in the inbox.
   void Wake();

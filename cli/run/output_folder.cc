@@ -133,7 +133,9 @@ Status OutputFolder::Clean() const {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), error);
   for (const auto& entry : fs::directory_iterator(paths_.tensorboard, error))
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path(), error);
-  for (const std::string& file : {paths_.metrics, paths_.events, paths_.summary}) fs::remove(file, error);
+  for (const std::string& file :
+       {paths_.metrics, paths_.events, paths_.summary, paths_.folder + "/mlflow.json"})
+    fs::remove(file, error);
   if (error) return Unusable(paths_.folder, "cannot be cleaned: " + error.message(), kRemedy);
   return Ok();
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "cli/run/preflight.h"
 #include "cli/run/run_options.h"
 #include "cli/run/session.h"
+#include "cli/track/mlflow_thread.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -31,8 +33,14 @@ struct Flags {
   uint64_t chaos_seed = 1;
   std::string progress = "auto";
   bool tensorboard = false;
+  std::string mlflow;
   std::string metrics_address;
 };
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
 
 Result<RunOptions> Parse(const Flags& flags) {
   RunOptions options;
@@ -47,6 +55,12 @@ Result<RunOptions> Parse(const Flags& flags) {
   RM_ASSIGN(options.chaos, ParseChaos(flags.chaos, flags.chaos_seed));
   RM_ASSIGN(options.progress, ParseProgressStyle(flags.progress, ::isatty(STDOUT_FILENO) == 1));
   options.tensorboard = flags.tensorboard;
+  const std::string tracking_uri = Variable("MLFLOW_TRACKING_URI");
+  options.mlflow_uri = flags.mlflow.empty() ? tracking_uri : flags.mlflow;
+  if (!options.mlflow_uri.empty())
+    RM_TRY(CheckMlflowUri(flags.mlflow.empty() ? "MLFLOW_TRACKING_URI" : "--mlflow", options.mlflow_uri));
+  options.mlflow_token = Variable("MLFLOW_TRACKING_TOKEN");
+  options.mlflow_experiment = Variable("MLFLOW_EXPERIMENT_NAME");
   options.metrics_address = flags.metrics_address;
   if (!flags.metrics_address.empty()) RM_TRY(CheckMetricsAddress(flags.metrics_address));
   return options;
@@ -106,6 +120,8 @@ void AddRun(CLI::App& app, int& exit_code) {
   command->add_option("--progress", flags->progress, "auto, bar, plain or json")->capture_default_str();
   command->add_flag("--tensorboard", flags->tensorboard,
                     "Write event files for TensorBoard to DIR/tensorboard");
+  command->add_option("--mlflow", flags->mlflow,
+                      "URI of an MLflow server to upload the run to (default: MLFLOW_TRACKING_URI)");
   command->add_option("--metrics-address", flags->metrics_address,
                       "HOST:PORT on which to serve Prometheus metrics; a loopback address");
   command->footer(

@@ -20,7 +20,10 @@ struct RunOptions {
   ChaosOptions chaos;
   ProgressStyle progress = ProgressStyle::kPlain;
   bool tensorboard = false;
-  std::string metrics_address;  // HOST:PORT; empty: no metrics are served
+  std::string mlflow_uri;         // empty: nothing is uploaded
+  std::string mlflow_token;       // must not be logged
+  std::string mlflow_experiment;  // empty: the name of the job
+  std::string metrics_address;    // HOST:PORT; empty: no metrics are served
 };
 
 }  // namespace ringmaster::cli

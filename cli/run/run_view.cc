@@ -110,6 +110,7 @@ void RunView::Announce(bool warning, const std::string& reason, const std::strin
 }
 
 Status RunView::Take(const Inbox::Content& content) {
+  for (const Inbox::Content::Note& note : content.notes) Announce(note.warning, note.reason, note.text);
   for (const rendezvous::EventLine& line : content.coordinator_lines) TakeLine(line);
   for (const auto& [progress, received] : content.progress) {
     for (const rendezvous::StepRecord& record : progress.records) {

@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
 
+#include "api/load.h"
 #include "api/slots.h"
 #include "base/log.h"
 #include "cli/command.h"
@@ -22,6 +24,7 @@
 #include "cli/run/run_folder.h"
 #include "cli/run/run_view.h"
 #include "cli/run/signals.h"
+#include "cli/track/mlflow_thread.h"
 #include "operator/control/loop.h"
 #include "operator/local/local_backend.h"
 #include "rendezvous/server.h"
@@ -30,6 +33,7 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr auto kTick = milliseconds(100);    // period of the display and of --chaos
+constexpr auto kMlflowGrace = seconds(15);   // to upload the rest at the end
 constexpr auto kShutdownGrace = seconds(3);  // time for workers to exit once the result is durable
 
 Result<std::string> WorkerProgram() {
@@ -76,6 +80,7 @@ class Session::Impl {
     }
     RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_));
     if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());
+    RM_TRY(StartMlflow(resume_step));
     RM_TRY(StartServer());
     RM_TRY(StartBackend());
     folder_.Keep();
@@ -96,6 +101,42 @@ class Session::Impl {
   }
 
  private:
+  Status StartMlflow(int64_t resume_step) {
+    if (options_.mlflow_uri.empty()) return Ok();
+    MlflowOptions options;
+    options.uri = options_.mlflow_uri;
+    options.token = options_.mlflow_token;
+    options.folder = folder_.paths().folder;
+    options.resume = resume_step > 0;
+    const std::string& name = plan_.job.metadata.name;
+    options.job.experiment = options_.mlflow_experiment.empty() ? name : options_.mlflow_experiment;
+    options.job.run_name = name;
+    options.job.parameters = FlattenParameters(api::ToJson(plan_.job).at("spec").at("training"));
+    options.job.parameters.emplace_back("workers.replicas", std::to_string(plan_.job.spec.workers.replicas));
+    options.job.tags = {{"mlflow.source.name", "ringmaster run"}, {"ringmaster.version", VersionText()}};
+    options.say = [this](bool warning, const std::string& text) {
+      inbox_.PutNote({warning, "MlflowUpload", text});
+    };
+    RM_ASSIGN(mlflow_, MlflowThread::Start(std::move(options)));
+    return Ok();
+  }
+
+  // Waits for the rest of the upload for a while. What is missing stays in the output folder.
+  void FinishMlflow(const std::string& phase) {
+    if (!mlflow_) return;
+    MlflowEnd end;
+    end.status = phase == "Succeeded" ? "FINISHED" : phase == "Failed" ? "FAILED" : "KILLED";
+    end.ended_ms =
+        std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+    if (const auto& done = view_->report().done)
+      end.tags = {{"weights_hash", done->weights_hash}, {"optimizer_hash", done->optimizer_hash}};
+    const bool complete = mlflow_->Finish(end, kMlflowGrace);
+    mlflow_.reset();
+    if (!complete)
+      std::fprintf(stderr,
+                   "ringmaster: MLflow does not have the whole run; the same command uploads the rest\n");
+  }
+
   Status StartServer() {
     rendezvous::ServerCallbacks callbacks;
     callbacks.on_report = [this](const std::string&, const rendezvous::Report& report) {
@@ -276,6 +317,7 @@ class Session::Impl {
       std::fprintf(stderr, "ringmaster: %s\n", written.error().message.c_str());
       if (code == kSucceeded) code = kFailed;
     }
+    FinishMlflow(phase);
     if (code == kFailed) std::fprintf(stderr, "ringmaster: %s\n", message.c_str());
     return code;
   }
@@ -290,6 +332,7 @@ class Session::Impl {
   std::optional<RunFolder> run_folder_;
   std::unique_ptr<MetricsServer> metrics_;  // null: not requested
   std::unique_ptr<RunView> view_;
+  std::unique_ptr<MlflowThread> mlflow_;  // null: not requested
   std::unique_ptr<local::LocalBackend> backend_;
   std::unique_ptr<rendezvous::Server> server_;
   std::optional<GangCoordinator> gang_coordinator_;

@@ -211,6 +211,25 @@ def summary(out):
     return json.loads((pathlib.Path(out) / "summary.json").read_text())
 
 
+# Of the tests with TensorBoard and MLflow: the path of its text, and its steps.
+TRACKED_JOB = """
+apiVersion: ringmaster.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: tiny}
+spec:
+  framework: native
+  workers: {replicas: 2, min: 1, max: 2}
+  training:
+    model: {kind: gpt, layers: 2, heads: 2, width: 32, context: 32, tokenizer: bytes}
+    data: {kind: text, path: %s, validationFraction: "0.01"}
+    batch: {samplesPerStep: 8, microBatches: 4}
+    optimizer: {kind: adamw, learningRate: "1e-2"}
+    steps: %d
+    validateEverySteps: 50
+  checkpoint: {everySteps: 20}
+"""
+
+
 def metrics(out):
     """Returns the records of a run. A line leaves out the counts that are those of the line before."""
     records, held = [], {}

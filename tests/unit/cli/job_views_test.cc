@@ -119,6 +119,23 @@ TEST(StatusScreen, ShowsTheJobAndEachRank) {
             "  2     gpt-3-2  node-1   5m00s  -     -           Running\n");  // of an earlier generation
 }
 
+TEST(WatchScreen, HasProgressLossesAndALinePerWorker) {
+  LossHistory losses;
+  losses.Add(5);
+  losses.Add(2.31);
+  const LiveScreen screen = WatchScreen(RunningJob(), {Worker(3, 0), Worker(2, 1), Worker(3, 2)}, losses);
+  EXPECT_EQ(screen.title, "team/gpt  Running");
+  EXPECT_EQ(screen.step, 120);
+  EXPECT_EQ(screen.total_steps, 300);
+  EXPECT_EQ(screen.numbers, "812.3 samples/s  2m05s left");
+  EXPECT_EQ(screen.loss, "2.31");
+  EXPECT_EQ(screen.losses.size(), 2U);
+  ASSERT_EQ(screen.workers.size(), 2U) << "one pod is of an earlier attempt";
+  EXPECT_EQ(screen.workers[0].name, "gpt-3-0");
+  EXPECT_EQ(screen.workers[0].text, "Running on node-1");
+  EXPECT_EQ(screen.workers_alive, 2);
+}
+
 TEST(LoggedMembership, TheLastMembershipInTheLogIsFound) {
   const auto membership = LastLoggedMembership(
       "2026-11-21T10:00:01Z 2026-11-21T10:00:01.000 I trainer pod=a member=x generation=4294967297 rank=0 "

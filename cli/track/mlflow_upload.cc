@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/track/mlflow_upload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace ringmaster::cli {
+namespace {
+
+constexpr size_t kMaxMetrics = 1000;  // of a batch, as the server limits it
+constexpr size_t kMetricsPerStep = 5;
+constexpr size_t kMaxParameters = 100;
+constexpr size_t kMaxValue = 500;  // characters of a parameter that every server accepts
+
+// Protobuf's JSON has names for what JSON's numbers lack.
+Json Value(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+void AddMetric(Json& metrics, const char* key, double value, int64_t at_ms, int64_t step) {
+  metrics.push_back({{"key", key}, {"value", Value(value)}, {"timestamp", at_ms}, {"step", step}});
+}
+
+std::string PercentEncoded(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
+    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+
+Json Pairs(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  Json list = Json::array();
+  for (const auto& [key, value] : pairs)
+    list.push_back({{"key", key}, {"value", value.substr(0, kMaxValue)}});
+  return list;
+}
+
+void Flatten(const Json& json, const std::string& name,
+             std::vector<std::pair<std::string, std::string>>* out) {
+  if (json.is_object()) {
+    for (const auto& [key, child] : json.items()) Flatten(child, name.empty() ? key : name + "." + key, out);
+  } else if (json.is_string()) {
+    if (!json.get_ref<const std::string&>().empty()) out->emplace_back(name, json.get<std::string>());
+  } else if (!json.is_null() && !json.empty()) {
+    out->emplace_back(name, DumpJson(json));
+  }
+}
+
+}  // namespace
+
+Json ToJson(const MlflowSaved& saved) {
+  return {{"server", saved.server},
+          {"experimentId", saved.experiment_id},
+          {"runId", saved.run_id},
+          {"startedMs", saved.started_ms},
+          {"step", saved.step},
+          {"seconds", saved.seconds},
+          {"validatedStep", saved.validated_step},
+          {"described", saved.described}};
+}
+
+Result<MlflowSaved> MlflowSavedFrom(const Json& json) {
+  MlflowSaved saved;
+  RM_ASSIGN(saved.server, JsonString(json, "server"));
+  RM_ASSIGN(saved.experiment_id, JsonString(json, "experimentId"));
+  RM_ASSIGN(saved.run_id, JsonString(json, "runId"));
+  RM_ASSIGN(saved.started_ms, JsonInt(json, "startedMs"));
+  RM_ASSIGN(saved.step, JsonInt(json, "step"));
+  RM_ASSIGN(saved.seconds, JsonDouble(json, "seconds"));
+  RM_ASSIGN(saved.validated_step, JsonInt(json, "validatedStep"));
+  RM_ASSIGN(saved.described, JsonBool(json, "described"));
+  return saved;
+}
+
+MlflowUpload::MlflowUpload(MlflowJob job, MlflowSaved saved)
+    : job_(std::move(job)), saved_(std::move(saved)), reopened_(saved_.run_id.empty()) {}
+
+void MlflowUpload::Add(const rendezvous::StepRecord& record) {
+  if (record.step > saved_.step) steps_.push_back(record);
+}
+
+void MlflowUpload::Add(const rendezvous::ValidationResult& result) {
+  const int64_t known = validations_.empty() ? saved_.validated_step : validations_.back().step;
+  if (result.step > known) validations_.push_back(result);
+}
+
+std::optional<MlflowUpload::Request> MlflowUpload::Next() {
+  stage_ = Stage::kNone;
+  if (given_up_ || ended_) return std::nullopt;
+  if (saved_.experiment_id.empty()) {
+    stage_ = experiment_missing_ ? Stage::kCreateExperiment : Stage::kFindExperiment;
+    if (experiment_missing_) return Request{"experiments/create", {{"name", job_.experiment}}};
+    return Request{"experiments/get-by-name?experiment_name=" + PercentEncoded(job_.experiment), {}};
+  }
+  if (saved_.run_id.empty()) {
+    stage_ = Stage::kCreateRun;
+    return Request{"runs/create",
+                   {{"experiment_id", saved_.experiment_id},
+                    {"run_name", job_.run_name},
+                    {"start_time", saved_.started_ms}}};
+  }
+  if (!reopened_) {
+    stage_ = Stage::kReopen;
+    return Request{"runs/update", {{"run_id", saved_.run_id}, {"status", "RUNNING"}}};
+  }
+  if (!saved_.described || !steps_.empty() || !validations_.empty() || (end_ && !end_tagged_))
+    return BatchRequest();
+  if (!end_) return std::nullopt;
+  stage_ = Stage::kEnd;
+  return Request{"runs/update",
+                 {{"run_id", saved_.run_id}, {"status", end_->status}, {"end_time", end_->ended_ms}}};
+}
+
+MlflowUpload::Request MlflowUpload::BatchRequest() {
+  stage_ = Stage::kBatch;
+  after_ = saved_;
+  steps_sent_ = validations_sent_ = 0;
+  Json metrics = Json::array();
+  const auto now_ms = [&] { return after_.started_ms + static_cast<int64_t>(after_.seconds * 1000); };
+  while (steps_sent_ < steps_.size() && metrics.size() + kMetricsPerStep <= kMaxMetrics - 2) {
+    const rendezvous::StepRecord& record = steps_[steps_sent_++];
+    after_.step = record.step;
+    after_.seconds += std::isfinite(record.seconds) ? record.seconds : 0;
+    AddMetric(metrics, "train/loss", record.loss, now_ms(), record.step);
+    AddMetric(metrics, "train/learning_rate", record.learning_rate, now_ms(), record.step);
+    AddMetric(metrics, "train/gradient_norm", record.gradient_norm, now_ms(), record.step);
+    AddMetric(metrics, "gang/workers", record.workers, now_ms(), record.step);
+    if (record.seconds > 0)
+      AddMetric(metrics, "train/samples_per_second", static_cast<double>(record.samples) / record.seconds,
+                now_ms(), record.step);
+  }
+  if (!validations_.empty()) {
+    const rendezvous::ValidationResult& result = validations_.front();
+    validations_sent_ = 1;
+    after_.validated_step = result.step;
+    // A time that is a function of the step only (M2): steps and validations are in different batches after a
+    // restart.
+    const int64_t at_ms = saved_.started_ms + result.step;
+    AddMetric(metrics, "validation/loss", result.loss, at_ms, result.step);
+    if (result.accuracy) AddMetric(metrics, "validation/accuracy", *result.accuracy, at_ms, result.step);
+  }
+  Json body = {{"run_id", saved_.run_id}, {"metrics", std::move(metrics)}};
+  std::vector<std::pair<std::string, std::string>> tags;
+  if (!saved_.described) {
+    auto parameters = job_.parameters;
+    parameters.resize(std::min(parameters.size(), kMaxParameters));
+    body["params"] = Pairs(parameters);
+    tags = job_.tags;
+    after_.described = true;
+  }
+  tags_of_end_sent_ = end_.has_value();
+  if (end_) tags.insert(tags.end(), end_->tags.begin(), end_->tags.end());
+  body["tags"] = Pairs(tags);
+  return {"runs/log-batch", std::move(body)};
+}
+
+Status MlflowUpload::OnResponse(int status, const std::string& body) {
+  const auto json = ParseJson(body);
+  const auto failed = [&] {
+    const std::string message = json.ok() ? std::string(json::Text(*json, "message")) : std::string();
+    return fmt::format("HTTP {}{}{}", status, message.empty() ? "" : ": ", message.substr(0, 300));
+  };
+  if (status == 408 || status == 429 || status >= 500) return Error{Code::kUnavailable, failed()};
+  if (stage_ == Stage::kFindExperiment && status == 404) {
+    experiment_missing_ = true;
+    return Ok();
+  }
+  if (stage_ == Stage::kCreateExperiment && status == 400 &&
+      (!json.ok() || json::Text(*json, "error_code") == "RESOURCE_ALREADY_EXISTS")) {
+    experiment_missing_ = false;  // another run has just created it
+    return Ok();
+  }
+  if (status / 100 != 2) {
+    given_up_ = true;
+    return Error{status == 401 || status == 403 ? Code::kForbidden : Code::kInvalid, failed()};
+  }
+  const auto missing = [&](const char* what) {
+    given_up_ = true;
+    return Error{Code::kInvalid, fmt::format("the response has no {}: not an MLflow server", what)};
+  };
+  switch (stage_) {
+    case Stage::kNone:
+      break;
+    case Stage::kFindExperiment:
+      if (json.ok()) saved_.experiment_id = json::Text(json::Child(*json, "experiment"), "experiment_id");
+      if (saved_.experiment_id.empty()) return missing("experiment");
+      break;
+    case Stage::kCreateExperiment:
+      if (json.ok()) saved_.experiment_id = json::Text(*json, "experiment_id");
+      if (saved_.experiment_id.empty()) return missing("experiment_id");
+      break;
+    case Stage::kCreateRun:
+      if (json.ok()) saved_.run_id = json::Text(json::Child(json::Child(*json, "run"), "info"), "run_id");
+      if (saved_.run_id.empty()) return missing("run");
+      break;
+    case Stage::kReopen:
+      reopened_ = true;
+      break;
+    case Stage::kBatch:
+      saved_ = after_;
+      steps_.erase(steps_.begin(), steps_.begin() + static_cast<ptrdiff_t>(steps_sent_));
+      validations_.erase(validations_.begin(),
+                         validations_.begin() + static_cast<ptrdiff_t>(validations_sent_));
+      if (tags_of_end_sent_) end_tagged_ = true;
+      break;
+    case Stage::kEnd:
+      ended_ = true;
+      break;
+  }
+  stage_ = Stage::kNone;
+  return Ok();
+}
+
+std::vector<std::pair<std::string, std::string>> FlattenParameters(const Json& json) {
+  std::vector<std::pair<std::string, std::string>> parameters;
+  Flatten(json, {}, &parameters);
+  return parameters;
+}
+
+}  // namespace ringmaster::cli
