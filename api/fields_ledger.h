@@ -73,6 +73,8 @@ struct Table<Ledger> {
       F("notBefore", &Ledger::notBefore, kLedgerTime, "End of the back-off."),
       F("workerFailures", &Ledger::workerFailures, kLedgerCount,
         "Number of processed failures that the coordinator reported."),
+      F("incident", &Ledger::incident, {.min = 0},
+        "Generation of the newest failure of programs that is accounted."),
       F("readySince", &Ledger::readySince, kLedgerTime, "Time since when all pods of this attempt run."),
       F("absent", &Ledger::absent, {.max_items = kLedgerPods}, "Running pods that are not in the gang."),
       F("baseStep", &Ledger::baseStep, kLedgerNumber, "Step at the start of the attempt."),

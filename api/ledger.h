@@ -52,6 +52,7 @@ struct Ledger {
   int64_t stepAtFailure = 0;
   std::string notBefore;
   int32_t workerFailures = 0;
+  int64_t incident = 0;
   std::string readySince;
   std::vector<LedgerAbsence> absent;
   int64_t baseStep = 0;

@@ -48,6 +48,7 @@ void GangCoordinators::Order(const control::Key& key, const std::string& uid, co
   } else {
     const rendezvous::SetLimits limits = control::LimitsOf(order);
     server_.SetLimits(job, limits.min, limits.target, limits.max);
+    if (order.programs) server_.AllowRestart(job, order.accounted);
   }
   server_.SetAttempt(job, order.attempt);
   if (order.stop && !coordinator.stopping) {

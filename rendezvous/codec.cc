@@ -120,12 +120,29 @@ template <class V>
 void Visit(V& v, Exit& m) {
   v("code", m.code), v("reason", m.reason);
 }
+template <class V>
+void Visit(V& v, ProgramState& m) {
+  v("phase", m.phase), v("generation", m.generation), v("rank", m.rank), v("world", m.world);
+  v.Address("address", m.address), v("exitCode", m.exit_code), v.Name("evidence", m.evidence);
+  v("message", m.message), v.Count("endedMicros", m.ended_us);
+}
+template <class V>
+void Visit(V& v, StartProgram& m) {
+  v("generation", m.generation), v.List("members", m.members, kMaxMembers);
+}
+template <class V>
+void Visit(V& v, StopProgram& m) {
+  v("generation", m.generation), v.Count("graceMs", m.grace_ms);
+}
 
 // In the order of Message's alternatives.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kTypeNames = {
-    "hello", "join",    "status",  "down",          "leave", "progress", "done",  "fatal",
-    "ping",  "welcome", "prepare", "newGeneration", "evict", "exit",     "facts", "operationFailed",
-    "bye"};
+    "hello", "join",         "status",       "down",          "leave", "progress", "done",  "fatal",
+    "ping",  "welcome",      "prepare",      "newGeneration", "evict", "exit",     "facts", "operationFailed",
+    "bye",   "programState", "startProgram", "stopProgram"};
+
+// In the order of ProgramPhase.
+constexpr std::array<std::string_view, 4> kPhaseNames = {"idle", "running", "stopping", "ended"};
 
 constexpr std::string_view kPingBody = R"({"type":"ping"})";
 constexpr size_t kHeaderBytes = 4;
@@ -178,6 +195,8 @@ struct Writer {
       return value;
     } else if constexpr (std::is_same_v<T, Urgency>) {
       return value == Urgency::kAbort ? "abort" : "boundary";
+    } else if constexpr (std::is_same_v<T, ProgramPhase>) {
+      return std::string(kPhaseNames[static_cast<size_t>(value)]);
     } else if constexpr (std::is_same_v<T, std::string>) {
       return Cut(value);
     } else if constexpr (std::is_arithmetic_v<T>) {
@@ -259,6 +278,12 @@ bool Read(const Json& json, double& out) {
 bool Read(const Json& json, Urgency& out) {
   if (json == "abort") return out = Urgency::kAbort, true;
   if (json == "boundary") return out = Urgency::kBoundary, true;
+  return false;
+}
+bool Read(const Json& json, ProgramPhase& out) {
+  for (size_t i = 0; i < kPhaseNames.size(); ++i) {
+    if (json == kPhaseNames[i]) return out = static_cast<ProgramPhase>(i), true;
+  }
   return false;
 }
 

@@ -17,7 +17,7 @@
 
 #include "rendezvous/byte_stream.h"
 #include "rendezvous/codec.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/job_coordinator.h"
 #include "rendezvous/message_rate.h"
 #include "rendezvous/outbox.h"
 
@@ -61,7 +61,11 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 // One job and its coordinator, and the connections of its pods.
 struct Job {
   Job(boost::asio::io_context& io, const CoordinatorOptions& options)
-      : name(options.job), slots(options.slots), coordinator(options), timer(io), report_timer(io) {}
+      : name(options.job),
+        slots(options.slots),
+        coordinator(MakeCoordinator(options)),
+        timer(io),
+        report_timer(io) {}
   void Add(const ConnectionPtr& c) {
     connections[c->id] = c;
     pods[c->pod].push_back(c->id);
@@ -81,7 +85,7 @@ struct Job {
 
   const std::string name;
   const int32_t slots;
-  Coordinator coordinator;
+  const std::unique_ptr<JobCoordinator> coordinator;
   boost::asio::steady_timer timer;
   Time timer_at = kNever;
   boost::asio::steady_timer report_timer;
@@ -101,7 +105,7 @@ inline std::string TagOf(const Connection& c) {
   const std::shared_ptr<const Job> job = c.of_job.lock();
   if (job == nullptr) return "";
   return fmt::format("job={} attempt={} generation={} pod={} ", job->name, c.attempt,
-                     job->coordinator.generation(), c.pod);
+                     job->coordinator->generation(), c.pod);
 }
 
 // An agent, as the coordinators know it.

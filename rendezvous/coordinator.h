@@ -34,128 +34,26 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/time.h"
-#include "rendezvous/event_line.h"
+#include "rendezvous/job_coordinator.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/recent_ids.h"
 #include "rendezvous/recovery_plan.h"
-#include "rendezvous/report.h"
 
 namespace ringmaster::rendezvous {
 
-using ConnectionId = uint64_t;  // the server never reuses one; 0: not connected
-
-struct CoordinatorOptions {
-  std::string job;
-  int32_t min = 1;
-  int32_t target = 1;  // replicas: the first formation waits for this many
-  int32_t max = 1;
-  int32_t slots = 1;  // members per pod; min, target and max count members
-  uint32_t term = 0;  // increases with every coordinator of this job
-  // The job has run under an earlier coordinator, and its members may still be training. They get
-  // `holder_grace` to connect, counted from the first one that joins, because the new coordinator's address
-  // may reach all of them late. `known_*` is what the earlier coordinator had recorded.
-  bool resumed = false;
-  int64_t known_step = 0;
-  int64_t known_checkpoint = -1;
-
-  // Deaths and leaves within this window are one change (a network uses 20 ms).
-  Duration gather_window = milliseconds(2);
-  // Joins within this window are one change.
-  Duration growth_window = milliseconds(50);
-  // The first formation starts below target when no worker has joined for this long.
-  Duration last_call = milliseconds(500);
-  // From Prepare to the MemberStatus of a member.
-  Duration status_deadline = seconds(10);
-  // The same for a joining worker: shorter, because members wait for it.
-  Duration candidate_deadline = seconds(2);
-  // An unanswered boundary Prepare becomes an abort.
-  Duration boundary_deadline = seconds(30);
-  // A member whose agent is unresponsive is left out: after this limit, or after two steps if that is longer,
-  // when no step commits (a commit needs every member). silence_limit bounds the wait; only then does the
-  // report name the pod as silent, upon which the controller replaces it. A lost connection is treated alike:
-  // it may be a reset, and its agent connects again. A failed operation or the end of the pod shows the
-  // death.
-  Duration unresponsive_limit = milliseconds(700);  // agents send five messages a second: three are missing
-  Duration silence_limit = seconds(3);              // REQUIRES: at least unresponsive_limit
-  Duration holder_grace = seconds(3);               // how long I4 waits for an unreachable holder
-  // The same for a new coordinator that no holder has reached while fewer than `target` members have joined:
-  // the name server may lead agents to its predecessor for long.
-  Duration resumed_grace = seconds(60);
-  // How long a failed operation waits for the loss that explains it. Then the members try again.
-  Duration operation_limit = seconds(10);
-  // How long fewer workers than `target` wait for others before their faults end the job: none of them can
-  // start, their fingerprints have no majority, or none can load the checkpoint.
-  Duration quorum_grace = seconds(30);
-};
-
-// ---- events
-struct AgentConnected {  // the server has authenticated it and found the job
-  ConnectionId connection = 0;
-  Hello hello;
-};
-struct AgentDisconnected {
-  ConnectionId connection = 0;
-};
-struct MessageFrom {
-  ConnectionId connection = 0;
-  Message message;
-};
-struct LastArrival {  // the answer to AskArrival, before any other event
-  ConnectionId connection = 0;
-  Time at;  // when its newest bytes reached this machine; Time::min(): all of them are read
-};
-struct SetLimits {
-  int32_t min = 1;
-  int32_t target = 1;
-  int32_t max = 1;
-};
-struct PodEnded {  // all processes of this pod have ended; REQUIRES: before another pod of this name connects
-  std::string pod;
-};
-struct RequestStop {};  // suspend, Ctrl-C: write a checkpoint, then end
-struct TimePassed {};
-using CoordinatorEvent = std::variant<AgentConnected, AgentDisconnected, MessageFrom, LastArrival, SetLimits,
-                                      PodEnded, RequestStop, TimePassed>;
-
-// ---- outputs
-// One message to several agents. A NewGeneration is large: it is encoded once, and equal pointers are equal
-// messages.
-struct SendTo {
-  std::vector<ConnectionId> connections;
-  std::shared_ptr<const Message> message;
-};
-// An agent seems silent. Its messages may have arrived and wait to be read: answer with LastArrival.
-struct AskArrival {
-  ConnectionId connection = 0;
-};
-struct CloseConnection {
-  ConnectionId connection = 0;
-};
-struct ProgressOut {  // new records only, in order of step; empty when only other fields changed
-  Progress progress;
-};
-struct ReportChanged {};  // report() has a new value; not repeated until it is read
-using CoordinatorOutput =
-    std::variant<SendTo, AskArrival, CloseConnection, ProgressOut, ReportChanged, EventLine>;
-
-class Coordinator {
+class Coordinator final : public JobCoordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);
 
-  // REQUIRES: `now` does not decrease between calls.
-  void On(const CoordinatorEvent& event, Time now);
-  // Returns the outputs since the last call. The caller performs them in order.
-  std::vector<CoordinatorOutput> Take();
-  // When TimePassed is due; kNever: not before the next event.
-  Time next_wakeup() const;
-  // Costs time in proportion to the members when something has changed since the last call.
-  const Report& report();
-  GangPhase phase() const;                                       // that of report(), at no cost
-  Generation generation() const { return current_.generation; }  // the same
+  void On(const CoordinatorEvent& event, Time now) override;
+  std::vector<CoordinatorOutput> Take() override;
+  Time next_wakeup() const override;
+  const Report& report() override;
+  GangPhase phase() const override;
+  Generation generation() const override { return current_.generation; }
 
  private:
   struct Peer {  // one agent

@@ -246,7 +246,51 @@ struct Exit {
   bool operator==(const Exit&) const = default;
 };
 
+// ---- programs
+// -----------------------------------------------------------------------------------------
+//
+// An agent can also run the program of a user, which knows nothing of these messages. An *incarnation* is one
+// life of the gang's programs: all start together, and when one fails, all are stopped. It has the number of
+// a generation. Both sides repeat their whole state after every change and on every new connection, so no
+// message is needed twice and none must arrive.
+
+enum class ProgramPhase : uint8_t {
+  kIdle,      // ready to start; a program that ran before was stopped by an order
+  kRunning,   // runs as `rank` of `generation`
+  kStopping,  // the same, and an order to stop is carried out
+  kEnded,     // it ended by itself, or could not be started
+};
+
+// What an agent reports: the newest incarnation in which it took part, and what became of its program.
+struct ProgramState {
+  ProgramPhase phase = ProgramPhase::kIdle;
+  Generation generation = 0;  // 0: none
+  int32_t rank = 0;
+  int32_t world = 0;          // ranks of that incarnation
+  std::string address = {};   // where other ranks reach the next program: host:port
+  int32_t exit_code = 0;      // of kEnded; 128 + signal when a signal ended it
+  std::string evidence = {};  // of kEnded: exit | hang | start
+  std::string message = {};   // of kEnded, for people: the last line of its output
+  int64_t ended_us = 0;       // of kEnded: how long ago, when this was sent
+  bool operator==(const ProgramState&) const = default;
+};
+
+// The incarnation starts. The rank is the index in `members`; Member::id is the agent.
+struct StartProgram {
+  Generation generation = 0;
+  std::vector<Member> members;
+  bool operator==(const StartProgram&) const = default;
+};
+
+// No program of this incarnation or of an older one may run: SIGTERM, and after `grace_ms` SIGKILL.
+struct StopProgram {
+  Generation generation = 0;
+  int64_t grace_ms = 0;
+  bool operator==(const StopProgram&) const = default;
+};
+
 using Message = std::variant<Hello, Join, MemberStatus, Down, Leave, Progress, Done, Fatal, Ping, Welcome,
-                             Prepare, NewGeneration, Evict, Exit, Facts, OperationFailed, Bye>;
+                             Prepare, NewGeneration, Evict, Exit, Facts, OperationFailed, Bye, ProgramState,
+                             StartProgram, StopProgram>;
 
 }  // namespace ringmaster::rendezvous

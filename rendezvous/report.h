@@ -30,6 +30,13 @@ struct FailureRecord {
   bool operator==(const FailureRecord&) const = default;
 };
 
+// What ended an incarnation of programs: its first failure. Later ones are consequences.
+struct Incident {
+  Generation generation = 0;
+  FailureRecord root;
+  bool operator==(const Incident&) const = default;
+};
+
 struct WorkerFacts {
   std::string pod;
   Facts facts;
@@ -54,6 +61,8 @@ struct Report {
   int64_t lost_steps = 0;                 // committed steps that were repeated because all copies were lost
   std::vector<WorkerFacts> facts;         // one for each slot that has reported
   std::optional<FailureRecord> last_failure;
+  // Of programs: the newest failure of a program. The next incarnation waits until it is accounted.
+  std::optional<Incident> incident;
   std::string failure;  // why the job failed, unless last_failure is the reason
   std::optional<Done> done;
   bool operator==(const Report&) const = default;

@@ -37,7 +37,6 @@ constexpr auto kTurn = milliseconds(1);      // of one job, while others wait
 constexpr auto kReportPause = milliseconds(50);
 constexpr int kReportShare = 20;
 constexpr auto kFlushDeadline = milliseconds(500);
-
 }  // namespace
 
 class Server::Impl {
@@ -373,17 +372,15 @@ class Server::Impl {
     Send(c, slots, std::make_shared<const std::string>(Encode(Exit{kExitStale, why})));
     c->close_when_written = true;
     Write(c);
-    for (const ConnectionId id : ids) {
-      if (left) Feed(*left, AgentDisconnected{id});
-    }
+    for (const ConnectionId id : left ? ids : std::vector<ConnectionId>()) Feed(*left, AgentDisconnected{id});
   }
 
   // Passes one event to the job's coordinator and performs the outputs.
   void Feed(Job& job, const CoordinatorEvent& event) {
     if (closing_) return;
-    job.coordinator.On(event, Now());
+    job.coordinator->On(event, Now());
     std::vector<ConnectionId> asked;
-    for (CoordinatorOutput& output : job.coordinator.Take()) {
+    for (CoordinatorOutput& output : job.coordinator->Take()) {
       if (const auto* send = std::get_if<SendTo>(&output)) {
         SendToAgents(job, *send);
       } else if (const auto* ask = std::get_if<AskArrival>(&output)) {
@@ -409,7 +406,7 @@ class Server::Impl {
   }
 
   void SetTimer(Job& job) {
-    const Time wake = job.coordinator.next_wakeup();
+    const Time wake = job.coordinator->next_wakeup();
     if (wake == job.timer_at) return;
     job.timer_at = wake;
     if (wake == kNever) {
@@ -429,7 +426,7 @@ class Server::Impl {
 
   void ReportSoon(Job& job) {
     const Time now = Now();
-    if (job.coordinator.phase() == job.reported_phase && now < job.report_at) {
+    if (job.coordinator->phase() == job.reported_phase && now < job.report_at) {
       if (job.report_timer.expiry() > now) return;
       job.report_timer.expires_at(job.report_at);
       job.report_timer.async_wait([this, name = job.name](error_code error) {
@@ -445,8 +442,8 @@ class Server::Impl {
   void ReportNow(Job& job) {
     const Time begin = Now();
     job.report_waits = false;
-    job.reported_phase = job.coordinator.phase();
-    if (callbacks_.on_report) callbacks_.on_report(job.name, job.coordinator.report());
+    job.reported_phase = job.coordinator->phase();
+    if (callbacks_.on_report) callbacks_.on_report(job.name, job.coordinator->report());
     const Time end = Now();
     job.report_at = end + std::max<Duration>(kReportPause, kReportShare * (end - begin));
   }
@@ -468,7 +465,7 @@ class Server::Impl {
   void SendToAgents(Job& job, const SendTo& send) {
     Outbox::Frame frame = send.message == job.newest ? job.newest_frame : nullptr;
     if (frame == nullptr) frame = std::make_shared<const std::string>(Encode(*send.message));
-    if (std::holds_alternative<NewGeneration>(*send.message)) {
+    if (send.message->index() == Message(NewGeneration{}).index()) {
       job.newest = send.message;
       job.newest_frame = frame;
     }
@@ -584,6 +581,9 @@ uint16_t Server::port() const { return impl_->port(); }
 void Server::AddJob(const CoordinatorOptions& options) { impl_->AddJob(options); }
 void Server::SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max) {
   impl_->PostEvent(job, rendezvous::SetLimits{min, target, max});
+}
+void Server::AllowRestart(const std::string& job, Generation of) {
+  impl_->PostEvent(job, rendezvous::AllowRestart{of});
 }
 void Server::RequestStop(const std::string& job) { impl_->PostEvent(job, rendezvous::RequestStop{}); }
 void Server::ReportPodEnded(const std::string& job, const std::string& pod) {

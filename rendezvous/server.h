@@ -19,7 +19,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/job_coordinator.h"
 #include "rendezvous/report.h"
 
 namespace ringmaster::rendezvous {
@@ -62,6 +62,8 @@ class Server {
   // stop): REQUIRES a higher term.
   void AddJob(const CoordinatorOptions& options);
   void SetLimits(const std::string& job, int32_t min, int32_t target, int32_t max);
+  // For programs: the failure that ended this incarnation is accounted, so the next one may start.
+  void AllowRestart(const std::string& job, Generation generation);
   // From now on only pods of this attempt take part: pods of earlier attempts get Exit, pods of later ones
   // must connect again. 0 (the state after AddJob) disables the check.
   void SetAttempt(const std::string& job, int64_t attempt);

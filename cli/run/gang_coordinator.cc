@@ -23,6 +23,7 @@ void GangCoordinator::Order(const core::SetGang& order, int64_t checkpoint_step)
   }
   const rendezvous::SetLimits limits = control::LimitsOf(order);
   server_->SetLimits(job_, limits.min, limits.target, limits.max);
+  if (order.programs) server_->AllowRestart(job_, order.accounted);
 }
 
 }  // namespace ringmaster::cli

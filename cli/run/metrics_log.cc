@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <limits>
 
 #include "base/file.h"
 
@@ -48,10 +49,21 @@ Status WriteAll(int fd, std::string_view text, const std::string& path) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss)
-    : file_(std::move(file)), path_(std::move(path)), last_step_(last_step), last_loss_(last_loss) {}
+MetricsLog::MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss,
+                       bool may_skip)
+    : file_(std::move(file)),
+      path_(std::move(path)),
+      last_step_(last_step),
+      last_loss_(last_loss),
+      may_skip_(may_skip) {}
 
-Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, int64_t resume_step) {
+int64_t MetricsLog::LastStepOf(const std::string& path) {
+  const auto text = ReadFile(path);
+  return text.ok() ? KeepUpTo(*text, std::numeric_limits<int64_t>::max()).last_step : 0;
+}
+
+Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, int64_t resume_step,
+                                                     bool may_skip) {
   Kept kept;
   if (resume_step > 0) {
     auto text = ReadFile(path);
@@ -64,7 +76,7 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path, in
     return ErrnoError("truncate " + path, errno);
   // Without a usable line the records before the checkpoint are lost: continue after it.
   const int64_t last = kept.bytes == 0 ? resume_step : kept.last_step;
-  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), path, last, kept.last_loss));
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), path, last, kept.last_loss, may_skip));
 }
 
 Status MetricsLog::Write(const rendezvous::StepRecord& record) {
@@ -77,7 +89,7 @@ Status MetricsLog::Write(const rendezvous::StepRecord& record) {
 Result<std::vector<rendezvous::StepRecord>> MetricsLog::Add(const rendezvous::StepRecord& record) {
   std::vector<rendezvous::StepRecord> written;
   if (record.step > last_step_) waiting_.emplace(record.step, record);  // keeps the first of each step
-  const bool give_up = waiting_.size() > kMaxWaiting;
+  const bool give_up = may_skip_ || waiting_.size() > kMaxWaiting;
   while (!waiting_.empty() && (give_up || waiting_.begin()->first == last_step_ + 1)) {
     RM_TRY(Write(waiting_.begin()->second));
     written.push_back(waiting_.begin()->second);

@@ -28,7 +28,12 @@ namespace ringmaster::cli {
 class MetricsLog {
  public:
   // Opens the file and continues it after step `resume_step`. 0 truncates the file.
-  static Result<std::unique_ptr<MetricsLog>> Open(const std::string& path, int64_t resume_step);
+  // With `may_skip`, records may skip steps for good: programs of users need not report each one.
+  static Result<std::unique_ptr<MetricsLog>> Open(const std::string& path, int64_t resume_step,
+                                                  bool may_skip = false);
+
+  // Returns the step of the last whole line of a file; 0: none.
+  static int64_t LastStepOf(const std::string& path);
 
   // Adds a record. Returns the records that it allowed to be written, in order; usually just this one.
   Result<std::vector<rendezvous::StepRecord>> Add(const rendezvous::StepRecord& record);
@@ -42,7 +47,7 @@ class MetricsLog {
   std::optional<double> last_loss() const { return last_loss_; }
 
  private:
-  MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss);
+  MetricsLog(Fd file, std::string path, int64_t last_step, std::optional<double> last_loss, bool may_skip);
   Status Write(const rendezvous::StepRecord& record);
 
   // Records that wait for a missing step. With more of them, the missing step is given up.
@@ -52,6 +57,7 @@ class MetricsLog {
   const std::string path_;
   int64_t last_step_;
   std::optional<double> last_loss_;
+  const bool may_skip_;
   StepLineWriter writer_;
   std::map<int64_t, rendezvous::StepRecord> waiting_;
 };

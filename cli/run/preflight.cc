@@ -16,21 +16,14 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-Status CheckCanRunLocally(const api::TrainingJob& job) {
-  if (job.spec.framework != "native")
-    return Error{Code::kInvalid, "spec.framework: `ringmaster run` supports framework native only (got " +
-                                     job.spec.framework + "); other frameworks need a cluster"};
-  if (!job.spec.training.has_value())
-    return Error{Code::kInvalid, "spec.training: required with framework native"};
-  return Ok();
-}
+constexpr int64_t kLogBytes = int64_t{1} << 20;  // that a run of programs needs at least
 
 // Reports the fields that have no effect on one machine.
 std::vector<std::string> Notes(const api::Spec& spec) {
   std::vector<std::string> notes;
   if (spec.network.rdma)
     notes.push_back("spec.network.rdma does not apply on one machine: shared memory is used");
-  if (!spec.workers.template_.is_null())
+  if (!spec.workers.template_.is_null() && spec.framework == "native")
     notes.push_back("spec.workers.template does not apply on one machine");
   if (!spec.checkpoint.volumeClaim.empty())
     notes.push_back("spec.checkpoint.volumeClaim does not apply on one machine");
@@ -48,14 +41,21 @@ std::string OutputFolderOf(const api::TrainingJob& job, const std::string& out) 
 }
 
 Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_folder) {
-  RM_TRY(CheckCanRunLocally(job));
   RunPlan plan;
   plan.notes = Notes(job.spec);
+  job.spec.checkpoint.path = Absolute(checkpoint_folder);
+  if (job.spec.framework != "native") {
+    RM_ASSIGN(plan.program, ReadUserProgram(job, &plan.notes));
+    plan.checkpoint_bytes = kLogBytes;
+    plan.job = std::move(job);
+    return plan;
+  }
+  if (!job.spec.training.has_value())
+    return Error{Code::kInvalid, "spec.training: required with framework native"};
   // Workers run in other folders, so every path must be absolute.
   api::Data& data = job.spec.training->data;
   data.path = Absolute(data.path);
   data.validationPath = Absolute(data.validationPath);
-  job.spec.checkpoint.path = Absolute(checkpoint_folder);
   RM_ASSIGN(plan.config, trainer::MakeRunConfig(job, 1));
   RM_ASSIGN(auto dataset, trainer::OpenData(&plan.config));
   engine::ModelConfig small = plan.config.model;

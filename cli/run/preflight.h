@@ -5,18 +5,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/training_job.h"
 #include "base/result.h"
+#include "cli/run/user_program.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::cli {
 
 struct RunPlan {
-  api::TrainingJob job;  // resolved: paths absolute, checkpoint folder filled in
-  trainer::RunConfig config;
+  std::optional<UserProgram> program;  // of frameworks other than native
+  api::TrainingJob job;                // resolved: paths absolute, checkpoint folder filled in
+  trainer::RunConfig config;           // native only, and so is the fingerprint
   std::string fingerprint;
   int64_t checkpoint_bytes = 0;    // size of one checkpoint
   std::vector<std::string> notes;  // messages for the user: fields that do not apply on one machine

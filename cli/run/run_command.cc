@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/run/metrics_log.h"
 #include "cli/run/metrics_server.h"
 #include "cli/run/output_folder.h"
 #include "cli/run/preflight.h"
@@ -74,7 +75,10 @@ Result<std::unique_ptr<Session>> Prepare(const RunOptions& options) {
   const OutputPaths paths = PathsIn(out, job.spec.checkpoint.path.empty() ? "" : job.spec.checkpoint.path);
   RM_ASSIGN(RunPlan plan, MakePlan(std::move(job), paths.checkpoints));
   int64_t resume_step = 0;
-  if (!options.fresh) {
+  if (!options.fresh && plan.program) {
+    // Where the programs continue is their own matter: metrics that are there stay.
+    resume_step = MetricsLog::LastStepOf(paths.metrics);
+  } else if (!options.fresh) {
     RM_ASSIGN(resume_step, FindResumeStep(plan.job.spec.checkpoint.path, plan.fingerprint, &plan.notes));
   }
   OutputPaths absolute = paths;

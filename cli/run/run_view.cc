@@ -48,7 +48,8 @@ RunEvent ValidationEvent(const rendezvous::ValidationResult& result) {
 
 RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, ProgressStyle style)
     : paths_(std::move(paths)),
-      language_model_(plan.config.model.kind == engine::ModelKind::kGpt),
+      programs_(plan.program.has_value()),
+      language_model_(!programs_ && plan.config.model.kind == engine::ModelKind::kGpt),
       tokens_per_sample_(language_model_ ? plan.config.model.context : 0),
       human_output_(style != ProgressStyle::kJson),
       display_(style) {
@@ -60,17 +61,19 @@ RunView::RunView(const RunPlan& plan, OutputPaths paths, int64_t resume_step, Pr
 Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const OutputPaths& paths,
                                                  int64_t resume_step, const RunOptions& options) {
   std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, options.progress));
-  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step));
+  RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step, view->programs_));
   RM_ASSIGN(view->events_, EventLog::Open(paths.events));
   if (options.tensorboard) RM_TRY(view->OpenTensorboard(resume_step));
-  RunEvent started = PlainEvent(false, "Started",
-                                fmt::format("{}: {} steps on {} workers", plan.job.metadata.name,
-                                            plan.config.steps, plan.job.spec.workers.replicas));
+  // How many steps a program will do, it may report itself.
+  const std::string steps = view->programs_ ? "" : fmt::format("{} steps on ", plan.config.steps);
+  RunEvent started = PlainEvent(
+      false, "Started",
+      fmt::format("{}: {}{} workers", plan.job.metadata.name, steps, plan.job.spec.workers.replicas));
   started.step = resume_step;
   started.total_steps = plan.config.steps;
   view->events_->Write(std::move(started));
   for (const std::string& note : plan.notes) view->Announce(true, "Note", note);
-  if (resume_step > 0)
+  if (resume_step > 0 && !view->programs_)
     view->Announce(false, "Resumed", fmt::format("continues from the checkpoint of step {}", resume_step));
   return view;
 }

@@ -38,7 +38,9 @@ class RunView {
   void Announce(bool warning, const std::string& reason, const std::string& message);
   EventLog& events() { return *events_; }
 
-  bool training() const { return state_.step > 0 && !Complete(); }
+  bool training() const {
+    return programs_ ? report_.phase == rendezvous::GangPhase::kActive : state_.step > 0 && !Complete();
+  }
   const rendezvous::Report& report() const { return report_; }
 
   // Writes the remaining metrics and summary.json, and prints the summary.
@@ -61,6 +63,7 @@ class RunView {
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
 
   const OutputPaths paths_;
+  const bool programs_;
   const bool language_model_;
   const int64_t tokens_per_sample_;
   const bool human_output_;  // stdout is for a person, not for a program

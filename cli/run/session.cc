@@ -36,10 +36,11 @@ constexpr auto kTick = milliseconds(100);    // period of the display and of --c
 constexpr auto kMlflowGrace = seconds(15);   // to upload the rest at the end
 constexpr auto kShutdownGrace = seconds(3);  // time for workers to exit once the result is durable
 
-Result<std::string> WorkerProgram() {
+// `name`: of one of our programs.
+Result<std::string> ProgramNextToThis(const char* name) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = (self.parent_path() / "ringmaster-worker").string();
+  const std::string path = (self.parent_path() / name).string();
   if (error || ::access(path.c_str(), X_OK) != 0)
     return Error{Code::kNotFound,
                  path + ": not found; build it (scripts/build) or install it next to ringmaster"};
@@ -67,7 +68,7 @@ class Session::Impl {
 
   // Starts everything except the workers. An error here is reported as bad input.
   Status Prepare(int64_t resume_step) {
-    RM_ASSIGN(worker_, WorkerProgram());
+    RM_ASSIGN(worker_, ProgramNextToThis(plan_.program ? "ringmaster-agent" : "ringmaster-worker"));
     if (options_.chaos.kind != ChaosOptions::Kind::kNone) {
       // Injected failures must not exhaust the restart limits.
       plan_.job.spec.restart.maxRestarts = 1'000'000;
@@ -160,7 +161,15 @@ class Session::Impl {
 
   Status StartBackend() {
     local::LocalBackend::Options options;
-    options.argv = {worker_, "agent"};
+    options.argv = {worker_};
+    if (plan_.program) {
+      options.argv.insert(options.argv.end(), {"run", "--"});
+      const std::vector<std::string>& command = plan_.program->command;
+      options.argv.insert(options.argv.end(), command.begin(), command.end());
+      options.working_folder = plan_.program->folder;
+    } else {
+      options.argv.push_back("agent");
+    }
     options.directory = folder_.paths().folder;
     options.environment.job_file = run_folder_->job_file();
     options.environment.coordinator = "127.0.0.1:" + std::to_string(server_->port());
@@ -169,6 +178,11 @@ class Session::Impl {
         {"RINGMASTER_THREADS", std::to_string(ThreadsPerWorker(plan_.job.spec.workers.replicas))},
         {"RINGMASTER_STARTUP_SECONDS", std::to_string(plan_.job.spec.health.startupSeconds)},
         {"RINGMASTER_STEP_SECONDS", plan_.job.spec.health.stepSeconds}};
+    if (plan_.program) {
+      for (const auto& [name, value] : plan_.program->environment) options.environment.extra[name] = value;
+      options.environment.extra["RINGMASTER_FRAMEWORK"] = plan_.job.spec.framework;
+      options.environment.extra["RINGMASTER_ADDRESS"] = "127.0.0.1";
+    }
     if (const int32_t slots = api::SlotsOf(plan_.job.spec.workers); slots > 1)
       options.environment.extra["RINGMASTER_SLOTS"] = std::to_string(slots);
     options.on_gang = [this](const control::Key&, const core::SetGang& order) {

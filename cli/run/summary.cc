@@ -46,8 +46,10 @@ Json SummaryJson(const Summary& s) {
 }
 
 std::string SummaryText(const Summary& s, const std::string& folder) {
-  std::string text =
-      fmt::format("{}: step {} of {} in {:.1f} s\n", s.phase, s.step, s.total_steps, s.wall_seconds);
+  const std::string steps = s.total_steps > 0 ? fmt::format(": step {} of {}", s.step, s.total_steps)
+                            : s.step > 0      ? fmt::format(": step {}", s.step)
+                                              : "";
+  std::string text = fmt::format("{}{} in {:.1f} s\n", s.phase, steps, s.wall_seconds);
   if (!s.message.empty()) text += Line("why", s.message);
   if (s.loss) text += Line("loss", fmt::format("{:.4f}", *s.loss));
   if (s.validation_loss) {

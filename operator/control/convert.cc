@@ -52,6 +52,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.max_without_progress = spec.restart.maxWithoutProgress;
   result.backoff_initial = seconds(spec.restart.backoff.initialSeconds);
   result.backoff_max = seconds(spec.restart.backoff.maxSeconds);
+  result.stop_grace = seconds(spec.restart.stopSeconds);
   for (const api::RestartRule& rule : spec.restart.rules) result.rules.push_back(FromApi(rule));
   result.gang = GangModeOf(spec.scheduling.gang);
   result.gang_timeout = seconds(spec.scheduling.timeoutSeconds);
@@ -65,6 +66,11 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
                       : spec.lifecycle.cleanPods == "All" ? core::CleanPods::kAll
                                                           : core::CleanPods::kRunning;
   return result;
+}
+
+void KeepPrograms(const api::TrainingJob& job, core::Job* result) {
+  result->in_place = result->programs = true;
+  result->slots = api::SlotsOf(job.spec.workers);
 }
 
 Key KeyOf(const api::TrainingJob& job) { return {job.metadata.namespace_, job.metadata.name}; }

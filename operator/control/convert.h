@@ -17,6 +17,9 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
 // Returns the meaning of spec.scheduling.gang.
 core::GangMode GangModeOf(const std::string& gang);
 
+// Makes the job one whose agents run the programs of the user: the gang restarts in place.
+void KeepPrograms(const api::TrainingJob& job, core::Job* result);
+
 Key KeyOf(const api::TrainingJob& job);
 
 }  // namespace ringmaster::control

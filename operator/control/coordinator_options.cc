@@ -16,6 +16,11 @@ rendezvous::CoordinatorOptions CoordinatorOptionsOf(const std::string& job, cons
   options.target = limits.target;
   options.max = limits.max;
   options.slots = order.slots;
+  if (order.programs) {
+    rendezvous::ProgramOptions& programs = options.programs.emplace();
+    programs.stop_grace = order.stop_grace;
+    programs.accounted = order.accounted;
+  }
   return options;
 }
 

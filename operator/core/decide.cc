@@ -155,6 +155,17 @@ bool ReportsPhase(const Observed& o, rendezvous::GangPhase phase) {
   return !floor || o.report->generation > *floor;
 }
 
+SetGang OrderOf(const Observed& o, bool stop, Time now) {
+  const Ledger& ledger = o.status.ledger;
+  SetGang order{ledger.attempt, o.job.min, o.job.max, o.job.Target(), stop, o.job.slots};
+  if (!o.job.programs) return order;
+  order.programs = true;
+  order.stop_grace = o.job.stop_grace;
+  const bool pause = ledger.not_before && now < *ledger.not_before;
+  order.accounted = pause && o.order ? o.order->accounted : ledger.incident;
+  return order;
+}
+
 bool InGang(const Job& job, const Ledger& ledger, const Pod& pod) {
   return pod.attempt == ledger.attempt && pod.rank < (job.in_place ? job.Target() : ledger.gang_size);
 }

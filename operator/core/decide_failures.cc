@@ -204,7 +204,7 @@ std::vector<Finding> ExaminePods(const Observed& o, Time now, Requeue& requeue) 
 // but a rule of the user may fail the job.
 std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   const Ledger& ledger = o.status.ledger;
-  if (!o.job.in_place || !o.report || !o.report->last_failure) return std::nullopt;
+  if (!o.job.in_place || o.job.programs || !o.report || !o.report->last_failure) return std::nullopt;
   if (o.report->worker_failures <= ledger.worker_failures) return std::nullopt;
   const auto& record = *o.report->last_failure;
   if (record.evidence == "eof" || record.evidence == "silence") return std::nullopt;  // examined as a pod
@@ -215,6 +215,23 @@ std::optional<Finding> ExamineTrainer(const Observed& o, Time now) {
   if (!ruling) ruling = RuleDecision{RuleAction::kRestart, false, "restarted in place by its agent"};
   failure.rule = ruling->rule;
   return Finding{std::move(failure), *std::move(ruling), ""};
+}
+
+// Examines the failure that ended an incarnation of programs. Their agents start the next one when it is
+// counted.
+std::optional<Finding> ExamineIncident(const Observed& o, Time now) {
+  if (!o.job.programs || !o.report || !o.report->incident) return std::nullopt;
+  if (o.report->incident->generation <= o.status.ledger.incident) return std::nullopt;
+  Failure failure = FailureOf(o, o.report->incident->root, now);
+  std::vector<std::string> conditions;
+  for (const Pod& pod : o.pods) {
+    if (!InGang(o.job, o.status.ledger, pod) || pod.name != failure.pod) continue;
+    failure.node = pod.node;
+    conditions = pod.conditions;
+  }
+  RuleDecision ruling = ApplyRules(o.job.rules, failure, conditions);
+  failure.rule = ruling.rule;
+  return Finding{std::move(failure), std::move(ruling), ""};
 }
 
 std::optional<Finding> ExamineStartup(const Observed& o, Time now, Requeue& requeue) {
@@ -275,7 +292,9 @@ bool PeerNodeLost(const Observed& o) {
 
 void CountInRow(const Observed& o, Ledger& ledger, Time now) {
   const int64_t step = o.report ? o.report->step : 0;
-  const bool progressed = o.job.in_place
+  // The coordinator knows better than steps whether programs progress, because they need not report any.
+  const bool progressed = o.job.programs && o.report ? o.report->failures_without_progress <= 1
+                          : o.job.in_place
                               ? step != ledger.step_at_failure
                               : ledger.ready_since && now - *ledger.ready_since >= 2 * o.job.backoff_max;
   ledger.failures_in_row = progressed ? 1 : ledger.failures_in_row + 1;
@@ -331,6 +350,7 @@ struct Findings {
   std::vector<Finding> all;
   bool repair = false;      // one of them needs a pod or the gang replaced
   bool whole_gang = false;  // all pods must be replaced
+  bool incident = false;    // programs start again in place
 };
 
 Findings FindFailures(const Observed& o, Time now, Requeue& requeue) {
@@ -343,6 +363,10 @@ Findings FindFailures(const Observed& o, Time now, Requeue& requeue) {
       findings.whole_gang = true;
     }
   }
+  if (auto incident = ExamineIncident(o, now)) {
+    findings.all.push_back(*std::move(incident));
+    findings.incident = true;
+  }
   findings.repair = !findings.all.empty();
   if (auto trainer = ExamineTrainer(o, now)) findings.all.push_back(*std::move(trainer));
   return findings;
@@ -354,6 +378,7 @@ Ledger WithReport(const Observed& o) {
   if (o.report) {
     next.worker_failures = o.report->worker_failures;
     next.restarts.without_progress = o.report->failures_without_progress;
+    if (o.report->incident) next.incident = std::max(next.incident, o.report->incident->generation);
   }
   return next;
 }
@@ -420,7 +445,9 @@ Decision Restart(const Observed& o, const Findings& findings, Tally tally, Ledge
   for (const Finding& finding : findings.all)
     if (!finding.uid.empty()) next.counted.push_back(finding.uid);
   std::sort(next.counted.begin(), next.counted.end());
-  return WriteLedger(o, std::move(next), now, "lost pods are replaced", std::move(tally.events));
+  return WriteLedger(o, std::move(next), now,
+                     findings.incident ? "the programs start again" : "lost pods are replaced",
+                     std::move(tally.events));
 }
 
 }  // namespace

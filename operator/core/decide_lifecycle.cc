@@ -84,6 +84,8 @@ Decision Fail(const Observed& o, Ledger ledger, Time now, Reason reason, std::st
 
 std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) {
   const Ledger& ledger = o.status.ledger;
+  if (o.job.programs && ReportsPhase(o, GangPhase::kFinished))
+    return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");
   if (ReportsPhase(o, GangPhase::kFinished))
     return Succeed(o, now, Reason::kAllStepsDone,
                    fmt::format("{} steps done, loss {:.4f}", o.report->step, o.report->loss));
@@ -213,7 +215,7 @@ Decision CarryOutStop(const Observed& o, Time now, Requeue& requeue) {
   const bool durable = ReportsPhase(o, rendezvous::GangPhase::kStopped);
   Decision decision;
   if (o.job.in_place) {
-    const SetGang order{o.status.ledger.attempt, o.job.min, o.job.max, o.job.Target(), true, o.job.slots};
+    const SetGang order = OrderOf(o, true, now);
     if (o.order != order) decision.actions.push_back(order);
   }
   for (const Pod& pod : o.pods) {

@@ -301,7 +301,9 @@ Ledger Milestones(const Observed& o, Time now, Requeue& requeue) {
     ReplaceUnplaced(o, next);
   for (const ExcludedNode& node : next.excluded) requeue.By(node.until);
   if (o.report) {
-    if (o.report->phase == rendezvous::GangPhase::kActive && o.report->step != next.base_step)
+    // Programs need not report steps.
+    if (o.report->phase == rendezvous::GangPhase::kActive &&
+        (o.job.programs || o.report->step != next.base_step))
       next.stepped = true;
     // A restarted coordinator counts from zero.
     next.worker_failures = std::min(next.worker_failures, o.report->worker_failures);
@@ -438,8 +440,11 @@ Decision Converge(const Observed& o, Time now, Requeue& requeue) {
                       "a worker pod was deleted outside the operator: the whole gang restarts");
 
   if (o.job.in_place) {
-    const SetGang order{ledger.attempt, o.job.min, o.job.max, target, false, o.job.slots};
-    if (o.order != order) decision.actions.push_back(order);
+    const SetGang order = OrderOf(o, false, now);
+    const bool pause = o.job.programs && ledger.not_before && now < *ledger.not_before;
+    if (pause) requeue.By(*ledger.not_before);
+    // A new coordinator would start the programs at once.
+    if (o.order != order && (o.order || !pause)) decision.actions.push_back(order);
   }
   Create(o, present, draining, now, decision, requeue);
   if (!draining && ActiveRefusal(o, now) == nullptr) ReleaseGated(o, now, decision.actions);

@@ -60,6 +60,10 @@ bool InGang(const Job& job, const Ledger& ledger, const Pod& pod);
 void AccountTime(const Observed& observed, Ledger& ledger, Time now);
 TimeAccounting TimeAccountingOf(const Observed& observed, const Ledger& ledger, Time now);
 
+// Returns the order that the coordinator should have. Of a job that waits for its back-off it allows no
+// restart yet.
+SetGang OrderOf(const Observed& observed, bool stop, Time now);
+
 // ---- decide_lifecycle.cc: success, failure, deletion, suspension
 
 std::optional<Decision> CheckEnd(const Observed& observed, Time now, Requeue& requeue);

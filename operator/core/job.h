@@ -43,8 +43,9 @@ struct Job {
   std::string uid;              // changes when a job is deleted and created again under the same name
   int64_t spec_generation = 1;  // increases with every change of the spec
   bool deleted = false;
-  bool orphans = false;  // deleted with --cascade=orphan: its pods run on
-  bool in_place = true;  // agents restart ranks in their pods, so only a lost pod is created again
+  bool orphans = false;   // deleted with --cascade=orphan: its pods run on
+  bool in_place = true;   // agents restart ranks in their pods, so only a lost pod is created again
+  bool programs = false;  // in place, and the agents run programs of the user instead of our trainer
   bool suspend = false;
   bool wants_rdma = false;  // requested; a fallback to TCP is reported
 
@@ -53,7 +54,8 @@ struct Job {
   int32_t max = 1;
   int32_t slots = 1;  // ranks per pod; only in place
 
-  Duration grace = seconds(120);  // for a checkpoint, when pods are stopped
+  Duration grace = seconds(120);      // for a checkpoint, when pods are stopped
+  Duration stop_grace = seconds(30);  // from SIGTERM to SIGKILL of a program that is restarted in place
   int32_t max_restarts = 10;
   int32_t max_without_progress = 3;
   Duration backoff_initial = seconds(5);

@@ -38,6 +38,7 @@
 //       replaced, even when a pod that succeeded was collected or the operator was away.
 //  I19. No pod is held for ever: not by a job that has ended, was deleted or left its pods behind. Orphaned
 //       pods run on.
+//  I20. A program that failed starts again only after its failure was counted and the back-off is over.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.
@@ -114,6 +115,9 @@ struct SetGang {
   int32_t target = 1;
   bool stop = false;  // write a checkpoint, then end all workers
   int32_t slots = 1;  // ranks per pod; min, max and target count pods
+  bool programs = false;
+  Duration stop_grace{0};                // of programs
+  rendezvous::Generation accounted = 0;  // of programs: failures of this incarnation and older ones
   bool operator==(const SetGang&) const = default;
 };
 

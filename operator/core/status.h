@@ -226,10 +226,11 @@ struct Ledger {
   std::optional<Failure> last_failure;
   int32_t failures_in_row = 0;  // since the last committed step
   int64_t step_at_failure = 0;
-  std::optional<Time> not_before;   // back-off: no pod is created earlier
-  int32_t worker_failures = 0;      // of the report, examined so far
-  std::optional<Time> ready_since;  // when all pods of this attempt ran; unset by a new attempt
-  std::vector<Absence> absent;      // only in place; in rank order
+  std::optional<Time> not_before;       // back-off: no pod is created earlier
+  int32_t worker_failures = 0;          // of the report, examined so far
+  rendezvous::Generation incident = 0;  // of programs: the newest failed incarnation that is accounted
+  std::optional<Time> ready_since;      // when all pods of this attempt ran; unset by a new attempt
+  std::vector<Absence> absent;          // only in place; in rank order
   int64_t base_step = 0;  // the reported step when the attempt began; the first step differs from it
   bool stepped = false;   // this attempt has made a step
 

@@ -29,6 +29,7 @@ constexpr Duration kCollectGrace = seconds(10);    // for pods of a deleted job
 
 core::Job ToCore(const api::TrainingJob& job, const std::string& uid, int64_t generation) {
   core::Job result = control::FromApi(job, uid, generation);
+  if (!result.in_place) control::KeepPrograms(job, &result);
   result.ttl.reset();
   result.progress_interval = seconds(1);  // a status write costs little here
   return result;
@@ -372,7 +373,8 @@ std::string LocalBackend::TerminationLog(const std::string& pod) const {
 SpawnSpec LocalBackend::SpecOf(const Key& key, const std::string& pod, int32_t rank) const {
   SpawnSpec spec;
   spec.argv = options_.argv;
-  spec.folder = options_.directory + "/pods/" + pod;
+  const std::string own = options_.directory + "/pods/" + pod;
+  spec.folder = options_.working_folder.empty() ? own : options_.working_folder;
   spec.log = options_.directory + "/logs/" + pod + ".log";
   spec.environment = options_.environment.extra;
   spec.environment["RINGMASTER_JOB"] = key.ToString();

@@ -57,6 +57,7 @@ class LocalBackend final : public control::Backend {
   struct Options {
     std::vector<std::string> argv;  // of every pod; argv[0] is a path
     std::string directory;
+    std::string working_folder;  // of every pod; empty: DIR/pods/<pod>
     PodEnvironment environment;
     std::function<void(const control::Key&, const core::SetGang&)> on_gang;
     std::function<void(const control::Key&, const core::Status&)> on_status;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMaxSeconds = 30LL * 24 * 3600;
 constexpr int64_t kMaxSlots = 999;
+constexpr int64_t kMaxPort = 65535;
 constexpr size_t kMaxSecretBytes = size_t{64} << 10;
 
 class Reader {
@@ -114,9 +115,34 @@ std::vector<std::string> SplitWords(const std::string& text) {
   return words;
 }
 
+void ReadTrainer(Reader& reader, const std::string& program_folder, Config* config) {
+  config->job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
+  config->trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"));
+  if (config->trainer.empty()) config->trainer = {program_folder + "/ringmaster-worker", "train"};
+  if (::access(config->trainer[0].c_str(), X_OK) != 0) {
+    reader.Problem("RINGMASTER_TRAINER",
+                   fmt::format("cannot run {}: {}", config->trainer[0], std::strerror(errno)));
+  }
+}
+
+void ReadProgram(Reader& reader, Config* config) {
+  config->framework = reader.Optional("RINGMASTER_FRAMEWORK");
+  config->address = reader.Required("RINGMASTER_ADDRESS");
+  if (const auto grace = reader.Seconds("RINGMASTER_STOP_SECONDS")) config->stop_grace = *grace;
+  const int64_t base = reader.Count("RINGMASTER_PORT_BASE");
+  if (base > kMaxPort) {
+    reader.Problem("RINGMASTER_PORT_BASE", fmt::format("must be at most {} (got {})", kMaxPort, base));
+  } else {
+    config->port_base = static_cast<int32_t>(base);
+  }
+  // Several ranks share a log then.
+  config->prefix_lines = config->slots > 1 || !reader.Optional("RINGMASTER_LOCAL_RANK").empty();
+}
+
 }  // namespace
 
-Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder) {
+Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder,
+                          std::vector<std::string> program) {
   Reader reader(get);
   Config config;
   config.job = reader.Required("RINGMASTER_JOB");
@@ -136,13 +162,12 @@ Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder) 
     reader.Problem("RINGMASTER_SLOTS", fmt::format("must be at most {} (got {})", kMaxSlots, slots));
   }
   config.slots = static_cast<int32_t>(std::min(slots, kMaxSlots));
-  config.job_file = reader.ReadableFile("RINGMASTER_JOB_FILE");
+  config.program = std::move(program);
   config.termination_log = reader.Optional("RINGMASTER_TERMINATION_LOG");
-  config.trainer = SplitWords(reader.Optional("RINGMASTER_TRAINER"));
-  if (config.trainer.empty()) config.trainer = {program_folder + "/ringmaster-worker", "train"};
-  if (::access(config.trainer[0].c_str(), X_OK) != 0) {
-    reader.Problem("RINGMASTER_TRAINER",
-                   fmt::format("cannot run {}: {}", config.trainer[0], std::strerror(errno)));
+  if (config.program.empty()) {
+    ReadTrainer(reader, program_folder, &config);
+  } else {
+    ReadProgram(reader, &config);
   }
   if (const auto limit = reader.Seconds("RINGMASTER_STARTUP_SECONDS")) config.limits.startup = *limit;
   if (reader.Optional("RINGMASTER_STEP_SECONDS") != "auto") {

@@ -31,15 +31,23 @@ struct Config {
   std::vector<std::string>
       trainer;  // RINGMASTER_TRAINER split at spaces; unset: the one next to this program
   std::vector<std::string> trainer_environment;  // "NAME=value": added to the agent's environment
+  std::vector<std::string> program;   // of `ringmaster-agent run -- COMMAND ARGS...`; empty: a native trainer
+  std::string framework;              // RINGMASTER_FRAMEWORK: whose variables the program gets
+  std::string address;                // RINGMASTER_ADDRESS: where other workers reach this pod
+  Duration stop_grace = seconds(30);  // RINGMASTER_STOP_SECONDS: from SIGTERM to SIGKILL of the program
+  int32_t port_base = 0;              // RINGMASTER_PORT_BASE: the first port of this pod; 0: any free port
+  bool prefix_lines = false;          // of the program's output, with its rank
   HangLimits limits;  // RINGMASTER_STARTUP_SECONDS, RINGMASTER_STEP_SECONDS (auto | 0 | seconds)
 };
 
 using GetEnv = std::function<std::optional<std::string>(const char*)>;
 
 // Reads the configuration through `get`, and checks that the job file and the secret file are readable.
-// `program_folder` contains the default trainer. Errors: kInvalid lists all problems, each with the
+// `program_folder` contains the default trainer; `program`: the user's program that the agent runs instead,
+// which needs neither a trainer nor a job file. Errors: kInvalid lists all problems, each with the
 // variable's name.
-Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder);
+Result<Config> LoadConfig(const GetEnv& get, const std::string& program_folder,
+                          std::vector<std::string> program = {});
 
 // Reads the secret, without trailing newlines. Called for every connection, because projected tokens rotate.
 Result<std::string> ReadSecret(const std::string& path);

@@ -27,6 +27,7 @@ void LogPipe::Attach(Fd source) {
   source_ = std::move(source);
   tail_.clear();
   unfinished_.clear();
+  line_begins_ = true;
 }
 
 int LogPipe::read_fd() const { return buffer_.size() >= kMaxBuffered ? -1 : source_.get(); }
@@ -52,7 +53,22 @@ void LogPipe::OnReadable() {
     }
     const std::string_view bytes(chunk, static_cast<size_t>(got));
     Remember(bytes);
+    Append(bytes);
+  }
+}
+
+void LogPipe::Append(std::string_view bytes) {
+  if (prefix_.empty()) {
     buffer_ += bytes;
+    return;
+  }
+  while (!bytes.empty()) {
+    if (line_begins_) buffer_ += prefix_;
+    const size_t newline = bytes.find('\n');
+    line_begins_ = newline != std::string_view::npos;
+    const size_t size = line_begins_ ? newline + 1 : bytes.size();
+    buffer_ += bytes.substr(0, size);
+    bytes.remove_prefix(size);
   }
 }
 
@@ -119,6 +135,7 @@ void LogPipe::Remember(std::string_view bytes) {
 }
 
 void LogPipe::AddToTail(std::string_view line) {
+  if (observer_) observer_(line);
   if (tail_.size() == kTailLines) tail_.pop_front();
   tail_.emplace_back(line);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// LogPipe copies one output stream of a trainer to the agent's own, line by line and unchanged.
+// LogPipe copies one output stream of a trainer or a program to the agent's own, line by line and unchanged,
+// or with a prefix for each line.
 //
 // It never blocks. A slow reader of the agent's output first slows the trainer down, because the pipe fills.
 // When the reader takes nothing for kPatience, whole chunks are dropped, and a line reports the number of
@@ -9,9 +10,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -28,6 +31,11 @@ class LogPipe {
 
   // Does not take ownership of `target_fd`.
   explicit LogPipe(int target_fd) : target_fd_(target_fd) {}
+
+  // Starts every further line with this text.
+  void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
+  // Called with each line, without its newline and cut to kMaxTailLine bytes.
+  void SetObserver(std::function<void(std::string_view)> observer) { observer_ = std::move(observer); }
 
   // Reads from the stream of a new incarnation from now on and clears the tail. Buffered bytes of the
   // previous stream remain. REQUIRES: `source` is non-blocking.
@@ -54,11 +62,15 @@ class LogPipe {
   // Returns the number of bytes to write now: all complete lines, or everything when there is no newline in
   // kMaxLine.
   size_t Ready() const;
+  void Append(std::string_view bytes);
   void Remember(std::string_view bytes);
   void AddToTail(std::string_view line);
 
   Fd source_;
   int target_fd_;
+  std::string prefix_;
+  std::function<void(std::string_view)> observer_;
+  bool line_begins_ = true;  // the next byte is the first one of a line
   std::string buffer_;
   std::deque<std::string> tail_;
   std::string unfinished_;  // the last line, which has no newline yet

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ringmaster-agent supervises the trainer of a worker pod. It is a separate program that links nothing of the
-// trainer, so that it stays small. `ringmaster-worker agent` execs it. `ringmaster-agent install FILE` copies
-// it to a file, for containers with other images.
+// ringmaster-agent supervises the trainer of a worker pod, or, as `ringmaster-agent run -- COMMAND ARGS...`,
+// the program of a user. It is a separate program that links nothing of the trainer, so that it stays small.
+// `ringmaster-worker agent` execs it. `ringmaster-agent install FILE` copies it to a file, for containers
+// with other images.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/install.h"
+#include "worker/agent/program_agent.h"
 #include "worker/agent/slot_relay.h"
 #include "worker/agent/slots.h"
 
@@ -60,6 +62,7 @@ int RefuseConfiguration(const std::string& message) {
 int RunAgent(agent::Config config, Result<std::vector<std::string>> environment) {
   if (!environment.ok()) return RefuseConfiguration(environment.error().message);
   config.trainer_environment = std::move(environment).value();
+  if (!config.program.empty()) return agent::ProgramAgent(std::move(config)).Run();
   return agent::Agent(std::move(config)).Run();
 }
 
@@ -87,13 +90,24 @@ int Install(const char* path) {
   return agent::kExitInternal;
 }
 
-int Main() {
+// Returns the words after `run --`; empty for the trainer's agent.
+Result<std::vector<std::string>> ProgramOf(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || words[0] != "run") return std::vector<std::string>();
+  if (words.size() < 3 || words[1] != "--")
+    return Error{Code::kInvalid, "usage: ringmaster-agent [run -- COMMAND ARGS... | install FILE]"};
+  return std::vector<std::string>(words.begin() + 2, words.end());
+}
+
+int Main(int argc, char** argv) {
   PrepareProcess();
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::string folder = error ? std::string(".") : self.parent_path().string();
   log::Init("agent pod=" + FromEnvironment("RINGMASTER_POD").value_or("?"));
-  Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder);
+  Result<std::vector<std::string>> program = ProgramOf(argc, argv);
+  if (!program.ok()) return RefuseConfiguration(program.error().message);
+  Result<agent::Config> config = agent::LoadConfig(FromEnvironment, folder, std::move(program).value());
   if (!config.ok()) return RefuseConfiguration(config.error().message);
   if (config->slots == 1)
     return RunAgent(std::move(*config),
@@ -109,7 +123,7 @@ int Main() {
 int main(int argc, char** argv) {
   try {
     if (argc == 3 && std::string_view(argv[1]) == "install") return Install(argv[2]);
-    return Main();
+    return Main(argc, argv);
   } catch (const std::exception& error) {
     log::Error("internal error: {}", error.what());
     return agent::kExitInternal;

@@ -89,6 +89,7 @@ void LedgerFields(const Coder& coder, A& a, C& c) {
   coder.Plain(a.stepAtFailure, c.step_at_failure);
   coder.At(a.notBefore, c.not_before);
   coder.Plain(a.workerFailures, c.worker_failures);
+  coder.Generation(a.incident, c.incident);
   coder.At(a.readySince, c.ready_since);
   coder.List(a.absent, c.absent, [&](auto& x, auto& y) { AbsenceFields(coder, x, y); });
   coder.Plain(a.baseStep, c.base_step);

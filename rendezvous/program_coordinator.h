@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The coordinator of a job whose workers run programs of a user. It forms incarnations of the gang (see
+// messages.h), finds the failure that ends one, stops what is left of it, and forms the next one in the same
+// pods.
+//
+// A failure is accounted before the gang starts again: the report names it (Report::incident), and the next
+// incarnation waits for AllowRestart. So the controller can charge it, apply the restart rules and wait for
+// the back-off first. The loss of an agent needs no permission: the controller sees to the pod.
+//
+// A new coordinator adopts a running incarnation when all of its ranks report it. Programs do not notice a
+// change of the leader.
+//
+// Not thread-safe. Start reading at Advance.
+//
+// Invariants
+//  P1 Incarnations increase: a number is never used twice, and those of a higher term are above all others.
+//  P2 An incarnation starts only when no agent that can be reached runs a program of an older one.
+//  P3 The job is finished only when every rank of one incarnation has ended with exit code 0.
+//  P4 An incarnation has at least min and at most max ranks. Ranks follow the order of pods and slots.
+//  P5 Each incarnation has at most one incident: its earliest failure, where a crash outweighs an exit code
+//     that frameworks use for a lost peer. Programs that end later, or after an order to stop, are
+//     consequences.
+//  P6 After an incident no incarnation starts before AllowRestart for it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "rendezvous/job_coordinator.h"
+#include "rendezvous/messages.h"
+
+namespace ringmaster::rendezvous {
+
+class ProgramCoordinator final : public JobCoordinator {
+ public:
+  // REQUIRES: options.programs.
+  explicit ProgramCoordinator(const CoordinatorOptions& options);
+
+  void On(const CoordinatorEvent& event, Time now) override;
+  std::vector<CoordinatorOutput> Take() override;
+  Time next_wakeup() const override;
+  const Report& report() override;
+  GangPhase phase() const override;
+  Generation generation() const override { return current_; }
+
+ private:
+  enum class Stage {
+    kForming,   // no incarnation runs; the next one starts when it may
+    kRunning,   // current_ runs
+    kStopping,  // what is left of current_ is being stopped
+    kEnded,
+  };
+
+  struct Peer {  // one agent
+    std::string agent;
+    std::string pod;
+    int32_t slot = 0;
+    std::string node;
+    ConnectionId connection = 0;
+    Time heard;                         // when its last message arrived
+    Time lost_at = kNever;              // since when it is disconnected
+    bool silent = false;                // connected, and nothing was heard for silence_limit
+    bool stuck = false;                 // it did not stop its program in time
+    bool leaving = false;               // it sent Leave
+    bool released = false;              // it was sent Exit
+    std::optional<ProgramState> state;  // the last one it reported
+    bool fresh = false;                 // reported on this connection
+    Time ended_at{};                    // of a state kEnded: when its program ended, by its own clock
+
+    bool runs() const {
+      return state && (state->phase == ProgramPhase::kRunning || state->phase == ProgramPhase::kStopping);
+    }
+    // Whether the next incarnation waits for the end of its program.
+    bool busy() const { return runs() && !silent && !stuck; }
+    // Whether an incarnation may start here.
+    bool ready() const { return connection != 0 && fresh && !silent && !leaving && !released && !runs(); }
+  };
+
+  // Messages of agents.
+  void OnConnected(const AgentConnected& event, Time now);
+  void OnDisconnected(ConnectionId connection, Time now);
+  void OnMessage(Peer& peer, const Message& message, Time now);
+  void OnState(Peer& peer, const ProgramState& state, Time now);
+  void OnLeave(Peer& peer, const Leave& leave);
+  void OnProgress(const Peer& peer, const Progress& progress, Time now);
+  void OnPodEnded(const std::string& pod, Time now);
+  void OnLimits(const SetLimits& limits, Time now);
+  void OnLastArrival(Peer& peer, Time at, Time now);
+  void CheckSilence(Time now);
+  void CheckLost(Time now);
+  void ShiftTimes(Duration gap);
+
+  // Decisions.
+  void Advance(Time now);  // takes every step that is due
+  bool CheckRunning(Time now);
+  bool CheckStopping(Time now);
+  bool CheckForming(Time now);
+  bool Adopt(Time now);
+  void FailCurrent(FailureRecord record, bool incident, Time now);
+  void StopCurrent(Duration grace, Time now);
+  void CountProgress(Time now);
+  void Publish(std::vector<Peer*> members, Time now);
+  // Sends what brings this agent to where it should be.
+  void Correct(Peer& peer);
+  void MemberLost(const Peer& peer, const std::string& evidence, const std::string& why, Time now);
+  void ReleaseIdle(Peer& peer);      // sends Exit, unless its program runs
+  void ErasePeer(const Peer& peer);  // invalidates the reference
+  void End(GangPhase phase, const std::string& reason);
+
+  bool InCurrent(const Peer& peer) const { return ranks_.contains(peer.agent); }
+  // Whether this rank of the current incarnation has done its part.
+  bool Succeeded(const Peer& peer) const;
+  std::vector<Peer*> ReadyPeers();  // in the order of ranks
+  Time FormationDue() const;        // kNever: too few workers, or no permission
+  Time GrowthDue() const;           // kNever: no worker waits to join
+  void Send(const Peer& peer, Message message);
+  void AddEvent(EventKind kind, std::string text) { outputs_.push_back(EventLine{kind, std::move(text)}); }
+  void SetCurrent(Generation generation, std::vector<Member> members);
+  void RefreshReport();
+
+  CoordinatorOptions options_;
+  const ProgramOptions programs_;
+  std::vector<CoordinatorOutput> outputs_;
+  Report report_;
+  bool report_dirty_ = true;
+  bool report_announced_ = false;
+
+  std::map<std::string, Peer> peers_;  // by agent; elements never move
+  std::unordered_map<ConnectionId, Peer*> connections_;
+  std::map<std::pair<std::string, int32_t>, Peer*> places_;  // by pod and slot
+
+  Stage stage_ = Stage::kForming;
+  uint32_t sequence_ = 0;
+  Generation current_ = 0;
+  std::vector<Member> members_;  // of the current incarnation, by rank
+  std::shared_ptr<const Message> start_message_;
+  std::unordered_map<std::string, int32_t> ranks_;  // by agent
+  std::map<std::string, FailureRecord> lost_;       // its members that are lost, by agent
+  Generation accounted_ = 0;                        // see AllowRestart
+  Time incident_due_ = kNever;                      // when the gathered failures are judged
+  Time stop_until_ = kNever;                        // when agents that still run something are given up
+  Duration stop_grace_{};
+  bool stop_requested_ = false;
+
+  Time started_at_ = kNever;
+  Time first_state_ = kNever;  // when the first agent reported
+  Time last_join_{};           // when the last agent became ready, or was lost
+  Time formed_at_{};
+  Time last_on_ = kNever;
+  Time silence_check_at_ = kNever;
+  int64_t newest_step_ = 0;
+  int64_t recorded_step_ = 0;
+  bool stepped_ = false;       // the current incarnation has reported a step
+  int64_t progress_mark_ = 0;  // newest_step_ when the current incarnation started
+  int32_t without_progress_ = 0;
+};
+
+}  // namespace ringmaster::rendezvous

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Incarnations of a gang of programs: how one is formed, judged, stopped and adopted.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "rendezvous/program_coordinator.h"
+
+namespace ringmaster::rendezvous {
+namespace {
+
+// The number at the end of a pod's name, which is the pod's rank; -1: none.
+int64_t NumberOf(std::string_view pod) {
+  const size_t digits = pod.find_last_not_of("0123456789") + 1;
+  int64_t number = -1;
+  std::from_chars(pod.data() + digits, pod.data() + pod.size(), number);
+  return number;
+}
+
+// How likely it is that a program ended like this because it lost a peer, whatever order reports arrive in. A
+// survivor notices a death within a millisecond, and a busy machine may run its agent first.
+enum class Suspicion : uint8_t {
+  kRoot,         // killed, or a crash in machine code
+  kUnknown,      // an exit code of the program's own
+  kConsequence,  // what frameworks and launchers do when a peer is lost, or after SIGTERM
+};
+
+// What survivors say: sockets of Python and C, gloo, NCCL, JAX, TensorFlow.
+bool NamesALostPeer(const std::string& message) {
+  constexpr const char* kWords[] = {"onnection reset", "onnection closed", "onnection refused",
+                                    "roken pipe",      "BrokenPipeError",  "ConnectionResetError",
+                                    "ncclRemoteError", "UnavailableError", "coordination service",
+                                    "peer is lost"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](const char* words) { return message.find(words) != std::string::npos; });
+}
+
+Suspicion SuspicionOf(const ProgramState& state) {
+  switch (state.exit_code) {
+    case 128 + 4:   // SIGILL
+    case 128 + 7:   // SIGBUS
+    case 128 + 8:   // SIGFPE
+    case 128 + 9:   // SIGKILL
+    case 128 + 11:  // SIGSEGV
+      return Suspicion::kRoot;
+    case 75:        // "a peer is lost", for the operator
+    case 128 + 6:   // SIGABRT
+    case 128 + 13:  // SIGPIPE
+    case 128 + 15:  // SIGTERM
+    case 205:       // of Open MPI
+    case 255:       // of MPICH
+      return Suspicion::kConsequence;
+    default:
+      return NamesALostPeer(state.message) ? Suspicion::kConsequence : Suspicion::kUnknown;
+  }
+}
+
+std::string DescribeEnd(const FailureRecord& record) {
+  const bool died = record.evidence == "exit";
+  return record.pod + " failed (" + (died ? "its program ended" : record.evidence) +
+         (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
+         (record.message.empty() ? "" : ": " + record.message);
+}
+
+}  // namespace
+
+// Takes every step that is due now. Each Check changes the stage or returns false.
+void ProgramCoordinator::Advance(Time now) {
+  if (stage_ == Stage::kEnded) return;
+  CheckLost(now);
+  bool changed = true;
+  while (changed && stage_ != Stage::kEnded) {
+    changed = stage_ == Stage::kRunning    ? CheckRunning(now)
+              : stage_ == Stage::kStopping ? CheckStopping(now)
+                                           : CheckForming(now);
+  }
+}
+
+// ---- running
+
+bool ProgramCoordinator::Succeeded(const Peer& peer) const {
+  return peer.state && peer.state->generation == current_ && peer.state->phase == ProgramPhase::kEnded &&
+         peer.state->exit_code == 0;
+}
+
+bool ProgramCoordinator::CheckRunning(Time now) {
+  for (auto& [agent, peer] : peers_) {
+    if (peer.leaving && (!InCurrent(peer) || Succeeded(peer))) ReleaseIdle(peer);
+  }
+  const Peer* root = nullptr;
+  size_t succeeded = 0;
+  bool leaving = false;
+  for (const Member& member : members_) {
+    const auto it = peers_.find(member.id);
+    if (it == peers_.end()) {
+      ++succeeded;  // it was erased after its success: otherwise its loss would have ended this stage
+      continue;
+    }
+    const Peer& peer = it->second;
+    if (Succeeded(peer)) {
+      ++succeeded;
+      continue;
+    }
+    leaving = leaving || peer.leaving;
+    const bool ended =
+        peer.state && peer.state->generation == current_ && peer.state->phase == ProgramPhase::kEnded;
+    const auto order = [](const Peer& p) { return std::pair(SuspicionOf(*p.state), p.ended_at); };
+    if (ended && (root == nullptr || order(peer) < order(*root))) root = &peer;
+  }
+  if (succeeded == members_.size()) {
+    End(GangPhase::kFinished, "every program has ended with exit code 0");
+    return true;
+  }
+  if (root != nullptr) {
+    const ProgramState& state = *root->state;
+    if (incident_due_ == kNever) incident_due_ = now + programs_.gather_window;
+    if (now < incident_due_ && SuspicionOf(state) != Suspicion::kRoot) return false;
+    FailCurrent({root->pod, state.evidence, state.exit_code, state.message}, true, now);
+    return true;
+  }
+  const auto size = static_cast<int32_t>(members_.size());
+  std::string why;
+  if (stop_requested_)
+    why = "the job stops";
+  else if (leaving)
+    why = "a worker leaves";
+  else if (size > options_.max)
+    why = "the job shrinks";
+  else if (now >= GrowthDue())
+    why = "the job grows";
+  if (why.empty()) return false;
+  AddEvent(EventKind::kOther, "the programs get SIGTERM: " + why);
+  CountProgress(now);
+  StopCurrent(programs_.stop_grace, now);
+  return true;
+}
+
+Time ProgramCoordinator::GrowthDue() const {
+  const auto size = static_cast<int32_t>(members_.size());
+  if (stage_ != Stage::kRunning || size >= options_.max) return kNever;
+  const bool waiting = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return entry.second.ready() && !InCurrent(entry.second);
+  });
+  // What has begun to finish is not interrupted.
+  const bool finishing = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return InCurrent(entry.second) && Succeeded(entry.second);
+  });
+  if (!waiting || finishing) return kNever;
+  return std::max(formed_at_ + programs_.growth_window, last_join_ + programs_.last_call);
+}
+
+// `incident`: a program has failed, as opposed to its agent, and the controller must account that.
+void ProgramCoordinator::FailCurrent(FailureRecord record, bool incident, Time now) {
+  AddEvent(EventKind::kWorkerFailed, DescribeEnd(record));
+  ++report_.worker_failures;
+  CountProgress(now);
+  if (newest_step_ <= progress_mark_ && now - formed_at_ < programs_.stable_after) ++without_progress_;
+  report_.last_failure = record;
+  if (incident) report_.incident = Incident{current_, std::move(record)};
+  StopCurrent(std::min(programs_.failure_grace, programs_.stop_grace), now);
+}
+
+void ProgramCoordinator::CountProgress(Time now) {
+  if (newest_step_ > progress_mark_ || now - formed_at_ >= programs_.stable_after) without_progress_ = 0;
+}
+
+void ProgramCoordinator::StopCurrent(Duration grace, Time now) {
+  stage_ = Stage::kStopping;
+  report_dirty_ = true;
+  incident_due_ = kNever;
+  stop_grace_ = grace;
+  stop_until_ = now + grace + programs_.stop_margin;
+  for (auto& [agent, peer] : peers_) Correct(peer);
+}
+
+// ---- stopping
+
+bool ProgramCoordinator::CheckStopping(Time now) {
+  for (auto& [agent, peer] : peers_) {
+    if (!peer.busy()) continue;
+    if (now < stop_until_) return false;
+    // Nothing may start where a program does not end: the controller replaces the pod.
+    peer.stuck = true;
+    AddEvent(EventKind::kWorkerSilent, peer.pod + " did not stop its program in time");
+  }
+  stop_until_ = kNever;
+  stage_ = Stage::kForming;
+  report_dirty_ = true;
+  return true;
+}
+
+// ---- forming
+
+std::vector<ProgramCoordinator::Peer*> ProgramCoordinator::ReadyPeers() {
+  std::vector<std::tuple<int64_t, std::string, int32_t, Peer*>> sorted;
+  for (auto& [agent, peer] : peers_) {
+    if (peer.ready()) sorted.emplace_back(NumberOf(peer.pod), peer.pod, peer.slot, &peer);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<Peer*> peers;
+  for (const auto& entry : sorted) peers.push_back(std::get<Peer*>(entry));
+  return peers;
+}
+
+Time ProgramCoordinator::FormationDue() const {
+  if (report_.incident && report_.incident->generation > accounted_) return kNever;
+  const auto ready = static_cast<int32_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.ready(); }));
+  if (ready < options_.min) return kNever;
+  if (ready >= options_.target) return last_on_;
+  Time due = last_join_ + programs_.last_call;
+  if (options_.resumed && current_ == 0) due = std::max(due, first_state_ + programs_.adoption_grace);
+  return due;
+}
+
+bool ProgramCoordinator::CheckForming(Time now) {
+  if (current_ == 0 && Adopt(now)) return true;
+  bool busy = false;
+  for (auto& [agent, peer] : peers_) {
+    busy = busy || peer.busy();
+    if (peer.leaving) ReleaseIdle(peer);
+  }
+  if (busy) return false;
+  if (stop_requested_) {
+    End(GangPhase::kStopped, "stopped on request");
+    return true;
+  }
+  if (now < FormationDue()) return false;
+  std::vector<Peer*> members = ReadyPeers();
+  if (static_cast<int32_t>(members.size()) > options_.max) members.resize(static_cast<size_t>(options_.max));
+  Publish(std::move(members), now);
+  return true;
+}
+
+// Takes over an incarnation that started under an earlier coordinator. Returns true if the stage changed.
+bool ProgramCoordinator::Adopt(Time now) {
+  Generation newest = 0;
+  for (const auto& [agent, peer] : peers_) {
+    if (peer.busy()) newest = std::max(newest, peer.state->generation);
+  }
+  if (newest == 0) return false;
+  int32_t world = 0;
+  std::map<int32_t, const Peer*> ranks;
+  for (const auto& [agent, peer] : peers_) {
+    const bool part = peer.state && peer.state->generation == newest &&
+                      (peer.runs() || peer.state->phase == ProgramPhase::kEnded);
+    if (!part) continue;
+    world = std::max(world, peer.state->world);
+    ranks.emplace(peer.state->rank, &peer);
+  }
+  const bool complete = world > 0 && static_cast<int32_t>(ranks.size()) == world &&
+                        ranks.begin()->first == 0 && ranks.rbegin()->first == world - 1;
+  const bool late = now >= first_state_ + programs_.adoption_grace;
+  if (!complete && !late) return false;
+  std::vector<Member> members;
+  for (const auto& [rank, peer] : ranks) members.push_back({peer->agent, peer->pod, peer->state->address});
+  SetCurrent(newest, std::move(members));
+  stage_ = Stage::kRunning;
+  stepped_ = true;  // steps that it lost were counted
+  formed_at_ = now;
+  report_dirty_ = true;
+  AddEvent(EventKind::kOther, "adopted incarnation " + std::to_string(newest & 0xffffffff) + ": " +
+                                  std::to_string(ranks.size()) + " of " + std::to_string(world) +
+                                  " programs run");
+  if (!complete) {
+    FailCurrent({ranks.begin()->second->pod, "eof", 0, "some of its peers cannot be reached"}, false, now);
+  }
+  return true;
+}
+
+void ProgramCoordinator::SetCurrent(Generation generation, std::vector<Member> members) {
+  current_ = generation;
+  members_ = std::move(members);
+  start_message_ = std::make_shared<const Message>(StartProgram{current_, members_});
+  ranks_.clear();
+  for (const Member& member : members_) ranks_.emplace(member.id, static_cast<int32_t>(ranks_.size()));
+}
+
+void ProgramCoordinator::Publish(std::vector<Peer*> members, Time now) {
+  CHECK(!members.empty());
+  std::vector<Member> list;
+  for (const Peer* peer : members) list.push_back({peer->agent, peer->pod, peer->state->address});
+  SetCurrent((static_cast<Generation>(options_.term) << 32) | ++sequence_, std::move(list));
+  stage_ = Stage::kRunning;
+  stepped_ = false;
+  progress_mark_ = newest_step_;
+  formed_at_ = now;
+  incident_due_ = kNever;
+  ++report_.generations;
+  report_dirty_ = true;
+  SendTo start{{}, start_message_};
+  for (Peer* peer : members) {
+    start.connections.push_back(peer->connection);
+    // As far as is known: from here on the agent may have begun.
+    *peer->state = {ProgramPhase::kRunning, current_, ranks_.at(peer->agent),
+                    static_cast<int32_t>(members.size()), peer->state->address};
+  }
+  outputs_.push_back(std::move(start));
+  AddEvent(EventKind::kGenerationFormed, "incarnation " + std::to_string(sequence_) + ": " +
+                                             std::to_string(members.size()) + " programs start");
+}
+
+// ---- orders
+
+void ProgramCoordinator::Correct(Peer& peer) {
+  if (!peer.fresh || peer.released || stage_ == Stage::kEnded) return;
+  const ProgramState& state = *peer.state;
+  if (stage_ == Stage::kRunning && InCurrent(peer)) {
+    // It has not received the order to start.
+    if (state.generation < current_ && !peer.runs())
+      outputs_.push_back(SendTo{{peer.connection}, start_message_});
+    if (state.generation < current_ && peer.runs()) Send(peer, StopProgram{state.generation, 0});
+    return;
+  }
+  if (!peer.runs() || (stage_ == Stage::kForming && current_ == 0)) return;
+  // An older incarnation was given up: nothing of it may last.
+  const bool polite = state.generation == current_ && stage_ == Stage::kStopping;
+  Send(peer, StopProgram{state.generation, polite ? ToMs(stop_grace_) : 0});
+}
+
+void ProgramCoordinator::ReleaseIdle(Peer& peer) {
+  if (peer.released || !peer.fresh || peer.runs()) return;
+  peer.released = true;
+  Send(peer, Exit{0, "left by plan"});
+}
+
+void ProgramCoordinator::End(GangPhase phase, const std::string& reason) {
+  stage_ = Stage::kEnded;
+  report_.phase = phase;
+  report_dirty_ = true;
+  AddEvent(EventKind::kOther, reason);
+  SendTo exit{{}, std::make_shared<const Message>(Exit{0, reason})};
+  for (const auto& [agent, peer] : peers_)
+    if (peer.connection != 0) exit.connections.push_back(peer.connection);
+  if (!exit.connections.empty()) outputs_.push_back(std::move(exit));
+}
+
+Time ProgramCoordinator::next_wakeup() const {
+  if (stage_ == Stage::kEnded || started_at_ == kNever) return kNever;
+  Time wake = std::min({silence_check_at_, incident_due_, stop_until_});
+  for (const auto& [agent, peer] : peers_) {
+    if (peer.connection == 0) wake = std::min(wake, peer.lost_at + options_.silence_limit);
+  }
+  if (stage_ == Stage::kRunning) wake = std::min(wake, GrowthDue());
+  if (stage_ == Stage::kForming) {
+    // Due already, but agents still run something: their reports come as events.
+    if (const Time due = FormationDue(); due > last_on_) wake = std::min(wake, due);
+    if (current_ == 0 && first_state_ != kNever && first_state_ + programs_.adoption_grace > last_on_)
+      wake = std::min(wake, first_state_ + programs_.adoption_grace);
+  }
+  return wake;
+}
+
+}  // namespace ringmaster::rendezvous

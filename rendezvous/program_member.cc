@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rendezvous/program_member.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringmaster::rendezvous {
+namespace {
+
+constexpr int32_t kTerminated = 143;
+
+}  // namespace
+
+ProgramMemberCore::ProgramMemberCore(const ProgramMemberOptions& options)
+    : options_(options), connect_backoff_(options.connect_backoff_min) {}
+
+std::vector<program::Command> ProgramMemberCore::Take() { return std::exchange(commands_, {}); }
+
+void ProgramMemberCore::On(const program::Event& event, Time now) {
+  if (ended_) return;
+  if (std::holds_alternative<program::Started>(event)) {
+    connect_at_ = now;
+  } else if (std::holds_alternative<program::Connected>(event)) {
+    connected_ = true;
+    connect_at_ = kNever;
+    connect_backoff_ = options_.connect_backoff_min;
+    ping_at_ = now + options_.ping_interval;
+    SendUp(options_.hello);
+    Report(now);
+    if (leaving_) SendUp(Leave{"terminated"});
+  } else if (std::holds_alternative<program::Disconnected>(event)) {
+    connected_ = false;
+    ping_at_ = kNever;
+    connect_at_ = now + connect_backoff_;
+    connect_backoff_ = std::min(connect_backoff_ * 2, options_.connect_backoff_max);
+  } else if (const auto* from = std::get_if<program::FromCoordinator>(&event)) {
+    OnCoordinator(from->message, now);
+  } else if (const auto* gone = std::get_if<program::Ended>(&event)) {
+    OnEnded(*gone, now);
+  } else if (const auto* hung = std::get_if<program::Hung>(&event)) {
+    if (state_.phase == ProgramPhase::kRunning && !killed_) {
+      hang_ = hung->message;
+      killed_ = true;
+      commands_.push_back(program::Signal{true});
+    }
+  } else if (const auto* reported = std::get_if<program::Reported>(&event)) {
+    Progress progress = reported->progress;
+    for (StepRecord& record : progress.records) record.generation = state_.generation;
+    if (runs()) SendUp(std::move(progress));
+  } else if (std::holds_alternative<program::Terminate>(event)) {
+    OnTerminate(now);
+  }
+  OnTick(now);
+}
+
+void ProgramMemberCore::OnTick(Time now) {
+  if (ended_) return;
+  if (now >= exit_by_) return Finish();
+  if (now >= leave_due_) {
+    leave_due_ = kNever;
+    ExitWhenStopped(kTerminated, "terminated", options_.stop_grace, now);
+    if (ended_) return;
+  }
+  if (now >= kill_at_) {
+    kill_at_ = kNever;
+    killed_ = true;
+    commands_.push_back(program::Signal{true});
+  }
+  if (now >= connect_at_) {
+    connect_at_ = kNever;
+    commands_.push_back(program::Connect{});
+  }
+  if (connected_ && now >= ping_at_) {
+    ping_at_ = now + options_.ping_interval;
+    SendUp(Ping{});
+  }
+}
+
+void ProgramMemberCore::OnCoordinator(const Message& message, Time now) {
+  if (const auto* start = std::get_if<StartProgram>(&message)) {
+    OnStart(*start, now);
+  } else if (const auto* stop = std::get_if<StopProgram>(&message)) {
+    if (stop->generation < state_.generation) return;
+    next_.reset();
+    if (runs()) Stop(milliseconds(std::max<int64_t>(0, stop->grace_ms)), now);
+  } else if (const auto* exit = std::get_if<rendezvous::Exit>(&message)) {
+    ExitWhenStopped(exit->code, exit->reason, options_.stop_grace, now);
+  }
+}
+
+void ProgramMemberCore::OnStart(const StartProgram& order, Time now) {
+  if (order.generation <= state_.generation || leaving_ || exit_) return;
+  if (!runs()) return Begin(order);
+  if (next_ && next_->generation >= order.generation) return;
+  next_ = order;
+  Stop(Duration{0}, now);
+}
+
+void ProgramMemberCore::Begin(const StartProgram& order) {
+  const auto self = std::find_if(order.members.begin(), order.members.end(),
+                                 [&](const Member& member) { return member.id == options_.hello.agent; });
+  if (self == order.members.end()) return;
+  const auto rank = static_cast<int32_t>(self - order.members.begin());
+  state_ = {.phase = ProgramPhase::kRunning,
+            .generation = order.generation,
+            .rank = rank,
+            .world = static_cast<int32_t>(order.members.size()),
+            .address = self->address};
+  hang_.clear();
+  killed_ = false;
+  kill_at_ = kNever;
+  commands_.push_back(program::Start{order, rank});
+  SendUp(state_);
+}
+
+void ProgramMemberCore::Stop(Duration grace, Time now) {
+  if (!runs()) return;
+  const bool first = state_.phase == ProgramPhase::kRunning;
+  state_.phase = ProgramPhase::kStopping;
+  leave_due_ = kNever;
+  if (grace > Duration{0} && first && !killed_) commands_.push_back(program::Signal{false});
+  if (!killed_) kill_at_ = std::min(kill_at_, now + grace);
+  if (first) SendUp(state_);
+}
+
+void ProgramMemberCore::OnEnded(const program::Ended& event, Time now) {
+  if (!runs()) return;
+  const bool ordered = state_.phase == ProgramPhase::kStopping;
+  state_.phase = ordered ? ProgramPhase::kIdle : ProgramPhase::kEnded;
+  state_.address.clear();
+  kill_at_ = kNever;
+  if (!ordered) {
+    ended_at_ = now - event.ago;
+    state_.exit_code = event.exit_code;
+    state_.evidence = hang_.empty() ? event.evidence : "hang";
+    state_.message = hang_.empty() ? event.message : hang_;
+  }
+  Report(now);
+  if (exit_) return Finish();
+  if (next_) {
+    const StartProgram order = *std::exchange(next_, std::nullopt);
+    Begin(order);
+  }
+}
+
+void ProgramMemberCore::OnTerminate(Time now) {
+  if (leaving_ || exit_) {
+    exit_ = program::Exit{kTerminated, "terminated"};
+    return Finish();
+  }
+  leaving_ = true;
+  // Without a coordinator no order to stop comes.
+  leave_due_ = connected_ ? now + options_.leave_patience : now;
+  SendUp(Leave{"terminated"});
+}
+
+void ProgramMemberCore::ExitWhenStopped(int32_t code, const std::string& reason, Duration grace, Time now) {
+  if (!exit_) exit_ = program::Exit{code, reason};
+  next_.reset();
+  leave_due_ = kNever;
+  if (!runs()) return Finish();
+  Stop(grace, now);
+  exit_by_ = std::min(exit_by_, now + grace + options_.exit_limit);
+}
+
+void ProgramMemberCore::Finish() {
+  commands_.push_back(exit_.value());
+  ended_ = true;
+}
+
+void ProgramMemberCore::Report(Time now) {
+  if (state_.phase == ProgramPhase::kEnded)
+    state_.ended_us = std::chrono::duration_cast<std::chrono::microseconds>(now - ended_at_).count();
+  SendUp(state_);
+}
+
+void ProgramMemberCore::SendUp(Message message) {
+  if (connected_) commands_.push_back(program::Send{std::move(message)});
+}
+
+Time ProgramMemberCore::next_wakeup() const {
+  if (ended_) return kNever;
+  return std::min({connect_at_, ping_at_, kill_at_, leave_due_, exit_by_});
+}
+
+}  // namespace ringmaster::rendezvous

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training program without a framework, for the tests of user programs: ranks meet at MASTER_ADDR:MASTER_PORT, sum a
+number in each step, and rank 0 writes a checkpoint of every step and reports it.
+
+    ring_program.py CHECKPOINT STEPS [FAULT]
+
+FAULT happens in rank 1, in an incarnation that starts at step 0: `exit` (exit code 1, every time), `import` (an import
+error, every time), `orphan` (starts a process in another session, writes its pid to CHECKPOINT.orphan, dies of
+SIGKILL), `stubborn` (every rank ignores SIGTERM).
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def receive(connection):
+    data = b""
+    while len(data) < 8:
+        part = connection.recv(8 - len(data))
+        if not part:
+            sys.exit("a peer is lost")
+        data += part
+    return int.from_bytes(data, "big")
+
+
+def meet():
+    """Returns the connections: rank 0 has one to every other rank, which has one to rank 0."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if RANK == 0:
+        listener = socket.create_server(address, backlog=WORLD)
+        return [listener.accept()[0] for _ in range(WORLD - 1)]
+    while True:
+        try:
+            return [socket.create_connection(address)]
+        except ConnectionRefusedError:
+            pass  # rank 0 does not listen yet
+
+
+def total(connections, number):
+    """Returns the sum over all ranks."""
+    if RANK == 0:
+        number = (number + sum(receive(connection) for connection in connections)) % 2**64
+        for connection in connections:
+            connection.sendall(number.to_bytes(8, "big"))
+        return number
+    connections[0].sendall(number.to_bytes(8, "big"))
+    return receive(connections[0])
+
+
+def part(step, rank):
+    """This rank's share of a step: some milliseconds of work."""
+    seed = f"{step} {rank}".encode()
+    return int.from_bytes(hashlib.pbkdf2_hmac("sha256", seed, b"", 8000)[:7], "big")
+
+
+def fail(fault, checkpoint):
+    if fault == "exit":
+        sys.exit("the data is broken")
+    if fault == "import":
+        import a_module_that_is_missing  # noqa: F401
+    if fault == "orphan":
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        checkpoint.with_suffix(".orphan").write_text(str(child.pid))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main():
+    checkpoint, steps, fault = pathlib.Path(sys.argv[1]), int(sys.argv[2]), (sys.argv + [""])[3]
+    if fault == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    first, state = json.loads(checkpoint.read_text()) if checkpoint.exists() else (0, 0)
+    orphaned = checkpoint.with_suffix(".orphan").exists()
+    connections = meet()
+    if RANK == 1 and first == 0 and not orphaned:
+        fail(fault, checkpoint)
+    for step in range(first + 1, steps + 1):
+        state = (state * 31 + total(connections, part(step, RANK))) % 2**61
+        if RANK == 0:
+            # First the report: a step whose checkpoint is missing is done and reported again.
+            print(json.dumps({"step": step, "loss": state / 2**61, "total_steps": steps, "samples": WORLD}))
+            fresh = checkpoint.with_suffix(".tmp")
+            fresh.write_text(json.dumps([step, state]))
+            fresh.rename(checkpoint)
+
+
+main()

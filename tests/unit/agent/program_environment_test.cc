@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/program_environment.h"
+
+#include <gtest/gtest.h>
+
+#include "worker/agent/program_progress.h"
+
+namespace ringmaster::agent {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// Two pods with two ranks each.
+rendezvous::StartProgram Order() {
+  return {7,
+          {{"a", "job-1-0", "job-1-0.job:40001"},
+           {"b", "job-1-0", "job-1-0.job:40002"},
+           {"c", "job-1-1", "job-1-1.job:40003"},
+           {"d", "job-1-1", "job-1-1.job:40004"}}};
+}
+
+TEST(ProgramEnvironment, Pytorch) {
+  EXPECT_EQ(ProgramEnvironment("pytorch", Order(), 2),
+            (Strings{"RINGMASTER_RANK=2", "RINGMASTER_WORLD_SIZE=4", "RINGMASTER_INCARNATION=7",
+                     "MASTER_ADDR=job-1-0.job", "MASTER_PORT=40001", "RANK=2", "WORLD_SIZE=4", "LOCAL_RANK=0",
+                     "LOCAL_WORLD_SIZE=2", "GROUP_RANK=1", "PET_NNODES=2", "PET_NODE_RANK=1",
+                     "PET_MASTER_ADDR=job-1-0.job", "PET_MASTER_PORT=40001", "PET_RDZV_ID=7",
+                     "PET_MAX_RESTARTS=0"}));
+}
+
+TEST(ProgramEnvironment, DeepspeedAddsTheLocalSize) {
+  const Strings variables = ProgramEnvironment("deepspeed", Order(), 3);
+  EXPECT_EQ(variables.back(), "LOCAL_SIZE=2");
+  EXPECT_EQ(variables[7], "LOCAL_RANK=1");
+}
+
+TEST(ProgramEnvironment, Tensorflow) {
+  EXPECT_EQ(ProgramEnvironment("tensorflow", Order(), 1).back(),
+            R"(TF_CONFIG={"cluster":{"worker":["job-1-0.job:40001","job-1-0.job:40002","job-1-1.job:40003",)"
+            R"("job-1-1.job:40004"]},"task":{"index":1,"type":"worker"}})");
+}
+
+TEST(ProgramEnvironment, Jax) {
+  const Strings variables = ProgramEnvironment("jax", Order(), 3);
+  EXPECT_EQ(
+      Strings(variables.begin() + 3, variables.end()),
+      (Strings{"JAX_COORDINATOR_ADDRESS=job-1-0.job:40001", "JAX_NUM_PROCESSES=4", "JAX_PROCESS_ID=3"}));
+}
+
+TEST(ProgramEnvironment, AnIpv6HostHasNoBrackets) {
+  const rendezvous::StartProgram order = {1, {{"a", "p", "[fd00::1]:5"}}};
+  EXPECT_EQ(ProgramEnvironment("pytorch", order, 0)[3], "MASTER_ADDR=fd00::1");
+  EXPECT_EQ(ProgramEnvironment("jax", order, 0)[3], "JAX_COORDINATOR_ADDRESS=[fd00::1]:5");
+}
+
+TEST(ProgramProgress, ReadsLinesWithAStepAndNothingElse) {
+  ProgramProgress progress;
+  Time now{seconds(10)};
+  progress.Begin(now);
+  for (const char* line : {"step 3", "{\"epoch\": 1}", "{\"step\": \"3\"}", "{\"step\": 3", "{\"step\": -1}",
+                           "[{\"step\": 3}]", "{\"step\": 1e300}", ""}) {
+    EXPECT_FALSE(progress.Take(line, now)) << line;
+  }
+  EXPECT_EQ(progress.due(), kNever);
+  now += seconds(2);
+  EXPECT_TRUE(
+      progress.Take(R"( {"step": 3, "loss": 0.5, "samples": 64, "total_steps": 10, "lr": 0.25})", now));
+  EXPECT_TRUE(progress.Take(R"({"step": 4, "loss": NaN})", now)) << "a loss that is no number is left out";
+  const auto out = progress.Flush(now);
+  ASSERT_TRUE(out.has_value());
+  EXPECT_EQ(out->total_steps, 10);
+  ASSERT_EQ(out->records.size(), 2u);
+  EXPECT_EQ(out->records[0].step, 3);
+  EXPECT_EQ(out->records[0].loss, 0.5);
+  EXPECT_EQ(out->records[0].samples, 64);
+  EXPECT_EQ(out->records[0].learning_rate, 0.25);
+  EXPECT_EQ(out->records[0].seconds, 2);
+  EXPECT_FALSE(progress.Flush(now).has_value());
+  EXPECT_TRUE(progress.Take(R"({"step": 5})", now));
+  EXPECT_EQ(progress.due(), now + ProgramProgress::kPeriod);
+}
+
+}  // namespace
+}  // namespace ringmaster::agent

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/program_agent.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "worker/agent/program_environment.h"
+#include "worker/agent/slot_relay.h"
+#include "worker/agent/termination.h"
+
+namespace ringmaster::agent {
+namespace {
+
+namespace program = rendezvous::program;
+
+constexpr Duration kFarewell = seconds(2);  // for each part of Shutdown that may hang
+constexpr int32_t kPortsPerRank = 8;        // of a pod in the host network: the operator allocates as many
+constexpr Duration kDyingLimit = milliseconds(500);  // from a program's last line on stderr to its end
+constexpr int32_t kExitCannotStart = 127;            // of a shell whose command is not found
+
+rendezvous::ProgramMemberOptions MemberOptionsOf(const Config& config) {
+  const Result<std::string> uuid = ReadFile("/proc/sys/kernel/random/uuid", 256);
+  CHECK(uuid.ok(), "{}", uuid.error().message);
+  rendezvous::ProgramMemberOptions options;
+  // ProgramAgent::Send fills in the secret.
+  options.hello = {config.job, config.pod, uuid->substr(0, 36), "", config.attempt, config.slot, config.node};
+  options.stop_grace = config.stop_grace;
+  if (config.doorbell >= 0) options.ping_interval = SlotRelay::kSlotPingInterval;
+  return options;
+}
+
+}  // namespace
+
+ProgramAgent::ProgramAgent(Config config)
+    : config_(std::move(config)),
+      core_(MemberOptionsOf(config_)),
+      link_(config_.doorbell >= 0
+                ? CoordinatorLink(config_.doorbell)
+                : CoordinatorLink(config_.coordinator_host, config_.coordinator_port, config_.ca_file)),
+      out_(STDOUT_FILENO),
+      err_(STDERR_FILENO) {
+  out_.SetObserver([this](std::string_view line) { progress_.Take(line, Now()); });
+  err_.SetObserver([this](std::string_view) { last_words_at_ = Now(); });
+}
+
+int ProgramAgent::Run() {
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&mask, signal);
+  signals_ = Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  CHECK(signals_.valid(), "signalfd: error {}", errno);
+  Feed(program::Started{});
+  while (!exit_) WaitForEvents();
+  Shutdown();
+  if (exit_->code != 0) WriteTerminationLog(config_.termination_log, exit_->message, TailText());
+  log::Info("end code={} {}", exit_->code, exit_->message);
+  return exit_->code;
+}
+
+void ProgramAgent::WaitForEvents() {
+  std::array<pollfd, 6> polled = {pollfd{signals_.get(), POLLIN, 0},   link_.PollFor(),
+                                  pollfd{out_.read_fd(), POLLIN, 0},   pollfd{err_.read_fd(), POLLIN, 0},
+                                  pollfd{out_.write_fd(), POLLOUT, 0}, pollfd{err_.write_fd(), POLLOUT, 0}};
+  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due()});
+  const Duration wait =
+      std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
+  const auto whole = std::chrono::duration_cast<seconds>(wait);
+  const timespec limit = {whole.count(), (wait - whole).count()};
+  if (::ppoll(polled.data(), polled.size(), &limit, nullptr) < 0) {
+    CHECK(errno == EINTR, "ppoll: error {}", errno);
+    return;
+  }
+  const Time now = Now();
+  if (polled[2].revents != 0) out_.OnReadable();
+  if (polled[3].revents != 0) err_.OnReadable();
+  if (now >= progress_.due()) ReportProgress(now);
+  if (polled[0].revents != 0) OnSignals();
+  OnLink(polled[1].revents, now);
+  out_.Flush(now);
+  err_.Flush(now);
+  if (now >= core_.next_wakeup()) Feed(program::Tick{});
+}
+
+void ProgramAgent::Feed(const program::Event& event) {
+  events_.push_back(event);
+  if (executing_) return;  // an event caused by a command: the outer call's loop handles it
+  executing_ = true;
+  while (!events_.empty()) {
+    const program::Event next = std::move(events_.front());
+    events_.pop_front();
+    core_.On(next, Now());
+    for (const program::Command& command : core_.Take()) Execute(command);
+  }
+  executing_ = false;
+}
+
+void ProgramAgent::Execute(const program::Command& command) {
+  if (std::holds_alternative<program::Connect>(command)) {
+    link_.Connect(Now());
+  } else if (const auto* up = std::get_if<program::Send>(&command)) {
+    Send(up->message);
+  } else if (const auto* start = std::get_if<program::Start>(&command)) {
+    Start(*start);
+  } else if (const auto* signal = std::get_if<program::Signal>(&command)) {
+    if (!program_) return;
+    log::Info("{} to the program pid={}", signal->kill ? "SIGKILL" : "SIGTERM", program_->pid());
+    if (signal->kill)
+      program_->Kill();
+    else
+      program_->Terminate();
+  } else {
+    exit_ = std::get<program::Exit>(command);
+  }
+}
+
+// ---- the coordinator
+
+std::string ProgramAgent::NextAddress() {
+  if (!port_) {
+    // On the host network each start takes the next of this rank's ports: the last one may still be in use.
+    const int32_t first = config_.port_base == 0 ? 0 : config_.port_base + config_.slot * kPortsPerRank;
+    for (int32_t tries = 0; tries < kPortsPerRank && !port_; ++tries) {
+      const auto turn = static_cast<int32_t>(ports_used_++ % kPortsPerRank);
+      Result<ReservedPort> reserved = ReservedPort::Reserve(first == 0 ? 0 : first + turn);
+      if (reserved.ok()) port_ = std::move(reserved).value();
+    }
+    if (!port_) log::Error("no port of {} to {} is free", first, first + kPortsPerRank - 1);
+  }
+  const bool v6 = config_.address.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", config_.address, v6 ? "]" : "", port_ ? port_->port() : 0);
+}
+
+void ProgramAgent::Send(rendezvous::Message message) {
+  if (link_.state() != CoordinatorLink::State::kUp) return;
+  if (auto* hello = std::get_if<rendezvous::Hello>(&message)) {
+    Result<std::string> secret = ReadSecret(config_.secret_file);
+    if (!secret.ok()) {
+      LoseLink(secret.error());
+      return;
+    }
+    hello->secret = std::move(secret).value();
+  }
+  if (auto* state = std::get_if<rendezvous::ProgramState>(&message)) {
+    const bool may_start =
+        state->phase == rendezvous::ProgramPhase::kIdle || state->phase == rendezvous::ProgramPhase::kEnded;
+    if (may_start) state->address = NextAddress();
+  }
+  if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
+}
+
+void ProgramAgent::OnLink(short revents, Time now) {
+  const CoordinatorLink::State before = link_.state();
+  const Status status = link_.OnReady(revents, now);
+  if (!status.ok()) {
+    if (before == CoordinatorLink::State::kUp) ReadLink();
+    LoseLink(status.error());
+    return;
+  }
+  const bool is_up = link_.state() == CoordinatorLink::State::kUp;
+  if (is_up && before != CoordinatorLink::State::kUp) {
+    log::Info("connected to the {}", config_.doorbell >= 0 ? "relay" : "coordinator");
+    Feed(program::Connected{});
+  } else if (is_up && revents != 0) {
+    ReadLink();
+  }
+}
+
+void ProgramAgent::ReadLink() {
+  while (link_.state() == CoordinatorLink::State::kUp) {
+    Result<std::optional<rendezvous::Message>> message = link_.Next();
+    if (!message.ok()) return LoseLink(message.error());
+    if (!message.value()) return;
+    Feed(program::FromCoordinator{std::move(*message.value())});
+  }
+}
+
+void ProgramAgent::LoseLink(const Error& why) {
+  if (link_.state() == CoordinatorLink::State::kIdle) return;
+  const bool was_up = link_.state() == CoordinatorLink::State::kUp;
+  if (was_up) {
+    log::Warn("lost the coordinator: {}", why.message);
+  } else {
+    log::Debug("no coordinator: {}", why.message);
+  }
+  link_.Close();
+  Feed(program::Disconnected{});
+}
+
+// ---- the program
+
+void ProgramAgent::Start(const program::Start& start) {
+  CHECK(!program_, "a process of the last program is left");
+  port_.reset();  // the program binds it now
+  std::vector<std::string> variables = config_.trainer_environment;
+  for (std::string& variable : ProgramEnvironment(config_.framework, start.order, start.rank))
+    variables.push_back(std::move(variable));
+  variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
+                                  start.order.generation & 0xffffffff));
+  Result<ProgramProcess> started = ProgramProcess::Start(config_.program, variables);
+  if (!started.ok()) {
+    log::Error("cannot start the program: {}", started.error().message);
+    Feed(program::Ended{kExitCannotStart, "start", started.error().message, Duration{0}});
+    return;
+  }
+  program_ = std::move(started).value();
+  if (config_.prefix_lines) {
+    const std::string prefix = fmt::format("[rank {}] ", start.rank);
+    out_.SetPrefix(prefix);
+    err_.SetPrefix(prefix);
+  }
+  progress_.Begin(Now());
+  out_.Attach(program_->TakeStdout());
+  err_.Attach(program_->TakeStderr());
+  log::Info("program pid={} rank={} of {} started, incarnation {}", program_->pid(), start.rank,
+            start.order.members.size(), start.order.generation & 0xffffffff);
+}
+
+void ProgramAgent::OnSignals() {
+  signalfd_siginfo info = {};
+  bool children = false;
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) {
+      children = true;
+    } else {
+      log::Info("signal {}: leaving", info.ssi_signo);
+      Feed(program::Terminate{});
+    }
+  }
+  if (children) Reap();
+}
+
+void ProgramAgent::ReportProgress(Time now) {
+  if (auto progress = progress_.Flush(now)) Feed(program::Reported{*std::move(progress)});
+}
+
+void ProgramAgent::Reap() {
+  if (!program_) return;
+  if (const std::optional<int> code = program_->Reap()) OnEnded(*code);
+}
+
+void ProgramAgent::OnEnded(int exit_code) {
+  const Time now = Now();
+  out_.Finish(now);
+  err_.Finish(now);
+  ReportProgress(now);
+  log::Info("program pid={} ended code={}", program_->pid(), exit_code);
+  program_.reset();
+  // A program says why it fails before its peers notice, and takes longer to end than some of them.
+  const Duration ago =
+      exit_code != 0 && now - last_words_at_ < kDyingLimit ? now - last_words_at_ : Duration{0};
+  Feed(program::Ended{exit_code, "exit", exit_code == 0 ? "" : LastWords(), ago});
+}
+
+void ProgramAgent::Shutdown() {
+  Time deadline = Now() + kFarewell;
+  while (link_.wants_write() && Now() < deadline) {
+    pollfd wait = {link_.PollFor().fd, POLLOUT, 0};
+    ::poll(&wait, 1, 50);
+    if (wait.revents != 0 && !link_.OnReady(POLLOUT, Now()).ok()) break;
+  }
+  link_.Close();
+  if (program_) program_->Kill();
+  deadline = Now() + kFarewell;
+  while (program_ && Now() < deadline) {
+    if (program_->Reap()) program_.reset();
+    if (!program_) break;
+    pollfd wait = {signals_.get(), POLLIN, 0};
+    ::poll(&wait, 1, 50);
+    signalfd_siginfo info = {};
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    }
+  }
+  deadline = Now() + kFarewell;
+  out_.Finish(Now());
+  err_.Finish(Now());
+  while ((out_.write_fd() >= 0 || err_.write_fd() >= 0) && Now() < deadline) {
+    std::array<pollfd, 2> wait = {pollfd{out_.write_fd(), POLLOUT, 0}, pollfd{err_.write_fd(), POLLOUT, 0}};
+    ::poll(wait.data(), wait.size(), 50);
+    out_.Flush(Now());
+    err_.Flush(Now());
+  }
+}
+
+std::string ProgramAgent::TailText() const {
+  std::string text;
+  for (const std::string& line : err_.tail()) text += line + "\n";
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+// The last line that is not empty: of a Python program, the exception.
+std::string ProgramAgent::LastWords() const {
+  for (auto line = err_.tail().rbegin(); line != err_.tail().rend(); ++line) {
+    if (line->find_first_not_of(" \t\r") != std::string::npos) return *line;
+  }
+  return "";
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// ProgramAgent runs a user's program in a worker: one event loop passes events of the program, the
+// coordinator connection and the process's signals to rendezvous::ProgramMemberCore, and performs its
+// commands. It can run as PID 1: it reaps orphans and passes SIGTERM on, once the coordinator agrees.
+//
+// Not thread-safe; main thread only. REQUIRES: SIGTERM, SIGINT and SIGCHLD are blocked before Run, and this
+// process has no children (main.cc).
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "rendezvous/program_member.h"
+#include "worker/agent/config.h"
+#include "worker/agent/coordinator_link.h"
+#include "worker/agent/log_pipe.h"
+#include "worker/agent/program_process.h"
+#include "worker/agent/program_progress.h"
+
+namespace ringmaster::agent {
+
+class ProgramAgent {
+ public:
+  // REQUIRES: config.program is not empty.
+  explicit ProgramAgent(Config config);
+
+  // Runs until the core commands Exit, and returns the exit code. Writes the termination message unless the
+  // code is 0.
+  int Run();
+
+ private:
+  void WaitForEvents();
+  void Feed(const rendezvous::program::Event& event);
+  void Execute(const rendezvous::program::Command& command);
+  void Start(const rendezvous::program::Start& start);
+  void Send(rendezvous::Message message);
+  void OnSignals();
+  void OnLink(short revents, Time now);
+  void ReadLink();
+  void LoseLink(const Error& why);
+  void Reap();
+  void ReportProgress(Time now);
+  void OnEnded(int exit_code);
+  // The address at which the next program of this agent will be reached: with a port that is kept for it.
+  std::string NextAddress();
+  // After Exit: sends pending messages, kills the program, flushes the logs.
+  void Shutdown();
+  std::string LastWords() const;
+  std::string TailText() const;
+
+  Config config_;
+  rendezvous::ProgramMemberCore core_;
+  CoordinatorLink link_;
+  LogPipe out_;
+  LogPipe err_;
+  Fd signals_;
+  ProgramProgress progress_;
+  Time last_words_at_{};                   // when the program wrote the last line to stderr
+  std::optional<ProgramProcess> program_;  // until no process of it is left
+  std::optional<ReservedPort> port_;       // of the next program
+  uint32_t ports_used_ = 0;
+  std::deque<rendezvous::program::Event> events_;  // consequences of the command being executed
+  bool executing_ = false;
+  std::optional<rendezvous::program::Exit> exit_;
+};
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/program_environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/json.h"
+
+namespace ringmaster::agent {
+namespace {
+
+struct Place {
+  int32_t rank = 0;
+  int32_t world = 0;
+  int32_t local_rank = 0;
+  int32_t local_world = 0;
+  int32_t pod = 0;  // which of the pods
+  int32_t pods = 0;
+};
+
+Place PlaceOf(const std::vector<rendezvous::Member>& members, int32_t rank) {
+  const std::string& own = members[static_cast<size_t>(rank)].pod;
+  Place place{.rank = rank, .world = static_cast<int32_t>(members.size())};
+  for (size_t i = 0; i < members.size(); ++i) {
+    const bool first_of_pod = i == 0 || members[i].pod != members[i - 1].pod;
+    place.pods += first_of_pod ? 1 : 0;
+    if (members[i].pod != own) continue;
+    if (place.local_world++ == 0) place.pod = place.pods - 1;
+    if (static_cast<int32_t>(i) < rank) ++place.local_rank;
+  }
+  return place;
+}
+
+// Splits "host:port"; the brackets of an IPv6 address are not part of the host.
+std::pair<std::string, std::string> SplitAddress(const std::string& address) {
+  const size_t colon = std::min(address.rfind(':'), address.size());
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return {host, colon < address.size() ? address.substr(colon + 1) : ""};
+}
+
+class Variables {
+ public:
+  template <class T>
+  void Add(const char* name, const T& value) {
+    list_.push_back(fmt::format("{}={}", name, value));
+  }
+  std::vector<std::string> Take() { return std::move(list_); }
+
+ private:
+  std::vector<std::string> list_;
+};
+
+void AddPytorch(const Place& place, const rendezvous::StartProgram& order, Variables& out) {
+  const auto [host, port] = SplitAddress(order.members.front().address);
+  out.Add("MASTER_ADDR", host);
+  out.Add("MASTER_PORT", port);
+  out.Add("RANK", place.rank);
+  out.Add("WORLD_SIZE", place.world);
+  out.Add("LOCAL_RANK", place.local_rank);
+  out.Add("LOCAL_WORLD_SIZE", place.local_world);
+  out.Add("GROUP_RANK", place.pod);
+  // torchrun takes its options from these. The agent restarts the gang, so torchrun must not.
+  out.Add("PET_NNODES", place.pods);
+  out.Add("PET_NODE_RANK", place.pod);
+  out.Add("PET_MASTER_ADDR", host);
+  out.Add("PET_MASTER_PORT", port);
+  out.Add("PET_RDZV_ID", order.generation);
+  out.Add("PET_MAX_RESTARTS", 0);
+}
+
+void AddTensorflow(const Place& place, const rendezvous::StartProgram& order, Variables& out) {
+  Json workers = Json::array();
+  for (const rendezvous::Member& member : order.members) workers.push_back(member.address);
+  const Json config = {{"cluster", {{"worker", std::move(workers)}}},
+                       {"task", {{"type", "worker"}, {"index", place.rank}}}};
+  out.Add("TF_CONFIG", DumpJson(config));
+}
+
+void AddJax(const Place& place, const rendezvous::StartProgram& order, Variables& out) {
+  out.Add("JAX_COORDINATOR_ADDRESS", order.members.front().address);
+  out.Add("JAX_NUM_PROCESSES", place.world);
+  out.Add("JAX_PROCESS_ID", place.rank);
+}
+
+}  // namespace
+
+std::vector<std::string> ProgramEnvironment(const std::string& framework,
+                                            const rendezvous::StartProgram& order, int32_t rank) {
+  CHECK(rank >= 0 && static_cast<size_t>(rank) < order.members.size(), "rank {}", rank);
+  const Place place = PlaceOf(order.members, rank);
+  Variables out;
+  out.Add("RINGMASTER_RANK", place.rank);
+  out.Add("RINGMASTER_WORLD_SIZE", place.world);
+  out.Add("RINGMASTER_INCARNATION", order.generation);
+  if (framework == "pytorch" || framework == "deepspeed") AddPytorch(place, order, out);
+  if (framework == "deepspeed") out.Add("LOCAL_SIZE", place.local_world);
+  if (framework == "tensorflow") AddTensorflow(place, order, out);
+  if (framework == "jax") AddJax(place, order, out);
+  return out.Take();
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The variables that tell a user's program its place in an incarnation, in the words of its framework. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rendezvous/messages.h"
+
+namespace ringmaster::agent {
+
+// Returns "NAME=value" for the program that runs as `rank`. Members with equal pods share a machine: they are
+// neighbours, and their order is that of the local ranks. REQUIRES: `rank` is an index of order.members.
+//
+// Every framework: RINGMASTER_RANK, RINGMASTER_WORLD_SIZE, and RINGMASTER_INCARNATION, a number that
+// increases with every start.
+// pytorch, deepspeed: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT,
+// and PET_* for a program that is torchrun; deepspeed also LOCAL_SIZE. tensorflow: TF_CONFIG. jax:
+// JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID.
+std::vector<std::string> ProgramEnvironment(const std::string& framework,
+                                            const rendezvous::StartProgram& order, int32_t rank);
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/agent/program_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/pipe.h"
+
+namespace ringmaster::agent {
+namespace {
+
+// Of the agent alone. The program must not act in the agent's name.
+constexpr std::array<std::string_view, 4> kHidden = {"RINGMASTER_SECRET_FILE", "RINGMASTER_COORDINATOR",
+                                                     "RINGMASTER_CA_FILE", "RINGMASTER_TERMINATION_LOG"};
+constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
+
+std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& variables) {
+  std::vector<std::string> environment = variables;
+  bool unbuffered = false;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name = NameOf(*entry);
+    unbuffered = unbuffered || name == kUnbuffered;
+    const bool replaced = std::find(kHidden.begin(), kHidden.end(), name) != kHidden.end() ||
+                          std::any_of(variables.begin(), variables.end(),
+                                      [&](const std::string& variable) { return NameOf(variable) == name; });
+    if (!replaced) environment.emplace_back(*entry);
+  }
+  if (!unbuffered) environment.push_back(std::string(kUnbuffered) + "=1");
+  return environment;
+}
+
+// Returns the path that a shell would run.
+Result<std::string> FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* const set = std::getenv("PATH");
+  std::string_view path = set == nullptr ? "/usr/local/bin:/usr/bin:/bin" : set;
+  while (!path.empty()) {
+    const size_t colon = std::min(path.find(':'), path.size());
+    const std::string folder(path.substr(0, colon));
+    path.remove_prefix(std::min(colon + 1, path.size()));
+    std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return Error{Code::kNotFound, fmt::format("{}: no such program in PATH", name)};
+}
+
+std::vector<char*> ArgumentPointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct ExecPlan {
+  pid_t agent;
+  const char* path;
+  char* const* argv;
+  char* const* envp;
+  int out, err, failure;
+};
+
+// Runs in the child between fork and exec: async-signal-safe calls only.
+[[noreturn]] void ExecProgram(const ExecPlan& plan) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The agent may have died before the line above took effect.
+  if (::getppid() != plan.agent) ::_exit(0);
+  ::setpgid(0, 0);
+  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);  // drop the agent's priority
+  ::signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  if (nothing > STDERR_FILENO) ::close(nothing);
+  if (::dup2(plan.out, STDOUT_FILENO) >= 0 && ::dup2(plan.err, STDERR_FILENO) >= 0)
+    ::execve(plan.path, plan.argv, plan.envp);
+  const int why = errno;
+  [[maybe_unused]] const ssize_t put = ::write(plan.failure, &why, sizeof why);
+  ::_exit(127);
+}
+
+int ReadExecFailure(int fd) {
+  int why = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(fd, &why, sizeof why);
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof why ? why : 0;
+}
+
+std::vector<pid_t> ChildrenOfThis() {
+  std::vector<pid_t> children;
+  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), ::getpid()));
+  if (!list.ok()) return children;
+  const char* at = list->data();
+  const char* const end = at + list->size();
+  while (at < end) {
+    pid_t pid = 0;
+    const auto [next, error] = std::from_chars(at, end, pid);
+    if (error != std::errc()) break;
+    children.push_back(pid);
+    at = next + 1;
+  }
+  return children;
+}
+
+// Adds the CPU times of `pid`, of its children that it collected, and of its descendants.
+int64_t TicksBelow(pid_t pid, int depth) {
+  constexpr int kMaxDepth = 16;
+  int64_t ticks = 0;
+  const Result<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", pid));
+  if (stat.ok()) {
+    // The fields after the name, which may contain anything: 11 to 14 are times.
+    const size_t name_end = stat->rfind(')');
+    long long times[4] = {};
+    if (name_end != std::string::npos &&
+        std::sscanf(stat->c_str() + name_end + 1,
+                    " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &times[0], &times[1],
+                    &times[2], &times[3]) == 4)
+      ticks = times[0] + times[1] + times[2] + times[3];
+  }
+  if (depth >= kMaxDepth) return ticks;
+  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", pid, pid));
+  if (!list.ok()) return ticks;
+  const char* at = list->data();
+  const char* const end = at + list->size();
+  for (pid_t child = 0; at < end; ++at) {
+    const auto [next, error] = std::from_chars(at, end, child);
+    if (error != std::errc()) break;
+    ticks += TicksBelow(child, depth + 1);
+    at = next;
+  }
+  return ticks;
+}
+
+}  // namespace
+
+Result<ProgramProcess> ProgramProcess::Start(const std::vector<std::string>& command,
+                                             const std::vector<std::string>& variables) {
+  RM_ASSIGN(const std::string path, FindProgram(command.at(0)));
+  RM_ASSIGN(Pipe out, MakePipe());
+  RM_ASSIGN(Pipe err, MakePipe());
+  RM_ASSIGN(Pipe failure, MakePipe());
+  for (const Fd* end : {&out.read, &err.read}) {
+    if (::fcntl(end->get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError("make a pipe non-blocking", errno);
+  }
+  std::vector<std::string> arguments = command;
+  std::vector<std::string> environment = EnvironmentWith(variables);
+  const std::vector<char*> argv = ArgumentPointers(arguments);
+  const std::vector<char*> envp = ArgumentPointers(environment);
+  const ExecPlan plan = {::getpid(),      path.c_str(),    argv.data(),        envp.data(),
+                         out.write.get(), err.write.get(), failure.write.get()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return ErrnoError("fork", errno);
+  if (pid == 0) ExecProgram(plan);
+  failure.write.Reset();
+  if (const int why = ReadExecFailure(failure.read.get()); why != 0) {
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return ErrnoError("run " + command[0], why);
+  }
+  ::setpgid(pid, pid);  // the child does the same: one of them comes before the first Kill
+  ProgramProcess process;
+  process.pid_ = pid;
+  process.stdout_ = std::move(out.read);
+  process.stderr_ = std::move(err.read);
+  return process;
+}
+
+void ProgramProcess::Terminate() const {
+  if (!exit_code_) ::kill(pid_, SIGTERM);
+}
+
+// Orphans that left the group become children of this process when their parents die: Reap kills them then.
+void ProgramProcess::Kill() const {
+  if (!exit_code_) ::kill(-pid_, SIGKILL);
+  for (const pid_t child : ChildrenOfThis()) ::kill(child, SIGKILL);
+}
+
+std::optional<int> ProgramProcess::Reap() {
+  while (true) {
+    siginfo_t info = {};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return exit_code_;  // no child is left
+    if (info.si_pid == 0) break;
+    const bool first = info.si_pid == pid_;
+    // Kill its process group as long as the id cannot have been reused.
+    if (first) ::kill(-pid_, SIGKILL);
+    int status = 0;
+    ::waitpid(info.si_pid, &status, 0);
+    if (first) exit_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  if (exit_code_) Kill();
+  return std::nullopt;
+}
+
+int64_t ProgramProcess::CpuTicks() const {
+  // The agent's own time is not the program's, but what it collected is.
+  int64_t ticks = 0;
+  for (const pid_t child : ChildrenOfThis()) ticks += TicksBelow(child, 0);
+  return ticks;
+}
+
+Result<ReservedPort> ReservedPort::Reserve(int32_t port) {
+  ReservedPort reserved;
+  reserved.socket_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!reserved.socket_.valid()) return ErrnoError("socket", errno);
+  // A port in TIME_WAIT is as good as a free one.
+  const int on = 1;
+  ::setsockopt(reserved.socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof address;
+  if (::bind(reserved.socket_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::getsockname(reserved.socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return Error{Code::kUnavailable, ErrnoError(fmt::format("bind port {}", port), errno).message};
+  reserved.port_ = ntohs(address.sin_port);
+  return reserved;
+}
+
+}  // namespace ringmaster::agent

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// ProgramProcess is one run of a user's program: the process that was started, and everything that descends
+// from it. It has ended only when no process of it is left, so that nothing of one incarnation can disturb
+// the next.
+//
+// Main thread only: the kernel binds PDEATHSIG to the thread that forks. REQUIRES: this process is PID 1 or
+// a subreaper, so that orphans of the program become its children, and it has no other children.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace ringmaster::agent {
+
+class ProgramProcess {
+ public:
+  // Starts the program, which leads a separate process group. Its environment is the agent's without what
+  // belongs to the agent (the secret, the coordinator), overridden by `variables` ("NAME=value").
+  // PYTHONUNBUFFERED is set unless the agent has it: output must not be lost with a program that is killed.
+  // Errors: kNotFound and others of exec, with the command's name.
+  static Result<ProgramProcess> Start(const std::vector<std::string>& command,
+                                      const std::vector<std::string>& variables);
+
+  pid_t pid() const { return pid_; }
+
+  // Return the non-blocking ends of its output. Call once each.
+  Fd TakeStdout() { return std::move(stdout_); }
+  Fd TakeStderr() { return std::move(stderr_); }
+
+  // Sends SIGTERM to the process that was started. Its children are its own matter.
+  void Terminate() const;
+  // Sends SIGKILL to all processes of the program.
+  void Kill() const;
+
+  // Collects children that have ended, and kills what the program's first process leaves behind. Returns the
+  // exit code of that process (128 + signal for signals) once no process is left; call it at every SIGCHLD.
+  std::optional<int> Reap();
+  // Returns the exit code of its first process, while others may still be dying.
+  std::optional<int> exit_code() const { return exit_code_; }
+
+  // CPU time of all of its processes that run now or were collected, in clock ticks.
+  int64_t CpuTicks() const;
+
+ private:
+  pid_t pid_ = -1;
+  Fd stdout_;
+  Fd stderr_;
+  std::optional<int> exit_code_;
+};
+
+// A port for the next program of this agent: bound, so that no other process gets it, until it is released.
+class ReservedPort {
+ public:
+  // Binds `port`; 0: any free one. Errors: kUnavailable when another process has it.
+  static Result<ReservedPort> Reserve(int32_t port);
+  int32_t port() const { return port_; }
+
+ private:
+  Fd socket_;
+  int32_t port_ = 0;
+};
+
+}  // namespace ringmaster::agent
