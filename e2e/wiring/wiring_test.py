@@ -103,8 +103,8 @@ class Wiring(unittest.TestCase):
                 self.assertEqual(len(said.splitlines()), text.count("---\n"), said)
 
     def test_an_object_with_an_error_is_rejected(self):
-        text = render(UNIT / "jobs/plain.yaml").replace("subdomain:", "subdomian:")
-        with self.assertRaisesRegex(KubectlError, "subdomian"):
+        text = render(UNIT / "jobs/plain.yaml").replace("restartPolicy:", "restartPolcy:")
+        with self.assertRaisesRegex(KubectlError, "restartPolcy"):
             self.c.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
 
     def test_each_job_needs_the_pod_security_level_of_its_header(self):
