@@ -2,6 +2,7 @@
 
 #include "operator/control/convert.h"
 
+#include "api/launch.h"
 #include "api/slots.h"
 
 namespace ringmaster::control {
@@ -39,7 +40,8 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.name = job.metadata.name;
   result.uid = uid;
   result.spec_generation = spec_generation;
-  result.in_place = spec.framework == "native";
+  result.in_place = api::RestartsInPlace(spec);
+  result.programs = api::RunsPrograms(spec);
   result.suspend = spec.suspend;
   const api::Network& network = spec.network;
   result.wants_rdma = network.rdma && network.rdma->required && network.fallback != "allow";
@@ -47,7 +49,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.min = spec.workers.EffectiveMin();
   result.max = spec.workers.EffectiveMax();
   if (result.in_place) result.slots = api::SlotsOf(spec.workers);
-  result.grace = seconds(spec.checkpoint.gracePeriodSeconds);
+  result.grace = seconds(api::GraceSeconds(spec));
   result.max_restarts = spec.restart.maxRestarts;
   result.max_without_progress = spec.restart.maxWithoutProgress;
   result.backoff_initial = seconds(spec.restart.backoff.initialSeconds);

@@ -30,11 +30,26 @@ api::TrainingJob JobForWorkers(const api::TrainingJob& job) {
   return result;
 }
 
+std::vector<std::string> ConfigKeys(const api::TrainingJob& job, const Context& context) {
+  std::vector<std::string> keys;
+  if (job.spec.framework == "native") keys.emplace_back(kJobKey);
+  if (UsesCoordinator(job) && !context.coordinator_ca_pem.empty()) keys.emplace_back(kAuthorityKey);
+  return keys;
+}
+
 Json ConfigMapOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
+  Json data = Json::object();
+  for (const std::string& key : ConfigKeys(job, context)) {
+    if (key == kAuthorityKey) {
+      data[key] = context.coordinator_ca_pem;
+    } else {
+      const Json content = api::ToJson(JobForWorkers(job));
+      data[key] = content.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    }
+  }
+  if (data.empty()) return {};
   Json map = NewObject("v1", "ConfigMap", ConfigName(job.metadata.name), job, job_uid);
-  const Json content = api::ToJson(JobForWorkers(job));
-  map["data"] = {{kJobKey, content.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"}};
-  if (!context.coordinator_ca_pem.empty()) map["data"][kAuthorityKey] = context.coordinator_ca_pem;
+  map["data"] = std::move(data);
   return map;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ConfigMap that a worker reads at its start: the job and the coordinator's certificate authority. Pure
-// functions.
+// The ConfigMap that a worker reads at its start: the job (native workers) and the coordinator's certificate
+// authority. Pure functions.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "api/training_job.h"
 #include "base/json.h"
@@ -23,6 +24,10 @@ std::string CheckpointPath(const api::TrainingJob& job);
 // not), without the fields that only the operator reads, and with the mounted checkpoint path.
 api::TrainingJob JobForWorkers(const api::TrainingJob& job);
 
+// Returns the keys of the ConfigMap; none: the job has no ConfigMap.
+std::vector<std::string> ConfigKeys(const api::TrainingJob& job, const Context& context);
+
+// Returns null when the job has none.
 Json ConfigMapOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);
 
 }  // namespace ringmaster::wiring

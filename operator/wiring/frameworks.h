@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rendezvous variables for frameworks other than native: the variables that the framework's library or
-// launcher reads. The first worker is the rendezvous point. Pure function.
+// Rendezvous variables for jobs without agents (`launch.kind: none`): the variables that the framework's
+// library or launcher reads. An agent sets those of each incarnation itself. The first worker is the
+// rendezvous point. Pure function.
 //   pytorch, deepspeed   torchrun's PET_*; MASTER_ADDR and MASTER_PORT; with one process per worker also
 //                        RANK, WORLD_SIZE and their LOCAL_ variants, so that `python train.py` works
 //   tensorflow           TF_CONFIG with all workers
@@ -15,7 +16,7 @@
 
 namespace ringmaster::wiring {
 
-// Appends the variables to the list `env`. Appends nothing for native, whose agents ask the coordinator.
+// Appends the variables to the list `env`.
 void AddRendezvous(const api::TrainingJob& job, int32_t rank, const Context& context, Json& env);
 
 }  // namespace ringmaster::wiring

@@ -8,11 +8,13 @@
 #include <set>
 #include <utility>
 
+#include "api/launch.h"
 #include "base/check.h"
 #include "operator/wiring/agent_environment.h"
 #include "operator/wiring/config_map.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/network.h"
+#include "operator/wiring/program.h"
 #include "operator/wiring/resources.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/tree.h"
@@ -31,13 +33,16 @@ constexpr int kTokenSeconds = 3600;
 constexpr const char* kSharedMemory = "8Gi";
 
 Json ConfigVolume(const api::TrainingJob& job, const Context& context) {
-  Json items = Json::array({{{"key", kJobKey}, {"path", kJobKey}}});
-  if (!context.coordinator_ca_pem.empty()) items.push_back({{"key", kAuthorityKey}, {"path", kAuthorityKey}});
-  Json map = {{"configMap", {{"name", ConfigName(job.metadata.name)}, {"items", std::move(items)}}}};
+  Json sources = Json::array();
+  Json items = Json::array();
+  for (const std::string& key : ConfigKeys(job, context)) items.push_back({{"key", key}, {"path", key}});
+  if (!items.empty())
+    sources.push_back(
+        {{"configMap", {{"name", ConfigName(job.metadata.name)}, {"items", std::move(items)}}}});
   Json token = {{"serviceAccountToken",
                  {{"audience", kTokenAudience}, {"expirationSeconds", kTokenSeconds}, {"path", kTokenFile}}}};
-  return {{"name", kConfigVolume},
-          {"projected", {{"sources", Json::array({std::move(map), std::move(token)})}}}};
+  sources.push_back(std::move(token));
+  return {{"name", kConfigVolume}, {"projected", {{"sources", std::move(sources)}}}};
 }
 
 void AddVolumes(const api::TrainingJob& job, const Context& context, Json& spec, Json& container) {
@@ -90,16 +95,17 @@ Json PodDefaults(const api::TrainingJob& job, int32_t rank, const Context& conte
                     {"terminationMessagePath", kTerminationLog},
                     {"terminationMessagePolicy", "FallbackToLogsOnError"},
                     {"env", AgentEnvironment(job, rank, context, HasCpuLimit(user))}};
-  if (UsesCoordinator(job)) {
+  if (job.spec.framework == "native") {
     container["image"] = context.worker_image;
     container["command"] = Json::array({"ringmaster-agent"});
   }
   Json spec = {{"automountServiceAccountToken", false},
                {"enableServiceLinks", false},
-               {"terminationGracePeriodSeconds", job.spec.checkpoint.gracePeriodSeconds}};
+               {"terminationGracePeriodSeconds", api::GraceSeconds(job.spec)}};
   if (const auto& priority = job.spec.scheduling.priorityClassName; !priority.empty())
     spec["priorityClassName"] = priority;
   AddVolumes(job, context, spec, container);
+  if (api::RunsPrograms(job.spec)) AddAgent(job, rank, context, spec, container);
   if (Json resources = DefaultResources(job, user); !resources.empty())
     container["resources"] = std::move(resources);
   Json metadata = {

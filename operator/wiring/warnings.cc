@@ -4,9 +4,11 @@
 
 #include <utility>
 
+#include "api/launch.h"
 #include "api/slots.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/network.h"
+#include "operator/wiring/program.h"
 #include "operator/wiring/template.h"
 #include "operator/wiring/tree.h"
 #include "operator/wiring/wiring.h"
@@ -27,6 +29,7 @@ class Warnings {
     PinnedMemory();
     Transport();
     Slots();
+    AgentFolder();
   }
 
  private:
@@ -35,6 +38,21 @@ class Warnings {
       out_.push_back(
           "spec.workers.slots: \"gpu\" counts GPUs in resources.limits, not those of a claim, so a pod "
           "has one rank; set the number of GPUs of the claim");
+  }
+
+  // The user's mount of a path replaces ours.
+  void AgentFolder() {
+    const Json* container = UserContainer(user_);
+    const Json* mounts = container != nullptr ? Find(*container, {"volumeMounts"}) : nullptr;
+    if (!api::RunsPrograms(job_.spec) || mounts == nullptr || !mounts->is_array()) return;
+    for (const Json& mount : *mounts) {
+      const std::string path = Text(mount, {"mountPath"});
+      if (path == kAgentFolder || path.starts_with(kAgentFolder + std::string("/")))
+        out_.push_back(
+            fmt::format("{}.spec.containers[{}].volumeMounts[{}]: hides the agent, which is in {}; mount the "
+                        "volume elsewhere",
+                        kTemplatePath, user_.worker, path, kAgentFolder));
+    }
   }
 
   void Metadata() {

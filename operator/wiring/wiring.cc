@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "api/launch.h"
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
 #include "operator/wiring/merge.h"
@@ -12,6 +13,7 @@
 #include "operator/wiring/placement.h"
 #include "operator/wiring/pod.h"
 #include "operator/wiring/pod_group.h"
+#include "operator/wiring/program.h"
 #include "operator/wiring/security.h"
 #include "operator/wiring/service.h"
 #include "operator/wiring/template.h"
@@ -41,12 +43,12 @@ void Identify(const api::TrainingJob& job, const std::string& job_uid, int32_t r
 
 }  // namespace
 
-bool UsesCoordinator(const api::TrainingJob& job) { return job.spec.framework == "native"; }
+bool UsesCoordinator(const api::TrainingJob& job) { return api::RestartsInPlace(job.spec); }
 
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
   std::vector<Json> objects;
   if (NeedsService(job)) objects.push_back(ServiceOf(job, job_uid, context.attempt));
-  if (UsesCoordinator(job)) objects.push_back(ConfigMapOf(job, job_uid, context));
+  if (Json map = ConfigMapOf(job, job_uid, context); !map.is_null()) objects.push_back(std::move(map));
   if (Json map = NetworkConfigOf(job, job_uid); !map.is_null()) objects.push_back(std::move(map));
   if (Json group = GroupOf(job, job_uid, context); !group.is_null()) objects.push_back(std::move(group));
   return objects;
@@ -56,6 +58,7 @@ Json PodOf(const api::TrainingJob& job, const std::string& job_uid, int32_t rank
   const Template user = ReadTemplate(job);
   Json pod = StrategicMerge(PodDefaults(job, rank, context, user), user.value);
   PruneDefaults(user, pod);
+  if (api::RunsPrograms(job.spec)) WrapCommand(WorkerContainer(pod, user.worker));
   if (job.spec.network.rdma) AllowPinnedMemory(WorkerContainer(pod, user.worker));
   AddNetworkVariables(job, WorkerContainer(pod, user.worker));
   Place(job, context, pod["spec"]);

@@ -49,13 +49,13 @@ struct Context {
   int32_t host_port_base = 0;  // hostNetwork: the first port of this job's range; 0: none allocated
 };
 
-// Whether the job's workers connect to the coordinator. They then get the job, the coordinator's certificate
-// authority and a token. Other frameworks bring their own configuration.
+// Whether agents in the job's pods connect to the coordinator. They then get the coordinator's certificate
+// authority and a token, and native workers the job.
 bool UsesCoordinator(const api::TrainingJob& job);
 
 // Returns the supporting objects in creation order: the headless Service, the ConfigMap with the job and the
-// coordinator's certificate authority (if UsesCoordinator), the ConfigMap with the network variables (if
-// any), and the provider's gang object (if any). Each has labels and an owner reference.
+// coordinator's certificate authority (if agents need one of them), the ConfigMap with the network variables
+// (if any), and the provider's gang object (if any). Each has labels and an owner reference.
 std::vector<Json> ObjectsOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context);
 
 // Returns one worker pod for server-side apply.

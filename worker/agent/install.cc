@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 
 #include "base/file.h"
@@ -19,6 +20,8 @@ constexpr mode_t kExecutableByAll = 0755;
 
 Status InstallAgent(const std::string& path) {
   RM_ASSIGN(const std::string program, ReadFile("/proc/self/exe"));
+  if (const std::string folder = std::filesystem::path(path).parent_path(); !folder.empty())
+    RM_TRY(MakeFolder(folder));
   const std::string partial = path + ".partial";
   RM_TRY(WriteFileDurable(partial, std::as_bytes(std::span(program.data(), program.size()))));
   if (::chmod(partial.c_str(), kExecutableByAll) != 0) return ErrnoError("chmod " + partial, errno);

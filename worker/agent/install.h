@@ -10,8 +10,9 @@
 
 namespace ringmaster::agent {
 
-// Copies this program to `path` with mode 0755, whatever the umask, because the other container may run as
-// another user. Replaces an older file at once. Errors name the path and the cause.
+// Creates the folder of `path`, and copies this program to `path` with mode 0755, whatever the umask, because
+// the other container may run as another user. Replaces an older file at once. Errors name the path and the
+// cause.
 Status InstallAgent(const std::string& path);
 
 }  // namespace ringmaster::agent

@@ -64,14 +64,14 @@ TEST(StaticAgent, NeedsNoLoaderAndNoLibrary) {
 
 TEST(StaticAgent, InstallsItselfForAnyUser) {
   TempFolder folder;
-  const std::string copy = folder.File("agent");
+  const std::string copy = folder.File("bin/agent");
   EXPECT_EQ(Execute({AGENT_UNDER_TEST, "install", copy}, 077), 0);
   EXPECT_EQ(Execute({AGENT_UNDER_TEST, "install", copy}), 0) << "a container that starts again replaces it";
   EXPECT_EQ(ReadFile(copy).value(), ReadFile(AGENT_UNDER_TEST).value());
   struct stat found = {};
   ASSERT_EQ(::stat(copy.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 07777, 0755U);
-  EXPECT_NE(Execute({AGENT_UNDER_TEST, "install", folder.File("no/such/folder")}), 0);
+  EXPECT_NE(Execute({AGENT_UNDER_TEST, "install", "/proc/no/agent"}), 0);
 }
 
 // A name server on port 53 of loopback that knows one name with one address.

@@ -505,6 +505,7 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   job.spec.workers.min = 4;
   job.spec.workers.max = 16;
   job.spec.checkpoint.gracePeriodSeconds = 33;
+  job.spec.restart.stopSeconds = 40;
   job.spec.restart.maxRestarts = 7;
   job.spec.restart.maxWithoutProgress = 2;
   job.spec.restart.backoff = {1, 9};
@@ -528,12 +529,14 @@ TEST(Convert, ConvertsEveryFieldThatDecisionsNeed) {
   EXPECT_EQ(c.name, "gpt");
   EXPECT_EQ(c.uid, "uid");
   EXPECT_EQ(c.spec_generation, 5);
-  EXPECT_FALSE(c.in_place);
+  EXPECT_TRUE(c.in_place);
+  EXPECT_TRUE(c.programs);
+  EXPECT_EQ(c.stop_grace, seconds(40));
   EXPECT_TRUE(c.suspend);
   EXPECT_EQ(c.Target(), 8);
   EXPECT_EQ(c.min, 4);
   EXPECT_EQ(c.max, 16);
-  EXPECT_EQ(c.grace, seconds(33));
+  EXPECT_EQ(c.grace, seconds(45)) << "the agent has stopSeconds to stop the ranks";
   EXPECT_EQ(c.max_restarts, 7);
   EXPECT_EQ(c.max_without_progress, 2);
   EXPECT_EQ(c.backoff_initial, seconds(1));

@@ -156,7 +156,7 @@ TEST(Config, TheTemplateIsNotInTheConfig) {
 
 TEST(Config, AWorkerCanReadIt) {
   for (const Case& item : AllCases()) {
-    if (!UsesCoordinator(item.job)) continue;
+    if (item.job.spec.framework != "native") continue;
     const Json map = ObjectsOf(item.job, "uid-1", item.context)[0];
     const api::Loaded loaded = api::LoadYaml(map["data"]["job.json"].get<std::string>());
     EXPECT_THAT(loaded.problems, IsEmpty()) << item.name << ": " << loaded.problems.front().ToString();
@@ -165,8 +165,19 @@ TEST(Config, AWorkerCanReadIt) {
   }
 }
 
+// A program gets no job from us, and its agent only what it needs to trust the coordinator.
+TEST(Config, AProgramsAgentGetsTheAuthority) {
+  Case item = LoadCase("pytorch-plain");
+  const Json map = ObjectsOf(item.job, "uid-1", item.context)[1];
+  EXPECT_EQ(map["kind"], "ConfigMap");
+  EXPECT_EQ(map["data"], (Json{{"ca.crt", item.context.coordinator_ca_pem}}));
+  item.context.coordinator_ca_pem.clear();
+  for (const Json& object : ObjectsOf(item.job, "uid-1", item.context))
+    EXPECT_NE(object["kind"], "ConfigMap");
+}
+
 // They get no token either.
-TEST(Config, OtherFrameworksHaveNoConfig) {
+TEST(Config, JobsWithoutAgentsHaveNoConfig) {
   const Case item = LoadCase("pytorch");
   EXPECT_FALSE(UsesCoordinator(item.job));
   for (const Json& object : ObjectsOf(item.job, "uid-1", item.context))

@@ -10,6 +10,7 @@
 #include <regex>
 #include <set>
 
+#include "api/launch.h"
 #include "operator/wiring/names.h"
 #include "operator/wiring/template.h"
 #include "operator/wiring/tree.h"
@@ -200,6 +201,29 @@ TEST(EveryJob, HasWhatTheOperatorReliesOn) {
                        ["nodeSelectorTerms"])
         EXPECT_EQ(term["matchFields"].back()["values"], Json{rendered.context.excluded_nodes.back()});
     }
+  });
+}
+
+// Whatever the template has, the agent is installed before anything of the user's starts, and becomes the
+// first process of the container that trains, with the user's words as its arguments.
+TEST(EveryJob, AnAgentStartsTheUsersCommand) {
+  ForEachSeed([](uint64_t seed) {
+    const RenderedJob rendered(seed);
+    const Json& spec = rendered.pod["spec"];
+    const Json init = spec.contains("initContainers") ? spec["initContainers"] : Json::array();
+    const bool installed = !init.empty() && init[0]["name"] == "ringmaster-agent";
+    ASSERT_EQ(installed, api::RunsPrograms(rendered.job.spec));
+    if (!installed) return;
+    const Json theirs = rendered.OfUserContainer("command");
+    Json wanted = {"/ringmaster/bin/ringmaster-agent", "run", "--"};
+    for (const Json& word : theirs) wanted.push_back(word);
+    EXPECT_EQ(rendered.worker()["command"], wanted);
+    EXPECT_EQ(init[0]["command"].back(), wanted[0]);
+    EXPECT_GT(spec["terminationGracePeriodSeconds"], rendered.job.spec.restart.stopSeconds);
+    std::set<std::string> names;
+    for (const Json& variable : rendered.worker()["env"]) names.insert(variable["name"]);
+    EXPECT_TRUE(names.contains("RINGMASTER_FRAMEWORK"));
+    EXPECT_FALSE(names.contains("MASTER_ADDR")) << "it changes with each incarnation";
   });
 }
 

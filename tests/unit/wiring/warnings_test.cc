@@ -86,6 +86,17 @@ TEST(TemplateWarnings, TwoListsOfNetworks) {
       ElementsAre(HasSubstr("spec.network.networks")));
 }
 
+TEST(TemplateWarnings, AMountHidesTheAgent) {
+  api::TrainingJob job = JobWith("",
+                                 "{replicas: 1, template: {spec: {containers: [{name: worker, volumeMounts: "
+                                 "[{name: v, mountPath: /ringmaster/bin}]}]}}}");
+  EXPECT_THAT(TemplateWarnings(job), IsEmpty());
+  job.spec.framework = "pytorch";
+  EXPECT_THAT(TemplateWarnings(job), ElementsAre(HasSubstr("hides the agent, which is in /ringmaster")));
+  job.spec.launch.kind = "none";
+  EXPECT_THAT(TemplateWarnings(job), IsEmpty());
+}
+
 TEST(TemplateWarnings, NoContainerIsNamedWorker) {
   api::TrainingJob job = JobWith("", "{replicas: 1, template: {spec: {containers: [{name: a}, {name: b}]}}}");
   EXPECT_THAT(TemplateWarnings(job), IsEmpty());  // the default container is added to them

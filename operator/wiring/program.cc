@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "operator/wiring/program.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "operator/wiring/security.h"
+#include "operator/wiring/tree.h"
+
+namespace ringmaster::wiring {
+namespace {
+
+constexpr const char* kAgentVolume = "ringmaster-agent";
+constexpr const char* kInitContainer = "ringmaster-agent";
+constexpr const char* kAgentProgram = "ringmaster-agent";
+
+std::string AgentPath() { return fmt::format("{}/bin/{}", kAgentFolder, kAgentProgram); }
+
+Json Mount() { return {{"name", kAgentVolume}, {"mountPath", kAgentFolder}}; }
+
+// The init container meets the Pod Security level "restricted", whatever the user's container needs. Limits
+// keep a pod in its quality of service, and in a namespace whose quota asks for them.
+Json InitContainer(const Context& context) {
+  const Json resources = {{"cpu", "100m"}, {"memory", "64Mi"}};
+  return {{"name", kInitContainer},
+          {"image", context.worker_image},
+          {"command", {kAgentProgram, "install", AgentPath()}},
+          {"terminationMessagePolicy", "FallbackToLogsOnError"},
+          {"resources", {{"limits", resources}, {"requests", resources}}},
+          {"securityContext",
+           {{"allowPrivilegeEscalation", false},
+            {"capabilities", {{"drop", Json::array({"ALL"})}}},
+            {"readOnlyRootFilesystem", true},
+            {"runAsNonRoot", true},
+            {"runAsUser", kWorkerUser},
+            {"runAsGroup", kWorkerUser}}},
+          {"volumeMounts", Json::array({Mount()})}};
+}
+
+}  // namespace
+
+void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec,
+              Json& container) {
+  ListIn(spec, "initContainers").push_back(InitContainer(context));
+  ListIn(spec, "volumes").push_back({{"name", kAgentVolume}, {"emptyDir", Json::object()}});
+  ListIn(container, "volumeMounts").push_back(Mount());
+  Json& env = ListIn(container, "env");
+  const auto add = [&](const char* name, std::string value) {
+    env.push_back({{"name", name}, {"value", std::move(value)}});
+  };
+  add("RINGMASTER_FRAMEWORK", job.spec.framework);
+  // Other workers reach this one by its address: it needs no name server, and a pod keeps it for its life.
+  env.push_back(
+      {{"name", "RINGMASTER_ADDRESS"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
+  add("RINGMASTER_STOP_SECONDS", std::to_string(job.spec.restart.stopSeconds));
+  if (context.host_port_base > 0)
+    add("RINGMASTER_PORT_BASE", std::to_string(context.host_port_base + rank * kHostPortsPerRank));
+}
+
+void WrapCommand(Json& container) {
+  Json command = Json::array({AgentPath(), "run", "--"});
+  if (const auto theirs = container.find("command"); theirs != container.end() && theirs->is_array())
+    for (Json& word : *theirs) command.push_back(std::move(word));
+  container["command"] = std::move(command);
+}
+
+}  // namespace ringmaster::wiring

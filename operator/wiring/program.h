@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A pod whose agent runs the user's command: an init container with the operator's worker image copies the
+// agent into a volume, and the agent becomes the first process of the user's container. The image of that
+// container needs nothing. Pure functions.
+#pragma once
+
+#include "api/training_job.h"
+#include "base/json.h"
+#include "operator/wiring/wiring.h"
+
+namespace ringmaster::wiring {
+
+// The volume of the agent, where its sockets may be, too: writable, also with a read-only root file system.
+inline constexpr const char* kAgentFolder = "/ringmaster";
+
+// Adds the init container and the volume to `spec`, and the mount and the variables to `container`.
+void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context, Json& spec, Json& container);
+
+// Puts the agent in front of the command of the merged container; its arguments stay.
+void WrapCommand(Json& container);
+
+}  // namespace ringmaster::wiring
