@@ -34,6 +34,7 @@ int Refuse(const Error& error);
 void AddRun(CLI::App& app, int& exit_code);
 void AddValidate(CLI::App& app, int& exit_code);
 void AddConvert(CLI::App& app, int& exit_code);
+void AddUi(CLI::App& app, int& exit_code);
 void AddSample(CLI::App& app, int& exit_code);
 void AddExport(CLI::App& app, int& exit_code);
 void AddDevices(CLI::App& app, int& exit_code);

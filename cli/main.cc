@@ -28,6 +28,7 @@ bool IsPlugin(std::string_view program) {
 constexpr const char* kExamples =
     "Examples:\n"
     "  ringmaster run job.yaml --workers 4        train on this machine\n"
+    "  ringmaster ui ringmaster-out/gpt-text      serve a live page about it\n"
     "  ringmaster validate job.yaml               check a manifest without starting it\n"
     "  ringmaster sample ringmaster-out/gpt-text --prompt 'In the beginning'\n"
     "  ringmaster status gpt-text                 show a job on a cluster\n"
@@ -53,6 +54,7 @@ int Main(int argc, char** argv) {
   AddRun(app, exit_code);
   AddValidate(app, exit_code);
   AddConvert(app, exit_code);
+  AddUi(app, exit_code);
   AddSample(app, exit_code);
   AddExport(app, exit_code);
   AddDevices(app, exit_code);

@@ -51,7 +51,7 @@ endif()
 function(ringmaster_checks name)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   if(folder MATCHES "^(api|rendezvous|operator|cli|e2e|tests/conformance|tests/sim)(/|$)" OR
-     folder MATCHES "^tests/unit/(api|cli|docs|election|identity|kube_client|kube_events|kube_watch|http|operator|rendezvous|serve|wiring)(/|$)")
+     folder MATCHES "^tests/unit/(api|cli|docs|election|identity|kube_client|kube_events|kube_watch|http|operator|rendezvous|serve|ui|wiring)(/|$)")
     set_target_properties(${name} PROPERTIES RINGMASTER_PLAIN_OBJECTS ON)
   endif()
 endfunction()

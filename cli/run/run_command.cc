@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct Flags {
   bool tensorboard = false;
   std::string mlflow;
   std::string metrics_address;
+  std::optional<std::string> ui;
 };
 
 std::string Variable(const char* name) {
@@ -64,6 +66,9 @@ Result<RunOptions> Parse(const Flags& flags) {
   options.mlflow_experiment = Variable("MLFLOW_EXPERIMENT_NAME");
   options.metrics_address = flags.metrics_address;
   if (!flags.metrics_address.empty()) RM_TRY(CheckMetricsAddress(flags.metrics_address));
+  if (flags.ui) {
+    RM_ASSIGN(options.ui, ParsePageAddress(*flags.ui));
+  }
   return options;
 }
 
@@ -128,6 +133,10 @@ void AddRun(CLI::App& app, int& exit_code) {
                       "URI of an MLflow server to upload the run to (default: MLFLOW_TRACKING_URI)");
   command->add_option("--metrics-address", flags->metrics_address,
                       "HOST:PORT on which to serve Prometheus metrics; a loopback address");
+  command
+      ->add_option("--ui", flags->ui,
+                   "Serve a live page at [IP:]PORT (default: a free port of 127.0.0.1). Give it after FILE")
+      ->expected(0, 1);
   command->footer(
       "Without --fresh a run continues from the newest valid checkpoint in the output folder. Ctrl-C writes\n"
       "a checkpoint and stops; a second Ctrl-C stops immediately. SIGHUP rereads FILE and applies\n"
@@ -136,6 +145,7 @@ void AddRun(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  ringmaster run examples/gpt-text.yaml --workers 4 --set spec.training.data.path=corpus.txt\n"
       "  ringmaster run job.yaml --out runs/1 --fresh --chaos kill=5\n"
+      "  ringmaster run job.yaml --ui\n"
       "  ringmaster run job.yaml --progress json | jq .loss");
   command->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }

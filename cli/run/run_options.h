@@ -3,11 +3,13 @@
 // The flags of `ringmaster run`. Value type.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/manifest.h"
 #include "cli/run/chaos.h"
 #include "cli/run/progress_display.h"
+#include "cli/ui/page_guard.h"
 
 namespace ringmaster::cli {
 
@@ -24,6 +26,7 @@ struct RunOptions {
   std::string mlflow_token;       // must not be logged
   std::string mlflow_experiment;  // empty: the name of the job
   std::string metrics_address;    // HOST:PORT; empty: no metrics are served
+  std::optional<PageAddress> ui;  // serve the live page there
 };
 
 }  // namespace ringmaster::cli

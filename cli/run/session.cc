@@ -25,6 +25,8 @@
 #include "cli/run/run_view.h"
 #include "cli/run/signals.h"
 #include "cli/track/mlflow_thread.h"
+#include "cli/ui/folder_feed.h"
+#include "cli/ui/page_server.h"
 #include "operator/control/loop.h"
 #include "operator/local/local_backend.h"
 #include "rendezvous/server.h"
@@ -82,6 +84,7 @@ class Session::Impl {
     RM_ASSIGN(view_, RunView::Create(plan_, folder_.paths(), resume_step, options_));
     if (metrics_) view_->Announce(false, "MetricsServed", "metrics: " + metrics_->Url());
     RM_TRY(StartMlflow(resume_step));
+    RM_TRY(StartPage());
     RM_TRY(StartServer());
     RM_TRY(StartBackend());
     folder_.Keep();
@@ -136,6 +139,14 @@ class Session::Impl {
     if (!complete)
       std::fprintf(stderr,
                    "ringmaster: MLflow does not have the whole run; the same command uploads the rest\n");
+  }
+
+  Status StartPage() {
+    if (!options_.ui) return Ok();
+    RM_ASSIGN(feed_, FolderFeed::Open(folder_.paths().folder));
+    RM_ASSIGN(page_, PageServer::Start(*options_.ui, *feed_));
+    std::fprintf(stderr, "page: %s\n", page_->url().c_str());
+    return Ok();
   }
 
   Status StartServer() {
@@ -331,6 +342,7 @@ class Session::Impl {
       std::fprintf(stderr, "ringmaster: %s\n", written.error().message.c_str());
       if (code == kSucceeded) code = kFailed;
     }
+    page_.reset();  // browsers get the end of the run
     FinishMlflow(phase);
     if (code == kFailed) std::fprintf(stderr, "ringmaster: %s\n", message.c_str());
     return code;
@@ -352,6 +364,8 @@ class Session::Impl {
   std::optional<GangCoordinator> gang_coordinator_;
   std::atomic<int64_t> checkpoint_step_{-1};  // newest that a worker of this run has published
   std::optional<control::Loop> loop_;
+  std::unique_ptr<FolderFeed> feed_;
+  std::unique_ptr<PageServer> page_;
   ChaosPlan chaos_;
   std::optional<Time> next_strike_;
   std::optional<Time> durable_since_;

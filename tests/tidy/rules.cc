@@ -114,10 +114,11 @@ const IncludeRules& AllowedIncludes() {
       {"cli/history", {"base", "rendezvous"}},
       {"cli/plot", {"base", "rendezvous", "cli", "cli/history"}},
       {"cli/track", {"base", "rendezvous", "cli/history", "operator/kube"}},
+      {"cli/ui", {"base", "base/http", "rendezvous", "cli/history"}},
       {"cli/run",
-       {"base", "base/http", "api", "cli/history", "cli/plot", "cli/track", "operator/serve", "rendezvous",
-        "operator/control", "operator/core", "operator/local", "worker/checkpoint", "worker/compute/engine",
-        "worker/trainer", "cli"}},
+       {"base", "base/http", "api", "cli/history", "cli/plot", "cli/track", "cli/ui", "operator/serve",
+        "rendezvous", "operator/control", "operator/core", "operator/local", "worker/checkpoint",
+        "worker/compute/engine", "worker/trainer", "cli"}},
       {"cli/cluster",
        {"base", "api", "operator/core", "operator/kube", "operator/kube/backend", "operator/wiring", "cli",
         "cli/plot"}},
@@ -127,7 +128,7 @@ const IncludeRules& AllowedIncludes() {
         "worker/compute/engine", "worker/trainer", "cli", "cli/cluster"}},
       {"cli",
        {"base", "api", "operator/wiring", "worker/compute/device", "worker/inventory", "cli/cluster",
-        "cli/convert"}},
+        "cli/convert", "cli/run", "cli/ui"}},
   };
   return kRules;
 }

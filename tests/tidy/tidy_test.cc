@@ -39,7 +39,10 @@ void EachFile(std::initializer_list<const char*> extensions, auto& places,
     if (fs::is_regular_file(place)) take(place);
     if (!fs::is_directory(place)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(place))
-      if (entry.is_regular_file()) take(entry.path());
+      // Packages of npm are not part of the repository.
+      if (entry.is_regular_file() &&
+          entry.path().generic_string().find("/node_modules/") == std::string::npos)
+        take(entry.path());
   }
 }
 

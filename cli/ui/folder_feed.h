@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Feeds a page with the output folder of a run, finished or running. One thread follows metrics.jsonl and
+// events.jsonl with inotify and reads only what was appended, so a step costs the run nothing more.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "cli/history/run_event.h"
+#include "cli/history/step_history.h"
+#include "cli/ui/feed_thread.h"
+#include "cli/ui/page_feed.h"
+#include "cli/ui/step_buckets.h"
+
+namespace ringmaster::cli {
+
+class FolderFeed final : public PageFeed {
+ public:
+  // Errors: kNotFound when `folder` is not the output folder of a run.
+  static Result<std::unique_ptr<FolderFeed>> Open(const std::string& folder);
+  ~FolderFeed() override;
+
+  void Subscribe(http::BodyStream stream) override;
+  void Steps(int64_t from, int64_t to, http::Responder reply) override;
+  void Log(const std::string& worker, http::Responder reply) override;
+  void Finish() override;
+
+ private:
+  // A file that another process appends to.
+  struct Tail {
+    std::string path;
+    ino_t inode = 0;
+    uint64_t offset = 0;
+    std::string rest;  // a line that is not complete
+  };
+  struct Subscriber {
+    http::BodyStream stream;
+    size_t stride = 0;  // of the buckets it has; 0: none yet
+    size_t steps = 0;   // that it has
+    size_t events = 0;
+    std::string run = {};  // as last sent
+    bool gang = false;
+  };
+  explicit FolderFeed(std::string folder);
+
+  // All on the feed's thread.
+  void Tick();
+  bool ReadMore(Tail& tail, bool* restarted);
+  void ReadSteps();
+  void ReadEvents();
+  std::string RunMessage();
+  bool Send(Subscriber& subscriber);
+  void SendAll();
+
+  const std::string folder_;
+  std::string name_;
+  Fd watch_;
+  Tail metrics_;
+  Tail log_of_events_;
+  std::unique_ptr<StepLineReader> reader_;
+  StepBuckets buckets_;
+  std::vector<RunEvent> events_;
+  std::string gang_;  // message of the current events_
+  size_t gang_of_ = 0;
+  std::string damage_;  // why metrics.jsonl cannot be read further
+  std::vector<Subscriber> subscribers_;
+  FeedThread thread_;  // last: the rest exists while it runs
+};
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The live page: applies the messages of the server (cli/ui/page_feed.h) and draws at most once per frame.
+// All text of a run goes through textContent, so markup in a log or a name stays text.
+import {Chart, Steps, short} from "./charts.js";
+import {Gang, SHAPES, clock, duration, svg} from "./gang.js";
+
+const $ = (id) => document.getElementById(id);
+const element = (name, text, attributes = {}) => {
+  const node = document.createElement(name);
+  if (text != null) node.textContent = text;
+  for (const key in attributes) node.setAttribute(key, attributes[key]);
+  return node;
+};
+
+const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: [], jobs: null};
+const stale = new Set();
+function changed(what) {
+  if (!stale.size) requestAnimationFrame(draw);
+  stale.add(what);
+}
+function draw() {
+  const parts = [...stale];
+  stale.clear();
+  for (const part of parts) views[part]();
+}
+
+// ---- the run ----
+
+const KINDS = {Succeeded: "good", Failed: "bad", Interrupted: "warn", Unfinished: "warn", Suspended: "warn", Running: "running"};
+function drawPhase(phase) {
+  $("phase").textContent = phase;
+  $("phase").className = "pill " + (KINDS[phase] || "");
+}
+
+function drawRun() {
+  const run = state.run;
+  $("run").hidden = false;
+  $("name").textContent = run.name;
+  document.title = `${run.phase} · ${run.name} · Ringmaster`;
+  drawPhase(run.phase);
+  const bad = run.phase === "Failed" || run.phase === "Unfinished";
+  $("message").textContent = run.message || "";
+  $("message").hidden = !run.message;
+  $("message").classList.toggle("plain", !bad);
+  const summary = run.summary || {}, step = run.step || 0, total = run.totalSteps || summary.totalSteps || 0;
+  const percent = total ? Math.min(100, (100 * step) / total) : 0;
+  $("bar").style.width = percent + "%";
+  $("bar").setAttribute("aria-valuenow", percent.toFixed(0));
+  $("steps").textContent = `step ${step.toLocaleString("en")}` + (total ? ` of ${total.toLocaleString("en")}` : "");
+  const validation = summary.validation?.loss ?? run.validation?.loss?.at(-1);
+  const tiles = [
+    ["Loss", short(run.loss)],
+    ["Validation", short(validation)],
+    ["Samples / s", short(run.live ? run.samplesPerSecond : summary.samplesPerSecond ?? run.samplesPerSecond)],
+    ["Goodput", step ? ((summary.goodput ?? run.goodput) * 100).toFixed(1) : "–", step ? "%" : ""],
+    ["Workers", run.workers ?? "–"],
+  ];
+  const gang = state.gang;
+  if (gang) {
+    tiles.push(["Generations", gang.generations.at(-1)?.[1] ?? 0]);
+    if (gang.medianRecovery != null) {
+      const [value, unit] = duration(gang.medianRecovery).split(" ");
+      tiles.push(["Median recovery", value, unit]);
+    }
+  }
+  $("tiles").replaceChildren(...tiles.map(([label, value, unit]) => {
+    const tile = element("div"), number = element("dd", value);
+    if (unit) number.append(element("small", unit));
+    tile.append(element("dt", label), number);
+    return tile;
+  }));
+  const failure = run.failure;
+  $("failure").hidden = !failure;
+  if (failure) $("failure").textContent = `Last failure, ${timeOf(failure.time)}: ${failure.message}`;
+  drawSteps();
+}
+
+// ---- curves ----
+
+const charts = {};
+function makeCharts() {
+  const zoom = async (from, to) => {
+    if (from == null) state.detail = null;
+    else {
+      const answer = await fetch(`/api/steps?from=${from}&to=${to}`);
+      if (!answer.ok) return;
+      state.detail = new Steps();
+      state.detail.apply({...(await answer.json()), from: 0});
+    }
+    for (const name in charts) charts[name].zoomed = false;
+    drawSteps();
+  };
+  charts.loss = new Chart($("loss"), {series: [{label: "loss", color: "--accent"}, {}, {}, {label: "validation", color: "--bad", points: true}], band: [3, 2]}, zoom);
+  charts.rate = new Chart($("rate"), {series: [{label: "samples/s", color: "--accent"}], zero: true}, zoom);
+  charts.goodput = new Chart($("goodput"), {series: [{label: "goodput", color: "--good"}], percent: true}, zoom);
+  charts.lr = new Chart($("lr"), {series: [{label: "learning rate", color: "--warn"}], zero: true}, zoom);
+}
+
+// Places the validation losses on the steps of the curve.
+function validationColumn(steps) {
+  const column = new Array(steps.length).fill(null), validation = state.run?.validation;
+  if (validation)
+    validation.step.forEach((step, i) => {
+      let low = 0, high = steps.length;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (steps[middle] < step) low = middle + 1;
+        else high = middle;
+      }
+      if (low < steps.length) column[low] = validation.loss[i];
+    });
+  return column;
+}
+
+function drawSteps() {
+  if (!charts.loss || $("run").hidden) return;
+  const steps = state.detail || state.steps, x = steps.step;
+  charts.loss.set([x, steps.loss, steps.low, steps.high, validationColumn(x)]);
+  charts.rate.set([x, steps.rate]);
+  charts.goodput.set([x, steps.goodput]);
+  charts.lr.set([x, steps.lr]);
+}
+
+// ---- the gang ----
+
+let gangView = null;
+const LEGEND = [["killed", "killed, stopped or failed"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"]];
+function makeGang() {
+  // Since the newest message, the clock of this page continues the clock of the run.
+  const now = () => state.gang.end + (state.run?.live ? (performance.now() - state.gangAt) / 1000 : 0);
+  gangView = new Gang($("gang"), $("gang-focus"));
+  gangView.nowOfRun = now;
+  $("zoom-in").onclick = () => gangView.zoom(0.5);
+  $("zoom-out").onclick = () => gangView.zoom(2);
+  $("zoom-all").onclick = () => gangView.all();
+  const item = (text, paint) => {
+    const line = element("li"), image = svg("svg", {width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true"});
+    paint(image);
+    line.append(image, document.createTextNode(text));
+    return line;
+  };
+  $("legend").replaceChildren(
+    item("member", (image) => svg("rect", {x: -7, y: -4, width: 14, height: 8, rx: 2, fill: "var(--lane)", stroke: "var(--lane-edge)"}, image)),
+    item("new generation", (image) => svg("line", {x1: 0, x2: 0, y1: -7, y2: 7, stroke: "var(--soft)"}, image)),
+    ...LEGEND.map(([kind, text]) => item(text, (image) => svg("path", {class: "mark " + kind, d: SHAPES[kind]}, image))),
+    item("checkpoint", (image) => svg("path", {d: "M0-4l-4 7h8z", fill: "var(--good)"}, image)),
+    item("recovery: training paused", (image) => svg("rect", {x: -6, y: -3, width: 12, height: 5, fill: "var(--accent)"}, image)));
+  setInterval(() => { if (state.run?.live && state.gang && !document.hidden) gangView.draw(); }, 1000);
+}
+
+function drawGang() {
+  const gang = state.gang;
+  $("gang-card").hidden = !gang.lanes.length;
+  gangView.set(gang, gangView.nowOfRun);
+  const count = gang.recoveries.length;
+  $("gang-note").textContent = count
+    ? `${count} ${count === 1 ? "recovery" : "recoveries"}, median ${duration(gang.medianRecovery)}` : "no recovery was needed";
+  $("gang").setAttribute("aria-label", `The gang over time: ${gang.lanes.length} workers, ${gang.generations.length} generations, ${count} recoveries`);
+  const rows = gangView.marks.slice(-300).reverse().map((mark) => {
+    const row = element("tr");
+    row.append(element("td", clock(mark.at, 2)), element("td", mark.worker || "all"), element("td", mark.text));
+    return row;
+  });
+  $("gang-list").replaceChildren(...rows);
+  const select = $("log-worker"), names = gang.lanes.map((lane) => lane.worker);
+  if (names.join() !== [...select.options].map((option) => option.value).join()) {
+    const chosen = select.value;
+    select.replaceChildren(...names.map((name) => element("option", name, {value: name})));
+    if (names.includes(chosen)) select.value = chosen;
+    else if (names.includes(state.run?.failure?.worker)) select.value = state.run.failure.worker;
+    loadLog();
+  }
+  if (state.run) drawRun();
+}
+
+// ---- events and log ----
+
+function timeOf(text) {
+  const date = new Date(text);
+  if (isNaN(date)) return text || "";
+  const two = (number, width = 2) => String(number).padStart(width, "0");
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${two(date.getMilliseconds(), 3)}`;
+}
+
+let shownEvents = 0;
+function drawEvents() {
+  const list = $("events");
+  if (state.eventsReset) list.replaceChildren(), (shownEvents = 0), (state.eventsReset = false);
+  const lines = state.events.slice(shownEvents).map((event) => {
+    const line = element("li", null, {class: event.warning ? "warning" : "normal"}), text = element("span");
+    line.append(element("time", timeOf(event.time), {datetime: event.time}), text);
+    text.append(element("b", event.reason), document.createTextNode(" " + event.message));
+    return line;
+  });
+  shownEvents = state.events.length;
+  list.prepend(...lines.reverse());  // the newest first
+  while (list.children.length > 2000) list.lastChild.remove();
+}
+
+let logTimer = 0;
+async function loadLog() {
+  const worker = $("log-worker").value, log = $("log");
+  if (!worker) return;
+  const answer = await fetch("/api/log?worker=" + encodeURIComponent(worker)).catch(() => null);
+  if (worker !== $("log-worker").value || !answer) return;
+  const text = answer.ok ? await answer.text() : "No log: " + (await answer.text());
+  if (log.textContent === text) return;
+  const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40 || !log.textContent;
+  log.textContent = text;
+  if (atEnd) log.scrollTop = log.scrollHeight;
+}
+
+// ---- jobs of a cluster ----
+
+function drawJobs() {
+  $("jobs-card").hidden = false;
+  const jobs = state.jobs;
+  if (!state.run) {
+    $("name").textContent = jobs.title;
+    drawPhase(`${jobs.items.length} ${jobs.items.length === 1 ? "job" : "jobs"}`);
+  }
+  $("jobs-note").textContent = jobs.error || (jobs.items.length ? "" : "There is no job in this namespace.");
+  $("jobs").replaceChildren(...jobs.items.map((job) => {
+    const row = element("tr"), phase = element("td");
+    phase.append(element("span", job.phase, {class: "pill " + (KINDS[job.phase] || "")}));
+    row.append(element("td", job.name), phase, element("td", job.ready), element("td", job.progress), element("td", job.why));
+    return row;
+  }));
+}
+
+const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, jobs: drawJobs};
+
+// ---- messages ----
+
+function connect() {
+  const source = new EventSource("/api/stream");
+  const on = (name, apply) => source.addEventListener(name, (message) => {
+    apply(JSON.parse(message.data));
+    changed(name);
+  });
+  source.onopen = () => ($("link").textContent = "");
+  source.onerror = () => {
+    const live = !state.run || state.run.live;
+    $("link").textContent = live ? "disconnected; trying again" : "";
+    if (!live) source.close();
+  };
+  on("run", (run) => {
+    const failure = state.run?.failure?.time;
+    state.run = run;
+    if (run.failure && run.failure.time !== failure) {
+      if ([...$("log-worker").options].some((option) => option.value === run.failure.worker)) $("log-worker").value = run.failure.worker;
+      clearTimeout(logTimer);
+      logTimer = setTimeout(loadLog, 300);
+    }
+  });
+  on("steps", (steps) => state.steps.apply(steps));
+  on("gang", (gang) => { state.gang = gang; state.gangAt = performance.now(); });
+  on("events", (events) => {
+    if (events.reset) (state.events = []), (state.eventsReset = true);
+    state.events.push(...events.items);
+  });
+  on("jobs", (jobs) => (state.jobs = jobs));
+}
+
+const toggle = (id, apply) => $(id).addEventListener("click", () => {
+  const on = $(id).getAttribute("aria-pressed") !== "true";
+  $(id).setAttribute("aria-pressed", on);
+  apply(on);
+});
+toggle("warnings", (on) => $("events").classList.toggle("only", on));
+toggle("log-loss", (on) => { charts.loss.spec.log = on; charts.loss.rebuild(); });
+$("log-worker").addEventListener("change", () => { $("log").textContent = ""; loadLog(); });
+setInterval(() => { if (state.run?.live && !document.hidden) loadLog(); }, 3000);
+makeGang();
+makeCharts();
+connect();
