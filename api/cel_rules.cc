@@ -102,6 +102,14 @@ const std::vector<CelRule>& CrossFieldRules() {
        "must be ranks when spec.framework is native (got \"{self.launch.kind}\"): its agents start the "
        "ranks"},
       {"spec",
+       "lifecycle.success",
+       {"framework", "launch.kind", "lifecycle.success"},
+       "self.launch.kind != 'none'",
+       "self.lifecycle.success == 'AllWorkers'",
+       "must be AllWorkers when spec.launch.kind is {self.launch.kind} (got \"{self.lifecycle.success}\"): "
+       "the agents "
+       "end when every rank has ended; set launch.kind to none"},
+      {"spec",
        "workers.template.spec.containers",
        {"framework", "launch.kind"},
        "self.framework != 'native' && self.launch.kind != 'none' && has(self.workers.template)",

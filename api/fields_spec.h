@@ -214,7 +214,11 @@ struct Table<Lifecycle> {
       F("ttlSecondsAfterFinished", &Lifecycle::ttlSecondsAfterFinished,
         {.min = 0, .max = 10LL * kYearSeconds}, "The operator deletes the finished job after this time."),
       F("cleanPods", &Lifecycle::cleanPods, {.max_length = 16, .values = "None|Running|All"},
-        "Which pods of a finished job the operator deletes."));
+        "Which pods of a finished job the operator deletes."),
+      F("success", &Lifecycle::success, {.max_length = 16, .values = "AllWorkers|Rank0"},
+        "Which ranks must end with exit code 0 for the job to succeed. AllWorkers: every rank. Rank0: the "
+        "first one; with `cleanPods: Running` the others are then stopped. Rank0 requires `launch.kind: "
+        "none`."));
 };
 
 template <>
@@ -242,7 +246,7 @@ struct Table<Spec> {
       F("scheduling", &Spec::scheduling, {}, "Gang scheduling and placement of the workers."),
       F("restart", &Spec::restart, {.change = Change::kAnytime}, "Handling of failures."),
       F("health", &Spec::health, {.change = Change::kAnytime}, "When a worker or a node counts as failed."),
-      F("lifecycle", &Spec::lifecycle, {.change = Change::kAnytime}, "Deadline and clean-up."));
+      F("lifecycle", &Spec::lifecycle, {.change = Change::kAnytime}, "Success, deadline and clean-up."));
 };
 
 }  // namespace ringmaster::api

@@ -102,6 +102,13 @@ class Rulebook {
           fmt::format("must be ranks when spec.framework is native (got \"{}\"): its agents start the ranks",
                       kind));
     }
+    const std::string& success = spec_.lifecycle.success;
+    if (kind != "none" && success != "AllWorkers" && Clean({"spec.lifecycle.success"})) {
+      Add("spec.lifecycle.success", fmt::format("must be AllWorkers when spec.launch.kind is {} (got "
+                                                "\"{}\"): the agents end when every rank has "
+                                                "ended; set launch.kind to none",
+                                                kind, success));
+    }
     const Json& pod_template = spec_.workers.template_;
     if (native || kind == "none" || pod_template.is_null() || !Clean({"spec.workers.template"})) return;
     const Json* container = TrainingContainer(pod_template);

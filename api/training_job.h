@@ -187,7 +187,8 @@ struct Health {
 struct Lifecycle {
   int64_t activeDeadlineSeconds = 0;  // 0: none
   int64_t ttlSecondsAfterFinished = 86400;
-  std::string cleanPods = "Running";  // None | Running | All
+  std::string cleanPods = "Running";   // None | Running | All
+  std::string success = "AllWorkers";  // AllWorkers | Rank0
   bool operator==(const Lifecycle&) const = default;
 };
 

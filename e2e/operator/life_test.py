@@ -44,6 +44,19 @@ class Life(unittest.TestCase):
         c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
         rig.wait_phase(name, "Succeeded")
 
+    def test_rank_0_may_decide(self):
+        """The ranks that wait for work without an end are stopped after it."""
+        rig, c = self.rig, self.cluster
+        name = rig.apply(job("decides", replicas=3, spec={"lifecycle": {"success": "Rank0"}}))
+        rig.wait_phase(name, "Running")
+        c.pod_exit("default", "decides-1-2", 0)
+        c.pod_exit("default", "decides-1-0", 0)
+        c.kubectl("wait", "--for=condition=Succeeded", f"tj/{name}", "--timeout=60s")
+        reasons = {condition["type"]: condition["reason"] for condition in rig.status(name)["conditions"]}
+        self.assertEqual(reasons["Succeeded"], "Rank0Succeeded")
+        c.wait(lambda: [pod["metadata"]["name"] for pod in rig.pods(name)] == ["decides-1-0", "decides-1-2"],
+               "the rank that still runs is stopped")
+
     def test_failure_restarts_the_whole_set_and_is_counted(self):
         rig, c = self.rig, self.cluster
         name = rig.apply(job("fails", replicas=3))

@@ -67,6 +67,7 @@ core::Job FromApi(const api::TrainingJob& job, const std::string& uid, int64_t s
   result.clean_pods = spec.lifecycle.cleanPods == "None"  ? core::CleanPods::kNone
                       : spec.lifecycle.cleanPods == "All" ? core::CleanPods::kAll
                                                           : core::CleanPods::kRunning;
+  if (spec.lifecycle.success == "Rank0") result.success = core::Success::kRank0;
   return result;
 }
 

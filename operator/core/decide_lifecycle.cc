@@ -38,6 +38,13 @@ bool AllSucceeded(const Observed& o) {
   return ledger.attempt > 0 && succeeded > 0 && succeeded == ledger.gang_size;
 }
 
+bool Rank0Succeeded(const Observed& o) {
+  if (o.job.success != Success::kRank0) return false;
+  return HasSucceeded(o.status.ledger, 0) || std::any_of(o.pods.begin(), o.pods.end(), [&](const Pod& pod) {
+           return pod.rank == 0 && IsSuccess(o, pod);
+         });
+}
+
 // The coordinator reports that no restart can help. Exit code 64 means a bad configuration only before the
 // first step: a configuration that made steps was valid, so something else failed, such as the last
 // checkpoint.
@@ -92,6 +99,8 @@ std::optional<Decision> CheckEnd(const Observed& o, Time now, Requeue& requeue) 
   if (ReportsPhase(o, GangPhase::kFailed)) return FailAsReported(o, now);
   if (!o.job.in_place && !ledger.stop_since && !ledger.suspended && AllSucceeded(o))
     return Succeed(o, now, Reason::kAllPodsSucceeded, "every worker ended with exit code 0");
+  if (!o.job.in_place && !ledger.stop_since && !ledger.suspended && Rank0Succeeded(o))
+    return Succeed(o, now, Reason::kRank0Succeeded, "rank 0 ended with exit code 0");
 
   if (o.job.active_deadline > Duration{0} && ledger.active_since) {
     const Time deadline = *ledger.active_since + (o.job.active_deadline - ledger.active_before);

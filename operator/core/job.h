@@ -38,6 +38,9 @@ enum class GangMode : uint8_t { kAuto, kNone, kGate, kNative, kVolcano, kCosched
 
 enum class CleanPods : uint8_t { kNone, kRunning, kAll };
 
+// Which ranks must end with exit code 0 for a job without a coordinator to succeed.
+enum class Success : uint8_t { kAllWorkers, kRank0 };
+
 struct Job {
   std::string name;
   std::string uid;              // changes when a job is deleted and created again under the same name
@@ -49,6 +52,7 @@ struct Job {
   bool suspend = false;
   bool wants_rdma = false;  // requested; a fallback to TCP is reported
 
+  Success success = Success::kAllWorkers;
   int32_t replicas = 1;
   int32_t min = 1;
   int32_t max = 1;

@@ -39,6 +39,8 @@
 //  I19. No pod is held for ever: not by a job that has ended, was deleted or left its pods behind. Orphaned
 //       pods run on.
 //  I20. A program that failed starts again only after its failure was counted and the back-off is over.
+//  I21. A job without a coordinator succeeds only when every rank that decides about it ended with exit code
+//       0: all of them, or rank 0 alone.
 //
 // The controller adds two (control/controller.h): after a write, no decision from a view that does not
 // include it; after a write of unknown outcome, a live read first.

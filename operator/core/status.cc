@@ -103,6 +103,8 @@ constexpr Row kRows[] = {
     {Reason::kNoHostPorts, "NoHostPorts", "Admitted",
      "Other jobs use all ports for `hostNetwork`. End some of them, or start the operator with a wider "
      "`--host-ports`; the operator retries automatically."},
+    {Reason::kRank0Succeeded, "Rank0Succeeded", "Ready, Succeeded",
+     "Rank 0 ended with exit code 0, and `lifecycle.success` is Rank0."},
 };
 
 }  // namespace

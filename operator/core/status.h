@@ -79,6 +79,8 @@ enum class Reason : uint8_t {
   // Admitted, again
   kInvalid,
   kNoHostPorts,
+  // Succeeded, again
+  kRank0Succeeded,
 };
 const char* ReasonName(Reason reason);
 

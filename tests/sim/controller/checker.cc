@@ -86,6 +86,14 @@ void Checker::CheckLedger(const JobTruth& job, Shadow& shadow) {
                     before.stop_since || before.suspended || after.attempt == before.attempt ||
                     world_.deposed() || scheduler_.now() - shadow.spec_changed < kSpecLag || !strays_.empty();
   Require(kept, "I18", "a gang is replaced although all of its workers run or have succeeded");
+  if (before.outcome == core::Outcome::kNone && after.outcome == core::Outcome::kSucceeded &&
+      !job.job.in_place) {
+    const int32_t deciding = job.job.success == core::Success::kRank0 ? 1 : after.gang_size;
+    for (int32_t rank = 0; rank < deciding; ++rank) {
+      Require(job.foreign_attempt == after.attempt && job.foreign_done.contains(rank), "I21",
+              fmt::format("the job succeeded without rank {}", rank));
+    }
+  }
   const int32_t charged = after.restarts.charged - before.restarts.charged;
   Require(charged == 0 || charged == 1, "I5", fmt::format("charged by {} in one write", charged));
   const bool resolved = after.suspects.size() < before.suspects.size();

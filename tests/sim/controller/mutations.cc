@@ -263,6 +263,8 @@ const char* MutationName(Mutation mutation) {
       return "holds-strays";
     case Mutation::kKillsOrphans:
       return "kills-orphans";
+    case Mutation::kAnyRankDecides:
+      return "any-rank-decides";
   }
   return "?";
 }
@@ -365,6 +367,14 @@ Decider Mutate(Mutation mutation) {
     case Mutation::kKillsOrphans:
       return [](Observed o, Time now) {
         o.job.orphans = false;
+        return core::Decide(o, now);
+      };
+    case Mutation::kAnyRankDecides:
+      return [](Observed o, Time now) {
+        for (core::Pod& pod : o.pods) {
+          const bool done = pod.attempt == o.status.ledger.attempt && pod.phase == core::PodPhase::kSucceeded;
+          if (done && o.job.success == core::Success::kRank0) pod.rank = 0;
+        }
         return core::Decide(o, now);
       };
     case Mutation::kChargesRestarts:

@@ -51,8 +51,9 @@ enum class Mutation : int {
   kReleasesEarly,          // lets go of a pod before its end is accounted
   kHoldsStrays,            // never lets go of the pods of deleted jobs
   kKillsOrphans,           // deletes pods that run on without their job
+  kAnyRankDecides,         // a job succeeds with any rank, where rank 0 decides
 };
-inline constexpr int kMutations = 39;
+inline constexpr int kMutations = 40;
 const char* MutationName(Mutation mutation);
 
 using Decider = std::function<core::Decision(const core::Observed&, Time)>;

@@ -126,6 +126,7 @@ class Simulation {
       uncharged.charge = false;
       job.rules.push_back(std::move(uncharged));
     }
+    if (!job.in_place && rng_.Chance(0.3)) job.success = core::Success::kRank0;
     return job;
   }
   int64_t DrawSteps() { return 100 + static_cast<int64_t>(rng_.Below(300)); }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which ranks must end with 0 for a job without agents to succeed.
+#include <gtest/gtest.h>
+
+#include "tests/unit/operator/worlds.h"
+
+namespace ringmaster::core {
+namespace {
+
+TEST(Success, Rank0MayDecideAlone) {
+  Observed o = RunningWorld(3, false);
+  o.job.success = Success::kRank0;
+  o.pods[1] = Ended(1, 0);
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone) << "rank 1 does not decide";
+  EXPECT_EQ(o.status.ledger.attempt, 1) << "and its success is held";
+  o.pods[0] = Ended(0, 0);
+  Settle(o, kT0 + seconds(61));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kSucceeded);
+  EXPECT_EQ(o.status.ledger.outcome_reason, Reason::kRank0Succeeded);
+  Settle(o, kT0 + seconds(120));
+  for (const Pod& pod : o.pods) EXPECT_FALSE(pod.alive()) << pod.name << " waits without an end";
+}
+
+TEST(Success, AFailedRank0DecidesNothing) {
+  Observed o = RunningWorld(2, false);
+  o.job.success = Success::kRank0;
+  o.pods[0] = Ended(0, 1);
+  Settle(o, kT0 + seconds(60));
+  EXPECT_EQ(o.status.ledger.outcome, Outcome::kNone);
+  EXPECT_EQ(o.status.ledger.restarts.charged, 1);
+}
+
+}  // namespace
+}  // namespace ringmaster::core
