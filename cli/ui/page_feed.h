@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a live page shows: the folder of a run (folder_feed.h) or jobs of a cluster (cluster_feed.h). A
-// newcomer to cli/ui starts here, then reads page_server.h, which passes a feed to browsers.
+// What a live page shows; folder_feed.h implements it for the folder of a run. A newcomer to cli/ui starts
+// here, then reads page_server.h, which passes a feed to browsers.
 //
 // A browser receives named messages with JSON data, as server-sent events:
 //
 //   run      one object: name, phase, message, step, totalSteps, loss, samplesPerSecond, goodput, ...
-//   steps    columns of StepBuckets::Json and "reset": true to replace all, or to replace those from "from"
-//   on events   {"reset":..,"items":[{"time","warning","reason","message","pod"}]} gang     the gang
-//   timeline, as it is in gang_timeline.h jobs     a list of jobs:
-//   {"namespace","name","phase","ready","why",...}
+//   steps    the columns of StepBuckets::Json. "reset": true replaces all steps, otherwise those from "from".
+//   events   {"reset":..,"items":[{"time","warning","reason","message","pod"}]}
+//   gang     the timeline of gang_timeline.h
 //
 // All functions are thread-safe and return at once; responses come from the feed's thread.
 #pragma once

@@ -13,7 +13,7 @@ const element = (name, text, attributes = {}) => {
   return node;
 };
 
-const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: [], jobs: null};
+const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: []};
 const stale = new Set();
 function changed(what) {
   if (!stale.size) requestAnimationFrame(draw);
@@ -211,25 +211,7 @@ async function loadLog() {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-// ---- jobs of a cluster ----
-
-function drawJobs() {
-  $("jobs-card").hidden = false;
-  const jobs = state.jobs;
-  if (!state.run) {
-    $("name").textContent = jobs.title;
-    drawPhase(`${jobs.items.length} ${jobs.items.length === 1 ? "job" : "jobs"}`);
-  }
-  $("jobs-note").textContent = jobs.error || (jobs.items.length ? "" : "There is no job in this namespace.");
-  $("jobs").replaceChildren(...jobs.items.map((job) => {
-    const row = element("tr"), phase = element("td");
-    phase.append(element("span", job.phase, {class: "pill " + (KINDS[job.phase] || "")}));
-    row.append(element("td", job.name), phase, element("td", job.ready), element("td", job.progress), element("td", job.why));
-    return row;
-  }));
-}
-
-const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, jobs: drawJobs};
+const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents};
 
 // ---- messages ----
 
@@ -260,7 +242,6 @@ function connect() {
     if (events.reset) (state.events = []), (state.eventsReset = true);
     state.events.push(...events.items);
   });
-  on("jobs", (jobs) => (state.jobs = jobs));
 }
 
 const toggle = (id, apply) => $(id).addEventListener("click", () => {
