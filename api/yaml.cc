@@ -298,6 +298,7 @@ std::vector<Document> Documents(std::string_view text, size_t most) {
     return fail("not UTF-8 text, or a control character", bad);
   std::optional<YAML::Mark> quoted;
   Document next;
+  Mark before;
   // After a stop, the error of the parser is a consequence.
   const auto stop = [&](std::string message, Mark mark) {
     if (next.parsed.whole) return fail(std::move(message), mark);
@@ -312,6 +313,10 @@ std::vector<Document> Documents(std::string_view text, size_t most) {
       Builder builder(next.parsed);
       if (!parser.HandleNextDocument(builder)) break;
       if (builder.last_quoted()) quoted = builder.last_quoted();
+      // The parser finds empty documents without end before a token that begins none.
+      if (next.parsed.whole && builder.document_is_null() && builder.document_mark() == before)
+        return fail("not valid YAML: no value begins here", before);
+      before = builder.document_mark();
       if (next.parsed.whole && builder.document_is_null() && next.parsed.problems.empty()) continue;
       next.parsed.root = builder.TakeDocument();
       next.mark = builder.document_mark();
