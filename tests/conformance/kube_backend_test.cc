@@ -89,22 +89,21 @@ TEST_F(KubeBackendTest, AForeignPodWithTheNameIsReported) {
   EXPECT_NE(result.error().message.find("has no owner"), std::string::npos) << result.error().message;
 }
 
-TEST_F(KubeBackendTest, AForeignServiceWithTheNameIsNotChanged) {
+TEST_F(KubeBackendTest, AForeignConfigMapWithTheNameIsNotChanged) {
   const Key key = cluster_.Submit(cluster_.Job("job"));
   Await(key);
-  const std::string name = wiring::ServiceName("job");
-  ASSERT_TRUE(
-      cluster_
-          .Create(kube::kServices, {{"apiVersion", "v1"},
-                                    {"kind", "Service"},
-                                    {"metadata", {{"name", name}}},
-                                    {"spec", {{"clusterIP", "None"}, {"selector", {{"app", "theirs"}}}}}})
-          .ok());
+  const std::string name = wiring::ConfigName("job");
+  ASSERT_TRUE(cluster_
+                  .Create(kube::kConfigMaps, {{"apiVersion", "v1"},
+                                              {"kind", "ConfigMap"},
+                                              {"metadata", {{"name", name}}},
+                                              {"data", {{"app", "theirs"}}}})
+                  .ok());
   const auto result = Write(key, core::PrepareGang{1, 1, 1});
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::kForbidden);
   EXPECT_NE(result.error().message.find(name), std::string::npos) << result.error().message;
-  EXPECT_EQ((*cluster_.Get(kube::kServices, name))["spec"]["selector"]["app"], "theirs");
+  EXPECT_EQ((*cluster_.Get(kube::kConfigMaps, name))["data"]["app"], "theirs");
 }
 
 TEST_F(KubeBackendTest, NothingIsWrittenWithoutLeadership) {
@@ -187,7 +186,7 @@ TEST_F(KubeBackendTest, AWatchEventOverridesAnOlderAnswer) {
   ASSERT_TRUE(Write(key, prepare).ok());
   ASSERT_TRUE(cluster_
                   .Wait([&](auto done) {
-                    cluster_.client().Delete(kube::kServices, cluster_.space(), wiring::ServiceName("job"),
+                    cluster_.client().Delete(kube::kConfigMaps, cluster_.space(), wiring::ConfigName("job"),
                                              {}, done);
                   })
                   .ok());
@@ -526,7 +525,7 @@ TEST_F(KubeBackendTest, ThePodSecurityOfTheServerIsAskedBeforeAPodExists) {
   }));
   EXPECT_EQ(core::ClassifyRefusal(refused.error()), core::RefusalKind::kPodSecurity);
   EXPECT_NE(refused.error().message.find("hostNetwork"), std::string::npos) << refused.error().message;
-  EXPECT_TRUE(Eventually([&] { return cluster_.Get(kube::kServices, wiring::ServiceName("job")).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return cluster_.Get(kube::kConfigMaps, wiring::ConfigName("job")).ok(); }));
   EXPECT_FALSE(backend_->Observe(key)->observed.prepared.has_value()) << "it asks again";
   EXPECT_EQ(cluster_.Get(kube::kPods, "job-1-0").error().code, Code::kNotFound);
   ASSERT_TRUE(enforce("privileged").ok());

@@ -38,7 +38,7 @@ class KubeHarness final : public Harness {
   bool HasGates() const override { return true; }
 
   bool DamageSupport(const control::Key& key) override {
-    Delete(kube::kServices, wiring::ServiceName(key.name));
+    Delete(kube::kConfigMaps, wiring::ConfigName(key.name));
     return true;
   }
 
