@@ -68,7 +68,7 @@ struct ControlPage {
 
   alignas(64) std::atomic<uint32_t> sleepers;  // 1: the owner sleeps in a futex on some peer's word
   std::atomic<uint64_t> waits;                 // odd while the owner waits for a peer; grows with each wait
-  std::atomic<uint64_t> looks;                 // grows while the owner waits and runs: a stopped owner does not wait
+  std::atomic<uint64_t> looks;  // grows while the owner waits and runs: a stopped owner does not wait
 
   alignas(64) Descriptor descriptors[2];  // by parity of the operation
   SmallSlot small[2];                     // by parity of the operation
