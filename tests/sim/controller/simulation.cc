@@ -28,6 +28,7 @@ class Simulation {
  public:
   Simulation(uint64_t seed, Mutation mutation, bool trace)
       : rng_(KeyedRandom(seed, 1)),
+        success_(KeyedRandom(seed, 20)),
         mutation_(mutation),
         trace_(trace),
         faults_(Faults::Draw(rng_)),
@@ -126,7 +127,7 @@ class Simulation {
       uncharged.charge = false;
       job.rules.push_back(std::move(uncharged));
     }
-    if (!job.in_place && rng_.Chance(0.3)) job.success = core::Success::kRank0;
+    if (!job.in_place && success_.Chance(0.3)) job.success = core::Success::kRank0;
     return job;
   }
   int64_t DrawSteps() { return 100 + static_cast<int64_t>(rng_.Below(300)); }
@@ -365,6 +366,7 @@ class Simulation {
   static constexpr int32_t kMostPods = 7;  // of one job
 
   SplitMix64 rng_;
+  SplitMix64 success_;  // which ranks decide; separate, so that seeds keep what they draw otherwise
   const Mutation mutation_;
   const bool trace_;
   Faults faults_;
