@@ -70,7 +70,10 @@ struct Table<Launch> {
         "How the command of `workers.template` starts. ranks: an agent in each pod starts it once per rank, "
         "and "
         "restarts all ranks in place when one fails. none: the container runs as it is, and a failure "
-        "replaces the pods."));
+        "replaces the pods."),
+      F("silenceSeconds", &Launch::silenceSeconds, {.min = 0, .max = kYearSeconds},
+        "A rank counts as hung when it prints nothing, reports no progress and uses no CPU time for this "
+        "long. 0: off. Programs that report progress are also held to `health.stepSeconds`."));
 };
 
 template <>
@@ -154,7 +157,8 @@ struct Table<RuleMatch> {
       F("exitCodes", &RuleMatch::exitCodes, {.min = 1, .max = 255, .max_items = 255, .unique = true},
         "The process ended with one of these exit codes."),
       F("nodeUnreachable", &RuleMatch::nodeUnreachable, {}, "The node stopped answering."),
-      F("hang", &RuleMatch::hang, {}, "The worker made no progress for `health.stepSeconds`."),
+      F("hang", &RuleMatch::hang, {},
+        "The worker made no progress for `health.stepSeconds` or `launch.silenceSeconds`, or was stopped."),
       F("podCondition", &RuleMatch::podCondition, {.max_length = 317, .form = Form::kQualifiedName},
         "The pod has this condition, for example DisruptionTarget."),
       F("messageRegex", &RuleMatch::messageRegex, {.max_length = 512, .form = Form::kPattern},
@@ -199,7 +203,7 @@ struct Table<Health> {
       F("stepSeconds", &Health::stepSeconds,
         {.min = 0, .max = 999'999, .max_length = 8, .form = Form::kAutoSeconds},
         "Time for one step before the worker counts as hung: `auto` (derived from earlier steps), 0 (off) "
-        "or seconds."),
+        "or seconds. It applies to a program from its first report of progress on."),
       F("unreachableNodeSeconds", &Health::unreachableNodeSeconds, {.min = 0, .max = kYearSeconds},
         "How long to wait for an unreachable node before replacing its workers."),
       F("nodeExclusionSeconds", &Health::nodeExclusionSeconds, {.min = 0, .max = kYearSeconds},

@@ -56,6 +56,9 @@ void AddAgent(const api::TrainingJob& job, int32_t rank, const Context& context,
   env.push_back(
       {{"name", "RINGMASTER_ADDRESS"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
   add("RINGMASTER_STOP_SECONDS", std::to_string(job.spec.restart.stopSeconds));
+  add("RINGMASTER_STEP_SECONDS", job.spec.health.stepSeconds);
+  add("RINGMASTER_SILENCE_SECONDS", std::to_string(job.spec.launch.silenceSeconds));
+  add("RINGMASTER_SOCKET_FOLDER", kAgentFolder);
   if (context.host_port_base > 0)
     add("RINGMASTER_PORT_BASE", std::to_string(context.host_port_base + rank * kHostPortsPerRank));
 }

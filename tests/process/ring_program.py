@@ -6,7 +6,9 @@ number in each step, and rank 0 writes a checkpoint of every step and reports it
 
 FAULT happens in rank 1, in an incarnation that starts at step 0: `exit` (exit code 1, every time), `import` (an import
 error, every time), `orphan` (starts a process in another session, writes its pid to CHECKPOINT.orphan, dies of
-SIGKILL), `stubborn` (every rank ignores SIGTERM).
+SIGKILL), `stubborn` (every rank ignores SIGTERM), `hang` (blocks after some steps), `stop` (stops itself after some
+steps). `mute` blocks at once, and no rank reports anything. `compute` computes for a while before the first step. With
+`report` and `trainer`, rank 0 reports by the Python package, and as the Trainer of Hugging Face does.
 """
 
 import hashlib
@@ -17,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
@@ -70,6 +73,35 @@ def fail(fault, checkpoint):
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         checkpoint.with_suffix(".orphan").write_text(str(child.pid))
         os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "mute":
+        checkpoint.with_suffix(".orphan").write_text("")
+        signal.pause()
+
+
+def fail_later(fault, step):
+    if fault == "hang" and step == 50:
+        signal.pause()
+    if fault == "stop" and step == 50:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def report(fault, step, steps, loss):
+    if fault == "report":
+        import ringmaster
+        assert ringmaster.report(step, loss, total_steps=steps, samples=WORLD)
+    elif fault == "trainer":
+        bar = f"\r {step / steps:3.0%}|##        | {step}/{steps} [00:10<01:30,  5.00it/s]"
+        print(bar, "\r", " " * len(bar), "\r", sep="", end="", file=sys.stderr)
+        print(f"{{'loss': {loss}, 'grad_norm': 1.5, 'learning_rate': 5e-05, 'epoch': {step / steps}}}")
+        print(bar, end="", file=sys.stderr)
+    elif fault != "mute":
+        print(json.dumps({"step": step, "loss": loss, "total_steps": steps, "samples": WORLD}))
+
+
+def compute(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        part(0, 0)
 
 
 def main():
@@ -78,14 +110,18 @@ def main():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     first, state = json.loads(checkpoint.read_text()) if checkpoint.exists() else (0, 0)
     orphaned = checkpoint.with_suffix(".orphan").exists()
+    if fault == "compute":
+        compute(6)
     connections = meet()
     if RANK == 1 and first == 0 and not orphaned:
         fail(fault, checkpoint)
     for step in range(first + 1, steps + 1):
+        if RANK == 1 and first == 0:
+            fail_later(fault, step)
         state = (state * 31 + total(connections, part(step, RANK))) % 2**61
         if RANK == 0:
             # First the report: a step whose checkpoint is missing is done and reported again.
-            print(json.dumps({"step": step, "loss": state / 2**61, "total_steps": steps, "samples": WORLD}))
+            report(fault, step, steps, state / 2**61)
             fresh = checkpoint.with_suffix(".tmp")
             fresh.write_text(json.dumps([step, state]))
             fresh.rename(checkpoint)

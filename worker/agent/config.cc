@@ -15,7 +15,7 @@
 namespace ringmaster::agent {
 namespace {
 
-constexpr int64_t kMaxSeconds = 30LL * 24 * 3600;
+constexpr int64_t kMaxSeconds = 365LL * 24 * 3600;  // as in the API
 constexpr int64_t kMaxSlots = 999;
 constexpr int64_t kMaxPort = 65535;
 constexpr size_t kMaxSecretBytes = size_t{64} << 10;
@@ -129,6 +129,8 @@ void ReadProgram(Reader& reader, Config* config) {
   config->framework = reader.Optional("RINGMASTER_FRAMEWORK");
   config->address = reader.Required("RINGMASTER_ADDRESS");
   if (const auto grace = reader.Seconds("RINGMASTER_STOP_SECONDS")) config->stop_grace = *grace;
+  if (const auto silence = reader.Seconds("RINGMASTER_SILENCE_SECONDS")) config->silence = *silence;
+  config->socket_folder = reader.Optional("RINGMASTER_SOCKET_FOLDER");
   const int64_t base = reader.Count("RINGMASTER_PORT_BASE");
   if (base > kMaxPort) {
     reader.Problem("RINGMASTER_PORT_BASE", fmt::format("must be at most {} (got {})", kMaxPort, base));

@@ -82,15 +82,4 @@ Duration HangWatch::DeviceLimit() const {
   return std::max(StepLimit(), device_waits_.Limit(kDeviceFloor, kDeviceUnlearned));
 }
 
-void HangWatch::Intervals::Add(Duration interval) { newest_[count_++ % newest_.size()] = interval; }
-
-Duration HangWatch::Intervals::Limit(Duration floor, Duration unlearned) const {
-  if (count_ == 0) return unlearned;
-  const size_t count = std::min(count_, newest_.size());
-  auto sorted = newest_;
-  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(count / 2);
-  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<ptrdiff_t>(count));
-  return std::max(floor, *middle * kFactor);
-}
-
 }  // namespace ringmaster::agent

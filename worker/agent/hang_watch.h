@@ -7,12 +7,12 @@
 // suspended or starved does not blame its trainer.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "base/time.h"
+#include "worker/agent/intervals.h"
 #include "worker/agent/shared_page.h"
 
 namespace ringmaster::agent {
@@ -28,18 +28,17 @@ struct HangLimits {
 class HangWatch {
  public:
   static constexpr Duration kLongestGap = milliseconds(60);
-  // The learned limit is kFactor times the median interval between heartbeats, at least kFloor, and
-  // kUnlearned before the first interval.
-  static constexpr int kFactor = 20;
+  // The limit that is learned from the intervals between heartbeats is at least kFloor, and kUnlearned before
+  // the first interval.
   static constexpr Duration kFloor = seconds(10);
   static constexpr Duration kUnlearned = seconds(60);
   // The least limit inside a collective, without a sign that its wait is alive (Sample::waits). It ends no
   // trainer: if its peer has died and the coordinator is away, its state is needed later. The coordinator
   // learns of the failed operation; a trainer that does not answer its Prepare hangs.
   static constexpr Duration kExchange = seconds(120);
-  // The learned limit of a wait for the device is kFactor times the median of these waits, at least
-  // kDeviceFloor, and kDeviceUnlearned before the first of them has ended: a device may be given many
-  // micro-batches before the host waits, and its queue says nothing about progress.
+  // The limit that is learned from waits for the device is at least kDeviceFloor, and kDeviceUnlearned before
+  // the first of them has ended: a device may be given many micro-batches before the host waits, and its
+  // queue says nothing about progress.
   static constexpr Duration kDeviceFloor = seconds(60);
   static constexpr Duration kDeviceUnlearned = seconds(600);
 
@@ -68,18 +67,6 @@ class HangWatch {
   Duration DeviceLimit() const;
 
  private:
-  // The newest intervals of one kind.
-  class Intervals {
-   public:
-    void Add(Duration interval);
-    // Returns kFactor times the median, at least `floor`; `unlearned` without an interval.
-    Duration Limit(Duration floor, Duration unlearned) const;
-
-   private:
-    std::array<Duration, 63> newest_{};  // ring buffer
-    size_t count_ = 0;
-  };
-
   HangLimits limits_;
   std::optional<Time> last_;
   Sample previous_;

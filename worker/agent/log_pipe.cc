@@ -27,6 +27,7 @@ void LogPipe::Attach(Fd source) {
   source_ = std::move(source);
   tail_.clear();
   unfinished_.clear();
+  carriage_return_ = false;
   line_begins_ = true;
 }
 
@@ -52,6 +53,7 @@ void LogPipe::OnReadable() {
       return;
     }
     const std::string_view bytes(chunk, static_cast<size_t>(got));
+    bytes_read_ += bytes.size();
     Remember(bytes);
     Append(bytes);
   }
@@ -124,20 +126,29 @@ void LogPipe::Finish(Time now) {
 
 void LogPipe::Remember(std::string_view bytes) {
   while (!bytes.empty()) {
-    const size_t newline = bytes.find('\n');
-    const std::string_view line = bytes.substr(0, newline);
-    unfinished_ += line.substr(0, kMaxTailLine - std::min(kMaxTailLine, unfinished_.size()));
-    if (newline == std::string_view::npos) return;
-    AddToTail(unfinished_);
-    unfinished_.clear();
-    bytes.remove_prefix(newline + 1);
+    if (carriage_return_ && bytes.front() != '\n') {
+      if (observer_ && !unfinished_.empty()) observer_(unfinished_);
+      unfinished_.clear();
+    }
+    carriage_return_ = false;
+    const size_t end = bytes.find_first_of("\r\n");
+    const std::string_view line = bytes.substr(0, end);
+    unfinished_ += line.substr(0, kMaxObserved - std::min(kMaxObserved, unfinished_.size()));
+    if (end == std::string_view::npos) return;
+    if (bytes[end] == '\n') {
+      AddToTail(unfinished_);
+      unfinished_.clear();
+    } else {
+      carriage_return_ = true;
+    }
+    bytes.remove_prefix(end + 1);
   }
 }
 
 void LogPipe::AddToTail(std::string_view line) {
   if (observer_) observer_(line);
   if (tail_.size() == kTailLines) tail_.pop_front();
-  tail_.emplace_back(line);
+  tail_.emplace_back(line.substr(0, kMaxTailLine));
 }
 
 }  // namespace ringmaster::agent

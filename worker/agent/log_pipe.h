@@ -28,13 +28,15 @@ class LogPipe {
   static constexpr Duration kPatience = seconds(2);
   static constexpr size_t kTailLines = 20;
   static constexpr size_t kMaxTailLine = 400;  // bytes of a line kept in the tail
+  static constexpr size_t kMaxObserved = size_t{4} << 10;
 
   // Does not take ownership of `target_fd`.
   explicit LogPipe(int target_fd) : target_fd_(target_fd) {}
 
   // Starts every further line with this text.
   void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
-  // Called with each line, without its newline and cut to kMaxTailLine bytes.
+  // Called with each line, without its newline and cut to kMaxObserved bytes. What a carriage return
+  // overwrites is a line for the observer, and not for the tail: progress bars.
   void SetObserver(std::function<void(std::string_view)> observer) { observer_ = std::move(observer); }
 
   // Reads from the stream of a new incarnation from now on and clears the tail. Buffered bytes of the
@@ -57,6 +59,7 @@ class LogPipe {
   // Returns the newest lines, oldest first, each cut to kMaxTailLine bytes.
   const std::deque<std::string>& tail() const { return tail_; }
   uint64_t dropped_bytes() const { return dropped_total_; }
+  uint64_t bytes_read() const { return bytes_read_; }  // of all streams
 
  private:
   // Returns the number of bytes to write now: all complete lines, or everything when there is no newline in
@@ -73,7 +76,9 @@ class LogPipe {
   bool line_begins_ = true;  // the next byte is the first one of a line
   std::string buffer_;
   std::deque<std::string> tail_;
-  std::string unfinished_;  // the last line, which has no newline yet
+  std::string unfinished_;        // the last line, which has no newline yet
+  bool carriage_return_ = false;  // it ends with one, which is not in it
+  uint64_t bytes_read_ = 0;
   std::optional<Time> stuck_since_;
   uint64_t dropped_ = 0;  // not reported yet
   uint64_t dropped_total_ = 0;

@@ -51,7 +51,16 @@ ProgramAgent::ProgramAgent(Config config)
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {
   out_.SetObserver([this](std::string_view line) { progress_.Take(line, Now()); });
-  err_.SetObserver([this](std::string_view) { last_words_at_ = Now(); });
+  err_.SetObserver([this](std::string_view line) {
+    last_words_at_ = Now();
+    progress_.Take(line, last_words_at_);
+  });
+  Result<ProgressSocket> socket = ProgressSocket::Open(config_.socket_folder);
+  if (socket.ok()) {
+    socket_.emplace(std::move(socket).value());
+  } else {
+    log::Warn("no socket for progress: {}", socket.error().message);
+  }
 }
 
 int ProgramAgent::Run() {
@@ -69,10 +78,14 @@ int ProgramAgent::Run() {
 }
 
 void ProgramAgent::WaitForEvents() {
-  std::array<pollfd, 6> polled = {pollfd{signals_.get(), POLLIN, 0},   link_.PollFor(),
-                                  pollfd{out_.read_fd(), POLLIN, 0},   pollfd{err_.read_fd(), POLLIN, 0},
-                                  pollfd{out_.write_fd(), POLLOUT, 0}, pollfd{err_.write_fd(), POLLOUT, 0}};
-  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due()});
+  std::array<pollfd, 7> polled = {pollfd{signals_.get(), POLLIN, 0},
+                                  link_.PollFor(),
+                                  pollfd{out_.read_fd(), POLLIN, 0},
+                                  pollfd{err_.read_fd(), POLLIN, 0},
+                                  pollfd{out_.write_fd(), POLLOUT, 0},
+                                  pollfd{err_.write_fd(), POLLOUT, 0},
+                                  pollfd{socket_ ? socket_->fd() : -1, POLLIN, 0}};
+  const Time due = std::min({core_.next_wakeup(), link_.deadline(), progress_.due(), watch_at_});
   const Duration wait =
       std::clamp<Duration>(due == kNever ? seconds(1) : due - Now(), Duration::zero(), seconds(1));
   const auto whole = std::chrono::duration_cast<seconds>(wait);
@@ -84,7 +97,9 @@ void ProgramAgent::WaitForEvents() {
   const Time now = Now();
   if (polled[2].revents != 0) out_.OnReadable();
   if (polled[3].revents != 0) err_.OnReadable();
+  if (polled[6].revents != 0) ReadSocket(now);
   if (now >= progress_.due()) ReportProgress(now);
+  if (now >= watch_at_) WatchForHang(now);
   if (polled[0].revents != 0) OnSignals();
   OnLink(polled[1].revents, now);
   out_.Flush(now);
@@ -207,6 +222,7 @@ void ProgramAgent::Start(const program::Start& start) {
     variables.push_back(std::move(variable));
   variables.push_back(fmt::format("RINGMASTER_MEMBER={}.{}", start.order.members[start.rank].id,
                                   start.order.generation & 0xffffffff));
+  if (socket_) variables.push_back("RINGMASTER_PROGRESS_SOCKET=" + socket_->path());
   Result<ProgramProcess> started = ProgramProcess::Start(config_.program, variables);
   if (!started.ok()) {
     log::Error("cannot start the program: {}", started.error().message);
@@ -219,7 +235,12 @@ void ProgramAgent::Start(const program::Start& start) {
     out_.SetPrefix(prefix);
     err_.SetPrefix(prefix);
   }
-  progress_.Begin(Now());
+  const Time now = Now();
+  if (socket_) socket_->Read([](std::string_view) {});  // of the last program
+  progress_.Begin(now);
+  reports_before_ = progress_.reports();
+  hang_watch_.emplace(ProgramHangLimits{.step = config_.limits.step, .silence = config_.silence});
+  watch_at_ = now;
   out_.Attach(program_->TakeStdout());
   err_.Attach(program_->TakeStderr());
   log::Info("program pid={} rank={} of {} started, incarnation {}", program_->pid(), start.rank,
@@ -244,6 +265,32 @@ void ProgramAgent::ReportProgress(Time now) {
   if (auto progress = progress_.Flush(now)) Feed(program::Reported{*std::move(progress)});
 }
 
+void ProgramAgent::ReadSocket(Time now) {
+  socket_->Read([&](std::string_view message) {
+    if (program_) progress_.Take(message, now);
+  });
+}
+
+void ProgramAgent::WatchForHang(Time now) {
+  const ProgramProcess::Activity activity = program_->Observe();
+  const auto hang = hang_watch_->Feed(now, {.reports = progress_.reports() - reports_before_,
+                                            .output = out_.bytes_read() + err_.bytes_read(),
+                                            .cpu = activity.cpu,
+                                            .stopped = activity.stopped,
+                                            .finished = progress_.finished()});
+  watch_at_ = now + hang_watch_->interval();
+  if (!hang) return;
+  const std::string message = fmt::format("rank {}: {}", core_.state().rank, *hang);
+  log::Warn("program pid={} hangs: {}", program_->pid(), message);
+  StopWatching();
+  Feed(program::Hung{message});
+}
+
+void ProgramAgent::StopWatching() {
+  hang_watch_.reset();
+  watch_at_ = kNever;
+}
+
 void ProgramAgent::Reap() {
   if (!program_) return;
   if (const std::optional<int> code = program_->Reap()) OnEnded(*code);
@@ -253,7 +300,9 @@ void ProgramAgent::OnEnded(int exit_code) {
   const Time now = Now();
   out_.Finish(now);
   err_.Finish(now);
+  if (socket_) ReadSocket(now);
   ReportProgress(now);
+  StopWatching();
   log::Info("program pid={} ended code={}", program_->pid(), exit_code);
   program_.reset();
   // A program says why it fails before its peers notice, and takes longer to end than some of them.

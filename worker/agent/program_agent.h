@@ -18,8 +18,10 @@
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/agent/log_pipe.h"
+#include "worker/agent/program_hang_watch.h"
 #include "worker/agent/program_process.h"
 #include "worker/agent/program_progress.h"
+#include "worker/agent/progress_socket.h"
 
 namespace ringmaster::agent {
 
@@ -44,6 +46,9 @@ class ProgramAgent {
   void LoseLink(const Error& why);
   void Reap();
   void ReportProgress(Time now);
+  void ReadSocket(Time now);
+  void WatchForHang(Time now);
+  void StopWatching();
   void OnEnded(int exit_code);
   // The address at which the next program of this agent will be reached: with a port that is kept for it.
   std::string NextAddress();
@@ -59,6 +64,10 @@ class ProgramAgent {
   LogPipe err_;
   Fd signals_;
   ProgramProgress progress_;
+  std::optional<ProgressSocket> socket_;
+  std::optional<ProgramHangWatch> hang_watch_;  // while a program runs, until it is killed
+  Time watch_at_ = kNever;
+  uint64_t reports_before_ = 0;            // of earlier programs
   Time last_words_at_{};                   // when the program wrote the last line to stderr
   std::optional<ProgramProcess> program_;  // until no process of it is left
   std::optional<ReservedPort> port_;       // of the next program

@@ -18,9 +18,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -111,49 +115,55 @@ int ReadExecFailure(int fd) {
   return got == sizeof why ? why : 0;
 }
 
-std::vector<pid_t> ChildrenOfThis() {
-  std::vector<pid_t> children;
-  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), ::getpid()));
-  if (!list.ok()) return children;
-  const char* at = list->data();
-  const char* const end = at + list->size();
+// Adds the pids in a list of the kernel, with spaces between them.
+void AddPids(const std::string& list, std::vector<pid_t>& out) {
+  const char* at = list.data();
+  const char* const end = at + list.size();
   while (at < end) {
     pid_t pid = 0;
     const auto [next, error] = std::from_chars(at, end, pid);
-    if (error != std::errc()) break;
-    children.push_back(pid);
+    if (error != std::errc()) return;
+    out.push_back(pid);
     at = next + 1;
+  }
+}
+
+std::vector<pid_t> ChildrenOfThis() {
+  std::vector<pid_t> children;
+  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", ::getpid(), ::getpid()));
+  if (list.ok()) AddPids(*list, children);
+  return children;
+}
+
+// The kernel lists children by the thread that started them.
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
+    const Result<std::string> list = ReadFile(thread.path().string() + "/children");
+    if (list.ok()) AddPids(*list, children);
   }
   return children;
 }
 
-// Adds the CPU times of `pid`, of its children that it collected, and of its descendants.
-int64_t TicksBelow(pid_t pid, int depth) {
+// Adds what `pid` and its descendants do, and the CPU times of those that they have collected.
+void ObserveBelow(pid_t pid, int depth, long long* ticks, bool* stopped) {
   constexpr int kMaxDepth = 16;
-  int64_t ticks = 0;
   const Result<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", pid));
-  if (stat.ok()) {
-    // The fields after the name, which may contain anything: 11 to 14 are times.
-    const size_t name_end = stat->rfind(')');
-    long long times[4] = {};
-    if (name_end != std::string::npos &&
-        std::sscanf(stat->c_str() + name_end + 1,
-                    " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &times[0], &times[1],
-                    &times[2], &times[3]) == 4)
-      ticks = times[0] + times[1] + times[2] + times[3];
+  if (!stat.ok()) return;
+  // The fields after the name, which may contain anything: the state, and 11 to 14 are times.
+  const size_t name_end = stat->rfind(')');
+  char state = 0;
+  long long times[4] = {};
+  if (name_end != std::string::npos &&
+      std::sscanf(stat->c_str() + name_end + 1,
+                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &state, &times[0],
+                  &times[1], &times[2], &times[3]) == 5) {
+    *ticks += times[0] + times[1] + times[2] + times[3];
+    *stopped = *stopped || state == 'T';  // and not 't': a debugger
   }
-  if (depth >= kMaxDepth) return ticks;
-  const Result<std::string> list = ReadFile(fmt::format("/proc/{}/task/{}/children", pid, pid));
-  if (!list.ok()) return ticks;
-  const char* at = list->data();
-  const char* const end = at + list->size();
-  for (pid_t child = 0; at < end; ++at) {
-    const auto [next, error] = std::from_chars(at, end, child);
-    if (error != std::errc()) break;
-    ticks += TicksBelow(child, depth + 1);
-    at = next;
-  }
-  return ticks;
+  if (depth >= kMaxDepth) return;
+  for (const pid_t child : ChildrenOf(pid)) ObserveBelow(child, depth + 1, ticks, stopped);
 }
 
 }  // namespace
@@ -216,11 +226,15 @@ std::optional<int> ProgramProcess::Reap() {
   return std::nullopt;
 }
 
-int64_t ProgramProcess::CpuTicks() const {
-  // The agent's own time is not the program's, but what it collected is.
-  int64_t ticks = 0;
-  for (const pid_t child : ChildrenOfThis()) ticks += TicksBelow(child, 0);
-  return ticks;
+ProgramProcess::Activity ProgramProcess::Observe() const {
+  Activity activity;
+  long long ticks = 0;
+  // The agent's own time is not the program's.
+  for (const pid_t child : ChildrenOfThis()) ObserveBelow(child, 0, &ticks, &activity.stopped);
+  static const long kTicksPerSecond = ::sysconf(_SC_CLK_TCK);
+  activity.cpu = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(static_cast<double>(ticks) / static_cast<double>(kTicksPerSecond)));
+  return activity;
 }
 
 Result<ReservedPort> ReservedPort::Reserve(int32_t port) {

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "base/time.h"
 
 namespace ringmaster::agent {
 
@@ -46,8 +47,12 @@ class ProgramProcess {
   // Returns the exit code of its first process, while others may still be dying.
   std::optional<int> exit_code() const { return exit_code_; }
 
-  // CPU time of all of its processes that run now or were collected, in clock ticks.
-  int64_t CpuTicks() const;
+  struct Activity {
+    Duration cpu{};        // of all of its processes that run now or were collected
+    bool stopped = false;  // one of them is stopped by a signal
+  };
+  // Reads what its processes do. A process that cannot be read does nothing.
+  Activity Observe() const;
 
  private:
   pid_t pid_ = -1;

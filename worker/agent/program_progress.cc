@@ -2,9 +2,12 @@
 
 #include "worker/agent/program_progress.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/json.h"
@@ -41,19 +44,62 @@ int64_t CountIn(const Json& object, std::initializer_list<const char*> names) {
   return value >= 1 && value <= static_cast<double>(kMostSteps) ? static_cast<int64_t>(value) : 0;
 }
 
+// Returns the number of this key in a Python dictionary. Newer releases of the Trainer put it into quotes.
+std::optional<double> PythonNumber(std::string_view text, std::string_view key) {
+  const size_t at = text.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + key.size());
+  text.remove_prefix(std::min(text.find_first_not_of(" :'"), text.size()));
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+struct Bar {
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+// Reads "| 50/500 [" of a progress bar (tqdm).
+std::optional<Bar> ReadBar(std::string_view text) {
+  const size_t bracket = text.find(" [");
+  if (bracket == std::string_view::npos) return std::nullopt;
+  const size_t begin = text.substr(0, bracket).rfind("| ");
+  if (begin == std::string_view::npos) return std::nullopt;
+  std::string_view counts = text.substr(begin + 2, bracket - begin - 2);
+  counts.remove_prefix(std::min(counts.find_first_not_of(' '), counts.size()));
+  Bar bar;
+  const char* const end = counts.data() + counts.size();
+  const auto [slash, error] = std::from_chars(counts.data(), end, bar.done);
+  if (error != std::errc() || slash == end || *slash != '/') return std::nullopt;
+  const auto [rest, wrong] = std::from_chars(slash + 1, end, bar.total);
+  if (wrong != std::errc() || rest != end || bar.done < 1 || bar.done > bar.total || bar.total > kMostSteps)
+    return std::nullopt;
+  return bar;
+}
+
 }  // namespace
 
 void ProgramProgress::Begin(Time now) {
   pending_ = {};
+  dictionary_.reset();
+  newest_ = total_ = 0;
   stepped_at_ = now;
 }
 
 bool ProgramProgress::Take(std::string_view text, Time now) {
-  // Most lines are no JSON: do not parse them.
+  // Most lines report nothing: do not parse them.
   const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos || text[first] != '{' ||
-      text.find("\"step\"") == std::string_view::npos)
-    return false;
+  if (first == std::string_view::npos) return false;
+  text.remove_prefix(first);
+  if (dictionary_ && TakeBar(text, now)) return true;
+  if (text.starts_with("{'")) return TakeDictionary(text);
+  return text.starts_with('{') && TakeJson(text, now);
+}
+
+bool ProgramProgress::TakeJson(std::string_view text, Time now) {
+  if (text.find("\"step\"") == std::string_view::npos) return false;
   Result<Json> json = ParseJson(text);
   if (!json.ok()) json = ParseJson(WithoutNan(std::string(text)));
   if (!json.ok() || !json->is_object()) return false;
@@ -64,12 +110,37 @@ bool ProgramProgress::Take(std::string_view text, Time now) {
   record.learning_rate = NumberIn(*json, {"lr", "learning_rate", "learningRate"}).value_or(0);
   record.gradient_norm = NumberIn(*json, {"grad_norm", "gradNorm"}).value_or(0);
   record.samples = CountIn(*json, {"samples"});
+  ++reports_;
+  Add(record, CountIn(*json, {"total_steps", "totalSteps"}), now);
+  return true;
+}
+
+bool ProgramProgress::TakeDictionary(std::string_view text) {
+  const std::optional<double> loss = PythonNumber(text, "'loss'");
+  if (!loss || !PythonNumber(text, "'epoch'")) return false;
+  const auto finite = [](std::optional<double> value) { return value && std::isfinite(*value) ? *value : 0; };
+  dictionary_.emplace();
+  dictionary_->loss = finite(loss);
+  dictionary_->learning_rate = finite(PythonNumber(text, "'learning_rate'"));
+  dictionary_->gradient_norm = finite(PythonNumber(text, "'grad_norm'"));
+  ++reports_;
+  return true;
+}
+
+bool ProgramProgress::TakeBar(std::string_view text, Time now) {
+  const std::optional<Bar> bar = ReadBar(text);
+  if (!bar) return false;
+  dictionary_->step = bar->done;
+  Add(*std::exchange(dictionary_, std::nullopt), bar->total, now);
+  return true;
+}
+
+void ProgramProgress::Add(rendezvous::StepRecord record, int64_t total, Time now) {
   record.seconds = ToSeconds(now - std::exchange(stepped_at_, now));
-  if (const int64_t total = CountIn(*json, {"total_steps", "totalSteps"}); total > 0)
-    pending_.total_steps = total;
+  newest_ = std::max(newest_, record.step);
+  if (total > 0) pending_.total_steps = total_ = total;
   if (pending_.records.size() >= rendezvous::kMaxRecords) pending_.records.erase(pending_.records.begin());
   pending_.records.push_back(record);
-  return true;
 }
 
 std::optional<rendezvous::Progress> ProgramProgress::Flush(Time now) {

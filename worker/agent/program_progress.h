@@ -5,9 +5,16 @@
 //
 //   {"step": 120, "loss": 0.71, "total_steps": 1000, "samples": 64, "lr": 0.001}
 //
-// Only `step` is required, and other members are ignored. Not thread-safe.
+// Only `step` is required, and other members are ignored. The Trainer of Hugging Face prints something else:
+// a Python dictionary without the step, and a progress bar, whose next text has the step and their number:
+//
+//   {'loss': 0.5, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.3}
+//     10%|#         | 50/500 [00:10<01:30,  5.00it/s]
+//
+// Not thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -29,11 +36,25 @@ class ProgramProgress {
 
   // When Flush is due; kNever: there is nothing to report.
   Time due() const { return pending_.records.empty() ? kNever : due_; }
+  // How many reports have come. Without a progress bar, a dictionary is a report whose step is unknown.
+  uint64_t reports() const { return reports_; }
+  // Whether the program that runs has reported its last step.
+  bool finished() const { return total_ > 0 && newest_ >= total_; }
+
   // Returns what was reported since the last call. `now` is at least due(), or the program has ended.
   std::optional<rendezvous::Progress> Flush(Time now);
 
  private:
+  bool TakeJson(std::string_view text, Time now);
+  bool TakeDictionary(std::string_view text);
+  bool TakeBar(std::string_view text, Time now);
+  void Add(rendezvous::StepRecord record, int64_t total, Time now);
+
   rendezvous::Progress pending_;
+  std::optional<rendezvous::StepRecord> dictionary_;  // its step is not known yet
+  uint64_t reports_ = 0;
+  int64_t newest_ = 0;
+  int64_t total_ = 0;
   Time due_{};
   Time stepped_at_{};
 };

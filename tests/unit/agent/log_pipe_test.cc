@@ -7,7 +7,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <deque>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/check.h"
 
@@ -72,6 +75,23 @@ TEST_F(LogPipeTest, ALongLineIsWrittenInPieces) {
   Print("\n");
   all += Output();
   EXPECT_TRUE(all == piece + piece + "\n") << all.size() << " bytes";
+}
+
+TEST_F(LogPipeTest, TheObserverSeesWhatACarriageReturnOverwrites) {
+  std::vector<std::string> seen;
+  pipe_.SetObserver([&](std::string_view line) { seen.emplace_back(line); });
+  Print("one\r");
+  EXPECT_TRUE(seen.empty()) << "a newline may follow";
+  Print("\n\r10% of it\r2");
+  Print("0% of it\n");
+  EXPECT_EQ(seen, (std::vector<std::string>{"one", "10% of it", "20% of it"}));
+  EXPECT_EQ(pipe_.tail(), (std::deque<std::string>{"one", "20% of it"}));
+  EXPECT_EQ(Output(), "one\r\n\r10% of it\r20% of it\n");
+  EXPECT_EQ(pipe_.bytes_read(), 26u);
+  const std::string metrics = "{\"step\": 3, \"text\": \"" + std::string(LogPipe::kMaxTailLine, 'x') + "\"}";
+  Print(metrics + "\n");
+  EXPECT_EQ(seen.back(), metrics) << "the observer gets longer lines than the tail";
+  EXPECT_EQ(pipe_.tail().back().size(), LogPipe::kMaxTailLine);
 }
 
 TEST_F(LogPipeTest, TheEndOfTheTrainerCompletesTheLine) {

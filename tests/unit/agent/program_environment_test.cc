@@ -81,5 +81,47 @@ TEST(ProgramProgress, ReadsLinesWithAStepAndNothingElse) {
   EXPECT_EQ(progress.due(), now + ProgramProgress::kPeriod);
 }
 
+// The bar is redrawn after each dictionary, on the other stream; what it showed before may be older.
+TEST(ProgramProgress, ReadsWhatTheTrainerOfHuggingFaceLogs) {
+  ProgramProgress progress;
+  const Time now{seconds(10)};
+  progress.Begin(now);
+  EXPECT_FALSE(progress.Take("Map: 100%|##########| 1000/1000 [00:01<00:00, 900.00 examples/s]", now));
+  EXPECT_FALSE(progress.Take(" 10%|#         | 49/500 [00:10<01:30,  5.00it/s]", now));
+  EXPECT_TRUE(progress.Take("{'loss': 0.5, 'grad_norm': 1.25, 'learning_rate': 4.5e-05, 'epoch': 0.3}", now));
+  EXPECT_EQ(progress.reports(), 1u);
+  EXPECT_EQ(progress.due(), kNever) << "its step is not known yet";
+  EXPECT_TRUE(progress.Take(" 10%|#         | 50/500 [00:10<01:30,  5.00it/s]", now));
+  EXPECT_FALSE(progress.Take(" 10%|#         | 51/500 [00:10<01:30,  5.00it/s]", now));
+  // Release 5 prints texts.
+  EXPECT_TRUE(
+      progress.Take("{'loss': '0.25', 'grad_norm': '1.5', 'learning_rate': '2e-05', 'epoch': '0.6'}", now));
+  EXPECT_TRUE(progress.Take("100%|##########| 500/500 [00:10<00:00,  5.00it/s]", now));
+  EXPECT_FALSE(progress.Take("{'eval_loss': 0.5, 'epoch': 1.0}", now));
+  EXPECT_FALSE(progress.Take("{'loss': high, 'epoch': 1.0}", now));
+  EXPECT_EQ(progress.reports(), 2u);
+  EXPECT_TRUE(progress.finished());
+  const auto out = progress.Flush(now);
+  ASSERT_TRUE(out.has_value());
+  EXPECT_EQ(out->total_steps, 500);
+  ASSERT_EQ(out->records.size(), 2u);
+  EXPECT_EQ(out->records[0].step, 50);
+  EXPECT_EQ(out->records[0].loss, 0.5);
+  EXPECT_EQ(out->records[0].gradient_norm, 1.25);
+  EXPECT_EQ(out->records[0].learning_rate, 4.5e-05);
+  EXPECT_EQ(out->records[1].step, 500);
+  EXPECT_EQ(out->records[1].loss, 0.25);
+}
+
+TEST(ProgramProgress, ANewProgramHasNotFinished) {
+  ProgramProgress progress;
+  progress.Begin({});
+  EXPECT_TRUE(progress.Take(R"({"step": 10, "total_steps": 10})", {}));
+  EXPECT_TRUE(progress.finished());
+  progress.Begin({});
+  EXPECT_FALSE(progress.finished());
+  EXPECT_EQ(progress.reports(), 1u) << "the count goes on";
+}
+
 }  // namespace
 }  // namespace ringmaster::agent
