@@ -120,7 +120,7 @@ TEST(ProgramProgress, ANewProgramHasNotFinished) {
   EXPECT_TRUE(progress.finished());
   progress.Begin({});
   EXPECT_FALSE(progress.finished());
-  EXPECT_EQ(progress.reports(), 1u) << "the count goes on";
+  EXPECT_EQ(progress.reports(), 1u) << "the count does not restart";
 }
 
 }  // namespace

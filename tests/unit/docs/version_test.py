@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "scripts/set-version"
-COPIED = ["CMakeLists.txt", "README.md", ".github", "config", "helm", "images", "docs"]
+COPIED = ["CMakeLists.txt", "README.md", ".github", "config", "helm", "images", "python", "docs"]
 
 
 def set_version(*arguments, root=ROOT):
@@ -36,7 +36,7 @@ class Version(unittest.TestCase):
         result = set_version("--check", root=root)
         self.assertEqual(result.returncode, 1)
         for path in ("config/operator.yaml", "helm/ringmaster/Chart.yaml", "images/operator.Dockerfile",
-                     "images/worker.Dockerfile", "docs/start/cluster.md", "README.md", ".github/ISSUE_TEMPLATE/bug.yaml"):
+                     "images/worker.Dockerfile", "python/pyproject.toml", "docs/start/cluster.md", "README.md", ".github/ISSUE_TEMPLATE/bug.yaml"):
             self.assertIn(f"\n{path}:", result.stderr)
         self.assertIn("scripts/set-version 98.7.6", result.stderr)
 
