@@ -10,6 +10,7 @@ import os
 import pathlib
 import queue
 import random
+import re
 import select
 import signal
 import struct
@@ -126,6 +127,14 @@ class Run:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    def wait_until_it_blocks(self, number, timeout_s=DEADLINE_S):
+        """Waits until the run takes signal `number` in its own time. Before that, the signal simply ends it."""
+        status, end = pathlib.Path(f"/proc/{self.process.pid}/status"), time.monotonic() + timeout_s
+        while self.process.poll() is None and time.monotonic() < end:
+            if int(re.search(r"^SigBlk:\s*(\w+)", status.read_text(), re.M)[1], 16) >> (number - 1) & 1:
+                return True
+        return False
 
     def stderr(self):
         return "".join(self.errors)
