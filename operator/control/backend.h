@@ -78,7 +78,8 @@ struct Write {
 class Backend : public View {
  public:
   // Calls done(revision) after the write; the view includes it when Seen(kind of the action, key) >=
-  // revision, at once for 0. Errors: kUnavailable: definitely not done. kAmbiguous: perhaps done.
+  // revision, at once for 0. The removal of a pod by UntrackPod may be seen later. Errors: kUnavailable:
+  // definitely not done. kAmbiguous: perhaps done.
   virtual void Execute(Write write, std::function<void(Result<Revision>)> done) = 0;
   // Updates the view of this key by a live read, so that it includes everything that was done before the
   // call.

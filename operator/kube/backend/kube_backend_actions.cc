@@ -150,7 +150,9 @@ void KubeBackend::Perform(const Job&, const control::Write& write, const core::U
               if (result.error().code == Code::kNotFound) return done(Revision{0});
               return done(result.error());
             }
-            // A pod that only the finalizer held is gone, and the answer has the revision before that.
+            // A pod that only the finalizer held is gone, and the answer has a revision before that. The next
+            // one may belong to another pod, or to an event of this pod: until the view shows the removal,
+            // the finalizer is removed again, which changes nothing.
             const Json& metadata = json::Child(*result, "metadata");
             const bool gone = !json::Text(metadata, "deletionTimestamp").empty() &&
                               json::Integer(metadata, "deletionGracePeriodSeconds") == 0 &&
