@@ -38,6 +38,7 @@ std::vector<std::string> ConfigKeys(const api::TrainingJob& job, const Context& 
 }
 
 Json ConfigMapOf(const api::TrainingJob& job, const std::string& job_uid, const Context& context) {
+  if (!UsesCoordinator(job)) return {};
   Json data = Json::object();
   for (const std::string& key : ConfigKeys(job, context)) {
     if (key == kAuthorityKey) {
@@ -47,7 +48,6 @@ Json ConfigMapOf(const api::TrainingJob& job, const std::string& job_uid, const 
       data[key] = content.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
     }
   }
-  if (data.empty()) return {};
   Json map = NewObject("v1", "ConfigMap", ConfigName(job.metadata.name), job, job_uid);
   map["data"] = std::move(data);
   return map;

@@ -4,11 +4,12 @@
 
 #include <utility>
 
+#include "api/launch.h"
 #include "operator/wiring/names.h"
 
 namespace ringmaster::wiring {
 
-bool NeedsService(const api::TrainingJob& job) { return job.spec.framework != "native"; }
+bool NeedsService(const api::TrainingJob& job) { return !api::RestartsInPlace(job.spec); }
 
 // Whenever a selected pod starts, becomes ready or ends, the cluster rewrites the addresses of all selected
 // pods, twice. For a gang of hundreds that costs more than its pods. So the Service selects one attempt only,

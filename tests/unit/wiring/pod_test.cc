@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
+#include "api/launch.h"
 #include "api/load.h"
 #include "operator/core/model.h"
 #include "operator/wiring/config_map.h"
@@ -48,17 +52,24 @@ TEST(Pod, SetsTheAgentsIdentity) {
 
 TEST(Pod, SubdomainIsTheService) {
   for (const Case& item : AllCases()) {
-    if (item.job.spec.framework == "native") continue;
+    if (api::RestartsInPlace(item.job.spec)) continue;
     const Json service = ObjectsOf(item.job, "uid-1", item.context)[0];
     EXPECT_EQ(service["kind"], "Service") << item.name;
     EXPECT_EQ(PodOf(item.job, "uid-1", 0, item.context)["spec"]["subdomain"], service["metadata"]["name"]);
   }
 }
 
-TEST(Pod, ANativeJobHasNoService) {
-  const api::TrainingJob job = JobWith();
-  EXPECT_FALSE(Pod(job)["spec"].contains("subdomain"));
-  for (const Json& object : ObjectsOf(job, "uid-1", PlainContext())) EXPECT_NE(object["kind"], "Service");
+TEST(Pod, AJobWithAgentsHasAConfigMapAndNoService) {
+  for (const Case& item : AllCases()) {
+    if (!api::RestartsInPlace(item.job.spec)) continue;
+    EXPECT_FALSE(PodOf(item.job, "uid-1", 0, item.context)["spec"].contains("subdomain")) << item.name;
+    Context context = item.context;
+    context.coordinator_ca_pem.clear();  // the marks of the gang need an object even then
+    std::set<std::string> kinds;
+    for (const Json& object : ObjectsOf(item.job, "uid-1", context)) kinds.insert(object["kind"]);
+    EXPECT_FALSE(kinds.contains("Service")) << item.name;
+    EXPECT_TRUE(kinds.contains("ConfigMap")) << item.name;
+  }
 }
 
 TEST(Pod, WithoutACertificateAuthorityNothingRefersToOne) {
@@ -168,12 +179,11 @@ TEST(Config, AWorkerCanReadIt) {
 // A program gets no job from us, and its agent only what it needs to trust the coordinator.
 TEST(Config, AProgramsAgentGetsTheAuthority) {
   Case item = LoadCase("pytorch-plain");
-  const Json map = ObjectsOf(item.job, "uid-1", item.context)[1];
+  const Json map = ObjectsOf(item.job, "uid-1", item.context)[0];
   EXPECT_EQ(map["kind"], "ConfigMap");
   EXPECT_EQ(map["data"], (Json{{"ca.crt", item.context.coordinator_ca_pem}}));
   item.context.coordinator_ca_pem.clear();
-  for (const Json& object : ObjectsOf(item.job, "uid-1", item.context))
-    EXPECT_NE(object["kind"], "ConfigMap");
+  EXPECT_EQ(ObjectsOf(item.job, "uid-1", item.context)[0]["data"], Json::object());
 }
 
 // They get no token either.
