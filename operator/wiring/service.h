@@ -2,8 +2,8 @@
 
 // The headless Service that gives every worker a DNS name before it is ready: workers must find each other to
 // become ready. Where agents keep the workers (api::RestartsInPlace) the coordinator passes on each other's
-// addresses: such jobs have no Service, which would cost the cluster several writes whenever a worker starts or
-// ends. Pure functions.
+// addresses: such jobs have no Service, which would cost the cluster several writes whenever a worker starts
+// or ends. Pure functions.
 #pragma once
 
 #include <string>
