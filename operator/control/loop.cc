@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "operator/control/job_tag.h"
+#include "operator/control/last_reasons.h"
 
 namespace ringmaster::control {
 
@@ -89,16 +90,15 @@ class FailureLog {
 // Adds a log line for each decision whose reason differs from the last one of its job, and for failed writes.
 Controller::Options WithLog(Controller::Options options) {
   auto inner = std::move(options.on_decision);
-  auto last = std::make_shared<std::map<Key, std::string>>();
+  auto last = std::make_shared<LastReasons>();
   options.on_decision = [inner = std::move(inner), last](const Key& key, const core::Observed& observed,
                                                          const core::Decision& decision, Time now) {
-    std::string& reason = (*last)[key];
-    if (std::exchange(reason, decision.reason) != decision.reason)
+    if (last->Change(key, decision.reason))
       log::Debug("{} decision={}", JobTag(key, observed.status), core::ToString(decision));
     if (inner) inner(key, observed, decision, now);
   };
   options.on_gone = [gone = std::move(options.on_gone), last](const Key& key) {
-    last->erase(key);
+    last->Forget(key);
     if (gone) gone(key);
   };
   options.on_failed_write = [failed = std::move(options.on_failed_write),

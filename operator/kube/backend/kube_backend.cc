@@ -222,7 +222,7 @@ Time KubeBackend::Housekeeping(Time now) {
       last_trim_ = now;
     }
     if (pods_changed_) next = std::min(next, last_trim_ + kTrimEvery);
-    forget_nodes = trim && !missing_nodes_.empty();
+    forget_nodes = trim && missing_nodes_.size() > 0;
     if (!progress_due_.empty()) next = std::min(next, progress_due_.front().first);
   }
   for (const std::string& job : progressed) Notify(job);
@@ -240,10 +240,9 @@ Time KubeBackend::Housekeeping(Time now) {
   return next;
 }
 
-// Autoscalers give each new node another name, so most missing nodes never come back.
 void KubeBackend::ForgetUnusedNodes() {
   MutexLock lock(mutex_);
-  std::erase_if(missing_nodes_, [&](const auto& node) { return !owners_on_.contains(node.first); });
+  missing_nodes_.KeepOnly(owners_on_);
 }
 
 void KubeBackend::DiscoverBy(Time at) {

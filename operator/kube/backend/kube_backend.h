@@ -54,6 +54,7 @@
 #include "operator/kube/api_client.h"
 #include "operator/kube/backend/gang_apis.h"
 #include "operator/kube/backend/host_ports.h"
+#include "operator/kube/backend/missing_nodes.h"
 #include "operator/kube/backend/records.h"
 #include "operator/kube/wall_time.h"
 #include "operator/kube/watch/reflector.h"
@@ -263,8 +264,8 @@ class KubeBackend final : public control::Backend {
   std::map<GangApi, std::unique_ptr<Store<ObjectRecord>>> groups_;  // watched if served
 
   mutable Mutex mutex_;
-  mutable std::map<std::string, JobState> job_states_ RM_GUARDED_BY(mutex_);     // by namespace/name
-  mutable std::map<std::string, Time> missing_nodes_ RM_GUARDED_BY(mutex_);      // since when
+  mutable std::map<std::string, JobState> job_states_ RM_GUARDED_BY(mutex_);  // by namespace/name
+  mutable MissingNodes missing_nodes_ RM_GUARDED_BY(mutex_);
   std::deque<std::pair<Time, std::string>> progress_due_ RM_GUARDED_BY(mutex_);  // jobs to notify, and when
   std::string authority_pem_ RM_GUARDED_BY(mutex_);
   uint64_t authority_ RM_GUARDED_BY(mutex_) = 0;  // its hash

@@ -107,7 +107,7 @@ void KubeBackend::OnNode(const std::string& name, const std::shared_ptr<const No
       MutexLock lock(mutex_);
       if (after) {
         capacity_.SetNode(after->facts);
-        was_missing = missing_nodes_.erase(name) > 0;
+        was_missing = missing_nodes_.Found(name);
       } else {
         capacity_.RemoveNode(name);
       }

@@ -87,7 +87,7 @@ std::pair<std::vector<core::Pod>, std::vector<core::Pod>> KubeBackend::PodsOf(co
       pod.lost |= pod.phase == core::PodPhase::kFailed && node->restarted && *node->restarted > pod.started;
     } else if (nodes_.synced()) {
       MutexLock lock(mutex_);
-      pod.unreachable_since = missing_nodes_.try_emplace(pod.node, Now()).first->second;
+      pod.unreachable_since = missing_nodes_.Since(pod.node, Now());
     }
   }
   for (std::vector<core::Pod>* pods : {&own, &strays})

@@ -9,6 +9,7 @@
 
 #include "operator/control/controller.h"
 #include "operator/control/convert.h"
+#include "operator/control/last_reasons.h"
 
 namespace ringmaster::control {
 namespace {
@@ -488,6 +489,17 @@ TEST_F(ControllerTest, AJobThatIsGoneIsForgotten) {
   EXPECT_EQ(controller->NextWakeup(), kNever);
   EXPECT_TRUE(Step(Changed{kOther}).empty());
   EXPECT_EQ(decided, 1);
+}
+
+TEST(LastReasonsTest, OfJobsThatExist) {
+  LastReasons reasons;
+  EXPECT_TRUE(reasons.Change(kKey, "waits"));
+  EXPECT_FALSE(reasons.Change(kKey, "waits"));
+  EXPECT_TRUE(reasons.Change(kOther, "waits"));
+  EXPECT_TRUE(reasons.Change(kKey, "runs"));
+  reasons.Forget(kKey);
+  EXPECT_EQ(reasons.size(), 1U);
+  EXPECT_TRUE(reasons.Change(kKey, "runs"));
 }
 
 TEST_F(ControllerTest, AnUnknownAnswerIsIgnored) {

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The backend's small parts that need no API server.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operator/kube/backend/gang_apis.h"
+#include "operator/kube/backend/host_ports.h"
+#include "operator/kube/backend/missing_nodes.h"
+#include "operator/kube/backend/prepared_mark.h"
+
+namespace ringmaster::kube {
+namespace {
+
+TEST(PreparationTest, AllObjectsNeedTheSameMark) {
+  const core::PrepareGang action{3, 8, 4};
+  const std::string mark = MarkText({action, wiring::Gang::kGate, 3, 77, {}});
+  EXPECT_EQ(PreparedAction({mark, mark, mark}, 77), action);
+  EXPECT_EQ(PreparedAction({mark, mark}, 77), std::nullopt);
+  EXPECT_EQ(PreparedAction({}, 77), std::nullopt);
+  const std::string old = MarkText({{2, 8, 4}, wiring::Gang::kGate, 1, 77, {}});
+  EXPECT_EQ(PreparedAction({old, mark, mark, mark, "", "nonsense"}, 77), action);
+  EXPECT_EQ(PreparedAction({old, mark, mark}, 77), (core::PrepareGang{2, 8, 4}))
+      << "the older one is all there";
+  EXPECT_EQ(PreparedAction({mark + "x", mark + "x", mark + "x"}, 77), std::nullopt);
+  EXPECT_EQ(PreparedAction({mark, mark, mark}, 78), std::nullopt) << "another authority";
+}
+
+TEST(PreparationTest, MarksRoundTrip) {
+  const PreparedMark mark{{3, 8, 4}, wiring::Gang::kVolcano, 2, ~uint64_t{0}, {20064, 64}};
+  EXPECT_EQ(ParseMark(MarkText(mark)), mark);
+  const PreparedMark older{{3, 8, 4}, std::nullopt, 2, 1, {20064, 64}};
+  EXPECT_EQ(ParseMark("attempt=3,size=8,min=4,objects=2,authority=1,ports=20064+64"), older);
+  EXPECT_EQ(MarkText(older), "attempt=3,size=8,min=4,objects=2,authority=1,ports=20064+64");
+  for (const char* text : {"", "attempt=3", "attempt=3,size=8,min=4,objects=2,authority=1,ports=20064",
+                           "attempt=3,size=8,min=4,gang=odd,objects=2,authority=1,ports=20064+64",
+                           "attempt=3,size=8,min=4,objects=2,authority=1,ports=-1+8"})
+    EXPECT_EQ(ParseMark(text), std::nullopt) << text;
+  EXPECT_EQ(AuthorityHash(""), 0U);
+  EXPECT_NE(AuthorityHash("one"), AuthorityHash("other"));
+}
+
+TEST(HostPortsTest, LowestGapThatIsWideEnough) {
+  const PortRange all{100, 50};
+  const auto first = [&](std::vector<PortRange> taken, int32_t count) {
+    const auto found = FreePorts(all, std::move(taken), count);
+    return found ? found->first : 0;
+  };
+  EXPECT_EQ(first({}, 50), 100);
+  EXPECT_EQ(first({}, 51), 0);
+  EXPECT_EQ(first({{100, 10}}, 40), 110);
+  EXPECT_EQ(first({{100, 10}}, 41), 0);
+  EXPECT_EQ(first({{130, 10}, {100, 10}}, 20), 110) << "in between, in whatever order they come";
+  EXPECT_EQ(first({{130, 10}, {100, 10}}, 21), 0);
+  EXPECT_EQ(first({{105, 20}, {110, 5}, {0, 0}}, 10), 125) << "overlapping, and none at all";
+  EXPECT_EQ(first({{90, 15}, {145, 100}}, 40), 105) << "across the borders";
+  EXPECT_EQ(first({{1000, 10}}, 50), 100);
+}
+
+TEST(MissingNodesTest, OnlyNodesThatPodsNameAreRemembered) {
+  constexpr Time kStart = Time{} + seconds(100);
+  MissingNodes nodes;
+  EXPECT_EQ(nodes.Since("spot-1", kStart), kStart);
+  EXPECT_EQ(nodes.Since("spot-2", kStart + seconds(1)), kStart + seconds(1));
+  EXPECT_EQ(nodes.Since("spot-1", kStart + seconds(9)), kStart) << "since it was missed first";
+  nodes.KeepOnly(std::map<std::string, int>{{"spot-2", 1}});
+  EXPECT_EQ(nodes.size(), 1U);
+  EXPECT_FALSE(nodes.Found("spot-1"));
+  EXPECT_TRUE(nodes.Found("spot-2"));
+  EXPECT_EQ(nodes.size(), 0U);
+}
+
+TEST(PreparationTest, AnAttemptKeepsItsGangProvider) {
+  const auto mark = [](int64_t attempt, std::optional<wiring::Gang> gang) {
+    return MarkText({{attempt, 8, 4}, gang, 2, 1, {}});
+  };
+  const std::vector<std::string> marks = {"nonsense", mark(1, wiring::Gang::kGate), mark(2, std::nullopt),
+                                          mark(3, wiring::Gang::kVolcano)};
+  EXPECT_EQ(PinnedGang(marks, 1), wiring::Gang::kGate);
+  EXPECT_EQ(PinnedGang(marks, 2), std::nullopt);
+  EXPECT_EQ(PinnedGang(marks, 3), wiring::Gang::kVolcano);
+  EXPECT_EQ(PinnedGang(marks, 4), std::nullopt);
+}
+
+TEST(GangApisTest, ChoosesByModeAndServedApis) {
+  using core::GangMode;
+  using wiring::Gang;
+  const GangApis none{{GangApi::kNative, false}, {GangApi::kVolcano, false}, {GangApi::kCoscheduling, false}};
+  GangApis volcano = none;
+  volcano[GangApi::kVolcano] = true;
+  GangApis all = volcano;
+  all[GangApi::kNative] = true;
+  const auto choose = [](GangMode mode, int32_t pods, const GangApis& apis,
+                         GangMode automatic = GangMode::kAuto) {
+    return ChooseGang(mode, automatic, pods, apis);
+  };
+  EXPECT_EQ(choose(GangMode::kAuto, 8, none), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, volcano), Gang::kGate) << "its definition does not schedule pods";
+  EXPECT_EQ(choose(GangMode::kAuto, 8, volcano, GangMode::kVolcano), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, none, GangMode::kVolcano), std::nullopt);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all, GangMode::kGate), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kAuto, 8, all), Gang::kNative);
+  EXPECT_EQ(choose(GangMode::kAuto, 1, all, GangMode::kVolcano), Gang::kNone);
+  EXPECT_EQ(choose(GangMode::kGate, 8, all, GangMode::kVolcano), Gang::kGate);
+  EXPECT_EQ(choose(GangMode::kNone, 8, all), Gang::kNone);
+  EXPECT_EQ(choose(GangMode::kVolcano, 1, all), Gang::kVolcano);
+  EXPECT_EQ(choose(GangMode::kVolcano, 8, none), std::nullopt);
+  EXPECT_EQ(choose(GangMode::kNative, 8, {}), std::nullopt);
+  EXPECT_TRUE(IsAvailable(Gang::kGate, none) && IsAvailable(Gang::kVolcano, volcano));
+  EXPECT_FALSE(IsAvailable(Gang::kVolcano, none));
+}
+
+}  // namespace
+}  // namespace ringmaster::kube
