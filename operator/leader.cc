@@ -125,8 +125,12 @@ Status Leader::StartServer(const identity::Certificates& certificates) {
     if (line.kind == rendezvous::EventKind::kGenerationFormed) metrics->GenerationFormed(line.recovery);
     if (line.kind == rendezvous::EventKind::kWorkerFailed && !line.pod.empty()) metrics->WorkerFailed();
     log::Info("{} {}", backend->JobTag(control::Key::Parse(job)), line.text);
-    if (line.kind == rendezvous::EventKind::kDeviceFault)
+    if (line.kind == rendezvous::EventKind::kDeviceFault || line.kind == rendezvous::EventKind::kStraggler)
       backend->Record(control::Key::Parse(job), {true, rendezvous::ReasonOf(line.kind), line.text});
+  };
+  callbacks.on_busy_times = [metrics = &deps_.metrics](const std::string&,
+                                                       const rendezvous::GangBusyTimes& times) {
+    if (const auto ratio = rendezvous::ImbalanceOf(times)) metrics->StepImbalance(*ratio);
   };
   RM_ASSIGN(server_, rendezvous::Server::Start(options, std::move(callbacks)));
   coordinators_ = std::make_unique<GangCoordinators>(*server_, term_);

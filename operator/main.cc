@@ -214,6 +214,7 @@ class Operator {
     now.gangs_waiting = census.gangs_waiting;
     now.workers_by_gpu = std::move(census.workers_by_gpu);
     now.workers_with_device_fault = census.workers_with_device_fault;
+    now.stragglers = census.stragglers;
     now.cached_objects = backend_.ObjectCounts();
     now.events_dropped = recorder_.dropped();
     handle_.FillGauges(now);

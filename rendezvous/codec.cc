@@ -84,7 +84,14 @@ void Visit(V& v, Fatal& m) {
   v("exitCode", m.exit_code), v("message", m.message), v.Name("member", m.member), v("joined", m.joined);
 }
 template <class V>
-void Visit(V&, Ping&) {}
+void Visit(V& v, BusyTime& m) {
+  v("generation", m.generation), v.Count("step", m.step), v.Count("steps", m.steps);
+  v("seconds", m.seconds), v("longest", m.longest), v("microBatches", m.micro_batches);
+}
+template <class V>
+void Visit(V& v, Ping& m) {
+  v("busy", m.busy);
+}
 template <class V>
 void Visit(V&, Bye&) {}
 template <class V>

@@ -51,7 +51,10 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
       const bool known = !it->second->unresponsive;
       MarkHeard(*it->second, now);
       // Most messages are pings. What depends on the time is checked at next_wakeup.
-      if (known && std::holds_alternative<Ping>(from->message)) return;
+      if (const auto* ping = std::get_if<Ping>(&from->message); known && ping != nullptr) {
+        if (ping->busy) OnBusy(*it->second, *ping->busy);
+        return;
+      }
       OnMessage(*it->second, from->message, now);
     }
   } else if (const auto* arrival = std::get_if<LastArrival>(&event)) {
@@ -73,7 +76,10 @@ void Coordinator::On(const CoordinatorEvent& event, Time now) {
       AddEvent(EventKind::kOther, "stop requested: workers stop after this step, then write a checkpoint");
     }
   }
-  if (now >= silence_check_at_) CheckSilence(now);
+  if (now >= silence_check_at_) {
+    CheckSilence(now);
+    CloseBusyWindow(now);
+  }
   if (now >= awaited_check_at_) CheckAwaited(now);
   if (failed_operation_ && now >= failed_operation_->due) CheckOperation(now);
   Advance(now);
@@ -504,6 +510,12 @@ void Coordinator::OnDone(Peer& peer, const Done& done, Time now) {
   SetCurrent({});
 }
 
+void Coordinator::OnBusy(const Peer& peer, const BusyTime& busy) {
+  const auto rank = ranks_.find(peer.member);
+  if (!active_ || rank == ranks_.end() || busy.generation != current_.generation) return;
+  busy_.Add(rank->second, busy);
+}
+
 void Coordinator::ErasePeer(Peer& peer) {
   if (peer.connection != 0) {
     connections_.erase(peer.connection);
@@ -536,6 +548,12 @@ void Coordinator::SetCurrent(NewGeneration current) {
   ranks_.clear();
   for (size_t rank = 0; rank < current_.members.size(); ++rank) ranks_[current_.members[rank].id] = rank;
   for (auto& [agent, peer] : peers_) Count(peer);
+  std::vector<std::string> pods;
+  for (const Member& member : current_.members) pods.push_back(member.pod);
+  busy_ = BusyWindow(current_.generation, std::move(pods));
+  stragglers_ = StragglerRule(current_.members.size());
+  if (!report_.stragglers.empty()) report_dirty_ = true;
+  report_.stragglers.clear();
 }
 
 void Coordinator::EvictPeer(Peer& peer, const std::string& member, const std::string& reason, bool refused) {

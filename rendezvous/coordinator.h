@@ -41,6 +41,7 @@
 #include "rendezvous/messages.h"
 #include "rendezvous/recent_ids.h"
 #include "rendezvous/recovery_plan.h"
+#include "rendezvous/straggler_rule.h"
 
 namespace ringmaster::rendezvous {
 
@@ -113,6 +114,7 @@ class Coordinator final : public JobCoordinator {
   void OnLeave(Peer& peer, const Leave& leave, Time now);
   void OnProgress(Peer& peer, const Progress& progress, Time now);
   void OnDone(Peer& peer, const Done& done, Time now);
+  void OnBusy(const Peer& peer, const BusyTime& busy);
   void ShiftTimes(Duration gap);
   void CheckSilence(Time now);
   void OnLastArrival(Peer& peer, Time at, Time now);
@@ -178,6 +180,8 @@ class Coordinator final : public JobCoordinator {
   }
   void AddFormedEvent(Time now);  // current_ was published
   void RefreshReport();
+  // Publishes what the members have reported about a window of steps, and marks stragglers.
+  void CloseBusyWindow(Time now);
 
   CoordinatorOptions options_;
   std::vector<CoordinatorOutput> outputs_;
@@ -200,6 +204,8 @@ class Coordinator final : public JobCoordinator {
   Fingerprints fingerprints_;                      // of its members
   bool active_ = false;                            // current_ trains, as far as the coordinator knows
   std::optional<MembershipChange> change_;
+  BusyWindow busy_;           // of the members of current_
+  StragglerRule stragglers_;  // the same
   Time lost_since_ = kNever;  // since when training waits for a generation without a lost member
   Time abort_at_ = kNever;
   Time awaited_check_at_ = kNever;

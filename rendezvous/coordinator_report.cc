@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "rendezvous/coordinator.h"
 
 namespace ringmaster::rendezvous {
@@ -60,11 +62,41 @@ void Coordinator::AddFormedEvent(Time now) {
   outputs_.push_back(std::move(line));
 }
 
+void Coordinator::CloseBusyWindow(Time now) {
+  if (!active_) return;
+  std::optional<GangBusyTimes> times = busy_.Close(now);
+  if (!times) return;
+  const std::vector<StragglerRule::Change> changes = stragglers_.Add(times->ranks);
+  for (size_t rank = 0; rank < times->ranks.size(); ++rank)
+    times->ranks[rank].straggler = stragglers_.IsStraggler(rank);
+  for (const StragglerRule::Change& change : changes) {
+    const std::string& pod = (*times->pods)[change.rank];
+    if (change.straggler) {
+      AddEvent(EventKind::kStraggler,
+               fmt::format(
+                   "{} (rank {}) is slow: busy for {:.3g} ms of each step, {:.2g} x the median of the gang",
+                   pod, change.rank, 1e3 * times->ranks[change.rank].seconds, change.ratio),
+               pod);
+    } else {
+      AddEvent(EventKind::kStragglerEnded,
+               fmt::format("{} (rank {}) is as fast as the others again", pod, change.rank), pod);
+    }
+  }
+  if (!changes.empty()) {
+    report_.stragglers.clear();
+    for (size_t rank = 0; rank < times->ranks.size(); ++rank)
+      if (times->ranks[rank].straggler) report_.stragglers.push_back((*times->pods)[rank]);
+    report_dirty_ = true;
+  }
+  outputs_.push_back(*std::move(times));
+}
+
 void Coordinator::RefreshReport() {
   report_dirty_ = report_announced_ = false;
   Report& r = report_;
   r.generation = current_.generation;
   r.step = newest_step_;
+  if (!active_) r.stragglers.clear();
   r.live_pods.clear();
   r.facts.clear();
   std::set<std::string> silent;

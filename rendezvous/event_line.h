@@ -22,6 +22,8 @@ enum class EventKind : uint8_t {
   kPaused,
   kOperationFailed,  // between the members of a generation
   kDeviceFault,      // a GPU of a worker has a fault
+  kStraggler,        // a member takes longer than the others (straggler_rule.h)
+  kStragglerEnded,
 };
 
 // `text` is for people; programs read the other members.
@@ -57,13 +59,18 @@ constexpr const char* ReasonOf(EventKind kind) {
       return "OperationFailed";
     case EventKind::kDeviceFault:
       return "DeviceTrouble";
+    case EventKind::kStraggler:
+      return "Straggler";
+    case EventKind::kStragglerEnded:
+      return "StragglerRecovered";
   }
   return "Coordinator";
 }
 
 constexpr bool IsWarning(EventKind kind) {
   return kind == EventKind::kWorkerFailed || kind == EventKind::kWorkerSilent || kind == EventKind::kPaused ||
-         kind == EventKind::kOperationFailed || kind == EventKind::kDeviceFault;
+         kind == EventKind::kOperationFailed || kind == EventKind::kDeviceFault ||
+         kind == EventKind::kStraggler;
 }
 
 }  // namespace ringmaster::rendezvous

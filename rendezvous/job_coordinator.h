@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "rendezvous/busy_times.h"
 #include "rendezvous/event_line.h"
 #include "rendezvous/messages.h"
 #include "rendezvous/report.h"
@@ -142,7 +143,7 @@ struct ProgressOut {  // new records only, in order of step; empty when only oth
 };
 struct ReportChanged {};  // report() has a new value; not repeated until it is read
 using CoordinatorOutput =
-    std::variant<SendTo, AskArrival, CloseConnection, ProgressOut, ReportChanged, EventLine>;
+    std::variant<SendTo, AskArrival, CloseConnection, ProgressOut, ReportChanged, EventLine, GangBusyTimes>;
 
 // A pure state machine: it has no clock, socket or thread. Not thread-safe.
 class JobCoordinator {

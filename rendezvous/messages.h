@@ -161,7 +161,21 @@ struct Facts {
   bool operator==(const Facts&) const = default;
 };
 
+// How long a trainer was busy in the steps that it has committed since its last report: the time of a step
+// without the time that it waited for its peers. Waiting for the device and for training data counts.
+struct BusyTime {
+  Generation generation = 0;
+  int64_t step = 0;           // the newest of the steps
+  int64_t steps = 0;          // at least 1
+  double seconds = 0;         // mean of a step
+  double longest = 0;         // the longest step, in seconds
+  int32_t micro_batches = 0;  // that it computes in each step
+  bool operator==(const BusyTime&) const = default;
+};
+
 struct Ping {
+  // About once per second, when steps were committed. Agents of earlier builds leave it out.
+  std::optional<BusyTime> busy = {};
   bool operator==(const Ping&) const = default;
 };
 

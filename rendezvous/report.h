@@ -60,6 +60,7 @@ struct Report {
   int32_t failures_without_progress = 0;  // consecutive generations lost without a commit
   int64_t lost_steps = 0;                 // committed steps that were repeated because all copies were lost
   std::vector<WorkerFacts> facts;         // one for each slot that has reported
+  std::vector<std::string> stragglers;    // pods of members that are slow (straggler_rule.h), by rank
   std::optional<FailureRecord> last_failure;
   // Of programs: the newest failure of a program. The next incarnation waits until it is accounted.
   std::optional<Incident> incident;

@@ -391,15 +391,15 @@ class Server::Impl {
         if (callbacks_.on_progress) callbacks_.on_progress(job.name, progress->progress);
       } else if (const auto* line = std::get_if<EventLine>(&output)) {
         if (callbacks_.on_event) callbacks_.on_event(job.name, *line);
+      } else if (const auto* times = std::get_if<GangBusyTimes>(&output)) {
+        if (callbacks_.on_busy_times) callbacks_.on_busy_times(job.name, *times);
       } else {
         job.report_waits = true;
       }
     }
     for (const ConnectionId id : asked) {
-      const auto channel = channels_.find(id);
-      if (channel == channels_.end()) continue;
-      const Time now = Now();
-      Feed(job, LastArrival{id, channel->second.connection->stream->LastArrival(now)});
+      if (const auto channel = channels_.find(id); channel != channels_.end())
+        Feed(job, LastArrival{id, channel->second.connection->stream->LastArrival(Now())});
     }
     if (job.report_waits) ReportSoon(job);
     SetTimer(job);

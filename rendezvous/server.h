@@ -45,6 +45,7 @@ struct ServerCallbacks {
   std::function<void(const std::string& job, const Report& report)> on_report;
   std::function<void(const std::string& job, const Progress& progress)> on_progress;
   std::function<void(const std::string& job, const EventLine& line)> on_event;
+  std::function<void(const std::string& job, const GangBusyTimes& times)> on_busy_times;  // each second
 };
 
 class Server {

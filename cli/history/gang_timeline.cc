@@ -25,6 +25,7 @@ std::optional<MarkKind> MarkOf(const std::string& reason) {
   if (reason == "WorkerSilent") return MarkKind::kSilent;
   if (reason == "WorkerLeaving") return MarkKind::kLeaving;
   if (reason == "DeviceTrouble") return MarkKind::kDevice;
+  if (reason == "Straggler") return MarkKind::kSlow;
   return std::nullopt;
 }
 
@@ -95,6 +96,8 @@ const char* NameOf(MarkKind kind) {
       return "operation failed";
     case MarkKind::kDevice:
       return "device fault";
+    case MarkKind::kSlow:
+      return "straggler";
   }
   return "";
 }

@@ -32,6 +32,7 @@ struct GangTimeline {
     kJoined,     // became a member after the first generation
     kOperation,  // an operation with its peers failed
     kDevice,     // its GPU reports a fault
+    kSlow,       // it is a straggler
   };
   struct Mark {
     double at = 0;

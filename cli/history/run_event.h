@@ -15,6 +15,7 @@
 // | GenerationFormed    | generation, workers (pods by rank), step (unless the loader decides),             |
 // |                     | recoverySeconds (since the loss of a member was noticed)                          |
 // | WorkerFailed, WorkerSilent, WorkerLeaving, OperationFailed, DeviceTrouble, Chaos | pod                  |
+// | Straggler, StragglerRecovered | pod                                                                     |
 // | CheckpointPublished | step                                                                              |
 // | Validated           | step, loss, accuracy (classifiers)                                                |
 // | Succeeded, Failed, Interrupted | the run has ended                                                      |

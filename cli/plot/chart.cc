@@ -164,6 +164,7 @@ Ink InkOf(MarkKind kind) {
       return Ink::kLeave;
     case MarkKind::kSilent:
     case MarkKind::kDevice:
+    case MarkKind::kSlow:
       return Ink::kSilent;
     default:
       return Ink::kFailure;
@@ -224,7 +225,7 @@ void DrawMarkLegend(Picture& picture, const GangTimeline& timeline, double y) {
   };
   entry(Box(x - 6, y - 5, 12, 10, Ink::kMember), "member, by generation");
   for (const MarkKind kind : {MarkKind::kStruck, MarkKind::kFailed, MarkKind::kSilent, MarkKind::kLeaving,
-                              MarkKind::kJoined, MarkKind::kOperation, MarkKind::kDevice}) {
+                              MarkKind::kJoined, MarkKind::kOperation, MarkKind::kDevice, MarkKind::kSlow}) {
     const bool occurs = std::ranges::any_of(timeline.lanes, [kind](const auto& lane) {
       return std::ranges::any_of(lane.marks, [kind](const auto& mark) { return mark.kind == kind; });
     });

@@ -66,15 +66,16 @@ std::string ProgressLine(const LiveScreen& screen, int columns, const TerminalTr
 
 std::string WorkerLine(const LiveScreen::Worker& worker, int name_columns, int columns,
                        const TerminalTraits& traits) {
-  using State = LiveScreen::Worker::State;
   LineBuilder line(columns, traits.colour);
-  const int colour = worker.state == State::kMember     ? kGreen
-                     : worker.state == State::kStarting ? kYellow
-                                                        : kRed;
-  const char* sign = worker.state == State::kMember     ? (traits.unicode ? "●" : "*")
-                     : worker.state == State::kStarting ? (traits.unicode ? "○" : "o")
-                                                        : (traits.unicode ? "✖" : "x");
-  line.Add("  ").Add(sign, colour).Add(" ");
+  struct Look {
+    int colour;
+    const char* sign;
+    const char* ascii;
+  };
+  static constexpr Look kLooks[] = {
+      {kGreen, "●", "*"}, {kYellow, "◐", "~"}, {kYellow, "○", "o"}, {kRed, "✖", "x"}};  // by State
+  const Look& look = kLooks[static_cast<size_t>(worker.state)];
+  line.Add("  ").Add(traits.unicode ? look.sign : look.ascii, look.colour).Add(" ");
   const std::string name = CutToColumns(worker.name, name_columns);
   line.Add(name).Add(std::string(static_cast<size_t>(name_columns - ColumnsOf(name) + 2), ' '));
   return line.Add(worker.text).Take();

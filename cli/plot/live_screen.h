@@ -15,7 +15,7 @@ namespace ringmaster::cli {
 
 struct LiveScreen {
   struct Worker {
-    enum class State : uint8_t { kMember, kStarting, kFailed };
+    enum class State : uint8_t { kMember, kSlow, kStarting, kFailed };  // kSlow: a member that is a straggler
     std::string name;
     State state = State::kStarting;
     std::string text;  // "rank 2, 3 failures"

@@ -153,6 +153,7 @@ Symbol SymbolOf(MarkKind kind) {
     case MarkKind::kOperation:
     case MarkKind::kSilent:
     case MarkKind::kDevice:
+    case MarkKind::kSlow:
       return {"\u25c6", '?', 33};
     case MarkKind::kLeaving:
       return {"\u25bc", 'v', 35};

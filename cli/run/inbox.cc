@@ -32,6 +32,12 @@ void Inbox::PutNote(Content::Note note) {
   Wake();
 }
 
+void Inbox::PutBusyTimes(const rendezvous::GangBusyTimes& times) {
+  MutexLock lock(mutex_);
+  content_.busy_times.push_back(times);
+  Wake();
+}
+
 void Inbox::PutReport(const rendezvous::Report& report) {
   MutexLock lock(mutex_);
   content_.report = report;

@@ -32,6 +32,7 @@ class Inbox {
     };
     std::vector<Note> notes;                   // of other threads of this process
     std::optional<rendezvous::Report> report;  // the newest
+    std::vector<rendezvous::GangBusyTimes> busy_times;
   };
 
   Inbox();
@@ -39,6 +40,7 @@ class Inbox {
   void PutProgress(const rendezvous::Progress& progress);
   void PutLine(const rendezvous::EventLine& line);
   void PutNote(Content::Note note);
+  void PutBusyTimes(const rendezvous::GangBusyTimes& times);
   void PutReport(const rendezvous::Report& report);
   // Wakes the main thread because of a change that is not in the inbox.
   void Wake();

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "operator/core/status.h"
@@ -72,6 +74,17 @@ void MetricsServer::OnProgress(const rendezvous::Progress& progress) {
   metrics_.Loss(progress.records.back().loss);
 }
 
+void MetricsServer::OnBusyTimes(const rendezvous::GangBusyTimes& times) {
+  if (const auto ratio = rendezvous::ImbalanceOf(times)) metrics_.StepImbalance(*ratio);
+  std::map<std::string, double> seconds;
+  for (size_t rank = 0; rank < times.ranks.size(); ++rank)
+    if (times.ranks[rank].steps > 0) {
+      double& slowest = seconds[(*times.pods)[rank]];  // of the slots of a pod
+      slowest = std::max(slowest, times.ranks[rank].seconds);
+    }
+  metrics_.WorkerBusy(seconds);
+}
+
 void MetricsServer::OnEvent(const rendezvous::EventLine& line) {
   if (line.kind == rendezvous::EventKind::kGenerationFormed) metrics_.GenerationFormed(line.recovery);
   if (line.kind == rendezvous::EventKind::kWorkerFailed && !line.pod.empty()) metrics_.WorkerFailed();
@@ -94,6 +107,7 @@ void MetricsServer::Update(const core::Observed& observed, int64_t connected) {
   }
   gauges.pods = static_cast<int64_t>(observed.pods.size());
   gauges.workers_connected = connected;
+  gauges.stragglers = observed.report ? static_cast<int64_t>(observed.report->stragglers.size()) : 0;
   MutexLock lock(mutex_);
   gauges_ = std::move(gauges);
 }

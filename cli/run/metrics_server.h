@@ -15,6 +15,7 @@
 #include "operator/core/job_counts.h"
 #include "operator/core/model.h"
 #include "operator/serve/metrics.h"
+#include "rendezvous/busy_times.h"
 #include "rendezvous/event_line.h"
 #include "rendezvous/messages.h"
 
@@ -30,6 +31,7 @@ class MetricsServer {
   static Result<std::unique_ptr<MetricsServer>> Start(const std::string& address);
 
   void OnProgress(const rendezvous::Progress& progress);
+  void OnBusyTimes(const rendezvous::GangBusyTimes& times);
   void OnEvent(const rendezvous::EventLine& line);
   // Counts what has changed since the last call. `connected`: agents at the rendezvous server.
   void Update(const core::Observed& observed, int64_t connected);

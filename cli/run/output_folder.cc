@@ -90,6 +90,7 @@ OutputPaths PathsIn(const std::string& folder, const std::string& checkpoint_pat
           folder + "/logs",
           folder + "/metrics.jsonl",
           folder + "/events.jsonl",
+          folder + "/busy_times.jsonl",
           folder + "/summary.json",
           folder + "/tensorboard"};
 }
@@ -134,7 +135,7 @@ Status OutputFolder::Clean() const {
   for (const auto& entry : fs::directory_iterator(paths_.tensorboard, error))
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path(), error);
   for (const std::string& file :
-       {paths_.metrics, paths_.events, paths_.summary, paths_.folder + "/mlflow.json"})
+       {paths_.metrics, paths_.events, paths_.busy_times, paths_.summary, paths_.folder + "/mlflow.json"})
     fs::remove(file, error);
   if (error) return Unusable(paths_.folder, "cannot be cleaned: " + error.message(), kRemedy);
   return Ok();

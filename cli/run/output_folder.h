@@ -20,6 +20,7 @@ struct OutputPaths {
   std::string logs;
   std::string metrics;
   std::string events;
+  std::string busy_times;
   std::string summary;
   std::string tensorboard;
 };
@@ -40,7 +41,8 @@ class OutputFolder {
 
   const OutputPaths& paths() const { return paths_; }
 
-  // Removes checkpoints (folders named step-*), metrics, events, logs, event files and summary, for --fresh.
+  // Removes checkpoints (folders named step-*), metrics, events, busy times, logs, event files and summary,
+  // for --fresh.
   Status Clean() const;
 
   // Keeps the folder: the run has started.

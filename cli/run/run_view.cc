@@ -31,6 +31,10 @@ RunEvent PlainEvent(bool warning, const std::string& reason, const std::string& 
   return event;
 }
 
+std::string MillisecondsText(double seconds) {
+  return fmt::format("{:.{}f} ms", 1e3 * seconds, seconds < 0.1 ? 2 : 0);
+}
+
 double EpochSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -63,6 +67,7 @@ Result<std::unique_ptr<RunView>> RunView::Create(const RunPlan& plan, const Outp
   std::unique_ptr<RunView> view(new RunView(plan, paths, resume_step, options.progress));
   RM_ASSIGN(view->metrics_, MetricsLog::Open(paths.metrics, resume_step, view->programs_));
   RM_ASSIGN(view->events_, EventLog::Open(paths.events));
+  RM_ASSIGN(view->busy_log_, BusyLog::Open(paths.busy_times));
   if (options.tensorboard) RM_TRY(view->OpenTensorboard(resume_step));
   // How many steps a program will do, it may report itself.
   const std::string steps = view->programs_ ? "" : fmt::format("{} steps on ", plan.config.steps);
@@ -133,6 +138,7 @@ Status RunView::Take(const Inbox::Content& content) {
       events_->Write(std::move(event));
     }
   }
+  for (const rendezvous::GangBusyTimes& times : content.busy_times) TakeBusyTimes(times);
   if (content.report) TakeReport(*content.report);
   return Ok();
 }
@@ -148,6 +154,19 @@ void RunView::TakeRecord(const rendezvous::StepRecord& record, double received) 
   state_.samples_per_second = goodput_.RecentSamplesPerSecond();
   state_.seconds_per_step = goodput_.RecentSecondsPerStep();
   display_.Step(record, received);
+}
+
+void RunView::TakeBusyTimes(const rendezvous::GangBusyTimes& times) {
+  busy_log_->Add(times, MonotonicSeconds());
+  for (auto& [pod, worker] : workers_) worker.busy.reset();
+  for (size_t rank = 0; rank < times.ranks.size(); ++rank) {
+    const rendezvous::RankBusyTime& busy = times.ranks[rank];
+    if (busy.steps == 0) continue;
+    auto& shown = workers_[(*times.pods)[rank]].busy;
+    const bool straggler = busy.straggler || (shown && shown->straggler);
+    if (!shown || busy.seconds > shown->seconds) shown = busy;
+    shown->straggler = straggler;
+  }
 }
 
 void RunView::TakeReport(const rendezvous::Report& report) {
@@ -180,7 +199,7 @@ void RunView::NoteWorkers(const rendezvous::EventLine& line) {
     worker.rank = -1;
   }
   if (line.kind != rendezvous::EventKind::kGenerationFormed) return;
-  for (auto& [pod, worker] : workers_) worker.rank = -1;
+  for (auto& [pod, worker] : workers_) worker.rank = -1, worker.busy.reset();
   for (size_t rank = line.workers.size(); rank-- > 0;) {
     WorkerNote& worker = workers_[line.workers[rank]];
     worker.rank = static_cast<int>(rank);
@@ -198,6 +217,10 @@ std::vector<LiveScreen::Worker> RunView::WorkersOnScreen() const {
     worker.text = note.rank >= 0 ? fmt::format("rank {}", note.rank)
                   : note.failed  ? "restarts"
                                  : "not a member";
+    if (note.rank >= 0 && note.busy) {
+      worker.text += ", busy " + MillisecondsText(note.busy->seconds) + " per step";
+      if (note.busy->straggler) worker.state = State::kSlow, worker.text += ", slow";
+    }
     if (note.failures > 0)
       worker.text += fmt::format(", {} failure{}", note.failures, note.failures == 1 ? "" : "s");
     workers.push_back(std::move(worker));

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "cli/run/busy_log.h"
 #include "cli/run/event_log.h"
 #include "cli/run/goodput.h"
 #include "cli/run/inbox.h"
@@ -58,6 +59,7 @@ class RunView {
   void TakeReport(const rendezvous::Report& report);
   void TakeLine(const rendezvous::EventLine& line);
   void TakeCheckpointFailure(const std::string& why);
+  void TakeBusyTimes(const rendezvous::GangBusyTimes& times);
   void NoteWorkers(const rendezvous::EventLine& line);
   std::vector<LiveScreen::Worker> WorkersOnScreen() const;
   Summary MakeSummary(const std::string& phase, const std::string& message) const;
@@ -70,6 +72,7 @@ class RunView {
   const double started_ = MonotonicSeconds();
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<EventLog> events_;
+  std::unique_ptr<BusyLog> busy_log_;
   std::unique_ptr<TensorboardLog> tensorboard_;  // null: not requested, or it could not be written
   ProgressDisplay display_;
   Goodput goodput_;
@@ -78,7 +81,8 @@ class RunView {
   struct WorkerNote {
     int rank = -1;  // of its first slot in the newest generation; -1: it is no member
     int failures = 0;
-    bool failed = false;  // since it was a member
+    bool failed = false;                                // since it was a member
+    std::optional<rendezvous::RankBusyTime> busy = {};  // of its slowest slot in the newest window
   };
   std::map<std::string, WorkerNote> workers_;  // by pod; all that were members or failed
   int64_t checkpoint_step_ = -1;

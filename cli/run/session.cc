@@ -164,6 +164,10 @@ class Session::Impl {
       if (metrics_) metrics_->OnEvent(line);
       inbox_.PutLine(line);
     };
+    callbacks.on_busy_times = [this](const std::string&, const rendezvous::GangBusyTimes& times) {
+      if (metrics_) metrics_->OnBusyTimes(times);
+      inbox_.PutBusyTimes(times);
+    };
     rendezvous::ServerOptions server;
     server.secret = run_folder_->secret();
     RM_ASSIGN(server_, rendezvous::Server::Start(server, std::move(callbacks)));

@@ -87,6 +87,7 @@ FolderFeed::FolderFeed(std::string folder) : folder_(std::move(folder)) {
   name_ = path.filename().string();
   metrics_.path = folder_ + "/metrics.jsonl";
   log_of_events_.path = folder_ + "/events.jsonl";
+  log_of_busy_times_.path = folder_ + "/busy_times.jsonl";
   reader_ = std::make_unique<StepLineReader>();
 }
 
@@ -197,6 +198,21 @@ void FolderFeed::ReadEvents() {
   buckets_.SetGenerations(std::move(formed), resumed_from);
 }
 
+void FolderFeed::ReadBusyTimes() {
+  bool restarted = false;
+  const bool more = ReadMore(log_of_busy_times_, &restarted);
+  if (restarted) {
+    busy_ = {};
+    for (Subscriber& subscriber : subscribers_) subscriber.busy = 0;
+  }
+  if (!more) return;
+  std::string& text = log_of_busy_times_.rest;
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    busy_.Read(std::string_view(text).substr(begin, end - begin));
+  text.erase(0, begin);
+}
+
 std::string FolderFeed::RunMessage() {
   Json run{{"kind", "folder"}, {"name", name_}, {"goodput", buckets_.Goodput()}};
   int64_t total = 0;
@@ -234,6 +250,7 @@ void FolderFeed::Tick() {
   }
   ReadEvents();  // first: a step belongs to a generation
   ReadSteps();
+  ReadBusyTimes();
   SendAll();
 }
 
@@ -266,6 +283,10 @@ bool FolderFeed::Send(Subscriber& subscriber) {
     text += gang_;
     subscriber.events = events_.size();
     subscriber.gang = true;
+  }
+  if (subscriber.busy < busy_.count()) {
+    text += ServerSentEvent("busy", DumpJson(busy_.ToJson(subscriber.busy)));
+    subscriber.busy = busy_.count();
   }
   // The piece may be empty: then this only asks whether the client is still there.
   return subscriber.stream.Write(std::move(text));

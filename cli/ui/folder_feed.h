@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/json.h"
+#include "cli/history/busy_history.h"
 #include "cli/history/run_event.h"
 #include "cli/history/step_history.h"
 #include "cli/ui/feed_thread.h"
@@ -45,6 +46,7 @@ class FolderFeed final : public PageFeed {
     size_t stride = 0;  // of the buckets it has; 0: none yet
     size_t steps = 0;   // that it has
     size_t events = 0;
+    uint64_t busy = 0;     // windows that it has
     std::string run = {};  // as last sent
     bool gang = false;
   };
@@ -55,6 +57,7 @@ class FolderFeed final : public PageFeed {
   bool ReadMore(Tail& tail, bool* restarted);
   void ReadSteps();
   void ReadEvents();
+  void ReadBusyTimes();
   std::string RunMessage();
   bool Send(Subscriber& subscriber);
   void SendAll();
@@ -64,6 +67,8 @@ class FolderFeed final : public PageFeed {
   Fd watch_;
   Tail metrics_;
   Tail log_of_events_;
+  Tail log_of_busy_times_;
+  BusyHistory busy_;
   std::unique_ptr<StepLineReader> reader_;
   StepBuckets buckets_;
   std::vector<RunEvent> events_;

@@ -9,6 +9,7 @@
 //   steps    the columns of StepBuckets::Json. "reset": true replaces all steps, otherwise those from "from".
 //   events   {"reset":..,"items":[{"time","warning","reason","message","pod"}]}
 //   gang     the timeline of gang_timeline.h
+//   busy     the busy times of BusyHistory::ToJson. "reset": true replaces all windows.
 //
 // All functions are thread-safe and return at once; responses come from the feed's thread.
 #pragma once

@@ -29,6 +29,8 @@ const char* WordOf(GangTimeline::MarkKind kind) {
       return "joined";
     case GangTimeline::MarkKind::kDevice:
       return "device";
+    case GangTimeline::MarkKind::kSlow:
+      return "slow";
   }
   return "";
 }

@@ -44,6 +44,7 @@ const Histogram::BucketBoundaries kQueueBuckets = {1e-8, 1e-7, 1e-6, 1e-5, 1e-4,
 const Histogram::BucketBoundaries kRequestBuckets = {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60};
 const Histogram::BucketBoundaries kRecoveryBuckets = {0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
                                                       1,     2,     5,    10,   30,   60,  300, 1800};
+const Histogram::BucketBoundaries kImbalanceBuckets = {1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10};
 const Histogram::BucketBoundaries kStartBuckets = {1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600};
 
 template <class Builder>
@@ -136,6 +137,14 @@ class Metrics::Impl {
       MakeGauge("ringmaster_gpu_workers", "Workers that train on GPUs, by gpu (model) and driver.");
   Family<Gauge>& device_faults = MakeGauge("ringmaster_gpu_workers_in_trouble",
                                            "Workers with a GPU that is throttled, hot, or reports errors.");
+  Family<Gauge>& stragglers = MakeGauge(
+      "ringmaster_stragglers", "Workers that are slower than the others of their gang, which wait for them.");
+  Family<Histogram>& imbalance = MakeHistogram("ringmaster_step_imbalance_ratio",
+                                               "Busy time per step of the slowest worker, over the median of "
+                                               "its gang; one value per gang and second.");
+  Family<Gauge>& worker_busy = MakeGauge("ringmaster_worker_step_busy_seconds",
+                                         "Time of a step in which the worker does not wait for others; "
+                                         "`ringmaster run` only, which has one job.");
   Family<Gauge>& cached = MakeGauge("ringmaster_cached_objects", "Objects in the cache, by kind.");
   Family<Counter>& restarts =
       MakeCounter("ringmaster_restarts_total",
@@ -166,6 +175,7 @@ class Metrics::Impl {
 
   Mutex mutex;
   std::function<Gauges()> read RM_GUARDED_BY(mutex);
+  std::map<std::string, Gauge*> busy_workers RM_GUARDED_BY(mutex);
   std::map<std::pair<std::string, std::string>, Gauge*> gpus RM_GUARDED_BY(mutex);  // all since the start
 
   void ReadProcess() {
@@ -206,6 +216,7 @@ class Metrics::Impl {
     for (const auto& [phase, count] : now.jobs_by_phase)
       jobs.Add({{"phase", phase}}).Set(static_cast<double>(count));
     device_faults.Add({}).Set(static_cast<double>(now.workers_with_device_fault));
+    stragglers.Add({}).Set(static_cast<double>(now.stragglers));
     // A GPU kind without workers reports 0, not its last value.
     for (auto& [gpu, gauge] : gpus) gauge->Set(0);
     for (const auto& [gpu, count] : now.workers_by_gpu) {
@@ -227,6 +238,7 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
   impl_->reconcile_errors.Add(kController);
   for (const char* recovery : {"true", "false"}) impl_->generations.Add({{"recovery", recovery}});
   impl_->recoveries.Add({}, kRecoveryBuckets);
+  impl_->imbalance.Add({}, kImbalanceBuckets);
   impl_->worker_failures.Add({});
   impl_->steps.Add({});
   impl_->samples.Add({});
@@ -276,6 +288,22 @@ void Metrics::GenerationFormed(std::optional<Duration> recovery) {
   if (recovery) impl_->recoveries.Add({}, kRecoveryBuckets).Observe(ToSeconds(*recovery));
 }
 void Metrics::WorkerFailed() { impl_->worker_failures.Add({}).Increment(); }
+void Metrics::StepImbalance(double ratio) { impl_->imbalance.Add({}, kImbalanceBuckets).Observe(ratio); }
+void Metrics::WorkerBusy(const std::map<std::string, double>& seconds_by_worker) {
+  MutexLock lock(impl_->mutex);
+  for (auto it = impl_->busy_workers.begin(); it != impl_->busy_workers.end();) {
+    if (seconds_by_worker.contains(it->first)) {
+      ++it;
+      continue;
+    }
+    impl_->worker_busy.Remove(it->second);
+    it = impl_->busy_workers.erase(it);
+  }
+  for (const auto& [worker, busy] : seconds_by_worker) {
+    Gauge* const gauge = &impl_->worker_busy.Add({{"worker", worker}});
+    impl_->busy_workers.try_emplace(worker, gauge).first->second->Set(busy);
+  }
+}
 void Metrics::Loss(double loss) { impl_->loss.Add({}).Set(loss); }
 
 void Metrics::SetGauges(std::function<Gauges()> read) {

@@ -48,6 +48,11 @@ class Metrics {
   void GenerationFormed(std::optional<Duration> recovery);
   // A member was lost without a plan.
   void WorkerFailed();
+  // The busy times of a window (rendezvous/busy_times.h): of the slowest worker, over the median of the gang.
+  void StepImbalance(double ratio);
+  // The busy time per step of each worker. Others that were set before are removed. REQUIRES: this process
+  // runs one job.
+  void WorkerBusy(const std::map<std::string, double>& seconds_by_worker);
   // The training loss of the newest step. REQUIRES: this process runs one job.
   void Loss(double loss);
 
@@ -61,6 +66,7 @@ class Metrics {
     int64_t workers_connected = 0;
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
+    int64_t stragglers = 0;
     std::vector<std::pair<std::string, int64_t>> cached_objects;  // by kind
     // Totals since the process started.
     int64_t queue_adds = 0;

@@ -196,6 +196,8 @@ void Agent::Send(Message message) {
   if (auto* down = std::get_if<rendezvous::Down>(&message);
       down != nullptr && down->exit_code > 0 && down->exit_code < 128 && down->message.empty())
     down->message = LastWords();
+  if (auto* ping = std::get_if<rendezvous::Ping>(&message); ping != nullptr && hang_watch_)
+    ping->busy = busy_.Take(trainer_->page(), Now());
   if (const Status sent = link_.Send(message); !sent.ok()) LoseLink(sent.error());
 }
 
@@ -253,6 +255,7 @@ void Agent::Start(const std::string& member) {
   out_.Attach(trainer_->TakeStdout());
   err_.Attach(trainer_->TakeStderr());
   hang_watch_.emplace(config_.limits);
+  busy_ = {};
   channel_open_ = true;
   channel_ended_at_.reset();
   sample_at_ = Now();

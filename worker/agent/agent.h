@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "rendezvous/member.h"
+#include "worker/agent/busy_meter.h"
 #include "worker/agent/config.h"
 #include "worker/agent/coordinator_link.h"
 #include "worker/agent/hang_watch.h"
@@ -74,6 +75,7 @@ class Agent {
 
   std::unique_ptr<TrainerProcess> trainer_;  // until it is reaped
   std::optional<HangWatch> hang_watch_;      // until the trainer is lost
+  BusyMeter busy_;                           // of the trainer
   std::optional<Time> channel_ended_at_;
   bool channel_open_ = false;
   bool fatal_sent_ = false;  // this incarnation has sent Fatal

@@ -35,6 +35,11 @@ struct SharedPage {
   std::atomic<uint64_t> waits;      // increases every few seconds while a collective waits for peers
   std::atomic<uint64_t> generation;
   std::atomic<int64_t> step;  // committed
+  // Of all committed steps: see rendezvous::BusyTime. The agent takes `longest_ns` and leaves 0.
+  std::atomic<int64_t> busy_steps;
+  std::atomic<int64_t> busy_ns;
+  std::atomic<int64_t> longest_ns;
+  std::atomic<int32_t> micro_batches;  // of the newest step
 };
 
 }  // namespace ringmaster::agent

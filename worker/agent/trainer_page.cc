@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -37,6 +38,15 @@ Result<TrainerPage> TrainerPage::Attach(int fd) {
   }
   page->ready.store(1, std::memory_order_release);
   return TrainerPage(page);
+}
+
+void TrainerPage::AddStep(Duration busy, int32_t micro_batches) {
+  const int64_t ns = std::max<int64_t>(busy.count(), 0);
+  page_->micro_batches.store(micro_batches, std::memory_order_relaxed);
+  if (ns > page_->longest_ns.load(std::memory_order_relaxed))
+    page_->longest_ns.store(ns, std::memory_order_relaxed);
+  page_->busy_ns.fetch_add(ns, std::memory_order_relaxed);
+  page_->busy_steps.fetch_add(1, std::memory_order_release);
 }
 
 TrainerPage::TrainerPage(TrainerPage&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}

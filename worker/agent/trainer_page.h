@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "worker/agent/shared_page.h"
 
 namespace ringmaster::agent {
@@ -38,6 +39,8 @@ class TrainerPage {
   }
   void SetGeneration(uint64_t generation) { page_->generation.store(generation, std::memory_order_relaxed); }
   void SetStep(int64_t committed) { page_->step.store(committed, std::memory_order_relaxed); }
+  // Adds a committed step of `micro_batches` micro-batches. One thread calls it.
+  void AddStep(Duration busy, int32_t micro_batches);
 
  private:
   explicit TrainerPage(SharedPage* page) : page_(page) {}

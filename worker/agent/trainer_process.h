@@ -46,7 +46,7 @@ class TrainerProcess {
   pid_t pid() const { return pid_; }
   const std::string& member() const { return member_; }
   FrameStream& channel() { return channel_; }
-  const SharedPage& page() const { return page_.page(); }
+  SharedPage& page() { return page_.page(); }
 
   // Return the non-blocking ends of its output. Call once each.
   Fd TakeStdout() { return std::move(stdout_); }

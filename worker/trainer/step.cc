@@ -62,6 +62,8 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
                                 const std::function<bool()>& wants_to_stop, JoinTransfer* join) {
   const RunConfig& config = *parts_.config;
   TrainState& state = *parts_.state;
+  const Time began = Now();
+  waited_ = {};
   join_ = join != nullptr && !join->done() ? join : nullptr;
   owners_ = join_ != nullptr ? join_->owners() : comms.host->world();
   owner_ = join_ != nullptr ? join_->owner() : comms.host->rank();
@@ -109,6 +111,8 @@ Result<StepResult> Stepper::Run(const Communicators& comms, const std::atomic<bo
   state.next().loss = result.loss;
   state.next().cursor = data::Advance(state.current().cursor, samples, epoch_size);
   state.Commit();
+  // A member that computes nothing yet, because it has not all of the state, cannot be compared with others.
+  if (parts_.page != nullptr && end_ > first_) parts_.page->AddStep(Now() - began - waited_, end_ - first_);
   return result;
 }
 
@@ -134,7 +138,7 @@ Status Stepper::AttemptStep(const Communicators& comms, const data::StepSamples&
   Status status = through_host ? ExchangeThenUpdate(comms, samples, cancel, wants_to_stop, exchange)
                                : UpdateThenExchange(comms, samples, cancel, wants_to_stop, exchange);
   if (comms.device != nullptr) {
-    const Waiting waiting(parts_.page);
+    const Waiting waiting(parts_.page, &waited_);
     KeepFirst(&status, comms.device->Finish());
   }
   {
@@ -154,13 +158,13 @@ Status Stepper::UpdateThenExchange(const Communicators& comms, const data::StepS
                                    const std::function<bool()>& wants_to_stop, ScalarExchange* exchange) {
   Status status = EnqueueGradients(comms, samples, cancel);
   {
-    const Waiting waiting(parts_.page);
+    const Waiting waiting(parts_.page, &waited_);
     KeepFirst(&status, queue_.Drain());
   }
   if (status.ok()) status = EnqueueUpdate(comms, samples);
   KeepFirst(&status, CollectLosses(exchange));
   {
-    const Waiting waiting(parts_.page);
+    const Waiting waiting(parts_.page, &waited_);
     if (status.ok()) status = Exchange(comms, wants_to_stop, exchange);
   }
   if (status.ok() && parts_.config->exact) CheckExponents(exchange);
@@ -173,7 +177,7 @@ Status Stepper::ExchangeThenUpdate(const Communicators& comms, const data::StepS
   Status status = EnqueueGradients(comms, samples, cancel);
   KeepFirst(&status, CollectLosses(exchange));
   {
-    const Waiting waiting(parts_.page);
+    const Waiting waiting(parts_.page, &waited_);
     KeepFirst(&status, queue_.Drain());
     if (status.ok()) status = Exchange(comms, wants_to_stop, exchange);
   }

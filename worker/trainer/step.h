@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "worker/agent/trainer_page.h"
 #include "worker/compute/device/device.h"
 #include "worker/compute/engine/model.h"
@@ -159,6 +160,7 @@ class Stepper {
   int owner_ = 0;                 // this rank's index among them; -1: it owns none
   int first_ = 0;                 // it owns the micro-batches [first_, end_)
   int end_ = 0;
+  Duration waited_{};        // for peers, in this step
   bool overflowed_ = false;  // a block exceeded its exponent in this attempt
   bool finite_ = true;
   std::vector<int32_t> next_exponents_;  // of the next step

@@ -5,6 +5,7 @@
 // TrainerPage.
 #pragma once
 
+#include "base/time.h"
 #include "worker/agent/trainer_page.h"
 
 namespace ringmaster::trainer {
@@ -16,7 +17,14 @@ class Waiting {
       : page_(page) {
     Set(activity);
   }
-  ~Waiting() { Set(agent::Activity::kComputing); }
+  // For peers; adds the time to `waited`.
+  Waiting(agent::TrainerPage* page, Duration* waited) : page_(page), waited_(waited), began_(Now()) {
+    Set(agent::Activity::kExchanging);
+  }
+  ~Waiting() {
+    Set(agent::Activity::kComputing);
+    if (waited_ != nullptr) *waited_ += Now() - began_;
+  }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
@@ -26,6 +34,8 @@ class Waiting {
   }
 
   agent::TrainerPage* const page_;
+  Duration* const waited_ = nullptr;
+  const Time began_{};
 };
 
 }  // namespace ringmaster::trainer

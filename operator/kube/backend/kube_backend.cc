@@ -164,6 +164,7 @@ KubeBackend::Census KubeBackend::TakeCensus() const {
   census.pods = worker_pods_;
   for (const auto& [name, state] : job_states_) {
     if (!state.report) continue;
+    census.stragglers += static_cast<int64_t>(state.report->stragglers.size());
     for (const rendezvous::WorkerFacts& worker : state.report->facts) {
       ++census.workers_by_gpu[{worker.facts.device, worker.facts.driver}];
       census.workers_with_device_fault += worker.facts.device_faults.empty() ? 0 : 1;

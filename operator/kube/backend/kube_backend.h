@@ -104,6 +104,7 @@ class KubeBackend final : public control::Backend {
     int64_t gangs_waiting = 0;                                              // jobs that wait for capacity
     std::map<std::pair<std::string, std::string>, int64_t> workers_by_gpu;  // by model and driver
     int64_t workers_with_device_fault = 0;
+    int64_t stragglers = 0;
   };
   Census TakeCensus() const;
   // The number of stored objects by kind, for metrics.

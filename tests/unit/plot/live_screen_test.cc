@@ -46,6 +46,14 @@ TEST(DrawScreen, HasProgressLossAndALinePerWorker) {
   EXPECT_EQ(lines[6], "  ✖ gpt-text-1-3  rank 3");
 }
 
+TEST(DrawScreen, MarksASlowWorker) {
+  LiveScreen screen = Busy(4);
+  screen.workers[1].state = State::kSlow;
+  EXPECT_EQ(DrawScreen(screen, {100, 24, false, true}, 22)[4], "  ◐ gpt-text-1-1  rank 1");
+  EXPECT_EQ(DrawScreen(screen, {100, 24, false, false}, 22)[4], "  ~ gpt-text-1-1  rank 1");
+  EXPECT_THAT(Joined(DrawScreen(screen, {100, 24, false, true}, 6)), HasSubstr("1-1")) << "it comes first";
+}
+
 TEST(DrawScreen, FitsEveryTerminal) {
   for (const bool unicode : {false, true}) {
     for (int width = 1; width < 130; width += 3) {

@@ -49,6 +49,7 @@ std::vector<Message> OneOfEach() {
           Done{},
           Fatal{64, "no such file"},
           Ping{},
+          Ping{BusyTime{kHuge, kFar, 3, 0.1, 5e-324, -1}},
           Bye{},
           ProgramState{ProgramPhase::kEnded, 7, 1, 2, "10.0.0.1:4000", 3, "exit", "ValueError", 1500},
           StartProgram{7, {{"agent", "pod-0", "10.0.0.1:4000"}}},
@@ -114,6 +115,10 @@ TEST(Codec, AcceptsHelloWithoutSlotAndNode) {
   const auto back = Through(old + body);
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_TRUE(**back == Message(Hello{"j", "p", "a", "s", 7}));
+}
+
+TEST(Codec, APingWithoutBusyTimeIsThatOfEarlierBuilds) {
+  EXPECT_EQ(Encode(Ping{}).substr(4), R"({"type":"ping"})");
 }
 
 TEST(Codec, EveryDoubleKeepsItsBits) {

@@ -106,6 +106,10 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
   now.queue_adds = 11;
   now.workers_by_gpu = {{{"NVIDIA H200", "580.95"}, 7}};
   now.workers_with_device_fault = 1;
+  now.stragglers = 3;
+  metrics.StepImbalance(1.07);
+  metrics.WorkerBusy({{"a-0", 0.25}, {"a-1", 0.5}});
+  metrics.WorkerBusy({{"a-1", 0.75}});
   const std::string text = metrics.Text();
   for (const char* line : {
            "controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"success\"} 1",
@@ -132,9 +136,13 @@ TEST(Metrics, HasTheNamesOfExistingDashboards) {
            "ringmaster_gpu_workers{driver=\"580.95\",gpu=\"NVIDIA H200\"} 7",
            "ringmaster_gpu_workers{driver=\"570.1\",gpu=\"NVIDIA A100\"} 0",
            "ringmaster_gpu_workers_in_trouble 1",
+           "ringmaster_stragglers 3",
+           "ringmaster_step_imbalance_ratio_bucket{le=\"1.1\"} 1",
+           "ringmaster_worker_step_busy_seconds{worker=\"a-1\"} 0.75",
            "ringmaster_cached_objects{kind=\"pods\"} 9",
        })
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  EXPECT_EQ(text.find("a-0"), std::string::npos) << "a worker that left has no value";
   EXPECT_NE(text.find("process_resident_memory_bytes "), std::string::npos);
 }
 

@@ -85,6 +85,22 @@ TEST_F(FolderFeedTest, SendsTheStateAndThenTheChanges) {
   EXPECT_NE(Receive(stream, R"("phase":"Succeeded")").find("Succeeded"), std::string::npos);
 }
 
+TEST_F(FolderFeedTest, SendsBusyTimes) {
+  Append("busy_times.jsonl",
+         R"({"step":1,"generation":1,"workers":["a-0","a-1"],"seconds":[0.1,0.2],"longest":[0.1,0.3]})"
+         "\n");
+  Serve();
+  const Fd stream = Follow();
+  const std::string first = Receive(stream, R"("workers":["a-0","a-1"])");
+  EXPECT_NE(first.find(R"({"reset":true,"stragglers":[],"windows":[[1,[0.1,0.2],[0.1,0.3]]],"workers")"),
+            std::string::npos)
+      << first;
+  Append("busy_times.jsonl", R"({"step":2,"seconds":[0.1,0.2],"longest":[0.1,0.3],"stragglers":[1]})"
+                             "\n");
+  const std::string next = Receive(stream, R"("workers":["a-0","a-1"])");
+  EXPECT_NE(next.find(R"({"reset":false,"stragglers":[1],"windows":[[2,)"), std::string::npos) << next;
+}
+
 TEST_F(FolderFeedTest, ARunIsLiveWhileItHoldsTheLock) {
   const Fd lock(::open((folder_.path() + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);

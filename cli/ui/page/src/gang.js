@@ -22,6 +22,7 @@ export const SHAPES = {
   joined: "M-2.5-4L4 0L-2.5 4Z",
   operation: "M0-5L5 0L0 5L-5 0Z",
   device: "M0-5L5 4H-5Z",
+  slow: "M-4-3L0 4L4-3",
 };
 
 export function duration(seconds) {

@@ -3,6 +3,7 @@
 // The live page: applies the messages of the server (cli/ui/page_feed.h) and draws at most once per frame.
 // All text of a run goes through textContent, so markup in a log or a name stays text.
 import {Chart, Steps, short} from "./charts.js";
+import {drawBusy} from "./busy.js";
 import {Gang, SHAPES, clock, duration, svg} from "./gang.js";
 
 const $ = (id) => document.getElementById(id);
@@ -125,7 +126,7 @@ function drawSteps() {
 // ---- the gang ----
 
 let gangView = null;
-const LEGEND = [["killed", "killed, stopped or failed"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"]];
+const LEGEND = [["killed", "killed, stopped or failed"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"], ["slow", "straggler"]];
 function makeGang() {
   // Since the newest message, the clock of this page continues the clock of the run.
   const now = () => state.gang.end + (state.run?.live ? (performance.now() - state.gangAt) / 1000 : 0);
@@ -211,7 +212,7 @@ async function loadLog() {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents};
+const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, busy: () => drawBusy(state.busy)};
 
 // ---- messages ----
 
@@ -235,6 +236,10 @@ function connect() {
       clearTimeout(logTimer);
       logTimer = setTimeout(loadLog, 300);
     }
+  });
+  on("busy", (busy) => {
+    if (!busy.reset) busy.windows = [...state.busy.windows, ...busy.windows].slice(-120);
+    state.busy = busy;
   });
   on("steps", (steps) => state.steps.apply(steps));
   on("gang", (gang) => { state.gang = gang; state.gangAt = performance.now(); });
