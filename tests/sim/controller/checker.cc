@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "operator/core/decide.h"
@@ -256,6 +257,9 @@ void Checker::CheckRemoved(const JobTruth& job, const Shadow& shadow, const core
 }
 
 void Checker::OnDecision(const core::Observed& o, const core::Decision& decision, Time now) {
+  constexpr int64_t kEndless = 10'000;  // a few jobs need some dozens
+  decided_then_ = std::exchange(decided_at_, scheduler_.now()) == scheduler_.now() ? decided_then_ + 1 : 1;
+  Require(decided_then_ < kEndless, "Livelock", "decisions without end: " + decision.reason);
   size_t writes = 0;
   const core::Ledger& ledger = o.status.ledger;
   for (const core::Action& action : decision.actions) {

@@ -27,7 +27,8 @@ class Checker {
 
   // Checks what must hold at any time, or after a delay. Called once per simulated second.
   void OnTick();
-  // Checks a decision. Called before its commands are carried out.
+  // Checks a decision, and that decisions at one moment come to an end. Called before its commands are
+  // carried out.
   void OnDecision(const core::Observed& observed, const core::Decision& decision, Time now);
   // Checks that the job is at rest. Called at the end of the run.
   void OnEnd(const control::Key& key, bool settled);
@@ -66,6 +67,8 @@ class Checker {
   std::map<control::Key, Shadow> shadows_;
   std::optional<std::string> breach_;
   bool clocks_are_wrong_ = false;
+  Time decided_at_{};
+  int64_t decided_then_ = 0;      // decisions at that moment
   std::set<std::string> strays_;  // uids of pods that a deposed leader created
 };
 

@@ -208,7 +208,7 @@ class Simulation {
 
   // Carries out all commands of the controller.
   void Drive(Process& process) {
-    while (process.alive()) {
+    while (process.alive() && !checker_.breach()) {
       for (const Key& key : std::exchange(process.changed, {}))
         process.controller->On(control::Changed{key}, Now());
       std::vector<control::Command> commands = process.controller->TakeCommands(Now());
