@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "cli/plot/progress_bar.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/compute/engine/model.h"
 
@@ -57,13 +58,18 @@ Result<RunPlan> MakePlan(api::TrainingJob job, const std::string& checkpoint_fol
   data.path = Absolute(data.path);
   data.validationPath = Absolute(data.validationPath);
   RM_ASSIGN(plan.config, trainer::MakeRunConfig(job, 1));
-  RM_ASSIGN(auto dataset, trainer::OpenData(&plan.config));
+  Result<std::unique_ptr<data::Dataset>> dataset = std::unique_ptr<data::Dataset>();
+  {
+    ProgressBar bar("reading the data");
+    dataset = trainer::OpenData(&plan.config, bar.counter());
+  }
+  if (!dataset.ok()) return dataset.error();
   engine::ModelConfig small = plan.config.model;
   small.max_samples = 1;  // saves memory for activations; the layout does not depend on it
   auto model = engine::CreateModel(small);
   if (!model.ok()) return model.error().In("spec.training.model");
   const engine::Layout& layout = (*model)->layout();
-  plan.fingerprint = trainer::Fingerprint(plan.config, layout, dataset->Fingerprint());
+  plan.fingerprint = trainer::Fingerprint(plan.config, layout, (*dataset)->Fingerprint());
   const int64_t arrays = 1 + optimizer::StateArrays(plan.config.optimizer.kind);
   plan.checkpoint_bytes = layout.elements * arrays * static_cast<int64_t>(sizeof(float)) + (int64_t{1} << 20);
   plan.job = std::move(job);
@@ -74,7 +80,8 @@ Result<int64_t> FindResumeStep(const std::string& checkpoint_folder, const std::
                                std::vector<std::string>* notes) {
   std::error_code error;
   if (!std::filesystem::is_directory(checkpoint_folder, error)) return int64_t{0};
-  auto loaded = checkpoint::LoadNewest(checkpoint_folder, fingerprint);
+  ProgressBar bar("checking the newest checkpoint");
+  const auto loaded = checkpoint::LoadNewest(checkpoint_folder, fingerprint, nullptr, bar.counter());
   if (loaded.ok()) {
     for (const std::string& skipped : loaded->skipped)
       notes->push_back("skipped a damaged checkpoint: " + skipped);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "cli/plot/progress_bar.h"
 #include "worker/trainer/run_config.h"
 
 namespace ringmaster::cli {
@@ -29,7 +30,10 @@ Result<CheckpointModel> CheckpointModel::Load(const std::string& path, int sampl
     return Error{Code::kNotFound,
                  path + ": no such checkpoint; give a step-... folder or the --out folder of a run"};
   CheckpointModel result;
-  RM_ASSIGN(result.loaded_, checkpoint::Load(Resolve(path)));
+  {
+    ProgressBar bar("loading the checkpoint");
+    RM_ASSIGN(result.loaded_, checkpoint::Load(Resolve(path), bar.counter()));
+  }
   RM_ASSIGN(engine::ModelConfig config, trainer::ModelFromDescription(result.loaded_.meta));
   RM_ASSIGN(result.tokenizer_, trainer::TokenizerFromDescription(result.loaded_.meta));
   config.max_samples = samples;

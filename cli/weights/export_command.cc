@@ -17,6 +17,7 @@
 #include "cli/cluster/log_merge.h"
 #include "cli/cluster/status_screen.h"
 #include "cli/command.h"
+#include "cli/plot/progress_bar.h"
 #include "cli/weights/checkpoint_model.h"
 #include "cli/weights/gpt2_names.h"
 #include "cli/weights/safetensors.h"
@@ -41,7 +42,10 @@ struct ExportFlags {
 Status ExportLocally(const std::string& path, const std::string& target) {
   RM_ASSIGN(CheckpointModel loaded, CheckpointModel::Load(path, 1));
   RM_ASSIGN(const std::vector<Tensor> tensors, ExportTensors(loaded.model().layout(), loaded.params()));
-  RM_TRY(WriteSafetensors(target, tensors));
+  {
+    ProgressBar bar("writing " + target);
+    RM_TRY(WriteSafetensors(target, tensors, bar.counter()));
+  }
   std::printf("wrote %zu tensors, %lld parameters of step %lld, to %s\n", tensors.size(),
               static_cast<long long>(loaded.model().layout().trainable),
               static_cast<long long>(loaded.checkpoint().step), target.c_str());
@@ -70,6 +74,7 @@ Result<Json> WorkerOf(Cluster& cluster, const api::TrainingJob& job, const std::
 }
 
 Result<Json> AwaitEnd(Cluster& cluster, const std::string& pod, int wait_seconds) {
+  const ProgressBar bar("waiting for pod " + pod);
   const Time deadline = Now() + seconds(wait_seconds);
   while (true) {
     Result<Json> found = cluster.Get(kube::kPods, cluster.space(), pod);

@@ -34,11 +34,17 @@ std::array<std::byte, 8> LittleEndian(uint64_t value) {
   return bytes;
 }
 
-Status WriteTo(int fd, const std::vector<Tensor>& tensors, const std::string& path) {
+Status WriteTo(int fd, const std::vector<Tensor>& tensors, const std::string& path, WorkCounter* counter) {
   const std::string header = SafetensorsHeader(tensors);
   RM_TRY(WriteAll(fd, LittleEndian(header.size()), path));
   RM_TRY(WriteAll(fd, std::as_bytes(std::span(header)), path));
-  for (const Tensor& tensor : tensors) RM_TRY(WriteAll(fd, std::as_bytes(tensor.values), path));
+  int64_t total = 0;
+  for (const Tensor& tensor : tensors) total += static_cast<int64_t>(tensor.values.size_bytes());
+  if (counter != nullptr) counter->Begin(total);
+  for (const Tensor& tensor : tensors) {
+    RM_TRY(WriteAll(fd, std::as_bytes(tensor.values), path));
+    if (counter != nullptr) counter->Add(static_cast<int64_t>(tensor.values.size_bytes()));
+  }
   if (::fsync(fd) != 0) return ErrnoError("sync " + path, errno);
   return Ok();
 }
@@ -59,11 +65,11 @@ std::string SafetensorsHeader(const std::vector<Tensor>& tensors) {
   return text;
 }
 
-Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors) {
+Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors, WorkCounter* counter) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
   Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.valid()) return ErrnoError("open " + temporary, errno);
-  Status written = WriteTo(file.get(), tensors, path);
+  Status written = WriteTo(file.get(), tensors, path, counter);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = ErrnoError("rename to " + path, errno);
   if (!written.ok()) {

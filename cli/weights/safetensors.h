@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/work_counter.h"
 
 namespace ringmaster::cli {
 
@@ -22,7 +23,8 @@ struct Tensor {
 // Returns the header as stored, padded with spaces so that the data begins at a multiple of 8.
 std::string SafetensorsHeader(const std::vector<Tensor>& tensors);
 
-// Writes all tensors as F32, in the given order.
-Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors);
+// Writes all tensors as F32, in the given order. `counter` counts bytes.
+Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors,
+                        WorkCounter* counter = nullptr);
 
 }  // namespace ringmaster::cli

@@ -125,7 +125,7 @@ const IncludeRules& AllowedIncludes() {
       {"cli/convert", {"base", "api", "operator/wiring"}},
       {"cli/weights",
        {"base", "api", "operator/kube/backend", "operator/wiring", "worker/checkpoint",
-        "worker/compute/engine", "worker/trainer", "cli", "cli/cluster"}},
+        "worker/compute/engine", "worker/trainer", "cli", "cli/cluster", "cli/plot"}},
       {"cli",
        {"base", "api", "operator/wiring", "worker/compute/device", "worker/inventory", "cli/cluster",
         "cli/convert", "cli/run", "cli/ui"}},

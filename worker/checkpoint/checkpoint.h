@@ -21,6 +21,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "base/work_counter.h"
 
 namespace ringmaster::checkpoint {
 
@@ -79,9 +80,10 @@ class Writer {
 // Loads the newest checkpoint that verifies completely (every chunk is read and hashed). An empty
 // `expected_model` accepts any model. Errors: kNotFound when there is none; kCorrupt when all are damaged
 // (starting over must be a decision, not an accident); kInvalid when the newest valid one is of another model
-// (the message names both); kCancelled soon after *cancel becomes true.
+// (the message names both); kCancelled soon after *cancel becomes true. `counter`: of the bytes
+// read, of each checkpoint that is tried.
 Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
-                          const std::atomic<bool>* cancel = nullptr);
+                          const std::atomic<bool>* cancel = nullptr, WorkCounter* counter = nullptr);
 
 // Finds the checkpoint that LoadNewest would load, without reading its chunks.
 struct Newest {
@@ -91,7 +93,7 @@ struct Newest {
 Newest FindNewest(const std::string& folder, const std::string& expected_model);
 
 // Loads a given checkpoint (".../step-..."), or the newest valid one of a folder of checkpoints.
-Result<Loaded> Load(const std::string& path);
+Result<Loaded> Load(const std::string& path, WorkCounter* counter = nullptr);
 
 // Returns the steps with a valid MANIFEST, ascending. Does not read chunks.
 std::vector<int64_t> List(const std::string& folder);

@@ -10,7 +10,7 @@
 namespace ringmaster::checkpoint {
 namespace {
 
-Result<Loaded> LoadFolder(const std::string& folder, const std::atomic<bool>* cancel) {
+Result<Loaded> LoadFolder(const std::string& folder, const std::atomic<bool>* cancel, WorkCounter* counter) {
   RM_ASSIGN(Manifest manifest, ReadManifest(folder));
   RM_TRY(CheckSizes(folder, manifest));
   Loaded loaded;
@@ -18,6 +18,9 @@ Result<Loaded> LoadFolder(const std::string& folder, const std::atomic<bool>* ca
   loaded.path = folder;
   loaded.model = std::move(manifest.model);
   loaded.meta = std::move(manifest.meta);
+  int64_t total = 0;
+  for (const ArrayEntry& array : manifest.arrays) total += static_cast<int64_t>(array.bytes);
+  if (counter != nullptr) counter->Begin(total);
   for (ArrayEntry& array : manifest.arrays) {
     Loaded::Part part{std::move(array.name), std::move(array.type), {}};
     part.bytes.resize(static_cast<size_t>(array.bytes));
@@ -27,15 +30,17 @@ Result<Loaded> LoadFolder(const std::string& folder, const std::atomic<bool>* ca
       const auto bytes = static_cast<size_t>(chunk.bytes);
       RM_TRY(ReadChunk(folder, chunk, std::span(part.bytes).subspan(at, bytes)));
       at += bytes;
+      if (counter != nullptr) counter->Add(chunk.bytes);
     }
     loaded.arrays.push_back(std::move(part));
   }
   return loaded;
 }
 
-Result<Loaded> LoadFolderWithinMemory(const std::string& folder, const std::atomic<bool>* cancel = nullptr) {
+Result<Loaded> LoadFolderWithinMemory(const std::string& folder, const std::atomic<bool>* cancel,
+                                      WorkCounter* counter) {
   try {
-    return LoadFolder(folder, cancel);
+    return LoadFolder(folder, cancel, counter);
   } catch (const std::bad_alloc&) {
     return Error{Code::kExhausted, folder + ": does not fit into memory; give the worker more"};
   }
@@ -51,11 +56,11 @@ const Loaded::Part* Loaded::Find(const std::string& name) const {
 }
 
 Result<Loaded> LoadNewest(const std::string& folder, const std::string& expected_model,
-                          const std::atomic<bool>* cancel) {
+                          const std::atomic<bool>* cancel, WorkCounter* counter) {
   RM_ASSIGN(const std::vector<int64_t> steps, StepsIn(folder));
   std::vector<std::string> skipped;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step), cancel);
+    auto loaded = LoadFolderWithinMemory(folder + "/" + StepName(*step), cancel, counter);
     if (!loaded.ok()) {
       // Fall back to an older checkpoint only after damage (or a failed read). If this process may not read
       // it, has too little memory, or does not know its version, a silent fallback would lose steps.
@@ -107,17 +112,17 @@ Newest FindNewest(const std::string& folder, const std::string& expected_model) 
   return newest;
 }
 
-Result<Loaded> Load(const std::string& path) {
+Result<Loaded> Load(const std::string& path, WorkCounter* counter) {
   std::string folder = path;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   std::error_code error;
   const bool single = ParseStepName(std::filesystem::path(folder).filename().string()).has_value() ||
                       std::filesystem::exists(folder + "/" + std::string(kManifestName), error);
-  if (!single) return LoadNewest(folder, "");
+  if (!single) return LoadNewest(folder, "", nullptr, counter);
   if (!std::filesystem::is_directory(folder, error)) {
     return Error{Code::kNotFound, folder + ": is not a folder; give a checkpoint folder (.../step-...)"};
   }
-  return LoadFolderWithinMemory(folder);
+  return LoadFolderWithinMemory(folder, nullptr, counter);
 }
 
 std::vector<int64_t> List(const std::string& folder) {

@@ -12,11 +12,11 @@
 namespace ringmaster::data {
 namespace {
 
-Result<std::unique_ptr<Dataset>> OpenKind(const Config& config) {
+Result<std::unique_ptr<Dataset>> OpenKind(const Config& config, WorkCounter* counter) {
   switch (config.kind) {
     case Kind::kText:
     case Kind::kTokens:
-      return OpenTokens(config);
+      return OpenTokens(config, counter);
     case Kind::kIdx:
       return OpenIdx(config);
     case Kind::kCifar10:
@@ -33,7 +33,7 @@ void RemoveTrailingSlashes(std::string* path) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> Dataset::Open(const Config& config) {
+Result<std::unique_ptr<Dataset>> Dataset::Open(const Config& config, WorkCounter* counter) {
   if (config.path.empty()) return Error{Code::kInvalid, "the data path is empty; give a file or a folder"};
   if (!(config.validation_fraction >= 0 && config.validation_fraction < 1)) {
     return Error{Code::kInvalid,
@@ -44,7 +44,7 @@ Result<std::unique_ptr<Dataset>> Dataset::Open(const Config& config) {
   RemoveTrailingSlashes(&plain.path);
   RemoveTrailingSlashes(&plain.validation_path);
   try {
-    return OpenKind(plain);
+    return OpenKind(plain, counter);
   } catch (const std::bad_alloc&) {
     return Error{Code::kExhausted, config.path + ": does not fit into memory; give the worker more"};
   } catch (const std::exception& e) {

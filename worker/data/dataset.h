@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/work_counter.h"
 
 namespace ringmaster::data {
 
@@ -54,8 +55,9 @@ class Dataset {
  public:
   // Opens and checks the data. Errors name path, reason and remedy: data that is missing, empty, truncated,
   // of the wrong kind or too short for one sample. Tokens outside the vocabulary and labels out of range are
-  // found in files held in memory and in the sampled pieces of others; Read finds the rest.
-  static Result<std::unique_ptr<Dataset>> Open(const Config& config);
+  // found in files held in memory and in the sampled pieces of others; Read finds the rest. `counter` counts
+  // the files of tokens.
+  static Result<std::unique_ptr<Dataset>> Open(const Config& config, WorkCounter* counter = nullptr);
   virtual ~Dataset() = default;
 
   virtual const Shape& shape() const = 0;

@@ -92,19 +92,20 @@ class TokenDataset final : public Dataset {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> OpenTokens(const Config& config) {
+Result<std::unique_ptr<Dataset>> OpenTokens(const Config& config, WorkCounter* counter) {
   if (config.context < 1)
     return Error{Code::kInvalid, fmt::format("context must be at least 1 (got {})", config.context)};
   if (config.vocabulary < 1) {
     return Error{Code::kInvalid, fmt::format("vocabulary must be at least 1 (got {})", config.vocabulary)};
   }
   auto pool = std::make_unique<FilePool>();
-  RM_ASSIGN(TokenStream stream, TokenStream::Open(pool.get(), config.kind, config.path, config.vocabulary));
+  RM_ASSIGN(TokenStream stream,
+            TokenStream::Open(pool.get(), config.kind, config.path, config.vocabulary, counter));
   if (Windows(stream, config.context) < 1) return TooShort(stream, config.context);
   std::optional<TokenStream> validation;
   if (!config.validation_path.empty()) {
     RM_ASSIGN(validation,
-              TokenStream::Open(pool.get(), config.kind, config.validation_path, config.vocabulary));
+              TokenStream::Open(pool.get(), config.kind, config.validation_path, config.vocabulary, counter));
     if (Windows(*validation, config.context) < 1) return TooShort(*validation, config.context);
   }
   auto dataset =

@@ -7,10 +7,11 @@
 #include <memory>
 
 #include "base/result.h"
+#include "base/work_counter.h"
 #include "worker/data/dataset.h"
 
 namespace ringmaster::data {
 
-Result<std::unique_ptr<Dataset>> OpenTokens(const Config& config);
+Result<std::unique_ptr<Dataset>> OpenTokens(const Config& config, WorkCounter* counter);
 
 }  // namespace ringmaster::data

@@ -134,7 +134,8 @@ Status TokenStream::Append(size_t file) {
   return Check(file, tokens.offset, all);
 }
 
-Result<TokenStream> TokenStream::Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary) {
+Result<TokenStream> TokenStream::Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary,
+                                      WorkCounter* counter) {
   TokenStream stream;
   stream.pool_ = pool;
   stream.kind_ = kind;
@@ -146,9 +147,11 @@ Result<TokenStream> TokenStream::Open(FilePool* pool, Kind kind, const std::stri
     return Problem(Code::kInvalid, path, kind == Kind::kText ? "has no files" : "has no .bin files",
                    "check the path and the data kind");
   }
+  if (counter != nullptr) counter->Begin(static_cast<int64_t>(files.size()));
   for (const std::string& name : files) {
     RM_ASSIGN(const size_t file, pool->Add(name));
     RM_TRY(stream.Append(file));
+    if (counter != nullptr) counter->Add(1);
   }
   if (stream.size_ == 0) return Problem(Code::kInvalid, path, "is empty", "give a file with data");
   return stream;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/work_counter.h"
 #include "worker/data/dataset.h"
 #include "worker/data/file_pool.h"
 #include "worker/data/fingerprint.h"
@@ -22,8 +23,10 @@ class TokenStream {
  public:
   // kText: a file, or all files below a folder; every byte is a token. kTokens: a .bin file, or all of a
   // folder; little-endian 16-bit tokens, with or without the 256-number header of llm.c. Checks all tokens of
-  // the files that `pool` holds in memory. REQUIRES: `pool` outlives the stream.
-  static Result<TokenStream> Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary);
+  // the files that `pool` holds in memory. `counter` counts files; it may be null. REQUIRES: `pool` outlives
+  // the stream.
+  static Result<TokenStream> Open(FilePool* pool, Kind kind, const std::string& path, int vocabulary,
+                                  WorkCounter* counter);
 
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }

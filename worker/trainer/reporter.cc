@@ -87,6 +87,13 @@ void Reporter::Note(const std::string& text) {
   Flush();
 }
 
+void Reporter::NoteOfAnyMember(const std::string& text) {
+  rendezvous::Progress progress;
+  progress.total_steps = total_steps_;
+  progress.note = text;
+  channel_->Send(progress);
+}
+
 void Reporter::Flush() {
   last_flush_ = Now();
   const bool something = !pending_.records.empty() || pending_.checkpoint_step.has_value() ||

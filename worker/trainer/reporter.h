@@ -35,6 +35,8 @@ class Reporter {
   void Validated(const rendezvous::ValidationResult& result);
   // Sends a note for users at once.
   void Note(const std::string& text);
+  // The same, on a member that need not be rank 0, such as the one that loads the state.
+  void NoteOfAnyMember(const std::string& text);
   void Flush();
   // Sends all kept records, on every member, before Done: rank 0's records may be stuck in a suspended agent,
   // and another member's Done would end the job without them.

@@ -140,8 +140,8 @@ Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads) {
   return config;
 }
 
-Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config) {
-  auto opened = data::Dataset::Open(config->data);
+Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config, WorkCounter* counter) {
+  auto opened = data::Dataset::Open(config->data, counter);
   if (!opened.ok()) return opened.error().In("spec.training.data");
   const data::Shape& shape = (*opened)->shape();
   const bool wants_tokens = config->model.kind == engine::ModelKind::kGpt;

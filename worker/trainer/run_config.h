@@ -11,6 +11,7 @@
 #include "api/training_job.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "base/work_counter.h"
 #include "worker/compute/engine/model.h"
 #include "worker/compute/optimizer/optimizer.h"
 #include "worker/data/dataset.h"
@@ -46,8 +47,8 @@ struct RunConfig {
 Result<RunConfig> MakeRunConfig(const api::TrainingJob& job, int threads);
 
 // Opens the data and completes the configuration from it (image shape, classes, steps of the epochs). Errors:
-// kInvalid with the field's path when model and data do not match.
-Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config);
+// kInvalid with the field's path when model and data do not match. `counter`: as Dataset::Open.
+Result<std::unique_ptr<data::Dataset>> OpenData(RunConfig* config, WorkCounter* counter = nullptr);
 
 // Returns a fingerprint that must match for a run to resume from a checkpoint. It covers everything that
 // determines the bits and their meaning; not the world size, threads, transport, checkpoint paths or number

@@ -15,7 +15,7 @@ StateLoader::~StateLoader() { cancel_ = true; }
 void StateLoader::Run() {
   if (!options_.folder.empty()) {
     log::Info("looking for a checkpoint in {}", options_.folder);
-    auto found = checkpoint::LoadNewest(options_.folder, options_.fingerprint, &cancel_);
+    auto found = checkpoint::LoadNewest(options_.folder, options_.fingerprint, &cancel_, &counter_);
     if (found.ok() || found.error().code != Code::kNotFound) {
       found_ = std::move(found);
       return;

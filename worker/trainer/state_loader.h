@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/work_counter.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/compute/engine/model.h"
 #include "worker/trainer/root_work.h"
@@ -37,6 +38,9 @@ class StateLoader {
   // Waits up to `limit` and returns whether the work is done. Throws std::bad_alloc.
   bool Wait(Duration limit) { return work_.Wait(limit); }
 
+  // How much of a checkpoint is loaded; -1: none is being loaded.
+  int Percent() const { return counter_.Percent(); }
+
   // The checkpoint, or why there is none to load; nullopt: the state was initialized. REQUIRES: Wait returned
   // true.
   const std::optional<Result<checkpoint::Loaded>>& found() const { return found_; }
@@ -46,6 +50,7 @@ class StateLoader {
 
   const Options options_;
   std::atomic<bool> cancel_{false};
+  WorkCounter counter_;
   std::optional<Result<checkpoint::Loaded>> found_;
   BackgroundWork work_;  // last: it uses all other members
 };

@@ -33,6 +33,7 @@ namespace {
 
 // How long rank 0 waits for a disk before it looks for an order again.
 constexpr Duration kDiskPoll = milliseconds(10);
+constexpr Duration kLongLoad = seconds(2);  // then users see how far it is
 // A failed last checkpoint is tried again for this long: a disk that is full, or a server that is away, for a
 // moment must not cost the result of the whole run. The state stays in memory meanwhile.
 constexpr Duration kSaveRetries = seconds(120);
@@ -302,8 +303,17 @@ Status Trainer::LoadOnRoot(int root, int64_t floor) {
                                                                    .state = state_.get()});
     }
   }
-  RM_TRY(WaitForRoot(comm_.get(), root, &parts_.channel->cancelled(),
-                     [this] { return loader_->Wait(kDiskPoll); }));
+  Time note_at = Now() + kLongLoad;
+  RM_TRY(WaitForRoot(comm_.get(), root, &parts_.channel->cancelled(), [this, &note_at] {
+    const bool loaded = loader_->Wait(kDiskPoll);
+    if (!loaded && Now() >= note_at) {
+      const int percent = loader_->Percent();
+      reporter_.NoteOfAnyMember(percent < 0 ? "preparing the state"
+                                            : fmt::format("loading the checkpoint, {} %", percent));
+      note_at += seconds(1);
+    }
+    return loaded;
+  }));
   if (comm_->rank() != root) return Ok();
   const std::unique_ptr<StateLoader> loader = std::move(loader_);
   return AdoptLoaded(*loader, floor);
