@@ -21,7 +21,7 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr auto kPause = milliseconds(200);
+constexpr auto kPause = milliseconds(500);
 constexpr auto kPeriod = seconds(2);  // where inotify sees no writes, such as those of other hosts
 constexpr size_t kMaxEvents = 2000;
 constexpr size_t kMaxGenerations = 400;

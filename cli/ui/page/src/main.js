@@ -15,12 +15,22 @@ const element = (name, text, attributes = {}) => {
 };
 
 const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: []};
-const stale = new Set();
+// What a live run changes all the time is drawn every CALM_MS: a browser on the machine of the run competes with the workers.
+// What happens to the gang is drawn at once.
+const stale = new Set(), CALM_MS = 2000;
+let calmAt = 0, drawAt = Infinity, drawTimer = 0;
 function changed(what) {
-  if (!stale.size) requestAnimationFrame(draw);
   stale.add(what);
+  const now = performance.now(), calm = state.run?.live && ["run", "steps", "busy"].includes(what);
+  const at = calm ? Math.max(now, calmAt) : now;
+  if (at >= drawAt) return;
+  clearTimeout(drawTimer);
+  drawAt = at;
+  drawTimer = setTimeout(() => requestAnimationFrame(draw), at - now);
 }
 function draw() {
+  drawAt = Infinity;
+  calmAt = performance.now() + CALM_MS;
   const parts = [...stale];
   stale.clear();
   for (const part of parts) views[part]();
@@ -147,7 +157,7 @@ function makeGang() {
     ...LEGEND.map(([kind, text]) => item(text, (image) => svg("path", {class: "mark " + kind, d: SHAPES[kind]}, image))),
     item("checkpoint", (image) => svg("path", {d: "M0-4l-4 7h8z", fill: "var(--good)"}, image)),
     item("recovery: training paused", (image) => svg("rect", {x: -6, y: -3, width: 12, height: 5, fill: "var(--accent)"}, image)));
-  setInterval(() => { if (state.run?.live && state.gang && !document.hidden) gangView.draw(); }, 1000);
+  setInterval(() => { if (state.run?.live && state.gang && !document.hidden) gangView.draw(); }, 2000);
 }
 
 function drawGang() {
