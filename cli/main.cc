@@ -38,6 +38,7 @@ constexpr const char* kPluginExamples =
     "  kubectl ringmaster status gpt-text         show its state, the reason, and each rank\n"
     "  kubectl ringmaster diagnose gpt-text       check what prevents it from committing steps\n"
     "  kubectl ringmaster logs gpt-text -f        print the root cause, then follow all ranks\n"
+    "  kubectl ringmaster ui                      serve a page with all jobs, and why each waits\n"
     "  kubectl ringmaster scale gpt-text --replicas 6\n"
     "`kubectl ringmaster COMMAND --help` describes a command.";
 

@@ -28,11 +28,13 @@ GangPhase Coordinator::phase() const {
 
 void Coordinator::CountFailure(Peer& peer, FailureRecord record) {
   const bool died = record.evidence == "mutex" || record.evidence == "exit";
-  AddEvent(EventKind::kWorkerFailed,
-           peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
-               (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
-               (record.message.empty() ? "" : ": " + record.message),
-           peer.pod);
+  EventLine line{EventKind::kWorkerFailed,
+                 peer.pod + " failed (" + (died ? "its trainer died" : record.evidence) +
+                     (record.exit_code != 0 ? ", exit code " + std::to_string(record.exit_code) : "") + ")" +
+                     (record.message.empty() ? "" : ": " + record.message),
+                 peer.pod};
+  line.evidence = record.evidence;
+  outputs_.push_back(std::move(line));
   ++report_.worker_failures;
   report_.last_failure = std::move(record);
   report_dirty_ = true;

@@ -32,6 +32,7 @@ struct EventLine {
   std::string text;
   // The worker that the event is about. Empty: all of them, or more about a failure that was reported before.
   std::string pod = {};
+  std::string evidence = {};  // kWorkerFailed: why the worker counts as lost, as in FailureRecord
   // kGenerationFormed:
   Generation generation = 0;
   int64_t start_step = -1;                // the state from which it continues; -1: the loader decides

@@ -18,7 +18,6 @@ namespace {
 
 constexpr Duration kFollowSilence = std::chrono::hours(24);  // a followed log may be silent for this long
 constexpr int kMaxConcurrentRequests = 16;  // each log is a connection from the API server to a node
-const kube::Resource kEvents{"events.k8s.io", "v1", "events"};
 
 // Starts a request. The future gets its result.
 template <class T, class Start>
@@ -47,7 +46,7 @@ int64_t LabelNumber(const Json& pod, const char* label) {
 kube::HttpRequest LogRequest(const std::string& space, const Cluster::Container& of, int64_t tail,
                              bool follow) {
   kube::HttpRequest request;
-  request.target = kube::kPods.Path(space, of.pod, "log") + "?" +
+  request.target = kube::kPods.Path(of.space.empty() ? space : of.space, of.pod, "log") + "?" +
                    kube::Query({{"container", of.name},
                                 {"timestamps", "true"},
                                 {"tailLines", tail < 0 ? std::string() : std::to_string(tail)},
@@ -126,14 +125,27 @@ Status Cluster::Delete(const kube::Resource& resource, const std::string& name) 
   return Ok();
 }
 
+// Explains the error of a cluster without the CRD: "the server could not find the requested resource".
+Error Cluster::WithoutCrd(const Error& error) const {
+  if (error.code != Code::kNotFound || error.message.find("requested resource") == std::string::npos)
+    return error;
+  return {Code::kNotFound, "the cluster at " + server_ +
+                               " has no TrainingJob resource: install the chart (helm install), or at least "
+                               "`ringmaster crd | kubectl apply --server-side -f -`"};
+}
+
+Status Cluster::CheckJobs(const std::string& ns) {
+  const auto page = Await<Json>([&](auto done) {
+    api_.Raw(kube::kJobs.Path(ns) + "?" + kube::Query({{"limit", "1"}}), std::move(done));
+  });
+  if (!page.ok()) return WithoutCrd(page.error());
+  return Ok();
+}
+
 Result<Json> Cluster::Job(const std::string& name) {
   Result<Json> job = Get(kube::kJobs, namespace_, name);
   if (job.ok() || job.error().code != Code::kNotFound) return job;
-  // A cluster without the CRD answers "the server could not find the requested resource".
-  if (job.error().message.find("requested resource") != std::string::npos)
-    return Error{Code::kNotFound, "the cluster at " + server_ +
-                                      " has no TrainingJob resource: install the chart (helm install), or at "
-                                      "least `ringmaster crd | kubectl apply --server-side -f -`"};
+  if (const Error error = WithoutCrd(job.error()); error.message != job.error().message) return error;
   return Error{Code::kNotFound, "there is no job " + name + " in namespace " + namespace_ +
                                     "; `kubectl get tj -A` lists the jobs of all namespaces"};
 }
@@ -153,10 +165,11 @@ Result<std::vector<Json>> Cluster::PodsOf(const std::string& job) {
 Result<std::vector<Json>> Cluster::EventsOf(const std::string& job, const std::string& uid) {
   kube::ListOptions options;
   options.namespace_ = namespace_;
-  options.field_selector = "regarding.kind=TrainingJob,regarding.name=" + job;
+  options.field_selector = AboutJob(job);
   RM_ASSIGN(std::vector<Json> events, List(kEvents, options));
-  std::erase_if(events,
-                [&](const Json& event) { return json::Text(json::Child(event, "regarding"), "uid") != uid; });
+  std::erase_if(events, [&](const Json& event) {
+    return json::Text(json::Child(event, "involvedObject"), "uid") != uid;
+  });
   const auto when = [](const Json& event) {
     const std::string_view last = json::Text(json::Child(event, "series"), "lastObservedTime");
     return last.empty() ? json::Text(event, "eventTime") : last;

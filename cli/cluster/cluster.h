@@ -22,6 +22,13 @@ class App;
 
 namespace ringmaster::cli {
 
+// The operator writes events.k8s.io/v1, which are the same objects. Kubernetes' role `view` has only these.
+inline const kube::Resource kEvents{"", "v1", "events"};
+// Selects the Events about a job.
+inline std::string AboutJob(const std::string& name) {
+  return "involvedObject.kind=TrainingJob,involvedObject.name=" + name;
+}
+
 struct ClusterFlags {
   std::vector<std::string> kubeconfig;
   std::string context;
@@ -39,6 +46,7 @@ class Cluster {
   struct Container {
     std::string pod;
     std::string name;
+    std::string space = {};  // empty: that of the client
   };
 
   static Result<std::unique_ptr<Cluster>> Connect(const ClusterFlags& flags);
@@ -53,6 +61,11 @@ class Cluster {
   Result<std::vector<Json>> PodsOf(const std::string& job);
   // The events about the job itself, oldest first.
   Result<std::vector<Json>> EventsOf(const std::string& job, const std::string& uid);
+
+  // Fails unless the jobs of a namespace (empty: of all) can be listed.
+  Status CheckJobs(const std::string& ns);
+  // For watches. Thread-safe.
+  kube::ApiClient& api() { return api_; }
 
   // `ns` is empty for a resource without namespaces. The other calls use space().
   Result<Json> Get(const kube::Resource& resource, const std::string& ns, const std::string& name);
@@ -73,6 +86,7 @@ class Cluster {
 
  private:
   Cluster(std::unique_ptr<kube::HttpClient> http, std::string space, std::string server);
+  Error WithoutCrd(const Error& error) const;
 
   const std::unique_ptr<kube::HttpClient> http_;
   const std::string namespace_;

@@ -11,6 +11,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/diagnosis.h"
 #include "cli/command.h"
+#include "cli/ui/plain_text.h"
 #include "operator/kube/backend/resources.h"
 
 namespace ringmaster::cli {
@@ -74,7 +75,8 @@ void AddDiagnose(CLI::App& app, int& exit_code) {
       return;
     }
     const std::vector<Check> checks = Diagnose(*evidence, kube::WallNow());
-    std::fputs(DiagnosisText(checks).c_str(), stdout);
+    // Any user of the namespace can put escape sequences into a message.
+    std::fputs(PlainText(DiagnosisText(checks)).c_str(), stdout);
     const auto failed = [](const Check& check) { return check.result == CheckResult::kFail; };
     exit_code = std::any_of(checks.begin(), checks.end(), failed) ? kFailed : kSucceeded;
   });

@@ -182,7 +182,7 @@ Check CheckWarnings(const Evidence& e, kube::WallTime now) {
     const std::string_view last = Text(Child(*event, "series"), "lastObservedTime");
     warnings.push_back(fmt::format("{} ago {}: {}",
                                    AgeOf(last.empty() ? Text(*event, "eventTime") : last, now),
-                                   Text(*event, "reason"), Text(*event, "note")));
+                                   Text(*event, "reason"), Text(*event, "message")));
   }
   if (warnings.empty()) return Pass(kName, "none");
   std::string finding = warnings[0];

@@ -15,10 +15,12 @@
 #include "base/json.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/export_pod.h"
+#include "cli/cluster/job_page.h"
 #include "cli/cluster/logged_membership.h"
 #include "cli/cluster/status_screen.h"
 #include "cli/command.h"
 #include "cli/plot/live_screen.h"
+#include "cli/ui/plain_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -50,10 +52,18 @@ LoggedMemberships ReadMemberships(Cluster& cluster, const Json& job, const std::
   const auto logs = cluster.Logs(containers, kLinesRead);
   for (size_t i = 0; i < logs.size(); ++i) {
     if (!logs[i].ok()) continue;
-    if (auto membership = LastLoggedMembership(*logs[i]))
+    if (auto membership = LastLoggedMembership(PlainText(*logs[i])))
       memberships.emplace(containers[i].pod, *std::move(membership));
   }
   return memberships;
+}
+
+// Any user of the namespace can put escape sequences into a text of a job or a pod: the terminal of the
+// reader must not obey them.
+Result<std::vector<Json>> ReadPods(Cluster& cluster, const std::string& job) {
+  RM_ASSIGN(std::vector<Json> pods, cluster.PodsOf(job));
+  for (Json& pod : pods) pod = PlainTexts(std::move(pod));
+  return pods;
 }
 
 bool IsTrue(const Json& job, const char* type) {
@@ -77,14 +87,14 @@ Result<int> WatchStatus(const StatusFlags& flags) {
     if (!job.ok() && (!seen || job.error().code != Code::kUnavailable)) return job.error();
     if (!job.ok()) continue;
     seen = true;
-    RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
+    RM_ASSIGN(const std::vector<Json> pods, ReadPods(*cluster, name));
     const Json& progress = json::Child(json::Child(*job, "status"), "progress");
     if (const int64_t step = json::Integer(progress, "step"); step > newest_step) {
       newest_step = step;
       if (const auto loss = api::ParseDecimal(json::Text(progress, "loss")); loss.ok()) losses.Add(*loss);
     }
     const TerminalTraits traits = StdoutTraits();
-    const LiveScreen screen = WatchScreen(*job, pods, losses);
+    const LiveScreen screen = WatchScreen(PlainTexts(*job), pods, losses);
     if (::isatty(STDOUT_FILENO) == 1) {
       painter.Paint(DrawScreen(screen, traits, std::max(3, traits.height - 1)));
     } else {
@@ -112,9 +122,9 @@ Result<int> ShowStatus(const StatusFlags& flags) {
     job = cluster->Job(name);
   }
   if (!job.ok()) return job.error();
-  RM_ASSIGN(const std::vector<Json> pods, cluster->PodsOf(name));
+  RM_ASSIGN(const std::vector<Json> pods, ReadPods(*cluster, name));
   const LoggedMemberships memberships = ReadMemberships(*cluster, *job, pods);
-  std::fputs(StatusScreen(*job, pods, memberships, kube::WallNow()).c_str(), stdout);
+  std::fputs(StatusScreen(PlainTexts(*job), pods, memberships, kube::WallNow()).c_str(), stdout);
   if (flags.wait_seconds == 0 || IsTrue(*job, "Succeeded")) return static_cast<int>(kSucceeded);
   return IsTrue(*job, "Failed") ? static_cast<int>(kFailed) : kNotEnded;
 }

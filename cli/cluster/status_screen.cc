@@ -191,12 +191,12 @@ std::string PodState(const Json& pod) {
   return reason.empty() ? phase : fmt::format("{}: {}", phase, reason);
 }
 
-std::string LastFailureText(const Json& job, kube::WallTime now) {
+std::string LastFailureText(const Json& job, std::optional<kube::WallTime> now) {
   const Json& failure = Child(Child(job, "status"), "lastFailure");
   if (!failure.is_object()) return {};
   std::string text(Text(failure, "pod"));
   if (const auto node = Text(failure, "node"); !node.empty()) text += fmt::format(" on {}", node);
-  if (const std::string age = AgeOf(Text(failure, "time"), now); !age.empty())
+  if (const std::string age = now ? AgeOf(Text(failure, "time"), *now) : ""; !age.empty())
     text += fmt::format(", {} ago", age);
   const int64_t code = Integer(failure, "exitCode");
   const std::string_view reason = Text(failure, "reason");

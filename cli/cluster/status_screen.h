@@ -4,6 +4,7 @@
 // API objects.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ std::string PodState(const Json& pod);
 // Returns the age of an API timestamp, as "3m20s"; empty for an invalid timestamp.
 std::string AgeOf(std::string_view time, kube::WallTime now);
 
-// Returns "gpt-1-2 on node-3, 3m20s ago: exit code 137 (OOMKilled): out of memory"; empty without a failure.
-std::string LastFailureText(const Json& job, kube::WallTime now);
+// Returns "gpt-1-2 on node-3, 3m20s ago: exit code 137 (OOMKilled): out of memory", without the age if `now`
+// is not set; empty without a failure.
+std::string LastFailureText(const Json& job, std::optional<kube::WallTime> now);
 
 // Aligns the columns with two spaces between them and no trailing spaces.
 std::string Columns(const std::vector<std::vector<std::string>>& rows);

@@ -18,9 +18,11 @@ bool IsEnd(const RunEvent& event) {
   return event.reason == "Succeeded" || event.reason == "Failed" || event.reason == "Interrupted";
 }
 
-std::optional<MarkKind> MarkOf(const std::string& reason) {
-  if (reason == "Chaos") return MarkKind::kStruck;
-  if (reason == "WorkerFailed") return MarkKind::kFailed;
+std::optional<MarkKind> MarkOf(const RunEvent& event) {
+  const std::string& reason = event.reason;
+  if (reason == "Chaos") return event.signal == "SIGSTOP" ? MarkKind::kStopped : MarkKind::kStruck;
+  if (reason == "WorkerFailed")
+    return event.evidence == "hang" || event.evidence == "stopped" ? MarkKind::kHung : MarkKind::kFailed;
   if (reason == "OperationFailed") return MarkKind::kOperation;
   if (reason == "WorkerSilent") return MarkKind::kSilent;
   if (reason == "WorkerLeaving") return MarkKind::kLeaving;
@@ -44,7 +46,7 @@ GangTimeline TimelineOf(const std::vector<RunEvent>& events) {
   size_t first = 0;
   for (size_t i = 0; i < events.size(); ++i)
     if (events[i].reason == "Started") first = i;
-  const double zero = events[first].monotonic_seconds;
+  const double zero = timeline.zero = events[first].monotonic_seconds;
   std::map<std::string, GangTimeline::Lane, ByVersion> lanes;
   std::set<std::string> members;
   const auto lane = [&](const std::string& pod) -> GangTimeline::Lane& {
@@ -52,15 +54,21 @@ GangTimeline TimelineOf(const std::vector<RunEvent>& events) {
     found.pod = pod;
     return found;
   };
+  const auto leave = [&](const std::string& pod, double at) {
+    if (members.erase(pod) > 0) lane(pod).spans.back().end = at;
+  };
   for (size_t i = first; i < events.size(); ++i) {
     const RunEvent& event = events[i];
     const double at = std::max(timeline.end, event.monotonic_seconds - zero);
     timeline.end = at;
     if (IsEnd(event)) timeline.ended = true;
-    if (const auto kind = MarkOf(event.reason); kind && !event.pod.empty()) {
+    if (const auto kind = MarkOf(event); kind && !event.pod.empty()) {
       lane(event.pod).marks.push_back({at, *kind, event.message});
-      if (*kind == MarkKind::kFailed && members.erase(event.pod) > 0) lane(event.pod).spans.back().end = at;
+      if (event.reason == "WorkerFailed") leave(event.pod, at);
     }
+    if (event.reason == "WorkerEnded") leave(event.pod, at);
+    if (event.reason == "Restarting")
+      for (const std::string& pod : std::set(members)) leave(pod, at);
     if (event.reason == "CheckpointPublished") timeline.checkpoints.push_back({at, event.step});
     if (event.reason != "GenerationFormed") continue;
     const auto number = static_cast<uint32_t>(timeline.generations.size() + 1);
@@ -84,8 +92,12 @@ const char* NameOf(MarkKind kind) {
   switch (kind) {
     case MarkKind::kStruck:
       return "signal from --chaos";
+    case MarkKind::kStopped:
+      return "SIGSTOP from --chaos";
     case MarkKind::kFailed:
       return "failed";
+    case MarkKind::kHung:
+      return "hung";
     case MarkKind::kSilent:
       return "silent";
     case MarkKind::kLeaving:

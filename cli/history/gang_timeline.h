@@ -25,8 +25,10 @@ struct GangTimeline {
     bool operator==(const Span&) const = default;
   };
   enum class MarkKind : uint8_t {
-    kStruck,  // --chaos sent a signal
-    kFailed,  // the coordinator noticed its loss
+    kStruck,   // --chaos killed it
+    kStopped,  // --chaos sent SIGSTOP
+    kFailed,   // the coordinator noticed its loss
+    kHung,     // the same, because it made no progress or was stopped
     kSilent,
     kLeaving,    // by plan
     kJoined,     // became a member after the first generation
@@ -65,13 +67,14 @@ struct GangTimeline {
   std::vector<Generation> generations;
   std::vector<Recovery> recoveries;
   std::vector<Checkpoint> checkpoints;
+  double zero = 0;  // where the times begin, by the clock of the events
   double end = 0;
   bool ended = false;  // the run has ended; otherwise `end` is the time of the last event
 };
 
 GangTimeline TimelineOf(const std::vector<RunEvent>& events);
 
-// Returns the name of a kind of mark for people: "killed".
+// Returns the name of a kind of mark for people: "joined".
 const char* NameOf(GangTimeline::MarkKind kind);
 
 // Returns the median; nullopt without recoveries.

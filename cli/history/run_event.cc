@@ -23,6 +23,7 @@ RunEvent EventOf(const rendezvous::EventLine& line) {
   event.reason = rendezvous::ReasonOf(line.kind);
   event.message = line.text;
   event.pod = line.pod;
+  event.evidence = line.evidence;
   event.generation = line.generation;
   event.step = line.start_step;
   event.workers = line.workers;
@@ -36,6 +37,8 @@ std::string EventLineText(const RunEvent& event) {
                   event.time, event.monotonic_seconds, event.warning ? "Warning" : "Normal", event.reason,
                   DumpJson(Json(event.message)));
   if (!event.pod.empty()) line += fmt::format(R"(,"pod":{})", DumpJson(Json(event.pod)));
+  if (!event.signal.empty()) line += fmt::format(R"(,"signal":{})", DumpJson(Json(event.signal)));
+  if (!event.evidence.empty()) line += fmt::format(R"(,"evidence":{})", DumpJson(Json(event.evidence)));
   if (event.generation != 0) line += fmt::format(R"(,"generation":{})", event.generation);
   if (event.step >= 0) line += fmt::format(R"(,"step":{})", event.step);
   if (event.total_steps > 0) line += fmt::format(R"(,"totalSteps":{})", event.total_steps);
@@ -56,6 +59,8 @@ Result<RunEvent> ParseEventLine(std::string_view line) {
   RM_ASSIGN(event.reason, JsonString(object, "reason"));
   RM_ASSIGN(event.message, JsonString(object, "message"));
   event.pod = json::Text(object, "pod");
+  event.signal = json::Text(object, "signal");
+  event.evidence = json::Text(object, "evidence");
   if (const auto generation = JsonUint(object, "generation"); generation.ok()) event.generation = *generation;
   event.step = json::Integer(object, "step", -1);
   event.total_steps = json::Integer(object, "totalSteps");

@@ -14,8 +14,10 @@
 // | Started             | step (from which it continues), totalSteps: a run begins; the file may have many  |
 // | GenerationFormed    | generation, workers (pods by rank), step (unless the loader decides),             |
 // |                     | recoverySeconds (since the loss of a member was noticed)                          |
-// | WorkerFailed, WorkerSilent, WorkerLeaving, OperationFailed, DeviceTrouble, Chaos | pod                  |
+// | WorkerFailed        | pod, evidence (mutex, exit, hang, stopped, ...: why it counts as lost)            |
+// | WorkerSilent, WorkerLeaving, OperationFailed, DeviceTrouble | pod                                       |
 // | Straggler, StragglerRecovered | pod                                                                     |
+// | Chaos               | pod, signal (SIGKILL or SIGSTOP)                                                  |
 // | CheckpointPublished | step                                                                              |
 // | Validated           | step, loss, accuracy (classifiers)                                                |
 // | Succeeded, Failed, Interrupted | the run has ended                                                      |
@@ -42,6 +44,8 @@ struct RunEvent {
   std::string message;
 
   std::string pod = {};
+  std::string signal = {};
+  std::string evidence = {};
   uint64_t generation = 0;
   int64_t step = -1;
   int64_t total_steps = 0;

@@ -171,7 +171,8 @@ Ink InkOf(MarkKind kind) {
   }
 }
 
-// A cross for a signal, a bar for a failure, a triangle up for a join, down for a leave, a disc otherwise.
+// A cross for a kill, a square for a stop, a bar for a failure, an hourglass for a hang, a triangle up for a
+// join, down for a leave, a disc otherwise.
 Area ShapeOf(MarkKind kind, double x, double y, std::string hint) {
   const Ink ink = InkOf(kind);
   switch (kind) {
@@ -193,8 +194,12 @@ Area ShapeOf(MarkKind kind, double x, double y, std::string hint) {
         cross.points.push_back({x + p.x, y + p.y});
       return cross;
     }
+    case MarkKind::kStopped:
+      return Box(x - 4.5, y - 4.5, 9, 9, ink, std::move(hint));
     case MarkKind::kFailed:
       return Box(x - 1.2, y - 9, 2.4, 18, ink, std::move(hint));
+    case MarkKind::kHung:
+      return {{{x - 5, y - 6}, {x + 5, y - 6}, {x - 5, y + 6}, {x + 5, y + 6}}, ink, std::move(hint)};
     case MarkKind::kJoined:
       return {{{x - 5, y + 4.5}, {x + 5, y + 4.5}, {x, y - 4.5}}, ink, std::move(hint)};
     case MarkKind::kLeaving:
@@ -224,8 +229,9 @@ void DrawMarkLegend(Picture& picture, const GangTimeline& timeline, double y) {
     x += 34 + 6.6 * static_cast<double>(text.size());
   };
   entry(Box(x - 6, y - 5, 12, 10, Ink::kMember), "member, by generation");
-  for (const MarkKind kind : {MarkKind::kStruck, MarkKind::kFailed, MarkKind::kSilent, MarkKind::kLeaving,
-                              MarkKind::kJoined, MarkKind::kOperation, MarkKind::kDevice, MarkKind::kSlow}) {
+  for (const MarkKind kind :
+       {MarkKind::kStruck, MarkKind::kStopped, MarkKind::kFailed, MarkKind::kHung, MarkKind::kSilent,
+        MarkKind::kLeaving, MarkKind::kJoined, MarkKind::kOperation, MarkKind::kDevice, MarkKind::kSlow}) {
     const bool occurs = std::ranges::any_of(timeline.lanes, [kind](const auto& lane) {
       return std::ranges::any_of(lane.marks, [kind](const auto& mark) { return mark.kind == kind; });
     });
@@ -337,7 +343,9 @@ std::string EqualLossesText(const std::vector<RecordedRun>& runs) {
 std::string GangText(const GangTimeline& timeline) {
   int64_t failures = 0;
   for (const auto& lane : timeline.lanes)
-    failures += std::ranges::count(lane.marks, MarkKind::kFailed, &GangTimeline::Mark::kind);
+    failures += std::ranges::count_if(lane.marks, [](const auto& mark) {
+      return mark.kind == MarkKind::kFailed || mark.kind == MarkKind::kHung;
+    });
   const auto plural = [](int64_t n, const char* one, const char* many) {
     return fmt::format("{} {}", n, n == 1 ? one : many);
   };

@@ -149,8 +149,10 @@ Symbol SymbolOf(MarkKind kind) {
   switch (kind) {
     case MarkKind::kStruck:
     case MarkKind::kFailed:
+    case MarkKind::kHung:
       return {"\u2716", 'X', 31};
     case MarkKind::kOperation:
+    case MarkKind::kStopped:
     case MarkKind::kSilent:
     case MarkKind::kDevice:
     case MarkKind::kSlow:

@@ -111,7 +111,8 @@ int Run(const Flags& flags) {
 void AddRun(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("run", "Train a job on this machine, or continue an earlier run");
-  command->add_option("FILE", flags->file, "TrainingJob manifest (YAML or JSON)")->required();
+  // Not ->required(): after `--ui` the parser takes FILE for the address of the page; Run sorts that out.
+  command->add_option("FILE", flags->file, "TrainingJob manifest (YAML or JSON)")->type_name("TEXT REQUIRED");
   command->add_option("--workers", flags->workers, "Number of workers; overrides spec.workers.replicas")
       ->check(CLI::Range(1, 100'000));
   command->add_option("--out", flags->out, "Output folder (default: ringmaster-out/<job name>)");
@@ -133,9 +134,7 @@ void AddRun(CLI::App& app, int& exit_code) {
                       "URI of an MLflow server to upload the run to (default: MLFLOW_TRACKING_URI)");
   command->add_option("--metrics-address", flags->metrics_address,
                       "HOST:PORT on which to serve Prometheus metrics; a loopback address");
-  command
-      ->add_option("--ui", flags->ui,
-                   "Serve a live page at [IP:]PORT (default: a free port of 127.0.0.1). Give it after FILE")
+  command->add_option("--ui", flags->ui, "Serve a live page at [IP:]PORT (default: a free port of 127.0.0.1)")
       ->expected(0, 1);
   command->footer(
       "Without --fresh a run continues from the newest valid checkpoint in the output folder. Ctrl-C writes\n"
@@ -147,7 +146,15 @@ void AddRun(CLI::App& app, int& exit_code) {
       "  ringmaster run job.yaml --out runs/1 --fresh --chaos kill=5\n"
       "  ringmaster run job.yaml --ui\n"
       "  ringmaster run job.yaml --progress json | jq .loss");
-  command->callback([flags, &exit_code] { exit_code = Run(*flags); });
+  command->callback([flags, &exit_code] {
+    // `run --ui job.yaml`: --ui has no address, and its word is FILE.
+    if (flags->file.empty() && flags->ui && !ParsePageAddress(*flags->ui).ok()) {
+      flags->file = *flags->ui;
+      flags->ui = "";
+    }
+    if (flags->file.empty()) throw CLI::RequiredError("FILE");
+    exit_code = Run(*flags);
+  });
 }
 
 }  // namespace ringmaster::cli

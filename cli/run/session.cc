@@ -292,6 +292,7 @@ class Session::Impl {
     event.warning = true;
     event.reason = "Chaos";
     event.message = "chaos: " + what;
+    event.signal = signal == SIGKILL ? "SIGKILL" : "SIGSTOP";
     event.pod = victims[strike.victim % victims.size()].pod;
     view_->Announce(std::move(event));
   }

@@ -98,20 +98,20 @@ void FolderFeed::Finish() {
   subscribers_.clear();
 }
 
-void FolderFeed::Subscribe(http::BodyStream stream) {
+void FolderFeed::Subscribe(const std::string&, http::BodyStream stream) {
   thread_.Post([this, stream = std::move(stream)] {
     Subscriber subscriber{stream};
     if (Send(subscriber)) subscribers_.push_back(std::move(subscriber));
   });
 }
 
-void FolderFeed::Steps(int64_t from, int64_t to, http::Responder reply) {
+void FolderFeed::Steps(const std::string&, int64_t from, int64_t to, http::Responder reply) {
   thread_.Post([this, from, to, reply = std::move(reply)] {
     reply({200, "application/json", buckets_.JsonOfRange(from, to)});
   });
 }
 
-void FolderFeed::Log(const std::string& worker, http::Responder reply) {
+void FolderFeed::Log(const std::string&, const std::string& worker, http::Responder reply) {
   thread_.Post([this, worker, reply = std::move(reply)] {
     // Only names of workers in the events: a request must not choose a path.
     const bool known = std::any_of(events_.begin(), events_.end(), [&](const RunEvent& event) {
@@ -178,7 +178,6 @@ void FolderFeed::ReadEvents() {
   const bool more = ReadMore(log_of_events_, &restarted);
   if (restarted) {
     events_.clear();
-    gang_.clear();
     for (Subscriber& subscriber : subscribers_) subscriber.events = 0, subscriber.gang = false;
   }
   if (!more) return;
@@ -189,6 +188,7 @@ void FolderFeed::ReadEvents() {
     if (event.ok()) events_.push_back(*std::move(event));
   }
   text.erase(0, begin);
+  gang_ = TimelineOf(events_);
   std::map<rendezvous::Generation, double> formed;
   int64_t resumed_from = 0;
   for (const RunEvent& event : events_) {
@@ -224,7 +224,7 @@ std::string FolderFeed::RunMessage() {
   const bool running = phase.empty() && IsLocked(folder_ + "/.lock");
   run["phase"] = !phase.empty() ? phase : running ? "Running" : "Unfinished";
   if (phase.empty() && !running) run["message"] = "the run ended without a summary";
-  run["live"] = running;
+  run["live"] = running_ = running;
   if (!damage_.empty()) run["message"] = damage_;
   run["totalSteps"] = total;
   if (!buckets_.steps().empty()) {
@@ -276,11 +276,10 @@ bool FolderFeed::Send(Subscriber& subscriber) {
     const Json events{{"reset", subscriber.events == 0},
                       {"items", EventsJson(events_, subscriber.events, kMaxEvents)}};
     text += ServerSentEvent("events", DumpJson(events));
-    if (gang_of_ != events_.size() || gang_.empty()) {
-      gang_ = ServerSentEvent("gang", DumpJson(TimelineJson(TimelineOf(events_), kMaxGenerations)));
-      gang_of_ = events_.size();
-    }
-    text += gang_;
+    Json gang = TimelineJson(gang_, kMaxGenerations);
+    // The newest event may be old: without this the page would continue the timeline from there.
+    if (running_) gang["now"] = ToSeconds(Now().time_since_epoch()) - gang_.zero;
+    text += ServerSentEvent("gang", DumpJson(gang));
     subscriber.events = events_.size();
     subscriber.gang = true;
   }

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "cli/history/busy_history.h"
+#include "cli/history/gang_timeline.h"
 #include "cli/history/run_event.h"
 #include "cli/history/step_history.h"
 #include "cli/ui/feed_thread.h"
@@ -28,9 +29,9 @@ class FolderFeed final : public PageFeed {
   static Result<std::unique_ptr<FolderFeed>> Open(const std::string& folder);
   ~FolderFeed() override;
 
-  void Subscribe(http::BodyStream stream) override;
-  void Steps(int64_t from, int64_t to, http::Responder reply) override;
-  void Log(const std::string& worker, http::Responder reply) override;
+  void Subscribe(const std::string& job, http::BodyStream stream) override;
+  void Steps(const std::string& job, int64_t from, int64_t to, http::Responder reply) override;
+  void Log(const std::string& job, const std::string& worker, http::Responder reply) override;
   void Finish() override;
 
  private:
@@ -72,8 +73,8 @@ class FolderFeed final : public PageFeed {
   std::unique_ptr<StepLineReader> reader_;
   StepBuckets buckets_;
   std::vector<RunEvent> events_;
-  std::string gang_;  // message of the current events_
-  size_t gang_of_ = 0;
+  GangTimeline gang_;  // of the current events_
+  bool running_ = false;
   std::string damage_;  // why metrics.jsonl cannot be read further
   std::vector<Subscriber> subscribers_;
   FeedThread thread_;  // last: the rest exists while it runs

@@ -17,8 +17,12 @@ const char* WordOf(GangTimeline::MarkKind kind) {
   switch (kind) {
     case GangTimeline::MarkKind::kStruck:
       return "killed";
+    case GangTimeline::MarkKind::kStopped:
+      return "stopped";
     case GangTimeline::MarkKind::kFailed:
       return "failed";
+    case GangTimeline::MarkKind::kHung:
+      return "hung";
     case GangTimeline::MarkKind::kOperation:
       return "operation";
     case GangTimeline::MarkKind::kSilent:

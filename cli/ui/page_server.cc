@@ -31,15 +31,16 @@ void AddHeaders(http::Response& response) {
 }
 
 void Answer(PageFeed& feed, const http::Request& request, const http::Responder& reply) {
+  const std::string job = QueryValue(request.query, "job");
   if (request.path == "/api/stream") {
     http::Response response;
     response.content_type = "text/event-stream";
-    response.stream = [&feed](http::BodyStream stream) { feed.Subscribe(std::move(stream)); };
+    response.stream = [&feed, job](http::BodyStream stream) { feed.Subscribe(job, std::move(stream)); };
     return reply(std::move(response));
   }
   if (request.path == "/api/steps")
-    return feed.Steps(NumberOf(request, "from", 0), NumberOf(request, "to", INT64_MAX), reply);
-  if (request.path == "/api/log") return feed.Log(QueryValue(request.query, "worker"), reply);
+    return feed.Steps(job, NumberOf(request, "from", 0), NumberOf(request, "to", INT64_MAX), reply);
+  if (request.path == "/api/log") return feed.Log(job, QueryValue(request.query, "worker"), reply);
   for (const PageAsset& asset : PageAssets())
     if (request.path == asset.path)
       return reply({200, std::string(asset.content_type), std::string(asset.content)});

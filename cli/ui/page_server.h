@@ -7,6 +7,8 @@
 //   /api/steps     ?from=STEP&to=STEP: steps in detail
 //   /api/log       ?worker=NAME: the end of its log
 //
+// On a cluster, &job=NAMESPACE/NAME selects the job of each of them.
+//
 // page_guard.h decides who may read them. Thread-safe.
 #pragma once
 

@@ -68,9 +68,8 @@ std::string PlainText(std::string_view log) {
     const bool control_c1 = length == 2 && c == '\xc2' && static_cast<unsigned char>(log[1]) < 0xa0;
     // Directional overrides could make a line look like another one.
     const bool direction =
-        length == 3 && (log.starts_with("\xe2\x80\xaa") || log.starts_with("\xe2\x80\xab") ||
-                        log.starts_with("\xe2\x80\xac") || log.starts_with("\xe2\x80\xad") ||
-                        log.starts_with("\xe2\x80\xae"));
+        length == 3 && ((log.starts_with("\xe2\x80") && log[2] >= '\xaa' && log[2] <= '\xae') ||
+                        (log.starts_with("\xe2\x81") && log[2] >= '\xa6' && log[2] <= '\xa9'));
     if (length == 0)
       plain += "\xef\xbf\xbd";
     else if (!control && !control_c1 && !direction)

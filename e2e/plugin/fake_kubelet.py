@@ -6,6 +6,7 @@
         kubelet.logs["gpt-1-0"] = ["2026-11-21T10:00:00.1Z hello"]
 """
 
+import contextlib
 import http.server
 import ssl
 import threading
@@ -51,14 +52,22 @@ class FakeKubelet:
                 for line in lines[-tail:] if tail else []:
                     self._chunk((line if with_time else line.split(" ", 1)[1]) + "\n")
                 if query.get("follow") == ["true"]:
-                    kubelet.follows.wait(60)
+                    sent = len(lines)
+                    for _ in range(15_000):
+                        if kubelet.follows.wait(0.02):
+                            break
+                        while sent < len(lines):  # a test appends to the log
+                            self._chunk(lines[sent] + "\n")
+                            sent += 1
                     self._chunk("2026-11-21T23:00:00Z the last line\n")
-                self.wfile.write(b"0\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    self.wfile.write(b"0\r\n\r\n")
 
             def _chunk(self, text):
                 data = text.encode()
-                self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-                self.wfile.flush()
+                with contextlib.suppress(OSError):  # the client of a followed log does not wait for its end
+                    self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+                    self.wfile.flush()
 
         keys = pki.Pki(cluster.folder / "pki")
         keys.issue("fake-kubelet", "/CN=kubelet", "serverAuth", ["IP:127.0.0.1"])

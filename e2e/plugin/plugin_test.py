@@ -2,33 +2,16 @@
 """`kubectl ringmaster` with a real API server: kubectl finds the plugin by its name on PATH."""
 
 import json
-import os
-import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 import threading
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "operator"))
-from rig import BIN, STEADY, Cluster, Rig, job  # noqa: E402
-from fake_kubelet import FakeKubelet  # noqa: E402
+from fake_kubelet import FakeKubelet
+from plugin_rig import STEADY, PluginCase, job
 
 
-class Plugin(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(Cluster(nodes=4))
-        cls.rig = cls.enterClassContext(Rig(cls.cluster))
-        cls.operator = cls.rig.start(**STEADY).wait_leading()
-        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        (pathlib.Path(folder) / "kubectl-ringmaster").symlink_to(BIN / "ringmaster")
-        cls.environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(cls.cluster.folder)}
-
-    def tearDown(self):
-        self.cluster.kubectl("delete", "tj", "--all", "--timeout=60s")
-
+class Plugin(PluginCase):
     def pods(self):
         return {pod["metadata"]["name"]: pod for pod in self.cluster.get("pods")}
 
@@ -36,23 +19,6 @@ class Plugin(unittest.TestCase):
         self.operator.resume()
         self.operator.kill9()  # it has lost the Lease
         type(self).operator = self.rig.start(**STEADY).wait_leading()
-
-    def command(self, arguments, kubeconfig=None):
-        program = (self.cluster.folder / "binary").read_text().strip()
-        return [program, "kubectl", "ringmaster", *map(str, arguments)], {
-            **self.environment, "KUBECONFIG": str(kubeconfig or self.cluster.kubeconfig)}
-
-    def plugin(self, *arguments, code=0, kubeconfig=None):
-        """Runs `kubectl ringmaster ...`, checks its exit code and returns (stdout, stderr)."""
-        words, environment = self.command(arguments, kubeconfig)
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}\n{done.stderr}")
-        return done.stdout, done.stderr
-
-    def running(self, name, **options):
-        self.rig.apply(job(name, **options))
-        self.rig.wait_phase(name, "Running")
-        return name
 
     def test_help_names_kubectl(self):
         said, _ = self.plugin("--help")

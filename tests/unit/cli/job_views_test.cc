@@ -292,7 +292,7 @@ TEST(Diagnosis, WarningsAreListedNewestFirst) {
   for (const char* minute : {"09:10", "09:20", "09:30", "09:40"})
     e.events.push_back({{"type", "Warning"},
                         {"reason", "Exit"},
-                        {"note", std::string("at ") + minute},
+                        {"message", std::string("at ") + minute},
                         {"eventTime", "2026-11-21T" + std::string(minute) + ":00.000000Z"}});
   const auto checks = Diagnose(e, kNow);
   EXPECT_EQ(FindCheck(checks, "there are no recent warnings")->finding,

@@ -39,6 +39,29 @@ std::vector<MarkKind> MarksOf(const GangTimeline::Lane& lane) {
   return kinds;
 }
 
+TEST(GangTimeline, AStopIsNotAKill) {
+  RunEvent stop = At(2, "Chaos", "w-1"), kill = At(4, "Chaos", "w-0");
+  stop.signal = "SIGSTOP";
+  kill.signal = "SIGKILL";
+  RunEvent stopped = At(3, "WorkerFailed", "w-1"), died = At(4.1, "WorkerFailed", "w-0");
+  stopped.evidence = "stopped";
+  died.evidence = "mutex";
+  const GangTimeline timeline =
+      TimelineOf({At(0, "Started"), Formed(1, {"w-0", "w-1"}), stop, stopped, kill, died});
+  EXPECT_THAT(MarksOf(timeline.lanes[0]), ElementsAre(MarkKind::kStruck, MarkKind::kFailed));
+  EXPECT_THAT(MarksOf(timeline.lanes[1]), ElementsAre(MarkKind::kStopped, MarkKind::kHung));
+  EXPECT_THAT(timeline.lanes[1].spans, ElementsAre(Span{1, 3, 1}));
+}
+
+TEST(GangTimeline, WorkersThatEndOrAreReplacedLeaveTheirLanes) {
+  const GangTimeline timeline = TimelineOf(
+      {Formed(0, {"w-0", "w-1", "w-2"}), At(2, "WorkerEnded", "w-1"), At(3, "Restarting"), At(9, "x")});
+  EXPECT_EQ(timeline.zero, 1000);
+  EXPECT_THAT(timeline.lanes[0].spans, ElementsAre(Span{0, 3, 1}));
+  EXPECT_THAT(timeline.lanes[1].spans, ElementsAre(Span{0, 2, 1}));
+  EXPECT_TRUE(timeline.lanes[1].marks.empty());
+}
+
 TEST(GangTimeline, AKilledWorkerLeavesItsLaneAndComesBack) {
   const GangTimeline timeline = TimelineOf(
       {At(0, "Started"), Formed(1, {"w-10", "w-2"}), At(5, "Chaos", "w-2"), At(5.25, "WorkerFailed", "w-2"),

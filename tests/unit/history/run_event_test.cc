@@ -16,7 +16,9 @@ TEST(RunEvent, EveryMemberSurvivesTheFile) {
   line.start_step = 10;
   line.workers = {"gpt-1-0", "gpt-1-2"};
   line.recovery = milliseconds(9);
+  line.evidence = "hang";
   RunEvent event = EventOf(line);
+  event.signal = "SIGSTOP";
   event.time = "2026-11-23T19:44:33.730Z";
   event.monotonic_seconds = 12.5;
   event.loss = 1.0 / 3;
@@ -27,6 +29,8 @@ TEST(RunEvent, EveryMemberSurvivesTheFile) {
   EXPECT_EQ(read.step, 10);
   EXPECT_EQ(read.workers, line.workers);
   EXPECT_DOUBLE_EQ(*read.recovery_seconds, 0.009);
+  EXPECT_EQ(read.evidence, "hang");
+  EXPECT_EQ(read.signal, "SIGSTOP");
   EXPECT_EQ(*read.loss, 1.0 / 3);
   EXPECT_FALSE(read.warning);
 }

@@ -79,6 +79,7 @@ TEST_F(CoordinatorTest, AFormedGenerationNamesItsWorkersAndTheTimeSinceTheLoss) 
   On(MessageFrom{2, Down{Id(2), "exit", 137, "killed"}});
   EXPECT_EQ(lines_.back().kind, EventKind::kWorkerFailed);
   EXPECT_EQ(lines_.back().pod, "pod-2");
+  EXPECT_EQ(lines_.back().evidence, "exit");
   const Time lost = now_;
   Pass(milliseconds(5));
   Answer(1, 1);

@@ -34,6 +34,10 @@ TEST(PlainText, RemovesControlCharacters) {
                       "b"),
             "ab")
       << "right-to-left override";
+  EXPECT_EQ(PlainText("a\xe2\x81\xa7"
+                      "b\xe2\x81\xac"),
+            "ab\xe2\x81\xac")
+      << "right-to-left isolate";
 }
 
 TEST(PlainText, ReplacesInvalidUtf8) {

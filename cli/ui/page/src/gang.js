@@ -17,6 +17,8 @@ export function svg(name, attributes, parent) {
 export const SHAPES = {
   killed: "M-4-4L4 4M4-4L-4 4",
   failed: "M-4-4L4 4M4-4L-4 4",
+  stopped: "M-4-4H4V4H-4Z",
+  hung: "M-4-5H4L-4 5H4Z",
   silent: "M-2.5-4V4M2.5-4V4",
   leaving: "M4-4L-2 0L4 4M-5-4V4",
   joined: "M-2.5-4L4 0L-2.5 4Z",
@@ -225,9 +227,11 @@ export class Gang {
     const rank = ([, kind]) => (kind === "joined" ? 0 : 1);  // what went wrong is on top
     data.lanes.forEach((lane, i) => {
       const y = TOP + i * LANE + LANE / 2;
-      const kills = lane.marks.filter(([, kind]) => kind === "killed").map(([at]) => at);
+      // A longer window for a stop: its worker counts as lost when it was silent for long enough.
+      const causes = lane.marks.filter(([, kind]) => kind === "killed" || kind === "stopped");
+      const caused = (at, kind) => causes.some(([cause, what]) => at >= cause && at - cause < (what === "killed" ? 1 : 20) && (kind === "failed" || what === "stopped"));
       for (const [at, kind, text] of [...lane.marks].sort((a, b) => rank(a) - rank(b))) {
-        if (!shown(at) || (kind === "failed" && kills.some((kill) => at >= kill && at - kill < 1))) continue;
+        if (!shown(at) || ((kind === "failed" || kind === "hung") && caused(at, kind))) continue;
         const mark = svg("g", {transform: `translate(${this.x(at).toFixed(1)} ${y})`, "data-mark": kind}, inside);
         svg("circle", {class: "halo", r: 7}, mark);
         svg("path", {class: "mark " + kind, d: SHAPES[kind] || SHAPES.device}, mark);

@@ -5,6 +5,14 @@
 import {Chart, Steps, short} from "./charts.js";
 import {drawBusy} from "./busy.js";
 import {Gang, SHAPES, clock, duration, svg} from "./gang.js";
+import {JobList, drawWorkers} from "./jobs.js";
+
+// NAMESPACE/NAME of a job on a cluster; null: the run of a folder, or the list of jobs.
+const JOB = new URLSearchParams(location.search).get("job");
+const address = (path, parameters = {}) => {
+  const query = new URLSearchParams(JOB ? {...parameters, job: JOB} : parameters).toString();
+  return query ? `${path}?${query}` : path;
+};
 
 const $ = (id) => document.getElementById(id);
 const element = (name, text, attributes = {}) => {
@@ -14,7 +22,7 @@ const element = (name, text, attributes = {}) => {
   return node;
 };
 
-const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: []};
+const state = {run: null, steps: new Steps(), detail: null, gang: null, gangAt: 0, events: [], workers: []};
 // What a live run changes all the time is drawn every CALM_MS: a browser on the machine of the run competes with the workers.
 // What happens to the gang is drawn at once.
 const stale = new Set(), CALM_MS = 2000;
@@ -36,9 +44,27 @@ function draw() {
   for (const part of parts) views[part]();
 }
 
+// ---- the list of jobs ----
+
+const list = new JobList($("jobs-list"), $("jobs-count"), $("jobs-filter"));
+function drawJobs() {
+  const where = list.head.scope ? `Jobs in ${list.head.scope}` : "Jobs";
+  $("jobs").hidden = false;
+  $("name").textContent = where;
+  document.title = where + " · Ringmaster";
+  $("phase").hidden = true;
+  drawProblem(list.head.problem);
+  list.draw();
+}
+
+function drawProblem(problem) {
+  $("problem").textContent = problem || "";
+  $("problem").hidden = !problem;
+}
+
 // ---- the run ----
 
-const KINDS = {Succeeded: "good", Failed: "bad", Interrupted: "warn", Unfinished: "warn", Suspended: "warn", Running: "running"};
+const KINDS = {Succeeded: "good", Failed: "bad", Interrupted: "warn", Unfinished: "warn", Suspended: "warn", Running: "running", Pending: "warn", Restarting: "warn", Deleted: "warn", Unknown: "warn"};
 function drawPhase(phase) {
   $("phase").textContent = phase;
   $("phase").className = "pill " + (KINDS[phase] || "");
@@ -50,7 +76,10 @@ function drawRun() {
   $("name").textContent = run.name;
   document.title = `${run.phase} · ${run.name} · Ringmaster`;
   drawPhase(run.phase);
-  const bad = run.phase === "Failed" || run.phase === "Unfinished";
+  const bad = run.phase === "Failed" || run.phase === "Unfinished", cluster = run.kind === "job";
+  $("back").hidden = $("curve-note").hidden = !cluster;
+  $("lr-card").hidden = cluster;  // not recorded there
+  drawProblem(run.problem);
   $("message").textContent = run.message || "";
   $("message").hidden = !run.message;
   $("message").classList.toggle("plain", !bad);
@@ -58,15 +87,20 @@ function drawRun() {
   const percent = total ? Math.min(100, (100 * step) / total) : 0;
   $("bar").style.width = percent + "%";
   $("bar").setAttribute("aria-valuenow", percent.toFixed(0));
-  $("steps").textContent = `step ${step.toLocaleString("en")}` + (total ? ` of ${total.toLocaleString("en")}` : "");
+  $("steps").textContent = `step ${step.toLocaleString("en")}` + (total ? ` of ${total.toLocaleString("en")}` : "") + (run.eta ? `, ${run.eta} left` : "");
   const validation = summary.validation?.loss ?? run.validation?.loss?.at(-1);
+  const goodput = summary.goodput ?? run.goodput;
   const tiles = [
     ["Loss", short(run.loss)],
-    ["Validation", short(validation)],
+    ...(cluster ? [] : [["Validation", short(validation)]]),
     ["Samples / s", short(run.live ? run.samplesPerSecond : summary.samplesPerSecond ?? run.samplesPerSecond)],
-    ["Goodput", step ? ((summary.goodput ?? run.goodput) * 100).toFixed(1) : "–", step ? "%" : ""],
+    ["Goodput", step && goodput != null ? (goodput * 100).toFixed(1) : "–", step && goodput != null ? "%" : ""],
     ["Workers", run.workers ?? "–"],
   ];
+  if (cluster) {
+    tiles.push(["Restarts", run.restarts], ["Checkpoint", run.checkpoint >= 0 ? run.checkpoint.toLocaleString("en") : "–"]);
+    if (run.fabric) tiles.push(["Fabric", run.fabric]);
+  }
   const gang = state.gang;
   if (gang) {
     tiles.push(["Generations", gang.generations.at(-1)?.[1] ?? 0]);
@@ -94,7 +128,7 @@ function makeCharts() {
   const zoom = async (from, to) => {
     if (from == null) state.detail = null;
     else {
-      const answer = await fetch(`/api/steps?from=${from}&to=${to}`);
+      const answer = await fetch(address("/api/steps", {from, to}));
       if (!answer.ok) return;
       state.detail = new Steps();
       state.detail.apply({...(await answer.json()), from: 0});
@@ -136,10 +170,10 @@ function drawSteps() {
 // ---- the gang ----
 
 let gangView = null;
-const LEGEND = [["killed", "killed, stopped or failed"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"], ["slow", "straggler"]];
+const LEGEND = [["killed", "killed or failed"], ["stopped", "stopped"], ["hung", "hung"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"], ["slow", "straggler"]];
 function makeGang() {
   // Since the newest message, the clock of this page continues the clock of the run.
-  const now = () => state.gang.end + (state.run?.live ? (performance.now() - state.gangAt) / 1000 : 0);
+  const now = () => (state.gang.now ?? state.gang.end) + (state.run?.live ? (performance.now() - state.gangAt) / 1000 : 0);
   gangView = new Gang($("gang"), $("gang-focus"));
   gangView.nowOfRun = now;
   $("zoom-in").onclick = () => gangView.zoom(0.5);
@@ -174,7 +208,19 @@ function drawGang() {
     return row;
   });
   $("gang-list").replaceChildren(...rows);
-  const select = $("log-worker"), names = gang.lanes.map((lane) => lane.worker);
+  drawLogWorkers();
+  if (state.run) drawRun();
+}
+
+function drawWorkerTable() {
+  $("workers-card").hidden = !state.workers.length;
+  drawWorkers($("workers-list"), state.workers);
+  drawLogWorkers();
+}
+
+function drawLogWorkers() {
+  const select = $("log-worker");
+  const names = [...new Set([...state.workers.map((worker) => worker.pod), ...(state.gang?.lanes ?? []).map((lane) => lane.worker)])];
   if (names.join() !== [...select.options].map((option) => option.value).join()) {
     const chosen = select.value;
     select.replaceChildren(...names.map((name) => element("option", name, {value: name})));
@@ -182,7 +228,6 @@ function drawGang() {
     else if (names.includes(state.run?.failure?.worker)) select.value = state.run.failure.worker;
     loadLog();
   }
-  if (state.run) drawRun();
 }
 
 // ---- events and log ----
@@ -213,7 +258,7 @@ let logTimer = 0;
 async function loadLog() {
   const worker = $("log-worker").value, log = $("log");
   if (!worker) return;
-  const answer = await fetch("/api/log?worker=" + encodeURIComponent(worker)).catch(() => null);
+  const answer = await fetch(address("/api/log", {worker})).catch(() => null);
   if (worker !== $("log-worker").value || !answer) return;
   const text = answer.ok ? await answer.text() : "No log: " + (await answer.text());
   if (log.textContent === text) return;
@@ -222,12 +267,12 @@ async function loadLog() {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, busy: () => drawBusy(state.busy)};
+const views = {run: drawRun, steps: drawSteps, gang: drawGang, events: drawEvents, workers: drawWorkerTable, jobs: drawJobs, busy: () => drawBusy(state.busy)};
 
 // ---- messages ----
 
 function connect() {
-  const source = new EventSource("/api/stream");
+  const source = new EventSource(address("/api/stream"));
   const on = (name, apply) => source.addEventListener(name, (message) => {
     apply(JSON.parse(message.data));
     changed(name);
@@ -251,6 +296,8 @@ function connect() {
     if (!busy.reset) busy.windows = [...state.busy.windows, ...busy.windows].slice(-120);
     state.busy = busy;
   });
+  on("jobs", (jobs) => list.apply(jobs));
+  on("workers", (workers) => (state.workers = workers.items));
   on("steps", (steps) => state.steps.apply(steps));
   on("gang", (gang) => { state.gang = gang; state.gangAt = performance.now(); });
   on("events", (events) => {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/cluster/worker_log.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+#include "cli/ui/plain_text.h"
+
+namespace ringmaster::cli {
+namespace {
+
+// Returns the text after `key`; nullopt without the key.
+std::optional<std::string_view> After(std::string_view text, std::string_view key) {
+  const size_t at = text.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  return text.substr(at + key.size());
+}
+
+// Parses the number at the start of the text after `key`.
+template <class T>
+std::optional<T> NumberAfter(std::string_view text, std::string_view key) {
+  const auto rest = After(text, key);
+  if (!rest) return std::nullopt;
+  T number{};
+  const auto [end, error] = std::from_chars(rest->data(), rest->data() + rest->size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+constexpr int kMaxWorld = 100'000;
+
+std::optional<LogMark> MarkIn(std::string_view text) {
+  LogMark mark;
+  const auto member = [&](std::optional<uint64_t> generation, const char* rank, const char* world) {
+    const auto of = NumberAfter<int>(text, rank), size = NumberAfter<int>(text, world);
+    if (!generation || !of || !size || *of < 0 || *of >= *size || *size > kMaxWorld) return false;
+    mark.kind = LogMark::Kind::kMember;
+    mark.generation = *generation;
+    mark.rank = *of;
+    mark.world = *size;
+    return true;
+  };
+  if (After(text, " transport=") && member(NumberAfter<uint64_t>(text, " generation="), " rank=", " world="))
+    return mark;
+  if (After(text, "program pid=")) {
+    if (member(NumberAfter<uint64_t>(text, " started, incarnation "), " rank=", " of ")) return mark;
+    if (const auto code = NumberAfter<int>(text, " ended code=")) {
+      mark.kind = LogMark::Kind::kEnded;
+      mark.exit_code = *code;
+      return mark;
+    }
+  }
+  if (After(text, "trainer member=")) {
+    if (const auto lost = After(text, " lost evidence=")) {
+      const size_t space = std::min(lost->find(' '), lost->size());
+      mark.kind = LogMark::Kind::kLost;
+      mark.evidence = lost->substr(0, space);
+      if (space < lost->size()) mark.text = lost->substr(space + 1);
+      return mark;
+    }
+    if (const auto code = NumberAfter<int>(text, " ended code=")) {
+      mark.kind = LogMark::Kind::kEnded;
+      mark.exit_code = *code;
+      return mark;
+    }
+  }
+  if (const auto ended = After(text, " ended: "); ended && After(text, " generation ")) {
+    if (const auto generation = NumberAfter<uint64_t>(text, " generation ")) {
+      mark.kind = LogMark::Kind::kPeerLost;
+      mark.generation = *generation;
+      mark.text = *ended;
+      return mark;
+    }
+  }
+  if (const auto signal = NumberAfter<int>(text, " signal "); signal && text.ends_with(": leaving")) {
+    mark.kind = LogMark::Kind::kLeaving;
+    mark.text = fmt::format("signal {}", *signal);
+    return mark;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void WorkerLog::Add(std::string_view line, kube::WallTime known) {
+  const size_t space = line.find(' ');
+  const auto time = kube::ParseWallTime(line.substr(0, std::min(space, line.size())));
+  if (time.ok()) {
+    if (*time <= known) return;
+    newest_ = std::max(newest_, *time);
+    line.remove_prefix(std::min(space, line.size() - 1) + 1);
+  }
+  line = line.substr(0, kLineBytes);
+  // A space before the first word, so that a key at the start of the line is found like the others.
+  Mark(" " + std::string(line));
+  tail_.emplace_back(line);
+  if (tail_.size() > kLines) tail_.pop_front();
+}
+
+void WorkerLog::Mark(std::string_view text) {
+  auto mark = MarkIn(text);
+  if (!mark) return;
+  mark->at = newest_;
+  // The trainer logs a membership again when it knows the transport of its devices.
+  if (mark->kind == LogMark::Kind::kMember)
+    for (auto last = marks_.rbegin(); last != marks_.rend() && last->kind == mark->kind; ++last)
+      if (last->generation == mark->generation && last->rank == mark->rank) return;
+  if (marks_.size() == kMarks) marks_.erase(marks_.begin(), marks_.begin() + kMarks / 4);
+  marks_.push_back(*std::move(mark));
+  ++marked_;
+}
+
+std::string WorkerLog::Tail() const {
+  std::string text;
+  for (const std::string& line : tail_) text += line + "\n";
+  return PlainText(text);
+}
+
+}  // namespace ringmaster::cli

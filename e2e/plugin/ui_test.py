@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kubectl ringmaster ui` and `status --watch` with a real API server, and a real browser where Chromium is installed."""
+
+import datetime
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from fake_kubelet import FakeKubelet
+from plugin_rig import PluginCase, job
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/process"))
+import browser  # noqa: E402
+
+MARKUP = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+HOSTILE = MARKUP + "\x1b]0;taken\x07\x1b[31m\u202e"
+HUGE = {"template": {"spec": {"containers": [{"name": "worker", "image": "registry.local/w:1", "resources": {
+    "limits": {"nvidia.com/gpu": 9}}}]}}}
+NOW = datetime.datetime.now(datetime.timezone.utc)
+
+
+def at(seconds):
+    return (NOW + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class Ui(PluginCase):
+    def serve(self, *arguments, kubeconfig=None):
+        """Starts `kubectl ringmaster ui` and returns the address that it prints."""
+        words, environment = self.command(["ui", *arguments], kubeconfig)
+        process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
+
+        def end():
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0)
+        self.addCleanup(end)
+        line = process.stdout.readline()
+        self.assertRegex(line, r"^page: http://127\.0\.0\.1:\d+/\S* \(Ctrl-C ends it\)$")
+        return re.search(r"http://\S+", line)[0]
+
+    def messages(self, url, until):
+        """Reads messages of the page, as (name, data), until one for which `until` is true, and returns that one."""
+        parts = urllib.parse.urlsplit(url)
+        stream = urllib.request.urlopen(f"http://{parts.netloc}/api/stream?{parts.query}", timeout=60)
+        self.addCleanup(stream.close)
+        name = None
+        for line in stream:
+            text = line.decode().rstrip("\n")
+            if text.startswith("event: "):
+                name = text[7:]
+            elif text.startswith("data: ") and until(name, json.loads(text[6:])):
+                return json.loads(text[6:])
+        raise AssertionError("the stream ended")
+
+    def open(self, url):
+        if not browser.is_installed():
+            self.skipTest("needs the packages chromium and chromium-driver (scripts/setup browser)")
+        page = browser.Browser()
+        self.addCleanup(page.__exit__)
+        page.open(url)
+        return page
+
+    def unmanaged(self, name):
+        """A job that the operator leaves alone, so that this test can write its status."""
+        self.rig.apply(job(name, replicas=2, native=True, spec={"managedBy": "example.com/test"}))
+        return name
+
+    def set_status(self, name, **status):
+        path = f"/apis/ringmaster.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"
+        self.cluster.api.patch(path, {"status": status})
+
+    def waits(self, message):
+        return {"phase": "Pending", "conditions": [{"type": "Scheduled", "status": "False", "reason": "Unschedulable",
+                                                    "message": message}]}
+
+    def worker(self, name, rank):
+        """A pod of the unmanaged job, on a node of the fake kubelet."""
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-1-{rank}", "namespace": "default", "labels": {
+            "ringmaster.dev/job": name, "ringmaster.dev/attempt": "1", "ringmaster.dev/rank": str(rank)}},
+            "spec": {"nodeName": f"node-{rank}", "containers": [{"name": "worker", "image": "registry.local/w:1"}]}}
+        self.cluster.apply_text(json.dumps(pod))
+        self.addCleanup(self.cluster.kubectl, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+        return pod["metadata"]["name"]
+
+    def event(self, name, reason, note):
+        uid = self.rig.job(name)["metadata"]["uid"]
+        self.cluster.api.request("POST", "/apis/events.k8s.io/v1/namespaces/default/events", {
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"generateName": name, "namespace": "default"},
+            "eventTime": at(0), "type": "Warning", "reason": reason, "note": note, "action": reason,
+            "reportingController": "ringmaster.dev/operator", "reportingInstance": "test",
+            "regarding": {"apiVersion": "ringmaster.dev/v1alpha1", "kind": "TrainingJob", "name": name,
+                          "namespace": "default", "uid": uid}})
+
+    def test_the_list_says_why_jobs_wait(self):
+        self.running("trains", replicas=2)
+        self.rig.apply(job("big", replicas=2, workers=HUGE, spec={"scheduling": {"gang": "gate"}}))
+        self.rig.wait_condition("big", "Scheduled", "False", "WaitingForCapacity")
+        url = self.serve()
+        rows = {}
+
+        def all_there(name, message):
+            self.assertEqual(name, "jobs")
+            rows.update({row["key"]: row for row in message["items"]})
+            return message["synced"] and "default/big" in rows and rows.get("default/trains", {}).get("phase") == "Running"
+        self.messages(url, all_there)
+        self.assertIn("nvidia.com/gpu", rows["default/big"]["why"])
+        self.assertEqual(rows["default/big"]["state"], "waits")
+        self.assertEqual(rows["default/trains"]["workers"], "2/2")
+
+        page = self.open(url)
+        row = "[...document.querySelectorAll('#jobs-list tr')].find((one) => one.querySelector('a').textContent === '%s')"
+        page.wait(f"({row % 'big'}).textContent.includes('nvidia.com/gpu') && ({row % 'trains'}).textContent.includes('Running')")
+        self.assertEqual(page.run("return document.querySelector('#jobs-count').textContent"), "2 jobs: 1 waiting, 1 running")
+        self.assertEqual(page.run("return document.querySelector('#jobs-list a').textContent"), "big", "what waits is first")
+        # Live: a new job, a change and a deletion arrive without a reload.
+        page.run("window.kept = true")
+        self.rig.apply(job("later", replicas=1, spec={"suspend": True}))
+        page.wait(f"({row % 'later'}).textContent.includes('Suspended')")
+        self.cluster.kubectl("delete", "tj", "big", "--wait=false")
+        page.wait(f"!({row % 'big'})")
+        # With the keyboard: the first link, then Enter.
+        page.run("document.querySelector('#jobs-filter').focus()")
+        page.keys("\ue004\ue007")  # Tab, Enter
+        page.wait("document.querySelector('#phase').textContent === 'Suspended' && document.querySelector('#name').textContent === 'default/later'")
+        self.assertIsNone(page.run("return window.kept"), "another page")
+        page.run("document.querySelector('#back').focus()")
+        page.keys("\ue007")
+        page.wait(f"({row % 'trains'}).textContent.includes('Running')")
+        for dark, width in ((False, 1280), (True, 360)):
+            page.look(dark, width)
+            wide = page.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            self.assertEqual(wide, 0, f"no sideways scrolling at width {width}")
+        self.assertEqual(page.problems(), [])
+
+    def test_a_job_with_its_gang(self):
+        name = self.unmanaged("gang")
+        with FakeKubelet(self.cluster) as kubelet:
+            for node in range(4):
+                kubelet.serve_node(f"node-{node}")
+            pods = [self.worker(name, rank) for rank in range(2)]
+            for rank, pod in enumerate(pods):
+                kubelet.logs[pod] = [f"{at(-60)} t generation=1 rank={rank} world=2 transport=rc", f"{at(-59)} {HOSTILE}"]
+            self.set_status(name, phase="Running", ready="2/2", attempt=1,
+                            progress={"step": 10, "totalSteps": 100, "loss": "2.5", "samplesPerSecond": "800"})
+            page = self.open(self.serve(name))
+            page.wait("document.querySelector('#phase').textContent === 'Running'")
+            page.wait("document.querySelectorAll('#gang .span').length === 2")
+            page.wait("document.querySelectorAll('#workers-list tr').length === 2")
+            # A kill shows at once.
+            kubelet.logs[pods[1]].append(f"{at(-10)} a trainer member=1 pid=2 lost evidence=mutex the trainer died")
+            killed = time.monotonic()
+            page.wait("document.querySelectorAll('[data-mark=failed]').length === 1")
+            print(f"a kill was shown after {1000 * (time.monotonic() - killed):.0f} ms")
+            kubelet.logs[pods[0]].append(f"{at(-9.99)} t generation=2 rank=0 world=1 transport=rc")
+            page.wait("document.querySelector('#gang-note').textContent === '1 recovery, median 10 ms'")
+            # Each report of the operator is a point of the curves.
+            for step, loss in ((20, "2.25"), (30, "2.0")):
+                self.set_status(name, progress={"step": step, "totalSteps": 100, "loss": loss, "samplesPerSecond": "810"})
+                page.wait(f"document.querySelector('#steps').textContent.startsWith('step {step} of 100')")
+            page.wait("document.querySelector('#loss').getAttribute('aria-label').includes('now 2.000, least 2.000, most 2.500')")
+            # Everything is text.
+            self.event(name, "Exit", f"{pods[1]} {HOSTILE}")
+            self.set_status(name, **self.waits(HOSTILE))
+            page.wait("document.querySelector('#events').textContent.includes('Exit')")
+            page.wait("document.querySelector('#message').textContent.includes('Unschedulable')")
+            page.wait("document.querySelector('#log').textContent")
+            for place in ("#message", "#events", "#log"):
+                text = page.run(f"return document.querySelector('{place}').textContent")
+                self.assertIn(MARKUP, text, place)
+                self.assertNotRegex(text, "[\x1b\x07\u202e]", place)
+            self.assertNotIn("taken", page.run("return document.title"))
+            self.assertEqual(page.run("return document.querySelectorAll('main img, main script').length"), 0)
+            self.assertEqual(page.problems(), [])
+            # A reload keeps the curve, and the deletion shows.
+            page.run("location.reload()")
+            page.wait("document.querySelector('#loss').getAttribute('aria-label').includes('most 2.500')")
+            self.cluster.kubectl("delete", "tj", name, "--wait=false")
+            page.wait("document.querySelector('#phase').textContent === 'Deleted'")
+
+    def test_the_rights_of_the_user(self):
+        name = self.running("mine", replicas=1)
+        for user, rules in (("reader", [{"apiGroups": ["ringmaster.dev"], "resources": ["trainingjobs"],
+                                         "verbs": ["get", "list", "watch"]}]), ("stranger", [])):
+            self.cluster.apply_text(json.dumps({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": user}, "rules": rules}))
+            self.cluster.apply_text(json.dumps({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": user},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+                "subjects": [{"kind": "User", "name": user}]}))
+        _, complaint = self.plugin("ui", code=2, kubeconfig=self.cluster.kubeconfig_of("stranger"))
+        self.assertIn("forbidden", complaint)
+        _, complaint = self.plugin("ui", "-A", code=2, kubeconfig=self.cluster.kubeconfig_of("reader"))
+        self.assertIn("forbidden", complaint)
+        reader = self.cluster.kubeconfig_of("reader")
+        url = self.serve(name, kubeconfig=reader)
+        run = self.messages(url, lambda kind, data: kind == "run" and data["phase"] == "Running" and data["problem"])
+        self.assertRegex(run["problem"], "pods in default: .*forbidden", "it shows what it may, and what is missing")
+        # With Kubernetes' role for readers nothing is missing.
+        self.cluster.apply_text(json.dumps({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "view"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "User", "name": "reader"}]}))
+        self.messages(self.serve(name, kubeconfig=reader), lambda kind, data: kind == "events" and data["items"])
+
+    def test_missing_jobs_and_foreign_requests(self):
+        _, complaint = self.plugin("ui", "nothing", code=2)
+        self.assertIn("there is no job nothing in namespace default", complaint)
+        _, complaint = self.plugin("ui", "no/such/folder", code=2)
+        self.assertIn("no/such/folder", complaint)
+        url = self.serve("-A")
+        run = self.messages(url + "?job=default/../x", lambda kind, _: kind == "run")
+        self.assertEqual(run["phase"], "Unknown")
+        run = self.messages(url + "?job=default/nothing", lambda kind, data: kind == "run" and not data["live"])
+        self.assertEqual(run["message"], "there is no such job")
+        request = urllib.request.Request(url + "api/stream", headers={"Host": "evil.example"})
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        self.assertEqual(refused.exception.code, 403)
+
+    def test_status_watch(self):
+        for name, code in (("succeeds", 0), ("breaks", 1)):
+            self.running(name, replicas=2)
+            words, environment = self.command(["status", name, "--watch"])
+            watching = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
+            self.addCleanup(watching.kill)
+            self.assertEqual(watching.stdout.readline(), f"default/{name}  Running  step 0 of 0  2 of 2 workers\n")
+            for rank in range(2):
+                self.cluster.pod_exit("default", f"{name}-1-{rank}", 64 if code else 0, "no such path")
+            rest, _ = watching.communicate(timeout=60)
+            self.assertEqual(watching.returncode, code, rest)
+            self.assertIn("Failed" if code else "Succeeded", rest.splitlines()[-1])
+        _, complaint = self.plugin("status", "nothing", "-w", code=2)
+        self.assertIn("there is no job nothing", complaint)
+
+    def test_status_watch_on_a_terminal(self):
+        name = self.unmanaged("screen")
+        self.set_status(name, **self.waits("needs " + HOSTILE))
+        words, environment = self.command(["status", name, "-w"])
+        master, slave = pty.openpty()
+        watching = subprocess.Popen(words, env={**environment, "TERM": "xterm"}, stdin=slave, stdout=slave)
+        os.close(slave)
+        self.addCleanup(os.close, master)
+        seen = b""
+
+        def read_until(word):
+            nonlocal seen
+            deadline = time.monotonic() + 60
+            while word not in seen and time.monotonic() < deadline:
+                seen += os.read(master, 65536)
+            self.assertIn(word, seen)
+        read_until(b"needs <img")
+        self.set_status(name, phase="Running", conditions=[], progress={"step": 50, "totalSteps": 100, "loss": "2.5"})
+        read_until(b"50")
+        self.set_status(name, phase="Succeeded", conditions=[{"type": "Succeeded", "status": "True", "reason": "AllStepsDone"}])
+        read_until(b"Succeeded")
+        self.assertEqual(watching.wait(60), 0)
+        self.assertNotIn(b"\x1b]0;taken", seen)
+        self.assertNotIn("\u202e".encode(), seen)
+        screen, _ = self.plugin("status", name)
+        self.assertNotIn("\x1b", screen)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
