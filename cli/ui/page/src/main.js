@@ -172,8 +172,8 @@ function drawSteps() {
 let gangView = null;
 const LEGEND = [["killed", "killed or failed"], ["stopped", "stopped"], ["hung", "hung"], ["silent", "silent"], ["leaving", "leaves by plan"], ["joined", "joined"], ["operation", "operation failed"], ["device", "device fault"], ["slow", "straggler"]];
 function makeGang() {
-  // Since the newest message, the clock of this page continues the clock of the run.
-  const now = () => (state.gang.now ?? state.gang.end) + (state.run?.live ? (performance.now() - state.gangAt) / 1000 : 0);
+  // Since the newest message, the clock of this page continues the clock of the run. The clock of a node may be ahead.
+  const now = () => Math.max(state.gang.now ?? 0, state.gang.end) + (state.run?.live ? (performance.now() - state.gangAt) / 1000 : 0);
   gangView = new Gang($("gang"), $("gang-focus"));
   gangView.nowOfRun = now;
   $("zoom-in").onclick = () => gangView.zoom(0.5);
