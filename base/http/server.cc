@@ -35,6 +35,7 @@ using boost::system::error_code;
 
 constexpr uint64_t kMaxBodyBytes = 4096;
 constexpr uint32_t kMaxHeadBytes = 16384;
+constexpr auto kFinishLimit = std::chrono::seconds(1);  // for what ended streams have queued
 
 Request ToRequest(const wire::request<wire::string_body>& request) {
   Request result;
@@ -56,6 +57,8 @@ class Connection {
  public:
   virtual ~Connection() = default;
   virtual void Begin() = 0;
+  // Closes, but lets a stream that has ended send what it has queued.
+  virtual void Finish() = 0;
   virtual void Close() = 0;
 };
 
@@ -128,7 +131,13 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       error_code ignored;
       acceptor_.close(ignored);
       pause_.cancel();
-      for (Connection* connection : std::list<Connection*>(connections_)) connection->Close();
+      for (Connection* connection : std::list<Connection*>(connections_)) connection->Finish();
+      if (connections_.empty()) return;
+      pause_.expires_after(kFinishLimit);
+      pause_.async_wait([this](error_code error) {
+        if (error) return;
+        for (Connection* connection : std::list<Connection*>(connections_)) connection->Close();
+      });
     });
     if (thread_.joinable()) thread_.join();
   }
@@ -138,7 +147,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   const Handler& handler() const { return handler_; }
   asio::io_context& io() { return io_; }
   void Add(Connection* connection) { connections_.push_back(connection); }
-  void Remove(Connection* connection) { connections_.remove(connection); }
+  void Remove(Connection* connection) {
+    connections_.remove(connection);
+    if (closed_ && connections_.empty()) pause_.cancel();
+  }
 
  private:
   Status LoadCertificate() {
@@ -159,7 +171,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   asio::io_context io_{1};
   std::optional<asio::ssl::context> tls_;
   tcp::acceptor acceptor_;
-  asio::steady_timer pause_;  // after a failed accept
+  asio::steady_timer pause_;  // after a failed accept; after Stop, the limit of the last streams
   uint16_t port_ = 0;
   bool closed_ = false;
   std::list<Connection*> connections_;  // oldest first; each removes itself
@@ -191,6 +203,11 @@ class Session : public Connection, public std::enable_shared_from_this<Session<O
     } else {
       Read();
     }
+  }
+
+  void Finish() override {
+    if (queue_ == nullptr || !sink_.expired()) return Close();
+    WriteQueued();
   }
 
   void Close() override {

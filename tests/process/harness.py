@@ -129,10 +129,14 @@ class Run:
         self.process.send_signal(number)
 
     def wait_until_it_blocks(self, number, timeout_s=DEADLINE_S):
-        """Waits until the run takes signal `number` in its own time. Before that, the signal simply ends it."""
+        """Waits until the run takes signal `number` in its own time. Before that, the signal simply ends it.
+
+        A program that starts a thread blocks all signals for a moment: then SIGUSR2 is blocked too.
+        """
         status, end = pathlib.Path(f"/proc/{self.process.pid}/status"), time.monotonic() + timeout_s
         while self.process.poll() is None and time.monotonic() < end:
-            if int(re.search(r"^SigBlk:\s*(\w+)", status.read_text(), re.M)[1], 16) >> (number - 1) & 1:
+            blocked = int(re.search(r"^SigBlk:\s*(\w+)", status.read_text(), re.M)[1], 16)
+            if blocked >> (number - 1) & 1 and not blocked >> (signal.SIGUSR2 - 1) & 1:
                 return True
         return False
 

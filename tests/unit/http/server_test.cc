@@ -168,6 +168,33 @@ TEST(HttpServer, StreamsUntilTheLastCopyIsGone) {
   EXPECT_EQ(Receive(fd), "last");
 }
 
+TEST(HttpServer, TheEndSendsWhatEndedStreamsHaveQueued) {
+  StreamOfTest of;
+  auto server = Start(of.handler);
+  const Fd fd = Connect(server->port());
+  Send(fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  std::optional<BodyStream> stream = of.started.get_future().get();
+  // More than sockets buffer, so that the last piece waits while the first one is written.
+  EXPECT_TRUE(stream->Write(std::string(BodyStream::kMaxQueuedBytes - 4, 'x')));
+  EXPECT_TRUE(stream->Write("last"));
+  stream.reset();
+  std::thread ending([&] { server.reset(); });
+  const std::string text = Receive(fd);
+  ending.join();
+  EXPECT_EQ(text.substr(text.size() - 4), "last");
+}
+
+TEST(HttpServer, TheEndDoesNotAwaitAClientThatDoesNotRead) {
+  StreamOfTest of;
+  auto server = Start(of.handler);
+  const Fd fd = Connect(server->port());
+  Send(fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  std::optional<BodyStream> stream = of.started.get_future().get();
+  EXPECT_TRUE(stream->Write(std::string(BodyStream::kMaxQueuedBytes, 'x')));
+  stream.reset();
+  server.reset();
+}
+
 TEST(HttpServer, StreamsMayBeSilentForLongerThanTheIdleLimit) {
   StreamOfTest of;
   ServerOptions options;
