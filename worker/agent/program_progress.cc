@@ -17,6 +17,7 @@ namespace ringmaster::agent {
 namespace {
 
 constexpr int64_t kMostSteps = int64_t{1} << 52;  // JSON numbers above are not exact
+constexpr size_t kMostDictionaries = 1024;        // of a program that has no progress bar
 
 // Returns the first of these members that is a finite number; nullopt: none.
 std::optional<double> NumberIn(const Json& object, std::initializer_list<const char*> names) {
@@ -83,7 +84,8 @@ std::optional<Bar> ReadBar(std::string_view text) {
 
 void ProgramProgress::Begin(Time now) {
   pending_ = {};
-  dictionary_.reset();
+  dictionaries_.clear();
+  bar_erased_ = false;
   newest_ = total_ = 0;
   stepped_at_ = now;
 }
@@ -91,9 +93,12 @@ void ProgramProgress::Begin(Time now) {
 bool ProgramProgress::Take(std::string_view text, Time now) {
   // Most lines report nothing: do not parse them.
   const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return false;
+  if (first == std::string_view::npos) {
+    bar_erased_ = bar_erased_ || !text.empty();
+    return false;
+  }
   text.remove_prefix(first);
-  if (dictionary_ && TakeBar(text, now)) return true;
+  if (TakeBar(text, now)) return true;
   if (text.starts_with("{'")) return TakeDictionary(text);
   return text.starts_with('{') && TakeJson(text, now);
 }
@@ -117,21 +122,30 @@ bool ProgramProgress::TakeJson(std::string_view text, Time now) {
 
 bool ProgramProgress::TakeDictionary(std::string_view text) {
   const std::optional<double> loss = PythonNumber(text, "'loss'");
-  if (!loss || !PythonNumber(text, "'epoch'")) return false;
+  if (!PythonNumber(text, "'epoch'")) return false;
+  if (dictionaries_.size() == kMostDictionaries) dictionaries_.pop_front();
+  dictionaries_.emplace_back();  // an evaluation erases the bar as well
+  if (!loss) return false;
   const auto finite = [](std::optional<double> value) { return value && std::isfinite(*value) ? *value : 0; };
-  dictionary_.emplace();
-  dictionary_->loss = finite(loss);
-  dictionary_->learning_rate = finite(PythonNumber(text, "'learning_rate'"));
-  dictionary_->gradient_norm = finite(PythonNumber(text, "'grad_norm'"));
+  rendezvous::StepRecord& record = dictionaries_.back().emplace();
+  record.loss = finite(loss);
+  record.learning_rate = finite(PythonNumber(text, "'learning_rate'"));
+  record.gradient_norm = finite(PythonNumber(text, "'grad_norm'"));
   ++reports_;
   return true;
 }
 
 bool ProgramProgress::TakeBar(std::string_view text, Time now) {
+  if (!bar_erased_) return false;
   const std::optional<Bar> bar = ReadBar(text);
   if (!bar) return false;
-  dictionary_->step = bar->done;
-  Add(*std::exchange(dictionary_, std::nullopt), bar->total, now);
+  bar_erased_ = false;
+  if (dictionaries_.empty()) return false;  // the program printed something else
+  std::optional<rendezvous::StepRecord> record = dictionaries_.front();
+  dictionaries_.pop_front();
+  if (!record) return false;
+  record->step = bar->done;
+  Add(*record, bar->total, now);
   return true;
 }
 

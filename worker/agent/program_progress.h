@@ -6,15 +6,20 @@
 //   {"step": 120, "loss": 0.71, "total_steps": 1000, "samples": 64, "lr": 0.001}
 //
 // Only `step` is required, and other members are ignored. The Trainer of Hugging Face prints something else:
-// a Python dictionary without the step, and a progress bar, whose next text has the step and their number:
+// a Python dictionary without the step to stdout, and a progress bar (tqdm) with the step to stderr. tqdm
+// overwrites its bar with spaces, prints the dictionary, and draws the bar again:
 //
 //   {'loss': 0.5, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.3}
 //     10%|#         | 50/500 [00:10<01:30,  5.00it/s]
+//
+// So the first bar after spaces belongs to the first dictionary that has no step yet, however much of each
+// stream is read at once. REQUIRES: stdout is read before stderr.
 //
 // Not thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -51,7 +56,8 @@ class ProgramProgress {
   void Add(rendezvous::StepRecord record, int64_t total, Time now);
 
   rendezvous::Progress pending_;
-  std::optional<rendezvous::StepRecord> dictionary_;  // its step is not known yet
+  std::deque<std::optional<rendezvous::StepRecord>> dictionaries_;  // without their steps; nullopt: no loss
+  bool bar_erased_ = false;                                         // by spaces, since the last bar
   uint64_t reports_ = 0;
   int64_t newest_ = 0;
   int64_t total_ = 0;

@@ -81,7 +81,12 @@ TEST(ProgramProgress, ReadsLinesWithAStepAndNothingElse) {
   EXPECT_EQ(progress.due(), now + ProgramProgress::kPeriod);
 }
 
-// The bar is redrawn after each dictionary, on the other stream; what it showed before may be older.
+// What tqdm shows after it has printed something.
+bool Redraw(ProgramProgress& progress, std::string_view bar, Time now) {
+  EXPECT_FALSE(progress.Take("       ", now));
+  return progress.Take(bar, now);
+}
+
 TEST(ProgramProgress, ReadsWhatTheTrainerOfHuggingFaceLogs) {
   ProgramProgress progress;
   const Time now{seconds(10)};
@@ -91,13 +96,14 @@ TEST(ProgramProgress, ReadsWhatTheTrainerOfHuggingFaceLogs) {
   EXPECT_TRUE(progress.Take("{'loss': 0.5, 'grad_norm': 1.25, 'learning_rate': 4.5e-05, 'epoch': 0.3}", now));
   EXPECT_EQ(progress.reports(), 1u);
   EXPECT_EQ(progress.due(), kNever) << "its step is not known yet";
-  EXPECT_TRUE(progress.Take(" 10%|#         | 50/500 [00:10<01:30,  5.00it/s]", now));
+  EXPECT_TRUE(Redraw(progress, " 10%|#         | 50/500 [00:10<01:30,  5.00it/s]", now));
   EXPECT_FALSE(progress.Take(" 10%|#         | 51/500 [00:10<01:30,  5.00it/s]", now));
+  EXPECT_FALSE(Redraw(progress, " 10%|#         | 51/500 [00:10<01:30,  5.00it/s]", now))
+      << "print by the user";
   // Release 5 prints texts.
   EXPECT_TRUE(
       progress.Take("{'loss': '0.25', 'grad_norm': '1.5', 'learning_rate': '2e-05', 'epoch': '0.6'}", now));
-  EXPECT_TRUE(progress.Take("100%|##########| 500/500 [00:10<00:00,  5.00it/s]", now));
-  EXPECT_FALSE(progress.Take("{'eval_loss': 0.5, 'epoch': 1.0}", now));
+  EXPECT_TRUE(Redraw(progress, "100%|##########| 500/500 [00:10<00:00,  5.00it/s]", now));
   EXPECT_FALSE(progress.Take("{'loss': high, 'epoch': 1.0}", now));
   EXPECT_EQ(progress.reports(), 2u);
   EXPECT_TRUE(progress.finished());
@@ -111,6 +117,29 @@ TEST(ProgramProgress, ReadsWhatTheTrainerOfHuggingFaceLogs) {
   EXPECT_EQ(out->records[0].learning_rate, 4.5e-05);
   EXPECT_EQ(out->records[1].step, 500);
   EXPECT_EQ(out->records[1].loss, 0.25);
+}
+
+// On a busy machine the agent reads several lines of one stream before those of the other.
+TEST(ProgramProgress, FindsTheStepsOfSeveralDictionaries) {
+  ProgramProgress progress;
+  progress.Begin({});
+  EXPECT_TRUE(progress.Take("{'loss': 0.5, 'epoch': 0.98}", {}));
+  EXPECT_FALSE(progress.Take("{'eval_loss': 0.4, 'epoch': 0.98}", {}));
+  EXPECT_TRUE(progress.Take("{'loss': 0.25, 'epoch': 0.99}", {}));
+  EXPECT_TRUE(progress.Take("{'loss': 0.125, 'epoch': 1.0}", {}));
+  EXPECT_FALSE(progress.Take("97%|##########| 97/100 [00:10<00:00,  5.00it/s]", {}));
+  EXPECT_TRUE(Redraw(progress, "98%|##########| 98/100 [00:10<00:00,  5.00it/s]", {}));
+  EXPECT_FALSE(Redraw(progress, "98%|##########| 98/100 [00:10<00:00,  5.00it/s]", {}));
+  EXPECT_TRUE(Redraw(progress, "99%|##########| 99/100 [00:10<00:00,  5.00it/s]", {}));
+  EXPECT_FALSE(progress.Take("100%|##########| 100/100 [00:10<00:00,  5.00it/s]", {}));
+  EXPECT_TRUE(Redraw(progress, "100%|##########| 100/100 [00:10<00:00,  5.00it/s]", {}));
+  const auto out = progress.Flush({});
+  ASSERT_TRUE(out.has_value());
+  ASSERT_EQ(out->records.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(out->records[i].step, 98 + static_cast<int64_t>(i));
+    EXPECT_EQ(out->records[i].loss, 0.5 / static_cast<double>(1 << i));
+  }
 }
 
 TEST(ProgramProgress, ANewProgramHasNotFinished) {
