@@ -23,25 +23,43 @@ std::string Rounded(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}g}", value, digits) : "null";
 }
 
-// Missing and null read as `otherwise`.
+// Returns whether the value has the type. null is a double that is not a number.
 template <class T>
-bool ReadNumber(const simdjson::dom::object& line, std::string_view key, T* value) {
-  simdjson::dom::element element;
-  const auto error = line[key].get(element);
-  if (error == simdjson::NO_SUCH_FIELD) return true;
+bool ReadNumber(const simdjson::dom::element& element, T* value) {
   if constexpr (std::is_same_v<T, double>) {
-    if (error == simdjson::SUCCESS && element.is_null()) {
-      *value = std::numeric_limits<double>::quiet_NaN();
-      return true;
-    }
-    return element.get(*value) == simdjson::SUCCESS;
+    if (!element.is_null()) return element.get(*value) == simdjson::SUCCESS;
+    *value = std::numeric_limits<double>::quiet_NaN();
+    return true;
   } else {
     int64_t wide = 0;
-    if (error != simdjson::SUCCESS || element.get(wide) != simdjson::SUCCESS || !std::in_range<T>(wide))
-      return false;
+    if (element.get(wide) != simdjson::SUCCESS || !std::in_range<T>(wide)) return false;
     *value = static_cast<T>(wide);
     return true;
   }
+}
+
+// A missing member keeps the value.
+template <class T>
+bool ReadMember(const simdjson::dom::object& line, std::string_view key, T* value) {
+  simdjson::dom::element element;
+  const auto error = line[key].get(element);
+  return error == simdjson::NO_SUCH_FIELD || (error == simdjson::SUCCESS && ReadNumber(element, value));
+}
+
+bool ReadObject(const simdjson::dom::object& line, StepRecord* record) {
+  return ReadMember(line, "step", &record->step) && ReadMember(line, "loss", &record->loss) &&
+         ReadMember(line, "lr", &record->learning_rate) &&
+         ReadMember(line, "gradNorm", &record->gradient_norm) &&
+         ReadMember(line, "seconds", &record->seconds) && ReadMember(line, "samples", &record->samples) &&
+         ReadMember(line, "generation", &record->generation) && ReadMember(line, "workers", &record->workers);
+}
+
+bool ReadArray(const simdjson::dom::array& line, StepRecord* record) {
+  if (line.size() != 5) return false;
+  auto value = line.begin();
+  return ReadNumber(*value, &record->step) && ReadNumber(*++value, &record->loss) &&
+         ReadNumber(*++value, &record->learning_rate) && ReadNumber(*++value, &record->gradient_norm) &&
+         ReadNumber(*++value, &record->seconds);
 }
 
 }  // namespace
@@ -54,15 +72,17 @@ std::string FullStepLine(const StepRecord& record) {
 }
 
 std::string StepLineWriter::Line(const StepRecord& record) {
-  std::string line = fmt::format(R"({{"step":{},"loss":{},"lr":{},"gradNorm":{},"seconds":{})", record.step,
-                                 Exact(record.loss), Rounded(record.learning_rate, 6),
-                                 Rounded(record.gradient_norm, 6), Rounded(record.seconds, 5));
-  if (before_.workers == 0 || record.samples != before_.samples || record.generation != before_.generation ||
-      record.workers != before_.workers)
-    line += fmt::format(R"(,"samples":{},"generation":{},"workers":{})", record.samples, record.generation,
-                        record.workers);
+  const bool named = before_.workers == 0 || record.samples != before_.samples ||
+                     record.generation != before_.generation || record.workers != before_.workers;
   before_ = record;
-  return line + "}";
+  const std::string loss = Exact(record.loss);
+  const std::string rate = Rounded(record.learning_rate, 6);
+  const std::string norm = Rounded(record.gradient_norm, 6);
+  const std::string seconds = Rounded(record.seconds, 5);
+  if (!named) return fmt::format("[{},{},{},{},{}]", record.step, loss, rate, norm, seconds);
+  return fmt::format(
+      R"({{"step":{},"loss":{},"lr":{},"gradNorm":{},"seconds":{},"samples":{},"generation":{},"workers":{}}})",
+      record.step, loss, rate, norm, seconds, record.samples, record.generation, record.workers);
 }
 
 class StepLineReader::Impl {
@@ -74,19 +94,16 @@ class StepLineReader::Impl {
       // simdjson may read a few bytes after the end of its input, so it gets a copy with room behind it.
       line_.assign(text.substr(read, end - read));
       line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
-      simdjson::dom::object line;
+      simdjson::dom::element line;
       if (parser_.parse(line_.data(), line_.size(), false).get(line) != simdjson::SUCCESS)
-        return Wrong("not a JSON object");
+        return Wrong("not JSON");
       newest_.step = 0;
       newest_.loss = std::numeric_limits<double>::quiet_NaN();
-      const bool good = ReadNumber(line, "step", &newest_.step) && ReadNumber(line, "loss", &newest_.loss) &&
-                        ReadNumber(line, "lr", &newest_.learning_rate) &&
-                        ReadNumber(line, "gradNorm", &newest_.gradient_norm) &&
-                        ReadNumber(line, "seconds", &newest_.seconds) &&
-                        ReadNumber(line, "samples", &newest_.samples) &&
-                        ReadNumber(line, "generation", &newest_.generation) &&
-                        ReadNumber(line, "workers", &newest_.workers);
-      if (!good || newest_.step <= 0) return Wrong("a member has the wrong type, or there is no step");
+      simdjson::dom::object object;
+      simdjson::dom::array array;
+      const bool good = (line.get(object) == simdjson::SUCCESS && ReadObject(object, &newest_)) ||
+                        (line.get(array) == simdjson::SUCCESS && ReadArray(array, &newest_));
+      if (!good || newest_.step <= 0) return Wrong("not a step, or a value has the wrong type");
       records->push_back(newest_);
     }
     return read;
@@ -112,7 +129,7 @@ Result<size_t> StepLineReader::Read(std::string_view text, std::vector<StepRecor
 Result<std::vector<StepRecord>> ReadSteps(const std::string& path) {
   RM_ASSIGN(const std::string text, ReadFile(path));
   std::vector<StepRecord> records;
-  records.reserve(text.size() / 90);
+  records.reserve(text.size() / 50);
   StepLineReader reader;
   auto read = reader.Read(text, &records);
   if (!read.ok()) return read.error().In(path);

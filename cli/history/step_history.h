@@ -3,14 +3,19 @@
 // The format of DIR/metrics.jsonl, and a reader that is fast enough for a million steps. A newcomer to
 // cli/history starts here; gang_timeline.h computes the picture of the workers from run_event.h.
 //
-// One JSON object per committed step:
+// One line of JSON per committed step:
 //
 //   {"step":1,"loss":4.8556961474823765,"lr":0.0006,"gradNorm":2.92438,"seconds":0.29376,
 //    "samples":32,"generation":4294967297,"workers":4}                            (in one line)
+//   [2,4.7423057556152344,0.0006,2.51104,0.28102]
 //
-// A line has samples, generation and workers only if one of them differs from the line before: a value holds
-// until a later line replaces it. The text of the loss is exact, so parsing it returns the same bits; the
-// other decimals are rounded. A step takes less than 100 bytes. A loss that is not a number is null.
+// The first line, and each line with other samples, another generation or another number of workers, is an
+// object. The lines that follow are arrays of its first five values: step, loss, lr, gradNorm, seconds. The
+// text of the loss is exact, so parsing it returns the same bits; the other decimals are rounded. A value
+// that is not a number is null. An array takes at most 75 bytes.
+//
+// The reader also accepts a file of objects only, in which a missing member keeps its value; versions before
+// this format wrote such files.
 //
 // Not thread-safe.
 #pragma once

@@ -106,11 +106,19 @@ int Run(const Flags& flags) {
   return (*session)->Run();
 }
 
+// Shows the positional argument as required, which the parser does not know.
+class RunFormatter : public CLI::Formatter {
+ public:
+  explicit RunFormatter(size_t column) { column_width(column); }
+  std::string make_option_usage(const CLI::Option* option) const override { return option->get_name(true); }
+};
+
 }  // namespace
 
 void AddRun(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("run", "Train a job on this machine, or continue an earlier run");
+  command->formatter(std::make_shared<RunFormatter>(app.get_formatter()->get_column_width()));
   // Not ->required(): after `--ui` the parser takes FILE for the address of the page; Run sorts that out.
   command->add_option("FILE", flags->file, "TrainingJob manifest (YAML or JSON)")->type_name("TEXT REQUIRED");
   command->add_option("--workers", flags->workers, "Number of workers; overrides spec.workers.replicas")

@@ -244,12 +244,13 @@ spec:
 
 
 def metrics(out):
-    """Returns the records of a run. A line leaves out the counts that are those of the line before."""
-    records, held = [], {}
+    """Returns the records of a run. A line that is an array has the first values of the object before it."""
+    records = []
     for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
-        held |= {key: record[key] for key in ("samples", "generation", "workers") if key in record}
-        records.append(held | record)
+        if isinstance(record, list):
+            record = records[-1] | dict(zip(records[-1], record))
+        records.append(record)
     return records
 
 

@@ -26,8 +26,10 @@ StepRecord Step(int64_t step, double loss = 1.0) {
 std::vector<int64_t> StepsIn(const std::string& text) {
   std::vector<int64_t> steps;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    steps.push_back(JsonInt(*ParseJson(line), "step").value());
+  for (std::string line; std::getline(lines, line);) {
+    const Json step = ParseJson(line).value();
+    steps.push_back(step.is_array() ? step.at(0).get<int64_t>() : JsonInt(step, "step").value());
+  }
   return steps;
 }
 

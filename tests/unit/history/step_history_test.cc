@@ -45,13 +45,48 @@ TEST(FullStepLine, NotANumberIsStillJson) {
   EXPECT_TRUE(ParseJson(FullStepLine(record)).value()["loss"].is_null());
 }
 
-TEST(StepLineWriter, AMillionStepsTakeLessThanAHundredBytesEach) {
+TEST(StepLineWriter, NamesTheColumnsWhenTheGangChanges) {
   StepLineWriter writer;
-  size_t bytes = 0;
-  constexpr int64_t kSteps = 100'000;
-  for (int64_t step = 1'000'000; step < 1'000'000 + kSteps; ++step)
-    bytes += writer.Line(TypicalStep(step)).size() + 1;
-  EXPECT_LT(bytes, 100 * kSteps);
+  StepRecord record = TypicalStep(1);
+  record.loss = 2.5;
+  EXPECT_EQ(writer.Line(record),
+            R"({"step":1,"loss":2.5,"lr":0.000123457,"gradNorm":0.405583,"seconds":0.29966,"samples":32,)"
+            R"("generation":4294967301,"workers":4})");
+  record.step = 2;
+  EXPECT_EQ(writer.Line(record), "[2,2.5,0.000123457,0.405583,0.29966]");
+  record.workers = 3;
+  EXPECT_EQ(writer.Line(record).front(), '{');
+  EXPECT_EQ(writer.Line(record).front(), '[');
+}
+
+TEST(StepLineWriter, TheLongestLineOfASteadyGangTakesAtMost75Bytes) {
+  StepLineWriter writer;
+  StepRecord record = TypicalStep(99'999'999);
+  record.loss = -1.2345678901234567e-105;
+  record.learning_rate = record.gradient_norm = 1.23456e-05;
+  record.seconds = 0.00012345;
+  writer.Line(record);
+  const std::string line = writer.Line(record) + "\n";
+  EXPECT_LE(line.size(), 75U) << line;
+}
+
+TEST(StepLineReader, ReadsTheObjectsOfEarlierVersions) {
+  const std::string text =
+      R"({"step":7,"loss":1.5,"lr":0.1,"gradNorm":2,"seconds":0.5,"samples":8,"generation":3,"workers":2})"
+      "\n"
+      R"({"step":8,"loss":1.25,"lr":0.1,"gradNorm":null,"seconds":0.25})"
+      "\n[9,null,0.2,4,0.125]\n";
+  std::vector<StepRecord> records;
+  ASSERT_TRUE(StepLineReader().Read(text, &records).ok());
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_EQ(records[1].loss, 1.25);
+  EXPECT_TRUE(std::isnan(records[1].gradient_norm));
+  EXPECT_EQ(records[1].samples, 8);
+  EXPECT_TRUE(std::isnan(records[2].loss));
+  EXPECT_EQ(records[2].learning_rate, 0.2);
+  EXPECT_EQ(records[2].gradient_norm, 4);
+  EXPECT_EQ(records[2].seconds, 0.125);
+  EXPECT_EQ(records[2].generation, 3U);
 }
 
 TEST(StepLineWriter, ReaderReturnsWhatWasWritten) {
@@ -106,7 +141,8 @@ TEST(StepLineReader, ALossThatIsNotANumberIsOneInMemory) {
 TEST(ReadSteps, NamesFileAndLineOfWhatItCannotRead) {
   const TempFolder folder;
   for (const char* bad : {"{", "[]", "{\"step\":\"x\"}", "{\"loss\":1}", "{\"step\":-1}",
-                          "{\"step\":1,\"workers\":99999999999}", "\xff"}) {
+                          "{\"step\":1,\"workers\":99999999999}", "\xff", "7", "[2,1,1,1]", "[2,1,1,1,1,1]",
+                          "[2,\"x\",1,1,1]", "[0,1,1,1,1]"}) {
     const std::string path = folder.Write("m", StepLineWriter().Line(TypicalStep(1)) + "\n" + bad + "\n");
     const auto steps = ReadSteps(path);
     ASSERT_FALSE(steps.ok()) << bad;
